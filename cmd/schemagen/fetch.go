@@ -1,0 +1,9 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+)
+
+func fetch(context.Context, []string, io.Writer) error { return errors.New("fetch") }
