@@ -72,6 +72,6 @@ func (r *Request) addAnthropicUser(blocks content) {
 		})
 	}
 	if len(own) > 0 {
-		r.Messages = append(r.Messages, Message{Role: RoleUser, Text: own.text(), Images: own.images()})
+		r.Messages = append(r.Messages, own.userMessage())
 	}
 }

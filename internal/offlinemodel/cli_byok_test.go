@@ -90,7 +90,6 @@ func TestCLIProviders(t *testing.T) {
 			if first.API != test.api || first.Path != test.path || first.Model != DefaultModel || first.Token() != test.provider(scope)["apiKey"] {
 				t.Errorf("request by %s %s for %q with %q", first.API, first.Path, first.Model, first.Token())
 			}
-			t.Logf("streaming %v, request streamed %v", test.streaming, first.Streaming)
 			if first.UserText() != "What is the weather?" || !strings.Contains(first.System, "Copilot") {
 				t.Errorf("user %q, system %.80q", first.UserText(), first.System)
 			}

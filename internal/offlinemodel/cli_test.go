@@ -56,11 +56,11 @@ func startCLI(t *testing.T, env ...string) *cli {
 	dir := t.TempDir()
 	command := exec.Command(binary, "--headless", "--no-auto-update", "--no-auto-login", "--stdio")
 	command.Dir = dir
+	command.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "COPILOT_HOME=" + dir, "LANG=C.UTF-8"}, env...)
 	// The unpacked program may be shared between runs; state may not.
-	command.Env = append([]string{
-		"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "COPILOT_HOME=" + dir, "LANG=C.UTF-8",
-		"COPILOT_PKG_CACHE_HOME=" + os.Getenv("COPILOT_PKG_CACHE_HOME"),
-	}, env...)
+	if cache := os.Getenv("COPILOT_PKG_CACHE_HOME"); cache != "" {
+		command.Env = append(command.Env, "COPILOT_PKG_CACHE_HOME="+cache)
+	}
 	stdin, err := command.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -186,12 +186,18 @@ func (c *cli) session(params map[string]any) string {
 	return id
 }
 
-// turn sends a prompt and returns the events up to the turn's end. Permissions
-// are given, and calls of the tool get_weather answered, on the way.
+// turn sends a prompt and returns the events up to the turn's end.
 func (c *cli) turn(session string, params map[string]any) []event {
 	c.t.Helper()
 	params["sessionId"] = session
 	c.call("session.send", params)
+	return c.finish(session)
+}
+
+// finish returns the events up to the turn's end. Permissions are given, and
+// calls of the tool get_weather answered, on the way.
+func (c *cli) finish(session string) []event {
+	c.t.Helper()
 	ctx, cancel := context.WithTimeout(c.t.Context(), cliTimeout)
 	defer cancel()
 	var events []event

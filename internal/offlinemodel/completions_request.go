@@ -53,8 +53,7 @@ func (r *Request) decodeCompletions() error {
 			message.Role, message.ToolCallID = RoleTool, m.ToolCallID
 			r.Messages = append(r.Messages, message)
 		default:
-			message.Role = RoleUser
-			r.Messages = append(r.Messages, message)
+			r.Messages = append(r.Messages, m.Content.userMessage())
 		}
 	}
 	return nil

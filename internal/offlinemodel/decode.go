@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// decodeInto fills the parsed part of a model request from its body. Unknown
+// decode fills the parsed part of a model request from its body. Unknown
 // members and parts are passed over: the request is the client's business.
 func (r *Request) decode() error {
 	var err error
@@ -110,6 +110,20 @@ func (c content) text() string {
 		text = joinLines(text, p.Text)
 	}
 	return text
+}
+
+// words is the text without what the CLI wraps around the parts.
+func (c content) words() string {
+	var words string
+	for _, p := range c {
+		words = joinLines(words, stripContext(p.Text))
+	}
+	return words
+}
+
+// userMessage makes a message of the user.
+func (c content) userMessage() Message {
+	return Message{Role: RoleUser, Text: c.text(), Images: c.images(), words: c.words()}
 }
 
 func (c content) images() []Image {

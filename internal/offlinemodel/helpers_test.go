@@ -2,6 +2,7 @@ package offlinemodel
 
 import (
 	"context"
+	"reflect"
 	"strconv"
 	"strings"
 	"testing"
@@ -53,4 +54,26 @@ func lookup(value any, path string) any {
 		}
 	}
 	return value
+}
+
+// yamlKeys are all keys of the script format.
+func yamlKeys() []string {
+	seen := map[reflect.Type]bool{}
+	var keys []string
+	var visit func(reflect.Type)
+	visit = func(typ reflect.Type) {
+		for typ.Kind() == reflect.Pointer || typ.Kind() == reflect.Slice || typ.Kind() == reflect.Map {
+			typ = typ.Elem()
+		}
+		if typ.Kind() != reflect.Struct || seen[typ] {
+			return
+		}
+		seen[typ] = true
+		for i := range typ.NumField() {
+			keys = append(keys, typ.Field(i).Tag.Get("yaml"))
+			visit(typ.Field(i).Type)
+		}
+	}
+	visit(reflect.TypeFor[Script]())
+	return keys
 }

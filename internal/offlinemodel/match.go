@@ -73,7 +73,7 @@ func (c *condition) matchUser(r *Request, found *values) bool {
 // userSpokeLast reports whether something the user said is news to the model.
 func (r *Request) userSpokeLast() bool {
 	return slices.ContainsFunc(r.news(), func(m Message) bool {
-		return m.Role == RoleUser && stripContext(m.Text) != ""
+		return m.Role == RoleUser && m.words != ""
 	})
 }
 

@@ -30,7 +30,7 @@ func (m Model) document() map[string]any {
 	limits := map[string]any{
 		"max_context_window_tokens": cmp.Or(m.ContextTokens, 200_000),
 		"max_prompt_tokens":         cmp.Or(m.PromptTokens, 128_000),
-		"max_output_tokens":         cmp.Or(m.OutputTokens, 16_000),
+		"max_output_tokens":         cmp.Or(m.OutputTokens, 64_000),
 	}
 	supports := map[string]any{
 		"streaming": true, "tool_calls": true, "parallel_tool_calls": true, "vision": !m.NoVision,

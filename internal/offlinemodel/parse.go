@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
@@ -43,6 +44,9 @@ func Parse(name string, text []byte) (*Script, error) {
 	file, err := parser.ParseBytes(text, 0)
 	if err != nil {
 		return nil, positioned(name, err)
+	}
+	if err := checkDurations(name, file); err != nil {
+		return nil, err
 	}
 	script := &Script{}
 	if err := yaml.UnmarshalWithOptions(text, script, yaml.Strict()); err != nil {
@@ -104,4 +108,40 @@ func firstLine(node ast.Node) int {
 		}
 	}
 	return line
+}
+
+// durationCheck finds what should be a duration and is not. The YAML library
+// would take a bare number for nanoseconds and report the rest without a line.
+type durationCheck struct {
+	problem *ast.MappingValueNode
+}
+
+func checkDurations(name string, file *ast.File) error {
+	check := &durationCheck{}
+	for _, document := range file.Docs {
+		ast.Walk(check, document)
+	}
+	if check.problem == nil {
+		return nil
+	}
+	found := check.problem.Value.GetToken()
+	return fmt.Errorf("%s:%d:%d: %q is not a duration such as 500ms or 2s",
+		name, found.Position.Line, found.Position.Column, found.Value)
+}
+
+// Visit implements [ast.Visitor].
+func (c *durationCheck) Visit(node ast.Node) ast.Visitor {
+	entry, ok := node.(*ast.MappingValueNode)
+	if !ok {
+		return c
+	}
+	switch entry.Key.String() {
+	case "arguments", "extra", "header", "headers":
+		return nil // free-form
+	case "delay", "wait", "retry_after":
+		if _, err := time.ParseDuration(entry.Value.GetToken().Value); err != nil && c.problem == nil {
+			c.problem = entry
+		}
+	}
+	return c
 }

@@ -3,6 +3,7 @@ package offlinemodel
 import (
 	"encoding/json"
 	"net/http"
+	"regexp"
 	"strings"
 	"time"
 )
@@ -99,6 +100,8 @@ type Message struct {
 	Role Role `json:"role"`
 	// Text is its text, parts joined by a line break.
 	Text string `json:"text"`
+	// words is the text without what the CLI wraps around it.
+	words string
 	// Reasoning is what an assistant message gave as its thoughts.
 	Reasoning string `json:"reasoning,omitempty"`
 	// ToolCalls are those an assistant message made.
@@ -161,8 +164,8 @@ func (r *Request) ToolNames() []string {
 func (r *Request) UserText() string {
 	for i := len(r.Messages) - 1; i >= 0; i-- {
 		if r.Messages[i].Role == RoleUser {
-			if text := stripContext(r.Messages[i].Text); text != "" {
-				return text
+			if r.Messages[i].words != "" {
+				return r.Messages[i].words
 			}
 		}
 	}
@@ -188,7 +191,7 @@ func (r *Request) Images() []Image { return images(r.Messages) }
 func (r *Request) Turn() int {
 	turns := 0
 	for _, message := range r.Messages {
-		if message.Role == RoleUser && stripContext(message.Text) != "" {
+		if message.Role == RoleUser && message.words != "" {
 			turns++
 		}
 	}
@@ -229,33 +232,30 @@ func credential(header http.Header) string {
 	return ""
 }
 
-// contextTags are the elements that the CLI puts before or after the user's own
-// words.
-var contextTags = []string{
-	"current_datetime", "reminder", "system_reminder", "system_notification", "tagged_files", "todo_status", "sql_tables",
-}
+// contextStart and contextEnd find the elements that the CLI puts before and
+// after the user's own words, such as <current_datetime> and <tagged_files>.
+// Their names have an underscore; new ones come with every version.
+var (
+	contextStart = regexp.MustCompile(`^<([a-z]+(?:_[a-z]+)+)>`)
+	contextEnd   = regexp.MustCompile(`</([a-z]+(?:_[a-z]+)+)>$`)
+)
 
 // stripContext takes away what the CLI wraps around the user's words.
 func stripContext(text string) string {
 	for {
 		text = strings.TrimSpace(text)
-		shorter := text
-		for _, tag := range contextTags {
-			open, closing := "<"+tag+">", "</"+tag+">"
-			if rest, found := strings.CutPrefix(shorter, open); found {
-				if _, after, closed := strings.Cut(rest, closing); closed {
-					shorter = after
-				}
-			}
-			if rest, found := strings.CutSuffix(shorter, closing); found {
-				if at := strings.LastIndex(rest, open); at >= 0 {
-					shorter = rest[:at]
-				}
+		if tag := contextStart.FindStringSubmatch(text); tag != nil {
+			if _, after, closed := strings.Cut(text, "</"+tag[1]+">"); closed {
+				text = after
+				continue
 			}
 		}
-		if shorter == text {
-			return text
+		if tag := contextEnd.FindStringSubmatch(text); tag != nil {
+			if at := strings.LastIndex(text, "<"+tag[1]+">"); at >= 0 {
+				text = text[:at]
+				continue
+			}
 		}
-		text = shorter
+		return text
 	}
 }

@@ -64,15 +64,13 @@ func (r *Request) addItem(item responsesItem) {
 	case "reasoning":
 		r.addAssistant(Message{Role: RoleAssistant, Reasoning: item.Summary.text()})
 	case "message", "":
-		message := Message{Role: RoleUser, Text: item.Content.text(), Images: item.Content.images()}
 		switch item.Role {
 		case "system", "developer":
-			r.addSystem(message.Text)
+			r.addSystem(item.Content.text())
 		case "assistant":
-			message.Role = RoleAssistant
-			r.addAssistant(message)
+			r.addAssistant(Message{Role: RoleAssistant, Text: item.Content.text()})
 		default:
-			r.Messages = append(r.Messages, message)
+			r.Messages = append(r.Messages, item.Content.userMessage())
 		}
 	}
 }

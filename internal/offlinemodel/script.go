@@ -176,7 +176,7 @@ type Model struct {
 	ContextTokens int `yaml:"context_tokens"`
 	// PromptTokens limits the prompt; 0 means 128000.
 	PromptTokens int `yaml:"prompt_tokens"`
-	// OutputTokens limits the reply; 0 means 16000.
+	// OutputTokens limits the reply; 0 means 64000.
 	OutputTokens int `yaml:"output_tokens"`
 	// NoVision says that the model does not take images.
 	NoVision bool `yaml:"no_vision"`
