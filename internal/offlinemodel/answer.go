@@ -60,7 +60,7 @@ func (a *answer) perform(ctx context.Context, rule *compiledRule, found *values,
 		a.fail(rule.rule.Error)
 		return nil
 	}
-	p := &player{scope: a.scope, request: a.request, values: found, pace: script.Stream}
+	p := &player{scope: a.scope, request: a.request, values: found, pace: script.Stream, onStart: func() {}}
 	if a.request.Streaming {
 		return a.stream(ctx, p, rule)
 	}
@@ -76,7 +76,7 @@ func (a *answer) stream(ctx context.Context, p *player, rule *compiledRule) erro
 	reply := a.reply()
 	reply.usage = p.usage(rule.rule)
 	p.to = wires[a.request.API].stream(p.events, reply)
-	a.scope.note(a.request, http.StatusOK, OutcomePending)
+	p.onStart = func() { a.scope.note(a.request, http.StatusOK, OutcomePending) }
 	if err := p.play(ctx, rule); err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package offlinemodel
 
 import (
+	"context"
 	"strings"
 	"testing"
 )
@@ -74,6 +75,8 @@ func TestCLIContext(t *testing.T) {
 // uses the session again.
 func TestCLIAbort(t *testing.T) {
 	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), cliTimeout)
+	defer cancel()
 	server := start(t, Options{Script: &Script{
 		Rules: []Rule{
 			{Name: "hang", When: When{User: "hang"}, Reply: []Step{{Text: "I begin"}, {Hang: true}}},
@@ -86,7 +89,7 @@ func TestCLIAbort(t *testing.T) {
 		"type": "openai", "wireApi": "completions", "baseUrl": server.OpenAIBaseURL(), "apiKey": "any",
 	}})
 	c.call("session.send", map[string]any{"sessionId": session, "prompt": "hang"})
-	if _, err := server.WaitRequests(t.Context(), 1); err != nil {
+	if _, err := server.WaitRequests(ctx, 1); err != nil {
 		t.Fatal(err)
 	}
 	c.call("session.abort", map[string]any{"sessionId": session})
@@ -96,7 +99,7 @@ func TestCLIAbort(t *testing.T) {
 		outcome Outcome
 		prompt  string
 	}{{"hang", OutcomeClientGone, "break"}, {"drop", OutcomeDropped, "again"}} {
-		if _, err := server.WaitRequest(t.Context(), func(r *Request) bool {
+		if _, err := server.WaitRequest(ctx, func(r *Request) bool {
 			return r.Rule == want.rule && r.Outcome == want.outcome
 		}); err != nil {
 			t.Fatal(err)

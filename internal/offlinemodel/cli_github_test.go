@@ -70,7 +70,9 @@ func TestCLIGitHub(t *testing.T) {
 // always makes five, 1.0.102 none when the time to wait is long.
 func TestCLIAutoModeSwitch(t *testing.T) {
 	t.Parallel()
-	script := &Script{Models: gitHubModels, Rules: []Rule{{
+	// Auto mode is given the first model, by the path that it is offered on.
+	models := []Model{gitHubModels[1], gitHubModels[0]}
+	script := &Script{Models: models, Rules: []Rule{{
 		Name: "limited", When: When{User: "first"}, Times: 6,
 		Error: &Failure{Status: 429, Code: "user_weekly_rate_limited", Message: "weekly limit", RetryAfter: time.Second},
 	}}, Default: &Rule{Reply: []Step{{Text: "by {{model}}"}}, Headers: map[string]string{
@@ -104,7 +106,7 @@ func TestCLIAutoModeSwitch(t *testing.T) {
 		t.Error("the CLI did not ask")
 	}
 	events = c.turn(session, map[string]any{"prompt": "second"})
-	if got := joined(events, "assistant.message", "content"); got != "by claude-sonnet-4.5" {
+	if got := joined(events, "assistant.message", "content"); got != "by gpt-5.4" {
 		t.Errorf("the assistant said %q", got)
 	}
 	for _, e := range events {

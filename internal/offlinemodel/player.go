@@ -19,6 +19,8 @@ type player struct {
 	values   *values
 	pace     Pace
 	to       emitter
+	onStart  func() // runs before the first byte
+	started  bool
 	events   *eventWriter // nil unless streaming
 	open     bool         // a text or reasoning block is open
 	kind     blockKind    // of the open block
@@ -28,12 +30,12 @@ type player struct {
 }
 
 func (p *player) play(ctx context.Context, rule *compiledRule) error {
-	p.to.start()
 	for i := range rule.steps {
 		if err := p.step(ctx, &rule.steps[i]); err != nil {
 			return err
 		}
 	}
+	p.start()
 	p.close()
 	p.to.finish(p.finishReason(rule.rule), p.usage(rule.rule))
 	p.flush()
@@ -70,9 +72,20 @@ func (p *player) step(ctx context.Context, step *compiledStep) error {
 	return p.connectionError()
 }
 
+// start begins the reply when there is something to send: what a script does
+// before that, the client sees as silence.
+func (p *player) start() {
+	if !p.started {
+		p.started = true
+		p.onStart()
+		p.to.start()
+	}
+}
+
 // speak sends a text or reasoning step. Consecutive steps of a kind make one
 // block.
 func (p *player) speak(ctx context.Context, kind blockKind, step *compiledStep) error {
+	p.start()
 	if !p.open || p.kind != kind {
 		p.close()
 		p.open, p.kind = true, kind
@@ -96,6 +109,7 @@ func (p *player) speak(ctx context.Context, kind blockKind, step *compiledStep) 
 }
 
 func (p *player) call(ctx context.Context, step *compiledStep) error {
+	p.start()
 	p.close()
 	p.calls++
 	p.to.begin(block{
@@ -176,7 +190,7 @@ func (p *player) usage(rule *Rule) Usage {
 }
 
 func (p *player) flush() {
-	if p.events != nil {
+	if p.events != nil && p.started {
 		p.events.flush()
 	}
 }

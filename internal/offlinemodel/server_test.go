@@ -88,6 +88,7 @@ func TestGateAndOutcomes(t *testing.T) {
 		{When: When{User: "drop"}, Reply: []Step{{Text: "before"}, {Drop: true}}},
 		{When: When{User: "slow"}, Delay: 20 * time.Millisecond, Reply: []Step{
 			{Wait: 20 * time.Millisecond}, {Text: "abcd", ChunkSize: 1, Delay: 5 * time.Millisecond}}},
+		{When: When{User: "silence"}, Reply: []Step{{Hang: true}}},
 	}}})
 	body := func(user string) string {
 		return fmt.Sprintf(`{"stream":true,"messages":[{"role":"user","content":%q}]}`, user)
@@ -161,6 +162,27 @@ func TestGateAndOutcomes(t *testing.T) {
 		text, err := io.ReadAll(response.Body)
 		if !errors.Is(err, io.ErrUnexpectedEOF) || !strings.Contains(string(text), "before") || outcome("rule 4") != OutcomeDropped {
 			t.Errorf("read %q, %v", text, err)
+		}
+	})
+	t.Run("silence", func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() {
+			response, err := request(t, ctx, "POST", url, body("silence"))
+			if err == nil {
+				_ = response.Body.Close()
+			}
+			ended <- err
+		}()
+		if _, err := server.WaitRequest(t.Context(), func(r *Request) bool { return r.Rule == "rule 6" }); err != nil {
+			t.Fatal(err)
+		}
+		cancel()
+		if err := <-ended; err == nil {
+			t.Error("a reply that hangs at once had headers")
+		}
+		if got := outcome("rule 6"); got != OutcomeClientGone {
+			t.Errorf("outcome %s", got)
 		}
 	})
 	t.Run("slow", func(t *testing.T) {
