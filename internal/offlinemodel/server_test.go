@@ -2,8 +2,6 @@ package offlinemodel
 
 import (
 	"bufio"
-	"context"
-	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -77,121 +75,6 @@ func TestErrors(t *testing.T) {
 			t.Errorf("%s: no rule: %d %s", test.api, status, refused)
 		}
 	}
-}
-
-func TestGateAndOutcomes(t *testing.T) {
-	t.Parallel()
-	server := start(t, Options{Script: &Script{Rules: []Rule{
-		{When: When{User: "gate"}, Reply: []Step{{Text: "before"}, {WaitFor: "g"}, {Text: "after"}}},
-		{When: When{User: "closed"}, WaitFor: "g2", Reply: []Step{{Text: "open"}}},
-		{When: When{User: "hang"}, Reply: []Step{{Text: "before"}, {Hang: true}}},
-		{When: When{User: "drop"}, Reply: []Step{{Text: "before"}, {Drop: true}}},
-		{When: When{User: "slow"}, Delay: 20 * time.Millisecond, Reply: []Step{
-			{Wait: 20 * time.Millisecond}, {Text: "abcd", ChunkSize: 1, Delay: 5 * time.Millisecond}}},
-		{When: When{User: "silence"}, Reply: []Step{{Hang: true}}},
-	}}})
-	body := func(user string) string {
-		return fmt.Sprintf(`{"stream":true,"messages":[{"role":"user","content":%q}]}`, user)
-	}
-	url := server.OpenAIBaseURL() + "/chat/completions"
-	outcome := func(rule string) Outcome {
-		r, err := server.WaitRequest(t.Context(), func(r *Request) bool { return r.Rule == rule && r.Outcome != OutcomePending })
-		if err != nil {
-			t.Fatal(err)
-		}
-		return r.Outcome
-	}
-
-	t.Run("gate in a reply", func(t *testing.T) {
-		response, err := request(t, t.Context(), "POST", url, body("gate"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer response.Body.Close()
-		// What was said before the gate arrives while the gate is closed.
-		lines := bufio.NewScanner(response.Body)
-		for lines.Scan() && !strings.Contains(lines.Text(), "before") {
-		}
-		if err := server.WaitGate(t.Context(), "g"); err != nil {
-			t.Fatal(err)
-		}
-		server.Release("g")
-		server.Release("g")
-		rest, _ := io.ReadAll(response.Body)
-		if !strings.Contains(string(rest), "[DONE]") || outcome("rule 1") != OutcomeAnswered {
-			t.Errorf("rest %s", rest)
-		}
-		if _, whole := fetch(t, "POST", url, body("gate")); !strings.Contains(whole, "after") {
-			t.Errorf("a released gate stopped %s", whole)
-		}
-	})
-	t.Run("gate before a reply, released over HTTP", func(t *testing.T) {
-		done := make(chan string)
-		go func() {
-			_, text := fetch(t, "POST", url, body("closed"))
-			done <- text
-		}()
-		if err := server.WaitGate(t.Context(), "g2"); err != nil {
-			t.Fatal(err)
-		}
-		if status, _ := fetch(t, "POST", server.URL()+"/_offline/release?gate=g2", ""); status != 204 {
-			t.Errorf("release: status %d", status)
-		}
-		if text := <-done; !strings.Contains(text, "open") {
-			t.Errorf("answer %s", text)
-		}
-	})
-	t.Run("hang", func(t *testing.T) {
-		ctx, cancel := context.WithCancel(t.Context())
-		response, err := request(t, ctx, "POST", url, body("hang"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer response.Body.Close()
-		cancel()
-		if got := outcome("rule 3"); got != OutcomeClientGone {
-			t.Errorf("outcome %s", got)
-		}
-	})
-	t.Run("drop", func(t *testing.T) {
-		response, err := request(t, t.Context(), "POST", url, body("drop"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer response.Body.Close()
-		text, err := io.ReadAll(response.Body)
-		if !errors.Is(err, io.ErrUnexpectedEOF) || !strings.Contains(string(text), "before") || outcome("rule 4") != OutcomeDropped {
-			t.Errorf("read %q, %v", text, err)
-		}
-	})
-	t.Run("silence", func(t *testing.T) {
-		ctx, cancel := context.WithCancel(t.Context())
-		ended := make(chan error)
-		go func() {
-			response, err := request(t, ctx, "POST", url, body("silence"))
-			if err == nil {
-				_ = response.Body.Close()
-			}
-			ended <- err
-		}()
-		if _, err := server.WaitRequest(t.Context(), func(r *Request) bool { return r.Rule == "rule 6" }); err != nil {
-			t.Fatal(err)
-		}
-		cancel()
-		if err := <-ended; err == nil {
-			t.Error("a reply that hangs at once had headers")
-		}
-		if got := outcome("rule 6"); got != OutcomeClientGone {
-			t.Errorf("outcome %s", got)
-		}
-	})
-	t.Run("slow", func(t *testing.T) {
-		began := time.Now()
-		_, text := fetch(t, "POST", url, body("slow"))
-		if took := time.Since(began); took < 60*time.Millisecond || strings.Count(text, `"content":"`) != 5 {
-			t.Errorf("took %v for %s", took, text)
-		}
-	})
 }
 
 // TestBurst streams as many deltas as any client has to stand, in order.
