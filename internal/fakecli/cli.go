@@ -57,8 +57,12 @@ type CLI struct {
 	tasks sync.WaitGroup
 }
 
-// New starts a fake process. Close ends it.
+// New starts a fake process. Close ends it. It panics on a script with names
+// that mean nothing.
 func New(o Options) *CLI {
+	if err := o.Script.validate(); err != nil {
+		panic("fakecli: " + err.Error())
+	}
 	if o.Script.Version == "" {
 		o.Script.Version = DefaultVersion
 	}

@@ -460,3 +460,34 @@ func TestTwoConnections(t *testing.T) {
 	d.next("session.tools_updated")
 	d.must("session.getMessages", `{"sessionId":"s"}`)
 }
+
+// Events that ask for something are answered by their own methods, once.
+func TestAsks(t *testing.T) {
+	t.Parallel()
+	for event, how := range map[string][2]string{
+		"elicitation.requested": {"session.ui.handlePendingElicitation", "elicitation.completed"},
+		"command.execute":       {"session.commands.handlePendingCommand", "command.completed"},
+		"mcp.oauth_required":    {"session.mcp.oauth.handlePendingRequest", "mcp.oauth_completed"},
+	} {
+		t.Run(event, func(t *testing.T) {
+			t.Parallel()
+			_, c := start(t, fakecli.Script{Prompts: []fakecli.Prompt{{Turns: []fakecli.Turn{{Asks: []fakecli.Event{{Type: event, Data: json.RawMessage(`{"message":"m"}`)}, {Type: event}}}}}}})
+			c.send("x")
+			for range 2 {
+				e := c.next(event)
+				if !e.Ephemeral {
+					t.Error("not ephemeral")
+				}
+				params := `{"sessionId":"s","requestId":"` + e.field("requestId") + `","result":{}}`
+				if got := c.must("session.tools.handlePendingToolCall", params); got != `{"success":false}` {
+					t.Errorf("answer by the wrong method: %s", got)
+				}
+				if first, second := c.must(how[0], params), c.must(how[0], params); first != `{"success":true}` || second != `{"success":false}` {
+					t.Errorf("answers: %s, %s", first, second)
+				}
+				c.next(how[1])
+			}
+			c.next("session.idle")
+		})
+	}
+}

@@ -221,7 +221,11 @@ func TestLoadScript(t *testing.T) {
 	if err != nil || s.Version != "1.0.81" || s.Prompts[0].Turns[0].Deltas.Copies.After != 2 || s.Faults[0].Kind != fakecli.FaultHang {
 		t.Errorf("got %+v, %v", s, err)
 	}
-	for _, bad := range []string{`{"fault":1}`, `{`, "/no/such/file"} {
+	for _, bad := range []string{
+		`{"fault":1}`, `{`, "/no/such/file", `{"faults":[{"kind":"hangs"}]}`,
+		`{"prompts":[{"turns":[{"fault":{"kind":"hang"}}]}]}`, `{"prompts":[{"turns":[{"fault":{"kind":"exit","at":"noon"}}]}]}`,
+		`{"prompts":[{"turns":[{"asks":[{"type":"user.message"}]}]}]}`,
+	} {
 		if _, err := fakecli.LoadScript(bad); err == nil {
 			t.Errorf("%q: no error", bad)
 		}

@@ -84,6 +84,9 @@ func (c *call) run() (json.RawMessage, *rpcError) {
 	if h, ok := methods[c.method]; ok {
 		return h(c)
 	}
+	if event := askedWith(c.method); event != "" {
+		return loaded(func(c *call, s *session) (json.RawMessage, *rpcError) { return c.answer(s, event) })(c)
+	}
 	return nil, &rpcError{Code: -32601, Message: "Unhandled method " + c.method}
 }
 

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 )
 
@@ -58,6 +59,10 @@ type Turn struct {
 	Hang    bool `json:"hang,omitempty"`
 	// Requests are made of the client, one after the other.
 	Requests []Reverse `json:"requests,omitempty"`
+	// Asks are events that ask the client for something, such as
+	// elicitation.requested, command.execute or mcp.oauth_required; requestId
+	// is added, and the turn waits until the method for it is called.
+	Asks []Event `json:"asks,omitempty"`
 	// Deltas is a generated stream, Text a given one; with both, Deltas first.
 	Deltas *Deltas `json:"deltas,omitempty"`
 	Text   string  `json:"text,omitempty"`
@@ -153,6 +158,12 @@ const (
 	AtEnd    = "end"    // before session.idle
 )
 
+var (
+	points           = []string{"", AtStart, AtStream, AtTools, AtEnd}
+	connectionFaults = []string{FaultGarbage, FaultBadJSON, FaultHugeFrame, FaultHugeHeader, FaultHalfFrame, FaultClose, FaultExit, FaultStopReading}
+	faultKinds       = append([]string{FaultHang, FaultError, FaultDelay, FaultDuplicateReply, FaultUnknownReply}, connectionFaults...)
+)
+
 // Fault is one misbehaviour.
 type Fault struct {
 	Kind     string          `json:"kind"`
@@ -195,5 +206,31 @@ func LoadScript(textOrPath string) (Script, error) {
 	if err := dec.Decode(&s); err != nil {
 		return s, fmt.Errorf("parse script: %w", err)
 	}
+	if err := s.validate(); err != nil {
+		return s, fmt.Errorf("parse script: %w", err)
+	}
 	return s, nil
+}
+
+// validate finds names that mean nothing: a misspelt one would quietly leave a
+// test without what it tests.
+func (s *Script) validate() error {
+	for _, f := range s.Faults {
+		if !slices.Contains(faultKinds, f.Kind) {
+			return fmt.Errorf("unknown fault %q", f.Kind)
+		}
+	}
+	for _, p := range s.Prompts {
+		for _, t := range p.Turns {
+			for _, e := range t.Asks {
+				if _, ok := askedBy[e.Type]; !ok {
+					return fmt.Errorf("event %q asks for nothing", e.Type)
+				}
+			}
+			if f := t.Fault; f != nil && (!slices.Contains(connectionFaults, f.Kind) || !slices.Contains(points, f.At)) {
+				return fmt.Errorf("unknown fault %q at %q in a turn", f.Kind, f.At)
+			}
+		}
+	}
+	return nil
 }

@@ -148,10 +148,8 @@ func (a *answering) one(t *Turn) error {
 	if err := a.pause(t); err != nil {
 		return err
 	}
-	for i := range t.Requests {
-		if err := a.request(&t.Requests[i]); err != nil {
-			return err
-		}
+	if err := a.askAll(t); err != nil {
+		return err
 	}
 	text, messageID, err := a.stream(t)
 	if err != nil {
