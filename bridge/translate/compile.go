@@ -162,17 +162,17 @@ func (t *Table) addMembers(rules *jsonv1.MessageRules, own []*field) error {
 			if f.kind != kindString || f.card != single {
 				return fmt.Errorf("the type of an envelope must be one string")
 			}
+			// The order of members is the one they are expected in: the CLI writes the
+			// payload right behind the type.
 			m.role = roleType
-			t.typeMember = len(t.members)
+			t.typeMember, t.dataMember = len(t.members), len(t.members)+1
+			t.members = append(t.members, m, member{name: rules.GetDataMember(), role: roleData})
+			continue
 		}
 		t.members = append(t.members, m)
 	}
-	if t.shape == jsonv1.Shape_SHAPE_ENVELOPE {
-		if t.typeMember < 0 {
-			return fmt.Errorf("no field for the type %q", t.discriminator)
-		}
-		t.dataMember = len(t.members)
-		t.members = append(t.members, member{name: rules.GetDataMember(), role: roleData})
+	if t.shape == jsonv1.Shape_SHAPE_ENVELOPE && t.typeMember < 0 {
+		return fmt.Errorf("no field for the type %q", t.discriminator)
 	}
 	if len(t.members) > maxMembers {
 		return fmt.Errorf("%d members, at most %d are supported", len(t.members), maxMembers)

@@ -96,14 +96,16 @@ func (d *decoder) message(t *Table, i, end int, top bool) *Error {
 	return err
 }
 
-// record is one field of a message as it stands in wire form.
+// record is one field of a message as it stands in wire form. It is small
+// enough to stay in registers.
 type record struct {
-	number     uint64
-	wire       uint64 // wire type
-	start      int    // of the tag
-	value, end int    // of the content, without a length prefix
-	number64   uint64 // what a varint or a fixed-size value holds
+	tag        uint64 // number and wire type
+	value, end int    // where the content lies, without a length prefix
+	number64   uint64 // what a varint holds
 }
+
+func (r record) number() uint64 { return r.tag >> 3 }
+func (r record) wire() uint64   { return r.tag & 7 }
 
 // The wire types.
 const (
@@ -118,40 +120,38 @@ const (
 // read reads the record at i of a message that ends at end.
 func (d *decoder) read(i, end int) (record, *Error) {
 	src := d.src[:end]
-	tag, j := varint(src, i)
-	r := record{number: tag >> 3, wire: tag & 7, start: i}
-	if j < 0 || r.number == 0 || r.number >= 1<<29 {
-		return r, fail(KindWire, i)
+	tag, value := varint(src, i)
+	if value < 0 || tag < 1<<3 || tag >= 1<<32 {
+		return record{}, fail(KindWire, i)
 	}
-	r.value = j
-	switch r.wire {
+	switch tag & 7 {
 	case wireVarint:
-		if r.number64, r.end = varint(src, j); r.end < 0 {
-			return r, fail(KindWire, j)
+		v, next := varint(src, value)
+		if next < 0 {
+			return record{}, fail(KindWire, value)
 		}
-		return r, nil
+		return record{tag, value, next, v}, nil
 	case wireBytes:
-		n, j := varint(src, j)
-		if j < 0 || n > uint64(end-j) {
-			return r, fail(KindWire, i)
+		n, start := varint(src, value)
+		if start < 0 || n > uint64(end-start) {
+			return record{}, fail(KindWire, i)
 		}
-		r.value, r.end = j, j+int(n)
-		return r, nil
+		return record{tag, start, start + int(n), 0}, nil
 	case wireFixed64:
-		r.end = j + 8
+		if end-value < 8 {
+			return record{}, fail(KindWire, i)
+		}
+		return record{tag, value, value + 8, 0}, nil
 	case wireFixed32:
-		r.end = j + 4
+		if end-value < 4 {
+			return record{}, fail(KindWire, i)
+		}
+		return record{tag, value, value + 4, 0}, nil
 	case wireGroup:
-		var err *Error
-		r.end, err = d.groupEnd(r.number, j, end)
-		return r, err
-	default:
-		return r, fail(KindWire, i)
+		next, err := d.groupEnd(tag>>3, value, end)
+		return record{tag, value, next, 0}, err
 	}
-	if r.end > end {
-		return r, fail(KindWire, i)
-	}
-	return r, nil
+	return record{}, fail(KindWire, i)
 }
 
 // groupEnd returns the index after a group, which no message of ours declares.
@@ -186,8 +186,7 @@ func (d *decoder) groupEnd(number uint64, i, end int) (int, *Error) {
 
 // matches tells whether a record has the wire type that its field declares.
 func (f *field) matches(r record) bool {
-	tag := r.number<<3 | r.wire
-	return tag == f.tag || f.packedTag != 0 && tag == f.packedTag
+	return r.tag == f.tag || f.packedTag != 0 && r.tag == f.packedTag
 }
 
 // unknown deals with a record of a field that the message does not declare.
@@ -195,8 +194,8 @@ func (d *decoder) unknown(r record) *Error {
 	if !d.opts.RejectUnknownFields {
 		return nil
 	}
-	err := fail(KindUnknownField, r.start)
-	err.Detail = strconv.FormatUint(r.number, 10)
+	err := fail(KindUnknownField, r.value)
+	err.Detail = strconv.FormatUint(r.number(), 10)
 	return err
 }
 
@@ -234,30 +233,33 @@ func (d *decoder) rearranged(t *Table, i, end int) ([]byte, *Error) {
 		if err != nil {
 			return nil, err
 		}
+		whole := d.src[i:r.end:r.end]
 		i = r.end
-		f := t.field(r.number)
-		catchAll := r.number == extraNumber || r.number == unrecognizedNumber
+		number := r.number()
+		f := t.field(number)
+		unrecognized := r.tag == unrecognizedTag && t.hasUnrecognized
+		catchAll := unrecognized || r.tag == extraTag && t.hasExtra
 		if !catchAll && (f == nil || !f.matches(r)) {
 			if err := d.unknown(r); err != nil {
 				return nil, err
 			}
 			continue
 		}
-		isCase := f != nil && f.oneof || r.number == unrecognizedNumber && len(t.cases) > 0
-		if isCase && chosen != r.number {
+		isCase := f != nil && f.oneof || unrecognized && len(t.cases) > 0
+		if isCase && chosen != number {
 			delete(groups, chosen)
-			chosen = r.number
+			chosen = number
 		}
-		if _, ok := groups[r.number]; !ok {
-			order = append(order, r.number)
+		if _, ok := groups[number]; !ok {
+			order = append(order, number)
 		}
 		switch {
 		case f != nil && f.card != single:
-			groups[r.number] = append(groups[r.number], d.src[r.start:r.end]...)
+			groups[number] = append(groups[number], whole...)
 		case f != nil && (f.kind == kindMessage || f.kind == kindTimestamp):
-			groups[r.number] = append(groups[r.number], d.src[r.value:r.end]...)
+			groups[number] = append(groups[number], d.src[r.value:r.end]...)
 		default:
-			groups[r.number] = d.src[r.start:r.end:r.end]
+			groups[number] = whole
 		}
 	}
 	var out []byte

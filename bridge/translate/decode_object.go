@@ -25,7 +25,7 @@ func (d *decoder) object(t *Table, i, end int, top bool, hidden mask) *Error {
 			return err
 		}
 		i = r.end
-		if r.number == extraNumber && t.hasExtra && r.wire == wireBytes {
+		if r.tag == extraTag && t.hasExtra {
 			s.extra = r
 			continue
 		}
@@ -57,10 +57,10 @@ func (d *decoder) object(t *Table, i, end int, top bool, hidden mask) *Error {
 // a negative member means none. An envelope's unrecognized payload is a member
 // without a field.
 func (d *decoder) find(t *Table, r record) (*field, int) {
-	if f := t.field(r.number); f != nil && f.matches(r) {
+	if f := t.field(r.number()); f != nil && f.matches(r) {
 		return f, f.member
 	}
-	if r.number == unrecognizedNumber && t.hasUnrecognized && t.dataMember >= 0 && r.wire == wireBytes {
+	if r.tag == unrecognizedTag && t.hasUnrecognized && t.dataMember >= 0 {
 		return nil, t.dataMember
 	}
 	return nil, -1

@@ -22,7 +22,7 @@ func (f *field) unset(r record) bool {
 	case zeroImplied:
 		return f.kind == kindText && r.end == r.value
 	case zeroMisfit:
-		return r.number64 == 0 && (r.wire != wireBytes || r.end == r.value)
+		return r.number64 == 0 && (r.wire() != wireBytes || r.end == r.value)
 	}
 	return false
 }
@@ -76,7 +76,7 @@ func (d *decoder) another(f *field, r record, end int) (record, bool, *Error) {
 	if err != nil {
 		return next, false, err
 	}
-	return next, next.number == r.number && f.matches(next), nil
+	return next, next.number() == r.number() && f.matches(next), nil
 }
 
 // runEnd returns the index after the records of one field of which r is the
@@ -93,13 +93,13 @@ func (d *decoder) runEnd(f *field, r record, end int) (int, *Error) {
 
 // elements writes the elements of a list that one record holds, after n others.
 func (d *decoder) elements(f *field, r record, n int) (int, *Error) {
-	if f.packedTag == 0 || r.wire != wireBytes {
+	if f.packedTag == 0 || r.wire() != wireBytes {
 		return n + 1, d.element(f, r, n)
 	}
 	for i := r.value; i < r.end; n++ {
-		v := record{number: r.number, start: i, value: i}
+		v := record{tag: f.tag, value: i}
 		if f.kind == kindDouble {
-			v.wire, v.end = wireFixed64, i+8
+			v.end = i + 8
 		} else {
 			v.number64, v.end = varint(d.src[:r.end], i)
 		}
@@ -165,13 +165,13 @@ func (d *decoder) dictionary(f *field, r record, end int) (int, *Error) {
 
 // entry reads a map entry; a key or value that is not there has an empty record.
 func (d *decoder) entry(f *field, r record) (key, value record, err *Error) {
-	value.wire = f.entry.tag & 7
+	value.tag = f.entry.tag
 	for i := r.value; i < r.end; {
 		x, err := d.read(i, r.end)
 		if err != nil {
 			return key, value, err
 		}
-		switch x.number<<3 | x.wire {
+		switch x.tag {
 		case keyField.tag:
 			key = x
 		case f.entry.tag:
@@ -282,7 +282,7 @@ func (d *decoder) timestamp(r record) *Error {
 		if err != nil {
 			return err
 		}
-		switch x.number<<3 | x.wire {
+		switch x.tag {
 		case 1 << 3:
 			seconds = int64(x.number64)
 		case 2 << 3:
@@ -322,12 +322,12 @@ func (d *decoder) union(t *Table, i, end int, top bool) *Error {
 			return err
 		}
 		at = r.end
-		f := t.field(r.number)
+		f := t.field(r.number())
 		switch {
 		case f != nil && f.oneof && f.matches(r):
 			set, chosen = r, f
 			n++
-		case r.number == unrecognizedNumber && t.hasUnrecognized && r.wire == wireBytes:
+		case r.tag == unrecognizedTag && t.hasUnrecognized:
 			set, chosen = r, nil
 			n++
 		default:
@@ -377,14 +377,15 @@ func (d *decoder) bare(t *Table, i, end int, top bool) *Error {
 		if err != nil {
 			return err
 		}
+		start := at
 		at = r.end
 		switch {
-		case r.number == unrecognizedNumber && t.hasUnrecognized && r.wire == wireBytes:
+		case r.tag == unrecognizedTag && t.hasUnrecognized:
 			other = r
-		case t.sole != nil && r.number == uint64(t.sole.number) && t.sole.matches(r):
+		case t.sole != nil && t.sole.matches(r):
 			if own.end == 0 {
 				own = r
-			} else if r.start != last || t.sole.card == single {
+			} else if start != last || t.sole.card == single {
 				apart = true
 			}
 			last = r.end

@@ -247,8 +247,12 @@ func (e *encoder) escaped(tag uint64, start, i int, wide bool) verdict {
 			e.dst, e.pos = dst, i+1
 			e.close(content, width)
 			return fits
-		case c != '\\' || i+1 >= len(src):
+		case c < 0x20 || c == '\\' && i+1 >= len(src):
 			return e.fail(KindSyntax, i)
+		case c != '\\':
+			var w bool
+			dst, i, w = appendPlain(dst, src, i)
+			wide = wide || w
 		case unescaped[src[i+1]] != 0:
 			dst = append(dst, unescaped[src[i+1]])
 			i += 2
@@ -263,10 +267,6 @@ func (e *encoder) escaped(tag uint64, start, i int, wide bool) verdict {
 			}
 			i += n
 		}
-		j, w := plainEnd(src, i)
-		wide = wide || w
-		dst = append(dst, src[i:j]...)
-		i = j
 	}
 }
 

@@ -39,6 +39,15 @@ func plainEnd(b []byte, i int) (int, bool) {
 		}
 		wide |= x
 		i += 8
+		// Strings beyond the first word are likely to be long.
+		for i+16 <= len(b) {
+			x, y := binary.LittleEndian.Uint64(b[i:]), binary.LittleEndian.Uint64(b[i+8:])
+			if special(x)|special(y) != 0 {
+				break
+			}
+			wide |= x | y
+			i += 16
+		}
 	}
 	high := byte(0)
 	for i < len(b) {
@@ -57,6 +66,9 @@ func plainEnd(b []byte, i int) (int, bool) {
 func stringEnd(b []byte, i int) (end int, escaped bool, k Kind) {
 	start := i + 1
 	i, wide := plainEnd(b, start)
+	if i < len(b) && b[i] == '"' && !wide {
+		return i + 1, false, 0
+	}
 	for {
 		if i >= len(b) {
 			return i, escaped, KindSyntax
@@ -295,9 +307,11 @@ func keyEnd(b []byte, i int) (quoted, value int, k Kind) {
 	if k != 0 {
 		return end, end, k
 	}
-	i = space(b, end)
+	i = end
 	if i >= len(b) || b[i] != ':' {
-		return end, i, KindSyntax
+		if i = space(b, i); i >= len(b) || b[i] != ':' {
+			return end, i, KindSyntax
+		}
 	}
 	return end, space(b, i+1), 0
 }
@@ -362,35 +376,57 @@ func kindOf(first byte) jsonKind {
 // UTF-8.
 func appendString(dst, s []byte) ([]byte, bool) {
 	dst = append(dst, '"')
-	wide := false
-	for i := 0; ; {
-		j, w := plainEnd(s, i)
-		wide = wide || w
-		dst = append(dst, s[i:j]...)
-		if j == len(s) {
-			break
+	i, wide := plainEnd(s, 0)
+	dst = append(dst, s[:i]...)
+	for i < len(s) {
+		if c := s[i]; c < 0x20 || c == '"' || c == '\\' {
+			dst = appendEscape(dst, c)
+			i++
+			continue
 		}
-		dst = appendEscape(dst, s[j])
-		i = j + 1
+		var w bool
+		dst, i, w = appendPlain(dst, s, i)
+		wide = wide || w
 	}
 	return append(dst, '"'), !wide || utf8.Valid(s)
 }
 
+// appendPlain appends the bytes from i up to the first that special marks. It
+// copies while it looks, which beats looking first where escapes are dense.
+func appendPlain(dst, s []byte, i int) (_ []byte, end int, wide bool) {
+	var high uint64
+	for i+8 <= len(s) {
+		x := binary.LittleEndian.Uint64(s[i:])
+		dst = binary.LittleEndian.AppendUint64(dst, x)
+		if m := special(x); m != 0 {
+			n := bits.TrailingZeros64(m) // 8*index+7
+			high |= x & (1<<uint(n-7) - 1)
+			return dst[:len(dst)-8+n>>3], i + n>>3, high&highs != 0
+		}
+		high |= x
+		i += 8
+	}
+	last := byte(0)
+	for i < len(s) {
+		c := s[i]
+		if c < 0x20 || c == '"' || c == '\\' {
+			break
+		}
+		last |= c
+		dst = append(dst, c)
+		i++
+	}
+	return dst, i, high&highs != 0 || last >= utf8.RuneSelf
+}
+
 func appendEscape(dst []byte, c byte) []byte {
 	const hex = "0123456789abcdef"
-	switch c {
-	case '"', '\\':
-		return append(dst, '\\', c)
-	case '\n':
-		return append(dst, '\\', 'n')
-	case '\r':
-		return append(dst, '\\', 'r')
-	case '\t':
-		return append(dst, '\\', 't')
-	case '\b':
-		return append(dst, '\\', 'b')
-	case '\f':
-		return append(dst, '\\', 'f')
+	if short := escapes[c]; short != 0 {
+		return append(dst, '\\', short)
 	}
 	return append(dst, '\\', 'u', '0', '0', hex[c>>4], hex[c&15])
+}
+
+var escapes = [256]byte{
+	'"': '"', '\\': '\\', '\b': 'b', '\f': 'f', '\n': 'n', '\r': 'r', '\t': 't',
 }
