@@ -83,7 +83,7 @@ type Locator struct {
 // found and that is allowed.
 func (l *Locator) Locate(ctx context.Context) (Binary, error) {
 	bin, err := l.Find(ctx)
-	if err == nil || l.NoInstall || fault.ReasonOf(err) != fault.CLINotFound || l.ordered() {
+	if err == nil || l.NoInstall || fault.ReasonOf(err) != fault.CLINotFound || l.Named() {
 		return bin, err
 	}
 	return l.install(ctx)
@@ -111,8 +111,8 @@ func notFound() *fault.Error {
 		"install it with \"npm install -g @github/copilot\" or set %s", PathEnv)
 }
 
-// ordered tells whether somebody named the executable.
-func (l *Locator) ordered() bool { return l.Explicit != "" || l.getenv(PathEnv) != "" }
+// Named tells whether somebody named the executable.
+func (l *Locator) Named() bool { return l.Explicit != "" || l.getenv(PathEnv) != "" }
 
 func (l *Locator) getenv(name string) string {
 	if l.Getenv != nil {
@@ -193,8 +193,8 @@ func (l *Locator) cached() (Binary, bool) {
 	return bin, true
 }
 
-// cacheDir returns the directory everything of ours is under.
-func (l *Locator) cacheDir() (string, error) {
+// Dir returns the directory that private copies and unpacked files are under.
+func (l *Locator) Dir() (string, error) {
 	if l.CacheDir != "" {
 		return filepath.Abs(l.CacheDir)
 	}
@@ -206,7 +206,7 @@ func (l *Locator) cacheDir() (string, error) {
 }
 
 func (l *Locator) versionDir() (string, error) {
-	base, err := l.cacheDir()
+	base, err := l.Dir()
 	if err != nil {
 		return "", err
 	}

@@ -12,8 +12,8 @@ import (
 
 const packageName = "@github/copilot"
 
-// npm returns the first npm on PATH.
-func (l *Locator) npm() (path string, ok bool) {
+// NPM returns the npm that an installation would use.
+func (l *Locator) NPM() (path string, ok bool) {
 	for path := range l.lookup("npm") {
 		return path, true
 	}
@@ -23,7 +23,7 @@ func (l *Locator) npm() (path string, ok bool) {
 // install installs the pinned version under the cache directory, once for all
 // processes of this user.
 func (l *Locator) install(ctx context.Context) (Binary, error) {
-	npm, ok := l.npm()
+	npm, ok := l.NPM()
 	if !ok {
 		return Binary{}, fault.New(fault.CLINotFound, "no copilot CLI found, and npm, which could install it, is missing; "+
 			"install Node.js with npm, or put the CLI on PATH, or set %s", PathEnv).With("missing", "npm")

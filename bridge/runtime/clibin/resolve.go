@@ -154,7 +154,7 @@ func (l *Locator) askVersion(ctx context.Context, bin Binary) (string, error) {
 	}
 	defer os.RemoveAll(home)
 	env := l.quietEnv(home)
-	if cache, err := l.cacheDir(); err == nil {
+	if cache, err := l.Dir(); err == nil {
 		env = append(env, PkgCacheEnv+"="+cache) // else it unpacks into home, and again next time
 	}
 	out, exit, err := process.Run(ctx, process.Options{

@@ -23,7 +23,7 @@ const unpackTimeout = 5 * time.Minute
 // directory would cost 235 MB and two seconds. The directory may be read-only
 // afterwards.
 func (l *Locator) Unpack(ctx context.Context, bin Binary) (dir string, err error) {
-	dir, err = l.cacheDir()
+	dir, err = l.Dir()
 	if err != nil {
 		return "", err
 	}
