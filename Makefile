@@ -28,7 +28,7 @@ help: ## print this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: ## build bin/copilot-grpc
-	@.ci/step build go go build -trimpath -ldflags '$(LDFLAGS)' -o bin/copilot-grpc ./cmd/copilot-grpc
+	@.ci/step build go go build -ldflags '$(LDFLAGS)' -o bin/copilot-grpc ./cmd/copilot-grpc
 
 generate: ## write gen from proto; with SCHEMAS=DIR,… first proto and the ledger from those
 ifneq ($(SCHEMAS),)
