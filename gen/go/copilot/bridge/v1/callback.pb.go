@@ -1003,7 +1003,7 @@ var File_copilot_bridge_v1_callback_proto protoreflect.FileDescriptor
 
 const file_copilot_bridge_v1_callback_proto_rawDesc = "" +
 	"\n" +
-	" copilot/bridge/v1/callback.proto\x12\x11copilot.bridge.v1\x1a\x1fcopilot/bridge/v1/session.proto\x1a\x1bcopilot/cli/v1/common.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xaa\x04\n" +
+	" copilot/bridge/v1/callback.proto\x12\x11copilot.bridge.v1\x1a\x1fcopilot/bridge/v1/session.proto\x1a copilot/cli/v1/event_types.proto\x1a(copilot/cli/v1/session_permissions.proto\x1a\"copilot/cli/v1/session_tools.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xaa\x04\n" +
 	"\bCallback\x12\x1f\n" +
 	"\vcallback_id\x18\x01 \x01(\tR\n" +
 	"callbackId\x12\x1d\n" +

@@ -104,7 +104,13 @@ const (
 	// message is the CLI's.
 	ErrorReason_ERROR_REASON_CLI_ERROR ErrorReason = 70
 	// INTERNAL: the CLI broke the protocol.
-	ErrorReason_ERROR_REASON_CLI_PROTOCOL ErrorReason = 71
+	ErrorReason_ERROR_REASON_CLI_PROTOCOL_ERROR ErrorReason = 71
+	// UNAVAILABLE: the CLI process has ended.
+	ErrorReason_ERROR_REASON_CLI_EXITED ErrorReason = 72
+	// UNAVAILABLE: the CLI process stopped answering and was ended for it.
+	ErrorReason_ERROR_REASON_CLI_HUNG ErrorReason = 73
+	// UNAVAILABLE: the runtimes are being shut down.
+	ErrorReason_ERROR_REASON_RUNTIME_STOPPING ErrorReason = 74
 	// RESOURCE_EXHAUSTED: a limit is reached; QuotaFailure names it.
 	ErrorReason_ERROR_REASON_LIMIT_EXCEEDED ErrorReason = 80
 	// UNAVAILABLE: the server is draining.
@@ -159,7 +165,10 @@ var (
 		68: "ERROR_REASON_NOT_SIGNED_IN",
 		69: "ERROR_REASON_METHOD_UNKNOWN",
 		70: "ERROR_REASON_CLI_ERROR",
-		71: "ERROR_REASON_CLI_PROTOCOL",
+		71: "ERROR_REASON_CLI_PROTOCOL_ERROR",
+		72: "ERROR_REASON_CLI_EXITED",
+		73: "ERROR_REASON_CLI_HUNG",
+		74: "ERROR_REASON_RUNTIME_STOPPING",
 		80: "ERROR_REASON_LIMIT_EXCEEDED",
 		81: "ERROR_REASON_DRAINING",
 		82: "ERROR_REASON_UNAUTHENTICATED",
@@ -203,7 +212,10 @@ var (
 		"ERROR_REASON_NOT_SIGNED_IN":         68,
 		"ERROR_REASON_METHOD_UNKNOWN":        69,
 		"ERROR_REASON_CLI_ERROR":             70,
-		"ERROR_REASON_CLI_PROTOCOL":          71,
+		"ERROR_REASON_CLI_PROTOCOL_ERROR":    71,
+		"ERROR_REASON_CLI_EXITED":            72,
+		"ERROR_REASON_CLI_HUNG":              73,
+		"ERROR_REASON_RUNTIME_STOPPING":      74,
 		"ERROR_REASON_LIMIT_EXCEEDED":        80,
 		"ERROR_REASON_DRAINING":              81,
 		"ERROR_REASON_UNAUTHENTICATED":       82,
@@ -337,7 +349,7 @@ const file_copilot_bridge_v1_error_proto_rawDesc = "" +
 	"\bmetadata\x18\x05 \x03(\v2(.copilot.bridge.v1.Failure.MetadataEntryR\bmetadata\x1a;\n" +
 	"\rMetadataEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01*\x88\v\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01*\xe9\v\n" +
 	"\vErrorReason\x12\x1c\n" +
 	"\x18ERROR_REASON_UNSPECIFIED\x10\x00\x12\x1e\n" +
 	"\x1aERROR_REASON_INVALID_FIELD\x10\x01\x12\x1d\n" +
@@ -371,8 +383,11 @@ const file_copilot_bridge_v1_error_proto_rawDesc = "" +
 	" ERROR_REASON_RUNTIME_AUTH_FAILED\x10C\x12\x1e\n" +
 	"\x1aERROR_REASON_NOT_SIGNED_IN\x10D\x12\x1f\n" +
 	"\x1bERROR_REASON_METHOD_UNKNOWN\x10E\x12\x1a\n" +
-	"\x16ERROR_REASON_CLI_ERROR\x10F\x12\x1d\n" +
-	"\x19ERROR_REASON_CLI_PROTOCOL\x10G\x12\x1f\n" +
+	"\x16ERROR_REASON_CLI_ERROR\x10F\x12#\n" +
+	"\x1fERROR_REASON_CLI_PROTOCOL_ERROR\x10G\x12\x1b\n" +
+	"\x17ERROR_REASON_CLI_EXITED\x10H\x12\x19\n" +
+	"\x15ERROR_REASON_CLI_HUNG\x10I\x12!\n" +
+	"\x1dERROR_REASON_RUNTIME_STOPPING\x10J\x12\x1f\n" +
 	"\x1bERROR_REASON_LIMIT_EXCEEDED\x10P\x12\x19\n" +
 	"\x15ERROR_REASON_DRAINING\x10Q\x12 \n" +
 	"\x1cERROR_REASON_UNAUTHENTICATED\x10R\x12\x1a\n" +

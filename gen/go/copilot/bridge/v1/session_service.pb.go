@@ -45,7 +45,7 @@ type CreateSessionRequest struct {
 	// ServerInfo.limits.callback_timeout.
 	CallbackTimeout *durationpb.Duration `protobuf:"bytes,6,opt,name=callback_timeout,json=callbackTimeout,proto3" json:"callback_timeout,omitempty"`
 	// The repository to work on, for a session that runs in GitHub's cloud.
-	Cloud         *v1.CloudSessionOptions `protobuf:"bytes,7,opt,name=cloud,proto3" json:"cloud,omitempty"`
+	Cloud         *v1.CloudSessionConfig `protobuf:"bytes,7,opt,name=cloud,proto3" json:"cloud,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -122,7 +122,7 @@ func (x *CreateSessionRequest) GetCallbackTimeout() *durationpb.Duration {
 	return nil
 }
 
-func (x *CreateSessionRequest) GetCloud() *v1.CloudSessionOptions {
+func (x *CreateSessionRequest) GetCloud() *v1.CloudSessionConfig {
 	if x != nil {
 		return x.Cloud
 	}
@@ -196,7 +196,7 @@ type ResumeSessionRequest struct {
 	// As in CreateSessionRequest; unset: as before.
 	CallbackTimeout *durationpb.Duration `protobuf:"bytes,7,opt,name=callback_timeout,json=callbackTimeout,proto3" json:"callback_timeout,omitempty"`
 	// Open canvases to restore, and other things that only a resume takes.
-	Options       *v1.ResumeOptions `protobuf:"bytes,8,opt,name=options,proto3" json:"options,omitempty"`
+	Options       *v1.SessionResumeExtras `protobuf:"bytes,8,opt,name=options,proto3" json:"options,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -280,7 +280,7 @@ func (x *ResumeSessionRequest) GetCallbackTimeout() *durationpb.Duration {
 	return nil
 }
 
-func (x *ResumeSessionRequest) GetOptions() *v1.ResumeOptions {
+func (x *ResumeSessionRequest) GetOptions() *v1.SessionResumeExtras {
 	if x != nil {
 		return x.Options
 	}
@@ -2646,7 +2646,7 @@ var File_copilot_bridge_v1_session_service_proto protoreflect.FileDescriptor
 
 const file_copilot_bridge_v1_session_service_proto_rawDesc = "" +
 	"\n" +
-	"'copilot/bridge/v1/session_service.proto\x12\x11copilot.bridge.v1\x1a copilot/bridge/v1/callback.proto\x1a%copilot/bridge/v1/event_service.proto\x1a\x1fcopilot/bridge/v1/session.proto\x1a\x1bcopilot/cli/v1/common.proto\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\"\xfe\x02\n" +
+	"'copilot/bridge/v1/session_service.proto\x12\x11copilot.bridge.v1\x1a copilot/bridge/v1/callback.proto\x1a%copilot/bridge/v1/event_service.proto\x1a\x1fcopilot/bridge/v1/session.proto\x1a\x1bcopilot/cli/v1/common.proto\x1a\x1ccopilot/cli/v1/session.proto\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\"\xfd\x02\n" +
 	"\x14CreateSessionRequest\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\tR\trequestId\x12\x1d\n" +
@@ -2655,10 +2655,10 @@ const file_copilot_bridge_v1_session_service_proto_rawDesc = "" +
 	"\x06config\x18\x03 \x01(\v2\x1d.copilot.cli.v1.SessionConfigR\x06config\x127\n" +
 	"\blifetime\x18\x04 \x01(\x0e2\x1b.copilot.bridge.v1.LifetimeR\blifetime\x127\n" +
 	"\bhandlers\x18\x05 \x01(\v2\x1b.copilot.bridge.v1.HandlersR\bhandlers\x12D\n" +
-	"\x10callback_timeout\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\x0fcallbackTimeout\x129\n" +
-	"\x05cloud\x18\a \x01(\v2#.copilot.cli.v1.CloudSessionOptionsR\x05cloud\"M\n" +
+	"\x10callback_timeout\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\x0fcallbackTimeout\x128\n" +
+	"\x05cloud\x18\a \x01(\v2\".copilot.cli.v1.CloudSessionConfigR\x05cloud\"M\n" +
 	"\x15CreateSessionResponse\x124\n" +
-	"\asession\x18\x01 \x01(\v2\x1a.copilot.bridge.v1.SessionR\asession\"\xb0\x03\n" +
+	"\asession\x18\x01 \x01(\v2\x1a.copilot.bridge.v1.SessionR\asession\"\xb6\x03\n" +
 	"\x14ResumeSessionRequest\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\tR\trequestId\x12\x1d\n" +
@@ -2668,8 +2668,8 @@ const file_copilot_bridge_v1_session_service_proto_rawDesc = "" +
 	"\x15continue_pending_work\x18\x04 \x01(\bR\x13continuePendingWork\x127\n" +
 	"\blifetime\x18\x05 \x01(\x0e2\x1b.copilot.bridge.v1.LifetimeR\blifetime\x127\n" +
 	"\bhandlers\x18\x06 \x01(\v2\x1b.copilot.bridge.v1.HandlersR\bhandlers\x12D\n" +
-	"\x10callback_timeout\x18\a \x01(\v2\x19.google.protobuf.DurationR\x0fcallbackTimeout\x127\n" +
-	"\aoptions\x18\b \x01(\v2\x1d.copilot.cli.v1.ResumeOptionsR\aoptions\"M\n" +
+	"\x10callback_timeout\x18\a \x01(\v2\x19.google.protobuf.DurationR\x0fcallbackTimeout\x12=\n" +
+	"\aoptions\x18\b \x01(\v2#.copilot.cli.v1.SessionResumeExtrasR\aoptions\"M\n" +
 	"\x15ResumeSessionResponse\x124\n" +
 	"\asession\x18\x01 \x01(\v2\x1a.copilot.bridge.v1.SessionR\asession\"2\n" +
 	"\x11GetSessionRequest\x12\x1d\n" +
@@ -2921,9 +2921,9 @@ var file_copilot_bridge_v1_session_service_proto_goTypes = []any{
 	(Lifetime)(0),                        // 44: copilot.bridge.v1.Lifetime
 	(*Handlers)(nil),                     // 45: copilot.bridge.v1.Handlers
 	(*durationpb.Duration)(nil),          // 46: google.protobuf.Duration
-	(*v1.CloudSessionOptions)(nil),       // 47: copilot.cli.v1.CloudSessionOptions
+	(*v1.CloudSessionConfig)(nil),        // 47: copilot.cli.v1.CloudSessionConfig
 	(*Session)(nil),                      // 48: copilot.bridge.v1.Session
-	(*v1.ResumeOptions)(nil),             // 49: copilot.cli.v1.ResumeOptions
+	(*v1.SessionResumeExtras)(nil),       // 49: copilot.cli.v1.SessionResumeExtras
 	(*Prompt)(nil),                       // 50: copilot.bridge.v1.Prompt
 	(*Position)(nil),                     // 51: copilot.bridge.v1.Position
 	(*TurnOutcome)(nil),                  // 52: copilot.bridge.v1.TurnOutcome
@@ -2943,13 +2943,13 @@ var file_copilot_bridge_v1_session_service_proto_depIdxs = []int32{
 	44, // 1: copilot.bridge.v1.CreateSessionRequest.lifetime:type_name -> copilot.bridge.v1.Lifetime
 	45, // 2: copilot.bridge.v1.CreateSessionRequest.handlers:type_name -> copilot.bridge.v1.Handlers
 	46, // 3: copilot.bridge.v1.CreateSessionRequest.callback_timeout:type_name -> google.protobuf.Duration
-	47, // 4: copilot.bridge.v1.CreateSessionRequest.cloud:type_name -> copilot.cli.v1.CloudSessionOptions
+	47, // 4: copilot.bridge.v1.CreateSessionRequest.cloud:type_name -> copilot.cli.v1.CloudSessionConfig
 	48, // 5: copilot.bridge.v1.CreateSessionResponse.session:type_name -> copilot.bridge.v1.Session
 	43, // 6: copilot.bridge.v1.ResumeSessionRequest.config:type_name -> copilot.cli.v1.SessionConfig
 	44, // 7: copilot.bridge.v1.ResumeSessionRequest.lifetime:type_name -> copilot.bridge.v1.Lifetime
 	45, // 8: copilot.bridge.v1.ResumeSessionRequest.handlers:type_name -> copilot.bridge.v1.Handlers
 	46, // 9: copilot.bridge.v1.ResumeSessionRequest.callback_timeout:type_name -> google.protobuf.Duration
-	49, // 10: copilot.bridge.v1.ResumeSessionRequest.options:type_name -> copilot.cli.v1.ResumeOptions
+	49, // 10: copilot.bridge.v1.ResumeSessionRequest.options:type_name -> copilot.cli.v1.SessionResumeExtras
 	48, // 11: copilot.bridge.v1.ResumeSessionResponse.session:type_name -> copilot.bridge.v1.Session
 	48, // 12: copilot.bridge.v1.GetSessionResponse.session:type_name -> copilot.bridge.v1.Session
 	7,  // 13: copilot.bridge.v1.ListSessionsRequest.filter:type_name -> copilot.bridge.v1.SessionFilter

@@ -1,0 +1,196 @@
+package callback
+
+import (
+	"encoding/json"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+)
+
+// MaxPending bounds the callbacks of a session that wait for an answer. One more is
+// answered by its fallback at once.
+const MaxPending = 1024
+
+// maxRemembered bounds the ids of callbacks that are over.
+const maxRemembered = 4096
+
+// Pending is a callback that waits for an answer. Its exported fields do not change
+// after Add; what happens to it is the Registry's.
+type Pending struct {
+	ID   string
+	Kind *Kind
+	// Params are the request's parameters, or the event's data.
+	Params json.RawMessage
+	// Tool is the name of the tool that is called, for a tool call.
+	Tool string
+	// Pos is where the event is in the journal; zero for a request.
+	Pos      journal.Position
+	Created  time.Time
+	Deadline time.Time
+	// Reply hands the answer to a JSON-RPC request; nil for an event.
+	Reply func(Reply)
+
+	timer     *time.Timer
+	answering bool
+	offered   []string
+	abstained []string
+}
+
+// Registry is the pending callbacks of one session. Its methods may be called from any
+// goroutine.
+type Registry struct {
+	mu      sync.Mutex
+	pending map[string]*Pending
+	order   []*Pending
+	over    map[string]struct{}
+	overIDs []string
+}
+
+// NewRegistry returns an empty registry.
+func NewRegistry() *Registry {
+	return &Registry{pending: map[string]*Pending{}, over: map[string]struct{}{}}
+}
+
+// Add adds a callback, and calls expire, from a goroutine of its own, when its deadline
+// passes. It returns false when there is no room, or when a callback of that id is
+// there already.
+func (r *Registry) Add(p *Pending, expire func(id string)) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if _, ok := r.pending[p.ID]; ok || len(r.pending) >= MaxPending {
+		return false
+	}
+	r.pending[p.ID] = p
+	r.order = append(r.order, p)
+	delete(r.over, p.ID)
+	if !p.Deadline.IsZero() {
+		p.timer = time.AfterFunc(time.Until(p.Deadline), func() { expire(p.ID) })
+	}
+	return true
+}
+
+// Offer notes to whom the callback was offered.
+func (r *Registry) Offer(id string, participants ...string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if p := r.pending[id]; p != nil {
+		for _, participant := range participants {
+			if !slices.Contains(p.offered, participant) {
+				p.offered = append(p.offered, participant)
+			}
+		}
+	}
+}
+
+// Offered returns the participants the callback was offered to.
+func (r *Registry) Offered(p *Pending) []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(p.offered)
+}
+
+// Abstain notes that a participant leaves the callback to others, and reports whether
+// everybody it was offered to has.
+func (r *Registry) Abstain(id, participant string) (all bool, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	p := r.pending[id]
+	if p == nil {
+		return false, r.gone(id)
+	}
+	if participant == "" {
+		return false, nil
+	}
+	if !slices.Contains(p.abstained, participant) {
+		p.abstained = append(p.abstained, participant)
+	}
+	for _, o := range p.offered {
+		if !slices.Contains(p.abstained, o) {
+			return false, nil
+		}
+	}
+	return len(p.offered) > 0, nil
+}
+
+// Get returns a pending callback.
+func (r *Registry) Get(id string) (*Pending, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if p := r.pending[id]; p != nil {
+		return p, nil
+	}
+	return nil, r.gone(id)
+}
+
+// Claim takes a pending callback for answering: nobody else can, until Release or Done.
+func (r *Registry) Claim(id string) (*Pending, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	p := r.pending[id]
+	if p == nil {
+		return nil, r.gone(id)
+	}
+	if p.answering {
+		return nil, resolved(id)
+	}
+	p.answering = true
+	return p, nil
+}
+
+// Release gives a claimed callback back: the answer did not reach the CLI.
+func (r *Registry) Release(p *Pending) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	p.answering = false
+}
+
+// Done removes a callback that is over, and reports whether it was pending.
+func (r *Registry) Done(id string) (*Pending, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	p := r.pending[id]
+	if p == nil {
+		return nil, false
+	}
+	delete(r.pending, id)
+	r.order = slices.DeleteFunc(r.order, func(q *Pending) bool { return q == p })
+	if p.timer != nil {
+		p.timer.Stop()
+	}
+	r.over[id] = struct{}{}
+	r.overIDs = append(r.overIDs, id)
+	if len(r.overIDs) > maxRemembered {
+		delete(r.over, r.overIDs[0])
+		r.overIDs = r.overIDs[1:]
+	}
+	return p, true
+}
+
+// List returns the pending callbacks, oldest first.
+func (r *Registry) List() []*Pending {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.order)
+}
+
+// Len returns how many callbacks are pending.
+func (r *Registry) Len() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.pending)
+}
+
+// gone tells apart a callback that is over from one that never was. The caller holds mu.
+func (r *Registry) gone(id string) error {
+	if _, ok := r.over[id]; ok {
+		return resolved(id)
+	}
+	return fault.New(fault.CallbackNotFound, "no callback %q is pending", id).WithField("callback_id").With("callback_id", id)
+}
+
+func resolved(id string) error {
+	return fault.New(fault.CallbackResolved, "callback %q has been resolved", id).WithField("callback_id").With("callback_id", id)
+}

@@ -1,0 +1,120 @@
+package journal
+
+import (
+	"encoding/json"
+	"unicode/utf8"
+)
+
+// MaxEventBytes is the size over which an event's long strings are cut for callers.
+const MaxEventBytes = 768 << 10
+
+// cutMark ends a string that was cut.
+const cutMark = "…"
+
+// Cut returns the JSON value with its long strings shortened so that it fits into
+// limit bytes, and whether that was needed. Keys, numbers and structure stay. A value
+// that is too large for other reasons becomes null.
+func Cut(value []byte, limit int) ([]byte, bool) {
+	if len(value) <= limit {
+		return value, false
+	}
+	for keep := limit / 2; keep >= 16; keep /= 4 {
+		if out := cutStrings(value, keep); len(out) <= limit {
+			return out, true
+		}
+	}
+	return []byte("null"), true
+}
+
+// cutStrings shortens every string value of well-formed JSON to at most keep bytes.
+func cutStrings(value []byte, keep int) []byte {
+	out := make([]byte, 0, min(len(value), 4*keep))
+	for i := 0; i < len(value); {
+		if value[i] != '"' {
+			out = append(out, value[i])
+			i++
+			continue
+		}
+		end := stringEnd(value, i)
+		if end-i-2 <= keep || isKey(value, end) {
+			out = append(out, value[i:end]...)
+		} else {
+			out = append(out, value[i:cutPoint(value, i+1, i+1+keep)]...)
+			out = append(out, cutMark...)
+			out = append(out, '"')
+		}
+		i = end
+	}
+	return out
+}
+
+// stringEnd returns the index after the string that begins at i.
+func stringEnd(value []byte, i int) int {
+	for i++; i < len(value); i++ {
+		switch value[i] {
+		case '\\':
+			i++
+		case '"':
+			return i + 1
+		}
+	}
+	return len(value)
+}
+
+// isKey reports whether a colon follows.
+func isKey(value []byte, i int) bool {
+	for ; i < len(value); i++ {
+		switch value[i] {
+		case ' ', '\t', '\r', '\n':
+		default:
+			return value[i] == ':'
+		}
+	}
+	return false
+}
+
+// cutPoint returns the last index up to limit at which the string's content, which
+// begins at start, can be cut without breaking an escape, a surrogate pair or a
+// character.
+func cutPoint(value []byte, start, limit int) int {
+	last := start
+	for i := start; i <= limit; {
+		last = i
+		switch {
+		case value[i] == '\\' && value[i+1] == 'u':
+			i += 6
+			if isHighSurrogate(value[i-6:]) && i+6 <= len(value) && value[i] == '\\' {
+				i += 6
+			}
+		case value[i] == '\\':
+			i += 2
+		default:
+			_, n := utf8.DecodeRune(value[i:])
+			i += n
+		}
+	}
+	return last
+}
+
+func isHighSurrogate(escape []byte) bool {
+	return (escape[2] == 'd' || escape[2] == 'D') && (escape[3] == '8' || escape[3] == '9' ||
+		escape[3]|0x20 == 'a' || escape[3]|0x20 == 'b')
+}
+
+// CutEvent is Cut for an event: its envelope stays whole even when nothing of its
+// data fits.
+func CutEvent(event []byte, limit int) ([]byte, bool) {
+	out, cut := Cut(event, limit)
+	if !cut || string(out) != "null" {
+		return out, cut
+	}
+	var envelope map[string]json.RawMessage
+	if json.Unmarshal(event, &envelope) != nil {
+		return out, true
+	}
+	envelope["data"] = json.RawMessage("{}")
+	if out, err := json.Marshal(envelope); err == nil && len(out) <= limit {
+		return out, true
+	}
+	return []byte(`{}`), true
+}

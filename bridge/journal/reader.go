@@ -1,0 +1,152 @@
+package journal
+
+import (
+	"errors"
+	"sort"
+	"sync/atomic"
+)
+
+// GapReason says why events are missing.
+type GapReason uint8
+
+// The reasons.
+const (
+	// EphemeralLost: ephemeral events of the range are no longer in memory; the
+	// durable ones of the range follow.
+	EphemeralLost GapReason = iota + 1
+	// EpochEnded: the position is of an epoch that cannot be tied to this one; the
+	// whole of this one follows.
+	EpochEnded
+)
+
+// Gap is a range in which events are missing.
+type Gap struct {
+	From, To Position
+	Reason   GapReason
+	// NotesLost says that notes are missing too: what they told must be learnt anew.
+	NotesLost bool
+}
+
+// ErrFuture reports a position that this journal has not given yet.
+var ErrFuture = errors.New("position is later than the journal's last")
+
+// Reader is a cursor over a journal. Its methods, but for notify, are for one goroutine.
+type Reader struct {
+	j         *Journal
+	off       uint64   // of the last record read
+	pos       Position // of the last event passed
+	ephemeral bool
+	announced uint64 // the horizon that has been told
+	pending   *Gap   // to be told before anything else
+	notes     uint64 // notes before this off are not for this reader
+
+	wake   func()
+	asleep atomic.Bool
+}
+
+// NewReader returns a reader that begins after the position, and calls wake, from any
+// goroutine and once for each time that Next has come up empty, when there is more.
+// The zero position begins at the first event. With ephemeral false the loss of
+// ephemeral events is not told. Notes are given from now on only. The caller must
+// Close it.
+func (j *Journal) NewReader(after Position, ephemeral bool, wake func()) (*Reader, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	r := &Reader{j: j, ephemeral: ephemeral, wake: wake, notes: j.nextOff, pos: Position{Epoch: j.cfg.Epoch}}
+	switch {
+	case after == Position{}:
+	case after.Epoch > j.cfg.Epoch || after.Epoch == j.cfg.Epoch && after.Seq >= j.nextSeq:
+		return nil, ErrFuture
+	case after.Epoch < j.cfg.Epoch:
+		r.pending = &Gap{From: after, To: Position{Epoch: j.cfg.Epoch}, Reason: EpochEnded}
+	default:
+		r.pos = after
+		i := sort.Search(len(j.records), func(i int) bool { return j.records[i].Pos.Seq > after.Seq })
+		r.off = j.nextOff - 1
+		if i < len(j.records) {
+			r.off = j.records[i].off - 1
+		}
+	}
+	j.readers[r] = struct{}{}
+	return r, nil
+}
+
+// Close ends the reader.
+func (r *Reader) Close() {
+	r.j.mu.Lock()
+	defer r.j.mu.Unlock()
+	delete(r.j.readers, r)
+}
+
+// Position returns how far the reader has come.
+func (r *Reader) Position() Position { return r.pos }
+
+// Next appends to dst the next records, until their JSON exceeds maxBytes or there is
+// no more, and a gap that comes before them. When it returns neither, the reader is
+// at the end and wake will be called.
+func (r *Reader) Next(dst []*Record, maxBytes int) ([]*Record, *Gap) {
+	records, gap := r.next(dst, maxBytes)
+	if len(records) > 0 || gap != nil {
+		return records, gap
+	}
+	r.asleep.Store(true)
+	// What was appended between the look and the store has not woken anybody.
+	if records, gap = r.next(dst, maxBytes); len(records) > 0 || gap != nil {
+		r.asleep.Store(false)
+	}
+	return records, gap
+}
+
+func (r *Reader) next(dst []*Record, maxBytes int) ([]*Record, *Gap) {
+	r.j.mu.RLock()
+	defer r.j.mu.RUnlock()
+	if gap := r.gap(); gap != nil {
+		return dst, gap
+	}
+	records := r.j.records
+	i := sort.Search(len(records), func(i int) bool { return records[i].off > r.off })
+	for bytes := 0; i < len(records) && bytes < maxBytes; i++ {
+		rec := records[i]
+		r.off = rec.off
+		if rec.Note != nil && rec.off < r.notes {
+			continue
+		}
+		if rec.Note == nil {
+			r.pos = rec.Pos
+		}
+		bytes += len(rec.JSON)
+		dst = append(dst, rec)
+	}
+	return dst, nil
+}
+
+// gap returns what has been lost ahead of the reader and not been told. The caller
+// holds the journal's lock.
+func (r *Reader) gap() *Gap {
+	j := r.j
+	gap := r.pending
+	r.pending = nil
+	notesLost := r.notes <= r.off && r.off+1 < j.noteFloor
+	lost := r.ephemeral && r.pos.Seq < j.horizon && r.announced < j.horizon
+	switch {
+	case gap != nil:
+		r.announced = j.horizon
+	case lost || notesLost:
+		gap = &Gap{From: r.pos, To: Position{j.cfg.Epoch, max(j.horizon, r.pos.Seq)}, Reason: EphemeralLost}
+		r.announced = j.horizon
+	default:
+		return nil
+	}
+	gap.NotesLost = notesLost
+	if notesLost {
+		r.notes = j.noteFloor
+	}
+	return gap
+}
+
+// notify wakes the reader if it sleeps. The journal's lock is held.
+func (r *Reader) notify() {
+	if r.asleep.CompareAndSwap(true, false) {
+		r.wake()
+	}
+}

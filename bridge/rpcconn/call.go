@@ -1,0 +1,248 @@
+package rpcconn
+
+import (
+	"bytes"
+	"container/list"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/sourcegraph/jsonrpc2"
+)
+
+// outgoing is one message to the peer and, for a call, all that is known of it.
+type outgoing struct {
+	id       uint64 // 0: no reply is expected
+	frame    []byte
+	priority bool
+	onReply  func()
+	slot     chan struct{} // where the slot it holds goes back to
+
+	// Guarded by outbound.mu.
+	place *list.Element
+	taken bool
+
+	// Guarded by Conn.mu; result and err are final once answered is set.
+	answered  bool
+	abandoned bool
+	grace     *time.Timer
+	result    json.RawMessage
+	err       error
+}
+
+// Call sends a request and waits for its reply. params are written as they
+// are; nil leaves the member out. The error is an *Error if the peer answered
+// with one and a *CallError otherwise.
+func (c *Conn) Call(ctx context.Context, method string, params []byte, opts ...CallOption) (json.RawMessage, error) {
+	if params != nil && !isOneValue(params) {
+		return nil, &CallError{Method: method, Err: ErrInvalidJSON}
+	}
+	out := &outgoing{id: c.lastID.Add(1)}
+	for _, opt := range opts {
+		opt(out)
+	}
+	if err := c.acquire(ctx, out); err != nil {
+		return nil, &CallError{Method: method, Err: err}
+	}
+	out.frame = requestFrame(out.id, method, params)
+	c.mu.Lock()
+	c.calls[out.id] = out
+	c.mu.Unlock()
+
+	waiter, err := c.rpc.DispatchCall(ctx, method, nil,
+		jsonrpc2.PickID(jsonrpc2.ID{Num: out.id}), jsonrpc2.ExtraField(frameField, out))
+	if err != nil {
+		c.forget(out)
+		return nil, &CallError{Method: method, Err: c.sendError(err)}
+	}
+	return c.await(ctx, method, out, waiter)
+}
+
+// await waits for the reply, the end of ctx, or the end of the connection.
+func (c *Conn) await(ctx context.Context, method string, out *outgoing, waiter jsonrpc2.Waiter) (json.RawMessage, error) {
+	err := waiter.Wait(ctx, nil)
+	if err != nil && !errors.Is(err, jsonrpc2.ErrClosed) {
+		sent, answered := c.abandon(out)
+		if !answered {
+			return nil, &CallError{Method: method, Sent: sent, Err: endOf(ctx)}
+		}
+		// The reader has the reply and is about to say so.
+		err = waiter.Wait(context.WithoutCancel(ctx), nil)
+	}
+	if err != nil && !c.wasAnswered(out) {
+		c.forget(out)
+		return nil, &CallError{Method: method, Sent: c.out.wasTaken(out), Err: c.cause}
+	}
+	var bad *Error
+	if out.err != nil && !errors.As(out.err, &bad) {
+		return nil, &CallError{Method: method, Sent: true, Err: out.err}
+	}
+	return out.result, out.err
+}
+
+// Notify sends a notification: it returns when it is queued.
+func (c *Conn) Notify(ctx context.Context, method string, params []byte) error {
+	if params != nil && !isOneValue(params) {
+		return &CallError{Method: method, Err: ErrInvalidJSON}
+	}
+	if ctx.Err() != nil {
+		return &CallError{Method: method, Err: endOf(ctx)}
+	}
+	out := &outgoing{frame: requestFrame(0, method, params)}
+	if err := c.rpc.Notify(ctx, method, nil, jsonrpc2.ExtraField(frameField, out)); err != nil {
+		return &CallError{Method: method, Err: c.sendError(err)}
+	}
+	return nil
+}
+
+// acquire takes an in-flight slot, waiting for one if it must.
+func (c *Conn) acquire(ctx context.Context, out *outgoing) error {
+	if ctx.Err() != nil {
+		return endOf(ctx)
+	}
+	select {
+	case c.ordinary <- struct{}{}:
+		out.slot = c.ordinary
+		return nil
+	default:
+	}
+	var reserved chan struct{}
+	if out.priority {
+		reserved = c.reserved
+	}
+	c.stats.slotWaits.Add(1)
+	select {
+	case c.ordinary <- struct{}{}:
+		out.slot = c.ordinary
+	case reserved <- struct{}{}:
+		out.slot = reserved
+	case <-ctx.Done():
+		return endOf(ctx)
+	case <-c.done:
+		return c.cause
+	}
+	return nil
+}
+
+// endOf is why a context ended: its own error, which callers test for, and the
+// cause given by whoever ended it.
+func endOf(ctx context.Context) error {
+	err, cause := ctx.Err(), context.Cause(ctx)
+	if cause == nil || errors.Is(err, cause) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", err, cause)
+}
+
+// forget ends a call's claim on its id and its slot.
+func (c *Conn) forget(out *outgoing) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.forgetLocked(out)
+}
+
+func (c *Conn) forgetLocked(out *outgoing) {
+	if c.calls[out.id] != out {
+		return
+	}
+	delete(c.calls, out.id)
+	if out.grace != nil {
+		out.grace.Stop()
+	}
+	<-out.slot
+}
+
+// abandon ends a call whose context has ended. The library forgets it at once;
+// the slot stays taken while the peer is likely still busy with it.
+func (c *Conn) abandon(out *outgoing) (sent, answered bool) {
+	sent = !c.out.drop(out)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if out.answered {
+		return true, true
+	}
+	out.onReply = nil
+	c.link.settle(out.id)
+	switch {
+	case !sent:
+		c.stats.droppedUnsent.Add(1)
+		c.forgetLocked(out)
+		return false, false
+	case c.Err() != nil:
+		c.forgetLocked(out)
+		return true, false
+	}
+	c.stats.abandoned.Add(1)
+	out.abandoned = true
+	out.grace = time.AfterFunc(c.opts.AbandonGrace, func() { c.forget(out) })
+	return true, false
+}
+
+func (c *Conn) wasAnswered(out *outgoing) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return out.answered
+}
+
+// sendError replaces the library's bare word for a closed connection.
+func (c *Conn) sendError(err error) error {
+	if errors.Is(err, jsonrpc2.ErrClosed) {
+		<-c.done
+		return c.cause
+	}
+	return err
+}
+
+// reply completes the call a reply belongs to. Reader goroutine only.
+func (c *Conn) reply(m *message) {
+	result, err := outcome(m)
+	out := c.answer(m.id, result, err)
+	if out == nil {
+		return
+	}
+	if out.onReply != nil {
+		out.onReply()
+	}
+	c.stats.replies.Add(1)
+	c.link.settle(out.id)
+	c.forget(out)
+}
+
+// answer finds the live call of a reply and gives it the outcome.
+func (c *Conn) answer(rawID []byte, result json.RawMessage, err error) *outgoing {
+	id, numeric := replyID(rawID)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	out := c.calls[id]
+	switch {
+	case !numeric || out == nil || out.answered:
+		c.stats.unknownReplies.Add(1)
+		c.opts.Logger.Warn("ignoring reply", slog.String("reason", "no such call"), slog.Bool("error", err != nil))
+		return nil
+	case out.abandoned:
+		c.stats.lateReplies.Add(1)
+		c.forgetLocked(out)
+		return nil
+	}
+	out.answered, out.result, out.err = true, result, err
+	return out
+}
+
+// outcome reads a reply's result or error.
+func outcome(m *message) (json.RawMessage, error) {
+	switch {
+	case m.err != nil && !isNull(m.err):
+		e := new(Error)
+		if json.Unmarshal(m.err, e) != nil {
+			return nil, ErrBadReply
+		}
+		return nil, e
+	case m.result != nil:
+		return bytes.Clone(m.result), nil
+	default:
+		return nil, ErrBadReply
+	}
+}

@@ -1,0 +1,359 @@
+package rpcconn
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"reflect"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+type outcomeOf struct {
+	result json.RawMessage
+	err    error
+}
+
+// call makes a call in the background.
+func call(ctx context.Context, c *Conn, method, params string, opts ...CallOption) <-chan outcomeOf {
+	done := make(chan outcomeOf, 1)
+	go func() {
+		result, err := c.Call(ctx, method, []byte(params), opts...)
+		done <- outcomeOf{result, err}
+	}()
+	return done
+}
+
+func TestCallBytesAreExact(t *testing.T) {
+	t.Parallel()
+	for _, params := range []string{
+		`{}`, `[1,2]`, `null`,
+		`{"z":1,"a":2,"z2":{"y":1,"b":[]}}`,
+		`{"html":"<b>&amp;</b>","u":"\u2028é\ud83d\ude00"}`,
+		`{"big":12345678901234567890123,"exp":1.50e+10,"neg":-0}`,
+		` { "spaced" : [ 1 , 2 ] } `,
+		`{"long":"` + strings.Repeat("x", 200_000) + `"}`,
+	} {
+		t.Run(params[:min(len(params), 20)], func(t *testing.T) {
+			t.Parallel()
+			c, p := start(t, Options{})
+			done := call(t.Context(), c, "m", params)
+			id, body := p.receiveCall()
+			if want := `{"jsonrpc":"2.0","id":` + strconv.Itoa(id) + `,"method":"m","params":` + params + `}`; body != want {
+				t.Errorf("wrote %.300q, want %.300q", body, want)
+			}
+			p.answer(id, params)
+			got := <-done
+			if want := strings.Trim(params, " "); got.err != nil || string(got.result) != want {
+				t.Errorf("result %.300q, %v; want %.300q", got.result, got.err, want)
+			}
+		})
+	}
+}
+
+func TestCallWithoutParams(t *testing.T) {
+	t.Parallel()
+	c, p := start(t, Options{})
+	go func() { _, _ = c.Call(t.Context(), `odd "method"`, nil) }()
+	if _, body := p.receiveCall(); body != `{"jsonrpc":"2.0","id":1,"method":"odd \"method\""}` {
+		t.Errorf("wrote %q", body)
+	}
+}
+
+func TestCallRefusesWhatIsNotOneValue(t *testing.T) {
+	t.Parallel()
+	c, _ := start(t, Options{})
+	for _, params := range []string{``, ` `, `{`, `{}}`, `{},"method":"runtime.shutdown"`, `{"a":"\"}`, `[}`, `1 2`} {
+		_, err := c.Call(t.Context(), "m", []byte(params))
+		if !errors.Is(err, ErrInvalidJSON) || !errors.Is(err, ErrNotSent) {
+			t.Errorf("params %q: %v", params, err)
+		}
+		if err := c.Notify(t.Context(), "m", []byte(params)); !errors.Is(err, ErrInvalidJSON) {
+			t.Errorf("notify %q: %v", params, err)
+		}
+	}
+}
+
+func TestNotify(t *testing.T) {
+	t.Parallel()
+	c, p := start(t, Options{})
+	if err := c.Notify(t.Context(), "n", []byte(`{"b":1,"a":"<"}`)); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := p.receive(), `{"jsonrpc":"2.0","method":"n","params":{"b":1,"a":"<"}}`; got != want {
+		t.Errorf("wrote %q, want %q", got, want)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := c.Notify(ctx, "n", nil); !errors.Is(err, context.Canceled) || !errors.Is(err, ErrNotSent) {
+		t.Errorf("ended context: %v", err)
+	}
+}
+
+func TestPeerErrors(t *testing.T) {
+	t.Parallel()
+	for reply, want := range map[string]*Error{
+		`"error":{"code":-32603,"message":"Request x failed"}`:                           {Code: -32603, Message: "Request x failed"},
+		`"error":{"message":"<&>","data":{"b":1,"a":9007199254740993},"code":-32000}`:    {Code: -32000, Message: "<&>", Data: []byte(`{"b":1,"a":9007199254740993}`)},
+		`"error":{"code":7,"message":""},"result":1`:                                     {Code: 7},
+		`"error":{"code":-32001,"message":"AUTHENTICATION_REQUIRED","extra":[1,2,[3]]} `: {Code: -32001, Message: "AUTHENTICATION_REQUIRED"},
+	} {
+		t.Run(reply, func(t *testing.T) {
+			t.Parallel()
+			c, p := start(t, Options{})
+			done := call(t.Context(), c, "m", `{}`)
+			id, _ := p.receiveCall()
+			p.send(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,%s}`, id, reply))
+			var got *Error
+			err := fmt.Errorf("wrapped: %w", (<-done).err)
+			if !errors.As(err, &got) {
+				t.Fatalf("error %v is no *Error", err)
+			}
+			if got.Code != want.Code || got.Message != want.Message || string(got.Data) != string(want.Data) {
+				t.Errorf("got %+v, want %+v", got, want)
+			}
+		})
+	}
+}
+
+func TestBadReplies(t *testing.T) {
+	t.Parallel()
+	c, p := start(t, Options{})
+	for _, reply := range []string{`"error":"text"`, `"error":null`, `"other":1`} {
+		done := call(t.Context(), c, "m", `{}`)
+		id, _ := p.receiveCall()
+		p.send(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,%s}`, id, reply))
+		var callErr *CallError
+		if err := (<-done).err; !errors.Is(err, ErrBadReply) || !errors.As(err, &callErr) || !callErr.Sent {
+			t.Errorf("%s: %v", reply, err)
+		}
+	}
+}
+
+// Replies to no call are counted and change nothing, whatever their id.
+func TestUnknownAndDuplicateReplies(t *testing.T) {
+	t.Parallel()
+	c, p := start(t, Options{})
+	first := call(t.Context(), c, "m", `{}`)
+	id, _ := p.receiveCall()
+	for _, other := range []string{"null", "0", "-1", `"1"`, "1.0", "18446744073709551616", "999", "{}"} {
+		p.send(`{"jsonrpc":"2.0","id":` + other + `,"result":"wrong"}`)
+	}
+	p.answer(id, `"right"`)
+	p.answer(id, `"again"`)
+	second := call(t.Context(), c, "m", `{}`)
+	id, _ = p.receiveCall()
+	p.answer(id, `"second"`)
+	if got := <-first; string(got.result) != `"right"` {
+		t.Errorf("first call got %s, %v", got.result, got.err)
+	}
+	if got := <-second; string(got.result) != `"second"` {
+		t.Errorf("second call got %s, %v", got.result, got.err)
+	}
+	if s := c.Stats(); s.UnknownReplies != 9 || s.Replies != 2 {
+		t.Errorf("unknown %d, replies %d; want 9, 2", s.UnknownReplies, s.Replies)
+	}
+}
+
+func TestCancelWhileWritten(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c, p := start(t, Options{MaxInFlight: 2, ReservedInFlight: 1, AbandonGrace: time.Minute})
+		ctx, cancel := context.WithCancelCause(t.Context())
+		replied := false
+		done := call(ctx, c, "slow", `{}`, OnReply(func() { replied = true }))
+		id, _ := p.receiveCall()
+		cause := errors.New("caller left")
+		cancel(cause)
+		got := <-done
+		var callErr *CallError
+		if !errors.As(got.err, &callErr) || !callErr.Sent || !errors.Is(got.err, context.Canceled) || !errors.Is(got.err, cause) {
+			t.Fatalf("cancelled call: %v", got.err)
+		}
+		synctest.Wait()
+		if n := libraryPending(c); n != 0 {
+			t.Errorf("the library still has %d pending calls", n)
+		}
+
+		// The only slot stays with the peer's work until it is answered.
+		next := call(t.Context(), c, "next", `{}`)
+		synctest.Wait()
+		if s := c.Stats(); s.InFlight != 1 || s.Abandoned != 1 || s.SlotWaits != 1 {
+			t.Errorf("before the late reply: %+v", s)
+		}
+		p.answer(id, `{}`)
+		id, body := p.receiveCall()
+		if !strings.Contains(body, `"next"`) {
+			t.Fatalf("wrote %q", body)
+		}
+		p.answer(id, `"fine"`)
+		if got := <-next; string(got.result) != `"fine"` {
+			t.Errorf("next call: %s, %v", got.result, got.err)
+		}
+		synctest.Wait()
+		if s := c.Stats(); s.LateReplies != 1 || s.UnknownReplies != 0 || s.InFlight != 0 {
+			t.Errorf("after the late reply: %+v", s)
+		}
+		if replied {
+			t.Error("OnReply ran for a late reply")
+		}
+	})
+}
+
+// A peer that never answers does not keep the slots of abandoned calls for ever.
+func TestAbandonedSlotComesBack(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c, p := start(t, Options{MaxInFlight: 1, AbandonGrace: time.Minute})
+		go func() { _, _ = io.Copy(io.Discard, p.conn) }()
+		for range 3 {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			if _, err := c.Call(ctx, "hang", nil); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrNotSent) {
+				t.Fatalf("hanging call: %v", err)
+			}
+			cancel()
+			synctest.Wait()
+			if n := c.Stats().InFlight; n != 1 {
+				t.Fatalf("%d slots held during the grace time, want 1", n)
+			}
+			time.Sleep(time.Minute)
+			synctest.Wait()
+			if n := c.Stats().InFlight; n != 0 {
+				t.Fatalf("%d slots held after the grace time, want 0", n)
+			}
+		}
+	})
+}
+
+func TestCancelWhileQueued(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c, p := start(t, Options{})
+		first := call(t.Context(), c, "first", `{}`) // taken by the writer, which blocks
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err := c.Call(ctx, "second", []byte(`{}`))
+		if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, ErrNotSent) {
+			t.Fatalf("queued call: %v", err)
+		}
+		third := call(t.Context(), c, "third", `{}`)
+		for range 2 {
+			id, body := p.receiveCall()
+			if strings.Contains(body, "second") {
+				t.Error("a cancelled call was written")
+			}
+			p.answer(id, `1`)
+		}
+		if a, b := <-first, <-third; a.err != nil || b.err != nil {
+			t.Errorf("other calls: %v, %v", a.err, b.err)
+		}
+		synctest.Wait()
+		if s := c.Stats(); s.DroppedUnsent != 1 || s.InFlight != 0 || s.QueuedBytes != 0 {
+			t.Errorf("stats: %+v", s)
+		}
+	})
+}
+
+func TestPriorityLane(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c, p := start(t, Options{MaxInFlight: 3, ReservedInFlight: 1})
+		go func() { _, _ = io.Copy(io.Discard, p.conn) }()
+		for range 3 { // the third waits
+			call(t.Context(), c, "ordinary", `{}`)
+			synctest.Wait()
+		}
+		if s := c.Stats(); s.InFlight != 2 || s.SlotWaits != 1 {
+			t.Fatalf("ordinary calls: %+v", s)
+		}
+		call(t.Context(), c, "answer", `{}`, Priority())
+		synctest.Wait()
+		if s := c.Stats(); s.InFlight != 3 {
+			t.Errorf("the priority call waits too: %+v", s)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := c.Call(ctx, "answer", nil, Priority()); !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, ErrNotSent) {
+			t.Errorf("one over the reserved lane: %v", err)
+		}
+	})
+}
+
+func TestOutboundFull(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c, p := start(t, Options{MaxOutbound: 8000})
+		params := `"` + strings.Repeat("x", 2000) + `"`
+		var calls []<-chan outcomeOf
+		for range 3 {
+			calls = append(calls, call(t.Context(), c, "m", params))
+			synctest.Wait()
+		}
+		_, err := c.Call(t.Context(), "m", []byte(params))
+		if !errors.Is(err, ErrOutboundFull) || !errors.Is(err, ErrNotSent) {
+			t.Errorf("call over the bound: %v", err)
+		}
+		if err := c.Notify(t.Context(), "m", []byte(params)); !errors.Is(err, ErrOutboundFull) {
+			t.Errorf("notification over the bound: %v", err)
+		}
+		// The last eighth is kept for answers.
+		calls = append(calls, call(t.Context(), c, "answer", `"`+strings.Repeat("x", 800)+`"`, Priority()))
+		synctest.Wait()
+		for range calls {
+			id, _ := p.receiveCall()
+			p.answer(id, "1")
+		}
+		for _, done := range calls {
+			if got := <-done; got.err != nil {
+				t.Errorf("queued call: %v", got.err)
+			}
+		}
+		synctest.Wait()
+		if s := c.Stats(); s.QueuedBytes != 0 || s.InFlight != 0 {
+			t.Errorf("stats: %+v", s)
+		}
+	})
+}
+
+// A deadline holds although the peer reads nothing, and calls, notifications
+// and reading are not held up by it.
+func TestPeerStopsReading(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		events := 0
+		c, p := start(t, Options{Event: func([]byte) { events++ }})
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		defer cancel()
+		begin := time.Now()
+		one := call(ctx, c, "one", `{}`)
+		two := call(ctx, c, "two", `{}`)
+		if err := c.Notify(ctx, "n", nil); err != nil {
+			t.Errorf("notify: %v", err)
+		}
+		p.send(event(1))
+		p.send(event(2))
+		for _, done := range []<-chan outcomeOf{one, two} {
+			if got := <-done; !errors.Is(got.err, context.DeadlineExceeded) {
+				t.Errorf("call: %v", got.err)
+			}
+		}
+		if took := time.Since(begin); took != 3*time.Second {
+			t.Errorf("deadline of 3 s came after %v", took)
+		}
+		synctest.Wait()
+		if events != 2 {
+			t.Errorf("%d events, want 2", events)
+		}
+	})
+}
+
+// libraryPending counts the library's pending calls, which it does not show.
+func libraryPending(c *Conn) int {
+	return reflect.ValueOf(c.rpc).Elem().FieldByName("pending").Len()
+}

@@ -1,0 +1,243 @@
+package rpcconn
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/sourcegraph/jsonrpc2"
+)
+
+// Conn is one JSON-RPC connection. All methods may be used from any goroutine,
+// Close and Notify also from the callbacks of Options.
+type Conn struct {
+	opts   Options
+	rwc    io.ReadWriteCloser
+	frames *frameReader
+	out    *outbound
+	link   *link
+	rpc    *jsonrpc2.Conn
+	serve  *server
+
+	lastID   atomic.Uint64
+	ordinary chan struct{} // slots of calls in flight
+	reserved chan struct{} // more slots, for priority calls only
+
+	mu    sync.Mutex
+	calls map[uint64]*outgoing // every call that holds a slot
+
+	ctx    context.Context // of request handlers
+	cancel context.CancelCauseFunc
+	once   sync.Once
+	cause  *CloseError // set before done closes
+	done   chan struct{}
+	tasks  sync.WaitGroup
+
+	stats counters
+}
+
+// New starts a connection on rwc, which it owns from then on. It runs until
+// Close or until the stream ends.
+func New(rwc io.ReadWriteCloser, o Options) *Conn {
+	o = o.withDefaults()
+	c := &Conn{
+		opts:     o,
+		rwc:      rwc,
+		frames:   newFrameReader(rwc, o.MaxFrame),
+		out:      newOutbound(o.MaxOutbound),
+		ordinary: make(chan struct{}, o.MaxInFlight-o.ReservedInFlight),
+		reserved: make(chan struct{}, o.ReservedInFlight),
+		calls:    map[uint64]*outgoing{},
+		done:     make(chan struct{}),
+	}
+	c.ctx, c.cancel = context.WithCancelCause(context.Background())
+	c.serve = newServer(c)
+	c.link = &link{
+		out:     c.out,
+		settled: make(chan uint64, o.MaxInFlight),
+		over:    c.done,
+		cause:   c.Err,
+		closeFn: func() { c.shut(&CloseError{Cause: ErrLocalClose}) },
+	}
+	c.rpc = jsonrpc2.NewConn(c.ctx, c.link, unreachable{},
+		jsonrpc2.OnSend(c.link.onSend), jsonrpc2.SetLogger(libraryLog{o.Logger}))
+	c.tasks.Go(c.readLoop)
+	c.tasks.Go(c.writeLoop)
+	return c
+}
+
+// Close ends the connection: calls fail, handlers' contexts end, the stream is
+// closed. It does not wait for them; Wait does. Only the first cause counts.
+func (c *Conn) Close() error {
+	c.shut(&CloseError{Cause: ErrLocalClose})
+	return nil
+}
+
+// CloseWrite ends this side's half of the stream: what is queued is written,
+// then the peer reads the end. Later calls fail with ErrLocalClose. Reading goes
+// on until the peer ends its half. A stream without a CloseWrite method of its
+// own stays open.
+func (c *Conn) CloseWrite() { c.out.finish() }
+
+// Done is closed when the connection is over.
+func (c *Conn) Done() <-chan struct{} { return c.done }
+
+// Err is nil until Done is closed and a *CloseError from then on.
+func (c *Conn) Err() error {
+	select {
+	case <-c.done:
+		return c.cause
+	default:
+		return nil
+	}
+}
+
+// Wait returns when the connection is over and its goroutines, request
+// handlers included, have ended. Callbacks must not call it.
+func (c *Conn) Wait() {
+	<-c.done
+	<-c.rpc.DisconnectNotify()
+	c.tasks.Wait()
+	c.serve.wait()
+}
+
+// shut ends the connection with the first cause it is given.
+func (c *Conn) shut(cause *CloseError) {
+	c.once.Do(func() {
+		c.cause = cause
+		c.out.close(cause)
+		close(c.done)
+		c.cancel(cause)
+		if err := c.rwc.Close(); err != nil {
+			c.opts.Logger.Debug("closing the stream failed", slog.Any("error", err))
+		}
+		c.stopTimers()
+	})
+}
+
+// stopTimers lets go of the slots of abandoned calls; nobody needs them now.
+func (c *Conn) stopTimers() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, out := range c.calls {
+		if out.grace != nil {
+			out.grace.Stop()
+		}
+	}
+}
+
+// writeLoop owns writing. When a write fails the peer is usually gone, but what
+// it said before may still be unread: reading goes on for a grace time.
+func (c *Conn) writeLoop() {
+	err := c.out.run(c.rwc, &c.stats)
+	if err == nil {
+		c.endWriting()
+		return
+	}
+	cause := &CloseError{Cause: ErrWriteFailed, Err: err}
+	c.out.close(cause)
+	timer := time.NewTimer(c.opts.DrainGrace)
+	defer timer.Stop()
+	select {
+	case <-c.done:
+	case <-timer.C:
+		c.shut(cause)
+	}
+}
+
+// endWriting passes on the end of writing after CloseWrite.
+func (c *Conn) endWriting() {
+	half, ok := c.rwc.(interface{ CloseWrite() error })
+	if !ok || c.Err() != nil {
+		return
+	}
+	if err := half.CloseWrite(); err != nil {
+		c.opts.Logger.Debug("closing the stream for writing failed", slog.Any("error", err))
+	}
+}
+
+// readLoop owns reading.
+func (c *Conn) readLoop() {
+	for {
+		body, err := c.frames.next()
+		if err != nil {
+			c.shut(c.readCause(err))
+			return
+		}
+		c.stats.framesIn.Add(1)
+		c.stats.bytesIn.Add(uint64(len(body)))
+		if isCanonicalEvent(body) {
+			c.stats.events.Add(1)
+			c.opts.Event(body)
+			continue
+		}
+		c.dispatch(body)
+	}
+}
+
+// readCause prefers an earlier write failure: it came first, and the end of
+// the stream is its consequence.
+func (c *Conn) readCause(err error) *CloseError {
+	c.out.mu.Lock()
+	defer c.out.mu.Unlock()
+	var cause *CloseError
+	if errors.Is(c.out.err, ErrWriteFailed) {
+		err = c.out.err
+	}
+	if !errors.As(err, &cause) {
+		cause = &CloseError{Cause: ErrReadFailed, Err: err}
+	}
+	return cause
+}
+
+// dispatch handles every message but an event in the CLI's own form.
+func (c *Conn) dispatch(body []byte) {
+	m, ok := parseMessage(body)
+	if !ok {
+		c.odd("not a json-rpc message", len(body))
+		return
+	}
+	if m.method == nil {
+		c.reply(&m)
+		return
+	}
+	method, ok := unquote(m.method)
+	switch {
+	case !ok:
+		c.odd("method is not a string", len(body))
+	case m.id != nil && !isNull(m.id):
+		c.stats.requests.Add(1)
+		c.serve.accept(&m, method)
+	case method == eventMethod:
+		c.stats.events.Add(1)
+		c.opts.Event(body)
+	default:
+		c.stats.notifications.Add(1)
+		c.opts.Notification(method, m.params)
+	}
+}
+
+// odd counts a message that means nothing; the stream itself is still good.
+func (c *Conn) odd(what string, size int) {
+	c.stats.malformed.Add(1)
+	c.opts.Logger.Warn("ignoring message", slog.String("reason", what), slog.Int("bytes", size))
+}
+
+// unreachable is the library's handler: requests are served from their own
+// bytes and never reach it.
+type unreachable struct{}
+
+// Handle implements jsonrpc2.Handler.
+func (unreachable) Handle(context.Context, *jsonrpc2.Conn, *jsonrpc2.Request) {}
+
+// libraryLog keeps the library from writing to standard error.
+type libraryLog struct{ log *slog.Logger }
+
+// Printf implements jsonrpc2.Logger. Its texts repeat what Err says.
+func (l libraryLog) Printf(format string, _ ...any) {
+	l.log.Debug("json-rpc library", slog.String("format", format))
+}

@@ -1,0 +1,192 @@
+package rpcconn
+
+import (
+	"bytes"
+	"encoding/json"
+	"strconv"
+)
+
+const eventMethod = "session.event"
+
+var (
+	// eventPrefix and eventSuffix frame every session.event the CLI sends.
+	// With both present the members before params are known and the last
+	// member of the message is an object, so the message has no id.
+	eventPrefix = []byte(`{"jsonrpc":"2.0","method":"session.event","params":{`)
+	eventSuffix = []byte(`}}`)
+)
+
+// isCanonicalEvent recognises the CLI's own form of an event without parsing.
+// Any other form goes through parseMessage and is recognised there.
+func isCanonicalEvent(body []byte) bool {
+	return bytes.HasPrefix(body, eventPrefix) && bytes.HasSuffix(body, eventSuffix)
+}
+
+// message is a JSON-RPC message taken apart; the members are parts of the
+// body, nil where absent. Of a repeated member the last counts.
+type message struct {
+	id, method, params, result, err []byte
+}
+
+// parseMessage takes a body apart, and reports whether it is one object.
+func parseMessage(b []byte) (m message, ok bool) {
+	i := skipSpace(b, 0)
+	if i >= len(b) || b[i] != '{' {
+		return m, false
+	}
+	i = skipSpace(b, i+1)
+	if i < len(b) && b[i] == '}' {
+		return m, skipSpace(b, i+1) == len(b)
+	}
+	for i < len(b) && b[i] == '"' {
+		keyEnd, ok := skipString(b, i)
+		if !ok {
+			return m, false
+		}
+		key := b[i:keyEnd]
+		i = skipSpace(b, keyEnd)
+		if i >= len(b) || b[i] != ':' {
+			return m, false
+		}
+		i = skipSpace(b, i+1)
+		end, ok := skipValue(b, i)
+		if !ok {
+			return m, false
+		}
+		m.set(key, b[i:end])
+		i = skipSpace(b, end)
+		if i < len(b) && b[i] == '}' {
+			return m, skipSpace(b, i+1) == len(b)
+		}
+		if i >= len(b) || b[i] != ',' {
+			return m, false
+		}
+		i = skipSpace(b, i+1)
+	}
+	return m, false
+}
+
+func (m *message) set(key, value []byte) {
+	name := key[1 : len(key)-1]
+	if bytes.IndexByte(name, '\\') >= 0 {
+		unquoted, ok := unquote(key)
+		if !ok {
+			return
+		}
+		name = []byte(unquoted)
+	}
+	switch string(name) {
+	case "id":
+		m.id = value
+	case "method":
+		m.method = value
+	case "params":
+		m.params = value
+	case "result":
+		m.result = value
+	case "error":
+		m.err = value
+	}
+}
+
+// unquote returns the text of a JSON string.
+func unquote(quoted []byte) (string, bool) {
+	if len(quoted) < 2 || quoted[0] != '"' {
+		return "", false
+	}
+	if bytes.IndexByte(quoted, '\\') < 0 {
+		return string(quoted[1 : len(quoted)-1]), true
+	}
+	var s string
+	err := json.Unmarshal(quoted, &s)
+	return s, err == nil
+}
+
+func isNull(value []byte) bool { return string(value) == "null" }
+
+// replyID reads an id of the form this side gives its own calls.
+func replyID(id []byte) (uint64, bool) {
+	n, err := strconv.ParseUint(string(id), 10, 64)
+	return n, err == nil
+}
+
+// headerRoom is kept before a body for the header, whose length is known only
+// once the body is complete.
+const headerRoom = len("Content-Length: ") + 20 + len("\r\n\r\n")
+
+// newBody starts a frame of about size bytes.
+func newBody(size int) []byte {
+	b := make([]byte, headerRoom, headerRoom+size)
+	return append(b, `{"jsonrpc":"2.0",`...)
+}
+
+// seal puts the header right before the body.
+func seal(b []byte) []byte {
+	var scratch [headerRoom]byte
+	header := append(scratch[:0], "Content-Length: "...)
+	header = strconv.AppendInt(header, int64(len(b)-headerRoom), 10)
+	header = append(header, "\r\n\r\n"...)
+	start := headerRoom - len(header)
+	copy(b[start:], header)
+	return b[start:]
+}
+
+// requestFrame builds a call, or a notification when id is 0, around the exact
+// bytes of params.
+func requestFrame(id uint64, method string, params []byte) []byte {
+	b := newBody(len(method) + len(params) + 80)
+	if id != 0 {
+		b = append(b, `"id":`...)
+		b = strconv.AppendUint(b, id, 10)
+		b = append(b, ',')
+	}
+	b = append(b, `"method":`...)
+	b = appendString(b, method)
+	if params != nil {
+		b = append(b, `,"params":`...)
+		b = append(b, params...)
+	}
+	return seal(append(b, '}'))
+}
+
+// resultFrame builds a reply around the exact bytes of the id and the result.
+func resultFrame(id string, result []byte) []byte {
+	if result == nil {
+		result = []byte("null")
+	}
+	b := newBody(len(id) + len(result) + 48)
+	b = append(b, `"id":`...)
+	b = append(b, id...)
+	b = append(b, `,"result":`...)
+	b = append(b, result...)
+	return seal(append(b, '}'))
+}
+
+// errorFrame builds an error reply.
+func errorFrame(id string, e *Error) []byte {
+	b := newBody(len(id) + len(e.Message) + len(e.Data) + 96)
+	b = append(b, `"id":`...)
+	b = append(b, id...)
+	b = append(b, `,"error":{"code":`...)
+	b = strconv.AppendInt(b, e.Code, 10)
+	b = append(b, `,"message":`...)
+	b = appendString(b, e.Message)
+	if len(e.Data) > 0 && isOneValue(e.Data) {
+		b = append(b, `,"data":`...)
+		b = append(b, e.Data...)
+	}
+	return seal(append(b, "}}"...))
+}
+
+// appendString quotes s for JSON; names need no escaping and take the short way.
+func appendString(b []byte, s string) []byte {
+	for i := range len(s) {
+		if c := s[i]; c < ' ' || c == '"' || c == '\\' || c >= 0x7f {
+			quoted, _ := json.Marshal(s) // a string always marshals
+			return append(b, quoted...)
+		}
+	}
+	b = append(b, '"')
+	b = append(b, s...)
+	return append(b, '"')
+}

@@ -1,0 +1,196 @@
+package rpcconn
+
+import (
+	"container/list"
+	"fmt"
+	"io"
+	"sync"
+)
+
+// writeBatch is how many bytes of queued frames leave in one write.
+const writeBatch = 64 << 10
+
+// outbound is the queue of frames waiting for the peer to read. Only its
+// writer goroutine writes, so that a peer that stops reading blocks nobody
+// else.
+type outbound struct {
+	mu      sync.Mutex
+	ready   sync.Cond // there is something to write, or the end
+	frames  list.List // of *outgoing
+	bytes   int       // queued or being written
+	max     int
+	last    bool          // the queued frames are the last
+	err     error         // why nothing is written any more
+	room    chan struct{} // closed when bytes has gone down; nil if nobody waits
+	scratch []byte
+}
+
+func newOutbound(limit int) *outbound {
+	o := &outbound{max: limit}
+	o.ready.L = &o.mu
+	return o
+}
+
+// push queues a frame, or refuses it whole.
+func (o *outbound) push(out *outgoing) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.err != nil {
+		return o.err
+	}
+	if o.last {
+		return &CloseError{Cause: ErrLocalClose}
+	}
+	limit := o.max
+	if !out.priority {
+		limit -= o.max / 8
+	}
+	if o.bytes+len(out.frame) > limit {
+		return fmt.Errorf("%w: %d bytes do not fit, %d of %d are taken", ErrOutboundFull, len(out.frame), o.bytes, limit)
+	}
+	o.bytes += len(out.frame)
+	out.place = o.frames.PushBack(out)
+	o.ready.Signal()
+	return nil
+}
+
+// drop takes a frame back, and reports whether it was still unwritten.
+func (o *outbound) drop(out *outgoing) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if out.taken {
+		return false
+	}
+	if out.place != nil {
+		o.frames.Remove(out.place)
+		out.place = nil
+		o.release(len(out.frame))
+	}
+	return true
+}
+
+// wasTaken reports whether the writer got the frame.
+func (o *outbound) wasTaken(out *outgoing) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return out.taken
+}
+
+// release gives bytes back; the lock is held.
+func (o *outbound) release(n int) {
+	o.bytes -= n
+	if o.room != nil {
+		close(o.room)
+		o.room = nil
+	}
+}
+
+// fits returns nil when n more bytes fit, or else a channel that closes when
+// it is worth asking again. more is false if they never will.
+func (o *outbound) fits(n int) (wait <-chan struct{}, more bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.err != nil || o.last || n > o.max {
+		return nil, false
+	}
+	if o.bytes+n <= o.max {
+		return nil, true
+	}
+	if o.room == nil {
+		o.room = make(chan struct{})
+	}
+	return o.room, true
+}
+
+// close refuses every later frame with err and forgets the queued ones.
+func (o *outbound) close(err error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.err != nil {
+		return
+	}
+	o.err = err
+	for e := o.frames.Front(); e != nil; e = e.Next() {
+		e.Value.(*outgoing).place = nil
+	}
+	o.frames.Init()
+	o.release(0)
+	o.ready.Broadcast()
+}
+
+// finish refuses every later frame; those queued are still written.
+func (o *outbound) finish() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.last = true
+	o.release(0)
+	o.ready.Broadcast()
+}
+
+// next waits for frames and takes as many as go into one write.
+func (o *outbound) next() (batch []byte, count int, ok bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for o.frames.Len() == 0 && o.err == nil && !o.last {
+		o.ready.Wait()
+	}
+	if o.err != nil || o.frames.Len() == 0 {
+		return nil, 0, false
+	}
+	first := o.take()
+	if o.frames.Len() == 0 || !o.joins(len(first)) {
+		return first, 1, true
+	}
+	o.scratch = append(o.scratch[:0], first...)
+	for count = 1; o.frames.Len() > 0 && o.joins(len(o.scratch)); count++ {
+		o.scratch = append(o.scratch, o.take()...)
+	}
+	return o.scratch, count, true
+}
+
+// joins reports whether the first queued frame still goes into a batch of n bytes.
+func (o *outbound) joins(n int) bool {
+	return n+len(o.frames.Front().Value.(*outgoing).frame) <= writeBatch
+}
+
+// take removes the first frame for writing.
+func (o *outbound) take() []byte {
+	out := o.frames.Remove(o.frames.Front()).(*outgoing)
+	out.place, out.taken = nil, true
+	frame := out.frame
+	out.frame = nil // the call may outlive its frame by minutes
+	return frame
+}
+
+// wrote gives the bytes of a finished write back.
+func (o *outbound) wrote(n int) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.release(n)
+}
+
+func (o *outbound) queued() int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.bytes
+}
+
+// run writes until the queue is closed, or finished and empty, or a write fails.
+func (o *outbound) run(w io.Writer, s *counters) error {
+	for {
+		batch, count, ok := o.next()
+		if !ok {
+			return nil
+		}
+		n, err := w.Write(batch)
+		if err == nil && n < len(batch) {
+			err = io.ErrShortWrite
+		}
+		if err != nil {
+			return err
+		}
+		s.framesOut.Add(uint64(count))
+		s.bytesOut.Add(uint64(n))
+		o.wrote(len(batch))
+	}
+}

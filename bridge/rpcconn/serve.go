@@ -1,0 +1,213 @@
+package rpcconn
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+
+	"github.com/sourcegraph/jsonrpc2"
+)
+
+// errCancelRequest is the cause of a handler's context after CancelRequest.
+var errCancelRequest = errors.New("request cancelled")
+
+// Request is a request of the peer.
+type Request struct {
+	// ID is the request's id as JSON text, as CancelRequest takes it.
+	ID string
+	// Method and Params are as the peer sent them; Params is nil when absent.
+	Method string
+	Params json.RawMessage
+	// Mark is for Arrive to tell the handler something, such as where among
+	// the events the request came.
+	Mark any
+}
+
+// task is a request being served or waiting.
+type task struct {
+	req    *Request
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	lane   string
+}
+
+// server runs the peer's requests on at most MaxRequestWorkers goroutines,
+// which live only while there is work.
+type server struct {
+	conn *Conn
+
+	mu      sync.Mutex
+	ready   []*task            // may start now, oldest first
+	lanes   map[string][]*task // by lane with a task ready or running: what comes after it
+	all     map[*task]struct{} // ready, held back in a lane, or running
+	workers int
+	tasks   sync.WaitGroup
+}
+
+func newServer(c *Conn) *server {
+	return &server{conn: c, lanes: map[string][]*task{}, all: map[*task]struct{}{}}
+}
+
+// accept queues a request. Reader goroutine only; it never blocks.
+func (s *server) accept(m *message, method string) {
+	req := &Request{ID: string(m.id), Method: method, Params: bytes.Clone(m.params)}
+	t := &task{req: req, lane: s.conn.opts.Arrive(req)}
+	if !s.queue(t) {
+		s.conn.stats.refusedRequests.Add(1)
+		s.conn.opts.Logger.Warn("refusing request", slog.String("method", method), slog.String("reason", "queue full"))
+		s.refuse(t)
+	}
+}
+
+// refuse answers for a request that found no place. If even the answer finds
+// none, the peer has stopped reading while it goes on asking.
+func (s *server) refuse(t *task) {
+	o := s.conn.opts
+	err := s.send(errorFrame(t.req.ID, &Error{
+		Code:    CodeOverloaded,
+		Message: fmt.Sprintf("too many requests: %d served, %d waiting", o.MaxRequestWorkers, o.MaxRequestQueue),
+		Data:    json.RawMessage(`{"reason":"REQUEST_QUEUE_FULL"}`),
+	}))
+	if errors.Is(err, ErrOutboundFull) {
+		s.conn.shut(&CloseError{Cause: ErrPeerStalled, Err: err})
+	}
+}
+
+// queue makes t ready, or puts it behind the others of its lane.
+func (s *server) queue(t *task) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.all) >= s.conn.opts.MaxRequestWorkers+s.conn.opts.MaxRequestQueue {
+		return false
+	}
+	t.ctx, t.cancel = context.WithCancelCause(s.conn.ctx)
+	s.all[t] = struct{}{}
+	if t.lane != "" {
+		if behind, busy := s.lanes[t.lane]; busy {
+			s.lanes[t.lane] = append(behind, t)
+			return true
+		}
+		s.lanes[t.lane] = nil
+	}
+	s.ready = append(s.ready, t)
+	if s.workers < s.conn.opts.MaxRequestWorkers {
+		s.workers++
+		s.tasks.Go(s.work)
+	}
+	return true
+}
+
+// work serves ready tasks until there are none.
+func (s *server) work() {
+	for t := s.next(nil); t != nil; t = s.next(t) {
+		s.run(t)
+	}
+}
+
+// next retires the finished task, makes the one behind it ready, and takes the
+// oldest ready one. On nil the worker is gone.
+func (s *server) next(finished *task) *task {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if finished != nil {
+		delete(s.all, finished)
+		s.advance(finished.lane)
+	}
+	if len(s.ready) == 0 {
+		s.workers--
+		return nil
+	}
+	t := s.ready[0]
+	s.ready[0] = nil
+	s.ready = s.ready[1:]
+	return t
+}
+
+func (s *server) advance(lane string) {
+	if lane == "" {
+		return
+	}
+	behind := s.lanes[lane]
+	if len(behind) == 0 {
+		delete(s.lanes, lane)
+		return
+	}
+	s.ready = append(s.ready, behind[0])
+	s.lanes[lane] = behind[1:]
+}
+
+// run serves one request and sends its reply.
+func (s *server) run(t *task) {
+	defer t.cancel(nil)
+	result, err := s.conn.opts.Request(t.ctx, t.req)
+	if err == nil && result != nil && !isOneValue(result) {
+		err = fmt.Errorf("result: %w", ErrInvalidJSON)
+	}
+	var frame []byte
+	if err != nil {
+		frame = errorFrame(t.req.ID, replyError(err))
+	} else {
+		frame = resultFrame(t.req.ID, result)
+	}
+	if err := s.deliver(t, frame); err != nil {
+		s.conn.stats.droppedAnswers.Add(1)
+		s.conn.opts.Logger.Debug("dropping answer", slog.String("method", t.req.Method), slog.Any("error", err))
+	}
+}
+
+// deliver sends a reply, waiting for room: a lost reply would leave the peer
+// waiting for ever, and the wait holds only this worker.
+func (s *server) deliver(t *task, frame []byte) error {
+	for {
+		err := s.send(frame)
+		if !errors.Is(err, ErrOutboundFull) {
+			return err
+		}
+		wait, possible := s.conn.out.fits(len(frame))
+		if !possible {
+			frame = errorFrame(t.req.ID, &Error{
+				Code:    CodeInternalError,
+				Message: fmt.Sprintf("answer of %d bytes is over the limit", len(frame)),
+			})
+			continue
+		}
+		if wait == nil {
+			continue
+		}
+		select {
+		case <-wait:
+		case <-s.conn.done:
+			return s.conn.cause
+		}
+	}
+}
+
+// send passes a finished reply through the library, which takes it as a result.
+func (s *server) send(frame []byte) error {
+	raw := json.RawMessage(frame)
+	return s.conn.rpc.SendResponse(s.conn.ctx, &jsonrpc2.Response{Result: &raw})
+}
+
+// CancelRequest ends the context of the peer's requests with this id, waiting
+// or running, and reports whether there were any. They are still answered,
+// with what their handlers return.
+func (c *Conn) CancelRequest(id string) bool {
+	c.serve.mu.Lock()
+	defer c.serve.mu.Unlock()
+	found := false
+	for t := range c.serve.all {
+		if t.req.ID == id {
+			t.cancel(errCancelRequest)
+			found = true
+		}
+	}
+	return found
+}
+
+// wait returns when no handler runs any more; tasks still waiting run with an
+// ended context, and are quick.
+func (s *server) wait() { s.tasks.Wait() }

@@ -1,0 +1,111 @@
+package rpcconn
+
+import "bytes"
+
+// maxDepth is the deepest nesting skimmed; encoding/json stops there too.
+const maxDepth = 10000
+
+// The skimmer finds where JSON values end. It checks structure (strings,
+// brackets and what may stand between them), not every scalar: enough to take
+// a message apart and to be sure that a value cannot break out of the message
+// it is put in. Whoever reads the values parses them in full.
+
+func skipSpace(b []byte, i int) int {
+	for i < len(b) && (b[i] == ' ' || b[i] == '\t' || b[i] == '\n' || b[i] == '\r') {
+		i++
+	}
+	return i
+}
+
+// skipString returns the index after the string that starts at i.
+func skipString(b []byte, i int) (int, bool) {
+	i++
+	for start := i; ; {
+		n := bytes.IndexByte(b[i:], '"')
+		if n < 0 {
+			return 0, false
+		}
+		i += n
+		slashes := 0
+		for i-slashes > start && b[i-slashes-1] == '\\' {
+			slashes++
+		}
+		i++
+		if slashes%2 == 0 {
+			return i, true
+		}
+	}
+}
+
+// skipValue returns the index after the value that starts at i.
+func skipValue(b []byte, i int) (int, bool) {
+	if i >= len(b) {
+		return 0, false
+	}
+	switch b[i] {
+	case '"':
+		return skipString(b, i)
+	case '{', '[':
+		return skipContainer(b, i)
+	default:
+		return skipScalar(b, i)
+	}
+}
+
+// skipScalar accepts the letters of numbers and literals.
+func skipScalar(b []byte, i int) (int, bool) {
+	start := i
+	for i < len(b) {
+		switch c := b[i]; {
+		case c >= '0' && c <= '9', c >= 'a' && c <= 'z', c == '-', c == '+', c == '.', c == 'E':
+			i++
+			continue
+		}
+		break
+	}
+	return i, i > start
+}
+
+// skipContainer tracks the kinds of the open brackets in a bit each.
+func skipContainer(b []byte, i int) (int, bool) {
+	var open [maxDepth/64 + 1]uint64
+	depth := 0
+	for i < len(b) {
+		switch b[i] {
+		case '"':
+			end, ok := skipString(b, i)
+			if !ok {
+				return 0, false
+			}
+			i = end
+			continue
+		case '{', '[':
+			if depth == maxDepth {
+				return 0, false
+			}
+			word, bit := depth/64, uint64(1)<<(depth%64)
+			open[word] &^= bit
+			if b[i] == '{' {
+				open[word] |= bit
+			}
+			depth++
+		case '}', ']':
+			depth--
+			isObject := open[depth/64]&(uint64(1)<<(depth%64)) != 0
+			if isObject != (b[i] == '}') {
+				return 0, false
+			}
+			if depth == 0 {
+				return i + 1, true
+			}
+		}
+		i++
+	}
+	return 0, false
+}
+
+// isOneValue tells whether b is exactly one value.
+func isOneValue(b []byte) bool {
+	end, ok := skipValue(b, skipSpace(b, 0))
+	return ok && skipSpace(b, end) == len(b)
+}

@@ -1,0 +1,60 @@
+package rpcconn
+
+import "sync/atomic"
+
+// Stats are a connection's counters and gauges.
+type Stats struct {
+	// Frames and bytes of bodies read; frames and bytes with headers written.
+	FramesIn, BytesIn, FramesOut, BytesOut uint64
+	// What the frames read were.
+	Events, Notifications, Requests, Replies uint64
+	// LateReplies came after their call had been given up, UnknownReplies to
+	// no call at all. Malformed messages were whole frames without meaning.
+	LateReplies, UnknownReplies, Malformed uint64
+	// Abandoned calls had been written when their context ended; DroppedUnsent
+	// had not.
+	Abandoned, DroppedUnsent uint64
+	// RefusedRequests found the queue full, DroppedAnswers a closed connection.
+	RefusedRequests, DroppedAnswers uint64
+	// SlotWaits counts calls that had to wait for an in-flight slot.
+	SlotWaits uint64
+	// InFlight calls hold a slot now; Serving requests of the peer run or
+	// wait; QueuedBytes wait for the peer to read.
+	InFlight, Serving, QueuedBytes int
+}
+
+type counters struct {
+	framesIn, bytesIn, framesOut, bytesOut     atomic.Uint64
+	events, notifications, requests, replies   atomic.Uint64
+	lateReplies, unknownReplies, malformed     atomic.Uint64
+	abandoned, droppedUnsent                   atomic.Uint64
+	refusedRequests, droppedAnswers, slotWaits atomic.Uint64
+}
+
+// Stats returns the counters as they are now.
+func (c *Conn) Stats() Stats {
+	s := &c.stats
+	return Stats{
+		FramesIn: s.framesIn.Load(), BytesIn: s.bytesIn.Load(),
+		FramesOut: s.framesOut.Load(), BytesOut: s.bytesOut.Load(),
+		Events: s.events.Load(), Notifications: s.notifications.Load(),
+		Requests: s.requests.Load(), Replies: s.replies.Load(),
+		LateReplies: s.lateReplies.Load(), UnknownReplies: s.unknownReplies.Load(),
+		Malformed: s.malformed.Load(), Abandoned: s.abandoned.Load(),
+		DroppedUnsent: s.droppedUnsent.Load(), RefusedRequests: s.refusedRequests.Load(),
+		DroppedAnswers: s.droppedAnswers.Load(), SlotWaits: s.slotWaits.Load(),
+		InFlight: c.inFlight(), Serving: c.serve.serving(), QueuedBytes: c.out.queued(),
+	}
+}
+
+func (c *Conn) inFlight() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.calls)
+}
+
+func (s *server) serving() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.all)
+}

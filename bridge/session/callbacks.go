@@ -1,0 +1,202 @@
+package session
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"time"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
+	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	"github.com/copilot-grpc/copilot-grpc/bridge/rpcconn"
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+)
+
+// answerTimeout bounds how long the CLI may take to accept an answer. It does not end
+// with the caller: an answer half given would be in doubt.
+const answerTimeout = 30 * time.Second
+
+// Requested is the note that a callback waits for an answer.
+type Requested struct{ Pending *callback.Pending }
+
+// Resolved is the note that a callback is over.
+type Resolved struct {
+	Pending     *callback.Pending
+	Outcome     bridgev1.CallbackOutcome
+	Participant string
+}
+
+// asked registers the callback that an event asks. The caller holds mu.
+func (s *Session) asked(k *callback.Kind, rec *journal.Record) {
+	var e struct {
+		Data json.RawMessage `json:"data"`
+	}
+	var d struct{ RequestID, ToolName string }
+	if json.Unmarshal(rec.JSON, &e) != nil || json.Unmarshal(e.Data, &d) != nil || d.RequestID == "" {
+		return
+	}
+	p := &callback.Pending{ID: d.RequestID, Kind: k, Params: e.Data, Tool: d.ToolName, Pos: rec.Pos}
+	s.register(p, s.holding)
+}
+
+// register adds a callback and offers it to those who handle it. What nobody handles is
+// answered at once, unless it was asked in the past. The caller holds mu.
+func (s *Session) register(p *callback.Pending, past bool) {
+	p.Created = time.Now()
+	p.Deadline = p.Created.Add(s.timeout)
+	to, handled := s.handlers(p)
+	if !s.pending.Add(p, s.expire) {
+		if _, err := s.pending.Get(p.ID); err != nil {
+			s.host.Go(func(ctx context.Context) { s.fallback(ctx, p, callback.Overflow) })
+		}
+		return
+	}
+	s.pending.Offer(p.ID, to...)
+	s.journal.Note(Requested{p})
+	if !handled && !past {
+		s.host.Go(func(ctx context.Context) { s.giveUp(ctx, p.ID, callback.Unhandled) })
+	}
+}
+
+// handlers returns the participants who handle a callback, and whether anybody does:
+// the session's own handlers are whoever calls Resolve. The caller holds mu.
+func (s *Session) handlers(p *callback.Pending) (to []string, handled bool) {
+	named := func(tools []Tool) bool {
+		return slices.ContainsFunc(tools, func(t Tool) bool { return t.Name == p.Tool })
+	}
+	isTool := p.Kind.Method == callback.ToolRequested
+	shared := isTool && named(s.tools)
+	for _, part := range s.participants {
+		if isTool && (shared || named(part.tools)) || !isTool && part.handling.handles(p.Kind) {
+			to = append(to, part.ID)
+		}
+	}
+	return to, shared || len(to) > 0 || s.handling.handles(p.Kind)
+}
+
+// settled ends the callback that an event says is over, unless an answer of ours is
+// what ended it. The caller holds mu.
+func (s *Session) settled(rec *journal.Record) {
+	var d struct{ RequestID string }
+	if !dataOf(rec, &d) {
+		return
+	}
+	if p, err := s.pending.Claim(d.RequestID); err == nil {
+		s.over(p, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_WITHDRAWN, "")
+	}
+}
+
+// over removes a callback and tells everybody.
+func (s *Session) over(p *callback.Pending, outcome bridgev1.CallbackOutcome, participant string) {
+	if _, ok := s.pending.Done(p.ID); ok {
+		s.journal.Note(Resolved{Pending: p, Outcome: outcome, Participant: participant})
+	}
+}
+
+// expire answers a callback whose time is up.
+func (s *Session) expire(id string) {
+	s.host.Go(func(ctx context.Context) { s.giveUp(ctx, id, callback.TimedOut) })
+}
+
+// giveUp gives a callback the bridge's own answer.
+func (s *Session) giveUp(ctx context.Context, id string, why callback.Why) {
+	p, err := s.pending.Claim(id)
+	if err != nil {
+		return // somebody was faster
+	}
+	outcome := bridgev1.CallbackOutcome_CALLBACK_OUTCOME_UNHANDLED
+	if why == callback.TimedOut {
+		outcome = bridgev1.CallbackOutcome_CALLBACK_OUTCOME_TIMED_OUT
+	}
+	s.fallback(ctx, p, why)
+	s.over(p, outcome, "")
+}
+
+// fallback sends the bridge's own answer.
+func (s *Session) fallback(ctx context.Context, p *callback.Pending, why callback.Why) {
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
+	if _, _, err := s.reply(ctx, p, p.Kind.Fallback(p, why)); err != nil {
+		s.host.Logger().Warn("callback not answered", "session_id", s.id, "callback_id", p.ID, "method", p.Kind.Method, "error", err)
+	}
+}
+
+// Ask registers a request of the CLI and waits for its answer. It runs on one of the
+// connection's workers; the context ends with the connection.
+func (s *Session) Ask(ctx context.Context, id, method string, params json.RawMessage) (json.RawMessage, error) {
+	answer := make(chan callback.Reply, 1)
+	p := &callback.Pending{ID: id, Kind: callback.ForRequest(method), Params: params, Reply: func(r callback.Reply) { answer <- r }}
+	s.mu.Lock()
+	s.register(p, false)
+	s.mu.Unlock()
+	select {
+	case r := <-answer:
+		if r.Error != nil {
+			return nil, &rpcconn.Error{Code: int64(r.Error.Code), Message: r.Error.Message}
+		}
+		return r.Members, nil
+	case <-ctx.Done():
+		s.over(p, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_RUNTIME_LOST, "")
+		return nil, ctx.Err()
+	}
+}
+
+// Resolve answers a callback. reply must fit the callback's kind.
+func (s *Session) Resolve(ctx context.Context, id string, participant string, reply callback.Reply) (journal.Position, error) {
+	if err := s.Usable(); err != nil {
+		return journal.Position{}, err
+	}
+	p, err := s.pending.Claim(id)
+	if err != nil {
+		return journal.Position{}, err
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), answerTimeout)
+	defer cancel()
+	accepted, at, err := s.reply(ctx, p, reply)
+	switch {
+	case err != nil:
+		s.pending.Release(p)
+		return at, err
+	case !accepted:
+		s.over(p, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_WITHDRAWN, "")
+		return at, fault.New(fault.CallbackResolved, "callback %q has been withdrawn by the CLI", id).WithField("callback_id").With("callback_id", id)
+	}
+	s.over(p, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_ANSWERED, participant)
+	return at, nil
+}
+
+// reply hands an answer to the CLI, and reports whether it was still wanted.
+func (s *Session) reply(ctx context.Context, p *callback.Pending, r callback.Reply) (accepted bool, at journal.Position, err error) {
+	if p.Reply != nil {
+		p.Reply(r)
+		return true, s.journal.Last(), nil
+	}
+	rt, err := s.Loaded(ctx)
+	if err != nil {
+		return false, at, err
+	}
+	params, err := ParseObject(r.Members)
+	if err != nil {
+		return false, at, fault.Wrap(err, fault.Internal, "answer of callback %q", p.ID)
+	}
+	params.SetString("requestId", p.ID)
+	result, at, err := s.call(ctx, rt, p.Kind.AnswerMethod, params, rpcconn.Priority())
+	if err != nil {
+		return false, at, err
+	}
+	var ok struct{ Success *bool }
+	if json.Unmarshal(result, &ok) == nil && ok.Success != nil && !*ok.Success {
+		return false, at, nil
+	}
+	return true, at, nil
+}
+
+// Pending returns the registry of pending callbacks.
+func (s *Session) Pending() *callback.Registry { return s.pending }
+
+// Abstain notes that a participant leaves a callback to others.
+func (s *Session) Abstain(id, participant string) error {
+	_, err := s.pending.Abstain(id, participant)
+	return err
+}

@@ -1,0 +1,94 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"strings"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/rpcconn"
+)
+
+// The JSON-RPC codes that say something. The CLI uses -32603 for nearly everything, and
+// then only the text tells what happened.
+const (
+	codeMethodNotFound = -32601
+	codeInternal       = -32603
+	codeShuttingDown   = -32000
+)
+
+// texts tells the CLI's errors apart by what they contain; the first row that fits wins.
+var texts = []struct {
+	contains string
+	reason   fault.Reason
+}{
+	{"Session not found", fault.SessionNotFound},
+	{"External tool name clash", fault.ToolNameClash},
+	{"Unhandled method", fault.MethodUnknown},
+	{"too many concurrent JSON-RPC requests", fault.LimitExceeded},
+	{"retained request byte budget", fault.LimitExceeded},
+	{"No GitHub OAuth token", fault.NotSignedIn},
+	{"Not authenticated", fault.NotSignedIn},
+	{"already in use by another", fault.SessionInUse},
+	{"unknown variant", fault.InvalidField},
+	{"missing field", fault.InvalidField},
+	{"invalid type", fault.InvalidField},
+	{"Expected string parameter", fault.InvalidField},
+	{"invalid sessionId", fault.InvalidField},
+	{"invalid tool name", fault.ToolNameInvalid},
+}
+
+// refusers are the methods whose unknown errors are the CLI's refusal of what was asked.
+var refusers = map[string]bool{
+	"session.create": true, "session.resume": true, "session.setForeground": true,
+	"session.model.switchTo": true, "session.tools.set": true,
+}
+
+// Classify gives an error of a JSON-RPC call its reason. The CLI's own code and text
+// stay in the metadata keys rpc_code and rpc_message.
+func Classify(err error, method string) error {
+	if err == nil {
+		return nil
+	}
+	if fault.ReasonOf(err) != "" {
+		return err
+	}
+	if rpc, ok := errors.AsType[*rpcconn.Error](err); ok {
+		return classifyReply(rpc, method)
+	}
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		return fault.Wrap(err, fault.Timeout, "the CLI did not answer in time")
+	case errors.Is(err, context.Canceled):
+		return fault.Wrap(err, fault.Cancelled, "the caller went away")
+	case errors.Is(err, rpcconn.ErrOutboundFull):
+		return fault.Wrap(err, fault.LimitExceeded, "the CLI does not read what it is sent")
+	case errors.Is(err, rpcconn.ErrClosed):
+		return fault.Wrap(err, fault.RuntimeLost, "the runtime ended").With("method", method)
+	}
+	return fault.Wrap(err, fault.Internal, "calling the CLI").With("method", method)
+}
+
+func classifyReply(rpc *rpcconn.Error, method string) error {
+	reason := fault.CLIError
+	switch {
+	case rpc.Code == codeMethodNotFound:
+		reason = fault.MethodUnknown
+	case rpc.Code == codeShuttingDown:
+		reason = fault.RuntimeLost
+	default:
+		if refusers[method] {
+			reason = fault.SessionRefused
+		}
+		for _, row := range texts {
+			if strings.Contains(rpc.Message, row.contains) {
+				reason = row.reason
+				break
+			}
+		}
+	}
+	f := fault.Wrap(rpc, reason, "%s", rpc.Message)
+	f.Message = rpc.Message
+	return f.With("rpc_code", strconv.FormatInt(rpc.Code, 10)).With("rpc_message", rpc.Message).With("method", method)
+}

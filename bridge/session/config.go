@@ -1,0 +1,147 @@
+package session
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"slices"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
+	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+)
+
+// Tool is a tool as its caller declared it.
+type Tool struct {
+	Name string
+	JSON json.RawMessage
+}
+
+// Handling is which callbacks a caller answers.
+type Handling struct {
+	Permission bool
+	// Methods are JSON-RPC methods and event types.
+	Methods []string
+}
+
+// handles reports whether callbacks of the kind are answered.
+func (h Handling) handles(k *callback.Kind) bool {
+	if k.Method == callback.PermissionRequested && h.Permission {
+		return true
+	}
+	return slices.Contains(h.Methods, k.Method)
+}
+
+// toolName is what the CLI accepts.
+var toolName = regexp.MustCompile(`^[a-zA-Z0-9_-]+$`)
+
+// ParseTools checks tools given as a JSON array; field names it in errors.
+func ParseTools(array json.RawMessage, field string) ([]Tool, error) {
+	if len(array) == 0 || string(array) == "null" {
+		return nil, nil
+	}
+	var elements []json.RawMessage
+	if err := json.Unmarshal(array, &elements); err != nil {
+		return nil, fault.New(fault.InvalidField, "tools: not an array").WithField(field)
+	}
+	tools := make([]Tool, 0, len(elements))
+	for i, e := range elements {
+		var t struct {
+			Name string `json:"name"`
+		}
+		at := fmt.Sprintf("%s[%d].name", field, i)
+		if err := json.Unmarshal(e, &t); err != nil || !toolName.MatchString(t.Name) {
+			return nil, fault.New(fault.ToolNameInvalid, "tool name %q does not match %s", t.Name, toolName).WithField(at)
+		}
+		if slices.ContainsFunc(tools, func(o Tool) bool { return o.Name == t.Name }) {
+			return nil, clash(t.Name, at)
+		}
+		tools = append(tools, Tool{Name: t.Name, JSON: e})
+	}
+	return tools, nil
+}
+
+func clash(name, field string) error {
+	return fault.New(fault.ToolNameClash, "the session has a tool named %q already", name).WithField(field).With("tool", name)
+}
+
+// toolsJSON is the array of tools.
+func toolsJSON(tools []Tool) json.RawMessage {
+	out := []byte{'['}
+	for i, t := range tools {
+		if i > 0 {
+			out = append(out, ',')
+		}
+		out = append(out, t.JSON...)
+	}
+	return append(out, ']')
+}
+
+// union is the tools the CLI is to know: the session's, then each participant's in the
+// order they came. The caller holds mu.
+func (s *Session) union() []Tool {
+	tools := slices.Clone(s.tools)
+	for _, p := range s.participants {
+		tools = append(tools, p.tools...)
+	}
+	return tools
+}
+
+// checkClash refuses tools whose name the session or another participant has. The
+// caller holds mu.
+func (s *Session) checkClash(tools []Tool, except *Participant, field string) error {
+	for i, t := range tools {
+		taken := slices.ContainsFunc(s.tools, func(o Tool) bool { return o.Name == t.Name })
+		for _, p := range s.participants {
+			if p != except && slices.ContainsFunc(p.tools, func(o Tool) bool { return o.Name == t.Name }) {
+				taken = true
+			}
+		}
+		if taken {
+			return clash(t.Name, fmt.Sprintf("%s[%d].name", field, i))
+		}
+	}
+	return nil
+}
+
+// effective is the whole configuration the CLI is to have: what the session was given,
+// the union of tools, and every switch that anybody needs. A warm resume takes all of
+// it, since what is left out is withdrawn; a cold one too, since the CLI keeps nothing.
+// The caller holds mu.
+func (s *Session) effective() Object {
+	o := s.config.Clone()
+	if tools := s.union(); len(tools) > 0 || o.Get("tools") != nil || s.loadedOnce {
+		o.Set("tools", toolsJSON(tools))
+	}
+	o.SetBool("requestPermission", true)
+	for _, name := range callback.Switches() {
+		if s.wants(name) {
+			o.SetBool(name, true)
+		}
+	}
+	return o
+}
+
+// wants reports whether a switch has to be on. The caller holds mu.
+func (s *Session) wants(name string) bool {
+	if s.config.Bool(name) || s.handling.wants(name) {
+		return true
+	}
+	return slices.ContainsFunc(s.participants, func(p *Participant) bool { return p.handling.wants(name) })
+}
+
+func (h Handling) wants(name string) bool {
+	return slices.ContainsFunc(h.Methods, func(m string) bool { return callback.SwitchFor(m) == name })
+}
+
+// switches is the state of all switches, to see whether it changed. The caller holds mu.
+func (s *Session) switches() string {
+	var b bytes.Buffer
+	for _, name := range s.switchNames {
+		if s.wants(name) {
+			b.WriteString(name)
+			b.WriteByte(' ')
+		}
+	}
+	return b.String()
+}

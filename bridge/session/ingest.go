@@ -1,0 +1,116 @@
+package session
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
+	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+)
+
+// maxHeld bounds the events kept back while history is being read; past it they are
+// taken as they come, and history that comes after them is only for what is missing.
+const maxHeld = 10_000
+
+// Ingest takes an event of the session, in the order the CLI sent it. It runs on the
+// goroutine that reads the runtime's connection and never blocks. The record is taken
+// over.
+func (s *Session) Ingest(rec *journal.Record) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	rec.Bridge = s.internal
+	if s.holding {
+		s.held = append(s.held, rec)
+		if len(s.held) >= maxHeld {
+			s.releaseHeld()
+		}
+		return
+	}
+	s.apply(rec)
+}
+
+// releaseHeld ends holding. The caller holds mu.
+func (s *Session) releaseHeld() {
+	held := s.held
+	s.held, s.holding = nil, false
+	for _, rec := range held {
+		s.apply(rec)
+	}
+}
+
+// apply puts an event into the journal and follows what it says. The caller holds mu.
+func (s *Session) apply(rec *journal.Record) {
+	if !s.journal.Append(rec) {
+		return
+	}
+	s.turn.lastEvent = time.Now()
+	if rec.Agent == "" {
+		s.observe(rec)
+	}
+	if k := callback.ForEvent(rec.Type); k != nil {
+		s.asked(k, rec)
+	} else if k := callback.DoneBy(rec.Type); k != nil {
+		s.settled(rec)
+	}
+}
+
+// observe follows the events of the session's own agent. The caller holds mu.
+func (s *Session) observe(rec *journal.Record) {
+	switch rec.Type {
+	case "session.start", "session.resume":
+		var d struct {
+			StartTime     time.Time    `json:"startTime"`
+			SelectedModel string       `json:"selectedModel"`
+			Context       *contextInfo `json:"context"`
+		}
+		if dataOf(rec, &d) {
+			if !d.StartTime.IsZero() {
+				s.meta.start = d.StartTime
+			}
+			if d.SelectedModel != "" {
+				s.meta.model = d.SelectedModel
+			}
+			if d.Context != nil {
+				s.meta.context = *d.Context
+			}
+		}
+	case "session.title_changed":
+		var d struct{ Title string }
+		if dataOf(rec, &d) && d.Title != s.meta.summary {
+			s.meta.summary = d.Title
+			s.host.Changed(s, bridgev1.SessionChange_SESSION_CHANGE_UPDATED)
+		}
+	case "session.model_change":
+		var d struct{ NewModel string }
+		if dataOf(rec, &d) && d.NewModel != "" {
+			s.meta.model = d.NewModel
+		}
+	case "session.context_changed":
+		var d contextInfo
+		if dataOf(rec, &d) && d.Cwd != "" {
+			s.meta.context = d
+		}
+	case "capabilities.changed":
+		dataOf(rec, &s.meta.capabilities)
+	case "user.message":
+		s.used = true
+		s.meta.modified = time.Now()
+		s.turn.userMessage(rec)
+	case "assistant.turn_start", "assistant.turn_end", "assistant.message", "abort", "session.error",
+		"tool.execution_start", "tool.execution_complete":
+		s.turn.follow(rec)
+	case "session.idle":
+		s.meta.modified = time.Now()
+		s.turn.idle(rec)
+		s.journal.TurnEnded()
+	}
+}
+
+// dataOf decodes the data of an event; what does not fit is left as it was.
+func dataOf(rec *journal.Record, into any) bool {
+	var e struct {
+		Data json.RawMessage `json:"data"`
+	}
+	return json.Unmarshal(rec.JSON, &e) == nil && e.Data != nil && json.Unmarshal(e.Data, into) == nil
+}

@@ -1,0 +1,461 @@
+package session
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
+	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+)
+
+// Opening is how a session is created or resumed.
+type Opening struct {
+	// Config is the CLI's configuration without the tools; on a resume, what changes.
+	Config Object
+	// Tools are the session's own; nil on a resume keeps them.
+	Tools *[]Tool
+	// Handling is the session's own; nil on a resume keeps it.
+	Handling *Handling
+	Lifetime bridgev1.Lifetime
+	// Timeout of callbacks; zero keeps it.
+	Timeout time.Duration
+	// Params are members for this call alone.
+	Params Object
+	// Join makes the caller a participant.
+	Join *Joining
+	// ContinuePending, on a resume, keeps the pending tool calls and permissions.
+	ContinuePending bool
+}
+
+// Joined is the place of a participant that an Opening asked for.
+type Joined struct {
+	Participant *Participant
+	Returned    bool
+}
+
+// Ended is the note that the session's use is over.
+type Ended struct{ Reason bridgev1.CloseReason }
+
+// Restarted is the note that the session's runtime ended.
+type Restarted struct {
+	Turn  *Outcome
+	Cause string
+}
+
+// Create makes the session in a runtime.
+func (s *Session) Create(ctx context.Context, o Opening) (Joined, error) {
+	if err := lock(ctx, s.gate); err != nil {
+		return Joined{}, err
+	}
+	defer unlock(s.gate)
+	joined, err := s.open(o)
+	if err != nil {
+		return joined, err
+	}
+	rt, err := s.host.Runtime(ctx)
+	if err == nil {
+		err = s.create(ctx, rt, o.Params)
+	}
+	if err != nil {
+		s.mu.Lock()
+		s.state = Deleted
+		s.mu.Unlock()
+		return Joined{}, err
+	}
+	s.host.Changed(s, bridgev1.SessionChange_SESSION_CHANGE_CREATED)
+	return joined, nil
+}
+
+// open takes over what an Opening says.
+func (s *Session) open(o Opening) (Joined, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	undo := s.savepoint()
+	s.config = s.config.Merge(o.Config)
+	if o.Tools != nil {
+		s.tools = *o.Tools
+		for _, p := range s.participants {
+			if err := s.checkClash(p.tools, p, "config.tools"); err != nil {
+				undo()
+				return Joined{}, err
+			}
+		}
+	}
+	if o.Handling != nil {
+		s.handling = *o.Handling
+	}
+	if o.Lifetime != bridgev1.Lifetime_LIFETIME_UNSPECIFIED {
+		s.lifetime = o.Lifetime
+	}
+	if o.Timeout > 0 {
+		s.timeout = o.Timeout
+	}
+	if o.Join == nil {
+		return Joined{}, nil
+	}
+	p, returned, err := s.add(*o.Join)
+	if err != nil {
+		undo()
+		return Joined{}, err
+	}
+	return Joined{p, returned}, nil
+}
+
+// savepoint returns a function that puts back what open changes. The caller holds mu.
+func (s *Session) savepoint() (undo func()) {
+	config, tools, handling, lifetime, timeout := s.config, s.tools, s.handling, s.lifetime, s.timeout
+	return func() {
+		s.config, s.tools, s.handling, s.lifetime, s.timeout = config, tools, handling, lifetime, timeout
+	}
+}
+
+// create is session.create, with the gate held.
+func (s *Session) create(ctx context.Context, rt Runtime, extra Object) error {
+	s.mu.Lock()
+	params := s.effective().Merge(extra)
+	tools, switches := toolsJSON(s.union()), s.switches()
+	s.mu.Unlock()
+	rt.Route(s)
+	result, _, err := s.call(ctx, rt, "session.create", params)
+	if err != nil {
+		rt.Unroute(s)
+		return err
+	}
+	s.noteTold(tools, switches, result)
+	s.loadedIn(rt)
+	return nil
+}
+
+func (s *Session) loadedIn(rt Runtime) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.runtime, s.state = rt, Loaded
+}
+
+// Resume opens the session again, or tells the CLI anew about one that is open.
+func (s *Session) Resume(ctx context.Context, o Opening) (Joined, error) {
+	if err := lock(ctx, s.gate); err != nil {
+		return Joined{}, err
+	}
+	defer unlock(s.gate)
+	if s.State() == Deleted {
+		return Joined{}, NotFound(s.id)
+	}
+	joined, err := s.open(o)
+	if err != nil {
+		return joined, err
+	}
+	if err := s.resume(ctx, o); err != nil {
+		if joined.Participant != nil && !joined.Returned {
+			s.Leave(joined.Participant)
+		}
+		return Joined{}, err
+	}
+	return joined, nil
+}
+
+func (s *Session) resume(ctx context.Context, o Opening) error {
+	s.mu.Lock()
+	rt, warm := s.runtime, s.state == Loaded
+	s.mu.Unlock()
+	params := o.Params.Clone()
+	params.SetBool("continuePendingWork", o.ContinuePending)
+	if warm {
+		// The same call without disableResume: the caller's own, so it leaves its event.
+		return s.warmResume(ctx, rt, func(p *Object) {
+			p.Set("disableResume", nil)
+			*p = p.Merge(params)
+		})
+	}
+	rt, err := s.host.Runtime(ctx)
+	if err != nil {
+		return err
+	}
+	if err := s.checkUnused(ctx, rt); err != nil {
+		return err
+	}
+	if err := s.coldResume(ctx, rt, params, o.ContinuePending); err != nil {
+		return err
+	}
+	s.host.Changed(s, bridgev1.SessionChange_SESSION_CHANGE_UPDATED)
+	return nil
+}
+
+// checkUnused refuses a session that another process has open: the CLI's lock only
+// advises, and two processes would fork its history.
+func (s *Session) checkUnused(ctx context.Context, rt Runtime) error {
+	result, err := rt.Call(ctx, "sessions.checkInUse", Object{{"sessionIds", quoteList(s.id)}}.JSON())
+	if err != nil {
+		return Classify(err, "sessions.checkInUse")
+	}
+	var r struct{ InUse []string }
+	if json.Unmarshal(result, &r) == nil && len(r.InUse) > 0 {
+		return fault.New(fault.SessionInUse, "session %q is open in another process", s.id).WithField("session_id").With("session_id", s.id)
+	}
+	return nil
+}
+
+func quoteList(items ...string) json.RawMessage {
+	b, _ := json.Marshal(items) // strings always encode
+	return b
+}
+
+// coldResume loads the session from the CLI's history, and brings the journal in step
+// with it: what happened before comes before what happens now.
+func (s *Session) coldResume(ctx context.Context, rt Runtime, extra Object, continuePending bool) error {
+	s.mu.Lock()
+	params := s.effective().Merge(extra)
+	tools, switches := toolsJSON(s.union()), s.switches()
+	s.holding = true
+	s.mu.Unlock()
+	rt.Route(s)
+	result, _, err := s.call(ctx, rt, "session.resume", params)
+	if err == nil {
+		err = s.readHistory(ctx, rt)
+	}
+	if err != nil {
+		rt.Unroute(s)
+		s.mu.Lock()
+		s.held, s.holding = nil, false
+		s.mu.Unlock()
+		return err
+	}
+	s.noteTold(tools, switches, result)
+	s.loadedIn(rt)
+	if !continuePending {
+		s.withdraw(func(p *callback.Pending) bool { return true }, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_WITHDRAWN)
+		return nil
+	}
+	return s.keepPending(ctx, rt)
+}
+
+// readHistory puts what the CLI kept into the journal, where it is missing, and then
+// what happened since.
+func (s *Session) readHistory(ctx context.Context, rt Runtime) error {
+	result, _, err := s.call(ctx, rt, "session.getMessages", nil)
+	if err != nil {
+		return err
+	}
+	var history struct{ Events []json.RawMessage }
+	if err := json.Unmarshal(result, &history); err != nil {
+		return fault.Wrap(err, fault.CLIProtocolError, "reading the history of session %q", s.id)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, event := range history.Events {
+		if rec, err := ParseEvent(event); err == nil {
+			s.apply(rec)
+		}
+	}
+	// Turns of the past are over; the CLI keeps no record of their idle events.
+	s.turn.lost(bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST, s.journal.Last())
+	s.turn.running = s.pending.Len() > 0
+	s.releaseHeld()
+	return nil
+}
+
+// keepPending drops the callbacks that the CLI no longer waits for, so that what was
+// never answered in some earlier life is not asked for ever.
+func (s *Session) keepPending(ctx context.Context, rt Runtime) error {
+	lists := map[string]string{
+		callback.PermissionRequested: "session.permissions.pendingRequests",
+		callback.ToolRequested:       "session.tools.listPendingRequests",
+	}
+	for kind, method := range lists {
+		result, _, err := s.call(ctx, rt, method, nil)
+		if fault.ReasonOf(err) == fault.MethodUnknown {
+			continue // CLI 1.0.81 cannot tell which tool calls it waits for
+		}
+		if err != nil {
+			return err
+		}
+		var list struct{ Items []struct{ RequestID string } }
+		if err := json.Unmarshal(result, &list); err != nil {
+			return fault.Wrap(err, fault.CLIProtocolError, "reading the result of %s", method)
+		}
+		waiting := map[string]bool{}
+		for _, item := range list.Items {
+			waiting[item.RequestID] = true
+		}
+		s.withdraw(func(p *callback.Pending) bool { return p.Kind.Method == kind && !waiting[p.ID] }, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_WITHDRAWN)
+	}
+	return nil
+}
+
+// withdraw ends pending callbacks.
+func (s *Session) withdraw(which func(*callback.Pending) bool, outcome bridgev1.CallbackOutcome) {
+	for _, p := range s.pending.List() {
+		if which(p) {
+			s.over(p, outcome, "")
+		}
+	}
+}
+
+// Loaded returns the runtime that has the session, loading it if need be.
+func (s *Session) Loaded(ctx context.Context) (Runtime, error) {
+	s.mu.Lock()
+	rt, state, err := s.runtime, s.state, s.usable()
+	s.mu.Unlock()
+	if err != nil {
+		return nil, err
+	}
+	if state == Loaded {
+		return rt, nil
+	}
+	if err := lock(ctx, s.gate); err != nil {
+		return nil, err
+	}
+	defer unlock(s.gate)
+	return s.loaded(ctx)
+}
+
+// loaded is Loaded with the gate held.
+func (s *Session) loaded(ctx context.Context) (Runtime, error) {
+	s.mu.Lock()
+	rt, state, used, err := s.runtime, s.state, s.used, s.usable()
+	s.internal = state == Unloaded
+	s.mu.Unlock()
+	defer s.setInternal(false)
+	if err != nil || state == Loaded {
+		return rt, err
+	}
+	if rt, err = s.host.Runtime(ctx); err != nil {
+		return nil, err
+	}
+	if used {
+		var params Object
+		params.SetBool("disableResume", true)
+		params.SetBool("continuePendingWork", true)
+		err = s.coldResume(ctx, rt, params, true)
+	} else {
+		// The CLI keeps nothing of a session that was never sent anything.
+		err = s.create(ctx, rt, nil)
+	}
+	return rt, err
+}
+
+func (s *Session) setInternal(on bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.internal = on
+}
+
+// RuntimeLost notes that a runtime has ended. The session is loaded again when needed.
+func (s *Session) RuntimeLost(rt Runtime, cause error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.runtime != rt || s.state != Loaded {
+		return
+	}
+	s.state, s.runtime, s.loadedOnce, s.override = Unloaded, nil, false, false
+	outcome := s.turn.lost(bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST, s.journal.Last())
+	s.withdraw(func(p *callback.Pending) bool { return !p.Kind.Survives }, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_RUNTIME_LOST)
+	s.journal.Note(Restarted{Turn: outcome, Cause: cause.Error()})
+}
+
+// Disconnect ends the use of the session, and reports whether it did: without force it
+// does not while participants are attached.
+func (s *Session) Disconnect(ctx context.Context, force bool) (bool, error) {
+	if err := lock(ctx, s.gate); err != nil {
+		return false, err
+	}
+	defer unlock(s.gate)
+	s.mu.Lock()
+	state, rt := s.state, s.runtime
+	attached := len(s.participants) > 0 && !force
+	s.mu.Unlock()
+	if attached {
+		return false, nil
+	}
+	if state == Loaded {
+		if _, _, err := s.call(ctx, rt, "session.destroy", nil); err != nil && fault.ReasonOf(err) != fault.SessionNotFound && fault.ReasonOf(err) != fault.RuntimeLost {
+			return false, err
+		}
+	}
+	if state != Deleted {
+		s.end(Disconnected, bridgev1.CloseReason_CLOSE_REASON_DISCONNECTED)
+		s.host.Changed(s, bridgev1.SessionChange_SESSION_CHANGE_DISCONNECTED)
+	}
+	return true, nil
+}
+
+// Delete deletes the session for good.
+func (s *Session) Delete(ctx context.Context) error {
+	if err := lock(ctx, s.gate); err != nil {
+		return err
+	}
+	defer unlock(s.gate)
+	if err := s.Usable(); err != nil {
+		return err
+	}
+	rt, err := s.host.Runtime(ctx)
+	if err != nil {
+		return err
+	}
+	result, _, err := s.call(ctx, rt, "session.delete", nil)
+	if err != nil {
+		return err
+	}
+	if err := refused(result, "session.delete"); err != nil && s.wasUsed() {
+		return err
+	}
+	s.end(Deleted, bridgev1.CloseReason_CLOSE_REASON_DELETED)
+	s.host.Changed(s, bridgev1.SessionChange_SESSION_CHANGE_DELETED)
+	return nil
+}
+
+func (s *Session) wasUsed() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.used
+}
+
+// refused turns a result of {"success": false} into an error.
+func refused(result json.RawMessage, method string) error {
+	var r struct {
+		Success *bool
+		Error   string
+	}
+	if json.Unmarshal(result, &r) != nil || r.Success == nil || *r.Success {
+		return nil
+	}
+	if r.Error == "" {
+		r.Error = "the CLI refused " + method
+	}
+	return fault.New(fault.SessionRefused, "%s", r.Error).With("method", method)
+}
+
+// end ends the use of the session for everybody.
+func (s *Session) end(state State, reason bridgev1.CloseReason) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.runtime != nil {
+		s.runtime.Unroute(s)
+	}
+	s.state, s.runtime, s.loadedOnce, s.override = state, nil, false, false
+	for _, p := range s.participants {
+		p.left, p.connected = true, false
+		if p.timer != nil {
+			p.timer.Stop()
+		}
+	}
+	s.participants = nil
+	s.turn.lost(bridgev1.TurnStatus_TURN_STATUS_ABORTED, s.journal.Last())
+	s.withdraw(func(*callback.Pending) bool { return true }, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_SESSION_ENDED)
+	s.journal.Note(Ended{reason})
+}
+
+// ParseEvent makes a record of an event's JSON, which it takes over.
+func ParseEvent(event json.RawMessage) (*journal.Record, error) {
+	var head struct {
+		Type, ID, AgentID string
+		Ephemeral         bool
+	}
+	if err := json.Unmarshal(event, &head); err != nil {
+		return nil, err
+	}
+	return &journal.Record{Type: head.Type, ID: head.ID, Agent: head.AgentID, Ephemeral: head.Ephemeral, JSON: event}, nil
+}

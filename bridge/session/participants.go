@@ -1,0 +1,253 @@
+package session
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/subtle"
+	"encoding/json"
+	"slices"
+	"time"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+)
+
+// Participant is a caller that is attached to the session. Its fields but ID and Token
+// are guarded by the session's mu.
+type Participant struct {
+	ID    string
+	Token string
+
+	name      string
+	tools     []Tool
+	handling  Handling
+	grace     time.Duration
+	connected bool
+	left      bool
+	timer     *time.Timer
+	// replace ends the stream that has the place now.
+	replace context.CancelCauseFunc
+}
+
+// Joining is what a caller brings.
+type Joining struct {
+	Name     string
+	Token    string
+	Tools    []Tool
+	Handling Handling
+	Grace    time.Duration
+	// Replace is called when another stream takes the place.
+	Replace context.CancelCauseFunc
+}
+
+// ErrReplaced is the cause with which a stream ends whose place another took.
+var ErrReplaced = fault.New(fault.ParticipantReplaced, "another stream took this participant's place")
+
+// add puts a participant in place, or back in its old one. Tools and switches reach the
+// CLI with Sync. The caller holds mu.
+func (s *Session) add(j Joining) (p *Participant, returned bool, err error) {
+	if j.Token != "" {
+		i := slices.IndexFunc(s.participants, func(p *Participant) bool {
+			return subtle.ConstantTimeCompare([]byte(p.Token), []byte(j.Token)) == 1
+		})
+		if i < 0 {
+			return nil, false, fault.New(fault.ParticipantNotFound, "no participant has this token; its grace time may be over").WithField("start.token")
+		}
+		p, returned = s.participants[i], true
+	}
+	if err := s.checkClash(j.Tools, p, "start.tools"); err != nil {
+		return nil, false, err
+	}
+	if p == nil {
+		p = &Participant{ID: "p-" + rand.Text()[:12], Token: rand.Text()}
+		s.participants = append(s.participants, p)
+	} else if p.replace != nil && p.connected {
+		p.replace(ErrReplaced)
+	}
+	if p.timer != nil {
+		p.timer.Stop()
+	}
+	p.name, p.tools, p.handling, p.grace, p.replace, p.connected = j.Name, j.Tools, j.Handling, j.Grace, j.Replace, true
+	s.offerTo(p)
+	return p, returned, nil
+}
+
+// Join makes a caller a participant of a session that is open.
+func (s *Session) Join(ctx context.Context, j Joining) (*Participant, bool, error) {
+	s.mu.Lock()
+	if err := s.usable(); err != nil {
+		s.mu.Unlock()
+		return nil, false, err
+	}
+	p, returned, err := s.add(j)
+	s.mu.Unlock()
+	if err != nil {
+		return nil, false, err
+	}
+	if err := s.Sync(ctx); err != nil {
+		s.Leave(p)
+		return nil, false, err
+	}
+	return p, returned, nil
+}
+
+// offerTo offers what is pending to a participant that handles it. The caller holds mu.
+func (s *Session) offerTo(p *Participant) {
+	for _, pending := range s.pending.List() {
+		if to, _ := s.handlers(pending); slices.Contains(to, p.ID) && !slices.Contains(s.pending.Offered(pending), p.ID) {
+			s.pending.Offer(pending.ID, p.ID)
+			s.journal.Note(Requested{pending})
+		}
+	}
+}
+
+// Change replaces a participant's tools or handlers; nil leaves them.
+func (s *Session) Change(ctx context.Context, p *Participant, tools *[]Tool, handling *Handling) error {
+	s.mu.Lock()
+	if tools != nil {
+		if err := s.checkClash(*tools, p, "command.set_tools.tools"); err != nil {
+			s.mu.Unlock()
+			return err
+		}
+		p.tools = *tools
+	}
+	if handling != nil {
+		p.handling = *handling
+	}
+	s.offerTo(p)
+	s.mu.Unlock()
+	return s.Sync(ctx)
+}
+
+// Lost notes that a participant's connection broke: its place is kept for its grace.
+func (s *Session) Lost(p *Participant, cause error) {
+	s.mu.Lock()
+	replaced := cause == ErrReplaced || p.left
+	if !replaced {
+		p.connected = false
+		if p.grace > 0 {
+			p.timer = time.AfterFunc(p.grace, func() { s.graceOver(p) })
+		}
+	}
+	grace := p.grace
+	s.mu.Unlock()
+	if !replaced && grace <= 0 {
+		s.Leave(p)
+	}
+}
+
+func (s *Session) graceOver(p *Participant) {
+	s.mu.Lock()
+	back := p.connected
+	s.mu.Unlock()
+	if !back {
+		s.Leave(p)
+	}
+}
+
+// Leave takes a participant out, its tools included. It returns at once; the CLI is told
+// in the background, in order with other changes.
+func (s *Session) Leave(p *Participant) {
+	s.mu.Lock()
+	i := slices.Index(s.participants, p)
+	if i < 0 {
+		s.mu.Unlock()
+		return
+	}
+	s.participants = slices.Delete(s.participants, i, i+1)
+	p.left, p.connected = true, false
+	if p.timer != nil {
+		p.timer.Stop()
+	}
+	last := len(s.participants) == 0 && s.lifetime == bridgev1.Lifetime_LIFETIME_END_WITH_LAST_PARTICIPANT
+	s.mu.Unlock()
+	s.host.Go(func(ctx context.Context) {
+		ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+		defer cancel()
+		var err error
+		if last {
+			_, err = s.Disconnect(ctx, false)
+		} else if s.State() == Loaded {
+			err = s.Sync(ctx)
+		}
+		if err != nil {
+			s.host.Logger().Warn("participant's leaving not told to the CLI", "session_id", s.id, "error", err)
+		}
+	})
+}
+
+// Sync brings the CLI's tools and switches in step with the participants'.
+func (s *Session) Sync(ctx context.Context) error {
+	if err := lock(ctx, s.gate); err != nil {
+		return err
+	}
+	defer unlock(s.gate)
+	rt, err := s.loaded(ctx)
+	if err != nil {
+		return err
+	}
+	return s.sync(ctx, rt)
+}
+
+// sync is Sync with the gate held. Tools alone are set as such, which does not disturb a
+// running turn; a changed switch takes a warm resume with everything.
+func (s *Session) sync(ctx context.Context, rt Runtime) error {
+	s.mu.Lock()
+	tools, switches := toolsJSON(s.union()), s.switches()
+	told := s.toldTools
+	toldSwitches := s.toldSwitches
+	s.mu.Unlock()
+	if switches != toldSwitches {
+		return s.warmResume(ctx, rt, nil)
+	}
+	if string(tools) == string(told) {
+		return nil
+	}
+	if _, _, err := s.call(ctx, rt, "session.tools.set", Object{{"tools", tools}}); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	s.toldTools = tools
+	s.mu.Unlock()
+	return nil
+}
+
+// warmResume gives the CLI the whole effective configuration, with changes, for a
+// session that it has loaded. It leaves no event.
+func (s *Session) warmResume(ctx context.Context, rt Runtime, change func(*Object)) error {
+	s.mu.Lock()
+	params := s.effective()
+	tools, switches := toolsJSON(s.union()), s.switches()
+	s.mu.Unlock()
+	params.SetBool("disableResume", true)
+	if change != nil {
+		change(&params)
+	}
+	result, _, err := s.call(ctx, rt, "session.resume", params)
+	if err != nil {
+		return err
+	}
+	s.noteTold(tools, switches, result)
+	return nil
+}
+
+// noteTold notes what the CLI has been told and what it answered.
+func (s *Session) noteTold(tools json.RawMessage, switches string, result json.RawMessage) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.toldTools, s.toldSwitches, s.loadedOnce = tools, switches, true
+	s.learn(result)
+}
+
+// Participants returns the participants as the API shows them.
+func (s *Session) participantList() []*bridgev1.Participant {
+	out := make([]*bridgev1.Participant, 0, len(s.participants))
+	for _, p := range s.participants {
+		names := make([]string, 0, len(p.tools))
+		for _, t := range p.tools {
+			names = append(names, t.Name)
+		}
+		out = append(out, &bridgev1.Participant{ParticipantId: p.ID, Name: p.name, Tools: names, Connected: p.connected})
+	}
+	return out
+}

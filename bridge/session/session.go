@@ -1,0 +1,196 @@
+// Package session holds what the bridge knows of one conversation: its configuration,
+// its journal, its participants, its pending callbacks and its turn, and keeps the
+// runtime that has it loaded in step with them.
+//
+// Two locks: the gate serialises what changes the session in the runtime (create,
+// resume, tools, provider, destroy) and is held across calls; mu guards the state and
+// is held briefly, also by the goroutine that reads the CLI's connection, which never
+// waits for the gate.
+package session
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
+	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	"github.com/copilot-grpc/copilot-grpc/bridge/rpcconn"
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+)
+
+// Runtime is the CLI process that has a session loaded.
+type Runtime interface {
+	// Call makes a JSON-RPC call.
+	Call(ctx context.Context, method string, params []byte, opts ...rpcconn.CallOption) (json.RawMessage, error)
+	// Route sends the session's events to it; Unroute ends that.
+	Route(s *Session)
+	Unroute(s *Session)
+	// Version is the CLI's version.
+	Version() string
+}
+
+// Host is what a session needs around it.
+type Host interface {
+	// Runtime returns a runtime to load a session in.
+	Runtime(ctx context.Context) (Runtime, error)
+	// Go runs f on a goroutine of the host's, which it ends with its own end.
+	Go(f func(ctx context.Context))
+	// Changed tells of a change to the session that watchers of sessions want to know.
+	Changed(s *Session, change bridgev1.SessionChange)
+	// Logger is for what has no caller to be told.
+	Logger() *slog.Logger
+}
+
+// State is what a session is doing.
+type State uint8
+
+// The states.
+const (
+	// Creating: the runtime is being told of it for the first time.
+	Creating State = iota
+	// Loaded: a runtime has it.
+	Loaded
+	// Unloaded: no runtime has it; it is loaded when needed.
+	Unloaded
+	// Disconnected: its last user left. Only a resume brings it back.
+	Disconnected
+	// Deleted: it is gone for good.
+	Deleted
+)
+
+// Config is what a session is made with.
+type Config struct {
+	ID   string
+	Host Host
+	// Encode gives the wire form of events.
+	Encode journal.Encoder
+	// Epoch is the journal's epoch.
+	Epoch uint64
+	// MaxEphemeralBytes bounds the journal's ephemeral part.
+	MaxEphemeralBytes int
+	// CallbackTimeout is how long callbacks wait for an answer.
+	CallbackTimeout time.Duration
+}
+
+// Session is one conversation. Its methods may be called from any goroutine.
+type Session struct {
+	id      string
+	host    Host
+	journal *journal.Journal
+	pending *callback.Registry
+	gate    chan struct{} // capacity 1: holds what changes the session in the runtime
+	sending chan struct{} // capacity 1: held by a send, and around a turn with headers of its own
+	// switchNames is constant.
+	switchNames []string
+
+	mu           sync.Mutex
+	state        State
+	runtime      Runtime
+	config       Object
+	tools        []Tool
+	handling     Handling
+	lifetime     bridgev1.Lifetime
+	timeout      time.Duration
+	participants []*Participant
+	turn         turn
+	meta         meta
+	held         []*journal.Record // events kept back while history is being read
+	holding      bool
+	loadedOnce   bool   // the CLI has been told its tools
+	used         bool   // it has a message: the CLI keeps a history of it
+	internal     bool   // what happens now is the bridge's own book-keeping
+	override     bool   // a turn runs whose headers replace the provider's
+	toldSwitches string // what the CLI was told last
+	toldTools    json.RawMessage
+}
+
+// meta is what the session tells about itself.
+type meta struct {
+	start, modified time.Time
+	summary, name   string
+	workspacePath   string
+	isRemote        bool
+	context         contextInfo
+	model           string
+	capabilities    capabilities
+}
+
+// New returns a session that no runtime knows yet.
+func New(cfg Config) *Session {
+	now := time.Now()
+	s := &Session{
+		id: cfg.ID, host: cfg.Host,
+		journal: journal.New(journal.Config{Epoch: cfg.Epoch, MaxEphemeralBytes: cfg.MaxEphemeralBytes, Encode: cfg.Encode}),
+		pending: callback.NewRegistry(),
+		gate:    make(chan struct{}, 1), sending: make(chan struct{}, 1),
+		timeout: cfg.CallbackTimeout, switchNames: callback.Switches(),
+		meta: meta{start: now, modified: now},
+	}
+	slices.Sort(s.switchNames)
+	if s.timeout <= 0 {
+		s.timeout = callback.DefaultTimeout
+	}
+	return s
+}
+
+// ID returns the session's id.
+func (s *Session) ID() string { return s.id }
+
+// Journal returns the session's journal.
+func (s *Session) Journal() *journal.Journal { return s.journal }
+
+// State returns what the session is doing.
+func (s *Session) State() State {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.state
+}
+
+// Usable returns SESSION_NOT_FOUND unless callers may use the session.
+func (s *Session) Usable() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.usable()
+}
+
+func (s *Session) usable() error {
+	if s.state == Disconnected || s.state == Deleted || s.state == Creating {
+		return NotFound(s.id)
+	}
+	return nil
+}
+
+// NotFound is the error for a session that does not exist, or not for the caller.
+func NotFound(id string) error {
+	return fault.New(fault.SessionNotFound, "Session not found: %s", id).WithField("session_id").With("session_id", id)
+}
+
+// lock takes a gate, or gives up with the context.
+func lock(ctx context.Context, gate chan struct{}) error {
+	select {
+	case gate <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return Classify(ctx.Err(), "")
+	}
+}
+
+func unlock(gate chan struct{}) { <-gate }
+
+// call makes a JSON-RPC call about the session, and returns the journal's position when
+// the reply was read.
+func (s *Session) call(ctx context.Context, rt Runtime, method string, params Object, opts ...rpcconn.CallOption) (json.RawMessage, journal.Position, error) {
+	params.SetString("sessionId", s.id)
+	var at journal.Position
+	opts = append(opts, rpcconn.OnReply(func() { at = s.journal.Last() }))
+	result, err := rt.Call(ctx, method, params.JSON(), opts...)
+	if err != nil {
+		return nil, at, Classify(err, method)
+	}
+	return result, at, nil
+}

@@ -1,0 +1,255 @@
+package session
+
+import (
+	"context"
+	"time"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+)
+
+// turn follows what the session's agent is doing, from its events. It is guarded by
+// the session's mu.
+type turn struct {
+	running   bool
+	tools     int // tool executions begun and not ended
+	aborted   bool
+	message   *journal.Record // the agent's last message
+	lastEvent time.Time
+	waiters   []*Waiter
+}
+
+// Waiter waits for the end of the turn that a message begins. A turn that takes several
+// messages ends once, for all of them.
+type Waiter struct {
+	s *Session
+	// accepted: the CLI has replied, so that the turn's end can come. The reply's id is
+	// known (messageID) only a little later.
+	accepted, known bool
+	messageID       string
+	// begun: the message was taken up.
+	begun bool
+	// seen are the messages taken up before the id was known, each with the end of its
+	// turn if that came too.
+	seen map[string]*Outcome
+	done chan struct{}
+	out  Outcome
+}
+
+// Outcome is how a turn ended.
+type Outcome struct {
+	Status  bridgev1.TurnStatus
+	Error   *bridgev1.TurnError
+	Message *journal.Record
+	End     journal.Position
+}
+
+// newWaiter registers a waiter; it must be made before the message is sent.
+func (s *Session) newWaiter() *Waiter {
+	w := &Waiter{s: s, done: make(chan struct{}), seen: map[string]*Outcome{}}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.turn.waiters = append(s.turn.waiters, w)
+	return w
+}
+
+// accept tells the waiter that the CLI has replied. It runs when the reply is read, in
+// order with events.
+func (w *Waiter) accept() {
+	w.s.mu.Lock()
+	defer w.s.mu.Unlock()
+	w.accepted = true
+}
+
+// identify tells the waiter its message's id.
+func (w *Waiter) identify(messageID string) {
+	w.s.mu.Lock()
+	defer w.s.mu.Unlock()
+	w.known, w.messageID = true, messageID
+	out, taken := w.seen[messageID]
+	w.begun = w.begun || taken
+	if out != nil && !w.over() {
+		w.s.turn.finish(w, *out)
+	}
+	w.seen = nil
+}
+
+// over reports whether the waiter has its outcome.
+func (w *Waiter) over() bool {
+	select {
+	case <-w.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// Close ends the waiting.
+func (w *Waiter) Close() {
+	w.s.mu.Lock()
+	defer w.s.mu.Unlock()
+	w.s.turn.drop(w)
+}
+
+func (t *turn) drop(w *Waiter) {
+	for i, o := range t.waiters {
+		if o == w {
+			t.waiters = append(t.waiters[:i:i], t.waiters[i+1:]...)
+			return
+		}
+	}
+}
+
+// finish gives a waiter its outcome.
+func (t *turn) finish(w *Waiter, out Outcome) {
+	w.out = out
+	t.drop(w)
+	close(w.done)
+}
+
+// userMessage notes that a message was taken up.
+func (t *turn) userMessage(rec *journal.Record) {
+	if !t.running {
+		t.message, t.aborted = nil, false
+	}
+	t.running = true
+	var d struct{ MessageID string }
+	dataOf(rec, &d)
+	for _, w := range t.waiters {
+		switch {
+		case d.MessageID == "":
+			// CLI 1.0.81 does not say which message it is.
+			w.begun = true
+		case w.known:
+			w.begun = w.begun || d.MessageID == w.messageID
+		default:
+			w.seen[d.MessageID] = nil
+		}
+	}
+}
+
+// follow takes the other events of a turn.
+func (t *turn) follow(rec *journal.Record) {
+	switch rec.Type {
+	case "assistant.turn_start":
+		t.running = true
+	case "assistant.message":
+		t.message = rec
+	case "tool.execution_start":
+		t.tools++
+	case "tool.execution_complete":
+		t.tools = max(0, t.tools-1)
+	case "abort":
+		t.aborted = true
+	case "session.error":
+		t.failed(rec)
+	}
+}
+
+// failed ends the waiting with an error: an idle event does not always follow.
+func (t *turn) failed(rec *journal.Record) {
+	var d struct {
+		ErrorType, Message string
+		StatusCode         *int32
+	}
+	dataOf(rec, &d)
+	te := &bridgev1.TurnError{
+		ErrorType: d.ErrorType, Message: d.Message, StatusCode: d.StatusCode,
+		Position: &bridgev1.Position{Epoch: rec.Pos.Epoch, Seq: rec.Pos.Seq},
+	}
+	for _, w := range t.snapshot() {
+		if w.accepted {
+			t.finish(w, Outcome{Status: bridgev1.TurnStatus_TURN_STATUS_FAILED, Error: te, Message: t.message, End: rec.Pos})
+		}
+	}
+}
+
+// idle ends the turn.
+func (t *turn) idle(rec *journal.Record) {
+	var d struct{ Aborted bool }
+	dataOf(rec, &d)
+	out := Outcome{Status: bridgev1.TurnStatus_TURN_STATUS_COMPLETED, Message: t.message, End: rec.Pos}
+	if t.aborted || d.Aborted {
+		out.Status = bridgev1.TurnStatus_TURN_STATUS_ABORTED
+	}
+	for _, w := range t.snapshot() {
+		switch {
+		case !w.accepted:
+		// An abort also drops messages that were never taken up.
+		case w.begun || out.Status == bridgev1.TurnStatus_TURN_STATUS_ABORTED:
+			t.finish(w, out)
+		case !w.known:
+			for id, end := range w.seen {
+				if end == nil {
+					w.seen[id] = &out
+				}
+			}
+		}
+	}
+	t.running, t.aborted, t.tools = false, false, 0
+}
+
+// lost ends the turn because its runtime, or the session's use, has ended.
+func (t *turn) lost(status bridgev1.TurnStatus, at journal.Position) *Outcome {
+	out := Outcome{Status: status, Message: t.message, End: at}
+	for _, w := range t.snapshot() {
+		t.finish(w, out)
+	}
+	was := t.running
+	t.running, t.aborted, t.tools, t.message = false, false, 0, nil
+	if !was {
+		return nil
+	}
+	return &out
+}
+
+func (t *turn) snapshot() []*Waiter { return append([]*Waiter(nil), t.waiters...) }
+
+// Wait waits for the turn's end, for as long as ctx lasts and, with idle above zero,
+// while the session is not silent for that long. Time in which a tool or a callback is
+// outstanding is not silence. The turn goes on when the waiting ends early.
+func (w *Waiter) Wait(ctx context.Context, idle time.Duration) Outcome {
+	var timer <-chan time.Time
+	if idle > 0 {
+		t := time.NewTicker(max(idle/4, time.Millisecond))
+		defer t.Stop()
+		timer = t.C
+	}
+	for {
+		select {
+		case <-w.done:
+			return w.out
+		case <-ctx.Done():
+			return w.timedOut()
+		case <-timer:
+			if w.s.silent() >= idle {
+				return w.timedOut()
+			}
+		}
+	}
+}
+
+func (w *Waiter) timedOut() Outcome {
+	if w.over() { // at the same moment
+		return w.out
+	}
+	return Outcome{Status: bridgev1.TurnStatus_TURN_STATUS_TIMED_OUT, End: w.s.journal.Last()}
+}
+
+// silent returns for how long nothing has happened although nothing is outstanding.
+func (s *Session) silent() time.Duration {
+	pending := s.pending.Len()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if pending > 0 || s.turn.tools > 0 {
+		s.turn.lastEvent = time.Now()
+	}
+	return time.Since(s.turn.lastEvent)
+}
+
+// TurnRunning reports whether a turn runs.
+func (s *Session) TurnRunning() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.turn.running
+}

@@ -1,0 +1,77 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"path/filepath"
+	"strings"
+
+	"github.com/copilot-grpc/copilot-grpc/internal/schemagen"
+)
+
+const usage = `usage:
+  schemagen -schemas DIR/1.0.81,DIR/1.0.102 [-out proto] [-ledger FILE] [-emit selected|all]
+      generate from the schema folders given, oldest first; a folder's name is the version
+  schemagen fetch [-dir DIR] [version ...]
+      get the schemas out of the CLI's npm package, one folder per version`
+
+func run(ctx context.Context, args []string, out io.Writer) error {
+	if len(args) > 0 && args[0] == "fetch" {
+		return fetch(ctx, args[1:], out)
+	}
+	return generate(args, out)
+}
+
+func generate(args []string, out io.Writer) error {
+	fs := flag.NewFlagSet("schemagen", flag.ContinueOnError)
+	fs.Usage = func() { fmt.Fprintln(fs.Output(), usage); fs.PrintDefaults() }
+	schemas := fs.String("schemas", "", "schema folders, oldest version first, separated by commas")
+	root := fs.String("out", "proto", "root of the .proto files")
+	ledgerFile := fs.String("ledger", "internal/schemagen/ledger.json", "ledger of numbers")
+	emit := fs.String("emit", "selected", "which methods to write out: selected or all")
+	if err := fs.Parse(args); err != nil {
+		return err
+	}
+	if *schemas == "" || fs.NArg() > 0 {
+		return errors.New(usage)
+	}
+	if *emit != "selected" && *emit != "all" {
+		return fmt.Errorf("-emit %q: must be selected or all", *emit)
+	}
+	models, err := load(strings.Split(*schemas, ","))
+	if err != nil {
+		return err
+	}
+	ledger, err := schemagen.ReadLedger(*ledgerFile)
+	if err != nil {
+		return err
+	}
+	steps, err := schemagen.Roll(models, ledger, *emit == "all")
+	if err != nil {
+		return err
+	}
+	last := steps[len(steps)-1]
+	if err := last.Write(*root); err != nil {
+		return err
+	}
+	if err := ledger.Write(*ledgerFile); err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "wrote %d files for %d versions\n", len(last.Files), len(models))
+	return nil
+}
+
+func load(dirs []string) ([]*schemagen.Model, error) {
+	var models []*schemagen.Model
+	for _, dir := range dirs {
+		m, err := schemagen.Load(dir, filepath.Base(dir))
+		if err != nil {
+			return nil, err
+		}
+		models = append(models, m)
+	}
+	return models, nil
+}
