@@ -30,8 +30,12 @@ type Client struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 
-	mu   sync.Mutex
-	open map[*Session]struct{}
+	mu     sync.Mutex
+	closed bool
+	open   map[*Session]struct{}
+
+	closing  sync.Once
+	closeErr error
 }
 
 // NewClient makes a client over an existing connection, which stays the caller's to
@@ -116,32 +120,38 @@ func (c *Client) DeleteSession(ctx context.Context, sessionID string) error {
 }
 
 // Close leaves all sessions (which live on, unless their lifetime says otherwise) and
-// closes the connection if Dial opened it.
+// closes the connection if Dial opened it. It may be called again.
 func (c *Client) Close() error {
+	c.closing.Do(func() {
+		c.leaveAll()
+		c.cancel(ErrClosed)
+		if c.closeConn != nil {
+			c.closeErr = c.closeConn()
+		}
+	})
+	return c.closeErr
+}
+
+func (c *Client) leaveAll() {
 	c.mu.Lock()
+	c.closed = true
 	open := make([]*Session, 0, len(c.open))
 	for s := range c.open {
 		open = append(open, s)
 	}
 	c.mu.Unlock()
-
 	var leaving sync.WaitGroup
 	for _, s := range open {
 		leaving.Go(func() { _ = s.Close() })
 	}
 	leaving.Wait()
-	c.cancel(ErrClosed)
-	if c.closeConn == nil {
-		return nil
-	}
-	return c.closeConn()
 }
 
 // keep registers a session, so that Close leaves it.
 func (c *Client) keep(s *Session) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.ctx.Err() != nil {
+	if c.closed {
 		return ErrClosed
 	}
 	c.open[s] = struct{}{}
