@@ -101,6 +101,11 @@ func deadRows(hits, used map[string]bool) error {
 			dead = append(dead, "presence "+r.Path)
 		}
 	}
+	for _, r := range secretRows {
+		if !hits["secret "+r.Path] {
+			dead = append(dead, "secret "+r.Path)
+		}
+	}
 	for _, r := range paramsOverrides {
 		if !hits["params "+r.Method] {
 			dead = append(dead, "params "+r.Method)

@@ -65,6 +65,7 @@ type Field struct {
 	Nullable   bool
 	Internal   bool
 	Deprecated bool
+	Secret     bool // debug output leaves it out
 	Tag        string
 	Number     int
 	Doc        string
@@ -274,6 +275,7 @@ func (p *planner) field(msg *Message, prop *Prop) *Field {
 	}
 	scalar := !f.Repeated && !f.Map && p.isScalar(f.Type)
 	f.Optional = scalar && (!f.Required || f.Nullable)
+	f.Secret = p.secret(path, f)
 	return f
 }
 

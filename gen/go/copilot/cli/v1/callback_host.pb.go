@@ -1033,12 +1033,12 @@ var File_copilot_cli_v1_callback_host_proto protoreflect.FileDescriptor
 
 const file_copilot_cli_v1_callback_host_proto_rawDesc = "" +
 	"\n" +
-	"\"copilot/cli/v1/callback_host.proto\x12\x0ecopilot.cli.v1\x1a\x1dcopilot/json/v1/options.proto\"\xd1\x01\n" +
+	"\"copilot/cli/v1/callback_host.proto\x12\x0ecopilot.cli.v1\x1a\x1dcopilot/json/v1/options.proto\"\xd4\x01\n" +
 	"\x1fCallbackHostServiceEventRequest\x12<\n" +
 	"\x05scope\x18\x01 \x01(\v2\x1e.copilot.cli.v1.HostEventScopeB\x06\x82\x80\x19\x02\x18\x01R\x05scope\x12\x1a\n" +
-	"\x04kind\x18\x02 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x04kind\x124\n" +
-	"\fpayload_json\x18\x03 \x01(\tB\x11\x82\x80\x19\r\n" +
-	"\apayload\x10\x01\x18\x01R\vpayloadJson\x12\x1e\n" +
+	"\x04kind\x18\x02 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x04kind\x127\n" +
+	"\fpayload_json\x18\x03 \x01(\tB\x14\x82\x80\x19\r\n" +
+	"\apayload\x10\x01\x18\x01\x80\x01\x01R\vpayloadJson\x12\x1e\n" +
 	"\n" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"e\n" +
 	" CallbackHostServiceEventResponse\x12(\n" +

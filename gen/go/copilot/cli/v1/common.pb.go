@@ -23433,10 +23433,10 @@ const file_copilot_cli_v1_common_proto_rawDesc = "" +
 	"\x05owner\x18\x03 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x05owner\x12\x1e\n" +
 	"\n" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\x05\n" +
-	"\x03_id\"g\n" +
+	"\x03_id\"j\n" +
 	"\vHeaderEntry\x12\x1a\n" +
-	"\x04name\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x04name\x12\x1c\n" +
-	"\x05value\x18\x02 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x05value\x12\x1e\n" +
+	"\x04name\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x04name\x12\x1f\n" +
+	"\x05value\x18\x02 \x01(\tB\t\x82\x80\x19\x02\x18\x01\x80\x01\x01R\x05value\x12\x1e\n" +
 	"\n" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"\xfd\x03\n" +
 	"\x1dInstallationCatalogueIdentity\x12$\n" +
@@ -23853,13 +23853,13 @@ const file_copilot_cli_v1_common_proto_rawDesc = "" +
 	"\a_visionB\x13\n" +
 	"\x11_reasoning_effortB\v\n" +
 	"\t_thinkingB\r\n" +
-	"\v_tool_calls\"\xe0\x01\n" +
+	"\v_tool_calls\"\xe3\x01\n" +
 	"\x1aModelPickerSettingsContext\x12\"\n" +
 	"\n" +
 	"config_dir\x18\x01 \x01(\tH\x00R\tconfigDir\x88\x01\x01\x12-\n" +
-	"\x0ehome_directory\x18\x02 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\rhomeDirectory\x12@\n" +
-	"\x10environment_json\x18\x03 \x01(\tB\x15\x82\x80\x19\x11\n" +
-	"\venvironment\x10\x01\x18\x01R\x0fenvironmentJson\x12\x1e\n" +
+	"\x0ehome_directory\x18\x02 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\rhomeDirectory\x12C\n" +
+	"\x10environment_json\x18\x03 \x01(\tB\x18\x82\x80\x19\x11\n" +
+	"\venvironment\x10\x01\x18\x01\x80\x01\x01R\x0fenvironmentJson\x12\x1e\n" +
 	"\n" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\r\n" +
 	"\v_config_dir\"\xa7\x01\n" +
@@ -24397,7 +24397,7 @@ const file_copilot_cli_v1_common_proto_rawDesc = "" +
 	"\x0econtent_blocks\x18\x02 \x03(\v2\".copilot.cli.v1.SystemMessageBlockR\rcontentBlocks\x12\x1e\n" +
 	"\n" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x17\x82\x80\x19\x13\x12\x11\n" +
-	"\x04mode\x12\t\"replace\"\"\x99\n" +
+	"\x04mode\x12\t\"replace\"\"\x9e\n" +
 	"\n" +
 	"\x0eProviderConfig\x126\n" +
 	"\x04type\x18\x01 \x01(\x0e2\".copilot.cli.v1.ProviderConfigTypeR\x04type\x12@\n" +
@@ -24418,8 +24418,8 @@ const file_copilot_cli_v1_common_proto_rawDesc = "" +
 	"\x11max_output_tokens\x18\x0e \x01(\x01H\aR\x0fmaxOutputTokens\x88\x01\x01\x12J\n" +
 	"\aheaders\x18\x0f \x03(\v2+.copilot.cli.v1.ProviderConfig.HeadersEntryB\x03\x80\x01\x01R\aheaders\x12>\n" +
 	"\x19has_bearer_token_provider\x18\x10 \x01(\bH\bR\x16hasBearerTokenProvider\x88\x01\x01\x12R\n" +
-	"\x0emodel_provider\x18\x11 \x01(\x0e2+.copilot.cli.v1.ProviderConfigModelProviderR\rmodelProvider\x12+\n" +
-	"\x0fapi_key_command\x18\x12 \x01(\tH\tR\rapiKeyCommand\x88\x01\x01\x12\x1e\n" +
+	"\x0emodel_provider\x18\x11 \x01(\x0e2+.copilot.cli.v1.ProviderConfigModelProviderR\rmodelProvider\x120\n" +
+	"\x0fapi_key_command\x18\x12 \x01(\tB\x03\x80\x01\x01H\tR\rapiKeyCommand\x88\x01\x01\x12\x1e\n" +
 	"\n" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\x1a:\n" +
 	"\fHeadersEntry\x12\x10\n" +
@@ -24538,7 +24538,7 @@ const file_copilot_cli_v1_common_proto_rawDesc = "" +
 	"\a_reasonB\t\n" +
 	"\a_sourceB\n" +
 	"\n" +
-	"\b_service\"\xff\x06\n" +
+	"\b_service\"\x84\a\n" +
 	"\rSandboxConfig\x12 \n" +
 	"\aenabled\x18\x01 \x01(\bB\x06\x82\x80\x19\x02\x18\x01R\aenabled\x12H\n" +
 	"\vuser_policy\x18\x02 \x01(\v2'.copilot.cli.v1.SandboxConfigUserPolicyR\n" +
@@ -24551,8 +24551,8 @@ const file_copilot_cli_v1_common_proto_rawDesc = "" +
 	"\fallow_bypass\x18\b \x01(\bH\x04R\vallowBypass\x88\x01\x01\x12H\n" +
 	"\x1amanaged_mcp_routing_locked\x18\t \x01(\bB\x06\x82\x80\x19\x020\x01H\x05R\x17managedMcpRoutingLocked\x88\x01\x01\x12H\n" +
 	"\x1amanaged_lsp_routing_locked\x18\n" +
-	" \x01(\bB\x06\x82\x80\x19\x020\x01H\x06R\x17managedLspRoutingLocked\x88\x01\x01\x12J\n" +
-	"\vcredentials\x18\v \x01(\v2(.copilot.cli.v1.SandboxCredentialsConfigR\vcredentials\x12\x1e\n" +
+	" \x01(\bB\x06\x82\x80\x19\x020\x01H\x06R\x17managedLspRoutingLocked\x88\x01\x01\x12O\n" +
+	"\vcredentials\x18\v \x01(\v2(.copilot.cli.v1.SandboxCredentialsConfigB\x03\x80\x01\x01R\vcredentials\x12\x1e\n" +
 	"\n" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB \n" +
 	"\x1e_add_current_working_directoryB\x18\n" +
@@ -24604,11 +24604,11 @@ const file_copilot_cli_v1_common_proto_rawDesc = "" +
 	"\n" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\x11\n" +
 	"\x0f_allow_outboundB\x16\n" +
-	"\x14_allow_local_network\"\xbb\x01\n" +
+	"\x14_allow_local_network\"\xc0\x01\n" +
 	"#SandboxConfigUserPolicyNetworkProxy\x12\x18\n" +
 	"\x03url\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x03url\x12\x1f\n" +
-	"\busername\x18\x02 \x01(\tH\x00R\busername\x88\x01\x01\x12\x1f\n" +
-	"\bpassword\x18\x03 \x01(\tH\x01R\bpassword\x88\x01\x01\x12\x1e\n" +
+	"\busername\x18\x02 \x01(\tH\x00R\busername\x88\x01\x01\x12$\n" +
+	"\bpassword\x18\x03 \x01(\tB\x03\x80\x01\x01H\x01R\bpassword\x88\x01\x01\x12\x1e\n" +
 	"\n" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\v\n" +
 	"\t_usernameB\v\n" +
@@ -24617,9 +24617,9 @@ const file_copilot_cli_v1_common_proto_rawDesc = "" +
 	"\x0fkeychain_access\x18\x01 \x01(\bH\x00R\x0ekeychainAccess\x88\x01\x01\x12\x1e\n" +
 	"\n" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\x12\n" +
-	"\x10_keychain_access\"\xf5\x01\n" +
-	"\x18SandboxCredentialsConfig\x12X\n" +
-	"\benv_vars\x18\x01 \x03(\v25.copilot.cli.v1.SandboxCredentialsConfig.EnvVarsEntryB\x06\x82\x80\x19\x02\x18\x01R\aenvVars\x12\x1e\n" +
+	"\x10_keychain_access\"\xf8\x01\n" +
+	"\x18SandboxCredentialsConfig\x12[\n" +
+	"\benv_vars\x18\x01 \x03(\v25.copilot.cli.v1.SandboxCredentialsConfig.EnvVarsEntryB\t\x82\x80\x19\x02\x18\x01\x80\x01\x01R\aenvVars\x12\x1e\n" +
 	"\n" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\x1a_\n" +
 	"\fEnvVarsEntry\x12\x10\n" +

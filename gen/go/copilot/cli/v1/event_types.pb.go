@@ -20448,6 +20448,10 @@ type ModelLogData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The event's type without its first word.
 	Kind string `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
+	// How important it is: debug, info, warning or error.
+	Level *string `protobuf:"bytes,2,opt,name=level,proto3,oneof" json:"level,omitempty"`
+	// The line.
+	Message *string `protobuf:"bytes,3,opt,name=message,proto3,oneof" json:"message,omitempty"`
 	// Members that no field holds: the text of a JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -20491,6 +20495,20 @@ func (x *ModelLogData) GetKind() string {
 	return ""
 }
 
+func (x *ModelLogData) GetLevel() string {
+	if x != nil && x.Level != nil {
+		return *x.Level
+	}
+	return ""
+}
+
+func (x *ModelLogData) GetMessage() string {
+	if x != nil && x.Message != nil {
+		return *x.Message
+	}
+	return ""
+}
+
 func (x *ModelLogData) GetJsonExtra() string {
 	if x != nil {
 		return x.JsonExtra
@@ -20503,6 +20521,12 @@ type ModelMessageData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The event's type without its first word.
 	Kind string `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
+	// Number of the turn, from 0.
+	Turn *int64 `protobuf:"varint,2,opt,name=turn,proto3,oneof" json:"turn,omitempty"`
+	// The request it belongs to.
+	ModelCallJson *string `protobuf:"bytes,3,opt,name=model_call_json,json=modelCallJson,proto3,oneof" json:"model_call_json,omitempty"`
+	// The message, as the model's endpoint has it.
+	MessageJson *string `protobuf:"bytes,4,opt,name=message_json,json=messageJson,proto3,oneof" json:"message_json,omitempty"`
 	// Members that no field holds: the text of a JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -20546,6 +20570,27 @@ func (x *ModelMessageData) GetKind() string {
 	return ""
 }
 
+func (x *ModelMessageData) GetTurn() int64 {
+	if x != nil && x.Turn != nil {
+		return *x.Turn
+	}
+	return 0
+}
+
+func (x *ModelMessageData) GetModelCallJson() string {
+	if x != nil && x.ModelCallJson != nil {
+		return *x.ModelCallJson
+	}
+	return ""
+}
+
+func (x *ModelMessageData) GetMessageJson() string {
+	if x != nil && x.MessageJson != nil {
+		return *x.MessageJson
+	}
+	return ""
+}
+
 func (x *ModelMessageData) GetJsonExtra() string {
 	if x != nil {
 		return x.JsonExtra
@@ -20559,6 +20604,8 @@ type ModelMessagesSnapshotData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The event's type without its first word.
 	Kind string `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
+	// The messages, as the model's endpoint has them.
+	MessagesJson *string `protobuf:"bytes,2,opt,name=messages_json,json=messagesJson,proto3,oneof" json:"messages_json,omitempty"`
 	// Members that no field holds: the text of a JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -20602,6 +20649,13 @@ func (x *ModelMessagesSnapshotData) GetKind() string {
 	return ""
 }
 
+func (x *ModelMessagesSnapshotData) GetMessagesJson() string {
+	if x != nil && x.MessagesJson != nil {
+		return *x.MessagesJson
+	}
+	return ""
+}
+
 func (x *ModelMessagesSnapshotData) GetJsonExtra() string {
 	if x != nil {
 		return x.JsonExtra
@@ -20614,6 +20668,14 @@ type ModelModelCallFailureData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The event's type without its first word.
 	Kind string `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
+	// Number of the turn, from 0.
+	Turn *int64 `protobuf:"varint,2,opt,name=turn,proto3,oneof" json:"turn,omitempty"`
+	// Duration of the request in milliseconds.
+	ModelCallDurationMs *float64 `protobuf:"fixed64,3,opt,name=model_call_duration_ms,json=modelCallDurationMs,proto3,oneof" json:"model_call_duration_ms,omitempty"`
+	// The request and its error: endpoint, status, text.
+	ModelCallJson *string `protobuf:"bytes,4,opt,name=model_call_json,json=modelCallJson,proto3,oneof" json:"model_call_json,omitempty"`
+	// Whether the request was made by a remote part of the CLI.
+	Rte *bool `protobuf:"varint,5,opt,name=rte,proto3,oneof" json:"rte,omitempty"`
 	// Members that no field holds: the text of a JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -20657,6 +20719,34 @@ func (x *ModelModelCallFailureData) GetKind() string {
 	return ""
 }
 
+func (x *ModelModelCallFailureData) GetTurn() int64 {
+	if x != nil && x.Turn != nil {
+		return *x.Turn
+	}
+	return 0
+}
+
+func (x *ModelModelCallFailureData) GetModelCallDurationMs() float64 {
+	if x != nil && x.ModelCallDurationMs != nil {
+		return *x.ModelCallDurationMs
+	}
+	return 0
+}
+
+func (x *ModelModelCallFailureData) GetModelCallJson() string {
+	if x != nil && x.ModelCallJson != nil {
+		return *x.ModelCallJson
+	}
+	return ""
+}
+
+func (x *ModelModelCallFailureData) GetRte() bool {
+	if x != nil && x.Rte != nil {
+		return *x.Rte
+	}
+	return false
+}
+
 func (x *ModelModelCallFailureData) GetJsonExtra() string {
 	if x != nil {
 		return x.JsonExtra
@@ -20669,6 +20759,14 @@ type ModelModelCallStartedData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The event's type without its first word.
 	Kind string `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
+	// Number of the turn, from 0.
+	Turn *int64 `protobuf:"varint,2,opt,name=turn,proto3,oneof" json:"turn,omitempty"`
+	// Identifier of the model.
+	Model *string `protobuf:"bytes,3,opt,name=model,proto3,oneof" json:"model,omitempty"`
+	// What the CLI knows about the model.
+	ModelInfoJson *string `protobuf:"bytes,4,opt,name=model_info_json,json=modelInfoJson,proto3,oneof" json:"model_info_json,omitempty"`
+	// When, in milliseconds since 1970.
+	TimestampMs *int64 `protobuf:"varint,5,opt,name=timestamp_ms,json=timestampMs,proto3,oneof" json:"timestamp_ms,omitempty"`
 	// Members that no field holds: the text of a JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -20712,6 +20810,34 @@ func (x *ModelModelCallStartedData) GetKind() string {
 	return ""
 }
 
+func (x *ModelModelCallStartedData) GetTurn() int64 {
+	if x != nil && x.Turn != nil {
+		return *x.Turn
+	}
+	return 0
+}
+
+func (x *ModelModelCallStartedData) GetModel() string {
+	if x != nil && x.Model != nil {
+		return *x.Model
+	}
+	return ""
+}
+
+func (x *ModelModelCallStartedData) GetModelInfoJson() string {
+	if x != nil && x.ModelInfoJson != nil {
+		return *x.ModelInfoJson
+	}
+	return ""
+}
+
+func (x *ModelModelCallStartedData) GetTimestampMs() int64 {
+	if x != nil && x.TimestampMs != nil {
+		return *x.TimestampMs
+	}
+	return 0
+}
+
 func (x *ModelModelCallStartedData) GetJsonExtra() string {
 	if x != nil {
 		return x.JsonExtra
@@ -20724,6 +20850,44 @@ type ModelModelCallSuccessData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The event's type without its first word.
 	Kind string `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
+	// Number of the turn, from 0.
+	Turn *int64 `protobuf:"varint,2,opt,name=turn,proto3,oneof" json:"turn,omitempty"`
+	// Duration of the request in milliseconds.
+	ModelCallDurationMs *float64 `protobuf:"fixed64,3,opt,name=model_call_duration_ms,json=modelCallDurationMs,proto3,oneof" json:"model_call_duration_ms,omitempty"`
+	// Milliseconds until the model's first token.
+	TtftMs *float64 `protobuf:"fixed64,4,opt,name=ttft_ms,json=ttftMs,proto3,oneof" json:"ttft_ms,omitempty"`
+	// Milliseconds until the first token of the answer proper.
+	OutputTtftMs *float64 `protobuf:"fixed64,5,opt,name=output_ttft_ms,json=outputTtftMs,proto3,oneof" json:"output_ttft_ms,omitempty"`
+	// Mean milliseconds from one token to the next.
+	InterTokenLatencyMs *float64 `protobuf:"fixed64,6,opt,name=inter_token_latency_ms,json=interTokenLatencyMs,proto3,oneof" json:"inter_token_latency_ms,omitempty"`
+	// The request: endpoint, identifiers, sizes.
+	ModelCallJson *string `protobuf:"bytes,7,opt,name=model_call_json,json=modelCallJson,proto3,oneof" json:"model_call_json,omitempty"`
+	// The endpoint's answer, put together.
+	ResponseChunkJson *string `protobuf:"bytes,8,opt,name=response_chunk_json,json=responseChunkJson,proto3,oneof" json:"response_chunk_json,omitempty"`
+	// The tokens used, as the endpoint counts them.
+	ResponseUsageJson *string `protobuf:"bytes,9,opt,name=response_usage_json,json=responseUsageJson,proto3,oneof" json:"response_usage_json,omitempty"`
+	// What is left of the user's quotas, by name.
+	QuotaSnapshotsJson *string `protobuf:"bytes,10,opt,name=quota_snapshots_json,json=quotaSnapshotsJson,proto3,oneof" json:"quota_snapshots_json,omitempty"`
+	// Whether the request was made by a remote part of the CLI.
+	Rte *bool `protobuf:"varint,11,opt,name=rte,proto3,oneof" json:"rte,omitempty"`
+	// Largest number of tokens a prompt may have.
+	MaxPromptTokens *int64 `protobuf:"varint,12,opt,name=max_prompt_tokens,json=maxPromptTokens,proto3,oneof" json:"max_prompt_tokens,omitempty"`
+	// Number of tools offered to the model.
+	ToolCount *int64 `protobuf:"varint,13,opt,name=tool_count,json=toolCount,proto3,oneof" json:"tool_count,omitempty"`
+	// Number of tokens that the tools' descriptions take.
+	ToolTokenCount *int64 `protobuf:"varint,14,opt,name=tool_token_count,json=toolTokenCount,proto3,oneof" json:"tool_token_count,omitempty"`
+	// Number of calls of tools without a JSON Schema.
+	CustomToolCallCount *int64 `protobuf:"varint,15,opt,name=custom_tool_call_count,json=customToolCallCount,proto3,oneof" json:"custom_tool_call_count,omitempty"`
+	// Number of tool results without a call.
+	UnmatchedToolResultCount *int64 `protobuf:"varint,16,opt,name=unmatched_tool_result_count,json=unmatchedToolResultCount,proto3,oneof" json:"unmatched_tool_result_count,omitempty"`
+	// Number of tool calls without a result.
+	OrphanToolCallCount *int64 `protobuf:"varint,17,opt,name=orphan_tool_call_count,json=orphanToolCallCount,proto3,oneof" json:"orphan_tool_call_count,omitempty"`
+	// The model's name to show to people.
+	ModelDisplayName *string `protobuf:"bytes,18,opt,name=model_display_name,json=modelDisplayName,proto3,oneof" json:"model_display_name,omitempty"`
+	// The conversation that was sent, as JSON text. It is large.
+	RequestMessages *string `protobuf:"bytes,19,opt,name=request_messages,json=requestMessages,proto3,oneof" json:"request_messages,omitempty"`
+	// The settings the request was made with.
+	RequestSettingsJson *string `protobuf:"bytes,20,opt,name=request_settings_json,json=requestSettingsJson,proto3,oneof" json:"request_settings_json,omitempty"`
 	// Members that no field holds: the text of a JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -20767,6 +20931,139 @@ func (x *ModelModelCallSuccessData) GetKind() string {
 	return ""
 }
 
+func (x *ModelModelCallSuccessData) GetTurn() int64 {
+	if x != nil && x.Turn != nil {
+		return *x.Turn
+	}
+	return 0
+}
+
+func (x *ModelModelCallSuccessData) GetModelCallDurationMs() float64 {
+	if x != nil && x.ModelCallDurationMs != nil {
+		return *x.ModelCallDurationMs
+	}
+	return 0
+}
+
+func (x *ModelModelCallSuccessData) GetTtftMs() float64 {
+	if x != nil && x.TtftMs != nil {
+		return *x.TtftMs
+	}
+	return 0
+}
+
+func (x *ModelModelCallSuccessData) GetOutputTtftMs() float64 {
+	if x != nil && x.OutputTtftMs != nil {
+		return *x.OutputTtftMs
+	}
+	return 0
+}
+
+func (x *ModelModelCallSuccessData) GetInterTokenLatencyMs() float64 {
+	if x != nil && x.InterTokenLatencyMs != nil {
+		return *x.InterTokenLatencyMs
+	}
+	return 0
+}
+
+func (x *ModelModelCallSuccessData) GetModelCallJson() string {
+	if x != nil && x.ModelCallJson != nil {
+		return *x.ModelCallJson
+	}
+	return ""
+}
+
+func (x *ModelModelCallSuccessData) GetResponseChunkJson() string {
+	if x != nil && x.ResponseChunkJson != nil {
+		return *x.ResponseChunkJson
+	}
+	return ""
+}
+
+func (x *ModelModelCallSuccessData) GetResponseUsageJson() string {
+	if x != nil && x.ResponseUsageJson != nil {
+		return *x.ResponseUsageJson
+	}
+	return ""
+}
+
+func (x *ModelModelCallSuccessData) GetQuotaSnapshotsJson() string {
+	if x != nil && x.QuotaSnapshotsJson != nil {
+		return *x.QuotaSnapshotsJson
+	}
+	return ""
+}
+
+func (x *ModelModelCallSuccessData) GetRte() bool {
+	if x != nil && x.Rte != nil {
+		return *x.Rte
+	}
+	return false
+}
+
+func (x *ModelModelCallSuccessData) GetMaxPromptTokens() int64 {
+	if x != nil && x.MaxPromptTokens != nil {
+		return *x.MaxPromptTokens
+	}
+	return 0
+}
+
+func (x *ModelModelCallSuccessData) GetToolCount() int64 {
+	if x != nil && x.ToolCount != nil {
+		return *x.ToolCount
+	}
+	return 0
+}
+
+func (x *ModelModelCallSuccessData) GetToolTokenCount() int64 {
+	if x != nil && x.ToolTokenCount != nil {
+		return *x.ToolTokenCount
+	}
+	return 0
+}
+
+func (x *ModelModelCallSuccessData) GetCustomToolCallCount() int64 {
+	if x != nil && x.CustomToolCallCount != nil {
+		return *x.CustomToolCallCount
+	}
+	return 0
+}
+
+func (x *ModelModelCallSuccessData) GetUnmatchedToolResultCount() int64 {
+	if x != nil && x.UnmatchedToolResultCount != nil {
+		return *x.UnmatchedToolResultCount
+	}
+	return 0
+}
+
+func (x *ModelModelCallSuccessData) GetOrphanToolCallCount() int64 {
+	if x != nil && x.OrphanToolCallCount != nil {
+		return *x.OrphanToolCallCount
+	}
+	return 0
+}
+
+func (x *ModelModelCallSuccessData) GetModelDisplayName() string {
+	if x != nil && x.ModelDisplayName != nil {
+		return *x.ModelDisplayName
+	}
+	return ""
+}
+
+func (x *ModelModelCallSuccessData) GetRequestMessages() string {
+	if x != nil && x.RequestMessages != nil {
+		return *x.RequestMessages
+	}
+	return ""
+}
+
+func (x *ModelModelCallSuccessData) GetRequestSettingsJson() string {
+	if x != nil && x.RequestSettingsJson != nil {
+		return *x.RequestSettingsJson
+	}
+	return ""
+}
+
 func (x *ModelModelCallSuccessData) GetJsonExtra() string {
 	if x != nil {
 		return x.JsonExtra
@@ -20774,11 +21071,17 @@ func (x *ModelModelCallSuccessData) GetJsonExtra() string {
 	return ""
 }
 
-// The model answered.
+// The model's answer ended the turn.
 type ModelResponseData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The event's type without its first word.
 	Kind string `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
+	// Number of the turn, from 0.
+	Turn *int64 `protobuf:"varint,2,opt,name=turn,proto3,oneof" json:"turn,omitempty"`
+	// The request it belongs to.
+	ModelCallJson *string `protobuf:"bytes,3,opt,name=model_call_json,json=modelCallJson,proto3,oneof" json:"model_call_json,omitempty"`
+	// The answer, as the model's endpoint has it.
+	ResponseJson *string `protobuf:"bytes,4,opt,name=response_json,json=responseJson,proto3,oneof" json:"response_json,omitempty"`
 	// Members that no field holds: the text of a JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -20818,6 +21121,27 @@ func (*ModelResponseData) Descriptor() ([]byte, []int) {
 func (x *ModelResponseData) GetKind() string {
 	if x != nil {
 		return x.Kind
+	}
+	return ""
+}
+
+func (x *ModelResponseData) GetTurn() int64 {
+	if x != nil && x.Turn != nil {
+		return *x.Turn
+	}
+	return 0
+}
+
+func (x *ModelResponseData) GetModelCallJson() string {
+	if x != nil && x.ModelCallJson != nil {
+		return *x.ModelCallJson
+	}
+	return ""
+}
+
+func (x *ModelResponseData) GetResponseJson() string {
+	if x != nil && x.ResponseJson != nil {
+		return *x.ResponseJson
 	}
 	return ""
 }
@@ -20889,6 +21213,16 @@ type ModelToolExecutionData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The event's type without its first word.
 	Kind string `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
+	// Number of the turn, from 0.
+	Turn *int64 `protobuf:"varint,2,opt,name=turn,proto3,oneof" json:"turn,omitempty"`
+	// Identifier of the call.
+	ToolCallId *string `protobuf:"bytes,3,opt,name=tool_call_id,json=toolCallId,proto3,oneof" json:"tool_call_id,omitempty"`
+	// The tool's result.
+	ToolResultJson *string `protobuf:"bytes,4,opt,name=tool_result_json,json=toolResultJson,proto3,oneof" json:"tool_result_json,omitempty"`
+	// Duration of the call in milliseconds.
+	DurationMs *float64 `protobuf:"fixed64,5,opt,name=duration_ms,json=durationMs,proto3,oneof" json:"duration_ms,omitempty"`
+	// Whether the tool ran in a remote part of the CLI.
+	Rte *bool `protobuf:"varint,6,opt,name=rte,proto3,oneof" json:"rte,omitempty"`
 	// Members that no field holds: the text of a JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -20932,6 +21266,41 @@ func (x *ModelToolExecutionData) GetKind() string {
 	return ""
 }
 
+func (x *ModelToolExecutionData) GetTurn() int64 {
+	if x != nil && x.Turn != nil {
+		return *x.Turn
+	}
+	return 0
+}
+
+func (x *ModelToolExecutionData) GetToolCallId() string {
+	if x != nil && x.ToolCallId != nil {
+		return *x.ToolCallId
+	}
+	return ""
+}
+
+func (x *ModelToolExecutionData) GetToolResultJson() string {
+	if x != nil && x.ToolResultJson != nil {
+		return *x.ToolResultJson
+	}
+	return ""
+}
+
+func (x *ModelToolExecutionData) GetDurationMs() float64 {
+	if x != nil && x.DurationMs != nil {
+		return *x.DurationMs
+	}
+	return 0
+}
+
+func (x *ModelToolExecutionData) GetRte() bool {
+	if x != nil && x.Rte != nil {
+		return *x.Rte
+	}
+	return false
+}
+
 func (x *ModelToolExecutionData) GetJsonExtra() string {
 	if x != nil {
 		return x.JsonExtra
@@ -20944,6 +21313,14 @@ type ModelTurnEndedData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The event's type without its first word.
 	Kind string `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
+	// Number of the turn, from 0.
+	Turn *int64 `protobuf:"varint,2,opt,name=turn,proto3,oneof" json:"turn,omitempty"`
+	// Identifier of the model.
+	Model *string `protobuf:"bytes,3,opt,name=model,proto3,oneof" json:"model,omitempty"`
+	// What the CLI knows about the model.
+	ModelInfoJson *string `protobuf:"bytes,4,opt,name=model_info_json,json=modelInfoJson,proto3,oneof" json:"model_info_json,omitempty"`
+	// When, in milliseconds since 1970.
+	TimestampMs *int64 `protobuf:"varint,5,opt,name=timestamp_ms,json=timestampMs,proto3,oneof" json:"timestamp_ms,omitempty"`
 	// Members that no field holds: the text of a JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -20987,6 +21364,34 @@ func (x *ModelTurnEndedData) GetKind() string {
 	return ""
 }
 
+func (x *ModelTurnEndedData) GetTurn() int64 {
+	if x != nil && x.Turn != nil {
+		return *x.Turn
+	}
+	return 0
+}
+
+func (x *ModelTurnEndedData) GetModel() string {
+	if x != nil && x.Model != nil {
+		return *x.Model
+	}
+	return ""
+}
+
+func (x *ModelTurnEndedData) GetModelInfoJson() string {
+	if x != nil && x.ModelInfoJson != nil {
+		return *x.ModelInfoJson
+	}
+	return ""
+}
+
+func (x *ModelTurnEndedData) GetTimestampMs() int64 {
+	if x != nil && x.TimestampMs != nil {
+		return *x.TimestampMs
+	}
+	return 0
+}
+
 func (x *ModelTurnEndedData) GetJsonExtra() string {
 	if x != nil {
 		return x.JsonExtra
@@ -20999,6 +21404,16 @@ type ModelTurnFailedData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The event's type without its first word.
 	Kind string `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
+	// Number of the turn, from 0.
+	Turn *int64 `protobuf:"varint,2,opt,name=turn,proto3,oneof" json:"turn,omitempty"`
+	// Identifier of the model.
+	Model *string `protobuf:"bytes,3,opt,name=model,proto3,oneof" json:"model,omitempty"`
+	// What the CLI knows about the model.
+	ModelInfoJson *string `protobuf:"bytes,4,opt,name=model_info_json,json=modelInfoJson,proto3,oneof" json:"model_info_json,omitempty"`
+	// When, in milliseconds since 1970.
+	TimestampMs *int64 `protobuf:"varint,5,opt,name=timestamp_ms,json=timestampMs,proto3,oneof" json:"timestamp_ms,omitempty"`
+	// Why it failed.
+	Error *string `protobuf:"bytes,6,opt,name=error,proto3,oneof" json:"error,omitempty"`
 	// Members that no field holds: the text of a JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -21042,6 +21457,41 @@ func (x *ModelTurnFailedData) GetKind() string {
 	return ""
 }
 
+func (x *ModelTurnFailedData) GetTurn() int64 {
+	if x != nil && x.Turn != nil {
+		return *x.Turn
+	}
+	return 0
+}
+
+func (x *ModelTurnFailedData) GetModel() string {
+	if x != nil && x.Model != nil {
+		return *x.Model
+	}
+	return ""
+}
+
+func (x *ModelTurnFailedData) GetModelInfoJson() string {
+	if x != nil && x.ModelInfoJson != nil {
+		return *x.ModelInfoJson
+	}
+	return ""
+}
+
+func (x *ModelTurnFailedData) GetTimestampMs() int64 {
+	if x != nil && x.TimestampMs != nil {
+		return *x.TimestampMs
+	}
+	return 0
+}
+
+func (x *ModelTurnFailedData) GetError() string {
+	if x != nil && x.Error != nil {
+		return *x.Error
+	}
+	return ""
+}
+
 func (x *ModelTurnFailedData) GetJsonExtra() string {
 	if x != nil {
 		return x.JsonExtra
@@ -21054,6 +21504,16 @@ type ModelTurnRetryData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The event's type without its first word.
 	Kind string `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
+	// Number of the turn, from 0.
+	Turn *int64 `protobuf:"varint,2,opt,name=turn,proto3,oneof" json:"turn,omitempty"`
+	// Identifier of the model.
+	Model *string `protobuf:"bytes,3,opt,name=model,proto3,oneof" json:"model,omitempty"`
+	// What the CLI knows about the model.
+	ModelInfoJson *string `protobuf:"bytes,4,opt,name=model_info_json,json=modelInfoJson,proto3,oneof" json:"model_info_json,omitempty"`
+	// When, in milliseconds since 1970.
+	TimestampMs *int64 `protobuf:"varint,5,opt,name=timestamp_ms,json=timestampMs,proto3,oneof" json:"timestamp_ms,omitempty"`
+	// Why.
+	Reason *string `protobuf:"bytes,6,opt,name=reason,proto3,oneof" json:"reason,omitempty"`
 	// Members that no field holds: the text of a JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -21097,6 +21557,41 @@ func (x *ModelTurnRetryData) GetKind() string {
 	return ""
 }
 
+func (x *ModelTurnRetryData) GetTurn() int64 {
+	if x != nil && x.Turn != nil {
+		return *x.Turn
+	}
+	return 0
+}
+
+func (x *ModelTurnRetryData) GetModel() string {
+	if x != nil && x.Model != nil {
+		return *x.Model
+	}
+	return ""
+}
+
+func (x *ModelTurnRetryData) GetModelInfoJson() string {
+	if x != nil && x.ModelInfoJson != nil {
+		return *x.ModelInfoJson
+	}
+	return ""
+}
+
+func (x *ModelTurnRetryData) GetTimestampMs() int64 {
+	if x != nil && x.TimestampMs != nil {
+		return *x.TimestampMs
+	}
+	return 0
+}
+
+func (x *ModelTurnRetryData) GetReason() string {
+	if x != nil && x.Reason != nil {
+		return *x.Reason
+	}
+	return ""
+}
+
 func (x *ModelTurnRetryData) GetJsonExtra() string {
 	if x != nil {
 		return x.JsonExtra
@@ -21109,6 +21604,14 @@ type ModelTurnStartedData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The event's type without its first word.
 	Kind string `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
+	// Number of the turn, from 0.
+	Turn *int64 `protobuf:"varint,2,opt,name=turn,proto3,oneof" json:"turn,omitempty"`
+	// Identifier of the model.
+	Model *string `protobuf:"bytes,3,opt,name=model,proto3,oneof" json:"model,omitempty"`
+	// What the CLI knows about the model.
+	ModelInfoJson *string `protobuf:"bytes,4,opt,name=model_info_json,json=modelInfoJson,proto3,oneof" json:"model_info_json,omitempty"`
+	// When, in milliseconds since 1970.
+	TimestampMs *int64 `protobuf:"varint,5,opt,name=timestamp_ms,json=timestampMs,proto3,oneof" json:"timestamp_ms,omitempty"`
 	// Members that no field holds: the text of a JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -21150,6 +21653,34 @@ func (x *ModelTurnStartedData) GetKind() string {
 		return x.Kind
 	}
 	return ""
+}
+
+func (x *ModelTurnStartedData) GetTurn() int64 {
+	if x != nil && x.Turn != nil {
+		return *x.Turn
+	}
+	return 0
+}
+
+func (x *ModelTurnStartedData) GetModel() string {
+	if x != nil && x.Model != nil {
+		return *x.Model
+	}
+	return ""
+}
+
+func (x *ModelTurnStartedData) GetModelInfoJson() string {
+	if x != nil && x.ModelInfoJson != nil {
+		return *x.ModelInfoJson
+	}
+	return ""
+}
+
+func (x *ModelTurnStartedData) GetTimestampMs() int64 {
+	if x != nil && x.TimestampMs != nil {
+		return *x.TimestampMs
+	}
+	return 0
 }
 
 func (x *ModelTurnStartedData) GetJsonExtra() string {
@@ -23806,6 +24337,8 @@ type PermissionRequestShell struct {
 	RequestSandboxPermissive *bool `protobuf:"varint,16,opt,name=request_sandbox_permissive,json=requestSandboxPermissive,proto3,oneof" json:"request_sandbox_permissive,omitempty"`
 	// sandbox path grant.
 	SandboxPathGrant *PermissionSandboxPathGrant `protobuf:"bytes,17,opt,name=sandbox_path_grant,json=sandboxPathGrant,proto3" json:"sandbox_path_grant,omitempty"`
+	// Kind of the shell, such as bash.
+	ShellType *string `protobuf:"bytes,18,opt,name=shell_type,json=shellType,proto3,oneof" json:"shell_type,omitempty"`
 	// Members that no field holds: the text of a JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -23961,6 +24494,13 @@ func (x *PermissionRequestShell) GetSandboxPathGrant() *PermissionSandboxPathGra
 	return nil
 }
 
+func (x *PermissionRequestShell) GetShellType() string {
+	if x != nil && x.ShellType != nil {
+		return *x.ShellType
+	}
+	return ""
+}
+
 func (x *PermissionRequestShell) GetJsonExtra() string {
 	if x != nil {
 		return x.JsonExtra
@@ -24039,6 +24579,14 @@ type PermissionRequestShellCommandSegment struct {
 	Identifier string `protobuf:"bytes,1,opt,name=identifier,proto3" json:"identifier,omitempty"`
 	// full command text.
 	FullCommandText string `protobuf:"bytes,2,opt,name=full_command_text,json=fullCommandText,proto3" json:"full_command_text,omitempty"`
+	// Identifier that a rule would match.
+	AllowMatchIdentifierJson *string `protobuf:"bytes,3,opt,name=allow_match_identifier_json,json=allowMatchIdentifierJson,proto3,oneof" json:"allow_match_identifier_json,omitempty"`
+	// Whether what it runs is not known beforehand.
+	HasUnboundExecutableContent *bool `protobuf:"varint,4,opt,name=has_unbound_executable_content,json=hasUnboundExecutableContent,proto3,oneof" json:"has_unbound_executable_content,omitempty"`
+	// The words of the command that are known beforehand.
+	StaticTokensJson *string `protobuf:"bytes,5,opt,name=static_tokens_json,json=staticTokensJson,proto3,oneof" json:"static_tokens_json,omitempty"`
+	// Directory it runs in, where it is known.
+	WorkingDirectoryJson *string `protobuf:"bytes,6,opt,name=working_directory_json,json=workingDirectoryJson,proto3,oneof" json:"working_directory_json,omitempty"`
 	// Members that no field holds: the text of a JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -24085,6 +24633,34 @@ func (x *PermissionRequestShellCommandSegment) GetIdentifier() string {
 func (x *PermissionRequestShellCommandSegment) GetFullCommandText() string {
 	if x != nil {
 		return x.FullCommandText
+	}
+	return ""
+}
+
+func (x *PermissionRequestShellCommandSegment) GetAllowMatchIdentifierJson() string {
+	if x != nil && x.AllowMatchIdentifierJson != nil {
+		return *x.AllowMatchIdentifierJson
+	}
+	return ""
+}
+
+func (x *PermissionRequestShellCommandSegment) GetHasUnboundExecutableContent() bool {
+	if x != nil && x.HasUnboundExecutableContent != nil {
+		return *x.HasUnboundExecutableContent
+	}
+	return false
+}
+
+func (x *PermissionRequestShellCommandSegment) GetStaticTokensJson() string {
+	if x != nil && x.StaticTokensJson != nil {
+		return *x.StaticTokensJson
+	}
+	return ""
+}
+
+func (x *PermissionRequestShellCommandSegment) GetWorkingDirectoryJson() string {
+	if x != nil && x.WorkingDirectoryJson != nil {
+		return *x.WorkingDirectoryJson
 	}
 	return ""
 }
@@ -38798,10 +39374,10 @@ const file_copilot_cli_v1_event_types_proto_rawDesc = "" +
 	"\n" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\x14\n" +
 	"\x12_resource_metadataB\x1c\n" +
-	"\x1a_runtime_refresh_supported\"\xe2\x02\n" +
+	"\x1a_runtime_refresh_supported\"\xe7\x02\n" +
 	"\"McpOauthRequiredStaticClientConfig\x12#\n" +
-	"\tclient_id\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\bclientId\x12(\n" +
-	"\rclient_secret\x18\x02 \x01(\tH\x00R\fclientSecret\x88\x01\x01\x12(\n" +
+	"\tclient_id\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\bclientId\x12-\n" +
+	"\rclient_secret\x18\x02 \x01(\tB\x03\x80\x01\x01H\x00R\fclientSecret\x88\x01\x01\x12(\n" +
 	"\rpublic_client\x18\x03 \x01(\bH\x01R\fpublicClient\x88\x01\x01\x12Z\n" +
 	"\n" +
 	"grant_type\x18\x04 \x01(\x0e2;.copilot.cli.v1.McpOauthRequiredStaticClientConfigGrantTypeR\tgrantType\x12\x19\n" +
@@ -39067,59 +39643,202 @@ const file_copilot_cli_v1_event_types_proto_rawDesc = "" +
 	"\x0eprevious_model\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\rpreviousModel\x12\x1e\n" +
 	"\n" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:$\x82\x80\x19 \x12\x1e\n" +
-	"\x06reason\x12\x14\"provider_withdrawn\"\"J\n" +
+	"\x06reason\x12\x14\"provider_withdrawn\"\"\x9a\x01\n" +
 	"\fModelLogData\x12\x1a\n" +
-	"\x04kind\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x04kind\x12\x1e\n" +
+	"\x04kind\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x04kind\x12\x19\n" +
+	"\x05level\x18\x02 \x01(\tH\x00R\x05level\x88\x01\x01\x12\x1d\n" +
+	"\amessage\x18\x03 \x01(\tH\x01R\amessage\x88\x01\x01\x12\x1e\n" +
 	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"N\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\b\n" +
+	"\x06_levelB\n" +
+	"\n" +
+	"\b_message\"\x8e\x02\n" +
 	"\x10ModelMessageData\x12\x1a\n" +
-	"\x04kind\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x04kind\x12\x1e\n" +
+	"\x04kind\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x04kind\x12\x17\n" +
+	"\x04turn\x18\x02 \x01(\x03H\x00R\x04turn\x88\x01\x01\x12>\n" +
+	"\x0fmodel_call_json\x18\x03 \x01(\tB\x11\x82\x80\x19\r\n" +
+	"\tmodelCall\x10\x01H\x01R\rmodelCallJson\x88\x01\x01\x127\n" +
+	"\fmessage_json\x18\x04 \x01(\tB\x0f\x82\x80\x19\v\n" +
+	"\amessage\x10\x01H\x02R\vmessageJson\x88\x01\x01\x12\x1e\n" +
 	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"W\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\a\n" +
+	"\x05_turnB\x12\n" +
+	"\x10_model_call_jsonB\x0f\n" +
+	"\r_message_json\"\xa5\x01\n" +
 	"\x19ModelMessagesSnapshotData\x12\x1a\n" +
-	"\x04kind\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x04kind\x12\x1e\n" +
+	"\x04kind\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x04kind\x12:\n" +
+	"\rmessages_json\x18\x02 \x01(\tB\x10\x82\x80\x19\f\n" +
+	"\bmessages\x10\x01H\x00R\fmessagesJson\x88\x01\x01\x12\x1e\n" +
 	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"W\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\x10\n" +
+	"\x0e_messages_json\"\xc1\x02\n" +
 	"\x19ModelModelCallFailureData\x12\x1a\n" +
-	"\x04kind\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x04kind\x12\x1e\n" +
+	"\x04kind\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x04kind\x12\x17\n" +
+	"\x04turn\x18\x02 \x01(\x03H\x00R\x04turn\x88\x01\x01\x128\n" +
+	"\x16model_call_duration_ms\x18\x03 \x01(\x01H\x01R\x13modelCallDurationMs\x88\x01\x01\x12>\n" +
+	"\x0fmodel_call_json\x18\x04 \x01(\tB\x11\x82\x80\x19\r\n" +
+	"\tmodelCall\x10\x01H\x02R\rmodelCallJson\x88\x01\x01\x12\x15\n" +
+	"\x03rte\x18\x05 \x01(\bH\x03R\x03rte\x88\x01\x01\x12\x1e\n" +
 	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"W\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\a\n" +
+	"\x05_turnB\x19\n" +
+	"\x17_model_call_duration_msB\x12\n" +
+	"\x10_model_call_jsonB\x06\n" +
+	"\x04_rte\"\xab\x02\n" +
 	"\x19ModelModelCallStartedData\x12\x1a\n" +
-	"\x04kind\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x04kind\x12\x1e\n" +
+	"\x04kind\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x04kind\x12\x17\n" +
+	"\x04turn\x18\x02 \x01(\x03H\x00R\x04turn\x88\x01\x01\x12\x19\n" +
+	"\x05model\x18\x03 \x01(\tH\x01R\x05model\x88\x01\x01\x12>\n" +
+	"\x0fmodel_info_json\x18\x04 \x01(\tB\x11\x82\x80\x19\r\n" +
+	"\tmodelInfo\x10\x01H\x02R\rmodelInfoJson\x88\x01\x01\x12&\n" +
+	"\ftimestamp_ms\x18\x05 \x01(\x03H\x03R\vtimestampMs\x88\x01\x01\x12\x1e\n" +
 	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"W\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\a\n" +
+	"\x05_turnB\b\n" +
+	"\x06_modelB\x12\n" +
+	"\x10_model_info_jsonB\x0f\n" +
+	"\r_timestamp_ms\"\xf5\v\n" +
 	"\x19ModelModelCallSuccessData\x12\x1a\n" +
-	"\x04kind\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x04kind\x12\x1e\n" +
+	"\x04kind\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x04kind\x12\x17\n" +
+	"\x04turn\x18\x02 \x01(\x03H\x00R\x04turn\x88\x01\x01\x128\n" +
+	"\x16model_call_duration_ms\x18\x03 \x01(\x01H\x01R\x13modelCallDurationMs\x88\x01\x01\x12\x1c\n" +
+	"\attft_ms\x18\x04 \x01(\x01H\x02R\x06ttftMs\x88\x01\x01\x12)\n" +
+	"\x0eoutput_ttft_ms\x18\x05 \x01(\x01H\x03R\foutputTtftMs\x88\x01\x01\x128\n" +
+	"\x16inter_token_latency_ms\x18\x06 \x01(\x01H\x04R\x13interTokenLatencyMs\x88\x01\x01\x12>\n" +
+	"\x0fmodel_call_json\x18\a \x01(\tB\x11\x82\x80\x19\r\n" +
+	"\tmodelCall\x10\x01H\x05R\rmodelCallJson\x88\x01\x01\x12J\n" +
+	"\x13response_chunk_json\x18\b \x01(\tB\x15\x82\x80\x19\x11\n" +
+	"\rresponseChunk\x10\x01H\x06R\x11responseChunkJson\x88\x01\x01\x12J\n" +
+	"\x13response_usage_json\x18\t \x01(\tB\x15\x82\x80\x19\x11\n" +
+	"\rresponseUsage\x10\x01H\aR\x11responseUsageJson\x88\x01\x01\x12M\n" +
+	"\x14quota_snapshots_json\x18\n" +
+	" \x01(\tB\x16\x82\x80\x19\x12\n" +
+	"\x0equotaSnapshots\x10\x01H\bR\x12quotaSnapshotsJson\x88\x01\x01\x12\x15\n" +
+	"\x03rte\x18\v \x01(\bH\tR\x03rte\x88\x01\x01\x12/\n" +
+	"\x11max_prompt_tokens\x18\f \x01(\x03H\n" +
+	"R\x0fmaxPromptTokens\x88\x01\x01\x12\"\n" +
 	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"O\n" +
+	"tool_count\x18\r \x01(\x03H\vR\ttoolCount\x88\x01\x01\x12-\n" +
+	"\x10tool_token_count\x18\x0e \x01(\x03H\fR\x0etoolTokenCount\x88\x01\x01\x128\n" +
+	"\x16custom_tool_call_count\x18\x0f \x01(\x03H\rR\x13customToolCallCount\x88\x01\x01\x12B\n" +
+	"\x1bunmatched_tool_result_count\x18\x10 \x01(\x03H\x0eR\x18unmatchedToolResultCount\x88\x01\x01\x128\n" +
+	"\x16orphan_tool_call_count\x18\x11 \x01(\x03H\x0fR\x13orphanToolCallCount\x88\x01\x01\x121\n" +
+	"\x12model_display_name\x18\x12 \x01(\tH\x10R\x10modelDisplayName\x88\x01\x01\x12.\n" +
+	"\x10request_messages\x18\x13 \x01(\tH\x11R\x0frequestMessages\x88\x01\x01\x12P\n" +
+	"\x15request_settings_json\x18\x14 \x01(\tB\x17\x82\x80\x19\x13\n" +
+	"\x0frequestSettings\x10\x01H\x12R\x13requestSettingsJson\x88\x01\x01\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\a\n" +
+	"\x05_turnB\x19\n" +
+	"\x17_model_call_duration_msB\n" +
+	"\n" +
+	"\b_ttft_msB\x11\n" +
+	"\x0f_output_ttft_msB\x19\n" +
+	"\x17_inter_token_latency_msB\x12\n" +
+	"\x10_model_call_jsonB\x16\n" +
+	"\x14_response_chunk_jsonB\x16\n" +
+	"\x14_response_usage_jsonB\x17\n" +
+	"\x15_quota_snapshots_jsonB\x06\n" +
+	"\x04_rteB\x14\n" +
+	"\x12_max_prompt_tokensB\r\n" +
+	"\v_tool_countB\x13\n" +
+	"\x11_tool_token_countB\x19\n" +
+	"\x17_custom_tool_call_countB\x1e\n" +
+	"\x1c_unmatched_tool_result_countB\x19\n" +
+	"\x17_orphan_tool_call_countB\x15\n" +
+	"\x13_model_display_nameB\x13\n" +
+	"\x11_request_messagesB\x18\n" +
+	"\x16_request_settings_json\"\x93\x02\n" +
 	"\x11ModelResponseData\x12\x1a\n" +
-	"\x04kind\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x04kind\x12\x1e\n" +
+	"\x04kind\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x04kind\x12\x17\n" +
+	"\x04turn\x18\x02 \x01(\x03H\x00R\x04turn\x88\x01\x01\x12>\n" +
+	"\x0fmodel_call_json\x18\x03 \x01(\tB\x11\x82\x80\x19\r\n" +
+	"\tmodelCall\x10\x01H\x01R\rmodelCallJson\x88\x01\x01\x12:\n" +
+	"\rresponse_json\x18\x04 \x01(\tB\x10\x82\x80\x19\f\n" +
+	"\bresponse\x10\x01H\x02R\fresponseJson\x88\x01\x01\x12\x1e\n" +
 	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"P\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\a\n" +
+	"\x05_turnB\x12\n" +
+	"\x10_model_call_jsonB\x10\n" +
+	"\x0e_response_json\"P\n" +
 	"\x12ModelTelemetryData\x12\x1a\n" +
 	"\x04kind\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x04kind\x12\x1e\n" +
 	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"T\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"\xdb\x02\n" +
 	"\x16ModelToolExecutionData\x12\x1a\n" +
-	"\x04kind\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x04kind\x12\x1e\n" +
+	"\x04kind\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x04kind\x12\x17\n" +
+	"\x04turn\x18\x02 \x01(\x03H\x00R\x04turn\x88\x01\x01\x12%\n" +
+	"\ftool_call_id\x18\x03 \x01(\tH\x01R\n" +
+	"toolCallId\x88\x01\x01\x12A\n" +
+	"\x10tool_result_json\x18\x04 \x01(\tB\x12\x82\x80\x19\x0e\n" +
 	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"P\n" +
+	"toolResult\x10\x01H\x02R\x0etoolResultJson\x88\x01\x01\x12$\n" +
+	"\vduration_ms\x18\x05 \x01(\x01H\x03R\n" +
+	"durationMs\x88\x01\x01\x12\x15\n" +
+	"\x03rte\x18\x06 \x01(\bH\x04R\x03rte\x88\x01\x01\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\a\n" +
+	"\x05_turnB\x0f\n" +
+	"\r_tool_call_idB\x13\n" +
+	"\x11_tool_result_jsonB\x0e\n" +
+	"\f_duration_msB\x06\n" +
+	"\x04_rte\"\xa4\x02\n" +
 	"\x12ModelTurnEndedData\x12\x1a\n" +
-	"\x04kind\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x04kind\x12\x1e\n" +
+	"\x04kind\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x04kind\x12\x17\n" +
+	"\x04turn\x18\x02 \x01(\x03H\x00R\x04turn\x88\x01\x01\x12\x19\n" +
+	"\x05model\x18\x03 \x01(\tH\x01R\x05model\x88\x01\x01\x12>\n" +
+	"\x0fmodel_info_json\x18\x04 \x01(\tB\x11\x82\x80\x19\r\n" +
+	"\tmodelInfo\x10\x01H\x02R\rmodelInfoJson\x88\x01\x01\x12&\n" +
+	"\ftimestamp_ms\x18\x05 \x01(\x03H\x03R\vtimestampMs\x88\x01\x01\x12\x1e\n" +
 	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"Q\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\a\n" +
+	"\x05_turnB\b\n" +
+	"\x06_modelB\x12\n" +
+	"\x10_model_info_jsonB\x0f\n" +
+	"\r_timestamp_ms\"\xca\x02\n" +
 	"\x13ModelTurnFailedData\x12\x1a\n" +
-	"\x04kind\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x04kind\x12\x1e\n" +
+	"\x04kind\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x04kind\x12\x17\n" +
+	"\x04turn\x18\x02 \x01(\x03H\x00R\x04turn\x88\x01\x01\x12\x19\n" +
+	"\x05model\x18\x03 \x01(\tH\x01R\x05model\x88\x01\x01\x12>\n" +
+	"\x0fmodel_info_json\x18\x04 \x01(\tB\x11\x82\x80\x19\r\n" +
+	"\tmodelInfo\x10\x01H\x02R\rmodelInfoJson\x88\x01\x01\x12&\n" +
+	"\ftimestamp_ms\x18\x05 \x01(\x03H\x03R\vtimestampMs\x88\x01\x01\x12\x19\n" +
+	"\x05error\x18\x06 \x01(\tH\x04R\x05error\x88\x01\x01\x12\x1e\n" +
 	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"P\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\a\n" +
+	"\x05_turnB\b\n" +
+	"\x06_modelB\x12\n" +
+	"\x10_model_info_jsonB\x0f\n" +
+	"\r_timestamp_msB\b\n" +
+	"\x06_error\"\xcc\x02\n" +
 	"\x12ModelTurnRetryData\x12\x1a\n" +
-	"\x04kind\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x04kind\x12\x1e\n" +
+	"\x04kind\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x04kind\x12\x17\n" +
+	"\x04turn\x18\x02 \x01(\x03H\x00R\x04turn\x88\x01\x01\x12\x19\n" +
+	"\x05model\x18\x03 \x01(\tH\x01R\x05model\x88\x01\x01\x12>\n" +
+	"\x0fmodel_info_json\x18\x04 \x01(\tB\x11\x82\x80\x19\r\n" +
+	"\tmodelInfo\x10\x01H\x02R\rmodelInfoJson\x88\x01\x01\x12&\n" +
+	"\ftimestamp_ms\x18\x05 \x01(\x03H\x03R\vtimestampMs\x88\x01\x01\x12\x1b\n" +
+	"\x06reason\x18\x06 \x01(\tH\x04R\x06reason\x88\x01\x01\x12\x1e\n" +
 	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"R\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\a\n" +
+	"\x05_turnB\b\n" +
+	"\x06_modelB\x12\n" +
+	"\x10_model_info_jsonB\x0f\n" +
+	"\r_timestamp_msB\t\n" +
+	"\a_reason\"\xa6\x02\n" +
 	"\x14ModelTurnStartedData\x12\x1a\n" +
-	"\x04kind\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x04kind\x12\x1e\n" +
+	"\x04kind\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x04kind\x12\x17\n" +
+	"\x04turn\x18\x02 \x01(\x03H\x00R\x04turn\x88\x01\x01\x12\x19\n" +
+	"\x05model\x18\x03 \x01(\tH\x01R\x05model\x88\x01\x01\x12>\n" +
+	"\x0fmodel_info_json\x18\x04 \x01(\tB\x11\x82\x80\x19\r\n" +
+	"\tmodelInfo\x10\x01H\x02R\rmodelInfoJson\x88\x01\x01\x12&\n" +
+	"\ftimestamp_ms\x18\x05 \x01(\x03H\x03R\vtimestampMs\x88\x01\x01\x12\x1e\n" +
 	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"\xa2\x03\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\a\n" +
+	"\x05_turnB\b\n" +
+	"\x06_modelB\x12\n" +
+	"\x10_model_info_jsonB\x0f\n" +
+	"\r_timestamp_ms\"\xa2\x03\n" +
 	"\x13OmittedBinaryResult\x12=\n" +
 	"\x04type\x18\x01 \x01(\x0e2!.copilot.cli.v1.OmittedBinaryTypeB\x06\x82\x80\x19\x02\x18\x01R\x04type\x12#\n" +
 	"\tmime_type\x18\x02 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\bmimeType\x12'\n" +
@@ -39439,7 +40158,7 @@ const file_copilot_cli_v1_event_types_proto_rawDesc = "" +
 	"\x1a_managed_approval_requiredB\x19\n" +
 	"\x17_request_sandbox_bypassB \n" +
 	"\x1e_request_sandbox_bypass_reasonB\x10\n" +
-	"\x0e_resolved_path\"\xba\v\n" +
+	"\x0e_resolved_path\"\xed\v\n" +
 	"\x16PermissionRequestShell\x12%\n" +
 	"\ftool_call_id\x18\x01 \x01(\tH\x00R\n" +
 	"toolCallId\x88\x01\x01\x12?\n" +
@@ -39459,7 +40178,9 @@ const file_copilot_cli_v1_event_types_proto_rawDesc = "" +
 	"\x1aresolved_working_directory\x18\x0e \x01(\tH\x05R\x18resolvedWorkingDirectory\x88\x01\x01\x12`\n" +
 	"\x0eresolved_paths\x18\x0f \x03(\v29.copilot.cli.v1.PermissionRequestShell.ResolvedPathsEntryR\rresolvedPaths\x12A\n" +
 	"\x1arequest_sandbox_permissive\x18\x10 \x01(\bH\x06R\x18requestSandboxPermissive\x88\x01\x01\x12X\n" +
-	"\x12sandbox_path_grant\x18\x11 \x01(\v2*.copilot.cli.v1.PermissionSandboxPathGrantR\x10sandboxPathGrant\x12\x1e\n" +
+	"\x12sandbox_path_grant\x18\x11 \x01(\v2*.copilot.cli.v1.PermissionSandboxPathGrantR\x10sandboxPathGrant\x12\"\n" +
+	"\n" +
+	"shell_type\x18\x12 \x01(\tH\aR\tshellType\x88\x01\x01\x12\x1e\n" +
 	"\n" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\x1a@\n" +
 	"\x12ResolvedPathsEntry\x12\x10\n" +
@@ -39473,21 +40194,33 @@ const file_copilot_cli_v1_event_types_proto_rawDesc = "" +
 	"\x17_request_sandbox_bypassB \n" +
 	"\x1e_request_sandbox_bypass_reasonB\x1d\n" +
 	"\x1b_resolved_working_directoryB\x1d\n" +
-	"\x1b_request_sandbox_permissive\"\x8c\x01\n" +
+	"\x1b_request_sandbox_permissiveB\r\n" +
+	"\v_shell_type\"\x8c\x01\n" +
 	"\x1dPermissionRequestShellCommand\x12&\n" +
 	"\n" +
 	"identifier\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\n" +
 	"identifier\x12#\n" +
 	"\tread_only\x18\x02 \x01(\bB\x06\x82\x80\x19\x02\x18\x01R\breadOnly\x12\x1e\n" +
 	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"\xa2\x01\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"\xe1\x04\n" +
 	"$PermissionRequestShellCommandSegment\x12&\n" +
 	"\n" +
 	"identifier\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\n" +
 	"identifier\x122\n" +
-	"\x11full_command_text\x18\x02 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x0ffullCommandText\x12\x1e\n" +
+	"\x11full_command_text\x18\x02 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x0ffullCommandText\x12`\n" +
+	"\x1ballow_match_identifier_json\x18\x03 \x01(\tB\x1c\x82\x80\x19\x18\n" +
+	"\x14allowMatchIdentifier\x10\x01H\x00R\x18allowMatchIdentifierJson\x88\x01\x01\x12H\n" +
+	"\x1ehas_unbound_executable_content\x18\x04 \x01(\bH\x01R\x1bhasUnboundExecutableContent\x88\x01\x01\x12G\n" +
+	"\x12static_tokens_json\x18\x05 \x01(\tB\x14\x82\x80\x19\x10\n" +
+	"\fstaticTokens\x10\x01H\x02R\x10staticTokensJson\x88\x01\x01\x12S\n" +
+	"\x16working_directory_json\x18\x06 \x01(\tB\x18\x82\x80\x19\x14\n" +
+	"\x10workingDirectory\x10\x01H\x03R\x14workingDirectoryJson\x88\x01\x01\x12\x1e\n" +
 	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"]\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\x1e\n" +
+	"\x1c_allow_match_identifier_jsonB!\n" +
+	"\x1f_has_unbound_executable_contentB\x15\n" +
+	"\x13_static_tokens_jsonB\x19\n" +
+	"\x17_working_directory_json\"]\n" +
 	"!PermissionRequestShellPossibleUrl\x12\x18\n" +
 	"\x03url\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x03url\x12\x1e\n" +
 	"\n" +
@@ -43137,6 +43870,18 @@ func file_copilot_cli_v1_event_types_proto_init() {
 	file_copilot_cli_v1_event_types_proto_msgTypes[145].OneofWrappers = []any{}
 	file_copilot_cli_v1_event_types_proto_msgTypes[146].OneofWrappers = []any{}
 	file_copilot_cli_v1_event_types_proto_msgTypes[147].OneofWrappers = []any{}
+	file_copilot_cli_v1_event_types_proto_msgTypes[151].OneofWrappers = []any{}
+	file_copilot_cli_v1_event_types_proto_msgTypes[152].OneofWrappers = []any{}
+	file_copilot_cli_v1_event_types_proto_msgTypes[153].OneofWrappers = []any{}
+	file_copilot_cli_v1_event_types_proto_msgTypes[154].OneofWrappers = []any{}
+	file_copilot_cli_v1_event_types_proto_msgTypes[155].OneofWrappers = []any{}
+	file_copilot_cli_v1_event_types_proto_msgTypes[156].OneofWrappers = []any{}
+	file_copilot_cli_v1_event_types_proto_msgTypes[157].OneofWrappers = []any{}
+	file_copilot_cli_v1_event_types_proto_msgTypes[159].OneofWrappers = []any{}
+	file_copilot_cli_v1_event_types_proto_msgTypes[160].OneofWrappers = []any{}
+	file_copilot_cli_v1_event_types_proto_msgTypes[161].OneofWrappers = []any{}
+	file_copilot_cli_v1_event_types_proto_msgTypes[162].OneofWrappers = []any{}
+	file_copilot_cli_v1_event_types_proto_msgTypes[163].OneofWrappers = []any{}
 	file_copilot_cli_v1_event_types_proto_msgTypes[164].OneofWrappers = []any{}
 	file_copilot_cli_v1_event_types_proto_msgTypes[166].OneofWrappers = []any{}
 	file_copilot_cli_v1_event_types_proto_msgTypes[167].OneofWrappers = []any{}
@@ -43173,6 +43918,7 @@ func file_copilot_cli_v1_event_types_proto_init() {
 	file_copilot_cli_v1_event_types_proto_msgTypes[191].OneofWrappers = []any{}
 	file_copilot_cli_v1_event_types_proto_msgTypes[192].OneofWrappers = []any{}
 	file_copilot_cli_v1_event_types_proto_msgTypes[193].OneofWrappers = []any{}
+	file_copilot_cli_v1_event_types_proto_msgTypes[195].OneofWrappers = []any{}
 	file_copilot_cli_v1_event_types_proto_msgTypes[197].OneofWrappers = []any{}
 	file_copilot_cli_v1_event_types_proto_msgTypes[198].OneofWrappers = []any{}
 	file_copilot_cli_v1_event_types_proto_msgTypes[199].OneofWrappers = []any{}

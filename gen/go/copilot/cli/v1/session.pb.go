@@ -7026,7 +7026,7 @@ const file_copilot_cli_v1_session_proto_rawDesc = "" +
 	"\f_traceparentB\r\n" +
 	"\v_tracestateB\x11\n" +
 	"\x0f_disable_resumeB\x18\n" +
-	"\x16_continue_pending_work\"\xc1\x06\n" +
+	"\x16_continue_pending_work\"\xc6\x06\n" +
 	"\x1cSessionServiceResumeResponse\x12%\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\tsessionId\x12*\n" +
@@ -7039,9 +7039,9 @@ const file_copilot_cli_v1_session_proto_rawDesc = "" +
 	"\tis_remote\x18\a \x01(\bH\x02R\bisRemote\x88\x01\x01\x12/\n" +
 	"\x04mode\x18\b \x01(\x0e2\x1b.copilot.cli.v1.SessionModeR\x04mode\x12B\n" +
 	"\vmodel_state\x18\t \x01(\v2!.copilot.cli.v1.SessionModelStateR\n" +
-	"modelState\x12\x91\x01\n" +
+	"modelState\x12\x96\x01\n" +
 	"\x1dgranted_environment_variables\x18\n" +
-	" \x03(\v2M.copilot.cli.v1.SessionServiceResumeResponse.GrantedEnvironmentVariablesEntryR\x1bgrantedEnvironmentVariables\x12\x1e\n" +
+	" \x03(\v2M.copilot.cli.v1.SessionServiceResumeResponse.GrantedEnvironmentVariablesEntryB\x03\x80\x01\x01R\x1bgrantedEnvironmentVariables\x12\x1e\n" +
 	"\n" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\x1aN\n" +
 	" GrantedEnvironmentVariablesEntry\x12\x10\n" +

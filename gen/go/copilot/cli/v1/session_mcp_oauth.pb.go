@@ -2018,7 +2018,7 @@ const file_copilot_cli_v1_session_mcp_oauth_proto_rawDesc = "" +
 	"2SessionMcpOauthServiceHandlePendingRequestResponse\x12 \n" +
 	"\asuccess\x18\x01 \x01(\bB\x06\x82\x80\x19\x02\x18\x01R\asuccess\x12\x1e\n" +
 	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"\x90\x06\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"\x95\x06\n" +
 	"\"SessionMcpOauthServiceLoginRequest\x12%\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\tsessionId\x12'\n" +
@@ -2028,8 +2028,8 @@ const file_copilot_cli_v1_session_mcp_oauth_proto_rawDesc = "" +
 	"\vclient_name\x18\x04 \x01(\tH\x01R\n" +
 	"clientName\x88\x01\x01\x12=\n" +
 	"\x18callback_success_message\x18\x05 \x01(\tH\x02R\x16callbackSuccessMessage\x88\x01\x01\x12 \n" +
-	"\tclient_id\x18\x06 \x01(\tH\x03R\bclientId\x88\x01\x01\x12(\n" +
-	"\rclient_secret\x18\a \x01(\tH\x04R\fclientSecret\x88\x01\x01\x12(\n" +
+	"\tclient_id\x18\x06 \x01(\tH\x03R\bclientId\x88\x01\x01\x12-\n" +
+	"\rclient_secret\x18\a \x01(\tB\x03\x80\x01\x01H\x04R\fclientSecret\x88\x01\x01\x12(\n" +
 	"\rpublic_client\x18\b \x01(\bH\x05R\fpublicClient\x88\x01\x01\x12E\n" +
 	"\n" +
 	"grant_type\x18\t \x01(\x0e2&.copilot.cli.v1.McpOauthLoginGrantTypeR\tgrantType\x12&\n" +
@@ -2048,9 +2048,9 @@ const file_copilot_cli_v1_session_mcp_oauth_proto_rawDesc = "" +
 	"\x0e_public_clientB\x0f\n" +
 	"\r_redirect_uriB\v\n" +
 	"\t_login_idB\x1b\n" +
-	"\x19_expected_installation_id\"\xc1\x02\n" +
-	"#SessionMcpOauthServiceLoginResponse\x120\n" +
-	"\x11authorization_url\x18\x01 \x01(\tH\x00R\x10authorizationUrl\x88\x01\x01\x12\x1e\n" +
+	"\x19_expected_installation_id\"\xc6\x02\n" +
+	"#SessionMcpOauthServiceLoginResponse\x125\n" +
+	"\x11authorization_url\x18\x01 \x01(\tB\x03\x80\x01\x01H\x00R\x10authorizationUrl\x88\x01\x01\x12\x1e\n" +
 	"\blogin_id\x18\x02 \x01(\tH\x01R\aloginId\x88\x01\x01\x12@\n" +
 	"\x06status\x18\x03 \x01(\x0e2(.copilot.cli.v1.McpOwnedOauthLoginStatusR\x06status\x12.\n" +
 	"\x10authorization_id\x18\x04 \x01(\tH\x02R\x0fauthorizationId\x88\x01\x01\x12\x1e\n" +
