@@ -1,0 +1,103 @@
+package reason
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+)
+
+// What callers are told travels in HTTP/2 trailers, twice for the message, and several
+// gRPC implementations refuse trailers of more than 8 KiB together.
+const (
+	maxMessage  = 1 << 10
+	maxMetadata = 2 << 10
+)
+
+// keyStderr names the metadata whose end says more than its beginning.
+const keyStderr = "stderr"
+
+// Of returns what a caller may be told of err. Told is false when err carries no public
+// reason: the fault then says no more than that something went wrong, and the text of
+// err belongs in the log. A nil err is not allowed.
+func Of(err error) (f *fault.Error, told bool) {
+	if f, ok := errors.AsType[*fault.Error](err); ok {
+		if _, public := Code(f.Reason); public {
+			return clean(f), true
+		}
+		return fault.New(fault.Internal, "internal error"), false
+	}
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		return fault.New(fault.Timeout, "the deadline has passed"), true
+	case errors.Is(err, context.Canceled):
+		return fault.New(fault.Cancelled, "the call was cancelled"), true
+	}
+	return fault.New(fault.Internal, "internal error"), false
+}
+
+// Failure returns what a caller may be told of err inside a stream, and whether that
+// is all there is to tell, as in Of.
+func Failure(err error) (failure *bridgev1.Failure, told bool) {
+	f, told := Of(err)
+	code, _ := Code(f.Reason)
+	return &bridgev1.Failure{
+		Code:     code,
+		Reason:   Enum(f.Reason),
+		Message:  f.Message,
+		Field:    f.Field,
+		Metadata: f.Metadata,
+	}, told
+}
+
+// clean copies f, fit for protobuf strings and for trailers.
+func clean(f *fault.Error) *fault.Error {
+	c := fault.Error{
+		Reason:     f.Reason,
+		Message:    head(f.Message, maxMessage),
+		Field:      head(f.Field, maxMessage),
+		RetryAfter: f.RetryAfter,
+	}
+	if len(f.Metadata) == 0 {
+		return &c
+	}
+	// Short values first: a long one must not push out what names the session.
+	keys := slices.SortedFunc(maps.Keys(f.Metadata), func(a, b string) int {
+		return cmp.Or(cmp.Compare(len(f.Metadata[a]), len(f.Metadata[b])), cmp.Compare(a, b))
+	})
+	c.Metadata = make(map[string]string, len(keys))
+	left := maxMetadata
+	for _, k := range keys {
+		cut := head
+		if k == keyStderr {
+			cut = tail
+		}
+		v := cut(f.Metadata[k], left)
+		left -= len(v)
+		c.Metadata[k] = v
+	}
+	return &c
+}
+
+// head returns the beginning of s, at most limit bytes of valid UTF-8.
+func head(s string, limit int) string {
+	s = strings.ToValidUTF8(s, "\uFFFD")
+	if len(s) <= limit {
+		return s
+	}
+	return strings.ToValidUTF8(s[:limit], "")
+}
+
+// tail returns the end of s, at most limit bytes of valid UTF-8.
+func tail(s string, limit int) string {
+	s = strings.ToValidUTF8(s, "\uFFFD")
+	if len(s) <= limit {
+		return s
+	}
+	return strings.ToValidUTF8(s[len(s)-limit:], "")
+}
