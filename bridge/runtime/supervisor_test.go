@@ -31,19 +31,24 @@ type bench struct {
 func newBench(t *testing.T) *bench {
 	b := &bench{t: t}
 	begin := time.Now()
-	cfg := inProcess(t, fakecli.Script{}, func(c *fakecli.CLI) { b.clis = append(b.clis, c) })
+	cfg := inProcess(t, fakecli.Script{}, func(c *fakecli.CLI) {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.clis = append(b.clis, c)
+	})
 	b.Supervisor = NewSupervisor(SupervisorConfig{
 		Start: func(ctx context.Context, p Profile) (*Runtime, error) {
 			b.mu.Lock()
-			defer b.mu.Unlock()
 			b.starts = append(b.starts, time.Since(begin))
+			slow, fail := b.slow, b.fail
+			b.mu.Unlock()
 			select {
-			case <-time.After(b.slow):
+			case <-time.After(slow):
 			case <-ctx.Done():
 				return nil, context.Cause(ctx)
 			}
-			if b.fail != nil {
-				return nil, b.fail
+			if fail != nil {
+				return nil, fail
 			}
 			c := cfg
 			c.Profile = p
@@ -198,6 +203,7 @@ func TestFailedStart(t *testing.T) {
 					t.Errorf("Get = %v", err)
 				}
 				time.Sleep(10 * time.Second)
+				synctest.Wait()
 				if len(b.starts) != tc.starts {
 					t.Errorf("%d starts, want %d", len(b.starts), tc.starts)
 				}
