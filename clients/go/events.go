@@ -254,7 +254,7 @@ func (c *cursor) read(
 	if err != nil {
 		return FromError(err)
 	}
-	next := recvWithin(stream, silence, cancel)
+	next := recvWithin(stream, silenceFor(c.opts.stream), cancel)
 	for {
 		frame, err := next()
 		switch {
@@ -338,6 +338,11 @@ func (c *cursor) move(to *bridgev1.Position) {
 		c.after = to
 		c.session.pos.note(to)
 	}
+}
+
+// silenceFor is how long a stream may be mute: three of the heartbeats it asks for.
+func silenceFor(so *bridgev1.StreamOptions) time.Duration {
+	return max(silence, 3*so.GetHeartbeatInterval().AsDuration())
 }
 
 // recvWithin receives from a stream, and ends it when it is mute for too long. The time

@@ -9,6 +9,7 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
@@ -97,6 +98,21 @@ func TestHeartbeatsAndSilence(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+func TestSilenceFollowsTheHeartbeatAskedFor(t *testing.T) {
+	t.Parallel()
+	for interval, want := range map[time.Duration]time.Duration{
+		0: silence, time.Second: silence, 10 * time.Minute: 30 * time.Minute,
+	} {
+		so := &bridgev1.StreamOptions{HeartbeatInterval: durationpb.New(interval)}
+		if got := silenceFor(so); got != want {
+			t.Errorf("silenceFor(%v) = %v, want %v", interval, got, want)
+		}
+	}
+	if got := silenceFor(nil); got != silence {
+		t.Errorf("silenceFor(nil) = %v", got)
+	}
 }
 
 func TestBackoffGrowsAndGivesUp(t *testing.T) {

@@ -103,7 +103,7 @@ func (t *Turn) read(b *backoff, yield func(*bridgev1.Event, error) bool) (bool, 
 	if err != nil {
 		return false, FromError(err)
 	}
-	next := recvWithin(stream, silence, cancel)
+	next := recvWithin(stream, silenceFor(t.opts.stream), cancel)
 	for {
 		frame, err := next()
 		switch {
