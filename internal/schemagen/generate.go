@@ -69,8 +69,16 @@ func Generate(cfg Config) (*Output, error) {
 			return nil, err
 		}
 	}
-	e := &emitter{plan: pl, sel: sel, docs: &docs{plan: pl}}
-	return &Output{Files: e.files(), Plan: pl}, nil
+	words, err := loadWording(wordFiles)
+	if err != nil {
+		return nil, err
+	}
+	e := &emitter{plan: pl, sel: sel, docs: newDocs(pl, words)}
+	out := &Output{Files: e.files(), Plan: pl}
+	if dead := words.dead(); cfg.Strict && len(dead) > 0 {
+		return nil, fmt.Errorf("texts for nothing: %s", strings.Join(dead, "; "))
+	}
+	return out, nil
 }
 
 func merged(schemas []*Model) (*Model, map[string]bool, error) {

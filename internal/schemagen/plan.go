@@ -186,6 +186,9 @@ func (p *planner) definition(name string) {
 // named plans the message of a definition, once.
 func (p *planner) named(name string) *Message {
 	if msg, ok := p.plan.Messages[name]; ok {
+		if msg.Path != name {
+			p.fail("%s and the definition both become message %s", msg.Path, name)
+		}
 		return msg
 	}
 	d := p.m.defs[name]
