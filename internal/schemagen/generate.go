@@ -57,7 +57,7 @@ func Generate(cfg Config) (*Output, error) {
 		return nil, err
 	}
 	if cfg.Strict {
-		if err := deadRows(hits, used); err != nil {
+		if err := deadRows(m, hits, used); err != nil {
 			return nil, err
 		}
 	}
@@ -97,8 +97,13 @@ func merged(schemas []*Model) (*Model, map[string]bool, error) {
 }
 
 // deadRows fails for rows of exception tables that nothing needed.
-func deadRows(hits, used map[string]bool) error {
+func deadRows(m *Model, hits, used map[string]bool) error {
 	var dead []string
+	for _, r := range renames {
+		if m.defs[r.To] == nil {
+			dead = append(dead, "rename "+r.From)
+		}
+	}
 	for _, r := range typeChanges {
 		if !used[r.Path] {
 			dead = append(dead, "type change "+r.Path)
