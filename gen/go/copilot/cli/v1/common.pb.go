@@ -6105,7 +6105,7 @@ type AttachmentBlob struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The data.
 	Data []byte `protobuf:"bytes,1,opt,name=data,proto3,oneof" json:"data,omitempty"`
-	// MIME type of the content.
+	// What kind of content it is, as a MIME type.
 	MimeType string `protobuf:"bytes,2,opt,name=mime_type,json=mimeType,proto3" json:"mime_type,omitempty"`
 	// Name to show to people.
 	DisplayName *string `protobuf:"bytes,3,opt,name=display_name,json=displayName,proto3,oneof" json:"display_name,omitempty"`
@@ -6382,7 +6382,7 @@ type AttachmentFile struct {
 	DisplayName string `protobuf:"bytes,2,opt,name=display_name,json=displayName,proto3" json:"display_name,omitempty"`
 	// Lines that matter; absent: all.
 	LineRange *AttachmentFileLineRange `protobuf:"bytes,3,opt,name=line_range,json=lineRange,proto3" json:"line_range,omitempty"`
-	// MIME type of the content.
+	// What kind of content it is, as a MIME type.
 	MimeType *string `protobuf:"bytes,4,opt,name=mime_type,json=mimeType,proto3,oneof" json:"mime_type,omitempty"`
 	// Identifier of the asset.
 	AssetId *string `protobuf:"bytes,5,opt,name=asset_id,json=assetId,proto3,oneof" json:"asset_id,omitempty"`
@@ -9429,7 +9429,7 @@ type EmbeddedBlobResourceContents struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The URI.
 	Uri string `protobuf:"bytes,1,opt,name=uri,proto3" json:"uri,omitempty"`
-	// MIME type of the content.
+	// What kind of content it is, as a MIME type.
 	MimeType *string `protobuf:"bytes,2,opt,name=mime_type,json=mimeType,proto3,oneof" json:"mime_type,omitempty"`
 	// The blob.
 	Blob []byte `protobuf:"bytes,3,opt,name=blob,proto3" json:"blob,omitempty"`
@@ -9502,7 +9502,7 @@ type EmbeddedTextResourceContents struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The URI.
 	Uri string `protobuf:"bytes,1,opt,name=uri,proto3" json:"uri,omitempty"`
-	// MIME type of the content.
+	// What kind of content it is, as a MIME type.
 	MimeType *string `protobuf:"bytes,2,opt,name=mime_type,json=mimeType,proto3,oneof" json:"mime_type,omitempty"`
 	// The text.
 	Text string `protobuf:"bytes,3,opt,name=text,proto3" json:"text,omitempty"`

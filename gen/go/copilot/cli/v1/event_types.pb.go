@@ -9053,7 +9053,7 @@ type BinaryAssetData struct {
 	AssetId string `protobuf:"bytes,1,opt,name=asset_id,json=assetId,proto3" json:"asset_id,omitempty"`
 	// The type.
 	Type BinaryAssetType `protobuf:"varint,2,opt,name=type,proto3,enum=copilot.cli.v1.BinaryAssetType" json:"type,omitempty"`
-	// MIME type of the content.
+	// What kind of content it is, as a MIME type.
 	MimeType string `protobuf:"bytes,3,opt,name=mime_type,json=mimeType,proto3" json:"mime_type,omitempty"`
 	// The byte length.
 	ByteLength int64 `protobuf:"varint,4,opt,name=byte_length,json=byteLength,proto3" json:"byte_length,omitempty"`
@@ -9162,7 +9162,7 @@ type BinaryAssetReference struct {
 	Type BinaryAssetReferenceType `protobuf:"varint,1,opt,name=type,proto3,enum=copilot.cli.v1.BinaryAssetReferenceType" json:"type,omitempty"`
 	// Identifier of the asset.
 	AssetId string `protobuf:"bytes,2,opt,name=asset_id,json=assetId,proto3" json:"asset_id,omitempty"`
-	// MIME type of the content.
+	// What kind of content it is, as a MIME type.
 	MimeType string `protobuf:"bytes,3,opt,name=mime_type,json=mimeType,proto3" json:"mime_type,omitempty"`
 	// The byte length.
 	ByteLength int64 `protobuf:"varint,4,opt,name=byte_length,json=byteLength,proto3" json:"byte_length,omitempty"`
@@ -21837,7 +21837,7 @@ type OmittedBinaryResult struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The type.
 	Type OmittedBinaryType `protobuf:"varint,1,opt,name=type,proto3,enum=copilot.cli.v1.OmittedBinaryType" json:"type,omitempty"`
-	// MIME type of the content.
+	// What kind of content it is, as a MIME type.
 	MimeType string `protobuf:"bytes,2,opt,name=mime_type,json=mimeType,proto3" json:"mime_type,omitempty"`
 	// The byte length.
 	ByteLength int64 `protobuf:"varint,3,opt,name=byte_length,json=byteLength,proto3" json:"byte_length,omitempty"`
@@ -25801,7 +25801,7 @@ type PersistedBinaryImage struct {
 	Type PersistedBinaryImageType `protobuf:"varint,1,opt,name=type,proto3,enum=copilot.cli.v1.PersistedBinaryImageType" json:"type,omitempty"`
 	// The data.
 	Data []byte `protobuf:"bytes,2,opt,name=data,proto3" json:"data,omitempty"`
-	// MIME type of the content.
+	// What kind of content it is, as a MIME type.
 	MimeType string `protobuf:"bytes,3,opt,name=mime_type,json=mimeType,proto3" json:"mime_type,omitempty"`
 	// The description.
 	Description *string `protobuf:"bytes,4,opt,name=description,proto3,oneof" json:"description,omitempty"`
@@ -33354,7 +33354,7 @@ type ToolExecutionCompleteContentAudio struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The data.
 	Data []byte `protobuf:"bytes,1,opt,name=data,proto3" json:"data,omitempty"`
-	// MIME type of the content.
+	// What kind of content it is, as a MIME type.
 	MimeType string `protobuf:"bytes,2,opt,name=mime_type,json=mimeType,proto3" json:"mime_type,omitempty"`
 	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
@@ -33418,7 +33418,7 @@ type ToolExecutionCompleteContentImage struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The data.
 	Data []byte `protobuf:"bytes,1,opt,name=data,proto3" json:"data,omitempty"`
-	// MIME type of the content.
+	// What kind of content it is, as a MIME type.
 	MimeType string `protobuf:"bytes,2,opt,name=mime_type,json=mimeType,proto3" json:"mime_type,omitempty"`
 	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
@@ -33653,7 +33653,7 @@ type ToolExecutionCompleteContentResourceLink struct {
 	Uri string `protobuf:"bytes,4,opt,name=uri,proto3" json:"uri,omitempty"`
 	// The description.
 	Description *string `protobuf:"bytes,5,opt,name=description,proto3,oneof" json:"description,omitempty"`
-	// MIME type of the content.
+	// What kind of content it is, as a MIME type.
 	MimeType *string `protobuf:"bytes,6,opt,name=mime_type,json=mimeType,proto3,oneof" json:"mime_type,omitempty"`
 	// The size.
 	Size *int64 `protobuf:"varint,7,opt,name=size,proto3,oneof" json:"size,omitempty"`
@@ -33755,7 +33755,7 @@ type ToolExecutionCompleteContentResourceLinkIcon struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The src.
 	Src string `protobuf:"bytes,1,opt,name=src,proto3" json:"src,omitempty"`
-	// MIME type of the content.
+	// What kind of content it is, as a MIME type.
 	MimeType *string `protobuf:"bytes,2,opt,name=mime_type,json=mimeType,proto3,oneof" json:"mime_type,omitempty"`
 	// The sizes.
 	Sizes []string `protobuf:"bytes,3,rep,name=sizes,proto3" json:"sizes,omitempty"`
@@ -34788,7 +34788,7 @@ type ToolExecutionCompleteUIResource struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The URI.
 	Uri string `protobuf:"bytes,1,opt,name=uri,proto3" json:"uri,omitempty"`
-	// MIME type of the content.
+	// What kind of content it is, as a MIME type.
 	MimeType string `protobuf:"bytes,2,opt,name=mime_type,json=mimeType,proto3" json:"mime_type,omitempty"`
 	// The text.
 	Text *string `protobuf:"bytes,3,opt,name=text,proto3,oneof" json:"text,omitempty"`

@@ -2085,7 +2085,7 @@ type ExternalToolTextResultForLlmBinaryResultsForLlm struct {
 	Type ExternalToolTextResultForLlmBinaryResultsForLlmType `protobuf:"varint,1,opt,name=type,proto3,enum=copilot.cli.v1.ExternalToolTextResultForLlmBinaryResultsForLlmType" json:"type,omitempty"`
 	// The content.
 	Data []byte `protobuf:"bytes,2,opt,name=data,proto3" json:"data,omitempty"`
-	// MIME type of the content.
+	// What kind of content it is, as a MIME type.
 	MimeType string `protobuf:"bytes,3,opt,name=mime_type,json=mimeType,proto3" json:"mime_type,omitempty"`
 	// The description.
 	Description *string `protobuf:"bytes,4,opt,name=description,proto3,oneof" json:"description,omitempty"`
@@ -2369,7 +2369,7 @@ type ExternalToolTextResultForLlmContentAudio struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The data.
 	Data []byte `protobuf:"bytes,1,opt,name=data,proto3" json:"data,omitempty"`
-	// MIME type of the content.
+	// What kind of content it is, as a MIME type.
 	MimeType string `protobuf:"bytes,2,opt,name=mime_type,json=mimeType,proto3" json:"mime_type,omitempty"`
 	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
@@ -2433,7 +2433,7 @@ type ExternalToolTextResultForLlmContentImage struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The data.
 	Data []byte `protobuf:"bytes,1,opt,name=data,proto3" json:"data,omitempty"`
-	// MIME type of the content.
+	// What kind of content it is, as a MIME type.
 	MimeType string `protobuf:"bytes,2,opt,name=mime_type,json=mimeType,proto3" json:"mime_type,omitempty"`
 	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
@@ -2668,7 +2668,7 @@ type ExternalToolTextResultForLlmContentResourceLink struct {
 	Uri string `protobuf:"bytes,4,opt,name=uri,proto3" json:"uri,omitempty"`
 	// The description.
 	Description *string `protobuf:"bytes,5,opt,name=description,proto3,oneof" json:"description,omitempty"`
-	// MIME type of the content.
+	// What kind of content it is, as a MIME type.
 	MimeType *string `protobuf:"bytes,6,opt,name=mime_type,json=mimeType,proto3,oneof" json:"mime_type,omitempty"`
 	// The size.
 	Size *int64 `protobuf:"varint,7,opt,name=size,proto3,oneof" json:"size,omitempty"`
@@ -2770,7 +2770,7 @@ type ExternalToolTextResultForLlmContentResourceLinkIcon struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The src.
 	Src string `protobuf:"bytes,1,opt,name=src,proto3" json:"src,omitempty"`
-	// MIME type of the content.
+	// What kind of content it is, as a MIME type.
 	MimeType *string `protobuf:"bytes,2,opt,name=mime_type,json=mimeType,proto3,oneof" json:"mime_type,omitempty"`
 	// The sizes.
 	Sizes []string `protobuf:"bytes,3,rep,name=sizes,proto3" json:"sizes,omitempty"`
