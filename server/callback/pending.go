@@ -1,0 +1,17 @@
+package callback
+
+import (
+	"context"
+
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+)
+
+// ListPending implements bridgev1.CallbackServiceServer.
+func (s *Service) ListPending(ctx context.Context, req *bridgev1.ListPendingRequest) (*bridgev1.ListPendingResponse, error) {
+	return s.backend.ListPending(ctx, req)
+}
+
+// Resolve implements bridgev1.CallbackServiceServer.
+func (s *Service) Resolve(ctx context.Context, req *bridgev1.ResolveRequest) (*bridgev1.ResolveResponse, error) {
+	return s.backend.Resolve(ctx, req)
+}

@@ -1,0 +1,69 @@
+// Package callback serves copilot.bridge.v1.CallbackService: it moves requests, replies and frames
+// between gRPC and a Backend, and decides nothing. What a request must be, the backend
+// checks; what its errors become, package server does.
+package callback
+
+import (
+	"context"
+
+	"google.golang.org/grpc"
+
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+	"github.com/copilot-grpc/copilot-grpc/internal/frame"
+)
+
+// Backend does the work. Its methods are the rpcs of the service; they return the domain
+// errors of package fault.
+type Backend interface {
+	// Attach begins a participation. Its first frame, AttachStarted, comes through
+	// Attachment.Stream like all others.
+	Attach(context.Context, *bridgev1.AttachStart) (Attachment, error)
+	ListPending(context.Context, *bridgev1.ListPendingRequest) (*bridgev1.ListPendingResponse, error)
+	Resolve(context.Context, *bridgev1.ResolveRequest) (*bridgev1.ResolveResponse, error)
+}
+
+// Attachment is one participation, from its start to its end.
+//
+// It ends in one of three ways: Stream returns nil because the participation is over;
+// Leave is called because the caller half-closed its stream; or Lost is called because
+// the stream broke, so that the participant may come back within its grace time. Of
+// Leave and Lost at most one is called, once. Lost is also called when Stream or Handle
+// failed, since the caller had no word in that.
+type Attachment interface {
+	// Handle takes a frame from the participant, any but its start. Frames come one at
+	// a time, in their order, while Stream runs. What fails for the caller's own reasons
+	// it answers with an AttachFailed frame; an error ends the stream with that error.
+	Handle(context.Context, *bridgev1.AttachRequest) error
+	// Stream emits AttachResponse messages, and the frames of Subscribe, which are put
+	// into AttachResponse.stream, until the participation is over. It returns soon after
+	// its context ends and after Leave.
+	Stream(ctx context.Context, emit frame.Sink) error
+	// Leave ends the participation at once. Stream then returns nil.
+	Leave()
+	// Lost says that the stream broke. Once the participation is over it does nothing.
+	Lost()
+}
+
+// Config is what a Service needs.
+type Config struct {
+	// Backend does the work; required.
+	Backend Backend
+}
+
+// Service implements bridgev1.CallbackServiceServer.
+type Service struct {
+	bridgev1.UnimplementedCallbackServiceServer
+
+	backend Backend
+}
+
+// New returns a service. It panics without a backend: that is a mistake of the program.
+func New(c Config) *Service {
+	if c.Backend == nil {
+		panic("callback: no backend")
+	}
+	return &Service{backend: c.Backend}
+}
+
+// Register makes r serve the service.
+func (s *Service) Register(r grpc.ServiceRegistrar) { bridgev1.RegisterCallbackServiceServer(r, s) }

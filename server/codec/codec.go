@@ -1,0 +1,135 @@
+// Package codec writes messages to the wire: frames that were encoded once go out as
+// the bytes they are, shared by all streams that send them; everything else, such as
+// the replies of unary calls, reflection and health, is marshalled as gRPC's own
+// codec does it.
+package codec
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"google.golang.org/grpc/encoding"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/protoadapt"
+)
+
+// Name is the content subtype that the codec stands for: gRPC's own.
+const Name = "proto"
+
+// inline is how many pieces a frame may have to cost a single allocation.
+const inline = 4
+
+// encoded is a message whose bytes exist already.
+type encoded struct {
+	// pieces are the bytes. They are shared and live until the garbage collector
+	// takes them, so that nothing here counts references.
+	pieces [][]byte
+	// field, unless it is 0, says that the message holds nothing but that field, of
+	// message type, whose bytes the pieces are.
+	field protowire.Number
+}
+
+// New returns the codec. A server must force it (grpc.ForceServerCodecV2) rather than
+// register it: a process may also have clients, which have no use for it.
+func New() encoding.CodecV2 { return codec{} }
+
+type codec struct{}
+
+// Name implements encoding.CodecV2.
+func (codec) Name() string { return Name }
+
+// Marshal implements encoding.CodecV2.
+func (codec) Marshal(v any) (mem.BufferSlice, error) {
+	if e, ok := v.(*encoded); ok {
+		return e.buffers(), nil
+	}
+	m := messageOf(v)
+	if m == nil {
+		return nil, fmt.Errorf("codec: cannot marshal a %T", v)
+	}
+	return marshal(m)
+}
+
+// Unmarshal implements encoding.CodecV2.
+func (codec) Unmarshal(data mem.BufferSlice, v any) error {
+	m := messageOf(v)
+	if m == nil {
+		return fmt.Errorf("codec: cannot unmarshal into a %T", v)
+	}
+	buf := data.MaterializeToBuffer(mem.DefaultBufferPool())
+	defer buf.Free()
+	return proto.Unmarshal(buf.ReadOnlyData(), m)
+}
+
+// messageOf returns v as a message of today's API, nil if it is no message.
+func messageOf(v any) proto.Message {
+	switch v := v.(type) {
+	case proto.Message:
+		return v
+	case protoadapt.MessageV1:
+		return protoadapt.MessageV2Of(v)
+	}
+	return nil
+}
+
+// marshal encodes m, in a buffer of the pool if it is large enough to be worth it.
+func marshal(m proto.Message) (mem.BufferSlice, error) {
+	size := proto.Size(m)
+	options := proto.MarshalOptions{UseCachedSize: true}
+	if mem.IsBelowBufferPoolingThreshold(size) {
+		b, err := options.Marshal(m)
+		if err != nil {
+			return nil, err
+		}
+		return mem.BufferSlice{mem.SliceBuffer(b)}, nil
+	}
+	pool := mem.DefaultBufferPool()
+	b := pool.Get(size)
+	if _, err := options.MarshalAppend((*b)[:0], m); err != nil {
+		pool.Put(b)
+		return nil, err
+	}
+	return mem.BufferSlice{mem.NewBuffer(b, pool)}, nil
+}
+
+// header is all that sending a frame of few pieces allocates. The slice headers are
+// copied, because gRPC reads them after the frame's own may have been used again; a
+// pointer to one is a mem.Buffer without a further allocation.
+type header struct {
+	buffers [inline + 1]mem.Buffer
+	pieces  [inline + 1]mem.SliceBuffer
+	prefix  [1 + binary.MaxVarintLen64]byte
+}
+
+// buffers returns the bytes of e without copying them.
+func (e *encoded) buffers() mem.BufferSlice {
+	h := new(header)
+	out, pieces := h.buffers[:0], h.pieces[:0]
+	if len(e.pieces) > inline {
+		out, pieces = make(mem.BufferSlice, 0, len(e.pieces)+1), make([]mem.SliceBuffer, 0, len(e.pieces)+1)
+	}
+	if e.field != 0 {
+		prefix := protowire.AppendTag(h.prefix[:0], e.field, protowire.BytesType)
+		pieces = append(pieces, protowire.AppendVarint(prefix, e.size()))
+	}
+	for _, p := range e.pieces {
+		if len(p) > 0 {
+			pieces = append(pieces, p)
+		}
+	}
+	for i := range pieces {
+		out = append(out, &pieces[i])
+	}
+	return out
+}
+
+// size returns how many bytes the pieces have together.
+func (e *encoded) size() uint64 {
+	var n uint64
+	for _, p := range e.pieces {
+		n += uint64(len(p))
+	}
+	return n
+}

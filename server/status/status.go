@@ -1,0 +1,105 @@
+// Package status turns domain errors into gRPC statuses with the details of
+// google.rpc: the one place where the server decides what a caller is told.
+package status
+
+import (
+	"errors"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/protoadapt"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/internal/reason"
+)
+
+// Domain is the ErrorInfo.domain of this server's reasons.
+const Domain = "copilot-grpc"
+
+// MetadataLimit is the metadata key under which a LIMIT_EXCEEDED fault names the limit;
+// it becomes the subject of a QuotaFailure.
+const MetadataLimit = "limit"
+
+// metadataField is the metadata key that repeats the field at fault.
+const metadataField = "field"
+
+// library gives a reason to the errors that gRPC itself makes, such as that of a
+// message over the size limit.
+var library = map[codes.Code]fault.Reason{
+	codes.Canceled:          fault.Cancelled,
+	codes.DeadlineExceeded:  fault.Timeout,
+	codes.ResourceExhausted: fault.LimitExceeded,
+	codes.Unimplemented:     fault.MethodUnknown,
+	codes.Internal:          fault.Internal,
+}
+
+// Of returns the status of err. Told is false when the caller is told no more than
+// that something went wrong: the text of err then belongs in the log. A nil err has
+// the status OK.
+func Of(err error) (st *status.Status, told bool) {
+	if err == nil {
+		return nil, true
+	}
+	if _, ok := errors.AsType[*fault.Error](err); !ok {
+		if s, ok := status.FromError(err); ok {
+			return ofLibrary(s), true
+		}
+	}
+	f, told := reason.Of(err)
+	code, _ := reason.Code(f.Reason)
+	return withDetails(status.New(codes.Code(code), f.Message), details(f)...), told
+}
+
+// Reason returns the reason in a status made by Of, "" if it has none.
+func Reason(st *status.Status) string {
+	for _, d := range st.Details() {
+		if info, ok := d.(*errdetails.ErrorInfo); ok {
+			return info.GetReason()
+		}
+	}
+	return ""
+}
+
+// ofLibrary adds to a status what it lacks. One that names no reason and needs none,
+// such as the health service's for an unknown service, stays as it is.
+func ofLibrary(s *status.Status) *status.Status {
+	r, ok := library[s.Code()]
+	if !ok || len(s.Proto().GetDetails()) > 0 {
+		return s
+	}
+	return withDetails(s, &errdetails.ErrorInfo{Reason: string(r), Domain: Domain})
+}
+
+// details returns what programs are told of f.
+func details(f *fault.Error) []protoadapt.MessageV1 {
+	metadata := f.Metadata
+	if f.Field != "" {
+		metadata = f.With(metadataField, f.Field).Metadata
+	}
+	list := []protoadapt.MessageV1{&errdetails.ErrorInfo{Reason: string(f.Reason), Domain: Domain, Metadata: metadata}}
+	if f.Field != "" {
+		list = append(list, &errdetails.BadRequest{FieldViolations: []*errdetails.BadRequest_FieldViolation{
+			{Field: f.Field, Description: f.Message},
+		}})
+	}
+	if f.RetryAfter > 0 {
+		list = append(list, &errdetails.RetryInfo{RetryDelay: durationpb.New(f.RetryAfter)})
+	}
+	if f.Reason == fault.LimitExceeded {
+		list = append(list, &errdetails.QuotaFailure{Violations: []*errdetails.QuotaFailure_Violation{
+			{Subject: f.Metadata[MetadataLimit], Description: f.Message},
+		}})
+	}
+	return list
+}
+
+// withDetails returns s with details. Only an OK status or a string that is no UTF-8
+// cannot have them, and Of makes neither; the status without them still tells the code.
+func withDetails(s *status.Status, list ...protoadapt.MessageV1) *status.Status {
+	if detailed, err := s.WithDetails(list...); err == nil {
+		return detailed
+	}
+	return s
+}
