@@ -3,6 +3,7 @@ module github.com/copilot-grpc/copilot-grpc
 go 1.26.0
 
 require (
+	github.com/google/jsonschema-go v0.4.3
 	github.com/sourcegraph/jsonrpc2 v0.2.3
 	go.uber.org/goleak v1.3.0
 	google.golang.org/genproto/googleapis/rpc v0.0.0-20260817212433-ac3dfec99bb1
