@@ -76,11 +76,16 @@ type Bridge struct {
 	draining, stopping chan struct{}
 	drainOnce          sync.Once
 
+	// taskMu is apart from mu: sessions begin tasks with their own lock held, and mu is
+	// held while sessions are asked how they are.
+	taskMu sync.Mutex
+	closed bool
+
 	mu        sync.Mutex
-	closed    bool
 	sessions  map[string]*session.Session
 	lastEpoch uint64
 	bindings  []*binding
+	ended     []*session.Session // disconnected, oldest first
 }
 
 // New returns a bridge. The caller must Close it.
@@ -136,17 +141,17 @@ func (b *Bridge) Drain(grace time.Duration) {
 // Close ends what runs in the background and waits for it. Streams and calls must have
 // ended before.
 func (b *Bridge) Close() {
-	b.mu.Lock()
+	b.taskMu.Lock()
 	b.closed = true
-	b.mu.Unlock()
+	b.taskMu.Unlock()
 	b.cancel()
 	b.tasks.Wait()
 }
 
 // Go runs f in the background until the bridge closes.
 func (b *Bridge) Go(f func(ctx context.Context)) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
+	b.taskMu.Lock()
+	defer b.taskMu.Unlock()
 	if b.closed {
 		return
 	}
@@ -205,6 +210,24 @@ func (b *Bridge) forget(s *session.Session) {
 	defer b.mu.Unlock()
 	if b.sessions[s.ID()] == s {
 		delete(b.sessions, s.ID())
+	}
+}
+
+// maxEnded bounds the disconnected sessions whose journals stay in memory. One that is
+// resumed later than that gets a new epoch, from the CLI's history.
+const maxEnded = 256
+
+// retire notes that a session was disconnected.
+func (b *Bridge) retire(s *session.Session) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.ended = slices.DeleteFunc(b.ended, func(o *session.Session) bool { return o == s || o.State() != session.Disconnected })
+	b.ended = append(b.ended, s)
+	for len(b.ended) > maxEnded {
+		if oldest := b.ended[0]; b.sessions[oldest.ID()] == oldest {
+			delete(b.sessions, oldest.ID())
+		}
+		b.ended = b.ended[1:]
 	}
 }
 
