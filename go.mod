@@ -3,6 +3,7 @@ module github.com/copilot-grpc/copilot-grpc
 go 1.26.0
 
 require (
+	github.com/google/jsonschema-go v0.4.3
 	github.com/grpc-ecosystem/go-grpc-middleware/v2 v2.3.4
 	github.com/sourcegraph/jsonrpc2 v0.2.3
 	go.uber.org/goleak v1.3.0
@@ -12,7 +13,8 @@ require (
 )
 
 require (
+	github.com/goccy/go-yaml v1.19.2
 	golang.org/x/net v0.60.0 // indirect
-	golang.org/x/sys v0.48.0 // indirect
+	golang.org/x/sys v0.48.0
 	golang.org/x/text v0.42.0 // indirect
 )

@@ -22,6 +22,8 @@ const (
 	RuntimeDialFailed Reason = "RUNTIME_DIAL_FAILED"
 	// RuntimeAuthFailed says that a running CLI server refused our token.
 	RuntimeAuthFailed Reason = "RUNTIME_AUTH_FAILED"
+	// ProfileInvalid says that a runtime's profile asks for what it may not.
+	ProfileInvalid Reason = "PROFILE_INVALID"
 	// RuntimeStopping says that the runtime layer is being shut down.
 	RuntimeStopping Reason = "RUNTIME_STOPPING"
 )

@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"reflect"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -350,6 +352,50 @@ func TestPeerStopsReading(t *testing.T) {
 		if events != 2 {
 			t.Errorf("%d events, want 2", events)
 		}
+	})
+}
+
+// Many callers at once, some of whom leave at any moment: every answer reaches
+// its own call, and nothing is left behind.
+func TestManyCalls(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		mine, theirs := net.Pipe()
+		c := New(mine, Options{MaxInFlight: 20, ReservedInFlight: 5})
+		echo := New(theirs, Options{Request: echoRequest, MaxRequestWorkers: 8})
+		var callers sync.WaitGroup
+		for caller := range 50 {
+			callers.Go(func() {
+				for n := range 40 {
+					ctx, cancel := context.WithCancel(t.Context())
+					if n%3 == 0 {
+						go cancel()
+					}
+					params := fmt.Sprintf(`{"caller":%d,"n":%d}`, caller, n)
+					opts := []CallOption{OnReply(func() {})}
+					if n%5 == 0 {
+						opts = append(opts, Priority())
+					}
+					got, err := c.Call(ctx, "echo", []byte(params), opts...)
+					if err == nil && string(got) != params || err != nil && !errors.Is(err, context.Canceled) {
+						t.Errorf("sent %s, got %s, %v", params, got, err)
+					}
+					cancel()
+				}
+			})
+		}
+		callers.Wait()
+		synctest.Wait()
+		s := c.Stats()
+		if s.InFlight != 0 || s.QueuedBytes != 0 || s.UnknownReplies != 0 || s.LateReplies != s.Abandoned {
+			t.Errorf("stats: %+v", s)
+		}
+		if n := libraryPending(c); n != 0 {
+			t.Errorf("the library still has %d pending calls", n)
+		}
+		_ = c.Close()
+		c.Wait()
+		echo.Wait()
 	})
 }
 

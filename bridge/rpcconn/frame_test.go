@@ -95,7 +95,7 @@ func TestFrameLengthIsNotTrusted(t *testing.T) {
 	if _, err := f.next(); !errors.Is(err, ErrTruncated) {
 		t.Fatalf("got %v", err)
 	}
-	if n := cap(*f.big); n > bigStart {
+	if n := cap(*f.big); n > bigKeep { // the buffer may be one that served before
 		t.Errorf("%d bytes allocated for 3", n)
 	}
 }

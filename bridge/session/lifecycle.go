@@ -8,6 +8,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	"github.com/copilot-grpc/copilot-grpc/bridge/translate"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
@@ -399,7 +400,7 @@ func (s *Session) Delete(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := refused(result, "session.delete"); err != nil && s.wasUsed() {
+	if err := Refused(result, "session.delete"); err != nil && s.wasUsed() {
 		return err
 	}
 	s.end(Deleted, bridgev1.CloseReason_CLOSE_REASON_DELETED)
@@ -413,8 +414,8 @@ func (s *Session) wasUsed() bool {
 	return s.used
 }
 
-// refused turns a result of {"success": false} into an error.
-func refused(result json.RawMessage, method string) error {
+// Refused turns a result of {"success": false} into an error.
+func Refused(result json.RawMessage, method string) error {
 	var r struct {
 		Success *bool
 		Error   string
@@ -450,12 +451,16 @@ func (s *Session) end(state State, reason bridgev1.CloseReason) {
 
 // ParseEvent makes a record of an event's JSON, which it takes over.
 func ParseEvent(event json.RawMessage) (*journal.Record, error) {
-	var head struct {
-		Type, ID, AgentID string
-		Ephemeral         bool
-	}
-	if err := json.Unmarshal(event, &head); err != nil {
+	head, err := translate.ScanEvent(event)
+	if err != nil {
 		return nil, err
 	}
-	return &journal.Record{Type: head.Type, ID: head.ID, Agent: head.AgentID, Ephemeral: head.Ephemeral, JSON: event}, nil
+	return Record(head, event), nil
+}
+
+// Record makes a record of an event whose head is known. It takes text over.
+func Record(head translate.EventHead, text []byte) *journal.Record {
+	return &journal.Record{
+		Type: string(head.Type), ID: string(head.ID), Agent: string(head.AgentID), Ephemeral: head.Ephemeral, JSON: text,
+	}
 }

@@ -1,10 +1,9 @@
 package session
 
 import (
-	"bytes"
 	"encoding/json"
-	"errors"
-	"fmt"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/translate"
 )
 
 // Object is a JSON object whose members keep their order and their bytes: the order of
@@ -17,29 +16,14 @@ type Member struct {
 	Value json.RawMessage
 }
 
-var errNotObject = errors.New("not a JSON object")
-
 // ParseObject splits a JSON object into its members. The values share b's memory.
 func ParseObject(b []byte) (Object, error) {
-	dec := json.NewDecoder(bytes.NewReader(b))
-	dec.UseNumber()
-	if t, err := dec.Token(); err != nil || t != json.Delim('{') {
-		return nil, errNotObject
-	}
 	var o Object
-	for dec.More() {
-		key, err := dec.Token()
+	for m, err := range translate.Members(b) {
 		if err != nil {
-			return nil, fmt.Errorf("reading a member's name: %w", err)
+			return nil, err
 		}
-		var value json.RawMessage
-		if err := dec.Decode(&value); err != nil {
-			return nil, fmt.Errorf("reading member %q: %w", key, err)
-		}
-		o.Set(key.(string), value)
-	}
-	if _, err := dec.Token(); err != nil {
-		return nil, fmt.Errorf("reading the object's end: %w", err)
+		o.Set(string(m.Name), m.Value)
 	}
 	return o, nil
 }

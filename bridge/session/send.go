@@ -259,3 +259,32 @@ func (s *Session) SetProvider(ctx context.Context, change func(provider Object) 
 	}
 	return nil
 }
+
+// SetCredentials gives the session secrets of its provider, or a GitHub token, in the
+// place of those it has.
+func (s *Session) SetCredentials(ctx context.Context, secrets Object, token string) error {
+	if err := lock(ctx, s.gate); err != nil {
+		return err
+	}
+	defer unlock(s.gate)
+	s.mu.Lock()
+	provider, err := ParseObject(s.config.Get("provider"))
+	if len(secrets) > 0 && err != nil {
+		s.mu.Unlock()
+		return fault.New(fault.InvalidField, "the session has no provider").WithField("provider")
+	}
+	s.config = s.config.Clone()
+	if len(secrets) > 0 {
+		s.config.Set("provider", provider.Merge(secrets).JSON())
+	}
+	if token != "" {
+		s.config.SetString("gitHubToken", token)
+	}
+	loaded, rt := s.state == Loaded, s.runtime
+	s.mu.Unlock()
+	if !loaded {
+		_, err := s.loaded(ctx)
+		return err
+	}
+	return s.warmResume(ctx, rt, nil)
+}

@@ -205,6 +205,12 @@ func (t *turn) lost(status bridgev1.TurnStatus, at journal.Position) *Outcome {
 
 func (t *turn) snapshot() []*Waiter { return append([]*Waiter(nil), t.waiters...) }
 
+// Done returns a channel that closes when the turn has ended, and what then gives its
+// outcome.
+func (w *Waiter) Done() (<-chan struct{}, func() Outcome) {
+	return w.done, func() Outcome { return w.out }
+}
+
 // Wait waits for the turn's end, for as long as ctx lasts and, with idle above zero,
 // while the session is not silent for that long. Time in which a tool or a callback is
 // outstanding is not silence. The turn goes on when the waiting ends early.

@@ -2,8 +2,48 @@ package main
 
 import (
 	"context"
-	"errors"
+	"flag"
+	"fmt"
 	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/copilot-grpc/copilot-grpc/internal/schemagen"
 )
 
-func fetch(context.Context, []string, io.Writer) error { return errors.New("fetch") }
+func fetch(ctx context.Context, args []string, out io.Writer) error {
+	fs := flag.NewFlagSet("schemagen fetch", flag.ContinueOnError)
+	dir := fs.String("dir", "", "folder to put the schemas in, one folder per version (default: in the user's cache)")
+	if err := fs.Parse(args); err != nil {
+		return err
+	}
+	if *dir == "" {
+		var err error
+		if *dir, err = cacheDir(); err != nil {
+			return err
+		}
+	}
+	versions := fs.Args()
+	if len(versions) == 0 {
+		for _, p := range schemagen.Pins {
+			versions = append(versions, p.Version)
+		}
+	}
+	for _, v := range versions {
+		if err := schemagen.Fetch(ctx, *dir, v); err != nil {
+			return err
+		}
+		fmt.Fprintln(out, filepath.Join(*dir, v))
+	}
+	return nil
+}
+
+// cacheDir is where fetched schemas are kept: private to the user, since they are
+// not ours to publish.
+func cacheDir() (string, error) {
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return "", fmt.Errorf("find a cache folder: %w", err)
+	}
+	return filepath.Join(cache, "copilot-grpc", "schemas"), nil
+}

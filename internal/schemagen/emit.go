@@ -273,7 +273,7 @@ func (e *emitter) fieldOptions(m *Message, fl *Field) []string {
 	if fl.Deprecated || e.docs.gone(fl.Life) {
 		opts = append(opts, "deprecated = true")
 	}
-	if isSecret(fl) {
+	if fl.Secret {
 		opts = append(opts, "debug_redact = true")
 	}
 	var rules []string

@@ -13,18 +13,36 @@ import (
 // SchemaFiles are the names of the schema files of a CLI version.
 var SchemaFiles = [2]string{"api.schema.json", "session-events.schema.json"}
 
-// Load reads the schemas of one CLI version from dir.
+// Load reads the schemas of one CLI version from dir. They must be the pinned ones.
 func Load(dir, version string) (*Model, error) {
+	data, sums, err := readSchemas(dir)
+	if err != nil {
+		return nil, fmt.Errorf("schemas of %s: %w", version, err)
+	}
+	if err := checkPin(version, sums); err != nil {
+		return nil, err
+	}
+	return parseSchemas(version, data, sums)
+}
+
+// readSchemas reads both schema files and their sha256 sums.
+func readSchemas(dir string) (data [2][]byte, sums [2]string, err error) {
+	for i, file := range SchemaFiles {
+		if data[i], err = os.ReadFile(filepath.Join(dir, file)); err != nil {
+			return data, sums, err
+		}
+		sum := sha256.Sum256(data[i])
+		sums[i] = hex.EncodeToString(sum[:])
+	}
+	return data, sums, nil
+}
+
+func parseSchemas(version string, data [2][]byte, sums [2]string) (*Model, error) {
 	m := newModel()
 	m.Versions = []string{version}
-	for _, file := range SchemaFiles {
-		data, err := os.ReadFile(filepath.Join(dir, file))
-		if err != nil {
-			return nil, fmt.Errorf("schema of %s: %w", version, err)
-		}
-		sum := sha256.Sum256(data)
-		m.Sources = append(m.Sources, Source{version, file, hex.EncodeToString(sum[:])})
-		if err := m.loadFile(data); err != nil {
+	for i, file := range SchemaFiles {
+		m.Sources = append(m.Sources, Source{version, file, sums[i]})
+		if err := m.loadFile(data[i]); err != nil {
 			return nil, fmt.Errorf("%s of %s: %w", file, version, err)
 		}
 	}

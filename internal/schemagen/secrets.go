@@ -1,27 +1,55 @@
 package schemagen
 
-// secretRow names members that hold credentials: no log prints them.
+// secretRow names a member that holds credentials: it is marked debug_redact, so
+// that nothing which honours the mark prints it. Flags, numbers and enums of that
+// name are none.
 type secretRow struct {
-	Member, Reason string
+	Path   string // Message.member; * stands for any text
+	Reason string
 }
 
 var secretRows = []secretRow{
-	{"gitHubToken", "GitHub credential"},
-	{"apiKey", "model endpoint credential"},
-	{"bearerToken", "model endpoint credential"},
-	{"token", "credential"},
-	{"accessToken", "credential"},
-	{"headers", "carries Authorization"},
-	{"requestHeaders", "carries Authorization"},
-	{"env", "environment variables carry credentials"},
+	{"*.gitHubToken", "GitHub credential"},
+	{"*.apiKey", "credential of a model endpoint"},
+	{"*.apiKeyCommand", "a command line can hold a credential"},
+	{"*.bearerToken", "credential of a model endpoint"},
+	{"*.token", "credential"},
+	{"*.accessToken", "credential"},
+	{"*.executionToken", "the right to act for a workflow"},
+	{"*.sessionToken", "credential of a model endpoint"},
+	{"*.clientSecret", "credential of an OAuth client"},
+	{"*.hmac", "credential of a service"},
+	{"*.password", "credential of a proxy"},
+	{"*.headers", "carries Authorization"},
+	{"*.requestHeaders", "carries Authorization"},
+	{"HeaderEntry.value", "carries Authorization"},
+	{"*.env", "environment variables carry credentials"},
+	{"*.environment", "environment variables carry credentials"},
+	{"*.envVars", "environment variables carry credentials"},
+	{"*.grantedEnvironmentVariables", "environment variables carry credentials"},
+	{"*.secrets", "credentials of MCP servers"},
+	{"SandboxConfig.credentials", "environment variables carry credentials"},
+	{"session.gitHubAuth.setCredentials?.credentials", "GitHub credential"},
+	{"*.authInfo", "can hold a token"},
+	{"HostEventNotification.payload", "an auth_changed event carries the credentials"},
+	{"*.authorizationUrl", "holds the state of a sign-in"},
 }
 
-// isSecret reports a field that debug output must leave out.
-func isSecret(f *Field) bool {
+// secret reports whether the member at path must be left out of debug output.
+func (p *planner) secret(path string, f *Field) bool {
+	switch f.Type {
+	case "bool", "int64", "double":
+		return false
+	}
+	if p.plan.Enums[f.Type] != nil {
+		return false
+	}
+	found := false
 	for _, row := range secretRows {
-		if row.Member == f.JSON {
-			return true
+		if matches(row.Path, path) {
+			p.hits["secret "+row.Path] = true
+			found = true
 		}
 	}
-	return false
+	return found
 }

@@ -535,7 +535,9 @@ type EventFilter struct {
 	AgentIds []string `protobuf:"bytes,4,rep,name=agent_ids,json=agentIds,proto3" json:"agent_ids,omitempty"`
 	// Include the heavy types, system.message and model.messages_snapshot: two thirds
 	// of all bytes. A type named in `types` needs no such leave.
-	IncludeHeavy  bool `protobuf:"varint,5,opt,name=include_heavy,json=includeHeavy,proto3" json:"include_heavy,omitempty"`
+	IncludeHeavy bool `protobuf:"varint,5,opt,name=include_heavy,json=includeHeavy,proto3" json:"include_heavy,omitempty"`
+	// No events at all: only the other frames.
+	None          bool `protobuf:"varint,6,opt,name=none,proto3" json:"none,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -601,6 +603,13 @@ func (x *EventFilter) GetAgentIds() []string {
 func (x *EventFilter) GetIncludeHeavy() bool {
 	if x != nil {
 		return x.IncludeHeavy
+	}
+	return false
+}
+
+func (x *EventFilter) GetNone() bool {
+	if x != nil {
+		return x.None
 	}
 	return false
 }
@@ -1633,13 +1642,14 @@ const file_copilot_bridge_v1_event_service_proto_rawDesc = "" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x121\n" +
 	"\x05after\x18\x02 \x01(\v2\x1b.copilot.bridge.v1.PositionR\x05after\x12.\n" +
 	"\x05start\x18\x03 \x01(\x0e2\x18.copilot.bridge.v1.StartR\x05start\x126\n" +
-	"\x06filter\x18\x04 \x01(\v2\x1e.copilot.bridge.v1.EventFilterR\x06filter\"\xb7\x01\n" +
+	"\x06filter\x18\x04 \x01(\v2\x1e.copilot.bridge.v1.EventFilterR\x06filter\"\xcb\x01\n" +
 	"\vEventFilter\x12\x14\n" +
 	"\x05types\x18\x01 \x03(\tR\x05types\x12#\n" +
 	"\rexclude_types\x18\x02 \x03(\tR\fexcludeTypes\x12+\n" +
 	"\x11exclude_ephemeral\x18\x03 \x01(\bR\x10excludeEphemeral\x12\x1b\n" +
 	"\tagent_ids\x18\x04 \x03(\tR\bagentIds\x12#\n" +
-	"\rinclude_heavy\x18\x05 \x01(\bR\fincludeHeavy\"\xea\x01\n" +
+	"\rinclude_heavy\x18\x05 \x01(\bR\fincludeHeavy\x12\x12\n" +
+	"\x04none\x18\x06 \x01(\bR\x04none\"\xea\x01\n" +
 	"\rStreamOptions\x127\n" +
 	"\bfidelity\x18\x01 \x01(\x0e2\x1b.copilot.bridge.v1.FidelityR\bfidelity\x12#\n" +
 	"\roriginal_json\x18\x02 \x01(\bR\foriginalJson\x12H\n" +

@@ -43,16 +43,16 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// JSON: workflow.abort?.
+// Parameters of workflow.abort.
 type CallbackWorkflowServiceAbortRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session id.
+	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// run id.
+	// Identifier of the run.
 	RunId string `protobuf:"bytes,2,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
-	// execution token.
+	// The execution token.
 	ExecutionToken string `protobuf:"bytes,3,opt,name=execution_token,json=executionToken,proto3" json:"execution_token,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -116,10 +116,10 @@ func (x *CallbackWorkflowServiceAbortRequest) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: WorkflowAckResult.
+// Result of workflow.abort.
 type CallbackWorkflowServiceAbortResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -162,20 +162,20 @@ func (x *CallbackWorkflowServiceAbortResponse) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: workflow.execute?.
+// Parameters of workflow.execute.
 type CallbackWorkflowServiceExecuteRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session id.
+	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// name.
+	// The name.
 	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	// run id.
+	// Identifier of the run.
 	RunId string `protobuf:"bytes,3,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
-	// execution token.
+	// The execution token.
 	ExecutionToken string `protobuf:"bytes,4,opt,name=execution_token,json=executionToken,proto3" json:"execution_token,omitempty"`
-	// args json.
+	// The arguments. The member args, as JSON text.
 	ArgsJson string `protobuf:"bytes,5,opt,name=args_json,json=argsJson,proto3" json:"args_json,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -253,12 +253,12 @@ func (x *CallbackWorkflowServiceExecuteRequest) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: WorkflowExecuteResult.
+// Result of workflow.execute.
 type CallbackWorkflowServiceExecuteResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// result json.
+	// The result. The member result, as JSON text.
 	ResultJson *string `protobuf:"bytes,1,opt,name=result_json,json=resultJson,proto3,oneof" json:"result_json,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -312,23 +312,23 @@ var File_copilot_cli_v1_callback_workflow_proto protoreflect.FileDescriptor
 
 const file_copilot_cli_v1_callback_workflow_proto_rawDesc = "" +
 	"\n" +
-	"&copilot/cli/v1/callback_workflow.proto\x12\x0ecopilot.cli.v1\x1a\x1dcopilot/json/v1/options.proto\"\xbc\x01\n" +
+	"&copilot/cli/v1/callback_workflow.proto\x12\x0ecopilot.cli.v1\x1a\x1dcopilot/json/v1/options.proto\"\xbf\x01\n" +
 	"#CallbackWorkflowServiceAbortRequest\x12%\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\tsessionId\x12\x1d\n" +
-	"\x06run_id\x18\x02 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x05runId\x12/\n" +
-	"\x0fexecution_token\x18\x03 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x0eexecutionToken\x12\x1e\n" +
+	"\x06run_id\x18\x02 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x05runId\x122\n" +
+	"\x0fexecution_token\x18\x03 \x01(\tB\t\x82\x80\x19\x02\x18\x01\x80\x01\x01R\x0eexecutionToken\x12\x1e\n" +
 	"\n" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"F\n" +
 	"$CallbackWorkflowServiceAbortResponse\x12\x1e\n" +
 	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"\x87\x02\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"\x8a\x02\n" +
 	"%CallbackWorkflowServiceExecuteRequest\x12%\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\tsessionId\x12\x1a\n" +
 	"\x04name\x18\x02 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x04name\x12\x1d\n" +
-	"\x06run_id\x18\x03 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x05runId\x12/\n" +
-	"\x0fexecution_token\x18\x04 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x0eexecutionToken\x12+\n" +
+	"\x06run_id\x18\x03 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x05runId\x122\n" +
+	"\x0fexecution_token\x18\x04 \x01(\tB\t\x82\x80\x19\x02\x18\x01\x80\x01\x01R\x0eexecutionToken\x12+\n" +
 	"\targs_json\x18\x05 \x01(\tB\x0e\x82\x80\x19\n" +
 	"\n" +
 	"\x04args\x10\x01\x18\x01R\bargsJson\x12\x1e\n" +

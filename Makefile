@@ -1,0 +1,88 @@
+# Every target prints what it does: make help.
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+# The steps of "test" share two cores and one build cache; their order is their sense.
+.NOTPARALLEL:
+
+# The pinned CLI, and the oldest one that is supported.
+CLI_VERSION := 1.0.102
+CLI_OLDEST := 1.0.81
+# Schema folders to generate from, oldest first, separated by commas; empty: the
+# committed .proto files are taken as they are.
+SCHEMAS ?=
+# How long each fuzz target runs in fuzz-smoke.
+FUZZTIME ?= 5s
+# How long, and which, benchmarks run.
+BENCHTIME ?= 1s
+BENCH ?= .
+
+VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+LDFLAGS := -X main.version=$(VERSION)
+TOOL := go tool -modfile=internal/tools/go.mod
+
+.PHONY: help build generate lint test test-all unit race check-generated proto-lint \
+	proto-breaking e2e e2e-81 fuzz-smoke demo demo-smoke bench schema-history clean
+
+help: ## print this list
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+build: ## build bin/copilot-grpc
+	@.ci/step build go go build -ldflags '$(LDFLAGS)' -o bin/copilot-grpc ./cmd/copilot-grpc
+
+generate: ## write gen from proto; with SCHEMAS=DIR,… first proto and the ledger from those
+ifneq ($(SCHEMAS),)
+	go run ./cmd/schemagen -schemas '$(SCHEMAS)'
+endif
+	$(TOOL) buf generate
+
+lint: ## formatting, vet, staticcheck, revive, import directions, sizes, texts
+	@.ci/step lint go,git .ci/lint
+
+test: lint build race check-generated proto-lint proto-breaking e2e e2e-81 fuzz-smoke demo-smoke ## everything a change must pass, under 20 minutes on 2 cores
+	@echo "make test: done; a step that was left out says NOT RUN above"
+
+test-all: test ## test, and what takes longer: schema history, a minute per fuzz target, e2e with -race
+	@.ci/step "schema history" go,npm .ci/schema-history
+	@.ci/step "long fuzzing" go,git .ci/fuzz-smoke 60s
+	@.ci/step "e2e under the race detector" go,npm env GOFLAGS="$${GOFLAGS:-} -race" E2E_TIMEOUT=20m .ci/e2e $(CLI_VERSION)
+
+unit: ## unit tests, quickly: without the race detector
+	@.ci/step "unit tests" go .ci/unit
+
+race: ## unit tests under the race detector
+	@.ci/step "unit tests (race detector)" go .ci/unit -race
+
+check-generated: ## generating makes no difference
+	@.ci/step "generated code" go .ci/check-generated
+
+proto-lint: ## buf lint
+	@.ci/step "buf lint" go $(TOOL) buf lint
+
+proto-breaking: ## buf breaking against the last release
+	@.ci/step "buf breaking" go,git .ci/check-breaking
+
+e2e: ## end-to-end tests with the pinned real CLI
+	@.ci/step "e2e on CLI $(CLI_VERSION)" go,npm .ci/e2e $(CLI_VERSION)
+
+e2e-81: ## a sample of them with the oldest supported CLI
+	@.ci/step "e2e sample on CLI $(CLI_OLDEST)" go,npm .ci/e2e $(CLI_OLDEST) e2e/sample-$(CLI_OLDEST).txt
+
+fuzz-smoke: ## every fuzz target for a few seconds (FUZZTIME)
+	@.ci/step "fuzz smokes" go,git .ci/fuzz-smoke $(FUZZTIME)
+
+demo: ## show the whole thing: real CLI, bridge, a tool call, a permission
+	@go run -ldflags '$(LDFLAGS)' ./cmd/copilot-grpc demo
+
+demo-smoke: build ## the demo, as a check
+	@.ci/step "demo" go,npm .ci/demo-smoke $(CLI_VERSION)
+
+bench: ## benchmarks (BENCH, BENCHTIME), e2e ones with the real CLI
+	@COPILOT_CLI_PATH=$$(.ci/install-cli $(CLI_VERSION)) \
+		go test -run '^$$' -bench '$(BENCH)' -benchtime $(BENCHTIME) -benchmem -timeout 20m ./...
+
+schema-history: ## the number ledger survives all supported schema versions (downloads them once)
+	@.ci/step "schema history" go,npm .ci/schema-history
+
+clean: ## remove what was built
+	rm -rf bin

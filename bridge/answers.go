@@ -1,0 +1,203 @@
+package bridge
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
+	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
+)
+
+func asFault(err error) (*fault.Error, bool) { return errors.AsType[*fault.Error](err) }
+
+// ListPending lists the callbacks that wait for an answer.
+func (b *Bridge) ListPending(ctx context.Context, r *bridgev1.ListPendingRequest) (*bridgev1.ListPendingResponse, error) {
+	s, err := b.open(r.GetSessionId())
+	if err != nil {
+		return nil, err
+	}
+	record(ctx, s.Journal().Last())
+	return &bridgev1.ListPendingResponse{Callbacks: b.pending(s)}, nil
+}
+
+// Resolve answers a callback.
+func (b *Bridge) Resolve(ctx context.Context, r *bridgev1.ResolveRequest) (*bridgev1.ResolveResponse, error) {
+	return idempotent(ctx, b, "Resolve", r.GetRequestId(), r, func() (*bridgev1.ResolveResponse, error) {
+		s, err := b.open(r.GetSessionId())
+		if err != nil {
+			return nil, err
+		}
+		at, err := b.resolve(ctx, s, r.GetCallbackId(), "", r.GetAnswer(), "answer")
+		if err != nil {
+			return nil, err
+		}
+		record(ctx, at)
+		return &bridgev1.ResolveResponse{Position: session.Proto(at)}, nil
+	})
+}
+
+// resolve checks an answer and gives it to the CLI.
+func (b *Bridge) resolve(ctx context.Context, s *session.Session, id, participant string, a *bridgev1.Answer, at string) (journal.Position, error) {
+	p, err := s.Pending().Get(id)
+	if err != nil {
+		return journal.Position{}, err
+	}
+	if a.GetAbstain() != nil {
+		return s.Journal().Last(), s.Abstain(id, participant)
+	}
+	reply, err := b.reply(p, a, at)
+	if err != nil {
+		return journal.Position{}, err
+	}
+	return s.Resolve(ctx, id, participant, reply)
+}
+
+// reply gives an answer the CLI's form. The CLI takes nearly anything and burns the
+// request on what it cannot use, so everything is checked here.
+func (b *Bridge) reply(p *callback.Pending, a *bridgev1.Answer, at string) (callback.Reply, error) {
+	wrong := func() (callback.Reply, error) {
+		return callback.Reply{}, fault.New(fault.AnswerInvalid, "callback %q is a %s; the answer is of another kind", p.ID, p.Kind.Method).
+			WithField(at).With("callback_id", p.ID)
+	}
+	switch answer := a.GetAnswer().(type) {
+	case *bridgev1.Answer_Tool:
+		if p.Kind.Type != bridgev1.CallbackKind_CALLBACK_KIND_TOOL_CALL {
+			return wrong()
+		}
+		return b.toolReply(answer.Tool, at+".tool")
+	case *bridgev1.Answer_Permission:
+		if p.Kind.Type != bridgev1.CallbackKind_CALLBACK_KIND_PERMISSION {
+			return wrong()
+		}
+		return b.permissionReply(answer.Permission, at+".permission")
+	case *bridgev1.Answer_Raw:
+		if p.Kind.Type != bridgev1.CallbackKind_CALLBACK_KIND_RAW {
+			return wrong()
+		}
+		return rawReply(p, answer.Raw, at+".raw")
+	case *bridgev1.Answer_Error:
+		return errorReply(p, answer.Error), nil
+	default:
+		return callback.Reply{}, fault.New(fault.AnswerInvalid, "the answer is empty").WithField(at)
+	}
+}
+
+// toolReply has three ways: a result, which may be a failure; an exception; nothing.
+func (b *Bridge) toolReply(a *bridgev1.ToolAnswer, at string) (callback.Reply, error) {
+	switch o := a.GetOutcome().(type) {
+	case *bridgev1.ToolAnswer_Text:
+		return members("result", quote(o.Text)), nil
+	case *bridgev1.ToolAnswer_Result:
+		text, err := b.codec.toJSON(o.Result, at+".result")
+		if err != nil {
+			return callback.Reply{}, answerInvalid(err)
+		}
+		return members("result", text), nil
+	case *bridgev1.ToolAnswer_Exception:
+		return members("error", quote(o.Exception)), nil
+	case *bridgev1.ToolAnswer_NoResult:
+		return members("result", json.RawMessage(noResult)), nil
+	default:
+		return callback.Reply{}, fault.New(fault.AnswerInvalid, "the tool's outcome is empty").WithField(at)
+	}
+}
+
+// noResult is what the model is told of a tool that returned nothing.
+const noResult = `{"textResultForLlm":"Tool returned no result.","resultType":"failure","error":"tool returned no result"}`
+
+// older translates the words of older SDKs, which the CLI would take and then fail on.
+var older = map[string]string{
+	"approved":                     "approve-once",
+	"denied-interactively-by-user": "reject",
+	"denied-no-approval-rule-and-could-not-request-from-user": "user-not-available",
+}
+
+// current are the kinds that the CLI acts on.
+var current = map[string]bool{
+	"approve-once": true, "approve-for-session": true, "approve-for-location": true, "approve-permanently": true,
+	"approve-read-only-for-session": true, "reject": true, "user-not-available": true,
+}
+
+func (b *Bridge) permissionReply(d *cliv1.PermissionDecision, at string) (callback.Reply, error) {
+	text, err := b.codec.toJSON(d, at)
+	if err != nil {
+		return callback.Reply{}, answerInvalid(err)
+	}
+	decision, err := session.ParseObject(text)
+	if err != nil {
+		return callback.Reply{}, fault.New(fault.AnswerInvalid, "the decision is not an object").WithField(at)
+	}
+	kind := decision.String("kind")
+	if now, ok := older[kind]; ok {
+		var translated session.Object
+		translated.SetString("kind", now)
+		if feedback := decision.Get("feedback"); now == "reject" && feedback != nil {
+			translated.Set("feedback", feedback)
+		}
+		decision, kind = translated, now
+	}
+	if !current[kind] {
+		return callback.Reply{}, fault.New(fault.AnswerInvalid, "permission kind %q is not one the CLI acts on", kind).WithField(at)
+	}
+	return members("result", decision.JSON()), nil
+}
+
+// rawReply is the result of a request, or the result member of an event's answer.
+func rawReply(p *callback.Pending, a *bridgev1.RawAnswer, at string) (callback.Reply, error) {
+	text := json.RawMessage(a.GetResultJson())
+	if !json.Valid(text) {
+		return callback.Reply{}, fault.New(fault.AnswerInvalid, "result_json is not JSON").WithField(at + ".result_json")
+	}
+	if !p.Kind.Event {
+		return callback.Reply{Members: text}, nil
+	}
+	if p.Kind.Method == callback.CommandExecute {
+		return members("", nil), nil // a command has no result, only an error
+	}
+	return members("result", text), nil
+}
+
+// errorReply answers with an error in the way that the kind has.
+func errorReply(p *callback.Pending, e *bridgev1.AnswerError) callback.Reply {
+	switch {
+	case p.Kind.Method == callback.ToolRequested || p.Kind.Method == callback.CommandExecute:
+		return members("error", quote(e.GetMessage()))
+	case p.Kind.Method == callback.PermissionRequested:
+		return members("result", json.RawMessage(fmt.Sprintf(`{"kind":"reject","feedback":%s}`, quote(e.GetMessage()))))
+	case p.Kind.Event:
+		return p.Kind.Fallback(p, callback.Unhandled)
+	}
+	code := e.GetCode()
+	if code == 0 {
+		code = callback.DefaultErrorCode
+	}
+	return callback.Reply{Error: &callback.ReplyError{Code: code, Message: e.GetMessage()}}
+}
+
+// answerInvalid turns a fault about a field into one about an answer.
+func answerInvalid(err error) error {
+	if f, ok := asFault(err); ok && f.Reason == fault.InvalidField {
+		return fault.New(fault.AnswerInvalid, "%s", f.Message).WithField(f.Field)
+	}
+	return err
+}
+
+// members is a reply with one member, or none.
+func members(key string, value json.RawMessage) callback.Reply {
+	var o session.Object
+	if key != "" {
+		o.Set(key, value)
+	}
+	return callback.Reply{Members: o.JSON()}
+}
+
+func quote(s string) json.RawMessage {
+	b, _ := json.Marshal(s) // a string always encodes
+	return b
+}

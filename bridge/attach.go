@@ -1,0 +1,348 @@
+package bridge
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
+	"github.com/copilot-grpc/copilot-grpc/internal/frame"
+	"github.com/copilot-grpc/copilot-grpc/internal/reason"
+)
+
+const (
+	defaultGrace = 30 * time.Second
+	maxGrace     = time.Hour
+	maxName      = 128
+	// commandQueue bounds a participant's commands that wait; one more fails with
+	// LIMIT_EXCEEDED.
+	commandQueue = 64
+	// maxAnswers bounds a participant's answers under way; past it its frames wait.
+	maxAnswers = 32
+)
+
+// errLeft is the cause with which a participant's stream ends by its own wish.
+var errLeft = errors.New("the participant left")
+
+// Attachment is a participant's stream.
+type Attachment struct {
+	b *Bridge
+	s *session.Session
+	p *session.Participant
+
+	started *bridgev1.AttachStarted
+	start   *bridgev1.AttachStart
+	options options
+	begin   cursor
+
+	// life ends when the participation does, with the cause.
+	life     context.Context
+	end      context.CancelCauseFunc
+	commands chan *bridgev1.AttachCommand
+	out      chan frame.Frame
+	answers  chan struct{} // a token each
+	work     sync.WaitGroup
+}
+
+// Attach makes the caller a participant.
+func (b *Bridge) Attach(ctx context.Context, start *bridgev1.AttachStart) (*Attachment, error) {
+	a := &Attachment{
+		b: b, start: start, commands: make(chan *bridgev1.AttachCommand, commandQueue),
+		out: make(chan frame.Frame, commandQueue+maxAnswers), answers: make(chan struct{}, maxAnswers),
+	}
+	join, err := a.joining()
+	if err != nil {
+		return nil, err
+	}
+	a.life, a.end = context.WithCancelCause(context.WithoutCancel(ctx))
+	join.Replace = a.end
+	s, joined, err := a.join(ctx, join)
+	if err != nil {
+		a.end(err)
+		return nil, within(err, "start.")
+	}
+	a.s, a.p = s, joined.Participant
+	a.started = &bridgev1.AttachStarted{
+		ParticipantId: a.p.ID, Token: a.p.Token, Session: s.Snapshot(), Returned: joined.Returned,
+	}
+	return a, nil
+}
+
+// joining checks what the participant brings.
+func (a *Attachment) joining() (session.Joining, error) {
+	start := a.start
+	var err error
+	if a.options, err = newOptions(start.GetOptions()); err != nil {
+		return session.Joining{}, within(err, "start.")
+	}
+	if _, err = newFilter(start.GetFilter(), "start.filter"); err != nil {
+		return session.Joining{}, err
+	}
+	if len(start.GetName()) > maxName {
+		return session.Joining{}, fault.New(fault.InvalidField, "longer than %d characters", maxName).WithField("start.name")
+	}
+	grace, err := duration(start.GetGrace(), "start.grace", 0, maxGrace)
+	if err != nil {
+		return session.Joining{}, err
+	}
+	if start.GetGrace() == nil {
+		grace = defaultGrace
+	}
+	tools, err := a.b.tools(start.GetTools(), "start.tools")
+	if err != nil {
+		return session.Joining{}, err
+	}
+	j := session.Joining{Name: start.GetName(), Token: start.GetToken(), Tools: tools, Grace: grace}
+	if h := handling(start.GetHandlers()); h != nil {
+		j.Handling = *h
+	}
+	return j, nil
+}
+
+// tools gives tools the CLI's form.
+func (b *Bridge) tools(list []*cliv1.ToolDefinition, at string) ([]session.Tool, error) {
+	_, tools, err := b.config(&cliv1.SessionConfig{Tools: list}, at)
+	if err != nil {
+		return nil, rename(err, at+".tools", at)
+	}
+	if tools == nil {
+		return nil, nil
+	}
+	return *tools, nil
+}
+
+// rename replaces the beginning of the field that an error names.
+func rename(err error, from, to string) error {
+	if f, ok := asFault(err); ok && len(f.Field) >= len(from) && f.Field[:len(from)] == from {
+		return f.WithField(to + f.Field[len(from):])
+	}
+	return err
+}
+
+// join comes by the session in the way that the start says.
+func (a *Attachment) join(ctx context.Context, j session.Joining) (s *session.Session, joined session.Joined, err error) {
+	a.begin = cursor{after: a.start.GetAfter(), tail: a.start.GetStart() != bridgev1.Start_START_BEGINNING}
+	switch how := a.start.GetSession().(type) {
+	case *bridgev1.AttachStart_Create:
+		a.begin = cursor{}
+		return a.once(ctx, how.Create.GetRequestId(), j, func() (*session.Session, session.Joined, error) {
+			return a.b.create(ctx, how.Create, "create.", &j)
+		})
+	case *bridgev1.AttachStart_Resume:
+		if a.begin.after == nil && a.begin.tail {
+			// What happens in the course of the resume is new to the participant.
+			if s, err := a.b.open(how.Resume.GetSessionId()); err == nil {
+				a.begin.after = session.Proto(s.Journal().Last())
+			}
+		}
+		return a.once(ctx, how.Resume.GetRequestId(), j, func() (*session.Session, session.Joined, error) {
+			return a.b.resume(ctx, how.Resume, "resume.", &j)
+		})
+	case *bridgev1.AttachStart_JoinSessionId:
+		s, err := a.b.open(how.JoinSessionId)
+		if err != nil {
+			return nil, joined, rename(err, "session_id", "join_session_id")
+		}
+		joined.Participant, joined.Returned, err = s.Join(ctx, j)
+		return s, joined, err
+	default:
+		return nil, joined, fault.New(fault.InvalidField, "one of create, resume, join_session_id is required").WithField("session")
+	}
+}
+
+// once opens the session, unless a start with the same request id did before: then the
+// caller takes the place of the participant that came with it, whose token it may never
+// have seen.
+func (a *Attachment) once(ctx context.Context, id string, j session.Joining, open func() (*session.Session, session.Joined, error)) (s *session.Session, joined session.Joined, err error) {
+	first := false
+	m, err := a.b.once.Do(ctx, "Attach", id, a.start, func() (proto.Message, error) {
+		first = true
+		if s, joined, err = open(); err != nil {
+			return nil, err
+		}
+		return &bridgev1.AttachStarted{Token: joined.Participant.Token, Session: &bridgev1.Session{SessionId: s.ID()}}, nil
+	})
+	if err != nil || first {
+		return s, joined, err
+	}
+	started := m.(*bridgev1.AttachStarted)
+	if s, err = a.b.open(started.GetSession().GetSessionId()); err != nil {
+		return nil, joined, err
+	}
+	j.Token = started.GetToken()
+	joined.Participant, joined.Returned, err = s.Join(ctx, j)
+	if fault.ReasonOf(err) == fault.ParticipantNotFound { // its grace time is over
+		j.Token = ""
+		joined.Participant, joined.Returned, err = s.Join(ctx, j)
+	}
+	return s, joined, err
+}
+
+// Stream sends the participant's frames until the participation ends.
+func (a *Attachment) Stream(ctx context.Context, sink frame.Sink) error {
+	started := &bridgev1.AttachResponse{Frame: &bridgev1.AttachResponse_Started{Started: a.started}}
+	if err := sink(frame.Frame{Message: started}); err != nil {
+		return err
+	}
+	st := a.b.newStream(a.options, sink)
+	defer st.close()
+	f, err := st.follow(a.s, a.begin, a.start.GetFilter(), "start.")
+	if err != nil {
+		return err
+	}
+	f.callbacks, f.participant = true, a.p.ID
+	st.extra = a.out
+
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	stop := context.AfterFunc(a.life, func() { cancel(context.Cause(a.life)) })
+	defer stop()
+	a.work.Go(func() { a.runCommands(ctx) })
+	err = st.run(ctx)
+	cancel(errLeft)
+	a.work.Wait()
+	switch context.Cause(a.life) {
+	case errLeft:
+		return st.closeAll(bridgev1.CloseReason_CLOSE_REASON_LEFT)
+	case session.ErrReplaced:
+		_ = st.closeAll(bridgev1.CloseReason_CLOSE_REASON_REPLACED) // the status says it too
+		return session.ErrReplaced
+	}
+	return err
+}
+
+// Handle takes a frame of the participant. What fails is told on the stream; an error
+// ends it.
+func (a *Attachment) Handle(ctx context.Context, r *bridgev1.AttachRequest) error {
+	switch f := r.GetFrame().(type) {
+	case *bridgev1.AttachRequest_Answer:
+		select {
+		case a.answers <- struct{}{}:
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-a.life.Done():
+			return nil
+		}
+		a.work.Go(func() {
+			defer func() { <-a.answers }()
+			a.answer(ctx, f.Answer)
+		})
+	case *bridgev1.AttachRequest_Command:
+		select {
+		case a.commands <- f.Command:
+		default:
+			err := fault.New(fault.LimitExceeded, "%d commands are waiting", commandQueue)
+			a.reply(ctx, failed(f.Command.GetCommandId(), "", err))
+		}
+	case *bridgev1.AttachRequest_Heartbeat:
+	case *bridgev1.AttachRequest_Leave:
+		if f.Leave.GetDisconnect() {
+			a.b.Go(func(ctx context.Context) {
+				ctx, cancel := context.WithTimeout(ctx, closeTimeout)
+				defer cancel()
+				if _, err := a.s.Disconnect(ctx, false); err != nil {
+					a.b.log.Warn("session not disconnected", "session_id", a.s.ID(), "error", err)
+				}
+			})
+		}
+		a.Leave()
+	case *bridgev1.AttachRequest_Start:
+		return fault.New(fault.FrameUnexpected, "start may only be the first frame").WithField("start")
+	default:
+		return fault.New(fault.FrameUnexpected, "the frame is empty").WithField("frame")
+	}
+	return nil
+}
+
+// Leave ends the participation at once.
+func (a *Attachment) Leave() {
+	a.s.Leave(a.p)
+	a.end(errLeft)
+}
+
+// Lost notes that the connection broke.
+func (a *Attachment) Lost() {
+	a.s.Lost(a.p, context.Cause(a.life))
+	a.end(errors.New("the connection broke"))
+}
+
+// runCommands carries out commands in the order they came.
+func (a *Attachment) runCommands(ctx context.Context) {
+	for {
+		select {
+		case c := <-a.commands:
+			done, err := a.command(ctx, c)
+			if err != nil {
+				a.reply(ctx, failed(c.GetCommandId(), "", err))
+				continue
+			}
+			done.CommandId = c.GetCommandId()
+			a.reply(ctx, &bridgev1.AttachResponse{Frame: &bridgev1.AttachResponse_Done{Done: done}})
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (a *Attachment) command(ctx context.Context, c *bridgev1.AttachCommand) (*bridgev1.AttachDone, error) {
+	done := func(p journal.Position, err error) (*bridgev1.AttachDone, error) {
+		return &bridgev1.AttachDone{Position: session.Proto(p)}, err
+	}
+	switch do := c.GetCommand().(type) {
+	case *bridgev1.AttachCommand_Send:
+		sent, err := a.b.Send(ctx, &bridgev1.SendRequest{SessionId: a.s.ID(), RequestId: c.GetRequestId(), Prompt: do.Send})
+		if err != nil {
+			return nil, err
+		}
+		return &bridgev1.AttachDone{MessageId: sent.GetMessageId(), Position: sent.GetPosition()}, nil
+	case *bridgev1.AttachCommand_Abort:
+		_, at, err := a.s.Abort(ctx)
+		return done(at, err)
+	case *bridgev1.AttachCommand_SetTools:
+		tools, err := a.b.tools(do.SetTools.GetTools(), "command.set_tools.tools")
+		if err != nil {
+			return nil, err
+		}
+		return done(a.s.Journal().Last(), a.s.Change(ctx, a.p, &tools, nil))
+	case *bridgev1.AttachCommand_SetHandlers:
+		return done(a.s.Journal().Last(), a.s.Change(ctx, a.p, nil, handling(do.SetHandlers)))
+	default:
+		return nil, fault.New(fault.InvalidField, "the command is empty").WithField("command")
+	}
+}
+
+// answer carries out an answer.
+func (a *Attachment) answer(ctx context.Context, c *bridgev1.CallbackAnswer) {
+	at, err := a.b.resolve(ctx, a.s, c.GetCallbackId(), a.p.ID, c.GetAnswer(), "answer")
+	if err != nil {
+		a.reply(ctx, failed("", c.GetCallbackId(), err))
+		return
+	}
+	a.reply(ctx, &bridgev1.AttachResponse{Frame: &bridgev1.AttachResponse_Done{Done: &bridgev1.AttachDone{
+		CallbackId: c.GetCallbackId(), Position: session.Proto(at),
+	}}})
+}
+
+// reply hands a frame to the stream.
+func (a *Attachment) reply(ctx context.Context, r *bridgev1.AttachResponse) {
+	select {
+	case a.out <- frame.Frame{Message: r}:
+	case <-a.life.Done():
+	case <-ctx.Done():
+	}
+}
+
+// failed is the frame that says why a command or an answer failed.
+func failed(command, callbackID string, err error) *bridgev1.AttachResponse {
+	why, _ := reason.Failure(session.Classify(err, ""))
+	return &bridgev1.AttachResponse{Frame: &bridgev1.AttachResponse_Failed{Failed: &bridgev1.AttachFailed{
+		CommandId: command, CallbackId: callbackID, Failure: why,
+	}}}
+}

@@ -1,0 +1,213 @@
+package bridge
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/rpcconn"
+	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	"github.com/copilot-grpc/copilot-grpc/bridge/translate"
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+)
+
+// Start starts a runtime whose connection the bridge serves.
+type Start func(ctx context.Context, cfg runtime.Config) (*runtime.Runtime, error)
+
+// Runtimes keeps the CLI processes.
+type Runtimes interface {
+	// Get returns a runtime that is ready, starting one if need be.
+	Get(ctx context.Context) (*runtime.Runtime, error)
+	// Down tells of a runtime that ended and is not replaced yet: why, and when it may
+	// be started again. ok is false when there is none.
+	Down() (cause error, retry time.Time, ok bool)
+}
+
+// maxDownBindings bounds the ended runtimes that are still told of.
+const maxDownBindings = 4
+
+// binding ties a runtime to the sessions it has loaded. The handlers of its connection
+// run on the connection's reader and must not block.
+type binding struct {
+	b  *Bridge
+	id string
+
+	mu       sync.RWMutex
+	rt       *runtime.Runtime
+	sessions map[string]*session.Session
+	lost     error
+}
+
+// startRuntime starts a runtime and watches its end.
+func (b *Bridge) startRuntime(ctx context.Context, cfg runtime.Config) (*runtime.Runtime, error) {
+	bind := &binding{b: b, id: "rt-" + rand.Text()[:8], sessions: map[string]*session.Session{}}
+	cfg.RPC.Event = bind.event
+	cfg.RPC.Notification = bind.notification
+	cfg.RPC.Request = bind.request
+	cfg.RPC.Logger = b.log
+	rt, err := runtime.Start(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	bind.mu.Lock()
+	bind.rt = rt
+	bind.mu.Unlock()
+	b.mu.Lock()
+	b.bindings = append(b.bindings, bind)
+	b.mu.Unlock()
+	b.Go(func(ctx context.Context) {
+		select {
+		case <-rt.Done():
+			bind.ended(rt.Err())
+		case <-ctx.Done():
+		}
+	})
+	return rt, nil
+}
+
+// Runtime returns the binding of a runtime to load a session in.
+func (b *Bridge) Runtime(ctx context.Context) (session.Runtime, error) {
+	rt, err := b.runtimes.Get(ctx)
+	if err != nil {
+		return nil, session.Classify(err, "")
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, bind := range b.bindings {
+		if bind.runtime() == rt {
+			return bind, nil
+		}
+	}
+	return nil, fault.New(fault.RuntimeLost, "the runtime has just ended")
+}
+
+func (bind *binding) runtime() *runtime.Runtime {
+	bind.mu.RLock()
+	defer bind.mu.RUnlock()
+	return bind.rt
+}
+
+// Call makes a JSON-RPC call.
+func (bind *binding) Call(ctx context.Context, method string, params []byte, opts ...rpcconn.CallOption) (json.RawMessage, error) {
+	result, err := bind.runtime().Conn().Call(ctx, method, params, opts...)
+	if err != nil && errors.Is(err, rpcconn.ErrClosed) {
+		if cause := bind.runtime().Err(); cause != nil {
+			err = errors.Join(err, cause)
+		}
+		return nil, fault.Wrap(err, fault.RuntimeLost, "the runtime ended during %s", method).With("method", method)
+	}
+	return result, err
+}
+
+// Route sends a session's events to it.
+func (bind *binding) Route(s *session.Session) {
+	bind.mu.Lock()
+	defer bind.mu.Unlock()
+	bind.sessions[s.ID()] = s
+}
+
+// Unroute ends that.
+func (bind *binding) Unroute(s *session.Session) {
+	bind.mu.Lock()
+	defer bind.mu.Unlock()
+	if bind.sessions[s.ID()] == s {
+		delete(bind.sessions, s.ID())
+	}
+}
+
+// Version is the CLI's version.
+func (bind *binding) Version() string { return bind.runtime().Info().CLIVersion }
+
+func (bind *binding) session(id []byte) *session.Session {
+	bind.mu.RLock()
+	defer bind.mu.RUnlock()
+	return bind.sessions[string(id)]
+}
+
+// event takes a session.event notification.
+func (bind *binding) event(body []byte) {
+	frame, err := translate.ScanFrame(body)
+	if err != nil || frame.Event.Raw == nil {
+		bind.b.log.Warn("event not understood", "runtime_id", bind.id, "bytes", len(body))
+		return
+	}
+	if s := bind.session(frame.SessionID); s != nil {
+		s.Ingest(session.Record(frame.Event, bytes.Clone(frame.Event.Raw)))
+	}
+}
+
+// lifecycle is what the CLI tells about any session of its process.
+type lifecycle struct {
+	Type      string `json:"type"`
+	SessionID string `json:"sessionId"`
+}
+
+var lifecycleChanges = map[string]bridgev1.SessionChange{
+	"session.updated":    bridgev1.SessionChange_SESSION_CHANGE_UPDATED,
+	"session.foreground": bridgev1.SessionChange_SESSION_CHANGE_FOREGROUND,
+	"session.background": bridgev1.SessionChange_SESSION_CHANGE_BACKGROUND,
+}
+
+// notification takes any other notification. Creation and deletion are told by the
+// bridge itself, once each: the CLI tells them several times.
+func (bind *binding) notification(method string, params []byte) {
+	if method != "session.lifecycle" {
+		return
+	}
+	var l lifecycle
+	if json.Unmarshal(params, &l) != nil {
+		return
+	}
+	if change, ok := lifecycleChanges[l.Type]; ok {
+		if s := bind.session([]byte(l.SessionID)); s != nil {
+			bind.b.Changed(s, change)
+		}
+	}
+}
+
+// request takes a request of the CLI. It runs on a worker and waits for the answer.
+func (bind *binding) request(ctx context.Context, r *rpcconn.Request) (json.RawMessage, error) {
+	var params struct {
+		SessionID string `json:"sessionId"`
+	}
+	_ = json.Unmarshal(r.Params, &params) // a request that names no session is nobody's
+	s := bind.session([]byte(params.SessionID))
+	if s == nil {
+		return nil, &rpcconn.Error{Code: rpcconn.CodeMethodNotFound, Message: "nobody handles " + r.Method}
+	}
+	return s.Ask(ctx, bind.id+"-"+r.ID, r.Method, r.Params)
+}
+
+// ended tells the sessions that their runtime is gone.
+func (bind *binding) ended(cause error) {
+	bind.mu.Lock()
+	sessions := bind.sessions
+	bind.sessions, bind.lost = map[string]*session.Session{}, cause
+	bind.mu.Unlock()
+	if cause == nil {
+		cause = fault.New(fault.RuntimeLost, "the runtime was stopped")
+	}
+	for _, s := range sessions {
+		s.RuntimeLost(bind, cause)
+	}
+	b := bind.b
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	down := slices.DeleteFunc(slices.Clone(b.bindings), func(o *binding) bool { return o.err() == nil })
+	if len(down) > maxDownBindings {
+		b.bindings = slices.DeleteFunc(b.bindings, func(o *binding) bool { return o == down[0] })
+	}
+}
+
+func (bind *binding) err() error {
+	bind.mu.RLock()
+	defer bind.mu.RUnlock()
+	return bind.lost
+}

@@ -1,0 +1,235 @@
+// Package bridge puts the Copilot CLI's sessions behind the calls of
+// copilot.bridge.v1. It knows nothing of gRPC: calls come as messages, errors go as
+// faults, streams go to a sink.
+//
+// One file per group of calls; what a single session is and does is in package session.
+package bridge
+
+import (
+	"context"
+	"log/slog"
+	"regexp"
+	"slices"
+	"sync"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
+	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/idempotency"
+	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	"github.com/copilot-grpc/copilot-grpc/internal/position"
+)
+
+// Defaults of Config.
+const (
+	DefaultMaxPromptBytes     = 4 << 20
+	DefaultMaxAttachmentBytes = 64 << 20
+)
+
+// Config is what a bridge is made with.
+type Config struct {
+	// Runtimes returns the keeper of CLI processes, which starts them by start.
+	Runtimes func(start Start) Runtimes
+	// Defaults are members of a session's configuration for sessions that do not set
+	// them, as a JSON object: such as the provider of an offline model.
+	Defaults []byte
+	// MaxPromptBytes bounds a prompt's text: the CLI's memory grows to gigabytes with
+	// prompts of some tens of MiB.
+	MaxPromptBytes int
+	// MaxAttachmentBytes bounds an attachment sent in pieces.
+	MaxAttachmentBytes int
+	// MaxRequestBytes is what the server lets a message have; it is only told.
+	MaxRequestBytes int
+	// MaxEphemeralBytes bounds the ephemeral part of each journal.
+	MaxEphemeralBytes int
+	// CallbackTimeout is how long callbacks wait for an answer.
+	CallbackTimeout time.Duration
+	// Raw switches RawService on.
+	Raw bool
+	// OfflineModel says that a scripted model takes the place of real ones.
+	OfflineModel bool
+	// Version is the version of this program.
+	Version string
+	// Logger gets what no caller is told.
+	Logger *slog.Logger
+}
+
+// Bridge serves the calls. Its methods may be called from any goroutine.
+type Bridge struct {
+	cfg      Config
+	log      *slog.Logger
+	codec    *codec
+	defaults session.Object
+	once     *idempotency.Store
+	watchers watchers
+	runs     runs
+	runtimes Runtimes
+
+	// ctx ends when the bridge closes; tasks are what runs in the background.
+	ctx    context.Context
+	cancel context.CancelFunc
+	tasks  sync.WaitGroup
+	// draining closes when streams are to go away, stopping when they are to end.
+	draining, stopping chan struct{}
+	drainOnce          sync.Once
+
+	mu        sync.Mutex
+	closed    bool
+	sessions  map[string]*session.Session
+	lastEpoch uint64
+	bindings  []*binding
+}
+
+// New returns a bridge. The caller must Close it.
+func New(cfg Config) (*Bridge, error) {
+	setDefault(&cfg.MaxPromptBytes, DefaultMaxPromptBytes)
+	setDefault(&cfg.MaxAttachmentBytes, DefaultMaxAttachmentBytes)
+	setDefault(&cfg.CallbackTimeout, callback.DefaultTimeout)
+	setDefault(&cfg.MaxEphemeralBytes, journal.DefaultMaxEphemeralBytes)
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	c, err := newCodec()
+	if err != nil {
+		return nil, err
+	}
+	var defaults session.Object
+	if len(cfg.Defaults) > 0 {
+		if defaults, err = session.ParseObject(cfg.Defaults); err != nil {
+			return nil, fault.Wrap(err, fault.InvalidField, "session defaults")
+		}
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	b := &Bridge{
+		cfg: cfg, log: cfg.Logger, codec: c, defaults: defaults, once: idempotency.New(time.Now),
+		ctx: ctx, cancel: cancel, draining: make(chan struct{}), stopping: make(chan struct{}),
+		sessions: map[string]*session.Session{},
+	}
+	b.runtimes = cfg.Runtimes(b.startRuntime)
+	return b, nil
+}
+
+func setDefault[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+// Drain asks every stream to go away, and ends those that have not after grace.
+func (b *Bridge) Drain(grace time.Duration) {
+	b.drainOnce.Do(func() {
+		close(b.draining)
+		b.Go(func(ctx context.Context) {
+			select {
+			case <-time.After(grace):
+			case <-ctx.Done():
+			}
+			close(b.stopping)
+		})
+	})
+}
+
+// Close ends what runs in the background and waits for it. Streams and calls must have
+// ended before.
+func (b *Bridge) Close() {
+	b.mu.Lock()
+	b.closed = true
+	b.mu.Unlock()
+	b.cancel()
+	b.tasks.Wait()
+}
+
+// Go runs f in the background until the bridge closes.
+func (b *Bridge) Go(f func(ctx context.Context)) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		return
+	}
+	b.tasks.Go(func() { f(b.ctx) })
+}
+
+// Logger is for what has no caller to be told.
+func (b *Bridge) Logger() *slog.Logger { return b.log }
+
+// sessionID is the form of a session's id.
+var sessionID = regexp.MustCompile(`^[A-Za-z0-9_-]{1,128}$`)
+
+func checkID(id, field string) error {
+	switch {
+	case id == "":
+		return fault.New(fault.InvalidField, "%s is required", field).WithField(field)
+	case !sessionID.MatchString(id):
+		return fault.New(fault.InvalidField, "session id %q does not match %s", id, sessionID).WithField(field)
+	}
+	return nil
+}
+
+// open returns a session that callers may use.
+func (b *Bridge) open(id string) (*session.Session, error) {
+	if err := checkID(id, "session_id"); err != nil {
+		return nil, err
+	}
+	b.mu.Lock()
+	s := b.sessions[id]
+	b.mu.Unlock()
+	if s == nil {
+		return nil, session.NotFound(id)
+	}
+	return s, s.Usable()
+}
+
+// enter puts a new session of that id in place, unless there is one.
+func (b *Bridge) enter(id string) (s *session.Session, fresh bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if s := b.sessions[id]; s != nil && s.State() != session.Deleted {
+		return s, false
+	}
+	b.lastEpoch = max(b.lastEpoch+1, uint64(time.Now().UnixMilli()))
+	s = session.New(session.Config{
+		ID: id, Host: b, Encode: b.codec.event, Epoch: b.lastEpoch,
+		MaxEphemeralBytes: b.cfg.MaxEphemeralBytes, CallbackTimeout: b.cfg.CallbackTimeout,
+	})
+	b.sessions[id] = s
+	return s, true
+}
+
+// forget takes a session out that could not be opened, or was deleted.
+func (b *Bridge) forget(s *session.Session) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.sessions[s.ID()] == s {
+		delete(b.sessions, s.ID())
+	}
+}
+
+// all returns the sessions that callers may use, in no order.
+func (b *Bridge) all() []*session.Session {
+	b.mu.Lock()
+	out := make([]*session.Session, 0, len(b.sessions))
+	for _, s := range b.sessions {
+		out = append(out, s)
+	}
+	b.mu.Unlock()
+	return slices.DeleteFunc(out, func(s *session.Session) bool { return s.Usable() != nil })
+}
+
+// record notes the position of the reply to the call that ctx belongs to.
+func record(ctx context.Context, p journal.Position) {
+	position.Record(ctx, position.Position{Epoch: p.Epoch, Seq: p.Seq})
+}
+
+// idempotent answers a request that comes twice with the first one's answer.
+func idempotent[T proto.Message](ctx context.Context, b *Bridge, scope, id string, request proto.Message, f func() (T, error)) (T, error) {
+	m, err := b.once.Do(ctx, scope, id, request, func() (proto.Message, error) { return f() })
+	if err != nil {
+		var none T
+		return none, err
+	}
+	return m.(T), nil
+}

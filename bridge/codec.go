@@ -1,0 +1,133 @@
+package bridge
+
+import (
+	"encoding/json"
+	"errors"
+
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	"github.com/copilot-grpc/copilot-grpc/bridge/translate"
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
+)
+
+// codec turns the CLI's JSON into the API's messages and back.
+type codec struct {
+	set    *translate.Set
+	events *translate.Table
+}
+
+func newCodec() (*codec, error) {
+	c := &codec{set: translate.NewSet()}
+	var err error
+	c.events, err = c.set.Table((*cliv1.SessionEvent)(nil).ProtoReflect().Descriptor())
+	return c, err
+}
+
+// The field numbers that event writes by hand; a test compares them with the descriptor.
+const (
+	fieldBatchEvents   protowire.Number = 1
+	fieldEventPosition protowire.Number = 1
+	fieldEventEvent    protowire.Number = 2
+	fieldEventOriginal protowire.Number = 3
+	fieldEventCause    protowire.Number = 4
+	fieldEventCut      protowire.Number = 5
+	fieldEpoch         protowire.Number = 1
+	fieldSeq           protowire.Number = 2
+	fieldType          protowire.Number = 1
+	fieldUnrecognized  protowire.Number = 1001
+)
+
+// event is the journal's encoder: an element of EventBatch.events, tag and length
+// included, so that a frame is made of such pieces as they are.
+func (c *codec) event(r *journal.Record, f journal.Form) []byte {
+	original := f == journal.TidyOriginal || f == journal.ExactOriginal
+	limit, fidelity := journal.MaxEventBytes, translate.Tidy
+	if original {
+		limit /= 2
+	}
+	if f == journal.Exact || f == journal.ExactOriginal {
+		fidelity = translate.Exact
+	}
+	text, cut := journal.CutEvent(r.JSON, limit)
+
+	typed, err := c.events.AppendWire(make([]byte, 0, len(text)), text, fidelity)
+	if err != nil {
+		typed = protowire.AppendString(protowire.AppendTag(typed[:0], fieldType, protowire.BytesType), r.Type)
+		typed = protowire.AppendBytes(protowire.AppendTag(typed, fieldUnrecognized, protowire.BytesType), text)
+	}
+	pos := protowire.AppendVarint(protowire.AppendTag(nil, fieldEpoch, protowire.VarintType), r.Pos.Epoch)
+	pos = protowire.AppendVarint(protowire.AppendTag(pos, fieldSeq, protowire.VarintType), r.Pos.Seq)
+
+	body := make([]byte, 0, len(typed)+len(pos)+32)
+	body = protowire.AppendBytes(protowire.AppendTag(body, fieldEventPosition, protowire.BytesType), pos)
+	body = protowire.AppendBytes(protowire.AppendTag(body, fieldEventEvent, protowire.BytesType), typed)
+	if original {
+		body = protowire.AppendBytes(protowire.AppendTag(body, fieldEventOriginal, protowire.BytesType), text)
+	}
+	if r.Bridge {
+		body = protowire.AppendVarint(protowire.AppendTag(body, fieldEventCause, protowire.VarintType), uint64(bridgev1.EventCause_EVENT_CAUSE_BRIDGE))
+	}
+	if cut {
+		body = protowire.AppendVarint(protowire.AppendTag(body, fieldEventCut, protowire.VarintType), 1)
+	}
+	out := make([]byte, 0, len(body)+8)
+	return protowire.AppendBytes(protowire.AppendTag(out, fieldBatchEvents, protowire.BytesType), body)
+}
+
+// toJSON gives a caller's message the CLI's form. field is where the message is in the
+// request; json_extra may name neither a declared member nor one of forbidden.
+func (c *codec) toJSON(m proto.Message, field string, forbidden ...string) ([]byte, error) {
+	wire, err := proto.Marshal(m)
+	if err != nil {
+		return nil, fault.Wrap(err, fault.InvalidField, "encoding %s", field).WithField(field)
+	}
+	table, err := c.set.Table(m.ProtoReflect().Descriptor())
+	if err != nil {
+		return nil, fault.Wrap(err, fault.Internal, "compiling a message")
+	}
+	out, err := table.AppendJSON(nil, wire, translate.JSONOptions{RejectDeclaredExtra: true, ForbidExtra: forbidden})
+	if err != nil {
+		return nil, badField(err, field)
+	}
+	return out, nil
+}
+
+// badField gives an error of the transcoder its reason and its field.
+func badField(err error, field string) error {
+	reason := fault.InvalidField
+	if te, ok := errors.AsType[*translate.Error](err); ok {
+		if te.Kind == translate.KindDeclaredExtra || te.Kind == translate.KindForbiddenExtra {
+			reason = fault.JSONExtraForbidden
+		}
+		if te.Path != "" {
+			field += "." + te.Path
+		}
+		text := te.Kind.String()
+		if te.Detail != "" {
+			text += ": " + te.Detail
+		}
+		return fault.New(reason, "%s: %s", field, text).WithField(field)
+	}
+	return fault.Wrap(err, reason, "%s", field).WithField(field)
+}
+
+// fromJSON reads the CLI's JSON into a message.
+func (c *codec) fromJSON(text json.RawMessage, m proto.Message) error {
+	table, err := c.set.Table(m.ProtoReflect().Descriptor())
+	if err != nil {
+		return fault.Wrap(err, fault.Internal, "compiling a message")
+	}
+	wire, err := table.AppendWire(nil, text, translate.Tidy)
+	if err != nil {
+		return fault.Wrap(err, fault.CLIProtocolError, "reading what the CLI sent")
+	}
+	if err := proto.Unmarshal(wire, m); err != nil {
+		return fault.Wrap(err, fault.Internal, "decoding %s", protoreflect.FullName(m.ProtoReflect().Descriptor().FullName()))
+	}
+	return nil
+}

@@ -1,0 +1,136 @@
+package bridge
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+)
+
+const (
+	minPageBytes     = 1 << 10
+	maxPageBytes     = 4 << 20
+	defaultPageBytes = 1 << 20
+	// chunkBytes is the size of the pieces of ReadEvent.
+	chunkBytes = 256 << 10
+)
+
+// ListEvents reads the journal, a page at a time.
+func (b *Bridge) ListEvents(ctx context.Context, r *bridgev1.ListEventsRequest) (*bridgev1.ListEventsResponse, error) {
+	s, err := b.open(r.GetSessionId())
+	if err != nil {
+		return nil, err
+	}
+	limit := int(r.GetPageBytes())
+	if limit == 0 {
+		limit = defaultPageBytes
+	}
+	if limit < minPageBytes || limit > maxPageBytes {
+		return nil, fault.New(fault.InvalidField, "page_bytes is %d, not between %d and %d", limit, minPageBytes, maxPageBytes).WithField("page_bytes")
+	}
+	after := journal.Position{Epoch: r.GetAfter().GetEpoch(), Seq: r.GetAfter().GetSeq()}
+	if token := r.GetPageToken(); token != "" {
+		if after, err = parseToken(token); err != nil {
+			return nil, err
+		}
+	}
+	flt, err := newFilter(r.GetFilter(), "filter")
+	if err != nil {
+		return nil, err
+	}
+	reader, err := s.Journal().NewReader(after, flt.ephemeral(), func() {})
+	if errors.Is(err, journal.ErrFuture) {
+		return nil, fault.New(fault.InvalidField, "the journal has not come to position %d/%d", after.Epoch, after.Seq).WithField("after")
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer reader.Close()
+	record(ctx, s.Journal().Last())
+	return page(s, reader, flt, form(r.GetFidelity(), r.GetOriginalJson()), limit)
+}
+
+// page reads events until their encoded form exceeds limit; it holds at least one.
+func page(s *session.Session, reader *journal.Reader, flt *filter, f journal.Form, limit int) (*bridgev1.ListEventsResponse, error) {
+	out := &bridgev1.ListEventsResponse{}
+	var wire []byte
+	end := s.Journal().Last()
+	for more := true; more; {
+		// One event at a time: a page ends exactly where it is full.
+		records, gap := reader.Next(nil, 1)
+		if gap != nil {
+			if len(wire) > 0 {
+				break // the next page begins with it
+			}
+			reason := bridgev1.GapReason_GAP_REASON_EPHEMERAL_LOST
+			if gap.Reason == journal.EpochEnded {
+				reason = bridgev1.GapReason_GAP_REASON_EPOCH_ENDED
+			}
+			out.Gap = &bridgev1.Gap{From: session.Proto(gap.From), To: session.Proto(gap.To), Reason: reason, Session: s.Snapshot()}
+			continue
+		}
+		if more = len(records) > 0; !more || !flt.passes(records[0]) {
+			continue
+		}
+		event := s.Journal().Wire(nil, records[:1], f)[0]
+		if len(wire) > 0 && len(wire)+len(event) > limit {
+			prev := records[0].Pos
+			prev.Seq--
+			out.NextPageToken = pageToken(prev)
+			break
+		}
+		wire = append(wire, event...)
+		if !less(reader.Position(), end) {
+			break
+		}
+	}
+	// The journal's pieces are elements of a field with the same number here.
+	if err := (proto.UnmarshalOptions{Merge: true}).Unmarshal(wire, out); err != nil {
+		return nil, fault.Wrap(err, fault.Internal, "decoding events")
+	}
+	return out, nil
+}
+
+func pageToken(p journal.Position) string {
+	return base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, "%d/%d", p.Epoch, p.Seq))
+}
+
+func parseToken(token string) (p journal.Position, err error) {
+	text, err := base64.RawURLEncoding.DecodeString(token)
+	if err == nil {
+		_, err = fmt.Sscanf(string(text), "%d/%d", &p.Epoch, &p.Seq)
+	}
+	if err != nil {
+		return p, fault.New(fault.InvalidField, "not a page token of this list").WithField("page_token")
+	}
+	return p, nil
+}
+
+// ReadEvent reads the whole JSON of one event.
+func (b *Bridge) ReadEvent(ctx context.Context, r *bridgev1.ReadEventRequest, send func(*bridgev1.ReadEventResponse) error) error {
+	s, err := b.open(r.GetSessionId())
+	if err != nil {
+		return err
+	}
+	p := journal.Position{Epoch: r.GetPosition().GetEpoch(), Seq: r.GetPosition().GetSeq()}
+	rec, ok := s.Journal().Get(p)
+	if !ok {
+		return fault.New(fault.EventNotFound, "no event at position %d/%d", p.Epoch, p.Seq).WithField("position").With("session_id", s.ID())
+	}
+	total := int64(len(rec.JSON))
+	for rest := rec.JSON; len(rest) > 0; {
+		n := min(len(rest), chunkBytes)
+		if err := send(&bridgev1.ReadEventResponse{JsonChunk: rest[:n], TotalBytes: total}); err != nil {
+			return err
+		}
+		rest, total = rest[n:], 0
+	}
+	return nil
+}

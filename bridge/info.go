@@ -1,0 +1,209 @@
+package bridge
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/runtime/clibin"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
+)
+
+// protocolVersion is the JSON-RPC protocol this bridge speaks.
+const protocolVersion = 3
+
+// GetServerInfo tells what this server is and can do.
+func (b *Bridge) GetServerInfo(context.Context, *bridgev1.GetServerInfoRequest) (*bridgev1.GetServerInfoResponse, error) {
+	out := &bridgev1.GetServerInfoResponse{
+		Version: b.cfg.Version, ProtocolVersion: protocolVersion,
+		CliVersionMin: clibin.OldestVersion, CliVersionMax: clibin.PinnedVersion,
+		Capabilities: &bridgev1.Capabilities{RawService: b.cfg.Raw, OwnRuntimes: true, OfflineModel: b.cfg.OfflineModel},
+		Limits: &bridgev1.Limits{
+			MaxPromptBytes: int64(b.cfg.MaxPromptBytes), MaxAttachmentBytes: int64(b.cfg.MaxAttachmentBytes),
+			MaxRequestBytes: int64(b.cfg.MaxRequestBytes), CallbackTimeout: durationpb.New(b.cfg.CallbackTimeout),
+			MaxEphemeralBytes: int64(b.cfg.MaxEphemeralBytes),
+		},
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, bind := range b.bindings {
+		if bind.err() == nil {
+			info := bind.runtime().Info()
+			out.CliVersion = info.CLIVersion
+			out.Capabilities.OwnRuntimes = info.Peer.PID != 0
+		}
+	}
+	return out, nil
+}
+
+// ListRuntimes lists the CLI processes.
+func (b *Bridge) ListRuntimes(context.Context, *bridgev1.ListRuntimesRequest) (*bridgev1.ListRuntimesResponse, error) {
+	b.mu.Lock()
+	bindings := append([]*binding(nil), b.bindings...)
+	b.mu.Unlock()
+	out := &bridgev1.ListRuntimesResponse{}
+	for _, bind := range bindings {
+		out.Runtimes = append(out.Runtimes, bind.proto())
+	}
+	if _, retry, ok := b.runtimes.Down(); ok && len(out.Runtimes) > 0 {
+		if last := out.Runtimes[len(out.Runtimes)-1]; last.State == bridgev1.RuntimeState_RUNTIME_STATE_DOWN {
+			last.RetryTime = timestamppb.New(retry)
+		}
+	}
+	return out, nil
+}
+
+// proto gives a runtime the form of the API.
+func (bind *binding) proto() *bridgev1.Runtime {
+	rt := bind.runtime()
+	info := rt.Info()
+	bind.mu.RLock()
+	defer bind.mu.RUnlock()
+	out := &bridgev1.Runtime{
+		RuntimeId: bind.id, State: bridgev1.RuntimeState_RUNTIME_STATE_READY, CliVersion: info.CLIVersion,
+		Pid: int64(info.Peer.PID), StartTime: timestamppb.New(info.StartedAt), LoadedSessions: int32(len(bind.sessions)),
+	}
+	if bind.lost != nil {
+		out.State, out.Cause = bridgev1.RuntimeState_RUNTIME_STATE_DOWN, bind.lost.Error()
+		return out
+	}
+	out.RssBytes = rt.RSS()
+	return out
+}
+
+// Ping asks a runtime for a sign of life.
+func (b *Bridge) Ping(ctx context.Context, r *bridgev1.PingRequest) (*bridgev1.PingResponse, error) {
+	var params session.Object
+	if r.GetMessage() != "" {
+		params.SetString("message", r.GetMessage())
+	}
+	if _, err := b.Runtime(ctx); err != nil { // its start is not the trip's time
+		return nil, err
+	}
+	begin := time.Now()
+	var out struct {
+		Message         string
+		ProtocolVersion int32
+	}
+	if err := b.callRuntime(ctx, "ping", params, &out); err != nil {
+		return nil, err
+	}
+	return &bridgev1.PingResponse{
+		Message: out.Message, ProtocolVersion: out.ProtocolVersion, RoundTrip: durationpb.New(time.Since(begin)),
+	}, nil
+}
+
+// GetAuthStatus tells whether the CLI is signed in.
+func (b *Bridge) GetAuthStatus(ctx context.Context, _ *bridgev1.GetAuthStatusRequest) (*bridgev1.GetAuthStatusResponse, error) {
+	var out struct {
+		IsAuthenticated                      bool
+		AuthType, Host, Login, StatusMessage string
+	}
+	if err := b.callRuntime(ctx, "auth.getStatus", nil, &out); err != nil {
+		return nil, err
+	}
+	return &bridgev1.GetAuthStatusResponse{
+		Authenticated: out.IsAuthenticated, AuthType: out.AuthType, Host: out.Host, Login: out.Login, StatusMessage: out.StatusMessage,
+	}, nil
+}
+
+// ListModels lists the models of an account.
+func (b *Bridge) ListModels(ctx context.Context, r *bridgev1.ListModelsRequest) (*bridgev1.ListModelsResponse, error) {
+	var params session.Object
+	if r.GetGithubToken() != "" {
+		params.SetString("gitHubToken", r.GetGithubToken())
+	}
+	var list struct{ Models []json.RawMessage }
+	if err := b.callRuntime(ctx, "models.list", params, &list); err != nil {
+		return nil, err
+	}
+	out := &bridgev1.ListModelsResponse{}
+	for _, text := range list.Models {
+		m := &cliv1.Model{}
+		if err := b.codec.fromJSON(text, m); err != nil {
+			return nil, err
+		}
+		out.Models = append(out.Models, m)
+	}
+	return out, nil
+}
+
+// guarded are the methods that would break the bridge's own guarantees, each with what
+// to call instead. A name that ends in a dot is a family.
+var guarded = map[string]string{
+	"connect": "nothing: the bridge has connected", "runtime.": "nothing: the bridge owns its runtimes",
+	"session.create": "SessionService.CreateSession", "session.resume": "SessionService.ResumeSession",
+	"session.destroy": "SessionService.DisconnectSession", "session.detach": "SessionService.DisconnectSession",
+	"session.delete": "SessionService.DeleteSession", "session.send": "SessionService.Send",
+	"session.abort": "SessionService.Abort", "session.tools.set": "CallbackService.Attach",
+	"session.tools.handlePendingToolCall":                "CallbackService.Resolve",
+	"session.permissions.handlePendingPermissionRequest": "CallbackService.Resolve",
+	"session.ui.handlePending":                           "CallbackService.Resolve",
+	"session.commands.handlePendingCommand":              "CallbackService.Resolve",
+	"session.options.update":                             "SessionService.ResumeSession",
+	"session.model.switchTo":                             "SessionService.SetModel",
+	"session.suspend":                                    "SessionService.DisconnectSession",
+	"sessions.open":                                      "SessionService.ResumeSession",
+	"sessionFs.":                                         "nothing yet: it would serve every session of the process",
+	"llmInference.":                                      "nothing yet: it would serve every session of the process",
+	"host.":                                              "nothing: the bridge is the host",
+}
+
+// Invoke passes a call through.
+func (b *Bridge) Invoke(ctx context.Context, r *bridgev1.InvokeRequest) (*bridgev1.InvokeResponse, error) {
+	if !b.cfg.Raw {
+		return nil, fault.New(fault.FeatureDisabled, "RawService is off; the server's operator can switch it on with --raw")
+	}
+	method := r.GetMethod()
+	if method == "" {
+		return nil, fault.New(fault.InvalidField, "method is required").WithField("method")
+	}
+	for name, instead := range guarded {
+		if name == method || (strings.HasSuffix(name, ".") || name == "session.ui.handlePending") && strings.HasPrefix(method, name) {
+			return nil, fault.New(fault.InvalidField, "%s is the bridge's own; call %s", method, instead).WithField("method").With("method", method)
+		}
+	}
+	params := session.Object{}
+	if text := r.GetParamsJson(); text != "" {
+		var err error
+		if params, err = session.ParseObject([]byte(text)); err != nil {
+			return nil, fault.New(fault.InvalidField, "params_json is not a JSON object").WithField("params_json")
+		}
+	}
+	if params.Get("sessionId") != nil {
+		return nil, fault.New(fault.JSONExtraForbidden, "sessionId goes into session_id").WithField("params_json")
+	}
+	result, err := b.invoke(ctx, r.GetSessionId(), method, params)
+	if err != nil {
+		return nil, err
+	}
+	return &bridgev1.InvokeResponse{ResultJson: string(result)}, nil
+}
+
+func (b *Bridge) invoke(ctx context.Context, id, method string, params session.Object) (json.RawMessage, error) {
+	if id != "" {
+		s, err := b.open(id)
+		if err != nil {
+			return nil, err
+		}
+		result, at, err := s.Do(ctx, method, params)
+		record(ctx, at)
+		return result, err
+	}
+	if strings.HasPrefix(method, "session.") {
+		return nil, fault.New(fault.InvalidField, "%s is about a session", method).WithField("session_id")
+	}
+	rt, err := b.Runtime(ctx)
+	if err != nil {
+		return nil, err
+	}
+	result, err := rt.Call(ctx, method, params.JSON())
+	return result, session.Classify(err, method)
+}

@@ -1,0 +1,235 @@
+package bridge
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"slices"
+	"strconv"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+)
+
+// metadata is what the CLI's history says of a session.
+type metadata struct {
+	SessionID    string    `json:"sessionId"`
+	StartTime    time.Time `json:"startTime"`
+	ModifiedTime time.Time `json:"modifiedTime"`
+	Summary      string    `json:"summary"`
+	Name         string    `json:"name"`
+	ClientName   string    `json:"clientName"`
+	IsRemote     bool      `json:"isRemote"`
+	Context      *struct {
+		Cwd        string `json:"cwd"`
+		GitRoot    string `json:"gitRoot"`
+		Repository string `json:"repository"`
+		Branch     string `json:"branch"`
+	} `json:"context"`
+}
+
+// onto puts what the history says over what the bridge knows; s is nil for a session
+// that the bridge does not have.
+func (m *metadata) onto(s *bridgev1.Session) *bridgev1.Session {
+	if s == nil {
+		s = &bridgev1.Session{SessionId: m.SessionID, State: bridgev1.SessionState_SESSION_STATE_STORED, Context: &bridgev1.SessionContext{}}
+	}
+	s.IsRemote = m.IsRemote
+	if !m.StartTime.IsZero() {
+		s.StartTime = timestamppb.New(m.StartTime)
+	}
+	if !m.ModifiedTime.IsZero() {
+		s.ModifiedTime = timestamppb.New(m.ModifiedTime)
+	}
+	for _, text := range []struct {
+		to   *string
+		from string
+	}{{&s.Summary, m.Summary}, {&s.Name, m.Name}, {&s.ClientName, m.ClientName}} {
+		if text.from != "" {
+			*text.to = text.from
+		}
+	}
+	if c := m.Context; c != nil {
+		s.Context = &bridgev1.SessionContext{Cwd: c.Cwd, GitRoot: c.GitRoot, Repository: c.Repository, Branch: c.Branch}
+	}
+	return s
+}
+
+// callRuntime makes a call that is about no session that is open.
+func (b *Bridge) callRuntime(ctx context.Context, method string, params session.Object, into any) error {
+	rt, err := b.Runtime(ctx)
+	if err != nil {
+		return err
+	}
+	result, err := rt.Call(ctx, method, params.JSON())
+	if err != nil {
+		return session.Classify(err, method)
+	}
+	if err := json.Unmarshal(result, into); err != nil {
+		return fault.Wrap(err, fault.CLIProtocolError, "reading the result of %s", method)
+	}
+	return nil
+}
+
+// stored returns what the CLI's history says of a session, or nil.
+func (b *Bridge) stored(ctx context.Context, id string) (*metadata, error) {
+	var params session.Object
+	params.SetString("sessionId", id)
+	var r struct{ Session *metadata }
+	if err := b.callRuntime(ctx, "session.getMetadata", params, &r); err != nil {
+		if fault.ReasonOf(err) == fault.SessionNotFound {
+			return nil, nil
+		}
+		return nil, err
+	}
+	return r.Session, nil
+}
+
+// GetSession tells about one session.
+func (b *Bridge) GetSession(ctx context.Context, r *bridgev1.GetSessionRequest) (*bridgev1.GetSessionResponse, error) {
+	s, err := b.open(r.GetSessionId())
+	if err != nil && (fault.ReasonOf(err) != fault.SessionNotFound || b.disconnected(r.GetSessionId())) {
+		return nil, err
+	}
+	m, metaErr := b.stored(ctx, r.GetSessionId())
+	if err != nil {
+		// Not open here: the history decides.
+		if metaErr != nil {
+			return nil, metaErr
+		}
+		if m == nil {
+			return nil, err
+		}
+		return &bridgev1.GetSessionResponse{Session: m.onto(nil)}, nil
+	}
+	out := s.Snapshot()
+	if m != nil {
+		out = m.onto(out)
+	}
+	record(ctx, s.Journal().Last())
+	return &bridgev1.GetSessionResponse{Session: out}, nil
+}
+
+// disconnected reports whether the bridge has the session, and its use is over.
+func (b *Bridge) disconnected(id string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	s := b.sessions[id]
+	return s != nil && s.State() == session.Disconnected
+}
+
+const (
+	defaultPageSize = 100
+	maxPageSize     = 1000
+)
+
+// ListSessions lists the sessions that are open or in the CLI's history.
+func (b *Bridge) ListSessions(ctx context.Context, r *bridgev1.ListSessionsRequest) (*bridgev1.ListSessionsResponse, error) {
+	size := int(r.GetPageSize())
+	if size < 0 || size > maxPageSize {
+		return nil, fault.New(fault.InvalidField, "page_size is %d, not between 1 and %d", size, maxPageSize).WithField("page_size")
+	}
+	if size == 0 {
+		size = defaultPageSize
+	}
+	begin := 0
+	if token := r.GetPageToken(); token != "" {
+		n, err := strconv.Atoi(token)
+		if err != nil || n < 0 {
+			return nil, fault.New(fault.InvalidField, "not a page token of this list").WithField("page_token")
+		}
+		begin = n
+	}
+	sessions, err := b.list(ctx, r.GetFilter())
+	if err != nil {
+		return nil, err
+	}
+	begin = min(begin, len(sessions))
+	end := min(begin+size, len(sessions))
+	out := &bridgev1.ListSessionsResponse{Sessions: sessions[begin:end]}
+	if end < len(sessions) {
+		out.NextPageToken = strconv.Itoa(end)
+	}
+	return out, nil
+}
+
+// list returns every session that fits, last used first.
+func (b *Bridge) list(ctx context.Context, f *bridgev1.SessionFilter) ([]*bridgev1.Session, error) {
+	var params, filter session.Object
+	for member, value := range map[string]string{"cwd": f.GetCwd(), "gitRoot": f.GetGitRoot(), "repository": f.GetRepository(), "branch": f.GetBranch()} {
+		if value != "" {
+			filter.SetString(member, value)
+		}
+	}
+	if len(filter) > 0 {
+		params.Set("filter", filter.JSON())
+	}
+	var r struct{ Sessions []*metadata }
+	if err := b.callRuntime(ctx, "session.list", params, &r); err != nil {
+		return nil, err
+	}
+	byID := map[string]*bridgev1.Session{}
+	for _, s := range b.all() {
+		if snapshot := s.Snapshot(); fits(snapshot, f) {
+			byID[s.ID()] = snapshot
+		}
+	}
+	for _, m := range r.Sessions {
+		byID[m.SessionID] = m.onto(byID[m.SessionID])
+	}
+	out := make([]*bridgev1.Session, 0, len(byID))
+	for _, s := range byID {
+		out = append(out, s)
+	}
+	slices.SortFunc(out, func(a, b *bridgev1.Session) int {
+		return cmp.Or(b.GetModifiedTime().AsTime().Compare(a.GetModifiedTime().AsTime()), cmp.Compare(a.SessionId, b.SessionId))
+	})
+	return out, nil
+}
+
+// fits reports whether a session is one that the filter asks for.
+func fits(s *bridgev1.Session, f *bridgev1.SessionFilter) bool {
+	fit := func(want, have string) bool { return want == "" || want == have }
+	c := s.GetContext()
+	return fit(f.GetCwd(), c.GetCwd()) && fit(f.GetGitRoot(), c.GetGitRoot()) &&
+		fit(f.GetRepository(), c.GetRepository()) && fit(f.GetBranch(), c.GetBranch())
+}
+
+// GetLastSession tells which session was used last.
+func (b *Bridge) GetLastSession(ctx context.Context, _ *bridgev1.GetLastSessionRequest) (*bridgev1.GetLastSessionResponse, error) {
+	var r struct{ SessionID string }
+	if err := b.callRuntime(ctx, "session.getLastId", nil, &r); err != nil {
+		return nil, err
+	}
+	return &bridgev1.GetLastSessionResponse{SessionId: r.SessionID}, nil
+}
+
+// GetForegroundSession tells which session the host's user interface shows.
+func (b *Bridge) GetForegroundSession(ctx context.Context, _ *bridgev1.GetForegroundSessionRequest) (*bridgev1.GetForegroundSessionResponse, error) {
+	var r struct{ SessionID, WorkspacePath string }
+	if err := b.callRuntime(ctx, "session.getForeground", nil, &r); err != nil {
+		return nil, err
+	}
+	return &bridgev1.GetForegroundSessionResponse{SessionId: r.SessionID, WorkspacePath: r.WorkspacePath}, nil
+}
+
+// SetForegroundSession asks the host's user interface to show a session.
+func (b *Bridge) SetForegroundSession(ctx context.Context, r *bridgev1.SetForegroundSessionRequest) (*bridgev1.SetForegroundSessionResponse, error) {
+	s, err := b.open(r.GetSessionId())
+	if err != nil {
+		return nil, err
+	}
+	result, at, err := s.Do(ctx, "session.setForeground", nil)
+	if err != nil {
+		return nil, err
+	}
+	if err := session.Refused(result, "session.setForeground"); err != nil {
+		return nil, err
+	}
+	record(ctx, at)
+	return &bridgev1.SetForegroundSessionResponse{}, nil
+}

@@ -1,0 +1,163 @@
+package bridge
+
+import (
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
+)
+
+// ownMembers may not be smuggled into a session's configuration: the bridge sets them.
+var ownMembers = []string{"sessionId", "disableResume", "continuePendingWork", "requestPermission", "cloud"}
+
+// maxTimeout bounds the durations callers give.
+const maxTimeout = 30 * 24 * time.Hour
+
+// config gives a configuration the CLI's form, with the tools apart.
+func (b *Bridge) config(c *cliv1.SessionConfig, at string) (session.Object, *[]session.Tool, error) {
+	if c == nil {
+		return nil, nil, nil
+	}
+	text, err := b.codec.toJSON(c, at, ownMembers...)
+	if err != nil {
+		return nil, nil, err
+	}
+	o, err := session.ParseObject(text)
+	if err != nil {
+		return nil, nil, fault.Wrap(err, fault.Internal, "session configuration")
+	}
+	var tools *[]session.Tool
+	if array := o.Get("tools"); array != nil {
+		list, err := session.ParseTools(array, at+".tools")
+		if err != nil {
+			return nil, nil, err
+		}
+		tools = &list
+		o.Set("tools", nil)
+	}
+	return o, tools, nil
+}
+
+// handling reads which callbacks a caller answers.
+func handling(h *bridgev1.Handlers) *session.Handling {
+	if h == nil {
+		return nil
+	}
+	return &session.Handling{Permission: h.GetPermission(), Methods: h.GetMethods()}
+}
+
+// duration reads a duration within bounds; unset is zero.
+func duration(d *durationpb.Duration, field string, low, high time.Duration) (time.Duration, error) {
+	if d == nil {
+		return 0, nil
+	}
+	if err := d.CheckValid(); err != nil {
+		return 0, fault.Wrap(err, fault.InvalidField, "%s", field).WithField(field)
+	}
+	if v := d.AsDuration(); v < low || v > high {
+		return 0, fault.New(fault.InvalidField, "%s is %v, not between %v and %v", field, v, low, high).WithField(field)
+	}
+	return d.AsDuration(), nil
+}
+
+// creation reads a CreateSessionRequest. at is where it is in the caller's request, with
+// its dot, or empty.
+func (b *Bridge) creation(r *bridgev1.CreateSessionRequest, at string) (o session.Opening, err error) {
+	if id := r.GetSessionId(); id != "" {
+		if err := checkID(id, at+"session_id"); err != nil {
+			return o, err
+		}
+	}
+	if o.Config, o.Tools, err = b.config(r.GetConfig(), at+"config"); err != nil {
+		return o, err
+	}
+	o.Config = b.defaults.Merge(o.Config)
+	if o.Config.Get("gitHubToken") != nil && o.Config.Get("provider") != nil {
+		// The CLI refuses both; the caller's token means it wants no default provider.
+		if r.GetConfig().GetProvider() == nil {
+			o.Config.Set("provider", nil)
+		}
+	}
+	if o.Timeout, err = duration(r.GetCallbackTimeout(), at+"callback_timeout", time.Millisecond, maxTimeout); err != nil {
+		return o, err
+	}
+	if cloud := r.GetCloud(); cloud != nil {
+		text, err := b.codec.toJSON(cloud, at+"cloud")
+		if err != nil {
+			return o, err
+		}
+		o.Params.Set("cloud", text)
+	}
+	o.Handling, o.Lifetime = handling(r.GetHandlers()), r.GetLifetime()
+	return o, nil
+}
+
+// resumption reads a ResumeSessionRequest.
+func (b *Bridge) resumption(r *bridgev1.ResumeSessionRequest, at string) (o session.Opening, err error) {
+	if err := checkID(r.GetSessionId(), at+"session_id"); err != nil {
+		return o, err
+	}
+	if o.Config, o.Tools, err = b.config(r.GetConfig(), at+"config"); err != nil {
+		return o, err
+	}
+	if o.Timeout, err = duration(r.GetCallbackTimeout(), at+"callback_timeout", time.Millisecond, maxTimeout); err != nil {
+		return o, err
+	}
+	if r.GetOptions() != nil {
+		text, err := b.codec.toJSON(r.GetOptions(), at+"options", ownMembers...)
+		if err != nil {
+			return o, err
+		}
+		if o.Params, err = session.ParseObject(text); err != nil {
+			return o, fault.Wrap(err, fault.Internal, "resume options")
+		}
+		for _, own := range ownMembers {
+			o.Params.Set(own, nil)
+		}
+	}
+	o.Handling, o.Lifetime, o.ContinuePending = handling(r.GetHandlers()), r.GetLifetime(), r.GetContinuePendingWork()
+	return o, nil
+}
+
+// prompt reads what a caller says. at is where it is in the request.
+func (b *Bridge) prompt(p *bridgev1.Prompt, at string) (m session.Message, err error) {
+	if strings.TrimSpace(p.GetText()) == "" && len(p.GetAttachments()) == 0 {
+		return m, fault.New(fault.PromptEmpty, "the prompt has neither text nor attachments").WithField(at + ".text")
+	}
+	if n := len(p.GetText()); n > b.cfg.MaxPromptBytes {
+		return m, fault.New(fault.PromptTooLarge, "the prompt has %d bytes, more than %d", n, b.cfg.MaxPromptBytes).WithField(at + ".text")
+	}
+	// The CLI's own request has the same members; it is translated as one.
+	send := &cliv1.SessionServiceSendRequest{
+		Prompt: p.GetText(), Attachments: p.GetAttachments(), Mode: p.GetMode(), AgentMode: p.GetAgentMode(),
+		RequestHeaders: p.GetRequestHeaders(), ResponseFormat: p.GetResponseFormat(), Billable: p.Billable,
+		DisplayPrompt: optional(p.GetDisplayText()), RequiredTool: optional(p.GetRequiredTool()), Source: optional(p.GetSource()),
+		Traceparent: optional(p.GetTraceparent()), Tracestate: optional(p.GetTracestate()), JsonExtra: p.GetJsonExtra(),
+	}
+	if p.GetPrepend() {
+		send.Prepend = &p.Prepend
+	}
+	text, err := b.codec.toJSON(send, at, "sessionId", "wait")
+	if err != nil {
+		return m, err
+	}
+	if m.Params, err = session.ParseObject(text); err != nil {
+		return m, fault.Wrap(err, fault.Internal, "prompt")
+	}
+	m.Immediate = p.GetMode() == cliv1.SendMode_SEND_MODE_IMMEDIATE
+	m.Override = len(p.GetRequestHeaders()) > 0 && p.GetHeaderStrategy() != bridgev1.HeaderStrategy_HEADER_STRATEGY_MERGE
+	return m, nil
+}
+
+// optional is nil for the empty string.
+func optional(s string) *string {
+	if s == "" {
+		return nil
+	}
+	return &s
+}

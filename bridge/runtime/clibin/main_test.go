@@ -1,0 +1,90 @@
+//go:build unix
+
+package clibin
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/runtime/internal/leakgate"
+)
+
+func TestMain(m *testing.M) { os.Exit(leakgate.Run(m)) }
+
+// fakeCLI is a program that answers --version as the CLI does, and otherwise
+// unpacks like it, counting how often.
+const fakeCLI = `#!/bin/sh
+if [ "$1" = --version ]; then echo "GitHub Copilot CLI %[1]s."; exit 0; fi
+[ "$COPILOT_SEA_EXTRACT_ONLY" = 1 ] || exit 9
+mkdir -p "$COPILOT_PKG_CACHE_HOME/pkg/any/%[1]s"
+echo x >> "$COPILOT_PKG_CACHE_HOME/count"
+env > "$COPILOT_PKG_CACHE_HOME/env"
+`
+
+// fakeNPM installs fakeCLI as npm would, counting how often.
+const fakeNPM = `#!/bin/sh
+echo "$@" >> "%[1]s/npm-calls"
+[ -e "%[1]s/npm-fails" ] && { echo "npm ERR! no network" >&2; exit 1; }
+while [ $# -gt 0 ]; do [ "$1" = --prefix ] && prefix=$2; shift; done
+dir="$prefix/node_modules/@github/copilot-%[2]s"
+mkdir -p "$dir" && cp "%[1]s/template" "$dir/copilot" && chmod 755 "$dir/copilot"
+echo '{"name":"@github/copilot-%[2]s","version":"%[3]s"}' > "$dir/package.json"
+`
+
+func write(t *testing.T, path, content string, mode os.FileMode) string {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(content), mode); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// world is a directory with a PATH of its own and a locator that sees nothing else.
+type world struct {
+	dir string
+	env map[string]string
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &world{dir: dir}
+	// The system's directories are there for sh, but come last.
+	w.env = map[string]string{"PATH": filepath.Join(dir, "bin") + ":" + filepath.Join(dir, "sys")}
+	if err := os.MkdirAll(filepath.Join(dir, "sys"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, tool := range []string{"mkdir", "cp", "chmod", "env"} {
+		if err := os.Symlink(filepath.Join("/bin", tool), filepath.Join(dir, "sys", tool)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return w
+}
+
+func (w *world) path(elem ...string) string {
+	return filepath.Join(append([]string{w.dir}, elem...)...)
+}
+
+func (w *world) locator() *Locator {
+	return &Locator{CacheDir: w.path("cache"), Getenv: func(name string) string { return w.env[name] }}
+}
+
+func (w *world) cli(t *testing.T, version string, elem ...string) string {
+	t.Helper()
+	return write(t, w.path(elem...), fmt.Sprintf(fakeCLI, version), 0o755)
+}
+
+func (w *world) npm(t *testing.T) {
+	t.Helper()
+	write(t, w.path("template"), fmt.Sprintf(fakeCLI, PinnedVersion), 0o755)
+	write(t, w.path("bin", "npm"), fmt.Sprintf(fakeNPM, w.dir, platforms()[0], PinnedVersion), 0o755)
+}

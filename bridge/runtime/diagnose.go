@@ -1,0 +1,103 @@
+package runtime
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/runtime/clibin"
+)
+
+// Diagnose looks for the executable, judges its version, and looks at what an
+// installation and the unpacking need.
+func (s *Spawner) Diagnose(ctx context.Context) []Finding {
+	bin, err := s.Locator.Find(ctx)
+	if err != nil {
+		return append(s.missing(err), s.cacheFinding())
+	}
+	found := []Finding{versionFinding(bin)}
+	if bin.Script {
+		found = append(found, Finding{
+			Level: LevelWarning, Subject: "platform package",
+			Text:   fmt.Sprintf("%q is npm's start script, and the program it starts is not beside it", bin.Path),
+			Remedy: "reinstall with \"npm install -g @github/copilot\", without leaving out optional dependencies",
+		})
+	}
+	return append(found, s.cacheFinding())
+}
+
+// missing explains why there is no executable, and whether that matters.
+func (s *Spawner) missing(err error) []Finding {
+	const subject = "copilot CLI"
+	l := &s.Locator
+	npm, ok := l.NPM()
+	switch {
+	case l.Named():
+		return []Finding{{
+			Level: LevelError, Subject: subject, Text: err.Error(),
+			Remedy: "correct the path, or leave it out to have the CLI looked for",
+		}}
+	case l.NoInstall || !ok:
+		remedy := "run \"npm install -g @github/copilot@" + clibin.PinnedVersion + "\""
+		if !ok {
+			remedy = "install Node.js, which brings npm; then the bridge installs the CLI by itself"
+		}
+		return []Finding{{Level: LevelError, Subject: subject, Text: err.Error(), Remedy: remedy}}
+	}
+	return []Finding{{
+		Level: LevelWarning, Subject: subject,
+		Text:   fmt.Sprintf("not installed; version %s will be installed with %q at the first use", clibin.PinnedVersion, npm),
+		Remedy: "nothing, if this machine may download it",
+	}}
+}
+
+func versionFinding(bin clibin.Binary) Finding {
+	f := Finding{Level: LevelOK, Subject: "copilot CLI", Text: fmt.Sprintf("version %s at %q (%s)", bin.Version, bin.Path, bin.Source)}
+	switch {
+	case bin.Version == "":
+		f.Level = LevelWarning
+		f.Text = fmt.Sprintf("%q (%s) does not tell its version", bin.Path, bin.Source)
+		f.Remedy = "make sure that it is the GitHub Copilot CLI; other programs are called copilot too"
+	case clibin.SupportOf(bin.Version) == clibin.Unsupported:
+		f.Level = LevelError
+		f.Text += ", which is older than the oldest supported, " + clibin.OldestVersion
+		f.Remedy = "update it with \"npm install -g @github/copilot@" + clibin.PinnedVersion + "\""
+	case clibin.SupportOf(bin.Version) == clibin.Newer:
+		f.Level = LevelWarning
+		f.Text += ", newer than " + clibin.PinnedVersion + ", the newest that was tested"
+		f.Remedy = "nothing, unless something behaves oddly"
+	}
+	return f
+}
+
+// cacheFinding tells whether private copies and unpacked files can be kept.
+func (s *Spawner) cacheFinding() Finding {
+	const subject = "cache directory"
+	dir, err := s.Locator.Dir()
+	if err == nil {
+		err = writable(dir)
+	}
+	if err != nil {
+		return Finding{
+			Level: LevelWarning, Subject: subject, Text: fmt.Sprintf("not usable: %v", err),
+			Remedy: "set HOME or XDG_CACHE_HOME to a writable place; until then the CLI unpacks itself for each home directory",
+		}
+	}
+	return Finding{Level: LevelOK, Subject: subject, Text: fmt.Sprintf("%q is writable", dir)}
+}
+
+// writable tries, because permission bits do not tell the whole truth.
+func writable(dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(dir, ".probe-")
+	if err != nil {
+		return err
+	}
+	name := f.Name()
+	if err := f.Close(); err != nil {
+		return err
+	}
+	return os.Remove(name)
+}

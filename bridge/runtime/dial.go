@@ -1,0 +1,80 @@
+package runtime
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+)
+
+// dialTimeout bounds the TCP connect.
+const dialTimeout = 10 * time.Second
+
+// Dialer is a Runner that connects to a CLI server that runs already. We are one
+// client among others there: it is never told to shut down.
+type Dialer struct {
+	// Address is host:port.
+	Address string
+	// Token is the server's connection token, "" if it has none.
+	Token string
+	// NoQuickAck leaves TCP as it is. By default every reply is acknowledged at
+	// once (on Linux), because the CLI does not disable Nagle's algorithm and
+	// would wait up to 40 ms for it.
+	NoQuickAck bool
+}
+
+// Start connects. The profile has no influence on a server started by others.
+func (d *Dialer) Start(ctx context.Context, _ Spec) (Transport, error) {
+	dialer := net.Dialer{Timeout: dialTimeout}
+	conn, err := dialer.DialContext(ctx, "tcp", d.Address)
+	if err != nil {
+		return nil, fault.Wrap(err, fault.RuntimeDialFailed, "cannot reach the copilot server at %q", d.Address).
+			With("address", d.Address)
+	}
+	tcp := conn.(*net.TCPConn) // a TCP dial gives nothing else
+	peer := Peer{Address: d.Address, Token: d.Token}
+	if d.NoQuickAck {
+		return newStream(ctx, tcp, peer), nil
+	}
+	return newStream(ctx, newQuickAck(tcp), peer), nil
+}
+
+// Diagnose tries the address.
+func (d *Dialer) Diagnose(ctx context.Context) []Finding {
+	found := []Finding{d.reach(ctx)}
+	if host, _, err := net.SplitHostPort(d.Address); err == nil && !isLoopback(host) {
+		found = append(found, Finding{
+			Level: LevelWarning, Subject: "copilot server",
+			Text:   fmt.Sprintf("%q is not on this machine, and its protocol is not encrypted", d.Address),
+			Remedy: "run the bridge beside the server, or tunnel the connection",
+		})
+	}
+	if d.Token == "" {
+		found = append(found, Finding{
+			Level: LevelWarning, Subject: "connection token",
+			Text:   "no token is set: a server without one obeys every process that can reach it",
+			Remedy: "start the server with COPILOT_CONNECTION_TOKEN and give the bridge the same token",
+		})
+	}
+	return found
+}
+
+func (d *Dialer) reach(ctx context.Context) Finding {
+	dialer := net.Dialer{Timeout: dialTimeout}
+	conn, err := dialer.DialContext(ctx, "tcp", d.Address)
+	if err != nil {
+		return Finding{
+			Level: LevelError, Subject: "copilot server", Text: fmt.Sprintf("cannot reach %q: %v", d.Address, err),
+			Remedy: "start it with \"copilot --headless --port <port>\", or correct the address",
+		}
+	}
+	_ = conn.Close()
+	return Finding{Level: LevelOK, Subject: "copilot server", Text: fmt.Sprintf("%q accepts connections", d.Address)}
+}
+
+func isLoopback(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}

@@ -1,0 +1,134 @@
+package process
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"sync"
+)
+
+// Bounds of what is kept of stderr.
+const (
+	maxTail = 8 << 10
+	maxLine = 4 << 10
+)
+
+// Read reads from the standard output of the child. It returns io.EOF a short
+// time after the child's exit even if a descendant keeps the pipe open.
+func (p *Process) Read(b []byte) (int, error) {
+	n, err := p.stdout.Read(b)
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		err = io.EOF
+	}
+	return n, err
+}
+
+// Write writes to the standard input of the child.
+func (p *Process) Write(b []byte) (int, error) { return p.stdin.Write(b) }
+
+// CloseWrite closes the input of the child and nothing else: no grace time
+// begins to run.
+func (p *Process) CloseWrite() error { return p.closeStdin() }
+
+// Close closes input and output. The child is then given its grace times to
+// end; Done tells when it has.
+func (p *Process) Close() error {
+	p.closeOnce.Do(func() { close(p.closed) })
+	err := p.closeStdin()
+	if e := p.stdout.Close(); err == nil && !errors.Is(e, os.ErrClosed) {
+		err = e
+	}
+	return err
+}
+
+// closeStdin may be called by several parties; only the first one's error counts.
+func (p *Process) closeStdin() error {
+	if err := p.stdin.Close(); !errors.Is(err, os.ErrClosed) {
+		return err
+	}
+	return nil
+}
+
+func (p *Process) closeStreams() {
+	p.stdin.Close()
+	p.stdout.Close()
+	p.stderr.Close()
+}
+
+// readStderr reads stderr to its end, whoever listens, so that the child never
+// blocks on it.
+func (p *Process) readStderr() {
+	defer p.stderr.Close()
+	lines := lineSplitter{emit: p.opts.Stderr}
+	buf := make([]byte, 4<<10)
+	for {
+		n, err := p.stderr.Read(buf)
+		p.tail.write(buf[:n])
+		lines.write(buf[:n])
+		if err != nil {
+			lines.flush()
+			return
+		}
+	}
+}
+
+// tail keeps the last maxTail bytes written to it.
+type tail struct {
+	mu  sync.Mutex
+	buf []byte
+	cut bool
+}
+
+func (t *tail) write(b []byte) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.buf = append(t.buf, b...)
+	if over := len(t.buf) - maxTail; over > 0 {
+		t.buf = append(t.buf[:0], t.buf[over:]...)
+		t.cut = true
+	}
+}
+
+// String returns the tail as whole lines where that is possible.
+func (t *tail) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	b := t.buf
+	if i := bytes.IndexByte(b, '\n'); t.cut && i >= 0 {
+		b = b[i+1:]
+	}
+	return string(bytes.ToValidUTF8(bytes.TrimSpace(b), []byte("\uFFFD")))
+}
+
+// lineSplitter calls emit with each non-empty line; of a line over maxLine only
+// the beginning is kept.
+type lineSplitter struct {
+	emit func(string)
+	line []byte
+}
+
+func (s *lineSplitter) write(b []byte) {
+	if s.emit == nil {
+		return
+	}
+	for len(b) > 0 {
+		i := bytes.IndexByte(b, '\n')
+		part, rest := b, []byte(nil)
+		if i >= 0 {
+			part, rest = b[:i], b[i+1:]
+		}
+		s.line = append(s.line, part[:min(len(part), maxLine-len(s.line))]...)
+		if i >= 0 {
+			s.flush()
+		}
+		b = rest
+	}
+}
+
+func (s *lineSplitter) flush() {
+	if line := bytes.TrimRight(s.line, "\r\n\t "); len(line) > 0 && s.emit != nil {
+		s.emit(string(bytes.ToValidUTF8(line, []byte("\uFFFD"))))
+	}
+	s.line = s.line[:0]
+}

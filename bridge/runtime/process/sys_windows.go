@@ -1,0 +1,24 @@
+package process
+
+import (
+	"os"
+	"syscall"
+)
+
+const keepsPid = false
+
+func sysProcAttr() *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{CreationFlags: syscall.CREATE_NEW_PROCESS_GROUP}
+}
+
+func awaitExit(int) {}
+
+// sendGroup knows only the hard way: there is no SIGTERM on Windows, and the
+// gentle way, closing the input, has been tried before.
+func sendGroup(p *os.Process, s strength) {
+	if s == kill {
+		_ = p.Kill()
+	}
+}
+
+func signalOf(*os.ProcessState) string { return "" }

@@ -1,0 +1,170 @@
+package runtime
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/runtime/clibin"
+	"github.com/copilot-grpc/copilot-grpc/bridge/runtime/process"
+)
+
+// Profile is everything about a runtime that cannot be changed once it runs.
+// Sessions that need the same may share a runtime; others may not, since there
+// is no isolation inside one.
+type Profile struct {
+	// Tenant owns the runtime and everything in it.
+	Tenant string `json:"tenant,omitzero"`
+	// Home is the CLI's state directory (COPILOT_HOME); "" leaves the CLI its
+	// default, .copilot in UserHome.
+	Home string `json:"home,omitzero"`
+	// UserHome is HOME for the CLI and the shells it starts; "" is our own.
+	UserHome string `json:"user_home,omitzero"`
+	// Dir is the working directory of sessions that name none; "" is our own.
+	Dir string `json:"dir,omitzero"`
+	// Env is added to the allow-listed environment. The shells of the CLI see it.
+	Env map[string]string `json:"env,omitzero"`
+	// Token is a GitHub token for the whole runtime; "" for none. The shells
+	// of the CLI see it too.
+	Token string `json:"token,omitzero"`
+	// UseLogin lets the CLI use the login stored on this machine.
+	UseLogin bool `json:"use_login,omitzero"`
+	// LogLevel is the CLI's own; "" is its default.
+	LogLevel string `json:"log_level,omitzero"`
+	// Telemetry asks the CLI to forward its telemetry to us.
+	Telemetry bool `json:"telemetry,omitzero"`
+	// SessionFS and ModelInference name the participant that provides these
+	// for the whole process. Such a runtime is that participant's alone.
+	SessionFS      string `json:"session_fs,omitzero"`
+	ModelInference string `json:"model_inference,omitzero"`
+	// Shard tells runtimes apart that are alike otherwise.
+	Shard int `json:"shard,omitzero"`
+}
+
+// Hash identifies the profile: equal profiles have equal hashes, in every
+// process and, since unset fields do not count, version. It does not
+// reveal what it was made from.
+func (p Profile) Hash() string {
+	raw, err := json.Marshal(p) // sorts the keys of maps
+	if err != nil {
+		panic(err) // strings, bools, ints and a map of strings always marshal
+	}
+	sum := sha256.Sum256(raw)
+	return hex.EncodeToString(sum[:16])
+}
+
+// tokenEnv carries Token; the name is passed on the command line.
+const tokenEnv = "COPILOT_SDK_AUTH_TOKEN"
+
+// reserved are the variables that Profile.Env may not set: they are decided
+// here, or they are secrets between us and the CLI.
+var reserved = map[string]string{
+	"HOME":                     "UserHome",
+	"USERPROFILE":              "UserHome",
+	"COPILOT_HOME":             "Home",
+	tokenEnv:                   "Token",
+	"COPILOT_CONNECTION_TOKEN": "",
+	clibin.PkgCacheEnv:         "",
+	clibin.PathEnv:             "",
+	"COPILOT_SEA_EXTRACT_ONLY": "",
+	process.MarkerEnv:          "",
+}
+
+// logLevels are what the CLI accepts.
+var logLevels = []string{"none", "error", "warning", "info", "debug", "all", "default"}
+
+// Validate tells whether a runtime can be started with the profile.
+func (p Profile) Validate() error {
+	for name, dir := range map[string]string{"home": p.Home, "user_home": p.UserHome, "dir": p.Dir} {
+		if dir != "" && !filepath.IsAbs(dir) {
+			return invalid(name, "%q is not an absolute path", dir)
+		}
+	}
+	for name := range p.Env {
+		if name == "" || strings.ContainsAny(name, "=\x00") || strings.Contains(p.Env[name], "\x00") {
+			return invalid("env", "%q is not usable as a variable", name)
+		}
+		if instead, ok := reserved[strings.ToUpper(name)]; ok {
+			e := invalid("env", "%q cannot be set through env", name)
+			if instead != "" {
+				e = invalid("env", "%q cannot be set through env, but is made from %s", name, instead)
+			}
+			return e
+		}
+	}
+	if p.LogLevel != "" && !slices.Contains(logLevels, p.LogLevel) {
+		return invalid("log_level", "%q is none of %s", p.LogLevel, strings.Join(logLevels, ", "))
+	}
+	return nil
+}
+
+func invalid(field, format string, args ...any) *fault.Error {
+	return fault.New(fault.ProfileInvalid, "profile "+field+": "+format, args...).WithField(field)
+}
+
+// args are the CLI's arguments for a stdio server of this profile.
+func (p Profile) args() []string {
+	args := []string{"--headless", "--no-auto-update"}
+	if !p.UseLogin {
+		args = append(args, "--no-auto-login")
+	}
+	args = append(args, "--stdio")
+	if p.Token != "" {
+		args = append(args, "--auth-token-env", tokenEnv)
+	}
+	if p.LogLevel != "" {
+		args = append(args, "--log-level", p.LogLevel)
+	}
+	return args
+}
+
+// stateDir is where the CLI keeps the sessions of the profile, "" if unknown.
+func (p Profile) stateDir() string {
+	if p.Home != "" {
+		return p.Home
+	}
+	home := p.UserHome
+	if home == "" {
+		home, _ = os.UserHomeDir()
+	}
+	if home == "" {
+		return ""
+	}
+	return filepath.Join(home, ".copilot")
+}
+
+// removeLocks removes the lock files that a killed process of that pid left in
+// its sessions. The pid must still be reserved, or they could be another's.
+func (p Profile) removeLocks(pid int) (removed int) {
+	dir := p.stateDir()
+	if dir == "" {
+		return 0
+	}
+	// inuse.<pid>.lock, and since 1.0.102 also inuse.<pid>.hold.
+	sessions, _ := os.ReadDir(filepath.Join(dir, "session-state"))
+	for _, s := range sessions {
+		for _, ext := range []string{"lock", "hold"} {
+			name := "inuse." + strconv.Itoa(pid) + "." + ext
+			if os.Remove(filepath.Join(dir, "session-state", s.Name(), name)) == nil {
+				removed++
+			}
+		}
+	}
+	return removed
+}
+
+// sortedEnv renders variables as the environment of a process.
+func sortedEnv(vars map[string]string) []string {
+	env := make([]string, 0, len(vars))
+	for _, name := range slices.Sorted(maps.Keys(vars)) {
+		env = append(env, name+"="+vars[name])
+	}
+	return env
+}

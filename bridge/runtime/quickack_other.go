@@ -1,0 +1,8 @@
+//go:build !linux
+
+package runtime
+
+import "net"
+
+// newQuickAck changes nothing: only Linux has the socket option.
+func newQuickAck(c *net.TCPConn) net.Conn { return c }

@@ -1,0 +1,174 @@
+package bridge
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+)
+
+// CreateSession makes a session.
+func (b *Bridge) CreateSession(ctx context.Context, r *bridgev1.CreateSessionRequest) (*bridgev1.CreateSessionResponse, error) {
+	return idempotent(ctx, b, "CreateSession", r.GetRequestId(), r, func() (*bridgev1.CreateSessionResponse, error) {
+		s, _, err := b.create(ctx, r, "", nil)
+		if err != nil {
+			return nil, err
+		}
+		record(ctx, s.Journal().Last())
+		return &bridgev1.CreateSessionResponse{Session: s.Snapshot()}, nil
+	})
+}
+
+// create makes a session, with a participant if one joins. at is where the request is
+// in the caller's, with its dot, or empty.
+func (b *Bridge) create(ctx context.Context, r *bridgev1.CreateSessionRequest, at string, join *session.Joining) (*session.Session, session.Joined, error) {
+	o, err := b.creation(r, at)
+	if err != nil {
+		return nil, session.Joined{}, err
+	}
+	o.Join = join
+	id := r.GetSessionId()
+	if id == "" {
+		id = newUUID()
+	} else if err := b.checkNew(ctx, id); err != nil {
+		return nil, session.Joined{}, err
+	}
+	s, fresh := b.enter(id)
+	if !fresh {
+		return nil, session.Joined{}, exists(id)
+	}
+	joined, err := s.Create(ctx, o)
+	if err != nil {
+		b.forget(s)
+		return nil, session.Joined{}, err
+	}
+	return s, joined, nil
+}
+
+// checkNew refuses an id that the CLI's history has: the CLI itself would open that
+// session instead.
+func (b *Bridge) checkNew(ctx context.Context, id string) error {
+	b.mu.Lock()
+	s := b.sessions[id]
+	b.mu.Unlock()
+	if s != nil && s.State() != session.Deleted {
+		return exists(id)
+	}
+	stored, err := b.stored(ctx, id)
+	if err != nil {
+		return err
+	}
+	if stored != nil {
+		return exists(id)
+	}
+	return nil
+}
+
+func exists(id string) error {
+	return fault.New(fault.SessionExists, "session %q exists", id).WithField("session_id").With("session_id", id)
+}
+
+// newUUID returns a random UUID.
+func newUUID() string {
+	var u [16]byte
+	_, _ = rand.Read(u[:]) // never fails
+	u[6], u[8] = u[6]&0x0f|0x40, u[8]&0x3f|0x80
+	h := hex.EncodeToString(u[:])
+	return h[:8] + "-" + h[8:12] + "-" + h[12:16] + "-" + h[16:20] + "-" + h[20:]
+}
+
+// ResumeSession opens a session of the history, or one that is open.
+func (b *Bridge) ResumeSession(ctx context.Context, r *bridgev1.ResumeSessionRequest) (*bridgev1.ResumeSessionResponse, error) {
+	return idempotent(ctx, b, "ResumeSession", r.GetRequestId(), r, func() (*bridgev1.ResumeSessionResponse, error) {
+		s, _, err := b.resume(ctx, r, "", nil)
+		if err != nil {
+			return nil, err
+		}
+		record(ctx, s.Journal().Last())
+		return &bridgev1.ResumeSessionResponse{Session: s.Snapshot()}, nil
+	})
+}
+
+func (b *Bridge) resume(ctx context.Context, r *bridgev1.ResumeSessionRequest, at string, join *session.Joining) (*session.Session, session.Joined, error) {
+	o, err := b.resumption(r, at)
+	if err != nil {
+		return nil, session.Joined{}, err
+	}
+	o.Join = join
+	s, fresh := b.enter(r.GetSessionId())
+	if fresh {
+		o.Config = b.defaults.Merge(o.Config)
+	}
+	joined, err := s.Resume(ctx, o)
+	if err != nil {
+		if fresh {
+			b.forget(s)
+		}
+		return nil, session.Joined{}, err
+	}
+	return s, joined, nil
+}
+
+// DeleteSession deletes a session for good.
+func (b *Bridge) DeleteSession(ctx context.Context, r *bridgev1.DeleteSessionRequest) (*bridgev1.DeleteSessionResponse, error) {
+	s, err := b.open(r.GetSessionId())
+	if fault.ReasonOf(err) == fault.SessionNotFound {
+		return &bridgev1.DeleteSessionResponse{}, b.deleteStored(ctx, r.GetSessionId())
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := s.Delete(ctx); err != nil {
+		return nil, err
+	}
+	b.forget(s)
+	return &bridgev1.DeleteSessionResponse{}, nil
+}
+
+// deleteStored deletes a session that is in the CLI's history only.
+func (b *Bridge) deleteStored(ctx context.Context, id string) error {
+	stored, err := b.stored(ctx, id)
+	if err != nil {
+		return err
+	}
+	if stored == nil {
+		return session.NotFound(id)
+	}
+	rt, err := b.Runtime(ctx)
+	if err != nil {
+		return err
+	}
+	var params session.Object
+	params.SetString("sessionId", id)
+	if _, err := rt.Call(ctx, "session.delete", params.JSON()); err != nil {
+		return session.Classify(err, "session.delete")
+	}
+	b.mu.Lock()
+	delete(b.sessions, id)
+	b.mu.Unlock()
+	return nil
+}
+
+// DisconnectSession ends the use of a session.
+func (b *Bridge) DisconnectSession(ctx context.Context, r *bridgev1.DisconnectSessionRequest) (*bridgev1.DisconnectSessionResponse, error) {
+	if err := checkID(r.GetSessionId(), "session_id"); err != nil {
+		return nil, err
+	}
+	b.mu.Lock()
+	s := b.sessions[r.GetSessionId()]
+	b.mu.Unlock()
+	switch {
+	case s == nil || s.State() == session.Deleted || s.State() == session.Creating:
+		return nil, session.NotFound(r.GetSessionId())
+	case s.State() == session.Disconnected:
+		return &bridgev1.DisconnectSessionResponse{Disconnected: true}, nil
+	}
+	done, err := s.Disconnect(ctx, r.GetForce())
+	if err != nil {
+		return nil, err
+	}
+	return &bridgev1.DisconnectSessionResponse{Disconnected: done}, nil
+}

@@ -1,0 +1,273 @@
+package bridge
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+	"github.com/copilot-grpc/copilot-grpc/internal/frame"
+)
+
+// maxSubscriptions bounds the sessions on one stream.
+const maxSubscriptions = 10_000
+
+// goAwayAfter is what streams are told at the start of a drain.
+const goAwayAfter = 10 * time.Second
+
+// waker collects the followers that have something to send. Journals call it from any
+// goroutine; the stream sleeps on signal.
+type waker struct {
+	mu     sync.Mutex
+	ready  []*follower
+	signal chan struct{} // capacity 1
+}
+
+func newWaker() *waker { return &waker{signal: make(chan struct{}, 1)} }
+
+func (w *waker) wake(f *follower) {
+	w.mu.Lock()
+	if !f.ready {
+		f.ready = true
+		w.ready = append(w.ready, f)
+	}
+	w.mu.Unlock()
+	select {
+	case w.signal <- struct{}{}:
+	default:
+	}
+}
+
+// take moves the ready followers to dst.
+func (w *waker) take(dst []*follower) []*follower {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	dst = append(dst, w.ready...)
+	for _, f := range w.ready {
+		f.ready = false
+	}
+	clear(w.ready)
+	w.ready = w.ready[:0]
+	return dst
+}
+
+// stream sends the frames of some sessions to one caller. It runs on the caller's
+// goroutine; journals only wake it.
+type stream struct {
+	b         *Bridge
+	options   options
+	waker     *waker
+	followers []*follower
+	sink      frame.Sink
+	// extra are frames from elsewhere, to be sent between the others; may be nil.
+	extra <-chan frame.Frame
+	// done ends the stream when it closes and the followers have come to end; may be nil.
+	done <-chan struct{}
+	end  func() journal.Position
+
+	open int
+	sent bool // since the last heartbeat
+}
+
+func (b *Bridge) newStream(o options, sink frame.Sink) *stream {
+	st := &stream{b: b, options: o, waker: newWaker()}
+	st.sink = func(f frame.Frame) error {
+		st.sent = true
+		return sink(f)
+	}
+	return st
+}
+
+// follow adds a session.
+func (st *stream) follow(s *session.Session, c cursor, f *bridgev1.EventFilter, at string) (*follower, error) {
+	fl, err := st.b.follow(s, c, f, at, st.options, st.waker.wake)
+	if err != nil {
+		return nil, err
+	}
+	st.followers = append(st.followers, fl)
+	return fl, nil
+}
+
+func (st *stream) close() {
+	for _, f := range st.followers {
+		f.r.Close()
+	}
+}
+
+// run sends until every session's frames have ended (nil), the caller has gone, or the
+// server stops.
+func (st *stream) run(ctx context.Context) error {
+	for _, f := range st.followers {
+		if err := st.sink(frame.Frame{Message: f.attached()}); err != nil {
+			return err
+		}
+		st.waker.wake(f)
+	}
+	st.open = len(st.followers)
+	beat := time.NewTicker(st.options.heartbeat)
+	defer beat.Stop()
+	var ready []*follower
+	draining, done := st.b.draining, st.done
+	for st.open > 0 {
+		var err error
+		select {
+		case <-st.waker.signal:
+			if err = st.linger(ctx); err == nil {
+				ready = st.waker.take(ready[:0])
+				err = st.drain(ready)
+			}
+		case f := <-st.extra:
+			err = st.sink(f)
+		case <-beat.C:
+			err = st.beat()
+		case <-done:
+			done = nil
+			if err = st.finish(); err == nil {
+				return nil
+			}
+		case <-draining:
+			draining = nil
+			err = st.goAway()
+		case <-st.b.stopping:
+			return st.closeAll(bridgev1.CloseReason_CLOSE_REASON_DRAINING)
+		case <-ctx.Done():
+			return session.Classify(context.Cause(ctx), "")
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// linger waits a little for company, if the caller wants that.
+func (st *stream) linger(ctx context.Context) error {
+	if st.options.linger <= 0 {
+		return nil
+	}
+	select {
+	case <-time.After(st.options.linger):
+		return nil
+	case <-ctx.Done():
+		return session.Classify(context.Cause(ctx), "")
+	}
+}
+
+// drain sends what the ready followers have, in turns, so that one that is far behind
+// does not hold up the others.
+func (st *stream) drain(ready []*follower) error {
+	for _, f := range ready {
+		if f.closed {
+			continue
+		}
+		more, err := f.drain(st.sink)
+		if err != nil {
+			return err
+		}
+		if f.closed {
+			st.open--
+			f.r.Close()
+		} else if more {
+			st.waker.wake(f)
+		}
+	}
+	return nil
+}
+
+// finish sends everything up to the end that done has announced.
+func (st *stream) finish() error {
+	end := st.end()
+	for _, f := range st.followers {
+		for more := true; more && !f.closed && less(f.r.Position(), end); {
+			var err error
+			if more, err = f.drain(st.sink); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// beat is the heartbeat: for every session whose position the caller does not know, or
+// for one when nothing else was sent.
+func (st *stream) beat() error {
+	sent := st.sent
+	st.sent = false
+	for i, f := range st.followers {
+		if f.closed || !less(f.told, f.r.Position()) && (sent || i > 0) {
+			continue
+		}
+		if err := f.beat(st.sink); err != nil {
+			return err
+		}
+	}
+	st.sent = false
+	return nil
+}
+
+func (st *stream) goAway() error {
+	g := &bridgev1.GoAway{Reason: "draining", After: durationpb.New(goAwayAfter)}
+	for _, f := range st.followers {
+		if !f.closed {
+			g.Positions = append(g.Positions, &bridgev1.SessionPosition{SessionId: f.s.ID(), Position: session.Proto(f.r.Position())})
+		}
+	}
+	return st.sink(frame.Frame{Message: &bridgev1.SubscribeResponse{Frame: &bridgev1.SubscribeResponse_GoAway{GoAway: g}}})
+}
+
+func (st *stream) closeAll(reason bridgev1.CloseReason) error {
+	for _, f := range st.followers {
+		if !f.closed {
+			if err := f.close(reason, st.sink); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Subscribe streams the events of sessions.
+func (b *Bridge) Subscribe(ctx context.Context, r *bridgev1.SubscribeRequest, sink frame.Sink) error {
+	o, err := newOptions(r.GetOptions())
+	if err != nil {
+		return err
+	}
+	if n := len(r.GetSessions()); n == 0 || n > maxSubscriptions {
+		return fault.New(fault.InvalidField, "%d sessions, not between 1 and %d", n, maxSubscriptions).WithField("sessions")
+	}
+	st := b.newStream(o, sink)
+	defer st.close()
+	var seen []string
+	for i, c := range r.GetSessions() {
+		at := fmt.Sprintf("sessions[%d].", i)
+		if slices.Contains(seen, c.GetSessionId()) {
+			return fault.New(fault.InvalidField, "session %q is named twice", c.GetSessionId()).WithField(at + "session_id")
+		}
+		seen = append(seen, c.GetSessionId())
+		s, err := b.open(c.GetSessionId())
+		if err != nil {
+			return within(err, at)
+		}
+		f, err := st.follow(s, cursor{c.GetAfter(), c.GetStart() == bridgev1.Start_START_TAIL}, c.GetFilter(), at)
+		if err != nil {
+			return err
+		}
+		f.callbacks = r.GetCallbacks()
+	}
+	return st.run(ctx)
+}
+
+// within puts a prefix before the field that an error names.
+func within(err error, at string) error {
+	if f, ok := asFault(err); ok && f.Field != "" {
+		return f.WithField(at + f.Field)
+	}
+	return err
+}

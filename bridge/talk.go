@@ -1,0 +1,290 @@
+package bridge
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"slices"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
+)
+
+// Send says something to the agent.
+func (b *Bridge) Send(ctx context.Context, r *bridgev1.SendRequest) (*bridgev1.SendResponse, error) {
+	return idempotent(ctx, b, "Send\x00"+r.GetSessionId(), r.GetRequestId(), r, func() (*bridgev1.SendResponse, error) {
+		_, sent, err := b.send(ctx, r.GetSessionId(), r.GetPrompt())
+		if err != nil {
+			return nil, err
+		}
+		record(ctx, sent.At)
+		return &bridgev1.SendResponse{MessageId: sent.MessageID, Position: session.Proto(sent.At)}, nil
+	})
+}
+
+func (b *Bridge) send(ctx context.Context, id string, p *bridgev1.Prompt) (*session.Session, session.Sent, error) {
+	s, err := b.open(id)
+	if err != nil {
+		return nil, session.Sent{}, err
+	}
+	m, err := b.prompt(p, "prompt")
+	if err != nil {
+		return nil, session.Sent{}, err
+	}
+	sent, err := s.Send(ctx, m)
+	return s, sent, err
+}
+
+// SendStream says something with attachments that come in pieces. next gives the pieces,
+// and io.EOF after the last.
+func (b *Bridge) SendStream(ctx context.Context, first *bridgev1.SendRequest, next func() (*bridgev1.AttachmentChunk, error)) (*bridgev1.SendStreamResponse, error) {
+	r := proto.Clone(first).(*bridgev1.SendRequest)
+	total := 0
+	for {
+		chunk, err := next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return nil, err
+		}
+		blob, err := blobAt(r, int(chunk.GetAttachment()))
+		if err != nil {
+			return nil, err
+		}
+		if total += len(chunk.GetData()); total > b.cfg.MaxAttachmentBytes {
+			return nil, fault.New(fault.InvalidField, "the attachments have more than %d bytes", b.cfg.MaxAttachmentBytes).WithField("chunk.data")
+		}
+		blob.Data = append(blob.Data, chunk.GetData()...)
+	}
+	sent, err := b.Send(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	return &bridgev1.SendStreamResponse{MessageId: sent.GetMessageId(), Position: sent.GetPosition()}, nil
+}
+
+// blobAt returns the blob that a chunk belongs to.
+func blobAt(r *bridgev1.SendRequest, i int) (*cliv1.AttachmentBlob, error) {
+	attachments := r.GetPrompt().GetAttachments()
+	if i >= 0 && i < len(attachments) {
+		if blob := attachments[i].GetBlob(); blob != nil {
+			return blob, nil
+		}
+	}
+	return nil, fault.New(fault.InvalidField, "attachment %d is not a blob of the prompt", i).WithField("chunk.attachment")
+}
+
+// SendAndWait says something and waits for the turn's end.
+func (b *Bridge) SendAndWait(ctx context.Context, r *bridgev1.SendAndWaitRequest) (*bridgev1.SendAndWaitResponse, error) {
+	idle, err := duration(r.GetIdleTimeout(), "idle_timeout", 0, maxTimeout)
+	if err != nil {
+		return nil, err
+	}
+	timeout, err := duration(r.GetTimeout(), "timeout", 0, maxTimeout)
+	if err != nil {
+		return nil, err
+	}
+	return idempotent(ctx, b, "SendAndWait\x00"+r.GetSessionId(), r.GetRequestId(), r, func() (*bridgev1.SendAndWaitResponse, error) {
+		_, sent, err := b.send(ctx, r.GetSessionId(), r.GetPrompt())
+		if err != nil {
+			return nil, err
+		}
+		wait := ctx
+		if timeout > 0 {
+			var cancel context.CancelFunc
+			wait, cancel = context.WithTimeout(ctx, timeout)
+			defer cancel()
+		}
+		out := sent.Waiter.Wait(wait, idle)
+		if err := ctx.Err(); err != nil {
+			return nil, session.Classify(err, "")
+		}
+		record(ctx, out.End)
+		return &bridgev1.SendAndWaitResponse{MessageId: sent.MessageID, Outcome: out.Proto()}, nil
+	})
+}
+
+// Abort stops the running turn.
+func (b *Bridge) Abort(ctx context.Context, r *bridgev1.AbortRequest) (*bridgev1.AbortResponse, error) {
+	s, err := b.open(r.GetSessionId())
+	if err != nil {
+		return nil, err
+	}
+	running, at, err := s.Abort(ctx)
+	if err != nil {
+		return nil, err
+	}
+	record(ctx, at)
+	return &bridgev1.AbortResponse{TurnWasRunning: running}, nil
+}
+
+// SetModel switches the model.
+func (b *Bridge) SetModel(ctx context.Context, r *bridgev1.SetModelRequest) (*bridgev1.SetModelResponse, error) {
+	s, err := b.open(r.GetSessionId())
+	if err != nil {
+		return nil, err
+	}
+	if r.GetModelId() == "" {
+		return nil, fault.New(fault.InvalidField, "model_id is required").WithField("model_id")
+	}
+	var params session.Object
+	params.SetString("modelId", r.GetModelId())
+	if r.GetReasoningEffort() != "" {
+		params.SetString("reasoningEffort", r.GetReasoningEffort())
+	}
+	if r.GetModelCapabilities() != nil {
+		text, err := b.codec.toJSON(r.GetModelCapabilities(), "model_capabilities")
+		if err != nil {
+			return nil, err
+		}
+		params.Set("modelCapabilities", text)
+	}
+	result, at, err := s.SetModel(ctx, params)
+	if err != nil {
+		return nil, err
+	}
+	record(ctx, at)
+	var out struct{ ModelID string }
+	_ = json.Unmarshal(result, &out) // CLI 1.0.81 does not say
+	return &bridgev1.SetModelResponse{ModelId: out.ModelID}, nil
+}
+
+// Log writes a line into the session's timeline.
+func (b *Bridge) Log(ctx context.Context, r *bridgev1.LogRequest) (*bridgev1.LogResponse, error) {
+	s, err := b.open(r.GetSessionId())
+	if err != nil {
+		return nil, err
+	}
+	if r.GetMessage() == "" {
+		return nil, fault.New(fault.InvalidField, "message is required").WithField("message")
+	}
+	request := &cliv1.SessionServiceLogRequest{Message: r.GetMessage(), Level: r.GetLevel(), Url: optional(r.GetUrl())}
+	if r.GetEphemeral() {
+		request.Ephemeral = &r.Ephemeral
+	}
+	text, err := b.codec.toJSON(request, "log")
+	if err != nil {
+		return nil, err
+	}
+	params, err := session.ParseObject(text)
+	if err != nil {
+		return nil, fault.Wrap(err, fault.Internal, "log")
+	}
+	result, at, err := s.Do(ctx, "session.log", params)
+	if err != nil {
+		return nil, err
+	}
+	record(ctx, at)
+	var out struct{ EventID string }
+	if err := json.Unmarshal(result, &out); err != nil {
+		return nil, fault.Wrap(err, fault.CLIProtocolError, "reading the result of session.log")
+	}
+	return &bridgev1.LogResponse{EventId: out.EventID}, nil
+}
+
+// UpdateProvider changes parts of the session's provider.
+func (b *Bridge) UpdateProvider(ctx context.Context, r *bridgev1.UpdateProviderRequest) (*bridgev1.UpdateProviderResponse, error) {
+	s, err := b.open(r.GetSessionId())
+	if err != nil {
+		return nil, err
+	}
+	over, err := b.providerChange(r)
+	if err != nil {
+		return nil, err
+	}
+	err = s.SetProvider(ctx, func(provider session.Object) (session.Object, error) {
+		provider = over(provider)
+		if provider.String("baseUrl") == "" {
+			return nil, fault.New(fault.InvalidField, "the provider has no base_url").WithField("provider.base_url")
+		}
+		return provider, nil
+	}, r.GetModelId())
+	if err != nil {
+		return nil, err
+	}
+	record(ctx, s.Journal().Last())
+	return &bridgev1.UpdateProviderResponse{}, nil
+}
+
+// providerChange returns what the request does to a provider.
+func (b *Bridge) providerChange(r *bridgev1.UpdateProviderRequest) (func(session.Object) session.Object, error) {
+	given := r.GetProvider()
+	if given == nil {
+		given = &cliv1.ProviderConfig{}
+	}
+	fields := given.ProtoReflect().Descriptor().Fields()
+	var names []string // the CLI's members that change
+	paths := r.GetUpdateMask().GetPaths()
+	if slices.Equal(paths, []string{"*"}) {
+		paths = nil
+		for i := range fields.Len() {
+			paths = append(paths, string(fields.Get(i).Name()))
+		}
+	}
+	for _, path := range paths {
+		fd := fields.ByName(protoreflect.Name(path))
+		if fd == nil {
+			return nil, fault.New(fault.InvalidField, "the provider has no field %q", path).WithField("update_mask")
+		}
+		names = append(names, fd.JSONName())
+	}
+	text, err := b.codec.toJSON(given, "provider")
+	if err != nil {
+		return nil, err
+	}
+	values, err := session.ParseObject(text)
+	if err != nil {
+		return nil, fault.Wrap(err, fault.Internal, "provider")
+	}
+	if len(names) == 0 {
+		if given.GetBaseUrl() == "" {
+			values.Set("baseUrl", nil) // required, so always written; unset means unchanged
+		}
+		return func(provider session.Object) session.Object { return provider.Merge(values) }, nil
+	}
+	return func(provider session.Object) session.Object {
+		for _, name := range names {
+			provider.Set(name, values.Get(name))
+		}
+		return provider
+	}, nil
+}
+
+// ProvideCredentials gives back secrets that the bridge has lost.
+func (b *Bridge) ProvideCredentials(ctx context.Context, r *bridgev1.ProvideCredentialsRequest) (*bridgev1.ProvideCredentialsResponse, error) {
+	s, err := b.open(r.GetSessionId())
+	if err != nil {
+		return nil, err
+	}
+	text, err := b.codec.toJSON(r.GetProvider(), "provider")
+	if err != nil {
+		return nil, err
+	}
+	values, err := session.ParseObject(text)
+	if err != nil {
+		return nil, fault.Wrap(err, fault.Internal, "provider")
+	}
+	var secrets session.Object
+	for _, name := range []string{"apiKey", "bearerToken", "headers"} {
+		secrets.Set(name, values.Get(name))
+	}
+	if len(secrets) == 0 && r.GetGithubToken() == "" {
+		return nil, fault.New(fault.InvalidField, "neither a provider's secrets nor a GitHub token").WithField("provider")
+	}
+	if err := s.SetCredentials(ctx, secrets, r.GetGithubToken()); err != nil {
+		return nil, err
+	}
+	record(ctx, s.Journal().Last())
+	return &bridgev1.ProvideCredentialsResponse{Session: s.Snapshot()}, nil
+}
+
+// closeTimeout bounds ending a session that was made for one turn.
+const closeTimeout = 30 * time.Second

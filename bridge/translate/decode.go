@@ -1,0 +1,280 @@
+package translate
+
+import (
+	"slices"
+	"strconv"
+	"sync"
+
+	jsonv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/json/v1"
+)
+
+// decoder turns wire bytes into JSON. It is kept between calls for its buffer.
+type decoder struct {
+	src    []byte
+	dst    []byte
+	start  int // of our output in dst
+	depth  int // levels that are left
+	limits Limits
+	opts   JSONOptions
+	keys   []span // of maps and json_extra being written, each at the end
+	// moved tells that src is a rearranged copy of the input, so that offsets
+	// mean nothing.
+	moved bool
+}
+
+var decoders = sync.Pool{New: func() any { return new(decoder) }}
+
+func (d *decoder) release() {
+	if cap(d.keys) > maxKept/16 {
+		d.keys = nil
+	}
+	*d = decoder{keys: d.keys[:0]}
+	decoders.Put(d)
+}
+
+func (d *decoder) run(t *Table, dst, wire []byte, o JSONOptions) ([]byte, error) {
+	if len(wire) > t.limits.MaxInput {
+		return dst, &Error{Kind: KindSize, Message: t.name, Offset: -1}
+	}
+	d.src, d.opts, d.limits = wire, o, t.limits
+	d.dst = slices.Grow(dst, len(wire)+len(wire)/4+16)
+	d.start, d.depth = len(dst), t.limits.MaxDepth
+	err := d.message(t, 0, len(wire), true)
+	if err == nil && len(d.dst)-d.start > d.limits.MaxOutput {
+		err = fail(KindSize, -1)
+	}
+	if err != nil {
+		err.Message = t.name
+		if d.moved {
+			err.Offset = -1
+		}
+		return dst, err
+	}
+	return d.dst, nil
+}
+
+func fail(k Kind, offset int) *Error { return &Error{Kind: k, Offset: offset} }
+
+// varint reads a varint; the index is negative when there is none.
+func varint(b []byte, i int) (uint64, int) {
+	if i < len(b) && b[i] < 0x80 {
+		return uint64(b[i]), i + 1
+	}
+	var v uint64
+	for shift := uint(0); shift < 64; shift += 7 {
+		if i >= len(b) {
+			return 0, -1
+		}
+		c := b[i]
+		i++
+		if shift == 63 && c > 1 {
+			return 0, -1
+		}
+		v |= uint64(c&0x7f) << shift
+		if c < 0x80 {
+			return v, i
+		}
+	}
+	return 0, -1
+}
+
+// message writes the message between i and end as the JSON value it stands for.
+func (d *decoder) message(t *Table, i, end int, top bool) *Error {
+	if d.depth <= 0 {
+		return fail(KindDepth, i)
+	}
+	d.depth--
+	var err *Error
+	switch t.shape {
+	case jsonv1.Shape_SHAPE_OBJECT, jsonv1.Shape_SHAPE_ENVELOPE:
+		err = d.object(t, i, end, top, mask{})
+	case jsonv1.Shape_SHAPE_UNION:
+		err = d.union(t, i, end, top)
+	default:
+		err = d.bare(t, i, end, top)
+	}
+	d.depth++
+	return err
+}
+
+// record is one field of a message as it stands in wire form. It is small
+// enough to stay in registers.
+type record struct {
+	tag        uint64 // number and wire type
+	value, end int    // where the content lies, without a length prefix
+	number64   uint64 // what a varint holds
+}
+
+func (r record) number() uint64 { return r.tag >> 3 }
+func (r record) wire() uint64   { return r.tag & 7 }
+
+// The wire types.
+const (
+	wireVarint  = 0
+	wireFixed64 = 1
+	wireBytes   = 2
+	wireGroup   = 3
+	wireEnd     = 4
+	wireFixed32 = 5
+)
+
+// read reads the record at i of a message that ends at end.
+func (d *decoder) read(i, end int) (record, *Error) {
+	src := d.src[:end]
+	tag, value := varint(src, i)
+	if value < 0 || tag < 1<<3 || tag >= 1<<32 {
+		return record{}, fail(KindWire, i)
+	}
+	switch tag & 7 {
+	case wireVarint:
+		v, next := varint(src, value)
+		if next < 0 {
+			return record{}, fail(KindWire, value)
+		}
+		return record{tag, value, next, v}, nil
+	case wireBytes:
+		n, start := varint(src, value)
+		if start < 0 || n > uint64(end-start) {
+			return record{}, fail(KindWire, i)
+		}
+		return record{tag, start, start + int(n), 0}, nil
+	case wireFixed64:
+		if end-value < 8 {
+			return record{}, fail(KindWire, i)
+		}
+		return record{tag, value, value + 8, 0}, nil
+	case wireFixed32:
+		if end-value < 4 {
+			return record{}, fail(KindWire, i)
+		}
+		return record{tag, value, value + 4, 0}, nil
+	case wireGroup:
+		next, err := d.groupEnd(tag>>3, value, end)
+		return record{tag, value, next, 0}, err
+	}
+	return record{}, fail(KindWire, i)
+}
+
+// groupEnd returns the index after a group, which no message of ours declares.
+func (d *decoder) groupEnd(number uint64, i, end int) (int, *Error) {
+	open := append(make([]uint64, 0, 8), number)
+	for len(open) > 0 {
+		tag, j := varint(d.src[:end], i)
+		switch {
+		case j < 0:
+			return i, fail(KindWire, i)
+		case tag&7 == wireGroup && len(open) < d.depth:
+			open = append(open, tag>>3)
+			i = j
+		case tag&7 == wireGroup:
+			return i, fail(KindDepth, i)
+		case tag&7 == wireEnd:
+			if open[len(open)-1] != tag>>3 {
+				return i, fail(KindWire, i)
+			}
+			open = open[:len(open)-1]
+			i = j
+		default:
+			r, err := d.read(i, end)
+			if err != nil {
+				return i, err
+			}
+			i = r.end
+		}
+	}
+	return i, nil
+}
+
+// matches tells whether a record has the wire type that its field declares.
+func (f *field) matches(r record) bool {
+	return r.tag == f.tag || f.packedTag != 0 && r.tag == f.packedTag
+}
+
+// unknown deals with a record of a field that the message does not declare.
+func (d *decoder) unknown(r record) *Error {
+	if !d.opts.RejectUnknownFields {
+		return nil
+	}
+	err := fail(KindUnknownField, r.value)
+	err.Detail = strconv.FormatUint(r.number(), 10)
+	return err
+}
+
+// regroup calls write for a copy of the message between i and end in which no
+// field occurs in two places.
+func (d *decoder) regroup(t *Table, i, end int, write func(end int) *Error) *Error {
+	copied, err := d.rearranged(t, i, end)
+	if err != nil {
+		return err
+	}
+	return d.swap(copied, write)
+}
+
+// swap calls write while src is another message.
+func (d *decoder) swap(with []byte, write func(end int) *Error) *Error {
+	src, moved := d.src, d.moved
+	d.src, d.moved = with, true
+	err := write(len(with))
+	d.src = src
+	if err == nil {
+		d.moved = moved
+	}
+	return err
+}
+
+// rearranged returns the message with its records in the order of their first
+// occurrence, grouped by field. Of a scalar, and of the cases of a oneof, the
+// last counts; of a message that occurs several times the contents are joined.
+func (d *decoder) rearranged(t *Table, i, end int) ([]byte, *Error) {
+	var order []uint64
+	groups := make(map[uint64][]byte)
+	chosen := uint64(0) // the oneof case that is set
+	for i < end {
+		r, err := d.read(i, end)
+		if err != nil {
+			return nil, err
+		}
+		whole := d.src[i:r.end:r.end]
+		i = r.end
+		number := r.number()
+		f := t.field(number)
+		unrecognized := r.tag == unrecognizedTag && t.hasUnrecognized
+		catchAll := unrecognized || r.tag == extraTag && t.hasExtra
+		if !catchAll && (f == nil || !f.matches(r)) {
+			if err := d.unknown(r); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		isCase := f != nil && f.oneof || unrecognized && len(t.cases) > 0
+		if isCase && chosen != number {
+			delete(groups, chosen)
+			chosen = number
+		}
+		if _, ok := groups[number]; !ok {
+			order = append(order, number)
+		}
+		switch {
+		case f != nil && f.card != single:
+			groups[number] = append(groups[number], whole...)
+		case f != nil && (f.kind == kindMessage || f.kind == kindTimestamp):
+			groups[number] = append(groups[number], d.src[r.value:r.end]...)
+		default:
+			groups[number] = whole
+		}
+	}
+	var out []byte
+	for _, number := range order {
+		content, ok := groups[number]
+		if !ok {
+			continue
+		}
+		delete(groups, number)
+		if f := t.field(number); f != nil && f.card == single && (f.kind == kindMessage || f.kind == kindTimestamp) {
+			out = appendVarint(out, f.tag)
+			out = appendVarint(out, uint64(len(content)))
+		}
+		out = append(out, content...)
+	}
+	return out, nil
+}

@@ -1,0 +1,286 @@
+package translate
+
+import (
+	"bytes"
+	"math/bits"
+	"slices"
+)
+
+// extraInfo is what a json_extra says.
+type extraInfo struct {
+	text   []byte // the object
+	named  mask   // declared members in it
+	absent mask   // declared members that "$absent" names
+	whole  []byte // what "$value" holds; nil when it is not there
+	others int    // members besides "$absent"
+	repeat bool   // a name may occur twice
+}
+
+// finishObject writes what is left after the typed fields: json_extra and the
+// required members that are unset.
+func (d *decoder) finishObject(t *Table, s *objectScan) *Error {
+	var x extraInfo
+	if s.extra.end > s.extra.value {
+		var err *Error
+		if x, err = d.examine(t, s); err != nil {
+			err.under("json_extra")
+			return err
+		}
+		if x.whole != nil {
+			d.dst = append(d.dst[:s.mark], x.whole...)
+			return nil
+		}
+		if hide := x.overrides(t, s); hide != (mask{}) {
+			d.dst = d.dst[:s.mark]
+			for i := range hide {
+				hide[i] |= s.hidden[i]
+			}
+			return d.object(t, s.start, s.end, s.top, hide)
+		}
+		if x.others > 0 {
+			d.extras(&x)
+		}
+	}
+	for w := range t.required {
+		left := t.required[w] &^ s.seen[w] &^ x.named[w] &^ x.absent[w]
+		for ; left != 0; left &= left - 1 {
+			f := t.members[w<<6+bits.TrailingZeros64(left)].field
+			if f != nil && f.zeroText != "" {
+				d.key(f.key)
+				d.dst = append(d.dst, f.zeroText...)
+			}
+		}
+	}
+	d.dst = append(d.dst, '}')
+	return nil
+}
+
+// overrides returns the members that were written although json_extra speaks
+// for them.
+func (x *extraInfo) overrides(t *Table, s *objectScan) mask {
+	var hide mask
+	for i := range t.members {
+		written := s.seen.has(i)
+		absent := false
+		if t.members[i].role == roleConst {
+			written, absent = true, x.absent.has(i)
+		}
+		if written && (absent || x.named.has(i)) && !s.hidden.has(i) {
+			hide.add(i)
+		}
+	}
+	return hide
+}
+
+// extras copies the members of a json_extra, except "$absent".
+func (d *decoder) extras(x *extraInfo) {
+	text := x.text
+	if x.repeat {
+		// It was found well-formed before.
+		text, _ = dropRepeated(text, d.limits.MaxDepth+1)
+	}
+	eachMember(text, func(name []byte, m span, _ int) bool {
+		if string(name) != absentName {
+			d.comma()
+			d.dst = append(d.dst, text[m.start:m.end]...)
+		}
+		return true
+	})
+}
+
+// examine checks a json_extra and sorts out its members.
+func (d *decoder) examine(t *Table, s *objectScan) (extraInfo, *Error) {
+	x := extraInfo{text: d.src[s.extra.value:s.extra.end]}
+	if k, at := d.checkText(x.text); k != 0 {
+		return x, fail(k, s.extra.value+at)
+	}
+	x.text = bytes.TrimSpace(x.text)
+	if x.text[0] != '{' {
+		return x, fail(KindText, s.extra.value)
+	}
+	var err *Error
+	base := len(d.keys)
+	eachMember(x.text, func(name []byte, m span, value int) bool {
+		text := x.text[value:m.end]
+		i := int(t.index.find(name))
+		err = d.checkExtra(t, s, name, text, i)
+		switch {
+		case err != nil:
+			return false
+		case string(name) == absentName:
+			if !x.addAbsent(t, text) {
+				err = fail(KindText, s.extra.value+value)
+			}
+			return err == nil
+		case string(name) == valueName:
+			x.whole = text
+		case i >= 0 && x.named.has(i):
+			x.repeat = true
+		case i >= 0:
+			x.named.add(i)
+		}
+		x.others++
+		d.keys = append(d.keys, span{m.start, value})
+		return true
+	})
+	x.repeat = x.repeat || repeated(x.text, d.keys[base:])
+	d.keys = d.keys[:base]
+	return x, err
+}
+
+// repeated tells whether two members whose names lie in the given spans of text
+// may have the same name. It may err on the side of true.
+func repeated(text []byte, keys []span) bool {
+	if len(keys) > 16 {
+		seen := make(map[string]struct{}, len(keys))
+		for _, k := range keys {
+			name := text[k.start:k.end]
+			seen[string(bytes.TrimRight(name, ": \t\r\n"))] = struct{}{}
+			if bytes.IndexByte(name, '\\') >= 0 {
+				return true
+			}
+		}
+		return len(seen) != len(keys)
+	}
+	for i, k := range keys {
+		name := text[k.start:k.end]
+		if len(keys) > 1 && bytes.IndexByte(name, '\\') >= 0 {
+			return true
+		}
+		for _, o := range keys[:i] {
+			if bytes.Equal(bytes.TrimRight(name, ": \t\r\n"), bytes.TrimRight(text[o.start:o.end], ": \t\r\n")) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// checkExtra applies the caller's options to one member of a json_extra; i is
+// its index among the declared ones.
+func (d *decoder) checkExtra(t *Table, s *objectScan, name, value []byte, i int) *Error {
+	reserved := string(name) == absentName || string(name) == valueName
+	if s.top && len(d.opts.ForbidExtra) > 0 {
+		if err := d.forbidden(name, s.extra.value); err != nil {
+			return err
+		}
+		if reserved {
+			if err := d.forbiddenWithin(value, s.extra.value); err != nil {
+				return err
+			}
+		}
+	}
+	if !d.opts.RejectDeclaredExtra || i < 0 && !reserved {
+		return nil
+	}
+	if i >= 0 && string(value) == "null" && !s.seen.has(i) {
+		if f := t.members[i].field; f != nil && f.spareNull {
+			return nil
+		}
+	}
+	err := fail(KindDeclaredExtra, s.extra.value)
+	err.Detail = string(name)
+	return err
+}
+
+func (d *decoder) forbidden(name []byte, offset int) *Error {
+	if !slices.Contains(d.opts.ForbidExtra, string(name)) {
+		return nil
+	}
+	err := fail(KindForbiddenExtra, offset)
+	err.Detail = string(name)
+	return err
+}
+
+// forbiddenWithin looks for forbidden names among the members of an object or
+// the strings of a list.
+func (d *decoder) forbiddenWithin(value []byte, offset int) (err *Error) {
+	switch value[0] {
+	case '{':
+		eachMember(value, func(name []byte, _ span, _ int) bool {
+			err = d.forbidden(name, offset)
+			return err == nil
+		})
+	case '[':
+		eachString(value, func(name []byte) bool {
+			err = d.forbidden(name, offset)
+			return err == nil
+		})
+	}
+	return err
+}
+
+// addAbsent reads the list of names under "$absent".
+func (x *extraInfo) addAbsent(t *Table, value []byte) bool {
+	if value[0] != '[' {
+		return false
+	}
+	return eachString(value, func(name []byte) bool {
+		if i := int(t.index.find(name)); i >= 0 {
+			x.absent.add(i)
+		}
+		return true
+	})
+}
+
+// checkText checks that text is one well-formed JSON value.
+func (d *decoder) checkText(text []byte) (Kind, int) {
+	start := space(text, 0)
+	end, k := valueEnd(text, start, d.limits.MaxDepth+1)
+	switch k {
+	case 0:
+	case KindSyntax:
+		return KindText, end
+	default:
+		return k, end
+	}
+	if end := space(text, end); end != len(text) {
+		return KindText, end
+	}
+	return 0, 0
+}
+
+// eachMember calls visit for every member of an object that is known to be
+// well-formed, until it returns false: with the name unescaped, where the member
+// lies and where its value begins.
+func eachMember(text []byte, visit func(name []byte, m span, value int) bool) {
+	i := space(text, space(text, 0)+1)
+	for text[i] != '}' {
+		start := i
+		quoted, value, _ := keyEnd(text, i)
+		name := text[start+1 : quoted-1]
+		if bytes.IndexByte(name, '\\') >= 0 {
+			name, _ = appendUnescaped(nil, name)
+		}
+		end, _ := valueEnd(text, value, len(text))
+		if !visit(name, span{start, end}, value) {
+			return
+		}
+		if i = space(text, end); text[i] == ',' {
+			i = space(text, i+1)
+		}
+	}
+}
+
+// eachString calls visit for every element of an array that is known to be
+// well-formed. It returns false when visit does or an element is not a string.
+func eachString(text []byte, visit func(s []byte) bool) bool {
+	i := space(text, 1)
+	for text[i] != ']' {
+		if text[i] != '"' {
+			return false
+		}
+		end, escaped, _ := stringEnd(text, i)
+		s := text[i+1 : end-1]
+		if escaped {
+			s, _ = appendUnescaped(nil, s)
+		}
+		if !visit(s) {
+			return false
+		}
+		if i = space(text, end); text[i] == ',' {
+			i = space(text, i+1)
+		}
+	}
+	return true
+}

@@ -1,0 +1,437 @@
+package translate
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/binary"
+	"math"
+	"strconv"
+
+	jsonv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/json/v1"
+)
+
+// unset tells whether a record holds what its field cannot tell from nothing.
+func (f *field) unset(r record) bool {
+	if f.card != single || f.oneof {
+		return false
+	}
+	if f.kind == kindEnum {
+		return r.number64 == 0
+	}
+	switch f.zero {
+	case zeroImplied:
+		return f.kind == kindText && r.end == r.value
+	case zeroMisfit:
+		return r.number64 == 0 && (r.wire() != wireBytes || r.end == r.value)
+	}
+	return false
+}
+
+// field writes a member of which r is the first record; it returns the index
+// after the last one, which for lists and maps may be another.
+func (d *decoder) field(f *field, r record, end int) (int, *Error) {
+	mark := len(d.dst)
+	d.key(f.key)
+	if f.card == single {
+		return r.end, d.one(f, r)
+	}
+	empty := len(d.dst) + 2
+	next, err := d.collection(f, r, end)
+	if err == nil && len(d.dst) == empty && !f.required {
+		d.dst = d.dst[:mark] // packed, and without elements: as if it were not there
+	}
+	return next, err
+}
+
+// collection writes the list or map of which r is the first record.
+func (d *decoder) collection(f *field, r record, end int) (int, *Error) {
+	if f.card == dictionary {
+		return d.dictionary(f, r, end)
+	}
+	d.dst = append(d.dst, '[')
+	for n := 0; ; {
+		var err *Error
+		if n, err = d.elements(f, r, n); err != nil {
+			return 0, err
+		}
+		next, more, err := d.another(f, r, end)
+		if err != nil {
+			return 0, err
+		}
+		if !more {
+			break
+		}
+		r = next
+	}
+	d.dst = append(d.dst, ']')
+	return r.end, nil
+}
+
+// another reads the record after r if it belongs to the same field.
+func (d *decoder) another(f *field, r record, end int) (record, bool, *Error) {
+	if r.end >= end {
+		return record{}, false, nil
+	}
+	next, err := d.read(r.end, end)
+	if err != nil {
+		return next, false, err
+	}
+	return next, next.number() == r.number() && f.matches(next), nil
+}
+
+// runEnd returns the index after the records of one field of which r is the
+// first.
+func (d *decoder) runEnd(f *field, r record, end int) (int, *Error) {
+	for {
+		next, more, err := d.another(f, r, end)
+		if err != nil || !more || f.card == single {
+			return r.end, err
+		}
+		r = next
+	}
+}
+
+// elements writes the elements of a list that one record holds, after n others.
+func (d *decoder) elements(f *field, r record, n int) (int, *Error) {
+	if f.packedTag == 0 || r.wire() != wireBytes {
+		return n + 1, d.element(f, r, n)
+	}
+	for i := r.value; i < r.end; n++ {
+		v := record{tag: f.tag, value: i}
+		if f.kind == kindDouble {
+			v.end = i + 8
+		} else {
+			v.number64, v.end = varint(d.src[:r.end], i)
+		}
+		if v.end < 0 || v.end > r.end {
+			return n, fail(KindWire, i)
+		}
+		if err := d.element(f, v, n); err != nil {
+			return n, err
+		}
+		i = v.end
+	}
+	return n, nil
+}
+
+func (d *decoder) element(f *field, r record, n int) *Error {
+	if n > 0 {
+		d.dst = append(d.dst, ',')
+	}
+	if err := d.one(f, r); err != nil {
+		err.under(indexStep(n))
+		return err
+	}
+	return nil
+}
+
+// dictionary writes the map of which r is the first record.
+func (d *decoder) dictionary(f *field, r record, end int) (int, *Error) {
+	base, first := len(d.keys), r
+	for {
+		key, _, err := d.entry(f, r)
+		if err != nil {
+			return 0, err
+		}
+		d.keys = append(d.keys, span{key.value, key.end})
+		next, more, err := d.another(f, r, end)
+		if err != nil {
+			return 0, err
+		}
+		if !more {
+			break
+		}
+		r = next
+	}
+	shadowed := d.shadowed(d.keys[base:])
+	n := len(d.keys) - base
+	d.keys = d.keys[:base]
+	d.dst = append(d.dst, '{')
+	r = first
+	for i := range n {
+		if i > 0 {
+			r, _, _ = d.another(f, r, end)
+		}
+		if shadowed != nil && shadowed[i] {
+			continue
+		}
+		if err := d.writeEntry(f, r); err != nil {
+			return 0, err
+		}
+	}
+	d.dst = append(d.dst, '}')
+	return r.end, nil
+}
+
+// entry reads a map entry; a key or value that is not there has an empty record.
+func (d *decoder) entry(f *field, r record) (key, value record, err *Error) {
+	value.tag = f.entry.tag
+	for i := r.value; i < r.end; {
+		x, err := d.read(i, r.end)
+		if err != nil {
+			return key, value, err
+		}
+		switch x.tag {
+		case keyField.tag:
+			key = x
+		case f.entry.tag:
+			value = x
+		}
+		i = x.end
+	}
+	return key, value, nil
+}
+
+func (d *decoder) writeEntry(f *field, r record) *Error {
+	key, value, err := d.entry(f, r)
+	if err != nil {
+		return err
+	}
+	d.comma()
+	var ok bool
+	if d.dst, ok = appendString(d.dst, d.src[key.value:key.end]); !ok {
+		return fail(KindUTF8, key.value)
+	}
+	d.dst = append(d.dst, ':')
+	if err := d.one(f.entry, value); err != nil {
+		err.under(keyStep(d.src[key.value:key.end]))
+		return err
+	}
+	return nil
+}
+
+// shadowed marks the map entries that a later one with the same key replaces;
+// nil when there are none.
+func (d *decoder) shadowed(keys []span) map[int]bool {
+	key := func(s span) []byte { return d.src[s.start:s.end] }
+	if len(keys) <= 16 {
+		same := false
+		for i, k := range keys {
+			for _, o := range keys[:i] {
+				same = same || bytes.Equal(key(k), key(o))
+			}
+		}
+		if !same {
+			return nil
+		}
+	}
+	last := make(map[string]int, len(keys))
+	out := make(map[int]bool)
+	for i, k := range keys {
+		if j, ok := last[string(key(k))]; ok {
+			out[j] = true
+		}
+		last[string(key(k))] = i
+	}
+	return out
+}
+
+// one writes one value of a field.
+func (d *decoder) one(f *field, r record) *Error {
+	if len(d.dst)-d.start > d.limits.MaxOutput {
+		return fail(KindSize, r.value)
+	}
+	switch f.kind {
+	case kindString:
+		var ok bool
+		if d.dst, ok = appendString(d.dst, d.src[r.value:r.end]); !ok {
+			return fail(KindUTF8, r.value)
+		}
+	case kindMessage:
+		return d.message(f.message, r.value, r.end, false)
+	case kindBool:
+		d.dst = strconv.AppendBool(d.dst, r.number64 != 0)
+	case kindInt:
+		d.dst = strconv.AppendInt(d.dst, int64(r.number64), 10)
+	case kindDouble:
+		return d.double(r)
+	case kindEnum:
+		number := int64(int32(r.number64))
+		text := f.enum.text(number)
+		if text == "" {
+			err := fail(KindEnum, r.value)
+			err.Detail = strconv.FormatInt(number, 10)
+			return err
+		}
+		d.dst = append(d.dst, text...)
+	case kindTimestamp:
+		return d.timestamp(r)
+	case kindBytes:
+		d.dst = append(d.dst, '"')
+		d.dst = base64.StdEncoding.AppendEncode(d.dst, d.src[r.value:r.end])
+		d.dst = append(d.dst, '"')
+	case kindText:
+		return d.text(r)
+	}
+	return nil
+}
+
+func (d *decoder) double(r record) *Error {
+	v := 0.0
+	if r.end > r.value {
+		v = math.Float64frombits(binary.LittleEndian.Uint64(d.src[r.value:r.end]))
+	}
+	if math.IsNaN(v) || math.IsInf(v, 0) {
+		return fail(KindRange, r.value)
+	}
+	d.dst = appendFloat(d.dst, v)
+	return nil
+}
+
+func (d *decoder) timestamp(r record) *Error {
+	var seconds, nanos int64
+	for i := r.value; i < r.end; {
+		x, err := d.read(i, r.end)
+		if err != nil {
+			return err
+		}
+		switch x.tag {
+		case 1 << 3:
+			seconds = int64(x.number64)
+		case 2 << 3:
+			nanos = int64(int32(x.number64))
+		default:
+			if err := d.unknown(x); err != nil {
+				return err
+			}
+		}
+		i = x.end
+	}
+	var ok bool
+	if d.dst, ok = appendTimestamp(d.dst, seconds, nanos); !ok {
+		return fail(KindRange, r.value)
+	}
+	return nil
+}
+
+// text copies JSON text.
+func (d *decoder) text(r record) *Error {
+	text := d.src[r.value:r.end]
+	if k, at := d.checkText(text); k != 0 {
+		return fail(k, r.value+at)
+	}
+	d.dst = append(d.dst, bytes.TrimSpace(text)...)
+	return nil
+}
+
+// union writes the value of the case that is set.
+func (d *decoder) union(t *Table, i, end int, top bool) *Error {
+	var set record
+	var chosen *field
+	n := 0
+	for at := i; at < end; {
+		r, err := d.read(at, end)
+		if err != nil {
+			return err
+		}
+		at = r.end
+		f := t.field(r.number())
+		switch {
+		case f != nil && f.oneof && f.matches(r):
+			set, chosen = r, f
+			n++
+		case r.tag == unrecognizedTag && t.hasUnrecognized:
+			set, chosen = r, nil
+			n++
+		default:
+			if err := d.unknown(r); err != nil {
+				return err
+			}
+		}
+	}
+	switch {
+	case n == 0:
+		return fail(KindUnset, i)
+	case n > 1:
+		return d.regroup(t, i, end, func(end int) *Error { return d.union(t, 0, end, top) })
+	case chosen == nil:
+		return d.unrecognized(set, top)
+	}
+	var err *Error
+	if chosen.kind == kindMessage {
+		err = d.message(chosen.message, set.value, set.end, top)
+	} else {
+		err = d.one(chosen, set)
+	}
+	if err != nil {
+		err.under(chosen.name)
+	}
+	return err
+}
+
+// unrecognized writes the value of a message that none of its fields holds.
+func (d *decoder) unrecognized(r record, top bool) *Error {
+	err := d.text(r)
+	if err == nil && top && len(d.opts.ForbidExtra) > 0 {
+		err = d.forbiddenWithin(bytes.TrimSpace(d.src[r.value:r.end]), r.value)
+	}
+	if err != nil {
+		err.under("unrecognized")
+	}
+	return err
+}
+
+// bare writes a list, map, value or null message.
+func (d *decoder) bare(t *Table, i, end int, top bool) *Error {
+	var own, other record // the first record of the field, unrecognized
+	last, apart := 0, false
+	for at := i; at < end; {
+		r, err := d.read(at, end)
+		if err != nil {
+			return err
+		}
+		start := at
+		at = r.end
+		switch {
+		case r.tag == unrecognizedTag && t.hasUnrecognized:
+			other = r
+		case t.sole != nil && t.sole.matches(r):
+			if own.end == 0 {
+				own = r
+			} else if start != last || t.sole.card == single {
+				apart = true
+			}
+			last = r.end
+		default:
+			if err := d.unknown(r); err != nil {
+				return err
+			}
+		}
+	}
+	switch {
+	case other.end > 0:
+		return d.unrecognized(other, top)
+	case apart:
+		return d.regroup(t, i, end, func(end int) *Error { return d.bare(t, 0, end, top) })
+	case own.end == 0 || t.sole.unset(own):
+		d.dst = append(d.dst, t.emptyText()...)
+		return nil
+	case t.sole.card == single:
+		return underField(d.one(t.sole, own), t.sole)
+	}
+	_, err := d.collection(t.sole, own, end)
+	return underField(err, t.sole)
+}
+
+func underField(err *Error, f *field) *Error {
+	if err != nil {
+		err.under(f.name)
+	}
+	return err
+}
+
+// emptyText is what a bare message stands for when its field is unset.
+func (t *Table) emptyText() string {
+	switch {
+	case t.sole == nil:
+		return "null"
+	case t.shape == jsonv1.Shape_SHAPE_VALUE && t.sole.card == single:
+		if t.sole.zero == zeroImplied && t.sole.zeroText != "" {
+			return t.sole.zeroText
+		}
+		return "null"
+	case t.sole.card == dictionary:
+		return "{}"
+	}
+	return "[]"
+}

@@ -1,0 +1,309 @@
+package translate
+
+import "bytes"
+
+// objectState is what encoding one object has to remember.
+type objectState struct {
+	seen   mask
+	next   int // the member that is likely to come
+	extras int // where the object's own extras begin
+	mark   int // where its content begins in dst
+	// Envelopes.
+	payload *field // the case that the type chose; nil for an unknown type
+	typed   bool   // the type was seen
+	data    int    // where a payload that came before its type begins; 0 when none did
+}
+
+// object encodes the object at pos as the content of an object or envelope.
+func (e *encoder) object(t *Table) verdict {
+	s := objectState{extras: len(e.extras), mark: len(e.dst)}
+	start := e.pos
+	e.pos = space(e.src, e.pos+1)
+	if e.pos < len(e.src) && e.src[e.pos] == '}' {
+		e.pos++
+		return e.finish(t, &s)
+	}
+	for {
+		v := e.member(t, &s)
+		if v == misfit { // a member with a reserved name
+			return e.reserved(t, &s, start)
+		}
+		if v == failed {
+			return v
+		}
+		if e.pos = space(e.src, e.pos); e.pos >= len(e.src) {
+			return e.fail(KindSyntax, e.pos)
+		}
+		switch e.src[e.pos] {
+		case ',':
+			e.pos = space(e.src, e.pos+1)
+		case '}':
+			e.pos++
+			return e.finish(t, &s)
+		default:
+			return e.fail(KindSyntax, e.pos)
+		}
+	}
+}
+
+// reserved keeps an object that uses a reserved name as a whole, so that the
+// name is not mistaken for ours.
+func (e *encoder) reserved(t *Table, s *objectState, start int) verdict {
+	if !t.hasExtra {
+		return misfit
+	}
+	e.dst, e.extras, e.pos = e.dst[:s.mark], e.extras[:s.extras], start
+	e.depth++ // the object's own level
+	v := e.skip()
+	e.depth--
+	if v == fits {
+		e.appendWhole(start)
+	}
+	return v
+}
+
+// member encodes the member at pos.
+func (e *encoder) member(t *Table, s *objectState) verdict {
+	start := e.pos
+	i, v := e.name(t, s.next)
+	if v != fits {
+		return v
+	}
+	if e.pos >= len(e.src) {
+		return e.fail(KindSyntax, e.pos)
+	}
+	if i < 0 {
+		return e.extra(t, start)
+	}
+	if s.seen.has(i) {
+		e.repeated = true
+		return failed
+	}
+	s.seen.add(i)
+	s.next = i + 1
+	m := &t.members[i]
+	mark, extras, value := len(e.dst), len(e.extras), e.pos
+	switch m.role {
+	case roleField:
+		v = e.value(m.field)
+	case roleConst:
+		v = e.constant(m.value)
+	case roleType:
+		v = e.value(m.field)
+		s.typed = true
+		if v == fits {
+			s.payload = t.payload(e.dst[mark:])
+		}
+	case roleData:
+		if !s.typed {
+			s.data = value
+			return e.skip()
+		}
+		v = e.payload(t, s.payload)
+	}
+	switch v {
+	case misfit:
+		e.dst, e.extras, e.pos = e.dst[:mark], e.extras[:extras], value
+		return e.extra(t, start)
+	case failed:
+		if e.err != nil {
+			e.err.under(m.name)
+		}
+	}
+	return v
+}
+
+// extra skips the value at pos and notes the member that begins at start for
+// json_extra. An object without one does not fit.
+func (e *encoder) extra(t *Table, start int) verdict {
+	if v := e.skip(); v != fits {
+		return v
+	}
+	if !t.hasExtra {
+		return misfit
+	}
+	e.extras = append(e.extras, span{start, e.pos})
+	return fits
+}
+
+// name reads the member's name and colon at pos and returns the member's index,
+// -1 when it is not declared. It is a misfit when the name is a reserved one.
+func (e *encoder) name(t *Table, next int) (int, verdict) {
+	src := e.src
+	if next < len(t.members) {
+		q := t.members[next].quoted
+		if end := e.pos + len(q); end < len(src) && string(src[e.pos:end]) == q && src[end] == ':' {
+			e.pos = space(src, end+1)
+			return next, fits
+		}
+	}
+	if e.pos >= len(src) || src[e.pos] != '"' {
+		return 0, e.fail(KindSyntax, e.pos)
+	}
+	end, escaped, k := stringEnd(src, e.pos)
+	if k != 0 {
+		return 0, e.fail(k, end)
+	}
+	name := src[e.pos+1 : end-1]
+	if escaped {
+		// A lone surrogate keeps the name from being equal to any of ours.
+		e.scratch, _ = appendUnescaped(e.scratch[:0], name)
+		name = e.scratch
+	}
+	i := int(t.index.find(name))
+	if i < 0 && len(name) > 0 && name[0] == '$' && (string(name) == absentName || string(name) == valueName) {
+		return 0, misfit
+	}
+	colon := space(src, end)
+	if colon >= len(src) || src[colon] != ':' {
+		return 0, e.fail(KindSyntax, colon)
+	}
+	e.pos = space(src, colon+1)
+	return i, fits
+}
+
+// constant compares the value at pos with the one that the member must have.
+func (e *encoder) constant(want []byte) verdict {
+	start := e.pos
+	if v := e.skip(); v != fits {
+		return v
+	}
+	if e.sameValue(e.src[start:e.pos], want) {
+		return fits
+	}
+	return misfit
+}
+
+// sameValue compares two well-formed JSON values; lists and objects by their
+// text.
+func (e *encoder) sameValue(a, b []byte) bool {
+	if bytes.Equal(a, b) {
+		return true
+	}
+	if kindOf(a[0]) != kindOf(b[0]) {
+		return false
+	}
+	switch kindOf(a[0]) {
+	case jsonNumber:
+		return equalNumbers(a, b)
+	case jsonString:
+		out, lone := appendUnescaped(e.scratch[:0], a[1:len(a)-1])
+		n := len(out)
+		out, _ = appendUnescaped(out, b[1:len(b)-1])
+		e.scratch = out
+		return !lone && bytes.Equal(out[:n], out[n:])
+	}
+	return false
+}
+
+// finish ends an object: a payload that waited for its type, json_extra.
+func (e *encoder) finish(t *Table, s *objectState) verdict {
+	if s.data != 0 {
+		end, extras := e.pos, len(e.extras)
+		mark := len(e.dst)
+		e.pos = s.data
+		v := e.payload(t, s.payload)
+		switch v {
+		case failed:
+			if e.err != nil {
+				e.err.under(t.members[t.dataMember].name)
+			}
+			return v
+		case misfit:
+			e.dst, e.extras, e.pos = e.dst[:mark], e.extras[:extras], s.data
+			// The name is written anew: where it began is not known any more.
+			return e.finishWithData(t, s, end)
+		}
+		e.pos = end
+	}
+	if len(e.extras) > s.extras || !s.seen.covers(&t.required) {
+		return e.appendExtras(t, s, nil)
+	}
+	return fits
+}
+
+// finishWithData ends an envelope that has no way to hold the payload at pos
+// but json_extra.
+func (e *encoder) finishWithData(t *Table, s *objectState, end int) verdict {
+	start := e.pos
+	if v := e.skip(); v != fits {
+		return v
+	}
+	data := e.src[start:e.pos]
+	e.pos = end
+	return e.appendExtras(t, s, data)
+}
+
+// appendExtras appends json_extra: the members that the fields could not hold,
+// and the names of the required ones that were not there.
+func (e *encoder) appendExtras(t *Table, s *objectState, data []byte) verdict {
+	if !t.hasExtra {
+		// A message without json_extra has no way to say that a required member
+		// is missing; with Tidy its zero value will be read instead.
+		if len(data) > 0 || e.exact {
+			return misfit
+		}
+		return fits
+	}
+	e.dst = appendVarint(e.dst, extraTag)
+	content, width := e.open()
+	e.dst = append(e.dst, '{')
+	for _, x := range e.extras[s.extras:] {
+		e.dst = append(e.dst, e.src[x.start:x.end]...)
+		e.dst = append(e.dst, ',')
+	}
+	e.extras = e.extras[:s.extras]
+	if len(data) > 0 {
+		e.dst = append(e.dst, t.members[t.dataMember].quoted...)
+		e.dst = append(e.dst, ':')
+		e.dst = append(e.dst, data...)
+		e.dst = append(e.dst, ',')
+	}
+	if !s.seen.covers(&t.required) {
+		e.dst = append(e.dst, `"`+absentName+`":[`...)
+		for i := range t.members {
+			if t.required.has(i) && !s.seen.has(i) {
+				e.dst = append(e.dst, t.members[i].quoted...)
+				e.dst = append(e.dst, ',')
+			}
+		}
+		e.dst[len(e.dst)-1] = ']'
+		e.dst = append(e.dst, ',')
+	}
+	e.dst[len(e.dst)-1] = '}'
+	e.close(content, width)
+	return fits
+}
+
+// payload finds the case for a type, given the field that holds it in wire
+// form.
+func (t *Table) payload(wire []byte) *field {
+	if len(wire) > 0 { // empty when it holds the zero value
+		_, n := varint(wire, 0)
+		_, n = varint(wire, n)
+		wire = wire[n:]
+	}
+	return t.tagged(wire)
+}
+
+// tagged returns the case for a discriminator's value, nil when there is none.
+func (t *Table) tagged(tag []byte) *field {
+	if i := t.tags.find(tag); i >= 0 {
+		return t.cases[i]
+	}
+	return nil
+}
+
+// payload encodes the value at pos as the payload of an envelope.
+func (e *encoder) payload(t *Table, f *field) verdict {
+	mark, extras, start := len(e.dst), len(e.extras), e.pos
+	v := misfit
+	if f != nil {
+		v = e.one(f, f.tag)
+	}
+	if v == misfit && t.hasUnrecognized {
+		e.dst, e.extras, e.pos = e.dst[:mark], e.extras[:extras], start
+		return e.text(unrecognizedTag)
+	}
+	return v
+}

@@ -1,0 +1,445 @@
+package translate
+
+import (
+	"bytes"
+	"encoding/base64"
+	"math"
+	"slices"
+	"unicode/utf8"
+)
+
+// value encodes the value at pos as a member: null and empty collections have
+// their rules there.
+func (e *encoder) value(f *field) verdict {
+	if e.src[e.pos] == 'n' && (f.kind != kindText || f.card != single) {
+		return e.null(f)
+	}
+	if f.card == single {
+		return e.one(f, f.tag)
+	}
+	mark := len(e.dst)
+	v := e.content(f)
+	if v == fits && len(e.dst) == mark && !f.required && e.exact {
+		return misfit // unset stands for absence, not for an empty collection
+	}
+	return v
+}
+
+func (e *encoder) null(f *field) verdict {
+	if v := e.skip(); v != fits {
+		return v
+	}
+	if f.nullable || !e.exact && !f.required && !f.spareNull {
+		return fits
+	}
+	return misfit
+}
+
+// content encodes the value at pos without the rules for null and emptiness.
+func (e *encoder) content(f *field) verdict {
+	switch {
+	case f.card == list && e.src[e.pos] == '[':
+		return e.list(f)
+	case f.card == dictionary && e.src[e.pos] == '{':
+		return e.dictionary(f)
+	case f.card == single:
+		return e.one(f, f.tag)
+	}
+	return misfit
+}
+
+// list encodes the array at pos.
+func (e *encoder) list(f *field) verdict {
+	if e.depth <= 0 {
+		return e.fail(KindDepth, e.pos)
+	}
+	e.pos = space(e.src, e.pos+1)
+	if e.pos < len(e.src) && e.src[e.pos] == ']' {
+		e.pos++
+		return fits
+	}
+	if f.packedTag == 0 {
+		return e.elements(f, f.tag)
+	}
+	e.dst = appendVarint(e.dst, f.packedTag)
+	content, width := e.open()
+	v := e.elements(f, 0)
+	e.close(content, width)
+	return v
+}
+
+func (e *encoder) elements(f *field, tag uint64) verdict {
+	e.depth--
+	defer func() { e.depth++ }()
+	for i := 0; ; i++ {
+		if e.pos >= len(e.src) {
+			return e.fail(KindSyntax, e.pos)
+		}
+		if v := e.one(f, tag); v != fits {
+			if v == failed && e.err != nil {
+				e.err.under(indexStep(i))
+			}
+			return v
+		}
+		if e.pos = space(e.src, e.pos); e.pos >= len(e.src) {
+			return e.fail(KindSyntax, e.pos)
+		}
+		switch e.src[e.pos] {
+		case ',':
+			e.pos = space(e.src, e.pos+1)
+		case ']':
+			e.pos++
+			return fits
+		default:
+			return e.fail(KindSyntax, e.pos)
+		}
+	}
+}
+
+// keyField is the key of every map entry.
+var keyField = field{name: "key", number: 1, tag: 1<<3 | 2}
+
+// dictionary encodes the object at pos as map entries.
+func (e *encoder) dictionary(f *field) verdict {
+	if e.depth <= 0 {
+		return e.fail(KindDepth, e.pos)
+	}
+	e.depth--
+	defer func() { e.depth++ }()
+	e.pos = space(e.src, e.pos+1)
+	if e.pos < len(e.src) && e.src[e.pos] == '}' {
+		e.pos++
+		return fits
+	}
+	for {
+		e.dst = appendVarint(e.dst, f.tag)
+		content, width := e.open()
+		if v := e.entry(f.entry); v != fits {
+			return v
+		}
+		e.close(content, width)
+		if e.pos = space(e.src, e.pos); e.pos >= len(e.src) {
+			return e.fail(KindSyntax, e.pos)
+		}
+		switch e.src[e.pos] {
+		case ',':
+			e.pos = space(e.src, e.pos+1)
+		case '}':
+			e.pos++
+			return fits
+		default:
+			return e.fail(KindSyntax, e.pos)
+		}
+	}
+}
+
+// entry encodes the member at pos as the content of a map entry.
+func (e *encoder) entry(f *field) verdict {
+	if e.pos >= len(e.src) || e.src[e.pos] != '"' {
+		return e.fail(KindSyntax, e.pos)
+	}
+	start := e.pos
+	if v := e.string(&keyField, keyField.tag); v != fits {
+		return v
+	}
+	end := e.pos
+	colon := space(e.src, end)
+	if colon >= len(e.src) || e.src[colon] != ':' {
+		return e.fail(KindSyntax, colon)
+	}
+	if e.pos = space(e.src, colon+1); e.pos >= len(e.src) {
+		return e.fail(KindSyntax, e.pos)
+	}
+	v := e.one(f, f.tag)
+	if v == failed && e.err != nil {
+		e.err.under(keyStep(e.src[start+1 : end-1]))
+	}
+	return v
+}
+
+// one encodes the value at pos as one value of a field; tag is zero within a
+// packed list.
+func (e *encoder) one(f *field, tag uint64) verdict {
+	switch f.kind {
+	case kindString:
+		return e.string(f, tag)
+	case kindMessage:
+		e.dst = appendVarint(e.dst, tag)
+		content, width := e.open()
+		v := e.message(f.message)
+		if v == fits {
+			e.close(content, width)
+		}
+		return v
+	case kindBool:
+		return e.bool(f, tag)
+	case kindInt, kindDouble:
+		return e.number(f, tag)
+	case kindEnum:
+		return e.enum(f, tag)
+	case kindTimestamp:
+		return e.timestamp(tag)
+	case kindBytes:
+		return e.bytes(f, tag)
+	}
+	return e.text(tag)
+}
+
+// zero ends the encoding of a zero value that the field's presence may not
+// tell from nothing; done is false when it is to be written.
+func (f *field) ifZero(isZero bool) (v verdict, done bool) {
+	if !isZero || f.zero == zeroKept {
+		return fits, false
+	}
+	if f.zero == zeroImplied {
+		return fits, true
+	}
+	return misfit, true
+}
+
+func (e *encoder) string(f *field, tag uint64) verdict {
+	src, start := e.src, e.pos+1
+	if src[e.pos] != '"' {
+		return misfit
+	}
+	i, wide := plainEnd(src, start)
+	if i >= len(src) {
+		return e.fail(KindSyntax, i)
+	}
+	if src[i] != '"' {
+		return e.escaped(tag, start, i, wide)
+	}
+	s := src[start:i]
+	if wide && !utf8.Valid(s) {
+		return e.fail(KindUTF8, start)
+	}
+	e.pos = i + 1
+	if v, done := f.ifZero(len(s) == 0); done {
+		return v
+	}
+	if tag < 0x80 && len(s) < 0x80 {
+		e.dst = append(e.dst, byte(tag), byte(len(s)))
+	} else {
+		e.dst = appendVarint(e.dst, tag)
+		e.dst = appendVarint(e.dst, uint64(len(s)))
+	}
+	e.dst = append(e.dst, s...)
+	return fits
+}
+
+// escaped encodes a string of which src[start:i] is plain and src[i] is not.
+// Such a string is never empty.
+func (e *encoder) escaped(tag uint64, start, i int, wide bool) verdict {
+	src := e.src
+	dst := appendVarint(e.dst, tag)
+	e.dst = dst
+	content, width := e.open()
+	dst = append(e.dst, src[start:i]...)
+	for {
+		if i >= len(src) {
+			return e.fail(KindSyntax, i)
+		}
+		switch c := src[i]; {
+		case c == '"':
+			if wide && !utf8.Valid(src[start:i]) {
+				return e.fail(KindUTF8, start)
+			}
+			e.dst, e.pos = dst, i+1
+			e.close(content, width)
+			return fits
+		case c < 0x20 || c == '\\' && i+1 >= len(src):
+			return e.fail(KindSyntax, i)
+		case c != '\\':
+			var w bool
+			dst, i, w = appendPlain(dst, src, i)
+			wide = wide || w
+		case unescaped[src[i+1]] != 0:
+			dst = append(dst, unescaped[src[i+1]])
+			i += 2
+		default:
+			n := unicodeEscape(src, i)
+			if n == 0 {
+				return e.fail(KindSyntax, i)
+			}
+			var lone bool
+			if dst, lone = appendUnescaped(dst, src[i:i+n]); lone {
+				return misfit
+			}
+			i += n
+		}
+	}
+}
+
+// unicodeEscape returns the length of the \u escape, or pair of them, at b[i];
+// 0 when it is malformed.
+func unicodeEscape(b []byte, i int) int {
+	n := escapeLen(b, i)
+	if n != 6 {
+		return 0
+	}
+	r, _ := hex4(b, i+2)
+	if 0xd800 <= r && r < 0xdc00 {
+		if _, ok := lowSurrogate(b, i+6); ok {
+			return 12
+		}
+	}
+	return n
+}
+
+// content reads the string at pos, taking escapes out; ok is false when no
+// protobuf string can hold it.
+func (e *encoder) plain() (s []byte, ok bool, v verdict) {
+	if e.src[e.pos] != '"' {
+		return nil, false, fits
+	}
+	start := e.pos + 1
+	end, escaped, k := stringEnd(e.src, e.pos)
+	if k != 0 {
+		return nil, false, e.fail(k, end)
+	}
+	e.pos = end
+	s = e.src[start : end-1]
+	if !escaped {
+		return s, true, fits
+	}
+	var lone bool
+	e.scratch, lone = appendUnescaped(e.scratch[:0], s)
+	return e.scratch, !lone, fits
+}
+
+func (e *encoder) bool(f *field, tag uint64) verdict {
+	c := e.src[e.pos]
+	if c != 't' && c != 'f' {
+		return misfit
+	}
+	end, k := literalEnd(e.src, e.pos)
+	if k != 0 {
+		return e.fail(k, end)
+	}
+	e.pos = end
+	if v, done := f.ifZero(c == 'f'); done {
+		return v
+	}
+	if tag != 0 {
+		e.dst = appendVarint(e.dst, tag)
+	}
+	if c == 't' {
+		e.dst = append(e.dst, 1)
+	} else {
+		e.dst = append(e.dst, 0)
+	}
+	return fits
+}
+
+func (e *encoder) number(f *field, tag uint64) verdict {
+	start := e.pos
+	if c := e.src[start]; c != '-' && c-'0' > 9 {
+		return misfit
+	}
+	end, k := numberEnd(e.src, start)
+	if k != 0 {
+		return e.fail(k, end)
+	}
+	e.pos = end
+	if f.kind == kindInt {
+		i, ok := parseInt(e.src[start:end])
+		if !ok {
+			return misfit
+		}
+		return e.varint(f, tag, uint64(i))
+	}
+	d, ok := parseFloat(e.src[start:end])
+	if !ok {
+		return misfit
+	}
+	if v, done := f.ifZero(d == 0); done {
+		return v
+	}
+	if tag != 0 {
+		e.dst = appendVarint(e.dst, tag)
+	}
+	e.dst = appendFixed64(e.dst, math.Float64bits(d))
+	return fits
+}
+
+func (e *encoder) varint(f *field, tag, value uint64) verdict {
+	if v, done := f.ifZero(value == 0); done {
+		return v
+	}
+	if tag != 0 {
+		e.dst = appendVarint(e.dst, tag)
+	}
+	e.dst = appendVarint(e.dst, value)
+	return fits
+}
+
+func (e *encoder) enum(f *field, tag uint64) verdict {
+	s, ok, v := e.plain()
+	if v != fits {
+		return v
+	}
+	if !ok {
+		return misfit
+	}
+	number := f.enum.byValue.find(s)
+	if number == -1 {
+		return misfit
+	}
+	return e.varint(f, tag, uint64(int64(number)))
+}
+
+func (e *encoder) timestamp(tag uint64) verdict {
+	s, ok, v := e.plain()
+	if v != fits {
+		return v
+	}
+	seconds, nanos, valid := parseTimestamp(s)
+	if !ok || !valid {
+		return misfit
+	}
+	e.dst = appendVarint(e.dst, tag)
+	mark := len(e.dst)
+	e.dst = append(e.dst, 0)
+	if seconds != 0 {
+		e.dst = append(e.dst, 1<<3)
+		e.dst = appendVarint(e.dst, uint64(seconds))
+	}
+	if nanos != 0 {
+		e.dst = append(e.dst, 2<<3)
+		e.dst = appendVarint(e.dst, uint64(nanos))
+	}
+	e.dst[mark] = byte(len(e.dst) - mark - 1)
+	return fits
+}
+
+var strictBase64 = base64.StdEncoding.Strict()
+
+func (e *encoder) bytes(f *field, tag uint64) verdict {
+	s, ok, v := e.plain()
+	if v != fits {
+		return v
+	}
+	// The decoder passes over line breaks, which would not come back.
+	if !ok || len(s)%4 != 0 || bytes.ContainsAny(s, "\r\n") {
+		return misfit
+	}
+	if v, done := f.ifZero(len(s) == 0); done {
+		return v
+	}
+	n := len(s) / 4 * 3
+	for i := len(s) - 1; i >= 0 && s[i] == '='; i-- {
+		n--
+	}
+	if n < 0 {
+		return misfit
+	}
+	e.dst = appendVarint(e.dst, tag)
+	e.dst = appendVarint(e.dst, uint64(n))
+	mark := len(e.dst)
+	e.dst = slices.Grow(e.dst, len(s)/4*3)
+	if got, err := strictBase64.Decode(e.dst[mark:mark+len(s)/4*3], s); err != nil || got != n {
+		return misfit
+	}
+	e.dst = e.dst[:mark+n]
+	return fits
+}

@@ -1,0 +1,121 @@
+package bridge
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+)
+
+// watchQueue bounds the changes waiting for one watcher. A watcher that is slower is
+// told RESET and then how things are.
+const watchQueue = 256
+
+// change is a change to a session.
+type change struct {
+	s    *session.Session
+	what bridgev1.SessionChange
+}
+
+// watchers are the WatchSessions streams.
+type watchers struct {
+	mu  sync.Mutex
+	all map[*watcher]struct{}
+}
+
+type watcher struct {
+	queue    chan change
+	overflow chan struct{} // capacity 1
+}
+
+// Changed tells the watchers of a change. It never blocks.
+func (b *Bridge) Changed(s *session.Session, what bridgev1.SessionChange) {
+	b.watchers.mu.Lock()
+	defer b.watchers.mu.Unlock()
+	for w := range b.watchers.all {
+		select {
+		case w.queue <- change{s, what}:
+		default:
+			select {
+			case w.overflow <- struct{}{}:
+			default:
+			}
+		}
+	}
+}
+
+func (ws *watchers) add() *watcher {
+	w := &watcher{queue: make(chan change, watchQueue), overflow: make(chan struct{}, 1)}
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	if ws.all == nil {
+		ws.all = map[*watcher]struct{}{}
+	}
+	ws.all[w] = struct{}{}
+	return w
+}
+
+func (ws *watchers) remove(w *watcher) {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	delete(ws.all, w)
+}
+
+// WatchSessions streams the coming and going of sessions.
+func (b *Bridge) WatchSessions(ctx context.Context, r *bridgev1.WatchSessionsRequest, send func(*bridgev1.WatchSessionsResponse) error) error {
+	every, err := heartbeat(r.GetHeartbeatInterval(), "heartbeat_interval")
+	if err != nil {
+		return err
+	}
+	w := b.watchers.add()
+	defer b.watchers.remove(w)
+	if err := b.sendCurrent(send); err != nil {
+		return err
+	}
+	beat := time.NewTicker(every)
+	defer beat.Stop()
+	for {
+		var err error
+		select {
+		case c := <-w.queue:
+			err = send(changed(c))
+		case <-w.overflow:
+			for len(w.queue) > 0 {
+				<-w.queue
+			}
+			if err = send(&bridgev1.WatchSessionsResponse{Change: bridgev1.SessionChange_SESSION_CHANGE_RESET}); err == nil {
+				err = b.sendCurrent(send)
+			}
+		case <-beat.C:
+			err = send(&bridgev1.WatchSessionsResponse{Change: bridgev1.SessionChange_SESSION_CHANGE_HEARTBEAT})
+		case <-b.draining:
+			return nil
+		case <-ctx.Done():
+			return session.Classify(ctx.Err(), "")
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+func (b *Bridge) sendCurrent(send func(*bridgev1.WatchSessionsResponse) error) error {
+	for _, s := range b.all() {
+		if err := send(changed(change{s, bridgev1.SessionChange_SESSION_CHANGE_CURRENT})); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func changed(c change) *bridgev1.WatchSessionsResponse {
+	out := &bridgev1.WatchSessionsResponse{Change: c.what}
+	if c.what == bridgev1.SessionChange_SESSION_CHANGE_DELETED {
+		out.Session = &bridgev1.Session{SessionId: c.s.ID()}
+	} else {
+		out.Session = c.s.Snapshot()
+	}
+	return out
+}

@@ -1,0 +1,168 @@
+package copilot
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"log/slog"
+	"sync"
+
+	"google.golang.org/grpc"
+
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+)
+
+// Client talks to one copilot-grpc server. Its methods may be called concurrently.
+type Client struct {
+	conn      grpc.ClientConnInterface
+	closeConn func() error
+	log       *slog.Logger
+	name      string
+	reconnect ReconnectPolicy
+
+	sessions  bridgev1.SessionServiceClient
+	events    bridgev1.EventServiceClient
+	callbacks bridgev1.CallbackServiceClient
+	runtimes  bridgev1.RuntimeServiceClient
+	raw       bridgev1.RawServiceClient
+
+	// ctx ends with the client; every stream lives under it.
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+
+	mu     sync.Mutex
+	closed bool
+	open   map[*Session]struct{}
+
+	closing  sync.Once
+	closeErr error
+}
+
+// NewClient makes a client over an existing connection, which stays the caller's to
+// close. Only options that do not concern the connection have an effect.
+func NewClient(conn grpc.ClientConnInterface, opts ...Option) *Client {
+	return newClient(conn, nil, newSettings(opts))
+}
+
+func newClient(conn grpc.ClientConnInterface, closeConn func() error, st *settings) *Client {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	return &Client{
+		conn:      conn,
+		closeConn: closeConn,
+		log:       st.log,
+		name:      st.name,
+		reconnect: st.reconnect,
+		sessions:  bridgev1.NewSessionServiceClient(conn),
+		events:    bridgev1.NewEventServiceClient(conn),
+		callbacks: bridgev1.NewCallbackServiceClient(conn),
+		runtimes:  bridgev1.NewRuntimeServiceClient(conn),
+		raw:       bridgev1.NewRawServiceClient(conn),
+		ctx:       ctx,
+		cancel:    cancel,
+		open:      make(map[*Session]struct{}),
+	}
+}
+
+// Conn is the connection beneath, for generated clients that have no accessor here.
+func (c *Client) Conn() grpc.ClientConnInterface { return c.conn }
+
+// Sessions is the generated client of SessionService.
+func (c *Client) Sessions() bridgev1.SessionServiceClient { return c.sessions }
+
+// EventStreams is the generated client of EventService.
+func (c *Client) EventStreams() bridgev1.EventServiceClient { return c.events }
+
+// Callbacks is the generated client of CallbackService.
+func (c *Client) Callbacks() bridgev1.CallbackServiceClient { return c.callbacks }
+
+// Runtimes is the generated client of RuntimeService.
+func (c *Client) Runtimes() bridgev1.RuntimeServiceClient { return c.runtimes }
+
+// Raw is the generated client of RawService.
+func (c *Client) Raw() bridgev1.RawServiceClient { return c.raw }
+
+// ServerInfo tells what the server is and can do.
+func (c *Client) ServerInfo(ctx context.Context) (*bridgev1.GetServerInfoResponse, error) {
+	info, err := c.runtimes.GetServerInfo(ctx, &bridgev1.GetServerInfoRequest{})
+	return info, FromError(err)
+}
+
+// ListSessions yields the caller's sessions, last used first, and fetches pages as
+// they are needed. filter may be nil. An error ends the sequence.
+func (c *Client) ListSessions(
+	ctx context.Context, filter *bridgev1.SessionFilter,
+) iter.Seq2[*bridgev1.Session, error] {
+	return func(yield func(*bridgev1.Session, error) bool) {
+		req := &bridgev1.ListSessionsRequest{Filter: filter}
+		for {
+			page, err := c.sessions.ListSessions(ctx, req)
+			if err != nil {
+				yield(nil, FromError(err))
+				return
+			}
+			for _, s := range page.Sessions {
+				if !yield(s, nil) {
+					return
+				}
+			}
+			if page.NextPageToken == "" {
+				return
+			}
+			req.PageToken = page.NextPageToken
+		}
+	}
+}
+
+// DeleteSession deletes a session and its history for good.
+func (c *Client) DeleteSession(ctx context.Context, sessionID string) error {
+	_, err := c.sessions.DeleteSession(ctx, &bridgev1.DeleteSessionRequest{SessionId: sessionID})
+	return FromError(err)
+}
+
+// Close leaves all sessions (which live on, unless their lifetime says otherwise) and
+// closes the connection if Dial opened it. It may be called again.
+func (c *Client) Close() error {
+	c.closing.Do(func() {
+		c.leaveAll()
+		c.cancel(ErrClosed)
+		if c.closeConn != nil {
+			c.closeErr = c.closeConn()
+		}
+	})
+	return c.closeErr
+}
+
+func (c *Client) leaveAll() {
+	c.mu.Lock()
+	c.closed = true
+	open := make([]*Session, 0, len(c.open))
+	for s := range c.open {
+		open = append(open, s)
+	}
+	c.mu.Unlock()
+	var leaving sync.WaitGroup
+	for _, s := range open {
+		leaving.Go(func() { _ = s.Close() })
+	}
+	leaving.Wait()
+}
+
+// keep registers a session, so that Close leaves it.
+func (c *Client) keep(s *Session) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return ErrClosed
+	}
+	c.open[s] = struct{}{}
+	return nil
+}
+
+func (c *Client) forget(s *Session) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.open, s)
+}
+
+// ErrClosed says that the client or session was closed by its own program.
+var ErrClosed = errors.New("copilot: closed")

@@ -1,0 +1,6 @@
+package copilot
+
+// IsLocal and ServiceConfig are for the tests.
+var IsLocal = isLocal
+
+const ServiceConfig = serviceConfig

@@ -1,0 +1,223 @@
+package copilot
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"strings"
+
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+)
+
+// Call says which callback a handler is answering.
+type Call struct {
+	// The session.
+	SessionID string
+	// The callback's id.
+	CallbackID string
+	// The id that the model gave the tool call; empty for other callbacks.
+	ToolCallID string
+	// The tool; empty for other callbacks.
+	ToolName string
+	// The session's working directory on the CLI's machine, where known.
+	WorkingDirectory string
+	// The W3C trace context of the tool call; empty if there is none.
+	Traceparent string
+	// The W3C trace state that goes with it.
+	Tracestate string
+}
+
+type callKey struct{}
+
+// CallFrom tells a handler which callback it is answering.
+func CallFrom(ctx context.Context) (Call, bool) {
+	c, ok := ctx.Value(callKey{}).(Call)
+	return c, ok
+}
+
+// Request is a callback that has no type of its own.
+type Request struct {
+	// The session.
+	SessionID string
+	// The callback's id.
+	CallbackID string
+	// The JSON-RPC method, or the type of the event that asks.
+	Method string
+	// Its parameters, or the event's data.
+	Params json.RawMessage
+}
+
+// RequestHandler answers callbacks that have no type of their own: user input, hooks,
+// elicitation and the rest. What it returns is sent as JSON, in the form that the CLI
+// expects for the method. An error is sent as an error; [ErrAbstain] leaves the callback
+// to others.
+type RequestHandler func(ctx context.Context, req *Request) (any, error)
+
+// WithdrawnError is the cause with which a handler's context ends when its answer is no
+// longer wanted.
+type WithdrawnError struct {
+	// How the callback ended; unspecified when that happened while the connection was
+	// broken.
+	Outcome bridgev1.CallbackOutcome
+	// The participant that answered, where one did.
+	ParticipantID string
+}
+
+// Error says how the callback ended.
+func (e *WithdrawnError) Error() string {
+	how := strings.ToLower(strings.TrimPrefix(e.Outcome.String(), "CALLBACK_OUTCOME_"))
+	return "copilot: callback is over: " + how
+}
+
+// answerer works out the answer to a callback. It does not panic.
+type answerer func(ctx context.Context) *bridgev1.Answer
+
+// answererFor finds who answers a callback; nil when this participant does not.
+// offered says whether the server asks this participant in particular.
+func (p *participant) answererFor(cb *bridgev1.Callback, offered bool) answerer {
+	switch cb.GetKind() {
+	case bridgev1.CallbackKind_CALLBACK_KIND_TOOL_CALL:
+		return p.toolAnswerer(cb, offered)
+	case bridgev1.CallbackKind_CALLBACK_KIND_PERMISSION:
+		if h := p.opts.OnPermission; h != nil && offered {
+			return func(ctx context.Context) *bridgev1.Answer { return p.answerPermission(ctx, cb, h) }
+		}
+	case bridgev1.CallbackKind_CALLBACK_KIND_RAW:
+		if h := p.opts.OnRequest[cb.GetRaw().GetMethod()]; h != nil && offered {
+			return func(ctx context.Context) *bridgev1.Answer { return p.answerRequest(ctx, cb, h) }
+		}
+	}
+	return nil
+}
+
+func (p *participant) toolAnswerer(cb *bridgev1.Callback, offered bool) answerer {
+	tool, known := p.tool(cb.GetToolCall().GetToolName())
+	switch {
+	case known && tool.Handler != nil && (offered || tool.OwnedBySession):
+		return func(ctx context.Context) *bridgev1.Answer { return p.answerTool(ctx, cb, tool.Handler) }
+	case offered && !known:
+		// The tool was just removed. Unlike one that is only declared, nobody waits
+		// to answer for it by hand.
+		return func(context.Context) *bridgev1.Answer { return abstain() }
+	default:
+		return nil
+	}
+}
+
+func (p *participant) answerTool(
+	ctx context.Context, cb *bridgev1.Callback, h ToolHandler,
+) (answer *bridgev1.Answer) {
+	defer func() {
+		if r := recover(); r != nil {
+			answer = toolException(p.panicText(cb, r))
+		}
+	}()
+	result, err := h(ctx, json.RawMessage(cb.GetToolCall().GetArgumentsJson()))
+	switch {
+	case errors.Is(err, ErrAbstain):
+		return abstain()
+	case err != nil:
+		return toolException(err.Error())
+	}
+	tool, err := toolAnswer(result)
+	if err != nil {
+		return toolException(err.Error())
+	}
+	return &bridgev1.Answer{Answer: &bridgev1.Answer_Tool{Tool: tool}}
+}
+
+func (p *participant) answerPermission(
+	ctx context.Context, cb *bridgev1.Callback, h PermissionHandler,
+) (answer *bridgev1.Answer) {
+	defer func() {
+		if r := recover(); r != nil {
+			answer = answerError(p.panicText(cb, r))
+		}
+	}()
+	data := cb.GetPermission()
+	decision, err := h(ctx, &PermissionRequest{
+		SessionID:  cb.GetSessionId(),
+		CallbackID: cb.GetCallbackId(),
+		Kind:       permissionKind(data.GetPermissionRequest()),
+		Data:       data,
+	})
+	switch {
+	case errors.Is(err, ErrAbstain):
+		return abstain()
+	case err != nil:
+		return answerError(err.Error())
+	case decision == nil:
+		return answerError("the permission handler gave no decision")
+	}
+	return AnswerPermission(decision)
+}
+
+func (p *participant) answerRequest(
+	ctx context.Context, cb *bridgev1.Callback, h RequestHandler,
+) (answer *bridgev1.Answer) {
+	defer func() {
+		if r := recover(); r != nil {
+			answer = answerError(p.panicText(cb, r))
+		}
+	}()
+	result, err := h(ctx, &Request{
+		SessionID:  cb.GetSessionId(),
+		CallbackID: cb.GetCallbackId(),
+		Method:     cb.GetRaw().GetMethod(),
+		Params:     json.RawMessage(cb.GetRaw().GetParamsJson()),
+	})
+	if errors.Is(err, ErrAbstain) {
+		return abstain()
+	}
+	if err == nil {
+		answer, err = AnswerRequest(result)
+	}
+	if err != nil {
+		return answerError(err.Error())
+	}
+	return answer
+}
+
+// panicText logs a handler's panic, with its stack, and gives the text to answer with.
+func (p *participant) panicText(cb *bridgev1.Callback, r any) string {
+	p.log.Error("callback handler panicked", "callback_id", cb.GetCallbackId(),
+		"panic", fmt.Sprint(r), "stack", string(debug.Stack()))
+	return fmt.Sprintf("the handler panicked: %v", r)
+}
+
+// AnswerTool is the answer to a tool call, for [Session.Resolve]. result is treated as
+// [ToolHandler] says.
+func AnswerTool(result any) (*bridgev1.Answer, error) {
+	tool, err := toolAnswer(result)
+	if err != nil {
+		return nil, err
+	}
+	return &bridgev1.Answer{Answer: &bridgev1.Answer_Tool{Tool: tool}}, nil
+}
+
+// AnswerPermission is the answer to a permission request, for [Session.Resolve].
+func AnswerPermission(d *Decision) *bridgev1.Answer {
+	return &bridgev1.Answer{Answer: &bridgev1.Answer_Permission{Permission: d}}
+}
+
+// AnswerRequest is the answer to a callback that has no type of its own, for
+// [Session.Resolve]: result as JSON.
+func AnswerRequest(result any) (*bridgev1.Answer, error) {
+	text, err := json.Marshal(result)
+	if err != nil {
+		return nil, fmt.Errorf("copilot: encode the answer: %w", err)
+	}
+	return &bridgev1.Answer{Answer: &bridgev1.Answer_Raw{
+		Raw: &bridgev1.RawAnswer{ResultJson: string(text)},
+	}}, nil
+}
+
+func answerError(text string) *bridgev1.Answer {
+	return &bridgev1.Answer{Answer: &bridgev1.Answer_Error{Error: &bridgev1.AnswerError{Message: text}}}
+}
+
+func abstain() *bridgev1.Answer {
+	return &bridgev1.Answer{Answer: &bridgev1.Answer_Abstain{Abstain: &bridgev1.Abstain{}}}
+}

@@ -1,0 +1,302 @@
+package copilot
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
+)
+
+const (
+	// heartbeat is how often each side of an Attach stream gives a sign of life: under
+	// the idle timeout of the usual proxies.
+	heartbeat = 20 * time.Second
+	// silence is how long a stream may be mute before it counts as broken.
+	silence = 3 * heartbeat
+)
+
+// participant is this program's part in one session: one Attach stream after another,
+// and the handlers that answer what comes on them.
+type participant struct {
+	client    *Client
+	opts      SessionOptions
+	log       *slog.Logger
+	sessionID string
+	pos       *progress
+
+	// ctx ends, with the reason as its cause, when the participation is over.
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	// done is closed when no stream is left. Handlers may still be returning.
+	done chan struct{}
+	// settingTools makes changes of the tools wait for each other.
+	settingTools sync.Mutex
+	// toolSlots bounds the tools, questionSlots the other handlers that run at once.
+	// They are apart so that a question that waits for a person holds up no tool.
+	toolSlots, questionSlots chan struct{}
+
+	mu       sync.Mutex
+	link     *link         // nil while there is none
+	changed  chan struct{} // closed and replaced whenever link changes
+	id       string
+	token    string
+	leaving  bool
+	tools    map[string]Tool
+	calls    map[string]*call
+	commands map[string]chan *Error
+}
+
+func newParticipant(ctx context.Context, c *Client, opts SessionOptions, tools map[string]Tool) *participant {
+	p := &participant{
+		client:        c,
+		opts:          opts,
+		log:           c.log,
+		pos:           new(progress),
+		done:          make(chan struct{}),
+		changed:       make(chan struct{}),
+		toolSlots:     make(chan struct{}, opts.maxConcurrentTools()),
+		questionSlots: make(chan struct{}, maxConcurrentQuestions),
+		tools:         tools,
+		calls:         make(map[string]*call),
+		commands:      make(map[string]chan *Error),
+	}
+	// The values of the caller's context (outgoing metadata, trace) hold for the whole
+	// participation; its end only ends the opening.
+	p.ctx, p.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
+	return p
+}
+
+// open makes the first link and starts the goroutine that keeps the participation up.
+func (p *participant) open(ctx context.Context, start *bridgev1.AttachStart) (*bridgev1.AttachStarted, error) {
+	p.complete(start)
+	var first *link
+	var started *bridgev1.AttachStarted
+	err := retry(ctx, p.client.callPolicy(), func() (err error) {
+		first, started, err = p.dial(ctx, start)
+		return err
+	})
+	if err != nil {
+		p.cancel(err)
+		return nil, err
+	}
+	p.sessionID = started.GetSession().GetSessionId()
+	p.log = p.log.With("session_id", p.sessionID)
+	p.adopt(first, started)
+	go p.run(first)
+	return started, nil
+}
+
+// complete fills in what every start frame of this participant says.
+func (p *participant) complete(start *bridgev1.AttachStart) {
+	start.Name = p.opts.Name
+	if start.Name == "" {
+		start.Name = p.client.name
+	}
+	start.Tools = p.declared(false)
+	start.Handlers = &bridgev1.Handlers{Permission: p.opts.OnPermission != nil}
+	for method := range p.opts.OnRequest {
+		start.Handlers.Methods = append(start.Handlers.Methods, method)
+	}
+	if p.opts.Grace > 0 {
+		start.Grace = durationpb.New(p.opts.Grace)
+	}
+	start.Start = bridgev1.Start_START_TAIL
+	start.Filter = &bridgev1.EventFilter{None: true} // events have streams of their own
+	start.Options = &bridgev1.StreamOptions{HeartbeatInterval: durationpb.New(heartbeat)}
+}
+
+// run keeps the participation up until it is over.
+func (p *participant) run(l *link) {
+	defer close(p.done)
+	for {
+		err := p.serve(l)
+		if p.isOver(err) {
+			l.close()
+			p.finish(err)
+			return
+		}
+		p.log.Warn("attach stream broken", "error", err)
+		next, err := p.reopen(l)
+		if err != nil {
+			p.finish(err)
+			return
+		}
+		l = next
+	}
+}
+
+// errGoAway ends the use of a link that the server is about to close.
+var errGoAway = errors.New("copilot: the server asks to come again")
+
+// isOver reports whether the participation is over, rather than only its stream.
+func (p *participant) isOver(err error) bool {
+	p.mu.Lock()
+	leaving := p.leaving
+	p.mu.Unlock()
+	if leaving || p.ctx.Err() != nil {
+		return true
+	}
+	if errors.Is(err, errGoAway) {
+		return false
+	}
+	e := asError(err)
+	return e == nil || !e.isBroken()
+}
+
+// reopen makes a link in place of an old one, which it closes only then: where the
+// server asked to come again, the place changes hands without a gap.
+func (p *participant) reopen(old *link) (*link, error) {
+	defer old.close()
+	b := newBackoff(p.client.reconnect)
+	failure := &Error{} // the first try comes after a wait, like the others
+	for b.wait(p.ctx, failure) {
+		start := &bridgev1.AttachStart{
+			Session: &bridgev1.AttachStart_JoinSessionId{JoinSessionId: p.sessionID},
+			Token:   p.currentToken(),
+			After:   p.pos.last(),
+		}
+		p.complete(start)
+		l, started, err := p.redial(start)
+		if err == nil {
+			p.log.Info("attach stream restored", "returned", started.GetReturned())
+			p.adopt(l, started)
+			return l, nil
+		}
+		if e := asError(err); e != nil {
+			failure = e
+		} else {
+			return nil, err
+		}
+		switch {
+		case failure.Reason == bridgev1.ErrorReason_ERROR_REASON_PARTICIPANT_NOT_FOUND && start.Token != "":
+			p.forgetToken() // its grace time is over: join anew
+		case !failure.isBroken():
+			return nil, failure
+		}
+	}
+	if p.ctx.Err() != nil {
+		return nil, context.Cause(p.ctx)
+	}
+	if failure.Message == "" {
+		failure = p.lastError(old)
+	}
+	return nil, failure
+}
+
+// redial opens a link in a bounded time: a server that is mute is tried again.
+func (p *participant) redial(start *bridgev1.AttachStart) (*link, *bridgev1.AttachStarted, error) {
+	ctx, cancel := context.WithTimeout(p.ctx, silence)
+	defer cancel()
+	return p.dial(ctx, start)
+}
+
+// lastError says why a link ended, for a participation that ends with it.
+func (p *participant) lastError(l *link) *Error {
+	if e := asError(l.err); e != nil {
+		return e
+	}
+	return unavailable("the attach stream is broken")
+}
+
+// adopt puts a link in place.
+func (p *participant) adopt(l *link, started *bridgev1.AttachStarted) {
+	p.pos.note(started.GetSession().GetPosition())
+	p.mu.Lock()
+	p.id = started.GetParticipantId()
+	p.token = started.GetToken()
+	p.mu.Unlock()
+	p.setLink(l)
+}
+
+func (p *participant) setLink(l *link) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.link = l
+	close(p.changed)
+	p.changed = make(chan struct{})
+}
+
+// live waits for a link. It fails only when ctx or the participation is over.
+func (p *participant) live(ctx context.Context) (*link, error) {
+	for {
+		p.mu.Lock()
+		l, changed := p.link, p.changed
+		p.mu.Unlock()
+		if l != nil {
+			return l, nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		case <-p.ctx.Done():
+			return nil, context.Cause(p.ctx)
+		}
+	}
+}
+
+// finish ends the participation for the reason that its last stream ended with.
+func (p *participant) finish(err error) {
+	p.mu.Lock()
+	leaving := p.leaving
+	p.mu.Unlock()
+	if leaving {
+		err = ErrClosed
+	}
+	p.cancel(err)
+}
+
+// leave ends the participation, and waits until its stream is over or ctx is.
+func (p *participant) leave(ctx context.Context, disconnect bool) error {
+	p.mu.Lock()
+	l := p.link
+	p.leaving = true
+	p.mu.Unlock()
+	if l == nil {
+		// The place is given up by not coming back to it.
+		p.cancel(ErrClosed)
+	} else {
+		l.leave(disconnect)
+	}
+	select {
+	case <-p.done:
+		return nil
+	case <-ctx.Done():
+		p.cancel(ErrClosed) // and with it the link
+		<-p.done
+		return context.Cause(ctx)
+	}
+}
+
+func (p *participant) currentToken() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.token
+}
+
+func (p *participant) forgetToken() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.token = ""
+}
+
+func (p *participant) tool(name string) (Tool, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	t, ok := p.tools[name]
+	return t, ok
+}
+
+// declared gives the definitions of the tools that the session owns, or of those that
+// this participant does.
+func (p *participant) declared(bySession bool) []*cliv1.ToolDefinition {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return definitions(p.tools, bySession)
+}

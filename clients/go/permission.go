@@ -1,0 +1,111 @@
+package copilot
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+
+	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
+)
+
+// PermissionRequest is the agent's asking for leave to do something.
+type PermissionRequest struct {
+	// The session.
+	SessionID string
+	// The callback's id, with which [Session.Resolve] can answer it too.
+	CallbackID string
+	// What it is about, in the CLI's words: shell, write, read, url, mcp,
+	// custom-tool, memory, ….
+	Kind string
+	// All that the CLI says about it; PermissionRequest holds the details of the kind.
+	Data *cliv1.PermissionRequestedData
+}
+
+// Decision is the answer to a [PermissionRequest].
+type Decision = cliv1.PermissionDecision
+
+// PermissionHandler decides about a permission request. An error denies it, and so do a
+// panic and a nil decision; [ErrAbstain] leaves it to others. ctx ends when the request
+// is withdrawn or somebody else decides first.
+type PermissionHandler func(ctx context.Context, req *PermissionRequest) (*Decision, error)
+
+// ApproveAll approves everything once: for sandboxes and tests.
+func ApproveAll(context.Context, *PermissionRequest) (*Decision, error) { return ApproveOnce(), nil }
+
+// DenyAll rejects everything.
+func DenyAll(context.Context, *PermissionRequest) (*Decision, error) {
+	return Reject("Permission denied."), nil
+}
+
+// ApproveKinds approves requests of these kinds once, and abstains from all others: a
+// rule for [FirstOf].
+func ApproveKinds(kinds ...string) PermissionHandler {
+	return func(_ context.Context, req *PermissionRequest) (*Decision, error) {
+		if slices.Contains(kinds, req.Kind) {
+			return ApproveOnce(), nil
+		}
+		return nil, ErrAbstain
+	}
+}
+
+// FirstOf asks handlers in turn until one does not abstain. When all do, so does it.
+func FirstOf(handlers ...PermissionHandler) PermissionHandler {
+	return func(ctx context.Context, req *PermissionRequest) (*Decision, error) {
+		for _, h := range handlers {
+			d, err := h(ctx, req)
+			if !errors.Is(err, ErrAbstain) {
+				return d, err
+			}
+		}
+		return nil, ErrAbstain
+	}
+}
+
+// ApproveOnce approves this one request.
+func ApproveOnce() *Decision {
+	return &Decision{Variant: &cliv1.PermissionDecision_ApproveOnce{
+		ApproveOnce: &cliv1.PermissionDecisionApproveOnce{},
+	}}
+}
+
+// ApproveForSession approves this request and those like it for the rest of the session.
+func ApproveForSession() *Decision {
+	return &Decision{Variant: &cliv1.PermissionDecision_ApproveForSession{
+		ApproveForSession: &cliv1.PermissionDecisionApproveForSession{},
+	}}
+}
+
+// Reject refuses. The agent is told the feedback, unless it is empty.
+func Reject(feedback string) *Decision {
+	r := &cliv1.PermissionDecisionReject{}
+	if feedback != "" {
+		r.Feedback = &feedback
+	}
+	return &Decision{Variant: &cliv1.PermissionDecision_Reject{Reject: r}}
+}
+
+// UserNotAvailable refuses because there is nobody to ask.
+func UserNotAvailable() *Decision {
+	return &Decision{Variant: &cliv1.PermissionDecision_UserNotAvailable{
+		UserNotAvailable: &cliv1.PermissionDecisionUserNotAvailable{},
+	}}
+}
+
+// permissionKind is the kind of a request in the CLI's words.
+func permissionKind(req *cliv1.PermissionRequest) string {
+	if text := req.GetUnrecognized(); text != "" {
+		var head struct {
+			Kind string `json:"kind"`
+		}
+		_ = json.Unmarshal([]byte(text), &head) // without a kind it has none
+		return head.Kind
+	}
+	m := req.ProtoReflect()
+	field := m.WhichOneof(m.Descriptor().Oneofs().ByName("variant"))
+	if field == nil {
+		return ""
+	}
+	return strings.ReplaceAll(string(field.Name()), "_", "-")
+}

@@ -1,0 +1,170 @@
+package copilot
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
+)
+
+// SessionOptions is how a session is created, resumed or joined, and what this program
+// does in it. The zero value is a session with the CLI's own defaults in which every
+// permission is denied.
+type SessionOptions struct {
+	// Create only: the id to give it; letters, digits, '-' and '_', up to 128. Default: a
+	// random UUID.
+	ID string
+	// How it works: model, provider, instructions, folders, …. On a resume, what is set
+	// changes and the rest stays. Not for joining.
+	Config *cliv1.SessionConfig
+	// What ends it; default: DisconnectSession or DeleteSession only. Not for joining.
+	Lifetime bridgev1.Lifetime
+	// The callbacks that wait for [Session.Resolve] even while no participant handles
+	// them. Not for joining.
+	SessionHandlers *bridgev1.Handlers
+	// How long callbacks wait for an answer; default: the server's. Not for joining.
+	CallbackTimeout time.Duration
+	// Create only: the repository, for a session that runs in GitHub's cloud.
+	Cloud *cliv1.CloudSessionConfig
+	// Resume only: keep the tool calls and permission requests that were pending when
+	// the session was last unloaded. Those that this participant can answer, it does.
+	ContinuePendingWork bool
+	// Resume only: what only a resume takes.
+	Resume *cliv1.SessionResumeExtras
+	// Makes creating or resuming idempotent even across restarts of this program;
+	// default: a random id. Not for joining.
+	RequestID string
+
+	// The tools that this participant carries out.
+	Tools []Tool
+	// Decides about permission requests. Nil: this participant takes no part in them,
+	// and where nobody does they are denied.
+	OnPermission PermissionHandler
+	// Answers callbacks that have no type of their own, by JSON-RPC method or event type:
+	// "userInput.request", "elicitation.requested", "hooks.invoke", ….
+	OnRequest map[string]RequestHandler
+	// The participant's name, for people and logs; default: that of [WithName].
+	Name string
+	// How long the server keeps the participant's place when its connection breaks, up
+	// to an hour; default: the server's 30 s.
+	Grace time.Duration
+	// How many tool calls run at once; default 16. Further ones wait.
+	MaxConcurrentTools int
+}
+
+const defaultConcurrentTools = 16
+
+func (o *SessionOptions) maxConcurrentTools() int {
+	if o.MaxConcurrentTools > 0 {
+		return o.MaxConcurrentTools
+	}
+	return defaultConcurrentTools
+}
+
+func (o *SessionOptions) requestID() string {
+	if o.RequestID != "" {
+		return o.RequestID
+	}
+	return newRequestID()
+}
+
+func (o *SessionOptions) callbackTimeout() *durationpb.Duration {
+	if o.CallbackTimeout > 0 {
+		return durationpb.New(o.CallbackTimeout)
+	}
+	return nil
+}
+
+// config is the session's configuration with the tools that it is to own. It is nil
+// where there is nothing to say.
+func (o *SessionOptions) config(tools map[string]Tool) *cliv1.SessionConfig {
+	owned := definitions(tools, true)
+	if len(owned) == 0 {
+		return o.Config
+	}
+	config := &cliv1.SessionConfig{}
+	if o.Config != nil {
+		config = proto.CloneOf(o.Config)
+	}
+	config.Tools = append(config.Tools, owned...)
+	return config
+}
+
+func (o *SessionOptions) createStart(tools map[string]Tool) (*bridgev1.AttachStart, error) {
+	if o.ContinuePendingWork || o.Resume != nil {
+		return nil, errors.New("copilot: ContinuePendingWork and Resume are for ResumeSession")
+	}
+	return &bridgev1.AttachStart{Session: &bridgev1.AttachStart_Create{Create: &bridgev1.CreateSessionRequest{
+		RequestId:       o.requestID(),
+		SessionId:       o.ID,
+		Config:          o.config(tools),
+		Lifetime:        o.Lifetime,
+		Handlers:        o.SessionHandlers,
+		CallbackTimeout: o.callbackTimeout(),
+		Cloud:           o.Cloud,
+	}}}, nil
+}
+
+func (o *SessionOptions) resumeStart(id string, tools map[string]Tool) (*bridgev1.AttachStart, error) {
+	if o.ID != "" || o.Cloud != nil {
+		return nil, errors.New("copilot: ID and Cloud are for CreateSession")
+	}
+	return &bridgev1.AttachStart{Session: &bridgev1.AttachStart_Resume{Resume: &bridgev1.ResumeSessionRequest{
+		RequestId:           o.requestID(),
+		SessionId:           id,
+		Config:              o.config(tools),
+		ContinuePendingWork: o.ContinuePendingWork,
+		Lifetime:            o.Lifetime,
+		Handlers:            o.SessionHandlers,
+		CallbackTimeout:     o.callbackTimeout(),
+		Options:             o.Resume,
+	}}}, nil
+}
+
+func (o *SessionOptions) joinStart(id string) (*bridgev1.AttachStart, error) {
+	if o.ID != "" || o.Config != nil || o.Lifetime != 0 || o.SessionHandlers != nil || o.CallbackTimeout != 0 ||
+		o.Cloud != nil || o.ContinuePendingWork || o.Resume != nil || o.RequestID != "" {
+		return nil, errors.New("copilot: joining a session changes nothing about it: only the options " +
+			"of the participant are allowed")
+	}
+	return &bridgev1.AttachStart{Session: &bridgev1.AttachStart_JoinSessionId{JoinSessionId: id}}, nil
+}
+
+// toolsByName checks tools and arranges them by name.
+func toolsByName(tools []Tool) (map[string]Tool, error) {
+	byName := make(map[string]Tool, len(tools))
+	for _, t := range tools {
+		if t.err != nil {
+			return nil, t.err
+		}
+		name := t.Definition.GetName()
+		if name == "" {
+			return nil, errors.New("copilot: a tool has no name")
+		}
+		if _, twice := byName[name]; twice {
+			return nil, fmt.Errorf("copilot: there are two tools named %q", name)
+		}
+		byName[name] = t
+	}
+	return byName, nil
+}
+
+// definitions gives the definitions of the tools that the session owns, or of those
+// that it does not, by name: what the model is told is the same each time.
+func definitions(tools map[string]Tool, bySession bool) []*cliv1.ToolDefinition {
+	var defs []*cliv1.ToolDefinition
+	for _, t := range tools {
+		if t.OwnedBySession == bySession {
+			defs = append(defs, t.Definition)
+		}
+	}
+	slices.SortFunc(defs, func(a, b *cliv1.ToolDefinition) int { return strings.Compare(a.GetName(), b.GetName()) })
+	return defs
+}

@@ -1,0 +1,150 @@
+package copilot
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"google.golang.org/protobuf/proto"
+
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
+)
+
+// Tool is something the agent can call and this program carries out. [NewTool] makes
+// one from a function; where the schema is only known at run time, fill it in by hand.
+type Tool struct {
+	// What the agent is told about it. The name matches ^[a-zA-Z0-9_-]+$.
+	Definition *cliv1.ToolDefinition
+	// What carries it out. Nil: the tool is only declared, and calls of it wait for
+	// [Session.Resolve].
+	Handler ToolHandler
+	// The tool belongs to the session and not to the participant: it stays when the
+	// participant leaves. It is declared where the session is created or resumed; a
+	// participant that joins only offers to carry it out. Each participant that has a
+	// handler carries out each call, and the first answer counts.
+	OwnedBySession bool
+
+	err error
+}
+
+// ToolHandler carries out a tool. args is the JSON object that the agent gave. What it
+// returns reaches the agent like this:
+//
+//   - a string as it is;
+//   - a *[ToolResult] as the whole result, which may be a failure;
+//   - nil, a nil *ToolResult and [NoResult] as "returned nothing", which counts as a
+//     failure;
+//   - anything else as JSON;
+//   - an error, or a panic, as a failure whose text the agent is not shown; it is kept
+//     for the record. To tell the agent what went wrong, return [Failure].
+//   - [ErrAbstain] not at all: others may carry it out.
+//
+// ctx ends when the answer is no longer wanted: with a [*WithdrawnError] as its cause when
+// the turn was aborted or somebody else answered, with that of [Session.Err] when the
+// participation is over. [CallFrom] tells which call it is.
+type ToolHandler func(ctx context.Context, args json.RawMessage) (any, error)
+
+// ToolResult is the whole result of a tool: text, kind of result, files, telemetry.
+type ToolResult = cliv1.ExternalToolTextResultForLlm
+
+// Failure is a result that tells the agent that the tool failed, and how.
+func Failure(text string) *ToolResult {
+	return &ToolResult{TextResultForLlm: text, ResultType: proto.String("failure"), Error: proto.String(text)}
+}
+
+// NoResult is what a tool returns that has nothing to say. The agent takes it for a
+// failure: a tool that merely succeeds had better say so.
+type NoResult struct{}
+
+// ErrAbstain is what a handler returns to say "not me": other participants may still
+// answer, and nothing is sent to the agent in this one's name.
+var ErrAbstain = errors.New("copilot: abstain")
+
+// ToolOption changes a tool that [NewTool] makes.
+type ToolOption func(*Tool)
+
+// WithParameters gives the JSON Schema of the arguments in place of the derived one.
+func WithParameters(schema json.RawMessage) ToolOption {
+	return func(t *Tool) { t.Definition.ParametersJson = proto.String(string(schema)) }
+}
+
+// SkipPermission lets the agent call the tool without asking for leave.
+func SkipPermission() ToolOption {
+	return func(t *Tool) { t.Definition.SkipPermission = proto.Bool(true) }
+}
+
+// OverridesBuiltIn lets the tool take the place of a built-in one of the same name.
+func OverridesBuiltIn() ToolOption {
+	return func(t *Tool) { t.Definition.OverridesBuiltInTool = proto.Bool(true) }
+}
+
+// OwnedBySession sets [Tool.OwnedBySession].
+func OwnedBySession() ToolOption { return func(t *Tool) { t.OwnedBySession = true } }
+
+// WithDefinition changes anything else that the agent is told about the tool.
+func WithDefinition(change func(*cliv1.ToolDefinition)) ToolOption {
+	return func(t *Tool) { change(t.Definition) }
+}
+
+// NewTool makes a tool from a function. The JSON Schema of its arguments is derived from
+// Args, which must encode to a JSON object: a struct, or a map with string keys. Field
+// names come from `json` tags, descriptions from `jsonschema` tags, and fields with
+// omitempty or omitzero are optional. Arguments that do not fit are refused before fn
+// is called, in words from which the agent can mend them.
+//
+// Result is treated as [ToolHandler] says. A type without a schema makes
+// CreateSession, ResumeSession or JoinSession fail.
+func NewTool[Args, Result any](
+	name, description string, fn func(context.Context, Args) (Result, error), opts ...ToolOption,
+) Tool {
+	t := Tool{Definition: &cliv1.ToolDefinition{Name: name, Description: description}}
+	for _, opt := range opts {
+		opt(&t)
+	}
+	check, err := argumentCheck[Args](t.Definition)
+	if err != nil {
+		t.err = fmt.Errorf("copilot: tool %q: %w", name, err)
+		return t
+	}
+	t.Handler = func(ctx context.Context, raw json.RawMessage) (any, error) {
+		var args Args
+		if err := check(raw, &args); err != nil {
+			return Failure(fmt.Sprintf("The arguments do not fit the tool's schema: %v", err)), nil
+		}
+		return fn(ctx, args)
+	}
+	return t
+}
+
+// toolAnswer says what a tool's handler returned in the API's terms.
+func toolAnswer(result any) (*bridgev1.ToolAnswer, error) {
+	switch r := result.(type) {
+	case nil, NoResult, *NoResult:
+		return noResult(), nil
+	case string:
+		return &bridgev1.ToolAnswer{Outcome: &bridgev1.ToolAnswer_Text{Text: r}}, nil
+	case *ToolResult:
+		if r == nil {
+			return noResult(), nil
+		}
+		return &bridgev1.ToolAnswer{Outcome: &bridgev1.ToolAnswer_Result{Result: r}}, nil
+	default:
+		text, err := json.Marshal(r)
+		if err != nil {
+			return nil, fmt.Errorf("encode the tool's result: %w", err)
+		}
+		return &bridgev1.ToolAnswer{Outcome: &bridgev1.ToolAnswer_Text{Text: string(text)}}, nil
+	}
+}
+
+func noResult() *bridgev1.ToolAnswer {
+	return &bridgev1.ToolAnswer{Outcome: &bridgev1.ToolAnswer_NoResult{NoResult: &bridgev1.NoResult{}}}
+}
+
+func toolException(text string) *bridgev1.Answer {
+	return &bridgev1.Answer{Answer: &bridgev1.Answer_Tool{Tool: &bridgev1.ToolAnswer{
+		Outcome: &bridgev1.ToolAnswer_Exception{Exception: text},
+	}}}
+}

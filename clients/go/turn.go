@@ -1,0 +1,149 @@
+package copilot
+
+import (
+	"context"
+	"errors"
+	"io"
+	"iter"
+	"sync"
+
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+)
+
+// Turn is one prompt and what the agent makes of it.
+type Turn struct {
+	ctx     context.Context
+	session *Session
+	opts    *sendOptions
+
+	once    sync.Once
+	cursor  *cursor
+	started *bridgev1.RunStarted
+	outcome *bridgev1.TurnOutcome
+	err     error
+}
+
+// Run prepares to say something to the agent and to follow its turn:
+//
+//	turn := s.Run(ctx, "Tidy up the README.")
+//	for ev, err := range turn.Events() { … }
+//	out, err := turn.Outcome()
+//
+// Nothing is said before one of the two is called. ctx bounds the turn's reading; when it
+// ends, the turn goes on.
+func (s *Session) Run(ctx context.Context, text string, opts ...SendOption) *Turn {
+	return &Turn{ctx: ctx, session: s, opts: newSendOptions(text, opts)}
+}
+
+// Events says the prompt and yields the session's events until the turn has ended. It
+// can be used once; breaking off the loop ends the reading, not the turn. An error is the
+// last element. A stream that breaks is opened again after the last event.
+func (t *Turn) Events() iter.Seq2[*bridgev1.Event, error] {
+	return func(yield func(*bridgev1.Event, error) bool) {
+		used := true
+		t.once.Do(func() {
+			used = false
+			t.follow(yield)
+		})
+		if used {
+			yield(nil, errTurnUsed)
+		}
+	}
+}
+
+var (
+	errTurnUsed  = errors.New("copilot: the turn's events have been read")
+	errTurnCut   = errors.New("copilot: the reading of the turn was broken off before its end")
+	errNoOutcome = unavailable("the server ended the turn's stream without an outcome")
+)
+
+// Outcome is how the turn ended. It reads what Events has not: called first, it says the
+// prompt and waits for the end.
+func (t *Turn) Outcome() (*Outcome, error) {
+	t.once.Do(func() { t.follow(func(*bridgev1.Event, error) bool { return true }) })
+	if t.err != nil {
+		return nil, t.err
+	}
+	return newOutcome(t.started.GetMessageId(), t.outcome), nil
+}
+
+// follow reads the turn over one stream after another. The request id makes the server
+// say the prompt once, and stream the same turn again.
+func (t *Turn) follow(yield func(*bridgev1.Event, error) bool) {
+	t.cursor = &cursor{session: t.session, opts: &eventsOptions{}}
+	b := newBackoff(t.session.client.reconnect)
+	for {
+		over, err := t.read(b, yield)
+		if over {
+			return
+		}
+		e := asError(err)
+		if e == nil || !e.isBroken() || t.ctx.Err() != nil || !b.wait(t.ctx, e) {
+			t.err = err
+			if t.ctx.Err() != nil {
+				t.err = context.Cause(t.ctx)
+			}
+			yield(nil, t.err)
+			return
+		}
+	}
+}
+
+// read reads one stream. It returns true when the turn, or the loop, has ended.
+func (t *Turn) read(b *backoff, yield func(*bridgev1.Event, error) bool) (bool, error) {
+	ctx, cancel := context.WithCancelCause(t.ctx)
+	defer cancel(nil)
+	stream, err := t.session.client.sessions.Run(ctx, &bridgev1.RunRequest{
+		RequestId: t.opts.requestID,
+		Session:   &bridgev1.RunRequest_SessionId{SessionId: t.session.id},
+		Prompt:    t.opts.prompt,
+		Filter:    t.opts.filter,
+		Options:   t.opts.stream,
+	})
+	if err != nil {
+		return false, FromError(err)
+	}
+	next := recvWithin(stream, silenceFor(t.opts.stream), cancel)
+	for {
+		frame, err := next()
+		switch {
+		case errors.Is(err, io.EOF):
+			return false, errNoOutcome
+		case err != nil && ctx.Err() != nil:
+			return false, FromError(context.Cause(ctx))
+		case err != nil:
+			return false, FromError(err)
+		}
+		b.reset()
+		if over, err := t.take(frame, yield); over || err != nil {
+			return over, err
+		}
+	}
+}
+
+func (t *Turn) take(frame *bridgev1.RunResponse, yield func(*bridgev1.Event, error) bool) (bool, error) {
+	switch f := frame.GetFrame().(type) {
+	case *bridgev1.RunResponse_Started:
+		t.started = f.Started
+		t.session.pos.note(f.Started.GetPosition())
+	case *bridgev1.RunResponse_Outcome:
+		t.outcome = f.Outcome
+		t.session.pos.note(f.Outcome.GetEndPosition())
+		return true, nil
+	case *bridgev1.RunResponse_Stream:
+		if _, again := t.cursor.take(f.Stream); again != nil {
+			return false, again
+		}
+		if gap := f.Stream.GetGap(); gap != nil && !t.cursor.opts.tellGap(gap, yield) {
+			t.err = errTurnCut
+			return true, nil
+		}
+		for _, ev := range f.Stream.GetEvents().GetEvents() {
+			if !yield(ev, nil) {
+				t.err = errTurnCut
+				return true, nil
+			}
+		}
+	}
+	return false, nil
+}

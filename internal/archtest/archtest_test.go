@@ -1,0 +1,54 @@
+package archtest
+
+import (
+	_ "embed"
+	"io/fs"
+	"os"
+	"testing"
+)
+
+//go:embed imports.txt
+var importRules string
+
+// root is the repository this test is part of.
+func root(t *testing.T) fs.FS {
+	t.Helper()
+	dir, err := os.OpenRoot("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = dir.Close() })
+	return dir.FS()
+}
+
+// fail reports the findings as failures.
+func fail(t *testing.T, findings []Finding, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range findings {
+		t.Error(f)
+	}
+}
+
+func TestRepositoryImports(t *testing.T) {
+	t.Parallel()
+	findings, err := CheckImports(root(t), importRules)
+	fail(t, findings, err)
+}
+
+func TestRepositoryText(t *testing.T) {
+	t.Parallel()
+	findings, err := CheckText(root(t))
+	fail(t, findings, err)
+}
+
+func TestRepositorySizes(t *testing.T) {
+	t.Parallel()
+	look, refuse, err := CheckSizes(root(t))
+	for _, f := range look {
+		t.Log(f)
+	}
+	fail(t, refuse, err)
+}

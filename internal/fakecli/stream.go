@@ -1,0 +1,131 @@
+package fakecli
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// streaming is on unless the session says otherwise.
+func (a *answering) streaming() bool {
+	a.cli.mu.Lock()
+	defer a.cli.mu.Unlock()
+	return a.config.Streaming == nil || *a.config.Streaming
+}
+
+// stream says a turn's text, and returns it whole.
+func (a *answering) stream(t *Turn) (text, messageID string, err error) {
+	a.cli.mu.Lock()
+	messageID = a.cli.newID()
+	a.cli.mu.Unlock()
+	var pieces []string
+	var d Deltas
+	if t.Deltas != nil {
+		d = *t.Deltas
+		piece := strings.Repeat("x", max(1, d.Size))
+		for range d.Count {
+			pieces = append(pieces, piece)
+		}
+	}
+	if t.Text != "" {
+		pieces = append(pieces, strings.SplitAfter(t.Text, " ")...)
+	}
+	if a.streaming() && len(pieces) > 0 {
+		err = a.deltas(t, &d, messageID, pieces)
+	}
+	return strings.Join(pieces, ""), messageID, err
+}
+
+// deltas emits two events for each piece, as the real one does.
+func (a *answering) deltas(t *Turn, d *Deltas, messageID string, pieces []string) error {
+	begin := time.Now()
+	said := 0
+	var sent []sentEvent // what may be copied
+	for i, piece := range pieces {
+		if i == len(pieces)/2 {
+			a.strike(t.Fault, AtStream)
+		}
+		if err := a.pace(d, begin, i); err != nil {
+			return err
+		}
+		said += len(piece)
+		a.cli.mu.Lock()
+		sent = a.ephemeral(d, sent, "assistant.streaming_delta", []byte(`{"totalResponseSizeBytes":`+strconv.Itoa(said)+`}`))
+		if i == 0 {
+			a.emit("assistant.message_start", obj("messageId", messageID), true)
+		}
+		sent = a.ephemeral(d, sent, "assistant.message_delta", obj("messageId", messageID, "deltaContent", piece))
+		a.cli.mu.Unlock()
+	}
+	a.settle(d, sent)
+	return nil
+}
+
+// pace keeps the rate, or waits while too much output is waiting.
+func (a *answering) pace(d *Deltas, begin time.Time, i int) error {
+	if d.Rate > 0 {
+		timer := time.NewTimer(time.Until(begin.Add(time.Duration(float64(i) / d.Rate * float64(time.Second)))))
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-a.ctx.Done():
+		}
+	} else if i%64 == 0 {
+		a.cli.mu.Lock()
+		joined := slices.Clone(a.joined)
+		a.cli.mu.Unlock()
+		for _, k := range joined {
+			k.out.waitBelow(a.cli.opts.Backlog)
+		}
+	}
+	return context.Cause(a.ctx)
+}
+
+// ephemeral emits an event of the stream, and sends the copy that is due. The
+// lock is held.
+func (a *answering) ephemeral(d *Deltas, sent []sentEvent, kind string, data []byte) []sentEvent {
+	a.emit(kind, data, true)
+	if d.Copies == nil {
+		return sent
+	}
+	sent = append(sent, a.latest)
+	if due := len(sent) - 1 - d.Copies.After; due >= 0 && d.Copies.takes(due) {
+		a.copy(sent[due])
+		sent[due] = sentEvent{}
+	}
+	return sent
+}
+
+// takes reports whether the n-th event of a stream gets a copy.
+func (c *Copies) takes(n int) bool { return n%max(1, c.Every) == 0 }
+
+// settle sends the copies still due, or leaves them for after session.idle.
+func (a *answering) settle(d *Deltas, sent []sentEvent) {
+	if d.Copies == nil {
+		return
+	}
+	a.cli.mu.Lock()
+	defer a.cli.mu.Unlock()
+	for i, e := range sent {
+		switch {
+		case e.id == "" || !d.Copies.takes(i):
+		case d.Copies.PastIdle:
+			a.late = append([]sentEvent{e}, a.late...)
+		default:
+			a.copy(e)
+		}
+	}
+}
+
+// copy sends an event a second time. The lock is held.
+func (s *session) copy(e sentEvent) {
+	if s.gone {
+		return
+	}
+	s.cli.oracle.add(Entry{Kind: EntryCopy, Session: s.id, Type: e.kind, ID: e.id, Ephemeral: true})
+	for _, k := range s.joined {
+		k.out.push(e.frame)
+	}
+}
