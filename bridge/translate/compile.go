@@ -112,6 +112,9 @@ func (t *Table) checkShape(md protoreflect.MessageDescriptor, rules *jsonv1.Mess
 		if t.discriminator == "" || rules.GetDataMember() == "" {
 			return fmt.Errorf("an envelope needs a discriminator and a data_member")
 		}
+		if !t.hasUnrecognized {
+			return fmt.Errorf("an envelope needs an unrecognized case")
+		}
 	case jsonv1.Shape_SHAPE_UNION:
 		cases, fields = len(t.cases), 0
 	case jsonv1.Shape_SHAPE_LIST:

@@ -199,48 +199,29 @@ func (e *encoder) sameValue(a, b []byte) bool {
 // finish ends an object: a payload that waited for its type, json_extra.
 func (e *encoder) finish(t *Table, s *objectState) verdict {
 	if s.data != 0 {
-		end, extras := e.pos, len(e.extras)
-		mark := len(e.dst)
+		end := e.pos
 		e.pos = s.data
-		v := e.payload(t, s.payload)
-		switch v {
-		case failed:
+		if v := e.payload(t, s.payload); v != fits {
 			if e.err != nil {
 				e.err.under(t.members[t.dataMember].name)
 			}
 			return v
-		case misfit:
-			e.dst, e.extras, e.pos = e.dst[:mark], e.extras[:extras], s.data
-			// The name is written anew: where it began is not known any more.
-			return e.finishWithData(t, s, end)
 		}
 		e.pos = end
 	}
 	if len(e.extras) > s.extras || !s.seen.covers(&t.required) {
-		return e.appendExtras(t, s, nil)
+		return e.appendExtras(t, s)
 	}
 	return fits
 }
 
-// finishWithData ends an envelope that has no way to hold the payload at pos
-// but json_extra.
-func (e *encoder) finishWithData(t *Table, s *objectState, end int) verdict {
-	start := e.pos
-	if v := e.skip(); v != fits {
-		return v
-	}
-	data := e.src[start:e.pos]
-	e.pos = end
-	return e.appendExtras(t, s, data)
-}
-
 // appendExtras appends json_extra: the members that the fields could not hold,
 // and the names of the required ones that were not there.
-func (e *encoder) appendExtras(t *Table, s *objectState, data []byte) verdict {
+func (e *encoder) appendExtras(t *Table, s *objectState) verdict {
 	if !t.hasExtra {
 		// A message without json_extra has no way to say that a required member
 		// is missing; with Tidy its zero value will be read instead.
-		if len(data) > 0 || e.exact {
+		if e.exact {
 			return misfit
 		}
 		return fits
@@ -253,12 +234,6 @@ func (e *encoder) appendExtras(t *Table, s *objectState, data []byte) verdict {
 		e.dst = append(e.dst, ',')
 	}
 	e.extras = e.extras[:s.extras]
-	if len(data) > 0 {
-		e.dst = append(e.dst, t.members[t.dataMember].quoted...)
-		e.dst = append(e.dst, ':')
-		e.dst = append(e.dst, data...)
-		e.dst = append(e.dst, ',')
-	}
 	if !s.seen.covers(&t.required) {
 		e.dst = append(e.dst, `"`+absentName+`":[`...)
 		for i := range t.members {
@@ -294,14 +269,15 @@ func (t *Table) tagged(tag []byte) *field {
 	return nil
 }
 
-// payload encodes the value at pos as the payload of an envelope.
+// payload encodes the value at pos as the payload of an envelope, which always
+// has an unrecognized case.
 func (e *encoder) payload(t *Table, f *field) verdict {
 	mark, extras, start := len(e.dst), len(e.extras), e.pos
 	v := misfit
 	if f != nil {
 		v = e.one(f, f.tag)
 	}
-	if v == misfit && t.hasUnrecognized {
+	if v == misfit {
 		e.dst, e.extras, e.pos = e.dst[:mark], e.extras[:extras], start
 		return e.text(unrecognizedTag)
 	}

@@ -69,10 +69,6 @@ func (m *mask) covers(o *mask) bool {
 	return o[0]&^m[0]|o[1]&^m[1]|o[2]&^m[2]|o[3]&^m[3] == 0
 }
 
-func (m *mask) meets(o *mask) bool {
-	return o[0]&m[0]|o[1]&m[1]|o[2]&m[2]|o[3]&m[3] != 0
-}
-
 // role says what a member of an object is to its message.
 type role uint8
 
