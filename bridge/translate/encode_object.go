@@ -5,7 +5,7 @@ import "bytes"
 // objectState is what encoding one object has to remember.
 type objectState struct {
 	seen   mask
-	next   int // the member that is likely to come
+	last   int // one more than the member before
 	extras int // where the object's own extras begin
 	mark   int // where its content begins in dst
 	// Envelopes.
@@ -65,7 +65,7 @@ func (e *encoder) reserved(t *Table, s *objectState, start int) verdict {
 // member encodes the member at pos.
 func (e *encoder) member(t *Table, s *objectState) verdict {
 	start := e.pos
-	i, v := e.name(t, s.next)
+	i, v := e.name(t, s.last)
 	if v != fits {
 		return v
 	}
@@ -80,12 +80,16 @@ func (e *encoder) member(t *Table, s *objectState) verdict {
 		return failed
 	}
 	s.seen.add(i)
-	s.next = i + 1
+	s.last = i + 1
 	m := &t.members[i]
 	mark, extras, value := len(e.dst), len(e.extras), e.pos
 	switch m.role {
 	case roleField:
-		v = e.value(m.field)
+		if f := m.field; f.card == single && e.src[e.pos] != 'n' {
+			v = e.one(f, f.tag)
+		} else {
+			v = e.value(f)
+		}
 	case roleConst:
 		v = e.constant(m.value)
 	case roleType:
@@ -128,12 +132,16 @@ func (e *encoder) extra(t *Table, start int) verdict {
 
 // name reads the member's name and colon at pos and returns the member's index,
 // -1 when it is not declared. It is a misfit when the name is a reserved one.
-func (e *encoder) name(t *Table, next int) (int, verdict) {
+// The first guess is the member that followed the last one the time before.
+func (e *encoder) name(t *Table, last int) (int, verdict) {
 	src := e.src
-	if next < len(t.members) {
-		q := t.members[next].quoted
-		if end := e.pos + len(q); end < len(src) && string(src[e.pos:end]) == q && src[end] == ':' {
-			e.pos = space(src, end+1)
+	if next := int(t.follows[last].Load()); next < len(t.members) {
+		key := t.members[next].key
+		if end := e.pos + len(key); end < len(src) && string(src[e.pos:end]) == key {
+			e.pos = end
+			if src[end] <= ' ' {
+				e.pos = space(src, end)
+			}
 			return next, fits
 		}
 	}
@@ -159,6 +167,9 @@ func (e *encoder) name(t *Table, next int) (int, verdict) {
 		return 0, e.fail(KindSyntax, colon)
 	}
 	e.pos = space(src, colon+1)
+	if i >= 0 {
+		t.follows[last].Store(int32(i))
+	}
 	return i, fits
 }
 

@@ -1,6 +1,8 @@
 package translate
 
 import (
+	"sync/atomic"
+
 	jsonv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/json/v1"
 )
 
@@ -21,8 +23,8 @@ const (
 	valueName  = "$value"
 )
 
-// Table is the compiled plan for one message type. It is immutable and safe
-// for concurrent use.
+// Table is the compiled plan for one message type. Nothing but hints changes in
+// it once it is compiled; it is safe for concurrent use.
 type Table struct {
 	name   string
 	limits Limits
@@ -39,6 +41,9 @@ type Table struct {
 	index    names // of members, by JSON name
 	required mask
 	consts   string // `"a":"x","b":true`
+	// follows holds, by one more than a member (zero for the beginning), which
+	// one came after it last time: producers hardly ever change their order.
+	follows []atomic.Int32
 
 	// Envelopes.
 	typeMember int
