@@ -105,7 +105,7 @@ func examples(target string, token bool) []string {
 	if target != defaultSocket() {
 		call += " --target " + quote(target)
 	}
-	const run = `'{"create": {}, "prompt": {"text": "What is the weather like in Paris?"}}'`
+	const run = `'{"create": {"config": {"streaming": true}}, "prompt": {"text": "Hello"}}'`
 	return []string{
 		grpcurl + " " + where + " list",
 		grpcurl + " " + where + " describe copilot.bridge.v1.SessionService.Run",
