@@ -6,6 +6,8 @@ import (
 	"sync"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
@@ -130,7 +132,9 @@ func (a *Attachment) join(ctx context.Context, j session.Joining) (s *session.Se
 	switch how := a.start.GetSession().(type) {
 	case *bridgev1.AttachStart_Create:
 		a.begin = cursor{}
-		return a.b.create(ctx, how.Create, "create.", &j)
+		return a.once(ctx, how.Create.GetRequestId(), j, func() (*session.Session, session.Joined, error) {
+			return a.b.create(ctx, how.Create, "create.", &j)
+		})
 	case *bridgev1.AttachStart_Resume:
 		if a.begin.after == nil && a.begin.tail {
 			// What happens in the course of the resume is new to the participant.
@@ -138,7 +142,9 @@ func (a *Attachment) join(ctx context.Context, j session.Joining) (s *session.Se
 				a.begin.after = session.Proto(s.Journal().Last())
 			}
 		}
-		return a.b.resume(ctx, how.Resume, "resume.", &j)
+		return a.once(ctx, how.Resume.GetRequestId(), j, func() (*session.Session, session.Joined, error) {
+			return a.b.resume(ctx, how.Resume, "resume.", &j)
+		})
 	case *bridgev1.AttachStart_JoinSessionId:
 		s, err := a.b.open(how.JoinSessionId)
 		if err != nil {
@@ -149,6 +155,34 @@ func (a *Attachment) join(ctx context.Context, j session.Joining) (s *session.Se
 	default:
 		return nil, joined, fault.New(fault.InvalidField, "one of create, resume, join_session_id is required").WithField("session")
 	}
+}
+
+// once opens the session, unless a start with the same request id did before: then the
+// caller takes the place of the participant that came with it, whose token it may never
+// have seen.
+func (a *Attachment) once(ctx context.Context, id string, j session.Joining, open func() (*session.Session, session.Joined, error)) (s *session.Session, joined session.Joined, err error) {
+	first := false
+	m, err := a.b.once.Do(ctx, "Attach", id, a.start, func() (proto.Message, error) {
+		first = true
+		if s, joined, err = open(); err != nil {
+			return nil, err
+		}
+		return &bridgev1.AttachStarted{Token: joined.Participant.Token, Session: &bridgev1.Session{SessionId: s.ID()}}, nil
+	})
+	if err != nil || first {
+		return s, joined, err
+	}
+	started := m.(*bridgev1.AttachStarted)
+	if s, err = a.b.open(started.GetSession().GetSessionId()); err != nil {
+		return nil, joined, err
+	}
+	j.Token = started.GetToken()
+	joined.Participant, joined.Returned, err = s.Join(ctx, j)
+	if fault.ReasonOf(err) == fault.ParticipantNotFound { // its grace time is over
+		j.Token = ""
+		joined.Participant, joined.Returned, err = s.Join(ctx, j)
+	}
+	return s, joined, err
 }
 
 // Stream sends the participant's frames until the participation ends.

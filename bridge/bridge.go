@@ -65,6 +65,7 @@ type Bridge struct {
 	defaults session.Object
 	once     *idempotency.Store
 	watchers watchers
+	runs     runs
 	runtimes Runtimes
 
 	// ctx ends when the bridge closes; tasks are what runs in the background.

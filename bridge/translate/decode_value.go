@@ -228,6 +228,9 @@ func (d *decoder) shadowed(keys []span) map[int]bool {
 
 // one writes one value of a field.
 func (d *decoder) one(f *field, r record) *Error {
+	if len(d.dst)-d.start > d.limits.MaxOutput {
+		return fail(KindSize, r.value)
+	}
 	switch f.kind {
 	case kindString:
 		var ok bool
