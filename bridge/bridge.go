@@ -20,6 +20,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/idempotency"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/position"
 )
 
@@ -249,10 +250,23 @@ func record(ctx context.Context, p journal.Position) {
 
 // idempotent answers a request that comes twice with the first one's answer.
 func idempotent[T proto.Message](ctx context.Context, b *Bridge, scope, id string, request proto.Message, f func() (T, error)) (T, error) {
-	m, err := b.once.Do(ctx, scope, id, request, func() (proto.Message, error) { return f() })
+	m, err := b.once.Do(ctx, scope, id, withoutTrace(request), func() (proto.Message, error) { return f() })
 	if err != nil {
 		var none T
 		return none, err
 	}
 	return m.(T), nil
+}
+
+// withoutTrace returns the request without its prompt's trace context, which differs
+// from try to try.
+func withoutTrace(request proto.Message) proto.Message {
+	r, ok := request.(interface{ GetPrompt() *bridgev1.Prompt })
+	if !ok || r.GetPrompt().GetTraceparent() == "" {
+		return request
+	}
+	bare := proto.Clone(request)
+	p := bare.(interface{ GetPrompt() *bridgev1.Prompt }).GetPrompt()
+	p.Traceparent, p.Tracestate = "", ""
+	return bare
 }

@@ -66,7 +66,7 @@ type turn struct {
 // that one's.
 func (b *Bridge) runTurn(ctx context.Context, r *bridgev1.RunRequest, m session.Message) (*turn, error) {
 	var begun *turn
-	m0, err := b.once.Do(ctx, "Run", r.GetRequestId(), r, func() (proto.Message, error) {
+	m0, err := b.once.Do(ctx, "Run", r.GetRequestId(), withoutTrace(r), func() (proto.Message, error) {
 		s, end, err := b.runSession(ctx, r)
 		if err != nil {
 			return nil, err
