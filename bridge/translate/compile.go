@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
@@ -112,6 +113,9 @@ func (t *Table) checkShape(md protoreflect.MessageDescriptor, rules *jsonv1.Mess
 		if t.discriminator == "" || rules.GetDataMember() == "" {
 			return fmt.Errorf("an envelope needs a discriminator and a data_member")
 		}
+		if !t.hasUnrecognized {
+			return fmt.Errorf("an envelope needs an unrecognized case")
+		}
 	case jsonv1.Shape_SHAPE_UNION:
 		cases, fields = len(t.cases), 0
 	case jsonv1.Shape_SHAPE_LIST:
@@ -178,7 +182,9 @@ func (t *Table) addMembers(rules *jsonv1.MessageRules, own []*field) error {
 		return fmt.Errorf("%d members, at most %d are supported", len(t.members), maxMembers)
 	}
 	t.index = newNames(len(t.members))
+	t.follows = make([]atomic.Int32, len(t.members)+1)
 	for i := range t.members {
+		t.follows[i].Store(int32(i))
 		m := &t.members[i]
 		quoted, ok := appendString(nil, []byte(m.name))
 		if !ok || m.name == absentName || m.name == valueName || !t.index.add(m.name, int32(i)) {

@@ -163,14 +163,15 @@ func (p *participation) end(err error) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.ended = true
-	if over {
-		return nil
+	if !over {
+		p.lose()
 	}
-	p.lose()
-	if p.panicked != nil {
+	switch {
+	case p.panicked != nil:
 		panic(p.panicked)
-	}
-	if p.failure != nil {
+	case over:
+		return nil
+	case p.failure != nil:
 		return p.failure
 	}
 	return err

@@ -90,7 +90,8 @@ func roleOptions(role string, env ...string) process.Options {
 	}
 	return process.Options{
 		Path: exe,
-		Env:  append([]string{roleEnv + "=" + role, "PATH=" + os.Getenv("PATH")}, env...),
+		// A race-detecting program sleeps a second before it exits unless told not to.
+		Env: append([]string{roleEnv + "=" + role, "PATH=" + os.Getenv("PATH"), "GORACE=atexit_sleep_ms=0"}, env...),
 	}
 }
 
