@@ -1,14 +1,12 @@
 package e2e
 
 import (
-	"context"
 	"iter"
 	"os"
 	"path/filepath"
 	"slices"
 	"sync"
 	"testing"
-	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
@@ -19,37 +17,30 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/internal/offlinemodel"
 )
 
-// patience bounds every wait of a test on a stage. A machine under load is slow; a test
-// that waits for what never comes fails all the same.
-const patience = 60 * time.Second
+// stage is a rig with a script that is written in Go, next to what a test expects of it.
+type stage struct{ *rig }
 
-// stage is what a test plays on: a client, a scripted model and a working directory that
-// are its own.
-type stage struct {
-	t      *testing.T
-	ctx    context.Context
-	rig    *Rig
-	client *copilot.Client
-	model  *offlinemodel.Scope
-	dir    string
-}
-
-// newStage sets up a stage on the server that tests share.
+// newStage sets up a stage on the host that tests share.
 func newStage(t *testing.T, rules ...offlinemodel.Rule) *stage {
 	t.Helper()
-	return stageOn(t, sharedRig(t), rules...)
+	return (&stage{newRig(t, echo)}).play(rules)
 }
 
-// stageOn sets up a stage on a server.
-func stageOn(t *testing.T, rig *Rig, rules ...offlinemodel.Rule) *stage {
+// newOwnStage sets up a stage with a server and a CLI process of its own.
+func newOwnStage(t *testing.T, config hostConfig, rules ...offlinemodel.Rule) *stage {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	t.Cleanup(cancel)
-	st := &stage{t: t, ctx: ctx, rig: rig, dir: t.TempDir()}
-	st.client = rig.Client(t)
-	st.model = rig.Model(t, &offlinemodel.Script{Rules: rules, Default: &offlinemodel.Rule{
+	return (&stage{newOwnRig(t, echo, config)}).play(rules)
+}
+
+// play has the model follow rules. What none of them answers, it repeats.
+func (st *stage) play(rules []offlinemodel.Rule) *stage {
+	st.t.Helper()
+	err := st.model.SetScript(&offlinemodel.Script{Rules: rules, Default: &offlinemodel.Rule{
 		Name: "default", Reply: []offlinemodel.Step{say("You said: {{user}}")},
 	}})
+	if err != nil {
+		st.t.Fatal(err)
+	}
 	return st
 }
 
@@ -88,64 +79,34 @@ func names(tools []offlinemodel.Tool) []string {
 	return out
 }
 
-// config is a configuration with this stage's model and directory.
-func (st *stage) config() *cliv1.SessionConfig {
-	return &cliv1.SessionConfig{
-		Model:            proto.String("offline"),
-		Streaming:        proto.Bool(true),
-		WorkingDirectory: proto.String(st.dir),
-		Provider: &cliv1.ProviderConfig{
-			Type:    cliv1.ProviderConfigType_PROVIDER_CONFIG_TYPE_OPENAI,
-			WireApi: cliv1.ProviderConfigWireApi_PROVIDER_CONFIG_WIRE_API_COMPLETIONS,
-			BaseUrl: st.model.OpenAIBaseURL(),
-			ApiKey:  proto.String("any"),
-		},
-	}
-}
-
-// create makes a session; without a configuration it gets the stage's.
+// create makes a session; without a configuration it gets the rig's, streaming.
 func (st *stage) create(opts copilot.SessionOptions) *copilot.Session {
 	st.t.Helper()
 	if opts.Config == nil {
 		opts.Config = st.config()
 	}
-	s, err := st.client.CreateSession(st.ctx, opts)
-	if err != nil {
-		st.t.Fatalf("create: %v", err)
-	}
-	return st.adopt(s)
+	return st.session(opts).Session
 }
 
-// adopt has a session disconnected at the end, so that it costs the others nothing.
-func (st *stage) adopt(s *copilot.Session) *copilot.Session {
-	sessions := st.client.Sessions()
-	st.t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-		defer cancel()
-		// A session that the test has ended itself is no matter.
-		_, _ = sessions.DisconnectSession(ctx, &bridgev1.DisconnectSessionRequest{SessionId: s.ID(), Force: true})
-	})
-	return s
+// config is the rig's configuration, streaming.
+func (st *stage) config() *cliv1.SessionConfig {
+	return st.options(func(c *cliv1.SessionConfig) { c.Streaming = proto.Bool(true) }).Config
 }
 
 // join takes part in a session by a client of its own.
 func (st *stage) join(id string, opts copilot.SessionOptions) *copilot.Session {
 	st.t.Helper()
-	s, err := st.rig.Client(st.t).JoinSession(st.ctx, id, opts)
+	s, err := st.dial().JoinSession(st.ctx, id, opts)
 	if err != nil {
 		st.t.Fatalf("join: %v", err)
 	}
 	return s
 }
 
-// resume resumes a session by a client of its own.
-func (st *stage) resume(id string, opts copilot.SessionOptions) *copilot.Session {
+// reopen resumes a session by a client of its own.
+func (st *stage) reopen(id string, opts copilot.SessionOptions) *copilot.Session {
 	st.t.Helper()
-	s, err := st.rig.Client(st.t).ResumeSession(st.ctx, id, opts)
-	if err != nil {
-		st.t.Fatalf("resume: %v", err)
-	}
-	return s
+	return st.resume(st.dial(), id, opts).Session
 }
 
 // say has a turn that completes.
@@ -163,17 +124,15 @@ func (st *stage) say(s *copilot.Session, text string, opts ...copilot.SendOption
 
 // goSay begins a turn; what it returns waits for its end, which is to be a good one.
 func (st *stage) goSay(s *copilot.Session, text string) (wait func() *copilot.Outcome) {
-	return func() func() *copilot.Outcome {
-		ended := st.goTurn(s, text)
-		return func() *copilot.Outcome {
-			st.t.Helper()
-			out := ended()
-			if err := out.Err(); err != nil {
-				st.t.Fatalf("the turn of %q: %v", text, err)
-			}
-			return out
+	ended := st.goTurn(s, text)
+	return func() *copilot.Outcome {
+		st.t.Helper()
+		out := ended()
+		if err := out.Err(); err != nil {
+			st.t.Fatalf("the turn of %q: %v", text, err)
 		}
-	}()
+		return out
+	}
 }
 
 // goTurn begins a turn; what it returns waits for its end, whatever that is.
@@ -243,21 +202,11 @@ func (st *stage) all(s *copilot.Session, types ...string) []*bridgev1.Event {
 	return out
 }
 
-// lastRequest is the newest request to the model.
-func (st *stage) lastRequest() offlinemodel.Request {
-	st.t.Helper()
-	requests := st.model.ModelRequests()
-	if len(requests) == 0 {
-		st.t.Fatal("the model was asked nothing")
-	}
-	return requests[len(requests)-1]
-}
-
 // toolResults are the results of tools in the newest request to the model, by tool.
 func (st *stage) toolResults() map[string]string {
 	st.t.Helper()
 	out := map[string]string{}
-	for _, m := range st.lastRequest().Messages {
+	for _, m := range st.lastModelRequest().Messages {
 		if m.Role == offlinemodel.RoleTool {
 			out[m.ToolName] = m.Text
 		}
@@ -300,7 +249,7 @@ type callbackWatch struct {
 func (st *stage) callbacks(id string) *callbackWatch {
 	st.t.Helper()
 	w := &callbackWatch{st: st, changed: make(chan struct{}), waiting: map[string]bool{}}
-	stream, err := st.rig.Client(st.t).EventStreams().Subscribe(st.ctx, &bridgev1.SubscribeRequest{
+	stream, err := st.dial().EventStreams().Subscribe(st.ctx, &bridgev1.SubscribeRequest{
 		Sessions:  []*bridgev1.SessionCursor{{SessionId: id, Start: bridgev1.Start_START_TAIL}},
 		Callbacks: true,
 	})
@@ -459,15 +408,12 @@ func wantReason(t *testing.T, err error, reason bridgev1.ErrorReason) {
 	}
 }
 
-// wantError checks an error's code, reason and field.
-func wantError(t *testing.T, err error, code codes.Code, reason bridgev1.ErrorReason, field string) *copilot.Error {
+// wantField checks an error's code, reason and field.
+func wantField(t *testing.T, err error, code codes.Code, reason bridgev1.ErrorReason, field string) *copilot.Error {
 	t.Helper()
-	e, ok := copilot.FromError(err).(*copilot.Error)
-	if !ok {
-		t.Fatalf("err = %v, want %v %v", err, code, reason)
-	}
-	if e.Code != code || e.Reason != reason || e.Field != field {
-		t.Errorf("err = %v, reason %v, field %q, want %v %v %q", e, e.Reason, e.Field, code, reason, field)
+	e := wantError(t, err, code, reason)
+	if e.Field != field {
+		t.Errorf("error is %v, want it to name the field %q", e, field)
 	}
 	return e
 }

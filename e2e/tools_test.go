@@ -286,7 +286,7 @@ func TestWithoutAttach(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := st.adopt(st.client.Session(created.GetSession().GetSessionId()))
+	s := st.adopt(st.client.Session(created.GetSession().GetSessionId())).Session
 	turn := st.goSay(s, "work")
 
 	asked := st.pending(s, 1)[0]
