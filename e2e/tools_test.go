@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -127,9 +128,15 @@ func TestToolTelemetryReachesTheEvent(t *testing.T) {
 	}
 }
 
+// TestToolCallCarriesTraceparent has a CLI of its own: only one with tracing on has a
+// trace to tell of.
 func TestToolCallCarriesTraceparent(t *testing.T) {
 	t.Parallel()
-	st := newStage(t, onUser("trace", call("trace", nil)), onResult("trace", say("traced")))
+	spans := filepath.Join(t.TempDir(), "spans.jsonl")
+	tracing := hostConfig{env: map[string]string{
+		"COPILOT_OTEL_ENABLED": "true", "COPILOT_OTEL_EXPORTER_TYPE": "file", "COPILOT_OTEL_FILE_EXPORTER_PATH": spans,
+	}}
+	st := newOwnStage(t, tracing, onUser("trace", call("trace", nil)), onResult("trace", say("traced")))
 	const traceID = "4bf92f3577b34da6a3ce929d0e0e4736"
 	var got copilot.Call
 	s := st.create(copilot.SessionOptions{Tools: []copilot.Tool{
