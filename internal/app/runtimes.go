@@ -24,8 +24,9 @@ func (r *runtimes) Get(ctx context.Context) (*runtime.Runtime, error) {
 	return r.supervisor.Get(ctx, r.profile)
 }
 
-// Down implements bridge.Runtimes, whose order of results it is.
+// Down implements bridge.Runtimes.
 //
+//lint:ignore ST1008 the order is the interface's
 //revive:disable-next-line:error-return
 func (r *runtimes) Down() (cause error, retry time.Time, ok bool) {
 	for _, status := range r.supervisor.List() {
