@@ -61,6 +61,9 @@ func (b *Bridge) Attach(ctx context.Context, start *bridgev1.AttachStart) (*Atta
 		b: b, start: start, commands: make(chan *bridgev1.AttachCommand, commandQueue),
 		out: make(chan frame.Frame, commandQueue+maxAnswers), answers: make(chan struct{}, maxAnswers),
 	}
+	if err := b.accepting(); err != nil {
+		return nil, err
+	}
 	join, err := a.joining()
 	if err != nil {
 		return nil, err

@@ -238,6 +238,9 @@ func (st *stream) closeAll(reason bridgev1.CloseReason) error {
 
 // Subscribe streams the events of sessions.
 func (b *Bridge) Subscribe(ctx context.Context, r *bridgev1.SubscribeRequest, sink frame.Sink) error {
+	if err := b.accepting(); err != nil {
+		return err
+	}
 	o, err := newOptions(r.GetOptions())
 	if err != nil {
 		return err
