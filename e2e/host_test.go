@@ -208,13 +208,13 @@ func (k *keeper) Get(ctx context.Context) (*cliruntime.Runtime, error) {
 	return k.supervisor.Get(ctx, k.profile)
 }
 
-func (k *keeper) Down() (cause error, retry time.Time, ok bool) { //nolint:revive // the interface's order
+func (k *keeper) Down() (retry time.Time, ok bool) {
 	for _, status := range k.supervisor.List() {
 		if status.Runtime == nil && status.LastError != nil {
-			return status.LastError, status.RetryAt, true
+			return status.RetryAt, true
 		}
 	}
-	return nil, time.Time{}, false
+	return time.Time{}, false
 }
 
 func services(b *bridge.Bridge) []server.Service {

@@ -227,7 +227,7 @@ func (s *Session) coldResume(ctx context.Context, rt Runtime, extra Object, cont
 	s.noteTold(tools, switches, result)
 	s.loadedIn(rt)
 	if !continuePending {
-		s.withdraw(func(p *callback.Pending) bool { return true }, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_WITHDRAWN)
+		s.withdraw(func(*callback.Pending) bool { return true }, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_WITHDRAWN)
 		return nil
 	}
 	return s.keepPending(ctx, rt)
