@@ -34,7 +34,7 @@ func (b *Bridge) GetServerInfo(context.Context, *bridgev1.GetServerInfoRequest) 
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, bind := range b.bindings {
-		if bind.err() == nil {
+		if bind.Err() == nil {
 			info := bind.runtime().Info()
 			out.CliVersion = info.CLIVersion
 			out.Capabilities.OwnRuntimes = info.Peer.PID != 0

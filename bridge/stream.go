@@ -201,10 +201,8 @@ func (st *stream) finish() error {
 // beat is the heartbeat: for every session whose position the caller does not know, or
 // for one when nothing else was sent.
 func (st *stream) beat() error {
-	sent := st.sent
-	st.sent = false
-	for i, f := range st.followers {
-		if f.closed || !less(f.told, f.r.Position()) && (sent || i > 0) {
+	for _, f := range st.followers {
+		if f.closed || !less(f.told, f.r.Position()) && st.sent {
 			continue
 		}
 		if err := f.beat(st.sink); err != nil {
