@@ -162,6 +162,20 @@ func (b *Bridge) Go(f func(ctx context.Context)) {
 // Logger is for what has no caller to be told.
 func (b *Bridge) Logger() *slog.Logger { return b.log }
 
+// accepting refuses what begins something new while the bridge drains. What ends
+// something, such as an answer, is still taken.
+func (b *Bridge) accepting() error {
+	select {
+	case <-b.draining:
+		return fault.New(fault.Draining, "the server is draining").WithRetry(drainRetry)
+	default:
+		return nil
+	}
+}
+
+// drainRetry is when callers are told to try another server.
+const drainRetry = time.Second
+
 // sessionID is the form of a session's id.
 var sessionID = regexp.MustCompile(`^[A-Za-z0-9_-]{1,128}$`)
 

@@ -201,10 +201,8 @@ func (st *stream) finish() error {
 // beat is the heartbeat: for every session whose position the caller does not know, or
 // for one when nothing else was sent.
 func (st *stream) beat() error {
-	sent := st.sent
-	st.sent = false
-	for i, f := range st.followers {
-		if f.closed || !less(f.told, f.r.Position()) && (sent || i > 0) {
+	for _, f := range st.followers {
+		if f.closed || !less(f.told, f.r.Position()) && st.sent {
 			continue
 		}
 		if err := f.beat(st.sink); err != nil {
@@ -238,6 +236,9 @@ func (st *stream) closeAll(reason bridgev1.CloseReason) error {
 
 // Subscribe streams the events of sessions.
 func (b *Bridge) Subscribe(ctx context.Context, r *bridgev1.SubscribeRequest, sink frame.Sink) error {
+	if err := b.accepting(); err != nil {
+		return err
+	}
 	o, err := newOptions(r.GetOptions())
 	if err != nil {
 		return err

@@ -8,7 +8,6 @@ import (
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/metadata"
 	reflectionv1 "google.golang.org/grpc/reflection/grpc_reflection_v1"
-	reflectionv1alpha "google.golang.org/grpc/reflection/grpc_reflection_v1alpha"
 	grpcstatus "google.golang.org/grpc/status"
 
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
@@ -71,33 +70,26 @@ func TestGateOnTCP(t *testing.T) {
 func TestReflection(t *testing.T) {
 	t.Parallel()
 	r := servertest.Start(t, server.Config{Listen: []string{"unix:" + servertest.SocketPath(t), "127.0.0.1:0"}, Token: token}, info{})
-	list := func(conn *grpc.ClientConn) (int, error) {
-		stream, err := reflectionv1.NewServerReflectionClient(conn).ServerReflectionInfo(t.Context())
+	// The versions differ in nothing but their names.
+	list := func(conn *grpc.ClientConn, version string) (int, error) {
+		desc := &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}
+		stream, err := conn.NewStream(t.Context(), desc, "/grpc.reflection."+version+".ServerReflection/ServerReflectionInfo")
 		if err != nil {
 			return 0, err
 		}
-		defer func() { _ = stream.CloseSend() }()
-		_ = stream.Send(&reflectionv1.ServerReflectionRequest{MessageRequest: &reflectionv1.ServerReflectionRequest_ListServices{}})
-		resp, err := stream.Recv()
+		_ = stream.SendMsg(&reflectionv1.ServerReflectionRequest{MessageRequest: &reflectionv1.ServerReflectionRequest_ListServices{}})
+		_ = stream.CloseSend()
+		var resp reflectionv1.ServerReflectionResponse
+		err = stream.RecvMsg(&resp)
 		return len(resp.GetListServicesResponse().GetService()), err
 	}
-	listAlpha := func(conn *grpc.ClientConn) (int, error) {
-		stream, err := reflectionv1alpha.NewServerReflectionClient(conn).ServerReflectionInfo(t.Context())
-		if err != nil {
-			return 0, err
-		}
-		defer func() { _ = stream.CloseSend() }()
-		_ = stream.Send(&reflectionv1alpha.ServerReflectionRequest{MessageRequest: &reflectionv1alpha.ServerReflectionRequest_ListServices{}})
-		resp, err := stream.Recv()
-		return len(resp.GetListServicesResponse().GetService()), err
-	}
-	for name, list := range map[string]func(*grpc.ClientConn) (int, error){"v1": list, "v1alpha": listAlpha} {
+	for _, version := range []string{"v1", "v1alpha"} {
 		// RuntimeService, health, and reflection twice.
-		if n, err := list(r.Conn); n != 4 || err != nil {
-			t.Errorf("%s on the unix socket: %d services, %v", name, n, err)
+		if n, err := list(r.Conn, version); n != 4 || err != nil {
+			t.Errorf("%s on the unix socket: %d services, %v", version, n, err)
 		}
-		if _, err := list(r.Dial(t, 1)); grpcstatus.Code(err) != codes.Unauthenticated {
-			t.Errorf("%s over TCP: %v", name, err)
+		if _, err := list(r.Dial(t, 1), version); grpcstatus.Code(err) != codes.Unauthenticated {
+			t.Errorf("%s over TCP: %v", version, err)
 		}
 	}
 }

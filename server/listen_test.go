@@ -28,7 +28,7 @@ func TestConfigRefuses(t *testing.T) {
 		"short token":     {server.Config{Services: ok, Listen: []string{"127.0.0.1:0"}, Token: "short"}, "fewer than 16"},
 		"negative":        {server.Config{Services: ok, Listen: []string{"127.0.0.1:0"}, StopTimeout: -1}, "negative"},
 		"second in vain":  {server.Config{Services: ok, Listen: []string{"127.0.0.1:0", "unix:/dev/null/x"}}, "/dev/null"},
-		"mixed, one bad":  {server.Config{Services: ok, Listen: []string{"unix:/tmp/x.sock", "[2001:db8::1]:1"}}, "not on the loopback interface"},
+		"mixed, one bad":  {server.Config{Services: ok, Listen: []string{"unix:x.sock", "[2001:db8::1]:1"}}, "not on the loopback interface"},
 		"port is missing": {server.Config{Services: ok, Listen: []string{"127.0.0.1"}}, "neither unix:PATH nor HOST:PORT"},
 	} {
 		t.Run(name, func(t *testing.T) {

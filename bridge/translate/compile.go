@@ -152,7 +152,6 @@ func (t *Table) checkShape(md protoreflect.MessageDescriptor, rules *jsonv1.Mess
 
 // addMembers numbers the members of an object: consts, fields, payload.
 func (t *Table) addMembers(rules *jsonv1.MessageRules, own []*field) error {
-	var consts []string
 	for _, c := range rules.GetConsts() {
 		m := member{name: c.GetName(), role: roleConst, value: []byte(c.GetValueJson())}
 		if end, k := valueEnd(m.value, 0, defaultMaxDepth); k != 0 || end != len(m.value) {
@@ -181,6 +180,12 @@ func (t *Table) addMembers(rules *jsonv1.MessageRules, own []*field) error {
 	if len(t.members) > maxMembers {
 		return fmt.Errorf("%d members, at most %d are supported", len(t.members), maxMembers)
 	}
+	return t.indexMembers()
+}
+
+// indexMembers makes the members findable and tells the fields where they are.
+func (t *Table) indexMembers() error {
+	var consts []string
 	t.index = newNames(len(t.members))
 	t.follows = make([]atomic.Int32, len(t.members)+1)
 	for i := range t.members {

@@ -24,16 +24,14 @@ func (r *runtimes) Get(ctx context.Context) (*runtime.Runtime, error) {
 	return r.supervisor.Get(ctx, r.profile)
 }
 
-// Down implements bridge.Runtimes, whose order of results it is.
-//
-//revive:disable-next-line:error-return
-func (r *runtimes) Down() (cause error, retry time.Time, ok bool) {
+// Down implements bridge.Runtimes.
+func (r *runtimes) Down() (retry time.Time, ok bool) {
 	for _, status := range r.supervisor.List() {
 		if status.Runtime == nil && status.LastError != nil {
-			return status.LastError, status.RetryAt, true
+			return status.RetryAt, true
 		}
 	}
-	return nil, time.Time{}, false
+	return time.Time{}, false
 }
 
 // NewRunner returns the way to the CLI that a valid configuration describes.
