@@ -210,6 +210,9 @@ func TestAppAborts(t *testing.T) {
 	for err == nil {
 		_, err = stream.Recv()
 	}
+	if ctx.Err() != nil {
+		t.Errorf("the stream was not cut off: %v", err)
+	}
 	r.end(t)
 }
 
