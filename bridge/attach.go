@@ -41,6 +41,7 @@ type Attachment struct {
 	start   *bridgev1.AttachStart
 	options options
 	begin   cursor
+	stream  *stream
 
 	// life ends when the participation does, with the cause.
 	life     context.Context
@@ -48,7 +49,10 @@ type Attachment struct {
 	commands chan *bridgev1.AttachCommand
 	out      chan frame.Frame
 	answers  chan struct{} // a token each
-	work     sync.WaitGroup
+
+	mu   sync.Mutex
+	over bool // the stream has ended: nothing more is begun
+	work sync.WaitGroup
 }
 
 // Attach makes the caller a participant.
@@ -57,18 +61,29 @@ func (b *Bridge) Attach(ctx context.Context, start *bridgev1.AttachStart) (*Atta
 		b: b, start: start, commands: make(chan *bridgev1.AttachCommand, commandQueue),
 		out: make(chan frame.Frame, commandQueue+maxAnswers), answers: make(chan struct{}, maxAnswers),
 	}
+	if err := b.accepting(); err != nil {
+		return nil, err
+	}
 	join, err := a.joining()
 	if err != nil {
 		return nil, err
 	}
 	a.life, a.end = context.WithCancelCause(context.WithoutCancel(ctx))
 	join.Replace = a.end
-	s, joined, err := a.join(ctx, join)
+	s, joined, err := a.come(ctx, join)
 	if err != nil {
 		a.end(err)
 		return nil, within(err, "start.")
 	}
 	a.s, a.p = s, joined.Participant
+	a.stream = b.newStream(a.options)
+	f, err := a.stream.follow(s, a.begin, start.GetFilter(), "start.")
+	if err != nil {
+		a.Leave()
+		return nil, err
+	}
+	f.callbacks, f.participant = true, a.p.ID
+	a.stream.extra = a.out
 	a.started = &bridgev1.AttachStarted{
 		ParticipantId: a.p.ID, Token: a.p.Token, Session: s.Snapshot(), Returned: joined.Returned,
 	}
@@ -126,8 +141,8 @@ func rename(err error, from, to string) error {
 	return err
 }
 
-// join comes by the session in the way that the start says.
-func (a *Attachment) join(ctx context.Context, j session.Joining) (s *session.Session, joined session.Joined, err error) {
+// come comes by the session in the way that the start says.
+func (a *Attachment) come(ctx context.Context, j session.Joining) (s *session.Session, joined session.Joined, err error) {
 	a.begin = cursor{after: a.start.GetAfter(), tail: a.start.GetStart() != bridgev1.Start_START_BEGINNING}
 	switch how := a.start.GetSession().(type) {
 	case *bridgev1.AttachStart_Create:
@@ -187,35 +202,45 @@ func (a *Attachment) once(ctx context.Context, id string, j session.Joining, ope
 
 // Stream sends the participant's frames until the participation ends.
 func (a *Attachment) Stream(ctx context.Context, sink frame.Sink) error {
-	started := &bridgev1.AttachResponse{Frame: &bridgev1.AttachResponse_Started{Started: a.started}}
-	if err := sink(frame.Frame{Message: started}); err != nil {
-		return err
-	}
-	st := a.b.newStream(a.options, sink)
-	defer st.close()
-	f, err := st.follow(a.s, a.begin, a.start.GetFilter(), "start.")
-	if err != nil {
-		return err
-	}
-	f.callbacks, f.participant = true, a.p.ID
-	st.extra = a.out
-
+	defer a.stream.close()
+	a.stream.to(sink)
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	stop := context.AfterFunc(a.life, func() { cancel(context.Cause(a.life)) })
 	defer stop()
-	a.work.Go(func() { a.runCommands(ctx) })
-	err = st.run(ctx)
+	a.begun(func() { a.runCommands(ctx) })
+	err := sink(frame.Frame{Message: &bridgev1.AttachResponse{Frame: &bridgev1.AttachResponse_Started{Started: a.started}}})
+	if err == nil {
+		err = a.stream.run(ctx)
+	}
 	cancel(errLeft)
-	a.work.Wait()
+	a.join()
 	switch context.Cause(a.life) {
 	case errLeft:
-		return st.closeAll(bridgev1.CloseReason_CLOSE_REASON_LEFT)
+		return a.stream.closeAll(bridgev1.CloseReason_CLOSE_REASON_LEFT)
 	case session.ErrReplaced:
-		_ = st.closeAll(bridgev1.CloseReason_CLOSE_REASON_REPLACED) // the status says it too
+		_ = a.stream.closeAll(bridgev1.CloseReason_CLOSE_REASON_REPLACED) // the status says it too
 		return session.ErrReplaced
 	}
 	return err
+}
+
+// begun runs f on a goroutine that the stream joins; after the stream's end it does not.
+func (a *Attachment) begun(f func()) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !a.over {
+		a.work.Go(f)
+	}
+	return !a.over
+}
+
+// join waits for what was begun.
+func (a *Attachment) join() {
+	a.mu.Lock()
+	a.over = true
+	a.mu.Unlock()
+	a.work.Wait()
 }
 
 // Handle takes a frame of the participant. What fails is told on the stream; an error
@@ -230,7 +255,7 @@ func (a *Attachment) Handle(ctx context.Context, r *bridgev1.AttachRequest) erro
 		case <-a.life.Done():
 			return nil
 		}
-		a.work.Go(func() {
+		a.begun(func() {
 			defer func() { <-a.answers }()
 			a.answer(ctx, f.Answer)
 		})

@@ -25,9 +25,9 @@ type Start func(ctx context.Context, cfg runtime.Config) (*runtime.Runtime, erro
 type Runtimes interface {
 	// Get returns a runtime that is ready, starting one if need be.
 	Get(ctx context.Context) (*runtime.Runtime, error)
-	// Down tells of a runtime that ended and is not replaced yet: why, and when it may
-	// be started again. ok is false when there is none.
-	Down() (cause error, retry time.Time, ok bool)
+	// Down tells of a runtime that ended and is not replaced yet: when it may be started
+	// again. ok is false when there is none.
+	Down() (retry time.Time, ok bool)
 }
 
 // maxDownBindings bounds the ended runtimes that are still told of.
@@ -187,26 +187,27 @@ func (bind *binding) request(ctx context.Context, r *rpcconn.Request) (json.RawM
 
 // ended tells the sessions that their runtime is gone.
 func (bind *binding) ended(cause error) {
+	if cause == nil {
+		cause = fault.New(fault.RuntimeLost, "the runtime was stopped")
+	}
 	bind.mu.Lock()
 	sessions := bind.sessions
 	bind.sessions, bind.lost = map[string]*session.Session{}, cause
 	bind.mu.Unlock()
-	if cause == nil {
-		cause = fault.New(fault.RuntimeLost, "the runtime was stopped")
-	}
 	for _, s := range sessions {
 		s.RuntimeLost(bind, cause)
 	}
 	b := bind.b
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	down := slices.DeleteFunc(slices.Clone(b.bindings), func(o *binding) bool { return o.err() == nil })
+	down := slices.DeleteFunc(slices.Clone(b.bindings), func(o *binding) bool { return o.Err() == nil })
 	if len(down) > maxDownBindings {
 		b.bindings = slices.DeleteFunc(b.bindings, func(o *binding) bool { return o == down[0] })
 	}
 }
 
-func (bind *binding) err() error {
+// Err says why the runtime ended; nil while it has not.
+func (bind *binding) Err() error {
 	bind.mu.RLock()
 	defer bind.mu.RUnlock()
 	return bind.lost

@@ -34,7 +34,7 @@ func (b *Bridge) GetServerInfo(context.Context, *bridgev1.GetServerInfoRequest) 
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, bind := range b.bindings {
-		if bind.err() == nil {
+		if bind.Err() == nil {
 			info := bind.runtime().Info()
 			out.CliVersion = info.CLIVersion
 			out.Capabilities.OwnRuntimes = info.Peer.PID != 0
@@ -52,7 +52,7 @@ func (b *Bridge) ListRuntimes(context.Context, *bridgev1.ListRuntimesRequest) (*
 	for _, bind := range bindings {
 		out.Runtimes = append(out.Runtimes, bind.proto())
 	}
-	if _, retry, ok := b.runtimes.Down(); ok && len(out.Runtimes) > 0 {
+	if retry, ok := b.runtimes.Down(); ok && len(out.Runtimes) > 0 {
 		if last := out.Runtimes[len(out.Runtimes)-1]; last.State == bridgev1.RuntimeState_RUNTIME_STATE_DOWN {
 			last.RetryTime = timestamppb.New(retry)
 		}

@@ -14,6 +14,9 @@ import (
 
 // Run says something and streams until the turn has ended.
 func (b *Bridge) Run(ctx context.Context, r *bridgev1.RunRequest, sink frame.Sink) error {
+	if err := b.accepting(); err != nil {
+		return err
+	}
 	o, err := newOptions(r.GetOptions())
 	if err != nil {
 		return err
@@ -30,8 +33,9 @@ func (b *Bridge) Run(ctx context.Context, r *bridgev1.RunRequest, sink frame.Sin
 	if err != nil {
 		return err
 	}
-	st := b.newStream(o, sink)
+	st := b.newStream(o)
 	defer st.close()
+	st.to(sink)
 	f, err := st.follow(turn.s, cursor{after: turn.begin}, r.GetFilter(), "")
 	if err != nil {
 		return err
@@ -65,7 +69,7 @@ type turn struct {
 // that one's.
 func (b *Bridge) runTurn(ctx context.Context, r *bridgev1.RunRequest, m session.Message) (*turn, error) {
 	var begun *turn
-	m0, err := b.once.Do(ctx, "Run", r.GetRequestId(), r, func() (proto.Message, error) {
+	m0, err := b.once.Do(ctx, "Run", r.GetRequestId(), withoutTrace(r), func() (proto.Message, error) {
 		s, end, err := b.runSession(ctx, r)
 		if err != nil {
 			return nil, err
@@ -94,8 +98,9 @@ func (b *Bridge) runTurn(ctx context.Context, r *bridgev1.RunRequest, m session.
 	return nil, session.NotFound(started.GetSessionId())
 }
 
-// maxRuns bounds the turns that a repeated Run can still find.
-const maxRuns = 10_000
+// maxRuns bounds the turns that a repeated Run can still find; each keeps its session's
+// journal in memory.
+const maxRuns = 256
 
 // runs remembers the turns of Run by message.
 type runs struct {

@@ -30,6 +30,9 @@ func (b *Bridge) Send(ctx context.Context, r *bridgev1.SendRequest) (*bridgev1.S
 }
 
 func (b *Bridge) send(ctx context.Context, id string, p *bridgev1.Prompt) (*session.Session, session.Sent, error) {
+	if err := b.accepting(); err != nil {
+		return nil, session.Sent{}, err
+	}
 	s, err := b.open(id)
 	if err != nil {
 		return nil, session.Sent{}, err
@@ -223,15 +226,14 @@ func (b *Bridge) providerChange(r *bridgev1.UpdateProviderRequest) (func(session
 	fields := given.ProtoReflect().Descriptor().Fields()
 	var names []string // the CLI's members that change
 	paths := r.GetUpdateMask().GetPaths()
-	if slices.Equal(paths, []string{"*"}) {
+	all := slices.Equal(paths, []string{"*"})
+	if all {
 		paths = nil
-		for i := range fields.Len() {
-			paths = append(paths, string(fields.Get(i).Name()))
-		}
 	}
 	for _, path := range paths {
 		fd := fields.ByName(protoreflect.Name(path))
-		if fd == nil {
+		// json_extra is no member but some: they change without being named, or with all.
+		if fd == nil || path == "json_extra" {
 			return nil, fault.New(fault.InvalidField, "the provider has no field %q", path).WithField("update_mask")
 		}
 		names = append(names, fd.JSONName())
@@ -243,6 +245,9 @@ func (b *Bridge) providerChange(r *bridgev1.UpdateProviderRequest) (func(session
 	values, err := session.ParseObject(text)
 	if err != nil {
 		return nil, fault.Wrap(err, fault.Internal, "provider")
+	}
+	if all {
+		return func(session.Object) session.Object { return values }, nil
 	}
 	if len(names) == 0 {
 		if given.GetBaseUrl() == "" {

@@ -80,13 +80,10 @@ func (c *Config) complete() error {
 	}
 	tcp := false
 	for _, address := range c.Listen {
-		if strings.HasPrefix(address, unixPrefix) {
-			continue
-		}
-		if err := checkLoopback(address); err != nil {
+		if err := CheckAddress(address); err != nil {
 			return err
 		}
-		tcp = true
+		tcp = tcp || !strings.HasPrefix(address, unixPrefix)
 	}
 	switch {
 	case tcp && c.Token == "":
@@ -102,6 +99,19 @@ func (c *Config) complete() error {
 	c.DrainTimeout = cmp.Or(c.DrainTimeout, DefaultDrainTimeout)
 	c.StopTimeout = cmp.Or(c.StopTimeout, DefaultStopTimeout)
 	c.Logger = cmp.Or(c.Logger, slog.Default())
+	return nil
+}
+
+// CheckAddress tells what is wrong with an address of Config.Listen, as far as that can be
+// told without listening on it.
+func CheckAddress(address string) error {
+	path, ok := strings.CutPrefix(address, unixPrefix)
+	switch {
+	case !ok:
+		return checkLoopback(address)
+	case path == "":
+		return fmt.Errorf("address %q has no path", address)
+	}
 	return nil
 }
 

@@ -120,7 +120,10 @@ func (s *Server) Run(ctx context.Context) error {
 	for _, l := range s.listeners {
 		go func() {
 			err := s.grpc.Serve(l)
-			if err != nil {
+			switch {
+			case errors.Is(err, grpc.ErrServerStopped):
+				err = nil // stopped before it began
+			case err != nil:
 				err = fmt.Errorf("server: serve %q: %w", l.Addr(), err)
 				fail(err)
 			}

@@ -140,11 +140,15 @@ func (r *Registry) Claim(id string) (*Pending, error) {
 	return p, nil
 }
 
-// Release gives a claimed callback back: the answer did not reach the CLI.
+// Release gives a claimed callback back: the answer did not reach the CLI. A deadline
+// that passed in the meantime found the callback claimed; it counts now.
 func (r *Registry) Release(p *Pending) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	p.answering = false
+	if p.timer != nil && r.pending[p.ID] == p {
+		p.timer.Reset(time.Until(p.Deadline))
+	}
 }
 
 // Done removes a callback that is over, and reports whether it was pending.

@@ -2,6 +2,7 @@ package journal
 
 import (
 	"encoding/json"
+	"maps"
 	"unicode/utf8"
 )
 
@@ -82,8 +83,9 @@ func cutPoint(value []byte, start, limit int) int {
 		last = i
 		switch {
 		case value[i] == '\\' && value[i+1] == 'u':
+			pair := isSurrogate(value[i:], 'b') && i+6 < len(value) && isSurrogate(value[i+6:], 'f')
 			i += 6
-			if isHighSurrogate(value[i-6:]) && i+6 <= len(value) && value[i] == '\\' {
+			if pair {
 				i += 6
 			}
 		case value[i] == '\\':
@@ -96,10 +98,22 @@ func cutPoint(value []byte, start, limit int) int {
 	return last
 }
 
-func isHighSurrogate(escape []byte) bool {
-	return (escape[2] == 'd' || escape[2] == 'D') && (escape[3] == '8' || escape[3] == '9' ||
-		escape[3]|0x20 == 'a' || escape[3]|0x20 == 'b')
+// isSurrogate reports whether text begins with the escape of a surrogate: a high one for
+// last 'b', a low one for last 'f'. A lone one may stand before any other escape.
+func isSurrogate(text []byte, last byte) bool {
+	if len(text) < 6 || text[0] != '\\' || text[1] != 'u' || text[2]|0x20 != 'd' {
+		return false
+	}
+	c := text[3] | 0x20
+	if last == 'b' {
+		return c == '8' || c == '9' || c == 'a' || c == 'b'
+	}
+	return c >= 'c' && c <= last
 }
+
+// maxEnvelopeMember bounds a member beside the data in an event of which nothing else is
+// kept: ids, the type and the time are far smaller.
+const maxEnvelopeMember = 4 << 10
 
 // CutEvent is Cut for an event: its envelope stays whole even when nothing of its
 // data fits.
@@ -112,6 +126,7 @@ func CutEvent(event []byte, limit int) ([]byte, bool) {
 	if json.Unmarshal(event, &envelope) != nil {
 		return out, true
 	}
+	maps.DeleteFunc(envelope, func(_ string, v json.RawMessage) bool { return len(v) > maxEnvelopeMember })
 	envelope["data"] = json.RawMessage("{}")
 	if out, err := json.Marshal(envelope); err == nil && len(out) <= limit {
 		return out, true

@@ -17,10 +17,11 @@ type id struct {
 type dedupe struct {
 	durable           map[id]struct{}
 	current, previous map[id]struct{}
+	limit             int // of ids in each of them
 }
 
 func newDedupe() dedupe {
-	return dedupe{durable: map[id]struct{}{}, current: map[id]struct{}{}}
+	return dedupe{durable: map[id]struct{}{}, current: map[id]struct{}{}, limit: maxTurnIDs}
 }
 
 // add reports whether the id is new, and remembers it. An event without an id is
@@ -43,7 +44,7 @@ func (d *dedupe) add(text string, ephemeral bool) bool {
 	if _, ok := d.previous[k]; ok {
 		return false
 	}
-	if len(d.current) >= maxTurnIDs {
+	if len(d.current) >= d.limit {
 		d.rotate()
 	}
 	d.current[k] = struct{}{}

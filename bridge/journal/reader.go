@@ -126,7 +126,7 @@ func (r *Reader) gap() *Gap {
 	j := r.j
 	gap := r.pending
 	r.pending = nil
-	notesLost := r.notes <= r.off && r.off+1 < j.noteFloor
+	notesLost := max(r.notes, r.off+1) < j.noteFloor
 	lost := r.ephemeral && r.pos.Seq < j.horizon && r.announced < j.horizon
 	switch {
 	case gap != nil:

@@ -49,7 +49,9 @@ func playParent() {
 		return
 	}
 	fmt.Println(r.Info().Peer.PID)
-	select {}
+	for {
+		time.Sleep(time.Hour) // until it is ended; an empty select would be a deadlock
+	}
 }
 
 // fakeProgram writes a program that is the fake CLI after running the given

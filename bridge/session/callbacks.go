@@ -87,10 +87,15 @@ func (s *Session) settled(rec *journal.Record) {
 	}
 }
 
-// over removes a callback and tells everybody.
+// over removes a callback and tells everybody. A request that has not been answered is
+// answered now, since it occupies a worker of the connection.
 func (s *Session) over(p *callback.Pending, outcome bridgev1.CallbackOutcome, participant string) {
-	if _, ok := s.pending.Done(p.ID); ok {
-		s.journal.Note(Resolved{Pending: p, Outcome: outcome, Participant: participant})
+	if _, ok := s.pending.Done(p.ID); !ok {
+		return
+	}
+	s.journal.Note(Resolved{Pending: p, Outcome: outcome, Participant: participant})
+	if p.Reply != nil {
+		p.Reply(callback.Reply{Error: &callback.ReplyError{Code: callback.DefaultErrorCode, Message: p.Kind.Method + ": nobody answers any more"}})
 	}
 }
 
@@ -126,7 +131,12 @@ func (s *Session) fallback(ctx context.Context, p *callback.Pending, why callbac
 // connection's workers; the context ends with the connection.
 func (s *Session) Ask(ctx context.Context, id, method string, params json.RawMessage) (json.RawMessage, error) {
 	answer := make(chan callback.Reply, 1)
-	p := &callback.Pending{ID: id, Kind: callback.ForRequest(method), Params: params, Reply: func(r callback.Reply) { answer <- r }}
+	p := &callback.Pending{ID: id, Kind: callback.ForRequest(method), Params: params, Reply: func(r callback.Reply) {
+		select {
+		case answer <- r:
+		default: // the first answer counts
+		}
+	}}
 	s.mu.Lock()
 	s.register(p, false)
 	s.mu.Unlock()

@@ -107,9 +107,13 @@ func (s *Session) checkClash(tools []Tool, except *Participant, field string) er
 // effective is the whole configuration the CLI is to have: what the session was given,
 // the union of tools, and every switch that anybody needs. A warm resume takes all of
 // it, since what is left out is withdrawn; a cold one too, since the CLI keeps nothing.
-// The caller holds mu.
+// In a turn whose headers replace the provider's, the provider has none. The caller holds mu.
 func (s *Session) effective() Object {
 	o := s.config.Clone()
+	if provider, err := ParseObject(o.Get("provider")); s.override && err == nil {
+		provider.Set("headers", json.RawMessage("{}"))
+		o.Set("provider", provider.JSON())
+	}
 	if tools := s.union(); len(tools) > 0 || o.Get("tools") != nil || s.loadedOnce {
 		o.Set("tools", toolsJSON(tools))
 	}

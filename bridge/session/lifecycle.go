@@ -52,7 +52,7 @@ func (s *Session) Create(ctx context.Context, o Opening) (Joined, error) {
 		return Joined{}, err
 	}
 	defer unlock(s.gate)
-	joined, err := s.open(o)
+	joined, _, err := s.open(o)
 	if err != nil {
 		return joined, err
 	}
@@ -70,18 +70,19 @@ func (s *Session) Create(ctx context.Context, o Opening) (Joined, error) {
 	return joined, nil
 }
 
-// open takes over what an Opening says.
-func (s *Session) open(o Opening) (Joined, error) {
+// open takes over what an Opening says. undo puts back what was before, but for the
+// participant.
+func (s *Session) open(o Opening) (_ Joined, undo func(), _ error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	undo := s.savepoint()
+	undo = s.savepoint()
 	s.config = s.config.Merge(o.Config)
 	if o.Tools != nil {
 		s.tools = *o.Tools
 		for _, p := range s.participants {
 			if err := s.checkClash(p.tools, p, "config.tools"); err != nil {
 				undo()
-				return Joined{}, err
+				return Joined{}, nil, err
 			}
 		}
 	}
@@ -95,14 +96,14 @@ func (s *Session) open(o Opening) (Joined, error) {
 		s.timeout = o.Timeout
 	}
 	if o.Join == nil {
-		return Joined{}, nil
+		return Joined{}, undo, nil
 	}
 	p, returned, err := s.add(*o.Join)
 	if err != nil {
 		undo()
-		return Joined{}, err
+		return Joined{}, nil, err
 	}
-	return Joined{p, returned}, nil
+	return Joined{p, returned}, undo, nil
 }
 
 // savepoint returns a function that puts back what open changes. The caller holds mu.
@@ -130,10 +131,15 @@ func (s *Session) create(ctx context.Context, rt Runtime, extra Object) error {
 	return nil
 }
 
+// loadedIn notes which runtime has the session. If that ended since it answered, nobody
+// else will tell: a session that was not loaded in it had nothing to lose.
 func (s *Session) loadedIn(rt Runtime) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.runtime, s.state = rt, Loaded
+	s.mu.Unlock()
+	if cause := rt.Err(); cause != nil {
+		s.RuntimeLost(rt, cause)
+	}
 }
 
 // Resume opens the session again, or tells the CLI anew about one that is open.
@@ -145,11 +151,15 @@ func (s *Session) Resume(ctx context.Context, o Opening) (Joined, error) {
 	if s.State() == Deleted {
 		return Joined{}, NotFound(s.id)
 	}
-	joined, err := s.open(o)
+	joined, undo, err := s.open(o)
 	if err != nil {
 		return joined, err
 	}
 	if err := s.resume(ctx, o); err != nil {
+		// What the CLI refused must not be in the way of every later load.
+		s.mu.Lock()
+		undo()
+		s.mu.Unlock()
 		if joined.Participant != nil && !joined.Returned {
 			s.Leave(joined.Participant)
 		}
@@ -226,15 +236,18 @@ func (s *Session) coldResume(ctx context.Context, rt Runtime, extra Object, cont
 	}
 	s.noteTold(tools, switches, result)
 	s.loadedIn(rt)
+	// Only now: what is asked in these events can be answered in a session that is loaded.
+	s.mu.Lock()
+	s.releaseHeld()
+	s.mu.Unlock()
 	if !continuePending {
-		s.withdraw(func(p *callback.Pending) bool { return true }, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_WITHDRAWN)
+		s.withdraw(func(*callback.Pending) bool { return true }, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_WITHDRAWN)
 		return nil
 	}
 	return s.keepPending(ctx, rt)
 }
 
-// readHistory puts what the CLI kept into the journal, where it is missing, and then
-// what happened since.
+// readHistory puts what the CLI kept into the journal, where it is missing.
 func (s *Session) readHistory(ctx context.Context, rt Runtime) error {
 	result, _, err := s.call(ctx, rt, "session.getMessages", nil)
 	if err != nil {
@@ -254,7 +267,6 @@ func (s *Session) readHistory(ctx context.Context, rt Runtime) error {
 	// Turns of the past are over; the CLI keeps no record of their idle events.
 	s.turn.lost(bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST, s.journal.Last())
 	s.turn.running = s.pending.Len() > 0
-	s.releaseHeld()
 	return nil
 }
 

@@ -137,20 +137,20 @@ func (s *Session) Lost(p *Participant, cause error) {
 }
 
 func (s *Session) graceOver(p *Participant) {
-	s.mu.Lock()
-	back := p.connected
-	s.mu.Unlock()
-	if !back {
-		s.Leave(p)
-	}
+	s.leave(p, func() bool { return !p.connected })
 }
 
 // Leave takes a participant out, its tools included. It returns at once; the CLI is told
 // in the background, in order with other changes.
 func (s *Session) Leave(p *Participant) {
+	s.leave(p, func() bool { return true })
+}
+
+// leave is Leave if that is still right, which is asked with mu held.
+func (s *Session) leave(p *Participant, right func() bool) {
 	s.mu.Lock()
 	i := slices.Index(s.participants, p)
-	if i < 0 {
+	if i < 0 || !right() {
 		s.mu.Unlock()
 		return
 	}

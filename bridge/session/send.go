@@ -126,15 +126,7 @@ func (s *Session) withoutHeaders(ctx context.Context, rt Runtime, away bool) err
 	s.mu.Lock()
 	s.override = away
 	s.mu.Unlock()
-	err := s.warmResume(ctx, rt, func(p *Object) {
-		if !away {
-			return
-		}
-		if provider, err := ParseObject(p.Get("provider")); err == nil {
-			provider.Set("headers", json.RawMessage("{}"))
-			p.Set("provider", provider.JSON())
-		}
-	})
+	err := s.warmResume(ctx, rt, nil)
 	if err != nil && away {
 		s.mu.Lock()
 		s.override = false

@@ -32,6 +32,8 @@ type Runtime interface {
 	Unroute(s *Session)
 	// Version is the CLI's version.
 	Version() string
+	// Err says why the runtime ended; nil while it has not.
+	Err() error
 }
 
 // Host is what a session needs around it.

@@ -24,8 +24,11 @@ func descriptor(rules *jsonv1.MessageRules, fields ...string) *descriptorpb.Desc
 			Name: proto.String(name), Number: proto.Int32(int32(i + 1)),
 			Label: descriptorpb.FieldDescriptorProto_LABEL_OPTIONAL.Enum(), Options: &descriptorpb.FieldOptions{},
 		}
-		if name == "json_extra" {
+		switch name {
+		case "json_extra":
 			fd.Number = proto.Int32(1000)
+		case "unrecognized":
+			fd.Number = proto.Int32(1001)
 		}
 		if rest, ok := strings.CutPrefix(kind, "case "); ok {
 			kind = rest
@@ -70,8 +73,9 @@ func TestTableRefuses(t *testing.T) {
 		{"two values", descriptor(shape(jsonv1.Shape_SHAPE_VALUE), "a string", "b string"), "do not make"},
 		{"null with a field", descriptor(shape(jsonv1.Shape_SHAPE_NULL), "a string"), "do not make"},
 		{"envelope without a discriminator", descriptor(shape(jsonv1.Shape_SHAPE_ENVELOPE), "a string"), "discriminator"},
-		{"envelope without a type", descriptor(&jsonv1.MessageRules{Shape: jsonv1.Shape_SHAPE_ENVELOPE, Discriminator: "type", DataMember: "data"}, "a string"), "no field for the type"},
-		{"envelope whose type is no string", descriptor(&jsonv1.MessageRules{Shape: jsonv1.Shape_SHAPE_ENVELOPE, Discriminator: "a", DataMember: "data"}, "a bool"), "one string"},
+		{"envelope without a type", descriptor(&jsonv1.MessageRules{Shape: jsonv1.Shape_SHAPE_ENVELOPE, Discriminator: "type", DataMember: "data"}, "a string", "unrecognized string"), "no field for the type"},
+		{"envelope without unrecognized", descriptor(&jsonv1.MessageRules{Shape: jsonv1.Shape_SHAPE_ENVELOPE, Discriminator: "a", DataMember: "data"}, "a string"), "unrecognized"},
+		{"envelope whose type is no string", descriptor(&jsonv1.MessageRules{Shape: jsonv1.Shape_SHAPE_ENVELOPE, Discriminator: "a", DataMember: "data"}, "a bool", "unrecognized string"), "one string"},
 		{"member used twice", descriptor(shape(0), "a as x", "b as x"), "used twice"},
 		{"reserved member", descriptor(shape(0), "a as $value"), "reserved"},
 		{"malformed const", descriptor(&jsonv1.MessageRules{Consts: []*jsonv1.ConstMember{{Name: "k", ValueJson: "{"}}}, "a string"), "malformed"},

@@ -1,10 +1,8 @@
 package app
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net"
 	"time"
@@ -43,10 +41,7 @@ func New(ctx context.Context, c Config, options ...Option) (_ *App, err error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
-	set := settings{logger: slog.New(slog.DiscardHandler)}
-	for _, option := range options {
-		option(&set)
-	}
+	set := newSettings(options)
 	a := &App{config: c, logger: set.logger}
 	a.hard, a.abort = context.WithCancel(context.WithoutCancel(ctx))
 	defer func() {
@@ -191,62 +186,3 @@ func (a *App) Token() string { return a.server.Token() }
 
 // OfflineModel is the offline model, nil if there is none.
 func (a *App) OfflineModel() *offlinemodel.Server { return a.offline }
-
-// closers end things in the reverse order of their making.
-type closers []closer
-
-type closer struct {
-	name  string
-	close func(context.Context) error
-}
-
-func (c *closers) add(name string, f func(context.Context) error) {
-	*c = append(*c, closer{name, f})
-}
-
-// forget takes out what has seen to its own end.
-func (c *closers) forget(name string) {
-	kept := (*c)[:0]
-	for _, one := range *c {
-		if one.name != name {
-			kept = append(kept, one)
-		}
-	}
-	*c = kept
-}
-
-// close ends what is not closed yet, however the others fared.
-func (c *closers) close(ctx context.Context) error {
-	var errs []error
-	for len(*c) > 0 {
-		last := (*c)[len(*c)-1]
-		*c = (*c)[:len(*c)-1]
-		if err := last.close(ctx); err != nil {
-			errs = append(errs, fmt.Errorf("close %s: %w", last.name, err))
-		}
-	}
-	return errors.Join(errs...)
-}
-
-// settings are what options set.
-type settings struct {
-	logger   *slog.Logger
-	runner   runtime.Runner
-	progress Progress
-}
-
-// Option sets what no command line can.
-type Option func(*settings)
-
-// WithLogger sets where the log goes. Default: nowhere.
-func WithLogger(logger *slog.Logger) Option {
-	return func(s *settings) { s.logger = cmp.Or(logger, s.logger) }
-}
-
-// WithRunner replaces the way to a CLI that the configuration describes, such as by one
-// in this process.
-func WithRunner(r runtime.Runner) Option { return func(s *settings) { s.runner = r } }
-
-// WithProgress tells f of the installation and unpacking of the CLI, in addition to the
-// log. It must not block.
-func WithProgress(f Progress) Option { return func(s *settings) { s.progress = f } }

@@ -147,8 +147,8 @@ func (c *Config) complete() {
 	c.LogFormat = cmp.Or(c.LogFormat, formatText)
 }
 
-// checkListen looks at the form of the addresses. Whether they may be listened on is
-// the server's to say.
+// checkListen looks at the form of the addresses, and makes paths absolute: callers may
+// have another working directory than we.
 func (c *Config) checkListen() error {
 	if len(c.Listen) == 0 {
 		path, err := DefaultSocket()
@@ -157,23 +157,21 @@ func (c *Config) checkListen() error {
 		}
 		c.Listen = []string{unixPrefix + path}
 	}
+	c.Listen = slices.Clone(c.Listen)
 	for i, address := range c.Listen {
-		path, ok := strings.CutPrefix(address, unixPrefix)
-		if !ok {
-			if strings.HasPrefix(address, "/") {
-				return fmt.Errorf("listen address %q: a socket is written %q", address, unixPrefix+address)
-			}
-			continue
+		if strings.HasPrefix(address, "/") {
+			return fmt.Errorf("address %q: a socket is written %q", address, unixPrefix+address)
 		}
-		if path == "" {
-			return fmt.Errorf("listen address %q has no path", address)
-		}
-		// Callers may have another working directory than we.
-		absolute, err := filepath.Abs(path)
-		if err != nil {
+		if err := server.CheckAddress(address); err != nil {
 			return err
 		}
-		c.Listen[i] = unixPrefix + absolute
+		if path, ok := strings.CutPrefix(address, unixPrefix); ok {
+			absolute, err := filepath.Abs(path)
+			if err != nil {
+				return err
+			}
+			c.Listen[i] = unixPrefix + absolute
+		}
 	}
 	return nil
 }

@@ -25,16 +25,13 @@ func (r *runtimes) Get(ctx context.Context) (*runtime.Runtime, error) {
 }
 
 // Down implements bridge.Runtimes.
-//
-//lint:ignore ST1008 the order is the interface's
-//revive:disable-next-line:error-return
-func (r *runtimes) Down() (cause error, retry time.Time, ok bool) {
+func (r *runtimes) Down() (retry time.Time, ok bool) {
 	for _, status := range r.supervisor.List() {
 		if status.Runtime == nil && status.LastError != nil {
-			return status.LastError, status.RetryAt, true
+			return status.RetryAt, true
 		}
 	}
-	return nil, time.Time{}, false
+	return time.Time{}, false
 }
 
 // NewRunner returns the way to the CLI that a valid configuration describes.

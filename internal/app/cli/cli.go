@@ -46,6 +46,8 @@ type command struct {
 func commands() []command {
 	return []command{
 		{"serve", "[flags]", "serve the Copilot CLI over gRPC", serve},
+		{"demo", "[flags]", "show the whole thing in a few seconds", showDemo},
+		{"doctor", "[flags]", "say what is missing, and how to mend it", doctor},
 		{"call", "[flags] [METHOD [REQUEST]]", "make a call, where grpcurl is not at hand", call},
 		{"version", "", "print the versions of this program and of the CLIs it works with", printVersion},
 	}

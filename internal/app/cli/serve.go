@@ -22,11 +22,8 @@ func serve(ctx context.Context, p *program, args []string) error {
 	serverFlags(f, &c)
 	cliFlags(f, &c)
 	logFlags(f, &c)
-	if err := f.parse(p, args); err != nil {
+	if err := f.parseOnly(p, args); err != nil {
 		return err
-	}
-	if f.NArg() > 0 {
-		return usageError{fmt.Errorf("unexpected argument %q", f.Arg(0))}
 	}
 	if err := c.Validate(); err != nil {
 		return usageError{err}

@@ -61,6 +61,17 @@ func (f *flags) parse(p *program, args []string) error {
 	return err
 }
 
+// parseOnly is parse for commands that take nothing but flags.
+func (f *flags) parseOnly(p *program, args []string) error {
+	if err := f.parse(p, args); err != nil {
+		return err
+	}
+	if f.NArg() > 0 {
+		return usageError{fmt.Errorf("unexpected argument %q", f.Arg(0))}
+	}
+	return nil
+}
+
 // print prints the table of the flags.
 func (f *flags) print(w io.Writer) {
 	fmt.Fprintln(w, f.usage)

@@ -10,7 +10,7 @@ import (
 
 func printVersion(_ context.Context, p *program, args []string) error {
 	f := newFlags("version", "", "Prints the versions of this program and of the CLIs it works with.")
-	if err := f.parse(p, args); err != nil {
+	if err := f.parseOnly(p, args); err != nil {
 		return err
 	}
 	fmt.Fprintf(p.stdout, "copilot-grpc %s (%s, %s/%s)\nGitHub Copilot CLI %s to %s\n",
