@@ -3,6 +3,7 @@ package callback
 import (
 	"errors"
 	"fmt"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -123,10 +124,22 @@ func TestExpiry(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := NewRegistry()
+		var mu sync.Mutex
 		var expired []string
+		take := func() string {
+			synctest.Wait()
+			mu.Lock()
+			defer mu.Unlock()
+			defer func() { expired = nil }()
+			return fmt.Sprint(expired)
+		}
 		add := func(id string, after time.Duration) *Pending {
 			p := &Pending{ID: id, Deadline: time.Now().Add(after)}
-			r.Add(p, func(id string) { expired = append(expired, id) })
+			r.Add(p, func(id string) {
+				mu.Lock()
+				defer mu.Unlock()
+				expired = append(expired, id)
+			})
 			return p
 		}
 		add("short", time.Second)
@@ -135,28 +148,23 @@ func TestExpiry(t *testing.T) {
 		r.Add(&Pending{ID: "endless"}, func(string) { t.Error("no deadline, and expired") })
 		r.Done("done")
 		time.Sleep(2 * time.Second)
-		synctest.Wait()
-		if got := fmt.Sprint(expired); got != "[short]" {
+		if got := take(); got != "[short]" {
 			t.Errorf("expired: %s", got)
 		}
 		if _, err := r.Claim("claimed"); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(2 * time.Second) // it expires while somebody answers
-		synctest.Wait()
-		expired = nil
+		_ = take()
 		r.Release(claimed)
-		synctest.Wait()
-		if got := fmt.Sprint(expired); got != "[claimed]" {
+		if got := take(); got != "[claimed]" {
 			t.Errorf("expired after the release: %s", got)
 		}
 		r.Done("claimed")
-		expired = nil
 		r.Release(claimed)
 		time.Sleep(time.Hour)
-		synctest.Wait()
-		if len(expired) > 0 {
-			t.Errorf("what is over expired: %v", expired)
+		if got := take(); got != "[]" {
+			t.Errorf("what is over expired: %s", got)
 		}
 	})
 }
