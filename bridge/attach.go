@@ -6,6 +6,8 @@ import (
 	"sync"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
@@ -39,6 +41,7 @@ type Attachment struct {
 	start   *bridgev1.AttachStart
 	options options
 	begin   cursor
+	stream  *stream
 
 	// life ends when the participation does, with the cause.
 	life     context.Context
@@ -46,7 +49,12 @@ type Attachment struct {
 	commands chan *bridgev1.AttachCommand
 	out      chan frame.Frame
 	answers  chan struct{} // a token each
-	work     sync.WaitGroup
+
+	mu   sync.Mutex
+	over bool // the stream has ended: nothing more is begun
+	// disconnecting says that the participation ends when the session's use has.
+	disconnecting bool
+	work          sync.WaitGroup
 }
 
 // Attach makes the caller a participant.
@@ -55,18 +63,29 @@ func (b *Bridge) Attach(ctx context.Context, start *bridgev1.AttachStart) (*Atta
 		b: b, start: start, commands: make(chan *bridgev1.AttachCommand, commandQueue),
 		out: make(chan frame.Frame, commandQueue+maxAnswers), answers: make(chan struct{}, maxAnswers),
 	}
+	if err := b.accepting(); err != nil {
+		return nil, err
+	}
 	join, err := a.joining()
 	if err != nil {
 		return nil, err
 	}
 	a.life, a.end = context.WithCancelCause(context.WithoutCancel(ctx))
 	join.Replace = a.end
-	s, joined, err := a.join(ctx, join)
+	s, joined, err := a.come(ctx, join)
 	if err != nil {
 		a.end(err)
 		return nil, within(err, "start.")
 	}
 	a.s, a.p = s, joined.Participant
+	a.stream = b.newStream(a.options)
+	f, err := a.stream.follow(s, a.begin, start.GetFilter(), "start.")
+	if err != nil {
+		a.Leave()
+		return nil, err
+	}
+	f.callbacks, f.participant = true, a.p.ID
+	a.stream.extra = a.out
 	a.started = &bridgev1.AttachStarted{
 		ParticipantId: a.p.ID, Token: a.p.Token, Session: s.Snapshot(), Returned: joined.Returned,
 	}
@@ -124,13 +143,15 @@ func rename(err error, from, to string) error {
 	return err
 }
 
-// join comes by the session in the way that the start says.
-func (a *Attachment) join(ctx context.Context, j session.Joining) (s *session.Session, joined session.Joined, err error) {
+// come comes by the session in the way that the start says.
+func (a *Attachment) come(ctx context.Context, j session.Joining) (s *session.Session, joined session.Joined, err error) {
 	a.begin = cursor{after: a.start.GetAfter(), tail: a.start.GetStart() != bridgev1.Start_START_BEGINNING}
 	switch how := a.start.GetSession().(type) {
 	case *bridgev1.AttachStart_Create:
 		a.begin = cursor{}
-		return a.b.create(ctx, how.Create, "create.", &j)
+		return a.once(ctx, how.Create.GetRequestId(), j, func() (*session.Session, session.Joined, error) {
+			return a.b.create(ctx, how.Create, "create.", &j)
+		})
 	case *bridgev1.AttachStart_Resume:
 		if a.begin.after == nil && a.begin.tail {
 			// What happens in the course of the resume is new to the participant.
@@ -138,7 +159,9 @@ func (a *Attachment) join(ctx context.Context, j session.Joining) (s *session.Se
 				a.begin.after = session.Proto(s.Journal().Last())
 			}
 		}
-		return a.b.resume(ctx, how.Resume, "resume.", &j)
+		return a.once(ctx, how.Resume.GetRequestId(), j, func() (*session.Session, session.Joined, error) {
+			return a.b.resume(ctx, how.Resume, "resume.", &j)
+		})
 	case *bridgev1.AttachStart_JoinSessionId:
 		s, err := a.b.open(how.JoinSessionId)
 		if err != nil {
@@ -151,37 +174,75 @@ func (a *Attachment) join(ctx context.Context, j session.Joining) (s *session.Se
 	}
 }
 
+// once opens the session, unless a start with the same request id did before: then the
+// caller takes the place of the participant that came with it, whose token it may never
+// have seen.
+func (a *Attachment) once(ctx context.Context, id string, j session.Joining, open func() (*session.Session, session.Joined, error)) (s *session.Session, joined session.Joined, err error) {
+	first := false
+	m, err := a.b.once.Do(ctx, "Attach", id, a.start, func() (proto.Message, error) {
+		first = true
+		if s, joined, err = open(); err != nil {
+			return nil, err
+		}
+		return &bridgev1.AttachStarted{Token: joined.Participant.Token, Session: &bridgev1.Session{SessionId: s.ID()}}, nil
+	})
+	if err != nil || first {
+		return s, joined, err
+	}
+	started := m.(*bridgev1.AttachStarted)
+	if s, err = a.b.open(started.GetSession().GetSessionId()); err != nil {
+		return nil, joined, err
+	}
+	j.Token = started.GetToken()
+	joined.Participant, joined.Returned, err = s.Join(ctx, j)
+	if fault.ReasonOf(err) == fault.ParticipantNotFound { // its grace time is over
+		j.Token = ""
+		joined.Participant, joined.Returned, err = s.Join(ctx, j)
+	}
+	return s, joined, err
+}
+
 // Stream sends the participant's frames until the participation ends.
 func (a *Attachment) Stream(ctx context.Context, sink frame.Sink) error {
-	started := &bridgev1.AttachResponse{Frame: &bridgev1.AttachResponse_Started{Started: a.started}}
-	if err := sink(frame.Frame{Message: started}); err != nil {
-		return err
-	}
-	st := a.b.newStream(a.options, sink)
-	defer st.close()
-	f, err := st.follow(a.s, a.begin, a.start.GetFilter(), "start.")
-	if err != nil {
-		return err
-	}
-	f.callbacks, f.participant = true, a.p.ID
-	st.extra = a.out
-
+	defer a.stream.close()
+	a.stream.to(sink)
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	stop := context.AfterFunc(a.life, func() { cancel(context.Cause(a.life)) })
 	defer stop()
-	a.work.Go(func() { a.runCommands(ctx) })
-	err = st.run(ctx)
+	a.begun(func() { a.runCommands(ctx) })
+	err := sink(frame.Frame{Message: &bridgev1.AttachResponse{Frame: &bridgev1.AttachResponse_Started{Started: a.started}}})
+	if err == nil {
+		err = a.stream.run(ctx)
+	}
 	cancel(errLeft)
-	a.work.Wait()
+	a.join()
 	switch context.Cause(a.life) {
 	case errLeft:
-		return st.closeAll(bridgev1.CloseReason_CLOSE_REASON_LEFT)
+		return a.stream.closeAll(bridgev1.CloseReason_CLOSE_REASON_LEFT)
 	case session.ErrReplaced:
-		_ = st.closeAll(bridgev1.CloseReason_CLOSE_REASON_REPLACED) // the status says it too
+		_ = a.stream.closeAll(bridgev1.CloseReason_CLOSE_REASON_REPLACED) // the status says it too
 		return session.ErrReplaced
 	}
 	return err
+}
+
+// begun runs f on a goroutine that the stream joins; after the stream's end it does not.
+func (a *Attachment) begun(f func()) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !a.over {
+		a.work.Go(f)
+	}
+	return !a.over
+}
+
+// join waits for what was begun.
+func (a *Attachment) join() {
+	a.mu.Lock()
+	a.over = true
+	a.mu.Unlock()
+	a.work.Wait()
 }
 
 // Handle takes a frame of the participant. What fails is told on the stream; an error
@@ -196,7 +257,7 @@ func (a *Attachment) Handle(ctx context.Context, r *bridgev1.AttachRequest) erro
 		case <-a.life.Done():
 			return nil
 		}
-		a.work.Go(func() {
+		a.begun(func() {
 			defer func() { <-a.answers }()
 			a.answer(ctx, f.Answer)
 		})
@@ -209,16 +270,7 @@ func (a *Attachment) Handle(ctx context.Context, r *bridgev1.AttachRequest) erro
 		}
 	case *bridgev1.AttachRequest_Heartbeat:
 	case *bridgev1.AttachRequest_Leave:
-		if f.Leave.GetDisconnect() {
-			a.b.Go(func(ctx context.Context) {
-				ctx, cancel := context.WithTimeout(ctx, closeTimeout)
-				defer cancel()
-				if _, err := a.s.Disconnect(ctx, false); err != nil {
-					a.b.log.Warn("session not disconnected", "session_id", a.s.ID(), "error", err)
-				}
-			})
-		}
-		a.Leave()
+		a.leave(f.Leave.GetDisconnect())
 	case *bridgev1.AttachRequest_Start:
 		return fault.New(fault.FrameUnexpected, "start may only be the first frame").WithField("start")
 	default:
@@ -227,10 +279,35 @@ func (a *Attachment) Handle(ctx context.Context, r *bridgev1.AttachRequest) erro
 	return nil
 }
 
+// leave carries out the participant's goodbye. With disconnect its stream ends when the
+// use of the session has, so that what the caller does next finds it so.
+func (a *Attachment) leave(disconnect bool) {
+	if !disconnect {
+		a.Leave()
+		return
+	}
+	a.mu.Lock()
+	a.disconnecting = true
+	a.mu.Unlock()
+	a.Leave() // first: a session with participants stays
+	a.b.Go(func(ctx context.Context) {
+		defer a.end(errLeft)
+		ctx, cancel := context.WithTimeout(ctx, closeTimeout)
+		defer cancel()
+		if _, err := a.s.Disconnect(ctx, false); err != nil {
+			a.b.log.Warn("session not disconnected", "session_id", a.s.ID(), "error", err)
+		}
+	})
+}
+
 // Leave ends the participation at once.
 func (a *Attachment) Leave() {
 	a.s.Leave(a.p)
-	a.end(errLeft)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !a.disconnecting {
+		a.end(errLeft)
+	}
 }
 
 // Lost notes that the connection broke.

@@ -25,9 +25,9 @@ type Start func(ctx context.Context, cfg runtime.Config) (*runtime.Runtime, erro
 type Runtimes interface {
 	// Get returns a runtime that is ready, starting one if need be.
 	Get(ctx context.Context) (*runtime.Runtime, error)
-	// Down tells of a runtime that ended and is not replaced yet: why, and when it may
-	// be started again. ok is false when there is none.
-	Down() (cause error, retry time.Time, ok bool)
+	// Down tells of a runtime that ended and is not replaced yet: when it may be started
+	// again. ok is false when there is none.
+	Down() (retry time.Time, ok bool)
 }
 
 // maxDownBindings bounds the ended runtimes that are still told of.

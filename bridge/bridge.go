@@ -20,6 +20,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/idempotency"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/position"
 )
 
@@ -65,6 +66,7 @@ type Bridge struct {
 	defaults session.Object
 	once     *idempotency.Store
 	watchers watchers
+	runs     runs
 	runtimes Runtimes
 
 	// ctx ends when the bridge closes; tasks are what runs in the background.
@@ -75,11 +77,16 @@ type Bridge struct {
 	draining, stopping chan struct{}
 	drainOnce          sync.Once
 
+	// taskMu is apart from mu: sessions begin tasks with their own lock held, and mu is
+	// held while sessions are asked how they are.
+	taskMu sync.Mutex
+	closed bool
+
 	mu        sync.Mutex
-	closed    bool
 	sessions  map[string]*session.Session
 	lastEpoch uint64
 	bindings  []*binding
+	ended     []*session.Session // disconnected, oldest first
 }
 
 // New returns a bridge. The caller must Close it.
@@ -135,17 +142,17 @@ func (b *Bridge) Drain(grace time.Duration) {
 // Close ends what runs in the background and waits for it. Streams and calls must have
 // ended before.
 func (b *Bridge) Close() {
-	b.mu.Lock()
+	b.taskMu.Lock()
 	b.closed = true
-	b.mu.Unlock()
+	b.taskMu.Unlock()
 	b.cancel()
 	b.tasks.Wait()
 }
 
 // Go runs f in the background until the bridge closes.
 func (b *Bridge) Go(f func(ctx context.Context)) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
+	b.taskMu.Lock()
+	defer b.taskMu.Unlock()
 	if b.closed {
 		return
 	}
@@ -154,6 +161,20 @@ func (b *Bridge) Go(f func(ctx context.Context)) {
 
 // Logger is for what has no caller to be told.
 func (b *Bridge) Logger() *slog.Logger { return b.log }
+
+// accepting refuses what begins something new while the bridge drains. What ends
+// something, such as an answer, is still taken.
+func (b *Bridge) accepting() error {
+	select {
+	case <-b.draining:
+		return fault.New(fault.Draining, "the server is draining").WithRetry(drainRetry)
+	default:
+		return nil
+	}
+}
+
+// drainRetry is when callers are told to try another server.
+const drainRetry = time.Second
 
 // sessionID is the form of a session's id.
 var sessionID = regexp.MustCompile(`^[A-Za-z0-9_-]{1,128}$`)
@@ -207,6 +228,24 @@ func (b *Bridge) forget(s *session.Session) {
 	}
 }
 
+// maxEnded bounds the disconnected sessions whose journals stay in memory. One that is
+// resumed later than that gets a new epoch, from the CLI's history.
+const maxEnded = 256
+
+// retire notes that a session was disconnected.
+func (b *Bridge) retire(s *session.Session) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.ended = slices.DeleteFunc(b.ended, func(o *session.Session) bool { return o == s || o.State() != session.Disconnected })
+	b.ended = append(b.ended, s)
+	for len(b.ended) > maxEnded {
+		if oldest := b.ended[0]; b.sessions[oldest.ID()] == oldest {
+			delete(b.sessions, oldest.ID())
+		}
+		b.ended = b.ended[1:]
+	}
+}
+
 // all returns the sessions that callers may use, in no order.
 func (b *Bridge) all() []*session.Session {
 	b.mu.Lock()
@@ -225,10 +264,23 @@ func record(ctx context.Context, p journal.Position) {
 
 // idempotent answers a request that comes twice with the first one's answer.
 func idempotent[T proto.Message](ctx context.Context, b *Bridge, scope, id string, request proto.Message, f func() (T, error)) (T, error) {
-	m, err := b.once.Do(ctx, scope, id, request, func() (proto.Message, error) { return f() })
+	m, err := b.once.Do(ctx, scope, id, withoutTrace(request), func() (proto.Message, error) { return f() })
 	if err != nil {
 		var none T
 		return none, err
 	}
 	return m.(T), nil
+}
+
+// withoutTrace returns the request without its prompt's trace context, which differs
+// from try to try.
+func withoutTrace(request proto.Message) proto.Message {
+	r, ok := request.(interface{ GetPrompt() *bridgev1.Prompt })
+	if !ok || r.GetPrompt().GetTraceparent() == "" {
+		return request
+	}
+	bare := proto.Clone(request)
+	p := bare.(interface{ GetPrompt() *bridgev1.Prompt }).GetPrompt()
+	p.Traceparent, p.Tracestate = "", ""
+	return bare
 }

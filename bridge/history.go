@@ -114,7 +114,7 @@ func parseToken(token string) (p journal.Position, err error) {
 }
 
 // ReadEvent reads the whole JSON of one event.
-func (b *Bridge) ReadEvent(ctx context.Context, r *bridgev1.ReadEventRequest, send func(*bridgev1.ReadEventResponse) error) error {
+func (b *Bridge) ReadEvent(_ context.Context, r *bridgev1.ReadEventRequest, send func(*bridgev1.ReadEventResponse) error) error {
 	s, err := b.open(r.GetSessionId())
 	if err != nil {
 		return err

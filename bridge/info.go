@@ -52,7 +52,7 @@ func (b *Bridge) ListRuntimes(context.Context, *bridgev1.ListRuntimesRequest) (*
 	for _, bind := range bindings {
 		out.Runtimes = append(out.Runtimes, bind.proto())
 	}
-	if _, retry, ok := b.runtimes.Down(); ok && len(out.Runtimes) > 0 {
+	if retry, ok := b.runtimes.Down(); ok && len(out.Runtimes) > 0 {
 		if last := out.Runtimes[len(out.Runtimes)-1]; last.State == bridgev1.RuntimeState_RUNTIME_STATE_DOWN {
 			last.RetryTime = timestamppb.New(retry)
 		}

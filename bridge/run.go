@@ -2,6 +2,9 @@ package bridge
 
 import (
 	"context"
+	"sync"
+
+	"google.golang.org/protobuf/proto"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
@@ -11,6 +14,9 @@ import (
 
 // Run says something and streams until the turn has ended.
 func (b *Bridge) Run(ctx context.Context, r *bridgev1.RunRequest, sink frame.Sink) error {
+	if err := b.accepting(); err != nil {
+		return err
+	}
 	o, err := newOptions(r.GetOptions())
 	if err != nil {
 		return err
@@ -20,27 +26,26 @@ func (b *Bridge) Run(ctx context.Context, r *bridgev1.RunRequest, sink frame.Sin
 	if err != nil {
 		return err
 	}
-	s, end, err := b.runSession(ctx, r)
+	if _, err := newFilter(r.GetFilter(), "filter"); err != nil {
+		return err
+	}
+	turn, err := b.runTurn(ctx, r, m)
 	if err != nil {
 		return err
 	}
-	defer end()
-	st := b.newStream(o, sink)
+	st := b.newStream(o)
 	defer st.close()
-	f, err := st.follow(s, cursor{tail: r.GetCreate() == nil}, r.GetFilter(), "")
+	st.to(sink)
+	f, err := st.follow(turn.s, cursor{after: turn.begin}, r.GetFilter(), "")
 	if err != nil {
 		return err
 	}
 	f.callbacks = true
-	sent, err := s.Send(ctx, m)
-	if err != nil {
-		return err
-	}
-	started := &bridgev1.RunStarted{SessionId: s.ID(), MessageId: sent.MessageID, Position: session.Proto(sent.At)}
+	started := &bridgev1.RunStarted{SessionId: turn.s.ID(), MessageId: turn.sent.MessageID, Position: session.Proto(turn.sent.At)}
 	if err := sink(frame.Frame{Message: &bridgev1.RunResponse{Frame: &bridgev1.RunResponse_Started{Started: started}}}); err != nil {
 		return err
 	}
-	over, outcome := sent.Waiter.Done()
+	over, outcome := turn.sent.Waiter.Done()
 	st.done, st.end = over, func() journal.Position { return outcome().End }
 	if err := st.run(ctx); err != nil {
 		return err
@@ -53,21 +58,101 @@ func (b *Bridge) Run(ctx context.Context, r *bridgev1.RunRequest, sink frame.Sin
 	}
 }
 
-// runSession returns the session of a Run, and what to do with it afterwards.
-func (b *Bridge) runSession(ctx context.Context, r *bridgev1.RunRequest) (s *session.Session, end func(), err error) {
+// turn is the turn of a Run.
+type turn struct {
+	s     *session.Session
+	sent  session.Sent
+	begin *bridgev1.Position // its events come after; nil for all
+}
+
+// runTurn begins the turn, unless a Run with the same request id did before: then it is
+// that one's.
+func (b *Bridge) runTurn(ctx context.Context, r *bridgev1.RunRequest, m session.Message) (*turn, error) {
+	var begun *turn
+	m0, err := b.once.Do(ctx, "Run", r.GetRequestId(), withoutTrace(r), func() (proto.Message, error) {
+		s, end, err := b.runSession(ctx, r)
+		if err != nil {
+			return nil, err
+		}
+		t := &turn{s: s}
+		if r.GetCreate() == nil {
+			t.begin = session.Proto(s.Journal().Last())
+		}
+		if t.sent, err = s.Send(ctx, m); err != nil {
+			end(nil)
+			return nil, err
+		}
+		over, _ := t.sent.Waiter.Done()
+		end(over)
+		b.runs.put(t)
+		begun = t
+		return &bridgev1.RunStarted{SessionId: s.ID(), MessageId: begun.sent.MessageID}, nil
+	})
+	if err != nil || begun != nil {
+		return begun, err
+	}
+	started := m0.(*bridgev1.RunStarted)
+	if again := b.runs.get(started.GetSessionId(), started.GetMessageId()); again != nil {
+		return again, nil
+	}
+	return nil, session.NotFound(started.GetSessionId())
+}
+
+// maxRuns bounds the turns that a repeated Run can still find; each keeps its session's
+// journal in memory.
+const maxRuns = 256
+
+// runs remembers the turns of Run by message.
+type runs struct {
+	mu    sync.Mutex
+	turns map[string]*turn
+	order []string
+}
+
+func (rs *runs) put(t *turn) {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	if rs.turns == nil {
+		rs.turns = map[string]*turn{}
+	}
+	key := t.s.ID() + "/" + t.sent.MessageID
+	rs.turns[key] = t
+	if rs.order = append(rs.order, key); len(rs.order) > maxRuns {
+		delete(rs.turns, rs.order[0])
+		rs.order = rs.order[1:]
+	}
+}
+
+func (rs *runs) get(sessionID, messageID string) *turn {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	return rs.turns[sessionID+"/"+messageID]
+}
+
+// runSession returns the session of a Run, and what ends it: after the turn, whoever is
+// still listening, so that a caller whose connection broke finds it.
+func (b *Bridge) runSession(ctx context.Context, r *bridgev1.RunRequest) (s *session.Session, end func(over <-chan struct{}), err error) {
+	keep := func(<-chan struct{}) {}
 	if r.GetCreate() == nil {
 		s, err := b.open(r.GetSessionId())
-		return s, func() {}, err
+		return s, keep, err
 	}
 	s, _, err = b.create(ctx, r.GetCreate(), "create.", nil)
 	if err != nil {
-		return nil, nil, within(err, "")
+		return nil, nil, err
 	}
 	if r.GetCreate().GetLifetime() == bridgev1.Lifetime_LIFETIME_KEEP {
-		return s, func() {}, nil
+		return s, keep, nil
 	}
-	return s, func() {
+	return s, func(over <-chan struct{}) {
 		b.Go(func(ctx context.Context) {
+			if over != nil {
+				select {
+				case <-over:
+				case <-ctx.Done():
+					return
+				}
+			}
 			ctx, cancel := context.WithTimeout(ctx, closeTimeout)
 			defer cancel()
 			if _, err := s.Disconnect(ctx, false); err != nil {

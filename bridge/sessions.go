@@ -25,6 +25,9 @@ func (b *Bridge) CreateSession(ctx context.Context, r *bridgev1.CreateSessionReq
 // create makes a session, with a participant if one joins. at is where the request is
 // in the caller's, with its dot, or empty.
 func (b *Bridge) create(ctx context.Context, r *bridgev1.CreateSessionRequest, at string, join *session.Joining) (*session.Session, session.Joined, error) {
+	if err := b.accepting(); err != nil {
+		return nil, session.Joined{}, err
+	}
 	o, err := b.creation(r, at)
 	if err != nil {
 		return nil, session.Joined{}, err
@@ -93,6 +96,9 @@ func (b *Bridge) ResumeSession(ctx context.Context, r *bridgev1.ResumeSessionReq
 }
 
 func (b *Bridge) resume(ctx context.Context, r *bridgev1.ResumeSessionRequest, at string, join *session.Joining) (*session.Session, session.Joined, error) {
+	if err := b.accepting(); err != nil {
+		return nil, session.Joined{}, err
+	}
 	o, err := b.resumption(r, at)
 	if err != nil {
 		return nil, session.Joined{}, err

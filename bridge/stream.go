@@ -76,13 +76,16 @@ type stream struct {
 	sent bool // since the last heartbeat
 }
 
-func (b *Bridge) newStream(o options, sink frame.Sink) *stream {
-	st := &stream{b: b, options: o, waker: newWaker()}
+func (b *Bridge) newStream(o options) *stream {
+	return &stream{b: b, options: o, waker: newWaker()}
+}
+
+// to sets where the frames go.
+func (st *stream) to(sink frame.Sink) {
 	st.sink = func(f frame.Frame) error {
 		st.sent = true
 		return sink(f)
 	}
-	return st
 }
 
 // follow adds a session.
@@ -233,6 +236,9 @@ func (st *stream) closeAll(reason bridgev1.CloseReason) error {
 
 // Subscribe streams the events of sessions.
 func (b *Bridge) Subscribe(ctx context.Context, r *bridgev1.SubscribeRequest, sink frame.Sink) error {
+	if err := b.accepting(); err != nil {
+		return err
+	}
 	o, err := newOptions(r.GetOptions())
 	if err != nil {
 		return err
@@ -240,8 +246,9 @@ func (b *Bridge) Subscribe(ctx context.Context, r *bridgev1.SubscribeRequest, si
 	if n := len(r.GetSessions()); n == 0 || n > maxSubscriptions {
 		return fault.New(fault.InvalidField, "%d sessions, not between 1 and %d", n, maxSubscriptions).WithField("sessions")
 	}
-	st := b.newStream(o, sink)
+	st := b.newStream(o)
 	defer st.close()
+	st.to(sink)
 	var seen []string
 	for i, c := range r.GetSessions() {
 		at := fmt.Sprintf("sessions[%d].", i)

@@ -30,6 +30,9 @@ func (b *Bridge) Send(ctx context.Context, r *bridgev1.SendRequest) (*bridgev1.S
 }
 
 func (b *Bridge) send(ctx context.Context, id string, p *bridgev1.Prompt) (*session.Session, session.Sent, error) {
+	if err := b.accepting(); err != nil {
+		return nil, session.Sent{}, err
+	}
 	s, err := b.open(id)
 	if err != nil {
 		return nil, session.Sent{}, err

@@ -32,6 +32,9 @@ type watcher struct {
 
 // Changed tells the watchers of a change. It never blocks.
 func (b *Bridge) Changed(s *session.Session, what bridgev1.SessionChange) {
+	if what == bridgev1.SessionChange_SESSION_CHANGE_DISCONNECTED {
+		b.retire(s)
+	}
 	b.watchers.mu.Lock()
 	defer b.watchers.mu.Unlock()
 	for w := range b.watchers.all {

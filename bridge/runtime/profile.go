@@ -21,35 +21,36 @@ import (
 // is no isolation inside one.
 type Profile struct {
 	// Tenant owns the runtime and everything in it.
-	Tenant string
+	Tenant string `json:"tenant,omitzero"`
 	// Home is the CLI's state directory (COPILOT_HOME); "" leaves the CLI its
 	// default, .copilot in UserHome.
-	Home string
+	Home string `json:"home,omitzero"`
 	// UserHome is HOME for the CLI and the shells it starts; "" is our own.
-	UserHome string
+	UserHome string `json:"user_home,omitzero"`
 	// Dir is the working directory of sessions that name none; "" is our own.
-	Dir string
+	Dir string `json:"dir,omitzero"`
 	// Env is added to the allow-listed environment. The shells of the CLI see it.
-	Env map[string]string
+	Env map[string]string `json:"env,omitzero"`
 	// Token is a GitHub token for the whole runtime; "" for none. The shells
 	// of the CLI see it too.
-	Token string
+	Token string `json:"token,omitzero"`
 	// UseLogin lets the CLI use the login stored on this machine.
-	UseLogin bool
+	UseLogin bool `json:"use_login,omitzero"`
 	// LogLevel is the CLI's own; "" is its default.
-	LogLevel string
+	LogLevel string `json:"log_level,omitzero"`
 	// Telemetry asks the CLI to forward its telemetry to us.
-	Telemetry bool
+	Telemetry bool `json:"telemetry,omitzero"`
 	// SessionFS and ModelInference name the participant that provides these
 	// for the whole process. Such a runtime is that participant's alone.
-	SessionFS      string
-	ModelInference string
+	SessionFS      string `json:"session_fs,omitzero"`
+	ModelInference string `json:"model_inference,omitzero"`
 	// Shard tells runtimes apart that are alike otherwise.
-	Shard int
+	Shard int `json:"shard,omitzero"`
 }
 
 // Hash identifies the profile: equal profiles have equal hashes, in every
-// process and version. It does not reveal what it was made from.
+// process and, since unset fields do not count, version. It does not
+// reveal what it was made from.
 func (p Profile) Hash() string {
 	raw, err := json.Marshal(p) // sorts the keys of maps
 	if err != nil {

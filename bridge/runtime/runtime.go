@@ -295,8 +295,18 @@ func (r *Runtime) supervise() {
 	close(r.done)
 }
 
-// watch returns the first thing that ends the runtime.
+// watch returns what ends the runtime. When we end it ourselves, everything
+// else that happens follows from that.
 func (r *Runtime) watch() error {
+	err := r.first()
+	if cause := context.Cause(r.life); cause != nil {
+		return cause
+	}
+	return err
+}
+
+// first waits for the first thing to go.
+func (r *Runtime) first() error {
 	ticker := time.NewTicker(r.cfg.PingInterval)
 	defer ticker.Stop()
 	for {

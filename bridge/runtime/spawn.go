@@ -86,13 +86,17 @@ func (s *Spawner) options(l *launch, spec Spec) process.Options {
 	}
 }
 
-// launch finds the executable and unpacks it, once. Other starts wait
+// launch clears up after a killed predecessor, finds the executable and unpacks
+// it, once. Other starts wait
 // meanwhile: they would have to do the same.
 func (s *Spawner) launch(ctx context.Context, logger *slog.Logger) (*launch, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.found != nil {
 		return s.found, nil
+	}
+	if n := process.SweepAbandoned(); n > 0 {
+		logger.Warn("ended what a killed bridge had left running", slog.Int("processes", n))
 	}
 	bin, err := s.Locator.Locate(ctx)
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
@@ -112,6 +113,9 @@ func (t *Table) checkShape(md protoreflect.MessageDescriptor, rules *jsonv1.Mess
 		if t.discriminator == "" || rules.GetDataMember() == "" {
 			return fmt.Errorf("an envelope needs a discriminator and a data_member")
 		}
+		if !t.hasUnrecognized {
+			return fmt.Errorf("an envelope needs an unrecognized case")
+		}
 	case jsonv1.Shape_SHAPE_UNION:
 		cases, fields = len(t.cases), 0
 	case jsonv1.Shape_SHAPE_LIST:
@@ -148,7 +152,6 @@ func (t *Table) checkShape(md protoreflect.MessageDescriptor, rules *jsonv1.Mess
 
 // addMembers numbers the members of an object: consts, fields, payload.
 func (t *Table) addMembers(rules *jsonv1.MessageRules, own []*field) error {
-	var consts []string
 	for _, c := range rules.GetConsts() {
 		m := member{name: c.GetName(), role: roleConst, value: []byte(c.GetValueJson())}
 		if end, k := valueEnd(m.value, 0, defaultMaxDepth); k != 0 || end != len(m.value) {
@@ -177,8 +180,16 @@ func (t *Table) addMembers(rules *jsonv1.MessageRules, own []*field) error {
 	if len(t.members) > maxMembers {
 		return fmt.Errorf("%d members, at most %d are supported", len(t.members), maxMembers)
 	}
+	return t.indexMembers()
+}
+
+// indexMembers makes the members findable and tells the fields where they are.
+func (t *Table) indexMembers() error {
+	var consts []string
 	t.index = newNames(len(t.members))
+	t.follows = make([]atomic.Int32, len(t.members)+1)
 	for i := range t.members {
+		t.follows[i].Store(int32(i))
 		m := &t.members[i]
 		quoted, ok := appendString(nil, []byte(m.name))
 		if !ok || m.name == absentName || m.name == valueName || !t.index.add(m.name, int32(i)) {

@@ -39,7 +39,11 @@ func (d *decoder) run(t *Table, dst, wire []byte, o JSONOptions) ([]byte, error)
 	d.src, d.opts, d.limits = wire, o, t.limits
 	d.dst = slices.Grow(dst, len(wire)+len(wire)/4+16)
 	d.start, d.depth = len(dst), t.limits.MaxDepth
-	if err := d.message(t, 0, len(wire), true); err != nil {
+	err := d.message(t, 0, len(wire), true)
+	if err == nil && len(d.dst)-d.start > d.limits.MaxOutput {
+		err = fail(KindSize, -1)
+	}
+	if err != nil {
 		err.Message = t.name
 		if d.moved {
 			err.Offset = -1
@@ -78,9 +82,6 @@ func varint(b []byte, i int) (uint64, int) {
 func (d *decoder) message(t *Table, i, end int, top bool) *Error {
 	if d.depth <= 0 {
 		return fail(KindDepth, i)
-	}
-	if len(d.dst)-d.start > d.limits.MaxOutput {
-		return fail(KindSize, i)
 	}
 	d.depth--
 	var err *Error

@@ -101,6 +101,9 @@ func (e *encoder) attempt(t *Table, dst, json []byte) ([]byte, verdict) {
 			v = e.fail(KindSyntax, end)
 		}
 	}
+	if v == fits && len(e.dst) > e.room {
+		v = e.fail(KindSize, -1)
+	}
 	return e.dst, v
 }
 

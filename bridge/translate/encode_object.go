@@ -5,7 +5,7 @@ import "bytes"
 // objectState is what encoding one object has to remember.
 type objectState struct {
 	seen   mask
-	next   int // the member that is likely to come
+	last   int // one more than the member before
 	extras int // where the object's own extras begin
 	mark   int // where its content begins in dst
 	// Envelopes.
@@ -65,7 +65,7 @@ func (e *encoder) reserved(t *Table, s *objectState, start int) verdict {
 // member encodes the member at pos.
 func (e *encoder) member(t *Table, s *objectState) verdict {
 	start := e.pos
-	i, v := e.name(t, s.next)
+	i, v := e.name(t, s.last)
 	if v != fits {
 		return v
 	}
@@ -80,12 +80,16 @@ func (e *encoder) member(t *Table, s *objectState) verdict {
 		return failed
 	}
 	s.seen.add(i)
-	s.next = i + 1
+	s.last = i + 1
 	m := &t.members[i]
 	mark, extras, value := len(e.dst), len(e.extras), e.pos
 	switch m.role {
 	case roleField:
-		v = e.value(m.field)
+		if f := m.field; f.card == single && e.src[e.pos] != 'n' {
+			v = e.one(f, f.tag)
+		} else {
+			v = e.value(f)
+		}
 	case roleConst:
 		v = e.constant(m.value)
 	case roleType:
@@ -128,12 +132,16 @@ func (e *encoder) extra(t *Table, start int) verdict {
 
 // name reads the member's name and colon at pos and returns the member's index,
 // -1 when it is not declared. It is a misfit when the name is a reserved one.
-func (e *encoder) name(t *Table, next int) (int, verdict) {
+// The first guess is the member that followed the last one the time before.
+func (e *encoder) name(t *Table, last int) (int, verdict) {
 	src := e.src
-	if next < len(t.members) {
-		q := t.members[next].quoted
-		if end := e.pos + len(q); end < len(src) && string(src[e.pos:end]) == q && src[end] == ':' {
-			e.pos = space(src, end+1)
+	if next := int(t.follows[last].Load()); next < len(t.members) {
+		key := t.members[next].key
+		if end := e.pos + len(key); end < len(src) && string(src[e.pos:end]) == key {
+			e.pos = end
+			if src[end] <= ' ' {
+				e.pos = space(src, end)
+			}
 			return next, fits
 		}
 	}
@@ -159,6 +167,9 @@ func (e *encoder) name(t *Table, next int) (int, verdict) {
 		return 0, e.fail(KindSyntax, colon)
 	}
 	e.pos = space(src, colon+1)
+	if i >= 0 {
+		t.follows[last].Store(int32(i))
+	}
 	return i, fits
 }
 
@@ -199,48 +210,29 @@ func (e *encoder) sameValue(a, b []byte) bool {
 // finish ends an object: a payload that waited for its type, json_extra.
 func (e *encoder) finish(t *Table, s *objectState) verdict {
 	if s.data != 0 {
-		end, extras := e.pos, len(e.extras)
-		mark := len(e.dst)
+		end := e.pos
 		e.pos = s.data
-		v := e.payload(t, s.payload)
-		switch v {
-		case failed:
+		if v := e.payload(t, s.payload); v != fits {
 			if e.err != nil {
 				e.err.under(t.members[t.dataMember].name)
 			}
 			return v
-		case misfit:
-			e.dst, e.extras, e.pos = e.dst[:mark], e.extras[:extras], s.data
-			// The name is written anew: where it began is not known any more.
-			return e.finishWithData(t, s, end)
 		}
 		e.pos = end
 	}
 	if len(e.extras) > s.extras || !s.seen.covers(&t.required) {
-		return e.appendExtras(t, s, nil)
+		return e.appendExtras(t, s)
 	}
 	return fits
 }
 
-// finishWithData ends an envelope that has no way to hold the payload at pos
-// but json_extra.
-func (e *encoder) finishWithData(t *Table, s *objectState, end int) verdict {
-	start := e.pos
-	if v := e.skip(); v != fits {
-		return v
-	}
-	data := e.src[start:e.pos]
-	e.pos = end
-	return e.appendExtras(t, s, data)
-}
-
 // appendExtras appends json_extra: the members that the fields could not hold,
 // and the names of the required ones that were not there.
-func (e *encoder) appendExtras(t *Table, s *objectState, data []byte) verdict {
+func (e *encoder) appendExtras(t *Table, s *objectState) verdict {
 	if !t.hasExtra {
 		// A message without json_extra has no way to say that a required member
 		// is missing; with Tidy its zero value will be read instead.
-		if len(data) > 0 || e.exact {
+		if e.exact {
 			return misfit
 		}
 		return fits
@@ -253,12 +245,6 @@ func (e *encoder) appendExtras(t *Table, s *objectState, data []byte) verdict {
 		e.dst = append(e.dst, ',')
 	}
 	e.extras = e.extras[:s.extras]
-	if len(data) > 0 {
-		e.dst = append(e.dst, t.members[t.dataMember].quoted...)
-		e.dst = append(e.dst, ':')
-		e.dst = append(e.dst, data...)
-		e.dst = append(e.dst, ',')
-	}
 	if !s.seen.covers(&t.required) {
 		e.dst = append(e.dst, `"`+absentName+`":[`...)
 		for i := range t.members {
@@ -294,14 +280,15 @@ func (t *Table) tagged(tag []byte) *field {
 	return nil
 }
 
-// payload encodes the value at pos as the payload of an envelope.
+// payload encodes the value at pos as the payload of an envelope, which always
+// has an unrecognized case.
 func (e *encoder) payload(t *Table, f *field) verdict {
 	mark, extras, start := len(e.dst), len(e.extras), e.pos
 	v := misfit
 	if f != nil {
 		v = e.one(f, f.tag)
 	}
-	if v == misfit && t.hasUnrecognized {
+	if v == misfit {
 		e.dst, e.extras, e.pos = e.dst[:mark], e.extras[:extras], start
 		return e.text(unrecognizedTag)
 	}

@@ -66,6 +66,7 @@ func FuzzWire(f *testing.F) {
 			}
 		}
 	}
+	f.Add(byte(1), []byte("\xca\x3e\x0200\xca\x3e\x02{}"))
 	limited := translate.NewSet(translate.WithLimits(translate.Limits{MaxDepth: 50, MaxInput: 1 << 16, MaxOutput: 1 << 16}))
 	f.Fuzz(func(t *testing.T, which byte, wire []byte) {
 		md := testproto.Message(testproto.Names[pick(which)])
@@ -82,6 +83,13 @@ func FuzzWire(f *testing.F) {
 			return // we read fewer fields than a parser does, and may accept more
 		}
 		want, refErr := reference.Decode(m)
+		if err != nil && refErr == nil {
+			// A bad value is refused even when a later one replaces it; a parser
+			// has forgotten it. Try again without.
+			if wire, err = proto.Marshal(m); err == nil {
+				got, err = table(t, md).AppendJSON(nil, wire, translate.JSONOptions{})
+			}
+		}
 		if (err == nil) != (refErr == nil) {
 			t.Fatalf("%s: AppendJSON(%x) error = %v, reference %v (%q)", md.Name(), wire, err, refErr, want)
 		}

@@ -82,9 +82,12 @@ func Lookup(obj []byte, name string) ([]byte, error) {
 // in its place when it is there, at the end when it is not. Nil or empty obj
 // counts as {}.
 func SetMember(dst, obj []byte, name string, value []byte) ([]byte, error) {
-	overlay := append([]byte{'{'}, quoteName(name)...)
-	overlay = append(append(append(overlay, ':'), value...), '}')
-	return MergeObjects(dst, obj, overlay)
+	start := space(value, 0)
+	if end, k := valueEnd(value, start, defaultMaxDepth); k != 0 || space(value, end) != len(value) {
+		return dst, &Error{Kind: KindSyntax, Message: "JSON value", Offset: end}
+	}
+	overlay := append(append([]byte{'{'}, quoteName(name)...), ':')
+	return MergeObjects(dst, obj, append(append(overlay, value...), '}'))
 }
 
 // DeleteMember appends to dst the object obj without the members of a name.

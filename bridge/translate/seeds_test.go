@@ -48,6 +48,7 @@ var seeds = []string{
 	`{"tools":null}`, `{"tools":[]}`, `{"tools":["a"]}`, `{"tools":["a",2]}`, `{"server":{"command":"x"}}`, `{"server":5}`, `{"mixed":"red"}`, `{"mixed":"x"}`, `{"mixed":1}`, `{"mixed":1.5}`, `{"mixed":1e400}`,
 	`{"mixed":true}`, `{"mixed":["a"]}`, `{"mixed":[1]}`, `{"mixed":{"name":"x"}}`, `{"mixed":{}}`, `{"mixed":null}`, `{"mixed":"\ud800"}`,
 	`{"child":{"child":{"child":{"requiredString":"deep","unknown":1}}}}`, `{"_meta":"x","origin-tracker \"é\"":"y"}`, `{"origin\u002dtracker \u0022\u00e9\"":"z","\u005fmeta":"w"}`,
+	`{"far":["a","b"]}`,
 	" {\t\"name\" :\n\"a\" , \"size\" : 1\r} ", `{"requiredString":"a" ,"unknown" : [ 1 , 2 ] , "requiredInt" : 5 }`,
 	`{"unknown":1,"unknown":2,"other":{"a":1,"a":2}}`, `{"requiredString":"a","requiredString":"b","stringMap":{"x":1,"x":"y"},"u":1,"u":2}`, `{"leaf":{"name":"a","name":"b"},"strings":["a"],"strings":["b"]}`,
 }

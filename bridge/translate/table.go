@@ -1,6 +1,8 @@
 package translate
 
 import (
+	"sync/atomic"
+
 	jsonv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/json/v1"
 )
 
@@ -21,8 +23,8 @@ const (
 	valueName  = "$value"
 )
 
-// Table is the compiled plan for one message type. It is immutable and safe
-// for concurrent use.
+// Table is the compiled plan for one message type. Nothing but hints changes in
+// it once it is compiled; it is safe for concurrent use.
 type Table struct {
 	name   string
 	limits Limits
@@ -39,6 +41,9 @@ type Table struct {
 	index    names // of members, by JSON name
 	required mask
 	consts   string // `"a":"x","b":true`
+	// follows holds, by one more than a member (zero for the beginning), which
+	// one came after it last time: producers hardly ever change their order.
+	follows []atomic.Int32
 
 	// Envelopes.
 	typeMember int
@@ -67,10 +72,6 @@ func (m *mask) add(i int)      { m[i>>6&3] |= 1 << (i & 63) }
 
 func (m *mask) covers(o *mask) bool {
 	return o[0]&^m[0]|o[1]&^m[1]|o[2]&^m[2]|o[3]&^m[3] == 0
-}
-
-func (m *mask) meets(o *mask) bool {
-	return o[0]&m[0]|o[1]&m[1]|o[2]&m[2]|o[3]&m[3] != 0
 }
 
 // role says what a member of an object is to its message.

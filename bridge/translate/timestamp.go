@@ -16,16 +16,14 @@ func parseTimestamp(s []byte) (seconds int64, nanos int32, ok bool) {
 		s[13] != ':' || s[16] != ':' || s[19] != '.' || s[len(s)-1] != 'Z' {
 		return 0, 0, false
 	}
-	year, ok1 := digits(s[0:4])
-	month, ok2 := digits(s[5:7])
-	day, ok3 := digits(s[8:10])
-	hour, ok4 := digits(s[11:13])
-	minute, ok5 := digits(s[14:16])
-	second, ok6 := digits(s[17:19])
-	fraction, ok7 := digits(s[20 : len(s)-1])
-	if !(ok1 && ok2 && ok3 && ok4 && ok5 && ok6 && ok7) {
+	century, year := pair(s, 0), pair(s, 2)
+	month, day := pair(s, 5), pair(s, 8)
+	hour, minute, second := pair(s, 11), pair(s, 14), pair(s, 17)
+	fraction, ok := digits(s[20 : len(s)-1])
+	if century|year|month|day|hour|minute|second < 0 || !ok {
 		return 0, 0, false
 	}
+	year += century * 100
 	if year < 1 || month < 1 || month > 12 || day < 1 || day > daysIn(year, month) ||
 		hour > 23 || minute > 59 || second > 59 {
 		return 0, 0, false
@@ -39,6 +37,15 @@ func parseTimestamp(s []byte) (seconds int64, nanos int32, ok bool) {
 	}
 	days := daysFromCivil(year, month, day)
 	return int64(days)*86400 + int64(hour*3600+minute*60+second), int32(fraction), true
+}
+
+// pair reads two digits; the result is negative when they are none.
+func pair(s []byte, i int) int {
+	a, b := s[i]-'0', s[i+1]-'0'
+	if a > 9 || b > 9 {
+		return -1
+	}
+	return int(a)*10 + int(b)
 }
 
 func digits(s []byte) (int, bool) {

@@ -78,6 +78,13 @@ type Outcome struct {
 	*bridgev1.TurnOutcome
 }
 
+func newOutcome(messageID string, outcome *bridgev1.TurnOutcome) *Outcome {
+	if outcome == nil {
+		outcome = &bridgev1.TurnOutcome{} // so that its fields can be read
+	}
+	return &Outcome{MessageID: messageID, TurnOutcome: outcome}
+}
+
 // Err is nil for a turn that completed, and an [*OutcomeError] for any other.
 func (o *Outcome) Err() error {
 	if o.GetStatus() == bridgev1.TurnStatus_TURN_STATUS_COMPLETED {
@@ -123,7 +130,7 @@ func (s *Session) SendAndWait(ctx context.Context, text string, opts ...SendOpti
 		return nil, err
 	}
 	s.pos.note(resp.GetOutcome().GetEndPosition())
-	return &Outcome{MessageID: resp.GetMessageId(), TurnOutcome: resp.GetOutcome()}, nil
+	return newOutcome(resp.GetMessageId(), resp.GetOutcome()), nil
 }
 
 // Abort stops the running turn and what is queued, and reports whether a turn was running.

@@ -147,7 +147,7 @@ func (e *Error) setInfo(reason string, metadata map[string]string) {
 // fromFailure is the *Error of a failure inside a stream.
 func fromFailure(f *bridgev1.Failure) *Error {
 	return &Error{
-		Code:     codes.Code(f.GetCode()), //nolint:gosec // a google.rpc.Code is small and not negative
+		Code:     codes.Code(f.GetCode()),
 		Reason:   f.GetReason(),
 		Message:  f.GetMessage(),
 		Field:    f.GetField(),

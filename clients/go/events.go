@@ -131,7 +131,7 @@ func (s *Session) Frames(
 func (s *Session) On(f func(*bridgev1.Event), opts ...EventsOption) (stop func()) {
 	ctx, cancel := context.WithCancel(s.ctx)
 	o := s.eventsOptions(cursorStart{after: s.pos.last(), tail: true}, opts)
-	s.watchers.Go(func() {
+	go func() {
 		defer cancel()
 		for ev, err := range s.eventsFrom(ctx, o) {
 			switch {
@@ -141,7 +141,7 @@ func (s *Session) On(f func(*bridgev1.Event), opts ...EventsOption) (stop func()
 				s.client.log.Warn("event stream", "session_id", s.id, "error", err)
 			}
 		}
-	})
+	}()
 	return cancel
 }
 
@@ -254,7 +254,7 @@ func (c *cursor) read(
 	if err != nil {
 		return FromError(err)
 	}
-	next := recvWithin(stream, silence, cancel)
+	next := recvWithin(stream, silenceFor(c.opts.stream), cancel)
 	for {
 		frame, err := next()
 		switch {
@@ -266,7 +266,7 @@ func (c *cursor) read(
 			return FromError(err)
 		}
 		b.reset()
-		again, over := c.take(frame)
+		over, again := c.take(frame)
 		if again != nil {
 			return again
 		}
@@ -289,9 +289,9 @@ func (c *cursor) request() *bridgev1.SubscribeRequest {
 }
 
 // take moves the cursor past a frame and strips events it has passed before, leaving
-// the frame empty when no others are in it. It reports an error where the stream is to
-// be opened again, and whether the session's frames end here.
-func (c *cursor) take(frame *bridgev1.SubscribeResponse) (again error, over bool) {
+// the frame empty when no others are in it. It reports whether the session's frames end
+// here, or else, by an error, that the stream is to be opened again.
+func (c *cursor) take(frame *bridgev1.SubscribeResponse) (over bool, again error) {
 	switch f := frame.GetFrame().(type) {
 	case *bridgev1.SubscribeResponse_Attached:
 		if c.tail && c.after == nil {
@@ -312,13 +312,13 @@ func (c *cursor) take(frame *bridgev1.SubscribeResponse) (again error, over bool
 	case *bridgev1.SubscribeResponse_Closed:
 		c.move(f.Closed.GetPosition())
 		if f.Closed.GetReason() == bridgev1.CloseReason_CLOSE_REASON_DRAINING {
-			return unavailable("the server is draining"), false
+			return false, unavailable("the server is draining")
 		}
-		return nil, true
+		return true, nil
 	}
 	// GoAway needs nothing: what the stream still says is read to its end, and the next
 	// one goes on after it.
-	return nil, false
+	return false, nil
 }
 
 // fresh gives the events that the cursor has not passed yet, and passes them.
@@ -338,6 +338,11 @@ func (c *cursor) move(to *bridgev1.Position) {
 		c.after = to
 		c.session.pos.note(to)
 	}
+}
+
+// silenceFor is how long a stream may be mute: three of the heartbeats it asks for.
+func silenceFor(so *bridgev1.StreamOptions) time.Duration {
+	return max(silence, 3*so.GetHeartbeatInterval().AsDuration())
 }
 
 // recvWithin receives from a stream, and ends it when it is mute for too long. The time

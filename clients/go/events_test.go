@@ -299,8 +299,10 @@ func TestCloseEndsSequences(t *testing.T) {
 	}
 	ch := collect(s.Events(testContext(t)))
 	next(t, f.subs)
-	go a.goodbye()
-	if err := s.Close(); err != nil {
+	closing := make(chan error, 1)
+	go func() { closing <- s.Close() }()
+	a.goodbye()
+	if err := receive(t, closing, "close"); err != nil {
 		t.Error(err)
 	}
 	wantEnd(t, ch)

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/test/bufconn"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/protoadapt"
 
 	copilot "github.com/copilot-grpc/copilot-grpc/clients/go"
@@ -39,6 +40,9 @@ type fake struct {
 	attaches chan *attach
 	subs     chan *stream[bridgev1.SubscribeRequest, bridgev1.SubscribeResponse]
 	runs     chan *stream[bridgev1.RunRequest, bridgev1.RunResponse]
+
+	// unary gets the requests of the calls that have no function here.
+	unary chan proto.Message
 
 	info        func(context.Context) error
 	send        func(context.Context, *bridgev1.SendRequest) (*bridgev1.SendResponse, error)
@@ -181,6 +185,7 @@ func newFake(t *testing.T, opts ...copilot.Option) (*fake, *copilot.Client) {
 	t.Helper()
 	f := &fake{
 		attaches: make(chan *attach),
+		unary:    make(chan proto.Message, 16),
 		subs:     make(chan *stream[bridgev1.SubscribeRequest, bridgev1.SubscribeResponse]),
 		runs:     make(chan *stream[bridgev1.RunRequest, bridgev1.RunResponse]),
 	}

@@ -84,7 +84,8 @@ func (l *link) leave(disconnect bool) {
 	_ = l.stream.CloseSend()
 }
 
-// close drops the stream without a goodbye, and waits for its heartbeat to end.
+// close drops the stream without a goodbye, and waits for its heartbeat to end. Only the
+// goroutine that serves the link may call it.
 func (l *link) close() {
 	l.cancel(context.Canceled)
 	l.beating.Wait()

@@ -107,12 +107,9 @@ func (p *participant) complete(start *bridgev1.AttachStart) {
 		start.Grace = durationpb.New(p.opts.Grace)
 	}
 	start.Start = bridgev1.Start_START_TAIL
-	start.Filter = noEvents()
+	start.Filter = &bridgev1.EventFilter{None: true} // events have streams of their own
 	start.Options = &bridgev1.StreamOptions{HeartbeatInterval: durationpb.New(heartbeat)}
 }
-
-// noEvents is a filter that nothing passes: events come by streams of their own.
-func noEvents() *bridgev1.EventFilter { return &bridgev1.EventFilter{Types: []string{"none"}} }
 
 // run keeps the participation up until it is over.
 func (p *participant) run(l *link) {
@@ -271,10 +268,7 @@ func (p *participant) leave(ctx context.Context, disconnect bool) error {
 	case <-p.done:
 		return nil
 	case <-ctx.Done():
-		p.cancel(ErrClosed)
-		if l != nil {
-			l.close()
-		}
+		p.cancel(ErrClosed) // and with it the link
 		<-p.done
 		return context.Cause(ctx)
 	}

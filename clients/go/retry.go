@@ -41,7 +41,7 @@ func (b *backoff) reset() {
 func (b *backoff) wait(ctx context.Context, e *Error) bool {
 	delay := e.RetryAfter
 	if b.limit > 0 {
-		delay += rand.N(b.limit) //nolint:gosec // spreads load, keeps no secret
+		delay += rand.N(b.limit)
 	}
 	if time.Since(b.alive)+delay >= b.policy.GiveUpAfter {
 		return false

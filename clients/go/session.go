@@ -3,7 +3,6 @@ package copilot
 import (
 	"context"
 	"crypto/rand"
-	"sync"
 	"time"
 
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
@@ -23,9 +22,8 @@ type Session struct {
 	begin cursorStart
 
 	// ctx ends with the session's use by this program.
-	ctx      context.Context
-	cancel   context.CancelCauseFunc
-	watchers sync.WaitGroup // the goroutines of On
+	ctx    context.Context
+	cancel context.CancelCauseFunc
 }
 
 // CreateSession makes a session and takes part in it. ctx bounds the call alone.
@@ -154,20 +152,19 @@ func (s *Session) Close() error {
 }
 
 // Disconnect leaves the session and ends its use: unless other participants are there, its
-// turn is aborted, and it is NOT_FOUND until it is resumed. Its history stays. ctx bounds
-// the wait for the server.
+// turn is aborted, and it is NOT_FOUND until it is resumed. Its history stays. Like Close, it
+// ends the event sequences. ctx bounds the wait for the server; when that is in vain, the
+// participation goes on.
 func (s *Session) Disconnect(ctx context.Context) error {
-	if s.part == nil {
+	if s.part == nil || s.part.ctx.Err() != nil {
 		_, err := s.client.sessions.DisconnectSession(ctx, &bridgev1.DisconnectSessionRequest{SessionId: s.id})
 		return FromError(err)
 	}
-	return s.end(func() error {
-		// A broken stream is waited for: only the participant itself can be the last.
-		if _, err := s.part.live(ctx); err != nil {
-			return err
-		}
-		return s.part.leave(ctx, true)
-	})
+	// A broken stream is waited for: its participant counts as there until it leaves.
+	if _, err := s.part.live(ctx); err != nil {
+		return FromError(err)
+	}
+	return s.end(func() error { return s.part.leave(ctx, true) })
 }
 
 // Delete deletes the session and its history for good.
@@ -190,8 +187,8 @@ func (s *Session) end(leave func() error) error {
 	return FromError(err)
 }
 
-// SetTools replaces the tools of this participant. Calls that are running go on. Tools
-// that the session owns cannot be added so: of those that it has, it takes the handlers.
+// SetTools replaces the tools of this participant. Calls that are running go on. Of tools
+// that the session owns only the handlers are replaced: the session keeps those it has.
 func (s *Session) SetTools(ctx context.Context, tools ...Tool) error {
 	if s.part == nil {
 		return errNoParticipant

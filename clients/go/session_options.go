@@ -28,7 +28,7 @@ type SessionOptions struct {
 	Lifetime bridgev1.Lifetime
 	// The callbacks that wait for [Session.Resolve] even while no participant handles
 	// them. Not for joining.
-	Handlers *bridgev1.Handlers
+	SessionHandlers *bridgev1.Handlers
 	// How long callbacks wait for an answer; default: the server's. Not for joining.
 	CallbackTimeout time.Duration
 	// Create only: the repository, for a session that runs in GitHub's cloud.
@@ -106,7 +106,7 @@ func (o *SessionOptions) createStart(tools map[string]Tool) (*bridgev1.AttachSta
 		SessionId:       o.ID,
 		Config:          o.config(tools),
 		Lifetime:        o.Lifetime,
-		Handlers:        o.Handlers,
+		Handlers:        o.SessionHandlers,
 		CallbackTimeout: o.callbackTimeout(),
 		Cloud:           o.Cloud,
 	}}}, nil
@@ -122,14 +122,14 @@ func (o *SessionOptions) resumeStart(id string, tools map[string]Tool) (*bridgev
 		Config:              o.config(tools),
 		ContinuePendingWork: o.ContinuePendingWork,
 		Lifetime:            o.Lifetime,
-		Handlers:            o.Handlers,
+		Handlers:            o.SessionHandlers,
 		CallbackTimeout:     o.callbackTimeout(),
 		Options:             o.Resume,
 	}}}, nil
 }
 
 func (o *SessionOptions) joinStart(id string) (*bridgev1.AttachStart, error) {
-	if o.ID != "" || o.Config != nil || o.Lifetime != 0 || o.Handlers != nil || o.CallbackTimeout != 0 ||
+	if o.ID != "" || o.Config != nil || o.Lifetime != 0 || o.SessionHandlers != nil || o.CallbackTimeout != 0 ||
 		o.Cloud != nil || o.ContinuePendingWork || o.Resume != nil || o.RequestID != "" {
 		return nil, errors.New("copilot: joining a session changes nothing about it: only the options " +
 			"of the participant are allowed")

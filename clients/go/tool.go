@@ -58,7 +58,7 @@ func Failure(text string) *ToolResult {
 // failure: a tool that merely succeeds had better say so.
 type NoResult struct{}
 
-// ErrAbstain, returned by a handler, means "not me": other participants may still
+// ErrAbstain is what a handler returns to say "not me": other participants may still
 // answer, and nothing is sent to the agent in this one's name.
 var ErrAbstain = errors.New("copilot: abstain")
 

@@ -64,7 +64,7 @@ func (t *Turn) Outcome() (*Outcome, error) {
 	if t.err != nil {
 		return nil, t.err
 	}
-	return &Outcome{MessageID: t.started.GetMessageId(), TurnOutcome: t.outcome}, nil
+	return newOutcome(t.started.GetMessageId(), t.outcome), nil
 }
 
 // follow reads the turn over one stream after another. The request id makes the server
@@ -103,7 +103,7 @@ func (t *Turn) read(b *backoff, yield func(*bridgev1.Event, error) bool) (bool, 
 	if err != nil {
 		return false, FromError(err)
 	}
-	next := recvWithin(stream, silence, cancel)
+	next := recvWithin(stream, silenceFor(t.opts.stream), cancel)
 	for {
 		frame, err := next()
 		switch {
@@ -131,7 +131,7 @@ func (t *Turn) take(frame *bridgev1.RunResponse, yield func(*bridgev1.Event, err
 		t.session.pos.note(f.Outcome.GetEndPosition())
 		return true, nil
 	case *bridgev1.RunResponse_Stream:
-		if again, _ := t.cursor.take(f.Stream); again != nil {
+		if _, again := t.cursor.take(f.Stream); again != nil {
 			return false, again
 		}
 		if gap := f.Stream.GetGap(); gap != nil && !t.cursor.opts.tellGap(gap, yield) {

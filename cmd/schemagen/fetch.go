@@ -18,11 +18,10 @@ func fetch(ctx context.Context, args []string, out io.Writer) error {
 		return err
 	}
 	if *dir == "" {
-		cache, err := os.UserCacheDir()
-		if err != nil {
-			return fmt.Errorf("find a cache folder: %w", err)
+		var err error
+		if *dir, err = cacheDir(); err != nil {
+			return err
 		}
-		*dir = filepath.Join(cache, "copilot-grpc", "schemas")
 	}
 	versions := fs.Args()
 	if len(versions) == 0 {
@@ -37,4 +36,14 @@ func fetch(ctx context.Context, args []string, out io.Writer) error {
 		fmt.Fprintln(out, filepath.Join(*dir, v))
 	}
 	return nil
+}
+
+// cacheDir is where fetched schemas are kept: private to the user, since they are
+// not ours to publish.
+func cacheDir() (string, error) {
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return "", fmt.Errorf("find a cache folder: %w", err)
+	}
+	return filepath.Join(cache, "copilot-grpc", "schemas"), nil
 }

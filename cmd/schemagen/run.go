@@ -13,7 +13,7 @@ import (
 )
 
 const usage = `usage:
-  schemagen -schemas DIR/1.0.81,DIR/1.0.102 [-out proto] [-ledger FILE] [-emit selected|all]
+  schemagen [-schemas DIR/1.0.81,DIR/1.0.102] [-out proto] [-ledger FILE] [-emit selected|all]
       generate from the schema folders given, oldest first; a folder's name is the version
   schemagen fetch [-dir DIR] [version ...]
       get the schemas out of the CLI's npm package, one folder per version`
@@ -28,20 +28,24 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 func generate(args []string, out io.Writer) error {
 	fs := flag.NewFlagSet("schemagen", flag.ContinueOnError)
 	fs.Usage = func() { fmt.Fprintln(fs.Output(), usage); fs.PrintDefaults() }
-	schemas := fs.String("schemas", "", "schema folders, oldest version first, separated by commas")
+	schemas := fs.String("schemas", "", "schema folders, oldest version first, separated by commas (default: what fetch has put into the user's cache)")
 	root := fs.String("out", "proto", "root of the .proto files")
 	ledgerFile := fs.String("ledger", "internal/schemagen/ledger.json", "ledger of numbers")
 	emit := fs.String("emit", "selected", "which methods to write out: selected or all")
 	if err := fs.Parse(args); err != nil {
 		return err
 	}
-	if *schemas == "" || fs.NArg() > 0 {
+	if fs.NArg() > 0 {
 		return errors.New(usage)
 	}
 	if *emit != "selected" && *emit != "all" {
 		return fmt.Errorf("-emit %q: must be selected or all", *emit)
 	}
-	models, err := load(strings.Split(*schemas, ","))
+	dirs, err := schemaDirs(*schemas)
+	if err != nil {
+		return err
+	}
+	models, err := load(dirs)
 	if err != nil {
 		return err
 	}
@@ -62,6 +66,23 @@ func generate(args []string, out io.Writer) error {
 	}
 	fmt.Fprintf(out, "wrote %d files for %d versions\n", len(last.Files), len(models))
 	return nil
+}
+
+// schemaDirs splits the list of folders; without one, all pinned versions are
+// taken from the cache.
+func schemaDirs(list string) ([]string, error) {
+	if list != "" {
+		return strings.Split(list, ","), nil
+	}
+	cache, err := cacheDir()
+	if err != nil {
+		return nil, err
+	}
+	var dirs []string
+	for _, p := range schemagen.Pins {
+		dirs = append(dirs, filepath.Join(cache, p.Version))
+	}
+	return dirs, nil
 }
 
 func load(dirs []string) ([]*schemagen.Model, error) {

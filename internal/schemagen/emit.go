@@ -242,7 +242,7 @@ func (e *emitter) field(f *file, indent string, m *Message, fl *Field) {
 	if fl.Map {
 		typ = fl.typeSig()
 	}
-	opts := e.fieldOptions(m, fl)
+	opts := e.fieldOptions(fl)
 	if strings.Contains(strings.Join(opts, ""), "copilot.json") {
 		f.imports[optionsFile] = true
 	}
@@ -265,7 +265,7 @@ func (e *emitter) field(f *file, indent string, m *Message, fl *Field) {
 	}
 }
 
-func (e *emitter) fieldOptions(m *Message, fl *Field) []string {
+func (e *emitter) fieldOptions(fl *Field) []string {
 	var opts []string
 	if fl.JSON != "" && !fl.Raw && lowerCamel(fl.Name) != fl.JSON {
 		opts = append(opts, fmt.Sprintf("json_name = %q", fl.JSON))

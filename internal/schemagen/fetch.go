@@ -7,15 +7,21 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"strings"
 	"time"
 )
 
+var versionForm = regexp.MustCompile(`^[0-9]+\.[0-9]+\.[0-9]+$`)
+
 // Fetch puts the schemas of a CLI version into dir/version, unless they are there
 // already. Newer packages hold them only inside the executable, which writes them
 // out when it unpacks itself; nothing of it is run beyond that.
 func Fetch(ctx context.Context, dir, version string) error {
+	if !versionForm.MatchString(version) {
+		return fmt.Errorf("fetch %q: not a version", version)
+	}
 	dest := filepath.Join(dir, version)
 	if _, sums, err := readSchemas(dest); err == nil {
 		return checkPin(version, sums)

@@ -57,7 +57,7 @@ func Generate(cfg Config) (*Output, error) {
 		return nil, err
 	}
 	if cfg.Strict {
-		if err := deadRows(hits, used); err != nil {
+		if err := deadRows(m, hits, used); err != nil {
 			return nil, err
 		}
 	}
@@ -69,8 +69,16 @@ func Generate(cfg Config) (*Output, error) {
 			return nil, err
 		}
 	}
-	e := &emitter{plan: pl, sel: sel, docs: &docs{plan: pl}}
-	return &Output{Files: e.files(), Plan: pl}, nil
+	words, err := loadWording(wordFiles)
+	if err != nil {
+		return nil, err
+	}
+	e := &emitter{plan: pl, sel: sel, docs: newDocs(pl, words)}
+	out := &Output{Files: e.files(), Plan: pl}
+	if dead := words.dead(); cfg.Strict && len(dead) > 0 {
+		return nil, fmt.Errorf("texts for nothing: %s", strings.Join(dead, "; "))
+	}
+	return out, nil
 }
 
 func merged(schemas []*Model) (*Model, map[string]bool, error) {
@@ -89,8 +97,13 @@ func merged(schemas []*Model) (*Model, map[string]bool, error) {
 }
 
 // deadRows fails for rows of exception tables that nothing needed.
-func deadRows(hits, used map[string]bool) error {
+func deadRows(m *Model, hits, used map[string]bool) error {
 	var dead []string
+	for _, r := range renames {
+		if m.defs[r.To] == nil {
+			dead = append(dead, "rename "+r.From)
+		}
+	}
 	for _, r := range typeChanges {
 		if !used[r.Path] {
 			dead = append(dead, "type change "+r.Path)

@@ -26,12 +26,14 @@ func Merge(models []*Model) (*Model, map[string]bool, error) {
 
 type merger struct {
 	out       *Model
+	adding    *Model
 	version   int
 	conflicts []string
 	used      map[string]bool // rows of typeChanges that were needed
 }
 
 func (g *merger) add(m *Model) {
+	g.adding = m
 	for _, name := range m.order {
 		d := m.defs[name].clone()
 		d.Life = Life{g.version, g.version}
@@ -139,10 +141,18 @@ func (g *merger) joinKind(path string, a, b *Type) *Type {
 	return g.conflict(path, a, b)
 }
 
-// covers reports whether the definition that ref names holds the constant or
-// the enum t: a constant that got a name.
+// covers reports whether t, a constant or an enum, got a name: whether ref names
+// an enum that has all its values.
 func (g *merger) covers(ref, t *Type) bool {
-	return t.Kind == KindConst || t.Kind == KindEnum
+	d := g.adding.defs[ref.Ref]
+	if !isStrings(t) || d == nil || !isStrings(d.Type) {
+		return false
+	}
+	have := map[string]bool{}
+	for _, v := range values(d.Type) {
+		have[v.Name] = true
+	}
+	return !slices.ContainsFunc(values(t), func(v *Value) bool { return !have[v.Name] })
 }
 
 func isNumeric(t *Type) bool { return t.Kind == KindInt || t.Kind == KindNumber }

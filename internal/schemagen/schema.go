@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -162,54 +163,63 @@ func (s *schema) single(name string) (*Type, error) {
 }
 
 func (s *schema) object() (*Type, error) {
-	var props []member
+	var members []member
 	if s.Properties != nil {
 		var err error
-		if props, err = decodeMembers(s.Properties); err != nil {
+		if members, err = decodeMembers(s.Properties); err != nil {
 			return nil, fmt.Errorf("properties: %w", err)
 		}
 	}
 	rest := strings.TrimSpace(string(s.AdditionalProperties))
-	if len(props) == 0 {
-		switch {
-		case rest == "false":
-			return &Type{Kind: KindObject}, nil
-		case rest == "" || rest == "true":
-			return &Type{Kind: KindMap, Elem: &Type{Kind: KindAny}}, nil
-		}
-		var elem schema
-		if err := json.Unmarshal(s.AdditionalProperties, &elem); err != nil {
-			return nil, fmt.Errorf("additional properties: %w", err)
-		}
-		et, err := elem.toType()
-		if err != nil {
-			return nil, fmt.Errorf("additional properties: %w", err)
-		}
-		return &Type{Kind: KindMap, Elem: et}, nil
-	}
-	required := map[string]bool{}
-	for _, r := range s.Required {
-		required[r] = true
+	if len(members) == 0 {
+		return s.dictionary(rest)
 	}
 	t := &Type{Kind: KindObject, Open: rest != "false"}
-	for _, p := range props {
-		var ps schema
-		if err := json.Unmarshal(p.value, &ps); err != nil {
-			return nil, fmt.Errorf("property %q: %w", p.name, err)
-		}
-		pt, err := ps.toType()
+	for _, m := range members {
+		p, err := s.property(m)
 		if err != nil {
-			return nil, fmt.Errorf("property %q: %w", p.name, err)
+			return nil, fmt.Errorf("property %q: %w", m.name, err)
 		}
-		if pt.Kind == KindHandle {
-			continue
+		if p.Type.Kind != KindHandle {
+			t.Props = append(t.Props, p)
 		}
-		t.Props = append(t.Props, &Prop{
-			Name: p.name, Type: pt, Required: required[p.name] && !pt.Absent,
-			Internal: ps.internal(), Deprecated: ps.Deprecated,
-		})
 	}
 	return t, nil
+}
+
+// dictionary reads an object without properties. Only a closed one is an object;
+// any other is a dictionary.
+func (s *schema) dictionary(rest string) (*Type, error) {
+	switch rest {
+	case "false":
+		return &Type{Kind: KindObject}, nil
+	case "", "true":
+		return &Type{Kind: KindMap, Elem: &Type{Kind: KindAny}}, nil
+	}
+	var elem schema
+	if err := json.Unmarshal(s.AdditionalProperties, &elem); err != nil {
+		return nil, fmt.Errorf("additional properties: %w", err)
+	}
+	t, err := elem.toType()
+	if err != nil {
+		return nil, fmt.Errorf("additional properties: %w", err)
+	}
+	return &Type{Kind: KindMap, Elem: t}, nil
+}
+
+func (s *schema) property(m member) (*Prop, error) {
+	var ps schema
+	if err := json.Unmarshal(m.value, &ps); err != nil {
+		return nil, err
+	}
+	t, err := ps.toType()
+	if err != nil {
+		return nil, err
+	}
+	return &Prop{
+		Name: m.name, Type: t, Required: slices.Contains(s.Required, m.name) && !t.Absent,
+		Internal: ps.internal(), Deprecated: ps.Deprecated,
+	}, nil
 }
 
 // union reads an anyOf. Null and undefined become flags; what is left may be a

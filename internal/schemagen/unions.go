@@ -66,25 +66,7 @@ func (p *planner) variant(msg *Message, variants []*Type, v *Type) *Field {
 	f := &Field{Source: t, Life: msg.Life}
 	switch t.Kind {
 	case KindObject, KindUnion:
-		var tags []string
-		if msg.Discriminator != "" {
-			tags, _ = p.tags(t, msg.Discriminator)
-			f.Tag = strings.Join(tags, ",")
-		}
-		hint := strings.Join(tags, " ")
-		if def != "" {
-			f.Type = p.named(def).Name
-			if len(tags) != 1 {
-				hint = p.variantSuffix(msg, variants, def)
-			}
-			f.Life = p.m.defs[def].Life
-		} else {
-			if hint == "" {
-				hint = "object"
-			}
-			f.Type = p.message(msg.Name+pascal(hint), msg.Path+"|"+hint, t).Name
-		}
-		f.Name = fieldName(hint)
+		p.objectVariant(f, msg, variants, t, def)
 	case KindList:
 		f.Type, f.Name = p.wrapper(msg.Name, msg.Path+"|list", t), "list"
 	case KindMap:
@@ -109,6 +91,31 @@ func (p *planner) variant(msg *Message, variants []*Type, v *Type) *Field {
 		}
 	}
 	return f
+}
+
+// objectVariant plans the case of an object: named by what selects it, if that is
+// one value, else by its type.
+func (p *planner) objectVariant(f *Field, msg *Message, variants []*Type, t *Type, def string) {
+	var tags []string
+	if msg.Discriminator != "" {
+		tags, _ = p.tags(t, msg.Discriminator)
+		f.Tag = strings.Join(tags, ",")
+	}
+	hint := strings.Join(tags, " ")
+	switch {
+	case def != "":
+		f.Type = p.named(def).Name
+		if len(tags) != 1 {
+			hint = p.variantSuffix(msg, variants, def)
+		}
+		f.Life = p.m.defs[def].Life
+	default:
+		if hint == "" {
+			hint = "object"
+		}
+		f.Type = p.message(msg.Name+pascal(hint), msg.Path+"|"+hint, t).Name
+	}
+	f.Name = fieldName(hint)
 }
 
 // variantSuffix names a case by what its type's name adds to the words that the

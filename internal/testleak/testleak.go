@@ -21,10 +21,19 @@ import (
 // killed stays visible until its owner has waited for it, a moment later.
 const grace = 5 * time.Second
 
+// Runner runs tests: a [testing.M], or something around one that sets up and ends what
+// the tests share.
+type Runner interface {
+	// Run runs them and returns the exit code.
+	Run() int
+}
+
+var _ Runner = (*testing.M)(nil)
+
 // Main runs the tests and exits with their code, or with 1 if they passed but left
 // something behind. The options go to goleak: they name goroutines that outlive the
 // tests with good reason, such as one started by a library for the whole process.
-func Main(m *testing.M, options ...goleak.Option) {
+func Main(m Runner, options ...goleak.Option) {
 	code := m.Run()
 	if code == 0 {
 		code = report(check(grace, options...))

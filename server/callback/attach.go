@@ -103,7 +103,11 @@ func (p *participation) take(req *bridgev1.AttachRequest, err error) (more bool)
 	if p.ended {
 		return false
 	}
-	defer p.rescue()
+	defer func() {
+		if v := recover(); v != nil {
+			p.rescue(v)
+		}
+	}()
 	if errors.Is(err, io.EOF) {
 		p.ended, p.told = true, true
 		p.attachment.Leave()
@@ -141,14 +145,12 @@ func (p *participation) lose() {
 	p.attachment.Lost()
 }
 
-// rescue keeps a panic of the attachment for the handler's goroutine: in this one it
-// would end the process.
-func (p *participation) rescue() {
-	if v := recover(); v != nil {
-		p.ended, p.failure = true, errPanicked
-		p.panicked = fmt.Sprintf("%v\n\n%s", v, debug.Stack())
-		p.cancel(errPanicked)
-	}
+// rescue keeps what the attachment panicked with for the handler's goroutine: in this
+// one it would end the process.
+func (p *participation) rescue(v any) {
+	p.ended, p.failure = true, errPanicked
+	p.panicked = fmt.Sprintf("%v\n\n%s", v, debug.Stack())
+	p.cancel(errPanicked)
 }
 
 // end stops the calls of the attachment once Stream has returned err, and waits for
@@ -163,14 +165,15 @@ func (p *participation) end(err error) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.ended = true
-	if over {
-		return nil
+	if !over {
+		p.lose()
 	}
-	p.lose()
-	if p.panicked != nil {
+	switch {
+	case p.panicked != nil:
 		panic(p.panicked)
-	}
-	if p.failure != nil {
+	case over:
+		return nil
+	case p.failure != nil:
 		return p.failure
 	}
 	return err

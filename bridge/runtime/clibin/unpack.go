@@ -55,13 +55,14 @@ func (l *Locator) Unpack(ctx context.Context, bin Binary) (dir string, err error
 }
 
 // readyFile names the marker of a binary. The file, not the version, is what was
-// unpacked: a reinstalled one is unpacked again.
+// unpacked: a reinstalled one is unpacked again. Whole seconds, because the layers
+// of a container image keep no more.
 func readyFile(dir string, bin Binary) (string, error) {
 	info, err := os.Stat(bin.Path)
 	if err != nil {
 		return "", err
 	}
-	sum := sha256.Sum256(fmt.Appendf(nil, "%s\x00%d\x00%d", bin.Path, info.Size(), info.ModTime().UnixNano()))
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s\x00%d\x00%d", bin.Path, info.Size(), info.ModTime().Unix()))
 	return filepath.Join(dir, "pkg", ".ready-"+hex.EncodeToString(sum[:8])), nil
 }
 

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime/internal/leakgate"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime/process"
@@ -29,11 +30,18 @@ func TestMain(m *testing.M) {
 	os.Exit(leakgate.Run(m))
 }
 
+// sleep is for children that are ended from outside; an empty select would be a deadlock.
+func sleep() {
+	for {
+		time.Sleep(time.Hour)
+	}
+}
+
 var roles = map[string]func(){
 	"echo": func() { _, _ = io.Copy(os.Stdout, os.Stdin) },
 	"env":  func() { fmt.Println(strings.Join(os.Environ(), "\n")) },
 	// deaf ignores the end of its input, but not SIGTERM.
-	"deaf": func() { fmt.Println("ready"); select {} },
+	"deaf": func() { fmt.Println("ready"); sleep() },
 	// polite ends in order, though only on SIGTERM.
 	"polite": func() {
 		c := make(chan os.Signal, 1)
@@ -45,7 +53,7 @@ var roles = map[string]func(){
 	"stubborn": func() {
 		signal.Ignore(syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
 		fmt.Println("ready")
-		select {}
+		sleep()
 	},
 	"noisy": func() {
 		for i := range 5000 {
@@ -90,7 +98,8 @@ func roleOptions(role string, env ...string) process.Options {
 	}
 	return process.Options{
 		Path: exe,
-		Env:  append([]string{roleEnv + "=" + role, "PATH=" + os.Getenv("PATH")}, env...),
+		// A race-detecting program sleeps a second before it exits unless told not to.
+		Env: append([]string{roleEnv + "=" + role, "PATH=" + os.Getenv("PATH"), "GORACE=atexit_sleep_ms=0"}, env...),
 	}
 }
 

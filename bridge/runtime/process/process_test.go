@@ -141,7 +141,7 @@ func TestEnvironmentIsOnlyWhatWasGiven(t *testing.T) {
 		name, _, _ := strings.Cut(line, "=")
 		got[name] = true
 	}
-	want := []string{roleEnv, "PATH", "A", process.MarkerEnv}
+	want := []string{roleEnv, "PATH", "GORACE", "A", process.MarkerEnv}
 	for _, name := range want {
 		if !got[name] {
 			t.Errorf("%s is missing", name)

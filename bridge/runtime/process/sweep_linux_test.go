@@ -129,12 +129,9 @@ func TestSweepAbandoned(t *testing.T) {
 	for _, child := range []string{"litter", "stubborn"} {
 		more := map[string]int{"litter": 2}[child]
 		fds := killedParent(t, child, more)
-		if gone(fds[len(fds)-1], 50*time.Millisecond) {
-			t.Fatalf("%s: nothing was left to sweep", child)
-		}
-		if n := process.SweepAbandoned(); n == 0 {
-			t.Errorf("%s: swept nothing", child)
-		}
+		// Without a sweep they would live on for minutes. What it counts is not
+		// checked: another bridge on this machine may sweep at the same time.
+		process.SweepAbandoned()
 		for _, fd := range fds {
 			if !gone(fd, 5*time.Second) {
 				t.Errorf("%s: a process survived the sweep", child)

@@ -92,9 +92,7 @@ func object(m protoreflect.Message) (string, error) {
 	for name, s := range out {
 		parts = append(parts, quote(name)+":"+s)
 	}
-	for _, raw := range extraOdd(m) {
-		parts = append(parts, raw)
-	}
+	parts = append(parts, extraOdd(m)...)
 	return "{" + strings.Join(parts, ",") + "}", nil
 }
 

@@ -122,6 +122,10 @@ func has(name, kind string, rules ...rule) func(*message, *jsonv1.MessageRules) 
 	return func(m *message, _ *jsonv1.MessageRules) { add(m, name, kind, 0, rules...) }
 }
 
+func hasAt(number int32, name, kind string, rules ...rule) func(*message, *jsonv1.MessageRules) {
+	return func(m *message, _ *jsonv1.MessageRules) { add(m, name, kind, number, rules...) }
+}
+
 func constant(name, valueJSON string) func(*message, *jsonv1.MessageRules) {
 	return func(_ *message, r *jsonv1.MessageRules) {
 		r.Consts = append(r.Consts, &jsonv1.ConstMember{Name: name, ValueJson: valueJSON})

@@ -118,6 +118,7 @@ func objects() []*message {
 			has("child", "All"),
 			has("meta", "string", optional, named("_meta")),
 			has("tracker", "string", optional, named("origin-tracker \"é\"")),
+			hasAt(70000, "far", "repeated string"),
 		),
 		object("Leaf", has("name", "string", required), has("size", "int64", optional)),
 		object("Config",

@@ -44,14 +44,14 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// JSON: AccountGetQuotaRequest.
+// Parameters of account.getQuota. They may be left out altogether.
 type AccountServiceGetQuotaRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// selection id.
+	// Identifier of the selection.
 	SelectionId *string `protobuf:"bytes,1,opt,name=selection_id,json=selectionId,proto3,oneof" json:"selection_id,omitempty"`
-	// github token.
+	// The GitHub token.
 	GithubToken *string `protobuf:"bytes,2,opt,name=github_token,json=gitHubToken,proto3,oneof" json:"github_token,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -108,12 +108,12 @@ func (x *AccountServiceGetQuotaRequest) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: AccountGetQuotaResult.
+// Result of account.getQuota.
 type AccountServiceGetQuotaResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// quota snapshots.
+	// The quota snapshots, by name.
 	QuotaSnapshots map[string]*AccountQuotaSnapshot `protobuf:"bytes,1,rep,name=quota_snapshots,json=quotaSnapshots,proto3" json:"quota_snapshots,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -163,26 +163,26 @@ func (x *AccountServiceGetQuotaResponse) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: AccountQuotaSnapshot.
+// What is left of a quota.
 type AccountQuotaSnapshot struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// is unlimited entitlement.
+	// Whether it is unlimited entitlement.
 	IsUnlimitedEntitlement bool `protobuf:"varint,1,opt,name=is_unlimited_entitlement,json=isUnlimitedEntitlement,proto3" json:"is_unlimited_entitlement,omitempty"`
-	// entitlement requests.
+	// Number of requests the plan has. At least -1.
 	EntitlementRequests int64 `protobuf:"varint,2,opt,name=entitlement_requests,json=entitlementRequests,proto3" json:"entitlement_requests,omitempty"`
-	// used requests.
+	// Number of requests used.
 	UsedRequests int64 `protobuf:"varint,3,opt,name=used_requests,json=usedRequests,proto3" json:"used_requests,omitempty"`
-	// usage allowed with exhausted quota.
+	// Whether there is usage allowed with exhausted quota.
 	UsageAllowedWithExhaustedQuota bool `protobuf:"varint,4,opt,name=usage_allowed_with_exhausted_quota,json=usageAllowedWithExhaustedQuota,proto3" json:"usage_allowed_with_exhausted_quota,omitempty"`
-	// remaining percentage.
+	// What is left, in percent.
 	RemainingPercentage float64 `protobuf:"fixed64,5,opt,name=remaining_percentage,json=remainingPercentage,proto3" json:"remaining_percentage,omitempty"`
-	// overage.
+	// Number of requests beyond the plan.
 	Overage float64 `protobuf:"fixed64,6,opt,name=overage,proto3" json:"overage,omitempty"`
-	// overage allowed with exhausted quota.
+	// Whether there is overage allowed with exhausted quota.
 	OverageAllowedWithExhaustedQuota bool `protobuf:"varint,7,opt,name=overage_allowed_with_exhausted_quota,json=overageAllowedWithExhaustedQuota,proto3" json:"overage_allowed_with_exhausted_quota,omitempty"`
-	// reset date.
+	// When it starts afresh.
 	ResetDate *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=reset_date,json=resetDate,proto3" json:"reset_date,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -47,9 +47,9 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// AccountService: The CLI's methods under account.
+// AccountService has the CLI's methods under account.
 type AccountServiceClient interface {
-	// Calls account.getQuota.
+	// Returns what is left of the user's quotas. JSON-RPC: account.getQuota.
 	GetQuota(ctx context.Context, in *AccountServiceGetQuotaRequest, opts ...grpc.CallOption) (*AccountServiceGetQuotaResponse, error)
 }
 
@@ -75,9 +75,9 @@ func (c *accountServiceClient) GetQuota(ctx context.Context, in *AccountServiceG
 // All implementations must embed UnimplementedAccountServiceServer
 // for forward compatibility.
 //
-// AccountService: The CLI's methods under account.
+// AccountService has the CLI's methods under account.
 type AccountServiceServer interface {
-	// Calls account.getQuota.
+	// Returns what is left of the user's quotas. JSON-RPC: account.getQuota.
 	GetQuota(context.Context, *AccountServiceGetQuotaRequest) (*AccountServiceGetQuotaResponse, error)
 	mustEmbedUnimplementedAccountServiceServer()
 }

@@ -47,19 +47,19 @@ const (
 type AuthStatusKind int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	AuthStatusKind_AUTH_STATUS_KIND_UNSPECIFIED AuthStatusKind = 0
-	// The user signed in.
+	// The user signed in. JSON: "user".
 	AuthStatusKind_AUTH_STATUS_KIND_USER AuthStatusKind = 1
-	// An environment variable.
+	// An environment variable. JSON: "env".
 	AuthStatusKind_AUTH_STATUS_KIND_ENV AuthStatusKind = 2
-	// GitHub's own command line tool.
+	// GitHub's own command line tool. JSON: "gh-cli".
 	AuthStatusKind_AUTH_STATUS_KIND_GH_CLI AuthStatusKind = 3
-	// A signed key of a service.
+	// A signed key of a service. JSON: "hmac".
 	AuthStatusKind_AUTH_STATUS_KIND_HMAC AuthStatusKind = 4
-	// A key of a model endpoint.
+	// A key of a model endpoint. JSON: "api-key".
 	AuthStatusKind_AUTH_STATUS_KIND_API_KEY AuthStatusKind = 5
-	// A token given by the client.
+	// A token given by the client. JSON: "token".
 	AuthStatusKind_AUTH_STATUS_KIND_TOKEN AuthStatusKind = 6
 )
 
@@ -112,10 +112,10 @@ func (AuthStatusKind) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_auth_proto_rawDescGZIP(), []int{0}
 }
 
-// JSON: auth.getStatus?.
+// Parameters of auth.getStatus. They may be left out altogether.
 type AuthServiceGetStatusRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -158,7 +158,7 @@ func (x *AuthServiceGetStatusRequest) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: AuthGetStatusResult.
+// Result of auth.getStatus. Whether, and as whom, the CLI is signed in.
 type AuthServiceGetStatusResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Whether it is signed in.
@@ -171,7 +171,7 @@ type AuthServiceGetStatusResponse struct {
 	Login *string `protobuf:"bytes,4,opt,name=login,proto3,oneof" json:"login,omitempty"`
 	// The same, as a sentence.
 	StatusMessage *string `protobuf:"bytes,5,opt,name=status_message,json=statusMessage,proto3,oneof" json:"status_message,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -47,9 +47,9 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// AuthService: The CLI's methods under auth.
+// AuthService has the CLI's methods under auth.
 type AuthServiceClient interface {
-	// Returns whether the CLI is signed in.
+	// Returns whether the CLI is signed in. JSON-RPC: auth.getStatus.
 	GetStatus(ctx context.Context, in *AuthServiceGetStatusRequest, opts ...grpc.CallOption) (*AuthServiceGetStatusResponse, error)
 }
 
@@ -75,9 +75,9 @@ func (c *authServiceClient) GetStatus(ctx context.Context, in *AuthServiceGetSta
 // All implementations must embed UnimplementedAuthServiceServer
 // for forward compatibility.
 //
-// AuthService: The CLI's methods under auth.
+// AuthService has the CLI's methods under auth.
 type AuthServiceServer interface {
-	// Returns whether the CLI is signed in.
+	// Returns whether the CLI is signed in. JSON-RPC: auth.getStatus.
 	GetStatus(context.Context, *AuthServiceGetStatusRequest) (*AuthServiceGetStatusResponse, error)
 	mustEmbedUnimplementedAuthServiceServer()
 }

@@ -43,17 +43,18 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// JSON: AutoModeSwitchResult.response.
+// Callback auto mode switch service request response response. Used by
+// CallbackAutoModeSwitchServiceRequestResponse.response.
 type CallbackAutoModeSwitchServiceRequestResponseResponse int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	CallbackAutoModeSwitchServiceRequestResponseResponse_CALLBACK_AUTO_MODE_SWITCH_SERVICE_REQUEST_RESPONSE_RESPONSE_UNSPECIFIED CallbackAutoModeSwitchServiceRequestResponseResponse = 0
-	// JSON "yes".
+	// JSON: "yes".
 	CallbackAutoModeSwitchServiceRequestResponseResponse_CALLBACK_AUTO_MODE_SWITCH_SERVICE_REQUEST_RESPONSE_RESPONSE_YES CallbackAutoModeSwitchServiceRequestResponseResponse = 1
-	// JSON "yes_always".
+	// JSON: "yes_always".
 	CallbackAutoModeSwitchServiceRequestResponseResponse_CALLBACK_AUTO_MODE_SWITCH_SERVICE_REQUEST_RESPONSE_RESPONSE_YES_ALWAYS CallbackAutoModeSwitchServiceRequestResponseResponse = 2
-	// JSON "no".
+	// JSON: "no".
 	CallbackAutoModeSwitchServiceRequestResponseResponse_CALLBACK_AUTO_MODE_SWITCH_SERVICE_REQUEST_RESPONSE_RESPONSE_NO CallbackAutoModeSwitchServiceRequestResponseResponse = 3
 )
 
@@ -100,7 +101,8 @@ func (CallbackAutoModeSwitchServiceRequestResponseResponse) EnumDescriptor() ([]
 	return file_copilot_cli_v1_callback_auto_mode_switch_proto_rawDescGZIP(), []int{0}
 }
 
-// JSON: AutoModeSwitchParams.
+// Parameters of autoModeSwitch.request. A limit was met, and the CLI could go
+// on with a model of its own choice.
 type CallbackAutoModeSwitchServiceRequestRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Session that asks.
@@ -109,7 +111,7 @@ type CallbackAutoModeSwitchServiceRequestRequest struct {
 	ErrorCode *string `protobuf:"bytes,2,opt,name=error_code,json=errorCode,proto3,oneof" json:"error_code,omitempty"`
 	// Seconds until the limit is lifted.
 	RetryAfterSeconds *float64 `protobuf:"fixed64,3,opt,name=retry_after_seconds,json=retryAfterSeconds,proto3,oneof" json:"retry_after_seconds,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -173,12 +175,13 @@ func (x *CallbackAutoModeSwitchServiceRequestRequest) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: AutoModeSwitchResult.
+// Result of autoModeSwitch.request. Whether to go on with a model of the CLI's
+// choice.
 type CallbackAutoModeSwitchServiceRequestResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The answer.
 	Response CallbackAutoModeSwitchServiceRequestResponseResponse `protobuf:"varint,1,opt,name=response,proto3,enum=copilot.cli.v1.CallbackAutoModeSwitchServiceRequestResponseResponse" json:"response,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

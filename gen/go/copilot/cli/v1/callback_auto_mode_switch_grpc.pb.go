@@ -47,11 +47,11 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// CallbackAutoModeSwitchService: What the CLI asks of its client under
-// autoModeSwitch.
+// CallbackAutoModeSwitchService has what the CLI asks of its client, and tells
+// it, under autoModeSwitch.
 type CallbackAutoModeSwitchServiceClient interface {
 	// Asks whether to go on with a model of the CLI's choice. Switched on by
-	// requestAutoModeSwitch.
+	// requestAutoModeSwitch. JSON-RPC: autoModeSwitch.request.
 	Request(ctx context.Context, in *CallbackAutoModeSwitchServiceRequestRequest, opts ...grpc.CallOption) (*CallbackAutoModeSwitchServiceRequestResponse, error)
 }
 
@@ -77,11 +77,11 @@ func (c *callbackAutoModeSwitchServiceClient) Request(ctx context.Context, in *C
 // All implementations must embed UnimplementedCallbackAutoModeSwitchServiceServer
 // for forward compatibility.
 //
-// CallbackAutoModeSwitchService: What the CLI asks of its client under
-// autoModeSwitch.
+// CallbackAutoModeSwitchService has what the CLI asks of its client, and tells
+// it, under autoModeSwitch.
 type CallbackAutoModeSwitchServiceServer interface {
 	// Asks whether to go on with a model of the CLI's choice. Switched on by
-	// requestAutoModeSwitch.
+	// requestAutoModeSwitch. JSON-RPC: autoModeSwitch.request.
 	Request(context.Context, *CallbackAutoModeSwitchServiceRequestRequest) (*CallbackAutoModeSwitchServiceRequestResponse, error)
 	mustEmbedUnimplementedCallbackAutoModeSwitchServiceServer()
 }

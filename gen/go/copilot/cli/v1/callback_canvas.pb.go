@@ -43,22 +43,22 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// JSON: canvas.close?.
+// Parameters of canvas.close.
 type CallbackCanvasServiceCloseRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session id.
+	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// extension id.
+	// Identifier of the extension.
 	ExtensionId string `protobuf:"bytes,2,opt,name=extension_id,json=extensionId,proto3" json:"extension_id,omitempty"`
-	// canvas id.
+	// Identifier of the canvas.
 	CanvasId string `protobuf:"bytes,3,opt,name=canvas_id,json=canvasId,proto3" json:"canvas_id,omitempty"`
-	// instance id.
+	// Identifier of the instance.
 	InstanceId string `protobuf:"bytes,4,opt,name=instance_id,json=instanceId,proto3" json:"instance_id,omitempty"`
-	// host.
+	// The host.
 	Host *CanvasHostContext `protobuf:"bytes,5,opt,name=host,proto3" json:"host,omitempty"`
-	// session.
+	// The session.
 	Session *CanvasSessionContext `protobuf:"bytes,6,opt,name=session,proto3" json:"session,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -143,10 +143,10 @@ func (x *CallbackCanvasServiceCloseRequest) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: canvas.close!.
+// canvas.close has no result.
 type CallbackCanvasServiceCloseResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// A result of another form than the declared one: JSON text.
+	// A result of another form than the one above, as JSON text.
 	Unrecognized  *string `protobuf:"bytes,1001,opt,name=unrecognized,proto3,oneof" json:"unrecognized,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -189,24 +189,24 @@ func (x *CallbackCanvasServiceCloseResponse) GetUnrecognized() string {
 	return ""
 }
 
-// JSON: canvas.open?.
+// Parameters of canvas.open.
 type CallbackCanvasServiceOpenRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session id.
+	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// extension id.
+	// Identifier of the extension.
 	ExtensionId string `protobuf:"bytes,2,opt,name=extension_id,json=extensionId,proto3" json:"extension_id,omitempty"`
-	// canvas id.
+	// Identifier of the canvas.
 	CanvasId string `protobuf:"bytes,3,opt,name=canvas_id,json=canvasId,proto3" json:"canvas_id,omitempty"`
-	// instance id.
+	// Identifier of the instance.
 	InstanceId string `protobuf:"bytes,4,opt,name=instance_id,json=instanceId,proto3" json:"instance_id,omitempty"`
-	// input json.
+	// The input. The member input, as JSON text.
 	InputJson *string `protobuf:"bytes,5,opt,name=input_json,json=inputJson,proto3,oneof" json:"input_json,omitempty"`
-	// host.
+	// The host.
 	Host *CanvasHostContext `protobuf:"bytes,6,opt,name=host,proto3" json:"host,omitempty"`
-	// session.
+	// The session.
 	Session *CanvasSessionContext `protobuf:"bytes,7,opt,name=session,proto3" json:"session,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -298,16 +298,16 @@ func (x *CallbackCanvasServiceOpenRequest) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: CanvasProviderOpenResult.
+// Result of canvas.open.
 type CallbackCanvasServiceOpenResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// url.
+	// The URL.
 	Url *string `protobuf:"bytes,1,opt,name=url,proto3,oneof" json:"url,omitempty"`
-	// title.
+	// The title.
 	Title *string `protobuf:"bytes,2,opt,name=title,proto3,oneof" json:"title,omitempty"`
-	// status.
+	// The status.
 	Status *string `protobuf:"bytes,3,opt,name=status,proto3,oneof" json:"status,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

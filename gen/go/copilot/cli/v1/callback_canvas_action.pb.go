@@ -43,26 +43,26 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// JSON: canvas.action.invoke?.
+// Parameters of canvas.action.invoke.
 type CallbackCanvasActionServiceInvokeRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session id.
+	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// extension id.
+	// Identifier of the extension.
 	ExtensionId string `protobuf:"bytes,2,opt,name=extension_id,json=extensionId,proto3" json:"extension_id,omitempty"`
-	// canvas id.
+	// Identifier of the canvas.
 	CanvasId string `protobuf:"bytes,3,opt,name=canvas_id,json=canvasId,proto3" json:"canvas_id,omitempty"`
-	// instance id.
+	// Identifier of the instance.
 	InstanceId string `protobuf:"bytes,4,opt,name=instance_id,json=instanceId,proto3" json:"instance_id,omitempty"`
-	// action name.
+	// Name of the action.
 	ActionName string `protobuf:"bytes,5,opt,name=action_name,json=actionName,proto3" json:"action_name,omitempty"`
-	// input json.
+	// The input. The member input, as JSON text.
 	InputJson *string `protobuf:"bytes,6,opt,name=input_json,json=inputJson,proto3,oneof" json:"input_json,omitempty"`
-	// host.
+	// The host.
 	Host *CanvasHostContext `protobuf:"bytes,7,opt,name=host,proto3" json:"host,omitempty"`
-	// session.
+	// The session.
 	Session *CanvasSessionContext `protobuf:"bytes,8,opt,name=session,proto3" json:"session,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -161,12 +161,12 @@ func (x *CallbackCanvasActionServiceInvokeRequest) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: canvas.action.invoke!.
+// Result of canvas.action.invoke.
 type CallbackCanvasActionServiceInvokeResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// value.
+	// The value.
 	Value string `protobuf:"bytes,1,opt,name=value,proto3" json:"value,omitempty"`
-	// A result of another form than the declared one: JSON text.
+	// A result of another form than the one above, as JSON text.
 	Unrecognized  *string `protobuf:"bytes,1001,opt,name=unrecognized,proto3,oneof" json:"unrecognized,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -47,10 +47,11 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// CallbackCanvasActionService: What the CLI asks of its client under
-// canvas.action.
+// CallbackCanvasActionService has what the CLI asks of its client, and tells
+// it, under canvas.action.
 type CallbackCanvasActionServiceClient interface {
-	// Calls canvas.action.invoke.
+	// Asks the client to carry out an action on a canvas. JSON-RPC:
+	// canvas.action.invoke.
 	Invoke(ctx context.Context, in *CallbackCanvasActionServiceInvokeRequest, opts ...grpc.CallOption) (*CallbackCanvasActionServiceInvokeResponse, error)
 }
 
@@ -76,10 +77,11 @@ func (c *callbackCanvasActionServiceClient) Invoke(ctx context.Context, in *Call
 // All implementations must embed UnimplementedCallbackCanvasActionServiceServer
 // for forward compatibility.
 //
-// CallbackCanvasActionService: What the CLI asks of its client under
-// canvas.action.
+// CallbackCanvasActionService has what the CLI asks of its client, and tells
+// it, under canvas.action.
 type CallbackCanvasActionServiceServer interface {
-	// Calls canvas.action.invoke.
+	// Asks the client to carry out an action on a canvas. JSON-RPC:
+	// canvas.action.invoke.
 	Invoke(context.Context, *CallbackCanvasActionServiceInvokeRequest) (*CallbackCanvasActionServiceInvokeResponse, error)
 	mustEmbedUnimplementedCallbackCanvasActionServiceServer()
 }

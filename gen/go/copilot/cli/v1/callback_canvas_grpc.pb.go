@@ -48,11 +48,12 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// CallbackCanvasService: What the CLI asks of its client under canvas.
+// CallbackCanvasService has what the CLI asks of its client, and tells it,
+// under canvas.
 type CallbackCanvasServiceClient interface {
-	// Calls canvas.close.
+	// Asks the client to close a canvas. JSON-RPC: canvas.close.
 	Close(ctx context.Context, in *CallbackCanvasServiceCloseRequest, opts ...grpc.CallOption) (*CallbackCanvasServiceCloseResponse, error)
-	// Calls canvas.open.
+	// Asks the client to open a canvas. JSON-RPC: canvas.open.
 	Open(ctx context.Context, in *CallbackCanvasServiceOpenRequest, opts ...grpc.CallOption) (*CallbackCanvasServiceOpenResponse, error)
 }
 
@@ -88,11 +89,12 @@ func (c *callbackCanvasServiceClient) Open(ctx context.Context, in *CallbackCanv
 // All implementations must embed UnimplementedCallbackCanvasServiceServer
 // for forward compatibility.
 //
-// CallbackCanvasService: What the CLI asks of its client under canvas.
+// CallbackCanvasService has what the CLI asks of its client, and tells it,
+// under canvas.
 type CallbackCanvasServiceServer interface {
-	// Calls canvas.close.
+	// Asks the client to close a canvas. JSON-RPC: canvas.close.
 	Close(context.Context, *CallbackCanvasServiceCloseRequest) (*CallbackCanvasServiceCloseResponse, error)
-	// Calls canvas.open.
+	// Asks the client to open a canvas. JSON-RPC: canvas.open.
 	Open(context.Context, *CallbackCanvasServiceOpenRequest) (*CallbackCanvasServiceOpenResponse, error)
 	mustEmbedUnimplementedCallbackCanvasServiceServer()
 }

@@ -43,7 +43,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// JSON: ExitPlanModeParams.
+// Parameters of exitPlanMode.request. A plan the agent wants to carry out.
 type CallbackExitPlanModeServiceRequestRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Session that asks.
@@ -56,7 +56,7 @@ type CallbackExitPlanModeServiceRequestRequest struct {
 	Actions []string `protobuf:"bytes,4,rep,name=actions,proto3" json:"actions,omitempty"`
 	// The way the agent recommends.
 	RecommendedAction string `protobuf:"bytes,5,opt,name=recommended_action,json=recommendedAction,proto3" json:"recommended_action,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -134,7 +134,7 @@ func (x *CallbackExitPlanModeServiceRequestRequest) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: ExitPlanModeResult.
+// Result of exitPlanMode.request. The user's word on a plan.
 type CallbackExitPlanModeServiceRequestResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Whether the agent may carry it out.
@@ -143,7 +143,7 @@ type CallbackExitPlanModeServiceRequestResponse struct {
 	SelectedAction *string `protobuf:"bytes,2,opt,name=selected_action,json=selectedAction,proto3,oneof" json:"selected_action,omitempty"`
 	// What to change.
 	Feedback *string `protobuf:"bytes,3,opt,name=feedback,proto3,oneof" json:"feedback,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

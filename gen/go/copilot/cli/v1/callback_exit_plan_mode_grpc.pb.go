@@ -47,10 +47,11 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// CallbackExitPlanModeService: What the CLI asks of its client under
-// exitPlanMode.
+// CallbackExitPlanModeService has what the CLI asks of its client, and tells
+// it, under exitPlanMode.
 type CallbackExitPlanModeServiceClient interface {
-	// Asks for approval of a plan. Switched on by requestExitPlanMode.
+	// Asks for approval of a plan. Switched on by requestExitPlanMode. JSON-RPC:
+	// exitPlanMode.request.
 	Request(ctx context.Context, in *CallbackExitPlanModeServiceRequestRequest, opts ...grpc.CallOption) (*CallbackExitPlanModeServiceRequestResponse, error)
 }
 
@@ -76,10 +77,11 @@ func (c *callbackExitPlanModeServiceClient) Request(ctx context.Context, in *Cal
 // All implementations must embed UnimplementedCallbackExitPlanModeServiceServer
 // for forward compatibility.
 //
-// CallbackExitPlanModeService: What the CLI asks of its client under
-// exitPlanMode.
+// CallbackExitPlanModeService has what the CLI asks of its client, and tells
+// it, under exitPlanMode.
 type CallbackExitPlanModeServiceServer interface {
-	// Asks for approval of a plan. Switched on by requestExitPlanMode.
+	// Asks for approval of a plan. Switched on by requestExitPlanMode. JSON-RPC:
+	// exitPlanMode.request.
 	Request(context.Context, *CallbackExitPlanModeServiceRequestRequest) (*CallbackExitPlanModeServiceRequestResponse, error)
 	mustEmbedUnimplementedCallbackExitPlanModeServiceServer()
 }

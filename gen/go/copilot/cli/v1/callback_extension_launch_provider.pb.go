@@ -43,18 +43,18 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// JSON: ExtensionLaunchProviderResolveRequest.
+// Parameters of extensionLaunchProvider.resolve.
 type CallbackExtensionLaunchProviderServiceResolveRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// id.
+	// The identifier.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	// name.
+	// The name.
 	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	// module path.
+	// Path of the module.
 	ModulePath string `protobuf:"bytes,3,opt,name=module_path,json=modulePath,proto3" json:"module_path,omitempty"`
-	// source.
+	// Where it comes from.
 	Source ExtensionSource `protobuf:"varint,4,opt,name=source,proto3,enum=copilot.cli.v1.ExtensionSource" json:"source,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -125,12 +125,12 @@ func (x *CallbackExtensionLaunchProviderServiceResolveRequest) GetJsonExtra() st
 	return ""
 }
 
-// JSON: ExtensionLaunchProviderResolveResult.
+// Result of extensionLaunchProvider.resolve.
 type CallbackExtensionLaunchProviderServiceResolveResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// launch.
+	// The launch.
 	Launch *ExtensionLaunchProfile `protobuf:"bytes,1,opt,name=launch,proto3" json:"launch,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -180,16 +180,17 @@ func (x *CallbackExtensionLaunchProviderServiceResolveResponse) GetJsonExtra() s
 	return ""
 }
 
-// JSON: ExtensionLaunchProfile.
+// Extension launch profile. Used by
+// CallbackExtensionLaunchProviderServiceResolveResponse.launch.
 type ExtensionLaunchProfile struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// executable.
+	// The executable.
 	Executable string `protobuf:"bytes,1,opt,name=executable,proto3" json:"executable,omitempty"`
-	// args.
+	// The arguments.
 	Args []string `protobuf:"bytes,2,rep,name=args,proto3" json:"args,omitempty"`
-	// env.
+	// The environment, by name.
 	Env map[string]string `protobuf:"bytes,3,rep,name=env,proto3" json:"env,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -47,10 +47,11 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// CallbackExtensionLaunchProviderService: What the CLI asks of its client under
-// extensionLaunchProvider.
+// CallbackExtensionLaunchProviderService has what the CLI asks of its client,
+// and tells it, under extensionLaunchProvider.
 type CallbackExtensionLaunchProviderServiceClient interface {
-	// Calls extensionLaunchProvider.resolve.
+	// Resolves the extension launch provider. JSON-RPC:
+	// extensionLaunchProvider.resolve.
 	Resolve(ctx context.Context, in *CallbackExtensionLaunchProviderServiceResolveRequest, opts ...grpc.CallOption) (*CallbackExtensionLaunchProviderServiceResolveResponse, error)
 }
 
@@ -76,10 +77,11 @@ func (c *callbackExtensionLaunchProviderServiceClient) Resolve(ctx context.Conte
 // All implementations must embed UnimplementedCallbackExtensionLaunchProviderServiceServer
 // for forward compatibility.
 //
-// CallbackExtensionLaunchProviderService: What the CLI asks of its client under
-// extensionLaunchProvider.
+// CallbackExtensionLaunchProviderService has what the CLI asks of its client,
+// and tells it, under extensionLaunchProvider.
 type CallbackExtensionLaunchProviderServiceServer interface {
-	// Calls extensionLaunchProvider.resolve.
+	// Resolves the extension launch provider. JSON-RPC:
+	// extensionLaunchProvider.resolve.
 	Resolve(context.Context, *CallbackExtensionLaunchProviderServiceResolveRequest) (*CallbackExtensionLaunchProviderServiceResolveResponse, error)
 	mustEmbedUnimplementedCallbackExtensionLaunchProviderServiceServer()
 }

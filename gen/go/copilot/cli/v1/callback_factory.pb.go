@@ -43,20 +43,20 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// JSON: factory.abort?.
+// Parameters of factory.abort.
 //
 // Deprecated: Marked as deprecated in copilot/cli/v1/callback_factory.proto.
 type CallbackFactoryServiceAbortRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session id.
+	// Identifier of the session.
 	//
 	// Deprecated: Marked as deprecated in copilot/cli/v1/callback_factory.proto.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// run id.
+	// Identifier of the run.
 	//
 	// Deprecated: Marked as deprecated in copilot/cli/v1/callback_factory.proto.
 	RunId string `protobuf:"bytes,2,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -115,12 +115,12 @@ func (x *CallbackFactoryServiceAbortRequest) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: FactoryAckResult.
+// Result of factory.abort.
 //
 // Deprecated: Marked as deprecated in copilot/cli/v1/callback_factory.proto.
 type CallbackFactoryServiceAbortResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -163,32 +163,32 @@ func (x *CallbackFactoryServiceAbortResponse) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: factory.execute?.
+// Parameters of factory.execute.
 //
 // Deprecated: Marked as deprecated in copilot/cli/v1/callback_factory.proto.
 type CallbackFactoryServiceExecuteRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session id.
+	// Identifier of the session.
 	//
 	// Deprecated: Marked as deprecated in copilot/cli/v1/callback_factory.proto.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// name.
+	// The name.
 	//
 	// Deprecated: Marked as deprecated in copilot/cli/v1/callback_factory.proto.
 	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	// run id.
+	// Identifier of the run.
 	//
 	// Deprecated: Marked as deprecated in copilot/cli/v1/callback_factory.proto.
 	RunId string `protobuf:"bytes,3,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
-	// execution token.
+	// The execution token.
 	//
 	// Deprecated: Marked as deprecated in copilot/cli/v1/callback_factory.proto.
 	ExecutionToken string `protobuf:"bytes,4,opt,name=execution_token,json=executionToken,proto3" json:"execution_token,omitempty"`
-	// args json.
+	// The arguments. The member args, as JSON text.
 	//
 	// Deprecated: Marked as deprecated in copilot/cli/v1/callback_factory.proto.
 	ArgsJson string `protobuf:"bytes,5,opt,name=args_json,json=argsJson,proto3" json:"args_json,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -271,16 +271,16 @@ func (x *CallbackFactoryServiceExecuteRequest) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: FactoryExecuteResult.
+// Result of factory.execute.
 //
 // Deprecated: Marked as deprecated in copilot/cli/v1/callback_factory.proto.
 type CallbackFactoryServiceExecuteResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// result json.
+	// The result. The member result, as JSON text.
 	//
 	// Deprecated: Marked as deprecated in copilot/cli/v1/callback_factory.proto.
 	ResultJson *string `protobuf:"bytes,1,opt,name=result_json,json=resultJson,proto3,oneof" json:"result_json,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -48,13 +48,14 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// CallbackFactoryService: What the CLI asks of its client under factory.
+// CallbackFactoryService has what the CLI asks of its client, and tells it,
+// under factory.
 type CallbackFactoryServiceClient interface {
 	// Deprecated: Do not use.
-	// Calls factory.abort.
+	// Aborts the factory. JSON-RPC: factory.abort. Last in CLI 1.0.82.
 	Abort(ctx context.Context, in *CallbackFactoryServiceAbortRequest, opts ...grpc.CallOption) (*CallbackFactoryServiceAbortResponse, error)
 	// Deprecated: Do not use.
-	// Calls factory.execute.
+	// Executes the factory. JSON-RPC: factory.execute. Last in CLI 1.0.82.
 	Execute(ctx context.Context, in *CallbackFactoryServiceExecuteRequest, opts ...grpc.CallOption) (*CallbackFactoryServiceExecuteResponse, error)
 }
 
@@ -92,13 +93,14 @@ func (c *callbackFactoryServiceClient) Execute(ctx context.Context, in *Callback
 // All implementations must embed UnimplementedCallbackFactoryServiceServer
 // for forward compatibility.
 //
-// CallbackFactoryService: What the CLI asks of its client under factory.
+// CallbackFactoryService has what the CLI asks of its client, and tells it,
+// under factory.
 type CallbackFactoryServiceServer interface {
 	// Deprecated: Do not use.
-	// Calls factory.abort.
+	// Aborts the factory. JSON-RPC: factory.abort. Last in CLI 1.0.82.
 	Abort(context.Context, *CallbackFactoryServiceAbortRequest) (*CallbackFactoryServiceAbortResponse, error)
 	// Deprecated: Do not use.
-	// Calls factory.execute.
+	// Executes the factory. JSON-RPC: factory.execute. Last in CLI 1.0.82.
 	Execute(context.Context, *CallbackFactoryServiceExecuteRequest) (*CallbackFactoryServiceExecuteResponse, error)
 	mustEmbedUnimplementedCallbackFactoryServiceServer()
 }

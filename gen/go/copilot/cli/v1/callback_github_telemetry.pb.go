@@ -43,16 +43,16 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// JSON: GitHubTelemetryNotification.
+// Parameters of gitHubTelemetry.event.
 type CallbackGitHubTelemetryServiceEventRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session id.
+	// Identifier of the session.
 	SessionId *string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3,oneof" json:"session_id,omitempty"`
-	// restricted.
+	// Whether it is restricted.
 	Restricted bool `protobuf:"varint,2,opt,name=restricted,proto3" json:"restricted,omitempty"`
-	// event.
+	// The event.
 	Event *GitHubTelemetryEvent `protobuf:"bytes,3,opt,name=event,proto3" json:"event,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -116,10 +116,10 @@ func (x *CallbackGitHubTelemetryServiceEventRequest) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: gitHubTelemetry.event!.
+// gitHubTelemetry.event has no result.
 type CallbackGitHubTelemetryServiceEventResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// A result of another form than the declared one: JSON text.
+	// A result of another form than the one above, as JSON text.
 	Unrecognized  *string `protobuf:"bytes,1001,opt,name=unrecognized,proto3,oneof" json:"unrecognized,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -162,34 +162,34 @@ func (x *CallbackGitHubTelemetryServiceEventResponse) GetUnrecognized() string {
 	return ""
 }
 
-// JSON: GitHubTelemetryClientInfo.
+// GitHub telemetry client info. Used by GitHubTelemetryEvent.client.
 type GitHubTelemetryClientInfo struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// cli version.
+	// Version of the CLI.
 	CliVersion string `protobuf:"bytes,1,opt,name=cli_version,proto3" json:"cli_version,omitempty"`
-	// os platform.
+	// The operating system platform.
 	OsPlatform string `protobuf:"bytes,2,opt,name=os_platform,proto3" json:"os_platform,omitempty"`
-	// os version.
+	// Version of the operating system.
 	OsVersion string `protobuf:"bytes,3,opt,name=os_version,proto3" json:"os_version,omitempty"`
-	// os arch.
+	// The operating system arch.
 	OsArch string `protobuf:"bytes,4,opt,name=os_arch,proto3" json:"os_arch,omitempty"`
-	// node version.
+	// Version of the node.
 	NodeVersion string `protobuf:"bytes,5,opt,name=node_version,proto3" json:"node_version,omitempty"`
-	// copilot plan.
+	// The copilot plan.
 	CopilotPlan *string `protobuf:"bytes,6,opt,name=copilot_plan,proto3,oneof" json:"copilot_plan,omitempty"`
-	// client type.
+	// Kind of client.
 	ClientType *string `protobuf:"bytes,7,opt,name=client_type,proto3,oneof" json:"client_type,omitempty"`
-	// client name.
+	// Name of the client.
 	ClientName *string `protobuf:"bytes,8,opt,name=client_name,proto3,oneof" json:"client_name,omitempty"`
-	// is staff.
+	// Whether it is staff.
 	IsStaff *bool `protobuf:"varint,9,opt,name=is_staff,proto3,oneof" json:"is_staff,omitempty"`
-	// dev device id.
+	// Identifier of the dev device.
 	DevDeviceId *string `protobuf:"bytes,10,opt,name=dev_device_id,proto3,oneof" json:"dev_device_id,omitempty"`
-	// cpu model.
+	// The cpu model.
 	CpuModel *string `protobuf:"bytes,11,opt,name=cpu_model,proto3,oneof" json:"cpu_model,omitempty"`
-	// cpu count.
+	// Number of cpus.
 	CpuCount *int64 `protobuf:"varint,12,opt,name=cpu_count,proto3,oneof" json:"cpu_count,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -316,30 +316,31 @@ func (x *GitHubTelemetryClientInfo) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: GitHubTelemetryEvent.
+// GitHub telemetry event. Used by
+// CallbackGitHubTelemetryServiceEventRequest.event.
 type GitHubTelemetryEvent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// kind.
+	// The kind.
 	Kind string `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
-	// created at.
+	// The created at.
 	CreatedAt *string `protobuf:"bytes,2,opt,name=created_at,proto3,oneof" json:"created_at,omitempty"`
-	// model call id.
+	// Identifier of the model call.
 	ModelCallId *string `protobuf:"bytes,3,opt,name=model_call_id,proto3,oneof" json:"model_call_id,omitempty"`
-	// properties.
+	// The properties, by name.
 	Properties map[string]string `protobuf:"bytes,4,rep,name=properties,proto3" json:"properties,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// metrics.
+	// The metrics, by name.
 	Metrics map[string]float64 `protobuf:"bytes,5,rep,name=metrics,proto3" json:"metrics,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"fixed64,2,opt,name=value"`
-	// exp assignment context.
+	// The exp assignment context.
 	ExpAssignmentContext *string `protobuf:"bytes,6,opt,name=exp_assignment_context,proto3,oneof" json:"exp_assignment_context,omitempty"`
-	// features.
+	// The features, by name.
 	Features map[string]string `protobuf:"bytes,7,rep,name=features,proto3" json:"features,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// session id.
+	// Identifier of the session.
 	SessionId *string `protobuf:"bytes,8,opt,name=session_id,proto3,oneof" json:"session_id,omitempty"`
-	// copilot tracking id.
+	// Identifier of the copilot tracking.
 	CopilotTrackingId *string `protobuf:"bytes,9,opt,name=copilot_tracking_id,proto3,oneof" json:"copilot_tracking_id,omitempty"`
-	// client.
+	// The client.
 	Client *GitHubTelemetryClientInfo `protobuf:"bytes,10,opt,name=client,proto3" json:"client,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -47,10 +47,11 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// CallbackGitHubTelemetryService: What the CLI asks of its client under
-// gitHubTelemetry.
+// CallbackGitHubTelemetryService has what the CLI asks of its client, and tells
+// it, under gitHubTelemetry.
 type CallbackGitHubTelemetryServiceClient interface {
-	// Calls gitHubTelemetry.event.
+	// Sends a copy of an event of GitHub telemetry. JSON-RPC:
+	// gitHubTelemetry.event. A notification: nothing is answered.
 	Event(ctx context.Context, in *CallbackGitHubTelemetryServiceEventRequest, opts ...grpc.CallOption) (*CallbackGitHubTelemetryServiceEventResponse, error)
 }
 
@@ -76,10 +77,11 @@ func (c *callbackGitHubTelemetryServiceClient) Event(ctx context.Context, in *Ca
 // All implementations must embed UnimplementedCallbackGitHubTelemetryServiceServer
 // for forward compatibility.
 //
-// CallbackGitHubTelemetryService: What the CLI asks of its client under
-// gitHubTelemetry.
+// CallbackGitHubTelemetryService has what the CLI asks of its client, and tells
+// it, under gitHubTelemetry.
 type CallbackGitHubTelemetryServiceServer interface {
-	// Calls gitHubTelemetry.event.
+	// Sends a copy of an event of GitHub telemetry. JSON-RPC:
+	// gitHubTelemetry.event. A notification: nothing is answered.
 	Event(context.Context, *CallbackGitHubTelemetryServiceEventRequest) (*CallbackGitHubTelemetryServiceEventResponse, error)
 	mustEmbedUnimplementedCallbackGitHubTelemetryServiceServer()
 }

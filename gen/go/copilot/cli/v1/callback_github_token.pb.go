@@ -43,15 +43,16 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// JSON: GitHubTokenAcquireReason.
+// GitHub token acquire reason. Used by
+// CallbackGitHubTokenServiceGetTokenRequest.reason.
 type GitHubTokenAcquireReason int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	GitHubTokenAcquireReason_GIT_HUB_TOKEN_ACQUIRE_REASON_UNSPECIFIED GitHubTokenAcquireReason = 0
-	// JSON "initial".
+	// JSON: "initial".
 	GitHubTokenAcquireReason_GIT_HUB_TOKEN_ACQUIRE_REASON_INITIAL GitHubTokenAcquireReason = 1
-	// JSON "refresh".
+	// JSON: "refresh".
 	GitHubTokenAcquireReason_GIT_HUB_TOKEN_ACQUIRE_REASON_REFRESH GitHubTokenAcquireReason = 2
 )
 
@@ -96,18 +97,18 @@ func (GitHubTokenAcquireReason) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_callback_github_token_proto_rawDescGZIP(), []int{0}
 }
 
-// JSON: GitHubTokenAcquireRequest.
+// Parameters of gitHubToken.getToken.
 type CallbackGitHubTokenServiceGetTokenRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// registration id.
+	// Identifier of the registration.
 	RegistrationId string `protobuf:"bytes,1,opt,name=registration_id,json=registrationId,proto3" json:"registration_id,omitempty"`
-	// host.
+	// The host.
 	Host string `protobuf:"bytes,2,opt,name=host,proto3" json:"host,omitempty"`
-	// session id.
+	// Identifier of the session.
 	SessionId *string `protobuf:"bytes,3,opt,name=session_id,json=sessionId,proto3,oneof" json:"session_id,omitempty"`
-	// reason.
+	// The reason.
 	Reason GitHubTokenAcquireReason `protobuf:"varint,4,opt,name=reason,proto3,enum=copilot.cli.v1.GitHubTokenAcquireReason" json:"reason,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -178,10 +179,10 @@ func (x *CallbackGitHubTokenServiceGetTokenRequest) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: GitHubTokenAcquireResult.
+// Result of gitHubToken.getToken.
 type CallbackGitHubTokenServiceGetTokenResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The alternatives.
+	// One of these, told apart by the member kind.
 	//
 	// Types that are valid to be assigned to Variant:
 	//
@@ -262,17 +263,17 @@ type isCallbackGitHubTokenServiceGetTokenResponse_Variant interface {
 }
 
 type CallbackGitHubTokenServiceGetTokenResponse_Token struct {
-	// token.
+	// Token. JSON kind: token.
 	Token *CallbackGitHubTokenServiceGetTokenResponseToken `protobuf:"bytes,1,opt,name=token,proto3,oneof"`
 }
 
 type CallbackGitHubTokenServiceGetTokenResponse_Cancelled struct {
-	// cancelled.
+	// Cancelled. JSON kind: cancelled.
 	Cancelled *CallbackGitHubTokenServiceGetTokenResponseCancelled `protobuf:"bytes,2,opt,name=cancelled,proto3,oneof"`
 }
 
 type CallbackGitHubTokenServiceGetTokenResponse_Unrecognized struct {
-	// A value that fits none of them: JSON text.
+	// A value that fits none of them, as JSON text.
 	Unrecognized string `protobuf:"bytes,1001,opt,name=unrecognized,proto3,oneof"`
 }
 
@@ -285,10 +286,10 @@ func (*CallbackGitHubTokenServiceGetTokenResponse_Cancelled) isCallbackGitHubTok
 func (*CallbackGitHubTokenServiceGetTokenResponse_Unrecognized) isCallbackGitHubTokenServiceGetTokenResponse_Variant() {
 }
 
-// JSON: GitHubTokenAcquireResult|cancelled.
+// Callback GitHub token service get token response cancelled.
 type CallbackGitHubTokenServiceGetTokenResponseCancelled struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -331,16 +332,16 @@ func (x *CallbackGitHubTokenServiceGetTokenResponseCancelled) GetJsonExtra() str
 	return ""
 }
 
-// JSON: GitHubTokenAcquireResult|token.
+// Callback GitHub token service get token response token.
 type CallbackGitHubTokenServiceGetTokenResponseToken struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// access token.
+	// The access token.
 	AccessToken string `protobuf:"bytes,1,opt,name=access_token,json=accessToken,proto3" json:"access_token,omitempty"`
-	// token type.
+	// Kind of token.
 	TokenType *string `protobuf:"bytes,2,opt,name=token_type,json=tokenType,proto3,oneof" json:"token_type,omitempty"`
-	// expires in.
+	// The expires in. At least 3601.
 	ExpiresIn int64 `protobuf:"varint,3,opt,name=expires_in,json=expiresIn,proto3" json:"expires_in,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -47,10 +47,10 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// CallbackGitHubTokenService: What the CLI asks of its client under
-// gitHubToken.
+// CallbackGitHubTokenService has what the CLI asks of its client, and tells it,
+// under gitHubToken.
 type CallbackGitHubTokenServiceClient interface {
-	// Calls gitHubToken.getToken.
+	// Asks for a GitHub token. JSON-RPC: gitHubToken.getToken.
 	GetToken(ctx context.Context, in *CallbackGitHubTokenServiceGetTokenRequest, opts ...grpc.CallOption) (*CallbackGitHubTokenServiceGetTokenResponse, error)
 }
 
@@ -76,10 +76,10 @@ func (c *callbackGitHubTokenServiceClient) GetToken(ctx context.Context, in *Cal
 // All implementations must embed UnimplementedCallbackGitHubTokenServiceServer
 // for forward compatibility.
 //
-// CallbackGitHubTokenService: What the CLI asks of its client under
-// gitHubToken.
+// CallbackGitHubTokenService has what the CLI asks of its client, and tells it,
+// under gitHubToken.
 type CallbackGitHubTokenServiceServer interface {
-	// Calls gitHubToken.getToken.
+	// Asks for a GitHub token. JSON-RPC: gitHubToken.getToken.
 	GetToken(context.Context, *CallbackGitHubTokenServiceGetTokenRequest) (*CallbackGitHubTokenServiceGetTokenResponse, error)
 	mustEmbedUnimplementedCallbackGitHubTokenServiceServer()
 }

@@ -43,13 +43,13 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// JSON: HookAgentStopOutput.decision.
+// Hook agent stop output decision. Used by HookAgentStopOutput.decision.
 type HookAgentStopOutputDecision int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	HookAgentStopOutputDecision_HOOK_AGENT_STOP_OUTPUT_DECISION_UNSPECIFIED HookAgentStopOutputDecision = 0
-	// JSON "block".
+	// JSON: "block".
 	HookAgentStopOutputDecision_HOOK_AGENT_STOP_OUTPUT_DECISION_BLOCK HookAgentStopOutputDecision = 1
 )
 
@@ -92,19 +92,20 @@ func (HookAgentStopOutputDecision) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_callback_hooks_proto_rawDescGZIP(), []int{0}
 }
 
-// JSON: HookErrorOccurredInput.errorContext.
+// Hook error occurred input error context. Used by
+// HookErrorOccurredInput.error_context.
 type HookErrorOccurredInputErrorContext int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	HookErrorOccurredInputErrorContext_HOOK_ERROR_OCCURRED_INPUT_ERROR_CONTEXT_UNSPECIFIED HookErrorOccurredInputErrorContext = 0
-	// JSON "model_call".
+	// JSON: "model_call".
 	HookErrorOccurredInputErrorContext_HOOK_ERROR_OCCURRED_INPUT_ERROR_CONTEXT_MODEL_CALL HookErrorOccurredInputErrorContext = 1
-	// JSON "tool_execution".
+	// JSON: "tool_execution".
 	HookErrorOccurredInputErrorContext_HOOK_ERROR_OCCURRED_INPUT_ERROR_CONTEXT_TOOL_EXECUTION HookErrorOccurredInputErrorContext = 2
-	// JSON "system".
+	// JSON: "system".
 	HookErrorOccurredInputErrorContext_HOOK_ERROR_OCCURRED_INPUT_ERROR_CONTEXT_SYSTEM HookErrorOccurredInputErrorContext = 3
-	// JSON "user_input".
+	// JSON: "user_input".
 	HookErrorOccurredInputErrorContext_HOOK_ERROR_OCCURRED_INPUT_ERROR_CONTEXT_USER_INPUT HookErrorOccurredInputErrorContext = 4
 )
 
@@ -153,17 +154,18 @@ func (HookErrorOccurredInputErrorContext) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_callback_hooks_proto_rawDescGZIP(), []int{1}
 }
 
-// JSON: HookErrorOccurredOutput.errorHandling.
+// Hook error occurred output error handling. Used by
+// HookErrorOccurredOutput.error_handling.
 type HookErrorOccurredOutputErrorHandling int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	HookErrorOccurredOutputErrorHandling_HOOK_ERROR_OCCURRED_OUTPUT_ERROR_HANDLING_UNSPECIFIED HookErrorOccurredOutputErrorHandling = 0
-	// JSON "retry".
+	// JSON: "retry".
 	HookErrorOccurredOutputErrorHandling_HOOK_ERROR_OCCURRED_OUTPUT_ERROR_HANDLING_RETRY HookErrorOccurredOutputErrorHandling = 1
-	// JSON "skip".
+	// JSON: "skip".
 	HookErrorOccurredOutputErrorHandling_HOOK_ERROR_OCCURRED_OUTPUT_ERROR_HANDLING_SKIP HookErrorOccurredOutputErrorHandling = 2
-	// JSON "abort".
+	// JSON: "abort".
 	HookErrorOccurredOutputErrorHandling_HOOK_ERROR_OCCURRED_OUTPUT_ERROR_HANDLING_ABORT HookErrorOccurredOutputErrorHandling = 3
 )
 
@@ -214,13 +216,13 @@ func (HookErrorOccurredOutputErrorHandling) EnumDescriptor() ([]byte, []int) {
 type HookPermissionDecision int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	HookPermissionDecision_HOOK_PERMISSION_DECISION_UNSPECIFIED HookPermissionDecision = 0
-	// It may, without asking.
+	// It may, without asking. JSON: "allow".
 	HookPermissionDecision_HOOK_PERMISSION_DECISION_ALLOW HookPermissionDecision = 1
-	// It may not.
+	// It may not. JSON: "deny".
 	HookPermissionDecision_HOOK_PERMISSION_DECISION_DENY HookPermissionDecision = 2
-	// The user is asked.
+	// The user is asked. JSON: "ask".
 	HookPermissionDecision_HOOK_PERMISSION_DECISION_ASK HookPermissionDecision = 3
 )
 
@@ -267,21 +269,21 @@ func (HookPermissionDecision) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_callback_hooks_proto_rawDescGZIP(), []int{3}
 }
 
-// JSON: HookSessionEndInput.reason.
+// Hook session end input reason. Used by HookSessionEndInput.reason.
 type HookSessionEndInputReason int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	HookSessionEndInputReason_HOOK_SESSION_END_INPUT_REASON_UNSPECIFIED HookSessionEndInputReason = 0
-	// JSON "complete".
+	// JSON: "complete".
 	HookSessionEndInputReason_HOOK_SESSION_END_INPUT_REASON_COMPLETE HookSessionEndInputReason = 1
-	// JSON "error".
+	// JSON: "error".
 	HookSessionEndInputReason_HOOK_SESSION_END_INPUT_REASON_ERROR HookSessionEndInputReason = 2
-	// JSON "abort".
+	// JSON: "abort".
 	HookSessionEndInputReason_HOOK_SESSION_END_INPUT_REASON_ABORT HookSessionEndInputReason = 3
-	// JSON "timeout".
+	// JSON: "timeout".
 	HookSessionEndInputReason_HOOK_SESSION_END_INPUT_REASON_TIMEOUT HookSessionEndInputReason = 4
-	// JSON "user_exit".
+	// JSON: "user_exit".
 	HookSessionEndInputReason_HOOK_SESSION_END_INPUT_REASON_USER_EXIT HookSessionEndInputReason = 5
 )
 
@@ -332,17 +334,17 @@ func (HookSessionEndInputReason) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_callback_hooks_proto_rawDescGZIP(), []int{4}
 }
 
-// JSON: HookSessionStartInput.source.
+// Hook session start input source. Used by HookSessionStartInput.source.
 type HookSessionStartInputSource int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	HookSessionStartInputSource_HOOK_SESSION_START_INPUT_SOURCE_UNSPECIFIED HookSessionStartInputSource = 0
-	// JSON "startup".
+	// JSON: "startup".
 	HookSessionStartInputSource_HOOK_SESSION_START_INPUT_SOURCE_STARTUP HookSessionStartInputSource = 1
-	// JSON "resume".
+	// JSON: "resume".
 	HookSessionStartInputSource_HOOK_SESSION_START_INPUT_SOURCE_RESUME HookSessionStartInputSource = 2
-	// JSON "new".
+	// JSON: "new".
 	HookSessionStartInputSource_HOOK_SESSION_START_INPUT_SOURCE_NEW HookSessionStartInputSource = 3
 )
 
@@ -389,14 +391,15 @@ func (HookSessionStartInputSource) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_callback_hooks_proto_rawDescGZIP(), []int{5}
 }
 
-// JSON: HookInvocation.
+// Parameters of hooks.invoke. A call of a hook. The form of its input follows
+// from the hook's type.
 type InternalCallbackHooksServiceInvokeRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Session the hook is called for.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
 	// The hook's type.
 	HookType string `protobuf:"bytes,2,opt,name=hook_type,json=hookType,proto3" json:"hook_type,omitempty"`
-	// The payload, by hookType.
+	// The member input, in the form that hookType calls for.
 	//
 	// Types that are valid to be assigned to Data:
 	//
@@ -414,7 +417,7 @@ type InternalCallbackHooksServiceInvokeRequest struct {
 	//	*InternalCallbackHooksServiceInvokeRequest_SubagentStop
 	//	*InternalCallbackHooksServiceInvokeRequest_Unrecognized
 	Data isInternalCallbackHooksServiceInvokeRequest_Data `protobuf_oneof:"data"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -600,67 +603,70 @@ type isInternalCallbackHooksServiceInvokeRequest_Data interface {
 }
 
 type InternalCallbackHooksServiceInvokeRequest_PreToolUse struct {
-	// pre tool use.
+	// A tool is about to be used. JSON hookType: preToolUse.
 	PreToolUse *HookPreToolUseInput `protobuf:"bytes,10,opt,name=pre_tool_use,json=preToolUse,proto3,oneof"`
 }
 
 type InternalCallbackHooksServiceInvokeRequest_PreMcpToolCall struct {
-	// pre mcp tool call.
+	// A tool of an MCP server is about to be called. JSON hookType:
+	// preMcpToolCall.
 	PreMcpToolCall *HookPreMcpToolCallInput `protobuf:"bytes,11,opt,name=pre_mcp_tool_call,json=preMcpToolCall,proto3,oneof"`
 }
 
 type InternalCallbackHooksServiceInvokeRequest_PostToolUse struct {
-	// post tool use.
+	// A tool has succeeded. JSON hookType: postToolUse.
 	PostToolUse *HookPostToolUseInput `protobuf:"bytes,12,opt,name=post_tool_use,json=postToolUse,proto3,oneof"`
 }
 
 type InternalCallbackHooksServiceInvokeRequest_PostToolUseFailure struct {
-	// post tool use failure.
+	// A tool has failed. JSON hookType: postToolUseFailure.
 	PostToolUseFailure *HookPostToolUseFailureInput `protobuf:"bytes,13,opt,name=post_tool_use_failure,json=postToolUseFailure,proto3,oneof"`
 }
 
 type InternalCallbackHooksServiceInvokeRequest_UserPromptSubmitted struct {
-	// user prompt submitted.
+	// The user has sent a prompt. JSON hookType: userPromptSubmitted.
 	UserPromptSubmitted *HookUserPromptSubmittedInput `protobuf:"bytes,14,opt,name=user_prompt_submitted,json=userPromptSubmitted,proto3,oneof"`
 }
 
 type InternalCallbackHooksServiceInvokeRequest_UserPromptTransformed struct {
-	// user prompt transformed.
+	// The CLI has put a prompt into the form the model gets. JSON hookType:
+	// userPromptTransformed.
 	UserPromptTransformed *HookUserPromptTransformedInput `protobuf:"bytes,15,opt,name=user_prompt_transformed,json=userPromptTransformed,proto3,oneof"`
 }
 
 type InternalCallbackHooksServiceInvokeRequest_SessionStart struct {
-	// session start.
+	// A session has begun. JSON hookType: sessionStart.
 	SessionStart *HookSessionStartInput `protobuf:"bytes,16,opt,name=session_start,json=sessionStart,proto3,oneof"`
 }
 
 type InternalCallbackHooksServiceInvokeRequest_SessionEnd struct {
-	// session end.
+	// A session, or on older CLIs a turn, has ended. JSON hookType: sessionEnd.
 	SessionEnd *HookSessionEndInput `protobuf:"bytes,17,opt,name=session_end,json=sessionEnd,proto3,oneof"`
 }
 
 type InternalCallbackHooksServiceInvokeRequest_ErrorOccurred struct {
-	// error occurred.
+	// Something has failed. JSON hookType: errorOccurred.
 	ErrorOccurred *HookErrorOccurredInput `protobuf:"bytes,18,opt,name=error_occurred,json=errorOccurred,proto3,oneof"`
 }
 
 type InternalCallbackHooksServiceInvokeRequest_AgentStop struct {
-	// agent stop.
+	// The agent considers its work done. JSON hookType: agentStop.
 	AgentStop *HookAgentStopInput `protobuf:"bytes,19,opt,name=agent_stop,json=agentStop,proto3,oneof"`
 }
 
 type InternalCallbackHooksServiceInvokeRequest_SubagentStart struct {
-	// subagent start.
+	// A sub-agent has begun. JSON hookType: subagentStart.
 	SubagentStart *HookSubagentStartInput `protobuf:"bytes,20,opt,name=subagent_start,json=subagentStart,proto3,oneof"`
 }
 
 type InternalCallbackHooksServiceInvokeRequest_SubagentStop struct {
-	// subagent stop.
+	// A sub-agent has ended. JSON hookType: subagentStop.
 	SubagentStop *HookSubagentStopInput `protobuf:"bytes,21,opt,name=subagent_stop,json=subagentStop,proto3,oneof"`
 }
 
 type InternalCallbackHooksServiceInvokeRequest_Unrecognized struct {
-	// A value that fits none of them: JSON text.
+	// The member input of an unknown hookType, or of a form that does not fit,
+	// as JSON text.
 	Unrecognized string `protobuf:"bytes,1001,opt,name=unrecognized,proto3,oneof"`
 }
 
@@ -703,12 +709,12 @@ func (*InternalCallbackHooksServiceInvokeRequest_SubagentStop) isInternalCallbac
 func (*InternalCallbackHooksServiceInvokeRequest_Unrecognized) isInternalCallbackHooksServiceInvokeRequest_Data() {
 }
 
-// JSON: HookInvokeResponse.
+// Result of hooks.invoke.
 type InternalCallbackHooksServiceInvokeResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// output json.
+	// The output. The member output, as JSON text.
 	OutputJson *string `protobuf:"bytes,1,opt,name=output_json,json=outputJson,proto3,oneof" json:"output_json,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -773,7 +779,7 @@ type HookAgentStopInput struct {
 	TranscriptPath *string `protobuf:"bytes,5,opt,name=transcript_path,json=transcriptPath,proto3,oneof" json:"transcript_path,omitempty"`
 	// Whether it goes on only because this hook blocked it before.
 	StopHookActive *bool `protobuf:"varint,6,opt,name=stop_hook_active,proto3,oneof" json:"stop_hook_active,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -865,7 +871,7 @@ type HookAgentStopOutput struct {
 	Decision HookAgentStopOutputDecision `protobuf:"varint,1,opt,name=decision,proto3,enum=copilot.cli.v1.HookAgentStopOutputDecision" json:"decision,omitempty"`
 	// What it still has to do.
 	Reason *string `protobuf:"bytes,2,opt,name=reason,proto3,oneof" json:"reason,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -931,13 +937,13 @@ type HookErrorOccurredInput struct {
 	Timestamp int64 `protobuf:"varint,2,opt,name=timestamp,proto3" json:"timestamp,omitempty"`
 	// Working directory of the session.
 	Cwd string `protobuf:"bytes,3,opt,name=cwd,proto3" json:"cwd,omitempty"`
-	// The error: an object.
+	// The error: an object. The member error, as JSON text.
 	ErrorJson string `protobuf:"bytes,4,opt,name=error_json,json=errorJson,proto3" json:"error_json,omitempty"`
 	// Where it failed.
 	ErrorContext HookErrorOccurredInputErrorContext `protobuf:"varint,5,opt,name=error_context,json=errorContext,proto3,enum=copilot.cli.v1.HookErrorOccurredInputErrorContext" json:"error_context,omitempty"`
 	// Whether the CLI can go on.
 	Recoverable bool `protobuf:"varint,6,opt,name=recoverable,proto3" json:"recoverable,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1033,7 +1039,7 @@ type HookErrorOccurredOutput struct {
 	RetryCount *int64 `protobuf:"varint,3,opt,name=retry_count,json=retryCount,proto3,oneof" json:"retry_count,omitempty"`
 	// Text for the user.
 	UserNotification *string `protobuf:"bytes,4,opt,name=user_notification,json=userNotification,proto3,oneof" json:"user_notification,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1111,7 +1117,7 @@ type HookInvocation struct {
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
 	// The hook's type.
 	HookType string `protobuf:"bytes,2,opt,name=hook_type,json=hookType,proto3" json:"hook_type,omitempty"`
-	// The payload, by hookType.
+	// The member input, in the form that hookType calls for.
 	//
 	// Types that are valid to be assigned to Data:
 	//
@@ -1129,7 +1135,7 @@ type HookInvocation struct {
 	//	*HookInvocation_SubagentStop
 	//	*HookInvocation_Unrecognized
 	Data isHookInvocation_Data `protobuf_oneof:"data"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1315,67 +1321,70 @@ type isHookInvocation_Data interface {
 }
 
 type HookInvocation_PreToolUse struct {
-	// pre tool use.
+	// A tool is about to be used. JSON hookType: preToolUse.
 	PreToolUse *HookPreToolUseInput `protobuf:"bytes,10,opt,name=pre_tool_use,json=preToolUse,proto3,oneof"`
 }
 
 type HookInvocation_PreMcpToolCall struct {
-	// pre mcp tool call.
+	// A tool of an MCP server is about to be called. JSON hookType:
+	// preMcpToolCall.
 	PreMcpToolCall *HookPreMcpToolCallInput `protobuf:"bytes,11,opt,name=pre_mcp_tool_call,json=preMcpToolCall,proto3,oneof"`
 }
 
 type HookInvocation_PostToolUse struct {
-	// post tool use.
+	// A tool has succeeded. JSON hookType: postToolUse.
 	PostToolUse *HookPostToolUseInput `protobuf:"bytes,12,opt,name=post_tool_use,json=postToolUse,proto3,oneof"`
 }
 
 type HookInvocation_PostToolUseFailure struct {
-	// post tool use failure.
+	// A tool has failed. JSON hookType: postToolUseFailure.
 	PostToolUseFailure *HookPostToolUseFailureInput `protobuf:"bytes,13,opt,name=post_tool_use_failure,json=postToolUseFailure,proto3,oneof"`
 }
 
 type HookInvocation_UserPromptSubmitted struct {
-	// user prompt submitted.
+	// The user has sent a prompt. JSON hookType: userPromptSubmitted.
 	UserPromptSubmitted *HookUserPromptSubmittedInput `protobuf:"bytes,14,opt,name=user_prompt_submitted,json=userPromptSubmitted,proto3,oneof"`
 }
 
 type HookInvocation_UserPromptTransformed struct {
-	// user prompt transformed.
+	// The CLI has put a prompt into the form the model gets. JSON hookType:
+	// userPromptTransformed.
 	UserPromptTransformed *HookUserPromptTransformedInput `protobuf:"bytes,15,opt,name=user_prompt_transformed,json=userPromptTransformed,proto3,oneof"`
 }
 
 type HookInvocation_SessionStart struct {
-	// session start.
+	// A session has begun. JSON hookType: sessionStart.
 	SessionStart *HookSessionStartInput `protobuf:"bytes,16,opt,name=session_start,json=sessionStart,proto3,oneof"`
 }
 
 type HookInvocation_SessionEnd struct {
-	// session end.
+	// A session, or on older CLIs a turn, has ended. JSON hookType: sessionEnd.
 	SessionEnd *HookSessionEndInput `protobuf:"bytes,17,opt,name=session_end,json=sessionEnd,proto3,oneof"`
 }
 
 type HookInvocation_ErrorOccurred struct {
-	// error occurred.
+	// Something has failed. JSON hookType: errorOccurred.
 	ErrorOccurred *HookErrorOccurredInput `protobuf:"bytes,18,opt,name=error_occurred,json=errorOccurred,proto3,oneof"`
 }
 
 type HookInvocation_AgentStop struct {
-	// agent stop.
+	// The agent considers its work done. JSON hookType: agentStop.
 	AgentStop *HookAgentStopInput `protobuf:"bytes,19,opt,name=agent_stop,json=agentStop,proto3,oneof"`
 }
 
 type HookInvocation_SubagentStart struct {
-	// subagent start.
+	// A sub-agent has begun. JSON hookType: subagentStart.
 	SubagentStart *HookSubagentStartInput `protobuf:"bytes,20,opt,name=subagent_start,json=subagentStart,proto3,oneof"`
 }
 
 type HookInvocation_SubagentStop struct {
-	// subagent stop.
+	// A sub-agent has ended. JSON hookType: subagentStop.
 	SubagentStop *HookSubagentStopInput `protobuf:"bytes,21,opt,name=subagent_stop,json=subagentStop,proto3,oneof"`
 }
 
 type HookInvocation_Unrecognized struct {
-	// A value that fits none of them: JSON text.
+	// The member input of an unknown hookType, or of a form that does not fit,
+	// as JSON text.
 	Unrecognized string `protobuf:"bytes,1001,opt,name=unrecognized,proto3,oneof"`
 }
 
@@ -1409,7 +1418,7 @@ func (*HookInvocation_Unrecognized) isHookInvocation_Data() {}
 // none.
 type HookOutput struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The alternatives.
+	// One of these. The JSON does not say which: what it belongs to does.
 	//
 	// Types that are valid to be assigned to Variant:
 	//
@@ -1570,57 +1579,57 @@ type isHookOutput_Variant interface {
 }
 
 type HookOutput_PreToolUse struct {
-	// pre tool use.
+	// Whether and how the tool is used. For preToolUse.
 	PreToolUse *HookPreToolUseOutput `protobuf:"bytes,1,opt,name=pre_tool_use,json=preToolUse,proto3,oneof"`
 }
 
 type HookOutput_PreMcpToolCall struct {
-	// pre mcp tool call.
+	// Metadata for the call. For preMcpToolCall.
 	PreMcpToolCall *HookPreMcpToolCallOutput `protobuf:"bytes,2,opt,name=pre_mcp_tool_call,json=preMcpToolCall,proto3,oneof"`
 }
 
 type HookOutput_PostToolUse struct {
-	// post tool use.
+	// What becomes of a tool's result. For postToolUse.
 	PostToolUse *HookPostToolUseOutput `protobuf:"bytes,3,opt,name=post_tool_use,json=postToolUse,proto3,oneof"`
 }
 
 type HookOutput_PostToolUseFailure struct {
-	// post tool use failure.
+	// What the model is told about a failed tool. For postToolUseFailure.
 	PostToolUseFailure *HookPostToolUseFailureOutput `protobuf:"bytes,4,opt,name=post_tool_use_failure,json=postToolUseFailure,proto3,oneof"`
 }
 
 type HookOutput_UserPromptSubmitted struct {
-	// user prompt submitted.
+	// What becomes of the prompt. For userPromptSubmitted.
 	UserPromptSubmitted *HookUserPromptSubmittedOutput `protobuf:"bytes,5,opt,name=user_prompt_submitted,json=userPromptSubmitted,proto3,oneof"`
 }
 
 type HookOutput_UserPromptTransformed struct {
-	// user prompt transformed.
+	// What becomes of the transformed prompt. For userPromptTransformed.
 	UserPromptTransformed *HookUserPromptTransformedOutput `protobuf:"bytes,6,opt,name=user_prompt_transformed,json=userPromptTransformed,proto3,oneof"`
 }
 
 type HookOutput_SessionStart struct {
-	// session start.
+	// Additions to a session. For sessionStart.
 	SessionStart *HookSessionStartOutput `protobuf:"bytes,7,opt,name=session_start,json=sessionStart,proto3,oneof"`
 }
 
 type HookOutput_SessionEnd struct {
-	// session end.
+	// What is done at a session's end. For sessionEnd.
 	SessionEnd *HookSessionEndOutput `protobuf:"bytes,8,opt,name=session_end,json=sessionEnd,proto3,oneof"`
 }
 
 type HookOutput_ErrorOccurred struct {
-	// error occurred.
+	// How to go on after a failure. For errorOccurred.
 	ErrorOccurred *HookErrorOccurredOutput `protobuf:"bytes,9,opt,name=error_occurred,json=errorOccurred,proto3,oneof"`
 }
 
 type HookOutput_AgentStop struct {
-	// agent stop.
+	// Whether the agent may stop. For agentStop.
 	AgentStop *HookAgentStopOutput `protobuf:"bytes,10,opt,name=agent_stop,json=agentStop,proto3,oneof"`
 }
 
 type HookOutput_Unrecognized struct {
-	// A value that fits none of them: JSON text.
+	// A value that fits none of them, as JSON text.
 	Unrecognized string `protobuf:"bytes,1001,opt,name=unrecognized,proto3,oneof"`
 }
 
@@ -1657,11 +1666,11 @@ type HookPostToolUseFailureInput struct {
 	Cwd string `protobuf:"bytes,3,opt,name=cwd,proto3" json:"cwd,omitempty"`
 	// The tool.
 	ToolName string `protobuf:"bytes,4,opt,name=tool_name,json=toolName,proto3" json:"tool_name,omitempty"`
-	// Its arguments.
+	// Its arguments. The member toolArgs, as JSON text.
 	ToolArgsJson string `protobuf:"bytes,5,opt,name=tool_args_json,json=toolArgsJson,proto3" json:"tool_args_json,omitempty"`
 	// Why it failed.
 	Error string `protobuf:"bytes,6,opt,name=error,proto3" json:"error,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1751,7 +1760,7 @@ type HookPostToolUseFailureOutput struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Text for the model.
 	AdditionalContext *string `protobuf:"bytes,1,opt,name=additional_context,json=additionalContext,proto3,oneof" json:"additional_context,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1812,11 +1821,11 @@ type HookPostToolUseInput struct {
 	Cwd string `protobuf:"bytes,3,opt,name=cwd,proto3" json:"cwd,omitempty"`
 	// The tool.
 	ToolName string `protobuf:"bytes,4,opt,name=tool_name,json=toolName,proto3" json:"tool_name,omitempty"`
-	// Its arguments.
+	// Its arguments. The member toolArgs, as JSON text.
 	ToolArgsJson string `protobuf:"bytes,5,opt,name=tool_args_json,json=toolArgsJson,proto3" json:"tool_args_json,omitempty"`
-	// Its result.
+	// Its result. The member toolResult, as JSON text.
 	ToolResultJson string `protobuf:"bytes,6,opt,name=tool_result_json,json=toolResultJson,proto3" json:"tool_result_json,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1904,13 +1913,13 @@ func (x *HookPostToolUseInput) GetJsonExtra() string {
 // What becomes of a tool's result.
 type HookPostToolUseOutput struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Result to use instead.
+	// Result to use instead. The member modifiedResult, as JSON text.
 	ModifiedResultJson *string `protobuf:"bytes,1,opt,name=modified_result_json,json=modifiedResultJson,proto3,oneof" json:"modified_result_json,omitempty"`
 	// Text for the model.
 	AdditionalContext *string `protobuf:"bytes,2,opt,name=additional_context,json=additionalContext,proto3,oneof" json:"additional_context,omitempty"`
 	// Hides the hook's output from the timeline.
 	SuppressOutput *bool `protobuf:"varint,3,opt,name=suppress_output,json=suppressOutput,proto3,oneof" json:"suppress_output,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1989,11 +1998,11 @@ type HookPreMcpToolCallInput struct {
 	ServerName string `protobuf:"bytes,5,opt,name=server_name,json=serverName,proto3" json:"server_name,omitempty"`
 	// The tool.
 	ToolName string `protobuf:"bytes,6,opt,name=tool_name,json=toolName,proto3" json:"tool_name,omitempty"`
-	// Its arguments.
+	// Its arguments. The member arguments, as JSON text.
 	ArgumentsJson string `protobuf:"bytes,7,opt,name=arguments_json,json=argumentsJson,proto3" json:"arguments_json,omitempty"`
-	// The call's metadata.
+	// The call's metadata. The member _meta, as JSON text.
 	MetaJson *string `protobuf:"bytes,8,opt,name=meta_json,json=metaJson,proto3,oneof" json:"meta_json,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2095,9 +2104,10 @@ func (x *HookPreMcpToolCallInput) GetJsonExtra() string {
 // Metadata for the call.
 type HookPreMcpToolCallOutput struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Metadata to send instead; null sends none.
+	// Metadata to send instead; null sends none. The member metaToUse, as JSON
+	// text.
 	MetaToUseJson *string `protobuf:"bytes,1,opt,name=meta_to_use_json,json=metaToUseJson,proto3,oneof" json:"meta_to_use_json,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2158,9 +2168,9 @@ type HookPreToolUseInput struct {
 	Cwd string `protobuf:"bytes,3,opt,name=cwd,proto3" json:"cwd,omitempty"`
 	// The tool.
 	ToolName string `protobuf:"bytes,4,opt,name=tool_name,json=toolName,proto3" json:"tool_name,omitempty"`
-	// Its arguments.
+	// Its arguments. The member toolArgs, as JSON text.
 	ToolArgsJson string `protobuf:"bytes,5,opt,name=tool_args_json,json=toolArgsJson,proto3" json:"tool_args_json,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2245,13 +2255,13 @@ type HookPreToolUseOutput struct {
 	PermissionDecision HookPermissionDecision `protobuf:"varint,1,opt,name=permission_decision,json=permissionDecision,proto3,enum=copilot.cli.v1.HookPermissionDecision" json:"permission_decision,omitempty"`
 	// Why; the model is told when it is denied.
 	PermissionDecisionReason *string `protobuf:"bytes,2,opt,name=permission_decision_reason,json=permissionDecisionReason,proto3,oneof" json:"permission_decision_reason,omitempty"`
-	// Arguments to use instead.
+	// Arguments to use instead. The member modifiedArgs, as JSON text.
 	ModifiedArgsJson *string `protobuf:"bytes,3,opt,name=modified_args_json,json=modifiedArgsJson,proto3,oneof" json:"modified_args_json,omitempty"`
 	// Text for the model.
 	AdditionalContext *string `protobuf:"bytes,4,opt,name=additional_context,json=additionalContext,proto3,oneof" json:"additional_context,omitempty"`
 	// Hides the hook's output from the timeline.
 	SuppressOutput *bool `protobuf:"varint,5,opt,name=suppress_output,json=suppressOutput,proto3,oneof" json:"suppress_output,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2342,9 +2352,9 @@ type HookSessionEndInput struct {
 	Reason HookSessionEndInputReason `protobuf:"varint,4,opt,name=reason,proto3,enum=copilot.cli.v1.HookSessionEndInputReason" json:"reason,omitempty"`
 	// The agent's last message.
 	FinalMessage *string `protobuf:"bytes,5,opt,name=final_message,json=finalMessage,proto3,oneof" json:"final_message,omitempty"`
-	// The error: an object.
+	// The error: an object. The member error, as JSON text.
 	ErrorJson *string `protobuf:"bytes,6,opt,name=error_json,json=errorJson,proto3,oneof" json:"error_json,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2438,7 +2448,7 @@ type HookSessionEndOutput struct {
 	CleanupActions []string `protobuf:"bytes,2,rep,name=cleanup_actions,json=cleanupActions,proto3" json:"cleanup_actions,omitempty"`
 	// What the session was about.
 	SessionSummary *string `protobuf:"bytes,3,opt,name=session_summary,json=sessionSummary,proto3,oneof" json:"session_summary,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2515,7 +2525,7 @@ type HookSessionStartInput struct {
 	Source HookSessionStartInputSource `protobuf:"varint,4,opt,name=source,proto3,enum=copilot.cli.v1.HookSessionStartInputSource" json:"source,omitempty"`
 	// The first prompt, when there is one already.
 	InitialPrompt *string `protobuf:"bytes,5,opt,name=initial_prompt,json=initialPrompt,proto3,oneof" json:"initial_prompt,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2598,9 +2608,9 @@ type HookSessionStartOutput struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Text for the model.
 	AdditionalContext *string `protobuf:"bytes,1,opt,name=additional_context,json=additionalContext,proto3,oneof" json:"additional_context,omitempty"`
-	// Configuration to change.
+	// Configuration to change. The member modifiedConfig, as JSON text.
 	ModifiedConfigJson *string `protobuf:"bytes,2,opt,name=modified_config_json,json=modifiedConfigJson,proto3,oneof" json:"modified_config_json,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2670,7 +2680,7 @@ type HookSubagentStartInput struct {
 	TranscriptPath *string `protobuf:"bytes,4,opt,name=transcript_path,json=transcriptPath,proto3,oneof" json:"transcript_path,omitempty"`
 	// Name of the sub-agent.
 	AgentName *string `protobuf:"bytes,5,opt,name=agent_name,json=agentName,proto3,oneof" json:"agent_name,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2767,9 +2777,9 @@ type HookSubagentStopInput struct {
 	AgentId *string `protobuf:"bytes,7,opt,name=agent_id,json=agentId,proto3,oneof" json:"agent_id,omitempty"`
 	// Why it ended.
 	StopReason *string `protobuf:"bytes,8,opt,name=stop_reason,json=stopReason,proto3,oneof" json:"stop_reason,omitempty"`
-	// What it answered.
+	// What it answered. The member response, as JSON text.
 	ResponseJson *string `protobuf:"bytes,9,opt,name=response_json,json=responseJson,proto3,oneof" json:"response_json,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2886,7 +2896,7 @@ type HookUserPromptSubmittedInput struct {
 	Cwd string `protobuf:"bytes,3,opt,name=cwd,proto3" json:"cwd,omitempty"`
 	// The prompt.
 	Prompt string `protobuf:"bytes,4,opt,name=prompt,proto3" json:"prompt,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2966,7 +2976,7 @@ type HookUserPromptSubmittedOutput struct {
 	AdditionalContext *string `protobuf:"bytes,2,opt,name=additional_context,json=additionalContext,proto3,oneof" json:"additional_context,omitempty"`
 	// Hides the hook's output from the timeline.
 	SuppressOutput *bool `protobuf:"varint,3,opt,name=suppress_output,json=suppressOutput,proto3,oneof" json:"suppress_output,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3043,7 +3053,7 @@ type HookUserPromptTransformedInput struct {
 	Prompt string `protobuf:"bytes,4,opt,name=prompt,proto3" json:"prompt,omitempty"`
 	// The prompt as the model gets it.
 	TransformedPrompt string `protobuf:"bytes,5,opt,name=transformed_prompt,json=transformedPrompt,proto3" json:"transformed_prompt,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3126,7 +3136,7 @@ type HookUserPromptTransformedOutput struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Text to give to the model instead.
 	ModifiedTransformedPrompt *string `protobuf:"bytes,1,opt,name=modified_transformed_prompt,json=modifiedTransformedPrompt,proto3,oneof" json:"modified_transformed_prompt,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

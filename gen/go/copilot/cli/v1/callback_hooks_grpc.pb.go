@@ -47,10 +47,12 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// InternalCallbackHooksService: Internal: what the CLI asks of its client under
-// hooks.
+// InternalCallbackHooksService has what the CLI asks of its client, and tells
+// it, under hooks. They are internal to the CLI: no stability is promised, and
+// only the authorised may call them.
 type InternalCallbackHooksServiceClient interface {
-	// Calls hooks.invoke.
+	// Calls a hook of the client. Switched on by hooks; every connection that
+	// asked must answer, or the turn waits. JSON-RPC: hooks.invoke.
 	Invoke(ctx context.Context, in *InternalCallbackHooksServiceInvokeRequest, opts ...grpc.CallOption) (*InternalCallbackHooksServiceInvokeResponse, error)
 }
 
@@ -76,10 +78,12 @@ func (c *internalCallbackHooksServiceClient) Invoke(ctx context.Context, in *Int
 // All implementations must embed UnimplementedInternalCallbackHooksServiceServer
 // for forward compatibility.
 //
-// InternalCallbackHooksService: Internal: what the CLI asks of its client under
-// hooks.
+// InternalCallbackHooksService has what the CLI asks of its client, and tells
+// it, under hooks. They are internal to the CLI: no stability is promised, and
+// only the authorised may call them.
 type InternalCallbackHooksServiceServer interface {
-	// Calls hooks.invoke.
+	// Calls a hook of the client. Switched on by hooks; every connection that
+	// asked must answer, or the turn waits. JSON-RPC: hooks.invoke.
 	Invoke(context.Context, *InternalCallbackHooksServiceInvokeRequest) (*InternalCallbackHooksServiceInvokeResponse, error)
 	mustEmbedUnimplementedInternalCallbackHooksServiceServer()
 }

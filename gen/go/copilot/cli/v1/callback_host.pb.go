@@ -43,19 +43,20 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// JSON: HostExitReason.
+// Host exit reason. Used by CallbackHostServiceExitedRequest.reason. Since CLI
+// 1.0.92.
 type HostExitReason int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	HostExitReason_HOST_EXIT_REASON_UNSPECIFIED HostExitReason = 0
-	// JSON "disposed".
+	// JSON: "disposed".
 	HostExitReason_HOST_EXIT_REASON_DISPOSED HostExitReason = 1
-	// JSON "exited".
+	// JSON: "exited".
 	HostExitReason_HOST_EXIT_REASON_EXITED HostExitReason = 2
-	// JSON "ownerDisconnected".
+	// JSON: "ownerDisconnected".
 	HostExitReason_HOST_EXIT_REASON_OWNER_DISCONNECTED HostExitReason = 3
-	// JSON "runtimeShutdown".
+	// JSON: "runtimeShutdown".
 	HostExitReason_HOST_EXIT_REASON_RUNTIME_SHUTDOWN HostExitReason = 4
 )
 
@@ -104,7 +105,8 @@ func (HostExitReason) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_callback_host_proto_rawDescGZIP(), []int{0}
 }
 
-// JSON: HostEventNotification.
+// Parameters of host.event. Something happened in the CLI that its host may
+// want to know. It can carry credentials.
 type CallbackHostServiceEventRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// What it concerns.
@@ -112,9 +114,9 @@ type CallbackHostServiceEventRequest struct {
 	// What happened: task_transition, auth_changed, plugin_caches_invalidated and
 	// others.
 	Kind string `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`
-	// More about it.
+	// More about it. The member payload, as JSON text.
 	PayloadJson string `protobuf:"bytes,3,opt,name=payload_json,json=payloadJson,proto3" json:"payload_json,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -178,10 +180,10 @@ func (x *CallbackHostServiceEventRequest) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: host.event!.
+// host.event has no result.
 type CallbackHostServiceEventResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// A result of another form than the declared one: JSON text.
+	// A result of another form than the one above, as JSON text.
 	Unrecognized  *string `protobuf:"bytes,1001,opt,name=unrecognized,proto3,oneof" json:"unrecognized,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -224,18 +226,20 @@ func (x *CallbackHostServiceEventResponse) GetUnrecognized() string {
 	return ""
 }
 
-// JSON: HostExitedNotification.
+// Parameters of host.exited.
 type CallbackHostServiceExitedRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// host id.
+	// Identifier of the host.
 	HostId string `protobuf:"bytes,1,opt,name=host_id,json=hostId,proto3" json:"host_id,omitempty"`
-	// reason.
+	// The reason.
 	Reason HostExitReason `protobuf:"varint,2,opt,name=reason,proto3,enum=copilot.cli.v1.HostExitReason" json:"reason,omitempty"`
-	// exit code.
+	// The exit code. An explicit null, which is not the same as absence, stands
+	// in json_extra.
 	ExitCode *int64 `protobuf:"varint,3,opt,name=exit_code,json=exitCode,proto3,oneof" json:"exit_code,omitempty"`
-	// error.
+	// The error. An explicit null, which is not the same as absence, stands in
+	// json_extra.
 	Error *string `protobuf:"bytes,4,opt,name=error,proto3,oneof" json:"error,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -306,10 +310,10 @@ func (x *CallbackHostServiceExitedRequest) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: host.exited!.
+// host.exited has no result.
 type CallbackHostServiceExitedResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// A result of another form than the declared one: JSON text.
+	// A result of another form than the one above, as JSON text.
 	Unrecognized  *string `protobuf:"bytes,1001,opt,name=unrecognized,proto3,oneof" json:"unrecognized,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -352,18 +356,18 @@ func (x *CallbackHostServiceExitedResponse) GetUnrecognized() string {
 	return ""
 }
 
-// JSON: HostSessionCreateCallback.
+// Parameters of host.materializeSession.
 type InternalCallbackHostServiceMaterializeSessionRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// host id.
+	// Identifier of the host.
 	HostId string `protobuf:"bytes,1,opt,name=host_id,json=hostId,proto3" json:"host_id,omitempty"`
-	// handoff id.
+	// Identifier of the handoff.
 	HandoffId string `protobuf:"bytes,2,opt,name=handoff_id,json=handoffId,proto3" json:"handoff_id,omitempty"`
-	// resume.
+	// Whether to resume. Default: false.
 	Resume *bool `protobuf:"varint,3,opt,name=resume,proto3,oneof" json:"resume,omitempty"`
-	// config json.
+	// The configuration. The member config, as JSON text.
 	ConfigJson string `protobuf:"bytes,4,opt,name=config_json,json=configJson,proto3" json:"config_json,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -434,12 +438,12 @@ func (x *InternalCallbackHostServiceMaterializeSessionRequest) GetJsonExtra() st
 	return ""
 }
 
-// JSON: HostSessionCreateResult.
+// Result of host.materializeSession.
 type InternalCallbackHostServiceMaterializeSessionResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session id.
+	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -489,22 +493,22 @@ func (x *InternalCallbackHostServiceMaterializeSessionResponse) GetJsonExtra() s
 	return ""
 }
 
-// JSON: HostRegisterSessionRequest.
+// Parameters of host.registerSession.
 type InternalCallbackHostServiceRegisterSessionRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session id.
+	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// working directory.
+	// Directory it works in.
 	WorkingDirectory string `protobuf:"bytes,2,opt,name=working_directory,json=workingDirectory,proto3" json:"working_directory,omitempty"`
-	// additional directories.
+	// The additional directories.
 	AdditionalDirectories []string `protobuf:"bytes,3,rep,name=additional_directories,json=additionalDirectories,proto3" json:"additional_directories,omitempty"`
-	// title.
+	// The title.
 	Title *string `protobuf:"bytes,4,opt,name=title,proto3,oneof" json:"title,omitempty"`
-	// created at unix ms.
+	// The created at unix, in milliseconds.
 	CreatedAtUnixMs *int64 `protobuf:"varint,5,opt,name=created_at_unix_ms,json=createdAtUnixMs,proto3,oneof" json:"created_at_unix_ms,omitempty"`
-	// modified at unix ms.
+	// The modified at unix, in milliseconds.
 	ModifiedAtUnixMs *int64 `protobuf:"varint,6,opt,name=modified_at_unix_ms,json=modifiedAtUnixMs,proto3,oneof" json:"modified_at_unix_ms,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -589,14 +593,14 @@ func (x *InternalCallbackHostServiceRegisterSessionRequest) GetJsonExtra() strin
 	return ""
 }
 
-// JSON: HostPublishSessionResult.
+// Result of host.registerSession.
 type InternalCallbackHostServiceRegisterSessionResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session id.
+	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// session uri.
+	// The session URI.
 	SessionUri string `protobuf:"bytes,2,opt,name=session_uri,json=sessionUri,proto3" json:"session_uri,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -653,14 +657,14 @@ func (x *InternalCallbackHostServiceRegisterSessionResponse) GetJsonExtra() stri
 	return ""
 }
 
-// JSON: HostSessionReleasedNotification.
+// Parameters of host.sessionReleased.
 type InternalCallbackHostServiceSessionReleasedRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// host id.
+	// Identifier of the host.
 	HostId string `protobuf:"bytes,1,opt,name=host_id,json=hostId,proto3" json:"host_id,omitempty"`
-	// handoff id.
+	// Identifier of the handoff.
 	HandoffId string `protobuf:"bytes,2,opt,name=handoff_id,json=handoffId,proto3" json:"handoff_id,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -717,10 +721,10 @@ func (x *InternalCallbackHostServiceSessionReleasedRequest) GetJsonExtra() strin
 	return ""
 }
 
-// JSON: host.sessionReleased!.
+// host.sessionReleased has no result.
 type InternalCallbackHostServiceSessionReleasedResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// A result of another form than the declared one: JSON text.
+	// A result of another form than the one above, as JSON text.
 	Unrecognized  *string `protobuf:"bytes,1001,opt,name=unrecognized,proto3,oneof" json:"unrecognized,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -763,10 +767,10 @@ func (x *InternalCallbackHostServiceSessionReleasedResponse) GetUnrecognized() s
 	return ""
 }
 
-// JSON: HostEmptyResult.
+// Parameters of host.shutdown.
 type InternalCallbackHostServiceShutdownRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -809,10 +813,10 @@ func (x *InternalCallbackHostServiceShutdownRequest) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: HostEmptyResult.
+// Result of host.shutdown.
 type InternalCallbackHostServiceShutdownResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -855,12 +859,12 @@ func (x *InternalCallbackHostServiceShutdownResponse) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: HostUnregisterSessionRequest.
+// Parameters of host.unregisterSession.
 type InternalCallbackHostServiceUnregisterSessionRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session id.
+	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -910,12 +914,12 @@ func (x *InternalCallbackHostServiceUnregisterSessionRequest) GetJsonExtra() str
 	return ""
 }
 
-// JSON: HostUnpublishSessionResult.
+// Result of host.unregisterSession.
 type InternalCallbackHostServiceUnregisterSessionResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// unpublished.
+	// Whether it is unpublished.
 	Unpublished bool `protobuf:"varint,1,opt,name=unpublished,proto3" json:"unpublished,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -972,7 +976,7 @@ type HostEventScope struct {
 	Type string `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"`
 	// The session.
 	SessionId *string `protobuf:"bytes,2,opt,name=session_id,json=sessionId,proto3,oneof" json:"session_id,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

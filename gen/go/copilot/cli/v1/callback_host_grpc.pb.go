@@ -48,11 +48,14 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// CallbackHostService: What the CLI asks of its client under host.
+// CallbackHostService has what the CLI asks of its client, and tells it, under
+// host.
 type CallbackHostServiceClient interface {
-	// Tells the host what happened in the CLI.
+	// Tells the host what happened in the CLI. JSON-RPC: host.event. A
+	// notification: nothing is answered.
 	Event(ctx context.Context, in *CallbackHostServiceEventRequest, opts ...grpc.CallOption) (*CallbackHostServiceEventResponse, error)
-	// Calls host.exited.
+	// Tells that the host has ended. JSON-RPC: host.exited. A notification:
+	// nothing is answered. Since CLI 1.0.92.
 	Exited(ctx context.Context, in *CallbackHostServiceExitedRequest, opts ...grpc.CallOption) (*CallbackHostServiceExitedResponse, error)
 }
 
@@ -88,11 +91,14 @@ func (c *callbackHostServiceClient) Exited(ctx context.Context, in *CallbackHost
 // All implementations must embed UnimplementedCallbackHostServiceServer
 // for forward compatibility.
 //
-// CallbackHostService: What the CLI asks of its client under host.
+// CallbackHostService has what the CLI asks of its client, and tells it, under
+// host.
 type CallbackHostServiceServer interface {
-	// Tells the host what happened in the CLI.
+	// Tells the host what happened in the CLI. JSON-RPC: host.event. A
+	// notification: nothing is answered.
 	Event(context.Context, *CallbackHostServiceEventRequest) (*CallbackHostServiceEventResponse, error)
-	// Calls host.exited.
+	// Tells that the host has ended. JSON-RPC: host.exited. A notification:
+	// nothing is answered. Since CLI 1.0.92.
 	Exited(context.Context, *CallbackHostServiceExitedRequest) (*CallbackHostServiceExitedResponse, error)
 	mustEmbedUnimplementedCallbackHostServiceServer()
 }
@@ -199,18 +205,21 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// InternalCallbackHostService: Internal: what the CLI asks of its client under
-// host.
+// InternalCallbackHostService has what the CLI asks of its client, and tells
+// it, under host. They are internal to the CLI: no stability is promised, and
+// only the authorised may call them.
 type InternalCallbackHostServiceClient interface {
-	// Calls host.materializeSession.
+	// Calls host.materializeSession. Since CLI 1.0.92.
 	MaterializeSession(ctx context.Context, in *InternalCallbackHostServiceMaterializeSessionRequest, opts ...grpc.CallOption) (*InternalCallbackHostServiceMaterializeSessionResponse, error)
-	// Calls host.registerSession.
+	// Registers the session. JSON-RPC: host.registerSession. Since CLI 1.0.92.
 	RegisterSession(ctx context.Context, in *InternalCallbackHostServiceRegisterSessionRequest, opts ...grpc.CallOption) (*InternalCallbackHostServiceRegisterSessionResponse, error)
-	// Calls host.sessionReleased.
+	// Tells that the host has let a session go. JSON-RPC: host.sessionReleased. A
+	// notification: nothing is answered. Since CLI 1.0.92.
 	SessionReleased(ctx context.Context, in *InternalCallbackHostServiceSessionReleasedRequest, opts ...grpc.CallOption) (*InternalCallbackHostServiceSessionReleasedResponse, error)
-	// Calls host.shutdown.
+	// Asks the host to end. JSON-RPC: host.shutdown. Since CLI 1.0.92.
 	Shutdown(ctx context.Context, in *InternalCallbackHostServiceShutdownRequest, opts ...grpc.CallOption) (*InternalCallbackHostServiceShutdownResponse, error)
-	// Calls host.unregisterSession.
+	// Unregisters the session. JSON-RPC: host.unregisterSession. Since CLI
+	// 1.0.102.
 	UnregisterSession(ctx context.Context, in *InternalCallbackHostServiceUnregisterSessionRequest, opts ...grpc.CallOption) (*InternalCallbackHostServiceUnregisterSessionResponse, error)
 }
 
@@ -276,18 +285,21 @@ func (c *internalCallbackHostServiceClient) UnregisterSession(ctx context.Contex
 // All implementations must embed UnimplementedInternalCallbackHostServiceServer
 // for forward compatibility.
 //
-// InternalCallbackHostService: Internal: what the CLI asks of its client under
-// host.
+// InternalCallbackHostService has what the CLI asks of its client, and tells
+// it, under host. They are internal to the CLI: no stability is promised, and
+// only the authorised may call them.
 type InternalCallbackHostServiceServer interface {
-	// Calls host.materializeSession.
+	// Calls host.materializeSession. Since CLI 1.0.92.
 	MaterializeSession(context.Context, *InternalCallbackHostServiceMaterializeSessionRequest) (*InternalCallbackHostServiceMaterializeSessionResponse, error)
-	// Calls host.registerSession.
+	// Registers the session. JSON-RPC: host.registerSession. Since CLI 1.0.92.
 	RegisterSession(context.Context, *InternalCallbackHostServiceRegisterSessionRequest) (*InternalCallbackHostServiceRegisterSessionResponse, error)
-	// Calls host.sessionReleased.
+	// Tells that the host has let a session go. JSON-RPC: host.sessionReleased. A
+	// notification: nothing is answered. Since CLI 1.0.92.
 	SessionReleased(context.Context, *InternalCallbackHostServiceSessionReleasedRequest) (*InternalCallbackHostServiceSessionReleasedResponse, error)
-	// Calls host.shutdown.
+	// Asks the host to end. JSON-RPC: host.shutdown. Since CLI 1.0.92.
 	Shutdown(context.Context, *InternalCallbackHostServiceShutdownRequest) (*InternalCallbackHostServiceShutdownResponse, error)
-	// Calls host.unregisterSession.
+	// Unregisters the session. JSON-RPC: host.unregisterSession. Since CLI
+	// 1.0.102.
 	UnregisterSession(context.Context, *InternalCallbackHostServiceUnregisterSessionRequest) (*InternalCallbackHostServiceUnregisterSessionResponse, error)
 	mustEmbedUnimplementedInternalCallbackHostServiceServer()
 }

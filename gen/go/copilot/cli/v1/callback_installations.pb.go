@@ -43,17 +43,18 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// JSON: InstallationDecision.
+// Installation decision. Used by
+// CallbackInstallationsServiceConfirmResponse.decision. Since CLI 1.0.92.
 type InstallationDecision int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	InstallationDecision_INSTALLATION_DECISION_UNSPECIFIED InstallationDecision = 0
-	// JSON "confirm".
+	// JSON: "confirm".
 	InstallationDecision_INSTALLATION_DECISION_CONFIRM InstallationDecision = 1
-	// JSON "decline".
+	// JSON: "decline".
 	InstallationDecision_INSTALLATION_DECISION_DECLINE InstallationDecision = 2
-	// JSON "cancel".
+	// JSON: "cancel".
 	InstallationDecision_INSTALLATION_DECISION_CANCEL InstallationDecision = 3
 )
 
@@ -100,22 +101,22 @@ func (InstallationDecision) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_callback_installations_proto_rawDescGZIP(), []int{0}
 }
 
-// JSON: InstallationConfirmationRequest.
+// Parameters of installations.confirm.
 type CallbackInstallationsServiceConfirmRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// policy session id.
+	// Identifier of the policy session.
 	PolicySessionId *string `protobuf:"bytes,1,opt,name=policy_session_id,json=policySessionId,proto3,oneof" json:"policy_session_id,omitempty"`
-	// confirmation id.
+	// Identifier of the confirmation.
 	ConfirmationId string `protobuf:"bytes,2,opt,name=confirmation_id,json=confirmationId,proto3" json:"confirmation_id,omitempty"`
-	// operation id.
+	// Identifier of the operation.
 	OperationId string `protobuf:"bytes,3,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
-	// expires at.
+	// The expires at.
 	ExpiresAt string `protobuf:"bytes,4,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
-	// review fingerprint.
+	// The review fingerprint.
 	ReviewFingerprint string `protobuf:"bytes,5,opt,name=review_fingerprint,json=reviewFingerprint,proto3" json:"review_fingerprint,omitempty"`
-	// review.
+	// The review.
 	Review *InstallationReview `protobuf:"bytes,6,opt,name=review,proto3" json:"review,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -200,16 +201,16 @@ func (x *CallbackInstallationsServiceConfirmRequest) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: InstallationConfirmationResponse.
+// Result of installations.confirm.
 type CallbackInstallationsServiceConfirmResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// confirmation id.
+	// Identifier of the confirmation.
 	ConfirmationId string `protobuf:"bytes,1,opt,name=confirmation_id,json=confirmationId,proto3" json:"confirmation_id,omitempty"`
-	// review fingerprint.
+	// The review fingerprint.
 	ReviewFingerprint string `protobuf:"bytes,2,opt,name=review_fingerprint,json=reviewFingerprint,proto3" json:"review_fingerprint,omitempty"`
-	// decision.
+	// The decision.
 	Decision InstallationDecision `protobuf:"varint,3,opt,name=decision,proto3,enum=copilot.cli.v1.InstallationDecision" json:"decision,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -273,10 +274,11 @@ func (x *CallbackInstallationsServiceConfirmResponse) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: InstallationReview.
+// Installation review. Used by
+// CallbackInstallationsServiceConfirmRequest.review. Since CLI 1.0.92.
 type InstallationReview struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The alternatives.
+	// One of these, told apart by the member resource.
 	//
 	// Types that are valid to be assigned to Variant:
 	//
@@ -367,22 +369,22 @@ type isInstallationReview_Variant interface {
 }
 
 type InstallationReview_Mcp struct {
-	// mcp.
+	// MCP. JSON resource: mcp.
 	Mcp *InstallationReviewMcp `protobuf:"bytes,1,opt,name=mcp,proto3,oneof"`
 }
 
 type InstallationReview_Skill struct {
-	// skill.
+	// Skill. JSON resource: skill.
 	Skill *InstallationReviewSkill `protobuf:"bytes,2,opt,name=skill,proto3,oneof"`
 }
 
 type InstallationReview_Plugin struct {
-	// plugin.
+	// Plugin. JSON resource: plugin.
 	Plugin *InstallationReviewPlugin `protobuf:"bytes,3,opt,name=plugin,proto3,oneof"`
 }
 
 type InstallationReview_Unrecognized struct {
-	// A value that fits none of them: JSON text.
+	// A value that fits none of them, as JSON text.
 	Unrecognized string `protobuf:"bytes,1001,opt,name=unrecognized,proto3,oneof"`
 }
 
@@ -394,12 +396,12 @@ func (*InstallationReview_Plugin) isInstallationReview_Variant() {}
 
 func (*InstallationReview_Unrecognized) isInstallationReview_Variant() {}
 
-// JSON: InstallationReview|mcp.
+// A InstallationReview with the resource mcp.
 type InstallationReviewMcp struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// review.
+	// The review. Since CLI 1.0.92.
 	Review *McpInstallationReview `protobuf:"bytes,1,opt,name=review,proto3" json:"review,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -449,12 +451,12 @@ func (x *InstallationReviewMcp) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: InstallationReview|plugin.
+// A InstallationReview with the resource plugin.
 type InstallationReviewPlugin struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// review.
+	// The review. Since CLI 1.0.102.
 	Review *PluginInstallationReview `protobuf:"bytes,1,opt,name=review,proto3" json:"review,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -504,12 +506,12 @@ func (x *InstallationReviewPlugin) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: InstallationReview|skill.
+// A InstallationReview with the resource skill.
 type InstallationReviewSkill struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// review.
+	// The review. Since CLI 1.0.92.
 	Review *SkillInstallationReview `protobuf:"bytes,1,opt,name=review,proto3" json:"review,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -559,18 +561,19 @@ func (x *InstallationReviewSkill) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: McpInstallationRemoteConfiguration.
+// MCP installation remote configuration. Used by
+// McpInstallationReviewInstall.effective_configuration. Since CLI 1.0.92.
 type McpInstallationRemoteConfiguration struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// transport.
+	// The transport.
 	Transport McpPlanRemoteTransport `protobuf:"varint,1,opt,name=transport,proto3,enum=copilot.cli.v1.McpPlanRemoteTransport" json:"transport,omitempty"`
-	// url.
+	// The URL.
 	Url string `protobuf:"bytes,2,opt,name=url,proto3" json:"url,omitempty"`
-	// headers.
+	// The headers, by name.
 	Headers map[string]string `protobuf:"bytes,3,rep,name=headers,proto3" json:"headers,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// tools.
+	// The tools.
 	Tools []string `protobuf:"bytes,4,rep,name=tools,proto3" json:"tools,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -641,10 +644,11 @@ func (x *McpInstallationRemoteConfiguration) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: McpInstallationReview.
+// MCP installation review. Used by InstallationReviewMcp.review. Since CLI
+// 1.0.92.
 type McpInstallationReview struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The alternatives.
+	// One of these, told apart by the member action.
 	//
 	// Types that are valid to be assigned to Variant:
 	//
@@ -725,17 +729,17 @@ type isMcpInstallationReview_Variant interface {
 }
 
 type McpInstallationReview_Install struct {
-	// install.
+	// Install. JSON action: install.
 	Install *McpInstallationReviewInstall `protobuf:"bytes,1,opt,name=install,proto3,oneof"`
 }
 
 type McpInstallationReview_Uninstall struct {
-	// uninstall.
+	// Uninstall. JSON action: uninstall.
 	Uninstall *McpInstallationReviewUninstall `protobuf:"bytes,2,opt,name=uninstall,proto3,oneof"`
 }
 
 type McpInstallationReview_Unrecognized struct {
-	// A value that fits none of them: JSON text.
+	// A value that fits none of them, as JSON text.
 	Unrecognized string `protobuf:"bytes,1001,opt,name=unrecognized,proto3,oneof"`
 }
 
@@ -745,34 +749,34 @@ func (*McpInstallationReview_Uninstall) isMcpInstallationReview_Variant() {}
 
 func (*McpInstallationReview_Unrecognized) isMcpInstallationReview_Variant() {}
 
-// JSON: McpInstallationReview|install.
+// A McpInstallationReview with the action install.
 type McpInstallationReviewInstall struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// identity.
+	// The identity. Since CLI 1.0.92.
 	Identity *McpPlanResourceIdentity `protobuf:"bytes,1,opt,name=identity,proto3" json:"identity,omitempty"`
-	// provenance.
+	// The provenance. Since CLI 1.0.92.
 	Provenance *McpPlanProvenance `protobuf:"bytes,2,opt,name=provenance,proto3" json:"provenance,omitempty"`
-	// catalogue trust.
+	// The catalogue trust. Since CLI 1.0.92.
 	CatalogueTrust *CatalogTrustSnapshot `protobuf:"bytes,3,opt,name=catalogue_trust,json=catalogueTrust,proto3" json:"catalogue_trust,omitempty"`
-	// catalogue.
+	// The catalogue. Since CLI 1.0.92.
 	Catalogue *InstallationCatalogueIdentity `protobuf:"bytes,4,opt,name=catalogue,proto3" json:"catalogue,omitempty"`
-	// target.
+	// The target. Since CLI 1.0.92.
 	Target *McpPlanTarget `protobuf:"bytes,5,opt,name=target,proto3" json:"target,omitempty"`
-	// policy.
+	// The policy. Since CLI 1.0.92.
 	Policy *McpPlanPolicyResult `protobuf:"bytes,6,opt,name=policy,proto3" json:"policy,omitempty"`
-	// selected choice.
+	// The selected choice. Since CLI 1.0.92.
 	SelectedChoice *McpPlanTransportChoice `protobuf:"bytes,7,opt,name=selected_choice,json=selectedChoice,proto3" json:"selected_choice,omitempty"`
-	// configuration change.
+	// The configuration change. Since CLI 1.0.92.
 	ConfigurationChange *McpPlanConfigurationChange `protobuf:"bytes,8,opt,name=configuration_change,json=configurationChange,proto3" json:"configuration_change,omitempty"`
-	// inputs.
+	// The inputs. Since CLI 1.0.92.
 	Inputs []*McpInstallationInput `protobuf:"bytes,9,rep,name=inputs,proto3" json:"inputs,omitempty"`
-	// supplied secrets.
+	// The supplied secrets. Since CLI 1.0.92.
 	SuppliedSecrets []string `protobuf:"bytes,10,rep,name=supplied_secrets,json=suppliedSecrets,proto3" json:"supplied_secrets,omitempty"`
-	// secret storage.
+	// The secret storage. Since CLI 1.0.92.
 	SecretStorage McpInstallationSecretStorage `protobuf:"varint,11,opt,name=secret_storage,json=secretStorage,proto3,enum=copilot.cli.v1.McpInstallationSecretStorage" json:"secret_storage,omitempty"`
-	// effective configuration.
+	// The effective configuration. Since CLI 1.0.92.
 	EffectiveConfiguration *McpInstallationRemoteConfiguration `protobuf:"bytes,12,opt,name=effective_configuration,json=effectiveConfiguration,proto3" json:"effective_configuration,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -899,26 +903,26 @@ func (x *McpInstallationReviewInstall) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: McpInstallationReview|uninstall.
+// A McpInstallationReview with the action uninstall.
 type McpInstallationReviewUninstall struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// installation id.
+	// Identifier of the installation. Since CLI 1.0.92.
 	InstallationId string `protobuf:"bytes,1,opt,name=installation_id,json=installationId,proto3" json:"installation_id,omitempty"`
-	// identity.
+	// The identity. Since CLI 1.0.92.
 	Identity *McpPlanResourceIdentity `protobuf:"bytes,2,opt,name=identity,proto3" json:"identity,omitempty"`
-	// provenance.
+	// The provenance. Since CLI 1.0.92.
 	Provenance *McpPlanProvenance `protobuf:"bytes,3,opt,name=provenance,proto3" json:"provenance,omitempty"`
-	// target.
+	// The target. Since CLI 1.0.92.
 	Target *McpPlanTarget `protobuf:"bytes,4,opt,name=target,proto3" json:"target,omitempty"`
-	// policy.
+	// The policy. Since CLI 1.0.92.
 	Policy *McpPlanPolicyResult `protobuf:"bytes,5,opt,name=policy,proto3" json:"policy,omitempty"`
-	// restores previous configuration.
+	// Whether there is restores previous configuration. Since CLI 1.0.92.
 	RestoresPreviousConfiguration bool `protobuf:"varint,6,opt,name=restores_previous_configuration,json=restoresPreviousConfiguration,proto3" json:"restores_previous_configuration,omitempty"`
-	// owned secret count.
+	// Number of owned secrets. Since CLI 1.0.92.
 	OwnedSecretCount int64 `protobuf:"varint,7,opt,name=owned_secret_count,json=ownedSecretCount,proto3" json:"owned_secret_count,omitempty"`
-	// preserves shared authentication.
+	// Whether there is preserves shared authentication. Since CLI 1.0.92.
 	PreservesSharedAuthentication bool `protobuf:"varint,8,opt,name=preserves_shared_authentication,json=preservesSharedAuthentication,proto3" json:"preserves_shared_authentication,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -47,10 +47,11 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// CallbackInstallationsService: What the CLI asks of its client under
-// installations.
+// CallbackInstallationsService has what the CLI asks of its client, and tells
+// it, under installations.
 type CallbackInstallationsServiceClient interface {
-	// Calls installations.confirm.
+	// Confirms the installations. JSON-RPC: installations.confirm. Since CLI
+	// 1.0.92.
 	Confirm(ctx context.Context, in *CallbackInstallationsServiceConfirmRequest, opts ...grpc.CallOption) (*CallbackInstallationsServiceConfirmResponse, error)
 }
 
@@ -76,10 +77,11 @@ func (c *callbackInstallationsServiceClient) Confirm(ctx context.Context, in *Ca
 // All implementations must embed UnimplementedCallbackInstallationsServiceServer
 // for forward compatibility.
 //
-// CallbackInstallationsService: What the CLI asks of its client under
-// installations.
+// CallbackInstallationsService has what the CLI asks of its client, and tells
+// it, under installations.
 type CallbackInstallationsServiceServer interface {
-	// Calls installations.confirm.
+	// Confirms the installations. JSON-RPC: installations.confirm. Since CLI
+	// 1.0.92.
 	Confirm(context.Context, *CallbackInstallationsServiceConfirmRequest) (*CallbackInstallationsServiceConfirmResponse, error)
 	mustEmbedUnimplementedCallbackInstallationsServiceServer()
 }

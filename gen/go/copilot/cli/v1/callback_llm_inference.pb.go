@@ -43,15 +43,16 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// JSON: LlmInferenceHttpRequestStartTransport.
+// Model inference HTTP request start transport. Used by
+// CallbackLlmInferenceServiceHttpRequestStartRequest.transport.
 type LlmInferenceHttpRequestStartTransport int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	LlmInferenceHttpRequestStartTransport_LLM_INFERENCE_HTTP_REQUEST_START_TRANSPORT_UNSPECIFIED LlmInferenceHttpRequestStartTransport = 0
-	// JSON "http".
+	// JSON: "http".
 	LlmInferenceHttpRequestStartTransport_LLM_INFERENCE_HTTP_REQUEST_START_TRANSPORT_HTTP LlmInferenceHttpRequestStartTransport = 1
-	// JSON "websocket".
+	// JSON: "websocket".
 	LlmInferenceHttpRequestStartTransport_LLM_INFERENCE_HTTP_REQUEST_START_TRANSPORT_WEBSOCKET LlmInferenceHttpRequestStartTransport = 2
 )
 
@@ -96,24 +97,24 @@ func (LlmInferenceHttpRequestStartTransport) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_callback_llm_inference_proto_rawDescGZIP(), []int{0}
 }
 
-// JSON: LlmInferenceHttpRequestChunkRequest.
+// Parameters of llmInference.httpRequestChunk.
 type CallbackLlmInferenceServiceHttpRequestChunkRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// request id.
+	// Identifier of the request: the one to answer it by.
 	RequestId string `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	// data.
+	// The data.
 	Data string `protobuf:"bytes,2,opt,name=data,proto3" json:"data,omitempty"`
-	// binary.
+	// Whether there is binary.
 	Binary *bool `protobuf:"varint,3,opt,name=binary,proto3,oneof" json:"binary,omitempty"`
-	// end.
+	// Whether there is end.
 	End *bool `protobuf:"varint,4,opt,name=end,proto3,oneof" json:"end,omitempty"`
-	// cancel.
+	// Whether there is cancel.
 	Cancel *bool `protobuf:"varint,5,opt,name=cancel,proto3,oneof" json:"cancel,omitempty"`
-	// cancel reason.
+	// Reason for the cancel.
 	CancelReason *string `protobuf:"bytes,6,opt,name=cancel_reason,json=cancelReason,proto3,oneof" json:"cancel_reason,omitempty"`
-	// agent invocation id.
+	// Identifier of the agent invocation.
 	AgentInvocationId *string `protobuf:"bytes,7,opt,name=agent_invocation_id,json=agentInvocationId,proto3,oneof" json:"agent_invocation_id,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -205,10 +206,10 @@ func (x *CallbackLlmInferenceServiceHttpRequestChunkRequest) GetJsonExtra() stri
 	return ""
 }
 
-// JSON: LlmInferenceHttpRequestChunkResult.
+// Result of llmInference.httpRequestChunk.
 type CallbackLlmInferenceServiceHttpRequestChunkResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -251,30 +252,30 @@ func (x *CallbackLlmInferenceServiceHttpRequestChunkResponse) GetJsonExtra() str
 	return ""
 }
 
-// JSON: LlmInferenceHttpRequestStartRequest.
+// Parameters of llmInference.httpRequestStart.
 type CallbackLlmInferenceServiceHttpRequestStartRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// request id.
+	// Identifier of the request: the one to answer it by.
 	RequestId string `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	// session id.
+	// Identifier of the session.
 	SessionId *string `protobuf:"bytes,2,opt,name=session_id,json=sessionId,proto3,oneof" json:"session_id,omitempty"`
-	// method.
+	// The method.
 	Method string `protobuf:"bytes,3,opt,name=method,proto3" json:"method,omitempty"`
-	// url.
+	// The URL.
 	Url string `protobuf:"bytes,4,opt,name=url,proto3" json:"url,omitempty"`
-	// headers.
+	// The headers, by name.
 	Headers map[string]*StringList `protobuf:"bytes,5,rep,name=headers,proto3" json:"headers,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// transport.
+	// The transport.
 	Transport LlmInferenceHttpRequestStartTransport `protobuf:"varint,6,opt,name=transport,proto3,enum=copilot.cli.v1.LlmInferenceHttpRequestStartTransport" json:"transport,omitempty"`
-	// agent id.
+	// Identifier of the sub-agent; absent for the main agent.
 	AgentId *string `protobuf:"bytes,7,opt,name=agent_id,json=agentId,proto3,oneof" json:"agent_id,omitempty"`
-	// parent agent id.
+	// Identifier of the parent agent.
 	ParentAgentId *string `protobuf:"bytes,8,opt,name=parent_agent_id,json=parentAgentId,proto3,oneof" json:"parent_agent_id,omitempty"`
-	// agent invocation id.
+	// Identifier of the agent invocation.
 	AgentInvocationId *string `protobuf:"bytes,9,opt,name=agent_invocation_id,json=agentInvocationId,proto3,oneof" json:"agent_invocation_id,omitempty"`
-	// interaction type.
+	// Kind of interaction.
 	InteractionType *string `protobuf:"bytes,10,opt,name=interaction_type,json=interactionType,proto3,oneof" json:"interaction_type,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -387,10 +388,10 @@ func (x *CallbackLlmInferenceServiceHttpRequestStartRequest) GetJsonExtra() stri
 	return ""
 }
 
-// JSON: LlmInferenceHttpRequestStartResult.
+// Result of llmInference.httpRequestStart.
 type CallbackLlmInferenceServiceHttpRequestStartResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -48,12 +48,14 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// CallbackLlmInferenceService: What the CLI asks of its client under
-// llmInference.
+// CallbackLlmInferenceService has what the CLI asks of its client, and tells
+// it, under llmInference.
 type CallbackLlmInferenceServiceClient interface {
-	// Calls llmInference.httpRequestChunk.
+	// Hands the client a part of the request's body, or cancels the request.
+	// JSON-RPC: llmInference.httpRequestChunk.
 	HttpRequestChunk(ctx context.Context, in *CallbackLlmInferenceServiceHttpRequestChunkRequest, opts ...grpc.CallOption) (*CallbackLlmInferenceServiceHttpRequestChunkResponse, error)
-	// Calls llmInference.httpRequestStart.
+	// Hands the client an HTTP request to a model: all but the body. JSON-RPC:
+	// llmInference.httpRequestStart.
 	HttpRequestStart(ctx context.Context, in *CallbackLlmInferenceServiceHttpRequestStartRequest, opts ...grpc.CallOption) (*CallbackLlmInferenceServiceHttpRequestStartResponse, error)
 }
 
@@ -89,12 +91,14 @@ func (c *callbackLlmInferenceServiceClient) HttpRequestStart(ctx context.Context
 // All implementations must embed UnimplementedCallbackLlmInferenceServiceServer
 // for forward compatibility.
 //
-// CallbackLlmInferenceService: What the CLI asks of its client under
-// llmInference.
+// CallbackLlmInferenceService has what the CLI asks of its client, and tells
+// it, under llmInference.
 type CallbackLlmInferenceServiceServer interface {
-	// Calls llmInference.httpRequestChunk.
+	// Hands the client a part of the request's body, or cancels the request.
+	// JSON-RPC: llmInference.httpRequestChunk.
 	HttpRequestChunk(context.Context, *CallbackLlmInferenceServiceHttpRequestChunkRequest) (*CallbackLlmInferenceServiceHttpRequestChunkResponse, error)
-	// Calls llmInference.httpRequestStart.
+	// Hands the client an HTTP request to a model: all but the body. JSON-RPC:
+	// llmInference.httpRequestStart.
 	HttpRequestStart(context.Context, *CallbackLlmInferenceServiceHttpRequestStartRequest) (*CallbackLlmInferenceServiceHttpRequestStartResponse, error)
 	mustEmbedUnimplementedCallbackLlmInferenceServiceServer()
 }

@@ -47,10 +47,11 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// CallbackProviderTokenService: What the CLI asks of its client under
-// providerToken.
+// CallbackProviderTokenService has what the CLI asks of its client, and tells
+// it, under providerToken.
 type CallbackProviderTokenServiceClient interface {
-	// Calls providerToken.getToken.
+	// Asks for a token of a model endpoint, before every request to it. Switched
+	// on by hasBearerTokenProvider. JSON-RPC: providerToken.getToken.
 	GetToken(ctx context.Context, in *CallbackProviderTokenServiceGetTokenRequest, opts ...grpc.CallOption) (*CallbackProviderTokenServiceGetTokenResponse, error)
 }
 
@@ -76,10 +77,11 @@ func (c *callbackProviderTokenServiceClient) GetToken(ctx context.Context, in *C
 // All implementations must embed UnimplementedCallbackProviderTokenServiceServer
 // for forward compatibility.
 //
-// CallbackProviderTokenService: What the CLI asks of its client under
-// providerToken.
+// CallbackProviderTokenService has what the CLI asks of its client, and tells
+// it, under providerToken.
 type CallbackProviderTokenServiceServer interface {
-	// Calls providerToken.getToken.
+	// Asks for a token of a model endpoint, before every request to it. Switched
+	// on by hasBearerTokenProvider. JSON-RPC: providerToken.getToken.
 	GetToken(context.Context, *CallbackProviderTokenServiceGetTokenRequest) (*CallbackProviderTokenServiceGetTokenResponse, error)
 	mustEmbedUnimplementedCallbackProviderTokenServiceServer()
 }

@@ -48,17 +48,17 @@ const (
 type SessionLifecycleType int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	SessionLifecycleType_SESSION_LIFECYCLE_TYPE_UNSPECIFIED SessionLifecycleType = 0
-	// It was created.
+	// It was created. JSON: "session.created".
 	SessionLifecycleType_SESSION_LIFECYCLE_TYPE_SESSION_CREATED SessionLifecycleType = 1
-	// It was deleted.
+	// It was deleted. JSON: "session.deleted".
 	SessionLifecycleType_SESSION_LIFECYCLE_TYPE_SESSION_DELETED SessionLifecycleType = 2
-	// Its metadata changed.
+	// Its metadata changed. JSON: "session.updated".
 	SessionLifecycleType_SESSION_LIFECYCLE_TYPE_SESSION_UPDATED SessionLifecycleType = 3
-	// A terminal shows it now.
+	// A terminal shows it now. JSON: "session.foreground".
 	SessionLifecycleType_SESSION_LIFECYCLE_TYPE_SESSION_FOREGROUND SessionLifecycleType = 4
-	// A terminal shows it no longer.
+	// A terminal shows it no longer. JSON: "session.background".
 	SessionLifecycleType_SESSION_LIFECYCLE_TYPE_SESSION_BACKGROUND SessionLifecycleType = 5
 )
 
@@ -109,14 +109,14 @@ func (SessionLifecycleType) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_callback_session_proto_rawDescGZIP(), []int{0}
 }
 
-// JSON: SessionEventNotification.
+// Parameters of session.event. An event of a session.
 type CallbackSessionServiceEventRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Session the event belongs to.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
 	// The event.
 	Event *SessionEvent `protobuf:"bytes,2,opt,name=event,proto3" json:"event,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -173,10 +173,10 @@ func (x *CallbackSessionServiceEventRequest) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: session.event!.
+// session.event has no result.
 type CallbackSessionServiceEventResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// A result of another form than the declared one: JSON text.
+	// A result of another form than the one above, as JSON text.
 	Unrecognized  *string `protobuf:"bytes,1001,opt,name=unrecognized,proto3,oneof" json:"unrecognized,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -219,7 +219,7 @@ func (x *CallbackSessionServiceEventResponse) GetUnrecognized() string {
 	return ""
 }
 
-// JSON: SessionLifecycleNotification.
+// Parameters of session.lifecycle. A session came, went or changed.
 type CallbackSessionServiceLifecycleRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// What happened.
@@ -228,7 +228,7 @@ type CallbackSessionServiceLifecycleRequest struct {
 	SessionId string `protobuf:"bytes,2,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
 	// What is known about the session; absent when it was deleted.
 	Metadata *SessionLifecycleMetadata `protobuf:"bytes,3,opt,name=metadata,proto3" json:"metadata,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -292,10 +292,10 @@ func (x *CallbackSessionServiceLifecycleRequest) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: session.lifecycle!.
+// session.lifecycle has no result.
 type CallbackSessionServiceLifecycleResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// A result of another form than the declared one: JSON text.
+	// A result of another form than the one above, as JSON text.
 	Unrecognized  *string `protobuf:"bytes,1001,opt,name=unrecognized,proto3,oneof" json:"unrecognized,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -347,7 +347,7 @@ type SessionLifecycleMetadata struct {
 	ModifiedTime *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=modified_time,json=modifiedTime,proto3" json:"modified_time,omitempty"`
 	// What it is about.
 	Summary *string `protobuf:"bytes,3,opt,name=summary,proto3,oneof" json:"summary,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

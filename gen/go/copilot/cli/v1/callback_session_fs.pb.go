@@ -44,15 +44,15 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// JSON: SessionFsErrorCode.
+// Session file system error code. Used by SessionFsError.code.
 type SessionFsErrorCode int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	SessionFsErrorCode_SESSION_FS_ERROR_CODE_UNSPECIFIED SessionFsErrorCode = 0
-	// JSON "ENOENT".
+	// JSON: "ENOENT".
 	SessionFsErrorCode_SESSION_FS_ERROR_CODE_ENOENT SessionFsErrorCode = 1
-	// JSON "UNKNOWN".
+	// JSON: "UNKNOWN".
 	SessionFsErrorCode_SESSION_FS_ERROR_CODE_UNKNOWN SessionFsErrorCode = 2
 )
 
@@ -97,15 +97,16 @@ func (SessionFsErrorCode) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_callback_session_fs_proto_rawDescGZIP(), []int{0}
 }
 
-// JSON: SessionFsReaddirWithTypesEntryType.
+// Session file system readdir with types entry type. Used by
+// SessionFsReaddirWithTypesEntry.type.
 type SessionFsReaddirWithTypesEntryType int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	SessionFsReaddirWithTypesEntryType_SESSION_FS_READDIR_WITH_TYPES_ENTRY_TYPE_UNSPECIFIED SessionFsReaddirWithTypesEntryType = 0
-	// JSON "file".
+	// JSON: "file".
 	SessionFsReaddirWithTypesEntryType_SESSION_FS_READDIR_WITH_TYPES_ENTRY_TYPE_FILE SessionFsReaddirWithTypesEntryType = 1
-	// JSON "directory".
+	// JSON: "directory".
 	SessionFsReaddirWithTypesEntryType_SESSION_FS_READDIR_WITH_TYPES_ENTRY_TYPE_DIRECTORY SessionFsReaddirWithTypesEntryType = 2
 )
 
@@ -150,17 +151,19 @@ func (SessionFsReaddirWithTypesEntryType) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_callback_session_fs_proto_rawDescGZIP(), []int{1}
 }
 
-// JSON: SessionFsSqliteQueryType.
+// Session file system sqlite query type. Used by
+// CallbackSessionFsServiceSqliteQueryRequest.query_type and
+// SessionFsSqliteTransactionStatement.query_type.
 type SessionFsSqliteQueryType int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	SessionFsSqliteQueryType_SESSION_FS_SQLITE_QUERY_TYPE_UNSPECIFIED SessionFsSqliteQueryType = 0
-	// JSON "exec".
+	// JSON: "exec".
 	SessionFsSqliteQueryType_SESSION_FS_SQLITE_QUERY_TYPE_EXEC SessionFsSqliteQueryType = 1
-	// JSON "query".
+	// JSON: "query".
 	SessionFsSqliteQueryType_SESSION_FS_SQLITE_QUERY_TYPE_QUERY SessionFsSqliteQueryType = 2
-	// JSON "run".
+	// JSON: "run".
 	SessionFsSqliteQueryType_SESSION_FS_SQLITE_QUERY_TYPE_RUN SessionFsSqliteQueryType = 3
 )
 
@@ -207,17 +210,18 @@ func (SessionFsSqliteQueryType) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_callback_session_fs_proto_rawDescGZIP(), []int{2}
 }
 
-// JSON: SessionFsSqliteTransactionErrorClass.
+// Session file system sqlite transaction error class. Used by
+// SessionFsSqliteTransactionError.error_class.
 type SessionFsSqliteTransactionErrorClass int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	SessionFsSqliteTransactionErrorClass_SESSION_FS_SQLITE_TRANSACTION_ERROR_CLASS_UNSPECIFIED SessionFsSqliteTransactionErrorClass = 0
-	// JSON "busyOrLocked".
+	// JSON: "busyOrLocked".
 	SessionFsSqliteTransactionErrorClass_SESSION_FS_SQLITE_TRANSACTION_ERROR_CLASS_BUSY_OR_LOCKED SessionFsSqliteTransactionErrorClass = 1
-	// JSON "fatal".
+	// JSON: "fatal".
 	SessionFsSqliteTransactionErrorClass_SESSION_FS_SQLITE_TRANSACTION_ERROR_CLASS_FATAL SessionFsSqliteTransactionErrorClass = 2
-	// JSON "postCommitAmbiguous".
+	// JSON: "postCommitAmbiguous".
 	SessionFsSqliteTransactionErrorClass_SESSION_FS_SQLITE_TRANSACTION_ERROR_CLASS_POST_COMMIT_AMBIGUOUS SessionFsSqliteTransactionErrorClass = 3
 )
 
@@ -264,18 +268,18 @@ func (SessionFsSqliteTransactionErrorClass) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_callback_session_fs_proto_rawDescGZIP(), []int{3}
 }
 
-// JSON: sessionFs.appendFile?.
+// Parameters of sessionFs.appendFile.
 type CallbackSessionFsServiceAppendFileRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session id.
+	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// path.
+	// The path.
 	Path string `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
-	// content.
+	// The content.
 	Content string `protobuf:"bytes,3,opt,name=content,proto3" json:"content,omitempty"`
-	// mode.
+	// The mode.
 	Mode *int64 `protobuf:"varint,4,opt,name=mode,proto3,oneof" json:"mode,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -346,12 +350,13 @@ func (x *CallbackSessionFsServiceAppendFileRequest) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: SessionFsError.
+// Result of sessionFs.appendFile.
 type CallbackSessionFsServiceAppendFileResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// value.
+	// The value. An explicit null, which is not the same as absence, stands in
+	// json_extra.
 	Value *SessionFsError `protobuf:"bytes,1,opt,name=value,proto3" json:"value,omitempty"`
-	// A result of another form than the declared one: JSON text.
+	// A result of another form than the one above, as JSON text.
 	Unrecognized  *string `protobuf:"bytes,1001,opt,name=unrecognized,proto3,oneof" json:"unrecognized,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -401,14 +406,14 @@ func (x *CallbackSessionFsServiceAppendFileResponse) GetUnrecognized() string {
 	return ""
 }
 
-// JSON: sessionFs.exists?.
+// Parameters of sessionFs.exists.
 type CallbackSessionFsServiceExistsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session id.
+	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// path.
+	// The path.
 	Path string `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -465,12 +470,12 @@ func (x *CallbackSessionFsServiceExistsRequest) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: SessionFsExistsResult.
+// Result of sessionFs.exists.
 type CallbackSessionFsServiceExistsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// exists.
+	// Whether there is exists.
 	Exists bool `protobuf:"varint,1,opt,name=exists,proto3" json:"exists,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -520,18 +525,18 @@ func (x *CallbackSessionFsServiceExistsResponse) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: sessionFs.mkdir?.
+// Parameters of sessionFs.mkdir.
 type CallbackSessionFsServiceMkdirRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session id.
+	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// path.
+	// The path.
 	Path string `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
-	// recursive.
+	// Whether there is recursive.
 	Recursive *bool `protobuf:"varint,3,opt,name=recursive,proto3,oneof" json:"recursive,omitempty"`
-	// mode.
+	// The mode.
 	Mode *int64 `protobuf:"varint,4,opt,name=mode,proto3,oneof" json:"mode,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -602,12 +607,13 @@ func (x *CallbackSessionFsServiceMkdirRequest) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: SessionFsError.
+// Result of sessionFs.mkdir.
 type CallbackSessionFsServiceMkdirResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// value.
+	// The value. An explicit null, which is not the same as absence, stands in
+	// json_extra.
 	Value *SessionFsError `protobuf:"bytes,1,opt,name=value,proto3" json:"value,omitempty"`
-	// A result of another form than the declared one: JSON text.
+	// A result of another form than the one above, as JSON text.
 	Unrecognized  *string `protobuf:"bytes,1001,opt,name=unrecognized,proto3,oneof" json:"unrecognized,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -657,14 +663,14 @@ func (x *CallbackSessionFsServiceMkdirResponse) GetUnrecognized() string {
 	return ""
 }
 
-// JSON: sessionFs.readFile?.
+// Parameters of sessionFs.readFile.
 type CallbackSessionFsServiceReadFileRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session id.
+	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// path.
+	// The path.
 	Path string `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -721,14 +727,14 @@ func (x *CallbackSessionFsServiceReadFileRequest) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: SessionFsReadFileResult.
+// Result of sessionFs.readFile.
 type CallbackSessionFsServiceReadFileResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// content.
+	// The content.
 	Content string `protobuf:"bytes,1,opt,name=content,proto3" json:"content,omitempty"`
-	// error.
+	// The error.
 	Error *SessionFsError `protobuf:"bytes,2,opt,name=error,proto3" json:"error,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -785,14 +791,14 @@ func (x *CallbackSessionFsServiceReadFileResponse) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: sessionFs.readFileBytes?.
+// Parameters of sessionFs.readFileBytes.
 type CallbackSessionFsServiceReadFileBytesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session id.
+	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// path.
+	// The path.
 	Path string `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -849,14 +855,14 @@ func (x *CallbackSessionFsServiceReadFileBytesRequest) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: SessionFsReadFileBytesResult.
+// Result of sessionFs.readFileBytes.
 type CallbackSessionFsServiceReadFileBytesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// content.
+	// The content.
 	Content string `protobuf:"bytes,1,opt,name=content,proto3" json:"content,omitempty"`
-	// error.
+	// The error.
 	Error *SessionFsError `protobuf:"bytes,2,opt,name=error,proto3" json:"error,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -913,14 +919,14 @@ func (x *CallbackSessionFsServiceReadFileBytesResponse) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: sessionFs.readdir?.
+// Parameters of sessionFs.readdir.
 type CallbackSessionFsServiceReaddirRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session id.
+	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// path.
+	// The path.
 	Path string `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -977,14 +983,14 @@ func (x *CallbackSessionFsServiceReaddirRequest) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: SessionFsReaddirResult.
+// Result of sessionFs.readdir.
 type CallbackSessionFsServiceReaddirResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// entries.
+	// The entries.
 	Entries []string `protobuf:"bytes,1,rep,name=entries,proto3" json:"entries,omitempty"`
-	// error.
+	// The error.
 	Error *SessionFsError `protobuf:"bytes,2,opt,name=error,proto3" json:"error,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1041,14 +1047,14 @@ func (x *CallbackSessionFsServiceReaddirResponse) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: sessionFs.readdirWithTypes?.
+// Parameters of sessionFs.readdirWithTypes.
 type CallbackSessionFsServiceReaddirWithTypesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session id.
+	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// path.
+	// The path.
 	Path string `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1105,14 +1111,14 @@ func (x *CallbackSessionFsServiceReaddirWithTypesRequest) GetJsonExtra() string 
 	return ""
 }
 
-// JSON: SessionFsReaddirWithTypesResult.
+// Result of sessionFs.readdirWithTypes.
 type CallbackSessionFsServiceReaddirWithTypesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// entries.
+	// The entries.
 	Entries []*SessionFsReaddirWithTypesEntry `protobuf:"bytes,1,rep,name=entries,proto3" json:"entries,omitempty"`
-	// error.
+	// The error.
 	Error *SessionFsError `protobuf:"bytes,2,opt,name=error,proto3" json:"error,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1169,16 +1175,16 @@ func (x *CallbackSessionFsServiceReaddirWithTypesResponse) GetJsonExtra() string
 	return ""
 }
 
-// JSON: sessionFs.rename?.
+// Parameters of sessionFs.rename.
 type CallbackSessionFsServiceRenameRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session id.
+	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// src.
+	// The src.
 	Src string `protobuf:"bytes,2,opt,name=src,proto3" json:"src,omitempty"`
-	// dest.
+	// The dest.
 	Dest string `protobuf:"bytes,3,opt,name=dest,proto3" json:"dest,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1242,12 +1248,13 @@ func (x *CallbackSessionFsServiceRenameRequest) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: SessionFsError.
+// Result of sessionFs.rename.
 type CallbackSessionFsServiceRenameResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// value.
+	// The value. An explicit null, which is not the same as absence, stands in
+	// json_extra.
 	Value *SessionFsError `protobuf:"bytes,1,opt,name=value,proto3" json:"value,omitempty"`
-	// A result of another form than the declared one: JSON text.
+	// A result of another form than the one above, as JSON text.
 	Unrecognized  *string `protobuf:"bytes,1001,opt,name=unrecognized,proto3,oneof" json:"unrecognized,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1297,18 +1304,18 @@ func (x *CallbackSessionFsServiceRenameResponse) GetUnrecognized() string {
 	return ""
 }
 
-// JSON: sessionFs.rm?.
+// Parameters of sessionFs.rm.
 type CallbackSessionFsServiceRmRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session id.
+	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// path.
+	// The path.
 	Path string `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
-	// recursive.
+	// Whether there is recursive.
 	Recursive *bool `protobuf:"varint,3,opt,name=recursive,proto3,oneof" json:"recursive,omitempty"`
-	// force.
+	// Whether to force.
 	Force *bool `protobuf:"varint,4,opt,name=force,proto3,oneof" json:"force,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1379,12 +1386,13 @@ func (x *CallbackSessionFsServiceRmRequest) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: SessionFsError.
+// Result of sessionFs.rm.
 type CallbackSessionFsServiceRmResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// value.
+	// The value. An explicit null, which is not the same as absence, stands in
+	// json_extra.
 	Value *SessionFsError `protobuf:"bytes,1,opt,name=value,proto3" json:"value,omitempty"`
-	// A result of another form than the declared one: JSON text.
+	// A result of another form than the one above, as JSON text.
 	Unrecognized  *string `protobuf:"bytes,1001,opt,name=unrecognized,proto3,oneof" json:"unrecognized,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1434,12 +1442,12 @@ func (x *CallbackSessionFsServiceRmResponse) GetUnrecognized() string {
 	return ""
 }
 
-// JSON: sessionFs.sqliteExists?.
+// Parameters of sessionFs.sqliteExists.
 type CallbackSessionFsServiceSqliteExistsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session id.
+	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1489,12 +1497,12 @@ func (x *CallbackSessionFsServiceSqliteExistsRequest) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: SessionFsSqliteExistsResult.
+// Result of sessionFs.sqliteExists.
 type CallbackSessionFsServiceSqliteExistsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// exists.
+	// Whether there is exists.
 	Exists bool `protobuf:"varint,1,opt,name=exists,proto3" json:"exists,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1544,18 +1552,18 @@ func (x *CallbackSessionFsServiceSqliteExistsResponse) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: sessionFs.sqliteQuery?.
+// Parameters of sessionFs.sqliteQuery.
 type CallbackSessionFsServiceSqliteQueryRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session id.
+	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// query.
+	// The query.
 	Query string `protobuf:"bytes,2,opt,name=query,proto3" json:"query,omitempty"`
-	// query type.
+	// Kind of query.
 	QueryType SessionFsSqliteQueryType `protobuf:"varint,3,opt,name=query_type,json=queryType,proto3,enum=copilot.cli.v1.SessionFsSqliteQueryType" json:"query_type,omitempty"`
-	// params json.
+	// The parameters. The member params, as JSON text.
 	ParamsJson *string `protobuf:"bytes,4,opt,name=params_json,json=paramsJson,proto3,oneof" json:"params_json,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1626,20 +1634,20 @@ func (x *CallbackSessionFsServiceSqliteQueryRequest) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: SessionFsSqliteQueryResult.
+// Result of sessionFs.sqliteQuery.
 type CallbackSessionFsServiceSqliteQueryResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// rows json.
+	// The rows. The member rows, as JSON text.
 	RowsJson string `protobuf:"bytes,1,opt,name=rows_json,json=rowsJson,proto3" json:"rows_json,omitempty"`
-	// columns.
+	// The columns.
 	Columns []string `protobuf:"bytes,2,rep,name=columns,proto3" json:"columns,omitempty"`
-	// rows affected.
+	// The rows affected.
 	RowsAffected int64 `protobuf:"varint,3,opt,name=rows_affected,json=rowsAffected,proto3" json:"rows_affected,omitempty"`
-	// last insert rowid.
+	// The last insert rowid.
 	LastInsertRowid *int64 `protobuf:"varint,4,opt,name=last_insert_rowid,json=lastInsertRowid,proto3,oneof" json:"last_insert_rowid,omitempty"`
-	// error.
+	// The error.
 	Error *SessionFsError `protobuf:"bytes,5,opt,name=error,proto3" json:"error,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1717,14 +1725,14 @@ func (x *CallbackSessionFsServiceSqliteQueryResponse) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: sessionFs.sqliteTransaction?.
+// Parameters of sessionFs.sqliteTransaction.
 type CallbackSessionFsServiceSqliteTransactionRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session id.
+	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// statements.
+	// The statements.
 	Statements []*SessionFsSqliteTransactionStatement `protobuf:"bytes,2,rep,name=statements,proto3" json:"statements,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1781,14 +1789,14 @@ func (x *CallbackSessionFsServiceSqliteTransactionRequest) GetJsonExtra() string
 	return ""
 }
 
-// JSON: SessionFsSqliteTransactionResult.
+// Result of sessionFs.sqliteTransaction.
 type CallbackSessionFsServiceSqliteTransactionResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// results.
+	// The results.
 	Results []*SessionFsSqliteQueryResult `protobuf:"bytes,1,rep,name=results,proto3" json:"results,omitempty"`
-	// error.
+	// The error.
 	Error *SessionFsSqliteTransactionError `protobuf:"bytes,2,opt,name=error,proto3" json:"error,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1845,14 +1853,14 @@ func (x *CallbackSessionFsServiceSqliteTransactionResponse) GetJsonExtra() strin
 	return ""
 }
 
-// JSON: sessionFs.stat?.
+// Parameters of sessionFs.stat.
 type CallbackSessionFsServiceStatRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session id.
+	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// path.
+	// The path.
 	Path string `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1909,22 +1917,22 @@ func (x *CallbackSessionFsServiceStatRequest) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: SessionFsStatResult.
+// Result of sessionFs.stat.
 type CallbackSessionFsServiceStatResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// is file.
+	// Whether it is file.
 	IsFile bool `protobuf:"varint,1,opt,name=is_file,json=isFile,proto3" json:"is_file,omitempty"`
-	// is directory.
+	// Whether it is directory.
 	IsDirectory bool `protobuf:"varint,2,opt,name=is_directory,json=isDirectory,proto3" json:"is_directory,omitempty"`
-	// size.
+	// The size.
 	Size int64 `protobuf:"varint,3,opt,name=size,proto3" json:"size,omitempty"`
-	// mtime.
+	// The mtime.
 	Mtime *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=mtime,proto3" json:"mtime,omitempty"`
-	// birthtime.
+	// The birthtime.
 	Birthtime *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=birthtime,proto3" json:"birthtime,omitempty"`
-	// error.
+	// The error.
 	Error *SessionFsError `protobuf:"bytes,6,opt,name=error,proto3" json:"error,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2009,18 +2017,18 @@ func (x *CallbackSessionFsServiceStatResponse) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: sessionFs.writeFile?.
+// Parameters of sessionFs.writeFile.
 type CallbackSessionFsServiceWriteFileRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session id.
+	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// path.
+	// The path.
 	Path string `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
-	// content.
+	// The content.
 	Content string `protobuf:"bytes,3,opt,name=content,proto3" json:"content,omitempty"`
-	// mode.
+	// The mode.
 	Mode *int64 `protobuf:"varint,4,opt,name=mode,proto3,oneof" json:"mode,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2091,12 +2099,13 @@ func (x *CallbackSessionFsServiceWriteFileRequest) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: SessionFsError.
+// Result of sessionFs.writeFile.
 type CallbackSessionFsServiceWriteFileResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// value.
+	// The value. An explicit null, which is not the same as absence, stands in
+	// json_extra.
 	Value *SessionFsError `protobuf:"bytes,1,opt,name=value,proto3" json:"value,omitempty"`
-	// A result of another form than the declared one: JSON text.
+	// A result of another form than the one above, as JSON text.
 	Unrecognized  *string `protobuf:"bytes,1001,opt,name=unrecognized,proto3,oneof" json:"unrecognized,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2146,18 +2155,18 @@ func (x *CallbackSessionFsServiceWriteFileResponse) GetUnrecognized() string {
 	return ""
 }
 
-// JSON: sessionFs.writeFileBytes?.
+// Parameters of sessionFs.writeFileBytes.
 type CallbackSessionFsServiceWriteFileBytesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session id.
+	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// path.
+	// The path.
 	Path string `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
-	// content.
+	// The content.
 	Content string `protobuf:"bytes,3,opt,name=content,proto3" json:"content,omitempty"`
-	// mode.
+	// The mode.
 	Mode *int64 `protobuf:"varint,4,opt,name=mode,proto3,oneof" json:"mode,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2228,12 +2237,13 @@ func (x *CallbackSessionFsServiceWriteFileBytesRequest) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: SessionFsError.
+// Result of sessionFs.writeFileBytes.
 type CallbackSessionFsServiceWriteFileBytesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// value.
+	// The value. An explicit null, which is not the same as absence, stands in
+	// json_extra.
 	Value *SessionFsError `protobuf:"bytes,1,opt,name=value,proto3" json:"value,omitempty"`
-	// A result of another form than the declared one: JSON text.
+	// A result of another form than the one above, as JSON text.
 	Unrecognized  *string `protobuf:"bytes,1001,opt,name=unrecognized,proto3,oneof" json:"unrecognized,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2283,16 +2293,18 @@ func (x *CallbackSessionFsServiceWriteFileBytesResponse) GetUnrecognized() strin
 	return ""
 }
 
-// JSON: SessionFsError.
+// Session file system error. Used by
+// CallbackSessionFsServiceReadFileBytesResponse.error,
+// CallbackSessionFsServiceReadFileResponse.error and others.
 type SessionFsError struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// code.
+	// The code.
 	Code SessionFsErrorCode `protobuf:"varint,1,opt,name=code,proto3,enum=copilot.cli.v1.SessionFsErrorCode" json:"code,omitempty"`
-	// message.
+	// The message.
 	Message *string `protobuf:"bytes,2,opt,name=message,proto3,oneof" json:"message,omitempty"`
-	// write changed.
+	// Whether the write is changed. Since CLI 1.0.92.
 	WriteChanged *bool `protobuf:"varint,3,opt,name=write_changed,json=writeChanged,proto3,oneof" json:"write_changed,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2356,14 +2368,15 @@ func (x *SessionFsError) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: SessionFsReaddirWithTypesEntry.
+// Session file system readdir with types entry. Used by
+// CallbackSessionFsServiceReaddirWithTypesResponse.entries.
 type SessionFsReaddirWithTypesEntry struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// name.
+	// The name.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// type.
+	// The type.
 	Type SessionFsReaddirWithTypesEntryType `protobuf:"varint,2,opt,name=type,proto3,enum=copilot.cli.v1.SessionFsReaddirWithTypesEntryType" json:"type,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2420,20 +2433,21 @@ func (x *SessionFsReaddirWithTypesEntry) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: SessionFsSqliteQueryResult.
+// Session file system sqlite query result. Used by
+// CallbackSessionFsServiceSqliteTransactionResponse.results.
 type SessionFsSqliteQueryResult struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// rows json.
+	// The rows. The member rows, as JSON text.
 	RowsJson string `protobuf:"bytes,1,opt,name=rows_json,json=rowsJson,proto3" json:"rows_json,omitempty"`
-	// columns.
+	// The columns.
 	Columns []string `protobuf:"bytes,2,rep,name=columns,proto3" json:"columns,omitempty"`
-	// rows affected.
+	// The rows affected.
 	RowsAffected int64 `protobuf:"varint,3,opt,name=rows_affected,json=rowsAffected,proto3" json:"rows_affected,omitempty"`
-	// last insert rowid.
+	// The last insert rowid.
 	LastInsertRowid *int64 `protobuf:"varint,4,opt,name=last_insert_rowid,json=lastInsertRowid,proto3,oneof" json:"last_insert_rowid,omitempty"`
-	// error.
+	// The error.
 	Error *SessionFsError `protobuf:"bytes,5,opt,name=error,proto3" json:"error,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2511,14 +2525,15 @@ func (x *SessionFsSqliteQueryResult) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: SessionFsSqliteTransactionError.
+// Session file system sqlite transaction error. Used by
+// CallbackSessionFsServiceSqliteTransactionResponse.error.
 type SessionFsSqliteTransactionError struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// error class.
+	// The error class.
 	ErrorClass SessionFsSqliteTransactionErrorClass `protobuf:"varint,1,opt,name=error_class,json=errorClass,proto3,enum=copilot.cli.v1.SessionFsSqliteTransactionErrorClass" json:"error_class,omitempty"`
-	// message.
+	// The message.
 	Message string `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2575,16 +2590,17 @@ func (x *SessionFsSqliteTransactionError) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: SessionFsSqliteTransactionStatement.
+// Session file system sqlite transaction statement. Used by
+// CallbackSessionFsServiceSqliteTransactionRequest.statements.
 type SessionFsSqliteTransactionStatement struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// query.
+	// The query.
 	Query string `protobuf:"bytes,1,opt,name=query,proto3" json:"query,omitempty"`
-	// query type.
+	// Kind of query.
 	QueryType SessionFsSqliteQueryType `protobuf:"varint,2,opt,name=query_type,json=queryType,proto3,enum=copilot.cli.v1.SessionFsSqliteQueryType" json:"query_type,omitempty"`
-	// params json.
+	// The parameters. The member params, as JSON text.
 	ParamsJson *string `protobuf:"bytes,3,opt,name=params_json,json=paramsJson,proto3,oneof" json:"params_json,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -61,37 +61,42 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// CallbackSessionFsService: What the CLI asks of its client under sessionFs.
+// CallbackSessionFsService has what the CLI asks of its client, and tells it,
+// under sessionFs.
 type CallbackSessionFsServiceClient interface {
-	// Calls sessionFs.appendFile.
+	// Appends to a file of a session whose files the client keeps. JSON-RPC:
+	// sessionFs.appendFile.
 	AppendFile(ctx context.Context, in *CallbackSessionFsServiceAppendFileRequest, opts ...grpc.CallOption) (*CallbackSessionFsServiceAppendFileResponse, error)
-	// Calls sessionFs.exists.
+	// Asks whether a file exists. JSON-RPC: sessionFs.exists.
 	Exists(ctx context.Context, in *CallbackSessionFsServiceExistsRequest, opts ...grpc.CallOption) (*CallbackSessionFsServiceExistsResponse, error)
-	// Calls sessionFs.mkdir.
+	// Makes a directory. JSON-RPC: sessionFs.mkdir.
 	Mkdir(ctx context.Context, in *CallbackSessionFsServiceMkdirRequest, opts ...grpc.CallOption) (*CallbackSessionFsServiceMkdirResponse, error)
-	// Calls sessionFs.readFile.
+	// Reads a text file. A missing one is answered with error, not as a failure.
+	// JSON-RPC: sessionFs.readFile.
 	ReadFile(ctx context.Context, in *CallbackSessionFsServiceReadFileRequest, opts ...grpc.CallOption) (*CallbackSessionFsServiceReadFileResponse, error)
-	// Calls sessionFs.readFileBytes.
+	// Reads the file bytes. JSON-RPC: sessionFs.readFileBytes. Since CLI 1.0.92.
 	ReadFileBytes(ctx context.Context, in *CallbackSessionFsServiceReadFileBytesRequest, opts ...grpc.CallOption) (*CallbackSessionFsServiceReadFileBytesResponse, error)
-	// Calls sessionFs.readdir.
+	// Lists a directory. JSON-RPC: sessionFs.readdir.
 	Readdir(ctx context.Context, in *CallbackSessionFsServiceReaddirRequest, opts ...grpc.CallOption) (*CallbackSessionFsServiceReaddirResponse, error)
-	// Calls sessionFs.readdirWithTypes.
+	// Lists a directory, with the kinds of its entries. JSON-RPC:
+	// sessionFs.readdirWithTypes.
 	ReaddirWithTypes(ctx context.Context, in *CallbackSessionFsServiceReaddirWithTypesRequest, opts ...grpc.CallOption) (*CallbackSessionFsServiceReaddirWithTypesResponse, error)
-	// Calls sessionFs.rename.
+	// Renames a file. JSON-RPC: sessionFs.rename.
 	Rename(ctx context.Context, in *CallbackSessionFsServiceRenameRequest, opts ...grpc.CallOption) (*CallbackSessionFsServiceRenameResponse, error)
-	// Calls sessionFs.rm.
+	// Removes a file or a directory. JSON-RPC: sessionFs.rm.
 	Rm(ctx context.Context, in *CallbackSessionFsServiceRmRequest, opts ...grpc.CallOption) (*CallbackSessionFsServiceRmResponse, error)
-	// Calls sessionFs.sqliteExists.
+	// Asks whether a database exists. JSON-RPC: sessionFs.sqliteExists.
 	SqliteExists(ctx context.Context, in *CallbackSessionFsServiceSqliteExistsRequest, opts ...grpc.CallOption) (*CallbackSessionFsServiceSqliteExistsResponse, error)
-	// Calls sessionFs.sqliteQuery.
+	// Runs an SQL statement. JSON-RPC: sessionFs.sqliteQuery.
 	SqliteQuery(ctx context.Context, in *CallbackSessionFsServiceSqliteQueryRequest, opts ...grpc.CallOption) (*CallbackSessionFsServiceSqliteQueryResponse, error)
-	// Calls sessionFs.sqliteTransaction.
+	// Runs SQL statements as one. JSON-RPC: sessionFs.sqliteTransaction.
 	SqliteTransaction(ctx context.Context, in *CallbackSessionFsServiceSqliteTransactionRequest, opts ...grpc.CallOption) (*CallbackSessionFsServiceSqliteTransactionResponse, error)
-	// Calls sessionFs.stat.
+	// Describes a file. JSON-RPC: sessionFs.stat.
 	Stat(ctx context.Context, in *CallbackSessionFsServiceStatRequest, opts ...grpc.CallOption) (*CallbackSessionFsServiceStatResponse, error)
-	// Calls sessionFs.writeFile.
+	// Writes a file. JSON-RPC: sessionFs.writeFile.
 	WriteFile(ctx context.Context, in *CallbackSessionFsServiceWriteFileRequest, opts ...grpc.CallOption) (*CallbackSessionFsServiceWriteFileResponse, error)
-	// Calls sessionFs.writeFileBytes.
+	// Writes the file bytes. JSON-RPC: sessionFs.writeFileBytes. Since CLI
+	// 1.0.92.
 	WriteFileBytes(ctx context.Context, in *CallbackSessionFsServiceWriteFileBytesRequest, opts ...grpc.CallOption) (*CallbackSessionFsServiceWriteFileBytesResponse, error)
 }
 
@@ -257,37 +262,42 @@ func (c *callbackSessionFsServiceClient) WriteFileBytes(ctx context.Context, in 
 // All implementations must embed UnimplementedCallbackSessionFsServiceServer
 // for forward compatibility.
 //
-// CallbackSessionFsService: What the CLI asks of its client under sessionFs.
+// CallbackSessionFsService has what the CLI asks of its client, and tells it,
+// under sessionFs.
 type CallbackSessionFsServiceServer interface {
-	// Calls sessionFs.appendFile.
+	// Appends to a file of a session whose files the client keeps. JSON-RPC:
+	// sessionFs.appendFile.
 	AppendFile(context.Context, *CallbackSessionFsServiceAppendFileRequest) (*CallbackSessionFsServiceAppendFileResponse, error)
-	// Calls sessionFs.exists.
+	// Asks whether a file exists. JSON-RPC: sessionFs.exists.
 	Exists(context.Context, *CallbackSessionFsServiceExistsRequest) (*CallbackSessionFsServiceExistsResponse, error)
-	// Calls sessionFs.mkdir.
+	// Makes a directory. JSON-RPC: sessionFs.mkdir.
 	Mkdir(context.Context, *CallbackSessionFsServiceMkdirRequest) (*CallbackSessionFsServiceMkdirResponse, error)
-	// Calls sessionFs.readFile.
+	// Reads a text file. A missing one is answered with error, not as a failure.
+	// JSON-RPC: sessionFs.readFile.
 	ReadFile(context.Context, *CallbackSessionFsServiceReadFileRequest) (*CallbackSessionFsServiceReadFileResponse, error)
-	// Calls sessionFs.readFileBytes.
+	// Reads the file bytes. JSON-RPC: sessionFs.readFileBytes. Since CLI 1.0.92.
 	ReadFileBytes(context.Context, *CallbackSessionFsServiceReadFileBytesRequest) (*CallbackSessionFsServiceReadFileBytesResponse, error)
-	// Calls sessionFs.readdir.
+	// Lists a directory. JSON-RPC: sessionFs.readdir.
 	Readdir(context.Context, *CallbackSessionFsServiceReaddirRequest) (*CallbackSessionFsServiceReaddirResponse, error)
-	// Calls sessionFs.readdirWithTypes.
+	// Lists a directory, with the kinds of its entries. JSON-RPC:
+	// sessionFs.readdirWithTypes.
 	ReaddirWithTypes(context.Context, *CallbackSessionFsServiceReaddirWithTypesRequest) (*CallbackSessionFsServiceReaddirWithTypesResponse, error)
-	// Calls sessionFs.rename.
+	// Renames a file. JSON-RPC: sessionFs.rename.
 	Rename(context.Context, *CallbackSessionFsServiceRenameRequest) (*CallbackSessionFsServiceRenameResponse, error)
-	// Calls sessionFs.rm.
+	// Removes a file or a directory. JSON-RPC: sessionFs.rm.
 	Rm(context.Context, *CallbackSessionFsServiceRmRequest) (*CallbackSessionFsServiceRmResponse, error)
-	// Calls sessionFs.sqliteExists.
+	// Asks whether a database exists. JSON-RPC: sessionFs.sqliteExists.
 	SqliteExists(context.Context, *CallbackSessionFsServiceSqliteExistsRequest) (*CallbackSessionFsServiceSqliteExistsResponse, error)
-	// Calls sessionFs.sqliteQuery.
+	// Runs an SQL statement. JSON-RPC: sessionFs.sqliteQuery.
 	SqliteQuery(context.Context, *CallbackSessionFsServiceSqliteQueryRequest) (*CallbackSessionFsServiceSqliteQueryResponse, error)
-	// Calls sessionFs.sqliteTransaction.
+	// Runs SQL statements as one. JSON-RPC: sessionFs.sqliteTransaction.
 	SqliteTransaction(context.Context, *CallbackSessionFsServiceSqliteTransactionRequest) (*CallbackSessionFsServiceSqliteTransactionResponse, error)
-	// Calls sessionFs.stat.
+	// Describes a file. JSON-RPC: sessionFs.stat.
 	Stat(context.Context, *CallbackSessionFsServiceStatRequest) (*CallbackSessionFsServiceStatResponse, error)
-	// Calls sessionFs.writeFile.
+	// Writes a file. JSON-RPC: sessionFs.writeFile.
 	WriteFile(context.Context, *CallbackSessionFsServiceWriteFileRequest) (*CallbackSessionFsServiceWriteFileResponse, error)
-	// Calls sessionFs.writeFileBytes.
+	// Writes the file bytes. JSON-RPC: sessionFs.writeFileBytes. Since CLI
+	// 1.0.92.
 	WriteFileBytes(context.Context, *CallbackSessionFsServiceWriteFileBytesRequest) (*CallbackSessionFsServiceWriteFileBytesResponse, error)
 	mustEmbedUnimplementedCallbackSessionFsServiceServer()
 }

@@ -48,11 +48,14 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// CallbackSessionService: What the CLI asks of its client under session.
+// CallbackSessionService has what the CLI asks of its client, and tells it,
+// under session.
 type CallbackSessionServiceClient interface {
-	// Sends an event to every connection that joined the session.
+	// Sends an event to every connection that joined the session. JSON-RPC:
+	// session.event. A notification: nothing is answered.
 	Event(ctx context.Context, in *CallbackSessionServiceEventRequest, opts ...grpc.CallOption) (*CallbackSessionServiceEventResponse, error)
-	// Tells every connection that a session came, went or changed.
+	// Tells every connection that a session came, went or changed. JSON-RPC:
+	// session.lifecycle. A notification: nothing is answered.
 	Lifecycle(ctx context.Context, in *CallbackSessionServiceLifecycleRequest, opts ...grpc.CallOption) (*CallbackSessionServiceLifecycleResponse, error)
 }
 
@@ -88,11 +91,14 @@ func (c *callbackSessionServiceClient) Lifecycle(ctx context.Context, in *Callba
 // All implementations must embed UnimplementedCallbackSessionServiceServer
 // for forward compatibility.
 //
-// CallbackSessionService: What the CLI asks of its client under session.
+// CallbackSessionService has what the CLI asks of its client, and tells it,
+// under session.
 type CallbackSessionServiceServer interface {
-	// Sends an event to every connection that joined the session.
+	// Sends an event to every connection that joined the session. JSON-RPC:
+	// session.event. A notification: nothing is answered.
 	Event(context.Context, *CallbackSessionServiceEventRequest) (*CallbackSessionServiceEventResponse, error)
-	// Tells every connection that a session came, went or changed.
+	// Tells every connection that a session came, went or changed. JSON-RPC:
+	// session.lifecycle. A notification: nothing is answered.
 	Lifecycle(context.Context, *CallbackSessionServiceLifecycleRequest) (*CallbackSessionServiceLifecycleResponse, error)
 	mustEmbedUnimplementedCallbackSessionServiceServer()
 }

@@ -43,15 +43,16 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// JSON: ShellOutputNotification.stream.
+// Callback shell service output request stream. Used by
+// CallbackShellServiceOutputRequest.stream.
 type CallbackShellServiceOutputRequestStream int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	CallbackShellServiceOutputRequestStream_CALLBACK_SHELL_SERVICE_OUTPUT_REQUEST_STREAM_UNSPECIFIED CallbackShellServiceOutputRequestStream = 0
-	// JSON "stdout".
+	// JSON: "stdout".
 	CallbackShellServiceOutputRequestStream_CALLBACK_SHELL_SERVICE_OUTPUT_REQUEST_STREAM_STDOUT CallbackShellServiceOutputRequestStream = 1
-	// JSON "stderr".
+	// JSON: "stderr".
 	CallbackShellServiceOutputRequestStream_CALLBACK_SHELL_SERVICE_OUTPUT_REQUEST_STREAM_STDERR CallbackShellServiceOutputRequestStream = 2
 )
 
@@ -96,14 +97,15 @@ func (CallbackShellServiceOutputRequestStream) EnumDescriptor() ([]byte, []int) 
 	return file_copilot_cli_v1_callback_shell_proto_rawDescGZIP(), []int{0}
 }
 
-// JSON: ShellExitNotification.
+// Parameters of shell.exit. The end of a command that session.shell.exec
+// started.
 type CallbackShellServiceExitRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The command's identifier.
 	ProcessId string `protobuf:"bytes,1,opt,name=process_id,json=processId,proto3" json:"process_id,omitempty"`
 	// Its exit code.
 	ExitCode int64 `protobuf:"varint,2,opt,name=exit_code,json=exitCode,proto3" json:"exit_code,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -160,10 +162,10 @@ func (x *CallbackShellServiceExitRequest) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: shell.exit!.
+// shell.exit has no result.
 type CallbackShellServiceExitResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// A result of another form than the declared one: JSON text.
+	// A result of another form than the one above, as JSON text.
 	Unrecognized  *string `protobuf:"bytes,1001,opt,name=unrecognized,proto3,oneof" json:"unrecognized,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -206,7 +208,8 @@ func (x *CallbackShellServiceExitResponse) GetUnrecognized() string {
 	return ""
 }
 
-// JSON: ShellOutputNotification.
+// Parameters of shell.output. Output of a command that session.shell.exec
+// started.
 type CallbackShellServiceOutputRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The command's identifier.
@@ -215,7 +218,7 @@ type CallbackShellServiceOutputRequest struct {
 	Stream CallbackShellServiceOutputRequestStream `protobuf:"varint,2,opt,name=stream,proto3,enum=copilot.cli.v1.CallbackShellServiceOutputRequestStream" json:"stream,omitempty"`
 	// What was written.
 	Data string `protobuf:"bytes,3,opt,name=data,proto3" json:"data,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -279,10 +282,10 @@ func (x *CallbackShellServiceOutputRequest) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: shell.output!.
+// shell.output has no result.
 type CallbackShellServiceOutputResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// A result of another form than the declared one: JSON text.
+	// A result of another form than the one above, as JSON text.
 	Unrecognized  *string `protobuf:"bytes,1001,opt,name=unrecognized,proto3,oneof" json:"unrecognized,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -48,11 +48,14 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// CallbackShellService: What the CLI asks of its client under shell.
+// CallbackShellService has what the CLI asks of its client, and tells it, under
+// shell.
 type CallbackShellServiceClient interface {
-	// Tells the end of a command.
+	// Tells the end of a command. JSON-RPC: shell.exit. A notification: nothing
+	// is answered.
 	Exit(ctx context.Context, in *CallbackShellServiceExitRequest, opts ...grpc.CallOption) (*CallbackShellServiceExitResponse, error)
-	// Sends output of a command.
+	// Sends output of a command. JSON-RPC: shell.output. A notification: nothing
+	// is answered.
 	Output(ctx context.Context, in *CallbackShellServiceOutputRequest, opts ...grpc.CallOption) (*CallbackShellServiceOutputResponse, error)
 }
 
@@ -88,11 +91,14 @@ func (c *callbackShellServiceClient) Output(ctx context.Context, in *CallbackShe
 // All implementations must embed UnimplementedCallbackShellServiceServer
 // for forward compatibility.
 //
-// CallbackShellService: What the CLI asks of its client under shell.
+// CallbackShellService has what the CLI asks of its client, and tells it, under
+// shell.
 type CallbackShellServiceServer interface {
-	// Tells the end of a command.
+	// Tells the end of a command. JSON-RPC: shell.exit. A notification: nothing
+	// is answered.
 	Exit(context.Context, *CallbackShellServiceExitRequest) (*CallbackShellServiceExitResponse, error)
-	// Sends output of a command.
+	// Sends output of a command. JSON-RPC: shell.output. A notification: nothing
+	// is answered.
 	Output(context.Context, *CallbackShellServiceOutputRequest) (*CallbackShellServiceOutputResponse, error)
 	mustEmbedUnimplementedCallbackShellServiceServer()
 }

@@ -43,12 +43,12 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// JSON: skillProvider.list?.
+// Parameters of skillProvider.list.
 type InternalCallbackSkillProviderServiceListRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session id.
+	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -98,12 +98,12 @@ func (x *InternalCallbackSkillProviderServiceListRequest) GetJsonExtra() string 
 	return ""
 }
 
-// JSON: SkillProviderListResult.
+// Result of skillProvider.list.
 type InternalCallbackSkillProviderServiceListResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// skills.
+	// The skills.
 	Skills []*SkillProviderDescriptor `protobuf:"bytes,1,rep,name=skills,proto3" json:"skills,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -153,14 +153,14 @@ func (x *InternalCallbackSkillProviderServiceListResponse) GetJsonExtra() string
 	return ""
 }
 
-// JSON: skillProvider.read?.
+// Parameters of skillProvider.read.
 type InternalCallbackSkillProviderServiceReadRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session id.
+	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// name.
+	// The name.
 	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -217,12 +217,12 @@ func (x *InternalCallbackSkillProviderServiceReadRequest) GetJsonExtra() string 
 	return ""
 }
 
-// JSON: SkillProviderReadResult.
+// Result of skillProvider.read.
 type InternalCallbackSkillProviderServiceReadResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// markdown.
+	// The markdown. Unset stands for null.
 	Markdown *string `protobuf:"bytes,1,opt,name=markdown,proto3,oneof" json:"markdown,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -272,22 +272,23 @@ func (x *InternalCallbackSkillProviderServiceReadResponse) GetJsonExtra() string
 	return ""
 }
 
-// JSON: SkillProviderDescriptor.
+// Skill provider descriptor. Used by
+// InternalCallbackSkillProviderServiceListResponse.skills. Since CLI 1.0.92.
 type SkillProviderDescriptor struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// name.
+	// The name.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// description.
+	// The description.
 	Description string `protobuf:"bytes,2,opt,name=description,proto3" json:"description,omitempty"`
-	// user invocable.
+	// Whether it is user invocable.
 	UserInvocable *bool `protobuf:"varint,3,opt,name=user_invocable,json=userInvocable,proto3,oneof" json:"user_invocable,omitempty"`
-	// disable model invocation.
+	// Whether model invocation is switched off.
 	DisableModelInvocation *bool `protobuf:"varint,4,opt,name=disable_model_invocation,json=disableModelInvocation,proto3,oneof" json:"disable_model_invocation,omitempty"`
-	// argument hint.
+	// The argument hint.
 	ArgumentHint *string `protobuf:"bytes,5,opt,name=argument_hint,json=argumentHint,proto3,oneof" json:"argument_hint,omitempty"`
-	// directory.
+	// The directory. Since CLI 1.0.102.
 	Directory *string `protobuf:"bytes,6,opt,name=directory,proto3,oneof" json:"directory,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

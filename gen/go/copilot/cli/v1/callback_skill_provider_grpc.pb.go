@@ -48,12 +48,13 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// InternalCallbackSkillProviderService: Internal: what the CLI asks of its
-// client under skillProvider.
+// InternalCallbackSkillProviderService has what the CLI asks of its client, and
+// tells it, under skillProvider. They are internal to the CLI: no stability is
+// promised, and only the authorised may call them.
 type InternalCallbackSkillProviderServiceClient interface {
-	// Calls skillProvider.list.
+	// Lists the skill provider. JSON-RPC: skillProvider.list. Since CLI 1.0.92.
 	List(ctx context.Context, in *InternalCallbackSkillProviderServiceListRequest, opts ...grpc.CallOption) (*InternalCallbackSkillProviderServiceListResponse, error)
-	// Calls skillProvider.read.
+	// Reads the skill provider. JSON-RPC: skillProvider.read. Since CLI 1.0.92.
 	Read(ctx context.Context, in *InternalCallbackSkillProviderServiceReadRequest, opts ...grpc.CallOption) (*InternalCallbackSkillProviderServiceReadResponse, error)
 }
 
@@ -89,12 +90,13 @@ func (c *internalCallbackSkillProviderServiceClient) Read(ctx context.Context, i
 // All implementations must embed UnimplementedInternalCallbackSkillProviderServiceServer
 // for forward compatibility.
 //
-// InternalCallbackSkillProviderService: Internal: what the CLI asks of its
-// client under skillProvider.
+// InternalCallbackSkillProviderService has what the CLI asks of its client, and
+// tells it, under skillProvider. They are internal to the CLI: no stability is
+// promised, and only the authorised may call them.
 type InternalCallbackSkillProviderServiceServer interface {
-	// Calls skillProvider.list.
+	// Lists the skill provider. JSON-RPC: skillProvider.list. Since CLI 1.0.92.
 	List(context.Context, *InternalCallbackSkillProviderServiceListRequest) (*InternalCallbackSkillProviderServiceListResponse, error)
-	// Calls skillProvider.read.
+	// Reads the skill provider. JSON-RPC: skillProvider.read. Since CLI 1.0.92.
 	Read(context.Context, *InternalCallbackSkillProviderServiceReadRequest) (*InternalCallbackSkillProviderServiceReadResponse, error)
 	mustEmbedUnimplementedInternalCallbackSkillProviderServiceServer()
 }

@@ -43,14 +43,15 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// JSON: SystemMessageTransformParams.
+// Parameters of systemMessage.transform. Sections of the system message, to be
+// rewritten.
 type CallbackSystemMessageServiceTransformRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Session the message is for.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
 	// The sections' texts, by name.
 	Sections map[string]*SystemMessageSectionText `protobuf:"bytes,2,rep,name=sections,proto3" json:"sections,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -107,12 +108,12 @@ func (x *CallbackSystemMessageServiceTransformRequest) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: SystemMessageTransformResult.
+// Result of systemMessage.transform. Sections of the system message, rewritten.
 type CallbackSystemMessageServiceTransformResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The sections' texts, by name.
 	Sections map[string]*SystemMessageSectionText `protobuf:"bytes,1,rep,name=sections,proto3" json:"sections,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -167,7 +168,7 @@ type SystemMessageSectionText struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Its text.
 	Content string `protobuf:"bytes,1,opt,name=content,proto3" json:"content,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

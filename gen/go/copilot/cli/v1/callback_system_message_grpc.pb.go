@@ -47,11 +47,11 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// CallbackSystemMessageService: What the CLI asks of its client under
-// systemMessage.
+// CallbackSystemMessageService has what the CLI asks of its client, and tells
+// it, under systemMessage.
 type CallbackSystemMessageServiceClient interface {
 	// Asks for the text of sections of the system message. Switched on by
-	// sections with the action transform.
+	// sections with the action transform. JSON-RPC: systemMessage.transform.
 	Transform(ctx context.Context, in *CallbackSystemMessageServiceTransformRequest, opts ...grpc.CallOption) (*CallbackSystemMessageServiceTransformResponse, error)
 }
 
@@ -77,11 +77,11 @@ func (c *callbackSystemMessageServiceClient) Transform(ctx context.Context, in *
 // All implementations must embed UnimplementedCallbackSystemMessageServiceServer
 // for forward compatibility.
 //
-// CallbackSystemMessageService: What the CLI asks of its client under
-// systemMessage.
+// CallbackSystemMessageService has what the CLI asks of its client, and tells
+// it, under systemMessage.
 type CallbackSystemMessageServiceServer interface {
 	// Asks for the text of sections of the system message. Switched on by
-	// sections with the action transform.
+	// sections with the action transform. JSON-RPC: systemMessage.transform.
 	Transform(context.Context, *CallbackSystemMessageServiceTransformRequest) (*CallbackSystemMessageServiceTransformResponse, error)
 	mustEmbedUnimplementedCallbackSystemMessageServiceServer()
 }

@@ -43,15 +43,16 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// JSON: ClientTaskCancelReason.
+// Client task cancel reason. Used by CallbackTasksServiceCancelRequest.reason.
+// Since CLI 1.0.92.
 type ClientTaskCancelReason int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	ClientTaskCancelReason_CLIENT_TASK_CANCEL_REASON_UNSPECIFIED ClientTaskCancelReason = 0
-	// JSON "cancel_requested".
+	// JSON: "cancel_requested".
 	ClientTaskCancelReason_CLIENT_TASK_CANCEL_REASON_CANCEL_REQUESTED ClientTaskCancelReason = 1
-	// JSON "session_shutdown".
+	// JSON: "session_shutdown".
 	ClientTaskCancelReason_CLIENT_TASK_CANCEL_REASON_SESSION_SHUTDOWN ClientTaskCancelReason = 2
 )
 
@@ -96,20 +97,20 @@ func (ClientTaskCancelReason) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_callback_tasks_proto_rawDescGZIP(), []int{0}
 }
 
-// JSON: tasks.cancel?.
+// Parameters of tasks.cancel.
 type CallbackTasksServiceCancelRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session id.
+	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// id.
+	// The identifier.
 	Id string `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
-	// client task id.
+	// Identifier of the client task.
 	ClientTaskId string `protobuf:"bytes,3,opt,name=client_task_id,json=clientTaskId,proto3" json:"client_task_id,omitempty"`
-	// cancellation id.
+	// Identifier of the cancellation.
 	CancellationId string `protobuf:"bytes,4,opt,name=cancellation_id,json=cancellationId,proto3" json:"cancellation_id,omitempty"`
-	// reason.
+	// The reason.
 	Reason ClientTaskCancelReason `protobuf:"varint,5,opt,name=reason,proto3,enum=copilot.cli.v1.ClientTaskCancelReason" json:"reason,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -187,12 +188,12 @@ func (x *CallbackTasksServiceCancelRequest) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: ClientTaskCancelResult.
+// Result of tasks.cancel.
 type CallbackTasksServiceCancelResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// cancelled.
+	// Whether it is cancelled.
 	Cancelled bool `protobuf:"varint,1,opt,name=cancelled,proto3" json:"cancelled,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -47,9 +47,10 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// CallbackTasksService: What the CLI asks of its client under tasks.
+// CallbackTasksService has what the CLI asks of its client, and tells it, under
+// tasks.
 type CallbackTasksServiceClient interface {
-	// Calls tasks.cancel.
+	// Cancels the tasks. JSON-RPC: tasks.cancel. Since CLI 1.0.92.
 	Cancel(ctx context.Context, in *CallbackTasksServiceCancelRequest, opts ...grpc.CallOption) (*CallbackTasksServiceCancelResponse, error)
 }
 
@@ -75,9 +76,10 @@ func (c *callbackTasksServiceClient) Cancel(ctx context.Context, in *CallbackTas
 // All implementations must embed UnimplementedCallbackTasksServiceServer
 // for forward compatibility.
 //
-// CallbackTasksService: What the CLI asks of its client under tasks.
+// CallbackTasksService has what the CLI asks of its client, and tells it, under
+// tasks.
 type CallbackTasksServiceServer interface {
-	// Calls tasks.cancel.
+	// Cancels the tasks. JSON-RPC: tasks.cancel. Since CLI 1.0.92.
 	Cancel(context.Context, *CallbackTasksServiceCancelRequest) (*CallbackTasksServiceCancelResponse, error)
 	mustEmbedUnimplementedCallbackTasksServiceServer()
 }

@@ -43,12 +43,12 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// JSON: UiThreadRunRequest.
+// Parameters of uiThread.run.
 type CallbackUiThreadServiceRunRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// action id.
+	// Identifier of the action.
 	ActionId int64 `protobuf:"varint,1,opt,name=action_id,json=actionId,proto3" json:"action_id,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -98,10 +98,10 @@ func (x *CallbackUiThreadServiceRunRequest) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: uiThread.run!.
+// uiThread.run has no result.
 type CallbackUiThreadServiceRunResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// A result of another form than the declared one: JSON text.
+	// A result of another form than the one above, as JSON text.
 	Unrecognized  *string `protobuf:"bytes,1001,opt,name=unrecognized,proto3,oneof" json:"unrecognized,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

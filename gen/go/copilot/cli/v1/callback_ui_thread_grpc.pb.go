@@ -47,9 +47,10 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// CallbackUiThreadService: What the CLI asks of its client under uiThread.
+// CallbackUiThreadService has what the CLI asks of its client, and tells it,
+// under uiThread.
 type CallbackUiThreadServiceClient interface {
-	// Calls uiThread.run.
+	// Runs the UI thread. JSON-RPC: uiThread.run. Since CLI 1.0.102.
 	Run(ctx context.Context, in *CallbackUiThreadServiceRunRequest, opts ...grpc.CallOption) (*CallbackUiThreadServiceRunResponse, error)
 }
 
@@ -75,9 +76,10 @@ func (c *callbackUiThreadServiceClient) Run(ctx context.Context, in *CallbackUiT
 // All implementations must embed UnimplementedCallbackUiThreadServiceServer
 // for forward compatibility.
 //
-// CallbackUiThreadService: What the CLI asks of its client under uiThread.
+// CallbackUiThreadService has what the CLI asks of its client, and tells it,
+// under uiThread.
 type CallbackUiThreadServiceServer interface {
-	// Calls uiThread.run.
+	// Runs the UI thread. JSON-RPC: uiThread.run. Since CLI 1.0.102.
 	Run(context.Context, *CallbackUiThreadServiceRunRequest) (*CallbackUiThreadServiceRunResponse, error)
 	mustEmbedUnimplementedCallbackUiThreadServiceServer()
 }

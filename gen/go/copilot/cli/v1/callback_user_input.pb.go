@@ -43,7 +43,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// JSON: UserInputParams.
+// Parameters of userInput.request. A question of the agent for the user.
 type CallbackUserInputServiceRequestRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Session that asks.
@@ -54,7 +54,7 @@ type CallbackUserInputServiceRequestRequest struct {
 	Choices []string `protobuf:"bytes,3,rep,name=choices,proto3" json:"choices,omitempty"`
 	// Whether an answer outside choices is welcome.
 	AllowFreeform *bool `protobuf:"varint,4,opt,name=allow_freeform,json=allowFreeform,proto3,oneof" json:"allow_freeform,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -125,14 +125,14 @@ func (x *CallbackUserInputServiceRequestRequest) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: UserInputResult.
+// Result of userInput.request. The user's answer.
 type CallbackUserInputServiceRequestResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The answer.
 	Answer string `protobuf:"bytes,1,opt,name=answer,proto3" json:"answer,omitempty"`
 	// Whether it is outside the choices.
 	WasFreeform bool `protobuf:"varint,2,opt,name=was_freeform,json=wasFreeform,proto3" json:"was_freeform,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

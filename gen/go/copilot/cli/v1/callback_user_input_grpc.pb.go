@@ -47,9 +47,11 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// CallbackUserInputService: What the CLI asks of its client under userInput.
+// CallbackUserInputService has what the CLI asks of its client, and tells it,
+// under userInput.
 type CallbackUserInputServiceClient interface {
-	// Asks the user a question. Switched on by requestUserInput.
+	// Asks the user a question. Switched on by requestUserInput. JSON-RPC:
+	// userInput.request.
 	Request(ctx context.Context, in *CallbackUserInputServiceRequestRequest, opts ...grpc.CallOption) (*CallbackUserInputServiceRequestResponse, error)
 }
 
@@ -75,9 +77,11 @@ func (c *callbackUserInputServiceClient) Request(ctx context.Context, in *Callba
 // All implementations must embed UnimplementedCallbackUserInputServiceServer
 // for forward compatibility.
 //
-// CallbackUserInputService: What the CLI asks of its client under userInput.
+// CallbackUserInputService has what the CLI asks of its client, and tells it,
+// under userInput.
 type CallbackUserInputServiceServer interface {
-	// Asks the user a question. Switched on by requestUserInput.
+	// Asks the user a question. Switched on by requestUserInput. JSON-RPC:
+	// userInput.request.
 	Request(context.Context, *CallbackUserInputServiceRequestRequest) (*CallbackUserInputServiceRequestResponse, error)
 	mustEmbedUnimplementedCallbackUserInputServiceServer()
 }

@@ -43,16 +43,16 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// JSON: workflow.abort?.
+// Parameters of workflow.abort.
 type CallbackWorkflowServiceAbortRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session id.
+	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// run id.
+	// Identifier of the run.
 	RunId string `protobuf:"bytes,2,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
-	// execution token.
+	// The execution token.
 	ExecutionToken string `protobuf:"bytes,3,opt,name=execution_token,json=executionToken,proto3" json:"execution_token,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -116,10 +116,10 @@ func (x *CallbackWorkflowServiceAbortRequest) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: WorkflowAckResult.
+// Result of workflow.abort.
 type CallbackWorkflowServiceAbortResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -162,20 +162,20 @@ func (x *CallbackWorkflowServiceAbortResponse) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: workflow.execute?.
+// Parameters of workflow.execute.
 type CallbackWorkflowServiceExecuteRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session id.
+	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// name.
+	// The name.
 	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	// run id.
+	// Identifier of the run.
 	RunId string `protobuf:"bytes,3,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
-	// execution token.
+	// The execution token.
 	ExecutionToken string `protobuf:"bytes,4,opt,name=execution_token,json=executionToken,proto3" json:"execution_token,omitempty"`
-	// args json.
+	// The arguments. The member args, as JSON text.
 	ArgsJson string `protobuf:"bytes,5,opt,name=args_json,json=argsJson,proto3" json:"args_json,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -253,12 +253,12 @@ func (x *CallbackWorkflowServiceExecuteRequest) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: WorkflowExecuteResult.
+// Result of workflow.execute.
 type CallbackWorkflowServiceExecuteResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// result json.
+	// The result. The member result, as JSON text.
 	ResultJson *string `protobuf:"bytes,1,opt,name=result_json,json=resultJson,proto3,oneof" json:"result_json,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -48,11 +48,12 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// CallbackWorkflowService: What the CLI asks of its client under workflow.
+// CallbackWorkflowService has what the CLI asks of its client, and tells it,
+// under workflow.
 type CallbackWorkflowServiceClient interface {
-	// Calls workflow.abort.
+	// Aborts the workflow. JSON-RPC: workflow.abort. Since CLI 1.0.92.
 	Abort(ctx context.Context, in *CallbackWorkflowServiceAbortRequest, opts ...grpc.CallOption) (*CallbackWorkflowServiceAbortResponse, error)
-	// Calls workflow.execute.
+	// Executes the workflow. JSON-RPC: workflow.execute. Since CLI 1.0.92.
 	Execute(ctx context.Context, in *CallbackWorkflowServiceExecuteRequest, opts ...grpc.CallOption) (*CallbackWorkflowServiceExecuteResponse, error)
 }
 
@@ -88,11 +89,12 @@ func (c *callbackWorkflowServiceClient) Execute(ctx context.Context, in *Callbac
 // All implementations must embed UnimplementedCallbackWorkflowServiceServer
 // for forward compatibility.
 //
-// CallbackWorkflowService: What the CLI asks of its client under workflow.
+// CallbackWorkflowService has what the CLI asks of its client, and tells it,
+// under workflow.
 type CallbackWorkflowServiceServer interface {
-	// Calls workflow.abort.
+	// Aborts the workflow. JSON-RPC: workflow.abort. Since CLI 1.0.92.
 	Abort(context.Context, *CallbackWorkflowServiceAbortRequest) (*CallbackWorkflowServiceAbortResponse, error)
-	// Calls workflow.execute.
+	// Executes the workflow. JSON-RPC: workflow.execute. Since CLI 1.0.92.
 	Execute(context.Context, *CallbackWorkflowServiceExecuteRequest) (*CallbackWorkflowServiceExecuteResponse, error)
 	mustEmbedUnimplementedCallbackWorkflowServiceServer()
 }

@@ -44,19 +44,19 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// JSON: AbortReason.
+// Why a turn was aborted.
 type AbortReason int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	AbortReason_ABORT_REASON_UNSPECIFIED AbortReason = 0
-	// JSON "user_initiated".
+	// The user wanted it. JSON: "user_initiated".
 	AbortReason_ABORT_REASON_USER_INITIATED AbortReason = 1
-	// JSON "remote_command".
+	// A command from elsewhere. JSON: "remote_command".
 	AbortReason_ABORT_REASON_REMOTE_COMMAND AbortReason = 2
-	// JSON "user_abort".
+	// JSON: "user_abort".
 	AbortReason_ABORT_REASON_USER_ABORT AbortReason = 3
-	// JSON "autopilot_credit_limit".
+	// JSON: "autopilot_credit_limit".
 	AbortReason_ABORT_REASON_AUTOPILOT_CREDIT_LIMIT AbortReason = 4
 )
 
@@ -105,19 +105,21 @@ func (AbortReason) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{0}
 }
 
-// JSON: AdaptiveThinkingSupport.
+// Adaptive thinking support. Used by
+// ModelCapabilitiesOverrideSupports.adaptive_thinking and
+// ModelCapabilitiesSupports.adaptive_thinking.
 type AdaptiveThinkingSupport int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	AdaptiveThinkingSupport_ADAPTIVE_THINKING_SUPPORT_UNSPECIFIED AdaptiveThinkingSupport = 0
-	// JSON "unsupported".
+	// JSON: "unsupported".
 	AdaptiveThinkingSupport_ADAPTIVE_THINKING_SUPPORT_UNSUPPORTED AdaptiveThinkingSupport = 1
-	// JSON "optional".
+	// JSON: "optional".
 	AdaptiveThinkingSupport_ADAPTIVE_THINKING_SUPPORT_OPTIONAL AdaptiveThinkingSupport = 2
-	// JSON "required".
+	// JSON: "required".
 	AdaptiveThinkingSupport_ADAPTIVE_THINKING_SUPPORT_REQUIRED AdaptiveThinkingSupport = 3
-	// JSON "adaptive_only".
+	// JSON: "adaptive_only". Since CLI 1.0.92.
 	AdaptiveThinkingSupport_ADAPTIVE_THINKING_SUPPORT_ADAPTIVE_ONLY AdaptiveThinkingSupport = 4
 )
 
@@ -166,15 +168,16 @@ func (AdaptiveThinkingSupport) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{1}
 }
 
-// JSON: AgentModelPolicy.
+// Agent model policy. Used by AgentInfo.model_policy,
+// CustomAgentsUpdatedAgent.model_policy and others. Since CLI 1.0.92.
 type AgentModelPolicy int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	AgentModelPolicy_AGENT_MODEL_POLICY_UNSPECIFIED AgentModelPolicy = 0
-	// JSON "preferred".
+	// JSON: "preferred".
 	AgentModelPolicy_AGENT_MODEL_POLICY_PREFERRED AgentModelPolicy = 1
-	// JSON "required".
+	// JSON: "required".
 	AgentModelPolicy_AGENT_MODEL_POLICY_REQUIRED AgentModelPolicy = 2
 )
 
@@ -219,17 +222,19 @@ func (AgentModelPolicy) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{2}
 }
 
-// JSON: AiCreditsStatus.
+// AI credits status. Used by AssistantUsageData.ai_credits_status,
+// CompactionCompleteCompactionTokensUsed.ai_credits_status and others. Since
+// CLI 1.0.102.
 type AiCreditsStatus int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	AiCreditsStatus_AI_CREDITS_STATUS_UNSPECIFIED AiCreditsStatus = 0
-	// JSON "complete".
+	// JSON: "complete".
 	AiCreditsStatus_AI_CREDITS_STATUS_COMPLETE AiCreditsStatus = 1
-	// JSON "partial".
+	// JSON: "partial".
 	AiCreditsStatus_AI_CREDITS_STATUS_PARTIAL AiCreditsStatus = 2
-	// JSON "unavailable".
+	// JSON: "unavailable".
 	AiCreditsStatus_AI_CREDITS_STATUS_UNAVAILABLE AiCreditsStatus = 3
 )
 
@@ -276,21 +281,22 @@ func (AiCreditsStatus) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{3}
 }
 
-// JSON: AssistedApprovalJudgeFailureReason.
+// Assisted approval judge failure reason. Used by
+// PermissionAssistedApproval.failure_reason.
 type AssistedApprovalJudgeFailureReason int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	AssistedApprovalJudgeFailureReason_ASSISTED_APPROVAL_JUDGE_FAILURE_REASON_UNSPECIFIED AssistedApprovalJudgeFailureReason = 0
-	// JSON "timeout".
+	// JSON: "timeout".
 	AssistedApprovalJudgeFailureReason_ASSISTED_APPROVAL_JUDGE_FAILURE_REASON_TIMEOUT AssistedApprovalJudgeFailureReason = 1
-	// JSON "abort".
+	// JSON: "abort".
 	AssistedApprovalJudgeFailureReason_ASSISTED_APPROVAL_JUDGE_FAILURE_REASON_ABORT AssistedApprovalJudgeFailureReason = 2
-	// JSON "empty_response".
+	// JSON: "empty_response".
 	AssistedApprovalJudgeFailureReason_ASSISTED_APPROVAL_JUDGE_FAILURE_REASON_EMPTY_RESPONSE AssistedApprovalJudgeFailureReason = 3
-	// JSON "model_error".
+	// JSON: "model_error".
 	AssistedApprovalJudgeFailureReason_ASSISTED_APPROVAL_JUDGE_FAILURE_REASON_MODEL_ERROR AssistedApprovalJudgeFailureReason = 4
-	// JSON "parse_error".
+	// JSON: "parse_error".
 	AssistedApprovalJudgeFailureReason_ASSISTED_APPROVAL_JUDGE_FAILURE_REASON_PARSE_ERROR AssistedApprovalJudgeFailureReason = 5
 )
 
@@ -341,19 +347,20 @@ func (AssistedApprovalJudgeFailureReason) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{4}
 }
 
-// JSON: AssistedApprovalRecommendation.
+// Assisted approval recommendation. Used by
+// PermissionAssistedApproval.recommendation.
 type AssistedApprovalRecommendation int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	AssistedApprovalRecommendation_ASSISTED_APPROVAL_RECOMMENDATION_UNSPECIFIED AssistedApprovalRecommendation = 0
-	// JSON "approve".
+	// JSON: "approve".
 	AssistedApprovalRecommendation_ASSISTED_APPROVAL_RECOMMENDATION_APPROVE AssistedApprovalRecommendation = 1
-	// JSON "requireApproval".
+	// JSON: "requireApproval".
 	AssistedApprovalRecommendation_ASSISTED_APPROVAL_RECOMMENDATION_REQUIRE_APPROVAL AssistedApprovalRecommendation = 2
-	// JSON "excluded".
+	// JSON: "excluded".
 	AssistedApprovalRecommendation_ASSISTED_APPROVAL_RECOMMENDATION_EXCLUDED AssistedApprovalRecommendation = 3
-	// JSON "error".
+	// JSON: "error".
 	AssistedApprovalRecommendation_ASSISTED_APPROVAL_RECOMMENDATION_ERROR AssistedApprovalRecommendation = 4
 )
 
@@ -402,17 +409,18 @@ func (AssistedApprovalRecommendation) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{5}
 }
 
-// JSON: AttachmentGitHubReferenceType.
+// Attachment GitHub reference type. Used by
+// AttachmentGitHubReference.reference_type.
 type AttachmentGitHubReferenceType int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	AttachmentGitHubReferenceType_ATTACHMENT_GIT_HUB_REFERENCE_TYPE_UNSPECIFIED AttachmentGitHubReferenceType = 0
-	// JSON "issue".
+	// JSON: "issue".
 	AttachmentGitHubReferenceType_ATTACHMENT_GIT_HUB_REFERENCE_TYPE_ISSUE AttachmentGitHubReferenceType = 1
-	// JSON "pr".
+	// JSON: "pr".
 	AttachmentGitHubReferenceType_ATTACHMENT_GIT_HUB_REFERENCE_TYPE_PR AttachmentGitHubReferenceType = 2
-	// JSON "discussion".
+	// JSON: "discussion".
 	AttachmentGitHubReferenceType_ATTACHMENT_GIT_HUB_REFERENCE_TYPE_DISCUSSION AttachmentGitHubReferenceType = 3
 )
 
@@ -459,19 +467,21 @@ func (AttachmentGitHubReferenceType) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{6}
 }
 
-// JSON: AutoTier.
+// Auto tier. Used by AutoTierSwitchFailedData.effective_auto_tier,
+// AutoTierSwitchFailedData.requested_auto_tier and others. More values may come
+// with newer CLIs. Since CLI 1.0.82.
 type AutoTier int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	AutoTier_AUTO_TIER_UNSPECIFIED AutoTier = 0
-	// JSON "efficiency".
+	// JSON: "efficiency".
 	AutoTier_AUTO_TIER_EFFICIENCY AutoTier = 1
-	// JSON "balance".
+	// JSON: "balance".
 	AutoTier_AUTO_TIER_BALANCE AutoTier = 2
-	// JSON "intelligence".
+	// JSON: "intelligence".
 	AutoTier_AUTO_TIER_INTELLIGENCE AutoTier = 3
-	// JSON "fast".
+	// JSON: "fast". Since CLI 1.0.92.
 	AutoTier_AUTO_TIER_FAST AutoTier = 4
 )
 
@@ -520,19 +530,20 @@ func (AutoTier) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{7}
 }
 
-// JSON: CatalogTrustEligibility.
+// Catalog trust eligibility. Used by CatalogTrustSnapshotAbsent.eligibility,
+// CatalogTrustSnapshotCurrent.eligibility and others. Since CLI 1.0.92.
 type CatalogTrustEligibility int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	CatalogTrustEligibility_CATALOG_TRUST_ELIGIBILITY_UNSPECIFIED CatalogTrustEligibility = 0
-	// JSON "default".
+	// JSON: "default".
 	CatalogTrustEligibility_CATALOG_TRUST_ELIGIBILITY_DEFAULT CatalogTrustEligibility = 1
-	// JSON "expanded".
+	// JSON: "expanded".
 	CatalogTrustEligibility_CATALOG_TRUST_ELIGIBILITY_EXPANDED CatalogTrustEligibility = 2
-	// JSON "hidden".
+	// JSON: "hidden".
 	CatalogTrustEligibility_CATALOG_TRUST_ELIGIBILITY_HIDDEN CatalogTrustEligibility = 3
-	// JSON "unknown".
+	// JSON: "unknown".
 	CatalogTrustEligibility_CATALOG_TRUST_ELIGIBILITY_UNKNOWN CatalogTrustEligibility = 4
 )
 
@@ -581,15 +592,17 @@ func (CatalogTrustEligibility) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{8}
 }
 
-// JSON: CatalogTrustTier.
+// Catalog trust tier. Used by
+// CatalogServiceGetGeneratedFeedRequest.trust_tiers,
+// CatalogServiceGetSavedFeedRequest.trust_tiers and others. Since CLI 1.0.92.
 type CatalogTrustTier int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	CatalogTrustTier_CATALOG_TRUST_TIER_UNSPECIFIED CatalogTrustTier = 0
-	// JSON "T1".
+	// JSON: "T1".
 	CatalogTrustTier_CATALOG_TRUST_TIER_T1 CatalogTrustTier = 1
-	// JSON "T2".
+	// JSON: "T2".
 	CatalogTrustTier_CATALOG_TRUST_TIER_T2 CatalogTrustTier = 2
 )
 
@@ -634,17 +647,17 @@ func (CatalogTrustTier) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{9}
 }
 
-// JSON: ContentFilterMode.
+// Content filter mode.
 type ContentFilterMode int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	ContentFilterMode_CONTENT_FILTER_MODE_UNSPECIFIED ContentFilterMode = 0
-	// JSON "none".
+	// JSON: "none".
 	ContentFilterMode_CONTENT_FILTER_MODE_NONE ContentFilterMode = 1
-	// JSON "markdown".
+	// JSON: "markdown".
 	ContentFilterMode_CONTENT_FILTER_MODE_MARKDOWN ContentFilterMode = 2
-	// JSON "hidden_characters".
+	// JSON: "hidden_characters".
 	ContentFilterMode_CONTENT_FILTER_MODE_HIDDEN_CHARACTERS ContentFilterMode = 3
 )
 
@@ -691,15 +704,15 @@ func (ContentFilterMode) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{10}
 }
 
-// JSON: ContextTier.
+// Size of a model's context window.
 type ContextTier int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	ContextTier_CONTEXT_TIER_UNSPECIFIED ContextTier = 0
-	// JSON "default".
+	// The usual size. JSON: "default".
 	ContextTier_CONTEXT_TIER_DEFAULT ContextTier = 1
-	// JSON "long_context".
+	// The larger one, where the model has it. JSON: "long_context".
 	ContextTier_CONTEXT_TIER_LONG_CONTEXT ContextTier = 2
 )
 
@@ -744,15 +757,17 @@ func (ContextTier) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{11}
 }
 
-// JSON: EventsCursorStatus.
+// Events cursor status. Used by
+// SessionEventLogServiceReadResponse.cursor_status and
+// SessionsServiceReadPersistedEventsResponse.cursor_status.
 type EventsCursorStatus int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	EventsCursorStatus_EVENTS_CURSOR_STATUS_UNSPECIFIED EventsCursorStatus = 0
-	// JSON "ok".
+	// JSON: "ok".
 	EventsCursorStatus_EVENTS_CURSOR_STATUS_OK EventsCursorStatus = 1
-	// JSON "expired".
+	// JSON: "expired".
 	EventsCursorStatus_EVENTS_CURSOR_STATUS_EXPIRED EventsCursorStatus = 2
 )
 
@@ -797,15 +812,16 @@ func (EventsCursorStatus) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{12}
 }
 
-// JSON: EventsReadDirection.
+// Events read direction. Used by SessionEventLogServiceReadRequest.direction
+// and SessionsServiceReadPersistedEventsRequest.direction.
 type EventsReadDirection int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	EventsReadDirection_EVENTS_READ_DIRECTION_UNSPECIFIED EventsReadDirection = 0
-	// JSON "forward".
+	// JSON: "forward".
 	EventsReadDirection_EVENTS_READ_DIRECTION_FORWARD EventsReadDirection = 1
-	// JSON "backward".
+	// JSON: "backward".
 	EventsReadDirection_EVENTS_READ_DIRECTION_BACKWARD EventsReadDirection = 2
 )
 
@@ -850,19 +866,21 @@ func (EventsReadDirection) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{13}
 }
 
-// JSON: ExtensionSource.
+// Extension source. Used by
+// CallbackExtensionLaunchProviderServiceResolveRequest.source and
+// Extension.source.
 type ExtensionSource int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	ExtensionSource_EXTENSION_SOURCE_UNSPECIFIED ExtensionSource = 0
-	// JSON "project".
+	// JSON: "project".
 	ExtensionSource_EXTENSION_SOURCE_PROJECT ExtensionSource = 1
-	// JSON "user".
+	// JSON: "user".
 	ExtensionSource_EXTENSION_SOURCE_USER ExtensionSource = 2
-	// JSON "plugin".
+	// JSON: "plugin".
 	ExtensionSource_EXTENSION_SOURCE_PLUGIN ExtensionSource = 3
-	// JSON "session".
+	// JSON: "session".
 	ExtensionSource_EXTENSION_SOURCE_SESSION ExtensionSource = 4
 )
 
@@ -911,17 +929,19 @@ func (ExtensionSource) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{14}
 }
 
-// JSON: FactoryPermissionOperation.
+// Factory permission operation. Used by
+// PermissionPromptRequestFactory.operation and
+// PermissionRequestFactory.operation. Last in CLI 1.0.82.
 //
 // Deprecated: Marked as deprecated in copilot/cli/v1/common.proto.
 type FactoryPermissionOperation int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	FactoryPermissionOperation_FACTORY_PERMISSION_OPERATION_UNSPECIFIED FactoryPermissionOperation = 0
-	// JSON "run".
+	// JSON: "run".
 	FactoryPermissionOperation_FACTORY_PERMISSION_OPERATION_RUN FactoryPermissionOperation = 1
-	// JSON "author".
+	// JSON: "author".
 	FactoryPermissionOperation_FACTORY_PERMISSION_OPERATION_AUTHOR FactoryPermissionOperation = 2
 )
 
@@ -966,17 +986,19 @@ func (FactoryPermissionOperation) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{15}
 }
 
-// JSON: HistoryRewindUnavailableReason.
+// History rewind unavailable reason. Used by
+// SessionHistoryServiceListRewindPointsResponse.unavailable_reason,
+// SessionHistoryServicePreviewRewindResponse.reason and others.
 type HistoryRewindUnavailableReason int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	HistoryRewindUnavailableReason_HISTORY_REWIND_UNAVAILABLE_REASON_UNSPECIFIED HistoryRewindUnavailableReason = 0
-	// JSON "file-change-tracking-disabled".
+	// JSON: "file-change-tracking-disabled".
 	HistoryRewindUnavailableReason_HISTORY_REWIND_UNAVAILABLE_REASON_FILE_CHANGE_TRACKING_DISABLED HistoryRewindUnavailableReason = 1
-	// JSON "session-busy".
+	// JSON: "session-busy".
 	HistoryRewindUnavailableReason_HISTORY_REWIND_UNAVAILABLE_REASON_SESSION_BUSY HistoryRewindUnavailableReason = 2
-	// JSON "unsupported-remote-session".
+	// JSON: "unsupported-remote-session".
 	HistoryRewindUnavailableReason_HISTORY_REWIND_UNAVAILABLE_REASON_UNSUPPORTED_REMOTE_SESSION HistoryRewindUnavailableReason = 3
 )
 
@@ -1023,21 +1045,22 @@ func (HistoryRewindUnavailableReason) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{16}
 }
 
-// JSON: IndexedSearchState.
+// Indexed search state. Used by IndexedSearchDataStatus.state and
+// SessionMetadataServiceSnapshotResponse.indexed_search. Since CLI 1.0.92.
 type IndexedSearchState int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	IndexedSearchState_INDEXED_SEARCH_STATE_UNSPECIFIED IndexedSearchState = 0
-	// JSON "disabled".
+	// JSON: "disabled".
 	IndexedSearchState_INDEXED_SEARCH_STATE_DISABLED IndexedSearchState = 1
-	// JSON "starting".
+	// JSON: "starting".
 	IndexedSearchState_INDEXED_SEARCH_STATE_STARTING IndexedSearchState = 2
-	// JSON "enabled".
+	// JSON: "enabled".
 	IndexedSearchState_INDEXED_SEARCH_STATE_ENABLED IndexedSearchState = 3
-	// JSON "ready".
+	// JSON: "ready".
 	IndexedSearchState_INDEXED_SEARCH_STATE_READY IndexedSearchState = 4
-	// JSON "failed".
+	// JSON: "failed".
 	IndexedSearchState_INDEXED_SEARCH_STATE_FAILED IndexedSearchState = 5
 )
 
@@ -1088,23 +1111,24 @@ func (IndexedSearchState) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{17}
 }
 
-// JSON: ManagedSettingsResolvedSource.
+// Managed settings resolved source. Used by ManagedSettingsResolvedData.source
+// and SessionManagedSettingsServiceGetResponse.source.
 type ManagedSettingsResolvedSource int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	ManagedSettingsResolvedSource_MANAGED_SETTINGS_RESOLVED_SOURCE_UNSPECIFIED ManagedSettingsResolvedSource = 0
-	// JSON "server".
+	// JSON: "server".
 	ManagedSettingsResolvedSource_MANAGED_SETTINGS_RESOLVED_SOURCE_SERVER ManagedSettingsResolvedSource = 1
-	// JSON "device".
+	// JSON: "device".
 	ManagedSettingsResolvedSource_MANAGED_SETTINGS_RESOLVED_SOURCE_DEVICE ManagedSettingsResolvedSource = 2
-	// JSON "client".
+	// JSON: "client".
 	ManagedSettingsResolvedSource_MANAGED_SETTINGS_RESOLVED_SOURCE_CLIENT ManagedSettingsResolvedSource = 3
-	// JSON "mixed".
+	// JSON: "mixed".
 	ManagedSettingsResolvedSource_MANAGED_SETTINGS_RESOLVED_SOURCE_MIXED ManagedSettingsResolvedSource = 4
-	// JSON "none".
+	// JSON: "none".
 	ManagedSettingsResolvedSource_MANAGED_SETTINGS_RESOLVED_SOURCE_NONE ManagedSettingsResolvedSource = 5
-	// JSON "policyHelper".
+	// JSON: "policyHelper". Since CLI 1.0.92.
 	ManagedSettingsResolvedSource_MANAGED_SETTINGS_RESOLVED_SOURCE_POLICY_HELPER ManagedSettingsResolvedSource = 6
 )
 
@@ -1157,15 +1181,17 @@ func (ManagedSettingsResolvedSource) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{18}
 }
 
-// JSON: McpInstallationSecretStorage.
+// MCP installation secret storage. Used by
+// McpInstallationReviewInstall.secret_storage and
+// McpServicePrepareInstallRequest.secret_storage. Since CLI 1.0.92.
 type McpInstallationSecretStorage int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	McpInstallationSecretStorage_MCP_INSTALLATION_SECRET_STORAGE_UNSPECIFIED McpInstallationSecretStorage = 0
-	// JSON "keychain".
+	// JSON: "keychain".
 	McpInstallationSecretStorage_MCP_INSTALLATION_SECRET_STORAGE_KEYCHAIN McpInstallationSecretStorage = 1
-	// JSON "private-file".
+	// JSON: "private-file".
 	McpInstallationSecretStorage_MCP_INSTALLATION_SECRET_STORAGE_PRIVATE_FILE McpInstallationSecretStorage = 2
 )
 
@@ -1210,15 +1236,16 @@ func (McpInstallationSecretStorage) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{19}
 }
 
-// JSON: McpPlanConfigurationOperation.
+// MCP plan configuration operation. Used by
+// McpPlanConfigurationChange.operation.
 type McpPlanConfigurationOperation int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	McpPlanConfigurationOperation_MCP_PLAN_CONFIGURATION_OPERATION_UNSPECIFIED McpPlanConfigurationOperation = 0
-	// JSON "add".
+	// JSON: "add".
 	McpPlanConfigurationOperation_MCP_PLAN_CONFIGURATION_OPERATION_ADD McpPlanConfigurationOperation = 1
-	// JSON "update".
+	// JSON: "update".
 	McpPlanConfigurationOperation_MCP_PLAN_CONFIGURATION_OPERATION_UPDATE McpPlanConfigurationOperation = 2
 )
 
@@ -1263,17 +1290,17 @@ func (McpPlanConfigurationOperation) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{20}
 }
 
-// JSON: McpPlanPolicyDecision.
+// MCP plan policy decision. Used by McpPlanPolicyResult.decision.
 type McpPlanPolicyDecision int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	McpPlanPolicyDecision_MCP_PLAN_POLICY_DECISION_UNSPECIFIED McpPlanPolicyDecision = 0
-	// JSON "allowed".
+	// JSON: "allowed".
 	McpPlanPolicyDecision_MCP_PLAN_POLICY_DECISION_ALLOWED McpPlanPolicyDecision = 1
-	// JSON "blocked".
+	// JSON: "blocked".
 	McpPlanPolicyDecision_MCP_PLAN_POLICY_DECISION_BLOCKED McpPlanPolicyDecision = 2
-	// JSON "requires-approval".
+	// JSON: "requires-approval".
 	McpPlanPolicyDecision_MCP_PLAN_POLICY_DECISION_REQUIRES_APPROVAL McpPlanPolicyDecision = 3
 )
 
@@ -1320,19 +1347,20 @@ func (McpPlanPolicyDecision) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{21}
 }
 
-// JSON: McpPlanPolicySource.
+// MCP plan policy source. Used by CatalogPolicyRejectedError.source and
+// McpPlanPolicyResult.source.
 type McpPlanPolicySource int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	McpPlanPolicySource_MCP_PLAN_POLICY_SOURCE_UNSPECIFIED McpPlanPolicySource = 0
-	// JSON "none".
+	// JSON: "none".
 	McpPlanPolicySource_MCP_PLAN_POLICY_SOURCE_NONE McpPlanPolicySource = 1
-	// JSON "enterprise-allowlist".
+	// JSON: "enterprise-allowlist".
 	McpPlanPolicySource_MCP_PLAN_POLICY_SOURCE_ENTERPRISE_ALLOWLIST McpPlanPolicySource = 2
-	// JSON "registry-policy".
+	// JSON: "registry-policy".
 	McpPlanPolicySource_MCP_PLAN_POLICY_SOURCE_REGISTRY_POLICY McpPlanPolicySource = 3
-	// JSON "local-trust".
+	// JSON: "local-trust".
 	McpPlanPolicySource_MCP_PLAN_POLICY_SOURCE_LOCAL_TRUST McpPlanPolicySource = 4
 )
 
@@ -1381,17 +1409,19 @@ func (McpPlanPolicySource) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{22}
 }
 
-// JSON: McpPlanRemoteTransport.
+// MCP plan remote transport. Used by
+// McpInstallationRemoteConfiguration.transport and
+// McpPlanTransportChoiceRemote.transport.
 type McpPlanRemoteTransport int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	McpPlanRemoteTransport_MCP_PLAN_REMOTE_TRANSPORT_UNSPECIFIED McpPlanRemoteTransport = 0
-	// JSON "http".
+	// JSON: "http".
 	McpPlanRemoteTransport_MCP_PLAN_REMOTE_TRANSPORT_HTTP McpPlanRemoteTransport = 1
-	// JSON "streamable-http".
+	// JSON: "streamable-http".
 	McpPlanRemoteTransport_MCP_PLAN_REMOTE_TRANSPORT_STREAMABLE_HTTP McpPlanRemoteTransport = 2
-	// JSON "sse".
+	// JSON: "sse".
 	McpPlanRemoteTransport_MCP_PLAN_REMOTE_TRANSPORT_SSE McpPlanRemoteTransport = 3
 )
 
@@ -1438,19 +1468,19 @@ func (McpPlanRemoteTransport) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{23}
 }
 
-// JSON: McpPlanScalarValueType.
+// MCP plan scalar value type. Used by McpPlanRequiredValueScalar.value_type.
 type McpPlanScalarValueType int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	McpPlanScalarValueType_MCP_PLAN_SCALAR_VALUE_TYPE_UNSPECIFIED McpPlanScalarValueType = 0
-	// JSON "string".
+	// JSON: "string".
 	McpPlanScalarValueType_MCP_PLAN_SCALAR_VALUE_TYPE_STRING McpPlanScalarValueType = 1
-	// JSON "number".
+	// JSON: "number".
 	McpPlanScalarValueType_MCP_PLAN_SCALAR_VALUE_TYPE_NUMBER McpPlanScalarValueType = 2
-	// JSON "boolean".
+	// JSON: "boolean".
 	McpPlanScalarValueType_MCP_PLAN_SCALAR_VALUE_TYPE_BOOLEAN McpPlanScalarValueType = 3
-	// JSON "path".
+	// JSON: "path".
 	McpPlanScalarValueType_MCP_PLAN_SCALAR_VALUE_TYPE_PATH McpPlanScalarValueType = 4
 )
 
@@ -1499,21 +1529,22 @@ func (McpPlanScalarValueType) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{24}
 }
 
-// JSON: McpPlanValueCategory.
+// MCP plan value category. Used by McpInstallationInput.category,
+// McpPlanRequiredValueEnum.category and others.
 type McpPlanValueCategory int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	McpPlanValueCategory_MCP_PLAN_VALUE_CATEGORY_UNSPECIFIED McpPlanValueCategory = 0
-	// JSON "environment-variable".
+	// JSON: "environment-variable".
 	McpPlanValueCategory_MCP_PLAN_VALUE_CATEGORY_ENVIRONMENT_VARIABLE McpPlanValueCategory = 1
-	// JSON "runtime-argument".
+	// JSON: "runtime-argument".
 	McpPlanValueCategory_MCP_PLAN_VALUE_CATEGORY_RUNTIME_ARGUMENT McpPlanValueCategory = 2
-	// JSON "package-argument".
+	// JSON: "package-argument".
 	McpPlanValueCategory_MCP_PLAN_VALUE_CATEGORY_PACKAGE_ARGUMENT McpPlanValueCategory = 3
-	// JSON "header".
+	// JSON: "header".
 	McpPlanValueCategory_MCP_PLAN_VALUE_CATEGORY_HEADER McpPlanValueCategory = 4
-	// JSON "url-variable".
+	// JSON: "url-variable".
 	McpPlanValueCategory_MCP_PLAN_VALUE_CATEGORY_URL_VARIABLE McpPlanValueCategory = 5
 )
 
@@ -1564,15 +1595,16 @@ func (McpPlanValueCategory) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{25}
 }
 
-// JSON: McpServerCardMediaType.
+// MCP server card media type. Used by CatalogMcpServerCandidate.media_type,
+// CatalogMcpServerCandidateProvenance.media_type and others.
 type McpServerCardMediaType int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	McpServerCardMediaType_MCP_SERVER_CARD_MEDIA_TYPE_UNSPECIFIED McpServerCardMediaType = 0
-	// JSON "application/mcp-server-card+json".
+	// JSON: "application/mcp-server-card+json".
 	McpServerCardMediaType_MCP_SERVER_CARD_MEDIA_TYPE_APPLICATION_MCP_SERVER_CARD_JSON McpServerCardMediaType = 1
-	// JSON "application/mcp-server+json".
+	// JSON: "application/mcp-server+json".
 	McpServerCardMediaType_MCP_SERVER_CARD_MEDIA_TYPE_APPLICATION_MCP_SERVER_JSON McpServerCardMediaType = 2
 )
 
@@ -1617,15 +1649,17 @@ func (McpServerCardMediaType) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{26}
 }
 
-// JSON: McpServerConfigDeferTools.
+// MCP server configuration defer tools. Used by
+// McpServerConfigHttp.defer_tools, McpServerConfigMemory.defer_tools and
+// others.
 type McpServerConfigDeferTools int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	McpServerConfigDeferTools_MCP_SERVER_CONFIG_DEFER_TOOLS_UNSPECIFIED McpServerConfigDeferTools = 0
-	// JSON "auto".
+	// JSON: "auto".
 	McpServerConfigDeferTools_MCP_SERVER_CONFIG_DEFER_TOOLS_AUTO McpServerConfigDeferTools = 1
-	// JSON "never".
+	// JSON: "never".
 	McpServerConfigDeferTools_MCP_SERVER_CONFIG_DEFER_TOOLS_NEVER McpServerConfigDeferTools = 2
 )
 
@@ -1670,15 +1704,17 @@ func (McpServerConfigDeferTools) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{27}
 }
 
-// JSON: McpServerConfigHttpOauthGrantType.
+// MCP server configuration HTTP OAuth grant type. Used by
+// McpOauthStaticClientConfig.grant_type and
+// McpServerConfigHttp.oauth_grant_type.
 type McpServerConfigHttpOauthGrantType int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	McpServerConfigHttpOauthGrantType_MCP_SERVER_CONFIG_HTTP_OAUTH_GRANT_TYPE_UNSPECIFIED McpServerConfigHttpOauthGrantType = 0
-	// JSON "authorization_code".
+	// JSON: "authorization_code".
 	McpServerConfigHttpOauthGrantType_MCP_SERVER_CONFIG_HTTP_OAUTH_GRANT_TYPE_AUTHORIZATION_CODE McpServerConfigHttpOauthGrantType = 1
-	// JSON "client_credentials".
+	// JSON: "client_credentials".
 	McpServerConfigHttpOauthGrantType_MCP_SERVER_CONFIG_HTTP_OAUTH_GRANT_TYPE_CLIENT_CREDENTIALS McpServerConfigHttpOauthGrantType = 2
 )
 
@@ -1723,15 +1759,15 @@ func (McpServerConfigHttpOauthGrantType) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{28}
 }
 
-// JSON: McpServerConfigHttpType.
+// MCP server configuration HTTP type. Used by McpServerConfigHttp.type.
 type McpServerConfigHttpType int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	McpServerConfigHttpType_MCP_SERVER_CONFIG_HTTP_TYPE_UNSPECIFIED McpServerConfigHttpType = 0
-	// JSON "http".
+	// JSON: "http".
 	McpServerConfigHttpType_MCP_SERVER_CONFIG_HTTP_TYPE_HTTP McpServerConfigHttpType = 1
-	// JSON "sse".
+	// JSON: "sse".
 	McpServerConfigHttpType_MCP_SERVER_CONFIG_HTTP_TYPE_SSE McpServerConfigHttpType = 2
 )
 
@@ -1776,15 +1812,15 @@ func (McpServerConfigHttpType) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{29}
 }
 
-// JSON: McpServerConfigStdioType.
+// MCP server configuration stdio type. Used by McpServerConfigStdio.type.
 type McpServerConfigStdioType int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	McpServerConfigStdioType_MCP_SERVER_CONFIG_STDIO_TYPE_UNSPECIFIED McpServerConfigStdioType = 0
-	// JSON "local".
+	// JSON: "local".
 	McpServerConfigStdioType_MCP_SERVER_CONFIG_STDIO_TYPE_LOCAL McpServerConfigStdioType = 1
-	// JSON "stdio".
+	// JSON: "stdio".
 	McpServerConfigStdioType_MCP_SERVER_CONFIG_STDIO_TYPE_STDIO McpServerConfigStdioType = 2
 )
 
@@ -1829,23 +1865,24 @@ func (McpServerConfigStdioType) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{30}
 }
 
-// JSON: McpServerSource.
+// MCP server source. Used by DiscoveredMcpServer.source,
+// McpConfiguredServer.source and others.
 type McpServerSource int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	McpServerSource_MCP_SERVER_SOURCE_UNSPECIFIED McpServerSource = 0
-	// JSON "user".
+	// JSON: "user".
 	McpServerSource_MCP_SERVER_SOURCE_USER McpServerSource = 1
-	// JSON "workspace".
+	// JSON: "workspace".
 	McpServerSource_MCP_SERVER_SOURCE_WORKSPACE McpServerSource = 2
-	// JSON "plugin".
+	// JSON: "plugin".
 	McpServerSource_MCP_SERVER_SOURCE_PLUGIN McpServerSource = 3
-	// JSON "builtin".
+	// JSON: "builtin".
 	McpServerSource_MCP_SERVER_SOURCE_BUILTIN McpServerSource = 4
-	// JSON "managed".
+	// JSON: "managed". Since CLI 1.0.92.
 	McpServerSource_MCP_SERVER_SOURCE_MANAGED McpServerSource = 5
-	// JSON "account".
+	// JSON: "account". Since CLI 1.0.102.
 	McpServerSource_MCP_SERVER_SOURCE_ACCOUNT McpServerSource = 6
 )
 
@@ -1898,25 +1935,26 @@ func (McpServerSource) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{31}
 }
 
-// JSON: McpServerStatus.
+// MCP server status. Used by McpConfiguredServerState.status, McpServer.status
+// and others.
 type McpServerStatus int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	McpServerStatus_MCP_SERVER_STATUS_UNSPECIFIED McpServerStatus = 0
-	// JSON "connected".
+	// JSON: "connected".
 	McpServerStatus_MCP_SERVER_STATUS_CONNECTED McpServerStatus = 1
-	// JSON "failed".
+	// JSON: "failed".
 	McpServerStatus_MCP_SERVER_STATUS_FAILED McpServerStatus = 2
-	// JSON "needs-auth".
+	// JSON: "needs-auth".
 	McpServerStatus_MCP_SERVER_STATUS_NEEDS_AUTH McpServerStatus = 3
-	// JSON "pending".
+	// JSON: "pending".
 	McpServerStatus_MCP_SERVER_STATUS_PENDING McpServerStatus = 4
-	// JSON "disabled".
+	// JSON: "disabled".
 	McpServerStatus_MCP_SERVER_STATUS_DISABLED McpServerStatus = 5
-	// JSON "stopped".
+	// JSON: "stopped".
 	McpServerStatus_MCP_SERVER_STATUS_STOPPED McpServerStatus = 6
-	// JSON "not_configured".
+	// JSON: "not_configured".
 	McpServerStatus_MCP_SERVER_STATUS_NOT_CONFIGURED McpServerStatus = 7
 )
 
@@ -1971,37 +2009,38 @@ func (McpServerStatus) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{32}
 }
 
-// JSON: ModelChangeSource.
+// Model change source. Used by ModelChangeData.source,
+// SessionModelServiceSwitchAutoTierRequest.source and others.
 type ModelChangeSource int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	ModelChangeSource_MODEL_CHANGE_SOURCE_UNSPECIFIED ModelChangeSource = 0
-	// JSON "model_command".
+	// JSON: "model_command".
 	ModelChangeSource_MODEL_CHANGE_SOURCE_MODEL_COMMAND ModelChangeSource = 1
-	// JSON "settings_command".
+	// JSON: "settings_command".
 	ModelChangeSource_MODEL_CHANGE_SOURCE_SETTINGS_COMMAND ModelChangeSource = 2
-	// JSON "config_command".
+	// JSON: "config_command".
 	ModelChangeSource_MODEL_CHANGE_SOURCE_CONFIG_COMMAND ModelChangeSource = 3
-	// JSON "model_picker".
+	// JSON: "model_picker".
 	ModelChangeSource_MODEL_CHANGE_SOURCE_MODEL_PICKER ModelChangeSource = 4
-	// JSON "managed_settings".
+	// JSON: "managed_settings".
 	ModelChangeSource_MODEL_CHANGE_SOURCE_MANAGED_SETTINGS ModelChangeSource = 5
-	// JSON "repo_settings".
+	// JSON: "repo_settings".
 	ModelChangeSource_MODEL_CHANGE_SOURCE_REPO_SETTINGS ModelChangeSource = 6
-	// JSON "startup".
+	// JSON: "startup".
 	ModelChangeSource_MODEL_CHANGE_SOURCE_STARTUP ModelChangeSource = 7
-	// JSON "agent".
+	// JSON: "agent".
 	ModelChangeSource_MODEL_CHANGE_SOURCE_AGENT ModelChangeSource = 8
-	// JSON "plan_mode".
+	// JSON: "plan_mode".
 	ModelChangeSource_MODEL_CHANGE_SOURCE_PLAN_MODE ModelChangeSource = 9
-	// JSON "automatic".
+	// JSON: "automatic".
 	ModelChangeSource_MODEL_CHANGE_SOURCE_AUTOMATIC ModelChangeSource = 10
-	// JSON "sdk".
+	// JSON: "sdk".
 	ModelChangeSource_MODEL_CHANGE_SOURCE_SDK ModelChangeSource = 11
-	// JSON "changeboarding_shortcut".
+	// JSON: "changeboarding_shortcut". Since CLI 1.0.92.
 	ModelChangeSource_MODEL_CHANGE_SOURCE_CHANGEBOARDING_SHORTCUT ModelChangeSource = 12
-	// JSON "auto_tier_recommendation".
+	// JSON: "auto_tier_recommendation". Since CLI 1.0.92.
 	ModelChangeSource_MODEL_CHANGE_SOURCE_AUTO_TIER_RECOMMENDATION ModelChangeSource = 13
 )
 
@@ -2068,19 +2107,20 @@ func (ModelChangeSource) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{33}
 }
 
-// JSON: ModelPickerPriceCategory.
+// Model picker price category. Used by Model.model_picker_price_category and
+// SessionModelPriceCategory.price_category.
 type ModelPickerPriceCategory int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	ModelPickerPriceCategory_MODEL_PICKER_PRICE_CATEGORY_UNSPECIFIED ModelPickerPriceCategory = 0
-	// JSON "low".
+	// JSON: "low".
 	ModelPickerPriceCategory_MODEL_PICKER_PRICE_CATEGORY_LOW ModelPickerPriceCategory = 1
-	// JSON "medium".
+	// JSON: "medium".
 	ModelPickerPriceCategory_MODEL_PICKER_PRICE_CATEGORY_MEDIUM ModelPickerPriceCategory = 2
-	// JSON "high".
+	// JSON: "high".
 	ModelPickerPriceCategory_MODEL_PICKER_PRICE_CATEGORY_HIGH ModelPickerPriceCategory = 3
-	// JSON "very_high".
+	// JSON: "very_high".
 	ModelPickerPriceCategory_MODEL_PICKER_PRICE_CATEGORY_VERY_HIGH ModelPickerPriceCategory = 4
 )
 
@@ -2129,15 +2169,16 @@ func (ModelPickerPriceCategory) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{34}
 }
 
-// JSON: ModelProviderKind.
+// Model provider kind. Used by ModelProviderDescriptor.kind and
+// ModelProviderRef.kind. Since CLI 1.0.92.
 type ModelProviderKind int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	ModelProviderKind_MODEL_PROVIDER_KIND_UNSPECIFIED ModelProviderKind = 0
-	// JSON "copilot".
+	// JSON: "copilot".
 	ModelProviderKind_MODEL_PROVIDER_KIND_COPILOT ModelProviderKind = 1
-	// JSON "loki".
+	// JSON: "loki".
 	ModelProviderKind_MODEL_PROVIDER_KIND_LOKI ModelProviderKind = 2
 )
 
@@ -2182,15 +2223,16 @@ func (ModelProviderKind) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{35}
 }
 
-// JSON: OmittedBinaryOmittedReason.
+// Omitted binary omitted reason. Used by AttachmentBlob.omitted_reason,
+// AttachmentFile.omitted_reason and others.
 type OmittedBinaryOmittedReason int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	OmittedBinaryOmittedReason_OMITTED_BINARY_OMITTED_REASON_UNSPECIFIED OmittedBinaryOmittedReason = 0
-	// JSON "too_large".
+	// JSON: "too_large".
 	OmittedBinaryOmittedReason_OMITTED_BINARY_OMITTED_REASON_TOO_LARGE OmittedBinaryOmittedReason = 1
-	// JSON "asset_unavailable".
+	// JSON: "asset_unavailable".
 	OmittedBinaryOmittedReason_OMITTED_BINARY_OMITTED_REASON_ASSET_UNAVAILABLE OmittedBinaryOmittedReason = 2
 )
 
@@ -2235,15 +2277,17 @@ func (OmittedBinaryOmittedReason) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{36}
 }
 
-// JSON: OptionsUpdateToolFilterPrecedence.
+// Options update tool filter precedence. Used by
+// InternalMcpServiceShouldExcludeGitHubToolsRequest.tool_filter_precedence and
+// SessionOptionsServiceUpdateRequest.tool_filter_precedence.
 type OptionsUpdateToolFilterPrecedence int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	OptionsUpdateToolFilterPrecedence_OPTIONS_UPDATE_TOOL_FILTER_PRECEDENCE_UNSPECIFIED OptionsUpdateToolFilterPrecedence = 0
-	// JSON "available".
+	// JSON: "available".
 	OptionsUpdateToolFilterPrecedence_OPTIONS_UPDATE_TOOL_FILTER_PRECEDENCE_AVAILABLE OptionsUpdateToolFilterPrecedence = 1
-	// JSON "excluded".
+	// JSON: "excluded".
 	OptionsUpdateToolFilterPrecedence_OPTIONS_UPDATE_TOOL_FILTER_PRECEDENCE_EXCLUDED OptionsUpdateToolFilterPrecedence = 2
 )
 
@@ -2288,21 +2332,22 @@ func (OptionsUpdateToolFilterPrecedence) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{37}
 }
 
-// JSON: PermissionApprovalEvaluation.evaluationStage.
+// Permission approval evaluation evaluation stage. Used by
+// PermissionApprovalEvaluation.evaluation_stage.
 type PermissionApprovalEvaluationEvaluationStage int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	PermissionApprovalEvaluationEvaluationStage_PERMISSION_APPROVAL_EVALUATION_EVALUATION_STAGE_UNSPECIFIED PermissionApprovalEvaluationEvaluationStage = 0
-	// JSON "unknown".
+	// JSON: "unknown". Since CLI 1.0.92.
 	PermissionApprovalEvaluationEvaluationStage_PERMISSION_APPROVAL_EVALUATION_EVALUATION_STAGE_UNKNOWN PermissionApprovalEvaluationEvaluationStage = 1
-	// JSON "not_reached".
+	// JSON: "not_reached". Since CLI 1.0.92.
 	PermissionApprovalEvaluationEvaluationStage_PERMISSION_APPROVAL_EVALUATION_EVALUATION_STAGE_NOT_REACHED PermissionApprovalEvaluationEvaluationStage = 2
-	// JSON "pre_judge".
+	// JSON: "pre_judge". Since CLI 1.0.92.
 	PermissionApprovalEvaluationEvaluationStage_PERMISSION_APPROVAL_EVALUATION_EVALUATION_STAGE_PRE_JUDGE PermissionApprovalEvaluationEvaluationStage = 3
-	// JSON "judge".
+	// JSON: "judge". Since CLI 1.0.92.
 	PermissionApprovalEvaluationEvaluationStage_PERMISSION_APPROVAL_EVALUATION_EVALUATION_STAGE_JUDGE PermissionApprovalEvaluationEvaluationStage = 4
-	// JSON "reuse".
+	// JSON: "reuse". Since CLI 1.0.92.
 	PermissionApprovalEvaluationEvaluationStage_PERMISSION_APPROVAL_EVALUATION_EVALUATION_STAGE_REUSE PermissionApprovalEvaluationEvaluationStage = 5
 )
 
@@ -2353,23 +2398,24 @@ func (PermissionApprovalEvaluationEvaluationStage) EnumDescriptor() ([]byte, []i
 	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{38}
 }
 
-// JSON: PermissionApprovalEvaluation.judgeStatus.
+// Permission approval evaluation judge status. Used by
+// PermissionApprovalEvaluation.judge_status.
 type PermissionApprovalEvaluationJudgeStatus int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	PermissionApprovalEvaluationJudgeStatus_PERMISSION_APPROVAL_EVALUATION_JUDGE_STATUS_UNSPECIFIED PermissionApprovalEvaluationJudgeStatus = 0
-	// JSON "unknown".
+	// JSON: "unknown". Since CLI 1.0.92.
 	PermissionApprovalEvaluationJudgeStatus_PERMISSION_APPROVAL_EVALUATION_JUDGE_STATUS_UNKNOWN PermissionApprovalEvaluationJudgeStatus = 1
-	// JSON "not_called".
+	// JSON: "not_called". Since CLI 1.0.92.
 	PermissionApprovalEvaluationJudgeStatus_PERMISSION_APPROVAL_EVALUATION_JUDGE_STATUS_NOT_CALLED PermissionApprovalEvaluationJudgeStatus = 2
-	// JSON "completed".
+	// JSON: "completed". Since CLI 1.0.92.
 	PermissionApprovalEvaluationJudgeStatus_PERMISSION_APPROVAL_EVALUATION_JUDGE_STATUS_COMPLETED PermissionApprovalEvaluationJudgeStatus = 3
-	// JSON "failed".
+	// JSON: "failed". Since CLI 1.0.92.
 	PermissionApprovalEvaluationJudgeStatus_PERMISSION_APPROVAL_EVALUATION_JUDGE_STATUS_FAILED PermissionApprovalEvaluationJudgeStatus = 4
-	// JSON "cached".
+	// JSON: "cached". Since CLI 1.0.92.
 	PermissionApprovalEvaluationJudgeStatus_PERMISSION_APPROVAL_EVALUATION_JUDGE_STATUS_CACHED PermissionApprovalEvaluationJudgeStatus = 5
-	// JSON "inherited".
+	// JSON: "inherited". Since CLI 1.0.92.
 	PermissionApprovalEvaluationJudgeStatus_PERMISSION_APPROVAL_EVALUATION_JUDGE_STATUS_INHERITED PermissionApprovalEvaluationJudgeStatus = 6
 )
 
@@ -2422,79 +2468,80 @@ func (PermissionApprovalEvaluationJudgeStatus) EnumDescriptor() ([]byte, []int) 
 	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{39}
 }
 
-// JSON: PermissionApprovalEvaluation.reasonCode.
+// Permission approval evaluation reason code. Used by
+// PermissionApprovalEvaluation.reason_code.
 type PermissionApprovalEvaluationReasonCode int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	PermissionApprovalEvaluationReasonCode_PERMISSION_APPROVAL_EVALUATION_REASON_CODE_UNSPECIFIED PermissionApprovalEvaluationReasonCode = 0
-	// JSON "unknown".
+	// JSON: "unknown". Since CLI 1.0.92.
 	PermissionApprovalEvaluationReasonCode_PERMISSION_APPROVAL_EVALUATION_REASON_CODE_UNKNOWN PermissionApprovalEvaluationReasonCode = 1
-	// JSON "not-reached".
+	// JSON: "not-reached". Since CLI 1.0.92.
 	PermissionApprovalEvaluationReasonCode_PERMISSION_APPROVAL_EVALUATION_REASON_CODE_NOT_REACHED PermissionApprovalEvaluationReasonCode = 2
-	// JSON "inactive".
+	// JSON: "inactive". Since CLI 1.0.92.
 	PermissionApprovalEvaluationReasonCode_PERMISSION_APPROVAL_EVALUATION_REASON_CODE_INACTIVE PermissionApprovalEvaluationReasonCode = 3
-	// JSON "authorization-history-incomplete".
+	// JSON: "authorization-history-incomplete". Since CLI 1.0.92.
 	PermissionApprovalEvaluationReasonCode_PERMISSION_APPROVAL_EVALUATION_REASON_CODE_AUTHORIZATION_HISTORY_INCOMPLETE PermissionApprovalEvaluationReasonCode = 4
-	// JSON "managed-approval-required".
+	// JSON: "managed-approval-required". Since CLI 1.0.92.
 	PermissionApprovalEvaluationReasonCode_PERMISSION_APPROVAL_EVALUATION_REASON_CODE_MANAGED_APPROVAL_REQUIRED PermissionApprovalEvaluationReasonCode = 5
-	// JSON "sandbox-bypass".
+	// JSON: "sandbox-bypass". Since CLI 1.0.92.
 	PermissionApprovalEvaluationReasonCode_PERMISSION_APPROVAL_EVALUATION_REASON_CODE_SANDBOX_BYPASS PermissionApprovalEvaluationReasonCode = 6
-	// JSON "action-too-long".
+	// JSON: "action-too-long". Since CLI 1.0.92.
 	PermissionApprovalEvaluationReasonCode_PERMISSION_APPROVAL_EVALUATION_REASON_CODE_ACTION_TOO_LONG PermissionApprovalEvaluationReasonCode = 7
-	// JSON "path-not-authorized".
+	// JSON: "path-not-authorized". Since CLI 1.0.92.
 	PermissionApprovalEvaluationReasonCode_PERMISSION_APPROVAL_EVALUATION_REASON_CODE_PATH_NOT_AUTHORIZED PermissionApprovalEvaluationReasonCode = 8
-	// JSON "invalid-working-directory".
+	// JSON: "invalid-working-directory". Since CLI 1.0.92.
 	PermissionApprovalEvaluationReasonCode_PERMISSION_APPROVAL_EVALUATION_REASON_CODE_INVALID_WORKING_DIRECTORY PermissionApprovalEvaluationReasonCode = 9
-	// JSON "unreadable".
+	// JSON: "unreadable". Since CLI 1.0.92.
 	PermissionApprovalEvaluationReasonCode_PERMISSION_APPROVAL_EVALUATION_REASON_CODE_UNREADABLE PermissionApprovalEvaluationReasonCode = 10
-	// JSON "not-regular-file".
+	// JSON: "not-regular-file". Since CLI 1.0.92.
 	PermissionApprovalEvaluationReasonCode_PERMISSION_APPROVAL_EVALUATION_REASON_CODE_NOT_REGULAR_FILE PermissionApprovalEvaluationReasonCode = 11
-	// JSON "too-large".
+	// JSON: "too-large". Since CLI 1.0.92.
 	PermissionApprovalEvaluationReasonCode_PERMISSION_APPROVAL_EVALUATION_REASON_CODE_TOO_LARGE PermissionApprovalEvaluationReasonCode = 12
-	// JSON "non-utf8".
+	// JSON: "non-utf8". Since CLI 1.0.92.
 	PermissionApprovalEvaluationReasonCode_PERMISSION_APPROVAL_EVALUATION_REASON_CODE_NON_UTF8 PermissionApprovalEvaluationReasonCode = 13
-	// JSON "interpreter-unavailable".
+	// JSON: "interpreter-unavailable". Since CLI 1.0.92.
 	PermissionApprovalEvaluationReasonCode_PERMISSION_APPROVAL_EVALUATION_REASON_CODE_INTERPRETER_UNAVAILABLE PermissionApprovalEvaluationReasonCode = 14
-	// JSON "interpreter-too-large".
+	// JSON: "interpreter-too-large". Since CLI 1.0.92.
 	PermissionApprovalEvaluationReasonCode_PERMISSION_APPROVAL_EVALUATION_REASON_CODE_INTERPRETER_TOO_LARGE PermissionApprovalEvaluationReasonCode = 15
-	// JSON "shell-environment-unreviewable".
+	// JSON: "shell-environment-unreviewable". Since CLI 1.0.92.
 	PermissionApprovalEvaluationReasonCode_PERMISSION_APPROVAL_EVALUATION_REASON_CODE_SHELL_ENVIRONMENT_UNREVIEWABLE PermissionApprovalEvaluationReasonCode = 16
-	// JSON "unrepresentable-path".
+	// JSON: "unrepresentable-path". Since CLI 1.0.92.
 	PermissionApprovalEvaluationReasonCode_PERMISSION_APPROVAL_EVALUATION_REASON_CODE_UNREPRESENTABLE_PATH PermissionApprovalEvaluationReasonCode = 17
-	// JSON "interpreter-wrapped-script".
+	// JSON: "interpreter-wrapped-script". Since CLI 1.0.92.
 	PermissionApprovalEvaluationReasonCode_PERMISSION_APPROVAL_EVALUATION_REASON_CODE_INTERPRETER_WRAPPED_SCRIPT PermissionApprovalEvaluationReasonCode = 18
-	// JSON "unreviewable-script-invocation".
+	// JSON: "unreviewable-script-invocation". Since CLI 1.0.92.
 	PermissionApprovalEvaluationReasonCode_PERMISSION_APPROVAL_EVALUATION_REASON_CODE_UNREVIEWABLE_SCRIPT_INVOCATION PermissionApprovalEvaluationReasonCode = 19
-	// JSON "argument-binding-unreviewable".
+	// JSON: "argument-binding-unreviewable". Since CLI 1.0.92.
 	PermissionApprovalEvaluationReasonCode_PERMISSION_APPROVAL_EVALUATION_REASON_CODE_ARGUMENT_BINDING_UNREVIEWABLE PermissionApprovalEvaluationReasonCode = 20
-	// JSON "malformed-script-action-review".
+	// JSON: "malformed-script-action-review". Since CLI 1.0.92.
 	PermissionApprovalEvaluationReasonCode_PERMISSION_APPROVAL_EVALUATION_REASON_CODE_MALFORMED_SCRIPT_ACTION_REVIEW PermissionApprovalEvaluationReasonCode = 21
-	// JSON "malformed-script-action-manifest".
+	// JSON: "malformed-script-action-manifest". Since CLI 1.0.92.
 	PermissionApprovalEvaluationReasonCode_PERMISSION_APPROVAL_EVALUATION_REASON_CODE_MALFORMED_SCRIPT_ACTION_MANIFEST PermissionApprovalEvaluationReasonCode = 22
-	// JSON "unavailable".
+	// JSON: "unavailable". Since CLI 1.0.92.
 	PermissionApprovalEvaluationReasonCode_PERMISSION_APPROVAL_EVALUATION_REASON_CODE_UNAVAILABLE PermissionApprovalEvaluationReasonCode = 23
-	// JSON "judge-verdict".
+	// JSON: "judge-verdict". Since CLI 1.0.92.
 	PermissionApprovalEvaluationReasonCode_PERMISSION_APPROVAL_EVALUATION_REASON_CODE_JUDGE_VERDICT PermissionApprovalEvaluationReasonCode = 24
-	// JSON "judge-error".
+	// JSON: "judge-error". Since CLI 1.0.92.
 	PermissionApprovalEvaluationReasonCode_PERMISSION_APPROVAL_EVALUATION_REASON_CODE_JUDGE_ERROR PermissionApprovalEvaluationReasonCode = 25
-	// JSON "inherited".
+	// JSON: "inherited". Since CLI 1.0.92.
 	PermissionApprovalEvaluationReasonCode_PERMISSION_APPROVAL_EVALUATION_REASON_CODE_INHERITED PermissionApprovalEvaluationReasonCode = 26
-	// JSON "extension-permission-access".
+	// JSON: "extension-permission-access". Since CLI 1.0.102.
 	PermissionApprovalEvaluationReasonCode_PERMISSION_APPROVAL_EVALUATION_REASON_CODE_EXTENSION_PERMISSION_ACCESS PermissionApprovalEvaluationReasonCode = 27
-	// JSON "content-excluded".
+	// JSON: "content-excluded". Since CLI 1.0.102.
 	PermissionApprovalEvaluationReasonCode_PERMISSION_APPROVAL_EVALUATION_REASON_CODE_CONTENT_EXCLUDED PermissionApprovalEvaluationReasonCode = 28
-	// JSON "unsupported-command-shape".
+	// JSON: "unsupported-command-shape". Since CLI 1.0.102.
 	PermissionApprovalEvaluationReasonCode_PERMISSION_APPROVAL_EVALUATION_REASON_CODE_UNSUPPORTED_COMMAND_SHAPE PermissionApprovalEvaluationReasonCode = 29
-	// JSON "unsupported-source".
+	// JSON: "unsupported-source". Since CLI 1.0.102.
 	PermissionApprovalEvaluationReasonCode_PERMISSION_APPROVAL_EVALUATION_REASON_CODE_UNSUPPORTED_SOURCE PermissionApprovalEvaluationReasonCode = 30
-	// JSON "dynamic-source".
+	// JSON: "dynamic-source". Since CLI 1.0.102.
 	PermissionApprovalEvaluationReasonCode_PERMISSION_APPROVAL_EVALUATION_REASON_CODE_DYNAMIC_SOURCE PermissionApprovalEvaluationReasonCode = 31
-	// JSON "too-many-sources".
+	// JSON: "too-many-sources". Since CLI 1.0.102.
 	PermissionApprovalEvaluationReasonCode_PERMISSION_APPROVAL_EVALUATION_REASON_CODE_TOO_MANY_SOURCES PermissionApprovalEvaluationReasonCode = 32
-	// JSON "executable-unavailable".
+	// JSON: "executable-unavailable". Since CLI 1.0.102.
 	PermissionApprovalEvaluationReasonCode_PERMISSION_APPROVAL_EVALUATION_REASON_CODE_EXECUTABLE_UNAVAILABLE PermissionApprovalEvaluationReasonCode = 33
-	// JSON "executable-too-large".
+	// JSON: "executable-too-large". Since CLI 1.0.102.
 	PermissionApprovalEvaluationReasonCode_PERMISSION_APPROVAL_EVALUATION_REASON_CODE_EXECUTABLE_TOO_LARGE PermissionApprovalEvaluationReasonCode = 34
 )
 
@@ -2603,17 +2650,17 @@ func (PermissionApprovalEvaluationReasonCode) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{40}
 }
 
-// JSON: PermissionDecisionOutcome.
+// Permission decision outcome. Used by PermissionDecisionContext.outcome.
 type PermissionDecisionOutcome int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	PermissionDecisionOutcome_PERMISSION_DECISION_OUTCOME_UNSPECIFIED PermissionDecisionOutcome = 0
-	// JSON "auto_approved".
+	// JSON: "auto_approved".
 	PermissionDecisionOutcome_PERMISSION_DECISION_OUTCOME_AUTO_APPROVED PermissionDecisionOutcome = 1
-	// JSON "autopilot_denied".
+	// JSON: "autopilot_denied".
 	PermissionDecisionOutcome_PERMISSION_DECISION_OUTCOME_AUTOPILOT_DENIED PermissionDecisionOutcome = 2
-	// JSON "prompted_user".
+	// JSON: "prompted_user".
 	PermissionDecisionOutcome_PERMISSION_DECISION_OUTCOME_PROMPTED_USER PermissionDecisionOutcome = 3
 )
 
@@ -2660,21 +2707,23 @@ func (PermissionDecisionOutcome) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{41}
 }
 
-// JSON: PermissionDecisionSource.
+// Permission decision source. Used by
+// PermissionCarriedForwardData.decision_source,
+// PermissionCompletedData.decision_source and others.
 type PermissionDecisionSource int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	PermissionDecisionSource_PERMISSION_DECISION_SOURCE_UNSPECIFIED PermissionDecisionSource = 0
-	// JSON "assisted_approval".
+	// JSON: "assisted_approval".
 	PermissionDecisionSource_PERMISSION_DECISION_SOURCE_ASSISTED_APPROVAL PermissionDecisionSource = 1
-	// JSON "human_response".
+	// JSON: "human_response".
 	PermissionDecisionSource_PERMISSION_DECISION_SOURCE_HUMAN_RESPONSE PermissionDecisionSource = 2
-	// JSON "host_policy".
+	// JSON: "host_policy".
 	PermissionDecisionSource_PERMISSION_DECISION_SOURCE_HOST_POLICY PermissionDecisionSource = 3
-	// JSON "unattended_fallback".
+	// JSON: "unattended_fallback".
 	PermissionDecisionSource_PERMISSION_DECISION_SOURCE_UNATTENDED_FALLBACK PermissionDecisionSource = 4
-	// JSON "authorization_carry_forward".
+	// JSON: "authorization_carry_forward". Since CLI 1.0.92.
 	PermissionDecisionSource_PERMISSION_DECISION_SOURCE_AUTHORIZATION_CARRY_FORWARD PermissionDecisionSource = 5
 )
 
@@ -2725,21 +2774,21 @@ func (PermissionDecisionSource) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{42}
 }
 
-// JSON: PermissionDecisionSurface.
+// Permission decision surface. Used by PermissionDecisionContext.surface.
 type PermissionDecisionSurface int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	PermissionDecisionSurface_PERMISSION_DECISION_SURFACE_UNSPECIFIED PermissionDecisionSurface = 0
-	// JSON "tui".
+	// JSON: "tui".
 	PermissionDecisionSurface_PERMISSION_DECISION_SURFACE_TUI PermissionDecisionSurface = 1
-	// JSON "prompt_mode".
+	// JSON: "prompt_mode".
 	PermissionDecisionSurface_PERMISSION_DECISION_SURFACE_PROMPT_MODE PermissionDecisionSurface = 2
-	// JSON "copilot_app".
+	// JSON: "copilot_app".
 	PermissionDecisionSurface_PERMISSION_DECISION_SURFACE_COPILOT_APP PermissionDecisionSurface = 3
-	// JSON "acp".
+	// JSON: "acp".
 	PermissionDecisionSurface_PERMISSION_DECISION_SURFACE_ACP PermissionDecisionSurface = 4
-	// JSON "sdk".
+	// JSON: "sdk".
 	PermissionDecisionSurface_PERMISSION_DECISION_SURFACE_SDK PermissionDecisionSurface = 5
 )
 
@@ -2790,17 +2839,18 @@ func (PermissionDecisionSurface) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{43}
 }
 
-// JSON: PermissionMode.
+// Permission mode. Used by PermissionRequestedData.permission_mode,
+// PermissionsChangedData.previous_mode and others.
 type PermissionMode int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	PermissionMode_PERMISSION_MODE_UNSPECIFIED PermissionMode = 0
-	// JSON "manual".
+	// JSON: "manual".
 	PermissionMode_PERMISSION_MODE_MANUAL PermissionMode = 1
-	// JSON "assisted".
+	// JSON: "assisted".
 	PermissionMode_PERMISSION_MODE_ASSISTED PermissionMode = 2
-	// JSON "allow-all".
+	// JSON: "allow-all".
 	PermissionMode_PERMISSION_MODE_ALLOW_ALL PermissionMode = 3
 )
 
@@ -2847,17 +2897,18 @@ func (PermissionMode) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{44}
 }
 
-// JSON: PermissionPromptRequestPathAccessKind.
+// Permission prompt request path access kind. Used by
+// PermissionPromptRequestPath.access_kind.
 type PermissionPromptRequestPathAccessKind int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	PermissionPromptRequestPathAccessKind_PERMISSION_PROMPT_REQUEST_PATH_ACCESS_KIND_UNSPECIFIED PermissionPromptRequestPathAccessKind = 0
-	// JSON "read".
+	// JSON: "read".
 	PermissionPromptRequestPathAccessKind_PERMISSION_PROMPT_REQUEST_PATH_ACCESS_KIND_READ PermissionPromptRequestPathAccessKind = 1
-	// JSON "shell".
+	// JSON: "shell".
 	PermissionPromptRequestPathAccessKind_PERMISSION_PROMPT_REQUEST_PATH_ACCESS_KIND_SHELL PermissionPromptRequestPathAccessKind = 2
-	// JSON "write".
+	// JSON: "write".
 	PermissionPromptRequestPathAccessKind_PERMISSION_PROMPT_REQUEST_PATH_ACCESS_KIND_WRITE PermissionPromptRequestPathAccessKind = 3
 )
 
@@ -2904,13 +2955,15 @@ func (PermissionPromptRequestPathAccessKind) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{45}
 }
 
-// JSON: PermissionRecommendation.
+// Permission recommendation. Used by
+// PermissionPromptRequestMcp.permission_recommendation and
+// PermissionRequestMcp.permission_recommendation.
 type PermissionRecommendation int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	PermissionRecommendation_PERMISSION_RECOMMENDATION_UNSPECIFIED PermissionRecommendation = 0
-	// JSON "approve".
+	// JSON: "approve".
 	PermissionRecommendation_PERMISSION_RECOMMENDATION_APPROVE PermissionRecommendation = 1
 )
 
@@ -2953,23 +3006,24 @@ func (PermissionRecommendation) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{46}
 }
 
-// JSON: PermissionRecoveryAttemptDisposition.
+// Permission recovery attempt disposition. Used by
+// PermissionRecoveryAttempt.disposition. Since CLI 1.0.92.
 type PermissionRecoveryAttemptDisposition int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	PermissionRecoveryAttemptDisposition_PERMISSION_RECOVERY_ATTEMPT_DISPOSITION_UNSPECIFIED PermissionRecoveryAttemptDisposition = 0
-	// JSON "deferred".
+	// JSON: "deferred".
 	PermissionRecoveryAttemptDisposition_PERMISSION_RECOVERY_ATTEMPT_DISPOSITION_DEFERRED PermissionRecoveryAttemptDisposition = 1
-	// JSON "prompted".
+	// JSON: "prompted".
 	PermissionRecoveryAttemptDisposition_PERMISSION_RECOVERY_ATTEMPT_DISPOSITION_PROMPTED PermissionRecoveryAttemptDisposition = 2
-	// JSON "approved".
+	// JSON: "approved".
 	PermissionRecoveryAttemptDisposition_PERMISSION_RECOVERY_ATTEMPT_DISPOSITION_APPROVED PermissionRecoveryAttemptDisposition = 3
-	// JSON "denied".
+	// JSON: "denied".
 	PermissionRecoveryAttemptDisposition_PERMISSION_RECOVERY_ATTEMPT_DISPOSITION_DENIED PermissionRecoveryAttemptDisposition = 4
-	// JSON "blocked".
+	// JSON: "blocked".
 	PermissionRecoveryAttemptDisposition_PERMISSION_RECOVERY_ATTEMPT_DISPOSITION_BLOCKED PermissionRecoveryAttemptDisposition = 5
-	// JSON "succeeded".
+	// JSON: "succeeded".
 	PermissionRecoveryAttemptDisposition_PERMISSION_RECOVERY_ATTEMPT_DISPOSITION_SUCCEEDED PermissionRecoveryAttemptDisposition = 6
 )
 
@@ -3022,25 +3076,26 @@ func (PermissionRecoveryAttemptDisposition) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{47}
 }
 
-// JSON: PermissionRecoveryAttemptReason.
+// Permission recovery attempt reason. Used by PermissionRecoveryAttempt.reason.
+// Since CLI 1.0.92.
 type PermissionRecoveryAttemptReason int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	PermissionRecoveryAttemptReason_PERMISSION_RECOVERY_ATTEMPT_REASON_UNSPECIFIED PermissionRecoveryAttemptReason = 0
-	// JSON "permission_required".
+	// JSON: "permission_required".
 	PermissionRecoveryAttemptReason_PERMISSION_RECOVERY_ATTEMPT_REASON_PERMISSION_REQUIRED PermissionRecoveryAttemptReason = 1
-	// JSON "repeated_attempt".
+	// JSON: "repeated_attempt".
 	PermissionRecoveryAttemptReason_PERMISSION_RECOVERY_ATTEMPT_REASON_REPEATED_ATTEMPT PermissionRecoveryAttemptReason = 2
-	// JSON "attempts_exhausted".
+	// JSON: "attempts_exhausted".
 	PermissionRecoveryAttemptReason_PERMISSION_RECOVERY_ATTEMPT_REASON_ATTEMPTS_EXHAUSTED PermissionRecoveryAttemptReason = 3
-	// JSON "permission_approved".
+	// JSON: "permission_approved".
 	PermissionRecoveryAttemptReason_PERMISSION_RECOVERY_ATTEMPT_REASON_PERMISSION_APPROVED PermissionRecoveryAttemptReason = 4
-	// JSON "permission_denied".
+	// JSON: "permission_denied".
 	PermissionRecoveryAttemptReason_PERMISSION_RECOVERY_ATTEMPT_REASON_PERMISSION_DENIED PermissionRecoveryAttemptReason = 5
-	// JSON "responder_unavailable".
+	// JSON: "responder_unavailable".
 	PermissionRecoveryAttemptReason_PERMISSION_RECOVERY_ATTEMPT_REASON_RESPONDER_UNAVAILABLE PermissionRecoveryAttemptReason = 6
-	// JSON "equivalent_alternative_succeeded".
+	// JSON: "equivalent_alternative_succeeded".
 	PermissionRecoveryAttemptReason_PERMISSION_RECOVERY_ATTEMPT_REASON_EQUIVALENT_ALTERNATIVE_SUCCEEDED PermissionRecoveryAttemptReason = 7
 )
 
@@ -3095,17 +3150,18 @@ func (PermissionRecoveryAttemptReason) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{48}
 }
 
-// JSON: PermissionRecoveryAttemptRelation.
+// Permission recovery attempt relation. Used by
+// PermissionRecoveryAttempt.relation. Since CLI 1.0.92.
 type PermissionRecoveryAttemptRelation int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	PermissionRecoveryAttemptRelation_PERMISSION_RECOVERY_ATTEMPT_RELATION_UNSPECIFIED PermissionRecoveryAttemptRelation = 0
-	// JSON "initial".
+	// JSON: "initial".
 	PermissionRecoveryAttemptRelation_PERMISSION_RECOVERY_ATTEMPT_RELATION_INITIAL PermissionRecoveryAttemptRelation = 1
-	// JSON "retry".
+	// JSON: "retry".
 	PermissionRecoveryAttemptRelation_PERMISSION_RECOVERY_ATTEMPT_RELATION_RETRY PermissionRecoveryAttemptRelation = 2
-	// JSON "alternative".
+	// JSON: "alternative".
 	PermissionRecoveryAttemptRelation_PERMISSION_RECOVERY_ATTEMPT_RELATION_ALTERNATIVE PermissionRecoveryAttemptRelation = 3
 )
 
@@ -3152,15 +3208,16 @@ func (PermissionRecoveryAttemptRelation) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{49}
 }
 
-// JSON: PermissionRecoveryOnBlocked.
+// Permission recovery on blocked. Used by PermissionRecoveryData.on_blocked.
+// Since CLI 1.0.92.
 type PermissionRecoveryOnBlocked int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	PermissionRecoveryOnBlocked_PERMISSION_RECOVERY_ON_BLOCKED_UNSPECIFIED PermissionRecoveryOnBlocked = 0
-	// JSON "ask".
+	// JSON: "ask".
 	PermissionRecoveryOnBlocked_PERMISSION_RECOVERY_ON_BLOCKED_ASK PermissionRecoveryOnBlocked = 1
-	// JSON "fail".
+	// JSON: "fail".
 	PermissionRecoveryOnBlocked_PERMISSION_RECOVERY_ON_BLOCKED_FAIL PermissionRecoveryOnBlocked = 2
 )
 
@@ -3205,25 +3262,26 @@ func (PermissionRecoveryOnBlocked) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{50}
 }
 
-// JSON: PermissionRecoveryReason.
+// Permission recovery reason. Used by PermissionRecoveryData.reason and
+// TaskBlocker.reason. Since CLI 1.0.92.
 type PermissionRecoveryReason int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	PermissionRecoveryReason_PERMISSION_RECOVERY_REASON_UNSPECIFIED PermissionRecoveryReason = 0
-	// JSON "permission_required".
+	// JSON: "permission_required".
 	PermissionRecoveryReason_PERMISSION_RECOVERY_REASON_PERMISSION_REQUIRED PermissionRecoveryReason = 1
-	// JSON "repeated_attempt".
+	// JSON: "repeated_attempt".
 	PermissionRecoveryReason_PERMISSION_RECOVERY_REASON_REPEATED_ATTEMPT PermissionRecoveryReason = 2
-	// JSON "attempts_exhausted".
+	// JSON: "attempts_exhausted".
 	PermissionRecoveryReason_PERMISSION_RECOVERY_REASON_ATTEMPTS_EXHAUSTED PermissionRecoveryReason = 3
-	// JSON "permission_approved".
+	// JSON: "permission_approved".
 	PermissionRecoveryReason_PERMISSION_RECOVERY_REASON_PERMISSION_APPROVED PermissionRecoveryReason = 4
-	// JSON "permission_denied".
+	// JSON: "permission_denied".
 	PermissionRecoveryReason_PERMISSION_RECOVERY_REASON_PERMISSION_DENIED PermissionRecoveryReason = 5
-	// JSON "responder_unavailable".
+	// JSON: "responder_unavailable".
 	PermissionRecoveryReason_PERMISSION_RECOVERY_REASON_RESPONDER_UNAVAILABLE PermissionRecoveryReason = 6
-	// JSON "equivalent_alternative_succeeded".
+	// JSON: "equivalent_alternative_succeeded".
 	PermissionRecoveryReason_PERMISSION_RECOVERY_REASON_EQUIVALENT_ALTERNATIVE_SUCCEEDED PermissionRecoveryReason = 7
 )
 
@@ -3278,19 +3336,20 @@ func (PermissionRecoveryReason) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{51}
 }
 
-// JSON: PermissionRecoveryStatus.
+// Permission recovery status. Used by PermissionRecoveryData.status. Since CLI
+// 1.0.92.
 type PermissionRecoveryStatus int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	PermissionRecoveryStatus_PERMISSION_RECOVERY_STATUS_UNSPECIFIED PermissionRecoveryStatus = 0
-	// JSON "recovering".
+	// JSON: "recovering".
 	PermissionRecoveryStatus_PERMISSION_RECOVERY_STATUS_RECOVERING PermissionRecoveryStatus = 1
-	// JSON "awaiting_approval".
+	// JSON: "awaiting_approval".
 	PermissionRecoveryStatus_PERMISSION_RECOVERY_STATUS_AWAITING_APPROVAL PermissionRecoveryStatus = 2
-	// JSON "resolved".
+	// JSON: "resolved".
 	PermissionRecoveryStatus_PERMISSION_RECOVERY_STATUS_RESOLVED PermissionRecoveryStatus = 3
-	// JSON "blocked".
+	// JSON: "blocked".
 	PermissionRecoveryStatus_PERMISSION_RECOVERY_STATUS_BLOCKED PermissionRecoveryStatus = 4
 )
 
@@ -3339,15 +3398,16 @@ func (PermissionRecoveryStatus) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{52}
 }
 
-// JSON: PermissionRequestMemoryAction.
+// Permission request memory action. Used by
+// PermissionPromptRequestMemory.action and PermissionRequestMemory.action.
 type PermissionRequestMemoryAction int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	PermissionRequestMemoryAction_PERMISSION_REQUEST_MEMORY_ACTION_UNSPECIFIED PermissionRequestMemoryAction = 0
-	// JSON "store".
+	// JSON: "store".
 	PermissionRequestMemoryAction_PERMISSION_REQUEST_MEMORY_ACTION_STORE PermissionRequestMemoryAction = 1
-	// JSON "vote".
+	// JSON: "vote".
 	PermissionRequestMemoryAction_PERMISSION_REQUEST_MEMORY_ACTION_VOTE PermissionRequestMemoryAction = 2
 )
 
@@ -3392,15 +3452,17 @@ func (PermissionRequestMemoryAction) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{53}
 }
 
-// JSON: PermissionRequestMemoryDirection.
+// Permission request memory direction. Used by
+// PermissionPromptRequestMemory.direction and
+// PermissionRequestMemory.direction.
 type PermissionRequestMemoryDirection int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	PermissionRequestMemoryDirection_PERMISSION_REQUEST_MEMORY_DIRECTION_UNSPECIFIED PermissionRequestMemoryDirection = 0
-	// JSON "upvote".
+	// JSON: "upvote".
 	PermissionRequestMemoryDirection_PERMISSION_REQUEST_MEMORY_DIRECTION_UPVOTE PermissionRequestMemoryDirection = 1
-	// JSON "downvote".
+	// JSON: "downvote".
 	PermissionRequestMemoryDirection_PERMISSION_REQUEST_MEMORY_DIRECTION_DOWNVOTE PermissionRequestMemoryDirection = 2
 )
 
@@ -3445,17 +3507,18 @@ func (PermissionRequestMemoryDirection) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{54}
 }
 
-// JSON: PermissionResponseCapability.
+// Permission response capability. Used by
+// PermissionDecisionContext.response_capability.
 type PermissionResponseCapability int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	PermissionResponseCapability_PERMISSION_RESPONSE_CAPABILITY_UNSPECIFIED PermissionResponseCapability = 0
-	// JSON "interactive".
+	// JSON: "interactive".
 	PermissionResponseCapability_PERMISSION_RESPONSE_CAPABILITY_INTERACTIVE PermissionResponseCapability = 1
-	// JSON "headless".
+	// JSON: "headless".
 	PermissionResponseCapability_PERMISSION_RESPONSE_CAPABILITY_HEADLESS PermissionResponseCapability = 2
-	// JSON "none".
+	// JSON: "none".
 	PermissionResponseCapability_PERMISSION_RESPONSE_CAPABILITY_NONE PermissionResponseCapability = 3
 )
 
@@ -3502,15 +3565,16 @@ func (PermissionResponseCapability) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{55}
 }
 
-// JSON: PermissionSandboxPathGrantAccess.
+// Permission sandbox path grant access. Used by
+// PermissionSandboxPathGrant.access. Since CLI 1.0.92.
 type PermissionSandboxPathGrantAccess int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	PermissionSandboxPathGrantAccess_PERMISSION_SANDBOX_PATH_GRANT_ACCESS_UNSPECIFIED PermissionSandboxPathGrantAccess = 0
-	// JSON "read".
+	// JSON: "read".
 	PermissionSandboxPathGrantAccess_PERMISSION_SANDBOX_PATH_GRANT_ACCESS_READ PermissionSandboxPathGrantAccess = 1
-	// JSON "readWrite".
+	// JSON: "readWrite".
 	PermissionSandboxPathGrantAccess_PERMISSION_SANDBOX_PATH_GRANT_ACCESS_READ_WRITE PermissionSandboxPathGrantAccess = 2
 )
 
@@ -3555,15 +3619,16 @@ func (PermissionSandboxPathGrantAccess) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{56}
 }
 
-// JSON: PluginInstallationMcpTransport.
+// Plugin installation MCP transport. Used by
+// PluginInstallationMcpServerReview.transport. Since CLI 1.0.102.
 type PluginInstallationMcpTransport int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	PluginInstallationMcpTransport_PLUGIN_INSTALLATION_MCP_TRANSPORT_UNSPECIFIED PluginInstallationMcpTransport = 0
-	// JSON "remote".
+	// JSON: "remote".
 	PluginInstallationMcpTransport_PLUGIN_INSTALLATION_MCP_TRANSPORT_REMOTE PluginInstallationMcpTransport = 1
-	// JSON "local".
+	// JSON: "local".
 	PluginInstallationMcpTransport_PLUGIN_INSTALLATION_MCP_TRANSPORT_LOCAL PluginInstallationMcpTransport = 2
 )
 
@@ -3608,13 +3673,14 @@ func (PluginInstallationMcpTransport) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{57}
 }
 
-// JSON: ProtocolAppendMode.
+// Protocol append mode. Used by ProtocolSystemMessageAppendConfig.mode. Since
+// CLI 1.0.92.
 type ProtocolAppendMode int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	ProtocolAppendMode_PROTOCOL_APPEND_MODE_UNSPECIFIED ProtocolAppendMode = 0
-	// JSON "append".
+	// JSON: "append".
 	ProtocolAppendMode_PROTOCOL_APPEND_MODE_APPEND ProtocolAppendMode = 1
 )
 
@@ -3657,19 +3723,20 @@ func (ProtocolAppendMode) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{58}
 }
 
-// JSON: ProtocolStaticSectionAction.
+// Protocol static section action. Used by ProtocolStaticSectionOverride.action.
+// Since CLI 1.0.92.
 type ProtocolStaticSectionAction int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	ProtocolStaticSectionAction_PROTOCOL_STATIC_SECTION_ACTION_UNSPECIFIED ProtocolStaticSectionAction = 0
-	// JSON "replace".
+	// JSON: "replace".
 	ProtocolStaticSectionAction_PROTOCOL_STATIC_SECTION_ACTION_REPLACE ProtocolStaticSectionAction = 1
-	// JSON "remove".
+	// JSON: "remove".
 	ProtocolStaticSectionAction_PROTOCOL_STATIC_SECTION_ACTION_REMOVE ProtocolStaticSectionAction = 2
-	// JSON "append".
+	// JSON: "append".
 	ProtocolStaticSectionAction_PROTOCOL_STATIC_SECTION_ACTION_APPEND ProtocolStaticSectionAction = 3
-	// JSON "prepend".
+	// JSON: "prepend".
 	ProtocolStaticSectionAction_PROTOCOL_STATIC_SECTION_ACTION_PREPEND ProtocolStaticSectionAction = 4
 )
 
@@ -3718,25 +3785,27 @@ func (ProtocolStaticSectionAction) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{59}
 }
 
-// JSON: ProviderConfigModelProvider.
+// Provider configuration model provider. Used by
+// NamedProviderConfig.model_provider and ProviderConfig.model_provider. Since
+// CLI 1.0.92.
 type ProviderConfigModelProvider int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	ProviderConfigModelProvider_PROVIDER_CONFIG_MODEL_PROVIDER_UNSPECIFIED ProviderConfigModelProvider = 0
-	// JSON "openai".
+	// JSON: "openai".
 	ProviderConfigModelProvider_PROVIDER_CONFIG_MODEL_PROVIDER_OPENAI ProviderConfigModelProvider = 1
-	// JSON "anthropic".
+	// JSON: "anthropic".
 	ProviderConfigModelProvider_PROVIDER_CONFIG_MODEL_PROVIDER_ANTHROPIC ProviderConfigModelProvider = 2
-	// JSON "azure_openai".
+	// JSON: "azure_openai".
 	ProviderConfigModelProvider_PROVIDER_CONFIG_MODEL_PROVIDER_AZURE_OPENAI ProviderConfigModelProvider = 3
-	// JSON "ollama".
+	// JSON: "ollama".
 	ProviderConfigModelProvider_PROVIDER_CONFIG_MODEL_PROVIDER_OLLAMA ProviderConfigModelProvider = 4
-	// JSON "lm_studio".
+	// JSON: "lm_studio".
 	ProviderConfigModelProvider_PROVIDER_CONFIG_MODEL_PROVIDER_LM_STUDIO ProviderConfigModelProvider = 5
-	// JSON "foundry_local".
+	// JSON: "foundry_local".
 	ProviderConfigModelProvider_PROVIDER_CONFIG_MODEL_PROVIDER_FOUNDRY_LOCAL ProviderConfigModelProvider = 6
-	// JSON "llama_cpp".
+	// JSON: "llama_cpp".
 	ProviderConfigModelProvider_PROVIDER_CONFIG_MODEL_PROVIDER_LLAMA_CPP ProviderConfigModelProvider = 7
 )
 
@@ -3791,15 +3860,16 @@ func (ProviderConfigModelProvider) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{60}
 }
 
-// JSON: ProviderConfigTransport.
+// Provider configuration transport. Used by NamedProviderConfig.transport and
+// ProviderConfig.transport.
 type ProviderConfigTransport int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	ProviderConfigTransport_PROVIDER_CONFIG_TRANSPORT_UNSPECIFIED ProviderConfigTransport = 0
-	// JSON "http".
+	// JSON: "http".
 	ProviderConfigTransport_PROVIDER_CONFIG_TRANSPORT_HTTP ProviderConfigTransport = 1
-	// JSON "websockets".
+	// JSON: "websockets".
 	ProviderConfigTransport_PROVIDER_CONFIG_TRANSPORT_WEBSOCKETS ProviderConfigTransport = 2
 )
 
@@ -3844,17 +3914,18 @@ func (ProviderConfigTransport) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{61}
 }
 
-// JSON: ProviderConfigType.
+// Provider configuration type. Used by NamedProviderConfig.type and
+// ProviderConfig.type.
 type ProviderConfigType int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	ProviderConfigType_PROVIDER_CONFIG_TYPE_UNSPECIFIED ProviderConfigType = 0
-	// JSON "openai".
+	// JSON: "openai".
 	ProviderConfigType_PROVIDER_CONFIG_TYPE_OPENAI ProviderConfigType = 1
-	// JSON "azure".
+	// JSON: "azure".
 	ProviderConfigType_PROVIDER_CONFIG_TYPE_AZURE ProviderConfigType = 2
-	// JSON "anthropic".
+	// JSON: "anthropic".
 	ProviderConfigType_PROVIDER_CONFIG_TYPE_ANTHROPIC ProviderConfigType = 3
 )
 
@@ -3901,15 +3972,16 @@ func (ProviderConfigType) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{62}
 }
 
-// JSON: ProviderConfigWireApi.
+// Provider configuration wire API. Used by NamedProviderConfig.wire_api and
+// ProviderConfig.wire_api.
 type ProviderConfigWireApi int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	ProviderConfigWireApi_PROVIDER_CONFIG_WIRE_API_UNSPECIFIED ProviderConfigWireApi = 0
-	// JSON "completions".
+	// JSON: "completions".
 	ProviderConfigWireApi_PROVIDER_CONFIG_WIRE_API_COMPLETIONS ProviderConfigWireApi = 1
-	// JSON "responses".
+	// JSON: "responses".
 	ProviderConfigWireApi_PROVIDER_CONFIG_WIRE_API_RESPONSES ProviderConfigWireApi = 2
 )
 
@@ -3954,15 +4026,16 @@ func (ProviderConfigWireApi) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{63}
 }
 
-// JSON: ProviderMonthlyUsageScope.
+// Provider monthly usage scope. Used by ProviderMonthlyUsage.scope. Since CLI
+// 1.0.102.
 type ProviderMonthlyUsageScope int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	ProviderMonthlyUsageScope_PROVIDER_MONTHLY_USAGE_SCOPE_UNSPECIFIED ProviderMonthlyUsageScope = 0
-	// JSON "user".
+	// JSON: "user".
 	ProviderMonthlyUsageScope_PROVIDER_MONTHLY_USAGE_SCOPE_USER ProviderMonthlyUsageScope = 1
-	// JSON "unknown".
+	// JSON: "unknown".
 	ProviderMonthlyUsageScope_PROVIDER_MONTHLY_USAGE_SCOPE_UNKNOWN ProviderMonthlyUsageScope = 2
 )
 
@@ -4007,19 +4080,20 @@ func (ProviderMonthlyUsageScope) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{64}
 }
 
-// JSON: ProviderMonthlyUsageState.
+// Provider monthly usage state. Used by ProviderMonthlyUsage.state. Since CLI
+// 1.0.102.
 type ProviderMonthlyUsageState int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	ProviderMonthlyUsageState_PROVIDER_MONTHLY_USAGE_STATE_UNSPECIFIED ProviderMonthlyUsageState = 0
-	// JSON "available".
+	// JSON: "available".
 	ProviderMonthlyUsageState_PROVIDER_MONTHLY_USAGE_STATE_AVAILABLE ProviderMonthlyUsageState = 1
-	// JSON "no_policy".
+	// JSON: "no_policy".
 	ProviderMonthlyUsageState_PROVIDER_MONTHLY_USAGE_STATE_NO_POLICY ProviderMonthlyUsageState = 2
-	// JSON "unavailable".
+	// JSON: "unavailable".
 	ProviderMonthlyUsageState_PROVIDER_MONTHLY_USAGE_STATE_UNAVAILABLE ProviderMonthlyUsageState = 3
-	// JSON "unknown".
+	// JSON: "unknown".
 	ProviderMonthlyUsageState_PROVIDER_MONTHLY_USAGE_STATE_UNKNOWN ProviderMonthlyUsageState = 4
 )
 
@@ -4068,21 +4142,22 @@ func (ProviderMonthlyUsageState) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{65}
 }
 
-// JSON: ProviderQuotaAccessState.
+// Provider quota access state. Used by ProviderQuotaState.access_state. Since
+// CLI 1.0.102.
 type ProviderQuotaAccessState int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	ProviderQuotaAccessState_PROVIDER_QUOTA_ACCESS_STATE_UNSPECIFIED ProviderQuotaAccessState = 0
-	// JSON "allowed".
+	// JSON: "allowed".
 	ProviderQuotaAccessState_PROVIDER_QUOTA_ACCESS_STATE_ALLOWED ProviderQuotaAccessState = 1
-	// JSON "denied".
+	// JSON: "denied".
 	ProviderQuotaAccessState_PROVIDER_QUOTA_ACCESS_STATE_DENIED ProviderQuotaAccessState = 2
-	// JSON "not_required".
+	// JSON: "not_required".
 	ProviderQuotaAccessState_PROVIDER_QUOTA_ACCESS_STATE_NOT_REQUIRED ProviderQuotaAccessState = 3
-	// JSON "unknown".
+	// JSON: "unknown".
 	ProviderQuotaAccessState_PROVIDER_QUOTA_ACCESS_STATE_UNKNOWN ProviderQuotaAccessState = 4
-	// JSON "unavailable".
+	// JSON: "unavailable".
 	ProviderQuotaAccessState_PROVIDER_QUOTA_ACCESS_STATE_UNAVAILABLE ProviderQuotaAccessState = 5
 )
 
@@ -4133,17 +4208,18 @@ func (ProviderQuotaAccessState) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{66}
 }
 
-// JSON: ProviderQuotaAcquisitionStatus.
+// Provider quota acquisition status. Used by
+// ProviderQuotaState.acquisition_status. Since CLI 1.0.102.
 type ProviderQuotaAcquisitionStatus int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	ProviderQuotaAcquisitionStatus_PROVIDER_QUOTA_ACQUISITION_STATUS_UNSPECIFIED ProviderQuotaAcquisitionStatus = 0
-	// JSON "succeeded".
+	// JSON: "succeeded".
 	ProviderQuotaAcquisitionStatus_PROVIDER_QUOTA_ACQUISITION_STATUS_SUCCEEDED ProviderQuotaAcquisitionStatus = 1
-	// JSON "unavailable".
+	// JSON: "unavailable".
 	ProviderQuotaAcquisitionStatus_PROVIDER_QUOTA_ACQUISITION_STATUS_UNAVAILABLE ProviderQuotaAcquisitionStatus = 2
-	// JSON "failed".
+	// JSON: "failed".
 	ProviderQuotaAcquisitionStatus_PROVIDER_QUOTA_ACQUISITION_STATUS_FAILED ProviderQuotaAcquisitionStatus = 3
 )
 
@@ -4190,25 +4266,26 @@ func (ProviderQuotaAcquisitionStatus) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{67}
 }
 
-// JSON: ProviderQuotaCapacityState.
+// Provider quota capacity state. Used by ProviderQuotaState.capacity_state.
+// Since CLI 1.0.102.
 type ProviderQuotaCapacityState int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	ProviderQuotaCapacityState_PROVIDER_QUOTA_CAPACITY_STATE_UNSPECIFIED ProviderQuotaCapacityState = 0
-	// JSON "available".
+	// JSON: "available".
 	ProviderQuotaCapacityState_PROVIDER_QUOTA_CAPACITY_STATE_AVAILABLE ProviderQuotaCapacityState = 1
-	// JSON "exhausted".
+	// JSON: "exhausted".
 	ProviderQuotaCapacityState_PROVIDER_QUOTA_CAPACITY_STATE_EXHAUSTED ProviderQuotaCapacityState = 2
-	// JSON "unlimited".
+	// JSON: "unlimited".
 	ProviderQuotaCapacityState_PROVIDER_QUOTA_CAPACITY_STATE_UNLIMITED ProviderQuotaCapacityState = 3
-	// JSON "not_required".
+	// JSON: "not_required".
 	ProviderQuotaCapacityState_PROVIDER_QUOTA_CAPACITY_STATE_NOT_REQUIRED ProviderQuotaCapacityState = 4
-	// JSON "not_applicable".
+	// JSON: "not_applicable".
 	ProviderQuotaCapacityState_PROVIDER_QUOTA_CAPACITY_STATE_NOT_APPLICABLE ProviderQuotaCapacityState = 5
-	// JSON "unknown".
+	// JSON: "unknown".
 	ProviderQuotaCapacityState_PROVIDER_QUOTA_CAPACITY_STATE_UNKNOWN ProviderQuotaCapacityState = 6
-	// JSON "unavailable".
+	// JSON: "unavailable".
 	ProviderQuotaCapacityState_PROVIDER_QUOTA_CAPACITY_STATE_UNAVAILABLE ProviderQuotaCapacityState = 7
 )
 
@@ -4263,15 +4340,16 @@ func (ProviderQuotaCapacityState) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{68}
 }
 
-// JSON: ProviderQuotaObservationKind.
+// Provider quota observation kind. Used by ProviderQuotaState.observation_kind.
+// Since CLI 1.0.102.
 type ProviderQuotaObservationKind int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	ProviderQuotaObservationKind_PROVIDER_QUOTA_OBSERVATION_KIND_UNSPECIFIED ProviderQuotaObservationKind = 0
-	// JSON "account_snapshot".
+	// JSON: "account_snapshot".
 	ProviderQuotaObservationKind_PROVIDER_QUOTA_OBSERVATION_KIND_ACCOUNT_SNAPSHOT ProviderQuotaObservationKind = 1
-	// JSON "admission_state".
+	// JSON: "admission_state".
 	ProviderQuotaObservationKind_PROVIDER_QUOTA_OBSERVATION_KIND_ADMISSION_STATE ProviderQuotaObservationKind = 2
 )
 
@@ -4316,17 +4394,18 @@ func (ProviderQuotaObservationKind) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{69}
 }
 
-// JSON: ProviderQuotaQuantityKind.
+// Provider quota quantity kind. Used by ProviderQuotaState.quantity_kind. Since
+// CLI 1.0.102.
 type ProviderQuotaQuantityKind int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	ProviderQuotaQuantityKind_PROVIDER_QUOTA_QUANTITY_KIND_UNSPECIFIED ProviderQuotaQuantityKind = 0
-	// JSON "authoritative_budget".
+	// JSON: "authoritative_budget".
 	ProviderQuotaQuantityKind_PROVIDER_QUOTA_QUANTITY_KIND_AUTHORITATIVE_BUDGET ProviderQuotaQuantityKind = 1
-	// JSON "advisory_balance".
+	// JSON: "advisory_balance".
 	ProviderQuotaQuantityKind_PROVIDER_QUOTA_QUANTITY_KIND_ADVISORY_BALANCE ProviderQuotaQuantityKind = 2
-	// JSON "none".
+	// JSON: "none".
 	ProviderQuotaQuantityKind_PROVIDER_QUOTA_QUANTITY_KIND_NONE ProviderQuotaQuantityKind = 3
 )
 
@@ -4373,19 +4452,20 @@ func (ProviderQuotaQuantityKind) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{70}
 }
 
-// JSON: ProviderQuotaUnit.
+// Provider quota unit. Used by ProviderMonthlyUsage.unit and
+// ProviderQuotaState.unit. Since CLI 1.0.102.
 type ProviderQuotaUnit int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	ProviderQuotaUnit_PROVIDER_QUOTA_UNIT_UNSPECIFIED ProviderQuotaUnit = 0
-	// JSON "ai_credits".
+	// JSON: "ai_credits".
 	ProviderQuotaUnit_PROVIDER_QUOTA_UNIT_AI_CREDITS ProviderQuotaUnit = 1
-	// JSON "requests".
+	// JSON: "requests".
 	ProviderQuotaUnit_PROVIDER_QUOTA_UNIT_REQUESTS ProviderQuotaUnit = 2
-	// JSON "tokens".
+	// JSON: "tokens".
 	ProviderQuotaUnit_PROVIDER_QUOTA_UNIT_TOKENS ProviderQuotaUnit = 3
-	// JSON "unknown".
+	// JSON: "unknown".
 	ProviderQuotaUnit_PROVIDER_QUOTA_UNIT_UNKNOWN ProviderQuotaUnit = 4
 )
 
@@ -4434,17 +4514,17 @@ func (ProviderQuotaUnit) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{71}
 }
 
-// JSON: ReasoningSummary.
+// How much of its reasoning a model sums up.
 type ReasoningSummary int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	ReasoningSummary_REASONING_SUMMARY_UNSPECIFIED ReasoningSummary = 0
-	// JSON "none".
+	// Nothing. JSON: "none".
 	ReasoningSummary_REASONING_SUMMARY_NONE ReasoningSummary = 1
-	// JSON "concise".
+	// The main points. JSON: "concise".
 	ReasoningSummary_REASONING_SUMMARY_CONCISE ReasoningSummary = 2
-	// JSON "detailed".
+	// In detail. JSON: "detailed".
 	ReasoningSummary_REASONING_SUMMARY_DETAILED ReasoningSummary = 3
 )
 
@@ -4491,23 +4571,24 @@ func (ReasoningSummary) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{72}
 }
 
-// JSON: RemediationAction.
+// Remediation action. Used by ErrorData.remediation,
+// SlashCommandTimelineEntry.remediation and others. Since CLI 1.0.92.
 type RemediationAction int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	RemediationAction_REMEDIATION_ACTION_UNSPECIFIED RemediationAction = 0
-	// JSON "sign_in".
+	// JSON: "sign_in".
 	RemediationAction_REMEDIATION_ACTION_SIGN_IN RemediationAction = 1
-	// JSON "switch_account".
+	// JSON: "switch_account".
 	RemediationAction_REMEDIATION_ACTION_SWITCH_ACCOUNT RemediationAction = 2
-	// JSON "show_account".
+	// JSON: "show_account".
 	RemediationAction_REMEDIATION_ACTION_SHOW_ACCOUNT RemediationAction = 3
-	// JSON "review_sandbox_policy".
+	// JSON: "review_sandbox_policy".
 	RemediationAction_REMEDIATION_ACTION_REVIEW_SANDBOX_POLICY RemediationAction = 4
-	// JSON "allow_sandbox_outbound".
+	// JSON: "allow_sandbox_outbound".
 	RemediationAction_REMEDIATION_ACTION_ALLOW_SANDBOX_OUTBOUND RemediationAction = 5
-	// JSON "rewind_conversation".
+	// JSON: "rewind_conversation". Since CLI 1.0.102.
 	RemediationAction_REMEDIATION_ACTION_REWIND_CONVERSATION RemediationAction = 6
 )
 
@@ -4560,25 +4641,27 @@ func (RemediationAction) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{73}
 }
 
-// JSON: SandboxConfigSource.
+// Sandbox configuration source. Used by
+// SessionOpenOptions.sandbox_config_source and
+// SessionOptionsServiceUpdateRequest.sandbox_config_source.
 type SandboxConfigSource int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	SandboxConfigSource_SANDBOX_CONFIG_SOURCE_UNSPECIFIED SandboxConfigSource = 0
-	// JSON "never_configured".
+	// JSON: "never_configured".
 	SandboxConfigSource_SANDBOX_CONFIG_SOURCE_NEVER_CONFIGURED SandboxConfigSource = 1
-	// JSON "user_enabled".
+	// JSON: "user_enabled".
 	SandboxConfigSource_SANDBOX_CONFIG_SOURCE_USER_ENABLED SandboxConfigSource = 2
-	// JSON "user_disabled".
+	// JSON: "user_disabled".
 	SandboxConfigSource_SANDBOX_CONFIG_SOURCE_USER_DISABLED SandboxConfigSource = 3
-	// JSON "session_flag".
+	// JSON: "session_flag".
 	SandboxConfigSource_SANDBOX_CONFIG_SOURCE_SESSION_FLAG SandboxConfigSource = 4
-	// JSON "session_disabled".
+	// JSON: "session_disabled".
 	SandboxConfigSource_SANDBOX_CONFIG_SOURCE_SESSION_DISABLED SandboxConfigSource = 5
-	// JSON "unsupported_host".
+	// JSON: "unsupported_host".
 	SandboxConfigSource_SANDBOX_CONFIG_SOURCE_UNSUPPORTED_HOST SandboxConfigSource = 6
-	// JSON "repository_policy".
+	// JSON: "repository_policy".
 	SandboxConfigSource_SANDBOX_CONFIG_SOURCE_REPOSITORY_POLICY SandboxConfigSource = 7
 )
 
@@ -4633,19 +4716,20 @@ func (SandboxConfigSource) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{74}
 }
 
-// JSON: SendAgentMode.
+// Send agent mode. Used by QueueInsertMessage.agent_mode,
+// QueuePendingItems.agent_mode and others.
 type SendAgentMode int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	SendAgentMode_SEND_AGENT_MODE_UNSPECIFIED SendAgentMode = 0
-	// JSON "interactive".
+	// JSON: "interactive".
 	SendAgentMode_SEND_AGENT_MODE_INTERACTIVE SendAgentMode = 1
-	// JSON "plan".
+	// JSON: "plan".
 	SendAgentMode_SEND_AGENT_MODE_PLAN SendAgentMode = 2
-	// JSON "autopilot".
+	// JSON: "autopilot".
 	SendAgentMode_SEND_AGENT_MODE_AUTOPILOT SendAgentMode = 3
-	// JSON "shell".
+	// JSON: "shell".
 	SendAgentMode_SEND_AGENT_MODE_SHELL SendAgentMode = 4
 )
 
@@ -4694,15 +4778,15 @@ func (SendAgentMode) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{75}
 }
 
-// JSON: SendMode.
+// What happens to a prompt that is sent while a turn is running.
 type SendMode int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	SendMode_SEND_MODE_UNSPECIFIED SendMode = 0
-	// JSON "enqueue".
+	// It waits for the turn's end. JSON: "enqueue".
 	SendMode_SEND_MODE_ENQUEUE SendMode = 1
-	// JSON "immediate".
+	// It goes into the running turn. JSON: "immediate".
 	SendMode_SEND_MODE_IMMEDIATE SendMode = 2
 )
 
@@ -4747,33 +4831,33 @@ func (SendMode) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{76}
 }
 
-// JSON: SessionCapability.
+// Session capability. Used by SessionOpenOptions.session_capabilities.
 type SessionCapability int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	SessionCapability_SESSION_CAPABILITY_UNSPECIFIED SessionCapability = 0
-	// JSON "tui-hints".
+	// JSON: "tui-hints".
 	SessionCapability_SESSION_CAPABILITY_TUI_HINTS SessionCapability = 1
-	// JSON "plan-mode".
+	// JSON: "plan-mode".
 	SessionCapability_SESSION_CAPABILITY_PLAN_MODE SessionCapability = 2
-	// JSON "memory".
+	// JSON: "memory".
 	SessionCapability_SESSION_CAPABILITY_MEMORY SessionCapability = 3
-	// JSON "cli-documentation".
+	// JSON: "cli-documentation".
 	SessionCapability_SESSION_CAPABILITY_CLI_DOCUMENTATION SessionCapability = 4
-	// JSON "ask-user".
+	// JSON: "ask-user".
 	SessionCapability_SESSION_CAPABILITY_ASK_USER SessionCapability = 5
-	// JSON "interactive-mode".
+	// JSON: "interactive-mode".
 	SessionCapability_SESSION_CAPABILITY_INTERACTIVE_MODE SessionCapability = 6
-	// JSON "system-notifications".
+	// JSON: "system-notifications".
 	SessionCapability_SESSION_CAPABILITY_SYSTEM_NOTIFICATIONS SessionCapability = 7
-	// JSON "elicitation".
+	// JSON: "elicitation".
 	SessionCapability_SESSION_CAPABILITY_ELICITATION SessionCapability = 8
-	// JSON "session-store".
+	// JSON: "session-store".
 	SessionCapability_SESSION_CAPABILITY_SESSION_STORE SessionCapability = 9
-	// JSON "mcp-apps".
+	// JSON: "mcp-apps".
 	SessionCapability_SESSION_CAPABILITY_MCP_APPS SessionCapability = 10
-	// JSON "canvas-renderer".
+	// JSON: "canvas-renderer".
 	SessionCapability_SESSION_CAPABILITY_CANVAS_RENDERER SessionCapability = 11
 )
 
@@ -4836,15 +4920,15 @@ func (SessionCapability) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{77}
 }
 
-// JSON: SessionContextHostType.
+// Session context host type. Used by SessionContext.host_type.
 type SessionContextHostType int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	SessionContextHostType_SESSION_CONTEXT_HOST_TYPE_UNSPECIFIED SessionContextHostType = 0
-	// JSON "github".
+	// JSON: "github".
 	SessionContextHostType_SESSION_CONTEXT_HOST_TYPE_GITHUB SessionContextHostType = 1
-	// JSON "ado".
+	// JSON: "ado".
 	SessionContextHostType_SESSION_CONTEXT_HOST_TYPE_ADO SessionContextHostType = 2
 )
 
@@ -4889,17 +4973,18 @@ func (SessionContextHostType) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{78}
 }
 
-// JSON: SessionMode.
+// How an agent goes about its work.
 type SessionMode int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	SessionMode_SESSION_MODE_UNSPECIFIED SessionMode = 0
-	// JSON "interactive".
+	// It works on one prompt at a time, and asks. JSON: "interactive".
 	SessionMode_SESSION_MODE_INTERACTIVE SessionMode = 1
-	// JSON "plan".
+	// It makes a plan, and changes nothing until the plan is approved. JSON:
+	// "plan".
 	SessionMode_SESSION_MODE_PLAN SessionMode = 2
-	// JSON "autopilot".
+	// It goes on by itself until the task is done. JSON: "autopilot".
 	SessionMode_SESSION_MODE_AUTOPILOT SessionMode = 3
 )
 
@@ -4946,15 +5031,17 @@ func (SessionMode) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{79}
 }
 
-// JSON: SessionWorkingDirectoryContextHostType.
+// Session working directory context host type. Used by
+// InternalGitServiceWorkingDirectoryContextResponse.host_type and
+// SessionWorkingDirectoryContext.host_type.
 type SessionWorkingDirectoryContextHostType int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	SessionWorkingDirectoryContextHostType_SESSION_WORKING_DIRECTORY_CONTEXT_HOST_TYPE_UNSPECIFIED SessionWorkingDirectoryContextHostType = 0
-	// JSON "github".
+	// JSON: "github".
 	SessionWorkingDirectoryContextHostType_SESSION_WORKING_DIRECTORY_CONTEXT_HOST_TYPE_GITHUB SessionWorkingDirectoryContextHostType = 1
-	// JSON "ado".
+	// JSON: "ado".
 	SessionWorkingDirectoryContextHostType_SESSION_WORKING_DIRECTORY_CONTEXT_HOST_TYPE_ADO SessionWorkingDirectoryContextHostType = 2
 )
 
@@ -4999,15 +5086,15 @@ func (SessionWorkingDirectoryContextHostType) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{80}
 }
 
-// JSON: ShellInitProfile.
+// Shell init profile. Used by ShellOptions.init_profile.
 type ShellInitProfile int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	ShellInitProfile_SHELL_INIT_PROFILE_UNSPECIFIED ShellInitProfile = 0
-	// JSON "none".
+	// JSON: "none".
 	ShellInitProfile_SHELL_INIT_PROFILE_NONE ShellInitProfile = 1
-	// JSON "non-interactive".
+	// JSON: "non-interactive".
 	ShellInitProfile_SHELL_INIT_PROFILE_NON_INTERACTIVE ShellInitProfile = 2
 )
 
@@ -5052,15 +5139,15 @@ func (ShellInitProfile) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{81}
 }
 
-// JSON: ShellInitScriptShell.
+// Shell init script shell. Used by ShellInitScript.shell.
 type ShellInitScriptShell int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	ShellInitScriptShell_SHELL_INIT_SCRIPT_SHELL_UNSPECIFIED ShellInitScriptShell = 0
-	// JSON "bash".
+	// JSON: "bash".
 	ShellInitScriptShell_SHELL_INIT_SCRIPT_SHELL_BASH ShellInitScriptShell = 1
-	// JSON "powershell".
+	// JSON: "powershell".
 	ShellInitScriptShell_SHELL_INIT_SCRIPT_SHELL_POWERSHELL ShellInitScriptShell = 2
 )
 
@@ -5105,15 +5192,16 @@ func (ShellInitScriptShell) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{82}
 }
 
-// JSON: ShutdownType.
+// Shutdown type. Used by SessionServiceShutdownRequest.type and
+// ShutdownData.shutdown_type.
 type ShutdownType int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	ShutdownType_SHUTDOWN_TYPE_UNSPECIFIED ShutdownType = 0
-	// JSON "routine".
+	// JSON: "routine".
 	ShutdownType_SHUTDOWN_TYPE_ROUTINE ShutdownType = 1
-	// JSON "error".
+	// JSON: "error".
 	ShutdownType_SHUTDOWN_TYPE_ERROR ShutdownType = 2
 )
 
@@ -5158,17 +5246,18 @@ func (ShutdownType) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{83}
 }
 
-// JSON: SkillInstallationOwnershipState.
+// Skill installation ownership state. Used by
+// SkillInstallationSummary.ownership_state. Since CLI 1.0.92.
 type SkillInstallationOwnershipState int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	SkillInstallationOwnershipState_SKILL_INSTALLATION_OWNERSHIP_STATE_UNSPECIFIED SkillInstallationOwnershipState = 0
-	// JSON "intact".
+	// JSON: "intact".
 	SkillInstallationOwnershipState_SKILL_INSTALLATION_OWNERSHIP_STATE_INTACT SkillInstallationOwnershipState = 1
-	// JSON "modified".
+	// JSON: "modified".
 	SkillInstallationOwnershipState_SKILL_INSTALLATION_OWNERSHIP_STATE_MODIFIED SkillInstallationOwnershipState = 2
-	// JSON "recovery-required".
+	// JSON: "recovery-required".
 	SkillInstallationOwnershipState_SKILL_INSTALLATION_OWNERSHIP_STATE_RECOVERY_REQUIRED SkillInstallationOwnershipState = 3
 )
 
@@ -5215,19 +5304,20 @@ func (SkillInstallationOwnershipState) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{84}
 }
 
-// JSON: SkillInstallationSessionState.
+// Skill installation session state. Used by
+// SkillInstallationSummary.session_state. Since CLI 1.0.92.
 type SkillInstallationSessionState int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	SkillInstallationSessionState_SKILL_INSTALLATION_SESSION_STATE_UNSPECIFIED SkillInstallationSessionState = 0
-	// JSON "loaded-enabled".
+	// JSON: "loaded-enabled".
 	SkillInstallationSessionState_SKILL_INSTALLATION_SESSION_STATE_LOADED_ENABLED SkillInstallationSessionState = 1
-	// JSON "loaded-disabled".
+	// JSON: "loaded-disabled".
 	SkillInstallationSessionState_SKILL_INSTALLATION_SESSION_STATE_LOADED_DISABLED SkillInstallationSessionState = 2
-	// JSON "not-loaded".
+	// JSON: "not-loaded".
 	SkillInstallationSessionState_SKILL_INSTALLATION_SESSION_STATE_NOT_LOADED SkillInstallationSessionState = 3
-	// JSON "unknown".
+	// JSON: "unknown".
 	SkillInstallationSessionState_SKILL_INSTALLATION_SESSION_STATE_UNKNOWN SkillInstallationSessionState = 4
 )
 
@@ -5276,27 +5366,27 @@ func (SkillInstallationSessionState) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{85}
 }
 
-// JSON: SkillSource.
+// Skill source. Used by ServerSkill.source, Skill.source and others.
 type SkillSource int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	SkillSource_SKILL_SOURCE_UNSPECIFIED SkillSource = 0
-	// JSON "project".
+	// JSON: "project".
 	SkillSource_SKILL_SOURCE_PROJECT SkillSource = 1
-	// JSON "inherited".
+	// JSON: "inherited".
 	SkillSource_SKILL_SOURCE_INHERITED SkillSource = 2
-	// JSON "personal-copilot".
+	// JSON: "personal-copilot".
 	SkillSource_SKILL_SOURCE_PERSONAL_COPILOT SkillSource = 3
-	// JSON "personal-agents".
+	// JSON: "personal-agents".
 	SkillSource_SKILL_SOURCE_PERSONAL_AGENTS SkillSource = 4
-	// JSON "plugin".
+	// JSON: "plugin".
 	SkillSource_SKILL_SOURCE_PLUGIN SkillSource = 5
-	// JSON "custom".
+	// JSON: "custom".
 	SkillSource_SKILL_SOURCE_CUSTOM SkillSource = 6
-	// JSON "builtin".
+	// JSON: "builtin".
 	SkillSource_SKILL_SOURCE_BUILTIN SkillSource = 7
-	// JSON "sdk".
+	// JSON: "sdk". Since CLI 1.0.92.
 	SkillSource_SKILL_SOURCE_SDK SkillSource = 8
 )
 
@@ -5353,13 +5443,13 @@ func (SkillSource) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{86}
 }
 
-// JSON: SlashCommandInputCompletion.
+// Slash command input completion. Used by SlashCommandInput.completion.
 type SlashCommandInputCompletion int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	SlashCommandInputCompletion_SLASH_COMMAND_INPUT_COMPLETION_UNSPECIFIED SlashCommandInputCompletion = 0
-	// JSON "directory".
+	// JSON: "directory".
 	SlashCommandInputCompletion_SLASH_COMMAND_INPUT_COMPLETION_DIRECTORY SlashCommandInputCompletion = 1
 )
 
@@ -5402,17 +5492,17 @@ func (SlashCommandInputCompletion) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{87}
 }
 
-// JSON: SlashCommandKind.
+// Slash command kind. Used by SlashCommandInfo.kind.
 type SlashCommandKind int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	SlashCommandKind_SLASH_COMMAND_KIND_UNSPECIFIED SlashCommandKind = 0
-	// JSON "builtin".
+	// JSON: "builtin".
 	SlashCommandKind_SLASH_COMMAND_KIND_BUILTIN SlashCommandKind = 1
-	// JSON "skill".
+	// JSON: "skill".
 	SlashCommandKind_SLASH_COMMAND_KIND_SKILL SlashCommandKind = 2
-	// JSON "client".
+	// JSON: "client".
 	SlashCommandKind_SLASH_COMMAND_KIND_CLIENT SlashCommandKind = 3
 )
 
@@ -5459,17 +5549,19 @@ func (SlashCommandKind) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{88}
 }
 
-// JSON: TaskCompletionOutcome.
+// Task completion outcome. Used by
+// SessionToolsServiceTaskCompleteEventDataResponse.outcome,
+// TaskCompleteData.outcome and others.
 type TaskCompletionOutcome int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	TaskCompletionOutcome_TASK_COMPLETION_OUTCOME_UNSPECIFIED TaskCompletionOutcome = 0
-	// JSON "completed".
+	// JSON: "completed".
 	TaskCompletionOutcome_TASK_COMPLETION_OUTCOME_COMPLETED TaskCompletionOutcome = 1
-	// JSON "continue".
+	// JSON: "continue".
 	TaskCompletionOutcome_TASK_COMPLETION_OUTCOME_CONTINUE TaskCompletionOutcome = 2
-	// JSON "blocked".
+	// JSON: "blocked".
 	TaskCompletionOutcome_TASK_COMPLETION_OUTCOME_BLOCKED TaskCompletionOutcome = 3
 )
 
@@ -5516,15 +5608,15 @@ func (TaskCompletionOutcome) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{89}
 }
 
-// JSON: ToolDefer.
+// Whether a tool is offered to the model at once.
 type ToolDefer int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	ToolDefer_TOOL_DEFER_UNSPECIFIED ToolDefer = 0
-	// JSON "auto".
+	// The CLI decides; the model may have to search for it. JSON: "auto".
 	ToolDefer_TOOL_DEFER_AUTO ToolDefer = 1
-	// JSON "never".
+	// It is always offered. JSON: "never".
 	ToolDefer_TOOL_DEFER_NEVER ToolDefer = 2
 )
 
@@ -5569,17 +5661,18 @@ func (ToolDefer) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{90}
 }
 
-// JSON: Verbosity.
+// Verbosity. Used by ModelChangeData.previous_verbosity,
+// ModelChangeData.verbosity and others.
 type Verbosity int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	Verbosity_VERBOSITY_UNSPECIFIED Verbosity = 0
-	// JSON "low".
+	// JSON: "low".
 	Verbosity_VERBOSITY_LOW Verbosity = 1
-	// JSON "medium".
+	// JSON: "medium".
 	Verbosity_VERBOSITY_MEDIUM Verbosity = 2
-	// JSON "high".
+	// JSON: "high".
 	Verbosity_VERBOSITY_HIGH Verbosity = 3
 )
 
@@ -5626,15 +5719,17 @@ func (Verbosity) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{91}
 }
 
-// JSON: WorkflowPermissionOperation.
+// Workflow permission operation. Used by
+// PermissionPromptRequestWorkflow.operation and
+// PermissionRequestWorkflow.operation. Since CLI 1.0.92.
 type WorkflowPermissionOperation int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	WorkflowPermissionOperation_WORKFLOW_PERMISSION_OPERATION_UNSPECIFIED WorkflowPermissionOperation = 0
-	// JSON "run".
+	// JSON: "run".
 	WorkflowPermissionOperation_WORKFLOW_PERMISSION_OPERATION_RUN WorkflowPermissionOperation = 1
-	// JSON "author".
+	// JSON: "author".
 	WorkflowPermissionOperation_WORKFLOW_PERMISSION_OPERATION_AUTHOR WorkflowPermissionOperation = 2
 )
 
@@ -5679,10 +5774,10 @@ func (WorkflowPermissionOperation) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{92}
 }
 
-// JSON: Attachment.
+// Something that goes with a prompt.
 type Attachment struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The alternatives.
+	// One of these, told apart by the member type.
 	//
 	// Types that are valid to be assigned to Variant:
 	//
@@ -5893,82 +5988,83 @@ type isAttachment_Variant interface {
 }
 
 type Attachment_File struct {
-	// file.
+	// A file of the machine the CLI runs on. JSON type: file.
 	File *AttachmentFile `protobuf:"bytes,1,opt,name=file,proto3,oneof"`
 }
 
 type Attachment_Directory struct {
-	// directory.
+	// A directory of the machine the CLI runs on. JSON type: directory.
 	Directory *AttachmentDirectory `protobuf:"bytes,2,opt,name=directory,proto3,oneof"`
 }
 
 type Attachment_Selection struct {
-	// selection.
+	// A part of a text, as selected in an editor. JSON type: selection.
 	Selection *AttachmentSelection `protobuf:"bytes,3,opt,name=selection,proto3,oneof"`
 }
 
 type Attachment_GithubReference struct {
-	// github reference.
+	// An issue, a pull request or a discussion on GitHub. JSON type:
+	// github_reference.
 	GithubReference *AttachmentGitHubReference `protobuf:"bytes,4,opt,name=github_reference,json=githubReference,proto3,oneof"`
 }
 
 type Attachment_GithubCommit struct {
-	// github commit.
+	// GitHub commit. JSON type: github_commit.
 	GithubCommit *AttachmentGitHubCommit `protobuf:"bytes,5,opt,name=github_commit,json=githubCommit,proto3,oneof"`
 }
 
 type Attachment_GithubRelease struct {
-	// github release.
+	// GitHub release. JSON type: github_release.
 	GithubRelease *AttachmentGitHubRelease `protobuf:"bytes,6,opt,name=github_release,json=githubRelease,proto3,oneof"`
 }
 
 type Attachment_GithubActionsJob struct {
-	// github actions job.
+	// GitHub actions job. JSON type: github_actions_job.
 	GithubActionsJob *AttachmentGitHubActionsJob `protobuf:"bytes,7,opt,name=github_actions_job,json=githubActionsJob,proto3,oneof"`
 }
 
 type Attachment_GithubRepository struct {
-	// github repository.
+	// GitHub repository. JSON type: github_repository.
 	GithubRepository *AttachmentGitHubRepository `protobuf:"bytes,8,opt,name=github_repository,json=githubRepository,proto3,oneof"`
 }
 
 type Attachment_GithubFileDiff struct {
-	// github file diff.
+	// GitHub file diff. JSON type: github_file_diff.
 	GithubFileDiff *AttachmentGitHubFileDiff `protobuf:"bytes,9,opt,name=github_file_diff,json=githubFileDiff,proto3,oneof"`
 }
 
 type Attachment_GithubTreeComparison struct {
-	// github tree comparison.
+	// GitHub tree comparison. JSON type: github_tree_comparison.
 	GithubTreeComparison *AttachmentGitHubTreeComparison `protobuf:"bytes,10,opt,name=github_tree_comparison,json=githubTreeComparison,proto3,oneof"`
 }
 
 type Attachment_GithubUrl struct {
-	// github url.
+	// GitHub URL. JSON type: github_url.
 	GithubUrl *AttachmentGitHubUrl `protobuf:"bytes,11,opt,name=github_url,json=githubUrl,proto3,oneof"`
 }
 
 type Attachment_GithubFile struct {
-	// github file.
+	// GitHub file. JSON type: github_file.
 	GithubFile *AttachmentGitHubFile `protobuf:"bytes,12,opt,name=github_file,json=githubFile,proto3,oneof"`
 }
 
 type Attachment_GithubSnippet struct {
-	// github snippet.
+	// GitHub snippet. JSON type: github_snippet.
 	GithubSnippet *AttachmentGitHubSnippet `protobuf:"bytes,13,opt,name=github_snippet,json=githubSnippet,proto3,oneof"`
 }
 
 type Attachment_Blob struct {
-	// blob.
+	// Data that goes along with the prompt, such as an image. JSON type: blob.
 	Blob *AttachmentBlob `protobuf:"bytes,14,opt,name=blob,proto3,oneof"`
 }
 
 type Attachment_ExtensionContext struct {
-	// extension context.
+	// Something that an extension contributes. JSON type: extension_context.
 	ExtensionContext *AttachmentExtensionContext `protobuf:"bytes,15,opt,name=extension_context,json=extensionContext,proto3,oneof"`
 }
 
 type Attachment_Unrecognized struct {
-	// A value that fits none of them: JSON text.
+	// A value that fits none of them, as JSON text.
 	Unrecognized string `protobuf:"bytes,1001,opt,name=unrecognized,proto3,oneof"`
 }
 
@@ -6004,22 +6100,22 @@ func (*Attachment_ExtensionContext) isAttachment_Variant() {}
 
 func (*Attachment_Unrecognized) isAttachment_Variant() {}
 
-// JSON: AttachmentBlob.
+// Data that goes along with the prompt, such as an image.
 type AttachmentBlob struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// data.
+	// The data.
 	Data []byte `protobuf:"bytes,1,opt,name=data,proto3,oneof" json:"data,omitempty"`
-	// mime type.
+	// What kind of content it is, as a MIME type.
 	MimeType string `protobuf:"bytes,2,opt,name=mime_type,json=mimeType,proto3" json:"mime_type,omitempty"`
-	// display name.
+	// Name to show to people.
 	DisplayName *string `protobuf:"bytes,3,opt,name=display_name,json=displayName,proto3,oneof" json:"display_name,omitempty"`
-	// asset id.
+	// Identifier of the asset.
 	AssetId *string `protobuf:"bytes,4,opt,name=asset_id,json=assetId,proto3,oneof" json:"asset_id,omitempty"`
-	// byte length.
+	// The byte length.
 	ByteLength *int64 `protobuf:"varint,5,opt,name=byte_length,json=byteLength,proto3,oneof" json:"byte_length,omitempty"`
-	// omitted reason.
+	// The omitted reason.
 	OmittedReason OmittedBinaryOmittedReason `protobuf:"varint,6,opt,name=omitted_reason,json=omittedReason,proto3,enum=copilot.cli.v1.OmittedBinaryOmittedReason" json:"omitted_reason,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -6104,16 +6200,16 @@ func (x *AttachmentBlob) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: AttachmentDirectory.
+// A directory of the machine the CLI runs on.
 type AttachmentDirectory struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// path.
+	// Path of the directory.
 	Path string `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
-	// display name.
+	// Name to show to people.
 	DisplayName string `protobuf:"bytes,2,opt,name=display_name,json=displayName,proto3" json:"display_name,omitempty"`
-	// tagged files entry.
+	// The tagged files entry.
 	TaggedFilesEntry *string `protobuf:"bytes,3,opt,name=tagged_files_entry,json=taggedFilesEntry,proto3,oneof" json:"tagged_files_entry,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -6177,22 +6273,22 @@ func (x *AttachmentDirectory) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: AttachmentExtensionContext.
+// Something that an extension contributes.
 type AttachmentExtensionContext struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// extension id.
+	// Identifier of the extension.
 	ExtensionId string `protobuf:"bytes,1,opt,name=extension_id,json=extensionId,proto3" json:"extension_id,omitempty"`
-	// canvas id.
+	// Identifier of the canvas.
 	CanvasId *string `protobuf:"bytes,2,opt,name=canvas_id,json=canvasId,proto3,oneof" json:"canvas_id,omitempty"`
-	// instance id.
+	// Identifier of the instance.
 	InstanceId *string `protobuf:"bytes,3,opt,name=instance_id,json=instanceId,proto3,oneof" json:"instance_id,omitempty"`
-	// title.
+	// The title.
 	Title string `protobuf:"bytes,4,opt,name=title,proto3" json:"title,omitempty"`
-	// payload json.
+	// The payload. The member payload, as JSON text.
 	PayloadJson *string `protobuf:"bytes,5,opt,name=payload_json,json=payloadJson,proto3,oneof" json:"payload_json,omitempty"`
-	// captured at.
+	// When it was captured.
 	CapturedAt *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=captured_at,json=capturedAt,proto3" json:"captured_at,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -6277,26 +6373,26 @@ func (x *AttachmentExtensionContext) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: AttachmentFile.
+// A file of the machine the CLI runs on.
 type AttachmentFile struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// path.
+	// Path of the file.
 	Path string `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
-	// display name.
+	// Name to show to people.
 	DisplayName string `protobuf:"bytes,2,opt,name=display_name,json=displayName,proto3" json:"display_name,omitempty"`
-	// line range.
+	// Lines that matter; absent: all.
 	LineRange *AttachmentFileLineRange `protobuf:"bytes,3,opt,name=line_range,json=lineRange,proto3" json:"line_range,omitempty"`
-	// mime type.
+	// What kind of content it is, as a MIME type.
 	MimeType *string `protobuf:"bytes,4,opt,name=mime_type,json=mimeType,proto3,oneof" json:"mime_type,omitempty"`
-	// asset id.
+	// Identifier of the asset.
 	AssetId *string `protobuf:"bytes,5,opt,name=asset_id,json=assetId,proto3,oneof" json:"asset_id,omitempty"`
-	// byte length.
+	// The byte length.
 	ByteLength *int64 `protobuf:"varint,6,opt,name=byte_length,json=byteLength,proto3,oneof" json:"byte_length,omitempty"`
-	// omitted reason.
+	// The omitted reason.
 	OmittedReason OmittedBinaryOmittedReason `protobuf:"varint,7,opt,name=omitted_reason,json=omittedReason,proto3,enum=copilot.cli.v1.OmittedBinaryOmittedReason" json:"omitted_reason,omitempty"`
-	// tagged files entry.
+	// The tagged files entry.
 	TaggedFilesEntry *string `protobuf:"bytes,8,opt,name=tagged_files_entry,json=taggedFilesEntry,proto3,oneof" json:"tagged_files_entry,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -6395,14 +6491,15 @@ func (x *AttachmentFile) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: AttachmentFileLineRange.
+// Attachment file line range. Used by AttachmentFile.line_range and
+// AttachmentGitHubSnippet.line_range.
 type AttachmentFileLineRange struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// start.
+	// The start.
 	Start int64 `protobuf:"varint,1,opt,name=start,proto3" json:"start,omitempty"`
-	// end.
+	// The end.
 	End int64 `protobuf:"varint,2,opt,name=end,proto3" json:"end,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -6459,22 +6556,22 @@ func (x *AttachmentFileLineRange) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: AttachmentGitHubActionsJob.
+// A Attachment with the type github_actions_job.
 type AttachmentGitHubActionsJob struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// repo.
+	// The repository.
 	Repo *GitHubRepoRef `protobuf:"bytes,1,opt,name=repo,proto3" json:"repo,omitempty"`
-	// job id.
+	// Identifier of the job.
 	JobId int64 `protobuf:"varint,2,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
-	// job name.
+	// Name of the job.
 	JobName string `protobuf:"bytes,3,opt,name=job_name,json=jobName,proto3" json:"job_name,omitempty"`
-	// workflow name.
+	// Name of the workflow.
 	WorkflowName string `protobuf:"bytes,4,opt,name=workflow_name,json=workflowName,proto3" json:"workflow_name,omitempty"`
-	// url.
+	// The URL.
 	Url string `protobuf:"bytes,5,opt,name=url,proto3" json:"url,omitempty"`
-	// conclusion.
+	// The conclusion.
 	Conclusion *string `protobuf:"bytes,6,opt,name=conclusion,proto3,oneof" json:"conclusion,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -6559,18 +6656,18 @@ func (x *AttachmentGitHubActionsJob) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: AttachmentGitHubCommit.
+// A Attachment with the type github_commit.
 type AttachmentGitHubCommit struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// repo.
+	// The repository.
 	Repo *GitHubRepoRef `protobuf:"bytes,1,opt,name=repo,proto3" json:"repo,omitempty"`
-	// oid.
+	// The oid.
 	Oid string `protobuf:"bytes,2,opt,name=oid,proto3" json:"oid,omitempty"`
-	// message.
+	// The message.
 	Message string `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
-	// url.
+	// The URL.
 	Url string `protobuf:"bytes,4,opt,name=url,proto3" json:"url,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -6641,18 +6738,18 @@ func (x *AttachmentGitHubCommit) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: AttachmentGitHubFile.
+// A Attachment with the type github_file.
 type AttachmentGitHubFile struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// repo.
+	// The repository.
 	Repo *GitHubRepoRef `protobuf:"bytes,1,opt,name=repo,proto3" json:"repo,omitempty"`
-	// ref.
+	// The ref.
 	Ref string `protobuf:"bytes,2,opt,name=ref,proto3" json:"ref,omitempty"`
-	// path.
+	// The path.
 	Path string `protobuf:"bytes,3,opt,name=path,proto3" json:"path,omitempty"`
-	// url.
+	// The URL.
 	Url string `protobuf:"bytes,4,opt,name=url,proto3" json:"url,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -6723,16 +6820,16 @@ func (x *AttachmentGitHubFile) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: AttachmentGitHubFileDiff.
+// A Attachment with the type github_file_diff.
 type AttachmentGitHubFileDiff struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// url.
+	// The URL.
 	Url string `protobuf:"bytes,1,opt,name=url,proto3" json:"url,omitempty"`
-	// head.
+	// The head.
 	Head *AttachmentGitHubFileDiffSide `protobuf:"bytes,2,opt,name=head,proto3" json:"head,omitempty"`
-	// base.
+	// The base.
 	Base *AttachmentGitHubFileDiffSide `protobuf:"bytes,3,opt,name=base,proto3" json:"base,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -6796,16 +6893,17 @@ func (x *AttachmentGitHubFileDiff) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: AttachmentGitHubFileDiffSide.
+// Attachment GitHub file diff side. Used by AttachmentGitHubFileDiff.head and
+// AttachmentGitHubFileDiff.base.
 type AttachmentGitHubFileDiffSide struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// repo.
+	// The repository.
 	Repo *GitHubRepoRef `protobuf:"bytes,1,opt,name=repo,proto3" json:"repo,omitempty"`
-	// ref.
+	// The ref.
 	Ref string `protobuf:"bytes,2,opt,name=ref,proto3" json:"ref,omitempty"`
-	// path.
+	// The path.
 	Path string `protobuf:"bytes,3,opt,name=path,proto3" json:"path,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -6869,20 +6967,20 @@ func (x *AttachmentGitHubFileDiffSide) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: AttachmentGitHubReference.
+// An issue, a pull request or a discussion on GitHub.
 type AttachmentGitHubReference struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// number.
+	// The number.
 	Number int64 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"`
-	// title.
+	// The title.
 	Title string `protobuf:"bytes,2,opt,name=title,proto3" json:"title,omitempty"`
-	// reference type.
+	// Kind of reference.
 	ReferenceType AttachmentGitHubReferenceType `protobuf:"varint,3,opt,name=reference_type,json=referenceType,proto3,enum=copilot.cli.v1.AttachmentGitHubReferenceType" json:"reference_type,omitempty"`
-	// state.
+	// The state.
 	State string `protobuf:"bytes,4,opt,name=state,proto3" json:"state,omitempty"`
-	// url.
+	// The URL.
 	Url string `protobuf:"bytes,5,opt,name=url,proto3" json:"url,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -6960,18 +7058,18 @@ func (x *AttachmentGitHubReference) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: AttachmentGitHubRelease.
+// A Attachment with the type github_release.
 type AttachmentGitHubRelease struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// repo.
+	// The repository.
 	Repo *GitHubRepoRef `protobuf:"bytes,1,opt,name=repo,proto3" json:"repo,omitempty"`
-	// tag name.
+	// Name of the tag.
 	TagName string `protobuf:"bytes,2,opt,name=tag_name,json=tagName,proto3" json:"tag_name,omitempty"`
-	// name.
+	// The name.
 	Name string `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
-	// url.
+	// The URL.
 	Url string `protobuf:"bytes,4,opt,name=url,proto3" json:"url,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -7042,18 +7140,18 @@ func (x *AttachmentGitHubRelease) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: AttachmentGitHubRepository.
+// A Attachment with the type github_repository.
 type AttachmentGitHubRepository struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// repo.
+	// The repository.
 	Repo *GitHubRepoRef `protobuf:"bytes,1,opt,name=repo,proto3" json:"repo,omitempty"`
-	// url.
+	// The URL.
 	Url string `protobuf:"bytes,2,opt,name=url,proto3" json:"url,omitempty"`
-	// description.
+	// The description.
 	Description *string `protobuf:"bytes,3,opt,name=description,proto3,oneof" json:"description,omitempty"`
-	// ref.
+	// The ref.
 	Ref *string `protobuf:"bytes,4,opt,name=ref,proto3,oneof" json:"ref,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -7124,20 +7222,20 @@ func (x *AttachmentGitHubRepository) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: AttachmentGitHubSnippet.
+// A Attachment with the type github_snippet.
 type AttachmentGitHubSnippet struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// repo.
+	// The repository.
 	Repo *GitHubRepoRef `protobuf:"bytes,1,opt,name=repo,proto3" json:"repo,omitempty"`
-	// ref.
+	// The ref.
 	Ref string `protobuf:"bytes,2,opt,name=ref,proto3" json:"ref,omitempty"`
-	// path.
+	// The path.
 	Path string `protobuf:"bytes,3,opt,name=path,proto3" json:"path,omitempty"`
-	// url.
+	// The URL.
 	Url string `protobuf:"bytes,4,opt,name=url,proto3" json:"url,omitempty"`
-	// line range.
+	// The line range.
 	LineRange *AttachmentFileLineRange `protobuf:"bytes,5,opt,name=line_range,json=lineRange,proto3" json:"line_range,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -7215,16 +7313,16 @@ func (x *AttachmentGitHubSnippet) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: AttachmentGitHubTreeComparison.
+// A Attachment with the type github_tree_comparison.
 type AttachmentGitHubTreeComparison struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// url.
+	// The URL.
 	Url string `protobuf:"bytes,1,opt,name=url,proto3" json:"url,omitempty"`
-	// base.
+	// The base.
 	Base *AttachmentGitHubTreeComparisonSide `protobuf:"bytes,2,opt,name=base,proto3" json:"base,omitempty"`
-	// head.
+	// The head.
 	Head *AttachmentGitHubTreeComparisonSide `protobuf:"bytes,3,opt,name=head,proto3" json:"head,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -7288,14 +7386,15 @@ func (x *AttachmentGitHubTreeComparison) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: AttachmentGitHubTreeComparisonSide.
+// Attachment GitHub tree comparison side. Used by
+// AttachmentGitHubTreeComparison.base and AttachmentGitHubTreeComparison.head.
 type AttachmentGitHubTreeComparisonSide struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// repo.
+	// The repository.
 	Repo *GitHubRepoRef `protobuf:"bytes,1,opt,name=repo,proto3" json:"repo,omitempty"`
-	// revision.
+	// The revision.
 	Revision string `protobuf:"bytes,2,opt,name=revision,proto3" json:"revision,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -7352,12 +7451,12 @@ func (x *AttachmentGitHubTreeComparisonSide) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: AttachmentGitHubUrl.
+// A Attachment with the type github_url.
 type AttachmentGitHubUrl struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// url.
+	// The URL.
 	Url string `protobuf:"bytes,1,opt,name=url,proto3" json:"url,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -7407,18 +7506,18 @@ func (x *AttachmentGitHubUrl) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: AttachmentSelection.
+// A part of a text, as selected in an editor.
 type AttachmentSelection struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// file path.
+	// File that the text is from.
 	FilePath string `protobuf:"bytes,1,opt,name=file_path,json=filePath,proto3" json:"file_path,omitempty"`
-	// display name.
+	// The display name.
 	DisplayName string `protobuf:"bytes,2,opt,name=display_name,json=displayName,proto3" json:"display_name,omitempty"`
-	// text.
+	// The text.
 	Text string `protobuf:"bytes,3,opt,name=text,proto3" json:"text,omitempty"`
-	// selection.
+	// Where it is in the file.
 	Selection *AttachmentSelectionDetails `protobuf:"bytes,4,opt,name=selection,proto3" json:"selection,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -7489,14 +7588,14 @@ func (x *AttachmentSelection) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: AttachmentSelectionDetails.
+// Attachment selection details. Used by AttachmentSelection.selection.
 type AttachmentSelectionDetails struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// start.
+	// The start.
 	Start *AttachmentSelectionDetailsStart `protobuf:"bytes,1,opt,name=start,proto3" json:"start,omitempty"`
-	// end.
+	// The end.
 	End *AttachmentSelectionDetailsEnd `protobuf:"bytes,2,opt,name=end,proto3" json:"end,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -7553,14 +7652,14 @@ func (x *AttachmentSelectionDetails) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: AttachmentSelectionDetailsEnd.
+// Attachment selection details end. Used by AttachmentSelectionDetails.end.
 type AttachmentSelectionDetailsEnd struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// line.
+	// The line.
 	Line int64 `protobuf:"varint,1,opt,name=line,proto3" json:"line,omitempty"`
-	// character.
+	// The character.
 	Character int64 `protobuf:"varint,2,opt,name=character,proto3" json:"character,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -7617,14 +7716,14 @@ func (x *AttachmentSelectionDetailsEnd) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: AttachmentSelectionDetailsStart.
+// Attachment selection details start. Used by AttachmentSelectionDetails.start.
 type AttachmentSelectionDetailsStart struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// line.
+	// The line.
 	Line int64 `protobuf:"varint,1,opt,name=line,proto3" json:"line,omitempty"`
-	// character.
+	// The character.
 	Character int64 `protobuf:"varint,2,opt,name=character,proto3" json:"character,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -7681,12 +7780,12 @@ func (x *AttachmentSelectionDetailsStart) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: AutoTierBilling.
+// Auto tier billing. Used by AutoTierDescriptor.billing. Since CLI 1.0.102.
 type AutoTierBilling struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// promo.
+	// The promo.
 	Promo *AutoTierBillingPromo `protobuf:"bytes,1,opt,name=promo,proto3" json:"promo,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -7736,22 +7835,22 @@ func (x *AutoTierBilling) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: AutoTierBillingPromo.
+// Auto tier billing promo. Used by AutoTierBilling.promo. Since CLI 1.0.102.
 type AutoTierBillingPromo struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// id.
+	// The identifier.
 	Id *string `protobuf:"bytes,1,opt,name=id,proto3,oneof" json:"id,omitempty"`
-	// discount percent.
+	// The discount percent. From 0 to 100.
 	DiscountPercent *float64 `protobuf:"fixed64,2,opt,name=discount_percent,json=discountPercent,proto3,oneof" json:"discount_percent,omitempty"`
-	// starts at.
+	// The starts at.
 	StartsAt *string `protobuf:"bytes,3,opt,name=starts_at,json=startsAt,proto3,oneof" json:"starts_at,omitempty"`
-	// ends at.
+	// The ends at.
 	EndsAt *string `protobuf:"bytes,4,opt,name=ends_at,json=endsAt,proto3,oneof" json:"ends_at,omitempty"`
-	// message.
+	// The message.
 	Message *string `protobuf:"bytes,5,opt,name=message,proto3,oneof" json:"message,omitempty"`
-	// show banner.
+	// Whether to show banner.
 	ShowBanner *bool `protobuf:"varint,6,opt,name=show_banner,json=showBanner,proto3,oneof" json:"show_banner,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -7836,24 +7935,24 @@ func (x *AutoTierBillingPromo) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: AutoTierDescriptor.
+// Auto tier descriptor. Used by AutoTierMetadata.tiers. Since CLI 1.0.102.
 type AutoTierDescriptor struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// id.
+	// The identifier.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	// display name.
+	// The display name.
 	DisplayName string `protobuf:"bytes,2,opt,name=display_name,json=displayName,proto3" json:"display_name,omitempty"`
-	// description.
+	// The description.
 	Description string `protobuf:"bytes,3,opt,name=description,proto3" json:"description,omitempty"`
-	// type.
+	// The type.
 	Type string `protobuf:"bytes,4,opt,name=type,proto3" json:"type,omitempty"`
-	// fusion tier.
+	// The fusion tier.
 	FusionTier *string `protobuf:"bytes,5,opt,name=fusion_tier,json=fusionTier,proto3,oneof" json:"fusion_tier,omitempty"`
-	// status.
+	// The status.
 	Status *AutoTierStatus `protobuf:"bytes,6,opt,name=status,proto3" json:"status,omitempty"`
-	// billing.
+	// The billing.
 	Billing *AutoTierBilling `protobuf:"bytes,7,opt,name=billing,proto3" json:"billing,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -7945,16 +8044,17 @@ func (x *AutoTierDescriptor) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: AutoTierMetadata.
+// Auto tier metadata. Used by ModelsServiceListResponse.auto and
+// SessionModelServiceListResponse.auto. Since CLI 1.0.102.
 type AutoTierMetadata struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// default tier.
+	// The default tier.
 	DefaultTier string `protobuf:"bytes,1,opt,name=default_tier,json=defaultTier,proto3" json:"default_tier,omitempty"`
-	// tiers.
+	// The tiers.
 	Tiers []*AutoTierDescriptor `protobuf:"bytes,2,rep,name=tiers,proto3" json:"tiers,omitempty"`
-	// provider id.
+	// Identifier of the provider.
 	ProviderId *string `protobuf:"bytes,3,opt,name=provider_id,json=providerId,proto3,oneof" json:"provider_id,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -8018,18 +8118,18 @@ func (x *AutoTierMetadata) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: AutoTierStatus.
+// Auto tier status. Used by AutoTierDescriptor.status. Since CLI 1.0.102.
 type AutoTierStatus struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// enabled.
+	// Whether it is switched on.
 	Enabled bool `protobuf:"varint,1,opt,name=enabled,proto3" json:"enabled,omitempty"`
-	// picker visible.
+	// Whether it is picker visible.
 	PickerVisible *bool `protobuf:"varint,2,opt,name=picker_visible,json=pickerVisible,proto3,oneof" json:"picker_visible,omitempty"`
-	// reason.
+	// The reason.
 	Reason *string `protobuf:"bytes,3,opt,name=reason,proto3,oneof" json:"reason,omitempty"`
-	// message.
+	// The message.
 	Message *string `protobuf:"bytes,4,opt,name=message,proto3,oneof" json:"message,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -8100,14 +8200,15 @@ func (x *AutoTierStatus) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: AutopilotOptions.
+// Autopilot options. Used by SessionOpenOptions.autopilot and
+// SessionOptionsServiceUpdateRequest.autopilot. Since CLI 1.0.102.
 type AutopilotOptions struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// continuation enabled.
+	// Whether continuation is enabled.
 	ContinuationEnabled *bool `protobuf:"varint,1,opt,name=continuation_enabled,json=continuationEnabled,proto3,oneof" json:"continuation_enabled,omitempty"`
-	// max continues.
+	// Largest number of continues.
 	MaxContinues *int64 `protobuf:"varint,2,opt,name=max_continues,json=maxContinues,proto3,oneof" json:"max_continues,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -8164,10 +8265,11 @@ func (x *AutopilotOptions) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: BuiltinToolSafeForTelemetry.
+// Builtin tool safe for telemetry. Used by
+// BuiltinToolDescriptor.safe_for_telemetry and Tool.safe_for_telemetry.
 type BuiltinToolSafeForTelemetry struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The alternatives.
+	// One of these, told apart by their form.
 	//
 	// Types that are valid to be assigned to Variant:
 	//
@@ -8248,17 +8350,17 @@ type isBuiltinToolSafeForTelemetry_Variant interface {
 }
 
 type BuiltinToolSafeForTelemetry_BoolValue struct {
-	// bool value.
+	// A boolean.
 	BoolValue bool `protobuf:"varint,1,opt,name=bool_value,json=boolValue,proto3,oneof"`
 }
 
 type BuiltinToolSafeForTelemetry_TelemetryFields struct {
-	// telemetry fields.
+	// Telemetry fields.
 	TelemetryFields *BuiltinToolSafeTelemetryFields `protobuf:"bytes,2,opt,name=telemetry_fields,json=telemetryFields,proto3,oneof"`
 }
 
 type BuiltinToolSafeForTelemetry_Unrecognized struct {
-	// A value that fits none of them: JSON text.
+	// A value that fits none of them, as JSON text.
 	Unrecognized string `protobuf:"bytes,1001,opt,name=unrecognized,proto3,oneof"`
 }
 
@@ -8268,14 +8370,14 @@ func (*BuiltinToolSafeForTelemetry_TelemetryFields) isBuiltinToolSafeForTelemetr
 
 func (*BuiltinToolSafeForTelemetry_Unrecognized) isBuiltinToolSafeForTelemetry_Variant() {}
 
-// JSON: BuiltinToolSafeTelemetryFields.
+// Builtin tool safe telemetry fields.
 type BuiltinToolSafeTelemetryFields struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// name.
+	// Whether there is name.
 	Name *bool `protobuf:"varint,1,opt,name=name,proto3,oneof" json:"name,omitempty"`
-	// inputs names.
+	// Whether there is inputs names.
 	InputsNames *bool `protobuf:"varint,2,opt,name=inputs_names,json=inputsNames,proto3,oneof" json:"inputs_names,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -8332,12 +8434,13 @@ func (x *BuiltinToolSafeTelemetryFields) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: CanvasHostContext.
+// Canvas host context. Used by CallbackCanvasActionServiceInvokeRequest.host,
+// CallbackCanvasServiceCloseRequest.host and others.
 type CanvasHostContext struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// capabilities.
+	// The capabilities.
 	Capabilities *CanvasHostContextCapabilities `protobuf:"bytes,1,opt,name=capabilities,proto3" json:"capabilities,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -8387,12 +8490,12 @@ func (x *CanvasHostContext) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: CanvasHostContextCapabilities.
+// Canvas host context capabilities. Used by CanvasHostContext.capabilities.
 type CanvasHostContextCapabilities struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// canvases.
+	// Whether there is canvases.
 	Canvases *bool `protobuf:"varint,1,opt,name=canvases,proto3,oneof" json:"canvases,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -8442,12 +8545,14 @@ func (x *CanvasHostContextCapabilities) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: CanvasSessionContext.
+// Canvas session context. Used by
+// CallbackCanvasActionServiceInvokeRequest.session,
+// CallbackCanvasServiceCloseRequest.session and others.
 type CanvasSessionContext struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// working directory.
+	// Directory it works in.
 	WorkingDirectory *string `protobuf:"bytes,1,opt,name=working_directory,json=workingDirectory,proto3,oneof" json:"working_directory,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -8497,14 +8602,14 @@ func (x *CanvasSessionContext) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: CapiSessionOptions.
+// Options of GitHub's own model endpoint.
 type CapiSessionOptions struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// enable web socket responses.
+	// Talks to it over WebSockets.
 	EnableWebSocketResponses *bool `protobuf:"varint,1,opt,name=enable_web_socket_responses,json=enableWebSocketResponses,proto3,oneof" json:"enable_web_socket_responses,omitempty"`
-	// auto tier.
+	// What automatic choice of the model optimises for. Since CLI 1.0.82.
 	AutoTier AutoTier `protobuf:"varint,2,opt,name=auto_tier,json=autoTier,proto3,enum=copilot.cli.v1.AutoTier" json:"auto_tier,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -8561,12 +8666,12 @@ func (x *CapiSessionOptions) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: CardDigest.
+// Card digest. Used by McpPlanProvenance.card_digest.
 type CardDigest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// value.
+	// The value.
 	Value string `protobuf:"bytes,1,opt,name=value,proto3" json:"value,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -8616,12 +8721,13 @@ func (x *CardDigest) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: CatalogTrustProvenance.
+// Catalog trust provenance. Used by CatalogTrustSnapshotAbsent.provenance,
+// CatalogTrustSnapshotCurrent.provenance and others. Since CLI 1.0.92.
 type CatalogTrustProvenance struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// observed at.
+	// When it was observed.
 	ObservedAt *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=observed_at,json=observedAt,proto3" json:"observed_at,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -8671,10 +8777,11 @@ func (x *CatalogTrustProvenance) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: CatalogTrustSnapshot.
+// Catalog trust snapshot. Used by CatalogAgentPluginCandidate.trust,
+// CatalogAiSkillCandidate.trust and others. Since CLI 1.0.92.
 type CatalogTrustSnapshot struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The alternatives.
+	// One of these, told apart by the member status.
 	//
 	// Types that are valid to be assigned to Variant:
 	//
@@ -8805,42 +8912,42 @@ type isCatalogTrustSnapshot_Variant interface {
 }
 
 type CatalogTrustSnapshot_Current struct {
-	// current.
+	// Current. JSON status: current.
 	Current *CatalogTrustSnapshotCurrent `protobuf:"bytes,1,opt,name=current,proto3,oneof"`
 }
 
 type CatalogTrustSnapshot_Absent struct {
-	// absent.
+	// Absent. JSON status: absent.
 	Absent *CatalogTrustSnapshotAbsent `protobuf:"bytes,2,opt,name=absent,proto3,oneof"`
 }
 
 type CatalogTrustSnapshot_Stale struct {
-	// stale.
+	// Stale. JSON status: stale.
 	Stale *CatalogTrustSnapshotStale `protobuf:"bytes,3,opt,name=stale,proto3,oneof"`
 }
 
 type CatalogTrustSnapshot_Downgraded struct {
-	// downgraded.
+	// Downgraded. JSON status: downgraded.
 	Downgraded *CatalogTrustSnapshotDowngraded `protobuf:"bytes,4,opt,name=downgraded,proto3,oneof"`
 }
 
 type CatalogTrustSnapshot_Revoked struct {
-	// revoked.
+	// Revoked. JSON status: revoked.
 	Revoked *CatalogTrustSnapshotRevoked `protobuf:"bytes,5,opt,name=revoked,proto3,oneof"`
 }
 
 type CatalogTrustSnapshot_Unsupported struct {
-	// unsupported.
+	// Unsupported. JSON status: unsupported.
 	Unsupported *CatalogTrustSnapshotUnsupported `protobuf:"bytes,6,opt,name=unsupported,proto3,oneof"`
 }
 
 type CatalogTrustSnapshot_Malformed struct {
-	// malformed.
+	// Malformed. JSON status: malformed.
 	Malformed *CatalogTrustSnapshotMalformed `protobuf:"bytes,7,opt,name=malformed,proto3,oneof"`
 }
 
 type CatalogTrustSnapshot_Unrecognized struct {
-	// A value that fits none of them: JSON text.
+	// A value that fits none of them, as JSON text.
 	Unrecognized string `protobuf:"bytes,1001,opt,name=unrecognized,proto3,oneof"`
 }
 
@@ -8860,14 +8967,14 @@ func (*CatalogTrustSnapshot_Malformed) isCatalogTrustSnapshot_Variant() {}
 
 func (*CatalogTrustSnapshot_Unrecognized) isCatalogTrustSnapshot_Variant() {}
 
-// JSON: CatalogTrustSnapshotAbsent.
+// A CatalogTrustSnapshot with the status absent. Since CLI 1.0.92.
 type CatalogTrustSnapshotAbsent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// eligibility.
+	// The eligibility.
 	Eligibility CatalogTrustEligibility `protobuf:"varint,1,opt,name=eligibility,proto3,enum=copilot.cli.v1.CatalogTrustEligibility" json:"eligibility,omitempty"`
-	// provenance.
+	// The provenance.
 	Provenance *CatalogTrustProvenance `protobuf:"bytes,2,opt,name=provenance,proto3" json:"provenance,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -8924,16 +9031,16 @@ func (x *CatalogTrustSnapshotAbsent) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: CatalogTrustSnapshotCurrent.
+// A CatalogTrustSnapshot with the status current. Since CLI 1.0.92.
 type CatalogTrustSnapshotCurrent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// tier.
+	// The tier.
 	Tier CatalogTrustTier `protobuf:"varint,1,opt,name=tier,proto3,enum=copilot.cli.v1.CatalogTrustTier" json:"tier,omitempty"`
-	// eligibility.
+	// The eligibility.
 	Eligibility CatalogTrustEligibility `protobuf:"varint,2,opt,name=eligibility,proto3,enum=copilot.cli.v1.CatalogTrustEligibility" json:"eligibility,omitempty"`
-	// provenance.
+	// The provenance.
 	Provenance *CatalogTrustProvenance `protobuf:"bytes,3,opt,name=provenance,proto3" json:"provenance,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -8997,14 +9104,14 @@ func (x *CatalogTrustSnapshotCurrent) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: CatalogTrustSnapshotDowngraded.
+// A CatalogTrustSnapshot with the status downgraded. Since CLI 1.0.92.
 type CatalogTrustSnapshotDowngraded struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// eligibility.
+	// The eligibility.
 	Eligibility CatalogTrustEligibility `protobuf:"varint,1,opt,name=eligibility,proto3,enum=copilot.cli.v1.CatalogTrustEligibility" json:"eligibility,omitempty"`
-	// provenance.
+	// The provenance.
 	Provenance *CatalogTrustProvenance `protobuf:"bytes,2,opt,name=provenance,proto3" json:"provenance,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -9061,14 +9168,14 @@ func (x *CatalogTrustSnapshotDowngraded) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: CatalogTrustSnapshotMalformed.
+// A CatalogTrustSnapshot with the status malformed. Since CLI 1.0.92.
 type CatalogTrustSnapshotMalformed struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// eligibility.
+	// The eligibility.
 	Eligibility CatalogTrustEligibility `protobuf:"varint,1,opt,name=eligibility,proto3,enum=copilot.cli.v1.CatalogTrustEligibility" json:"eligibility,omitempty"`
-	// provenance.
+	// The provenance.
 	Provenance *CatalogTrustProvenance `protobuf:"bytes,2,opt,name=provenance,proto3" json:"provenance,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -9125,14 +9232,14 @@ func (x *CatalogTrustSnapshotMalformed) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: CatalogTrustSnapshotRevoked.
+// A CatalogTrustSnapshot with the status revoked. Since CLI 1.0.92.
 type CatalogTrustSnapshotRevoked struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// eligibility.
+	// The eligibility.
 	Eligibility CatalogTrustEligibility `protobuf:"varint,1,opt,name=eligibility,proto3,enum=copilot.cli.v1.CatalogTrustEligibility" json:"eligibility,omitempty"`
-	// provenance.
+	// The provenance.
 	Provenance *CatalogTrustProvenance `protobuf:"bytes,2,opt,name=provenance,proto3" json:"provenance,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -9189,14 +9296,14 @@ func (x *CatalogTrustSnapshotRevoked) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: CatalogTrustSnapshotStale.
+// A CatalogTrustSnapshot with the status stale. Since CLI 1.0.92.
 type CatalogTrustSnapshotStale struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// eligibility.
+	// The eligibility.
 	Eligibility CatalogTrustEligibility `protobuf:"varint,1,opt,name=eligibility,proto3,enum=copilot.cli.v1.CatalogTrustEligibility" json:"eligibility,omitempty"`
-	// provenance.
+	// The provenance.
 	Provenance *CatalogTrustProvenance `protobuf:"bytes,2,opt,name=provenance,proto3" json:"provenance,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -9253,14 +9360,14 @@ func (x *CatalogTrustSnapshotStale) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: CatalogTrustSnapshotUnsupported.
+// A CatalogTrustSnapshot with the status unsupported. Since CLI 1.0.92.
 type CatalogTrustSnapshotUnsupported struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// eligibility.
+	// The eligibility.
 	Eligibility CatalogTrustEligibility `protobuf:"varint,1,opt,name=eligibility,proto3,enum=copilot.cli.v1.CatalogTrustEligibility" json:"eligibility,omitempty"`
-	// provenance.
+	// The provenance.
 	Provenance *CatalogTrustProvenance `protobuf:"bytes,2,opt,name=provenance,proto3" json:"provenance,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -9317,16 +9424,16 @@ func (x *CatalogTrustSnapshotUnsupported) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: EmbeddedBlobResourceContents.
+// Embedded blob resource contents.
 type EmbeddedBlobResourceContents struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// uri.
+	// The URI.
 	Uri string `protobuf:"bytes,1,opt,name=uri,proto3" json:"uri,omitempty"`
-	// mime type.
+	// What kind of content it is, as a MIME type.
 	MimeType *string `protobuf:"bytes,2,opt,name=mime_type,json=mimeType,proto3,oneof" json:"mime_type,omitempty"`
-	// blob.
+	// The blob.
 	Blob []byte `protobuf:"bytes,3,opt,name=blob,proto3" json:"blob,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -9390,16 +9497,16 @@ func (x *EmbeddedBlobResourceContents) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: EmbeddedTextResourceContents.
+// Embedded text resource contents.
 type EmbeddedTextResourceContents struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// uri.
+	// The URI.
 	Uri string `protobuf:"bytes,1,opt,name=uri,proto3" json:"uri,omitempty"`
-	// mime type.
+	// What kind of content it is, as a MIME type.
 	MimeType *string `protobuf:"bytes,2,opt,name=mime_type,json=mimeType,proto3,oneof" json:"mime_type,omitempty"`
-	// text.
+	// The text.
 	Text string `protobuf:"bytes,3,opt,name=text,proto3" json:"text,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -9463,20 +9570,21 @@ func (x *EmbeddedTextResourceContents) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: FactoryPermissionPhase.
+// Factory permission phase. Used by PermissionPromptRequestFactory.phases and
+// PermissionRequestFactory.phases. Last in CLI 1.0.82.
 //
 // Deprecated: Marked as deprecated in copilot/cli/v1/common.proto.
 type FactoryPermissionPhase struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// title.
+	// The title.
 	//
 	// Deprecated: Marked as deprecated in copilot/cli/v1/common.proto.
 	Title string `protobuf:"bytes,1,opt,name=title,proto3" json:"title,omitempty"`
-	// detail.
+	// The detail.
 	//
 	// Deprecated: Marked as deprecated in copilot/cli/v1/common.proto.
 	Detail *string `protobuf:"bytes,2,opt,name=detail,proto3,oneof" json:"detail,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -9535,10 +9643,11 @@ func (x *FactoryPermissionPhase) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: FilterMapping.
+// Filter mapping. Used by McpServerConfigHttp.filter_mapping,
+// McpServerConfigMemory.filter_mapping and others.
 type FilterMapping struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The alternatives.
+	// One of these, told apart by their form.
 	//
 	// Types that are valid to be assigned to Variant:
 	//
@@ -9619,17 +9728,17 @@ type isFilterMapping_Variant interface {
 }
 
 type FilterMapping_Map struct {
-	// map.
+	// A dictionary.
 	Map *FilterMappingMap `protobuf:"bytes,1,opt,name=map,proto3,oneof"`
 }
 
 type FilterMapping_Value struct {
-	// value.
+	// Value.
 	Value ContentFilterMode `protobuf:"varint,2,opt,name=value,proto3,enum=copilot.cli.v1.ContentFilterMode,oneof"`
 }
 
 type FilterMapping_Unrecognized struct {
-	// A value that fits none of them: JSON text.
+	// A value that fits none of them, as JSON text.
 	Unrecognized string `protobuf:"bytes,1001,opt,name=unrecognized,proto3,oneof"`
 }
 
@@ -9639,10 +9748,10 @@ func (*FilterMapping_Value) isFilterMapping_Variant() {}
 
 func (*FilterMapping_Unrecognized) isFilterMapping_Variant() {}
 
-// JSON: FilterMapping|map.
+// A dictionary that stands where only one value fits.
 type FilterMappingMap struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// entries.
+	// The entries, by name.
 	Entries       map[string]ContentFilterMode `protobuf:"bytes,1,rep,name=entries,proto3" json:"entries,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value,enum=copilot.cli.v1.ContentFilterMode"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -9685,16 +9794,17 @@ func (x *FilterMappingMap) GetEntries() map[string]ContentFilterMode {
 	return nil
 }
 
-// JSON: GitHubRepoRef.
+// GitHub repository ref. Used by AttachmentGitHubActionsJob.repo,
+// AttachmentGitHubCommit.repo and others.
 type GitHubRepoRef struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// id.
+	// The identifier.
 	Id *int64 `protobuf:"varint,1,opt,name=id,proto3,oneof" json:"id,omitempty"`
-	// name.
+	// The name.
 	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	// owner.
+	// The owner.
 	Owner string `protobuf:"bytes,3,opt,name=owner,proto3" json:"owner,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -9758,14 +9868,14 @@ func (x *GitHubRepoRef) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: HeaderEntry.
+// Header entry. Used by McpOauthHttpResponse.headers.
 type HeaderEntry struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// name.
+	// The name.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// value.
+	// The value.
 	Value string `protobuf:"bytes,2,opt,name=value,proto3" json:"value,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -9822,28 +9932,30 @@ func (x *HeaderEntry) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: InstallationCatalogueIdentity.
+// Installation catalogue identity. Used by
+// McpInstallationReviewInstall.catalogue, McpInstallationSummary.catalogue and
+// others. Since CLI 1.0.92.
 type InstallationCatalogueIdentity struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// resource id.
+	// Identifier of the resource.
 	ResourceId *string `protobuf:"bytes,1,opt,name=resource_id,json=resourceId,proto3,oneof" json:"resource_id,omitempty"`
-	// item url.
+	// URL of the item.
 	ItemUrl *string `protobuf:"bytes,2,opt,name=item_url,json=itemUrl,proto3,oneof" json:"item_url,omitempty"`
-	// display name.
+	// The display name.
 	DisplayName string `protobuf:"bytes,3,opt,name=display_name,json=displayName,proto3" json:"display_name,omitempty"`
-	// description.
+	// The description.
 	Description *string `protobuf:"bytes,4,opt,name=description,proto3,oneof" json:"description,omitempty"`
-	// publisher.
+	// The publisher.
 	Publisher *string `protobuf:"bytes,5,opt,name=publisher,proto3,oneof" json:"publisher,omitempty"`
-	// version.
+	// The version.
 	Version *string `protobuf:"bytes,6,opt,name=version,proto3,oneof" json:"version,omitempty"`
-	// source.
+	// Where it comes from.
 	Source string `protobuf:"bytes,7,opt,name=source,proto3" json:"source,omitempty"`
-	// trust at install.
+	// The trust at install.
 	TrustAtInstall *CatalogTrustSnapshot `protobuf:"bytes,8,opt,name=trust_at_install,json=trustAtInstall,proto3" json:"trust_at_install,omitempty"`
-	// icon url.
+	// URL of the icon. A URI. Since CLI 1.0.102.
 	IconUrl *string `protobuf:"bytes,9,opt,name=icon_url,json=iconUrl,proto3,oneof" json:"icon_url,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -9949,28 +10061,28 @@ func (x *InstallationCatalogueIdentity) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: LocalSessionMetadataValue.
+// What is known about a stored session.
 type LocalSessionMetadataValue struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session id.
+	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// start time.
+	// When it began, in ISO 8601.
 	StartTime string `protobuf:"bytes,2,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
-	// modified time.
+	// When it was last changed, in ISO 8601.
 	ModifiedTime string `protobuf:"bytes,3,opt,name=modified_time,json=modifiedTime,proto3" json:"modified_time,omitempty"`
-	// summary.
+	// What it is about, in short.
 	Summary *string `protobuf:"bytes,4,opt,name=summary,proto3,oneof" json:"summary,omitempty"`
-	// name.
+	// Name that a person gave it.
 	Name *string `protobuf:"bytes,5,opt,name=name,proto3,oneof" json:"name,omitempty"`
-	// client name.
+	// Program that used it.
 	ClientName *string `protobuf:"bytes,6,opt,name=client_name,json=clientName,proto3,oneof" json:"client_name,omitempty"`
-	// is detached.
+	// Whether it is one for maintenance, which lists usually leave out.
 	IsDetached *bool `protobuf:"varint,7,opt,name=is_detached,json=isDetached,proto3,oneof" json:"is_detached,omitempty"`
-	// context.
+	// Directory and repository it works in.
 	Context *SessionContext `protobuf:"bytes,8,opt,name=context,proto3" json:"context,omitempty"`
-	// mc task id.
+	// Identifier of the mc task.
 	McTaskId *string `protobuf:"bytes,9,opt,name=mc_task_id,json=mcTaskId,proto3,oneof" json:"mc_task_id,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -10076,14 +10188,17 @@ func (x *LocalSessionMetadataValue) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: ManagedPermissionsContext.
+// Managed permissions context. Used by
+// ManagedSettingsPermissionsServiceEvaluateRequest.context,
+// ManagedSettingsResolvedData.permissions_context and others. Since CLI
+// 1.0.102.
 type ManagedPermissionsContext struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// permissions json.
+	// The permissions. The member permissions, as JSON text.
 	PermissionsJson *string `protobuf:"bytes,1,opt,name=permissions_json,json=permissionsJson,proto3,oneof" json:"permissions_json,omitempty"`
-	// fail closed.
+	// Whether to fail closed.
 	FailClosed bool `protobuf:"varint,2,opt,name=fail_closed,json=failClosed,proto3" json:"fail_closed,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -10140,34 +10255,34 @@ func (x *ManagedPermissionsContext) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: ManagedSettingsResolvedData.
+// Data of the event session.managed_settings_resolved.
 type ManagedSettingsResolvedData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// source.
+	// Where it comes from.
 	Source ManagedSettingsResolvedSource `protobuf:"varint,1,opt,name=source,proto3,enum=copilot.cli.v1.ManagedSettingsResolvedSource" json:"source,omitempty"`
-	// server managed.
+	// Whether the server is managed.
 	ServerManaged bool `protobuf:"varint,2,opt,name=server_managed,json=serverManaged,proto3" json:"server_managed,omitempty"`
-	// device managed.
+	// Whether the device is managed.
 	DeviceManaged bool `protobuf:"varint,3,opt,name=device_managed,json=deviceManaged,proto3" json:"device_managed,omitempty"`
-	// client managed.
+	// Whether the client is managed.
 	ClientManaged *bool `protobuf:"varint,4,opt,name=client_managed,json=clientManaged,proto3,oneof" json:"client_managed,omitempty"`
-	// fail closed.
+	// Whether to fail closed.
 	FailClosed bool `protobuf:"varint,5,opt,name=fail_closed,json=failClosed,proto3" json:"fail_closed,omitempty"`
-	// sandbox enabled by undetermined policy.
+	// Whether there is sandbox enabled by undetermined policy.
 	SandboxEnabledByUndeterminedPolicy *bool `protobuf:"varint,6,opt,name=sandbox_enabled_by_undetermined_policy,json=sandboxEnabledByUndeterminedPolicy,proto3,oneof" json:"sandbox_enabled_by_undetermined_policy,omitempty"`
-	// bypass permissions disabled.
+	// Whether bypass permissions are disabled.
 	BypassPermissionsDisabled bool `protobuf:"varint,7,opt,name=bypass_permissions_disabled,json=bypassPermissionsDisabled,proto3" json:"bypass_permissions_disabled,omitempty"`
-	// permissions allow intersected.
+	// Whether the permissions allow is intersected.
 	PermissionsAllowIntersected *bool `protobuf:"varint,8,opt,name=permissions_allow_intersected,json=permissionsAllowIntersected,proto3,oneof" json:"permissions_allow_intersected,omitempty"`
-	// managed keys.
+	// The managed keys.
 	ManagedKeys []string `protobuf:"bytes,9,rep,name=managed_keys,json=managedKeys,proto3" json:"managed_keys,omitempty"`
-	// settings json.
+	// The settings. The member settings, as JSON text.
 	SettingsJson *string `protobuf:"bytes,10,opt,name=settings_json,json=settingsJson,proto3,oneof" json:"settings_json,omitempty"`
-	// policy helper managed.
+	// Whether the policy helper is managed. Since CLI 1.0.92.
 	PolicyHelperManaged *bool `protobuf:"varint,11,opt,name=policy_helper_managed,json=policyHelperManaged,proto3,oneof" json:"policy_helper_managed,omitempty"`
-	// permissions context.
+	// The permissions context. Since CLI 1.0.102.
 	PermissionsContext *ManagedPermissionsContext `protobuf:"bytes,12,opt,name=permissions_context,json=permissionsContext,proto3" json:"permissions_context,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -10294,16 +10409,17 @@ func (x *ManagedSettingsResolvedData) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: McpInstallationInput.
+// MCP installation input. Used by McpInstallationReviewInstall.inputs and
+// McpServicePrepareInstallRequest.inputs. Since CLI 1.0.92.
 type McpInstallationInput struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// category.
+	// The category.
 	Category McpPlanValueCategory `protobuf:"varint,1,opt,name=category,proto3,enum=copilot.cli.v1.McpPlanValueCategory" json:"category,omitempty"`
-	// key.
+	// The key.
 	Key string `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`
-	// value.
+	// The value.
 	Value string `protobuf:"bytes,3,opt,name=value,proto3" json:"value,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -10367,16 +10483,17 @@ func (x *McpInstallationInput) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: McpOauthHttpResponse.
+// MCP OAuth HTTP response. Used by McpOauthRequiredData.http_response,
+// SessionMcpOauthServiceProbeResponseAuthenticated.http_response and others.
 type McpOauthHttpResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// status code.
+	// The status code. From 100 to 999.
 	StatusCode int64 `protobuf:"varint,1,opt,name=status_code,json=statusCode,proto3" json:"status_code,omitempty"`
-	// headers.
+	// The headers.
 	Headers []*HeaderEntry `protobuf:"bytes,2,rep,name=headers,proto3" json:"headers,omitempty"`
-	// body.
+	// The body.
 	Body *string `protobuf:"bytes,3,opt,name=body,proto3,oneof" json:"body,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -10440,16 +10557,18 @@ func (x *McpOauthHttpResponse) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: McpOauthWWWAuthenticateParams.
+// MCP OAuth www authenticate parameters. Used by
+// McpOauthRequiredData.www_authenticate_params and
+// SessionMcpOauthServiceProbeResponseNeedsAuth.www_authenticate_params.
 type McpOauthWWWAuthenticateParams struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// resource metadata url.
+	// URL of the resource metadata.
 	ResourceMetadataUrl *string `protobuf:"bytes,1,opt,name=resource_metadata_url,json=resourceMetadataUrl,proto3,oneof" json:"resource_metadata_url,omitempty"`
-	// scope.
+	// The scope.
 	Scope *string `protobuf:"bytes,2,opt,name=scope,proto3,oneof" json:"scope,omitempty"`
-	// error.
+	// The error.
 	Error *string `protobuf:"bytes,3,opt,name=error,proto3,oneof" json:"error,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -10513,18 +10632,19 @@ func (x *McpOauthWWWAuthenticateParams) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: McpPlanConfigurationChange.
+// MCP plan configuration change. Used by McpInstallPlan.configuration_changes
+// and McpInstallationReviewInstall.configuration_change.
 type McpPlanConfigurationChange struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// operation.
+	// The operation.
 	Operation McpPlanConfigurationOperation `protobuf:"varint,1,opt,name=operation,proto3,enum=copilot.cli.v1.McpPlanConfigurationOperation" json:"operation,omitempty"`
-	// config key.
+	// The configuration key.
 	ConfigKey string `protobuf:"bytes,2,opt,name=config_key,json=configKey,proto3" json:"config_key,omitempty"`
-	// changed fields.
+	// The changed fields.
 	ChangedFields []string `protobuf:"bytes,3,rep,name=changed_fields,json=changedFields,proto3" json:"changed_fields,omitempty"`
-	// secret references.
+	// The secret references.
 	SecretReferences []string `protobuf:"bytes,4,rep,name=secret_references,json=secretReferences,proto3" json:"secret_references,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -10595,16 +10715,17 @@ func (x *McpPlanConfigurationChange) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: McpPlanPolicyResult.
+// MCP plan policy result. Used by McpInstallPlan.policy,
+// McpInstallationReviewInstall.policy and others.
 type McpPlanPolicyResult struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// decision.
+	// The decision.
 	Decision McpPlanPolicyDecision `protobuf:"varint,1,opt,name=decision,proto3,enum=copilot.cli.v1.McpPlanPolicyDecision" json:"decision,omitempty"`
-	// source.
+	// Where it comes from.
 	Source McpPlanPolicySource `protobuf:"varint,2,opt,name=source,proto3,enum=copilot.cli.v1.McpPlanPolicySource" json:"source,omitempty"`
-	// reason.
+	// The reason.
 	Reason *string `protobuf:"bytes,3,opt,name=reason,proto3,oneof" json:"reason,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -10668,18 +10789,19 @@ func (x *McpPlanPolicyResult) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: McpPlanProvenance.
+// MCP plan provenance. Used by McpInstallPlan.provenance,
+// McpInstallationReviewInstall.provenance and others.
 type McpPlanProvenance struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// authority.
+	// The authority.
 	Authority string `protobuf:"bytes,1,opt,name=authority,proto3" json:"authority,omitempty"`
-	// validated at.
+	// The validated at.
 	ValidatedAt string `protobuf:"bytes,2,opt,name=validated_at,json=validatedAt,proto3" json:"validated_at,omitempty"`
-	// card digest.
+	// The card digest.
 	CardDigest *CardDigest `protobuf:"bytes,3,opt,name=card_digest,json=cardDigest,proto3" json:"card_digest,omitempty"`
-	// media type.
+	// Kind of media.
 	MediaType McpServerCardMediaType `protobuf:"varint,4,opt,name=media_type,json=mediaType,proto3,enum=copilot.cli.v1.McpServerCardMediaType" json:"media_type,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -10750,10 +10872,12 @@ func (x *McpPlanProvenance) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: McpPlanRequiredValue.
+// MCP plan required value. Used by
+// McpPlanTransportChoicePackage.required_values and
+// McpPlanTransportChoiceRemote.required_values.
 type McpPlanRequiredValue struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The alternatives.
+	// One of these, told apart by the member kind.
 	//
 	// Types that are valid to be assigned to Variant:
 	//
@@ -10834,17 +10958,17 @@ type isMcpPlanRequiredValue_Variant interface {
 }
 
 type McpPlanRequiredValue_Scalar struct {
-	// scalar.
+	// Scalar. JSON kind: scalar.
 	Scalar *McpPlanRequiredValueScalar `protobuf:"bytes,1,opt,name=scalar,proto3,oneof"`
 }
 
 type McpPlanRequiredValue_Enum struct {
-	// enum.
+	// Enum. JSON kind: enum.
 	Enum *McpPlanRequiredValueEnum `protobuf:"bytes,2,opt,name=enum,proto3,oneof"`
 }
 
 type McpPlanRequiredValue_Unrecognized struct {
-	// A value that fits none of them: JSON text.
+	// A value that fits none of them, as JSON text.
 	Unrecognized string `protobuf:"bytes,1001,opt,name=unrecognized,proto3,oneof"`
 }
 
@@ -10854,26 +10978,26 @@ func (*McpPlanRequiredValue_Enum) isMcpPlanRequiredValue_Variant() {}
 
 func (*McpPlanRequiredValue_Unrecognized) isMcpPlanRequiredValue_Variant() {}
 
-// JSON: McpPlanRequiredValueEnum.
+// A McpPlanRequiredValue with the kind enum.
 type McpPlanRequiredValueEnum struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// key.
+	// The key.
 	Key string `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
-	// category.
+	// The category.
 	Category McpPlanValueCategory `protobuf:"varint,2,opt,name=category,proto3,enum=copilot.cli.v1.McpPlanValueCategory" json:"category,omitempty"`
-	// required.
+	// Whether it is required.
 	Required bool `protobuf:"varint,3,opt,name=required,proto3" json:"required,omitempty"`
-	// default value.
+	// The default value.
 	DefaultValue *string `protobuf:"bytes,4,opt,name=default_value,json=defaultValue,proto3,oneof" json:"default_value,omitempty"`
-	// title.
+	// The title.
 	Title *string `protobuf:"bytes,5,opt,name=title,proto3,oneof" json:"title,omitempty"`
-	// description.
+	// The description.
 	Description *string `protobuf:"bytes,6,opt,name=description,proto3,oneof" json:"description,omitempty"`
-	// enum values.
+	// The enum values.
 	EnumValues []string `protobuf:"bytes,7,rep,name=enum_values,json=enumValues,proto3" json:"enum_values,omitempty"`
-	// is repeated.
+	// Whether it is repeated.
 	IsRepeated bool `protobuf:"varint,8,opt,name=is_repeated,json=isRepeated,proto3" json:"is_repeated,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -10972,26 +11096,26 @@ func (x *McpPlanRequiredValueEnum) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: McpPlanRequiredValueScalar.
+// A McpPlanRequiredValue with the kind scalar.
 type McpPlanRequiredValueScalar struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// key.
+	// The key.
 	Key string `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
-	// category.
+	// The category.
 	Category McpPlanValueCategory `protobuf:"varint,2,opt,name=category,proto3,enum=copilot.cli.v1.McpPlanValueCategory" json:"category,omitempty"`
-	// value type.
+	// Kind of value.
 	ValueType McpPlanScalarValueType `protobuf:"varint,3,opt,name=value_type,json=valueType,proto3,enum=copilot.cli.v1.McpPlanScalarValueType" json:"value_type,omitempty"`
-	// required.
+	// Whether it is required.
 	Required bool `protobuf:"varint,4,opt,name=required,proto3" json:"required,omitempty"`
-	// default value.
+	// The default value.
 	DefaultValue *string `protobuf:"bytes,5,opt,name=default_value,json=defaultValue,proto3,oneof" json:"default_value,omitempty"`
-	// title.
+	// The title.
 	Title *string `protobuf:"bytes,6,opt,name=title,proto3,oneof" json:"title,omitempty"`
-	// description.
+	// The description.
 	Description *string `protobuf:"bytes,7,opt,name=description,proto3,oneof" json:"description,omitempty"`
-	// is repeated.
+	// Whether it is repeated.
 	IsRepeated bool `protobuf:"varint,8,opt,name=is_repeated,json=isRepeated,proto3" json:"is_repeated,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -11090,18 +11214,19 @@ func (x *McpPlanRequiredValueScalar) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: McpPlanResourceIdentity.
+// MCP plan resource identity. Used by McpInstallPlan.identity,
+// McpInstallationReviewInstall.identity and others.
 type McpPlanResourceIdentity struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// canonical name.
+	// Name of the canonical.
 	CanonicalName string `protobuf:"bytes,1,opt,name=canonical_name,json=canonicalName,proto3" json:"canonical_name,omitempty"`
-	// server name.
+	// Name of the server.
 	ServerName string `protobuf:"bytes,2,opt,name=server_name,json=serverName,proto3" json:"server_name,omitempty"`
-	// version.
+	// The version.
 	Version *string `protobuf:"bytes,3,opt,name=version,proto3,oneof" json:"version,omitempty"`
-	// registry id.
+	// Identifier of the registry.
 	RegistryId *string `protobuf:"bytes,4,opt,name=registry_id,json=registryId,proto3,oneof" json:"registry_id,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -11172,16 +11297,18 @@ func (x *McpPlanResourceIdentity) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: McpPlanSecretPlaceholder.
+// MCP plan secret placeholder. Used by
+// McpPlanTransportChoicePackage.secret_placeholders and
+// McpPlanTransportChoiceRemote.secret_placeholders.
 type McpPlanSecretPlaceholder struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// key.
+	// The key.
 	Key string `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
-	// placeholder.
+	// The placeholder.
 	Placeholder string `protobuf:"bytes,2,opt,name=placeholder,proto3" json:"placeholder,omitempty"`
-	// title.
+	// The title.
 	Title *string `protobuf:"bytes,3,opt,name=title,proto3,oneof" json:"title,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -11245,12 +11372,13 @@ func (x *McpPlanSecretPlaceholder) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: McpPlanTarget.
+// MCP plan target. Used by McpInstallPlan.target,
+// McpInstallationReviewInstall.target and others.
 type McpPlanTarget struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// config key.
+	// The configuration key.
 	ConfigKey string `protobuf:"bytes,1,opt,name=config_key,json=configKey,proto3" json:"config_key,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -11300,10 +11428,11 @@ func (x *McpPlanTarget) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: McpPlanTransportChoice.
+// MCP plan transport choice. Used by McpInstallPlan.transport_choices and
+// McpInstallationReviewInstall.selected_choice.
 type McpPlanTransportChoice struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The alternatives.
+	// One of these, told apart by the member transport.
 	//
 	// Types that are valid to be assigned to Variant:
 	//
@@ -11384,17 +11513,17 @@ type isMcpPlanTransportChoice_Variant interface {
 }
 
 type McpPlanTransportChoice_Stdio struct {
-	// stdio.
+	// Stdio. JSON transport: stdio.
 	Stdio *McpPlanTransportChoicePackage `protobuf:"bytes,1,opt,name=stdio,proto3,oneof"`
 }
 
 type McpPlanTransportChoice_Remote struct {
-	// remote.
+	// Remote. JSON transport: http, streamable-http, sse.
 	Remote *McpPlanTransportChoiceRemote `protobuf:"bytes,2,opt,name=remote,proto3,oneof"`
 }
 
 type McpPlanTransportChoice_Unrecognized struct {
-	// A value that fits none of them: JSON text.
+	// A value that fits none of them, as JSON text.
 	Unrecognized string `protobuf:"bytes,1001,opt,name=unrecognized,proto3,oneof"`
 }
 
@@ -11404,20 +11533,20 @@ func (*McpPlanTransportChoice_Remote) isMcpPlanTransportChoice_Variant() {}
 
 func (*McpPlanTransportChoice_Unrecognized) isMcpPlanTransportChoice_Variant() {}
 
-// JSON: McpPlanTransportChoicePackage.
+// A McpPlanTransportChoice with the transport stdio.
 type McpPlanTransportChoicePackage struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// choice id.
+	// Identifier of the choice.
 	ChoiceId string `protobuf:"bytes,1,opt,name=choice_id,json=choiceId,proto3" json:"choice_id,omitempty"`
-	// package type.
+	// Kind of package.
 	PackageType string `protobuf:"bytes,2,opt,name=package_type,json=packageType,proto3" json:"package_type,omitempty"`
-	// package identifier.
+	// The package identifier.
 	PackageIdentifier string `protobuf:"bytes,3,opt,name=package_identifier,json=packageIdentifier,proto3" json:"package_identifier,omitempty"`
-	// required values.
+	// The required values.
 	RequiredValues []*McpPlanRequiredValue `protobuf:"bytes,4,rep,name=required_values,json=requiredValues,proto3" json:"required_values,omitempty"`
-	// secret placeholders.
+	// The secret placeholders.
 	SecretPlaceholders []*McpPlanSecretPlaceholder `protobuf:"bytes,5,rep,name=secret_placeholders,json=secretPlaceholders,proto3" json:"secret_placeholders,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -11495,20 +11624,20 @@ func (x *McpPlanTransportChoicePackage) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: McpPlanTransportChoiceRemote.
+// A McpPlanTransportChoice with the transport http,streamable-http,sse.
 type McpPlanTransportChoiceRemote struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// choice id.
+	// Identifier of the choice.
 	ChoiceId string `protobuf:"bytes,1,opt,name=choice_id,json=choiceId,proto3" json:"choice_id,omitempty"`
-	// transport.
+	// The transport.
 	Transport McpPlanRemoteTransport `protobuf:"varint,2,opt,name=transport,proto3,enum=copilot.cli.v1.McpPlanRemoteTransport" json:"transport,omitempty"`
-	// endpoint.
+	// The endpoint.
 	Endpoint string `protobuf:"bytes,3,opt,name=endpoint,proto3" json:"endpoint,omitempty"`
-	// required values.
+	// The required values.
 	RequiredValues []*McpPlanRequiredValue `protobuf:"bytes,4,rep,name=required_values,json=requiredValues,proto3" json:"required_values,omitempty"`
-	// secret placeholders.
+	// The secret placeholders.
 	SecretPlaceholders []*McpPlanSecretPlaceholder `protobuf:"bytes,5,rep,name=secret_placeholders,json=secretPlaceholders,proto3" json:"secret_placeholders,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -11586,10 +11715,11 @@ func (x *McpPlanTransportChoiceRemote) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: McpSafeForTelemetry.
+// MCP safe for telemetry. Used by McpServerConfigHttp.safe_for_telemetry,
+// McpServerConfigMemory.safe_for_telemetry and others.
 type McpSafeForTelemetry struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The alternatives.
+	// One of these, told apart by their form.
 	//
 	// Types that are valid to be assigned to Variant:
 	//
@@ -11670,17 +11800,17 @@ type isMcpSafeForTelemetry_Variant interface {
 }
 
 type McpSafeForTelemetry_BoolValue struct {
-	// bool value.
+	// A boolean.
 	BoolValue bool `protobuf:"varint,1,opt,name=bool_value,json=boolValue,proto3,oneof"`
 }
 
 type McpSafeForTelemetry_Fields struct {
-	// fields.
+	// Fields.
 	Fields *McpSafeForTelemetryFields `protobuf:"bytes,2,opt,name=fields,proto3,oneof"`
 }
 
 type McpSafeForTelemetry_Unrecognized struct {
-	// A value that fits none of them: JSON text.
+	// A value that fits none of them, as JSON text.
 	Unrecognized string `protobuf:"bytes,1001,opt,name=unrecognized,proto3,oneof"`
 }
 
@@ -11690,14 +11820,14 @@ func (*McpSafeForTelemetry_Fields) isMcpSafeForTelemetry_Variant() {}
 
 func (*McpSafeForTelemetry_Unrecognized) isMcpSafeForTelemetry_Variant() {}
 
-// JSON: McpSafeForTelemetryFields.
+// MCP safe for telemetry fields.
 type McpSafeForTelemetryFields struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// name.
+	// Whether there is name.
 	Name bool `protobuf:"varint,1,opt,name=name,proto3" json:"name,omitempty"`
-	// inputs names.
+	// Whether there is inputs names.
 	InputsNames bool `protobuf:"varint,2,opt,name=inputs_names,json=inputsNames,proto3" json:"inputs_names,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -11754,10 +11884,10 @@ func (x *McpSafeForTelemetryFields) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: McpSerializableServerConfig.
+// An MCP server: one to start, or one to call.
 type McpSerializableServerConfig struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The alternatives.
+	// One of these, told apart by their form.
 	//
 	// Types that are valid to be assigned to Variant:
 	//
@@ -11838,17 +11968,17 @@ type isMcpSerializableServerConfig_Variant interface {
 }
 
 type McpSerializableServerConfig_Stdio struct {
-	// stdio.
+	// An MCP server that the CLI starts and talks to over its standard streams.
 	Stdio *McpServerConfigStdio `protobuf:"bytes,1,opt,name=stdio,proto3,oneof"`
 }
 
 type McpSerializableServerConfig_Http struct {
-	// http.
+	// An MCP server that is reached by HTTP.
 	Http *McpServerConfigHttp `protobuf:"bytes,2,opt,name=http,proto3,oneof"`
 }
 
 type McpSerializableServerConfig_Unrecognized struct {
-	// A value that fits none of them: JSON text.
+	// A value that fits none of them, as JSON text.
 	Unrecognized string `protobuf:"bytes,1001,opt,name=unrecognized,proto3,oneof"`
 }
 
@@ -11858,10 +11988,11 @@ func (*McpSerializableServerConfig_Http) isMcpSerializableServerConfig_Variant()
 
 func (*McpSerializableServerConfig_Unrecognized) isMcpSerializableServerConfig_Variant() {}
 
-// JSON: McpServerAuthConfig.
+// MCP server authentication configuration. Used by McpServerConfigHttp.oidc,
+// McpServerConfigHttp.auth and others.
 type McpServerAuthConfig struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The alternatives.
+	// One of these, told apart by their form.
 	//
 	// Types that are valid to be assigned to Variant:
 	//
@@ -11942,17 +12073,17 @@ type isMcpServerAuthConfig_Variant interface {
 }
 
 type McpServerAuthConfig_BoolValue struct {
-	// bool value.
+	// A boolean.
 	BoolValue bool `protobuf:"varint,1,opt,name=bool_value,json=boolValue,proto3,oneof"`
 }
 
 type McpServerAuthConfig_RedirectPort struct {
-	// redirect port.
+	// Redirect port.
 	RedirectPort *McpServerAuthConfigRedirectPort `protobuf:"bytes,2,opt,name=redirect_port,json=redirectPort,proto3,oneof"`
 }
 
 type McpServerAuthConfig_Unrecognized struct {
-	// A value that fits none of them: JSON text.
+	// A value that fits none of them, as JSON text.
 	Unrecognized string `protobuf:"bytes,1001,opt,name=unrecognized,proto3,oneof"`
 }
 
@@ -11962,12 +12093,12 @@ func (*McpServerAuthConfig_RedirectPort) isMcpServerAuthConfig_Variant() {}
 
 func (*McpServerAuthConfig_Unrecognized) isMcpServerAuthConfig_Variant() {}
 
-// JSON: McpServerAuthConfigRedirectPort.
+// MCP server authentication configuration redirect port.
 type McpServerAuthConfigRedirectPort struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// redirect port.
+	// The redirect port. From 1 to 65535.
 	RedirectPort *int64 `protobuf:"varint,1,opt,name=redirect_port,json=redirectPort,proto3,oneof" json:"redirect_port,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -12017,68 +12148,69 @@ func (x *McpServerAuthConfigRedirectPort) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: McpServerConfigHttp.
+// An MCP server that is reached by HTTP.
 type McpServerConfigHttp struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// display name.
+	// The display name.
 	DisplayName *string `protobuf:"bytes,1,opt,name=display_name,json=displayName,proto3,oneof" json:"display_name,omitempty"`
-	// safe for telemetry.
+	// The safe for telemetry.
 	SafeForTelemetry *McpSafeForTelemetry `protobuf:"bytes,2,opt,name=safe_for_telemetry,json=safeForTelemetry,proto3" json:"safe_for_telemetry,omitempty"`
-	// tools.
+	// The only tools to offer; "*" stands for all. An empty list offers none.
 	Tools *StringList `protobuf:"bytes,3,opt,name=tools,proto3" json:"tools,omitempty"`
-	// type.
+	// Which of MCP's HTTP transports it speaks. Default: "http".
 	Type McpServerConfigHttpType `protobuf:"varint,4,opt,name=type,proto3,enum=copilot.cli.v1.McpServerConfigHttpType" json:"type,omitempty"`
-	// is default server.
+	// Whether it is default server.
 	IsDefaultServer *bool `protobuf:"varint,5,opt,name=is_default_server,json=isDefaultServer,proto3,oneof" json:"is_default_server,omitempty"`
-	// filter mapping.
+	// The filter mapping.
 	FilterMapping *FilterMapping `protobuf:"bytes,6,opt,name=filter_mapping,json=filterMapping,proto3" json:"filter_mapping,omitempty"`
-	// timeout.
+	// Longest time a call may take, in milliseconds.
 	Timeout *int64 `protobuf:"varint,7,opt,name=timeout,proto3,oneof" json:"timeout,omitempty"`
-	// oidc.
+	// The oidc.
 	Oidc *McpServerAuthConfig `protobuf:"bytes,8,opt,name=oidc,proto3" json:"oidc,omitempty"`
-	// auth.
+	// The authentication.
 	Auth *McpServerAuthConfig `protobuf:"bytes,9,opt,name=auth,proto3" json:"auth,omitempty"`
-	// defer tools.
+	// The defer tools.
 	DeferTools McpServerConfigDeferTools `protobuf:"varint,10,opt,name=defer_tools,json=deferTools,proto3,enum=copilot.cli.v1.McpServerConfigDeferTools" json:"defer_tools,omitempty"`
-	// disable tool cache.
+	// Whether tool cache is switched off.
 	DisableToolCache *bool `protobuf:"varint,11,opt,name=disable_tool_cache,json=disableToolCache,proto3,oneof" json:"disable_tool_cache,omitempty"`
-	// disable secret masking.
+	// Whether secret masking is switched off.
 	DisableSecretMasking *bool `protobuf:"varint,12,opt,name=disable_secret_masking,json=disableSecretMasking,proto3,oneof" json:"disable_secret_masking,omitempty"`
-	// exclude tools.
+	// The exclude tools.
 	ExcludeTools []string `protobuf:"bytes,13,rep,name=exclude_tools,json=excludeTools,proto3" json:"exclude_tools,omitempty"`
-	// events.
+	// The events.
 	Events []string `protobuf:"bytes,14,rep,name=events,proto3" json:"events,omitempty"`
-	// notifications.
+	// The notifications.
 	Notifications []string `protobuf:"bytes,15,rep,name=notifications,proto3" json:"notifications,omitempty"`
-	// source.
+	// Where it comes from.
 	Source McpServerSource `protobuf:"varint,16,opt,name=source,proto3,enum=copilot.cli.v1.McpServerSource" json:"source,omitempty"`
-	// source plugin.
+	// The source plugin.
 	SourcePlugin *string `protobuf:"bytes,17,opt,name=source_plugin,json=sourcePlugin,proto3,oneof" json:"source_plugin,omitempty"`
-	// source plugin version.
+	// Version of the source plugin.
 	SourcePluginVersion *string `protobuf:"bytes,18,opt,name=source_plugin_version,json=sourcePluginVersion,proto3,oneof" json:"source_plugin_version,omitempty"`
-	// source plugin spec.
+	// Whether there is source plugin spec.
 	SourcePluginSpec *bool `protobuf:"varint,19,opt,name=source_plugin_spec,json=sourcePluginSpec,proto3,oneof" json:"source_plugin_spec,omitempty"`
-	// source path.
+	// Path of the source.
 	SourcePath *string `protobuf:"bytes,20,opt,name=source_path,json=sourcePath,proto3,oneof" json:"source_path,omitempty"`
-	// config warnings.
+	// The configuration warnings.
 	ConfigWarnings []string `protobuf:"bytes,21,rep,name=config_warnings,json=configWarnings,proto3" json:"config_warnings,omitempty"`
-	// url.
+	// URL of the server. A URI.
 	Url string `protobuf:"bytes,22,opt,name=url,proto3" json:"url,omitempty"`
-	// headers.
+	// HTTP headers to send.
 	Headers map[string]string `protobuf:"bytes,23,rep,name=headers,proto3" json:"headers,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// headers refresh ttl ms.
+	// The headers refresh time to live, in milliseconds.
 	HeadersRefreshTtlMs *int64 `protobuf:"varint,24,opt,name=headers_refresh_ttl_ms,json=headersRefreshTtlMs,proto3,oneof" json:"headers_refresh_ttl_ms,omitempty"`
-	// oauth client id.
+	// Identifier of the OAuth client.
 	OauthClientId *string `protobuf:"bytes,25,opt,name=oauth_client_id,json=oauthClientId,proto3,oneof" json:"oauth_client_id,omitempty"`
-	// oauth public client.
+	// Whether there is OAuth public client.
 	OauthPublicClient *bool `protobuf:"varint,26,opt,name=oauth_public_client,json=oauthPublicClient,proto3,oneof" json:"oauth_public_client,omitempty"`
-	// oauth grant type.
+	// Kind of OAuth grant.
 	OauthGrantType McpServerConfigHttpOauthGrantType `protobuf:"varint,27,opt,name=oauth_grant_type,json=oauthGrantType,proto3,enum=copilot.cli.v1.McpServerConfigHttpOauthGrantType" json:"oauth_grant_type,omitempty"`
-	// slow connection threshold ms.
+	// The slow connection threshold, in milliseconds. At most 2147483647. Since
+	// CLI 1.0.92.
 	SlowConnectionThresholdMs *int64 `protobuf:"varint,28,opt,name=slow_connection_threshold_ms,json=slowConnectionThresholdMs,proto3,oneof" json:"slow_connection_threshold_ms,omitempty"`
-	// oauth scopes.
+	// The OAuth scopes. Since CLI 1.0.92.
 	OauthScopes []string `protobuf:"bytes,29,rep,name=oauth_scopes,json=oauthScopes,proto3" json:"oauth_scopes,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -12324,62 +12456,63 @@ func (x *McpServerConfigHttp) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: McpServerConfigStdio.
+// An MCP server that the CLI starts and talks to over its standard streams.
 type McpServerConfigStdio struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// display name.
+	// The display name.
 	DisplayName *string `protobuf:"bytes,1,opt,name=display_name,json=displayName,proto3,oneof" json:"display_name,omitempty"`
-	// safe for telemetry.
+	// The safe for telemetry.
 	SafeForTelemetry *McpSafeForTelemetry `protobuf:"bytes,2,opt,name=safe_for_telemetry,json=safeForTelemetry,proto3" json:"safe_for_telemetry,omitempty"`
-	// tools.
+	// The only tools to offer; "*" stands for all. An empty list offers none.
 	Tools *StringList `protobuf:"bytes,3,opt,name=tools,proto3" json:"tools,omitempty"`
-	// is default server.
+	// Whether it is default server.
 	IsDefaultServer *bool `protobuf:"varint,4,opt,name=is_default_server,json=isDefaultServer,proto3,oneof" json:"is_default_server,omitempty"`
-	// filter mapping.
+	// The filter mapping.
 	FilterMapping *FilterMapping `protobuf:"bytes,5,opt,name=filter_mapping,json=filterMapping,proto3" json:"filter_mapping,omitempty"`
-	// timeout.
+	// Longest time a call may take, in milliseconds.
 	Timeout *int64 `protobuf:"varint,6,opt,name=timeout,proto3,oneof" json:"timeout,omitempty"`
-	// oidc.
+	// The oidc.
 	Oidc *McpServerAuthConfig `protobuf:"bytes,7,opt,name=oidc,proto3" json:"oidc,omitempty"`
-	// auth.
+	// The authentication.
 	Auth *McpServerAuthConfig `protobuf:"bytes,8,opt,name=auth,proto3" json:"auth,omitempty"`
-	// defer tools.
+	// The defer tools.
 	DeferTools McpServerConfigDeferTools `protobuf:"varint,9,opt,name=defer_tools,json=deferTools,proto3,enum=copilot.cli.v1.McpServerConfigDeferTools" json:"defer_tools,omitempty"`
-	// disable tool cache.
+	// Whether tool cache is switched off.
 	DisableToolCache *bool `protobuf:"varint,10,opt,name=disable_tool_cache,json=disableToolCache,proto3,oneof" json:"disable_tool_cache,omitempty"`
-	// disable secret masking.
+	// Whether secret masking is switched off.
 	DisableSecretMasking *bool `protobuf:"varint,11,opt,name=disable_secret_masking,json=disableSecretMasking,proto3,oneof" json:"disable_secret_masking,omitempty"`
-	// exclude tools.
+	// The exclude tools.
 	ExcludeTools []string `protobuf:"bytes,12,rep,name=exclude_tools,json=excludeTools,proto3" json:"exclude_tools,omitempty"`
-	// events.
+	// The events.
 	Events []string `protobuf:"bytes,13,rep,name=events,proto3" json:"events,omitempty"`
-	// notifications.
+	// The notifications.
 	Notifications []string `protobuf:"bytes,14,rep,name=notifications,proto3" json:"notifications,omitempty"`
-	// source.
+	// Where it comes from.
 	Source McpServerSource `protobuf:"varint,15,opt,name=source,proto3,enum=copilot.cli.v1.McpServerSource" json:"source,omitempty"`
-	// source plugin.
+	// The source plugin.
 	SourcePlugin *string `protobuf:"bytes,16,opt,name=source_plugin,json=sourcePlugin,proto3,oneof" json:"source_plugin,omitempty"`
-	// source plugin version.
+	// Version of the source plugin.
 	SourcePluginVersion *string `protobuf:"bytes,17,opt,name=source_plugin_version,json=sourcePluginVersion,proto3,oneof" json:"source_plugin_version,omitempty"`
-	// source plugin spec.
+	// Whether there is source plugin spec.
 	SourcePluginSpec *bool `protobuf:"varint,18,opt,name=source_plugin_spec,json=sourcePluginSpec,proto3,oneof" json:"source_plugin_spec,omitempty"`
-	// source path.
+	// Path of the source.
 	SourcePath *string `protobuf:"bytes,19,opt,name=source_path,json=sourcePath,proto3,oneof" json:"source_path,omitempty"`
-	// config warnings.
+	// The configuration warnings.
 	ConfigWarnings []string `protobuf:"bytes,20,rep,name=config_warnings,json=configWarnings,proto3" json:"config_warnings,omitempty"`
-	// command.
+	// Program to start.
 	Command string `protobuf:"bytes,21,opt,name=command,proto3" json:"command,omitempty"`
-	// args.
+	// Its arguments.
 	Args []string `protobuf:"bytes,22,rep,name=args,proto3" json:"args,omitempty"`
-	// cwd.
+	// Its working directory.
 	Cwd *string `protobuf:"bytes,23,opt,name=cwd,proto3,oneof" json:"cwd,omitempty"`
-	// env.
+	// Its environment.
 	Env map[string]string `protobuf:"bytes,24,rep,name=env,proto3" json:"env,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// type.
+	// The type.
 	Type McpServerConfigStdioType `protobuf:"varint,25,opt,name=type,proto3,enum=copilot.cli.v1.McpServerConfigStdioType" json:"type,omitempty"`
-	// slow connection threshold ms.
+	// The slow connection threshold, in milliseconds. At most 2147483647. Since
+	// CLI 1.0.92.
 	SlowConnectionThresholdMs *int64 `protobuf:"varint,26,opt,name=slow_connection_threshold_ms,json=slowConnectionThresholdMs,proto3,oneof" json:"slow_connection_threshold_ms,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -12604,12 +12737,13 @@ func (x *McpServerConfigStdio) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: McpServerMetadata.
+// MCP server metadata. Used by McpServer.server_metadata and
+// McpServersLoadedServer.server_metadata. Since CLI 1.0.92.
 type McpServerMetadata struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// instructions.
+	// The instructions. Unset stands for null.
 	Instructions *string `protobuf:"bytes,1,opt,name=instructions,proto3,oneof" json:"instructions,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -12659,14 +12793,15 @@ func (x *McpServerMetadata) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: ModelCapabilities.
+// Model capabilities. Used by DiscoveredModel.capabilities and
+// Model.capabilities.
 type ModelCapabilities struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// supports.
+	// The supports.
 	Supports *ModelCapabilitiesSupports `protobuf:"bytes,1,opt,name=supports,proto3" json:"supports,omitempty"`
-	// limits.
+	// The limits.
 	Limits *ModelCapabilitiesLimits `protobuf:"bytes,2,opt,name=limits,proto3" json:"limits,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -12723,18 +12858,18 @@ func (x *ModelCapabilities) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: ModelCapabilitiesLimits.
+// Model capabilities limits. Used by ModelCapabilities.limits.
 type ModelCapabilitiesLimits struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// max prompt tokens.
+	// Largest number of prompt tokens.
 	MaxPromptTokens *int64 `protobuf:"varint,1,opt,name=max_prompt_tokens,proto3,oneof" json:"max_prompt_tokens,omitempty"`
-	// max output tokens.
+	// Largest number of output tokens.
 	MaxOutputTokens *int64 `protobuf:"varint,2,opt,name=max_output_tokens,proto3,oneof" json:"max_output_tokens,omitempty"`
-	// max context window tokens.
+	// Largest number of context window tokens.
 	MaxContextWindowTokens *int64 `protobuf:"varint,3,opt,name=max_context_window_tokens,proto3,oneof" json:"max_context_window_tokens,omitempty"`
-	// vision.
+	// The vision.
 	Vision *ModelCapabilitiesLimitsVision `protobuf:"bytes,4,opt,name=vision,proto3" json:"vision,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -12805,16 +12940,16 @@ func (x *ModelCapabilitiesLimits) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: ModelCapabilitiesLimitsVision.
+// Model capabilities limits vision. Used by ModelCapabilitiesLimits.vision.
 type ModelCapabilitiesLimitsVision struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// supported media types.
+	// The supported media types.
 	SupportedMediaTypes []string `protobuf:"bytes,1,rep,name=supported_media_types,proto3" json:"supported_media_types,omitempty"`
-	// max prompt images.
+	// Largest number of prompt images. At least 1.
 	MaxPromptImages int64 `protobuf:"varint,2,opt,name=max_prompt_images,proto3" json:"max_prompt_images,omitempty"`
-	// max prompt image size.
+	// Largest prompt image size.
 	MaxPromptImageSize int64 `protobuf:"varint,3,opt,name=max_prompt_image_size,proto3" json:"max_prompt_image_size,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -12878,14 +13013,14 @@ func (x *ModelCapabilitiesLimitsVision) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: ModelCapabilitiesOverride.
+// Corrections to what the CLI assumes about a model.
 type ModelCapabilitiesOverride struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// supports.
+	// What it can do.
 	Supports *ModelCapabilitiesOverrideSupports `protobuf:"bytes,1,opt,name=supports,proto3" json:"supports,omitempty"`
-	// limits.
+	// Its limits.
 	Limits *ModelCapabilitiesOverrideLimits `protobuf:"bytes,2,opt,name=limits,proto3" json:"limits,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -12942,18 +13077,18 @@ func (x *ModelCapabilitiesOverride) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: ModelCapabilitiesOverrideLimits.
+// Model capabilities override limits. Used by ModelCapabilitiesOverride.limits.
 type ModelCapabilitiesOverrideLimits struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// max prompt tokens.
+	// Largest number of prompt tokens.
 	MaxPromptTokens *int64 `protobuf:"varint,1,opt,name=max_prompt_tokens,proto3,oneof" json:"max_prompt_tokens,omitempty"`
-	// max output tokens.
+	// Largest number of output tokens.
 	MaxOutputTokens *int64 `protobuf:"varint,2,opt,name=max_output_tokens,proto3,oneof" json:"max_output_tokens,omitempty"`
-	// max context window tokens.
+	// Largest number of context window tokens.
 	MaxContextWindowTokens *int64 `protobuf:"varint,3,opt,name=max_context_window_tokens,proto3,oneof" json:"max_context_window_tokens,omitempty"`
-	// vision.
+	// The vision.
 	Vision *ModelCapabilitiesOverrideLimitsVision `protobuf:"bytes,4,opt,name=vision,proto3" json:"vision,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -13024,16 +13159,17 @@ func (x *ModelCapabilitiesOverrideLimits) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: ModelCapabilitiesOverrideLimitsVision.
+// Model capabilities override limits vision. Used by
+// ModelCapabilitiesOverrideLimits.vision.
 type ModelCapabilitiesOverrideLimitsVision struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// supported media types.
+	// The supported media types.
 	SupportedMediaTypes []string `protobuf:"bytes,1,rep,name=supported_media_types,proto3" json:"supported_media_types,omitempty"`
-	// max prompt images.
+	// Largest number of prompt images. At least 1.
 	MaxPromptImages *int64 `protobuf:"varint,2,opt,name=max_prompt_images,proto3,oneof" json:"max_prompt_images,omitempty"`
-	// max prompt image size.
+	// Largest prompt image size.
 	MaxPromptImageSize *int64 `protobuf:"varint,3,opt,name=max_prompt_image_size,proto3,oneof" json:"max_prompt_image_size,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -13097,18 +13233,19 @@ func (x *ModelCapabilitiesOverrideLimitsVision) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: ModelCapabilitiesOverrideSupports.
+// Model capabilities override supports. Used by
+// ModelCapabilitiesOverride.supports.
 type ModelCapabilitiesOverrideSupports struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// vision.
+	// Whether there is vision.
 	Vision *bool `protobuf:"varint,1,opt,name=vision,proto3,oneof" json:"vision,omitempty"`
-	// reasoning effort.
+	// How much the model may think before it answers.
 	ReasoningEffort *bool `protobuf:"varint,2,opt,name=reasoning_effort,json=reasoningEffort,proto3,oneof" json:"reasoning_effort,omitempty"`
-	// adaptive thinking.
+	// The adaptive thinking.
 	AdaptiveThinking AdaptiveThinkingSupport `protobuf:"varint,3,opt,name=adaptive_thinking,proto3,enum=copilot.cli.v1.AdaptiveThinkingSupport" json:"adaptive_thinking,omitempty"`
-	// tool calls.
+	// Whether there is tool calls. Since CLI 1.0.92.
 	ToolCalls *bool `protobuf:"varint,4,opt,name=tool_calls,json=toolCalls,proto3,oneof" json:"tool_calls,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -13179,20 +13316,20 @@ func (x *ModelCapabilitiesOverrideSupports) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: ModelCapabilitiesSupports.
+// Model capabilities supports. Used by ModelCapabilities.supports.
 type ModelCapabilitiesSupports struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// vision.
+	// Whether there is vision.
 	Vision *bool `protobuf:"varint,1,opt,name=vision,proto3,oneof" json:"vision,omitempty"`
-	// reasoning effort.
+	// How much the model may think before it answers.
 	ReasoningEffort *bool `protobuf:"varint,2,opt,name=reasoning_effort,json=reasoningEffort,proto3,oneof" json:"reasoning_effort,omitempty"`
-	// adaptive thinking.
+	// The adaptive thinking.
 	AdaptiveThinking AdaptiveThinkingSupport `protobuf:"varint,3,opt,name=adaptive_thinking,proto3,enum=copilot.cli.v1.AdaptiveThinkingSupport" json:"adaptive_thinking,omitempty"`
-	// thinking.
+	// Whether it is thinking. Since CLI 1.0.92.
 	Thinking *bool `protobuf:"varint,4,opt,name=thinking,proto3,oneof" json:"thinking,omitempty"`
-	// tool calls.
+	// Whether there is tool calls. Since CLI 1.0.92.
 	ToolCalls *bool `protobuf:"varint,5,opt,name=tool_calls,json=toolCalls,proto3,oneof" json:"tool_calls,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -13270,16 +13407,18 @@ func (x *ModelCapabilitiesSupports) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: ModelPickerSettingsContext.
+// Model picker settings context. Used by
+// ModelPickerPersistenceRequest.settings_context and
+// SessionModeServiceSetRequest.picker_settings_context.
 type ModelPickerSettingsContext struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// config dir.
+	// The configuration directory.
 	ConfigDir *string `protobuf:"bytes,1,opt,name=config_dir,json=configDir,proto3,oneof" json:"config_dir,omitempty"`
-	// home directory.
+	// The home directory.
 	HomeDirectory string `protobuf:"bytes,2,opt,name=home_directory,json=homeDirectory,proto3" json:"home_directory,omitempty"`
-	// environment json.
+	// The environment. The member environment, as JSON text.
 	EnvironmentJson string `protobuf:"bytes,3,opt,name=environment_json,json=environmentJson,proto3" json:"environment_json,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -13343,16 +13482,17 @@ func (x *ModelPickerSettingsContext) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: ModelProviderRef.
+// Model provider ref. Used by AssistantUsageData.provider,
+// CompactionCompleteCompactionTokensUsed.provider and others. Since CLI 1.0.92.
 type ModelProviderRef struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// id.
+	// The identifier.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	// label.
+	// The label.
 	Label string `protobuf:"bytes,2,opt,name=label,proto3" json:"label,omitempty"`
-	// kind.
+	// The kind.
 	Kind ModelProviderKind `protobuf:"varint,3,opt,name=kind,proto3,enum=copilot.cli.v1.ModelProviderKind" json:"kind,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -13416,16 +13556,18 @@ func (x *ModelProviderRef) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: ModelSwitchConfirmation.
+// Model switch confirmation. Used by
+// InternalSessionModelServiceApplyStartupOverlayResponse.confirmation,
+// SessionModeServiceSetResponse.confirmation and others.
 type ModelSwitchConfirmation struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// target model display name.
+	// Name of the target model to show to people.
 	TargetModelDisplayName string `protobuf:"bytes,1,opt,name=target_model_display_name,json=targetModelDisplayName,proto3" json:"target_model_display_name,omitempty"`
-	// current tokens.
+	// Number of current tokens.
 	CurrentTokens float64 `protobuf:"fixed64,2,opt,name=current_tokens,json=currentTokens,proto3" json:"current_tokens,omitempty"`
-	// target limit.
+	// The target limit.
 	TargetLimit float64 `protobuf:"fixed64,3,opt,name=target_limit,json=targetLimit,proto3" json:"target_limit,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -13489,32 +13631,33 @@ func (x *ModelSwitchConfirmation) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: NamedProviderConfig.
+// A model endpoint of the user's own, with a name that models refer to.
 type NamedProviderConfig struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// name.
+	// The name.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// type.
+	// Kind of endpoint. Absent: openai.
 	Type ProviderConfigType `protobuf:"varint,2,opt,name=type,proto3,enum=copilot.cli.v1.ProviderConfigType" json:"type,omitempty"`
-	// wire api.
+	// Which of OpenAI's APIs it has. Absent: completions.
 	WireApi ProviderConfigWireApi `protobuf:"varint,3,opt,name=wire_api,json=wireApi,proto3,enum=copilot.cli.v1.ProviderConfigWireApi" json:"wire_api,omitempty"`
-	// transport.
+	// The transport.
 	Transport ProviderConfigTransport `protobuf:"varint,4,opt,name=transport,proto3,enum=copilot.cli.v1.ProviderConfigTransport" json:"transport,omitempty"`
-	// base url.
+	// URL that the API's paths are appended to.
 	BaseUrl string `protobuf:"bytes,5,opt,name=base_url,json=baseUrl,proto3" json:"base_url,omitempty"`
-	// api key.
+	// Key of the endpoint.
 	ApiKey *string `protobuf:"bytes,6,opt,name=api_key,json=apiKey,proto3,oneof" json:"api_key,omitempty"`
-	// bearer token.
+	// Token to send as Authorization. It wins over apiKey.
 	BearerToken *string `protobuf:"bytes,7,opt,name=bearer_token,json=bearerToken,proto3,oneof" json:"bearer_token,omitempty"`
-	// azure.
+	// The azure.
 	Azure *ProviderConfigAzure `protobuf:"bytes,8,opt,name=azure,proto3" json:"azure,omitempty"`
-	// headers.
+	// HTTP headers to send with every request.
 	Headers map[string]string `protobuf:"bytes,9,rep,name=headers,proto3" json:"headers,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// has bearer token provider.
+	// Asks the client for a token before every request, by
+	// providerToken.getToken.
 	HasBearerTokenProvider *bool `protobuf:"varint,10,opt,name=has_bearer_token_provider,json=hasBearerTokenProvider,proto3,oneof" json:"has_bearer_token_provider,omitempty"`
-	// model provider.
+	// The model provider. Since CLI 1.0.92.
 	ModelProvider ProviderConfigModelProvider `protobuf:"varint,11,opt,name=model_provider,json=modelProvider,proto3,enum=copilot.cli.v1.ProviderConfigModelProvider" json:"model_provider,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -13634,28 +13777,28 @@ func (x *NamedProviderConfig) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: OpenCanvasInstance.
+// A canvas that is open.
 type OpenCanvasInstance struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// instance id.
+	// Identifier of the instance.
 	InstanceId string `protobuf:"bytes,1,opt,name=instance_id,json=instanceId,proto3" json:"instance_id,omitempty"`
-	// extension id.
+	// Identifier of the extension.
 	ExtensionId string `protobuf:"bytes,2,opt,name=extension_id,json=extensionId,proto3" json:"extension_id,omitempty"`
-	// extension name.
+	// Name of the extension.
 	ExtensionName *string `protobuf:"bytes,3,opt,name=extension_name,json=extensionName,proto3,oneof" json:"extension_name,omitempty"`
-	// canvas id.
+	// Identifier of the canvas.
 	CanvasId string `protobuf:"bytes,4,opt,name=canvas_id,json=canvasId,proto3" json:"canvas_id,omitempty"`
-	// icon.
+	// The icon.
 	Icon *string `protobuf:"bytes,5,opt,name=icon,proto3,oneof" json:"icon,omitempty"`
-	// title.
+	// The title.
 	Title *string `protobuf:"bytes,6,opt,name=title,proto3,oneof" json:"title,omitempty"`
-	// status.
+	// The status.
 	Status *string `protobuf:"bytes,7,opt,name=status,proto3,oneof" json:"status,omitempty"`
-	// url.
+	// The URL.
 	Url *string `protobuf:"bytes,8,opt,name=url,proto3,oneof" json:"url,omitempty"`
-	// input json.
+	// The input. The member input, as JSON text.
 	InputJson *string `protobuf:"bytes,9,opt,name=input_json,json=inputJson,proto3,oneof" json:"input_json,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -13761,18 +13904,19 @@ func (x *OpenCanvasInstance) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: PermissionApprovalEvaluation.
+// Permission approval evaluation. Used by
+// PermissionAssistedApproval.evaluation. Since CLI 1.0.92.
 type PermissionApprovalEvaluation struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// reason code.
+	// The reason code.
 	ReasonCode PermissionApprovalEvaluationReasonCode `protobuf:"varint,1,opt,name=reason_code,json=reasonCode,proto3,enum=copilot.cli.v1.PermissionApprovalEvaluationReasonCode" json:"reason_code,omitempty"`
-	// judge status.
+	// Status of the judge.
 	JudgeStatus PermissionApprovalEvaluationJudgeStatus `protobuf:"varint,2,opt,name=judge_status,json=judgeStatus,proto3,enum=copilot.cli.v1.PermissionApprovalEvaluationJudgeStatus" json:"judge_status,omitempty"`
-	// evaluation stage.
+	// The evaluation stage.
 	EvaluationStage PermissionApprovalEvaluationEvaluationStage `protobuf:"varint,3,opt,name=evaluation_stage,json=evaluationStage,proto3,enum=copilot.cli.v1.PermissionApprovalEvaluationEvaluationStage" json:"evaluation_stage,omitempty"`
-	// judge attempted.
+	// Whether the judge is attempted.
 	JudgeAttempted *bool `protobuf:"varint,4,opt,name=judge_attempted,json=judgeAttempted,proto3,oneof" json:"judge_attempted,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -13843,22 +13987,24 @@ func (x *PermissionApprovalEvaluation) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: PermissionAssistedApproval.
+// Permission assisted approval. Used by
+// PermissionPromptRequestCommands.assisted_approval,
+// PermissionPromptRequestCustomTool.assisted_approval and others.
 type PermissionAssistedApproval struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// recommendation.
+	// The recommendation.
 	Recommendation AssistedApprovalRecommendation `protobuf:"varint,1,opt,name=recommendation,proto3,enum=copilot.cli.v1.AssistedApprovalRecommendation" json:"recommendation,omitempty"`
-	// reason.
+	// The reason.
 	Reason *string `protobuf:"bytes,2,opt,name=reason,proto3,oneof" json:"reason,omitempty"`
-	// model.
+	// Identifier of the model.
 	Model *string `protobuf:"bytes,3,opt,name=model,proto3,oneof" json:"model,omitempty"`
-	// failure reason.
+	// Reason for the failure.
 	FailureReason AssistedApprovalJudgeFailureReason `protobuf:"varint,4,opt,name=failure_reason,json=failureReason,proto3,enum=copilot.cli.v1.AssistedApprovalJudgeFailureReason" json:"failure_reason,omitempty"`
-	// evaluation.
+	// The evaluation. Since CLI 1.0.92.
 	Evaluation *PermissionApprovalEvaluation `protobuf:"bytes,5,opt,name=evaluation,proto3" json:"evaluation,omitempty"`
-	// evaluation id.
+	// Identifier of the evaluation. Since CLI 1.0.102.
 	EvaluationId *string `protobuf:"bytes,6,opt,name=evaluation_id,json=evaluationId,proto3,oneof" json:"evaluation_id,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -13943,20 +14089,22 @@ func (x *PermissionAssistedApproval) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: PermissionDecisionContext.
+// Permission decision context. Used by
+// SessionPermissionsServiceHandlePendingPermissionRequestRequest.decision_context,
+// SessionSandboxServiceDisableForSessionRequest.decision_context and others.
 type PermissionDecisionContext struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// outcome.
+	// The outcome.
 	Outcome PermissionDecisionOutcome `protobuf:"varint,1,opt,name=outcome,proto3,enum=copilot.cli.v1.PermissionDecisionOutcome" json:"outcome,omitempty"`
-	// source.
+	// Where it comes from.
 	Source PermissionDecisionSource `protobuf:"varint,2,opt,name=source,proto3,enum=copilot.cli.v1.PermissionDecisionSource" json:"source,omitempty"`
-	// surface.
+	// The surface.
 	Surface PermissionDecisionSurface `protobuf:"varint,3,opt,name=surface,proto3,enum=copilot.cli.v1.PermissionDecisionSurface" json:"surface,omitempty"`
-	// response capability.
+	// The response capability.
 	ResponseCapability PermissionResponseCapability `protobuf:"varint,4,opt,name=response_capability,json=responseCapability,proto3,enum=copilot.cli.v1.PermissionResponseCapability" json:"response_capability,omitempty"`
-	// user feedback.
+	// The user feedback. Since CLI 1.0.102.
 	UserFeedback *string `protobuf:"bytes,5,opt,name=user_feedback,json=userFeedback,proto3,oneof" json:"user_feedback,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -14034,10 +14182,11 @@ func (x *PermissionDecisionContext) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: PermissionPromptRequest.
+// Permission prompt request. Used by PendingPermissionRequest.request and
+// PermissionRequestedData.prompt_request.
 type PermissionPromptRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The alternatives.
+	// One of these, told apart by the member kind.
 	//
 	// Types that are valid to be assigned to Variant:
 	//
@@ -14239,79 +14388,79 @@ type isPermissionPromptRequest_Variant interface {
 }
 
 type PermissionPromptRequest_Commands struct {
-	// commands.
+	// Commands. JSON kind: commands.
 	Commands *PermissionPromptRequestCommands `protobuf:"bytes,1,opt,name=commands,proto3,oneof"`
 }
 
 type PermissionPromptRequest_Write struct {
-	// write.
+	// Write. JSON kind: write.
 	Write *PermissionPromptRequestWrite `protobuf:"bytes,2,opt,name=write,proto3,oneof"`
 }
 
 type PermissionPromptRequest_Read struct {
-	// read.
+	// Read. JSON kind: read.
 	Read *PermissionPromptRequestRead `protobuf:"bytes,3,opt,name=read,proto3,oneof"`
 }
 
 type PermissionPromptRequest_Mcp struct {
-	// mcp.
+	// MCP. JSON kind: mcp.
 	Mcp *PermissionPromptRequestMcp `protobuf:"bytes,4,opt,name=mcp,proto3,oneof"`
 }
 
 type PermissionPromptRequest_Url struct {
-	// url.
+	// URL. JSON kind: url.
 	Url *PermissionPromptRequestUrl `protobuf:"bytes,5,opt,name=url,proto3,oneof"`
 }
 
 type PermissionPromptRequest_Memory struct {
-	// memory.
+	// Memory. JSON kind: memory.
 	Memory *PermissionPromptRequestMemory `protobuf:"bytes,6,opt,name=memory,proto3,oneof"`
 }
 
 type PermissionPromptRequest_CustomTool struct {
-	// custom tool.
+	// Custom tool. JSON kind: custom-tool.
 	CustomTool *PermissionPromptRequestCustomTool `protobuf:"bytes,7,opt,name=custom_tool,json=customTool,proto3,oneof"`
 }
 
 type PermissionPromptRequest_Path struct {
-	// path.
+	// Path. JSON kind: path.
 	Path *PermissionPromptRequestPath `protobuf:"bytes,8,opt,name=path,proto3,oneof"`
 }
 
 type PermissionPromptRequest_Hook struct {
-	// hook.
+	// Hook. JSON kind: hook.
 	Hook *PermissionPromptRequestHook `protobuf:"bytes,9,opt,name=hook,proto3,oneof"`
 }
 
 type PermissionPromptRequest_ExtensionManagement struct {
-	// extension management.
+	// Extension management. JSON kind: extension-management.
 	ExtensionManagement *PermissionPromptRequestExtensionManagement `protobuf:"bytes,10,opt,name=extension_management,json=extensionManagement,proto3,oneof"`
 }
 
 type PermissionPromptRequest_Factory struct {
-	// factory.
+	// Factory. JSON kind: factory. Last in CLI 1.0.82.
 	//
 	// Deprecated: Marked as deprecated in copilot/cli/v1/common.proto.
 	Factory *PermissionPromptRequestFactory `protobuf:"bytes,11,opt,name=factory,proto3,oneof"`
 }
 
 type PermissionPromptRequest_ExtensionPermissionAccess struct {
-	// extension permission access.
+	// Extension permission access. JSON kind: extension-permission-access.
 	ExtensionPermissionAccess *PermissionPromptRequestExtensionPermissionAccess `protobuf:"bytes,12,opt,name=extension_permission_access,json=extensionPermissionAccess,proto3,oneof"`
 }
 
 type PermissionPromptRequest_ExtensionEnvAccess struct {
-	// extension env access.
+	// Extension environment access. JSON kind: extension-env-access.
 	ExtensionEnvAccess *PermissionPromptRequestExtensionEnvAccess `protobuf:"bytes,13,opt,name=extension_env_access,json=extensionEnvAccess,proto3,oneof"`
 }
 
 type PermissionPromptRequest_Workflow struct {
-	// workflow.
+	// Workflow. JSON kind: workflow. Since CLI 1.0.92.
 	Workflow *PermissionPromptRequestWorkflow `protobuf:"bytes,14,opt,name=workflow,proto3,oneof"`
 }
 
 type PermissionPromptRequest_Unrecognized struct {
-	// A value that fits none of them: JSON text.
+	// A value that fits none of them, as JSON text.
 	Unrecognized string `protobuf:"bytes,1001,opt,name=unrecognized,proto3,oneof"`
 }
 
@@ -14345,34 +14494,34 @@ func (*PermissionPromptRequest_Workflow) isPermissionPromptRequest_Variant() {}
 
 func (*PermissionPromptRequest_Unrecognized) isPermissionPromptRequest_Variant() {}
 
-// JSON: PermissionPromptRequestCommands.
+// A PermissionPromptRequest with the kind commands.
 type PermissionPromptRequestCommands struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// tool call id.
+	// Identifier of the tool call, as the model gave it.
 	ToolCallId *string `protobuf:"bytes,1,opt,name=tool_call_id,json=toolCallId,proto3,oneof" json:"tool_call_id,omitempty"`
-	// full command text.
+	// Text of the full command.
 	FullCommandText string `protobuf:"bytes,2,opt,name=full_command_text,json=fullCommandText,proto3" json:"full_command_text,omitempty"`
-	// intention.
+	// The intention.
 	Intention string `protobuf:"bytes,3,opt,name=intention,proto3" json:"intention,omitempty"`
-	// command identifiers.
+	// The command identifiers.
 	CommandIdentifiers []string `protobuf:"bytes,4,rep,name=command_identifiers,json=commandIdentifiers,proto3" json:"command_identifiers,omitempty"`
-	// can offer session approval.
+	// Whether it can offer session approval.
 	CanOfferSessionApproval bool `protobuf:"varint,5,opt,name=can_offer_session_approval,json=canOfferSessionApproval,proto3" json:"can_offer_session_approval,omitempty"`
-	// warning.
+	// The warning.
 	Warning *string `protobuf:"bytes,6,opt,name=warning,proto3,oneof" json:"warning,omitempty"`
-	// assisted approval.
+	// The assisted approval.
 	AssistedApproval *PermissionAssistedApproval `protobuf:"bytes,7,opt,name=assisted_approval,json=assistedApproval,proto3" json:"assisted_approval,omitempty"`
-	// managed approval required.
+	// Whether managed approval is required.
 	ManagedApprovalRequired *bool `protobuf:"varint,8,opt,name=managed_approval_required,json=managedApprovalRequired,proto3,oneof" json:"managed_approval_required,omitempty"`
-	// request sandbox bypass.
+	// Whether to request sandbox bypass. Since CLI 1.0.92.
 	RequestSandboxBypass *bool `protobuf:"varint,9,opt,name=request_sandbox_bypass,json=requestSandboxBypass,proto3,oneof" json:"request_sandbox_bypass,omitempty"`
-	// request sandbox permissive.
+	// Whether to request sandbox permissive. Since CLI 1.0.92.
 	RequestSandboxPermissive *bool `protobuf:"varint,10,opt,name=request_sandbox_permissive,json=requestSandboxPermissive,proto3,oneof" json:"request_sandbox_permissive,omitempty"`
-	// request sandbox bypass reason.
+	// Reason for the request sandbox bypass. Since CLI 1.0.92.
 	RequestSandboxBypassReason *string `protobuf:"bytes,11,opt,name=request_sandbox_bypass_reason,json=requestSandboxBypassReason,proto3,oneof" json:"request_sandbox_bypass_reason,omitempty"`
-	// sandbox path grant.
+	// The sandbox path grant. Since CLI 1.0.92.
 	SandboxPathGrant *PermissionSandboxPathGrant `protobuf:"bytes,12,opt,name=sandbox_path_grant,json=sandboxPathGrant,proto3" json:"sandbox_path_grant,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -14499,20 +14648,20 @@ func (x *PermissionPromptRequestCommands) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: PermissionPromptRequestCustomTool.
+// A PermissionPromptRequest with the kind custom-tool.
 type PermissionPromptRequestCustomTool struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// tool call id.
+	// Identifier of the tool call, as the model gave it.
 	ToolCallId *string `protobuf:"bytes,1,opt,name=tool_call_id,json=toolCallId,proto3,oneof" json:"tool_call_id,omitempty"`
-	// tool name.
+	// Name of the tool.
 	ToolName string `protobuf:"bytes,2,opt,name=tool_name,json=toolName,proto3" json:"tool_name,omitempty"`
-	// tool description.
+	// Description of the tool.
 	ToolDescription string `protobuf:"bytes,3,opt,name=tool_description,json=toolDescription,proto3" json:"tool_description,omitempty"`
-	// args json.
+	// The arguments. The member args, as JSON text.
 	ArgsJson *string `protobuf:"bytes,4,opt,name=args_json,json=argsJson,proto3,oneof" json:"args_json,omitempty"`
-	// assisted approval.
+	// The assisted approval.
 	AssistedApproval *PermissionAssistedApproval `protobuf:"bytes,5,opt,name=assisted_approval,json=assistedApproval,proto3" json:"assisted_approval,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -14590,18 +14739,18 @@ func (x *PermissionPromptRequestCustomTool) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: PermissionPromptRequestExtensionEnvAccess.
+// A PermissionPromptRequest with the kind extension-env-access.
 type PermissionPromptRequestExtensionEnvAccess struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// tool call id.
+	// Identifier of the tool call, as the model gave it.
 	ToolCallId *string `protobuf:"bytes,1,opt,name=tool_call_id,json=toolCallId,proto3,oneof" json:"tool_call_id,omitempty"`
-	// extension name.
+	// Name of the extension.
 	ExtensionName string `protobuf:"bytes,2,opt,name=extension_name,json=extensionName,proto3" json:"extension_name,omitempty"`
-	// environment variables.
+	// The environment variables.
 	EnvironmentVariables []string `protobuf:"bytes,3,rep,name=environment_variables,json=environmentVariables,proto3" json:"environment_variables,omitempty"`
-	// assisted approval.
+	// The assisted approval.
 	AssistedApproval *PermissionAssistedApproval `protobuf:"bytes,4,opt,name=assisted_approval,json=assistedApproval,proto3" json:"assisted_approval,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -14672,18 +14821,18 @@ func (x *PermissionPromptRequestExtensionEnvAccess) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: PermissionPromptRequestExtensionManagement.
+// A PermissionPromptRequest with the kind extension-management.
 type PermissionPromptRequestExtensionManagement struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// tool call id.
+	// Identifier of the tool call, as the model gave it.
 	ToolCallId *string `protobuf:"bytes,1,opt,name=tool_call_id,json=toolCallId,proto3,oneof" json:"tool_call_id,omitempty"`
-	// operation.
+	// The operation.
 	Operation string `protobuf:"bytes,2,opt,name=operation,proto3" json:"operation,omitempty"`
-	// extension name.
+	// Name of the extension.
 	ExtensionName *string `protobuf:"bytes,3,opt,name=extension_name,json=extensionName,proto3,oneof" json:"extension_name,omitempty"`
-	// assisted approval.
+	// The assisted approval.
 	AssistedApproval *PermissionAssistedApproval `protobuf:"bytes,4,opt,name=assisted_approval,json=assistedApproval,proto3" json:"assisted_approval,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -14754,18 +14903,18 @@ func (x *PermissionPromptRequestExtensionManagement) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: PermissionPromptRequestExtensionPermissionAccess.
+// A PermissionPromptRequest with the kind extension-permission-access.
 type PermissionPromptRequestExtensionPermissionAccess struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// tool call id.
+	// Identifier of the tool call, as the model gave it.
 	ToolCallId *string `protobuf:"bytes,1,opt,name=tool_call_id,json=toolCallId,proto3,oneof" json:"tool_call_id,omitempty"`
-	// extension name.
+	// Name of the extension.
 	ExtensionName string `protobuf:"bytes,2,opt,name=extension_name,json=extensionName,proto3" json:"extension_name,omitempty"`
-	// capabilities.
+	// The capabilities.
 	Capabilities []string `protobuf:"bytes,3,rep,name=capabilities,proto3" json:"capabilities,omitempty"`
-	// assisted approval.
+	// The assisted approval.
 	AssistedApproval *PermissionAssistedApproval `protobuf:"bytes,4,opt,name=assisted_approval,json=assistedApproval,proto3" json:"assisted_approval,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -14836,80 +14985,80 @@ func (x *PermissionPromptRequestExtensionPermissionAccess) GetJsonExtra() string
 	return ""
 }
 
-// JSON: PermissionPromptRequestFactory.
+// A PermissionPromptRequest with the kind factory. Last in CLI 1.0.82.
 //
 // Deprecated: Marked as deprecated in copilot/cli/v1/common.proto.
 type PermissionPromptRequestFactory struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// tool call id.
+	// Identifier of the tool call, as the model gave it.
 	//
 	// Deprecated: Marked as deprecated in copilot/cli/v1/common.proto.
 	ToolCallId *string `protobuf:"bytes,1,opt,name=tool_call_id,json=toolCallId,proto3,oneof" json:"tool_call_id,omitempty"`
-	// operation.
+	// The operation.
 	//
 	// Deprecated: Marked as deprecated in copilot/cli/v1/common.proto.
 	Operation FactoryPermissionOperation `protobuf:"varint,2,opt,name=operation,proto3,enum=copilot.cli.v1.FactoryPermissionOperation" json:"operation,omitempty"`
-	// name.
+	// The name.
 	//
 	// Deprecated: Marked as deprecated in copilot/cli/v1/common.proto.
 	Name string `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
-	// description.
+	// The description.
 	//
 	// Deprecated: Marked as deprecated in copilot/cli/v1/common.proto.
 	Description string `protobuf:"bytes,4,opt,name=description,proto3" json:"description,omitempty"`
-	// phases.
+	// The phases.
 	//
 	// Deprecated: Marked as deprecated in copilot/cli/v1/common.proto.
 	Phases []*FactoryPermissionPhase `protobuf:"bytes,5,rep,name=phases,proto3" json:"phases,omitempty"`
-	// max concurrent subagents.
+	// Largest number of concurrent subagents.
 	//
 	// Deprecated: Marked as deprecated in copilot/cli/v1/common.proto.
 	MaxConcurrentSubagents *int64 `protobuf:"varint,6,opt,name=max_concurrent_subagents,json=maxConcurrentSubagents,proto3,oneof" json:"max_concurrent_subagents,omitempty"`
-	// max total subagents.
+	// Largest number of total subagents.
 	//
 	// Deprecated: Marked as deprecated in copilot/cli/v1/common.proto.
 	MaxTotalSubagents *int64 `protobuf:"varint,7,opt,name=max_total_subagents,json=maxTotalSubagents,proto3,oneof" json:"max_total_subagents,omitempty"`
-	// timeout seconds.
+	// The timeout, in seconds.
 	//
 	// Deprecated: Marked as deprecated in copilot/cli/v1/common.proto.
 	TimeoutSeconds *float64 `protobuf:"fixed64,8,opt,name=timeout_seconds,json=timeoutSeconds,proto3,oneof" json:"timeout_seconds,omitempty"`
-	// max ai credits.
+	// Largest number of AI credits.
 	//
 	// Deprecated: Marked as deprecated in copilot/cli/v1/common.proto.
 	MaxAiCredits *float64 `protobuf:"fixed64,9,opt,name=max_ai_credits,json=maxAiCredits,proto3,oneof" json:"max_ai_credits,omitempty"`
-	// declared max concurrent subagents.
+	// The declared largest concurrent subagents.
 	//
 	// Deprecated: Marked as deprecated in copilot/cli/v1/common.proto.
 	DeclaredMaxConcurrentSubagents *int64 `protobuf:"varint,10,opt,name=declared_max_concurrent_subagents,json=declaredMaxConcurrentSubagents,proto3,oneof" json:"declared_max_concurrent_subagents,omitempty"`
-	// declared max total subagents.
+	// The declared largest total subagents.
 	//
 	// Deprecated: Marked as deprecated in copilot/cli/v1/common.proto.
 	DeclaredMaxTotalSubagents *int64 `protobuf:"varint,11,opt,name=declared_max_total_subagents,json=declaredMaxTotalSubagents,proto3,oneof" json:"declared_max_total_subagents,omitempty"`
-	// declared timeout seconds.
+	// The declared timeout, in seconds.
 	//
 	// Deprecated: Marked as deprecated in copilot/cli/v1/common.proto.
 	DeclaredTimeoutSeconds *float64 `protobuf:"fixed64,12,opt,name=declared_timeout_seconds,json=declaredTimeoutSeconds,proto3,oneof" json:"declared_timeout_seconds,omitempty"`
-	// declared max ai credits.
+	// The declared largest AI credits.
 	//
 	// Deprecated: Marked as deprecated in copilot/cli/v1/common.proto.
 	DeclaredMaxAiCredits *float64 `protobuf:"fixed64,13,opt,name=declared_max_ai_credits,json=declaredMaxAiCredits,proto3,oneof" json:"declared_max_ai_credits,omitempty"`
-	// approval key.
+	// The approval key.
 	//
 	// Deprecated: Marked as deprecated in copilot/cli/v1/common.proto.
 	ApprovalKey string `protobuf:"bytes,14,opt,name=approval_key,json=approvalKey,proto3" json:"approval_key,omitempty"`
-	// can persist approval.
+	// Whether it can persist approval.
 	//
 	// Deprecated: Marked as deprecated in copilot/cli/v1/common.proto.
 	CanPersistApproval bool `protobuf:"varint,15,opt,name=can_persist_approval,json=canPersistApproval,proto3" json:"can_persist_approval,omitempty"`
-	// assisted approval.
+	// The assisted approval.
 	//
 	// Deprecated: Marked as deprecated in copilot/cli/v1/common.proto.
 	AssistedApproval *PermissionAssistedApproval `protobuf:"bytes,16,opt,name=assisted_approval,json=assistedApproval,proto3" json:"assisted_approval,omitempty"`
-	// managed approval required.
+	// Whether managed approval is required.
 	//
 	// Deprecated: Marked as deprecated in copilot/cli/v1/common.proto.
 	ManagedApprovalRequired *bool `protobuf:"varint,17,opt,name=managed_approval_required,json=managedApprovalRequired,proto3,oneof" json:"managed_approval_required,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -15088,20 +15237,20 @@ func (x *PermissionPromptRequestFactory) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: PermissionPromptRequestHook.
+// A PermissionPromptRequest with the kind hook.
 type PermissionPromptRequestHook struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// tool call id.
+	// Identifier of the tool call, as the model gave it.
 	ToolCallId *string `protobuf:"bytes,1,opt,name=tool_call_id,json=toolCallId,proto3,oneof" json:"tool_call_id,omitempty"`
-	// tool name.
+	// Name of the tool.
 	ToolName string `protobuf:"bytes,2,opt,name=tool_name,json=toolName,proto3" json:"tool_name,omitempty"`
-	// tool args json.
+	// The tool arguments. The member toolArgs, as JSON text.
 	ToolArgsJson *string `protobuf:"bytes,3,opt,name=tool_args_json,json=toolArgsJson,proto3,oneof" json:"tool_args_json,omitempty"`
-	// hook message.
+	// The hook message.
 	HookMessage *string `protobuf:"bytes,4,opt,name=hook_message,json=hookMessage,proto3,oneof" json:"hook_message,omitempty"`
-	// assisted approval.
+	// The assisted approval.
 	AssistedApproval *PermissionAssistedApproval `protobuf:"bytes,5,opt,name=assisted_approval,json=assistedApproval,proto3" json:"assisted_approval,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -15179,26 +15328,26 @@ func (x *PermissionPromptRequestHook) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: PermissionPromptRequestMcp.
+// A PermissionPromptRequest with the kind mcp.
 type PermissionPromptRequestMcp struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// tool call id.
+	// Identifier of the tool call, as the model gave it.
 	ToolCallId *string `protobuf:"bytes,1,opt,name=tool_call_id,json=toolCallId,proto3,oneof" json:"tool_call_id,omitempty"`
-	// server name.
+	// Name of the server.
 	ServerName string `protobuf:"bytes,2,opt,name=server_name,json=serverName,proto3" json:"server_name,omitempty"`
-	// tool name.
+	// Name of the tool.
 	ToolName string `protobuf:"bytes,3,opt,name=tool_name,json=toolName,proto3" json:"tool_name,omitempty"`
-	// tool title.
+	// Title of the tool.
 	ToolTitle string `protobuf:"bytes,4,opt,name=tool_title,json=toolTitle,proto3" json:"tool_title,omitempty"`
-	// args json.
+	// The arguments. The member args, as JSON text.
 	ArgsJson *string `protobuf:"bytes,5,opt,name=args_json,json=argsJson,proto3,oneof" json:"args_json,omitempty"`
-	// permission recommendation.
+	// The permission recommendation.
 	PermissionRecommendation PermissionRecommendation `protobuf:"varint,6,opt,name=permission_recommendation,json=permissionRecommendation,proto3,enum=copilot.cli.v1.PermissionRecommendation" json:"permission_recommendation,omitempty"`
-	// assisted approval.
+	// The assisted approval.
 	AssistedApproval *PermissionAssistedApproval `protobuf:"bytes,7,opt,name=assisted_approval,json=assistedApproval,proto3" json:"assisted_approval,omitempty"`
-	// can offer server wide approval.
+	// Whether it can offer server wide approval.
 	CanOfferServerWideApproval *bool `protobuf:"varint,8,opt,name=can_offer_server_wide_approval,json=canOfferServerWideApproval,proto3,oneof" json:"can_offer_server_wide_approval,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -15297,26 +15446,26 @@ func (x *PermissionPromptRequestMcp) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: PermissionPromptRequestMemory.
+// A PermissionPromptRequest with the kind memory.
 type PermissionPromptRequestMemory struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// tool call id.
+	// Identifier of the tool call, as the model gave it.
 	ToolCallId *string `protobuf:"bytes,1,opt,name=tool_call_id,json=toolCallId,proto3,oneof" json:"tool_call_id,omitempty"`
-	// action.
+	// The action. Default: "store".
 	Action PermissionRequestMemoryAction `protobuf:"varint,2,opt,name=action,proto3,enum=copilot.cli.v1.PermissionRequestMemoryAction" json:"action,omitempty"`
-	// subject.
+	// The subject.
 	Subject *string `protobuf:"bytes,3,opt,name=subject,proto3,oneof" json:"subject,omitempty"`
-	// fact.
+	// The fact.
 	Fact string `protobuf:"bytes,4,opt,name=fact,proto3" json:"fact,omitempty"`
-	// citations.
+	// The citations.
 	Citations *string `protobuf:"bytes,5,opt,name=citations,proto3,oneof" json:"citations,omitempty"`
-	// direction.
+	// The direction.
 	Direction PermissionRequestMemoryDirection `protobuf:"varint,6,opt,name=direction,proto3,enum=copilot.cli.v1.PermissionRequestMemoryDirection" json:"direction,omitempty"`
-	// reason.
+	// The reason.
 	Reason *string `protobuf:"bytes,7,opt,name=reason,proto3,oneof" json:"reason,omitempty"`
-	// assisted approval.
+	// The assisted approval.
 	AssistedApproval *PermissionAssistedApproval `protobuf:"bytes,8,opt,name=assisted_approval,json=assistedApproval,proto3" json:"assisted_approval,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -15415,20 +15564,20 @@ func (x *PermissionPromptRequestMemory) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: PermissionPromptRequestPath.
+// A PermissionPromptRequest with the kind path.
 type PermissionPromptRequestPath struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// tool call id.
+	// Identifier of the tool call, as the model gave it.
 	ToolCallId *string `protobuf:"bytes,1,opt,name=tool_call_id,json=toolCallId,proto3,oneof" json:"tool_call_id,omitempty"`
-	// access kind.
+	// Kind of access.
 	AccessKind PermissionPromptRequestPathAccessKind `protobuf:"varint,2,opt,name=access_kind,json=accessKind,proto3,enum=copilot.cli.v1.PermissionPromptRequestPathAccessKind" json:"access_kind,omitempty"`
-	// paths.
+	// The paths.
 	Paths []string `protobuf:"bytes,3,rep,name=paths,proto3" json:"paths,omitempty"`
-	// assisted approval.
+	// The assisted approval.
 	AssistedApproval *PermissionAssistedApproval `protobuf:"bytes,4,opt,name=assisted_approval,json=assistedApproval,proto3" json:"assisted_approval,omitempty"`
-	// read only directories.
+	// The read only directories. Since CLI 1.0.92.
 	ReadOnlyDirectories []string `protobuf:"bytes,5,rep,name=read_only_directories,json=readOnlyDirectories,proto3" json:"read_only_directories,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -15506,22 +15655,22 @@ func (x *PermissionPromptRequestPath) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: PermissionPromptRequestRead.
+// A PermissionPromptRequest with the kind read.
 type PermissionPromptRequestRead struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// tool call id.
+	// Identifier of the tool call, as the model gave it.
 	ToolCallId *string `protobuf:"bytes,1,opt,name=tool_call_id,json=toolCallId,proto3,oneof" json:"tool_call_id,omitempty"`
-	// intention.
+	// The intention.
 	Intention string `protobuf:"bytes,2,opt,name=intention,proto3" json:"intention,omitempty"`
-	// path.
+	// The path.
 	Path string `protobuf:"bytes,3,opt,name=path,proto3" json:"path,omitempty"`
-	// assisted approval.
+	// The assisted approval.
 	AssistedApproval *PermissionAssistedApproval `protobuf:"bytes,4,opt,name=assisted_approval,json=assistedApproval,proto3" json:"assisted_approval,omitempty"`
-	// managed approval required.
+	// Whether managed approval is required.
 	ManagedApprovalRequired *bool `protobuf:"varint,5,opt,name=managed_approval_required,json=managedApprovalRequired,proto3,oneof" json:"managed_approval_required,omitempty"`
-	// resolved path.
+	// The resolved path. Since CLI 1.0.92.
 	ResolvedPath *string `protobuf:"bytes,6,opt,name=resolved_path,json=resolvedPath,proto3,oneof" json:"resolved_path,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -15606,26 +15755,26 @@ func (x *PermissionPromptRequestRead) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: PermissionPromptRequestUrl.
+// A PermissionPromptRequest with the kind url.
 type PermissionPromptRequestUrl struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// tool call id.
+	// Identifier of the tool call, as the model gave it.
 	ToolCallId *string `protobuf:"bytes,1,opt,name=tool_call_id,json=toolCallId,proto3,oneof" json:"tool_call_id,omitempty"`
-	// intention.
+	// The intention.
 	Intention string `protobuf:"bytes,2,opt,name=intention,proto3" json:"intention,omitempty"`
-	// url.
+	// The URL.
 	Url string `protobuf:"bytes,3,opt,name=url,proto3" json:"url,omitempty"`
-	// redirected from.
+	// The redirected from.
 	RedirectedFrom *string `protobuf:"bytes,4,opt,name=redirected_from,json=redirectedFrom,proto3,oneof" json:"redirected_from,omitempty"`
-	// request sandbox bypass.
+	// Whether to request sandbox bypass.
 	RequestSandboxBypass *bool `protobuf:"varint,5,opt,name=request_sandbox_bypass,json=requestSandboxBypass,proto3,oneof" json:"request_sandbox_bypass,omitempty"`
-	// request sandbox bypass reason.
+	// Reason for the request sandbox bypass.
 	RequestSandboxBypassReason *string `protobuf:"bytes,6,opt,name=request_sandbox_bypass_reason,json=requestSandboxBypassReason,proto3,oneof" json:"request_sandbox_bypass_reason,omitempty"`
-	// assisted approval.
+	// The assisted approval.
 	AssistedApproval *PermissionAssistedApproval `protobuf:"bytes,7,opt,name=assisted_approval,json=assistedApproval,proto3" json:"assisted_approval,omitempty"`
-	// managed approval required.
+	// Whether managed approval is required.
 	ManagedApprovalRequired *bool `protobuf:"varint,8,opt,name=managed_approval_required,json=managedApprovalRequired,proto3,oneof" json:"managed_approval_required,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -15724,44 +15873,44 @@ func (x *PermissionPromptRequestUrl) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: PermissionPromptRequestWorkflow.
+// A PermissionPromptRequest with the kind workflow. Since CLI 1.0.92.
 type PermissionPromptRequestWorkflow struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// tool call id.
+	// Identifier of the tool call, as the model gave it.
 	ToolCallId *string `protobuf:"bytes,1,opt,name=tool_call_id,json=toolCallId,proto3,oneof" json:"tool_call_id,omitempty"`
-	// operation.
+	// The operation.
 	Operation WorkflowPermissionOperation `protobuf:"varint,2,opt,name=operation,proto3,enum=copilot.cli.v1.WorkflowPermissionOperation" json:"operation,omitempty"`
-	// name.
+	// The name.
 	Name string `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
-	// description.
+	// The description.
 	Description string `protobuf:"bytes,4,opt,name=description,proto3" json:"description,omitempty"`
-	// phases.
+	// The phases.
 	Phases []*WorkflowPermissionPhase `protobuf:"bytes,5,rep,name=phases,proto3" json:"phases,omitempty"`
-	// max concurrent subagents.
+	// Largest number of concurrent subagents.
 	MaxConcurrentSubagents *int64 `protobuf:"varint,6,opt,name=max_concurrent_subagents,json=maxConcurrentSubagents,proto3,oneof" json:"max_concurrent_subagents,omitempty"`
-	// max total subagents.
+	// Largest number of total subagents.
 	MaxTotalSubagents *int64 `protobuf:"varint,7,opt,name=max_total_subagents,json=maxTotalSubagents,proto3,oneof" json:"max_total_subagents,omitempty"`
-	// timeout seconds.
+	// The timeout, in seconds.
 	TimeoutSeconds *float64 `protobuf:"fixed64,8,opt,name=timeout_seconds,json=timeoutSeconds,proto3,oneof" json:"timeout_seconds,omitempty"`
-	// max ai credits.
+	// Largest number of AI credits.
 	MaxAiCredits *float64 `protobuf:"fixed64,9,opt,name=max_ai_credits,json=maxAiCredits,proto3,oneof" json:"max_ai_credits,omitempty"`
-	// declared max concurrent subagents.
+	// The declared largest concurrent subagents.
 	DeclaredMaxConcurrentSubagents *int64 `protobuf:"varint,10,opt,name=declared_max_concurrent_subagents,json=declaredMaxConcurrentSubagents,proto3,oneof" json:"declared_max_concurrent_subagents,omitempty"`
-	// declared max total subagents.
+	// The declared largest total subagents.
 	DeclaredMaxTotalSubagents *int64 `protobuf:"varint,11,opt,name=declared_max_total_subagents,json=declaredMaxTotalSubagents,proto3,oneof" json:"declared_max_total_subagents,omitempty"`
-	// declared timeout seconds.
+	// The declared timeout, in seconds.
 	DeclaredTimeoutSeconds *float64 `protobuf:"fixed64,12,opt,name=declared_timeout_seconds,json=declaredTimeoutSeconds,proto3,oneof" json:"declared_timeout_seconds,omitempty"`
-	// declared max ai credits.
+	// The declared largest AI credits.
 	DeclaredMaxAiCredits *float64 `protobuf:"fixed64,13,opt,name=declared_max_ai_credits,json=declaredMaxAiCredits,proto3,oneof" json:"declared_max_ai_credits,omitempty"`
-	// approval key.
+	// The approval key.
 	ApprovalKey string `protobuf:"bytes,14,opt,name=approval_key,json=approvalKey,proto3" json:"approval_key,omitempty"`
-	// can persist approval.
+	// Whether it can persist approval.
 	CanPersistApproval bool `protobuf:"varint,15,opt,name=can_persist_approval,json=canPersistApproval,proto3" json:"can_persist_approval,omitempty"`
-	// assisted approval.
+	// The assisted approval.
 	AssistedApproval *PermissionAssistedApproval `protobuf:"bytes,16,opt,name=assisted_approval,json=assistedApproval,proto3" json:"assisted_approval,omitempty"`
-	// managed approval required.
+	// Whether managed approval is required.
 	ManagedApprovalRequired *bool `protobuf:"varint,17,opt,name=managed_approval_required,json=managedApprovalRequired,proto3,oneof" json:"managed_approval_required,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -15923,30 +16072,30 @@ func (x *PermissionPromptRequestWorkflow) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: PermissionPromptRequestWrite.
+// A PermissionPromptRequest with the kind write.
 type PermissionPromptRequestWrite struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// tool call id.
+	// Identifier of the tool call, as the model gave it.
 	ToolCallId *string `protobuf:"bytes,1,opt,name=tool_call_id,json=toolCallId,proto3,oneof" json:"tool_call_id,omitempty"`
-	// intention.
+	// The intention.
 	Intention string `protobuf:"bytes,2,opt,name=intention,proto3" json:"intention,omitempty"`
-	// file name.
+	// Name of the file.
 	FileName string `protobuf:"bytes,3,opt,name=file_name,json=fileName,proto3" json:"file_name,omitempty"`
-	// diff.
+	// The diff.
 	Diff string `protobuf:"bytes,4,opt,name=diff,proto3" json:"diff,omitempty"`
-	// new file contents.
+	// The new file contents.
 	NewFileContents *string `protobuf:"bytes,5,opt,name=new_file_contents,json=newFileContents,proto3,oneof" json:"new_file_contents,omitempty"`
-	// can offer session approval.
+	// Whether it can offer session approval.
 	CanOfferSessionApproval bool `protobuf:"varint,6,opt,name=can_offer_session_approval,json=canOfferSessionApproval,proto3" json:"can_offer_session_approval,omitempty"`
-	// assisted approval.
+	// The assisted approval.
 	AssistedApproval *PermissionAssistedApproval `protobuf:"bytes,7,opt,name=assisted_approval,json=assistedApproval,proto3" json:"assisted_approval,omitempty"`
-	// managed approval required.
+	// Whether managed approval is required.
 	ManagedApprovalRequired *bool `protobuf:"varint,8,opt,name=managed_approval_required,json=managedApprovalRequired,proto3,oneof" json:"managed_approval_required,omitempty"`
-	// resolved path.
+	// The resolved path. Since CLI 1.0.92.
 	ResolvedPath *string `protobuf:"bytes,9,opt,name=resolved_path,json=resolvedPath,proto3,oneof" json:"resolved_path,omitempty"`
-	// file edits.
+	// The file edits. Since CLI 1.0.102.
 	FileEdits []*PermissionWriteFileEdit `protobuf:"bytes,10,rep,name=file_edits,json=fileEdits,proto3" json:"file_edits,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -16059,26 +16208,27 @@ func (x *PermissionPromptRequestWrite) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: PermissionRecoveryAttempt.
+// Permission recovery attempt. Used by PermissionRecoveryData.attempts. Since
+// CLI 1.0.92.
 type PermissionRecoveryAttempt struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// attempt id.
+	// Identifier of the attempt.
 	AttemptId string `protobuf:"bytes,1,opt,name=attempt_id,json=attemptId,proto3" json:"attempt_id,omitempty"`
-	// tool call id.
+	// Identifier of the tool call, as the model gave it.
 	ToolCallId *string `protobuf:"bytes,2,opt,name=tool_call_id,json=toolCallId,proto3,oneof" json:"tool_call_id,omitempty"`
-	// permission kind.
+	// Kind of permission.
 	PermissionKind string `protobuf:"bytes,3,opt,name=permission_kind,json=permissionKind,proto3" json:"permission_kind,omitempty"`
-	// request fingerprint.
+	// The request fingerprint.
 	RequestFingerprint string `protobuf:"bytes,4,opt,name=request_fingerprint,json=requestFingerprint,proto3" json:"request_fingerprint,omitempty"`
-	// relation.
+	// The relation.
 	Relation PermissionRecoveryAttemptRelation `protobuf:"varint,5,opt,name=relation,proto3,enum=copilot.cli.v1.PermissionRecoveryAttemptRelation" json:"relation,omitempty"`
-	// disposition.
+	// The disposition.
 	Disposition PermissionRecoveryAttemptDisposition `protobuf:"varint,6,opt,name=disposition,proto3,enum=copilot.cli.v1.PermissionRecoveryAttemptDisposition" json:"disposition,omitempty"`
-	// reason.
+	// The reason.
 	Reason PermissionRecoveryAttemptReason `protobuf:"varint,7,opt,name=reason,proto3,enum=copilot.cli.v1.PermissionRecoveryAttemptReason" json:"reason,omitempty"`
-	// ordinal.
+	// The ordinal. At least 1.
 	Ordinal int64 `protobuf:"varint,8,opt,name=ordinal,proto3" json:"ordinal,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -16177,26 +16327,26 @@ func (x *PermissionRecoveryAttempt) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: PermissionRecoveryData.
+// Data of the event session.permission_recovery. Since CLI 1.0.92.
 type PermissionRecoveryData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// episode id.
+	// Identifier of the episode.
 	EpisodeId string `protobuf:"bytes,1,opt,name=episode_id,json=episodeId,proto3" json:"episode_id,omitempty"`
-	// status.
+	// The status.
 	Status PermissionRecoveryStatus `protobuf:"varint,2,opt,name=status,proto3,enum=copilot.cli.v1.PermissionRecoveryStatus" json:"status,omitempty"`
-	// on blocked.
+	// The on blocked.
 	OnBlocked PermissionRecoveryOnBlocked `protobuf:"varint,3,opt,name=on_blocked,json=onBlocked,proto3,enum=copilot.cli.v1.PermissionRecoveryOnBlocked" json:"on_blocked,omitempty"`
-	// reason.
+	// The reason.
 	Reason PermissionRecoveryReason `protobuf:"varint,4,opt,name=reason,proto3,enum=copilot.cli.v1.PermissionRecoveryReason" json:"reason,omitempty"`
-	// max attempts.
+	// Largest number of attempts. At least 1.
 	MaxAttempts int64 `protobuf:"varint,5,opt,name=max_attempts,json=maxAttempts,proto3" json:"max_attempts,omitempty"`
-	// attempts.
+	// The attempts.
 	Attempts []*PermissionRecoveryAttempt `protobuf:"bytes,6,rep,name=attempts,proto3" json:"attempts,omitempty"`
-	// owner session id.
+	// Identifier of the owner session. Since CLI 1.0.102.
 	OwnerSessionId *string `protobuf:"bytes,7,opt,name=owner_session_id,json=ownerSessionId,proto3,oneof" json:"owner_session_id,omitempty"`
-	// owner agent id.
+	// Identifier of the owner agent. Since CLI 1.0.102.
 	OwnerAgentId *string `protobuf:"bytes,8,opt,name=owner_agent_id,json=ownerAgentId,proto3,oneof" json:"owner_agent_id,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -16295,14 +16445,15 @@ func (x *PermissionRecoveryData) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: PermissionRule.
+// Permission rule. Used by PermissionDecisionDeniedByRules.rules,
+// PermissionDeniedByRules.rules and others.
 type PermissionRule struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// kind.
+	// The kind.
 	Kind string `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
-	// argument.
+	// The argument. Unset stands for null.
 	Argument *string `protobuf:"bytes,2,opt,name=argument,proto3,oneof" json:"argument,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -16359,18 +16510,20 @@ func (x *PermissionRule) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: PermissionSandboxPathGrant.
+// Permission sandbox path grant. Used by
+// PermissionPromptRequestCommands.sandbox_path_grant,
+// PermissionRequestRead.sandbox_path_grant and others. Since CLI 1.0.92.
 type PermissionSandboxPathGrant struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// path.
+	// The path.
 	Path string `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
-	// denied path.
+	// The denied path.
 	DeniedPath *string `protobuf:"bytes,2,opt,name=denied_path,json=deniedPath,proto3,oneof" json:"denied_path,omitempty"`
-	// access.
+	// The access.
 	Access PermissionSandboxPathGrantAccess `protobuf:"varint,3,opt,name=access,proto3,enum=copilot.cli.v1.PermissionSandboxPathGrantAccess" json:"access,omitempty"`
-	// removed readonly paths.
+	// Paths of the removed readonly.
 	RemovedReadonlyPaths []string `protobuf:"bytes,4,rep,name=removed_readonly_paths,json=removedReadonlyPaths,proto3" json:"removed_readonly_paths,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -16441,14 +16594,15 @@ func (x *PermissionSandboxPathGrant) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: PermissionWriteFileContent.
+// Permission write file content. Used by PermissionWriteFileEdit.before and
+// PermissionWriteFileEdit.after. Since CLI 1.0.102.
 type PermissionWriteFileContent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// path.
+	// The path.
 	Path string `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
-	// content.
+	// The content.
 	Content string `protobuf:"bytes,2,opt,name=content,proto3" json:"content,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -16505,14 +16659,15 @@ func (x *PermissionWriteFileContent) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: PermissionWriteFileEdit.
+// Permission write file edit. Used by PermissionPromptRequestWrite.file_edits
+// and PermissionRequestWrite.file_edits. Since CLI 1.0.102.
 type PermissionWriteFileEdit struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// before.
+	// The before.
 	Before *PermissionWriteFileContent `protobuf:"bytes,1,opt,name=before,proto3" json:"before,omitempty"`
-	// after.
+	// The after.
 	After *PermissionWriteFileContent `protobuf:"bytes,2,opt,name=after,proto3" json:"after,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -16569,20 +16724,21 @@ func (x *PermissionWriteFileEdit) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: PluginInstallationFileReview.
+// Plugin installation file review. Used by PluginInstallationReview.files.
+// Since CLI 1.0.102.
 type PluginInstallationFileReview struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// path.
+	// The path.
 	Path string `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
-	// size bytes.
+	// The size, in bytes.
 	SizeBytes int64 `protobuf:"varint,2,opt,name=size_bytes,json=sizeBytes,proto3" json:"size_bytes,omitempty"`
-	// media type.
+	// Kind of media.
 	MediaType string `protobuf:"bytes,3,opt,name=media_type,json=mediaType,proto3" json:"media_type,omitempty"`
-	// executable.
+	// Whether it is executable.
 	Executable bool `protobuf:"varint,4,opt,name=executable,proto3" json:"executable,omitempty"`
-	// digest.
+	// The digest.
 	Digest string `protobuf:"bytes,5,opt,name=digest,proto3" json:"digest,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -16660,14 +16816,15 @@ func (x *PluginInstallationFileReview) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: PluginInstallationLocation.
+// Plugin installation location. Used by PluginInstallationReview.target and
+// PluginInstallationSummary.target. Since CLI 1.0.102.
 type PluginInstallationLocation struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// relative path.
+	// Path of the relative.
 	RelativePath string `protobuf:"bytes,1,opt,name=relative_path,json=relativePath,proto3" json:"relative_path,omitempty"`
-	// display label.
+	// The display label.
 	DisplayLabel string `protobuf:"bytes,2,opt,name=display_label,json=displayLabel,proto3" json:"display_label,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -16724,16 +16881,17 @@ func (x *PluginInstallationLocation) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: PluginInstallationMcpServerReview.
+// Plugin installation MCP server review. Used by
+// PluginInstallationReview.mcp_servers. Since CLI 1.0.102.
 type PluginInstallationMcpServerReview struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// name.
+	// The name.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// transport.
+	// The transport.
 	Transport PluginInstallationMcpTransport `protobuf:"varint,2,opt,name=transport,proto3,enum=copilot.cli.v1.PluginInstallationMcpTransport" json:"transport,omitempty"`
-	// host.
+	// The host.
 	Host *string `protobuf:"bytes,3,opt,name=host,proto3,oneof" json:"host,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -16797,34 +16955,35 @@ func (x *PluginInstallationMcpServerReview) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: PluginInstallationReview.
+// Plugin installation review. Used by InstallationReviewPlugin.review and
+// PluginInstallPlan.review. Since CLI 1.0.102.
 type PluginInstallationReview struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// name.
+	// The name.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// description.
+	// The description.
 	Description *string `protobuf:"bytes,2,opt,name=description,proto3,oneof" json:"description,omitempty"`
-	// version.
+	// The version.
 	Version *string `protobuf:"bytes,3,opt,name=version,proto3,oneof" json:"version,omitempty"`
-	// catalogue.
+	// The catalogue.
 	Catalogue *InstallationCatalogueIdentity `protobuf:"bytes,4,opt,name=catalogue,proto3" json:"catalogue,omitempty"`
-	// source.
+	// Where it comes from.
 	Source *PluginInstallationSource `protobuf:"bytes,5,opt,name=source,proto3" json:"source,omitempty"`
-	// target.
+	// The target.
 	Target *PluginInstallationLocation `protobuf:"bytes,6,opt,name=target,proto3" json:"target,omitempty"`
-	// installs disabled.
+	// Whether installs are disabled.
 	InstallsDisabled bool `protobuf:"varint,7,opt,name=installs_disabled,json=installsDisabled,proto3" json:"installs_disabled,omitempty"`
-	// files.
+	// The files.
 	Files []*PluginInstallationFileReview `protobuf:"bytes,8,rep,name=files,proto3" json:"files,omitempty"`
-	// total bytes.
+	// The total bytes.
 	TotalBytes int64 `protobuf:"varint,9,opt,name=total_bytes,json=totalBytes,proto3" json:"total_bytes,omitempty"`
-	// manifest path.
+	// Path of the manifest.
 	ManifestPath string `protobuf:"bytes,10,opt,name=manifest_path,json=manifestPath,proto3" json:"manifest_path,omitempty"`
-	// manifest content.
+	// The manifest content.
 	ManifestContent string `protobuf:"bytes,11,opt,name=manifest_content,json=manifestContent,proto3" json:"manifest_content,omitempty"`
-	// mcp servers.
+	// The MCP servers.
 	McpServers []*PluginInstallationMcpServerReview `protobuf:"bytes,12,rep,name=mcp_servers,json=mcpServers,proto3" json:"mcp_servers,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -16951,26 +17110,27 @@ func (x *PluginInstallationReview) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: PluginInstallationSource.
+// Plugin installation source. Used by PluginInstallationReview.source and
+// PluginInstallationSummary.source. Since CLI 1.0.102.
 type PluginInstallationSource struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// resource id.
+	// Identifier of the resource.
 	ResourceId string `protobuf:"bytes,1,opt,name=resource_id,json=resourceId,proto3" json:"resource_id,omitempty"`
-	// catalog revision id.
+	// Identifier of the catalog revision.
 	CatalogRevisionId string `protobuf:"bytes,2,opt,name=catalog_revision_id,json=catalogRevisionId,proto3" json:"catalog_revision_id,omitempty"`
-	// repository id.
+	// Identifier of the repository.
 	RepositoryId string `protobuf:"bytes,3,opt,name=repository_id,json=repositoryId,proto3" json:"repository_id,omitempty"`
-	// repository.
+	// Repository on its host, as owner/name.
 	Repository string `protobuf:"bytes,4,opt,name=repository,proto3" json:"repository,omitempty"`
-	// revision.
+	// The revision.
 	Revision string `protobuf:"bytes,5,opt,name=revision,proto3" json:"revision,omitempty"`
-	// root.
+	// The root.
 	Root string `protobuf:"bytes,6,opt,name=root,proto3" json:"root,omitempty"`
-	// descriptor digest.
+	// The descriptor digest.
 	DescriptorDigest string `protobuf:"bytes,7,opt,name=descriptor_digest,json=descriptorDigest,proto3" json:"descriptor_digest,omitempty"`
-	// bundle digest.
+	// The bundle digest.
 	BundleDigest string `protobuf:"bytes,8,opt,name=bundle_digest,json=bundleDigest,proto3" json:"bundle_digest,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -17069,10 +17229,11 @@ func (x *PluginInstallationSource) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: ProtocolMarkerSectionOverride.
+// A ProtocolSectionOverride with the action transform,preserve. Since CLI
+// 1.0.92.
 type ProtocolMarkerSectionOverride struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The alternatives.
+	// One of these, told apart by the member action.
 	//
 	// Types that are valid to be assigned to Variant:
 	//
@@ -17153,17 +17314,17 @@ type isProtocolMarkerSectionOverride_Variant interface {
 }
 
 type ProtocolMarkerSectionOverride_Transform struct {
-	// transform.
+	// Transform. JSON action: transform.
 	Transform *ProtocolMarkerSectionOverrideTransform `protobuf:"bytes,1,opt,name=transform,proto3,oneof"`
 }
 
 type ProtocolMarkerSectionOverride_Preserve struct {
-	// preserve.
+	// Preserve. JSON action: preserve.
 	Preserve *ProtocolMarkerSectionOverridePreserve `protobuf:"bytes,2,opt,name=preserve,proto3,oneof"`
 }
 
 type ProtocolMarkerSectionOverride_Unrecognized struct {
-	// A value that fits none of them: JSON text.
+	// A value that fits none of them, as JSON text.
 	Unrecognized string `protobuf:"bytes,1001,opt,name=unrecognized,proto3,oneof"`
 }
 
@@ -17173,10 +17334,10 @@ func (*ProtocolMarkerSectionOverride_Preserve) isProtocolMarkerSectionOverride_V
 
 func (*ProtocolMarkerSectionOverride_Unrecognized) isProtocolMarkerSectionOverride_Variant() {}
 
-// JSON: ProtocolMarkerSectionOverride|preserve.
+// A ProtocolMarkerSectionOverride with the action preserve.
 type ProtocolMarkerSectionOverridePreserve struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -17219,10 +17380,10 @@ func (x *ProtocolMarkerSectionOverridePreserve) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: ProtocolMarkerSectionOverride|transform.
+// A ProtocolMarkerSectionOverride with the action transform.
 type ProtocolMarkerSectionOverrideTransform struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -17265,10 +17426,11 @@ func (x *ProtocolMarkerSectionOverrideTransform) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: ProtocolSectionOverride.
+// Protocol section override. Used by
+// ProtocolSystemMessageCustomizeConfig.sections. Since CLI 1.0.92.
 type ProtocolSectionOverride struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The alternatives.
+	// One of these, told apart by the member action.
 	//
 	// Types that are valid to be assigned to Variant:
 	//
@@ -17349,17 +17511,17 @@ type isProtocolSectionOverride_Variant interface {
 }
 
 type ProtocolSectionOverride_StaticSectionOverride struct {
-	// static section override.
+	// Static section override. JSON action: replace, remove, append, prepend.
 	StaticSectionOverride *ProtocolStaticSectionOverride `protobuf:"bytes,1,opt,name=static_section_override,json=staticSectionOverride,proto3,oneof"`
 }
 
 type ProtocolSectionOverride_MarkerSectionOverride struct {
-	// marker section override.
+	// Marker section override. JSON action: transform, preserve.
 	MarkerSectionOverride *ProtocolMarkerSectionOverride `protobuf:"bytes,2,opt,name=marker_section_override,json=markerSectionOverride,proto3,oneof"`
 }
 
 type ProtocolSectionOverride_Unrecognized struct {
-	// A value that fits none of them: JSON text.
+	// A value that fits none of them, as JSON text.
 	Unrecognized string `protobuf:"bytes,1001,opt,name=unrecognized,proto3,oneof"`
 }
 
@@ -17369,14 +17531,15 @@ func (*ProtocolSectionOverride_MarkerSectionOverride) isProtocolSectionOverride_
 
 func (*ProtocolSectionOverride_Unrecognized) isProtocolSectionOverride_Variant() {}
 
-// JSON: ProtocolStaticSectionOverride.
+// A ProtocolSectionOverride with the action replace,remove,append,prepend.
+// Since CLI 1.0.92.
 type ProtocolStaticSectionOverride struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// action.
+	// The action.
 	Action ProtocolStaticSectionAction `protobuf:"varint,1,opt,name=action,proto3,enum=copilot.cli.v1.ProtocolStaticSectionAction" json:"action,omitempty"`
-	// content.
+	// The content.
 	Content *string `protobuf:"bytes,2,opt,name=content,proto3,oneof" json:"content,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -17433,14 +17596,14 @@ func (x *ProtocolStaticSectionOverride) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: ProtocolSystemMessageAppendConfig.
+// Protocol system message append configuration. Since CLI 1.0.92.
 type ProtocolSystemMessageAppendConfig struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// mode.
+	// The mode.
 	Mode ProtocolAppendMode `protobuf:"varint,1,opt,name=mode,proto3,enum=copilot.cli.v1.ProtocolAppendMode" json:"mode,omitempty"`
-	// content.
+	// The content.
 	Content *string `protobuf:"bytes,2,opt,name=content,proto3,oneof" json:"content,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -17497,14 +17660,14 @@ func (x *ProtocolSystemMessageAppendConfig) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: ProtocolSystemMessageCustomizeConfig.
+// Protocol system message customize configuration. Since CLI 1.0.92.
 type ProtocolSystemMessageCustomizeConfig struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// sections.
+	// The sections, by name.
 	Sections map[string]*ProtocolSectionOverride `protobuf:"bytes,1,rep,name=sections,proto3" json:"sections,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// content.
+	// The content.
 	Content *string `protobuf:"bytes,2,opt,name=content,proto3,oneof" json:"content,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -17561,14 +17724,14 @@ func (x *ProtocolSystemMessageCustomizeConfig) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: ProtocolSystemMessageReplaceConfig.
+// Protocol system message replace configuration. Since CLI 1.0.92.
 type ProtocolSystemMessageReplaceConfig struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// content.
+	// The content.
 	Content string `protobuf:"bytes,1,opt,name=content,proto3" json:"content,omitempty"`
-	// content blocks.
+	// The content blocks.
 	ContentBlocks []*SystemMessageBlock `protobuf:"bytes,2,rep,name=content_blocks,json=contentBlocks,proto3" json:"content_blocks,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -17625,46 +17788,47 @@ func (x *ProtocolSystemMessageReplaceConfig) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: ProviderConfig.
+// A model endpoint of the user's own, used instead of GitHub's.
 type ProviderConfig struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// type.
+	// Kind of endpoint. Absent: openai.
 	Type ProviderConfigType `protobuf:"varint,1,opt,name=type,proto3,enum=copilot.cli.v1.ProviderConfigType" json:"type,omitempty"`
-	// wire api.
+	// Which of OpenAI's APIs it has. Absent: completions.
 	WireApi ProviderConfigWireApi `protobuf:"varint,2,opt,name=wire_api,json=wireApi,proto3,enum=copilot.cli.v1.ProviderConfigWireApi" json:"wire_api,omitempty"`
-	// transport.
+	// How it is reached.
 	Transport ProviderConfigTransport `protobuf:"varint,3,opt,name=transport,proto3,enum=copilot.cli.v1.ProviderConfigTransport" json:"transport,omitempty"`
-	// base url.
+	// URL that the API's paths are appended to.
 	BaseUrl string `protobuf:"bytes,4,opt,name=base_url,json=baseUrl,proto3" json:"base_url,omitempty"`
-	// api key.
+	// Key of the endpoint; a local one may need none.
 	ApiKey *string `protobuf:"bytes,5,opt,name=api_key,json=apiKey,proto3,oneof" json:"api_key,omitempty"`
-	// bearer token.
+	// Token to send as Authorization. It wins over apiKey.
 	BearerToken *string `protobuf:"bytes,6,opt,name=bearer_token,json=bearerToken,proto3,oneof" json:"bearer_token,omitempty"`
-	// azure.
+	// What only Azure needs.
 	Azure *ProviderConfigAzure `protobuf:"bytes,7,opt,name=azure,proto3" json:"azure,omitempty"`
-	// model id.
+	// Model whose abilities and limits are assumed.
 	ModelId *string `protobuf:"bytes,8,opt,name=model_id,json=modelId,proto3,oneof" json:"model_id,omitempty"`
-	// model capabilities.
+	// The model capabilities.
 	ModelCapabilities *ModelCapabilitiesOverride `protobuf:"bytes,9,opt,name=model_capabilities,json=modelCapabilities,proto3" json:"model_capabilities,omitempty"`
-	// provider name.
+	// Name by which the endpoint appears with its models and in telemetry.
 	ProviderName *string `protobuf:"bytes,10,opt,name=provider_name,json=providerName,proto3,oneof" json:"provider_name,omitempty"`
-	// wire model.
+	// Name of the model as the endpoint wants it.
 	WireModel *string `protobuf:"bytes,11,opt,name=wire_model,json=wireModel,proto3,oneof" json:"wire_model,omitempty"`
-	// max prompt tokens.
+	// Largest number of tokens in a prompt.
 	MaxPromptTokens *float64 `protobuf:"fixed64,12,opt,name=max_prompt_tokens,json=maxPromptTokens,proto3,oneof" json:"max_prompt_tokens,omitempty"`
-	// max context window tokens.
+	// Size of the context window, in tokens.
 	MaxContextWindowTokens *float64 `protobuf:"fixed64,13,opt,name=max_context_window_tokens,json=maxContextWindowTokens,proto3,oneof" json:"max_context_window_tokens,omitempty"`
-	// max output tokens.
+	// Largest number of tokens in an answer.
 	MaxOutputTokens *float64 `protobuf:"fixed64,14,opt,name=max_output_tokens,json=maxOutputTokens,proto3,oneof" json:"max_output_tokens,omitempty"`
-	// headers.
+	// HTTP headers to send with every request.
 	Headers map[string]string `protobuf:"bytes,15,rep,name=headers,proto3" json:"headers,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// has bearer token provider.
+	// Asks the client for a token before every request, by
+	// providerToken.getToken.
 	HasBearerTokenProvider *bool `protobuf:"varint,16,opt,name=has_bearer_token_provider,json=hasBearerTokenProvider,proto3,oneof" json:"has_bearer_token_provider,omitempty"`
-	// model provider.
+	// The model provider. Since CLI 1.0.92.
 	ModelProvider ProviderConfigModelProvider `protobuf:"varint,17,opt,name=model_provider,json=modelProvider,proto3,enum=copilot.cli.v1.ProviderConfigModelProvider" json:"model_provider,omitempty"`
-	// api key command.
+	// The API key command. Since CLI 1.0.102.
 	ApiKeyCommand *string `protobuf:"bytes,18,opt,name=api_key_command,json=apiKeyCommand,proto3,oneof" json:"api_key_command,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -17833,12 +17997,12 @@ func (x *ProviderConfig) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: ProviderConfigAzure.
+// What only Azure needs.
 type ProviderConfigAzure struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// api version.
+	// Version of the API.
 	ApiVersion *string `protobuf:"bytes,1,opt,name=api_version,json=apiVersion,proto3,oneof" json:"api_version,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -17888,32 +18052,32 @@ func (x *ProviderConfigAzure) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: ProviderModelConfig.
+// A model of one of the named endpoints.
 type ProviderModelConfig struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// id.
+	// Identifier within its endpoint: the model is chosen as provider/id.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	// provider.
+	// Name of the endpoint.
 	Provider string `protobuf:"bytes,2,opt,name=provider,proto3" json:"provider,omitempty"`
-	// wire model.
+	// Name of the model as the endpoint wants it.
 	WireModel *string `protobuf:"bytes,3,opt,name=wire_model,json=wireModel,proto3,oneof" json:"wire_model,omitempty"`
-	// model id.
+	// Model whose abilities and limits are assumed.
 	ModelId *string `protobuf:"bytes,4,opt,name=model_id,json=modelId,proto3,oneof" json:"model_id,omitempty"`
-	// name.
+	// Name to show to people.
 	Name *string `protobuf:"bytes,5,opt,name=name,proto3,oneof" json:"name,omitempty"`
-	// max prompt tokens.
+	// Largest number of prompt tokens.
 	MaxPromptTokens *float64 `protobuf:"fixed64,6,opt,name=max_prompt_tokens,json=maxPromptTokens,proto3,oneof" json:"max_prompt_tokens,omitempty"`
-	// max context window tokens.
+	// Largest number of context window tokens.
 	MaxContextWindowTokens *float64 `protobuf:"fixed64,7,opt,name=max_context_window_tokens,json=maxContextWindowTokens,proto3,oneof" json:"max_context_window_tokens,omitempty"`
-	// max output tokens.
+	// Largest number of output tokens.
 	MaxOutputTokens *float64 `protobuf:"fixed64,8,opt,name=max_output_tokens,json=maxOutputTokens,proto3,oneof" json:"max_output_tokens,omitempty"`
-	// capabilities.
+	// Corrections to what is assumed.
 	Capabilities *ModelCapabilitiesOverride `protobuf:"bytes,9,opt,name=capabilities,proto3" json:"capabilities,omitempty"`
-	// system message.
+	// The system message. Since CLI 1.0.92.
 	SystemMessage *SystemMessageAlternative `protobuf:"bytes,10,opt,name=system_message,json=systemMessage,proto3" json:"system_message,omitempty"`
-	// metadata json.
+	// The metadata. The member metadata, as JSON text. Since CLI 1.0.92.
 	MetadataJson *string `protobuf:"bytes,11,opt,name=metadata_json,json=metadataJson,proto3,oneof" json:"metadata_json,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -18033,24 +18197,25 @@ func (x *ProviderModelConfig) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: ProviderMonthlyUsage.
+// Provider monthly usage. Used by ProviderQuotaState.monthly_usage. Since CLI
+// 1.0.102.
 type ProviderMonthlyUsage struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// state.
+	// The state.
 	State ProviderMonthlyUsageState `protobuf:"varint,1,opt,name=state,proto3,enum=copilot.cli.v1.ProviderMonthlyUsageState" json:"state,omitempty"`
-	// unit.
+	// The unit.
 	Unit ProviderQuotaUnit `protobuf:"varint,2,opt,name=unit,proto3,enum=copilot.cli.v1.ProviderQuotaUnit" json:"unit,omitempty"`
-	// scope.
+	// The scope.
 	Scope ProviderMonthlyUsageScope `protobuf:"varint,3,opt,name=scope,proto3,enum=copilot.cli.v1.ProviderMonthlyUsageScope" json:"scope,omitempty"`
-	// consumed quantity.
+	// The consumed quantity.
 	ConsumedQuantity *float64 `protobuf:"fixed64,4,opt,name=consumed_quantity,json=consumedQuantity,proto3,oneof" json:"consumed_quantity,omitempty"`
-	// queried at.
+	// The queried at.
 	QueriedAt *string `protobuf:"bytes,5,opt,name=queried_at,json=queriedAt,proto3,oneof" json:"queried_at,omitempty"`
-	// cycle start.
+	// The cycle start.
 	CycleStart *string `protobuf:"bytes,6,opt,name=cycle_start,json=cycleStart,proto3,oneof" json:"cycle_start,omitempty"`
-	// reset on.
+	// The reset on.
 	ResetOn *string `protobuf:"bytes,7,opt,name=reset_on,json=resetOn,proto3,oneof" json:"reset_on,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -18142,32 +18307,33 @@ func (x *ProviderMonthlyUsage) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: ProviderQuotaBudgetMetadata.
+// Provider quota budget metadata. Used by ProviderQuotaState.budget_metadata.
+// Since CLI 1.0.102.
 type ProviderQuotaBudgetMetadata struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// unlimited.
+	// Whether it is unlimited.
 	Unlimited bool `protobuf:"varint,1,opt,name=unlimited,proto3" json:"unlimited,omitempty"`
-	// entitlement.
+	// The entitlement.
 	Entitlement float64 `protobuf:"fixed64,2,opt,name=entitlement,proto3" json:"entitlement,omitempty"`
-	// consumed.
+	// The consumed.
 	Consumed float64 `protobuf:"fixed64,3,opt,name=consumed,proto3" json:"consumed,omitempty"`
-	// remaining percentage.
+	// The remaining, in percent.
 	RemainingPercentage float64 `protobuf:"fixed64,4,opt,name=remaining_percentage,json=remainingPercentage,proto3" json:"remaining_percentage,omitempty"`
-	// usage allowed when exhausted.
+	// Whether the usage allowed when is exhausted.
 	UsageAllowedWhenExhausted bool `protobuf:"varint,5,opt,name=usage_allowed_when_exhausted,json=usageAllowedWhenExhausted,proto3" json:"usage_allowed_when_exhausted,omitempty"`
-	// overage.
+	// The overage.
 	Overage float64 `protobuf:"fixed64,6,opt,name=overage,proto3" json:"overage,omitempty"`
-	// overage allowed when exhausted.
+	// Whether the overage allowed when is exhausted.
 	OverageAllowedWhenExhausted bool `protobuf:"varint,7,opt,name=overage_allowed_when_exhausted,json=overageAllowedWhenExhausted,proto3" json:"overage_allowed_when_exhausted,omitempty"`
-	// reset at epoch ms.
+	// The reset at epoch, in milliseconds.
 	ResetAtEpochMs *float64 `protobuf:"fixed64,8,opt,name=reset_at_epoch_ms,json=resetAtEpochMs,proto3,oneof" json:"reset_at_epoch_ms,omitempty"`
-	// reset estimated.
+	// Whether to reset estimated.
 	ResetEstimated *bool `protobuf:"varint,9,opt,name=reset_estimated,json=resetEstimated,proto3,oneof" json:"reset_estimated,omitempty"`
-	// token based billing.
+	// Whether it is token based billing.
 	TokenBasedBilling *bool `protobuf:"varint,10,opt,name=token_based_billing,json=tokenBasedBilling,proto3,oneof" json:"token_based_billing,omitempty"`
-	// overage limit.
+	// The overage limit.
 	OverageLimit *float64 `protobuf:"fixed64,11,opt,name=overage_limit,json=overageLimit,proto3,oneof" json:"overage_limit,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -18287,50 +18453,57 @@ func (x *ProviderQuotaBudgetMetadata) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: ProviderQuotaState.
+// Provider quota state. Used by ProviderQuotaObservationData.observation,
+// SessionQuotaServiceGetResponse.provider_quotas and others. Since CLI 1.0.102.
 type ProviderQuotaState struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// provider.
+	// The provider.
 	Provider *ModelProviderRef `protobuf:"bytes,1,opt,name=provider,proto3" json:"provider,omitempty"`
-	// quota id.
+	// Identifier of the quota.
 	QuotaId string `protobuf:"bytes,2,opt,name=quota_id,json=quotaId,proto3" json:"quota_id,omitempty"`
-	// unit.
+	// The unit.
 	Unit ProviderQuotaUnit `protobuf:"varint,3,opt,name=unit,proto3,enum=copilot.cli.v1.ProviderQuotaUnit" json:"unit,omitempty"`
-	// access state.
+	// The access state.
 	AccessState ProviderQuotaAccessState `protobuf:"varint,4,opt,name=access_state,json=accessState,proto3,enum=copilot.cli.v1.ProviderQuotaAccessState" json:"access_state,omitempty"`
-	// capacity state.
+	// The capacity state.
 	CapacityState ProviderQuotaCapacityState `protobuf:"varint,5,opt,name=capacity_state,json=capacityState,proto3,enum=copilot.cli.v1.ProviderQuotaCapacityState" json:"capacity_state,omitempty"`
-	// observation kind.
+	// Kind of observation.
 	ObservationKind ProviderQuotaObservationKind `protobuf:"varint,6,opt,name=observation_kind,json=observationKind,proto3,enum=copilot.cli.v1.ProviderQuotaObservationKind" json:"observation_kind,omitempty"`
-	// quantity kind.
+	// Kind of quantity.
 	QuantityKind ProviderQuotaQuantityKind `protobuf:"varint,7,opt,name=quantity_kind,json=quantityKind,proto3,enum=copilot.cli.v1.ProviderQuotaQuantityKind" json:"quantity_kind,omitempty"`
-	// acquisition status.
+	// Status of the acquisition.
 	AcquisitionStatus ProviderQuotaAcquisitionStatus `protobuf:"varint,8,opt,name=acquisition_status,json=acquisitionStatus,proto3,enum=copilot.cli.v1.ProviderQuotaAcquisitionStatus" json:"acquisition_status,omitempty"`
-	// observed at.
+	// The observed at.
 	ObservedAt *string `protobuf:"bytes,9,opt,name=observed_at,json=observedAt,proto3,oneof" json:"observed_at,omitempty"`
-	// http status.
+	// Status of the HTTP.
 	HttpStatus *int64 `protobuf:"varint,10,opt,name=http_status,json=httpStatus,proto3,oneof" json:"http_status,omitempty"`
-	// acquisition error.
+	// The acquisition error.
 	AcquisitionError *string `protobuf:"bytes,11,opt,name=acquisition_error,json=acquisitionError,proto3,oneof" json:"acquisition_error,omitempty"`
-	// budget metadata.
+	// The budget metadata.
 	BudgetMetadata *ProviderQuotaBudgetMetadata `protobuf:"bytes,12,opt,name=budget_metadata,json=budgetMetadata,proto3" json:"budget_metadata,omitempty"`
-	// monthly usage.
+	// The monthly usage.
 	MonthlyUsage *ProviderMonthlyUsage `protobuf:"bytes,13,opt,name=monthly_usage,json=monthlyUsage,proto3" json:"monthly_usage,omitempty"`
-	// compatibility key.
+	// The compatibility key.
 	CompatibilityKey *string `protobuf:"bytes,14,opt,name=compatibility_key,json=compatibilityKey,proto3,oneof" json:"compatibility_key,omitempty"`
-	// has quota.
+	// Whether it has quota. An explicit null, which is not the same as absence,
+	// stands in json_extra.
 	HasQuota *bool `protobuf:"varint,15,opt,name=has_quota,json=hasQuota,proto3,oneof" json:"has_quota,omitempty"`
-	// entitled quantity.
+	// The entitled quantity. An explicit null, which is not the same as absence,
+	// stands in json_extra.
 	EntitledQuantity *int64 `protobuf:"varint,16,opt,name=entitled_quantity,json=entitledQuantity,proto3,oneof" json:"entitled_quantity,omitempty"`
-	// available quantity.
+	// The available quantity. An explicit null, which is not the same as absence,
+	// stands in json_extra.
 	AvailableQuantity *int64 `protobuf:"varint,17,opt,name=available_quantity,json=availableQuantity,proto3,oneof" json:"available_quantity,omitempty"`
-	// reason.
+	// The reason. An explicit null, which is not the same as absence, stands in
+	// json_extra.
 	Reason *string `protobuf:"bytes,18,opt,name=reason,proto3,oneof" json:"reason,omitempty"`
-	// source.
+	// Where it comes from. An explicit null, which is not the same as absence,
+	// stands in json_extra.
 	Source *string `protobuf:"bytes,19,opt,name=source,proto3,oneof" json:"source,omitempty"`
-	// service.
+	// The service. An explicit null, which is not the same as absence, stands in
+	// json_extra.
 	Service *string `protobuf:"bytes,20,opt,name=service,proto3,oneof" json:"service,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -18513,32 +18686,36 @@ func (x *ProviderQuotaState) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: SandboxConfig.
+// Sandbox configuration. Used by
+// SandboxProxyCaServiceCheckRelevanceRequest.sandbox_config,
+// SandboxProxyCaServiceCreateRequest.sandbox_config and others.
 type SandboxConfig struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// enabled.
+	// Whether it is switched on.
 	Enabled bool `protobuf:"varint,1,opt,name=enabled,proto3" json:"enabled,omitempty"`
-	// user policy.
+	// The user policy.
 	UserPolicy *SandboxConfigUserPolicy `protobuf:"bytes,2,opt,name=user_policy,json=userPolicy,proto3" json:"user_policy,omitempty"`
-	// add current working directory.
+	// Whether there is add current working directory.
 	AddCurrentWorkingDirectory *bool `protobuf:"varint,3,opt,name=add_current_working_directory,json=addCurrentWorkingDirectory,proto3,oneof" json:"add_current_working_directory,omitempty"`
-	// auth.
+	// The authentication.
 	Auth *SandboxConfigAuth `protobuf:"bytes,4,opt,name=auth,proto3" json:"auth,omitempty"`
-	// allow dev tool access.
+	// Whether to allow dev tool access.
 	AllowDevToolAccess *bool `protobuf:"varint,5,opt,name=allow_dev_tool_access,json=allowDevToolAccess,proto3,oneof" json:"allow_dev_tool_access,omitempty"`
-	// sandbox mcp servers.
+	// Whether there is sandbox MCP servers. Since CLI 1.0.92.
 	SandboxMcpServers *bool `protobuf:"varint,6,opt,name=sandbox_mcp_servers,json=sandboxMcpServers,proto3,oneof" json:"sandbox_mcp_servers,omitempty"`
-	// sandbox lsp servers.
+	// Whether there is sandbox LSP servers. Since CLI 1.0.92.
 	SandboxLspServers *bool `protobuf:"varint,7,opt,name=sandbox_lsp_servers,json=sandboxLspServers,proto3,oneof" json:"sandbox_lsp_servers,omitempty"`
-	// allow bypass.
+	// Whether to allow bypass. Since CLI 1.0.92.
 	AllowBypass *bool `protobuf:"varint,8,opt,name=allow_bypass,json=allowBypass,proto3,oneof" json:"allow_bypass,omitempty"`
-	// managed mcp routing locked.
+	// Whether the managed MCP routing is locked. Internal to the CLI. Since CLI
+	// 1.0.92.
 	ManagedMcpRoutingLocked *bool `protobuf:"varint,9,opt,name=managed_mcp_routing_locked,json=managedMcpRoutingLocked,proto3,oneof" json:"managed_mcp_routing_locked,omitempty"`
-	// managed lsp routing locked.
+	// Whether the managed LSP routing is locked. Internal to the CLI. Since CLI
+	// 1.0.92.
 	ManagedLspRoutingLocked *bool `protobuf:"varint,10,opt,name=managed_lsp_routing_locked,json=managedLspRoutingLocked,proto3,oneof" json:"managed_lsp_routing_locked,omitempty"`
-	// credentials.
+	// The credentials. Since CLI 1.0.92.
 	Credentials *SandboxCredentialsConfig `protobuf:"bytes,11,opt,name=credentials,proto3" json:"credentials,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -18658,14 +18835,14 @@ func (x *SandboxConfig) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: SandboxConfigAuth.
+// Sandbox configuration authentication. Used by SandboxConfig.auth.
 type SandboxConfigAuth struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// git.
+	// Whether there is git.
 	Git *bool `protobuf:"varint,1,opt,name=git,proto3,oneof" json:"git,omitempty"`
-	// gh.
+	// Whether there is gh.
 	Gh *bool `protobuf:"varint,2,opt,name=gh,proto3,oneof" json:"gh,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -18722,18 +18899,18 @@ func (x *SandboxConfigAuth) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: SandboxConfigUserPolicy.
+// Sandbox configuration user policy. Used by SandboxConfig.user_policy.
 type SandboxConfigUserPolicy struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// filesystem.
+	// The filesystem.
 	Filesystem *SandboxConfigUserPolicyFilesystem `protobuf:"bytes,1,opt,name=filesystem,proto3" json:"filesystem,omitempty"`
-	// network.
+	// The network.
 	Network *SandboxConfigUserPolicyNetwork `protobuf:"bytes,2,opt,name=network,proto3" json:"network,omitempty"`
-	// seatbelt.
+	// The seatbelt.
 	Seatbelt *SandboxConfigUserPolicySeatbelt `protobuf:"bytes,3,opt,name=seatbelt,proto3" json:"seatbelt,omitempty"`
-	// experimental.
+	// The experimental.
 	Experimental *SandboxConfigUserPolicyExperimental `protobuf:"bytes,4,opt,name=experimental,proto3" json:"experimental,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -18804,12 +18981,13 @@ func (x *SandboxConfigUserPolicy) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: SandboxConfigUserPolicyExperimental.
+// Sandbox configuration user policy experimental. Used by
+// SandboxConfigUserPolicy.experimental.
 type SandboxConfigUserPolicyExperimental struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// seatbelt.
+	// The seatbelt.
 	Seatbelt *SandboxConfigUserPolicyExperimentalSeatbelt `protobuf:"bytes,1,opt,name=seatbelt,proto3" json:"seatbelt,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -18859,12 +19037,13 @@ func (x *SandboxConfigUserPolicyExperimental) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: SandboxConfigUserPolicyExperimentalSeatbelt.
+// Sandbox configuration user policy experimental seatbelt. Used by
+// SandboxConfigUserPolicyExperimental.seatbelt.
 type SandboxConfigUserPolicyExperimentalSeatbelt struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// keychain access.
+	// Whether there is keychain access.
 	KeychainAccess *bool `protobuf:"varint,1,opt,name=keychain_access,json=keychainAccess,proto3,oneof" json:"keychain_access,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -18914,18 +19093,19 @@ func (x *SandboxConfigUserPolicyExperimentalSeatbelt) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: SandboxConfigUserPolicyFilesystem.
+// Sandbox configuration user policy filesystem. Used by
+// SandboxConfigUserPolicy.filesystem.
 type SandboxConfigUserPolicyFilesystem struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// readwrite paths.
+	// Paths of the readwrite.
 	ReadwritePaths []string `protobuf:"bytes,1,rep,name=readwrite_paths,json=readwritePaths,proto3" json:"readwrite_paths,omitempty"`
-	// readonly paths.
+	// Paths of the readonly.
 	ReadonlyPaths []string `protobuf:"bytes,2,rep,name=readonly_paths,json=readonlyPaths,proto3" json:"readonly_paths,omitempty"`
-	// denied paths.
+	// The denied paths.
 	DeniedPaths []string `protobuf:"bytes,3,rep,name=denied_paths,json=deniedPaths,proto3" json:"denied_paths,omitempty"`
-	// clear policy on exit.
+	// Whether to clear policy on exit.
 	ClearPolicyOnExit *bool `protobuf:"varint,4,opt,name=clear_policy_on_exit,json=clearPolicyOnExit,proto3,oneof" json:"clear_policy_on_exit,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -18996,20 +19176,21 @@ func (x *SandboxConfigUserPolicyFilesystem) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: SandboxConfigUserPolicyNetwork.
+// Sandbox configuration user policy network. Used by
+// SandboxConfigUserPolicy.network.
 type SandboxConfigUserPolicyNetwork struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// allow outbound.
+	// Whether to allow outbound.
 	AllowOutbound *bool `protobuf:"varint,1,opt,name=allow_outbound,json=allowOutbound,proto3,oneof" json:"allow_outbound,omitempty"`
-	// allow local network.
+	// Whether to allow local network.
 	AllowLocalNetwork *bool `protobuf:"varint,2,opt,name=allow_local_network,json=allowLocalNetwork,proto3,oneof" json:"allow_local_network,omitempty"`
-	// proxy.
+	// The proxy.
 	Proxy *SandboxConfigUserPolicyNetworkProxy `protobuf:"bytes,3,opt,name=proxy,proto3" json:"proxy,omitempty"`
-	// allowed hosts.
+	// The allowed hosts. Since CLI 1.0.92.
 	AllowedHosts []string `protobuf:"bytes,4,rep,name=allowed_hosts,json=allowedHosts,proto3" json:"allowed_hosts,omitempty"`
-	// blocked hosts.
+	// The blocked hosts. Since CLI 1.0.92.
 	BlockedHosts []string `protobuf:"bytes,5,rep,name=blocked_hosts,json=blockedHosts,proto3" json:"blocked_hosts,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -19087,16 +19268,17 @@ func (x *SandboxConfigUserPolicyNetwork) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: SandboxConfigUserPolicyNetworkProxy.
+// Sandbox configuration user policy network proxy. Used by
+// SandboxConfigUserPolicyNetwork.proxy.
 type SandboxConfigUserPolicyNetworkProxy struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// url.
+	// The URL.
 	Url string `protobuf:"bytes,1,opt,name=url,proto3" json:"url,omitempty"`
-	// username.
+	// The username.
 	Username *string `protobuf:"bytes,2,opt,name=username,proto3,oneof" json:"username,omitempty"`
-	// password.
+	// The password.
 	Password *string `protobuf:"bytes,3,opt,name=password,proto3,oneof" json:"password,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -19160,12 +19342,13 @@ func (x *SandboxConfigUserPolicyNetworkProxy) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: SandboxConfigUserPolicySeatbelt.
+// Sandbox configuration user policy seatbelt. Used by
+// SandboxConfigUserPolicy.seatbelt.
 type SandboxConfigUserPolicySeatbelt struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// keychain access.
+	// Whether there is keychain access.
 	KeychainAccess *bool `protobuf:"varint,1,opt,name=keychain_access,json=keychainAccess,proto3,oneof" json:"keychain_access,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -19215,12 +19398,13 @@ func (x *SandboxConfigUserPolicySeatbelt) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: SandboxCredentialsConfig.
+// Sandbox credentials configuration. Used by SandboxConfig.credentials. Since
+// CLI 1.0.92.
 type SandboxCredentialsConfig struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// env vars.
+	// The environment vars, by name.
 	EnvVars map[string]*SandboxMaskedEnvVar `protobuf:"bytes,1,rep,name=env_vars,json=envVars,proto3" json:"env_vars,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -19270,12 +19454,13 @@ func (x *SandboxCredentialsConfig) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: SandboxMaskedEnvVar.
+// Sandbox masked environment var. Used by SandboxCredentialsConfig.env_vars.
+// Since CLI 1.0.92.
 type SandboxMaskedEnvVar struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// inject hosts.
+	// The inject hosts.
 	InjectHosts []string `protobuf:"bytes,1,rep,name=inject_hosts,json=injectHosts,proto3" json:"inject_hosts,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -19325,20 +19510,21 @@ func (x *SandboxMaskedEnvVar) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: SessionContext.
+// Session context. Used by LocalSessionMetadataValue.context,
+// RemoteSessionMetadataValue.context and others.
 type SessionContext struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// cwd.
+	// Working directory.
 	Cwd string `protobuf:"bytes,1,opt,name=cwd,proto3" json:"cwd,omitempty"`
-	// git root.
+	// Root of the git working tree.
 	GitRoot *string `protobuf:"bytes,2,opt,name=git_root,json=gitRoot,proto3,oneof" json:"git_root,omitempty"`
-	// repository.
+	// Repository on its host, as owner/name.
 	Repository *string `protobuf:"bytes,3,opt,name=repository,proto3,oneof" json:"repository,omitempty"`
-	// host type.
+	// Kind of host.
 	HostType SessionContextHostType `protobuf:"varint,4,opt,name=host_type,json=hostType,proto3,enum=copilot.cli.v1.SessionContextHostType" json:"host_type,omitempty"`
-	// branch.
+	// Git branch.
 	Branch *string `protobuf:"bytes,5,opt,name=branch,proto3,oneof" json:"branch,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -19416,12 +19602,12 @@ func (x *SessionContext) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: SessionLimitsConfig.
+// What a session may use up.
 type SessionLimitsConfig struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// max ai credits.
+	// Largest number of AI credits.
 	MaxAiCredits *float64 `protobuf:"fixed64,1,opt,name=max_ai_credits,json=maxAiCredits,proto3,oneof" json:"max_ai_credits,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -19471,18 +19657,19 @@ func (x *SessionLimitsConfig) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: SessionListFilter.
+// Session list filter. Used by SessionServiceListRequest.filter and
+// SessionsServiceListRequest.filter.
 type SessionListFilter struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// cwd.
+	// Working directory.
 	Cwd *string `protobuf:"bytes,1,opt,name=cwd,proto3,oneof" json:"cwd,omitempty"`
-	// git root.
+	// Root of the git working tree.
 	GitRoot *string `protobuf:"bytes,2,opt,name=git_root,json=gitRoot,proto3,oneof" json:"git_root,omitempty"`
-	// repository.
+	// Repository on its host, as owner/name.
 	Repository *string `protobuf:"bytes,3,opt,name=repository,proto3,oneof" json:"repository,omitempty"`
-	// branch.
+	// Git branch.
 	Branch *string `protobuf:"bytes,4,opt,name=branch,proto3,oneof" json:"branch,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -19553,22 +19740,22 @@ func (x *SessionListFilter) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: SessionManagedPermissions.
+// Session managed permissions. Used by SessionManagedSettings.permissions.
 type SessionManagedPermissions struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// disable bypass permissions mode.
+	// The disable bypass permissions mode.
 	DisableBypassPermissionsMode *string `protobuf:"bytes,1,opt,name=disable_bypass_permissions_mode,json=disableBypassPermissionsMode,proto3,oneof" json:"disable_bypass_permissions_mode,omitempty"`
-	// deny.
+	// The deny.
 	Deny []string `protobuf:"bytes,2,rep,name=deny,proto3" json:"deny,omitempty"`
-	// ask.
+	// The ask.
 	Ask []string `protobuf:"bytes,3,rep,name=ask,proto3" json:"ask,omitempty"`
-	// allow.
+	// The allow.
 	Allow []string `protobuf:"bytes,4,rep,name=allow,proto3" json:"allow,omitempty"`
-	// disable assisted permissions mode.
+	// Whether assisted permissions mode is switched off. Since CLI 1.0.102.
 	DisableAssistedPermissionsMode *bool `protobuf:"varint,5,opt,name=disable_assisted_permissions_mode,json=disableAssistedPermissionsMode,proto3,oneof" json:"disable_assisted_permissions_mode,omitempty"`
-	// limit to.
+	// The limit to. Since CLI 1.0.102.
 	LimitTo []string `protobuf:"bytes,6,rep,name=limit_to,json=limitTo,proto3" json:"limit_to,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -19653,12 +19840,13 @@ func (x *SessionManagedPermissions) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: SessionManagedSettings.
+// Session managed settings. Used by SessionConfig.managed_settings,
+// SessionOpenOptions.managed_settings and others.
 type SessionManagedSettings struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// permissions.
+	// The permissions.
 	Permissions *SessionManagedPermissions `protobuf:"bytes,1,opt,name=permissions,proto3" json:"permissions,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -19708,14 +19896,14 @@ func (x *SessionManagedSettings) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: ShellCredentials.
+// Shell credentials. Used by ShellOptions.credentials.
 type ShellCredentials struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// git.
+	// Whether there is git.
 	Git *bool `protobuf:"varint,1,opt,name=git,proto3,oneof" json:"git,omitempty"`
-	// gh.
+	// Whether there is gh.
 	Gh *bool `protobuf:"varint,2,opt,name=gh,proto3,oneof" json:"gh,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -19772,14 +19960,14 @@ func (x *ShellCredentials) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: ShellInitScript.
+// Shell init script. Used by ShellOptions.init_scripts.
 type ShellInitScript struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// path.
+	// The path.
 	Path string `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
-	// shell.
+	// The shell.
 	Shell ShellInitScriptShell `protobuf:"varint,2,opt,name=shell,proto3,enum=copilot.cli.v1.ShellInitScriptShell" json:"shell,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -19836,18 +20024,19 @@ func (x *ShellInitScript) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: ShellOptions.
+// Shell options. Used by SessionOpenOptions.shell and
+// SessionOptionsServiceUpdateRequest.shell.
 type ShellOptions struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// init profile.
+	// The init profile.
 	InitProfile ShellInitProfile `protobuf:"varint,1,opt,name=init_profile,json=initProfile,proto3,enum=copilot.cli.v1.ShellInitProfile" json:"init_profile,omitempty"`
-	// init scripts.
+	// The init scripts.
 	InitScripts []*ShellInitScript `protobuf:"bytes,2,rep,name=init_scripts,json=initScripts,proto3" json:"init_scripts,omitempty"`
-	// process flags.
+	// The process flags.
 	ProcessFlags []string `protobuf:"bytes,3,rep,name=process_flags,json=processFlags,proto3" json:"process_flags,omitempty"`
-	// credentials.
+	// The credentials.
 	Credentials *ShellCredentials `protobuf:"bytes,4,opt,name=credentials,proto3" json:"credentials,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -19918,20 +20107,21 @@ func (x *ShellOptions) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: SkillInstallationFileReview.
+// Skill installation file review. Used by SkillInstallationReviewInstall.files
+// and SkillInstallationReviewUninstall.files. Since CLI 1.0.92.
 type SkillInstallationFileReview struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// path.
+	// The path.
 	Path string `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
-	// size bytes.
+	// The size, in bytes.
 	SizeBytes int64 `protobuf:"varint,2,opt,name=size_bytes,json=sizeBytes,proto3" json:"size_bytes,omitempty"`
-	// media type.
+	// Kind of media.
 	MediaType string `protobuf:"bytes,3,opt,name=media_type,json=mediaType,proto3" json:"media_type,omitempty"`
-	// executable.
+	// Whether it is executable.
 	Executable bool `protobuf:"varint,4,opt,name=executable,proto3" json:"executable,omitempty"`
-	// digest.
+	// The digest.
 	Digest string `protobuf:"bytes,5,opt,name=digest,proto3" json:"digest,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -20009,16 +20199,17 @@ func (x *SkillInstallationFileReview) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: SkillInstallationLocation.
+// Skill installation location. Used by SkillInstallationReviewInstall.target
+// and SkillInstallationSummary.target. Since CLI 1.0.92.
 type SkillInstallationLocation struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// relative path.
+	// Path of the relative.
 	RelativePath string `protobuf:"bytes,1,opt,name=relative_path,json=relativePath,proto3" json:"relative_path,omitempty"`
-	// display label.
+	// The display label.
 	DisplayLabel string `protobuf:"bytes,2,opt,name=display_label,json=displayLabel,proto3" json:"display_label,omitempty"`
-	// diagnostics absolute path.
+	// Path of the diagnostics absolute.
 	DiagnosticsAbsolutePath *string `protobuf:"bytes,3,opt,name=diagnostics_absolute_path,json=diagnosticsAbsolutePath,proto3,oneof" json:"diagnostics_absolute_path,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -20082,10 +20273,11 @@ func (x *SkillInstallationLocation) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: SkillInstallationReview.
+// Skill installation review. Used by InstallationReviewSkill.review,
+// SkillInstallPlan.review and others. Since CLI 1.0.92.
 type SkillInstallationReview struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The alternatives.
+	// One of these, told apart by the member action.
 	//
 	// Types that are valid to be assigned to Variant:
 	//
@@ -20166,17 +20358,17 @@ type isSkillInstallationReview_Variant interface {
 }
 
 type SkillInstallationReview_Install struct {
-	// install.
+	// Install. JSON action: install.
 	Install *SkillInstallationReviewInstall `protobuf:"bytes,1,opt,name=install,proto3,oneof"`
 }
 
 type SkillInstallationReview_Uninstall struct {
-	// uninstall.
+	// Uninstall. JSON action: uninstall.
 	Uninstall *SkillInstallationReviewUninstall `protobuf:"bytes,2,opt,name=uninstall,proto3,oneof"`
 }
 
 type SkillInstallationReview_Unrecognized struct {
-	// A value that fits none of them: JSON text.
+	// A value that fits none of them, as JSON text.
 	Unrecognized string `protobuf:"bytes,1001,opt,name=unrecognized,proto3,oneof"`
 }
 
@@ -20186,30 +20378,30 @@ func (*SkillInstallationReview_Uninstall) isSkillInstallationReview_Variant() {}
 
 func (*SkillInstallationReview_Unrecognized) isSkillInstallationReview_Variant() {}
 
-// JSON: SkillInstallationReview|install.
+// A SkillInstallationReview with the action install.
 type SkillInstallationReviewInstall struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// name.
+	// The name. Since CLI 1.0.92.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// description.
+	// The description. Since CLI 1.0.92.
 	Description *string `protobuf:"bytes,2,opt,name=description,proto3,oneof" json:"description,omitempty"`
-	// catalogue.
+	// The catalogue. Since CLI 1.0.92.
 	Catalogue *InstallationCatalogueIdentity `protobuf:"bytes,3,opt,name=catalogue,proto3" json:"catalogue,omitempty"`
-	// source.
+	// Where it comes from. Since CLI 1.0.92.
 	Source *SkillInstallationSource `protobuf:"bytes,4,opt,name=source,proto3" json:"source,omitempty"`
-	// target.
+	// The target. Since CLI 1.0.92.
 	Target *SkillInstallationLocation `protobuf:"bytes,5,opt,name=target,proto3" json:"target,omitempty"`
-	// installs disabled.
+	// Whether installs are disabled. Since CLI 1.0.92.
 	InstallsDisabled bool `protobuf:"varint,6,opt,name=installs_disabled,json=installsDisabled,proto3" json:"installs_disabled,omitempty"`
-	// files.
+	// The files. Since CLI 1.0.92.
 	Files []*SkillInstallationFileReview `protobuf:"bytes,7,rep,name=files,proto3" json:"files,omitempty"`
-	// total bytes.
+	// The total bytes. Since CLI 1.0.92.
 	TotalBytes int64 `protobuf:"varint,8,opt,name=total_bytes,json=totalBytes,proto3" json:"total_bytes,omitempty"`
-	// entrypoint path.
+	// Path of the entrypoint. Since CLI 1.0.92.
 	EntrypointPath string `protobuf:"bytes,9,opt,name=entrypoint_path,json=entrypointPath,proto3" json:"entrypoint_path,omitempty"`
-	// entrypoint content.
+	// The entrypoint content. Since CLI 1.0.92.
 	EntrypointContent string `protobuf:"bytes,10,opt,name=entrypoint_content,json=entrypointContent,proto3" json:"entrypoint_content,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -20322,20 +20514,20 @@ func (x *SkillInstallationReviewInstall) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: SkillInstallationReview|uninstall.
+// A SkillInstallationReview with the action uninstall.
 type SkillInstallationReviewUninstall struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// installation.
+	// The installation. Since CLI 1.0.92.
 	Installation *SkillInstallationSummary `protobuf:"bytes,1,opt,name=installation,proto3" json:"installation,omitempty"`
-	// files modified.
+	// Whether the files are modified. Since CLI 1.0.92.
 	FilesModified bool `protobuf:"varint,2,opt,name=files_modified,json=filesModified,proto3" json:"files_modified,omitempty"`
-	// files.
+	// The files. Since CLI 1.0.92.
 	Files []*SkillInstallationFileReview `protobuf:"bytes,3,rep,name=files,proto3" json:"files,omitempty"`
-	// total bytes.
+	// The total bytes. Since CLI 1.0.92.
 	TotalBytes int64 `protobuf:"varint,4,opt,name=total_bytes,json=totalBytes,proto3" json:"total_bytes,omitempty"`
-	// catalogue.
+	// The catalogue. Since CLI 1.0.92.
 	Catalogue *InstallationCatalogueIdentity `protobuf:"bytes,5,opt,name=catalogue,proto3" json:"catalogue,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -20413,26 +20605,27 @@ func (x *SkillInstallationReviewUninstall) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: SkillInstallationSource.
+// Skill installation source. Used by SkillInstallationReviewInstall.source and
+// SkillInstallationSummary.source. Since CLI 1.0.92.
 type SkillInstallationSource struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// resource id.
+	// Identifier of the resource.
 	ResourceId string `protobuf:"bytes,1,opt,name=resource_id,json=resourceId,proto3" json:"resource_id,omitempty"`
-	// catalog revision id.
+	// Identifier of the catalog revision.
 	CatalogRevisionId string `protobuf:"bytes,2,opt,name=catalog_revision_id,json=catalogRevisionId,proto3" json:"catalog_revision_id,omitempty"`
-	// repository id.
+	// Identifier of the repository.
 	RepositoryId string `protobuf:"bytes,3,opt,name=repository_id,json=repositoryId,proto3" json:"repository_id,omitempty"`
-	// repository.
+	// Repository on its host, as owner/name.
 	Repository string `protobuf:"bytes,4,opt,name=repository,proto3" json:"repository,omitempty"`
-	// revision.
+	// The revision.
 	Revision string `protobuf:"bytes,5,opt,name=revision,proto3" json:"revision,omitempty"`
-	// root.
+	// The root.
 	Root string `protobuf:"bytes,6,opt,name=root,proto3" json:"root,omitempty"`
-	// descriptor digest.
+	// The descriptor digest.
 	DescriptorDigest string `protobuf:"bytes,7,opt,name=descriptor_digest,json=descriptorDigest,proto3" json:"descriptor_digest,omitempty"`
-	// bundle digest.
+	// The bundle digest.
 	BundleDigest string `protobuf:"bytes,8,opt,name=bundle_digest,json=bundleDigest,proto3" json:"bundle_digest,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -20531,30 +20724,33 @@ func (x *SkillInstallationSource) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: SkillInstallationSummary.
+// Skill installation summary. Used by
+// SkillInstallationManagementOutcomeEnabledChanged.installation,
+// SkillInstallationManagementOutcomeListed.installations and others. Since CLI
+// 1.0.92.
 type SkillInstallationSummary struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// installation id.
+	// Identifier of the installation.
 	InstallationId string `protobuf:"bytes,1,opt,name=installation_id,json=installationId,proto3" json:"installation_id,omitempty"`
-	// operation id.
+	// Identifier of the operation.
 	OperationId string `protobuf:"bytes,2,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
-	// name.
+	// The name.
 	Name string `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
-	// target.
+	// The target.
 	Target *SkillInstallationLocation `protobuf:"bytes,4,opt,name=target,proto3" json:"target,omitempty"`
-	// configured enabled.
+	// Whether configured is enabled.
 	ConfiguredEnabled bool `protobuf:"varint,5,opt,name=configured_enabled,json=configuredEnabled,proto3" json:"configured_enabled,omitempty"`
-	// session state.
+	// The session state.
 	SessionState SkillInstallationSessionState `protobuf:"varint,6,opt,name=session_state,json=sessionState,proto3,enum=copilot.cli.v1.SkillInstallationSessionState" json:"session_state,omitempty"`
-	// source.
+	// Where it comes from.
 	Source *SkillInstallationSource `protobuf:"bytes,7,opt,name=source,proto3" json:"source,omitempty"`
-	// catalogue.
+	// The catalogue.
 	Catalogue *InstallationCatalogueIdentity `protobuf:"bytes,8,opt,name=catalogue,proto3" json:"catalogue,omitempty"`
-	// installed at.
+	// The installed at.
 	InstalledAt string `protobuf:"bytes,9,opt,name=installed_at,json=installedAt,proto3" json:"installed_at,omitempty"`
-	// ownership state.
+	// The ownership state.
 	OwnershipState SkillInstallationOwnershipState `protobuf:"varint,10,opt,name=ownership_state,json=ownershipState,proto3,enum=copilot.cli.v1.SkillInstallationOwnershipState" json:"ownership_state,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -20667,26 +20863,27 @@ func (x *SkillInstallationSummary) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: SlashCommandInfo.
+// Slash command info. Used by CommandsServiceListResponse.commands and
+// SessionCommandsServiceListResponse.commands.
 type SlashCommandInfo struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// name.
+	// The name.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// aliases.
+	// The aliases.
 	Aliases []string `protobuf:"bytes,2,rep,name=aliases,proto3" json:"aliases,omitempty"`
-	// description.
+	// The description.
 	Description string `protobuf:"bytes,3,opt,name=description,proto3" json:"description,omitempty"`
-	// kind.
+	// The kind.
 	Kind SlashCommandKind `protobuf:"varint,4,opt,name=kind,proto3,enum=copilot.cli.v1.SlashCommandKind" json:"kind,omitempty"`
-	// input.
+	// The input.
 	Input *SlashCommandInput `protobuf:"bytes,5,opt,name=input,proto3" json:"input,omitempty"`
-	// allow during agent execution.
+	// Whether to allow during agent execution.
 	AllowDuringAgentExecution bool `protobuf:"varint,6,opt,name=allow_during_agent_execution,json=allowDuringAgentExecution,proto3" json:"allow_during_agent_execution,omitempty"`
-	// experimental.
+	// Whether there is experimental.
 	Experimental *bool `protobuf:"varint,7,opt,name=experimental,proto3,oneof" json:"experimental,omitempty"`
-	// schedulable.
+	// Whether it is schedulable.
 	Schedulable *bool `protobuf:"varint,8,opt,name=schedulable,proto3,oneof" json:"schedulable,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -20785,20 +20982,20 @@ func (x *SlashCommandInfo) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: SlashCommandInput.
+// Slash command input. Used by SlashCommandInfo.input.
 type SlashCommandInput struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// hint.
+	// The hint.
 	Hint string `protobuf:"bytes,1,opt,name=hint,proto3" json:"hint,omitempty"`
-	// choices.
+	// The choices.
 	Choices []*SlashCommandInputChoice `protobuf:"bytes,2,rep,name=choices,proto3" json:"choices,omitempty"`
-	// required.
+	// Whether it is required.
 	Required *bool `protobuf:"varint,3,opt,name=required,proto3,oneof" json:"required,omitempty"`
-	// completion.
+	// The completion.
 	Completion SlashCommandInputCompletion `protobuf:"varint,4,opt,name=completion,proto3,enum=copilot.cli.v1.SlashCommandInputCompletion" json:"completion,omitempty"`
-	// preserve multiline input.
+	// Whether to preserve multiline input.
 	PreserveMultilineInput *bool `protobuf:"varint,5,opt,name=preserve_multiline_input,json=preserveMultilineInput,proto3,oneof" json:"preserve_multiline_input,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -20876,14 +21073,14 @@ func (x *SlashCommandInput) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: SlashCommandInputChoice.
+// Slash command input choice. Used by SlashCommandInput.choices.
 type SlashCommandInputChoice struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// name.
+	// The name.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// description.
+	// The description.
 	Description string `protobuf:"bytes,2,opt,name=description,proto3" json:"description,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -20940,10 +21137,11 @@ func (x *SlashCommandInputChoice) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: .
+// A list. Unlike a bare repeated field it tells an empty list from an absent
+// one.
 type StringList struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// items.
+	// The items.
 	Items         []string `protobuf:"bytes,1,rep,name=items,proto3" json:"items,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -20986,10 +21184,11 @@ func (x *StringList) GetItems() []string {
 	return nil
 }
 
-// JSON: SystemMessageAlternative.
+// System message alternative. Used by ProviderModelConfig.system_message. Since
+// CLI 1.0.92.
 type SystemMessageAlternative struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The alternatives.
+	// One of these, told apart by their form.
 	//
 	// Types that are valid to be assigned to Variant:
 	//
@@ -21080,22 +21279,22 @@ type isSystemMessageAlternative_Variant interface {
 }
 
 type SystemMessageAlternative_AppendConfig struct {
-	// append config.
+	// Append configuration.
 	AppendConfig *ProtocolSystemMessageAppendConfig `protobuf:"bytes,1,opt,name=append_config,json=appendConfig,proto3,oneof"`
 }
 
 type SystemMessageAlternative_ReplaceConfig struct {
-	// replace config.
+	// Replace configuration.
 	ReplaceConfig *ProtocolSystemMessageReplaceConfig `protobuf:"bytes,2,opt,name=replace_config,json=replaceConfig,proto3,oneof"`
 }
 
 type SystemMessageAlternative_CustomizeConfig struct {
-	// customize config.
+	// Customize configuration.
 	CustomizeConfig *ProtocolSystemMessageCustomizeConfig `protobuf:"bytes,3,opt,name=customize_config,json=customizeConfig,proto3,oneof"`
 }
 
 type SystemMessageAlternative_Unrecognized struct {
-	// A value that fits none of them: JSON text.
+	// A value that fits none of them, as JSON text.
 	Unrecognized string `protobuf:"bytes,1001,opt,name=unrecognized,proto3,oneof"`
 }
 
@@ -21107,16 +21306,17 @@ func (*SystemMessageAlternative_CustomizeConfig) isSystemMessageAlternative_Vari
 
 func (*SystemMessageAlternative_Unrecognized) isSystemMessageAlternative_Variant() {}
 
-// JSON: SystemMessageBlock.
+// System message block. Used by
+// ProtocolSystemMessageReplaceConfig.content_blocks. Since CLI 1.0.92.
 type SystemMessageBlock struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// content.
+	// The content.
 	Content string `protobuf:"bytes,1,opt,name=content,proto3" json:"content,omitempty"`
-	// is static.
+	// Whether it is static.
 	IsStatic *bool `protobuf:"varint,2,opt,name=is_static,json=isStatic,proto3,oneof" json:"is_static,omitempty"`
-	// cache breakpoint.
+	// Whether there is cache breakpoint.
 	CacheBreakpoint *bool `protobuf:"varint,3,opt,name=cache_breakpoint,json=cacheBreakpoint,proto3,oneof" json:"cache_breakpoint,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -21180,16 +21380,18 @@ func (x *SystemMessageBlock) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: TaskBlocker.
+// Task blocker. Used by PermissionCompletedData.blocker,
+// SessionToolsServiceTaskCompleteEventDataResponse.blocker and others. Since
+// CLI 1.0.92.
 type TaskBlocker struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// reason.
+	// The reason.
 	Reason PermissionRecoveryReason `protobuf:"varint,1,opt,name=reason,proto3,enum=copilot.cli.v1.PermissionRecoveryReason" json:"reason,omitempty"`
-	// resumable.
+	// Whether it is resumable.
 	Resumable bool `protobuf:"varint,2,opt,name=resumable,proto3" json:"resumable,omitempty"`
-	// permission recovery.
+	// The permission recovery.
 	PermissionRecovery *PermissionRecoveryData `protobuf:"bytes,3,opt,name=permission_recovery,json=permissionRecovery,proto3" json:"permission_recovery,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -21253,30 +21455,32 @@ func (x *TaskBlocker) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: ToolDefinition.
+// A tool that the model may call and that a client carries out.
 type ToolDefinition struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// name.
+	// The tool's name: letters, digits, _ and - only, and unlike that of any
+	// other client's tool.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// description.
+	// What the tool does; the model reads it.
 	Description string `protobuf:"bytes,2,opt,name=description,proto3" json:"description,omitempty"`
-	// title.
+	// Name to show to people.
 	Title *string `protobuf:"bytes,3,opt,name=title,proto3,oneof" json:"title,omitempty"`
-	// parameters json.
+	// JSON Schema of the arguments. Its text reaches the model as it is, key
+	// order included. The member parameters, as JSON text.
 	ParametersJson *string `protobuf:"bytes,4,opt,name=parameters_json,json=parametersJson,proto3,oneof" json:"parameters_json,omitempty"`
-	// overrides built in tool.
+	// Takes the place of the CLI's own tool of that name.
 	OverridesBuiltInTool *bool `protobuf:"varint,5,opt,name=overrides_built_in_tool,json=overridesBuiltInTool,proto3,oneof" json:"overrides_built_in_tool,omitempty"`
-	// skip permission.
+	// Calls the tool without a permission question.
 	SkipPermission *bool `protobuf:"varint,6,opt,name=skip_permission,json=skipPermission,proto3,oneof" json:"skip_permission,omitempty"`
-	// defer.
+	// Whether the model may have to search for the tool.
 	Defer ToolDefer `protobuf:"varint,7,opt,name=defer,proto3,enum=copilot.cli.v1.ToolDefer" json:"defer,omitempty"`
-	// is terminal.
+	// Whether the tool runs commands in a terminal.
 	IsTerminal *bool `protobuf:"varint,8,opt,name=is_terminal,json=isTerminal,proto3,oneof" json:"is_terminal,omitempty"`
-	// metadata json.
+	// Data of the client's own about the tool. The member metadata, as JSON text.
 	MetadataJson *string `protobuf:"bytes,9,opt,name=metadata_json,json=metadataJson,proto3,oneof" json:"metadata_json,omitempty"`
-	// namespace.
+	// Group of tools that it belongs to. Since CLI 1.0.102.
 	Namespace *ToolNamespace `protobuf:"bytes,10,opt,name=namespace,proto3" json:"namespace,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -21389,14 +21593,14 @@ func (x *ToolDefinition) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: ToolNamespace.
+// Tool namespace. Used by ToolDefinition.namespace. Since CLI 1.0.102.
 type ToolNamespace struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// name.
+	// The name.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// description.
+	// The description.
 	Description *string `protobuf:"bytes,2,opt,name=description,proto3,oneof" json:"description,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -21453,20 +21657,22 @@ func (x *ToolNamespace) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: UsageMetricsAgentMetric.
+// Usage metrics agent metric. Used by
+// SessionUsageServiceGetMetricsResponse.agent_metrics and
+// UsageGetMetricsResult.agent_metrics.
 type UsageMetricsAgentMetric struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// agent name.
+	// Name of the agent.
 	AgentName *string `protobuf:"bytes,1,opt,name=agent_name,json=agentName,proto3,oneof" json:"agent_name,omitempty"`
-	// agent display name.
+	// Name of the agent to show to people.
 	AgentDisplayName *string `protobuf:"bytes,2,opt,name=agent_display_name,json=agentDisplayName,proto3,oneof" json:"agent_display_name,omitempty"`
-	// total api duration ms.
+	// The total API duration, in milliseconds.
 	TotalApiDurationMs int64 `protobuf:"varint,3,opt,name=total_api_duration_ms,json=totalApiDurationMs,proto3" json:"total_api_duration_ms,omitempty"`
-	// total nano aiu.
+	// The total nano aiu.
 	TotalNanoAiu float64 `protobuf:"fixed64,4,opt,name=total_nano_aiu,json=totalNanoAiu,proto3" json:"total_nano_aiu,omitempty"`
-	// model metrics.
+	// The model metrics, by name.
 	ModelMetrics map[string]*UsageMetricsModelMetric `protobuf:"bytes,5,rep,name=model_metrics,json=modelMetrics,proto3" json:"model_metrics,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -21544,18 +21750,20 @@ func (x *UsageMetricsAgentMetric) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: UsageMetricsCodeChanges.
+// Usage metrics code changes. Used by
+// SessionUsageServiceGetMetricsResponse.code_changes and
+// UsageGetMetricsResult.code_changes.
 type UsageMetricsCodeChanges struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// lines added.
+	// The lines added.
 	LinesAdded int64 `protobuf:"varint,1,opt,name=lines_added,json=linesAdded,proto3" json:"lines_added,omitempty"`
-	// lines removed.
+	// The lines removed.
 	LinesRemoved int64 `protobuf:"varint,2,opt,name=lines_removed,json=linesRemoved,proto3" json:"lines_removed,omitempty"`
-	// files modified count.
+	// Number of files modifieds.
 	FilesModifiedCount int64 `protobuf:"varint,3,opt,name=files_modified_count,json=filesModifiedCount,proto3" json:"files_modified_count,omitempty"`
-	// files modified.
+	// The files modified.
 	FilesModified []string `protobuf:"bytes,4,rep,name=files_modified,json=filesModified,proto3" json:"files_modified,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -21626,22 +21834,24 @@ func (x *UsageMetricsCodeChanges) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: UsageMetricsModelMetric.
+// Usage metrics model metric. Used by
+// SessionUsageServiceGetMetricsResponse.model_metrics,
+// UsageGetMetricsResult.model_metrics and others.
 type UsageMetricsModelMetric struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// requests.
+	// The requests.
 	Requests *UsageMetricsModelMetricRequests `protobuf:"bytes,1,opt,name=requests,proto3" json:"requests,omitempty"`
-	// usage.
+	// The usage.
 	Usage *UsageMetricsModelMetricUsage `protobuf:"bytes,2,opt,name=usage,proto3" json:"usage,omitempty"`
-	// cache expires at.
+	// When the cache expires.
 	CacheExpiresAt *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=cache_expires_at,json=cacheExpiresAt,proto3" json:"cache_expires_at,omitempty"`
-	// total nano aiu.
+	// The total nano aiu.
 	TotalNanoAiu *float64 `protobuf:"fixed64,4,opt,name=total_nano_aiu,json=totalNanoAiu,proto3,oneof" json:"total_nano_aiu,omitempty"`
-	// token details.
+	// The token details, by name.
 	TokenDetails map[string]*UsageMetricsModelMetricTokenDetail `protobuf:"bytes,5,rep,name=token_details,json=tokenDetails,proto3" json:"token_details,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// ai credits status.
+	// Status of the AI credits. Since CLI 1.0.102.
 	AiCreditsStatus AiCreditsStatus `protobuf:"varint,6,opt,name=ai_credits_status,json=aiCreditsStatus,proto3,enum=copilot.cli.v1.AiCreditsStatus" json:"ai_credits_status,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -21726,14 +21936,15 @@ func (x *UsageMetricsModelMetric) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: UsageMetricsModelMetricRequests.
+// Usage metrics model metric requests. Used by
+// UsageMetricsModelMetric.requests.
 type UsageMetricsModelMetricRequests struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// count.
+	// The count.
 	Count int64 `protobuf:"varint,1,opt,name=count,proto3" json:"count,omitempty"`
-	// cost.
+	// The cost.
 	Cost float64 `protobuf:"fixed64,2,opt,name=cost,proto3" json:"cost,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -21790,12 +22001,13 @@ func (x *UsageMetricsModelMetricRequests) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: UsageMetricsModelMetricTokenDetail.
+// Usage metrics model metric token detail. Used by
+// UsageMetricsModelMetric.token_details.
 type UsageMetricsModelMetricTokenDetail struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// token count.
+	// Number of tokens.
 	TokenCount int64 `protobuf:"varint,1,opt,name=token_count,json=tokenCount,proto3" json:"token_count,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -21845,20 +22057,20 @@ func (x *UsageMetricsModelMetricTokenDetail) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: UsageMetricsModelMetricUsage.
+// Usage metrics model metric usage. Used by UsageMetricsModelMetric.usage.
 type UsageMetricsModelMetricUsage struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// input tokens.
+	// Number of input tokens.
 	InputTokens int64 `protobuf:"varint,1,opt,name=input_tokens,json=inputTokens,proto3" json:"input_tokens,omitempty"`
-	// output tokens.
+	// Number of output tokens.
 	OutputTokens int64 `protobuf:"varint,2,opt,name=output_tokens,json=outputTokens,proto3" json:"output_tokens,omitempty"`
-	// cache read tokens.
+	// Number of cache read tokens.
 	CacheReadTokens int64 `protobuf:"varint,3,opt,name=cache_read_tokens,json=cacheReadTokens,proto3" json:"cache_read_tokens,omitempty"`
-	// cache write tokens.
+	// Number of cache write tokens.
 	CacheWriteTokens int64 `protobuf:"varint,4,opt,name=cache_write_tokens,json=cacheWriteTokens,proto3" json:"cache_write_tokens,omitempty"`
-	// reasoning tokens.
+	// Number of reasoning tokens.
 	ReasoningTokens *int64 `protobuf:"varint,5,opt,name=reasoning_tokens,json=reasoningTokens,proto3,oneof" json:"reasoning_tokens,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -21936,18 +22148,20 @@ func (x *UsageMetricsModelMetricUsage) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: UsageMetricsProviderModelMetric.
+// Usage metrics provider model metric. Used by
+// SessionUsageServiceGetMetricsResponse.provider_model_metrics,
+// ShutdownData.provider_model_metrics and others. Since CLI 1.0.102.
 type UsageMetricsProviderModelMetric struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// provider.
+	// The provider. Unset stands for null.
 	Provider *ModelProviderRef `protobuf:"bytes,1,opt,name=provider,proto3" json:"provider,omitempty"`
-	// model id.
+	// Identifier of the model. Unset stands for null.
 	ModelId *string `protobuf:"bytes,2,opt,name=model_id,json=modelId,proto3,oneof" json:"model_id,omitempty"`
-	// model display name.
+	// Name of the model to show to people.
 	ModelDisplayName *string `protobuf:"bytes,3,opt,name=model_display_name,json=modelDisplayName,proto3,oneof" json:"model_display_name,omitempty"`
-	// metrics.
+	// The metrics.
 	Metrics *UsageMetricsModelMetric `protobuf:"bytes,4,opt,name=metrics,proto3" json:"metrics,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -22018,12 +22232,14 @@ func (x *UsageMetricsProviderModelMetric) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: UsageMetricsTokenDetail.
+// Usage metrics token detail. Used by
+// SessionUsageServiceGetMetricsResponse.token_details and
+// UsageGetMetricsResult.token_details.
 type UsageMetricsTokenDetail struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// token count.
+	// Number of tokens.
 	TokenCount int64 `protobuf:"varint,1,opt,name=token_count,json=tokenCount,proto3" json:"token_count,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -22073,10 +22289,11 @@ func (x *UsageMetricsTokenDetail) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: UserToolSessionApproval.
+// User tool session approval. Used by PermissionApprovedForLocation.approval,
+// PermissionApprovedForSession.approval and others.
 type UserToolSessionApproval struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The alternatives.
+	// One of these, told apart by the member kind.
 	//
 	// Types that are valid to be assigned to Variant:
 	//
@@ -22248,64 +22465,64 @@ type isUserToolSessionApproval_Variant interface {
 }
 
 type UserToolSessionApproval_Commands struct {
-	// commands.
+	// Commands. JSON kind: commands.
 	Commands *UserToolSessionApprovalCommands `protobuf:"bytes,1,opt,name=commands,proto3,oneof"`
 }
 
 type UserToolSessionApproval_Read struct {
-	// read.
+	// Read. JSON kind: read.
 	Read *UserToolSessionApprovalRead `protobuf:"bytes,2,opt,name=read,proto3,oneof"`
 }
 
 type UserToolSessionApproval_Write struct {
-	// write.
+	// Write. JSON kind: write.
 	Write *UserToolSessionApprovalWrite `protobuf:"bytes,3,opt,name=write,proto3,oneof"`
 }
 
 type UserToolSessionApproval_Mcp struct {
-	// mcp.
+	// MCP. JSON kind: mcp.
 	Mcp *UserToolSessionApprovalMcp `protobuf:"bytes,4,opt,name=mcp,proto3,oneof"`
 }
 
 type UserToolSessionApproval_Memory struct {
-	// memory.
+	// Memory. JSON kind: memory.
 	Memory *UserToolSessionApprovalMemory `protobuf:"bytes,5,opt,name=memory,proto3,oneof"`
 }
 
 type UserToolSessionApproval_CustomTool struct {
-	// custom tool.
+	// Custom tool. JSON kind: custom-tool.
 	CustomTool *UserToolSessionApprovalCustomTool `protobuf:"bytes,6,opt,name=custom_tool,json=customTool,proto3,oneof"`
 }
 
 type UserToolSessionApproval_ExtensionManagement struct {
-	// extension management.
+	// Extension management. JSON kind: extension-management.
 	ExtensionManagement *UserToolSessionApprovalExtensionManagement `protobuf:"bytes,7,opt,name=extension_management,json=extensionManagement,proto3,oneof"`
 }
 
 type UserToolSessionApproval_Factory struct {
-	// factory.
+	// Factory. JSON kind: factory. Last in CLI 1.0.82.
 	//
 	// Deprecated: Marked as deprecated in copilot/cli/v1/common.proto.
 	Factory *UserToolSessionApprovalFactory `protobuf:"bytes,8,opt,name=factory,proto3,oneof"`
 }
 
 type UserToolSessionApproval_ExtensionPermissionAccess struct {
-	// extension permission access.
+	// Extension permission access. JSON kind: extension-permission-access.
 	ExtensionPermissionAccess *UserToolSessionApprovalExtensionPermissionAccess `protobuf:"bytes,9,opt,name=extension_permission_access,json=extensionPermissionAccess,proto3,oneof"`
 }
 
 type UserToolSessionApproval_ExtensionEnvAccess struct {
-	// extension env access.
+	// Extension environment access. JSON kind: extension-env-access.
 	ExtensionEnvAccess *UserToolSessionApprovalExtensionEnvAccess `protobuf:"bytes,10,opt,name=extension_env_access,json=extensionEnvAccess,proto3,oneof"`
 }
 
 type UserToolSessionApproval_Workflow struct {
-	// workflow.
+	// Workflow. JSON kind: workflow. Since CLI 1.0.92.
 	Workflow *UserToolSessionApprovalWorkflow `protobuf:"bytes,11,opt,name=workflow,proto3,oneof"`
 }
 
 type UserToolSessionApproval_Unrecognized struct {
-	// A value that fits none of them: JSON text.
+	// A value that fits none of them, as JSON text.
 	Unrecognized string `protobuf:"bytes,1001,opt,name=unrecognized,proto3,oneof"`
 }
 
@@ -22333,12 +22550,12 @@ func (*UserToolSessionApproval_Workflow) isUserToolSessionApproval_Variant() {}
 
 func (*UserToolSessionApproval_Unrecognized) isUserToolSessionApproval_Variant() {}
 
-// JSON: UserToolSessionApprovalCommands.
+// A UserToolSessionApproval with the kind commands.
 type UserToolSessionApprovalCommands struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// command identifiers.
+	// The command identifiers.
 	CommandIdentifiers []string `protobuf:"bytes,1,rep,name=command_identifiers,json=commandIdentifiers,proto3" json:"command_identifiers,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -22388,12 +22605,12 @@ func (x *UserToolSessionApprovalCommands) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: UserToolSessionApprovalCustomTool.
+// A UserToolSessionApproval with the kind custom-tool.
 type UserToolSessionApprovalCustomTool struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// tool name.
+	// Name of the tool.
 	ToolName string `protobuf:"bytes,1,opt,name=tool_name,json=toolName,proto3" json:"tool_name,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -22443,14 +22660,14 @@ func (x *UserToolSessionApprovalCustomTool) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: UserToolSessionApprovalExtensionEnvAccess.
+// A UserToolSessionApproval with the kind extension-env-access.
 type UserToolSessionApprovalExtensionEnvAccess struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// extension name.
+	// Name of the extension.
 	ExtensionName string `protobuf:"bytes,1,opt,name=extension_name,json=extensionName,proto3" json:"extension_name,omitempty"`
-	// environment variables.
+	// The environment variables.
 	EnvironmentVariables []string `protobuf:"bytes,2,rep,name=environment_variables,json=environmentVariables,proto3" json:"environment_variables,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -22507,12 +22724,12 @@ func (x *UserToolSessionApprovalExtensionEnvAccess) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: UserToolSessionApprovalExtensionManagement.
+// A UserToolSessionApproval with the kind extension-management.
 type UserToolSessionApprovalExtensionManagement struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// operation.
+	// The operation.
 	Operation *string `protobuf:"bytes,1,opt,name=operation,proto3,oneof" json:"operation,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -22562,12 +22779,12 @@ func (x *UserToolSessionApprovalExtensionManagement) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: UserToolSessionApprovalExtensionPermissionAccess.
+// A UserToolSessionApproval with the kind extension-permission-access.
 type UserToolSessionApprovalExtensionPermissionAccess struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// extension name.
+	// Name of the extension.
 	ExtensionName string `protobuf:"bytes,1,opt,name=extension_name,json=extensionName,proto3" json:"extension_name,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -22617,16 +22834,16 @@ func (x *UserToolSessionApprovalExtensionPermissionAccess) GetJsonExtra() string
 	return ""
 }
 
-// JSON: UserToolSessionApprovalFactory.
+// A UserToolSessionApproval with the kind factory. Last in CLI 1.0.82.
 //
 // Deprecated: Marked as deprecated in copilot/cli/v1/common.proto.
 type UserToolSessionApprovalFactory struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// approval key.
+	// The approval key.
 	//
 	// Deprecated: Marked as deprecated in copilot/cli/v1/common.proto.
 	ApprovalKey *string `protobuf:"bytes,1,opt,name=approval_key,json=approvalKey,proto3,oneof" json:"approval_key,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -22677,14 +22894,14 @@ func (x *UserToolSessionApprovalFactory) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: UserToolSessionApprovalMcp.
+// A UserToolSessionApproval with the kind mcp.
 type UserToolSessionApprovalMcp struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// server name.
+	// Name of the server.
 	ServerName string `protobuf:"bytes,1,opt,name=server_name,json=serverName,proto3" json:"server_name,omitempty"`
-	// tool name.
+	// Name of the tool. Unset stands for null.
 	ToolName *string `protobuf:"bytes,2,opt,name=tool_name,json=toolName,proto3,oneof" json:"tool_name,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -22741,10 +22958,10 @@ func (x *UserToolSessionApprovalMcp) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: UserToolSessionApprovalMemory.
+// A UserToolSessionApproval with the kind memory.
 type UserToolSessionApprovalMemory struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -22787,10 +23004,10 @@ func (x *UserToolSessionApprovalMemory) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: UserToolSessionApprovalRead.
+// A UserToolSessionApproval with the kind read.
 type UserToolSessionApprovalRead struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -22833,12 +23050,12 @@ func (x *UserToolSessionApprovalRead) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: UserToolSessionApprovalWorkflow.
+// A UserToolSessionApproval with the kind workflow. Since CLI 1.0.92.
 type UserToolSessionApprovalWorkflow struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// approval key.
+	// The approval key.
 	ApprovalKey *string `protobuf:"bytes,1,opt,name=approval_key,json=approvalKey,proto3,oneof" json:"approval_key,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -22888,10 +23105,10 @@ func (x *UserToolSessionApprovalWorkflow) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: UserToolSessionApprovalWrite.
+// A UserToolSessionApproval with the kind write.
 type UserToolSessionApprovalWrite struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -22934,14 +23151,15 @@ func (x *UserToolSessionApprovalWrite) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: WorkflowPermissionPhase.
+// Workflow permission phase. Used by PermissionPromptRequestWorkflow.phases and
+// PermissionRequestWorkflow.phases. Since CLI 1.0.92.
 type WorkflowPermissionPhase struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// title.
+	// The title.
 	Title string `protobuf:"bytes,1,opt,name=title,proto3" json:"title,omitempty"`
-	// detail.
+	// The detail.
 	Detail *string `protobuf:"bytes,2,opt,name=detail,proto3,oneof" json:"detail,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -44,19 +44,19 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// JSON: AgentInterruptedActivity.
+// Agent interrupted activity. Used by AgentInterruptedData.activity.
 type AgentInterruptedActivity int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	AgentInterruptedActivity_AGENT_INTERRUPTED_ACTIVITY_UNSPECIFIED AgentInterruptedActivity = 0
-	// JSON "model_call".
+	// JSON: "model_call".
 	AgentInterruptedActivity_AGENT_INTERRUPTED_ACTIVITY_MODEL_CALL AgentInterruptedActivity = 1
-	// JSON "retry_backoff".
+	// JSON: "retry_backoff".
 	AgentInterruptedActivity_AGENT_INTERRUPTED_ACTIVITY_RETRY_BACKOFF AgentInterruptedActivity = 2
-	// JSON "tool_call".
+	// JSON: "tool_call".
 	AgentInterruptedActivity_AGENT_INTERRUPTED_ACTIVITY_TOOL_CALL AgentInterruptedActivity = 3
-	// JSON "background_agent".
+	// JSON: "background_agent".
 	AgentInterruptedActivity_AGENT_INTERRUPTED_ACTIVITY_BACKGROUND_AGENT AgentInterruptedActivity = 4
 )
 
@@ -105,15 +105,15 @@ func (AgentInterruptedActivity) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{0}
 }
 
-// JSON: AgentInterruptedCancelPhase.
+// Agent interrupted cancel phase. Used by AgentInterruptedData.cancel_phase.
 type AgentInterruptedCancelPhase int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	AgentInterruptedCancelPhase_AGENT_INTERRUPTED_CANCEL_PHASE_UNSPECIFIED AgentInterruptedCancelPhase = 0
-	// JSON "pre_first_token".
+	// JSON: "pre_first_token".
 	AgentInterruptedCancelPhase_AGENT_INTERRUPTED_CANCEL_PHASE_PRE_FIRST_TOKEN AgentInterruptedCancelPhase = 1
-	// JSON "mid_stream".
+	// JSON: "mid_stream".
 	AgentInterruptedCancelPhase_AGENT_INTERRUPTED_CANCEL_PHASE_MID_STREAM AgentInterruptedCancelPhase = 2
 )
 
@@ -158,15 +158,16 @@ func (AgentInterruptedCancelPhase) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{1}
 }
 
-// JSON: AssistantMessageToolRequestType.
+// Assistant message tool request type. Used by AssistantMessageToolRequest.type
+// and AssistantToolCallDeltaData.tool_type.
 type AssistantMessageToolRequestType int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	AssistantMessageToolRequestType_ASSISTANT_MESSAGE_TOOL_REQUEST_TYPE_UNSPECIFIED AssistantMessageToolRequestType = 0
-	// JSON "function".
+	// JSON: "function".
 	AssistantMessageToolRequestType_ASSISTANT_MESSAGE_TOOL_REQUEST_TYPE_FUNCTION AssistantMessageToolRequestType = 1
-	// JSON "custom".
+	// JSON: "custom".
 	AssistantMessageToolRequestType_ASSISTANT_MESSAGE_TOOL_REQUEST_TYPE_CUSTOM AssistantMessageToolRequestType = 2
 )
 
@@ -211,19 +212,20 @@ func (AssistantMessageToolRequestType) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{2}
 }
 
-// JSON: AssistantUsageApiEndpoint.
+// Assistant usage API endpoint. Used by AssistantUsageData.api_endpoint and
+// ModelCallFailureData.api_endpoint.
 type AssistantUsageApiEndpoint int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	AssistantUsageApiEndpoint_ASSISTANT_USAGE_API_ENDPOINT_UNSPECIFIED AssistantUsageApiEndpoint = 0
-	// JSON "/chat/completions".
+	// JSON: "/chat/completions".
 	AssistantUsageApiEndpoint_ASSISTANT_USAGE_API_ENDPOINT_CHAT_COMPLETIONS AssistantUsageApiEndpoint = 1
-	// JSON "/v1/messages".
+	// JSON: "/v1/messages".
 	AssistantUsageApiEndpoint_ASSISTANT_USAGE_API_ENDPOINT_V1_MESSAGES AssistantUsageApiEndpoint = 2
-	// JSON "/responses".
+	// JSON: "/responses".
 	AssistantUsageApiEndpoint_ASSISTANT_USAGE_API_ENDPOINT_RESPONSES AssistantUsageApiEndpoint = 3
-	// JSON "ws:/responses".
+	// JSON: "ws:/responses".
 	AssistantUsageApiEndpoint_ASSISTANT_USAGE_API_ENDPOINT_WS_RESPONSES AssistantUsageApiEndpoint = 4
 )
 
@@ -272,15 +274,15 @@ func (AssistantUsageApiEndpoint) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{3}
 }
 
-// JSON: AssistantUsageTransport.
+// Assistant usage transport. Used by AssistantUsageData.transport.
 type AssistantUsageTransport int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	AssistantUsageTransport_ASSISTANT_USAGE_TRANSPORT_UNSPECIFIED AssistantUsageTransport = 0
-	// JSON "http".
+	// JSON: "http".
 	AssistantUsageTransport_ASSISTANT_USAGE_TRANSPORT_HTTP AssistantUsageTransport = 1
-	// JSON "websocket".
+	// JSON: "websocket".
 	AssistantUsageTransport_ASSISTANT_USAGE_TRANSPORT_WEBSOCKET AssistantUsageTransport = 2
 )
 
@@ -325,17 +327,18 @@ func (AssistantUsageTransport) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{4}
 }
 
-// JSON: AutoModeResolvedReasoningBucket.
+// Auto mode resolved reasoning bucket. Used by
+// AutoModeResolvedData.reasoning_bucket.
 type AutoModeResolvedReasoningBucket int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	AutoModeResolvedReasoningBucket_AUTO_MODE_RESOLVED_REASONING_BUCKET_UNSPECIFIED AutoModeResolvedReasoningBucket = 0
-	// JSON "low".
+	// JSON: "low".
 	AutoModeResolvedReasoningBucket_AUTO_MODE_RESOLVED_REASONING_BUCKET_LOW AutoModeResolvedReasoningBucket = 1
-	// JSON "medium".
+	// JSON: "medium".
 	AutoModeResolvedReasoningBucket_AUTO_MODE_RESOLVED_REASONING_BUCKET_MEDIUM AutoModeResolvedReasoningBucket = 2
-	// JSON "high".
+	// JSON: "high".
 	AutoModeResolvedReasoningBucket_AUTO_MODE_RESOLVED_REASONING_BUCKET_HIGH AutoModeResolvedReasoningBucket = 3
 )
 
@@ -382,17 +385,17 @@ func (AutoModeResolvedReasoningBucket) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{5}
 }
 
-// JSON: AutoModeSwitchResponse.
+// Auto mode switch response. Used by AutoModeSwitchCompletedData.response.
 type AutoModeSwitchResponse int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	AutoModeSwitchResponse_AUTO_MODE_SWITCH_RESPONSE_UNSPECIFIED AutoModeSwitchResponse = 0
-	// JSON "yes".
+	// JSON: "yes".
 	AutoModeSwitchResponse_AUTO_MODE_SWITCH_RESPONSE_YES AutoModeSwitchResponse = 1
-	// JSON "yes_always".
+	// JSON: "yes_always".
 	AutoModeSwitchResponse_AUTO_MODE_SWITCH_RESPONSE_YES_ALWAYS AutoModeSwitchResponse = 2
-	// JSON "no".
+	// JSON: "no".
 	AutoModeSwitchResponse_AUTO_MODE_SWITCH_RESPONSE_NO AutoModeSwitchResponse = 3
 )
 
@@ -439,19 +442,20 @@ func (AutoModeSwitchResponse) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{6}
 }
 
-// JSON: AutoTierSwitchFailureReason.
+// Auto tier switch failure reason. Used by AutoTierSwitchFailedData.reason.
+// Since CLI 1.0.92.
 type AutoTierSwitchFailureReason int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	AutoTierSwitchFailureReason_AUTO_TIER_SWITCH_FAILURE_REASON_UNSPECIFIED AutoTierSwitchFailureReason = 0
-	// JSON "policy_rejected".
+	// JSON: "policy_rejected".
 	AutoTierSwitchFailureReason_AUTO_TIER_SWITCH_FAILURE_REASON_POLICY_REJECTED AutoTierSwitchFailureReason = 1
-	// JSON "request_failed".
+	// JSON: "request_failed".
 	AutoTierSwitchFailureReason_AUTO_TIER_SWITCH_FAILURE_REASON_REQUEST_FAILED AutoTierSwitchFailureReason = 2
-	// JSON "setup_failed".
+	// JSON: "setup_failed".
 	AutoTierSwitchFailureReason_AUTO_TIER_SWITCH_FAILURE_REASON_SETUP_FAILED AutoTierSwitchFailureReason = 3
-	// JSON "unsupported".
+	// JSON: "unsupported".
 	AutoTierSwitchFailureReason_AUTO_TIER_SWITCH_FAILURE_REASON_UNSUPPORTED AutoTierSwitchFailureReason = 4
 )
 
@@ -500,17 +504,18 @@ func (AutoTierSwitchFailureReason) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{7}
 }
 
-// JSON: AutopilotObjectiveChangedOperation.
+// Autopilot objective changed operation. Used by
+// AutopilotObjectiveChangedData.operation.
 type AutopilotObjectiveChangedOperation int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	AutopilotObjectiveChangedOperation_AUTOPILOT_OBJECTIVE_CHANGED_OPERATION_UNSPECIFIED AutopilotObjectiveChangedOperation = 0
-	// JSON "create".
+	// JSON: "create".
 	AutopilotObjectiveChangedOperation_AUTOPILOT_OBJECTIVE_CHANGED_OPERATION_CREATE AutopilotObjectiveChangedOperation = 1
-	// JSON "update".
+	// JSON: "update".
 	AutopilotObjectiveChangedOperation_AUTOPILOT_OBJECTIVE_CHANGED_OPERATION_UPDATE AutopilotObjectiveChangedOperation = 2
-	// JSON "delete".
+	// JSON: "delete".
 	AutopilotObjectiveChangedOperation_AUTOPILOT_OBJECTIVE_CHANGED_OPERATION_DELETE AutopilotObjectiveChangedOperation = 3
 )
 
@@ -557,19 +562,20 @@ func (AutopilotObjectiveChangedOperation) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{8}
 }
 
-// JSON: AutopilotObjectiveChangedStatus.
+// Autopilot objective changed status. Used by
+// AutopilotObjectiveChangedData.status.
 type AutopilotObjectiveChangedStatus int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	AutopilotObjectiveChangedStatus_AUTOPILOT_OBJECTIVE_CHANGED_STATUS_UNSPECIFIED AutopilotObjectiveChangedStatus = 0
-	// JSON "active".
+	// JSON: "active".
 	AutopilotObjectiveChangedStatus_AUTOPILOT_OBJECTIVE_CHANGED_STATUS_ACTIVE AutopilotObjectiveChangedStatus = 1
-	// JSON "paused".
+	// JSON: "paused".
 	AutopilotObjectiveChangedStatus_AUTOPILOT_OBJECTIVE_CHANGED_STATUS_PAUSED AutopilotObjectiveChangedStatus = 2
-	// JSON "cap_reached".
+	// JSON: "cap_reached".
 	AutopilotObjectiveChangedStatus_AUTOPILOT_OBJECTIVE_CHANGED_STATUS_CAP_REACHED AutopilotObjectiveChangedStatus = 3
-	// JSON "completed".
+	// JSON: "completed".
 	AutopilotObjectiveChangedStatus_AUTOPILOT_OBJECTIVE_CHANGED_STATUS_COMPLETED AutopilotObjectiveChangedStatus = 4
 )
 
@@ -618,15 +624,15 @@ func (AutopilotObjectiveChangedStatus) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{9}
 }
 
-// JSON: BinaryAssetReferenceType.
+// Binary asset reference type. Used by BinaryAssetReference.type.
 type BinaryAssetReferenceType int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	BinaryAssetReferenceType_BINARY_ASSET_REFERENCE_TYPE_UNSPECIFIED BinaryAssetReferenceType = 0
-	// JSON "image".
+	// JSON: "image".
 	BinaryAssetReferenceType_BINARY_ASSET_REFERENCE_TYPE_IMAGE BinaryAssetReferenceType = 1
-	// JSON "resource".
+	// JSON: "resource".
 	BinaryAssetReferenceType_BINARY_ASSET_REFERENCE_TYPE_RESOURCE BinaryAssetReferenceType = 2
 )
 
@@ -671,15 +677,15 @@ func (BinaryAssetReferenceType) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{10}
 }
 
-// JSON: BinaryAssetType.
+// Binary asset type. Used by BinaryAssetData.type.
 type BinaryAssetType int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	BinaryAssetType_BINARY_ASSET_TYPE_UNSPECIFIED BinaryAssetType = 0
-	// JSON "image".
+	// JSON: "image".
 	BinaryAssetType_BINARY_ASSET_TYPE_IMAGE BinaryAssetType = 1
-	// JSON "resource".
+	// JSON: "resource".
 	BinaryAssetType_BINARY_ASSET_TYPE_RESOURCE BinaryAssetType = 2
 )
 
@@ -724,17 +730,17 @@ func (BinaryAssetType) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{11}
 }
 
-// JSON: CitationProvider.
+// Citation provider. Used by CitationSource.provider.
 type CitationProvider int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	CitationProvider_CITATION_PROVIDER_UNSPECIFIED CitationProvider = 0
-	// JSON "anthropic".
+	// JSON: "anthropic".
 	CitationProvider_CITATION_PROVIDER_ANTHROPIC CitationProvider = 1
-	// JSON "openai".
+	// JSON: "openai".
 	CitationProvider_CITATION_PROVIDER_OPENAI CitationProvider = 2
-	// JSON "client".
+	// JSON: "client".
 	CitationProvider_CITATION_PROVIDER_CLIENT CitationProvider = 3
 )
 
@@ -781,21 +787,22 @@ func (CitationProvider) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{12}
 }
 
-// JSON: CompactionTrigger.
+// Compaction trigger. Used by CompactionCompleteData.trigger and
+// CompactionStartData.trigger.
 type CompactionTrigger int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	CompactionTrigger_COMPACTION_TRIGGER_UNSPECIFIED CompactionTrigger = 0
-	// JSON "threshold".
+	// JSON: "threshold".
 	CompactionTrigger_COMPACTION_TRIGGER_THRESHOLD CompactionTrigger = 1
-	// JSON "context_limit_retry".
+	// JSON: "context_limit_retry".
 	CompactionTrigger_COMPACTION_TRIGGER_CONTEXT_LIMIT_RETRY CompactionTrigger = 2
-	// JSON "manual".
+	// JSON: "manual".
 	CompactionTrigger_COMPACTION_TRIGGER_MANUAL CompactionTrigger = 3
-	// JSON "memory_pressure".
+	// JSON: "memory_pressure".
 	CompactionTrigger_COMPACTION_TRIGGER_MEMORY_PRESSURE CompactionTrigger = 4
-	// JSON "model_switch".
+	// JSON: "model_switch".
 	CompactionTrigger_COMPACTION_TRIGGER_MODEL_SWITCH CompactionTrigger = 5
 )
 
@@ -846,17 +853,18 @@ func (CompactionTrigger) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{13}
 }
 
-// JSON: CompletionReceiptStopReason.
+// Completion receipt stop reason. Used by CompletionReceiptData.stop_reason.
+// Since CLI 1.0.92.
 type CompletionReceiptStopReason int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	CompletionReceiptStopReason_COMPLETION_RECEIPT_STOP_REASON_UNSPECIFIED CompletionReceiptStopReason = 0
-	// JSON "natural".
+	// JSON: "natural".
 	CompletionReceiptStopReason_COMPLETION_RECEIPT_STOP_REASON_NATURAL CompletionReceiptStopReason = 1
-	// JSON "terminal_tool".
+	// JSON: "terminal_tool".
 	CompletionReceiptStopReason_COMPLETION_RECEIPT_STOP_REASON_TERMINAL_TOOL CompletionReceiptStopReason = 2
-	// JSON "agent_stop_block_limit".
+	// JSON: "agent_stop_block_limit".
 	CompletionReceiptStopReason_COMPLETION_RECEIPT_STOP_REASON_AGENT_STOP_BLOCK_LIMIT CompletionReceiptStopReason = 3
 )
 
@@ -903,21 +911,22 @@ func (CompletionReceiptStopReason) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{14}
 }
 
-// JSON: CompletionReceiptToolStatus.
+// Completion receipt tool status. Used by CompletionReceiptFinalTool.status.
+// Since CLI 1.0.92.
 type CompletionReceiptToolStatus int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	CompletionReceiptToolStatus_COMPLETION_RECEIPT_TOOL_STATUS_UNSPECIFIED CompletionReceiptToolStatus = 0
-	// JSON "success".
+	// JSON: "success".
 	CompletionReceiptToolStatus_COMPLETION_RECEIPT_TOOL_STATUS_SUCCESS CompletionReceiptToolStatus = 1
-	// JSON "failure".
+	// JSON: "failure".
 	CompletionReceiptToolStatus_COMPLETION_RECEIPT_TOOL_STATUS_FAILURE CompletionReceiptToolStatus = 2
-	// JSON "timeout".
+	// JSON: "timeout".
 	CompletionReceiptToolStatus_COMPLETION_RECEIPT_TOOL_STATUS_TIMEOUT CompletionReceiptToolStatus = 3
-	// JSON "rejected".
+	// JSON: "rejected".
 	CompletionReceiptToolStatus_COMPLETION_RECEIPT_TOOL_STATUS_REJECTED CompletionReceiptToolStatus = 4
-	// JSON "denied".
+	// JSON: "denied".
 	CompletionReceiptToolStatus_COMPLETION_RECEIPT_TOOL_STATUS_DENIED CompletionReceiptToolStatus = 5
 )
 
@@ -968,17 +977,17 @@ func (CompletionReceiptToolStatus) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{15}
 }
 
-// JSON: ElicitationCompletedAction.
+// Elicitation completed action. Used by ElicitationCompletedData.action.
 type ElicitationCompletedAction int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	ElicitationCompletedAction_ELICITATION_COMPLETED_ACTION_UNSPECIFIED ElicitationCompletedAction = 0
-	// JSON "accept".
+	// JSON: "accept".
 	ElicitationCompletedAction_ELICITATION_COMPLETED_ACTION_ACCEPT ElicitationCompletedAction = 1
-	// JSON "decline".
+	// JSON: "decline".
 	ElicitationCompletedAction_ELICITATION_COMPLETED_ACTION_DECLINE ElicitationCompletedAction = 2
-	// JSON "cancel".
+	// JSON: "cancel".
 	ElicitationCompletedAction_ELICITATION_COMPLETED_ACTION_CANCEL ElicitationCompletedAction = 3
 )
 
@@ -1025,15 +1034,15 @@ func (ElicitationCompletedAction) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{16}
 }
 
-// JSON: ElicitationRequestedMode.
+// Elicitation requested mode. Used by ElicitationRequestedData.mode.
 type ElicitationRequestedMode int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	ElicitationRequestedMode_ELICITATION_REQUESTED_MODE_UNSPECIFIED ElicitationRequestedMode = 0
-	// JSON "form".
+	// JSON: "form".
 	ElicitationRequestedMode_ELICITATION_REQUESTED_MODE_FORM ElicitationRequestedMode = 1
-	// JSON "url".
+	// JSON: "url".
 	ElicitationRequestedMode_ELICITATION_REQUESTED_MODE_URL ElicitationRequestedMode = 2
 )
 
@@ -1078,19 +1087,20 @@ func (ElicitationRequestedMode) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{17}
 }
 
-// JSON: ExitPlanModeAction.
+// Exit plan mode action. Used by ExitPlanModeCompletedData.selected_action,
+// ExitPlanModeRequestedData.actions and others.
 type ExitPlanModeAction int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	ExitPlanModeAction_EXIT_PLAN_MODE_ACTION_UNSPECIFIED ExitPlanModeAction = 0
-	// JSON "exit_only".
+	// JSON: "exit_only".
 	ExitPlanModeAction_EXIT_PLAN_MODE_ACTION_EXIT_ONLY ExitPlanModeAction = 1
-	// JSON "interactive".
+	// JSON: "interactive".
 	ExitPlanModeAction_EXIT_PLAN_MODE_ACTION_INTERACTIVE ExitPlanModeAction = 2
-	// JSON "autopilot".
+	// JSON: "autopilot".
 	ExitPlanModeAction_EXIT_PLAN_MODE_ACTION_AUTOPILOT ExitPlanModeAction = 3
-	// JSON "autopilot_fleet".
+	// JSON: "autopilot_fleet".
 	ExitPlanModeAction_EXIT_PLAN_MODE_ACTION_AUTOPILOT_FLEET ExitPlanModeAction = 4
 )
 
@@ -1139,19 +1149,19 @@ func (ExitPlanModeAction) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{18}
 }
 
-// JSON: ExtensionsLoadedExtensionSource.
+// Extensions loaded extension source. Used by ExtensionsLoadedExtension.source.
 type ExtensionsLoadedExtensionSource int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	ExtensionsLoadedExtensionSource_EXTENSIONS_LOADED_EXTENSION_SOURCE_UNSPECIFIED ExtensionsLoadedExtensionSource = 0
-	// JSON "project".
+	// JSON: "project".
 	ExtensionsLoadedExtensionSource_EXTENSIONS_LOADED_EXTENSION_SOURCE_PROJECT ExtensionsLoadedExtensionSource = 1
-	// JSON "user".
+	// JSON: "user".
 	ExtensionsLoadedExtensionSource_EXTENSIONS_LOADED_EXTENSION_SOURCE_USER ExtensionsLoadedExtensionSource = 2
-	// JSON "plugin".
+	// JSON: "plugin".
 	ExtensionsLoadedExtensionSource_EXTENSIONS_LOADED_EXTENSION_SOURCE_PLUGIN ExtensionsLoadedExtensionSource = 3
-	// JSON "session".
+	// JSON: "session".
 	ExtensionsLoadedExtensionSource_EXTENSIONS_LOADED_EXTENSION_SOURCE_SESSION ExtensionsLoadedExtensionSource = 4
 )
 
@@ -1200,19 +1210,19 @@ func (ExtensionsLoadedExtensionSource) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{19}
 }
 
-// JSON: ExtensionsLoadedExtensionStatus.
+// Extensions loaded extension status. Used by ExtensionsLoadedExtension.status.
 type ExtensionsLoadedExtensionStatus int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	ExtensionsLoadedExtensionStatus_EXTENSIONS_LOADED_EXTENSION_STATUS_UNSPECIFIED ExtensionsLoadedExtensionStatus = 0
-	// JSON "running".
+	// JSON: "running".
 	ExtensionsLoadedExtensionStatus_EXTENSIONS_LOADED_EXTENSION_STATUS_RUNNING ExtensionsLoadedExtensionStatus = 1
-	// JSON "disabled".
+	// JSON: "disabled".
 	ExtensionsLoadedExtensionStatus_EXTENSIONS_LOADED_EXTENSION_STATUS_DISABLED ExtensionsLoadedExtensionStatus = 2
-	// JSON "failed".
+	// JSON: "failed".
 	ExtensionsLoadedExtensionStatus_EXTENSIONS_LOADED_EXTENSION_STATUS_FAILED ExtensionsLoadedExtensionStatus = 3
-	// JSON "starting".
+	// JSON: "starting".
 	ExtensionsLoadedExtensionStatus_EXTENSIONS_LOADED_EXTENSION_STATUS_STARTING ExtensionsLoadedExtensionStatus = 4
 )
 
@@ -1261,21 +1271,22 @@ func (ExtensionsLoadedExtensionStatus) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{20}
 }
 
-// JSON: FactoryRunSettledStatus.
+// Factory run settled status. Used by FactoryRunSettledData.status. Last in CLI
+// 1.0.82.
 //
 // Deprecated: Marked as deprecated in copilot/cli/v1/event_types.proto.
 type FactoryRunSettledStatus int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	FactoryRunSettledStatus_FACTORY_RUN_SETTLED_STATUS_UNSPECIFIED FactoryRunSettledStatus = 0
-	// JSON "completed".
+	// JSON: "completed".
 	FactoryRunSettledStatus_FACTORY_RUN_SETTLED_STATUS_COMPLETED FactoryRunSettledStatus = 1
-	// JSON "halted".
+	// JSON: "halted".
 	FactoryRunSettledStatus_FACTORY_RUN_SETTLED_STATUS_HALTED FactoryRunSettledStatus = 2
-	// JSON "cancelled".
+	// JSON: "cancelled".
 	FactoryRunSettledStatus_FACTORY_RUN_SETTLED_STATUS_CANCELLED FactoryRunSettledStatus = 3
-	// JSON "error".
+	// JSON: "error".
 	FactoryRunSettledStatus_FACTORY_RUN_SETTLED_STATUS_ERROR FactoryRunSettledStatus = 4
 )
 
@@ -1324,15 +1335,15 @@ func (FactoryRunSettledStatus) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{21}
 }
 
-// JSON: FusionCommitKind.
+// Fusion commit kind. Used by FusionCommitStartedData.kind.
 type FusionCommitKind int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	FusionCommitKind_FUSION_COMMIT_KIND_UNSPECIFIED FusionCommitKind = 0
-	// JSON "text".
+	// JSON: "text".
 	FusionCommitKind_FUSION_COMMIT_KIND_TEXT FusionCommitKind = 1
-	// JSON "terminal_tool".
+	// JSON: "terminal_tool".
 	FusionCommitKind_FUSION_COMMIT_KIND_TERMINAL_TOOL FusionCommitKind = 2
 )
 
@@ -1377,15 +1388,17 @@ func (FusionCommitKind) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{22}
 }
 
-// JSON: FusionConversationScope.
+// Fusion conversation scope. Used by
+// FusionPhaseActivityData.conversation_scope,
+// FusionPhaseCompletedData.conversation_scope and others.
 type FusionConversationScope int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	FusionConversationScope_FUSION_CONVERSATION_SCOPE_UNSPECIFIED FusionConversationScope = 0
-	// JSON "root".
+	// JSON: "root".
 	FusionConversationScope_FUSION_CONVERSATION_SCOPE_ROOT FusionConversationScope = 1
-	// JSON "review".
+	// JSON: "review".
 	FusionConversationScope_FUSION_CONVERSATION_SCOPE_REVIEW FusionConversationScope = 2
 )
 
@@ -1430,15 +1443,16 @@ func (FusionConversationScope) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{23}
 }
 
-// JSON: FusionFollowUpAction.
+// Fusion follow up action. Used by FusionFollowUpRecommendation.user_turn and
+// FusionFollowUpRecommendation.compaction_turn.
 type FusionFollowUpAction int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	FusionFollowUpAction_FUSION_FOLLOW_UP_ACTION_UNSPECIFIED FusionFollowUpAction = 0
-	// JSON "reuse_primary".
+	// JSON: "reuse_primary".
 	FusionFollowUpAction_FUSION_FOLLOW_UP_ACTION_REUSE_PRIMARY FusionFollowUpAction = 1
-	// JSON "reroute".
+	// JSON: "reroute".
 	FusionFollowUpAction_FUSION_FOLLOW_UP_ACTION_REROUTE FusionFollowUpAction = 2
 )
 
@@ -1483,17 +1497,18 @@ func (FusionFollowUpAction) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{24}
 }
 
-// JSON: FusionPattern.
+// Fusion pattern. Used by FusionCompletedData.pattern,
+// FusionPhaseActivityData.pattern and others.
 type FusionPattern int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	FusionPattern_FUSION_PATTERN_UNSPECIFIED FusionPattern = 0
-	// JSON "single".
+	// JSON: "single".
 	FusionPattern_FUSION_PATTERN_SINGLE FusionPattern = 1
-	// JSON "cascade".
+	// JSON: "cascade".
 	FusionPattern_FUSION_PATTERN_CASCADE FusionPattern = 2
-	// JSON "critique".
+	// JSON: "critique".
 	FusionPattern_FUSION_PATTERN_CRITIQUE FusionPattern = 3
 )
 
@@ -1540,17 +1555,18 @@ func (FusionPattern) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{25}
 }
 
-// JSON: FusionPhaseActivityKind.
+// Fusion phase activity kind. Used by FusionPhaseActivityData.activity. Since
+// CLI 1.0.92.
 type FusionPhaseActivityKind int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	FusionPhaseActivityKind_FUSION_PHASE_ACTIVITY_KIND_UNSPECIFIED FusionPhaseActivityKind = 0
-	// JSON "model_output".
+	// JSON: "model_output".
 	FusionPhaseActivityKind_FUSION_PHASE_ACTIVITY_KIND_MODEL_OUTPUT FusionPhaseActivityKind = 1
-	// JSON "tool_started".
+	// JSON: "tool_started".
 	FusionPhaseActivityKind_FUSION_PHASE_ACTIVITY_KIND_TOOL_STARTED FusionPhaseActivityKind = 2
-	// JSON "tool_completed".
+	// JSON: "tool_completed".
 	FusionPhaseActivityKind_FUSION_PHASE_ACTIVITY_KIND_TOOL_COMPLETED FusionPhaseActivityKind = 3
 )
 
@@ -1597,25 +1613,26 @@ func (FusionPhaseActivityKind) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{26}
 }
 
-// JSON: FusionPhaseKind.
+// Fusion phase kind. Used by FusionPhaseActivityData.phase_kind,
+// FusionPhaseCompletedData.phase_kind and others.
 type FusionPhaseKind int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	FusionPhaseKind_FUSION_PHASE_KIND_UNSPECIFIED FusionPhaseKind = 0
-	// JSON "primary".
+	// JSON: "primary".
 	FusionPhaseKind_FUSION_PHASE_KIND_PRIMARY FusionPhaseKind = 1
-	// JSON "judge".
+	// JSON: "judge".
 	FusionPhaseKind_FUSION_PHASE_KIND_JUDGE FusionPhaseKind = 2
-	// JSON "repair".
+	// JSON: "repair".
 	FusionPhaseKind_FUSION_PHASE_KIND_REPAIR FusionPhaseKind = 3
-	// JSON "draft".
+	// JSON: "draft".
 	FusionPhaseKind_FUSION_PHASE_KIND_DRAFT FusionPhaseKind = 4
-	// JSON "critic".
+	// JSON: "critic".
 	FusionPhaseKind_FUSION_PHASE_KIND_CRITIC FusionPhaseKind = 5
-	// JSON "revision".
+	// JSON: "revision".
 	FusionPhaseKind_FUSION_PHASE_KIND_REVISION FusionPhaseKind = 6
-	// JSON "follow_up".
+	// JSON: "follow_up".
 	FusionPhaseKind_FUSION_PHASE_KIND_FOLLOW_UP FusionPhaseKind = 7
 )
 
@@ -1670,17 +1687,18 @@ func (FusionPhaseKind) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{27}
 }
 
-// JSON: FusionPhaseStatus.
+// Fusion phase status. Used by FusionPhaseCompletedData.status and
+// FusionPhaseFailedData.status.
 type FusionPhaseStatus int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	FusionPhaseStatus_FUSION_PHASE_STATUS_UNSPECIFIED FusionPhaseStatus = 0
-	// JSON "succeeded".
+	// JSON: "succeeded".
 	FusionPhaseStatus_FUSION_PHASE_STATUS_SUCCEEDED FusionPhaseStatus = 1
-	// JSON "failed".
+	// JSON: "failed".
 	FusionPhaseStatus_FUSION_PHASE_STATUS_FAILED FusionPhaseStatus = 2
-	// JSON "cancelled".
+	// JSON: "cancelled".
 	FusionPhaseStatus_FUSION_PHASE_STATUS_CANCELLED FusionPhaseStatus = 3
 )
 
@@ -1727,17 +1745,17 @@ func (FusionPhaseStatus) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{28}
 }
 
-// JSON: FusionProjectionMode.
+// Fusion projection mode. Used by FusionPhaseCompletedData.projection_mode.
 type FusionProjectionMode int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	FusionProjectionMode_FUSION_PROJECTION_MODE_UNSPECIFIED FusionProjectionMode = 0
-	// JSON "append".
+	// JSON: "append".
 	FusionProjectionMode_FUSION_PROJECTION_MODE_APPEND FusionProjectionMode = 1
-	// JSON "staged".
+	// JSON: "staged".
 	FusionProjectionMode_FUSION_PROJECTION_MODE_STAGED FusionProjectionMode = 2
-	// JSON "none".
+	// JSON: "none".
 	FusionProjectionMode_FUSION_PROJECTION_MODE_NONE FusionProjectionMode = 3
 )
 
@@ -1784,15 +1802,15 @@ func (FusionProjectionMode) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{29}
 }
 
-// JSON: FusionTurnKind.
+// Fusion turn kind. Used by FusionRouteStartedData.turn_kind.
 type FusionTurnKind int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	FusionTurnKind_FUSION_TURN_KIND_UNSPECIFIED FusionTurnKind = 0
-	// JSON "user".
+	// JSON: "user".
 	FusionTurnKind_FUSION_TURN_KIND_USER FusionTurnKind = 1
-	// JSON "compaction".
+	// JSON: "compaction".
 	FusionTurnKind_FUSION_TURN_KIND_COMPACTION FusionTurnKind = 2
 )
 
@@ -1837,15 +1855,15 @@ func (FusionTurnKind) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{30}
 }
 
-// JSON: HandoffSourceType.
+// Handoff source type. Used by HandoffData.source_type.
 type HandoffSourceType int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	HandoffSourceType_HANDOFF_SOURCE_TYPE_UNSPECIFIED HandoffSourceType = 0
-	// JSON "remote".
+	// JSON: "remote".
 	HandoffSourceType_HANDOFF_SOURCE_TYPE_REMOTE HandoffSourceType = 1
-	// JSON "local".
+	// JSON: "local".
 	HandoffSourceType_HANDOFF_SOURCE_TYPE_LOCAL HandoffSourceType = 2
 )
 
@@ -1890,17 +1908,18 @@ func (HandoffSourceType) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{31}
 }
 
-// JSON: HumanResponseActor.
+// Human response actor. Used by HumanResponseRecordedData.actor. Since CLI
+// 1.0.92.
 type HumanResponseActor int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	HumanResponseActor_HUMAN_RESPONSE_ACTOR_UNSPECIFIED HumanResponseActor = 0
-	// JSON "human_response".
+	// JSON: "human_response".
 	HumanResponseActor_HUMAN_RESPONSE_ACTOR_HUMAN_RESPONSE HumanResponseActor = 1
-	// JSON "host_automation".
+	// JSON: "host_automation".
 	HumanResponseActor_HUMAN_RESPONSE_ACTOR_HOST_AUTOMATION HumanResponseActor = 2
-	// JSON "unknown".
+	// JSON: "unknown".
 	HumanResponseActor_HUMAN_RESPONSE_ACTOR_UNKNOWN HumanResponseActor = 3
 )
 
@@ -1947,29 +1966,30 @@ func (HumanResponseActor) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{32}
 }
 
-// JSON: IndexedSearchDisabledReason.
+// Indexed search disabled reason. Used by
+// IndexedSearchDataStartup.disabled_reason. Since CLI 1.0.92.
 type IndexedSearchDisabledReason int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	IndexedSearchDisabledReason_INDEXED_SEARCH_DISABLED_REASON_UNSPECIFIED IndexedSearchDisabledReason = 0
-	// JSON "use_tgrep_false".
+	// JSON: "use_tgrep_false".
 	IndexedSearchDisabledReason_INDEXED_SEARCH_DISABLED_REASON_USE_TGREP_FALSE IndexedSearchDisabledReason = 1
-	// JSON "use_builtin_ripgrep_false".
+	// JSON: "use_builtin_ripgrep_false".
 	IndexedSearchDisabledReason_INDEXED_SEARCH_DISABLED_REASON_USE_BUILTIN_RIPGREP_FALSE IndexedSearchDisabledReason = 2
-	// JSON "organization".
+	// JSON: "organization".
 	IndexedSearchDisabledReason_INDEXED_SEARCH_DISABLED_REASON_ORGANIZATION IndexedSearchDisabledReason = 3
-	// JSON "organization_policy_auth_pending".
+	// JSON: "organization_policy_auth_pending".
 	IndexedSearchDisabledReason_INDEXED_SEARCH_DISABLED_REASON_ORGANIZATION_POLICY_AUTH_PENDING IndexedSearchDisabledReason = 4
-	// JSON "organization_policy_unknown".
+	// JSON: "organization_policy_unknown".
 	IndexedSearchDisabledReason_INDEXED_SEARCH_DISABLED_REASON_ORGANIZATION_POLICY_UNKNOWN IndexedSearchDisabledReason = 5
-	// JSON "virtual_filesystem".
+	// JSON: "virtual_filesystem".
 	IndexedSearchDisabledReason_INDEXED_SEARCH_DISABLED_REASON_VIRTUAL_FILESYSTEM IndexedSearchDisabledReason = 6
-	// JSON "cloud_sync_root".
+	// JSON: "cloud_sync_root".
 	IndexedSearchDisabledReason_INDEXED_SEARCH_DISABLED_REASON_CLOUD_SYNC_ROOT IndexedSearchDisabledReason = 7
-	// JSON "cloud_sync_detection_failed".
+	// JSON: "cloud_sync_detection_failed".
 	IndexedSearchDisabledReason_INDEXED_SEARCH_DISABLED_REASON_CLOUD_SYNC_DETECTION_FAILED IndexedSearchDisabledReason = 8
-	// JSON "workspace_not_local".
+	// JSON: "workspace_not_local".
 	IndexedSearchDisabledReason_INDEXED_SEARCH_DISABLED_REASON_WORKSPACE_NOT_LOCAL IndexedSearchDisabledReason = 9
 )
 
@@ -2028,17 +2048,18 @@ func (IndexedSearchDisabledReason) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{33}
 }
 
-// JSON: IndexedSearchErrorType.
+// Indexed search error type. Used by IndexedSearchDataServerError.error_type.
+// Since CLI 1.0.92.
 type IndexedSearchErrorType int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	IndexedSearchErrorType_INDEXED_SEARCH_ERROR_TYPE_UNSPECIFIED IndexedSearchErrorType = 0
-	// JSON "spawn_error".
+	// JSON: "spawn_error".
 	IndexedSearchErrorType_INDEXED_SEARCH_ERROR_TYPE_SPAWN_ERROR IndexedSearchErrorType = 1
-	// JSON "unexpected_exit".
+	// JSON: "unexpected_exit".
 	IndexedSearchErrorType_INDEXED_SEARCH_ERROR_TYPE_UNEXPECTED_EXIT IndexedSearchErrorType = 2
-	// JSON "killed_by_signal".
+	// JSON: "killed_by_signal".
 	IndexedSearchErrorType_INDEXED_SEARCH_ERROR_TYPE_KILLED_BY_SIGNAL IndexedSearchErrorType = 3
 )
 
@@ -2085,15 +2106,16 @@ func (IndexedSearchErrorType) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{34}
 }
 
-// JSON: IndexedSearchIncrementalPhase.
+// Indexed search incremental phase. Used by IndexedSearchDataIncremental.phase.
+// Since CLI 1.0.92.
 type IndexedSearchIncrementalPhase int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	IndexedSearchIncrementalPhase_INDEXED_SEARCH_INCREMENTAL_PHASE_UNSPECIFIED IndexedSearchIncrementalPhase = 0
-	// JSON "changes_detected".
+	// JSON: "changes_detected".
 	IndexedSearchIncrementalPhase_INDEXED_SEARCH_INCREMENTAL_PHASE_CHANGES_DETECTED IndexedSearchIncrementalPhase = 1
-	// JSON "updated".
+	// JSON: "updated".
 	IndexedSearchIncrementalPhase_INDEXED_SEARCH_INCREMENTAL_PHASE_UPDATED IndexedSearchIncrementalPhase = 2
 )
 
@@ -2138,23 +2160,24 @@ func (IndexedSearchIncrementalPhase) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{35}
 }
 
-// JSON: IndexedSearchOutcome.
+// Indexed search outcome. Used by IndexedSearchDataStartup.outcome. Since CLI
+// 1.0.92.
 type IndexedSearchOutcome int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	IndexedSearchOutcome_INDEXED_SEARCH_OUTCOME_UNSPECIFIED IndexedSearchOutcome = 0
-	// JSON "started".
+	// JSON: "started".
 	IndexedSearchOutcome_INDEXED_SEARCH_OUTCOME_STARTED IndexedSearchOutcome = 1
-	// JSON "skipped_below_threshold".
+	// JSON: "skipped_below_threshold".
 	IndexedSearchOutcome_INDEXED_SEARCH_OUTCOME_SKIPPED_BELOW_THRESHOLD IndexedSearchOutcome = 2
-	// JSON "skipped_no_gitroot".
+	// JSON: "skipped_no_gitroot".
 	IndexedSearchOutcome_INDEXED_SEARCH_OUTCOME_SKIPPED_NO_GITROOT IndexedSearchOutcome = 3
-	// JSON "skipped_disabled".
+	// JSON: "skipped_disabled".
 	IndexedSearchOutcome_INDEXED_SEARCH_OUTCOME_SKIPPED_DISABLED IndexedSearchOutcome = 4
-	// JSON "reused_existing".
+	// JSON: "reused_existing".
 	IndexedSearchOutcome_INDEXED_SEARCH_OUTCOME_REUSED_EXISTING IndexedSearchOutcome = 5
-	// JSON "failed".
+	// JSON: "failed".
 	IndexedSearchOutcome_INDEXED_SEARCH_OUTCOME_FAILED IndexedSearchOutcome = 6
 )
 
@@ -2207,19 +2230,20 @@ func (IndexedSearchOutcome) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{36}
 }
 
-// JSON: ManagedPluginProgressPhase.
+// Managed plugin progress phase. Used by ManagedPluginProgressData.phase. Since
+// CLI 1.0.102.
 type ManagedPluginProgressPhase int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	ManagedPluginProgressPhase_MANAGED_PLUGIN_PROGRESS_PHASE_UNSPECIFIED ManagedPluginProgressPhase = 0
-	// JSON "initializing".
+	// JSON: "initializing".
 	ManagedPluginProgressPhase_MANAGED_PLUGIN_PROGRESS_PHASE_INITIALIZING ManagedPluginProgressPhase = 1
-	// JSON "installing".
+	// JSON: "installing".
 	ManagedPluginProgressPhase_MANAGED_PLUGIN_PROGRESS_PHASE_INSTALLING ManagedPluginProgressPhase = 2
-	// JSON "updating".
+	// JSON: "updating".
 	ManagedPluginProgressPhase_MANAGED_PLUGIN_PROGRESS_PHASE_UPDATING ManagedPluginProgressPhase = 3
-	// JSON "complete".
+	// JSON: "complete".
 	ManagedPluginProgressPhase_MANAGED_PLUGIN_PROGRESS_PHASE_COMPLETE ManagedPluginProgressPhase = 4
 )
 
@@ -2268,23 +2292,24 @@ func (ManagedPluginProgressPhase) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{37}
 }
 
-// JSON: ManagedSettingsEnforcedEscalation.
+// Managed settings enforced escalation. Used by
+// ManagedSettingsEnforcedData.escalation.
 type ManagedSettingsEnforcedEscalation int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	ManagedSettingsEnforcedEscalation_MANAGED_SETTINGS_ENFORCED_ESCALATION_UNSPECIFIED ManagedSettingsEnforcedEscalation = 0
-	// JSON "allow_all".
+	// JSON: "allow_all".
 	ManagedSettingsEnforcedEscalation_MANAGED_SETTINGS_ENFORCED_ESCALATION_ALLOW_ALL ManagedSettingsEnforcedEscalation = 1
-	// JSON "approve_all".
+	// JSON: "approve_all".
 	ManagedSettingsEnforcedEscalation_MANAGED_SETTINGS_ENFORCED_ESCALATION_APPROVE_ALL ManagedSettingsEnforcedEscalation = 2
-	// JSON "assisted_approval".
+	// JSON: "assisted_approval".
 	ManagedSettingsEnforcedEscalation_MANAGED_SETTINGS_ENFORCED_ESCALATION_ASSISTED_APPROVAL ManagedSettingsEnforcedEscalation = 3
-	// JSON "unrestricted_paths".
+	// JSON: "unrestricted_paths".
 	ManagedSettingsEnforcedEscalation_MANAGED_SETTINGS_ENFORCED_ESCALATION_UNRESTRICTED_PATHS ManagedSettingsEnforcedEscalation = 4
-	// JSON "unrestricted_urls".
+	// JSON: "unrestricted_urls".
 	ManagedSettingsEnforcedEscalation_MANAGED_SETTINGS_ENFORCED_ESCALATION_UNRESTRICTED_URLS ManagedSettingsEnforcedEscalation = 5
-	// JSON "server_wide_mcp_approval".
+	// JSON: "server_wide_mcp_approval".
 	ManagedSettingsEnforcedEscalation_MANAGED_SETTINGS_ENFORCED_ESCALATION_SERVER_WIDE_MCP_APPROVAL ManagedSettingsEnforcedEscalation = 6
 )
 
@@ -2337,19 +2362,20 @@ func (ManagedSettingsEnforcedEscalation) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{38}
 }
 
-// JSON: McpHeadersRefreshCompletedOutcome.
+// MCP headers refresh completed outcome. Used by
+// McpHeadersRefreshCompletedData.outcome.
 type McpHeadersRefreshCompletedOutcome int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	McpHeadersRefreshCompletedOutcome_MCP_HEADERS_REFRESH_COMPLETED_OUTCOME_UNSPECIFIED McpHeadersRefreshCompletedOutcome = 0
-	// JSON "headers".
+	// JSON: "headers".
 	McpHeadersRefreshCompletedOutcome_MCP_HEADERS_REFRESH_COMPLETED_OUTCOME_HEADERS McpHeadersRefreshCompletedOutcome = 1
-	// JSON "none".
+	// JSON: "none".
 	McpHeadersRefreshCompletedOutcome_MCP_HEADERS_REFRESH_COMPLETED_OUTCOME_NONE McpHeadersRefreshCompletedOutcome = 2
-	// JSON "timeout".
+	// JSON: "timeout".
 	McpHeadersRefreshCompletedOutcome_MCP_HEADERS_REFRESH_COMPLETED_OUTCOME_TIMEOUT McpHeadersRefreshCompletedOutcome = 3
-	// JSON "error".
+	// JSON: "error". Since CLI 1.0.92.
 	McpHeadersRefreshCompletedOutcome_MCP_HEADERS_REFRESH_COMPLETED_OUTCOME_ERROR McpHeadersRefreshCompletedOutcome = 4
 )
 
@@ -2398,17 +2424,18 @@ func (McpHeadersRefreshCompletedOutcome) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{39}
 }
 
-// JSON: McpHeadersRefreshRequiredReason.
+// MCP headers refresh required reason. Used by
+// McpHeadersRefreshRequiredData.reason.
 type McpHeadersRefreshRequiredReason int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	McpHeadersRefreshRequiredReason_MCP_HEADERS_REFRESH_REQUIRED_REASON_UNSPECIFIED McpHeadersRefreshRequiredReason = 0
-	// JSON "startup".
+	// JSON: "startup".
 	McpHeadersRefreshRequiredReason_MCP_HEADERS_REFRESH_REQUIRED_REASON_STARTUP McpHeadersRefreshRequiredReason = 1
-	// JSON "ttl-expired".
+	// JSON: "ttl-expired".
 	McpHeadersRefreshRequiredReason_MCP_HEADERS_REFRESH_REQUIRED_REASON_TTL_EXPIRED McpHeadersRefreshRequiredReason = 2
-	// JSON "auth-failed".
+	// JSON: "auth-failed".
 	McpHeadersRefreshRequiredReason_MCP_HEADERS_REFRESH_REQUIRED_REASON_AUTH_FAILED McpHeadersRefreshRequiredReason = 3
 )
 
@@ -2455,15 +2482,15 @@ func (McpHeadersRefreshRequiredReason) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{40}
 }
 
-// JSON: McpOauthCompletionOutcome.
+// MCP OAuth completion outcome. Used by McpOauthCompletedData.outcome.
 type McpOauthCompletionOutcome int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	McpOauthCompletionOutcome_MCP_OAUTH_COMPLETION_OUTCOME_UNSPECIFIED McpOauthCompletionOutcome = 0
-	// JSON "token".
+	// JSON: "token".
 	McpOauthCompletionOutcome_MCP_OAUTH_COMPLETION_OUTCOME_TOKEN McpOauthCompletionOutcome = 1
-	// JSON "cancelled".
+	// JSON: "cancelled".
 	McpOauthCompletionOutcome_MCP_OAUTH_COMPLETION_OUTCOME_CANCELLED McpOauthCompletionOutcome = 2
 )
 
@@ -2508,17 +2535,18 @@ func (McpOauthCompletionOutcome) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{41}
 }
 
-// JSON: McpOauthRecoveryCompletedOutcome.
+// MCP OAuth recovery completed outcome. Used by
+// McpOauthRecoveryCompletedData.outcome. Since CLI 1.0.102.
 type McpOauthRecoveryCompletedOutcome int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	McpOauthRecoveryCompletedOutcome_MCP_OAUTH_RECOVERY_COMPLETED_OUTCOME_UNSPECIFIED McpOauthRecoveryCompletedOutcome = 0
-	// JSON "succeeded".
+	// JSON: "succeeded".
 	McpOauthRecoveryCompletedOutcome_MCP_OAUTH_RECOVERY_COMPLETED_OUTCOME_SUCCEEDED McpOauthRecoveryCompletedOutcome = 1
-	// JSON "cancelled".
+	// JSON: "cancelled".
 	McpOauthRecoveryCompletedOutcome_MCP_OAUTH_RECOVERY_COMPLETED_OUTCOME_CANCELLED McpOauthRecoveryCompletedOutcome = 2
-	// JSON "failed".
+	// JSON: "failed".
 	McpOauthRecoveryCompletedOutcome_MCP_OAUTH_RECOVERY_COMPLETED_OUTCOME_FAILED McpOauthRecoveryCompletedOutcome = 3
 )
 
@@ -2565,19 +2593,19 @@ func (McpOauthRecoveryCompletedOutcome) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{42}
 }
 
-// JSON: McpOauthRequestReason.
+// MCP OAuth request reason. Used by McpOauthRequiredData.reason.
 type McpOauthRequestReason int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	McpOauthRequestReason_MCP_OAUTH_REQUEST_REASON_UNSPECIFIED McpOauthRequestReason = 0
-	// JSON "initial".
+	// JSON: "initial".
 	McpOauthRequestReason_MCP_OAUTH_REQUEST_REASON_INITIAL McpOauthRequestReason = 1
-	// JSON "refresh".
+	// JSON: "refresh".
 	McpOauthRequestReason_MCP_OAUTH_REQUEST_REASON_REFRESH McpOauthRequestReason = 2
-	// JSON "reauth".
+	// JSON: "reauth".
 	McpOauthRequestReason_MCP_OAUTH_REQUEST_REASON_REAUTH McpOauthRequestReason = 3
-	// JSON "upscope".
+	// JSON: "upscope".
 	McpOauthRequestReason_MCP_OAUTH_REQUEST_REASON_UPSCOPE McpOauthRequestReason = 4
 )
 
@@ -2626,13 +2654,14 @@ func (McpOauthRequestReason) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{43}
 }
 
-// JSON: McpOauthRequiredStaticClientConfig.grantType.
+// MCP OAuth required static client configuration grant type. Used by
+// McpOauthRequiredStaticClientConfig.grant_type.
 type McpOauthRequiredStaticClientConfigGrantType int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	McpOauthRequiredStaticClientConfigGrantType_MCP_OAUTH_REQUIRED_STATIC_CLIENT_CONFIG_GRANT_TYPE_UNSPECIFIED McpOauthRequiredStaticClientConfigGrantType = 0
-	// JSON "client_credentials".
+	// JSON: "client_credentials". Last in CLI 1.0.81.
 	//
 	// Deprecated: Marked as deprecated in copilot/cli/v1/event_types.proto.
 	McpOauthRequiredStaticClientConfigGrantType_MCP_OAUTH_REQUIRED_STATIC_CLIENT_CONFIG_GRANT_TYPE_CLIENT_CREDENTIALS McpOauthRequiredStaticClientConfigGrantType = 1
@@ -2677,19 +2706,20 @@ func (McpOauthRequiredStaticClientConfigGrantType) EnumDescriptor() ([]byte, []i
 	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{44}
 }
 
-// JSON: McpServerTransport.
+// MCP server transport. Used by McpServersLoadedServer.transport and
+// ToolExecutionStartData.mcp_transport.
 type McpServerTransport int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	McpServerTransport_MCP_SERVER_TRANSPORT_UNSPECIFIED McpServerTransport = 0
-	// JSON "stdio".
+	// JSON: "stdio".
 	McpServerTransport_MCP_SERVER_TRANSPORT_STDIO McpServerTransport = 1
-	// JSON "http".
+	// JSON: "http".
 	McpServerTransport_MCP_SERVER_TRANSPORT_HTTP McpServerTransport = 2
-	// JSON "sse".
+	// JSON: "sse".
 	McpServerTransport_MCP_SERVER_TRANSPORT_SSE McpServerTransport = 3
-	// JSON "memory".
+	// JSON: "memory".
 	McpServerTransport_MCP_SERVER_TRANSPORT_MEMORY McpServerTransport = 4
 )
 
@@ -2738,15 +2768,16 @@ func (McpServerTransport) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{45}
 }
 
-// JSON: ModelCallFailureBadRequestKind.
+// Model call failure bad request kind. Used by
+// ModelCallFailureData.bad_request_kind.
 type ModelCallFailureBadRequestKind int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	ModelCallFailureBadRequestKind_MODEL_CALL_FAILURE_BAD_REQUEST_KIND_UNSPECIFIED ModelCallFailureBadRequestKind = 0
-	// JSON "bodyless".
+	// JSON: "bodyless".
 	ModelCallFailureBadRequestKind_MODEL_CALL_FAILURE_BAD_REQUEST_KIND_BODYLESS ModelCallFailureBadRequestKind = 1
-	// JSON "structured_error".
+	// JSON: "structured_error".
 	ModelCallFailureBadRequestKind_MODEL_CALL_FAILURE_BAD_REQUEST_KIND_STRUCTURED_ERROR ModelCallFailureBadRequestKind = 2
 )
 
@@ -2791,15 +2822,15 @@ func (ModelCallFailureBadRequestKind) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{46}
 }
 
-// JSON: ModelCallFailureKind.
+// Model call failure kind. Used by ModelCallFailureData.failure_kind.
 type ModelCallFailureKind int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	ModelCallFailureKind_MODEL_CALL_FAILURE_KIND_UNSPECIFIED ModelCallFailureKind = 0
-	// JSON "api".
+	// JSON: "api".
 	ModelCallFailureKind_MODEL_CALL_FAILURE_KIND_API ModelCallFailureKind = 1
-	// JSON "transport".
+	// JSON: "transport".
 	ModelCallFailureKind_MODEL_CALL_FAILURE_KIND_TRANSPORT ModelCallFailureKind = 2
 )
 
@@ -2844,17 +2875,17 @@ func (ModelCallFailureKind) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{47}
 }
 
-// JSON: ModelCallFailureSource.
+// Model call failure source. Used by ModelCallFailureData.source.
 type ModelCallFailureSource int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	ModelCallFailureSource_MODEL_CALL_FAILURE_SOURCE_UNSPECIFIED ModelCallFailureSource = 0
-	// JSON "top_level".
+	// JSON: "top_level".
 	ModelCallFailureSource_MODEL_CALL_FAILURE_SOURCE_TOP_LEVEL ModelCallFailureSource = 1
-	// JSON "subagent".
+	// JSON: "subagent".
 	ModelCallFailureSource_MODEL_CALL_FAILURE_SOURCE_SUBAGENT ModelCallFailureSource = 2
-	// JSON "mcp_sampling".
+	// JSON: "mcp_sampling".
 	ModelCallFailureSource_MODEL_CALL_FAILURE_SOURCE_MCP_SAMPLING ModelCallFailureSource = 3
 )
 
@@ -2901,15 +2932,16 @@ func (ModelCallFailureSource) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{48}
 }
 
-// JSON: ModelCallFailureTransport.
+// Model call failure transport. Used by AgentInterruptedData.transport and
+// ModelCallFailureData.transport.
 type ModelCallFailureTransport int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	ModelCallFailureTransport_MODEL_CALL_FAILURE_TRANSPORT_UNSPECIFIED ModelCallFailureTransport = 0
-	// JSON "http".
+	// JSON: "http".
 	ModelCallFailureTransport_MODEL_CALL_FAILURE_TRANSPORT_HTTP ModelCallFailureTransport = 1
-	// JSON "websocket".
+	// JSON: "websocket".
 	ModelCallFailureTransport_MODEL_CALL_FAILURE_TRANSPORT_WEBSOCKET ModelCallFailureTransport = 2
 )
 
@@ -2954,27 +2986,28 @@ func (ModelCallFailureTransport) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{49}
 }
 
-// JSON: ModelCallFinalResult.
+// Model call final result. Used by ModelCallFinalResultData.result. Since CLI
+// 1.0.92.
 type ModelCallFinalResult int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	ModelCallFinalResult_MODEL_CALL_FINAL_RESULT_UNSPECIFIED ModelCallFinalResult = 0
-	// JSON "success".
+	// JSON: "success".
 	ModelCallFinalResult_MODEL_CALL_FINAL_RESULT_SUCCESS ModelCallFinalResult = 1
-	// JSON "http_400".
+	// JSON: "http_400".
 	ModelCallFinalResult_MODEL_CALL_FINAL_RESULT_HTTP_400 ModelCallFinalResult = 2
-	// JSON "http_413".
+	// JSON: "http_413".
 	ModelCallFinalResult_MODEL_CALL_FINAL_RESULT_HTTP_413 ModelCallFinalResult = 3
-	// JSON "http_429".
+	// JSON: "http_429".
 	ModelCallFinalResult_MODEL_CALL_FINAL_RESULT_HTTP_429 ModelCallFinalResult = 4
-	// JSON "http_4xx".
+	// JSON: "http_4xx".
 	ModelCallFinalResult_MODEL_CALL_FINAL_RESULT_HTTP_4XX ModelCallFinalResult = 5
-	// JSON "http_5xx".
+	// JSON: "http_5xx".
 	ModelCallFinalResult_MODEL_CALL_FINAL_RESULT_HTTP_5XX ModelCallFinalResult = 6
-	// JSON "transport_error".
+	// JSON: "transport_error".
 	ModelCallFinalResult_MODEL_CALL_FINAL_RESULT_TRANSPORT_ERROR ModelCallFinalResult = 7
-	// JSON "other_error".
+	// JSON: "other_error".
 	ModelCallFinalResult_MODEL_CALL_FINAL_RESULT_OTHER_ERROR ModelCallFinalResult = 8
 )
 
@@ -3031,19 +3064,19 @@ func (ModelCallFinalResult) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{50}
 }
 
-// JSON: ModelCallFinishedOutcome.
+// Model call finished outcome. Used by ModelCallFinishedData.outcome.
 type ModelCallFinishedOutcome int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	ModelCallFinishedOutcome_MODEL_CALL_FINISHED_OUTCOME_UNSPECIFIED ModelCallFinishedOutcome = 0
-	// JSON "success".
+	// JSON: "success".
 	ModelCallFinishedOutcome_MODEL_CALL_FINISHED_OUTCOME_SUCCESS ModelCallFinishedOutcome = 1
-	// JSON "error".
+	// JSON: "error".
 	ModelCallFinishedOutcome_MODEL_CALL_FINISHED_OUTCOME_ERROR ModelCallFinishedOutcome = 2
-	// JSON "cancelled".
+	// JSON: "cancelled".
 	ModelCallFinishedOutcome_MODEL_CALL_FINISHED_OUTCOME_CANCELLED ModelCallFinishedOutcome = 3
-	// JSON "rejected".
+	// JSON: "rejected".
 	ModelCallFinishedOutcome_MODEL_CALL_FINISHED_OUTCOME_REJECTED ModelCallFinishedOutcome = 4
 )
 
@@ -3092,15 +3125,17 @@ func (ModelCallFinishedOutcome) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{51}
 }
 
-// JSON: ModelCallRequestBodyCompressionFallback.
+// Model call request body compression fallback. Used by
+// AssistantUsageData.request_body_compression_fallback and
+// ModelCallFailureData.request_body_compression_fallback. Since CLI 1.0.102.
 type ModelCallRequestBodyCompressionFallback int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	ModelCallRequestBodyCompressionFallback_MODEL_CALL_REQUEST_BODY_COMPRESSION_FALLBACK_UNSPECIFIED ModelCallRequestBodyCompressionFallback = 0
-	// JSON "retried".
+	// JSON: "retried".
 	ModelCallRequestBodyCompressionFallback_MODEL_CALL_REQUEST_BODY_COMPRESSION_FALLBACK_RETRIED ModelCallRequestBodyCompressionFallback = 1
-	// JSON "disabled".
+	// JSON: "disabled".
 	ModelCallRequestBodyCompressionFallback_MODEL_CALL_REQUEST_BODY_COMPRESSION_FALLBACK_DISABLED ModelCallRequestBodyCompressionFallback = 2
 )
 
@@ -3145,17 +3180,20 @@ func (ModelCallRequestBodyCompressionFallback) EnumDescriptor() ([]byte, []int) 
 	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{52}
 }
 
-// JSON: ModelCallRequestBodyEncoding.
+// Model call request body encoding. Used by
+// AssistantUsageData.request_body_encoding,
+// AssistantUsageData.request_body_compression_fallback_from and others. Since
+// CLI 1.0.102.
 type ModelCallRequestBodyEncoding int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	ModelCallRequestBodyEncoding_MODEL_CALL_REQUEST_BODY_ENCODING_UNSPECIFIED ModelCallRequestBodyEncoding = 0
-	// JSON "identity".
+	// JSON: "identity".
 	ModelCallRequestBodyEncoding_MODEL_CALL_REQUEST_BODY_ENCODING_IDENTITY ModelCallRequestBodyEncoding = 1
-	// JSON "gzip".
+	// JSON: "gzip".
 	ModelCallRequestBodyEncoding_MODEL_CALL_REQUEST_BODY_ENCODING_GZIP ModelCallRequestBodyEncoding = 2
-	// JSON "zstd".
+	// JSON: "zstd".
 	ModelCallRequestBodyEncoding_MODEL_CALL_REQUEST_BODY_ENCODING_ZSTD ModelCallRequestBodyEncoding = 3
 )
 
@@ -3202,35 +3240,37 @@ func (ModelCallRequestBodyEncoding) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{53}
 }
 
-// JSON: ModelCallWebSocketFallbackErrorKind.
+// Model call web socket fallback error kind. Used by
+// AssistantUsageData.websocket_fallback_error_kind and
+// ModelCallFailureData.websocket_fallback_error_kind. Since CLI 1.0.102.
 type ModelCallWebSocketFallbackErrorKind int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	ModelCallWebSocketFallbackErrorKind_MODEL_CALL_WEB_SOCKET_FALLBACK_ERROR_KIND_UNSPECIFIED ModelCallWebSocketFallbackErrorKind = 0
-	// JSON "dns".
+	// JSON: "dns".
 	ModelCallWebSocketFallbackErrorKind_MODEL_CALL_WEB_SOCKET_FALLBACK_ERROR_KIND_DNS ModelCallWebSocketFallbackErrorKind = 1
-	// JSON "tls".
+	// JSON: "tls".
 	ModelCallWebSocketFallbackErrorKind_MODEL_CALL_WEB_SOCKET_FALLBACK_ERROR_KIND_TLS ModelCallWebSocketFallbackErrorKind = 2
-	// JSON "timeout".
+	// JSON: "timeout".
 	ModelCallWebSocketFallbackErrorKind_MODEL_CALL_WEB_SOCKET_FALLBACK_ERROR_KIND_TIMEOUT ModelCallWebSocketFallbackErrorKind = 3
-	// JSON "connection_refused".
+	// JSON: "connection_refused".
 	ModelCallWebSocketFallbackErrorKind_MODEL_CALL_WEB_SOCKET_FALLBACK_ERROR_KIND_CONNECTION_REFUSED ModelCallWebSocketFallbackErrorKind = 4
-	// JSON "connection_reset".
+	// JSON: "connection_reset".
 	ModelCallWebSocketFallbackErrorKind_MODEL_CALL_WEB_SOCKET_FALLBACK_ERROR_KIND_CONNECTION_RESET ModelCallWebSocketFallbackErrorKind = 5
-	// JSON "closed_by_peer".
+	// JSON: "closed_by_peer".
 	ModelCallWebSocketFallbackErrorKind_MODEL_CALL_WEB_SOCKET_FALLBACK_ERROR_KIND_CLOSED_BY_PEER ModelCallWebSocketFallbackErrorKind = 6
-	// JSON "closed_locally".
+	// JSON: "closed_locally".
 	ModelCallWebSocketFallbackErrorKind_MODEL_CALL_WEB_SOCKET_FALLBACK_ERROR_KIND_CLOSED_LOCALLY ModelCallWebSocketFallbackErrorKind = 7
-	// JSON "not_connected".
+	// JSON: "not_connected".
 	ModelCallWebSocketFallbackErrorKind_MODEL_CALL_WEB_SOCKET_FALLBACK_ERROR_KIND_NOT_CONNECTED ModelCallWebSocketFallbackErrorKind = 8
-	// JSON "http_status".
+	// JSON: "http_status".
 	ModelCallWebSocketFallbackErrorKind_MODEL_CALL_WEB_SOCKET_FALLBACK_ERROR_KIND_HTTP_STATUS ModelCallWebSocketFallbackErrorKind = 9
-	// JSON "protocol".
+	// JSON: "protocol".
 	ModelCallWebSocketFallbackErrorKind_MODEL_CALL_WEB_SOCKET_FALLBACK_ERROR_KIND_PROTOCOL ModelCallWebSocketFallbackErrorKind = 10
-	// JSON "configuration".
+	// JSON: "configuration".
 	ModelCallWebSocketFallbackErrorKind_MODEL_CALL_WEB_SOCKET_FALLBACK_ERROR_KIND_CONFIGURATION ModelCallWebSocketFallbackErrorKind = 11
-	// JSON "other".
+	// JSON: "other".
 	ModelCallWebSocketFallbackErrorKind_MODEL_CALL_WEB_SOCKET_FALLBACK_ERROR_KIND_OTHER ModelCallWebSocketFallbackErrorKind = 12
 )
 
@@ -3295,21 +3335,23 @@ func (ModelCallWebSocketFallbackErrorKind) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{54}
 }
 
-// JSON: ModelCallWebSocketFallbackReason.
+// Model call web socket fallback reason. Used by
+// AssistantUsageData.websocket_fallback_reason and
+// ModelCallFailureData.websocket_fallback_reason. Since CLI 1.0.102.
 type ModelCallWebSocketFallbackReason int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	ModelCallWebSocketFallbackReason_MODEL_CALL_WEB_SOCKET_FALLBACK_REASON_UNSPECIFIED ModelCallWebSocketFallbackReason = 0
-	// JSON "connect_failed".
+	// JSON: "connect_failed".
 	ModelCallWebSocketFallbackReason_MODEL_CALL_WEB_SOCKET_FALLBACK_REASON_CONNECT_FAILED ModelCallWebSocketFallbackReason = 1
-	// JSON "connection_unavailable".
+	// JSON: "connection_unavailable".
 	ModelCallWebSocketFallbackReason_MODEL_CALL_WEB_SOCKET_FALLBACK_REASON_CONNECTION_UNAVAILABLE ModelCallWebSocketFallbackReason = 2
-	// JSON "send_failed".
+	// JSON: "send_failed".
 	ModelCallWebSocketFallbackReason_MODEL_CALL_WEB_SOCKET_FALLBACK_REASON_SEND_FAILED ModelCallWebSocketFallbackReason = 3
-	// JSON "api_error".
+	// JSON: "api_error".
 	ModelCallWebSocketFallbackReason_MODEL_CALL_WEB_SOCKET_FALLBACK_REASON_API_ERROR ModelCallWebSocketFallbackReason = 4
-	// JSON "transport_failed".
+	// JSON: "transport_failed".
 	ModelCallWebSocketFallbackReason_MODEL_CALL_WEB_SOCKET_FALLBACK_REASON_TRANSPORT_FAILED ModelCallWebSocketFallbackReason = 5
 )
 
@@ -3360,15 +3402,15 @@ func (ModelCallWebSocketFallbackReason) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{55}
 }
 
-// JSON: OmittedBinaryType.
+// Omitted binary type. Used by OmittedBinaryResult.type.
 type OmittedBinaryType int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	OmittedBinaryType_OMITTED_BINARY_TYPE_UNSPECIFIED OmittedBinaryType = 0
-	// JSON "image".
+	// JSON: "image".
 	OmittedBinaryType_OMITTED_BINARY_TYPE_IMAGE OmittedBinaryType = 1
-	// JSON "resource".
+	// JSON: "resource".
 	OmittedBinaryType_OMITTED_BINARY_TYPE_RESOURCE OmittedBinaryType = 2
 )
 
@@ -3413,15 +3455,17 @@ func (OmittedBinaryType) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{56}
 }
 
-// JSON: PermissionMessageAuthorizationPolarity.
+// Permission message authorization polarity. Used by
+// PermissionContextualAuthorizationData.polarity and
+// PermissionMessageAuthorizationData.polarity. Since CLI 1.0.92.
 type PermissionMessageAuthorizationPolarity int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	PermissionMessageAuthorizationPolarity_PERMISSION_MESSAGE_AUTHORIZATION_POLARITY_UNSPECIFIED PermissionMessageAuthorizationPolarity = 0
-	// JSON "grant".
+	// JSON: "grant".
 	PermissionMessageAuthorizationPolarity_PERMISSION_MESSAGE_AUTHORIZATION_POLARITY_GRANT PermissionMessageAuthorizationPolarity = 1
-	// JSON "denial".
+	// JSON: "denial".
 	PermissionMessageAuthorizationPolarity_PERMISSION_MESSAGE_AUTHORIZATION_POLARITY_DENIAL PermissionMessageAuthorizationPolarity = 2
 )
 
@@ -3466,15 +3510,15 @@ func (PermissionMessageAuthorizationPolarity) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{57}
 }
 
-// JSON: PermissionRequestMemoryScope.
+// Permission request memory scope. Used by PermissionRequestMemory.scope.
 type PermissionRequestMemoryScope int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	PermissionRequestMemoryScope_PERMISSION_REQUEST_MEMORY_SCOPE_UNSPECIFIED PermissionRequestMemoryScope = 0
-	// JSON "repository".
+	// JSON: "repository".
 	PermissionRequestMemoryScope_PERMISSION_REQUEST_MEMORY_SCOPE_REPOSITORY PermissionRequestMemoryScope = 1
-	// JSON "user".
+	// JSON: "user".
 	PermissionRequestMemoryScope_PERMISSION_REQUEST_MEMORY_SCOPE_USER PermissionRequestMemoryScope = 2
 )
 
@@ -3519,15 +3563,15 @@ func (PermissionRequestMemoryScope) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{58}
 }
 
-// JSON: PersistedBinaryImageType.
+// Persisted binary image type. Used by PersistedBinaryImage.type.
 type PersistedBinaryImageType int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	PersistedBinaryImageType_PERSISTED_BINARY_IMAGE_TYPE_UNSPECIFIED PersistedBinaryImageType = 0
-	// JSON "image".
+	// JSON: "image".
 	PersistedBinaryImageType_PERSISTED_BINARY_IMAGE_TYPE_IMAGE PersistedBinaryImageType = 1
-	// JSON "resource".
+	// JSON: "resource".
 	PersistedBinaryImageType_PERSISTED_BINARY_IMAGE_TYPE_RESOURCE PersistedBinaryImageType = 2
 )
 
@@ -3572,17 +3616,17 @@ func (PersistedBinaryImageType) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{59}
 }
 
-// JSON: PlanChangedOperation.
+// Plan changed operation. Used by PlanChangedData.operation.
 type PlanChangedOperation int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	PlanChangedOperation_PLAN_CHANGED_OPERATION_UNSPECIFIED PlanChangedOperation = 0
-	// JSON "create".
+	// JSON: "create".
 	PlanChangedOperation_PLAN_CHANGED_OPERATION_CREATE PlanChangedOperation = 1
-	// JSON "update".
+	// JSON: "update".
 	PlanChangedOperation_PLAN_CHANGED_OPERATION_UPDATE PlanChangedOperation = 2
-	// JSON "delete".
+	// JSON: "delete".
 	PlanChangedOperation_PLAN_CHANGED_OPERATION_DELETE PlanChangedOperation = 3
 )
 
@@ -3629,17 +3673,19 @@ func (PlanChangedOperation) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{60}
 }
 
-// JSON: RecommendedAutoTier.
+// Recommended auto tier. Used by
+// AutoTierRecommendationData.recommended_auto_tier. More values may come with
+// newer CLIs. Since CLI 1.0.92.
 type RecommendedAutoTier int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	RecommendedAutoTier_RECOMMENDED_AUTO_TIER_UNSPECIFIED RecommendedAutoTier = 0
-	// JSON "efficiency".
+	// JSON: "efficiency".
 	RecommendedAutoTier_RECOMMENDED_AUTO_TIER_EFFICIENCY RecommendedAutoTier = 1
-	// JSON "balance".
+	// JSON: "balance".
 	RecommendedAutoTier_RECOMMENDED_AUTO_TIER_BALANCE RecommendedAutoTier = 2
-	// JSON "intelligence".
+	// JSON: "intelligence".
 	RecommendedAutoTier_RECOMMENDED_AUTO_TIER_INTELLIGENCE RecommendedAutoTier = 3
 )
 
@@ -3686,17 +3732,18 @@ func (RecommendedAutoTier) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{61}
 }
 
-// JSON: SandboxAttestation.
+// Sandbox attestation. Used by SandboxDecisionDataAccessDenied.attestation and
+// SandboxDecisionDataEnforcementState.attestation.
 type SandboxAttestation int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	SandboxAttestation_SANDBOX_ATTESTATION_UNSPECIFIED SandboxAttestation = 0
-	// JSON "spawn_succeeded".
+	// JSON: "spawn_succeeded".
 	SandboxAttestation_SANDBOX_ATTESTATION_SPAWN_SUCCEEDED SandboxAttestation = 1
-	// JSON "unsupported".
+	// JSON: "unsupported".
 	SandboxAttestation_SANDBOX_ATTESTATION_UNSUPPORTED SandboxAttestation = 2
-	// JSON "builtin_policy_checked".
+	// JSON: "builtin_policy_checked". Since CLI 1.0.92.
 	SandboxAttestation_SANDBOX_ATTESTATION_BUILTIN_POLICY_CHECKED SandboxAttestation = 3
 )
 
@@ -3743,19 +3790,20 @@ func (SandboxAttestation) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{62}
 }
 
-// JSON: SandboxBackend.
+// Sandbox backend. Used by SandboxDecisionDataEnforcementState.backend,
+// SandboxDecisionDataPolicyResolved.backend and others.
 type SandboxBackend int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	SandboxBackend_SANDBOX_BACKEND_UNSPECIFIED SandboxBackend = 0
-	// JSON "seatbelt".
+	// JSON: "seatbelt".
 	SandboxBackend_SANDBOX_BACKEND_SEATBELT SandboxBackend = 1
-	// JSON "bubblewrap".
+	// JSON: "bubblewrap".
 	SandboxBackend_SANDBOX_BACKEND_BUBBLEWRAP SandboxBackend = 2
-	// JSON "process_container".
+	// JSON: "process_container".
 	SandboxBackend_SANDBOX_BACKEND_PROCESS_CONTAINER SandboxBackend = 3
-	// JSON "unsupported".
+	// JSON: "unsupported".
 	SandboxBackend_SANDBOX_BACKEND_UNSUPPORTED SandboxBackend = 4
 )
 
@@ -3804,17 +3852,18 @@ func (SandboxBackend) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{63}
 }
 
-// JSON: SandboxBypassSource.
+// Sandbox bypass source. Used by SandboxDecisionDataBypassDecided.source and
+// SandboxDecisionDataPermissiveRetryDecided.source. Since CLI 1.0.92.
 type SandboxBypassSource int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	SandboxBypassSource_SANDBOX_BYPASS_SOURCE_UNSPECIFIED SandboxBypassSource = 0
-	// JSON "model_requested".
+	// JSON: "model_requested".
 	SandboxBypassSource_SANDBOX_BYPASS_SOURCE_MODEL_REQUESTED SandboxBypassSource = 1
-	// JSON "user_prompted".
+	// JSON: "user_prompted".
 	SandboxBypassSource_SANDBOX_BYPASS_SOURCE_USER_PROMPTED SandboxBypassSource = 2
-	// JSON "prompt_unavailable".
+	// JSON: "prompt_unavailable".
 	SandboxBypassSource_SANDBOX_BYPASS_SOURCE_PROMPT_UNAVAILABLE SandboxBypassSource = 3
 )
 
@@ -3861,25 +3910,26 @@ func (SandboxBypassSource) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{64}
 }
 
-// JSON: SandboxControl.
+// Sandbox control. Used by SandboxDecisionDataAccessDenied.control,
+// SandboxDecisionDataAccessRecorded.control and others.
 type SandboxControl int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	SandboxControl_SANDBOX_CONTROL_UNSPECIFIED SandboxControl = 0
-	// JSON "process".
+	// JSON: "process".
 	SandboxControl_SANDBOX_CONTROL_PROCESS SandboxControl = 1
-	// JSON "filesystem".
+	// JSON: "filesystem".
 	SandboxControl_SANDBOX_CONTROL_FILESYSTEM SandboxControl = 2
-	// JSON "network".
+	// JSON: "network".
 	SandboxControl_SANDBOX_CONTROL_NETWORK SandboxControl = 3
-	// JSON "routing".
+	// JSON: "routing".
 	SandboxControl_SANDBOX_CONTROL_ROUTING SandboxControl = 4
-	// JSON "bypass".
+	// JSON: "bypass".
 	SandboxControl_SANDBOX_CONTROL_BYPASS SandboxControl = 5
-	// JSON "credentials".
+	// JSON: "credentials".
 	SandboxControl_SANDBOX_CONTROL_CREDENTIALS SandboxControl = 6
-	// JSON "platform".
+	// JSON: "platform".
 	SandboxControl_SANDBOX_CONTROL_PLATFORM SandboxControl = 7
 )
 
@@ -3934,15 +3984,17 @@ func (SandboxControl) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{65}
 }
 
-// JSON: SandboxDegradationReason.
+// Sandbox degradation reason. Used by
+// SandboxDecisionDataPolicyResolved.degradation_reason and
+// SandboxDecisionDataSpawnCompleted.degradation_reason.
 type SandboxDegradationReason int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	SandboxDegradationReason_SANDBOX_DEGRADATION_REASON_UNSPECIFIED SandboxDegradationReason = 0
-	// JSON "denied_paths_unsupported".
+	// JSON: "denied_paths_unsupported".
 	SandboxDegradationReason_SANDBOX_DEGRADATION_REASON_DENIED_PATHS_UNSUPPORTED SandboxDegradationReason = 1
-	// JSON "unsupported_platform".
+	// JSON: "unsupported_platform".
 	SandboxDegradationReason_SANDBOX_DEGRADATION_REASON_UNSUPPORTED_PLATFORM SandboxDegradationReason = 2
 )
 
@@ -3987,37 +4039,38 @@ func (SandboxDegradationReason) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{66}
 }
 
-// JSON: SandboxDenialClass.
+// Sandbox denial class. Used by SandboxDecisionDataAccessDenied.denial_class,
+// SandboxDecisionDataAccessRecorded.denial_class and others. Since CLI 1.0.92.
 type SandboxDenialClass int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	SandboxDenialClass_SANDBOX_DENIAL_CLASS_UNSPECIFIED SandboxDenialClass = 0
-	// JSON "filesystem_read".
+	// JSON: "filesystem_read".
 	SandboxDenialClass_SANDBOX_DENIAL_CLASS_FILESYSTEM_READ SandboxDenialClass = 1
-	// JSON "filesystem_write".
+	// JSON: "filesystem_write".
 	SandboxDenialClass_SANDBOX_DENIAL_CLASS_FILESYSTEM_WRITE SandboxDenialClass = 2
-	// JSON "process_startup".
+	// JSON: "process_startup".
 	SandboxDenialClass_SANDBOX_DENIAL_CLASS_PROCESS_STARTUP SandboxDenialClass = 3
-	// JSON "registry_access".
+	// JSON: "registry_access".
 	SandboxDenialClass_SANDBOX_DENIAL_CLASS_REGISTRY_ACCESS SandboxDenialClass = 4
-	// JSON "ipc_access".
+	// JSON: "ipc_access".
 	SandboxDenialClass_SANDBOX_DENIAL_CLASS_IPC_ACCESS SandboxDenialClass = 5
-	// JSON "process_access".
+	// JSON: "process_access".
 	SandboxDenialClass_SANDBOX_DENIAL_CLASS_PROCESS_ACCESS SandboxDenialClass = 6
-	// JSON "job_access".
+	// JSON: "job_access".
 	SandboxDenialClass_SANDBOX_DENIAL_CLASS_JOB_ACCESS SandboxDenialClass = 7
-	// JSON "ui_access".
+	// JSON: "ui_access".
 	SandboxDenialClass_SANDBOX_DENIAL_CLASS_UI_ACCESS SandboxDenialClass = 8
-	// JSON "service_access".
+	// JSON: "service_access".
 	SandboxDenialClass_SANDBOX_DENIAL_CLASS_SERVICE_ACCESS SandboxDenialClass = 9
-	// JSON "network_outbound".
+	// JSON: "network_outbound".
 	SandboxDenialClass_SANDBOX_DENIAL_CLASS_NETWORK_OUTBOUND SandboxDenialClass = 10
-	// JSON "network_local".
+	// JSON: "network_local".
 	SandboxDenialClass_SANDBOX_DENIAL_CLASS_NETWORK_LOCAL SandboxDenialClass = 11
-	// JSON "network_host".
+	// JSON: "network_host".
 	SandboxDenialClass_SANDBOX_DENIAL_CLASS_NETWORK_HOST SandboxDenialClass = 12
-	// JSON "other_access".
+	// JSON: "other_access".
 	SandboxDenialClass_SANDBOX_DENIAL_CLASS_OTHER_ACCESS SandboxDenialClass = 13
 )
 
@@ -4084,19 +4137,21 @@ func (SandboxDenialClass) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{67}
 }
 
-// JSON: SandboxDenialConfidence.
+// Sandbox denial confidence. Used by
+// SandboxDecisionDataAccessDenied.confidence,
+// SandboxDecisionDataBypassDecided.confidence and others. Since CLI 1.0.92.
 type SandboxDenialConfidence int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	SandboxDenialConfidence_SANDBOX_DENIAL_CONFIDENCE_UNSPECIFIED SandboxDenialConfidence = 0
-	// JSON "captured".
+	// JSON: "captured".
 	SandboxDenialConfidence_SANDBOX_DENIAL_CONFIDENCE_CAPTURED SandboxDenialConfidence = 1
-	// JSON "policy_corroborated".
+	// JSON: "policy_corroborated".
 	SandboxDenialConfidence_SANDBOX_DENIAL_CONFIDENCE_POLICY_CORROBORATED SandboxDenialConfidence = 2
-	// JSON "sandbox_reported".
+	// JSON: "sandbox_reported".
 	SandboxDenialConfidence_SANDBOX_DENIAL_CONFIDENCE_SANDBOX_REPORTED SandboxDenialConfidence = 3
-	// JSON "output_classified".
+	// JSON: "output_classified".
 	SandboxDenialConfidence_SANDBOX_DENIAL_CONFIDENCE_OUTPUT_CLASSIFIED SandboxDenialConfidence = 4
 )
 
@@ -4145,23 +4200,25 @@ func (SandboxDenialConfidence) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{68}
 }
 
-// JSON: SandboxEnforcementPoint.
+// Sandbox enforcement point. Used by
+// SandboxDecisionDataAccessDenied.enforcement_point,
+// SandboxDecisionDataAccessRecorded.enforcement_point and others.
 type SandboxEnforcementPoint int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	SandboxEnforcementPoint_SANDBOX_ENFORCEMENT_POINT_UNSPECIFIED SandboxEnforcementPoint = 0
-	// JSON "shell".
+	// JSON: "shell".
 	SandboxEnforcementPoint_SANDBOX_ENFORCEMENT_POINT_SHELL SandboxEnforcementPoint = 1
-	// JSON "builtin_filesystem".
+	// JSON: "builtin_filesystem".
 	SandboxEnforcementPoint_SANDBOX_ENFORCEMENT_POINT_BUILTIN_FILESYSTEM SandboxEnforcementPoint = 2
-	// JSON "search".
+	// JSON: "search".
 	SandboxEnforcementPoint_SANDBOX_ENFORCEMENT_POINT_SEARCH SandboxEnforcementPoint = 3
-	// JSON "web_fetch".
+	// JSON: "web_fetch".
 	SandboxEnforcementPoint_SANDBOX_ENFORCEMENT_POINT_WEB_FETCH SandboxEnforcementPoint = 4
-	// JSON "mcp".
+	// JSON: "mcp".
 	SandboxEnforcementPoint_SANDBOX_ENFORCEMENT_POINT_MCP SandboxEnforcementPoint = 5
-	// JSON "lsp".
+	// JSON: "lsp".
 	SandboxEnforcementPoint_SANDBOX_ENFORCEMENT_POINT_LSP SandboxEnforcementPoint = 6
 )
 
@@ -4214,31 +4271,32 @@ func (SandboxEnforcementPoint) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{69}
 }
 
-// JSON: SandboxOutcome.
+// Sandbox outcome. Used by SandboxDecisionDataAccessDenied.outcome,
+// SandboxDecisionDataAccessRecorded.outcome and others.
 type SandboxOutcome int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	SandboxOutcome_SANDBOX_OUTCOME_UNSPECIFIED SandboxOutcome = 0
-	// JSON "resolved".
+	// JSON: "resolved".
 	SandboxOutcome_SANDBOX_OUTCOME_RESOLVED SandboxOutcome = 1
-	// JSON "inactive".
+	// JSON: "inactive".
 	SandboxOutcome_SANDBOX_OUTCOME_INACTIVE SandboxOutcome = 2
-	// JSON "engaged".
+	// JSON: "engaged".
 	SandboxOutcome_SANDBOX_OUTCOME_ENGAGED SandboxOutcome = 3
-	// JSON "succeeded".
+	// JSON: "succeeded".
 	SandboxOutcome_SANDBOX_OUTCOME_SUCCEEDED SandboxOutcome = 4
-	// JSON "failed".
+	// JSON: "failed".
 	SandboxOutcome_SANDBOX_OUTCOME_FAILED SandboxOutcome = 5
-	// JSON "degraded".
+	// JSON: "degraded".
 	SandboxOutcome_SANDBOX_OUTCOME_DEGRADED SandboxOutcome = 6
-	// JSON "denied".
+	// JSON: "denied". Since CLI 1.0.92.
 	SandboxOutcome_SANDBOX_OUTCOME_DENIED SandboxOutcome = 7
-	// JSON "approved".
+	// JSON: "approved". Since CLI 1.0.92.
 	SandboxOutcome_SANDBOX_OUTCOME_APPROVED SandboxOutcome = 8
-	// JSON "declined".
+	// JSON: "declined". Since CLI 1.0.92.
 	SandboxOutcome_SANDBOX_OUTCOME_DECLINED SandboxOutcome = 9
-	// JSON "allowed".
+	// JSON: "allowed". Since CLI 1.0.92.
 	SandboxOutcome_SANDBOX_OUTCOME_ALLOWED SandboxOutcome = 10
 )
 
@@ -4299,15 +4357,16 @@ func (SandboxOutcome) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{70}
 }
 
-// JSON: SandboxPermissiveSource.
+// Sandbox permissive source. Used by
+// SandboxDecisionDataAccessRecorded.permissive_source. Since CLI 1.0.92.
 type SandboxPermissiveSource int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	SandboxPermissiveSource_SANDBOX_PERMISSIVE_SOURCE_UNSPECIFIED SandboxPermissiveSource = 0
-	// JSON "approved_retry".
+	// JSON: "approved_retry".
 	SandboxPermissiveSource_SANDBOX_PERMISSIVE_SOURCE_APPROVED_RETRY SandboxPermissiveSource = 1
-	// JSON "policy".
+	// JSON: "policy".
 	SandboxPermissiveSource_SANDBOX_PERMISSIVE_SOURCE_POLICY SandboxPermissiveSource = 2
 )
 
@@ -4352,19 +4411,20 @@ func (SandboxPermissiveSource) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{71}
 }
 
-// JSON: SandboxPlatform.
+// Sandbox platform. Used by SandboxDecisionDataAccessDenied.platform,
+// SandboxDecisionDataAccessRecorded.platform and others.
 type SandboxPlatform int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	SandboxPlatform_SANDBOX_PLATFORM_UNSPECIFIED SandboxPlatform = 0
-	// JSON "macos".
+	// JSON: "macos".
 	SandboxPlatform_SANDBOX_PLATFORM_MACOS SandboxPlatform = 1
-	// JSON "linux".
+	// JSON: "linux".
 	SandboxPlatform_SANDBOX_PLATFORM_LINUX SandboxPlatform = 2
-	// JSON "windows".
+	// JSON: "windows".
 	SandboxPlatform_SANDBOX_PLATFORM_WINDOWS SandboxPlatform = 3
-	// JSON "other".
+	// JSON: "other".
 	SandboxPlatform_SANDBOX_PLATFORM_OTHER SandboxPlatform = 4
 )
 
@@ -4413,15 +4473,16 @@ func (SandboxPlatform) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{72}
 }
 
-// JSON: SandboxPolicySource.
+// Sandbox policy source. Used by
+// SandboxDecisionDataPolicyResolved.policy_source.
 type SandboxPolicySource int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	SandboxPolicySource_SANDBOX_POLICY_SOURCE_UNSPECIFIED SandboxPolicySource = 0
-	// JSON "default_policy".
+	// JSON: "default_policy".
 	SandboxPolicySource_SANDBOX_POLICY_SOURCE_DEFAULT_POLICY SandboxPolicySource = 1
-	// JSON "user_policy".
+	// JSON: "user_policy".
 	SandboxPolicySource_SANDBOX_POLICY_SOURCE_USER_POLICY SandboxPolicySource = 2
 )
 
@@ -4466,17 +4527,17 @@ func (SandboxPolicySource) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{73}
 }
 
-// JSON: SandboxProxyMode.
+// Sandbox proxy mode. Used by SandboxDecisionDataPolicyResolved.proxy_mode.
 type SandboxProxyMode int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	SandboxProxyMode_SANDBOX_PROXY_MODE_UNSPECIFIED SandboxProxyMode = 0
-	// JSON "none".
+	// JSON: "none".
 	SandboxProxyMode_SANDBOX_PROXY_MODE_NONE SandboxProxyMode = 1
-	// JSON "loopback".
+	// JSON: "loopback".
 	SandboxProxyMode_SANDBOX_PROXY_MODE_LOOPBACK SandboxProxyMode = 2
-	// JSON "external".
+	// JSON: "external".
 	SandboxProxyMode_SANDBOX_PROXY_MODE_EXTERNAL SandboxProxyMode = 3
 )
 
@@ -4523,15 +4584,15 @@ func (SandboxProxyMode) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{74}
 }
 
-// JSON: ScheduleOrigin.
+// Schedule origin. Used by ScheduleCreatedData.origin.
 type ScheduleOrigin int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	ScheduleOrigin_SCHEDULE_ORIGIN_UNSPECIFIED ScheduleOrigin = 0
-	// JSON "user".
+	// JSON: "user".
 	ScheduleOrigin_SCHEDULE_ORIGIN_USER ScheduleOrigin = 1
-	// JSON "model".
+	// JSON: "model".
 	ScheduleOrigin_SCHEDULE_ORIGIN_MODEL ScheduleOrigin = 2
 )
 
@@ -4576,19 +4637,20 @@ func (ScheduleOrigin) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{75}
 }
 
-// JSON: SessionLimitsExhaustedResponseAction.
+// Session limits exhausted response action. Used by
+// SessionLimitsExhaustedResponse.action.
 type SessionLimitsExhaustedResponseAction int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	SessionLimitsExhaustedResponseAction_SESSION_LIMITS_EXHAUSTED_RESPONSE_ACTION_UNSPECIFIED SessionLimitsExhaustedResponseAction = 0
-	// JSON "add".
+	// JSON: "add".
 	SessionLimitsExhaustedResponseAction_SESSION_LIMITS_EXHAUSTED_RESPONSE_ACTION_ADD SessionLimitsExhaustedResponseAction = 1
-	// JSON "set".
+	// JSON: "set".
 	SessionLimitsExhaustedResponseAction_SESSION_LIMITS_EXHAUSTED_RESPONSE_ACTION_SET SessionLimitsExhaustedResponseAction = 2
-	// JSON "unset".
+	// JSON: "unset".
 	SessionLimitsExhaustedResponseAction_SESSION_LIMITS_EXHAUSTED_RESPONSE_ACTION_UNSET SessionLimitsExhaustedResponseAction = 3
-	// JSON "cancel".
+	// JSON: "cancel".
 	SessionLimitsExhaustedResponseAction_SESSION_LIMITS_EXHAUSTED_RESPONSE_ACTION_CANCEL SessionLimitsExhaustedResponseAction = 4
 )
 
@@ -4637,17 +4699,18 @@ func (SessionLimitsExhaustedResponseAction) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{76}
 }
 
-// JSON: SkillInvokedTrigger.
+// Skill invoked trigger. Used by SkillInvokedData.trigger and
+// SkillInvokedRefData.trigger.
 type SkillInvokedTrigger int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	SkillInvokedTrigger_SKILL_INVOKED_TRIGGER_UNSPECIFIED SkillInvokedTrigger = 0
-	// JSON "user-invoked".
+	// JSON: "user-invoked".
 	SkillInvokedTrigger_SKILL_INVOKED_TRIGGER_USER_INVOKED SkillInvokedTrigger = 1
-	// JSON "agent-invoked".
+	// JSON: "agent-invoked".
 	SkillInvokedTrigger_SKILL_INVOKED_TRIGGER_AGENT_INVOKED SkillInvokedTrigger = 2
-	// JSON "context-load".
+	// JSON: "context-load".
 	SkillInvokedTrigger_SKILL_INVOKED_TRIGGER_CONTEXT_LOAD SkillInvokedTrigger = 3
 )
 
@@ -4694,25 +4757,27 @@ func (SkillInvokedTrigger) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{77}
 }
 
-// JSON: SubagentModelSelectionSource.
+// Subagent model selection source. Used by
+// SubagentCompletedData.model_selection_source,
+// SubagentFailedData.model_selection_source and others. Since CLI 1.0.92.
 type SubagentModelSelectionSource int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	SubagentModelSelectionSource_SUBAGENT_MODEL_SELECTION_SOURCE_UNSPECIFIED SubagentModelSelectionSource = 0
-	// JSON "explicit_override".
+	// JSON: "explicit_override".
 	SubagentModelSelectionSource_SUBAGENT_MODEL_SELECTION_SOURCE_EXPLICIT_OVERRIDE SubagentModelSelectionSource = 1
-	// JSON "configured_required".
+	// JSON: "configured_required".
 	SubagentModelSelectionSource_SUBAGENT_MODEL_SELECTION_SOURCE_CONFIGURED_REQUIRED SubagentModelSelectionSource = 2
-	// JSON "configured_preference".
+	// JSON: "configured_preference".
 	SubagentModelSelectionSource_SUBAGENT_MODEL_SELECTION_SOURCE_CONFIGURED_PREFERENCE SubagentModelSelectionSource = 3
-	// JSON "complementary_default".
+	// JSON: "complementary_default".
 	SubagentModelSelectionSource_SUBAGENT_MODEL_SELECTION_SOURCE_COMPLEMENTARY_DEFAULT SubagentModelSelectionSource = 4
-	// JSON "session_inheritance".
+	// JSON: "session_inheritance".
 	SubagentModelSelectionSource_SUBAGENT_MODEL_SELECTION_SOURCE_SESSION_INHERITANCE SubagentModelSelectionSource = 5
-	// JSON "agent_definition_default".
+	// JSON: "agent_definition_default".
 	SubagentModelSelectionSource_SUBAGENT_MODEL_SELECTION_SOURCE_AGENT_DEFINITION_DEFAULT SubagentModelSelectionSource = 6
-	// JSON "runtime_policy".
+	// JSON: "runtime_policy".
 	SubagentModelSelectionSource_SUBAGENT_MODEL_SELECTION_SOURCE_RUNTIME_POLICY SubagentModelSelectionSource = 7
 )
 
@@ -4767,19 +4832,20 @@ func (SubagentModelSelectionSource) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{78}
 }
 
-// JSON: SubagentTaskModelSource.
+// Subagent task model source. Used by SubagentStartedData.task_model_source.
+// Since CLI 1.0.92.
 type SubagentTaskModelSource int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	SubagentTaskModelSource_SUBAGENT_TASK_MODEL_SOURCE_UNSPECIFIED SubagentTaskModelSource = 0
-	// JSON "task_argument".
+	// JSON: "task_argument".
 	SubagentTaskModelSource_SUBAGENT_TASK_MODEL_SOURCE_TASK_ARGUMENT SubagentTaskModelSource = 1
-	// JSON "subagent_configuration".
+	// JSON: "subagent_configuration".
 	SubagentTaskModelSource_SUBAGENT_TASK_MODEL_SOURCE_SUBAGENT_CONFIGURATION SubagentTaskModelSource = 2
-	// JSON "custom_agent_definition".
+	// JSON: "custom_agent_definition".
 	SubagentTaskModelSource_SUBAGENT_TASK_MODEL_SOURCE_CUSTOM_AGENT_DEFINITION SubagentTaskModelSource = 3
-	// JSON "unset".
+	// JSON: "unset".
 	SubagentTaskModelSource_SUBAGENT_TASK_MODEL_SOURCE_UNSET SubagentTaskModelSource = 4
 )
 
@@ -4828,15 +4894,15 @@ func (SubagentTaskModelSource) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{79}
 }
 
-// JSON: SystemMessageRole.
+// System message role. Used by SystemMessageData.role.
 type SystemMessageRole int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	SystemMessageRole_SYSTEM_MESSAGE_ROLE_UNSPECIFIED SystemMessageRole = 0
-	// JSON "system".
+	// JSON: "system".
 	SystemMessageRole_SYSTEM_MESSAGE_ROLE_SYSTEM SystemMessageRole = 1
-	// JSON "developer".
+	// JSON: "developer".
 	SystemMessageRole_SYSTEM_MESSAGE_ROLE_DEVELOPER SystemMessageRole = 2
 )
 
@@ -4881,15 +4947,16 @@ func (SystemMessageRole) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{80}
 }
 
-// JSON: SystemNotificationAgentCompletedStatus.
+// System notification agent completed status. Used by
+// SystemNotificationAgentCompleted.status.
 type SystemNotificationAgentCompletedStatus int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	SystemNotificationAgentCompletedStatus_SYSTEM_NOTIFICATION_AGENT_COMPLETED_STATUS_UNSPECIFIED SystemNotificationAgentCompletedStatus = 0
-	// JSON "completed".
+	// JSON: "completed".
 	SystemNotificationAgentCompletedStatus_SYSTEM_NOTIFICATION_AGENT_COMPLETED_STATUS_COMPLETED SystemNotificationAgentCompletedStatus = 1
-	// JSON "failed".
+	// JSON: "failed".
 	SystemNotificationAgentCompletedStatus_SYSTEM_NOTIFICATION_AGENT_COMPLETED_STATUS_FAILED SystemNotificationAgentCompletedStatus = 2
 )
 
@@ -4934,21 +5001,22 @@ func (SystemNotificationAgentCompletedStatus) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{81}
 }
 
-// JSON: SystemNotificationFactoryCompletedStatus.
+// System notification factory completed status. Used by
+// SystemNotificationFactoryCompleted.status. Last in CLI 1.0.82.
 //
 // Deprecated: Marked as deprecated in copilot/cli/v1/event_types.proto.
 type SystemNotificationFactoryCompletedStatus int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	SystemNotificationFactoryCompletedStatus_SYSTEM_NOTIFICATION_FACTORY_COMPLETED_STATUS_UNSPECIFIED SystemNotificationFactoryCompletedStatus = 0
-	// JSON "completed".
+	// JSON: "completed".
 	SystemNotificationFactoryCompletedStatus_SYSTEM_NOTIFICATION_FACTORY_COMPLETED_STATUS_COMPLETED SystemNotificationFactoryCompletedStatus = 1
-	// JSON "halted".
+	// JSON: "halted".
 	SystemNotificationFactoryCompletedStatus_SYSTEM_NOTIFICATION_FACTORY_COMPLETED_STATUS_HALTED SystemNotificationFactoryCompletedStatus = 2
-	// JSON "cancelled".
+	// JSON: "cancelled".
 	SystemNotificationFactoryCompletedStatus_SYSTEM_NOTIFICATION_FACTORY_COMPLETED_STATUS_CANCELLED SystemNotificationFactoryCompletedStatus = 3
-	// JSON "error".
+	// JSON: "error".
 	SystemNotificationFactoryCompletedStatus_SYSTEM_NOTIFICATION_FACTORY_COMPLETED_STATUS_ERROR SystemNotificationFactoryCompletedStatus = 4
 )
 
@@ -4997,21 +5065,22 @@ func (SystemNotificationFactoryCompletedStatus) EnumDescriptor() ([]byte, []int)
 	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{82}
 }
 
-// JSON: SystemNotificationWorkflowCompletedStatus.
+// System notification workflow completed status. Used by
+// SystemNotificationWorkflowCompleted.status. Since CLI 1.0.92.
 type SystemNotificationWorkflowCompletedStatus int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	SystemNotificationWorkflowCompletedStatus_SYSTEM_NOTIFICATION_WORKFLOW_COMPLETED_STATUS_UNSPECIFIED SystemNotificationWorkflowCompletedStatus = 0
-	// JSON "completed".
+	// JSON: "completed".
 	SystemNotificationWorkflowCompletedStatus_SYSTEM_NOTIFICATION_WORKFLOW_COMPLETED_STATUS_COMPLETED SystemNotificationWorkflowCompletedStatus = 1
-	// JSON "halted".
+	// JSON: "halted".
 	SystemNotificationWorkflowCompletedStatus_SYSTEM_NOTIFICATION_WORKFLOW_COMPLETED_STATUS_HALTED SystemNotificationWorkflowCompletedStatus = 2
-	// JSON "paused".
+	// JSON: "paused".
 	SystemNotificationWorkflowCompletedStatus_SYSTEM_NOTIFICATION_WORKFLOW_COMPLETED_STATUS_PAUSED SystemNotificationWorkflowCompletedStatus = 3
-	// JSON "cancelled".
+	// JSON: "cancelled".
 	SystemNotificationWorkflowCompletedStatus_SYSTEM_NOTIFICATION_WORKFLOW_COMPLETED_STATUS_CANCELLED SystemNotificationWorkflowCompletedStatus = 4
-	// JSON "error".
+	// JSON: "error".
 	SystemNotificationWorkflowCompletedStatus_SYSTEM_NOTIFICATION_WORKFLOW_COMPLETED_STATUS_ERROR SystemNotificationWorkflowCompletedStatus = 5
 )
 
@@ -5062,15 +5131,16 @@ func (SystemNotificationWorkflowCompletedStatus) EnumDescriptor() ([]byte, []int
 	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{83}
 }
 
-// JSON: ToolExecutionCompleteContentResourceLinkIconTheme.
+// Tool execution complete content resource link icon theme. Used by
+// ToolExecutionCompleteContentResourceLinkIcon.theme.
 type ToolExecutionCompleteContentResourceLinkIconTheme int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	ToolExecutionCompleteContentResourceLinkIconTheme_TOOL_EXECUTION_COMPLETE_CONTENT_RESOURCE_LINK_ICON_THEME_UNSPECIFIED ToolExecutionCompleteContentResourceLinkIconTheme = 0
-	// JSON "light".
+	// JSON: "light".
 	ToolExecutionCompleteContentResourceLinkIconTheme_TOOL_EXECUTION_COMPLETE_CONTENT_RESOURCE_LINK_ICON_THEME_LIGHT ToolExecutionCompleteContentResourceLinkIconTheme = 1
-	// JSON "dark".
+	// JSON: "dark".
 	ToolExecutionCompleteContentResourceLinkIconTheme_TOOL_EXECUTION_COMPLETE_CONTENT_RESOURCE_LINK_ICON_THEME_DARK ToolExecutionCompleteContentResourceLinkIconTheme = 2
 )
 
@@ -5115,17 +5185,18 @@ func (ToolExecutionCompleteContentResourceLinkIconTheme) EnumDescriptor() ([]byt
 	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{84}
 }
 
-// JSON: ToolExecutionCompleteFileEditKind.
+// Tool execution complete file edit kind. Used by
+// ToolExecutionCompleteFileEdit.kind. Since CLI 1.0.92.
 type ToolExecutionCompleteFileEditKind int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	ToolExecutionCompleteFileEditKind_TOOL_EXECUTION_COMPLETE_FILE_EDIT_KIND_UNSPECIFIED ToolExecutionCompleteFileEditKind = 0
-	// JSON "create".
+	// JSON: "create".
 	ToolExecutionCompleteFileEditKind_TOOL_EXECUTION_COMPLETE_FILE_EDIT_KIND_CREATE ToolExecutionCompleteFileEditKind = 1
-	// JSON "edit".
+	// JSON: "edit".
 	ToolExecutionCompleteFileEditKind_TOOL_EXECUTION_COMPLETE_FILE_EDIT_KIND_EDIT ToolExecutionCompleteFileEditKind = 2
-	// JSON "delete".
+	// JSON: "delete".
 	ToolExecutionCompleteFileEditKind_TOOL_EXECUTION_COMPLETE_FILE_EDIT_KIND_DELETE ToolExecutionCompleteFileEditKind = 3
 )
 
@@ -5172,15 +5243,16 @@ func (ToolExecutionCompleteFileEditKind) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{85}
 }
 
-// JSON: ToolExecutionCompleteToolDescriptionMetaUIVisibility.
+// Tool execution complete tool description meta UI visibility. Used by
+// ToolExecutionCompleteToolDescriptionMetaUI.visibility.
 type ToolExecutionCompleteToolDescriptionMetaUIVisibility int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	ToolExecutionCompleteToolDescriptionMetaUIVisibility_TOOL_EXECUTION_COMPLETE_TOOL_DESCRIPTION_META_UI_VISIBILITY_UNSPECIFIED ToolExecutionCompleteToolDescriptionMetaUIVisibility = 0
-	// JSON "model".
+	// JSON: "model".
 	ToolExecutionCompleteToolDescriptionMetaUIVisibility_TOOL_EXECUTION_COMPLETE_TOOL_DESCRIPTION_META_UI_VISIBILITY_MODEL ToolExecutionCompleteToolDescriptionMetaUIVisibility = 1
-	// JSON "app".
+	// JSON: "app".
 	ToolExecutionCompleteToolDescriptionMetaUIVisibility_TOOL_EXECUTION_COMPLETE_TOOL_DESCRIPTION_META_UI_VISIBILITY_APP ToolExecutionCompleteToolDescriptionMetaUIVisibility = 2
 )
 
@@ -5225,15 +5297,16 @@ func (ToolExecutionCompleteToolDescriptionMetaUIVisibility) EnumDescriptor() ([]
 	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{86}
 }
 
-// JSON: ToolExecutionStartToolDescriptionMetaUIVisibility.
+// Tool execution start tool description meta UI visibility. Used by
+// ToolExecutionStartToolDescriptionMetaUI.visibility.
 type ToolExecutionStartToolDescriptionMetaUIVisibility int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	ToolExecutionStartToolDescriptionMetaUIVisibility_TOOL_EXECUTION_START_TOOL_DESCRIPTION_META_UI_VISIBILITY_UNSPECIFIED ToolExecutionStartToolDescriptionMetaUIVisibility = 0
-	// JSON "model".
+	// JSON: "model".
 	ToolExecutionStartToolDescriptionMetaUIVisibility_TOOL_EXECUTION_START_TOOL_DESCRIPTION_META_UI_VISIBILITY_MODEL ToolExecutionStartToolDescriptionMetaUIVisibility = 1
-	// JSON "app".
+	// JSON: "app".
 	ToolExecutionStartToolDescriptionMetaUIVisibility_TOOL_EXECUTION_START_TOOL_DESCRIPTION_META_UI_VISIBILITY_APP ToolExecutionStartToolDescriptionMetaUIVisibility = 2
 )
 
@@ -5278,17 +5351,18 @@ func (ToolExecutionStartToolDescriptionMetaUIVisibility) EnumDescriptor() ([]byt
 	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{87}
 }
 
-// JSON: ToolShellOutputStream.
+// Tool shell output stream. Used by ToolShellOutputData.stream. Since CLI
+// 1.0.92.
 type ToolShellOutputStream int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	ToolShellOutputStream_TOOL_SHELL_OUTPUT_STREAM_UNSPECIFIED ToolShellOutputStream = 0
-	// JSON "stdout".
+	// JSON: "stdout".
 	ToolShellOutputStream_TOOL_SHELL_OUTPUT_STREAM_STDOUT ToolShellOutputStream = 1
-	// JSON "stderr".
+	// JSON: "stderr".
 	ToolShellOutputStream_TOOL_SHELL_OUTPUT_STREAM_STDERR ToolShellOutputStream = 2
-	// JSON "terminal".
+	// JSON: "terminal".
 	ToolShellOutputStream_TOOL_SHELL_OUTPUT_STREAM_TERMINAL ToolShellOutputStream = 3
 )
 
@@ -5335,21 +5409,21 @@ func (ToolShellOutputStream) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{88}
 }
 
-// JSON: UIEphemeralQueryPhase.
+// UI ephemeral query phase. Used by UIEphemeralQueryData.phase.
 type UIEphemeralQueryPhase int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	UIEphemeralQueryPhase_UI_EPHEMERAL_QUERY_PHASE_UNSPECIFIED UIEphemeralQueryPhase = 0
-	// JSON "started".
+	// JSON: "started".
 	UIEphemeralQueryPhase_UI_EPHEMERAL_QUERY_PHASE_STARTED UIEphemeralQueryPhase = 1
-	// JSON "chunk".
+	// JSON: "chunk".
 	UIEphemeralQueryPhase_UI_EPHEMERAL_QUERY_PHASE_CHUNK UIEphemeralQueryPhase = 2
-	// JSON "completed".
+	// JSON: "completed".
 	UIEphemeralQueryPhase_UI_EPHEMERAL_QUERY_PHASE_COMPLETED UIEphemeralQueryPhase = 3
-	// JSON "failed".
+	// JSON: "failed".
 	UIEphemeralQueryPhase_UI_EPHEMERAL_QUERY_PHASE_FAILED UIEphemeralQueryPhase = 4
-	// JSON "aborted".
+	// JSON: "aborted".
 	UIEphemeralQueryPhase_UI_EPHEMERAL_QUERY_PHASE_ABORTED UIEphemeralQueryPhase = 5
 )
 
@@ -5400,19 +5474,19 @@ func (UIEphemeralQueryPhase) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{89}
 }
 
-// JSON: UserMessageAgentMode.
+// User message agent mode. Used by UserMessageData.agent_mode.
 type UserMessageAgentMode int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	UserMessageAgentMode_USER_MESSAGE_AGENT_MODE_UNSPECIFIED UserMessageAgentMode = 0
-	// JSON "interactive".
+	// JSON: "interactive".
 	UserMessageAgentMode_USER_MESSAGE_AGENT_MODE_INTERACTIVE UserMessageAgentMode = 1
-	// JSON "plan".
+	// JSON: "plan".
 	UserMessageAgentMode_USER_MESSAGE_AGENT_MODE_PLAN UserMessageAgentMode = 2
-	// JSON "autopilot".
+	// JSON: "autopilot".
 	UserMessageAgentMode_USER_MESSAGE_AGENT_MODE_AUTOPILOT UserMessageAgentMode = 3
-	// JSON "shell".
+	// JSON: "shell".
 	UserMessageAgentMode_USER_MESSAGE_AGENT_MODE_SHELL UserMessageAgentMode = 4
 )
 
@@ -5461,17 +5535,17 @@ func (UserMessageAgentMode) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{90}
 }
 
-// JSON: UserMessageDelivery.
+// User message delivery. Used by UserMessageData.delivery.
 type UserMessageDelivery int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	UserMessageDelivery_USER_MESSAGE_DELIVERY_UNSPECIFIED UserMessageDelivery = 0
-	// JSON "idle".
+	// JSON: "idle".
 	UserMessageDelivery_USER_MESSAGE_DELIVERY_IDLE UserMessageDelivery = 1
-	// JSON "steering".
+	// JSON: "steering".
 	UserMessageDelivery_USER_MESSAGE_DELIVERY_STEERING UserMessageDelivery = 2
-	// JSON "queued".
+	// JSON: "queued".
 	UserMessageDelivery_USER_MESSAGE_DELIVERY_QUEUED UserMessageDelivery = 3
 )
 
@@ -5518,21 +5592,22 @@ func (UserMessageDelivery) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{91}
 }
 
-// JSON: WorkflowRunSettledStatus.
+// Workflow run settled status. Used by WorkflowRunSettledData.status. Since CLI
+// 1.0.92.
 type WorkflowRunSettledStatus int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	WorkflowRunSettledStatus_WORKFLOW_RUN_SETTLED_STATUS_UNSPECIFIED WorkflowRunSettledStatus = 0
-	// JSON "completed".
+	// JSON: "completed".
 	WorkflowRunSettledStatus_WORKFLOW_RUN_SETTLED_STATUS_COMPLETED WorkflowRunSettledStatus = 1
-	// JSON "halted".
+	// JSON: "halted".
 	WorkflowRunSettledStatus_WORKFLOW_RUN_SETTLED_STATUS_HALTED WorkflowRunSettledStatus = 2
-	// JSON "paused".
+	// JSON: "paused".
 	WorkflowRunSettledStatus_WORKFLOW_RUN_SETTLED_STATUS_PAUSED WorkflowRunSettledStatus = 3
-	// JSON "cancelled".
+	// JSON: "cancelled".
 	WorkflowRunSettledStatus_WORKFLOW_RUN_SETTLED_STATUS_CANCELLED WorkflowRunSettledStatus = 4
-	// JSON "error".
+	// JSON: "error".
 	WorkflowRunSettledStatus_WORKFLOW_RUN_SETTLED_STATUS_ERROR WorkflowRunSettledStatus = 5
 )
 
@@ -5583,15 +5658,16 @@ func (WorkflowRunSettledStatus) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{92}
 }
 
-// JSON: WorkingDirectoryContextHostType.
+// Working directory context host type. Used by
+// WorkingDirectoryContext.host_type.
 type WorkingDirectoryContextHostType int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	WorkingDirectoryContextHostType_WORKING_DIRECTORY_CONTEXT_HOST_TYPE_UNSPECIFIED WorkingDirectoryContextHostType = 0
-	// JSON "github".
+	// JSON: "github".
 	WorkingDirectoryContextHostType_WORKING_DIRECTORY_CONTEXT_HOST_TYPE_GITHUB WorkingDirectoryContextHostType = 1
-	// JSON "ado".
+	// JSON: "ado".
 	WorkingDirectoryContextHostType_WORKING_DIRECTORY_CONTEXT_HOST_TYPE_ADO WorkingDirectoryContextHostType = 2
 )
 
@@ -5636,15 +5712,15 @@ func (WorkingDirectoryContextHostType) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{93}
 }
 
-// JSON: WorkspaceFileChangedOperation.
+// Workspace file changed operation. Used by WorkspaceFileChangedData.operation.
 type WorkspaceFileChangedOperation int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	WorkspaceFileChangedOperation_WORKSPACE_FILE_CHANGED_OPERATION_UNSPECIFIED WorkspaceFileChangedOperation = 0
-	// JSON "create".
+	// JSON: "create".
 	WorkspaceFileChangedOperation_WORKSPACE_FILE_CHANGED_OPERATION_CREATE WorkspaceFileChangedOperation = 1
-	// JSON "update".
+	// JSON: "update".
 	WorkspaceFileChangedOperation_WORKSPACE_FILE_CHANGED_OPERATION_UPDATE WorkspaceFileChangedOperation = 2
 )
 
@@ -5689,12 +5765,12 @@ func (WorkspaceFileChangedOperation) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{94}
 }
 
-// JSON: AbortData.
+// The turn was aborted.
 type AbortData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// reason.
+	// Why.
 	Reason AbortReason `protobuf:"varint,1,opt,name=reason,proto3,enum=copilot.cli.v1.AbortReason" json:"reason,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -5744,36 +5820,36 @@ func (x *AbortData) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: AgentInterruptedData.
+// The agent was interrupted.
 type AgentInterruptedData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// activity.
+	// The activity.
 	Activity AgentInterruptedActivity `protobuf:"varint,1,opt,name=activity,proto3,enum=copilot.cli.v1.AgentInterruptedActivity" json:"activity,omitempty"`
-	// elapsed ms.
+	// The elapsed milliseconds.
 	ElapsedMs float64 `protobuf:"fixed64,2,opt,name=elapsed_ms,json=elapsedMs,proto3" json:"elapsed_ms,omitempty"`
-	// turn.
+	// The turn.
 	Turn int64 `protobuf:"varint,3,opt,name=turn,proto3" json:"turn,omitempty"`
-	// model.
+	// Identifier of the model.
 	Model *string `protobuf:"bytes,4,opt,name=model,proto3,oneof" json:"model,omitempty"`
-	// api endpoint.
+	// The API endpoint.
 	ApiEndpoint *string `protobuf:"bytes,5,opt,name=api_endpoint,json=apiEndpoint,proto3,oneof" json:"api_endpoint,omitempty"`
-	// transport.
+	// The transport.
 	Transport ModelCallFailureTransport `protobuf:"varint,6,opt,name=transport,proto3,enum=copilot.cli.v1.ModelCallFailureTransport" json:"transport,omitempty"`
-	// reasoning effort.
+	// How much the model may think before it answers.
 	ReasoningEffort *string `protobuf:"bytes,7,opt,name=reasoning_effort,json=reasoningEffort,proto3,oneof" json:"reasoning_effort,omitempty"`
-	// cancel phase.
+	// The cancel phase.
 	CancelPhase AgentInterruptedCancelPhase `protobuf:"varint,8,opt,name=cancel_phase,json=cancelPhase,proto3,enum=copilot.cli.v1.AgentInterruptedCancelPhase" json:"cancel_phase,omitempty"`
-	// output ttft ms.
+	// The output time to first token, in milliseconds.
 	OutputTtftMs *float64 `protobuf:"fixed64,9,opt,name=output_ttft_ms,json=outputTtftMs,proto3,oneof" json:"output_ttft_ms,omitempty"`
-	// tool names.
+	// Names of the tool.
 	ToolNames []string `protobuf:"bytes,10,rep,name=tool_names,json=toolNames,proto3" json:"tool_names,omitempty"`
-	// tool call ids.
+	// Identifiers of the tool call.
 	ToolCallIds []string `protobuf:"bytes,11,rep,name=tool_call_ids,json=toolCallIds,proto3" json:"tool_call_ids,omitempty"`
-	// safe tool names.
+	// Names of the safe tool.
 	SafeToolNames []string `protobuf:"bytes,12,rep,name=safe_tool_names,json=safeToolNames,proto3" json:"safe_tool_names,omitempty"`
-	// interrupted agent count.
+	// Number of interrupted agents. At least 1.
 	InterruptedAgentCount *int64 `protobuf:"varint,13,opt,name=interrupted_agent_count,json=interruptedAgentCount,proto3,oneof" json:"interrupted_agent_count,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -5907,12 +5983,12 @@ func (x *AgentInterruptedData) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: AssistantIdleData.
+// The agent has finished its answer. Background work may go on.
 type AssistantIdleData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// aborted.
+	// Whether it was aborted.
 	Aborted *bool `protobuf:"varint,1,opt,name=aborted,proto3,oneof" json:"aborted,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -5962,12 +6038,12 @@ func (x *AssistantIdleData) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: AssistantIntentData.
+// What the agent is about to do.
 type AssistantIntentData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// intent.
+	// In a few words.
 	Intent string `protobuf:"bytes,1,opt,name=intent,proto3" json:"intent,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -6017,64 +6093,66 @@ func (x *AssistantIntentData) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: AssistantMessageData.
+// A message of the model, complete.
 type AssistantMessageData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// message id.
+	// Identifier of the message.
 	MessageId string `protobuf:"bytes,1,opt,name=message_id,json=messageId,proto3" json:"message_id,omitempty"`
-	// model.
+	// Identifier of the model.
 	Model *string `protobuf:"bytes,2,opt,name=model,proto3,oneof" json:"model,omitempty"`
-	// content.
+	// The text.
 	Content string `protobuf:"bytes,3,opt,name=content,proto3" json:"content,omitempty"`
-	// tool requests.
+	// The tools it calls.
 	ToolRequests []*AssistantMessageToolRequest `protobuf:"bytes,4,rep,name=tool_requests,json=toolRequests,proto3" json:"tool_requests,omitempty"`
-	// reasoning opaque.
+	// The model's reasoning in a form that only its endpoint can read.
 	ReasoningOpaque *string `protobuf:"bytes,5,opt,name=reasoning_opaque,json=reasoningOpaque,proto3,oneof" json:"reasoning_opaque,omitempty"`
-	// reasoning text.
+	// The model's reasoning, as far as it tells.
 	ReasoningText *string `protobuf:"bytes,6,opt,name=reasoning_text,json=reasoningText,proto3,oneof" json:"reasoning_text,omitempty"`
-	// reasoning wire field.
+	// The reasoning wire field.
 	ReasoningWireField *string `protobuf:"bytes,7,opt,name=reasoning_wire_field,json=reasoningWireField,proto3,oneof" json:"reasoning_wire_field,omitempty"`
-	// encrypted content.
+	// The model's reasoning, encrypted.
 	EncryptedContent *string `protobuf:"bytes,8,opt,name=encrypted_content,json=encryptedContent,proto3,oneof" json:"encrypted_content,omitempty"`
-	// phase.
+	// What the model was at, such as thinking or answering, where it tells.
 	Phase *string `protobuf:"bytes,9,opt,name=phase,proto3,oneof" json:"phase,omitempty"`
-	// chunk index.
+	// Index of the chunk.
 	ChunkIndex *int64 `protobuf:"varint,10,opt,name=chunk_index,json=chunkIndex,proto3,oneof" json:"chunk_index,omitempty"`
-	// chunk count.
+	// Number of chunks. At least 1.
 	ChunkCount *int64 `protobuf:"varint,11,opt,name=chunk_count,json=chunkCount,proto3,oneof" json:"chunk_count,omitempty"`
-	// output tokens.
+	// Number of tokens the message took.
 	OutputTokens *int64 `protobuf:"varint,12,opt,name=output_tokens,json=outputTokens,proto3,oneof" json:"output_tokens,omitempty"`
-	// interaction id.
+	// Identifier that a prompt and all that follows from it have in common.
 	InteractionId *string `protobuf:"bytes,13,opt,name=interaction_id,json=interactionId,proto3,oneof" json:"interaction_id,omitempty"`
-	// request id.
+	// Identifier of the request: the one to answer it by.
 	RequestId *string `protobuf:"bytes,14,opt,name=request_id,json=requestId,proto3,oneof" json:"request_id,omitempty"`
-	// client request id.
+	// Identifier of the client request.
 	ClientRequestId *string `protobuf:"bytes,15,opt,name=client_request_id,json=clientRequestId,proto3,oneof" json:"client_request_id,omitempty"`
-	// service request id.
+	// Identifier of the service request.
 	ServiceRequestId *string `protobuf:"bytes,16,opt,name=service_request_id,json=serviceRequestId,proto3,oneof" json:"service_request_id,omitempty"`
-	// rte.
+	// Treatment flag of the model endpoint's answer (header
+	// X-GitHub-Copilot-Request-TE).
 	Rte *bool `protobuf:"varint,17,opt,name=rte,proto3,oneof" json:"rte,omitempty"`
-	// api call id.
+	// Identifier of the API call.
 	ApiCallId *string `protobuf:"bytes,18,opt,name=api_call_id,json=apiCallId,proto3,oneof" json:"api_call_id,omitempty"`
-	// server tools.
+	// The server tools.
 	ServerTools *AssistantMessageServerTools `protobuf:"bytes,19,opt,name=server_tools,json=serverTools,proto3" json:"server_tools,omitempty"`
-	// reasoning blocks.
+	// The reasoning blocks.
 	ReasoningBlocks *AssistantMessageReasoningBlocks `protobuf:"bytes,20,opt,name=reasoning_blocks,json=reasoningBlocks,proto3" json:"reasoning_blocks,omitempty"`
-	// turn id.
+	// Identifier of the turn within the session.
 	TurnId *string `protobuf:"bytes,21,opt,name=turn_id,json=turnId,proto3,oneof" json:"turn_id,omitempty"`
-	// parent tool call id.
+	// Identifier of the tool call that a sub-agent carries out; only on what the
+	// sub-agent does. Deprecated by the CLI.
 	//
 	// Deprecated: Marked as deprecated in copilot/cli/v1/event_types.proto.
 	ParentToolCallId *string `protobuf:"bytes,22,opt,name=parent_tool_call_id,json=parentToolCallId,proto3,oneof" json:"parent_tool_call_id,omitempty"`
-	// citations.
+	// The citations.
 	Citations *Citations `protobuf:"bytes,23,opt,name=citations,proto3" json:"citations,omitempty"`
-	// fusion.
+	// Which of several models at work this comes from.
 	Fusion *FusionAttribution `protobuf:"bytes,24,opt,name=fusion,proto3" json:"fusion,omitempty"`
-	// originating message id.
+	// Identifier of the originating message. Since CLI 1.0.92.
 	OriginatingMessageId *string `protobuf:"bytes,25,opt,name=originating_message_id,json=originatingMessageId,proto3,oneof" json:"originating_message_id,omitempty"`
-	// provider id.
+	// Identifier of the provider. Since CLI 1.0.102.
 	ProviderId *string `protobuf:"bytes,26,opt,name=provider_id,json=providerId,proto3,oneof" json:"provider_id,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -6300,18 +6378,19 @@ func (x *AssistantMessageData) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: AssistantMessageDeltaData.
+// A piece of a message's text. Only with streaming.
 type AssistantMessageDeltaData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// message id.
+	// Identifier of the message.
 	MessageId string `protobuf:"bytes,1,opt,name=message_id,json=messageId,proto3" json:"message_id,omitempty"`
-	// delta content.
+	// The piece, to be appended.
 	DeltaContent string `protobuf:"bytes,2,opt,name=delta_content,json=deltaContent,proto3" json:"delta_content,omitempty"`
-	// parent tool call id.
+	// Identifier of the tool call that a sub-agent carries out; only on what the
+	// sub-agent does. Deprecated by the CLI.
 	//
 	// Deprecated: Marked as deprecated in copilot/cli/v1/event_types.proto.
 	ParentToolCallId *string `protobuf:"bytes,3,opt,name=parent_tool_call_id,json=parentToolCallId,proto3,oneof" json:"parent_tool_call_id,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -6376,16 +6455,18 @@ func (x *AssistantMessageDeltaData) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: AssistantMessageReasoningBlocks.
+// Assistant message reasoning blocks. Used by
+// AssistantMessageData.reasoning_blocks.
 type AssistantMessageReasoningBlocks struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// provider.
+	// The provider.
 	Provider string `protobuf:"bytes,1,opt,name=provider,proto3" json:"provider,omitempty"`
-	// blocks json.
+	// The blocks. The member blocks, as JSON text.
 	BlocksJson *string `protobuf:"bytes,2,opt,name=blocks_json,json=blocksJson,proto3,oneof" json:"blocks_json,omitempty"`
-	// ordered blocks json.
+	// The ordered blocks. The member orderedBlocks, as JSON text. Since CLI
+	// 1.0.92.
 	OrderedBlocksJson *string `protobuf:"bytes,3,opt,name=ordered_blocks_json,json=orderedBlocksJson,proto3,oneof" json:"ordered_blocks_json,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -6449,20 +6530,20 @@ func (x *AssistantMessageReasoningBlocks) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: AssistantMessageServerTools.
+// Assistant message server tools. Used by AssistantMessageData.server_tools.
 type AssistantMessageServerTools struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// provider.
+	// The provider.
 	Provider string `protobuf:"bytes,1,opt,name=provider,proto3" json:"provider,omitempty"`
-	// items json.
+	// The items. The member items, as JSON text.
 	ItemsJson *string `protobuf:"bytes,2,opt,name=items_json,json=itemsJson,proto3,oneof" json:"items_json,omitempty"`
-	// function call namespaces.
+	// The function call namespaces, by name.
 	FunctionCallNamespaces map[string]string `protobuf:"bytes,3,rep,name=function_call_namespaces,json=functionCallNamespaces,proto3" json:"function_call_namespaces,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// raw content blocks json.
+	// The raw content blocks. The member rawContentBlocks, as JSON text.
 	RawContentBlocksJson *string `protobuf:"bytes,4,opt,name=raw_content_blocks_json,json=rawContentBlocksJson,proto3,oneof" json:"raw_content_blocks_json,omitempty"`
-	// advisor model.
+	// The advisor model.
 	AdvisorModel *string `protobuf:"bytes,5,opt,name=advisor_model,json=advisorModel,proto3,oneof" json:"advisor_model,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -6540,14 +6621,14 @@ func (x *AssistantMessageServerTools) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: AssistantMessageStartData.
+// The model began a message. Its text follows in pieces if streaming is on.
 type AssistantMessageStartData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// message id.
+	// Identifier of the message.
 	MessageId string `protobuf:"bytes,1,opt,name=message_id,json=messageId,proto3" json:"message_id,omitempty"`
-	// phase.
+	// The phase.
 	Phase *string `protobuf:"bytes,2,opt,name=phase,proto3,oneof" json:"phase,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -6604,28 +6685,29 @@ func (x *AssistantMessageStartData) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: AssistantMessageToolRequest.
+// A tool call in a message of the model.
 type AssistantMessageToolRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// tool call id.
+	// Identifier of the tool call, as the model gave it.
 	ToolCallId string `protobuf:"bytes,1,opt,name=tool_call_id,json=toolCallId,proto3" json:"tool_call_id,omitempty"`
-	// name.
+	// Name of the tool.
 	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	// arguments json.
+	// The arguments, as the model gave them. The member arguments, as JSON text.
 	ArgumentsJson *string `protobuf:"bytes,3,opt,name=arguments_json,json=argumentsJson,proto3,oneof" json:"arguments_json,omitempty"`
-	// type.
+	// The type.
 	Type AssistantMessageToolRequestType `protobuf:"varint,4,opt,name=type,proto3,enum=copilot.cli.v1.AssistantMessageToolRequestType" json:"type,omitempty"`
-	// tool title.
+	// Title of the tool.
 	ToolTitle *string `protobuf:"bytes,5,opt,name=tool_title,json=toolTitle,proto3,oneof" json:"tool_title,omitempty"`
-	// mcp server name.
+	// Name of the MCP server that has the tool.
 	McpServerName *string `protobuf:"bytes,6,opt,name=mcp_server_name,json=mcpServerName,proto3,oneof" json:"mcp_server_name,omitempty"`
-	// mcp tool name.
+	// Name of the tool at its MCP server.
 	McpToolName *string `protobuf:"bytes,7,opt,name=mcp_tool_name,json=mcpToolName,proto3,oneof" json:"mcp_tool_name,omitempty"`
-	// intention summary.
+	// The intention summary. An explicit null, which is not the same as absence,
+	// stands in json_extra.
 	IntentionSummary *string `protobuf:"bytes,8,opt,name=intention_summary,json=intentionSummary,proto3,oneof" json:"intention_summary,omitempty"`
-	// caller.
+	// The caller. Since CLI 1.0.82.
 	Caller *AssistantMessageToolRequestCaller `protobuf:"bytes,9,opt,name=caller,proto3" json:"caller,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -6731,12 +6813,13 @@ func (x *AssistantMessageToolRequest) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: AssistantMessageToolRequestCaller.
+// Assistant message tool request caller. Used by
+// AssistantMessageToolRequest.caller. Since CLI 1.0.82.
 type AssistantMessageToolRequestCaller struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// caller id.
+	// Identifier of the caller.
 	CallerId string `protobuf:"bytes,1,opt,name=caller_id,json=callerId,proto3" json:"caller_id,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -6786,16 +6869,17 @@ func (x *AssistantMessageToolRequestCaller) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: AssistantReasoningData.
+// A piece of reasoning of the model, complete.
 type AssistantReasoningData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// reasoning id.
+	// Identifier of the reasoning.
 	ReasoningId string `protobuf:"bytes,1,opt,name=reasoning_id,json=reasoningId,proto3" json:"reasoning_id,omitempty"`
-	// content.
+	// The text.
 	Content string `protobuf:"bytes,2,opt,name=content,proto3" json:"content,omitempty"`
-	// rte.
+	// Treatment flag of the model endpoint's answer (header
+	// X-GitHub-Copilot-Request-TE).
 	Rte *bool `protobuf:"varint,3,opt,name=rte,proto3,oneof" json:"rte,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -6859,14 +6943,14 @@ func (x *AssistantReasoningData) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: AssistantReasoningDeltaData.
+// A piece of the reasoning's text. Only with streaming.
 type AssistantReasoningDeltaData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// reasoning id.
+	// Identifier of the reasoning.
 	ReasoningId string `protobuf:"bytes,1,opt,name=reasoning_id,json=reasoningId,proto3" json:"reasoning_id,omitempty"`
-	// delta content.
+	// The piece, to be appended.
 	DeltaContent string `protobuf:"bytes,2,opt,name=delta_content,json=deltaContent,proto3" json:"delta_content,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -6923,16 +7007,16 @@ func (x *AssistantReasoningDeltaData) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: AssistantServerToolProgressData.
+// Data of the event assistant.server_tool_progress.
 type AssistantServerToolProgressData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// output index.
+	// Index of the output.
 	OutputIndex int64 `protobuf:"varint,1,opt,name=output_index,json=outputIndex,proto3" json:"output_index,omitempty"`
-	// kind.
+	// The kind.
 	Kind string `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`
-	// status.
+	// The status.
 	Status string `protobuf:"bytes,3,opt,name=status,proto3" json:"status,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -6996,12 +7080,12 @@ func (x *AssistantServerToolProgressData) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: AssistantStreamingDeltaData.
+// More of the model's answer has arrived.
 type AssistantStreamingDeltaData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// total response size bytes.
+	// Size of the answer so far, in bytes.
 	TotalResponseSizeBytes int64 `protobuf:"varint,1,opt,name=total_response_size_bytes,json=totalResponseSizeBytes,proto3" json:"total_response_size_bytes,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -7051,18 +7135,18 @@ func (x *AssistantStreamingDeltaData) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: AssistantToolCallDeltaData.
+// A piece of a tool call's arguments. Only with streaming.
 type AssistantToolCallDeltaData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// tool call id.
+	// Identifier of the tool call, as the model gave it.
 	ToolCallId string `protobuf:"bytes,1,opt,name=tool_call_id,json=toolCallId,proto3" json:"tool_call_id,omitempty"`
-	// tool name.
+	// Name of the tool.
 	ToolName *string `protobuf:"bytes,2,opt,name=tool_name,json=toolName,proto3,oneof" json:"tool_name,omitempty"`
-	// tool type.
+	// Kind of tool.
 	ToolType AssistantMessageToolRequestType `protobuf:"varint,3,opt,name=tool_type,json=toolType,proto3,enum=copilot.cli.v1.AssistantMessageToolRequestType" json:"tool_type,omitempty"`
-	// input delta.
+	// The piece, to be appended.
 	InputDelta string `protobuf:"bytes,4,opt,name=input_delta,json=inputDelta,proto3" json:"input_delta,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -7133,16 +7217,17 @@ func (x *AssistantToolCallDeltaData) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: AssistantTurnEndData.
+// A turn ended.
 type AssistantTurnEndData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// turn id.
+	// Identifier of the turn within the session.
 	TurnId string `protobuf:"bytes,1,opt,name=turn_id,json=turnId,proto3" json:"turn_id,omitempty"`
-	// model.
+	// Identifier of the model.
 	Model *string `protobuf:"bytes,2,opt,name=model,proto3,oneof" json:"model,omitempty"`
-	// parent tool call id.
+	// Identifier of the tool call that a sub-agent carries out; only on what the
+	// sub-agent does. Since CLI 1.0.92.
 	ParentToolCallId *string `protobuf:"bytes,3,opt,name=parent_tool_call_id,json=parentToolCallId,proto3,oneof" json:"parent_tool_call_id,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -7206,16 +7291,16 @@ func (x *AssistantTurnEndData) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: AssistantTurnRetryData.
+// Data of the event assistant.turn_retry.
 type AssistantTurnRetryData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// turn id.
+	// Identifier of the turn within the session.
 	TurnId string `protobuf:"bytes,1,opt,name=turn_id,json=turnId,proto3" json:"turn_id,omitempty"`
-	// model.
+	// Identifier of the model.
 	Model *string `protobuf:"bytes,2,opt,name=model,proto3,oneof" json:"model,omitempty"`
-	// reason.
+	// The reason.
 	Reason *string `protobuf:"bytes,3,opt,name=reason,proto3,oneof" json:"reason,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -7279,18 +7364,20 @@ func (x *AssistantTurnRetryData) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: AssistantTurnStartData.
+// A turn began: one request to the model and the tool calls that follow from
+// it.
 type AssistantTurnStartData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// turn id.
+	// Identifier of the turn within the session.
 	TurnId string `protobuf:"bytes,1,opt,name=turn_id,json=turnId,proto3" json:"turn_id,omitempty"`
-	// model.
+	// Identifier of the model.
 	Model *string `protobuf:"bytes,2,opt,name=model,proto3,oneof" json:"model,omitempty"`
-	// interaction id.
+	// Identifier that a prompt and all that follows from it have in common.
 	InteractionId *string `protobuf:"bytes,3,opt,name=interaction_id,json=interactionId,proto3,oneof" json:"interaction_id,omitempty"`
-	// parent tool call id.
+	// Identifier of the tool call that a sub-agent carries out; only on what the
+	// sub-agent does. Since CLI 1.0.92.
 	ParentToolCallId *string `protobuf:"bytes,4,opt,name=parent_tool_call_id,json=parentToolCallId,proto3,oneof" json:"parent_tool_call_id,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -7361,16 +7448,17 @@ func (x *AssistantTurnStartData) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: AssistantUsageCopilotUsage.
+// Assistant usage copilot usage. Used by AssistantUsageData.copilot_usage and
+// ToolExecutionUsage.copilot_usage.
 type AssistantUsageCopilotUsage struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// token details.
+	// The token details. Internal to the CLI.
 	TokenDetails []*AssistantUsageCopilotUsageTokenDetail `protobuf:"bytes,1,rep,name=token_details,json=tokenDetails,proto3" json:"token_details,omitempty"`
-	// total nano aiu.
+	// The total nano aiu.
 	TotalNanoAiu float64 `protobuf:"fixed64,2,opt,name=total_nano_aiu,json=totalNanoAiu,proto3" json:"total_nano_aiu,omitempty"`
-	// model.
+	// Identifier of the model. Since CLI 1.0.92.
 	Model *string `protobuf:"bytes,3,opt,name=model,proto3,oneof" json:"model,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -7434,20 +7522,21 @@ func (x *AssistantUsageCopilotUsage) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: AssistantUsageCopilotUsageTokenDetail.
+// Assistant usage copilot usage token detail. Used by
+// AssistantUsageCopilotUsage.token_details.
 type AssistantUsageCopilotUsageTokenDetail struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// batch size.
+	// Size of the batch.
 	BatchSize int64 `protobuf:"varint,1,opt,name=batch_size,json=batchSize,proto3" json:"batch_size,omitempty"`
-	// cost per batch.
+	// The cost per batch.
 	CostPerBatch int64 `protobuf:"varint,2,opt,name=cost_per_batch,json=costPerBatch,proto3" json:"cost_per_batch,omitempty"`
-	// token count.
+	// Number of tokens.
 	TokenCount int64 `protobuf:"varint,3,opt,name=token_count,json=tokenCount,proto3" json:"token_count,omitempty"`
-	// token type.
+	// Kind of token.
 	TokenType string `protobuf:"bytes,4,opt,name=token_type,json=tokenType,proto3" json:"token_type,omitempty"`
-	// model.
+	// Identifier of the model. Since CLI 1.0.92.
 	Model *string `protobuf:"bytes,5,opt,name=model,proto3,oneof" json:"model,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -7525,144 +7614,148 @@ func (x *AssistantUsageCopilotUsageTokenDetail) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: AssistantUsageData.
+// What one request to the model used up.
 type AssistantUsageData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// model.
+	// Identifier of the model.
 	Model string `protobuf:"bytes,1,opt,name=model,proto3" json:"model,omitempty"`
-	// input tokens.
+	// Number of tokens sent.
 	InputTokens *int64 `protobuf:"varint,2,opt,name=input_tokens,json=inputTokens,proto3,oneof" json:"input_tokens,omitempty"`
-	// output tokens.
+	// Number of tokens received.
 	OutputTokens *int64 `protobuf:"varint,3,opt,name=output_tokens,json=outputTokens,proto3,oneof" json:"output_tokens,omitempty"`
-	// cache read tokens.
+	// Number of tokens sent that the endpoint had cached.
 	CacheReadTokens *int64 `protobuf:"varint,4,opt,name=cache_read_tokens,json=cacheReadTokens,proto3,oneof" json:"cache_read_tokens,omitempty"`
-	// cache write tokens.
+	// Number of tokens that the endpoint put into its cache.
 	CacheWriteTokens *int64 `protobuf:"varint,5,opt,name=cache_write_tokens,json=cacheWriteTokens,proto3,oneof" json:"cache_write_tokens,omitempty"`
-	// cache expires at.
+	// When the cache expires.
 	CacheExpiresAt *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=cache_expires_at,json=cacheExpiresAt,proto3" json:"cache_expires_at,omitempty"`
-	// reasoning tokens.
+	// Number of tokens the model spent on reasoning.
 	ReasoningTokens *int64 `protobuf:"varint,7,opt,name=reasoning_tokens,json=reasoningTokens,proto3,oneof" json:"reasoning_tokens,omitempty"`
-	// cost.
+	// Billing multiplier of the model.
 	Cost *float64 `protobuf:"fixed64,8,opt,name=cost,proto3,oneof" json:"cost,omitempty"`
-	// duration.
+	// Duration of the request in milliseconds.
 	Duration *int64 `protobuf:"varint,9,opt,name=duration,proto3,oneof" json:"duration,omitempty"`
-	// time to first token ms.
+	// The time to first token, in milliseconds.
 	TimeToFirstTokenMs *float64 `protobuf:"fixed64,10,opt,name=time_to_first_token_ms,json=timeToFirstTokenMs,proto3,oneof" json:"time_to_first_token_ms,omitempty"`
-	// output ttft ms.
+	// The output time to first token, in milliseconds.
 	OutputTtftMs *float64 `protobuf:"fixed64,11,opt,name=output_ttft_ms,json=outputTtftMs,proto3,oneof" json:"output_ttft_ms,omitempty"`
-	// inter token latency ms.
+	// The inter token latency, in milliseconds.
 	InterTokenLatencyMs *float64 `protobuf:"fixed64,12,opt,name=inter_token_latency_ms,json=interTokenLatencyMs,proto3,oneof" json:"inter_token_latency_ms,omitempty"`
-	// initiator.
+	// What caused the request, when it was not the user: a sub-agent, for
+	// example.
 	Initiator *string `protobuf:"bytes,13,opt,name=initiator,proto3,oneof" json:"initiator,omitempty"`
-	// interaction type.
+	// Kind of interaction.
 	InteractionType *string `protobuf:"bytes,14,opt,name=interaction_type,json=interactionType,proto3,oneof" json:"interaction_type,omitempty"`
-	// is byok.
+	// Whether the model belongs to an endpoint of the user's own.
 	IsByok *bool `protobuf:"varint,15,opt,name=is_byok,json=isByok,proto3,oneof" json:"is_byok,omitempty"`
-	// is auto.
+	// Whether the model was chosen automatically.
 	IsAuto *bool `protobuf:"varint,16,opt,name=is_auto,json=isAuto,proto3,oneof" json:"is_auto,omitempty"`
-	// max prompt tokens.
+	// Largest number of prompt tokens.
 	MaxPromptTokens *int64 `protobuf:"varint,17,opt,name=max_prompt_tokens,json=maxPromptTokens,proto3,oneof" json:"max_prompt_tokens,omitempty"`
-	// max output tokens.
+	// Largest number of output tokens.
 	MaxOutputTokens *int64 `protobuf:"varint,18,opt,name=max_output_tokens,json=maxOutputTokens,proto3,oneof" json:"max_output_tokens,omitempty"`
-	// accepted prediction tokens.
+	// Number of accepted prediction tokens.
 	AcceptedPredictionTokens *int64 `protobuf:"varint,19,opt,name=accepted_prediction_tokens,json=acceptedPredictionTokens,proto3,oneof" json:"accepted_prediction_tokens,omitempty"`
-	// rejected prediction tokens.
+	// Number of rejected prediction tokens.
 	RejectedPredictionTokens *int64 `protobuf:"varint,20,opt,name=rejected_prediction_tokens,json=rejectedPredictionTokens,proto3,oneof" json:"rejected_prediction_tokens,omitempty"`
-	// transport.
+	// The transport.
 	Transport AssistantUsageTransport `protobuf:"varint,21,opt,name=transport,proto3,enum=copilot.cli.v1.AssistantUsageTransport" json:"transport,omitempty"`
-	// api call id.
+	// Identifier of the API call.
 	ApiCallId *string `protobuf:"bytes,22,opt,name=api_call_id,json=apiCallId,proto3,oneof" json:"api_call_id,omitempty"`
-	// provider call id.
+	// Identifier of the provider call.
 	ProviderCallId *string `protobuf:"bytes,23,opt,name=provider_call_id,json=providerCallId,proto3,oneof" json:"provider_call_id,omitempty"`
-	// service request id.
+	// Identifier of the service request.
 	ServiceRequestId *string `protobuf:"bytes,24,opt,name=service_request_id,json=serviceRequestId,proto3,oneof" json:"service_request_id,omitempty"`
-	// rte.
+	// Treatment flag of the model endpoint's answer (header
+	// X-GitHub-Copilot-Request-TE).
 	Rte *bool `protobuf:"varint,25,opt,name=rte,proto3,oneof" json:"rte,omitempty"`
-	// api endpoint.
+	// The API endpoint.
 	ApiEndpoint AssistantUsageApiEndpoint `protobuf:"varint,26,opt,name=api_endpoint,json=apiEndpoint,proto3,enum=copilot.cli.v1.AssistantUsageApiEndpoint" json:"api_endpoint,omitempty"`
-	// parent tool call id.
+	// Identifier of the tool call that a sub-agent carries out; only on what the
+	// sub-agent does. Deprecated by the CLI.
 	//
 	// Deprecated: Marked as deprecated in copilot/cli/v1/event_types.proto.
 	ParentToolCallId *string `protobuf:"bytes,27,opt,name=parent_tool_call_id,json=parentToolCallId,proto3,oneof" json:"parent_tool_call_id,omitempty"`
-	// quota snapshots.
+	// What is left of the user's quotas, by name. Internal to the CLI.
 	QuotaSnapshots map[string]*AssistantUsageQuotaSnapshot `protobuf:"bytes,28,rep,name=quota_snapshots,json=quotaSnapshots,proto3" json:"quota_snapshots,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// copilot usage.
+	// Tokens by kind and price.
 	CopilotUsage *AssistantUsageCopilotUsage `protobuf:"bytes,29,opt,name=copilot_usage,json=copilotUsage,proto3" json:"copilot_usage,omitempty"`
-	// reasoning effort.
+	// How much the model may think before it answers.
 	ReasoningEffort *string `protobuf:"bytes,30,opt,name=reasoning_effort,json=reasoningEffort,proto3,oneof" json:"reasoning_effort,omitempty"`
-	// reasoning summary.
+	// How much of its reasoning the model sums up.
 	ReasoningSummary ReasoningSummary `protobuf:"varint,31,opt,name=reasoning_summary,json=reasoningSummary,proto3,enum=copilot.cli.v1.ReasoningSummary" json:"reasoning_summary,omitempty"`
-	// available tool count.
+	// Number of tools the model was offered. Internal to the CLI.
 	AvailableToolCount *int64 `protobuf:"varint,32,opt,name=available_tool_count,json=availableToolCount,proto3,oneof" json:"available_tool_count,omitempty"`
-	// tool token count.
+	// Number of tool tokens. Internal to the CLI.
 	ToolTokenCount *int64 `protobuf:"varint,33,opt,name=tool_token_count,json=toolTokenCount,proto3,oneof" json:"tool_token_count,omitempty"`
-	// frontier source.
+	// The frontier source. Internal to the CLI.
 	FrontierSource *string `protobuf:"bytes,34,opt,name=frontier_source,json=frontierSource,proto3,oneof" json:"frontier_source,omitempty"`
-	// cache ttl seconds.
+	// The cache time to live, in seconds. Internal to the CLI.
 	CacheTtlSeconds *int64 `protobuf:"varint,35,opt,name=cache_ttl_seconds,json=cacheTtlSeconds,proto3,oneof" json:"cache_ttl_seconds,omitempty"`
-	// cache details reported.
+	// Whether the cache details are reported. Internal to the CLI.
 	CacheDetailsReported *bool `protobuf:"varint,36,opt,name=cache_details_reported,json=cacheDetailsReported,proto3,oneof" json:"cache_details_reported,omitempty"`
-	// num tool calls.
+	// Number of tool calls in the answer. Internal to the CLI.
 	NumToolCalls *int64 `protobuf:"varint,37,opt,name=num_tool_calls,json=numToolCalls,proto3,oneof" json:"num_tool_calls,omitempty"`
-	// tool counts.
+	// The tool counts, by name. Internal to the CLI.
 	ToolCounts map[string]int64 `protobuf:"bytes,38,rep,name=tool_counts,json=toolCounts,proto3" json:"tool_counts,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
-	// finish reason.
+	// Why the model stopped.
 	FinishReason *string `protobuf:"bytes,39,opt,name=finish_reason,json=finishReason,proto3,oneof" json:"finish_reason,omitempty"`
-	// content filter triggered.
+	// Whether the content filter is triggered.
 	ContentFilterTriggered *bool `protobuf:"varint,40,opt,name=content_filter_triggered,json=contentFilterTriggered,proto3,oneof" json:"content_filter_triggered,omitempty"`
-	// fusion.
+	// Which of several models at work this comes from.
 	Fusion *FusionAttribution `protobuf:"bytes,41,opt,name=fusion,proto3" json:"fusion,omitempty"`
-	// thinking dropped blocks.
+	// The thinking dropped blocks. Internal to the CLI. Since CLI 1.0.92.
 	ThinkingDroppedBlocks *int64 `protobuf:"varint,42,opt,name=thinking_dropped_blocks,json=thinkingDroppedBlocks,proto3,oneof" json:"thinking_dropped_blocks,omitempty"`
-	// thinking dropped reasons.
+	// The thinking dropped reasons. Internal to the CLI. Since CLI 1.0.92.
 	ThinkingDroppedReasons []string `protobuf:"bytes,43,rep,name=thinking_dropped_reasons,json=thinkingDroppedReasons,proto3" json:"thinking_dropped_reasons,omitempty"`
-	// byok kind.
+	// Kind of BYOK. Since CLI 1.0.92.
 	ByokKind *string `protobuf:"bytes,44,opt,name=byok_kind,json=byokKind,proto3,oneof" json:"byok_kind,omitempty"`
-	// model provider.
+	// The model provider. Since CLI 1.0.92.
 	ModelProvider *string `protobuf:"bytes,45,opt,name=model_provider,json=modelProvider,proto3,oneof" json:"model_provider,omitempty"`
-	// ai credits status.
+	// Status of the AI credits. Since CLI 1.0.102.
 	AiCreditsStatus AiCreditsStatus `protobuf:"varint,46,opt,name=ai_credits_status,json=aiCreditsStatus,proto3,enum=copilot.cli.v1.AiCreditsStatus" json:"ai_credits_status,omitempty"`
-	// provider.
+	// The provider. Since CLI 1.0.102.
 	Provider *ModelProviderRef `protobuf:"bytes,47,opt,name=provider,proto3" json:"provider,omitempty"`
-	// model display name.
+	// Name of the model to show to people. Since CLI 1.0.102.
 	ModelDisplayName *string `protobuf:"bytes,48,opt,name=model_display_name,json=modelDisplayName,proto3,oneof" json:"model_display_name,omitempty"`
-	// accounting.
+	// The accounting. Since CLI 1.0.102.
 	Accounting *UsageAccountingIdentity `protobuf:"bytes,49,opt,name=accounting,proto3" json:"accounting,omitempty"`
-	// provider type.
+	// Kind of provider. Internal to the CLI. Since CLI 1.0.102.
 	ProviderType *string `protobuf:"bytes,50,opt,name=provider_type,json=providerType,proto3,oneof" json:"provider_type,omitempty"`
-	// request body bytes.
+	// The request body, in bytes. Since CLI 1.0.102.
 	RequestBodyBytes *int64 `protobuf:"varint,51,opt,name=request_body_bytes,json=requestBodyBytes,proto3,oneof" json:"request_body_bytes,omitempty"`
-	// request body wire bytes.
+	// The request body wire, in bytes. Since CLI 1.0.102.
 	RequestBodyWireBytes *int64 `protobuf:"varint,52,opt,name=request_body_wire_bytes,json=requestBodyWireBytes,proto3,oneof" json:"request_body_wire_bytes,omitempty"`
-	// request body encoding.
+	// The request body encoding. Since CLI 1.0.102.
 	RequestBodyEncoding ModelCallRequestBodyEncoding `protobuf:"varint,53,opt,name=request_body_encoding,json=requestBodyEncoding,proto3,enum=copilot.cli.v1.ModelCallRequestBodyEncoding" json:"request_body_encoding,omitempty"`
-	// request body compression fallback.
+	// The request body compression fallback. Since CLI 1.0.102.
 	RequestBodyCompressionFallback ModelCallRequestBodyCompressionFallback `protobuf:"varint,54,opt,name=request_body_compression_fallback,json=requestBodyCompressionFallback,proto3,enum=copilot.cli.v1.ModelCallRequestBodyCompressionFallback" json:"request_body_compression_fallback,omitempty"`
-	// request body compression fallback from.
+	// The request body compression fallback from. Since CLI 1.0.102.
 	RequestBodyCompressionFallbackFrom ModelCallRequestBodyEncoding `protobuf:"varint,55,opt,name=request_body_compression_fallback_from,json=requestBodyCompressionFallbackFrom,proto3,enum=copilot.cli.v1.ModelCallRequestBodyEncoding" json:"request_body_compression_fallback_from,omitempty"`
-	// request body compression rejected status.
+	// The request body compression rejected status. From 0 to 999. Since CLI
+	// 1.0.102.
 	RequestBodyCompressionRejectedStatus *int64 `protobuf:"varint,56,opt,name=request_body_compression_rejected_status,json=requestBodyCompressionRejectedStatus,proto3,oneof" json:"request_body_compression_rejected_status,omitempty"`
-	// websocket fallback reason.
+	// Reason for the websocket fallback. Since CLI 1.0.102.
 	WebsocketFallbackReason ModelCallWebSocketFallbackReason `protobuf:"varint,57,opt,name=websocket_fallback_reason,json=websocketFallbackReason,proto3,enum=copilot.cli.v1.ModelCallWebSocketFallbackReason" json:"websocket_fallback_reason,omitempty"`
-	// websocket fallback after ms.
+	// The websocket fallback after, in milliseconds. Since CLI 1.0.102.
 	WebsocketFallbackAfterMs *int64 `protobuf:"varint,58,opt,name=websocket_fallback_after_ms,json=websocketFallbackAfterMs,proto3,oneof" json:"websocket_fallback_after_ms,omitempty"`
-	// websocket fallback error kind.
+	// Kind of websocket fallback error. Since CLI 1.0.102.
 	WebsocketFallbackErrorKind ModelCallWebSocketFallbackErrorKind `protobuf:"varint,59,opt,name=websocket_fallback_error_kind,json=websocketFallbackErrorKind,proto3,enum=copilot.cli.v1.ModelCallWebSocketFallbackErrorKind" json:"websocket_fallback_error_kind,omitempty"`
-	// websocket fallback status code.
+	// The websocket fallback status code. From 0 to 999. Since CLI 1.0.102.
 	WebsocketFallbackStatusCode *int64 `protobuf:"varint,60,opt,name=websocket_fallback_status_code,json=websocketFallbackStatusCode,proto3,oneof" json:"websocket_fallback_status_code,omitempty"`
-	// websocket fallback close code.
+	// The websocket fallback close code. From 0 to 4999. Since CLI 1.0.102.
 	WebsocketFallbackCloseCode *int64 `protobuf:"varint,61,opt,name=websocket_fallback_close_code,json=websocketFallbackCloseCode,proto3,oneof" json:"websocket_fallback_close_code,omitempty"`
-	// websocket fallback reconnect attempted.
+	// Whether the websocket fallback reconnect is attempted. Since CLI 1.0.102.
 	WebsocketFallbackReconnectAttempted *bool `protobuf:"varint,62,opt,name=websocket_fallback_reconnect_attempted,json=websocketFallbackReconnectAttempted,proto3,oneof" json:"websocket_fallback_reconnect_attempted,omitempty"`
-	// websocket fallback started this call.
+	// Whether there is websocket fallback started this call. Since CLI 1.0.102.
 	WebsocketFallbackStartedThisCall *bool `protobuf:"varint,63,opt,name=websocket_fallback_started_this_call,json=websocketFallbackStartedThisCall,proto3,oneof" json:"websocket_fallback_started_this_call,omitempty"`
-	// custom tool call count.
+	// Number of custom tool calls. Internal to the CLI. Since CLI 1.0.102.
 	CustomToolCallCount *int64 `protobuf:"varint,64,opt,name=custom_tool_call_count,json=customToolCallCount,proto3,oneof" json:"custom_tool_call_count,omitempty"`
-	// unmatched tool result count.
+	// Number of unmatched tool results. Internal to the CLI. Since CLI 1.0.102.
 	UnmatchedToolResultCount *int64 `protobuf:"varint,65,opt,name=unmatched_tool_result_count,json=unmatchedToolResultCount,proto3,oneof" json:"unmatched_tool_result_count,omitempty"`
-	// orphan tool call count.
+	// Number of orphan tool calls. Internal to the CLI. Since CLI 1.0.102.
 	OrphanToolCallCount *int64 `protobuf:"varint,66,opt,name=orphan_tool_call_count,json=orphanToolCallCount,proto3,oneof" json:"orphan_tool_call_count,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -8168,32 +8261,33 @@ func (x *AssistantUsageData) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: AssistantUsageQuotaSnapshot.
+// Assistant usage quota snapshot. Used by AssistantUsageData.quota_snapshots
+// and ModelCallFailureData.quota_snapshots. Internal to the CLI.
 type AssistantUsageQuotaSnapshot struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// is unlimited entitlement.
+	// Whether it is unlimited entitlement.
 	IsUnlimitedEntitlement bool `protobuf:"varint,1,opt,name=is_unlimited_entitlement,json=isUnlimitedEntitlement,proto3" json:"is_unlimited_entitlement,omitempty"`
-	// entitlement requests.
+	// The entitlement requests. At least -1.
 	EntitlementRequests int64 `protobuf:"varint,2,opt,name=entitlement_requests,json=entitlementRequests,proto3" json:"entitlement_requests,omitempty"`
-	// used requests.
+	// The used requests.
 	UsedRequests int64 `protobuf:"varint,3,opt,name=used_requests,json=usedRequests,proto3" json:"used_requests,omitempty"`
-	// usage allowed with exhausted quota.
+	// Whether there is usage allowed with exhausted quota.
 	UsageAllowedWithExhaustedQuota bool `protobuf:"varint,4,opt,name=usage_allowed_with_exhausted_quota,json=usageAllowedWithExhaustedQuota,proto3" json:"usage_allowed_with_exhausted_quota,omitempty"`
-	// overage.
+	// The overage.
 	Overage float64 `protobuf:"fixed64,5,opt,name=overage,proto3" json:"overage,omitempty"`
-	// overage allowed with exhausted quota.
+	// Whether there is overage allowed with exhausted quota.
 	OverageAllowedWithExhaustedQuota bool `protobuf:"varint,6,opt,name=overage_allowed_with_exhausted_quota,json=overageAllowedWithExhaustedQuota,proto3" json:"overage_allowed_with_exhausted_quota,omitempty"`
-	// remaining percentage.
+	// The remaining, in percent. From 0 to 100.
 	RemainingPercentage float64 `protobuf:"fixed64,7,opt,name=remaining_percentage,json=remainingPercentage,proto3" json:"remaining_percentage,omitempty"`
-	// reset date.
+	// The reset date.
 	ResetDate *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=reset_date,json=resetDate,proto3" json:"reset_date,omitempty"`
-	// has quota.
+	// Whether it has quota.
 	HasQuota *bool `protobuf:"varint,9,opt,name=has_quota,json=hasQuota,proto3,oneof" json:"has_quota,omitempty"`
-	// token based billing.
+	// Whether it is token based billing.
 	TokenBasedBilling *bool `protobuf:"varint,10,opt,name=token_based_billing,json=tokenBasedBilling,proto3,oneof" json:"token_based_billing,omitempty"`
-	// overage entitlement.
+	// The overage entitlement.
 	OverageEntitlement *float64 `protobuf:"fixed64,11,opt,name=overage_entitlement,json=overageEntitlement,proto3,oneof" json:"overage_entitlement,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -8313,42 +8407,42 @@ func (x *AssistantUsageQuotaSnapshot) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: AutoModeResolvedData.
+// Data of the event session.auto_mode_resolved.
 type AutoModeResolvedData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// chosen model.
+	// The chosen model.
 	ChosenModel string `protobuf:"bytes,1,opt,name=chosen_model,json=chosenModel,proto3" json:"chosen_model,omitempty"`
-	// reasoning bucket.
+	// The reasoning bucket.
 	ReasoningBucket AutoModeResolvedReasoningBucket `protobuf:"varint,2,opt,name=reasoning_bucket,json=reasoningBucket,proto3,enum=copilot.cli.v1.AutoModeResolvedReasoningBucket" json:"reasoning_bucket,omitempty"`
-	// category scores.
+	// The category scores, by name.
 	CategoryScores map[string]float64 `protobuf:"bytes,3,rep,name=category_scores,json=categoryScores,proto3" json:"category_scores,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"fixed64,2,opt,name=value"`
-	// predicted label.
+	// The predicted label.
 	PredictedLabel *string `protobuf:"bytes,4,opt,name=predicted_label,json=predictedLabel,proto3,oneof" json:"predicted_label,omitempty"`
-	// confidence.
+	// The confidence. From 0.0 to 1.0.
 	Confidence *float64 `protobuf:"fixed64,5,opt,name=confidence,proto3,oneof" json:"confidence,omitempty"`
-	// candidate models.
+	// The candidate models.
 	CandidateModels []string `protobuf:"bytes,6,rep,name=candidate_models,json=candidateModels,proto3" json:"candidate_models,omitempty"`
-	// routing method.
+	// The routing method.
 	RoutingMethod *string `protobuf:"bytes,7,opt,name=routing_method,json=routingMethod,proto3,oneof" json:"routing_method,omitempty"`
-	// available models.
+	// The available models.
 	AvailableModels []string `protobuf:"bytes,8,rep,name=available_models,json=availableModels,proto3" json:"available_models,omitempty"`
-	// fallback.
+	// Whether there is fallback.
 	Fallback *bool `protobuf:"varint,9,opt,name=fallback,proto3,oneof" json:"fallback,omitempty"`
-	// fallback reason.
+	// Reason for the fallback.
 	FallbackReason *string `protobuf:"bytes,10,opt,name=fallback_reason,json=fallbackReason,proto3,oneof" json:"fallback_reason,omitempty"`
-	// sticky override.
+	// Whether there is sticky override.
 	StickyOverride *bool `protobuf:"varint,11,opt,name=sticky_override,json=stickyOverride,proto3,oneof" json:"sticky_override,omitempty"`
-	// router latency ms.
+	// The router latency, in milliseconds. At least 0.0.
 	RouterLatencyMs *float64 `protobuf:"fixed64,12,opt,name=router_latency_ms,json=routerLatencyMs,proto3,oneof" json:"router_latency_ms,omitempty"`
-	// end to end latency ms.
+	// The end to end latency, in milliseconds. At least 0.0.
 	EndToEndLatencyMs *float64 `protobuf:"fixed64,13,opt,name=end_to_end_latency_ms,json=endToEndLatencyMs,proto3,oneof" json:"end_to_end_latency_ms,omitempty"`
-	// chosen shortfall.
+	// The chosen shortfall.
 	ChosenShortfall *float64 `protobuf:"fixed64,14,opt,name=chosen_shortfall,json=chosenShortfall,proto3,oneof" json:"chosen_shortfall,omitempty"`
-	// has image.
+	// Whether it has image.
 	HasImage *bool `protobuf:"varint,15,opt,name=has_image,json=hasImage,proto3,oneof" json:"has_image,omitempty"`
-	// selection reason.
+	// Reason for the selection. Since CLI 1.0.92.
 	SelectionReason *string `protobuf:"bytes,16,opt,name=selection_reason,json=selectionReason,proto3,oneof" json:"selection_reason,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -8503,14 +8597,14 @@ func (x *AutoModeResolvedData) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: AutoModeSwitchCompletedData.
+// Data of the event auto_mode_switch.completed.
 type AutoModeSwitchCompletedData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// request id.
+	// Identifier of the request: the one to answer it by.
 	RequestId string `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	// response.
+	// The response.
 	Response AutoModeSwitchResponse `protobuf:"varint,2,opt,name=response,proto3,enum=copilot.cli.v1.AutoModeSwitchResponse" json:"response,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -8567,16 +8661,17 @@ func (x *AutoModeSwitchCompletedData) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: AutoModeSwitchRequestedData.
+// A limit was met. Answer with session.ui.handlePendingAutoModeSwitch whether
+// to go on with another model.
 type AutoModeSwitchRequestedData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// request id.
+	// Identifier of the request: the one to answer it by.
 	RequestId string `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	// error code.
+	// The error code.
 	ErrorCode *string `protobuf:"bytes,2,opt,name=error_code,json=errorCode,proto3,oneof" json:"error_code,omitempty"`
-	// retry after seconds.
+	// The retry after, in seconds.
 	RetryAfterSeconds *int64 `protobuf:"varint,3,opt,name=retry_after_seconds,json=retryAfterSeconds,proto3,oneof" json:"retry_after_seconds,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -8640,12 +8735,12 @@ func (x *AutoModeSwitchRequestedData) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: AutoTierRecommendationData.
+// Data of the event session.auto_tier_recommendation. Since CLI 1.0.92.
 type AutoTierRecommendationData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// recommended auto tier.
+	// The recommended auto tier.
 	RecommendedAutoTier RecommendedAutoTier `protobuf:"varint,1,opt,name=recommended_auto_tier,json=recommendedAutoTier,proto3,enum=copilot.cli.v1.RecommendedAutoTier" json:"recommended_auto_tier,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -8695,16 +8790,16 @@ func (x *AutoTierRecommendationData) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: AutoTierSwitchFailedData.
+// Data of the event session.auto_tier_switch_failed. Since CLI 1.0.92.
 type AutoTierSwitchFailedData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// effective auto tier.
+	// The effective auto tier.
 	EffectiveAutoTier AutoTier `protobuf:"varint,1,opt,name=effective_auto_tier,json=effectiveAutoTier,proto3,enum=copilot.cli.v1.AutoTier" json:"effective_auto_tier,omitempty"`
-	// requested auto tier.
+	// The requested auto tier. Unset stands for null.
 	RequestedAutoTier AutoTier `protobuf:"varint,2,opt,name=requested_auto_tier,json=requestedAutoTier,proto3,enum=copilot.cli.v1.AutoTier" json:"requested_auto_tier,omitempty"`
-	// reason.
+	// The reason.
 	Reason AutoTierSwitchFailureReason `protobuf:"varint,3,opt,name=reason,proto3,enum=copilot.cli.v1.AutoTierSwitchFailureReason" json:"reason,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -8768,16 +8863,16 @@ func (x *AutoTierSwitchFailedData) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: AutopilotObjectiveChangedData.
+// Data of the event session.autopilot_objective_changed.
 type AutopilotObjectiveChangedData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// operation.
+	// The operation.
 	Operation AutopilotObjectiveChangedOperation `protobuf:"varint,1,opt,name=operation,proto3,enum=copilot.cli.v1.AutopilotObjectiveChangedOperation" json:"operation,omitempty"`
-	// id.
+	// The identifier.
 	Id *int64 `protobuf:"varint,2,opt,name=id,proto3,oneof" json:"id,omitempty"`
-	// status.
+	// The status.
 	Status AutopilotObjectiveChangedStatus `protobuf:"varint,3,opt,name=status,proto3,enum=copilot.cli.v1.AutopilotObjectiveChangedStatus" json:"status,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -8841,14 +8936,14 @@ func (x *AutopilotObjectiveChangedData) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: AutopilotStoppedData.
+// Data of the event session.autopilot_stopped. Since CLI 1.0.102.
 type AutopilotStoppedData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// reason.
+	// The reason.
 	Reason string `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
-	// request id.
+	// Identifier of the request: the one to answer it by.
 	RequestId *string `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3,oneof" json:"request_id,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -8905,10 +9000,10 @@ func (x *AutopilotStoppedData) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: BackgroundTasksChangedData.
+// Data of the event session.background_tasks_changed.
 type BackgroundTasksChangedData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -8951,24 +9046,24 @@ func (x *BackgroundTasksChangedData) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: BinaryAssetData.
+// Data of the event session.binary_asset.
 type BinaryAssetData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// asset id.
+	// Identifier of the asset.
 	AssetId string `protobuf:"bytes,1,opt,name=asset_id,json=assetId,proto3" json:"asset_id,omitempty"`
-	// type.
+	// The type.
 	Type BinaryAssetType `protobuf:"varint,2,opt,name=type,proto3,enum=copilot.cli.v1.BinaryAssetType" json:"type,omitempty"`
-	// mime type.
+	// What kind of content it is, as a MIME type.
 	MimeType string `protobuf:"bytes,3,opt,name=mime_type,json=mimeType,proto3" json:"mime_type,omitempty"`
-	// byte length.
+	// The byte length.
 	ByteLength int64 `protobuf:"varint,4,opt,name=byte_length,json=byteLength,proto3" json:"byte_length,omitempty"`
-	// data.
+	// The data.
 	Data []byte `protobuf:"bytes,5,opt,name=data,proto3" json:"data,omitempty"`
-	// description.
+	// The description.
 	Description *string `protobuf:"bytes,6,opt,name=description,proto3,oneof" json:"description,omitempty"`
-	// metadata json.
+	// The metadata. The member metadata, as JSON text.
 	MetadataJson *string `protobuf:"bytes,7,opt,name=metadata_json,json=metadataJson,proto3,oneof" json:"metadata_json,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -9060,22 +9155,22 @@ func (x *BinaryAssetData) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: BinaryAssetReference.
+// Binary asset reference.
 type BinaryAssetReference struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// type.
+	// The type.
 	Type BinaryAssetReferenceType `protobuf:"varint,1,opt,name=type,proto3,enum=copilot.cli.v1.BinaryAssetReferenceType" json:"type,omitempty"`
-	// asset id.
+	// Identifier of the asset.
 	AssetId string `protobuf:"bytes,2,opt,name=asset_id,json=assetId,proto3" json:"asset_id,omitempty"`
-	// mime type.
+	// What kind of content it is, as a MIME type.
 	MimeType string `protobuf:"bytes,3,opt,name=mime_type,json=mimeType,proto3" json:"mime_type,omitempty"`
-	// byte length.
+	// The byte length.
 	ByteLength int64 `protobuf:"varint,4,opt,name=byte_length,json=byteLength,proto3" json:"byte_length,omitempty"`
-	// description.
+	// The description.
 	Description *string `protobuf:"bytes,5,opt,name=description,proto3,oneof" json:"description,omitempty"`
-	// metadata json.
+	// The metadata. The member metadata, as JSON text.
 	MetadataJson *string `protobuf:"bytes,6,opt,name=metadata_json,json=metadataJson,proto3,oneof" json:"metadata_json,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -9160,16 +9255,16 @@ func (x *BinaryAssetReference) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: CanvasClosedData.
+// Data of the event session.canvas.closed.
 type CanvasClosedData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// instance id.
+	// Identifier of the instance.
 	InstanceId string `protobuf:"bytes,1,opt,name=instance_id,json=instanceId,proto3" json:"instance_id,omitempty"`
-	// extension id.
+	// Identifier of the extension.
 	ExtensionId string `protobuf:"bytes,2,opt,name=extension_id,json=extensionId,proto3" json:"extension_id,omitempty"`
-	// canvas id.
+	// Identifier of the canvas.
 	CanvasId string `protobuf:"bytes,3,opt,name=canvas_id,json=canvasId,proto3" json:"canvas_id,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -9233,28 +9328,28 @@ func (x *CanvasClosedData) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: CanvasOpenedData.
+// Data of the event session.canvas.opened.
 type CanvasOpenedData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// instance id.
+	// Identifier of the instance.
 	InstanceId string `protobuf:"bytes,1,opt,name=instance_id,json=instanceId,proto3" json:"instance_id,omitempty"`
-	// extension id.
+	// Identifier of the extension.
 	ExtensionId string `protobuf:"bytes,2,opt,name=extension_id,json=extensionId,proto3" json:"extension_id,omitempty"`
-	// extension name.
+	// Name of the extension.
 	ExtensionName *string `protobuf:"bytes,3,opt,name=extension_name,json=extensionName,proto3,oneof" json:"extension_name,omitempty"`
-	// canvas id.
+	// Identifier of the canvas.
 	CanvasId string `protobuf:"bytes,4,opt,name=canvas_id,json=canvasId,proto3" json:"canvas_id,omitempty"`
-	// icon.
+	// The icon.
 	Icon *string `protobuf:"bytes,5,opt,name=icon,proto3,oneof" json:"icon,omitempty"`
-	// title.
+	// The title.
 	Title *string `protobuf:"bytes,6,opt,name=title,proto3,oneof" json:"title,omitempty"`
-	// status.
+	// The status.
 	Status *string `protobuf:"bytes,7,opt,name=status,proto3,oneof" json:"status,omitempty"`
-	// url.
+	// The URL.
 	Url *string `protobuf:"bytes,8,opt,name=url,proto3,oneof" json:"url,omitempty"`
-	// input json.
+	// The input. The member input, as JSON text.
 	InputJson *string `protobuf:"bytes,9,opt,name=input_json,json=inputJson,proto3,oneof" json:"input_json,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -9360,20 +9455,20 @@ func (x *CanvasOpenedData) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: CanvasRecordedData.
+// Data of the event session.canvas.recorded.
 type CanvasRecordedData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// instance id.
+	// Identifier of the instance.
 	InstanceId string `protobuf:"bytes,1,opt,name=instance_id,json=instanceId,proto3" json:"instance_id,omitempty"`
-	// extension id.
+	// Identifier of the extension.
 	ExtensionId string `protobuf:"bytes,2,opt,name=extension_id,json=extensionId,proto3" json:"extension_id,omitempty"`
-	// canvas id.
+	// Identifier of the canvas.
 	CanvasId string `protobuf:"bytes,3,opt,name=canvas_id,json=canvasId,proto3" json:"canvas_id,omitempty"`
-	// title.
+	// The title.
 	Title *string `protobuf:"bytes,4,opt,name=title,proto3,oneof" json:"title,omitempty"`
-	// input json.
+	// The input. The member input, as JSON text.
 	InputJson *string `protobuf:"bytes,5,opt,name=input_json,json=inputJson,proto3,oneof" json:"input_json,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -9451,26 +9546,26 @@ func (x *CanvasRecordedData) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: CanvasRegistryChangedCanvas.
+// Canvas registry changed canvas. Used by CanvasRegistryChangedData.canvases.
 type CanvasRegistryChangedCanvas struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// extension id.
+	// Identifier of the extension.
 	ExtensionId string `protobuf:"bytes,1,opt,name=extension_id,json=extensionId,proto3" json:"extension_id,omitempty"`
-	// extension name.
+	// Name of the extension.
 	ExtensionName *string `protobuf:"bytes,2,opt,name=extension_name,json=extensionName,proto3,oneof" json:"extension_name,omitempty"`
-	// canvas id.
+	// Identifier of the canvas.
 	CanvasId string `protobuf:"bytes,3,opt,name=canvas_id,json=canvasId,proto3" json:"canvas_id,omitempty"`
-	// display name.
+	// The display name.
 	DisplayName string `protobuf:"bytes,4,opt,name=display_name,json=displayName,proto3" json:"display_name,omitempty"`
-	// description.
+	// The description.
 	Description string `protobuf:"bytes,5,opt,name=description,proto3" json:"description,omitempty"`
-	// icon.
+	// The icon.
 	Icon *string `protobuf:"bytes,6,opt,name=icon,proto3,oneof" json:"icon,omitempty"`
-	// input schema json.
+	// JSON Schema of the input. The member inputSchema, as JSON text.
 	InputSchemaJson *string `protobuf:"bytes,7,opt,name=input_schema_json,json=inputSchemaJson,proto3,oneof" json:"input_schema_json,omitempty"`
-	// actions.
+	// The actions.
 	Actions []*CanvasRegistryChangedCanvasAction `protobuf:"bytes,8,rep,name=actions,proto3" json:"actions,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -9569,16 +9664,17 @@ func (x *CanvasRegistryChangedCanvas) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: CanvasRegistryChangedCanvasAction.
+// Canvas registry changed canvas action. Used by
+// CanvasRegistryChangedCanvas.actions.
 type CanvasRegistryChangedCanvasAction struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// name.
+	// The name.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// description.
+	// The description.
 	Description *string `protobuf:"bytes,2,opt,name=description,proto3,oneof" json:"description,omitempty"`
-	// input schema json.
+	// JSON Schema of the input. The member inputSchema, as JSON text.
 	InputSchemaJson *string `protobuf:"bytes,3,opt,name=input_schema_json,json=inputSchemaJson,proto3,oneof" json:"input_schema_json,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -9642,12 +9738,12 @@ func (x *CanvasRegistryChangedCanvasAction) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: CanvasRegistryChangedData.
+// Data of the event session.canvas.registry_changed.
 type CanvasRegistryChangedData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// canvases.
+	// The canvases.
 	Canvases []*CanvasRegistryChangedCanvas `protobuf:"bytes,1,rep,name=canvases,proto3" json:"canvases,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -9697,16 +9793,16 @@ func (x *CanvasRegistryChangedData) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: CanvasRemovedData.
+// Data of the event session.canvas.removed.
 type CanvasRemovedData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// instance id.
+	// Identifier of the instance.
 	InstanceId string `protobuf:"bytes,1,opt,name=instance_id,json=instanceId,proto3" json:"instance_id,omitempty"`
-	// extension id.
+	// Identifier of the extension.
 	ExtensionId string `protobuf:"bytes,2,opt,name=extension_id,json=extensionId,proto3" json:"extension_id,omitempty"`
-	// canvas id.
+	// Identifier of the canvas.
 	CanvasId string `protobuf:"bytes,3,opt,name=canvas_id,json=canvasId,proto3" json:"canvas_id,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -9770,16 +9866,16 @@ func (x *CanvasRemovedData) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: CanvasUnavailableData.
+// Data of the event session.canvas.unavailable.
 type CanvasUnavailableData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// instance id.
+	// Identifier of the instance.
 	InstanceId string `protobuf:"bytes,1,opt,name=instance_id,json=instanceId,proto3" json:"instance_id,omitempty"`
-	// extension id.
+	// Identifier of the extension.
 	ExtensionId string `protobuf:"bytes,2,opt,name=extension_id,json=extensionId,proto3" json:"extension_id,omitempty"`
-	// canvas id.
+	// Identifier of the canvas.
 	CanvasId string `protobuf:"bytes,3,opt,name=canvas_id,json=canvasId,proto3" json:"canvas_id,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -9843,12 +9939,12 @@ func (x *CanvasUnavailableData) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: CapabilitiesChangedData.
+// What the session can ask of its clients has changed.
 type CapabilitiesChangedData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// ui.
+	// The UI.
 	Ui *CapabilitiesChangedUI `protobuf:"bytes,1,opt,name=ui,proto3" json:"ui,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -9898,16 +9994,16 @@ func (x *CapabilitiesChangedData) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: CapabilitiesChangedUI.
+// Capabilities changed UI. Used by CapabilitiesChangedData.ui.
 type CapabilitiesChangedUI struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// elicitation.
+	// Whether there is elicitation.
 	Elicitation *bool `protobuf:"varint,1,opt,name=elicitation,proto3,oneof" json:"elicitation,omitempty"`
-	// mcp apps.
+	// Whether there is MCP apps.
 	McpApps *bool `protobuf:"varint,2,opt,name=mcp_apps,json=mcpApps,proto3,oneof" json:"mcp_apps,omitempty"`
-	// canvases.
+	// Whether there is canvases.
 	Canvases *bool `protobuf:"varint,3,opt,name=canvases,proto3,oneof" json:"canvases,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -9971,20 +10067,20 @@ func (x *CapabilitiesChangedUI) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: CitableSource.
+// Citable source. Used by ToolExecutionCompleteResult.citable_sources.
 type CitableSource struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// id.
+	// The identifier.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	// title.
+	// The title.
 	Title *string `protobuf:"bytes,2,opt,name=title,proto3,oneof" json:"title,omitempty"`
-	// content.
+	// The content.
 	Content string `protobuf:"bytes,3,opt,name=content,proto3" json:"content,omitempty"`
-	// url.
+	// The URL.
 	Url *string `protobuf:"bytes,4,opt,name=url,proto3,oneof" json:"url,omitempty"`
-	// path.
+	// The path.
 	Path *string `protobuf:"bytes,5,opt,name=path,proto3,oneof" json:"path,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -10062,10 +10158,10 @@ func (x *CitableSource) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: CitationLocation.
+// Citation location. Used by CitationReference.location.
 type CitationLocation struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The alternatives.
+	// One of these, told apart by the member type.
 	//
 	// Types that are valid to be assigned to Variant:
 	//
@@ -10156,22 +10252,22 @@ type isCitationLocation_Variant interface {
 }
 
 type CitationLocation_Char struct {
-	// char.
+	// Char. JSON type: char.
 	Char *CitationLocationChar `protobuf:"bytes,1,opt,name=char,proto3,oneof"`
 }
 
 type CitationLocation_Page struct {
-	// page.
+	// Page. JSON type: page.
 	Page *CitationLocationPage `protobuf:"bytes,2,opt,name=page,proto3,oneof"`
 }
 
 type CitationLocation_Block struct {
-	// block.
+	// Block. JSON type: block.
 	Block *CitationLocationBlock `protobuf:"bytes,3,opt,name=block,proto3,oneof"`
 }
 
 type CitationLocation_Unrecognized struct {
-	// A value that fits none of them: JSON text.
+	// A value that fits none of them, as JSON text.
 	Unrecognized string `protobuf:"bytes,1001,opt,name=unrecognized,proto3,oneof"`
 }
 
@@ -10183,14 +10279,14 @@ func (*CitationLocation_Block) isCitationLocation_Variant() {}
 
 func (*CitationLocation_Unrecognized) isCitationLocation_Variant() {}
 
-// JSON: CitationLocationBlock.
+// A CitationLocation with the type block.
 type CitationLocationBlock struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// start block.
+	// The start block.
 	StartBlock int64 `protobuf:"varint,1,opt,name=start_block,json=startBlock,proto3" json:"start_block,omitempty"`
-	// end block.
+	// The end block.
 	EndBlock int64 `protobuf:"varint,2,opt,name=end_block,json=endBlock,proto3" json:"end_block,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -10247,14 +10343,14 @@ func (x *CitationLocationBlock) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: CitationLocationChar.
+// A CitationLocation with the type char.
 type CitationLocationChar struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// start index.
+	// Index of the start.
 	StartIndex int64 `protobuf:"varint,1,opt,name=start_index,json=startIndex,proto3" json:"start_index,omitempty"`
-	// end index.
+	// Index of the end.
 	EndIndex int64 `protobuf:"varint,2,opt,name=end_index,json=endIndex,proto3" json:"end_index,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -10311,14 +10407,14 @@ func (x *CitationLocationChar) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: CitationLocationPage.
+// A CitationLocation with the type page.
 type CitationLocationPage struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// start page.
+	// The start page.
 	StartPage int64 `protobuf:"varint,1,opt,name=start_page,json=startPage,proto3" json:"start_page,omitempty"`
-	// end page.
+	// The end page.
 	EndPage int64 `protobuf:"varint,2,opt,name=end_page,json=endPage,proto3" json:"end_page,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -10375,18 +10471,18 @@ func (x *CitationLocationPage) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: CitationReference.
+// Citation reference. Used by CitationSpan.references.
 type CitationReference struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// source id.
+	// Identifier of the source.
 	SourceId string `protobuf:"bytes,1,opt,name=source_id,json=sourceId,proto3" json:"source_id,omitempty"`
-	// cited text.
+	// The cited text.
 	CitedText *string `protobuf:"bytes,2,opt,name=cited_text,json=citedText,proto3,oneof" json:"cited_text,omitempty"`
-	// location.
+	// The location.
 	Location *CitationLocation `protobuf:"bytes,3,opt,name=location,proto3" json:"location,omitempty"`
-	// provider metadata json.
+	// The provider metadata. The member providerMetadata, as JSON text.
 	ProviderMetadataJson *string `protobuf:"bytes,4,opt,name=provider_metadata_json,json=providerMetadataJson,proto3,oneof" json:"provider_metadata_json,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -10457,20 +10553,20 @@ func (x *CitationReference) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: CitationSource.
+// Citation source. Used by Citations.sources.
 type CitationSource struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// id.
+	// The identifier.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	// provider.
+	// The provider.
 	Provider CitationProvider `protobuf:"varint,2,opt,name=provider,proto3,enum=copilot.cli.v1.CitationProvider" json:"provider,omitempty"`
-	// title.
+	// The title.
 	Title *string `protobuf:"bytes,3,opt,name=title,proto3,oneof" json:"title,omitempty"`
-	// url.
+	// The URL.
 	Url *string `protobuf:"bytes,4,opt,name=url,proto3,oneof" json:"url,omitempty"`
-	// path.
+	// The path.
 	Path *string `protobuf:"bytes,5,opt,name=path,proto3,oneof" json:"path,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -10548,16 +10644,16 @@ func (x *CitationSource) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: CitationSpan.
+// Citation span. Used by Citations.spans.
 type CitationSpan struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// start index.
+	// Index of the start.
 	StartIndex int64 `protobuf:"varint,1,opt,name=start_index,json=startIndex,proto3" json:"start_index,omitempty"`
-	// end index.
+	// Index of the end.
 	EndIndex int64 `protobuf:"varint,2,opt,name=end_index,json=endIndex,proto3" json:"end_index,omitempty"`
-	// references.
+	// The references.
 	References []*CitationReference `protobuf:"bytes,3,rep,name=references,proto3" json:"references,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -10621,14 +10717,14 @@ func (x *CitationSpan) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: Citations.
+// Citations. Used by AssistantMessageData.citations.
 type Citations struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// sources.
+	// The sources.
 	Sources []*CitationSource `protobuf:"bytes,1,rep,name=sources,proto3" json:"sources,omitempty"`
-	// spans.
+	// The spans.
 	Spans []*CitationSpan `protobuf:"bytes,2,rep,name=spans,proto3" json:"spans,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -10685,12 +10781,12 @@ func (x *Citations) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: CommandCompletedData.
+// A slash command was answered.
 type CommandCompletedData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// request id.
+	// Identifier of the request: the one to answer it by.
 	RequestId string `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -10740,18 +10836,19 @@ func (x *CommandCompletedData) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: CommandExecuteData.
+// A slash command that a client carries out was called. Answer with
+// session.commands.handlePendingCommand.
 type CommandExecuteData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// request id.
+	// Identifier of the request: the one to answer it by.
 	RequestId string `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	// command.
+	// The command with its arguments, as typed.
 	Command string `protobuf:"bytes,2,opt,name=command,proto3" json:"command,omitempty"`
-	// command name.
+	// Name of the command, without the slash.
 	CommandName string `protobuf:"bytes,3,opt,name=command_name,json=commandName,proto3" json:"command_name,omitempty"`
-	// args.
+	// The arguments.
 	Args string `protobuf:"bytes,4,opt,name=args,proto3" json:"args,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -10822,14 +10919,15 @@ func (x *CommandExecuteData) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: CommandQueuedData.
+// A slash command was queued for a client. Answer with
+// session.commands.respondToQueuedCommand.
 type CommandQueuedData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// request id.
+	// Identifier of the request: the one to answer it by.
 	RequestId string `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	// command.
+	// The command.
 	Command string `protobuf:"bytes,2,opt,name=command,proto3" json:"command,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -10886,14 +10984,14 @@ func (x *CommandQueuedData) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: CommandsChangedCommand.
+// Commands changed command. Used by CommandsChangedData.commands.
 type CommandsChangedCommand struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// name.
+	// The name.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// description.
+	// The description.
 	Description *string `protobuf:"bytes,2,opt,name=description,proto3,oneof" json:"description,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -10950,12 +11048,12 @@ func (x *CommandsChangedCommand) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: CommandsChangedData.
+// Data of the event commands.changed.
 type CommandsChangedData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// commands.
+	// The commands.
 	Commands []*CommandsChangedCommand `protobuf:"bytes,1,rep,name=commands,proto3" json:"commands,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -11005,32 +11103,33 @@ func (x *CommandsChangedData) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: CompactionCompleteCompactionTokensUsed.
+// Compaction complete compaction tokens used. Used by
+// CompactionCompleteData.compaction_tokens_used.
 type CompactionCompleteCompactionTokensUsed struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// input tokens.
+	// Number of input tokens.
 	InputTokens *int64 `protobuf:"varint,1,opt,name=input_tokens,json=inputTokens,proto3,oneof" json:"input_tokens,omitempty"`
-	// output tokens.
+	// Number of output tokens.
 	OutputTokens *int64 `protobuf:"varint,2,opt,name=output_tokens,json=outputTokens,proto3,oneof" json:"output_tokens,omitempty"`
-	// cache read tokens.
+	// Number of cache read tokens.
 	CacheReadTokens *int64 `protobuf:"varint,3,opt,name=cache_read_tokens,json=cacheReadTokens,proto3,oneof" json:"cache_read_tokens,omitempty"`
-	// cache write tokens.
+	// Number of cache write tokens.
 	CacheWriteTokens *int64 `protobuf:"varint,4,opt,name=cache_write_tokens,json=cacheWriteTokens,proto3,oneof" json:"cache_write_tokens,omitempty"`
-	// copilot usage.
+	// The copilot usage. Internal to the CLI.
 	CopilotUsage *CompactionCompleteCompactionTokensUsedCopilotUsage `protobuf:"bytes,5,opt,name=copilot_usage,json=copilotUsage,proto3" json:"copilot_usage,omitempty"`
-	// duration.
+	// The duration.
 	Duration *int64 `protobuf:"varint,6,opt,name=duration,proto3,oneof" json:"duration,omitempty"`
-	// model.
+	// Identifier of the model.
 	Model *string `protobuf:"bytes,7,opt,name=model,proto3,oneof" json:"model,omitempty"`
-	// request count.
+	// Number of requests. Since CLI 1.0.102.
 	RequestCount *int64 `protobuf:"varint,8,opt,name=request_count,json=requestCount,proto3,oneof" json:"request_count,omitempty"`
-	// ai credits status.
+	// Status of the AI credits. Since CLI 1.0.102.
 	AiCreditsStatus AiCreditsStatus `protobuf:"varint,9,opt,name=ai_credits_status,json=aiCreditsStatus,proto3,enum=copilot.cli.v1.AiCreditsStatus" json:"ai_credits_status,omitempty"`
-	// provider.
+	// The provider. Since CLI 1.0.102.
 	Provider *ModelProviderRef `protobuf:"bytes,10,opt,name=provider,proto3" json:"provider,omitempty"`
-	// model display name.
+	// Name of the model to show to people. Since CLI 1.0.102.
 	ModelDisplayName *string `protobuf:"bytes,11,opt,name=model_display_name,json=modelDisplayName,proto3,oneof" json:"model_display_name,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -11150,16 +11249,17 @@ func (x *CompactionCompleteCompactionTokensUsed) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: CompactionCompleteCompactionTokensUsedCopilotUsage.
+// Compaction complete compaction tokens used copilot usage. Used by
+// CompactionCompleteCompactionTokensUsed.copilot_usage. Internal to the CLI.
 type CompactionCompleteCompactionTokensUsedCopilotUsage struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// token details.
+	// The token details.
 	TokenDetails []*CompactionCompleteCompactionTokensUsedCopilotUsageTokenDetail `protobuf:"bytes,1,rep,name=token_details,json=tokenDetails,proto3" json:"token_details,omitempty"`
-	// total nano aiu.
+	// The total nano aiu.
 	TotalNanoAiu float64 `protobuf:"fixed64,2,opt,name=total_nano_aiu,json=totalNanoAiu,proto3" json:"total_nano_aiu,omitempty"`
-	// model.
+	// Identifier of the model. Since CLI 1.0.92.
 	Model *string `protobuf:"bytes,3,opt,name=model,proto3,oneof" json:"model,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -11223,20 +11323,21 @@ func (x *CompactionCompleteCompactionTokensUsedCopilotUsage) GetJsonExtra() stri
 	return ""
 }
 
-// JSON: CompactionCompleteCompactionTokensUsedCopilotUsageTokenDetail.
+// Compaction complete compaction tokens used copilot usage token detail. Used
+// by CompactionCompleteCompactionTokensUsedCopilotUsage.token_details.
 type CompactionCompleteCompactionTokensUsedCopilotUsageTokenDetail struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// batch size.
+	// Size of the batch.
 	BatchSize int64 `protobuf:"varint,1,opt,name=batch_size,json=batchSize,proto3" json:"batch_size,omitempty"`
-	// cost per batch.
+	// The cost per batch.
 	CostPerBatch int64 `protobuf:"varint,2,opt,name=cost_per_batch,json=costPerBatch,proto3" json:"cost_per_batch,omitempty"`
-	// token count.
+	// Number of tokens.
 	TokenCount int64 `protobuf:"varint,3,opt,name=token_count,json=tokenCount,proto3" json:"token_count,omitempty"`
-	// token type.
+	// Kind of token.
 	TokenType string `protobuf:"bytes,4,opt,name=token_type,json=tokenType,proto3" json:"token_type,omitempty"`
-	// model.
+	// Identifier of the model. Since CLI 1.0.92.
 	Model *string `protobuf:"bytes,5,opt,name=model,proto3,oneof" json:"model,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -11314,78 +11415,79 @@ func (x *CompactionCompleteCompactionTokensUsedCopilotUsageTokenDetail) GetJsonE
 	return ""
 }
 
-// JSON: CompactionCompleteData.
+// The conversation was summed up, or could not be.
 type CompactionCompleteData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// success.
+	// Whether it succeeded.
 	Success bool `protobuf:"varint,1,opt,name=success,proto3" json:"success,omitempty"`
-	// error.
+	// Why it could not be.
 	Error *string `protobuf:"bytes,2,opt,name=error,proto3,oneof" json:"error,omitempty"`
-	// pre compaction tokens.
+	// Number of pre compaction tokens.
 	PreCompactionTokens *int64 `protobuf:"varint,3,opt,name=pre_compaction_tokens,json=preCompactionTokens,proto3,oneof" json:"pre_compaction_tokens,omitempty"`
-	// post compaction tokens.
+	// Number of post compaction tokens.
 	PostCompactionTokens *int64 `protobuf:"varint,4,opt,name=post_compaction_tokens,json=postCompactionTokens,proto3,oneof" json:"post_compaction_tokens,omitempty"`
-	// pre compaction messages length.
+	// The pre compaction messages length.
 	PreCompactionMessagesLength *int64 `protobuf:"varint,5,opt,name=pre_compaction_messages_length,json=preCompactionMessagesLength,proto3,oneof" json:"pre_compaction_messages_length,omitempty"`
-	// messages removed.
+	// The messages removed.
 	MessagesRemoved *int64 `protobuf:"varint,6,opt,name=messages_removed,json=messagesRemoved,proto3,oneof" json:"messages_removed,omitempty"`
-	// tokens removed.
+	// The tokens removed.
 	TokensRemoved *int64 `protobuf:"varint,7,opt,name=tokens_removed,json=tokensRemoved,proto3,oneof" json:"tokens_removed,omitempty"`
-	// custom instructions.
+	// The custom instructions.
 	CustomInstructions *string `protobuf:"bytes,8,opt,name=custom_instructions,json=customInstructions,proto3,oneof" json:"custom_instructions,omitempty"`
-	// summary content.
+	// The summary.
 	SummaryContent *string `protobuf:"bytes,9,opt,name=summary_content,json=summaryContent,proto3,oneof" json:"summary_content,omitempty"`
-	// checkpoint number.
+	// The checkpoint number.
 	CheckpointNumber *int64 `protobuf:"varint,10,opt,name=checkpoint_number,json=checkpointNumber,proto3,oneof" json:"checkpoint_number,omitempty"`
-	// checkpoint path.
+	// Path of the checkpoint.
 	CheckpointPath *string `protobuf:"bytes,11,opt,name=checkpoint_path,json=checkpointPath,proto3,oneof" json:"checkpoint_path,omitempty"`
-	// compaction tokens used.
+	// The compaction tokens used.
 	CompactionTokensUsed *CompactionCompleteCompactionTokensUsed `protobuf:"bytes,12,opt,name=compaction_tokens_used,json=compactionTokensUsed,proto3" json:"compaction_tokens_used,omitempty"`
-	// request id.
+	// Identifier of the request: the one to answer it by.
 	RequestId *string `protobuf:"bytes,13,opt,name=request_id,json=requestId,proto3,oneof" json:"request_id,omitempty"`
-	// service request id.
+	// Identifier of the service request.
 	ServiceRequestId *string `protobuf:"bytes,14,opt,name=service_request_id,json=serviceRequestId,proto3,oneof" json:"service_request_id,omitempty"`
-	// system tokens.
+	// Number of system tokens.
 	SystemTokens *int64 `protobuf:"varint,15,opt,name=system_tokens,json=systemTokens,proto3,oneof" json:"system_tokens,omitempty"`
-	// conversation tokens.
+	// Number of conversation tokens.
 	ConversationTokens *int64 `protobuf:"varint,16,opt,name=conversation_tokens,json=conversationTokens,proto3,oneof" json:"conversation_tokens,omitempty"`
-	// tool definitions tokens.
+	// Number of tool definitions tokens.
 	ToolDefinitionsTokens *int64 `protobuf:"varint,17,opt,name=tool_definitions_tokens,json=toolDefinitionsTokens,proto3,oneof" json:"tool_definitions_tokens,omitempty"`
-	// status code.
+	// The status code.
 	StatusCode *int64 `protobuf:"varint,18,opt,name=status_code,json=statusCode,proto3,oneof" json:"status_code,omitempty"`
-	// token limit.
+	// The token limit.
 	TokenLimit *int64 `protobuf:"varint,19,opt,name=token_limit,json=tokenLimit,proto3,oneof" json:"token_limit,omitempty"`
-	// trigger.
+	// The trigger.
 	Trigger CompactionTrigger `protobuf:"varint,20,opt,name=trigger,proto3,enum=copilot.cli.v1.CompactionTrigger" json:"trigger,omitempty"`
-	// behavior model id.
+	// Identifier of the behavior model. Since CLI 1.0.82.
 	BehaviorModelId *string `protobuf:"bytes,21,opt,name=behavior_model_id,json=behaviorModelId,proto3,oneof" json:"behavior_model_id,omitempty"`
-	// responses reasoning.
+	// The responses reasoning. Since CLI 1.0.92.
 	ResponsesReasoning *ResponsesReasoning `protobuf:"bytes,22,opt,name=responses_reasoning,json=responsesReasoning,proto3" json:"responses_reasoning,omitempty"`
-	// active workflow summary.
+	// The active workflow summary. Internal to the CLI. Since CLI 1.0.92.
 	ActiveWorkflowSummary *string `protobuf:"bytes,23,opt,name=active_workflow_summary,json=activeWorkflowSummary,proto3,oneof" json:"active_workflow_summary,omitempty"`
-	// active factory summary.
+	// The active factory summary. Internal to the CLI. Since CLI 1.0.92. Last in
+	// CLI 1.0.92.
 	//
 	// Deprecated: Marked as deprecated in copilot/cli/v1/event_types.proto.
 	ActiveFactorySummary *string `protobuf:"bytes,24,opt,name=active_factory_summary,json=activeFactorySummary,proto3,oneof" json:"active_factory_summary,omitempty"`
-	// outcome.
+	// The outcome. Since CLI 1.0.102.
 	Outcome *string `protobuf:"bytes,25,opt,name=outcome,proto3,oneof" json:"outcome,omitempty"`
-	// outcome reason.
+	// Reason for the outcome. Since CLI 1.0.102.
 	OutcomeReason *string `protobuf:"bytes,26,opt,name=outcome_reason,json=outcomeReason,proto3,oneof" json:"outcome_reason,omitempty"`
-	// failure reason.
+	// Reason for the failure. Since CLI 1.0.102.
 	FailureReason *string `protobuf:"bytes,27,opt,name=failure_reason,json=failureReason,proto3,oneof" json:"failure_reason,omitempty"`
-	// compaction attempt id.
+	// Identifier of the compaction attempt. Since CLI 1.0.102.
 	CompactionAttemptId *string `protobuf:"bytes,28,opt,name=compaction_attempt_id,json=compactionAttemptId,proto3,oneof" json:"compaction_attempt_id,omitempty"`
-	// model.
+	// Identifier of the model. Since CLI 1.0.102.
 	Model *string `protobuf:"bytes,29,opt,name=model,proto3,oneof" json:"model,omitempty"`
-	// initial model.
+	// The initial model. Since CLI 1.0.102.
 	InitialModel *string `protobuf:"bytes,30,opt,name=initial_model,json=initialModel,proto3,oneof" json:"initial_model,omitempty"`
-	// token accounting basis.
+	// The token accounting basis. Since CLI 1.0.102.
 	TokenAccountingBasis *string `protobuf:"bytes,31,opt,name=token_accounting_basis,json=tokenAccountingBasis,proto3,oneof" json:"token_accounting_basis,omitempty"`
-	// target prompt token limit.
+	// The target prompt token limit. Since CLI 1.0.102.
 	TargetPromptTokenLimit *int64 `protobuf:"varint,32,opt,name=target_prompt_token_limit,json=targetPromptTokenLimit,proto3,oneof" json:"target_prompt_token_limit,omitempty"`
-	// switch target model.
+	// The switch target model. Since CLI 1.0.102.
 	SwitchTargetModel *string `protobuf:"bytes,33,opt,name=switch_target_model,json=switchTargetModel,proto3,oneof" json:"switch_target_model,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -11660,30 +11762,30 @@ func (x *CompactionCompleteData) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: CompactionStartData.
+// The conversation is being summed up, to make room.
 type CompactionStartData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// model.
+	// Identifier of the model.
 	Model *string `protobuf:"bytes,1,opt,name=model,proto3,oneof" json:"model,omitempty"`
-	// system tokens.
+	// Number of system tokens.
 	SystemTokens *int64 `protobuf:"varint,2,opt,name=system_tokens,json=systemTokens,proto3,oneof" json:"system_tokens,omitempty"`
-	// conversation tokens.
+	// Number of conversation tokens.
 	ConversationTokens *int64 `protobuf:"varint,3,opt,name=conversation_tokens,json=conversationTokens,proto3,oneof" json:"conversation_tokens,omitempty"`
-	// tool definitions tokens.
+	// Number of tool definitions tokens.
 	ToolDefinitionsTokens *int64 `protobuf:"varint,4,opt,name=tool_definitions_tokens,json=toolDefinitionsTokens,proto3,oneof" json:"tool_definitions_tokens,omitempty"`
-	// current tokens.
+	// Number of current tokens.
 	CurrentTokens *int64 `protobuf:"varint,5,opt,name=current_tokens,json=currentTokens,proto3,oneof" json:"current_tokens,omitempty"`
-	// token limit.
+	// The token limit.
 	TokenLimit *int64 `protobuf:"varint,6,opt,name=token_limit,json=tokenLimit,proto3,oneof" json:"token_limit,omitempty"`
-	// trigger.
+	// The trigger.
 	Trigger CompactionTrigger `protobuf:"varint,7,opt,name=trigger,proto3,enum=copilot.cli.v1.CompactionTrigger" json:"trigger,omitempty"`
-	// compaction attempt id.
+	// Identifier of the compaction attempt. Since CLI 1.0.102.
 	CompactionAttemptId *string `protobuf:"bytes,8,opt,name=compaction_attempt_id,json=compactionAttemptId,proto3,oneof" json:"compaction_attempt_id,omitempty"`
-	// target prompt token limit.
+	// The target prompt token limit. Since CLI 1.0.102.
 	TargetPromptTokenLimit *int64 `protobuf:"varint,9,opt,name=target_prompt_token_limit,json=targetPromptTokenLimit,proto3,oneof" json:"target_prompt_token_limit,omitempty"`
-	// switch target model.
+	// The switch target model. Since CLI 1.0.102.
 	SwitchTargetModel *string `protobuf:"bytes,10,opt,name=switch_target_model,json=switchTargetModel,proto3,oneof" json:"switch_target_model,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -11796,26 +11898,26 @@ func (x *CompactionStartData) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: CompletionReceiptData.
+// Data of the event session.completion_receipt. Since CLI 1.0.92.
 type CompletionReceiptData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// schema version.
+	// Version of the schema. At least 1.
 	SchemaVersion int64 `protobuf:"varint,1,opt,name=schema_version,json=schemaVersion,proto3" json:"schema_version,omitempty"`
-	// attempt.
+	// The attempt. At least 1.
 	Attempt int64 `protobuf:"varint,2,opt,name=attempt,proto3" json:"attempt,omitempty"`
-	// source event id.
+	// Identifier of the source event.
 	SourceEventId string `protobuf:"bytes,3,opt,name=source_event_id,json=sourceEventId,proto3" json:"source_event_id,omitempty"`
-	// event range.
+	// The event range.
 	EventRange *CompletionReceiptEventRange `protobuf:"bytes,4,opt,name=event_range,json=eventRange,proto3" json:"event_range,omitempty"`
-	// stop reason.
+	// Reason for the stop.
 	StopReason CompletionReceiptStopReason `protobuf:"varint,5,opt,name=stop_reason,json=stopReason,proto3,enum=copilot.cli.v1.CompletionReceiptStopReason" json:"stop_reason,omitempty"`
-	// final tool.
+	// The final tool.
 	FinalTool *CompletionReceiptFinalTool `protobuf:"bytes,6,opt,name=final_tool,json=finalTool,proto3" json:"final_tool,omitempty"`
-	// successful tool count.
+	// Number of successful tools.
 	SuccessfulToolCount int64 `protobuf:"varint,7,opt,name=successful_tool_count,json=successfulToolCount,proto3" json:"successful_tool_count,omitempty"`
-	// failed tool count.
+	// Number of failed tools.
 	FailedToolCount int64 `protobuf:"varint,8,opt,name=failed_tool_count,json=failedToolCount,proto3" json:"failed_tool_count,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -11914,14 +12016,15 @@ func (x *CompletionReceiptData) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: CompletionReceiptEventRange.
+// Completion receipt event range. Used by CompletionReceiptData.event_range.
+// Since CLI 1.0.92.
 type CompletionReceiptEventRange struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// start event id.
+	// Identifier of the start event.
 	StartEventId string `protobuf:"bytes,1,opt,name=start_event_id,json=startEventId,proto3" json:"start_event_id,omitempty"`
-	// end event id.
+	// Identifier of the end event.
 	EndEventId string `protobuf:"bytes,2,opt,name=end_event_id,json=endEventId,proto3" json:"end_event_id,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -11978,18 +12081,19 @@ func (x *CompletionReceiptEventRange) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: CompletionReceiptFinalTool.
+// Completion receipt final tool. Used by CompletionReceiptData.final_tool.
+// Since CLI 1.0.92.
 type CompletionReceiptFinalTool struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// tool call id.
+	// Identifier of the tool call, as the model gave it.
 	ToolCallId string `protobuf:"bytes,1,opt,name=tool_call_id,json=toolCallId,proto3" json:"tool_call_id,omitempty"`
-	// tool name.
+	// Name of the tool.
 	ToolName *string `protobuf:"bytes,2,opt,name=tool_name,json=toolName,proto3,oneof" json:"tool_name,omitempty"`
-	// status.
+	// The status.
 	Status CompletionReceiptToolStatus `protobuf:"varint,3,opt,name=status,proto3,enum=copilot.cli.v1.CompletionReceiptToolStatus" json:"status,omitempty"`
-	// exit code.
+	// The exit code.
 	ExitCode *int64 `protobuf:"varint,4,opt,name=exit_code,json=exitCode,proto3,oneof" json:"exit_code,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -12060,14 +12164,14 @@ func (x *CompletionReceiptFinalTool) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: ContextClearedData.
+// Data of the event session.context_cleared.
 type ContextClearedData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// initial message.
+	// The initial message.
 	InitialMessage *string `protobuf:"bytes,1,opt,name=initial_message,json=initialMessage,proto3,oneof" json:"initial_message,omitempty"`
-	// messages cleared.
+	// The messages cleared.
 	MessagesCleared int64 `protobuf:"varint,2,opt,name=messages_cleared,json=messagesCleared,proto3" json:"messages_cleared,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -12124,32 +12228,32 @@ func (x *ContextClearedData) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: CustomAgentsUpdatedAgent.
+// Custom agents updated agent. Used by CustomAgentsUpdatedData.agents.
 type CustomAgentsUpdatedAgent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// id.
+	// The identifier.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	// name.
+	// The name.
 	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	// display name.
+	// The display name.
 	DisplayName string `protobuf:"bytes,3,opt,name=display_name,json=displayName,proto3" json:"display_name,omitempty"`
-	// description.
+	// The description.
 	Description string `protobuf:"bytes,4,opt,name=description,proto3" json:"description,omitempty"`
-	// source.
+	// Where it comes from.
 	Source string `protobuf:"bytes,5,opt,name=source,proto3" json:"source,omitempty"`
-	// tools.
+	// The tools. Unset stands for null.
 	Tools *StringList `protobuf:"bytes,6,opt,name=tools,proto3" json:"tools,omitempty"`
-	// user invocable.
+	// Whether it is user invocable.
 	UserInvocable bool `protobuf:"varint,7,opt,name=user_invocable,json=userInvocable,proto3" json:"user_invocable,omitempty"`
-	// model.
+	// Identifier of the model.
 	Model *string `protobuf:"bytes,8,opt,name=model,proto3,oneof" json:"model,omitempty"`
-	// disable model invocation.
+	// Whether model invocation is switched off. Since CLI 1.0.92.
 	DisableModelInvocation *bool `protobuf:"varint,9,opt,name=disable_model_invocation,json=disableModelInvocation,proto3,oneof" json:"disable_model_invocation,omitempty"`
-	// models.
+	// The models. Since CLI 1.0.92.
 	Models []string `protobuf:"bytes,10,rep,name=models,proto3" json:"models,omitempty"`
-	// model policy.
+	// The model policy. Since CLI 1.0.92.
 	ModelPolicy AgentModelPolicy `protobuf:"varint,11,opt,name=model_policy,json=modelPolicy,proto3,enum=copilot.cli.v1.AgentModelPolicy" json:"model_policy,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -12269,16 +12373,16 @@ func (x *CustomAgentsUpdatedAgent) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: CustomAgentsUpdatedData.
+// Data of the event session.custom_agents_updated.
 type CustomAgentsUpdatedData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// agents.
+	// The agents.
 	Agents []*CustomAgentsUpdatedAgent `protobuf:"bytes,1,rep,name=agents,proto3" json:"agents,omitempty"`
-	// warnings.
+	// The warnings.
 	Warnings []string `protobuf:"bytes,2,rep,name=warnings,proto3" json:"warnings,omitempty"`
-	// errors.
+	// The errors.
 	Errors []string `protobuf:"bytes,3,rep,name=errors,proto3" json:"errors,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -12342,20 +12446,20 @@ func (x *CustomAgentsUpdatedData) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: CustomNotificationData.
+// Data of the event session.custom_notification.
 type CustomNotificationData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// source.
+	// Where it comes from.
 	Source string `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"`
-	// name.
+	// The name.
 	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	// version.
+	// The version.
 	Version *int64 `protobuf:"varint,3,opt,name=version,proto3,oneof" json:"version,omitempty"`
-	// subject.
+	// The subject, by name.
 	Subject map[string]string `protobuf:"bytes,4,rep,name=subject,proto3" json:"subject,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// payload json.
+	// The payload. The member payload, as JSON text.
 	PayloadJson string `protobuf:"bytes,5,opt,name=payload_json,json=payloadJson,proto3" json:"payload_json,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -12433,16 +12537,16 @@ func (x *CustomNotificationData) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: ElicitationCompletedData.
+// The form was answered, by whichever client, or ended otherwise.
 type ElicitationCompletedData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// request id.
+	// Identifier of the request: the one to answer it by.
 	RequestId string `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	// action.
+	// The action.
 	Action ElicitationCompletedAction `protobuf:"varint,2,opt,name=action,proto3,enum=copilot.cli.v1.ElicitationCompletedAction" json:"action,omitempty"`
-	// content json.
+	// The content. The member content, as JSON text.
 	ContentJson *string `protobuf:"bytes,3,opt,name=content_json,json=contentJson,proto3,oneof" json:"content_json,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -12506,24 +12610,25 @@ func (x *ElicitationCompletedData) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: ElicitationRequestedData.
+// Someone wants a form filled in. Answer with
+// session.ui.handlePendingElicitation.
 type ElicitationRequestedData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// request id.
+	// Identifier of the request: the one to answer it by.
 	RequestId string `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	// tool call id.
+	// Identifier of the tool call, as the model gave it.
 	ToolCallId *string `protobuf:"bytes,2,opt,name=tool_call_id,json=toolCallId,proto3,oneof" json:"tool_call_id,omitempty"`
-	// elicitation source.
+	// Who wants it.
 	ElicitationSource *string `protobuf:"bytes,3,opt,name=elicitation_source,json=elicitationSource,proto3,oneof" json:"elicitation_source,omitempty"`
-	// message.
+	// What it is about, for people.
 	Message string `protobuf:"bytes,4,opt,name=message,proto3" json:"message,omitempty"`
-	// mode.
+	// The mode.
 	Mode ElicitationRequestedMode `protobuf:"varint,5,opt,name=mode,proto3,enum=copilot.cli.v1.ElicitationRequestedMode" json:"mode,omitempty"`
-	// requested schema.
+	// JSON Schema of the form.
 	RequestedSchema *ElicitationRequestedSchema `protobuf:"bytes,6,opt,name=requested_schema,json=requestedSchema,proto3" json:"requested_schema,omitempty"`
-	// url.
+	// Page to open, when the form is one elsewhere.
 	Url *string `protobuf:"bytes,7,opt,name=url,proto3,oneof" json:"url,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -12615,14 +12720,16 @@ func (x *ElicitationRequestedData) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: ElicitationRequestedSchema.
+// Elicitation requested schema. Used by
+// ElicitationRequestedData.requested_schema and
+// HumanResponseRecordedResponseAskUser.requested_schema.
 type ElicitationRequestedSchema struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// properties json.
+	// The properties. The member properties, as JSON text.
 	PropertiesJson string `protobuf:"bytes,1,opt,name=properties_json,json=propertiesJson,proto3" json:"properties_json,omitempty"`
-	// required.
+	// The required.
 	Required []string `protobuf:"bytes,2,rep,name=required,proto3" json:"required,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -12679,36 +12786,36 @@ func (x *ElicitationRequestedSchema) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: ErrorData.
+// Something failed.
 type ErrorData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// error type.
+	// Kind of failure, such as query, rate_limit or persistence.
 	ErrorType string `protobuf:"bytes,1,opt,name=error_type,json=errorType,proto3" json:"error_type,omitempty"`
-	// error code.
+	// The failure's code, where it has one.
 	ErrorCode *string `protobuf:"bytes,2,opt,name=error_code,json=errorCode,proto3,oneof" json:"error_code,omitempty"`
-	// eligible for auto switch.
+	// Whether there is eligible for auto switch.
 	EligibleForAutoSwitch *bool `protobuf:"varint,3,opt,name=eligible_for_auto_switch,json=eligibleForAutoSwitch,proto3,oneof" json:"eligible_for_auto_switch,omitempty"`
-	// message.
+	// What failed, for people.
 	Message string `protobuf:"bytes,4,opt,name=message,proto3" json:"message,omitempty"`
-	// stack.
+	// Stack trace.
 	Stack *string `protobuf:"bytes,5,opt,name=stack,proto3,oneof" json:"stack,omitempty"`
-	// status code.
+	// HTTP status of the model endpoint's answer. From 0 to 999.
 	StatusCode *int64 `protobuf:"varint,6,opt,name=status_code,json=statusCode,proto3,oneof" json:"status_code,omitempty"`
-	// provider call id.
+	// Identifier that GitHub gave the request, for tracing.
 	ProviderCallId *string `protobuf:"bytes,7,opt,name=provider_call_id,json=providerCallId,proto3,oneof" json:"provider_call_id,omitempty"`
-	// service request id.
+	// Identifier of the service request.
 	ServiceRequestId *string `protobuf:"bytes,8,opt,name=service_request_id,json=serviceRequestId,proto3,oneof" json:"service_request_id,omitempty"`
-	// url.
+	// Page with more about it.
 	Url *string `protobuf:"bytes,9,opt,name=url,proto3,oneof" json:"url,omitempty"`
-	// remediation.
+	// What the user can do about it. Since CLI 1.0.92.
 	Remediation RemediationAction `protobuf:"varint,10,opt,name=remediation,proto3,enum=copilot.cli.v1.RemediationAction" json:"remediation,omitempty"`
-	// originating message id.
+	// Identifier of the originating message. Since CLI 1.0.102.
 	OriginatingMessageId *string `protobuf:"bytes,11,opt,name=originating_message_id,json=originatingMessageId,proto3,oneof" json:"originating_message_id,omitempty"`
-	// provider error type.
+	// Kind of provider error. Since CLI 1.0.102.
 	ProviderErrorType *string `protobuf:"bytes,12,opt,name=provider_error_type,json=providerErrorType,proto3,oneof" json:"provider_error_type,omitempty"`
-	// provider error param.
+	// The provider error param. Since CLI 1.0.102.
 	ProviderErrorParam *string `protobuf:"bytes,13,opt,name=provider_error_param,json=providerErrorParam,proto3,oneof" json:"provider_error_param,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -12842,20 +12949,20 @@ func (x *ErrorData) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: ExitPlanModeCompletedData.
+// Data of the event exit_plan_mode.completed.
 type ExitPlanModeCompletedData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// request id.
+	// Identifier of the request: the one to answer it by.
 	RequestId string `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	// approved.
+	// Whether it is approved.
 	Approved *bool `protobuf:"varint,2,opt,name=approved,proto3,oneof" json:"approved,omitempty"`
-	// selected action.
+	// The selected action.
 	SelectedAction ExitPlanModeAction `protobuf:"varint,3,opt,name=selected_action,json=selectedAction,proto3,enum=copilot.cli.v1.ExitPlanModeAction" json:"selected_action,omitempty"`
-	// auto approve edits.
+	// Whether there is auto approve edits.
 	AutoApproveEdits *bool `protobuf:"varint,4,opt,name=auto_approve_edits,json=autoApproveEdits,proto3,oneof" json:"auto_approve_edits,omitempty"`
-	// feedback.
+	// The feedback.
 	Feedback *string `protobuf:"bytes,5,opt,name=feedback,proto3,oneof" json:"feedback,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -12933,24 +13040,24 @@ func (x *ExitPlanModeCompletedData) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: ExitPlanModeRequestedData.
+// The agent has a plan. Answer with session.ui.handlePendingExitPlanMode.
 type ExitPlanModeRequestedData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// request id.
+	// Identifier of the request: the one to answer it by.
 	RequestId string `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	// summary.
+	// The summary.
 	Summary string `protobuf:"bytes,2,opt,name=summary,proto3" json:"summary,omitempty"`
-	// plan content.
+	// The plan content.
 	PlanContent string `protobuf:"bytes,3,opt,name=plan_content,json=planContent,proto3" json:"plan_content,omitempty"`
-	// actions.
+	// The actions.
 	Actions []ExitPlanModeAction `protobuf:"varint,4,rep,packed,name=actions,proto3,enum=copilot.cli.v1.ExitPlanModeAction" json:"actions,omitempty"`
-	// recommended action.
+	// The recommended action.
 	RecommendedAction ExitPlanModeAction `protobuf:"varint,5,opt,name=recommended_action,json=recommendedAction,proto3,enum=copilot.cli.v1.ExitPlanModeAction" json:"recommended_action,omitempty"`
-	// model.
+	// Identifier of the model.
 	Model *string `protobuf:"bytes,6,opt,name=model,proto3,oneof" json:"model,omitempty"`
 	// Tool call by which the agent asked.
 	ToolCallId *string `protobuf:"bytes,7,opt,name=tool_call_id,json=toolCallId,proto3,oneof" json:"tool_call_id,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -13042,12 +13149,12 @@ func (x *ExitPlanModeRequestedData) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: ExtensionsAttachmentsPushedData.
+// Data of the event session.extensions.attachments_pushed.
 type ExtensionsAttachmentsPushedData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// attachments.
+	// The attachments.
 	Attachments []*Attachment `protobuf:"bytes,1,rep,name=attachments,proto3" json:"attachments,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -13097,12 +13204,12 @@ func (x *ExtensionsAttachmentsPushedData) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: ExtensionsLoadedData.
+// Data of the event session.extensions_loaded.
 type ExtensionsLoadedData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// extensions.
+	// The extensions.
 	Extensions []*ExtensionsLoadedExtension `protobuf:"bytes,1,rep,name=extensions,proto3" json:"extensions,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -13152,18 +13259,18 @@ func (x *ExtensionsLoadedData) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: ExtensionsLoadedExtension.
+// Extensions loaded extension. Used by ExtensionsLoadedData.extensions.
 type ExtensionsLoadedExtension struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// id.
+	// The identifier.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	// name.
+	// The name.
 	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	// source.
+	// Where it comes from.
 	Source ExtensionsLoadedExtensionSource `protobuf:"varint,3,opt,name=source,proto3,enum=copilot.cli.v1.ExtensionsLoadedExtensionSource" json:"source,omitempty"`
-	// status.
+	// The status.
 	Status ExtensionsLoadedExtensionStatus `protobuf:"varint,4,opt,name=status,proto3,enum=copilot.cli.v1.ExtensionsLoadedExtensionStatus" json:"status,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -13234,12 +13341,12 @@ func (x *ExtensionsLoadedExtension) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: ExternalToolCompletedData.
+// A tool call was answered, by whichever client, or ended otherwise.
 type ExternalToolCompletedData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// request id.
+	// Identifier of the request: the one to answer it by.
 	RequestId string `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -13289,28 +13396,30 @@ func (x *ExternalToolCompletedData) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: ExternalToolRequestedData.
+// The model called a tool that a client carries out. Answer with
+// session.tools.handlePendingToolCall.
 type ExternalToolRequestedData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// request id.
+	// Identifier of the request: the one to answer it by.
 	RequestId string `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	// session id.
+	// Identifier of the session.
 	SessionId string `protobuf:"bytes,2,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// tool call id.
+	// Identifier of the tool call, as the model gave it.
 	ToolCallId string `protobuf:"bytes,3,opt,name=tool_call_id,json=toolCallId,proto3" json:"tool_call_id,omitempty"`
-	// tool name.
+	// Name of the tool.
 	ToolName string `protobuf:"bytes,4,opt,name=tool_name,json=toolName,proto3" json:"tool_name,omitempty"`
-	// provider id.
+	// Identifier of the provider. An explicit null, which is not the same as
+	// absence, stands in json_extra.
 	ProviderId *string `protobuf:"bytes,5,opt,name=provider_id,json=providerId,proto3,oneof" json:"provider_id,omitempty"`
-	// arguments json.
+	// The arguments the model gave. The member arguments, as JSON text.
 	ArgumentsJson *string `protobuf:"bytes,6,opt,name=arguments_json,json=argumentsJson,proto3,oneof" json:"arguments_json,omitempty"`
-	// working directory.
+	// Directory it works in.
 	WorkingDirectory *string `protobuf:"bytes,7,opt,name=working_directory,json=workingDirectory,proto3,oneof" json:"working_directory,omitempty"`
-	// traceparent.
+	// W3C trace context.
 	Traceparent *string `protobuf:"bytes,8,opt,name=traceparent,proto3,oneof" json:"traceparent,omitempty"`
-	// tracestate.
+	// W3C trace state.
 	Tracestate *string `protobuf:"bytes,9,opt,name=tracestate,proto3,oneof" json:"tracestate,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -13416,36 +13525,36 @@ func (x *ExternalToolRequestedData) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: FactoryRunSettledData.
+// Data of the event factory.run_settled. Last in CLI 1.0.82.
 //
 // Deprecated: Marked as deprecated in copilot/cli/v1/event_types.proto.
 type FactoryRunSettledData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// run id.
+	// Identifier of the run.
 	//
 	// Deprecated: Marked as deprecated in copilot/cli/v1/event_types.proto.
 	RunId string `protobuf:"bytes,1,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
-	// status.
+	// The status.
 	//
 	// Deprecated: Marked as deprecated in copilot/cli/v1/event_types.proto.
 	Status FactoryRunSettledStatus `protobuf:"varint,2,opt,name=status,proto3,enum=copilot.cli.v1.FactoryRunSettledStatus" json:"status,omitempty"`
-	// consumed subagents.
+	// The consumed subagents.
 	//
 	// Deprecated: Marked as deprecated in copilot/cli/v1/event_types.proto.
 	ConsumedSubagents int64 `protobuf:"varint,3,opt,name=consumed_subagents,json=consumedSubagents,proto3" json:"consumed_subagents,omitempty"`
-	// consumed nano aiu.
+	// The consumed nano aiu.
 	//
 	// Deprecated: Marked as deprecated in copilot/cli/v1/event_types.proto.
 	ConsumedNanoAiu int64 `protobuf:"varint,4,opt,name=consumed_nano_aiu,json=consumedNanoAiu,proto3" json:"consumed_nano_aiu,omitempty"`
-	// elapsed ms.
+	// The elapsed milliseconds.
 	//
 	// Deprecated: Marked as deprecated in copilot/cli/v1/event_types.proto.
 	ElapsedMs int64 `protobuf:"varint,5,opt,name=elapsed_ms,json=elapsedMs,proto3" json:"elapsed_ms,omitempty"`
-	// failure type.
+	// Kind of failure.
 	//
 	// Deprecated: Marked as deprecated in copilot/cli/v1/event_types.proto.
 	FailureType *string `protobuf:"bytes,6,opt,name=failure_type,json=failureType,proto3,oneof" json:"failure_type,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -13536,24 +13645,24 @@ func (x *FactoryRunSettledData) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: FactoryRunStartedData.
+// Data of the event factory.run_started. Last in CLI 1.0.82.
 //
 // Deprecated: Marked as deprecated in copilot/cli/v1/event_types.proto.
 type FactoryRunStartedData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// run id.
+	// Identifier of the run.
 	//
 	// Deprecated: Marked as deprecated in copilot/cli/v1/event_types.proto.
 	RunId string `protobuf:"bytes,1,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
-	// factory name.
+	// Name of the factory.
 	//
 	// Deprecated: Marked as deprecated in copilot/cli/v1/event_types.proto.
 	FactoryName string `protobuf:"bytes,2,opt,name=factory_name,json=factoryName,proto3" json:"factory_name,omitempty"`
-	// attempt.
+	// The attempt. At least 1.
 	//
 	// Deprecated: Marked as deprecated in copilot/cli/v1/event_types.proto.
 	Attempt int64 `protobuf:"varint,3,opt,name=attempt,proto3" json:"attempt,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -13620,20 +13729,20 @@ func (x *FactoryRunStartedData) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: FactoryRunUpdatedData.
+// Data of the event factory.run_updated. Last in CLI 1.0.82.
 //
 // Deprecated: Marked as deprecated in copilot/cli/v1/event_types.proto.
 type FactoryRunUpdatedData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// run id.
+	// Identifier of the run.
 	//
 	// Deprecated: Marked as deprecated in copilot/cli/v1/event_types.proto.
 	RunId string `protobuf:"bytes,1,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
-	// revision.
+	// The revision. At least 1.
 	//
 	// Deprecated: Marked as deprecated in copilot/cli/v1/event_types.proto.
 	Revision int64 `protobuf:"varint,2,opt,name=revision,proto3" json:"revision,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -13692,34 +13801,35 @@ func (x *FactoryRunUpdatedData) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: FusionAttribution.
+// Fusion attribution. Used by AssistantMessageData.fusion,
+// AssistantUsageData.fusion and others.
 type FusionAttribution struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// fusion id.
+	// Identifier of the fusion.
 	FusionId string `protobuf:"bytes,1,opt,name=fusion_id,json=fusionId,proto3" json:"fusion_id,omitempty"`
-	// commit id.
+	// Identifier of the commit.
 	CommitId *string `protobuf:"bytes,2,opt,name=commit_id,json=commitId,proto3,oneof" json:"commit_id,omitempty"`
-	// synthetic model.
+	// The synthetic model.
 	SyntheticModel string `protobuf:"bytes,3,opt,name=synthetic_model,json=syntheticModel,proto3" json:"synthetic_model,omitempty"`
-	// policy.
+	// The policy.
 	Policy string `protobuf:"bytes,4,opt,name=policy,proto3" json:"policy,omitempty"`
-	// pattern.
+	// The pattern.
 	Pattern string `protobuf:"bytes,5,opt,name=pattern,proto3" json:"pattern,omitempty"`
-	// phase id.
+	// Identifier of the phase.
 	PhaseId *string `protobuf:"bytes,6,opt,name=phase_id,json=phaseId,proto3,oneof" json:"phase_id,omitempty"`
-	// phase kind.
+	// Kind of phase.
 	PhaseKind *string `protobuf:"bytes,7,opt,name=phase_kind,json=phaseKind,proto3,oneof" json:"phase_kind,omitempty"`
-	// role.
+	// The role.
 	Role *string `protobuf:"bytes,8,opt,name=role,proto3,oneof" json:"role,omitempty"`
-	// source model.
+	// The source model.
 	SourceModel *string `protobuf:"bytes,9,opt,name=source_model,json=sourceModel,proto3,oneof" json:"source_model,omitempty"`
-	// conversation scope.
+	// The conversation scope.
 	ConversationScope *string `protobuf:"bytes,10,opt,name=conversation_scope,json=conversationScope,proto3,oneof" json:"conversation_scope,omitempty"`
-	// source phase id.
+	// Identifier of the source phase.
 	SourcePhaseId *string `protobuf:"bytes,11,opt,name=source_phase_id,json=sourcePhaseId,proto3,oneof" json:"source_phase_id,omitempty"`
-	// has user steering.
+	// Whether it has user steering. Since CLI 1.0.92.
 	HasUserSteering *bool `protobuf:"varint,12,opt,name=has_user_steering,json=hasUserSteering,proto3,oneof" json:"has_user_steering,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -13846,12 +13956,13 @@ func (x *FusionAttribution) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: FusionChangeCheckpointData.
+// Data of the event session.fusion_change_checkpoint. Internal to the CLI.
+// Since CLI 1.0.92.
 type FusionChangeCheckpointData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// code changes.
+	// The code changes.
 	CodeChanges *ShutdownCodeChanges `protobuf:"bytes,1,opt,name=code_changes,json=codeChanges,proto3" json:"code_changes,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -13901,22 +14012,22 @@ func (x *FusionChangeCheckpointData) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: FusionCommitStartedData.
+// Data of the event session.fusion_commit_started. Internal to the CLI.
 type FusionCommitStartedData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// fusion id.
+	// Identifier of the fusion.
 	FusionId string `protobuf:"bytes,1,opt,name=fusion_id,json=fusionId,proto3" json:"fusion_id,omitempty"`
-	// commit id.
+	// Identifier of the commit.
 	CommitId string `protobuf:"bytes,2,opt,name=commit_id,json=commitId,proto3" json:"commit_id,omitempty"`
-	// source phase id.
+	// Identifier of the source phase.
 	SourcePhaseId string `protobuf:"bytes,3,opt,name=source_phase_id,json=sourcePhaseId,proto3" json:"source_phase_id,omitempty"`
-	// source model.
+	// The source model.
 	SourceModel string `protobuf:"bytes,4,opt,name=source_model,json=sourceModel,proto3" json:"source_model,omitempty"`
-	// kind.
+	// The kind.
 	Kind FusionCommitKind `protobuf:"varint,5,opt,name=kind,proto3,enum=copilot.cli.v1.FusionCommitKind" json:"kind,omitempty"`
-	// tool call id.
+	// Identifier of the tool call, as the model gave it. Unset stands for null.
 	ToolCallId *string `protobuf:"bytes,6,opt,name=tool_call_id,json=toolCallId,proto3,oneof" json:"tool_call_id,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -14001,48 +14112,48 @@ func (x *FusionCommitStartedData) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: FusionCompletedData.
+// Data of the event session.fusion_completed.
 type FusionCompletedData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// fusion id.
+	// Identifier of the fusion.
 	FusionId string `protobuf:"bytes,1,opt,name=fusion_id,json=fusionId,proto3" json:"fusion_id,omitempty"`
-	// commit id.
+	// Identifier of the commit.
 	CommitId string `protobuf:"bytes,2,opt,name=commit_id,json=commitId,proto3" json:"commit_id,omitempty"`
-	// turn id.
+	// Identifier of the turn within the session.
 	TurnId string `protobuf:"bytes,3,opt,name=turn_id,json=turnId,proto3" json:"turn_id,omitempty"`
-	// synthetic model.
+	// The synthetic model.
 	SyntheticModel string `protobuf:"bytes,4,opt,name=synthetic_model,json=syntheticModel,proto3" json:"synthetic_model,omitempty"`
-	// pattern.
+	// The pattern.
 	Pattern FusionPattern `protobuf:"varint,5,opt,name=pattern,proto3,enum=copilot.cli.v1.FusionPattern" json:"pattern,omitempty"`
-	// outcome.
+	// The outcome.
 	Outcome string `protobuf:"bytes,6,opt,name=outcome,proto3" json:"outcome,omitempty"`
-	// final source phase id.
+	// Identifier of the final source phase. Unset stands for null.
 	FinalSourcePhaseId *string `protobuf:"bytes,7,opt,name=final_source_phase_id,json=finalSourcePhaseId,proto3,oneof" json:"final_source_phase_id,omitempty"`
-	// final source model.
+	// The final source model. Unset stands for null.
 	FinalSourceModel *string `protobuf:"bytes,8,opt,name=final_source_model,json=finalSourceModel,proto3,oneof" json:"final_source_model,omitempty"`
-	// follow up model.
+	// The follow up model.
 	FollowUpModel string `protobuf:"bytes,9,opt,name=follow_up_model,json=followUpModel,proto3" json:"follow_up_model,omitempty"`
-	// degraded reason.
+	// The degraded reason. Unset stands for null.
 	DegradedReason *string `protobuf:"bytes,10,opt,name=degraded_reason,json=degradedReason,proto3,oneof" json:"degraded_reason,omitempty"`
-	// phase count.
+	// Number of phases.
 	PhaseCount int64 `protobuf:"varint,11,opt,name=phase_count,json=phaseCount,proto3" json:"phase_count,omitempty"`
-	// request count.
+	// Number of requests.
 	RequestCount int64 `protobuf:"varint,12,opt,name=request_count,json=requestCount,proto3" json:"request_count,omitempty"`
-	// input tokens.
+	// Number of input tokens.
 	InputTokens int64 `protobuf:"varint,13,opt,name=input_tokens,json=inputTokens,proto3" json:"input_tokens,omitempty"`
-	// output tokens.
+	// Number of output tokens.
 	OutputTokens int64 `protobuf:"varint,14,opt,name=output_tokens,json=outputTokens,proto3" json:"output_tokens,omitempty"`
-	// cached tokens.
+	// Number of cached tokens.
 	CachedTokens int64 `protobuf:"varint,15,opt,name=cached_tokens,json=cachedTokens,proto3" json:"cached_tokens,omitempty"`
-	// cache write tokens.
+	// Number of cache write tokens. Default: 0.
 	CacheWriteTokens *int64 `protobuf:"varint,16,opt,name=cache_write_tokens,json=cacheWriteTokens,proto3,oneof" json:"cache_write_tokens,omitempty"`
-	// total nano aiu.
+	// The total nano aiu.
 	TotalNanoAiu float64 `protobuf:"fixed64,17,opt,name=total_nano_aiu,json=totalNanoAiu,proto3" json:"total_nano_aiu,omitempty"`
-	// duration ms.
+	// The duration, in milliseconds.
 	DurationMs float64 `protobuf:"fixed64,18,opt,name=duration_ms,json=durationMs,proto3" json:"duration_ms,omitempty"`
-	// awaiting background work.
+	// Whether there is awaiting background work. Since CLI 1.0.102.
 	AwaitingBackgroundWork *bool `protobuf:"varint,19,opt,name=awaiting_background_work,json=awaitingBackgroundWork,proto3,oneof" json:"awaiting_background_work,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -14218,16 +14329,16 @@ func (x *FusionCompletedData) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: FusionCritic.
+// Fusion critic. Used by FusionResolvedData.critics. Since CLI 1.0.92.
 type FusionCritic struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// phase id.
+	// Identifier of the phase.
 	PhaseId string `protobuf:"bytes,1,opt,name=phase_id,json=phaseId,proto3" json:"phase_id,omitempty"`
-	// model.
+	// Identifier of the model.
 	Model string `protobuf:"bytes,2,opt,name=model,proto3" json:"model,omitempty"`
-	// reasoning effort.
+	// How much the model may think before it answers.
 	ReasoningEffort *string `protobuf:"bytes,3,opt,name=reasoning_effort,json=reasoningEffort,proto3,oneof" json:"reasoning_effort,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -14291,14 +14402,14 @@ func (x *FusionCritic) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: FusionFollowUpRecommendation.
+// Fusion follow up recommendation. Used by FusionResolvedData.follow_up.
 type FusionFollowUpRecommendation struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// user turn.
+	// The user turn.
 	UserTurn FusionFollowUpAction `protobuf:"varint,1,opt,name=user_turn,json=userTurn,proto3,enum=copilot.cli.v1.FusionFollowUpAction" json:"user_turn,omitempty"`
-	// compaction turn.
+	// The compaction turn.
 	CompactionTurn FusionFollowUpAction `protobuf:"varint,2,opt,name=compaction_turn,json=compactionTurn,proto3,enum=copilot.cli.v1.FusionFollowUpAction" json:"compaction_turn,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -14355,20 +14466,20 @@ func (x *FusionFollowUpRecommendation) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: FusionHandoffData.
+// Data of the event session.fusion_handoff. Internal to the CLI.
 type FusionHandoffData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// fusion id.
+	// Identifier of the fusion.
 	FusionId string `protobuf:"bytes,1,opt,name=fusion_id,json=fusionId,proto3" json:"fusion_id,omitempty"`
-	// source phase id.
+	// Identifier of the source phase.
 	SourcePhaseId string `protobuf:"bytes,2,opt,name=source_phase_id,json=sourcePhaseId,proto3" json:"source_phase_id,omitempty"`
-	// target phase id.
+	// Identifier of the target phase.
 	TargetPhaseId string `protobuf:"bytes,3,opt,name=target_phase_id,json=targetPhaseId,proto3" json:"target_phase_id,omitempty"`
-	// target model.
+	// The target model.
 	TargetModel string `protobuf:"bytes,4,opt,name=target_model,json=targetModel,proto3" json:"target_model,omitempty"`
-	// message json.
+	// The message. The member message, as JSON text.
 	MessageJson string `protobuf:"bytes,5,opt,name=message_json,json=messageJson,proto3" json:"message_json,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -14446,28 +14557,28 @@ func (x *FusionHandoffData) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: FusionPhaseActivityData.
+// Data of the event assistant.fusion_phase_activity. Since CLI 1.0.92.
 type FusionPhaseActivityData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// fusion id.
+	// Identifier of the fusion.
 	FusionId string `protobuf:"bytes,1,opt,name=fusion_id,json=fusionId,proto3" json:"fusion_id,omitempty"`
-	// phase id.
+	// Identifier of the phase.
 	PhaseId string `protobuf:"bytes,2,opt,name=phase_id,json=phaseId,proto3" json:"phase_id,omitempty"`
-	// phase kind.
+	// Kind of phase.
 	PhaseKind FusionPhaseKind `protobuf:"varint,3,opt,name=phase_kind,json=phaseKind,proto3,enum=copilot.cli.v1.FusionPhaseKind" json:"phase_kind,omitempty"`
-	// pattern.
+	// The pattern.
 	Pattern FusionPattern `protobuf:"varint,4,opt,name=pattern,proto3,enum=copilot.cli.v1.FusionPattern" json:"pattern,omitempty"`
-	// role.
+	// The role.
 	Role string `protobuf:"bytes,5,opt,name=role,proto3" json:"role,omitempty"`
-	// conversation scope.
+	// The conversation scope.
 	ConversationScope FusionConversationScope `protobuf:"varint,6,opt,name=conversation_scope,json=conversationScope,proto3,enum=copilot.cli.v1.FusionConversationScope" json:"conversation_scope,omitempty"`
-	// activity.
+	// The activity.
 	Activity FusionPhaseActivityKind `protobuf:"varint,7,opt,name=activity,proto3,enum=copilot.cli.v1.FusionPhaseActivityKind" json:"activity,omitempty"`
-	// total response size bytes.
+	// The total response size, in bytes.
 	TotalResponseSizeBytes *int64 `protobuf:"varint,8,opt,name=total_response_size_bytes,json=totalResponseSizeBytes,proto3,oneof" json:"total_response_size_bytes,omitempty"`
-	// tool call id.
+	// Identifier of the tool call, as the model gave it.
 	ToolCallId *string `protobuf:"bytes,9,opt,name=tool_call_id,json=toolCallId,proto3,oneof" json:"tool_call_id,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -14573,42 +14684,43 @@ func (x *FusionPhaseActivityData) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: FusionPhaseCompletedData.
+// Data of the event assistant.fusion_phase_completed.
 type FusionPhaseCompletedData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// fusion id.
+	// Identifier of the fusion.
 	FusionId string `protobuf:"bytes,1,opt,name=fusion_id,json=fusionId,proto3" json:"fusion_id,omitempty"`
-	// phase id.
+	// Identifier of the phase.
 	PhaseId string `protobuf:"bytes,2,opt,name=phase_id,json=phaseId,proto3" json:"phase_id,omitempty"`
-	// phase kind.
+	// Kind of phase.
 	PhaseKind FusionPhaseKind `protobuf:"varint,3,opt,name=phase_kind,json=phaseKind,proto3,enum=copilot.cli.v1.FusionPhaseKind" json:"phase_kind,omitempty"`
-	// role.
+	// The role.
 	Role string `protobuf:"bytes,4,opt,name=role,proto3" json:"role,omitempty"`
-	// conversation scope.
+	// The conversation scope.
 	ConversationScope FusionConversationScope `protobuf:"varint,5,opt,name=conversation_scope,json=conversationScope,proto3,enum=copilot.cli.v1.FusionConversationScope" json:"conversation_scope,omitempty"`
-	// model.
+	// Identifier of the model.
 	Model string `protobuf:"bytes,6,opt,name=model,proto3" json:"model,omitempty"`
-	// status.
+	// The status.
 	Status FusionPhaseStatus `protobuf:"varint,7,opt,name=status,proto3,enum=copilot.cli.v1.FusionPhaseStatus" json:"status,omitempty"`
-	// content.
+	// The content.
 	Content string `protobuf:"bytes,8,opt,name=content,proto3" json:"content,omitempty"`
-	// verdict.
+	// The verdict. Unset stands for null.
 	Verdict *string `protobuf:"bytes,9,opt,name=verdict,proto3,oneof" json:"verdict,omitempty"`
-	// duration ms.
+	// The duration, in milliseconds.
 	DurationMs float64 `protobuf:"fixed64,10,opt,name=duration_ms,json=durationMs,proto3" json:"duration_ms,omitempty"`
-	// usage.
+	// The usage.
 	Usage *FusionPhaseUsage `protobuf:"bytes,11,opt,name=usage,proto3" json:"usage,omitempty"`
-	// projection message json.
+	// The projection message. The member projectionMessage, as JSON text.
+	// Internal to the CLI.
 	ProjectionMessageJson *string `protobuf:"bytes,12,opt,name=projection_message_json,json=projectionMessageJson,proto3,oneof" json:"projection_message_json,omitempty"`
-	// projection mode.
+	// The projection mode. Internal to the CLI.
 	ProjectionMode FusionProjectionMode `protobuf:"varint,13,opt,name=projection_mode,json=projectionMode,proto3,enum=copilot.cli.v1.FusionProjectionMode" json:"projection_mode,omitempty"`
-	// staged terminal.
+	// The staged terminal. Internal to the CLI.
 	StagedTerminal *FusionStagedTerminal `protobuf:"bytes,14,opt,name=staged_terminal,json=stagedTerminal,proto3" json:"staged_terminal,omitempty"`
-	// reasoning effort.
+	// How much the model may think before it answers. Since CLI 1.0.92.
 	ReasoningEffort *string `protobuf:"bytes,15,opt,name=reasoning_effort,json=reasoningEffort,proto3,oneof" json:"reasoning_effort,omitempty"`
-	// ended with background work.
+	// Whether there is ended with background work. Since CLI 1.0.102.
 	EndedWithBackgroundWork *bool `protobuf:"varint,16,opt,name=ended_with_background_work,json=endedWithBackgroundWork,proto3,oneof" json:"ended_with_background_work,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -14763,36 +14875,36 @@ func (x *FusionPhaseCompletedData) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: FusionPhaseFailedData.
+// Data of the event assistant.fusion_phase_failed.
 type FusionPhaseFailedData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// fusion id.
+	// Identifier of the fusion.
 	FusionId string `protobuf:"bytes,1,opt,name=fusion_id,json=fusionId,proto3" json:"fusion_id,omitempty"`
-	// phase id.
+	// Identifier of the phase.
 	PhaseId string `protobuf:"bytes,2,opt,name=phase_id,json=phaseId,proto3" json:"phase_id,omitempty"`
-	// phase kind.
+	// Kind of phase.
 	PhaseKind FusionPhaseKind `protobuf:"varint,3,opt,name=phase_kind,json=phaseKind,proto3,enum=copilot.cli.v1.FusionPhaseKind" json:"phase_kind,omitempty"`
-	// role.
+	// The role.
 	Role string `protobuf:"bytes,4,opt,name=role,proto3" json:"role,omitempty"`
-	// conversation scope.
+	// The conversation scope.
 	ConversationScope FusionConversationScope `protobuf:"varint,5,opt,name=conversation_scope,json=conversationScope,proto3,enum=copilot.cli.v1.FusionConversationScope" json:"conversation_scope,omitempty"`
-	// model.
+	// Identifier of the model.
 	Model string `protobuf:"bytes,6,opt,name=model,proto3" json:"model,omitempty"`
-	// status.
+	// The status.
 	Status FusionPhaseStatus `protobuf:"varint,7,opt,name=status,proto3,enum=copilot.cli.v1.FusionPhaseStatus" json:"status,omitempty"`
-	// reason.
+	// The reason.
 	Reason string `protobuf:"bytes,8,opt,name=reason,proto3" json:"reason,omitempty"`
-	// duration ms.
+	// The duration, in milliseconds.
 	DurationMs float64 `protobuf:"fixed64,9,opt,name=duration_ms,json=durationMs,proto3" json:"duration_ms,omitempty"`
-	// usage.
+	// The usage.
 	Usage *FusionPhaseUsage `protobuf:"bytes,10,opt,name=usage,proto3" json:"usage,omitempty"`
-	// error message.
+	// The error message.
 	ErrorMessage *string `protobuf:"bytes,11,opt,name=error_message,json=errorMessage,proto3,oneof" json:"error_message,omitempty"`
-	// degraded to phase id.
+	// Identifier of the degraded to phase.
 	DegradedToPhaseId *string `protobuf:"bytes,12,opt,name=degraded_to_phase_id,json=degradedToPhaseId,proto3,oneof" json:"degraded_to_phase_id,omitempty"`
-	// reasoning effort.
+	// How much the model may think before it answers. Since CLI 1.0.92.
 	ReasoningEffort *string `protobuf:"bytes,13,opt,name=reasoning_effort,json=reasoningEffort,proto3,oneof" json:"reasoning_effort,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -14926,18 +15038,19 @@ func (x *FusionPhaseFailedData) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: FusionPhasePlanStep.
+// Fusion phase plan step. Used by FusionResolvedData.phase_plan. Since CLI
+// 1.0.92.
 type FusionPhasePlanStep struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// kind.
+	// The kind.
 	Kind FusionPhaseKind `protobuf:"varint,1,opt,name=kind,proto3,enum=copilot.cli.v1.FusionPhaseKind" json:"kind,omitempty"`
-	// role.
+	// The role.
 	Role string `protobuf:"bytes,2,opt,name=role,proto3" json:"role,omitempty"`
-	// scope.
+	// The scope.
 	Scope FusionConversationScope `protobuf:"varint,3,opt,name=scope,proto3,enum=copilot.cli.v1.FusionConversationScope" json:"scope,omitempty"`
-	// conditional.
+	// Whether there is conditional.
 	Conditional bool `protobuf:"varint,4,opt,name=conditional,proto3" json:"conditional,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -15008,26 +15121,26 @@ func (x *FusionPhasePlanStep) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: FusionPhaseStartedData.
+// Data of the event assistant.fusion_phase_started.
 type FusionPhaseStartedData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// fusion id.
+	// Identifier of the fusion.
 	FusionId string `protobuf:"bytes,1,opt,name=fusion_id,json=fusionId,proto3" json:"fusion_id,omitempty"`
-	// phase id.
+	// Identifier of the phase.
 	PhaseId string `protobuf:"bytes,2,opt,name=phase_id,json=phaseId,proto3" json:"phase_id,omitempty"`
-	// phase kind.
+	// Kind of phase.
 	PhaseKind FusionPhaseKind `protobuf:"varint,3,opt,name=phase_kind,json=phaseKind,proto3,enum=copilot.cli.v1.FusionPhaseKind" json:"phase_kind,omitempty"`
-	// pattern.
+	// The pattern.
 	Pattern FusionPattern `protobuf:"varint,4,opt,name=pattern,proto3,enum=copilot.cli.v1.FusionPattern" json:"pattern,omitempty"`
-	// role.
+	// The role.
 	Role string `protobuf:"bytes,5,opt,name=role,proto3" json:"role,omitempty"`
-	// conversation scope.
+	// The conversation scope.
 	ConversationScope FusionConversationScope `protobuf:"varint,6,opt,name=conversation_scope,json=conversationScope,proto3,enum=copilot.cli.v1.FusionConversationScope" json:"conversation_scope,omitempty"`
-	// model.
+	// Identifier of the model.
 	Model string `protobuf:"bytes,7,opt,name=model,proto3" json:"model,omitempty"`
-	// reasoning effort.
+	// How much the model may think before it answers. Since CLI 1.0.92.
 	ReasoningEffort *string `protobuf:"bytes,8,opt,name=reasoning_effort,json=reasoningEffort,proto3,oneof" json:"reasoning_effort,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -15126,22 +15239,23 @@ func (x *FusionPhaseStartedData) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: FusionPhaseUsage.
+// Fusion phase usage. Used by FusionPhaseCompletedData.usage and
+// FusionPhaseFailedData.usage.
 type FusionPhaseUsage struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// request count.
+	// Number of requests.
 	RequestCount int64 `protobuf:"varint,1,opt,name=request_count,json=requestCount,proto3" json:"request_count,omitempty"`
-	// input tokens.
+	// Number of input tokens.
 	InputTokens int64 `protobuf:"varint,2,opt,name=input_tokens,json=inputTokens,proto3" json:"input_tokens,omitempty"`
-	// output tokens.
+	// Number of output tokens.
 	OutputTokens int64 `protobuf:"varint,3,opt,name=output_tokens,json=outputTokens,proto3" json:"output_tokens,omitempty"`
-	// cached tokens.
+	// Number of cached tokens.
 	CachedTokens int64 `protobuf:"varint,4,opt,name=cached_tokens,json=cachedTokens,proto3" json:"cached_tokens,omitempty"`
-	// cache write tokens.
+	// Number of cache write tokens. Default: 0.
 	CacheWriteTokens *int64 `protobuf:"varint,5,opt,name=cache_write_tokens,json=cacheWriteTokens,proto3,oneof" json:"cache_write_tokens,omitempty"`
-	// total nano aiu.
+	// The total nano aiu.
 	TotalNanoAiu float64 `protobuf:"fixed64,6,opt,name=total_nano_aiu,json=totalNanoAiu,proto3" json:"total_nano_aiu,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -15226,62 +15340,62 @@ func (x *FusionPhaseUsage) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: FusionResolvedData.
+// Data of the event session.fusion_resolved.
 type FusionResolvedData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// fusion id.
+	// Identifier of the fusion.
 	FusionId string `protobuf:"bytes,1,opt,name=fusion_id,json=fusionId,proto3" json:"fusion_id,omitempty"`
-	// turn id.
+	// Identifier of the turn within the session.
 	TurnId string `protobuf:"bytes,2,opt,name=turn_id,json=turnId,proto3" json:"turn_id,omitempty"`
-	// contract version.
+	// Version of the contract.
 	ContractVersion int64 `protobuf:"varint,3,opt,name=contract_version,json=contractVersion,proto3" json:"contract_version,omitempty"`
-	// synthetic model.
+	// The synthetic model.
 	SyntheticModel string `protobuf:"bytes,4,opt,name=synthetic_model,json=syntheticModel,proto3" json:"synthetic_model,omitempty"`
-	// policy.
+	// The policy.
 	Policy string `protobuf:"bytes,5,opt,name=policy,proto3" json:"policy,omitempty"`
-	// route source.
+	// The route source.
 	RouteSource *string `protobuf:"bytes,6,opt,name=route_source,json=routeSource,proto3,oneof" json:"route_source,omitempty"`
-	// plan version.
+	// Version of the plan.
 	PlanVersion *string `protobuf:"bytes,7,opt,name=plan_version,json=planVersion,proto3,oneof" json:"plan_version,omitempty"`
-	// policy version.
+	// Version of the policy.
 	PolicyVersion *string `protobuf:"bytes,8,opt,name=policy_version,json=policyVersion,proto3,oneof" json:"policy_version,omitempty"`
-	// model universe version.
+	// Version of the model universe.
 	ModelUniverseVersion *string `protobuf:"bytes,9,opt,name=model_universe_version,json=modelUniverseVersion,proto3,oneof" json:"model_universe_version,omitempty"`
-	// rule id.
+	// Identifier of the rule.
 	RuleId *string `protobuf:"bytes,10,opt,name=rule_id,json=ruleId,proto3,oneof" json:"rule_id,omitempty"`
-	// rule index.
+	// Index of the rule.
 	RuleIndex *int64 `protobuf:"varint,11,opt,name=rule_index,json=ruleIndex,proto3,oneof" json:"rule_index,omitempty"`
-	// rule name.
+	// Name of the rule.
 	RuleName *string `protobuf:"bytes,12,opt,name=rule_name,json=ruleName,proto3,oneof" json:"rule_name,omitempty"`
-	// scores.
+	// The scores.
 	Scores *FusionScores `protobuf:"bytes,13,opt,name=scores,proto3" json:"scores,omitempty"`
-	// pattern.
+	// The pattern.
 	Pattern FusionPattern `protobuf:"varint,14,opt,name=pattern,proto3,enum=copilot.cli.v1.FusionPattern" json:"pattern,omitempty"`
-	// primary model.
+	// The primary model.
 	PrimaryModel string `protobuf:"bytes,15,opt,name=primary_model,json=primaryModel,proto3" json:"primary_model,omitempty"`
-	// secondary model.
+	// The secondary model. Unset stands for null.
 	SecondaryModel *string `protobuf:"bytes,16,opt,name=secondary_model,json=secondaryModel,proto3,oneof" json:"secondary_model,omitempty"`
-	// fallback model.
+	// The fallback model.
 	FallbackModel string `protobuf:"bytes,17,opt,name=fallback_model,json=fallbackModel,proto3" json:"fallback_model,omitempty"`
-	// follow up model.
+	// The follow up model.
 	FollowUpModel string `protobuf:"bytes,18,opt,name=follow_up_model,json=followUpModel,proto3" json:"follow_up_model,omitempty"`
-	// follow up.
+	// The follow up.
 	FollowUp *FusionFollowUpRecommendation `protobuf:"bytes,19,opt,name=follow_up,json=followUp,proto3" json:"follow_up,omitempty"`
-	// routing latency ms.
+	// The routing latency, in milliseconds.
 	RoutingLatencyMs *float64 `protobuf:"fixed64,20,opt,name=routing_latency_ms,json=routingLatencyMs,proto3,oneof" json:"routing_latency_ms,omitempty"`
-	// hint.
+	// The hint. Since CLI 1.0.92.
 	Hint *string `protobuf:"bytes,21,opt,name=hint,proto3,oneof" json:"hint,omitempty"`
-	// phase plan.
+	// The phase plan. Since CLI 1.0.92.
 	PhasePlan []*FusionPhasePlanStep `protobuf:"bytes,22,rep,name=phase_plan,json=phasePlan,proto3" json:"phase_plan,omitempty"`
-	// judge model.
+	// The judge model. Since CLI 1.0.92.
 	JudgeModel *string `protobuf:"bytes,23,opt,name=judge_model,json=judgeModel,proto3,oneof" json:"judge_model,omitempty"`
-	// repair model.
+	// The repair model. Since CLI 1.0.92.
 	RepairModel *string `protobuf:"bytes,24,opt,name=repair_model,json=repairModel,proto3,oneof" json:"repair_model,omitempty"`
-	// critics.
+	// The critics. Since CLI 1.0.92.
 	Critics []*FusionCritic `protobuf:"bytes,25,rep,name=critics,proto3" json:"critics,omitempty"`
-	// selected rule id.
+	// Identifier of the selected rule. Since CLI 1.0.102.
 	SelectedRuleId *string `protobuf:"bytes,26,opt,name=selected_rule_id,json=selectedRuleId,proto3,oneof" json:"selected_rule_id,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -15506,24 +15620,24 @@ func (x *FusionResolvedData) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: FusionRouteFailedData.
+// Data of the event session.fusion_route_failed.
 type FusionRouteFailedData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// attempt id.
+	// Identifier of the attempt.
 	AttemptId string `protobuf:"bytes,1,opt,name=attempt_id,json=attemptId,proto3" json:"attempt_id,omitempty"`
-	// synthetic model.
+	// The synthetic model.
 	SyntheticModel string `protobuf:"bytes,2,opt,name=synthetic_model,json=syntheticModel,proto3" json:"synthetic_model,omitempty"`
-	// policy.
+	// The policy.
 	Policy string `protobuf:"bytes,3,opt,name=policy,proto3" json:"policy,omitempty"`
-	// reason.
+	// The reason.
 	Reason string `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
-	// error message.
+	// The error message.
 	ErrorMessage *string `protobuf:"bytes,5,opt,name=error_message,json=errorMessage,proto3,oneof" json:"error_message,omitempty"`
-	// fallback model.
+	// The fallback model.
 	FallbackModel string `protobuf:"bytes,6,opt,name=fallback_model,json=fallbackModel,proto3" json:"fallback_model,omitempty"`
-	// routing latency ms.
+	// The routing latency, in milliseconds.
 	RoutingLatencyMs *float64 `protobuf:"fixed64,7,opt,name=routing_latency_ms,json=routingLatencyMs,proto3,oneof" json:"routing_latency_ms,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -15615,18 +15729,18 @@ func (x *FusionRouteFailedData) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: FusionRouteStartedData.
+// Data of the event session.fusion_route_started.
 type FusionRouteStartedData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// attempt id.
+	// Identifier of the attempt.
 	AttemptId string `protobuf:"bytes,1,opt,name=attempt_id,json=attemptId,proto3" json:"attempt_id,omitempty"`
-	// turn kind.
+	// Kind of turn.
 	TurnKind FusionTurnKind `protobuf:"varint,2,opt,name=turn_kind,json=turnKind,proto3,enum=copilot.cli.v1.FusionTurnKind" json:"turn_kind,omitempty"`
-	// synthetic model.
+	// The synthetic model.
 	SyntheticModel *string `protobuf:"bytes,3,opt,name=synthetic_model,json=syntheticModel,proto3,oneof" json:"synthetic_model,omitempty"`
-	// policy.
+	// The policy.
 	Policy *string `protobuf:"bytes,4,opt,name=policy,proto3,oneof" json:"policy,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -15697,18 +15811,18 @@ func (x *FusionRouteStartedData) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: FusionScores.
+// Fusion scores. Used by FusionResolvedData.scores.
 type FusionScores struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// reasoning.
+	// The reasoning. From 0 to 1.
 	Reasoning float64 `protobuf:"fixed64,1,opt,name=reasoning,proto3" json:"reasoning,omitempty"`
-	// code gen.
+	// The code gen. From 0 to 1.
 	CodeGen float64 `protobuf:"fixed64,2,opt,name=code_gen,json=codeGen,proto3" json:"code_gen,omitempty"`
-	// debugging.
+	// The debugging. From 0 to 1.
 	Debugging float64 `protobuf:"fixed64,3,opt,name=debugging,proto3" json:"debugging,omitempty"`
-	// tool use.
+	// The tool use. From 0 to 1.
 	ToolUse float64 `protobuf:"fixed64,4,opt,name=tool_use,json=toolUse,proto3" json:"tool_use,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -15779,20 +15893,21 @@ func (x *FusionScores) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: FusionStagedTerminal.
+// Fusion staged terminal. Used by FusionPhaseCompletedData.staged_terminal.
+// Internal to the CLI.
 type FusionStagedTerminal struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// assistant message json.
+	// The assistant message. The member assistantMessage, as JSON text.
 	AssistantMessageJson string `protobuf:"bytes,1,opt,name=assistant_message_json,json=assistantMessageJson,proto3" json:"assistant_message_json,omitempty"`
-	// tool name.
+	// Name of the tool.
 	ToolName string `protobuf:"bytes,2,opt,name=tool_name,json=toolName,proto3" json:"tool_name,omitempty"`
-	// tool call id.
+	// Identifier of the tool call, as the model gave it.
 	ToolCallId string `protobuf:"bytes,3,opt,name=tool_call_id,json=toolCallId,proto3" json:"tool_call_id,omitempty"`
-	// arguments.
+	// The arguments.
 	Arguments string `protobuf:"bytes,4,opt,name=arguments,proto3" json:"arguments,omitempty"`
-	// phase id.
+	// Identifier of the phase.
 	PhaseId string `protobuf:"bytes,5,opt,name=phase_id,json=phaseId,proto3" json:"phase_id,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -15870,18 +15985,18 @@ func (x *FusionStagedTerminal) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: GitHubMcpToolConfig.
+// GitHub MCP tool configuration. Used by StartData.github_mcp_tool_config.
 type GitHubMcpToolConfig struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// enable all tools.
+	// Whether all tools are switched on.
 	EnableAllTools *bool `protobuf:"varint,1,opt,name=enable_all_tools,json=enableAllTools,proto3,oneof" json:"enable_all_tools,omitempty"`
-	// additional toolsets.
+	// The additional toolsets.
 	AdditionalToolsets []string `protobuf:"bytes,2,rep,name=additional_toolsets,json=additionalToolsets,proto3" json:"additional_toolsets,omitempty"`
-	// additional tools.
+	// The additional tools.
 	AdditionalTools []string `protobuf:"bytes,3,rep,name=additional_tools,json=additionalTools,proto3" json:"additional_tools,omitempty"`
-	// enable insiders mode.
+	// Whether insiders mode is switched on.
 	EnableInsidersMode *bool `protobuf:"varint,4,opt,name=enable_insiders_mode,json=enableInsidersMode,proto3,oneof" json:"enable_insiders_mode,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -15952,24 +16067,24 @@ func (x *GitHubMcpToolConfig) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: HandoffData.
+// The session was handed over from elsewhere.
 type HandoffData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// handoff time.
+	// The handoff time.
 	HandoffTime *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=handoff_time,json=handoffTime,proto3" json:"handoff_time,omitempty"`
-	// source type.
+	// Kind of source.
 	SourceType HandoffSourceType `protobuf:"varint,2,opt,name=source_type,json=sourceType,proto3,enum=copilot.cli.v1.HandoffSourceType" json:"source_type,omitempty"`
-	// repository.
+	// Repository on its host, as owner/name.
 	Repository *HandoffRepository `protobuf:"bytes,3,opt,name=repository,proto3" json:"repository,omitempty"`
-	// context.
+	// The context.
 	Context *string `protobuf:"bytes,4,opt,name=context,proto3,oneof" json:"context,omitempty"`
-	// summary.
+	// The summary.
 	Summary *string `protobuf:"bytes,5,opt,name=summary,proto3,oneof" json:"summary,omitempty"`
-	// remote session id.
+	// Identifier of the remote session.
 	RemoteSessionId *string `protobuf:"bytes,6,opt,name=remote_session_id,json=remoteSessionId,proto3,oneof" json:"remote_session_id,omitempty"`
-	// host.
+	// The host.
 	Host *string `protobuf:"bytes,7,opt,name=host,proto3,oneof" json:"host,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -16061,16 +16176,16 @@ func (x *HandoffData) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: HandoffRepository.
+// Handoff repository. Used by HandoffData.repository.
 type HandoffRepository struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// owner.
+	// The owner.
 	Owner string `protobuf:"bytes,1,opt,name=owner,proto3" json:"owner,omitempty"`
-	// name.
+	// The name.
 	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	// branch.
+	// Git branch.
 	Branch *string `protobuf:"bytes,3,opt,name=branch,proto3,oneof" json:"branch,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -16134,22 +16249,23 @@ func (x *HandoffRepository) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: HookEndData.
+// Data of the event hook.end.
 type HookEndData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// hook invocation id.
+	// Identifier of the hook invocation.
 	HookInvocationId string `protobuf:"bytes,1,opt,name=hook_invocation_id,json=hookInvocationId,proto3" json:"hook_invocation_id,omitempty"`
-	// hook type.
+	// Kind of hook.
 	HookType string `protobuf:"bytes,2,opt,name=hook_type,json=hookType,proto3" json:"hook_type,omitempty"`
-	// output json.
+	// The output. The member output, as JSON text.
 	OutputJson *string `protobuf:"bytes,3,opt,name=output_json,json=outputJson,proto3,oneof" json:"output_json,omitempty"`
-	// success.
+	// Whether it succeeded.
 	Success bool `protobuf:"varint,4,opt,name=success,proto3" json:"success,omitempty"`
-	// error.
+	// The error.
 	Error *HookEndError `protobuf:"bytes,5,opt,name=error,proto3" json:"error,omitempty"`
-	// parent tool call id.
+	// Identifier of the tool call that a sub-agent carries out; only on what the
+	// sub-agent does.
 	ParentToolCallId *string `protobuf:"bytes,6,opt,name=parent_tool_call_id,json=parentToolCallId,proto3,oneof" json:"parent_tool_call_id,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -16234,16 +16350,16 @@ func (x *HookEndData) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: HookEndError.
+// Hook end error. Used by HookEndData.error.
 type HookEndError struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// message.
+	// The message.
 	Message string `protobuf:"bytes,1,opt,name=message,proto3" json:"message,omitempty"`
-	// stack.
+	// The stack.
 	Stack *string `protobuf:"bytes,2,opt,name=stack,proto3,oneof" json:"stack,omitempty"`
-	// source.
+	// Where it comes from.
 	Source *string `protobuf:"bytes,3,opt,name=source,proto3,oneof" json:"source,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -16307,14 +16423,14 @@ func (x *HookEndError) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: HookProgressData.
+// Data of the event hook.progress.
 type HookProgressData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// message.
+	// The message.
 	Message string `protobuf:"bytes,1,opt,name=message,proto3" json:"message,omitempty"`
-	// temporary.
+	// Whether there is temporary.
 	Temporary *bool `protobuf:"varint,2,opt,name=temporary,proto3,oneof" json:"temporary,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -16371,18 +16487,19 @@ func (x *HookProgressData) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: HookStartData.
+// Data of the event hook.start.
 type HookStartData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// hook invocation id.
+	// Identifier of the hook invocation.
 	HookInvocationId string `protobuf:"bytes,1,opt,name=hook_invocation_id,json=hookInvocationId,proto3" json:"hook_invocation_id,omitempty"`
-	// hook type.
+	// Kind of hook.
 	HookType string `protobuf:"bytes,2,opt,name=hook_type,json=hookType,proto3" json:"hook_type,omitempty"`
-	// input json.
+	// The input. The member input, as JSON text.
 	InputJson *string `protobuf:"bytes,3,opt,name=input_json,json=inputJson,proto3,oneof" json:"input_json,omitempty"`
-	// parent tool call id.
+	// Identifier of the tool call that a sub-agent carries out; only on what the
+	// sub-agent does.
 	ParentToolCallId *string `protobuf:"bytes,4,opt,name=parent_tool_call_id,json=parentToolCallId,proto3,oneof" json:"parent_tool_call_id,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -16453,18 +16570,18 @@ func (x *HookStartData) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: HumanResponseRecordedData.
+// Data of the event human_response.recorded. Since CLI 1.0.92.
 type HumanResponseRecordedData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// request id.
+	// Identifier of the request: the one to answer it by.
 	RequestId string `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	// tool call id.
+	// Identifier of the tool call, as the model gave it.
 	ToolCallId *string `protobuf:"bytes,2,opt,name=tool_call_id,json=toolCallId,proto3,oneof" json:"tool_call_id,omitempty"`
-	// actor.
+	// The actor.
 	Actor HumanResponseActor `protobuf:"varint,3,opt,name=actor,proto3,enum=copilot.cli.v1.HumanResponseActor" json:"actor,omitempty"`
-	// response.
+	// The response.
 	Response *HumanResponseRecordedResponse `protobuf:"bytes,4,opt,name=response,proto3" json:"response,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -16535,10 +16652,11 @@ func (x *HumanResponseRecordedData) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: HumanResponseRecordedResponse.
+// Human response recorded response. Used by HumanResponseRecordedData.response.
+// Since CLI 1.0.92.
 type HumanResponseRecordedResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The alternatives.
+	// One of these, told apart by the member responseKind.
 	//
 	// Types that are valid to be assigned to Variant:
 	//
@@ -16629,22 +16747,22 @@ type isHumanResponseRecordedResponse_Variant interface {
 }
 
 type HumanResponseRecordedResponse_AskUser struct {
-	// ask user.
+	// Ask user. JSON responseKind: ask_user.
 	AskUser *HumanResponseRecordedResponseAskUser `protobuf:"bytes,1,opt,name=ask_user,json=askUser,proto3,oneof"`
 }
 
 type HumanResponseRecordedResponse_UserInput struct {
-	// user input.
+	// User input. JSON responseKind: user_input.
 	UserInput *HumanResponseRecordedResponseUserInput `protobuf:"bytes,2,opt,name=user_input,json=userInput,proto3,oneof"`
 }
 
 type HumanResponseRecordedResponse_ExitPlanMode struct {
-	// exit plan mode.
+	// Exit plan mode. JSON responseKind: exit_plan_mode.
 	ExitPlanMode *HumanResponseRecordedResponseExitPlanMode `protobuf:"bytes,3,opt,name=exit_plan_mode,json=exitPlanMode,proto3,oneof"`
 }
 
 type HumanResponseRecordedResponse_Unrecognized struct {
-	// A value that fits none of them: JSON text.
+	// A value that fits none of them, as JSON text.
 	Unrecognized string `protobuf:"bytes,1001,opt,name=unrecognized,proto3,oneof"`
 }
 
@@ -16656,16 +16774,16 @@ func (*HumanResponseRecordedResponse_ExitPlanMode) isHumanResponseRecordedRespon
 
 func (*HumanResponseRecordedResponse_Unrecognized) isHumanResponseRecordedResponse_Variant() {}
 
-// JSON: HumanResponseRecordedResponse|ask_user.
+// A HumanResponseRecordedResponse with the responseKind ask_user.
 type HumanResponseRecordedResponseAskUser struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// content json.
+	// The content. The member content, as JSON text. Since CLI 1.0.92.
 	ContentJson string `protobuf:"bytes,1,opt,name=content_json,json=contentJson,proto3" json:"content_json,omitempty"`
-	// message.
+	// The message. Since CLI 1.0.92.
 	Message string `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
-	// requested schema.
+	// The requested schema. Since CLI 1.0.92.
 	RequestedSchema *ElicitationRequestedSchema `protobuf:"bytes,3,opt,name=requested_schema,json=requestedSchema,proto3" json:"requested_schema,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -16729,26 +16847,26 @@ func (x *HumanResponseRecordedResponseAskUser) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: HumanResponseRecordedResponse|exit_plan_mode.
+// A HumanResponseRecordedResponse with the responseKind exit_plan_mode.
 type HumanResponseRecordedResponseExitPlanMode struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// summary.
+	// The summary. Since CLI 1.0.92.
 	Summary string `protobuf:"bytes,1,opt,name=summary,proto3" json:"summary,omitempty"`
-	// plan content.
+	// The plan content. Since CLI 1.0.92.
 	PlanContent string `protobuf:"bytes,2,opt,name=plan_content,json=planContent,proto3" json:"plan_content,omitempty"`
-	// actions.
+	// The actions. Since CLI 1.0.92.
 	Actions []ExitPlanModeAction `protobuf:"varint,3,rep,packed,name=actions,proto3,enum=copilot.cli.v1.ExitPlanModeAction" json:"actions,omitempty"`
-	// recommended action.
+	// The recommended action. Since CLI 1.0.92.
 	RecommendedAction ExitPlanModeAction `protobuf:"varint,4,opt,name=recommended_action,json=recommendedAction,proto3,enum=copilot.cli.v1.ExitPlanModeAction" json:"recommended_action,omitempty"`
-	// approved.
+	// Whether it is approved. Since CLI 1.0.92.
 	Approved bool `protobuf:"varint,5,opt,name=approved,proto3" json:"approved,omitempty"`
-	// selected action.
+	// The selected action. Since CLI 1.0.92.
 	SelectedAction ExitPlanModeAction `protobuf:"varint,6,opt,name=selected_action,json=selectedAction,proto3,enum=copilot.cli.v1.ExitPlanModeAction" json:"selected_action,omitempty"`
-	// auto approve edits.
+	// Whether there is auto approve edits. Since CLI 1.0.92.
 	AutoApproveEdits *bool `protobuf:"varint,7,opt,name=auto_approve_edits,json=autoApproveEdits,proto3,oneof" json:"auto_approve_edits,omitempty"`
-	// feedback.
+	// The feedback. Since CLI 1.0.92.
 	Feedback *string `protobuf:"bytes,8,opt,name=feedback,proto3,oneof" json:"feedback,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -16847,20 +16965,20 @@ func (x *HumanResponseRecordedResponseExitPlanMode) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: HumanResponseRecordedResponse|user_input.
+// A HumanResponseRecordedResponse with the responseKind user_input.
 type HumanResponseRecordedResponseUserInput struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// question.
+	// The question. Since CLI 1.0.92.
 	Question string `protobuf:"bytes,1,opt,name=question,proto3" json:"question,omitempty"`
-	// choices.
+	// The choices. Since CLI 1.0.92.
 	Choices []string `protobuf:"bytes,2,rep,name=choices,proto3" json:"choices,omitempty"`
-	// allow freeform.
+	// Whether to allow freeform. Since CLI 1.0.92.
 	AllowFreeform *bool `protobuf:"varint,3,opt,name=allow_freeform,json=allowFreeform,proto3,oneof" json:"allow_freeform,omitempty"`
-	// answer.
+	// The answer. Since CLI 1.0.92.
 	Answer string `protobuf:"bytes,4,opt,name=answer,proto3" json:"answer,omitempty"`
-	// was freeform.
+	// Whether it was freeform. Since CLI 1.0.92.
 	WasFreeform bool `protobuf:"varint,5,opt,name=was_freeform,json=wasFreeform,proto3" json:"was_freeform,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -16938,14 +17056,14 @@ func (x *HumanResponseRecordedResponseUserInput) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: IdleData.
+// All prompts are worked off and nothing runs in the background.
 type IdleData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// aborted.
+	// Whether the turn before was aborted.
 	Aborted *bool `protobuf:"varint,1,opt,name=aborted,proto3,oneof" json:"aborted,omitempty"`
-	// mode.
+	// The mode.
 	Mode SessionMode `protobuf:"varint,2,opt,name=mode,proto3,enum=copilot.cli.v1.SessionMode" json:"mode,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -17002,10 +17120,10 @@ func (x *IdleData) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: IndexedSearchData.
+// Data of the event session.indexed_search. Since CLI 1.0.92.
 type IndexedSearchData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The alternatives.
+	// One of these, told apart by the member kind.
 	//
 	// Types that are valid to be assigned to Variant:
 	//
@@ -17106,27 +17224,27 @@ type isIndexedSearchData_Variant interface {
 }
 
 type IndexedSearchData_Status struct {
-	// status.
+	// Status. JSON kind: status.
 	Status *IndexedSearchDataStatus `protobuf:"bytes,1,opt,name=status,proto3,oneof"`
 }
 
 type IndexedSearchData_Startup struct {
-	// startup.
+	// Startup. JSON kind: startup.
 	Startup *IndexedSearchDataStartup `protobuf:"bytes,2,opt,name=startup,proto3,oneof"`
 }
 
 type IndexedSearchData_ServerError struct {
-	// server error.
+	// Server error. JSON kind: server_error.
 	ServerError *IndexedSearchDataServerError `protobuf:"bytes,3,opt,name=server_error,json=serverError,proto3,oneof"`
 }
 
 type IndexedSearchData_Incremental struct {
-	// incremental.
+	// Incremental. JSON kind: incremental.
 	Incremental *IndexedSearchDataIncremental `protobuf:"bytes,4,opt,name=incremental,proto3,oneof"`
 }
 
 type IndexedSearchData_Unrecognized struct {
-	// A value that fits none of them: JSON text.
+	// A value that fits none of them, as JSON text.
 	Unrecognized string `protobuf:"bytes,1001,opt,name=unrecognized,proto3,oneof"`
 }
 
@@ -17140,26 +17258,26 @@ func (*IndexedSearchData_Incremental) isIndexedSearchData_Variant() {}
 
 func (*IndexedSearchData_Unrecognized) isIndexedSearchData_Variant() {}
 
-// JSON: IndexedSearchData|incremental.
+// A IndexedSearchData with the kind incremental.
 type IndexedSearchDataIncremental struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// phase.
+	// The phase. Since CLI 1.0.92.
 	Phase IndexedSearchIncrementalPhase `protobuf:"varint,1,opt,name=phase,proto3,enum=copilot.cli.v1.IndexedSearchIncrementalPhase" json:"phase,omitempty"`
-	// changed file count.
+	// Number of changed files. Since CLI 1.0.92.
 	ChangedFileCount *float64 `protobuf:"fixed64,2,opt,name=changed_file_count,json=changedFileCount,proto3,oneof" json:"changed_file_count,omitempty"`
-	// added file count.
+	// Number of added files. Since CLI 1.0.92.
 	AddedFileCount *float64 `protobuf:"fixed64,3,opt,name=added_file_count,json=addedFileCount,proto3,oneof" json:"added_file_count,omitempty"`
-	// deleted file count.
+	// Number of deleted files. Since CLI 1.0.92.
 	DeletedFileCount *float64 `protobuf:"fixed64,4,opt,name=deleted_file_count,json=deletedFileCount,proto3,oneof" json:"deleted_file_count,omitempty"`
-	// total change count.
+	// Number of total changes. Since CLI 1.0.92.
 	TotalChangeCount *float64 `protobuf:"fixed64,5,opt,name=total_change_count,json=totalChangeCount,proto3,oneof" json:"total_change_count,omitempty"`
-	// walk duration ms.
+	// The walk duration, in milliseconds. Since CLI 1.0.92.
 	WalkDurationMs *float64 `protobuf:"fixed64,6,opt,name=walk_duration_ms,json=walkDurationMs,proto3,oneof" json:"walk_duration_ms,omitempty"`
-	// update duration ms.
+	// The update duration, in milliseconds. Since CLI 1.0.92.
 	UpdateDurationMs *float64 `protobuf:"fixed64,7,opt,name=update_duration_ms,json=updateDurationMs,proto3,oneof" json:"update_duration_ms,omitempty"`
-	// total duration ms.
+	// The total duration, in milliseconds. Since CLI 1.0.92.
 	TotalDurationMs *float64 `protobuf:"fixed64,8,opt,name=total_duration_ms,json=totalDurationMs,proto3,oneof" json:"total_duration_ms,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -17258,16 +17376,16 @@ func (x *IndexedSearchDataIncremental) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: IndexedSearchData|server_error.
+// A IndexedSearchData with the kind server_error.
 type IndexedSearchDataServerError struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// error type.
+	// Kind of error. Since CLI 1.0.92.
 	ErrorType IndexedSearchErrorType `protobuf:"varint,1,opt,name=error_type,json=errorType,proto3,enum=copilot.cli.v1.IndexedSearchErrorType" json:"error_type,omitempty"`
-	// exit code.
+	// The exit code. Since CLI 1.0.92.
 	ExitCode *float64 `protobuf:"fixed64,2,opt,name=exit_code,json=exitCode,proto3,oneof" json:"exit_code,omitempty"`
-	// error message.
+	// The error message. Since CLI 1.0.92.
 	ErrorMessage *string `protobuf:"bytes,3,opt,name=error_message,json=errorMessage,proto3,oneof" json:"error_message,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -17331,26 +17449,26 @@ func (x *IndexedSearchDataServerError) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: IndexedSearchData|startup.
+// A IndexedSearchData with the kind startup.
 type IndexedSearchDataStartup struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// outcome.
+	// The outcome. Since CLI 1.0.92.
 	Outcome IndexedSearchOutcome `protobuf:"varint,1,opt,name=outcome,proto3,enum=copilot.cli.v1.IndexedSearchOutcome" json:"outcome,omitempty"`
-	// file count.
+	// Number of files. Since CLI 1.0.92.
 	FileCount *float64 `protobuf:"fixed64,2,opt,name=file_count,json=fileCount,proto3,oneof" json:"file_count,omitempty"`
-	// startup duration ms.
+	// The startup duration, in milliseconds. Since CLI 1.0.92.
 	StartupDurationMs float64 `protobuf:"fixed64,3,opt,name=startup_duration_ms,json=startupDurationMs,proto3" json:"startup_duration_ms,omitempty"`
-	// forced by env.
+	// Whether there is forced by environment. Since CLI 1.0.92.
 	ForcedByEnv bool `protobuf:"varint,4,opt,name=forced_by_env,json=forcedByEnv,proto3" json:"forced_by_env,omitempty"`
-	// warm start.
+	// Whether there is warm start. Since CLI 1.0.92.
 	WarmStart bool `protobuf:"varint,5,opt,name=warm_start,json=warmStart,proto3" json:"warm_start,omitempty"`
-	// disabled reason.
+	// The disabled reason. Since CLI 1.0.92.
 	DisabledReason IndexedSearchDisabledReason `protobuf:"varint,6,opt,name=disabled_reason,json=disabledReason,proto3,enum=copilot.cli.v1.IndexedSearchDisabledReason" json:"disabled_reason,omitempty"`
-	// error message.
+	// The error message. Since CLI 1.0.92.
 	ErrorMessage *string `protobuf:"bytes,7,opt,name=error_message,json=errorMessage,proto3,oneof" json:"error_message,omitempty"`
-	// eligible.
+	// Whether it is eligible. Since CLI 1.0.92.
 	Eligible *bool `protobuf:"varint,8,opt,name=eligible,proto3,oneof" json:"eligible,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -17449,12 +17567,12 @@ func (x *IndexedSearchDataStartup) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: IndexedSearchData|status.
+// A IndexedSearchData with the kind status.
 type IndexedSearchDataStatus struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// state.
+	// The state. Since CLI 1.0.92.
 	State IndexedSearchState `protobuf:"varint,1,opt,name=state,proto3,enum=copilot.cli.v1.IndexedSearchState" json:"state,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -17504,18 +17622,18 @@ func (x *IndexedSearchDataStatus) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: InfoData.
+// Information for people.
 type InfoData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// info type.
+	// What it is about.
 	InfoType string `protobuf:"bytes,1,opt,name=info_type,json=infoType,proto3" json:"info_type,omitempty"`
-	// message.
+	// The text.
 	Message string `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
-	// url.
+	// The URL.
 	Url *string `protobuf:"bytes,3,opt,name=url,proto3,oneof" json:"url,omitempty"`
-	// tip.
+	// The tip.
 	Tip *string `protobuf:"bytes,4,opt,name=tip,proto3,oneof" json:"tip,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -17586,14 +17704,14 @@ func (x *InfoData) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: ManagedPluginProgressData.
+// Data of the event session.managed_plugin_progress. Since CLI 1.0.102.
 type ManagedPluginProgressData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// phase.
+	// The phase.
 	Phase ManagedPluginProgressPhase `protobuf:"varint,1,opt,name=phase,proto3,enum=copilot.cli.v1.ManagedPluginProgressPhase" json:"phase,omitempty"`
-	// plugin specs.
+	// The plugin specs.
 	PluginSpecs []string `protobuf:"bytes,2,rep,name=plugin_specs,json=pluginSpecs,proto3" json:"plugin_specs,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -17650,18 +17768,18 @@ func (x *ManagedPluginProgressData) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: ManagedSettingsEnforcedData.
+// Data of the event session.managed_settings_enforced.
 type ManagedSettingsEnforcedData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// escalation.
+	// The escalation.
 	Escalation ManagedSettingsEnforcedEscalation `protobuf:"varint,1,opt,name=escalation,proto3,enum=copilot.cli.v1.ManagedSettingsEnforcedEscalation" json:"escalation,omitempty"`
-	// setting.
+	// The setting.
 	Setting string `protobuf:"bytes,2,opt,name=setting,proto3" json:"setting,omitempty"`
-	// fail closed.
+	// Whether to fail closed.
 	FailClosed bool `protobuf:"varint,3,opt,name=fail_closed,json=failClosed,proto3" json:"fail_closed,omitempty"`
-	// message.
+	// The message.
 	Message string `protobuf:"bytes,4,opt,name=message,proto3" json:"message,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -17732,26 +17850,26 @@ func (x *ManagedSettingsEnforcedData) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: McpAppToolCallCompleteData.
+// Data of the event mcp_app.tool_call_complete.
 type McpAppToolCallCompleteData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// server name.
+	// Name of the server.
 	ServerName string `protobuf:"bytes,1,opt,name=server_name,json=serverName,proto3" json:"server_name,omitempty"`
-	// tool name.
+	// Name of the tool.
 	ToolName string `protobuf:"bytes,2,opt,name=tool_name,json=toolName,proto3" json:"tool_name,omitempty"`
-	// arguments json.
+	// The arguments. The member arguments, as JSON text.
 	ArgumentsJson *string `protobuf:"bytes,3,opt,name=arguments_json,json=argumentsJson,proto3,oneof" json:"arguments_json,omitempty"`
-	// success.
+	// Whether it succeeded.
 	Success bool `protobuf:"varint,4,opt,name=success,proto3" json:"success,omitempty"`
-	// duration ms.
+	// The duration, in milliseconds.
 	DurationMs float64 `protobuf:"fixed64,5,opt,name=duration_ms,json=durationMs,proto3" json:"duration_ms,omitempty"`
-	// result json.
+	// The result. The member result, as JSON text.
 	ResultJson *string `protobuf:"bytes,6,opt,name=result_json,json=resultJson,proto3,oneof" json:"result_json,omitempty"`
-	// error.
+	// The error.
 	Error *McpAppToolCallCompleteError `protobuf:"bytes,7,opt,name=error,proto3" json:"error,omitempty"`
-	// tool meta.
+	// The tool meta.
 	ToolMeta *McpAppToolCallCompleteToolMeta `protobuf:"bytes,8,opt,name=tool_meta,json=toolMeta,proto3" json:"tool_meta,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -17850,12 +17968,12 @@ func (x *McpAppToolCallCompleteData) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: McpAppToolCallCompleteError.
+// MCP app tool call complete error. Used by McpAppToolCallCompleteData.error.
 type McpAppToolCallCompleteError struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// message.
+	// The message.
 	Message string `protobuf:"bytes,1,opt,name=message,proto3" json:"message,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -17905,12 +18023,13 @@ func (x *McpAppToolCallCompleteError) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: McpAppToolCallCompleteToolMeta.
+// MCP app tool call complete tool meta. Used by
+// McpAppToolCallCompleteData.tool_meta.
 type McpAppToolCallCompleteToolMeta struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// ui.
+	// The UI.
 	Ui *McpAppToolCallCompleteToolMetaUI `protobuf:"bytes,1,opt,name=ui,proto3" json:"ui,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -17960,14 +18079,15 @@ func (x *McpAppToolCallCompleteToolMeta) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: McpAppToolCallCompleteToolMetaUI.
+// MCP app tool call complete tool meta UI. Used by
+// McpAppToolCallCompleteToolMeta.ui.
 type McpAppToolCallCompleteToolMetaUI struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// resource uri.
+	// The resource URI.
 	ResourceUri *string `protobuf:"bytes,1,opt,name=resource_uri,json=resourceUri,proto3,oneof" json:"resource_uri,omitempty"`
-	// visibility.
+	// The visibility.
 	Visibility []string `protobuf:"bytes,2,rep,name=visibility,proto3" json:"visibility,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -18024,14 +18144,14 @@ func (x *McpAppToolCallCompleteToolMetaUI) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: McpHeadersRefreshCompletedData.
+// Data of the event mcp.headers_refresh_completed.
 type McpHeadersRefreshCompletedData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// request id.
+	// Identifier of the request: the one to answer it by.
 	RequestId string `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	// outcome.
+	// The outcome.
 	Outcome McpHeadersRefreshCompletedOutcome `protobuf:"varint,2,opt,name=outcome,proto3,enum=copilot.cli.v1.McpHeadersRefreshCompletedOutcome" json:"outcome,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -18088,18 +18208,18 @@ func (x *McpHeadersRefreshCompletedData) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: McpHeadersRefreshRequiredData.
+// Data of the event mcp.headers_refresh_required.
 type McpHeadersRefreshRequiredData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// request id.
+	// Identifier of the request: the one to answer it by.
 	RequestId string `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	// server name.
+	// Name of the server.
 	ServerName string `protobuf:"bytes,2,opt,name=server_name,json=serverName,proto3" json:"server_name,omitempty"`
-	// server url.
+	// URL of the server.
 	ServerUrl string `protobuf:"bytes,3,opt,name=server_url,json=serverUrl,proto3" json:"server_url,omitempty"`
-	// reason.
+	// The reason.
 	Reason McpHeadersRefreshRequiredReason `protobuf:"varint,4,opt,name=reason,proto3,enum=copilot.cli.v1.McpHeadersRefreshRequiredReason" json:"reason,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -18170,12 +18290,13 @@ func (x *McpHeadersRefreshRequiredData) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: McpListChangedData.
+// Data of the event mcp.tools.list_changed. Data of the event
+// mcp.resources.list_changed.
 type McpListChangedData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// server name.
+	// Name of the server.
 	ServerName string `protobuf:"bytes,1,opt,name=server_name,json=serverName,proto3" json:"server_name,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -18225,14 +18346,14 @@ func (x *McpListChangedData) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: McpOauthCompletedData.
+// Data of the event mcp.oauth_completed.
 type McpOauthCompletedData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// request id.
+	// Identifier of the request: the one to answer it by.
 	RequestId string `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	// outcome.
+	// The outcome.
 	Outcome McpOauthCompletionOutcome `protobuf:"varint,2,opt,name=outcome,proto3,enum=copilot.cli.v1.McpOauthCompletionOutcome" json:"outcome,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -18289,16 +18410,16 @@ func (x *McpOauthCompletedData) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: McpOauthRecoveryCompletedData.
+// Data of the event mcp.oauth_recovery_completed. Since CLI 1.0.102.
 type McpOauthRecoveryCompletedData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// request id.
+	// Identifier of the request: the one to answer it by.
 	RequestId string `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	// server name.
+	// Name of the server.
 	ServerName string `protobuf:"bytes,2,opt,name=server_name,json=serverName,proto3" json:"server_name,omitempty"`
-	// outcome.
+	// The outcome.
 	Outcome McpOauthRecoveryCompletedOutcome `protobuf:"varint,3,opt,name=outcome,proto3,enum=copilot.cli.v1.McpOauthRecoveryCompletedOutcome" json:"outcome,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -18362,28 +18483,29 @@ func (x *McpOauthRecoveryCompletedData) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: McpOauthRequiredData.
+// An MCP server wants the user to sign in. Answer with
+// session.mcp.oauth.handlePendingRequest.
 type McpOauthRequiredData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// request id.
+	// Identifier of the request: the one to answer it by.
 	RequestId string `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	// server name.
+	// Name of the server.
 	ServerName string `protobuf:"bytes,2,opt,name=server_name,json=serverName,proto3" json:"server_name,omitempty"`
-	// server url.
+	// URL of the server.
 	ServerUrl string `protobuf:"bytes,3,opt,name=server_url,json=serverUrl,proto3" json:"server_url,omitempty"`
-	// static client config.
+	// The static client configuration.
 	StaticClientConfig *McpOauthRequiredStaticClientConfig `protobuf:"bytes,4,opt,name=static_client_config,json=staticClientConfig,proto3" json:"static_client_config,omitempty"`
-	// www authenticate params.
+	// The www authenticate parameters.
 	WwwAuthenticateParams *McpOauthWWWAuthenticateParams `protobuf:"bytes,5,opt,name=www_authenticate_params,json=wwwAuthenticateParams,proto3" json:"www_authenticate_params,omitempty"`
-	// http response.
+	// The HTTP response.
 	HttpResponse *McpOauthHttpResponse `protobuf:"bytes,6,opt,name=http_response,json=httpResponse,proto3" json:"http_response,omitempty"`
-	// resource metadata.
+	// The resource metadata.
 	ResourceMetadata *string `protobuf:"bytes,7,opt,name=resource_metadata,json=resourceMetadata,proto3,oneof" json:"resource_metadata,omitempty"`
-	// reason.
+	// The reason.
 	Reason McpOauthRequestReason `protobuf:"varint,8,opt,name=reason,proto3,enum=copilot.cli.v1.McpOauthRequestReason" json:"reason,omitempty"`
-	// runtime refresh supported.
+	// Whether runtime refresh is supported. Since CLI 1.0.102.
 	RuntimeRefreshSupported *bool `protobuf:"varint,9,opt,name=runtime_refresh_supported,json=runtimeRefreshSupported,proto3,oneof" json:"runtime_refresh_supported,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -18489,20 +18611,21 @@ func (x *McpOauthRequiredData) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: McpOauthRequiredStaticClientConfig.
+// MCP OAuth required static client configuration. Used by
+// McpOauthRequiredData.static_client_config.
 type McpOauthRequiredStaticClientConfig struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// client id.
+	// Identifier of the client.
 	ClientId string `protobuf:"bytes,1,opt,name=client_id,json=clientId,proto3" json:"client_id,omitempty"`
-	// client secret.
+	// The client secret.
 	ClientSecret *string `protobuf:"bytes,2,opt,name=client_secret,json=clientSecret,proto3,oneof" json:"client_secret,omitempty"`
-	// public client.
+	// Whether there is public client.
 	PublicClient *bool `protobuf:"varint,3,opt,name=public_client,json=publicClient,proto3,oneof" json:"public_client,omitempty"`
-	// grant type.
+	// Kind of grant.
 	GrantType McpOauthRequiredStaticClientConfigGrantType `protobuf:"varint,4,opt,name=grant_type,json=grantType,proto3,enum=copilot.cli.v1.McpOauthRequiredStaticClientConfigGrantType" json:"grant_type,omitempty"`
-	// scope.
+	// The scope. Since CLI 1.0.92.
 	Scope *string `protobuf:"bytes,5,opt,name=scope,proto3,oneof" json:"scope,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -18580,12 +18703,12 @@ func (x *McpOauthRequiredStaticClientConfig) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: McpServerNeedsReconnectData.
+// Data of the event session.mcp_server_needs_reconnect. Since CLI 1.0.92.
 type McpServerNeedsReconnectData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// server name.
+	// Name of the server.
 	ServerName string `protobuf:"bytes,1,opt,name=server_name,json=serverName,proto3" json:"server_name,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -18635,12 +18758,12 @@ func (x *McpServerNeedsReconnectData) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: McpServerRemovedData.
+// Data of the event session.mcp_server_removed. Since CLI 1.0.92.
 type McpServerRemovedData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// server name.
+	// Name of the server.
 	ServerName string `protobuf:"bytes,1,opt,name=server_name,json=serverName,proto3" json:"server_name,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -18690,20 +18813,20 @@ func (x *McpServerRemovedData) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: McpServerStatusChangedData.
+// Data of the event session.mcp_server_status_changed.
 type McpServerStatusChangedData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// server name.
+	// Name of the server.
 	ServerName string `protobuf:"bytes,1,opt,name=server_name,json=serverName,proto3" json:"server_name,omitempty"`
-	// status.
+	// The status.
 	Status McpServerStatus `protobuf:"varint,2,opt,name=status,proto3,enum=copilot.cli.v1.McpServerStatus" json:"status,omitempty"`
-	// error.
+	// The error.
 	Error *string `protobuf:"bytes,3,opt,name=error,proto3,oneof" json:"error,omitempty"`
-	// error classification.
+	// The error classification. Since CLI 1.0.92.
 	ErrorClassification *string `protobuf:"bytes,4,opt,name=error_classification,json=errorClassification,proto3,oneof" json:"error_classification,omitempty"`
-	// config source.
+	// The configuration source. Since CLI 1.0.92.
 	ConfigSource *string `protobuf:"bytes,5,opt,name=config_source,json=configSource,proto3,oneof" json:"config_source,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -18781,14 +18904,14 @@ func (x *McpServerStatusChangedData) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: McpServerToolsLoadedData.
+// Data of the event session.mcp_server_tools_loaded. Since CLI 1.0.102.
 type McpServerToolsLoadedData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// server name.
+	// Name of the server.
 	ServerName string `protobuf:"bytes,1,opt,name=server_name,json=serverName,proto3" json:"server_name,omitempty"`
-	// tool count.
+	// Number of tools.
 	ToolCount int64 `protobuf:"varint,2,opt,name=tool_count,json=toolCount,proto3" json:"tool_count,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -18845,12 +18968,12 @@ func (x *McpServerToolsLoadedData) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: McpServersLoadedData.
+// Data of the event session.mcp_servers_loaded.
 type McpServersLoadedData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// servers.
+	// The servers.
 	Servers []*McpServersLoadedServer `protobuf:"bytes,1,rep,name=servers,proto3" json:"servers,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -18900,28 +19023,28 @@ func (x *McpServersLoadedData) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: McpServersLoadedServer.
+// MCP servers loaded server. Used by McpServersLoadedData.servers.
 type McpServersLoadedServer struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// name.
+	// The name.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// status.
+	// The status.
 	Status McpServerStatus `protobuf:"varint,2,opt,name=status,proto3,enum=copilot.cli.v1.McpServerStatus" json:"status,omitempty"`
-	// source.
+	// Where it comes from.
 	Source McpServerSource `protobuf:"varint,3,opt,name=source,proto3,enum=copilot.cli.v1.McpServerSource" json:"source,omitempty"`
-	// error.
+	// The error.
 	Error *string `protobuf:"bytes,4,opt,name=error,proto3,oneof" json:"error,omitempty"`
-	// transport.
+	// The transport.
 	Transport McpServerTransport `protobuf:"varint,5,opt,name=transport,proto3,enum=copilot.cli.v1.McpServerTransport" json:"transport,omitempty"`
-	// plugin name.
+	// Name of the plugin.
 	PluginName *string `protobuf:"bytes,6,opt,name=plugin_name,json=pluginName,proto3,oneof" json:"plugin_name,omitempty"`
-	// plugin version.
+	// Version of the plugin.
 	PluginVersion *string `protobuf:"bytes,7,opt,name=plugin_version,json=pluginVersion,proto3,oneof" json:"plugin_version,omitempty"`
-	// display name.
+	// The display name. Since CLI 1.0.92.
 	DisplayName *string `protobuf:"bytes,8,opt,name=display_name,json=displayName,proto3,oneof" json:"display_name,omitempty"`
-	// server metadata.
+	// The server metadata. Since CLI 1.0.92.
 	ServerMetadata *McpServerMetadata `protobuf:"bytes,9,opt,name=server_metadata,json=serverMetadata,proto3" json:"server_metadata,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -19027,10 +19150,10 @@ func (x *McpServersLoadedServer) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: MemoryChangedData.
+// Data of the event session.memory_changed. Internal to the CLI.
 type MemoryChangedData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -19073,14 +19196,14 @@ func (x *MemoryChangedData) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: ModeChangedData.
+// The agent mode has changed.
 type ModeChangedData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// previous mode.
+	// The mode before.
 	PreviousMode SessionMode `protobuf:"varint,1,opt,name=previous_mode,json=previousMode,proto3,enum=copilot.cli.v1.SessionMode" json:"previous_mode,omitempty"`
-	// new mode.
+	// The mode now.
 	NewMode SessionMode `protobuf:"varint,2,opt,name=new_mode,json=newMode,proto3,enum=copilot.cli.v1.SessionMode" json:"new_mode,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -19137,14 +19260,14 @@ func (x *ModeChangedData) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: ModeNoticeDeliveredData.
+// Data of the event session.mode_notice_delivered. Since CLI 1.0.92.
 type ModeNoticeDeliveredData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// mode.
+	// The mode.
 	Mode SessionMode `protobuf:"varint,1,opt,name=mode,proto3,enum=copilot.cli.v1.SessionMode" json:"mode,omitempty"`
-	// content.
+	// The content.
 	Content *string `protobuf:"bytes,2,opt,name=content,proto3,oneof" json:"content,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -19201,96 +19324,99 @@ func (x *ModeNoticeDeliveredData) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: ModelCallFailureData.
+// Data of the event model.call_failure.
 type ModelCallFailureData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// model.
+	// Identifier of the model.
 	Model *string `protobuf:"bytes,1,opt,name=model,proto3,oneof" json:"model,omitempty"`
-	// initiator.
+	// The initiator.
 	Initiator *string `protobuf:"bytes,2,opt,name=initiator,proto3,oneof" json:"initiator,omitempty"`
-	// api call id.
+	// Identifier of the API call.
 	ApiCallId *string `protobuf:"bytes,3,opt,name=api_call_id,json=apiCallId,proto3,oneof" json:"api_call_id,omitempty"`
-	// provider call id.
+	// Identifier of the provider call.
 	ProviderCallId *string `protobuf:"bytes,4,opt,name=provider_call_id,json=providerCallId,proto3,oneof" json:"provider_call_id,omitempty"`
-	// service request id.
+	// Identifier of the service request.
 	ServiceRequestId *string `protobuf:"bytes,5,opt,name=service_request_id,json=serviceRequestId,proto3,oneof" json:"service_request_id,omitempty"`
-	// rte.
+	// Treatment flag of the model endpoint's answer (header
+	// X-GitHub-Copilot-Request-TE).
 	Rte *bool `protobuf:"varint,6,opt,name=rte,proto3,oneof" json:"rte,omitempty"`
-	// status code.
+	// The status code. From 0 to 999.
 	StatusCode *int64 `protobuf:"varint,7,opt,name=status_code,json=statusCode,proto3,oneof" json:"status_code,omitempty"`
-	// duration ms.
+	// The duration, in milliseconds.
 	DurationMs *int64 `protobuf:"varint,8,opt,name=duration_ms,json=durationMs,proto3,oneof" json:"duration_ms,omitempty"`
-	// api endpoint.
+	// The API endpoint.
 	ApiEndpoint AssistantUsageApiEndpoint `protobuf:"varint,9,opt,name=api_endpoint,json=apiEndpoint,proto3,enum=copilot.cli.v1.AssistantUsageApiEndpoint" json:"api_endpoint,omitempty"`
-	// transport.
+	// The transport.
 	Transport ModelCallFailureTransport `protobuf:"varint,10,opt,name=transport,proto3,enum=copilot.cli.v1.ModelCallFailureTransport" json:"transport,omitempty"`
-	// failure kind.
+	// Kind of failure.
 	FailureKind ModelCallFailureKind `protobuf:"varint,11,opt,name=failure_kind,json=failureKind,proto3,enum=copilot.cli.v1.ModelCallFailureKind" json:"failure_kind,omitempty"`
-	// max prompt tokens.
+	// Largest number of prompt tokens.
 	MaxPromptTokens *int64 `protobuf:"varint,12,opt,name=max_prompt_tokens,json=maxPromptTokens,proto3,oneof" json:"max_prompt_tokens,omitempty"`
-	// max output tokens.
+	// Largest number of output tokens.
 	MaxOutputTokens *int64 `protobuf:"varint,13,opt,name=max_output_tokens,json=maxOutputTokens,proto3,oneof" json:"max_output_tokens,omitempty"`
-	// is byok.
+	// Whether the model belongs to an endpoint of the user's own.
 	IsByok *bool `protobuf:"varint,14,opt,name=is_byok,json=isByok,proto3,oneof" json:"is_byok,omitempty"`
-	// is auto.
+	// Whether the model was chosen automatically.
 	IsAuto *bool `protobuf:"varint,15,opt,name=is_auto,json=isAuto,proto3,oneof" json:"is_auto,omitempty"`
-	// reasoning effort.
+	// How much the model may think before it answers.
 	ReasoningEffort *string `protobuf:"bytes,16,opt,name=reasoning_effort,json=reasoningEffort,proto3,oneof" json:"reasoning_effort,omitempty"`
-	// interaction type.
+	// Kind of interaction.
 	InteractionType *string `protobuf:"bytes,17,opt,name=interaction_type,json=interactionType,proto3,oneof" json:"interaction_type,omitempty"`
-	// source.
+	// Where it comes from.
 	Source ModelCallFailureSource `protobuf:"varint,18,opt,name=source,proto3,enum=copilot.cli.v1.ModelCallFailureSource" json:"source,omitempty"`
-	// error message.
+	// The error message.
 	ErrorMessage *string `protobuf:"bytes,19,opt,name=error_message,json=errorMessage,proto3,oneof" json:"error_message,omitempty"`
-	// bad request kind.
+	// Kind of bad request.
 	BadRequestKind ModelCallFailureBadRequestKind `protobuf:"varint,20,opt,name=bad_request_kind,json=badRequestKind,proto3,enum=copilot.cli.v1.ModelCallFailureBadRequestKind" json:"bad_request_kind,omitempty"`
-	// error code.
+	// The error code.
 	ErrorCode *string `protobuf:"bytes,21,opt,name=error_code,json=errorCode,proto3,oneof" json:"error_code,omitempty"`
-	// error type.
+	// Kind of error.
 	ErrorType *string `protobuf:"bytes,22,opt,name=error_type,json=errorType,proto3,oneof" json:"error_type,omitempty"`
-	// quota snapshots.
+	// The quota snapshots, by name. Internal to the CLI.
 	QuotaSnapshots map[string]*AssistantUsageQuotaSnapshot `protobuf:"bytes,23,rep,name=quota_snapshots,json=quotaSnapshots,proto3" json:"quota_snapshots,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// request fingerprint.
+	// The request fingerprint.
 	RequestFingerprint *ModelCallFailureRequestFingerprint `protobuf:"bytes,24,opt,name=request_fingerprint,json=requestFingerprint,proto3" json:"request_fingerprint,omitempty"`
-	// fusion.
+	// Which of several models at work this comes from.
 	Fusion *FusionAttribution `protobuf:"bytes,25,opt,name=fusion,proto3" json:"fusion,omitempty"`
-	// parent tool call id.
+	// Identifier of the tool call that a sub-agent carries out; only on what the
+	// sub-agent does. Since CLI 1.0.92.
 	ParentToolCallId *string `protobuf:"bytes,26,opt,name=parent_tool_call_id,json=parentToolCallId,proto3,oneof" json:"parent_tool_call_id,omitempty"`
-	// byok kind.
+	// Kind of BYOK. Since CLI 1.0.92.
 	ByokKind *string `protobuf:"bytes,27,opt,name=byok_kind,json=byokKind,proto3,oneof" json:"byok_kind,omitempty"`
-	// model provider.
+	// The model provider. Since CLI 1.0.92.
 	ModelProvider *string `protobuf:"bytes,28,opt,name=model_provider,json=modelProvider,proto3,oneof" json:"model_provider,omitempty"`
-	// request body bytes.
+	// The request body, in bytes. Since CLI 1.0.102.
 	RequestBodyBytes *int64 `protobuf:"varint,29,opt,name=request_body_bytes,json=requestBodyBytes,proto3,oneof" json:"request_body_bytes,omitempty"`
-	// request body wire bytes.
+	// The request body wire, in bytes. Since CLI 1.0.102.
 	RequestBodyWireBytes *int64 `protobuf:"varint,30,opt,name=request_body_wire_bytes,json=requestBodyWireBytes,proto3,oneof" json:"request_body_wire_bytes,omitempty"`
-	// request body encoding.
+	// The request body encoding. Since CLI 1.0.102.
 	RequestBodyEncoding ModelCallRequestBodyEncoding `protobuf:"varint,31,opt,name=request_body_encoding,json=requestBodyEncoding,proto3,enum=copilot.cli.v1.ModelCallRequestBodyEncoding" json:"request_body_encoding,omitempty"`
-	// request body compression fallback.
+	// The request body compression fallback. Since CLI 1.0.102.
 	RequestBodyCompressionFallback ModelCallRequestBodyCompressionFallback `protobuf:"varint,32,opt,name=request_body_compression_fallback,json=requestBodyCompressionFallback,proto3,enum=copilot.cli.v1.ModelCallRequestBodyCompressionFallback" json:"request_body_compression_fallback,omitempty"`
-	// request body compression fallback from.
+	// The request body compression fallback from. Since CLI 1.0.102.
 	RequestBodyCompressionFallbackFrom ModelCallRequestBodyEncoding `protobuf:"varint,33,opt,name=request_body_compression_fallback_from,json=requestBodyCompressionFallbackFrom,proto3,enum=copilot.cli.v1.ModelCallRequestBodyEncoding" json:"request_body_compression_fallback_from,omitempty"`
-	// request body compression rejected status.
+	// The request body compression rejected status. From 0 to 999. Since CLI
+	// 1.0.102.
 	RequestBodyCompressionRejectedStatus *int64 `protobuf:"varint,34,opt,name=request_body_compression_rejected_status,json=requestBodyCompressionRejectedStatus,proto3,oneof" json:"request_body_compression_rejected_status,omitempty"`
-	// retry attempt.
+	// The retry attempt. Since CLI 1.0.102.
 	RetryAttempt *int64 `protobuf:"varint,35,opt,name=retry_attempt,json=retryAttempt,proto3,oneof" json:"retry_attempt,omitempty"`
-	// websocket fallback reason.
+	// Reason for the websocket fallback. Since CLI 1.0.102.
 	WebsocketFallbackReason ModelCallWebSocketFallbackReason `protobuf:"varint,36,opt,name=websocket_fallback_reason,json=websocketFallbackReason,proto3,enum=copilot.cli.v1.ModelCallWebSocketFallbackReason" json:"websocket_fallback_reason,omitempty"`
-	// websocket fallback after ms.
+	// The websocket fallback after, in milliseconds. Since CLI 1.0.102.
 	WebsocketFallbackAfterMs *int64 `protobuf:"varint,37,opt,name=websocket_fallback_after_ms,json=websocketFallbackAfterMs,proto3,oneof" json:"websocket_fallback_after_ms,omitempty"`
-	// websocket fallback error kind.
+	// Kind of websocket fallback error. Since CLI 1.0.102.
 	WebsocketFallbackErrorKind ModelCallWebSocketFallbackErrorKind `protobuf:"varint,38,opt,name=websocket_fallback_error_kind,json=websocketFallbackErrorKind,proto3,enum=copilot.cli.v1.ModelCallWebSocketFallbackErrorKind" json:"websocket_fallback_error_kind,omitempty"`
-	// websocket fallback status code.
+	// The websocket fallback status code. From 0 to 999. Since CLI 1.0.102.
 	WebsocketFallbackStatusCode *int64 `protobuf:"varint,39,opt,name=websocket_fallback_status_code,json=websocketFallbackStatusCode,proto3,oneof" json:"websocket_fallback_status_code,omitempty"`
-	// websocket fallback close code.
+	// The websocket fallback close code. From 0 to 4999. Since CLI 1.0.102.
 	WebsocketFallbackCloseCode *int64 `protobuf:"varint,40,opt,name=websocket_fallback_close_code,json=websocketFallbackCloseCode,proto3,oneof" json:"websocket_fallback_close_code,omitempty"`
-	// websocket fallback reconnect attempted.
+	// Whether the websocket fallback reconnect is attempted. Since CLI 1.0.102.
 	WebsocketFallbackReconnectAttempted *bool `protobuf:"varint,41,opt,name=websocket_fallback_reconnect_attempted,json=websocketFallbackReconnectAttempted,proto3,oneof" json:"websocket_fallback_reconnect_attempted,omitempty"`
-	// websocket fallback started this call.
+	// Whether there is websocket fallback started this call. Since CLI 1.0.102.
 	WebsocketFallbackStartedThisCall *bool `protobuf:"varint,42,opt,name=websocket_fallback_started_this_call,json=websocketFallbackStartedThisCall,proto3,oneof" json:"websocket_fallback_started_this_call,omitempty"`
-	// provider type.
+	// Kind of provider. Internal to the CLI. Since CLI 1.0.102.
 	ProviderType *string `protobuf:"bytes,43,opt,name=provider_type,json=providerType,proto3,oneof" json:"provider_type,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -19634,36 +19760,37 @@ func (x *ModelCallFailureData) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: ModelCallFailureRequestFingerprint.
+// Model call failure request fingerprint. Used by
+// ModelCallFailureData.request_fingerprint.
 type ModelCallFailureRequestFingerprint struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// message count.
+	// Number of messages.
 	MessageCount int64 `protobuf:"varint,1,opt,name=message_count,json=messageCount,proto3" json:"message_count,omitempty"`
-	// tool result message count.
+	// Number of tool result messages.
 	ToolResultMessageCount int64 `protobuf:"varint,2,opt,name=tool_result_message_count,json=toolResultMessageCount,proto3" json:"tool_result_message_count,omitempty"`
-	// tool call count.
+	// Number of tool calls.
 	ToolCallCount int64 `protobuf:"varint,3,opt,name=tool_call_count,json=toolCallCount,proto3" json:"tool_call_count,omitempty"`
-	// nameless tool call count.
+	// Number of nameless tool calls.
 	NamelessToolCallCount int64 `protobuf:"varint,4,opt,name=nameless_tool_call_count,json=namelessToolCallCount,proto3" json:"nameless_tool_call_count,omitempty"`
-	// image part count.
+	// Number of image parts.
 	ImagePartCount int64 `protobuf:"varint,5,opt,name=image_part_count,json=imagePartCount,proto3" json:"image_part_count,omitempty"`
-	// image parts missing media type.
+	// Kind of image parts missing media.
 	ImagePartsMissingMediaType int64 `protobuf:"varint,6,opt,name=image_parts_missing_media_type,json=imagePartsMissingMediaType,proto3" json:"image_parts_missing_media_type,omitempty"`
-	// last message role.
+	// The last message role.
 	LastMessageRole *string `protobuf:"bytes,7,opt,name=last_message_role,json=lastMessageRole,proto3,oneof" json:"last_message_role,omitempty"`
-	// custom tool call count.
+	// Number of custom tool calls. Since CLI 1.0.102.
 	CustomToolCallCount *int64 `protobuf:"varint,8,opt,name=custom_tool_call_count,json=customToolCallCount,proto3,oneof" json:"custom_tool_call_count,omitempty"`
-	// unmatched tool result count.
+	// Number of unmatched tool results. Since CLI 1.0.102.
 	UnmatchedToolResultCount *int64 `protobuf:"varint,9,opt,name=unmatched_tool_result_count,json=unmatchedToolResultCount,proto3,oneof" json:"unmatched_tool_result_count,omitempty"`
-	// orphan tool call count.
+	// Number of orphan tool calls. Since CLI 1.0.102.
 	OrphanToolCallCount *int64 `protobuf:"varint,10,opt,name=orphan_tool_call_count,json=orphanToolCallCount,proto3,oneof" json:"orphan_tool_call_count,omitempty"`
-	// image bytes.
+	// The image, in bytes. Since CLI 1.0.102.
 	ImageBytes *int64 `protobuf:"varint,11,opt,name=image_bytes,json=imageBytes,proto3,oneof" json:"image_bytes,omitempty"`
-	// reasoning item count.
+	// Number of reasoning items. Since CLI 1.0.102.
 	ReasoningItemCount *int64 `protobuf:"varint,12,opt,name=reasoning_item_count,json=reasoningItemCount,proto3,oneof" json:"reasoning_item_count,omitempty"`
-	// encrypted content bytes.
+	// The encrypted content, in bytes. Since CLI 1.0.102.
 	EncryptedContentBytes *int64 `protobuf:"varint,13,opt,name=encrypted_content_bytes,json=encryptedContentBytes,proto3,oneof" json:"encrypted_content_bytes,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -19797,16 +19924,16 @@ func (x *ModelCallFailureRequestFingerprint) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: ModelCallFinalResultData.
+// Data of the event model.call_final_result. Since CLI 1.0.92.
 type ModelCallFinalResultData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// model.
+	// Identifier of the model.
 	Model string `protobuf:"bytes,1,opt,name=model,proto3" json:"model,omitempty"`
-	// is byok.
+	// Whether the model belongs to an endpoint of the user's own.
 	IsByok *bool `protobuf:"varint,2,opt,name=is_byok,json=isByok,proto3,oneof" json:"is_byok,omitempty"`
-	// result.
+	// The result.
 	Result ModelCallFinalResult `protobuf:"varint,3,opt,name=result,proto3,enum=copilot.cli.v1.ModelCallFinalResult" json:"result,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -19870,22 +19997,22 @@ func (x *ModelCallFinalResultData) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: ModelCallFinishedData.
+// Data of the event model.call_finished.
 type ModelCallFinishedData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// turn id.
+	// Identifier of the turn within the session.
 	TurnId string `protobuf:"bytes,1,opt,name=turn_id,json=turnId,proto3" json:"turn_id,omitempty"`
-	// interaction id.
+	// Identifier that a prompt and all that follows from it have in common.
 	InteractionId *string `protobuf:"bytes,2,opt,name=interaction_id,json=interactionId,proto3,oneof" json:"interaction_id,omitempty"`
-	// dispatch duration ms.
+	// The dispatch duration, in milliseconds.
 	DispatchDurationMs float64 `protobuf:"fixed64,3,opt,name=dispatch_duration_ms,json=dispatchDurationMs,proto3" json:"dispatch_duration_ms,omitempty"`
-	// outcome.
+	// The outcome.
 	Outcome ModelCallFinishedOutcome `protobuf:"varint,4,opt,name=outcome,proto3,enum=copilot.cli.v1.ModelCallFinishedOutcome" json:"outcome,omitempty"`
-	// contains built in file edit request.
+	// Whether there is contains built in file edit request.
 	ContainsBuiltInFileEditRequest *bool `protobuf:"varint,5,opt,name=contains_built_in_file_edit_request,json=containsBuiltInFileEditRequest,proto3,oneof" json:"contains_built_in_file_edit_request,omitempty"`
-	// edit classifier version.
+	// Version of the edit classifier. At least 1.
 	EditClassifierVersion int64 `protobuf:"varint,6,opt,name=edit_classifier_version,json=editClassifierVersion,proto3" json:"edit_classifier_version,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -19970,20 +20097,21 @@ func (x *ModelCallFinishedData) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: ModelCallStartData.
+// Data of the event model.call_start.
 type ModelCallStartData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// turn id.
+	// Identifier of the turn within the session.
 	TurnId string `protobuf:"bytes,1,opt,name=turn_id,json=turnId,proto3" json:"turn_id,omitempty"`
-	// model.
+	// Identifier of the model.
 	Model *string `protobuf:"bytes,2,opt,name=model,proto3,oneof" json:"model,omitempty"`
-	// previous response id.
+	// Identifier of the previous response. Internal to the CLI.
 	PreviousResponseId *string `protobuf:"bytes,3,opt,name=previous_response_id,json=previousResponseId,proto3,oneof" json:"previous_response_id,omitempty"`
-	// fusion.
+	// Which of several models at work this comes from.
 	Fusion *FusionAttribution `protobuf:"bytes,4,opt,name=fusion,proto3" json:"fusion,omitempty"`
-	// parent tool call id.
+	// Identifier of the tool call that a sub-agent carries out; only on what the
+	// sub-agent does. Since CLI 1.0.92.
 	ParentToolCallId *string `protobuf:"bytes,5,opt,name=parent_tool_call_id,json=parentToolCallId,proto3,oneof" json:"parent_tool_call_id,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -20061,48 +20189,51 @@ func (x *ModelCallStartData) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: ModelChangeData.
+// The model, or how it is used, has changed.
 type ModelChangeData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// previous model.
+	// Identifier of the model before.
 	PreviousModel *string `protobuf:"bytes,1,opt,name=previous_model,json=previousModel,proto3,oneof" json:"previous_model,omitempty"`
-	// new model.
+	// Identifier of the model now.
 	NewModel string `protobuf:"bytes,2,opt,name=new_model,json=newModel,proto3" json:"new_model,omitempty"`
-	// previous reasoning effort.
+	// The previous reasoning effort.
 	PreviousReasoningEffort *string `protobuf:"bytes,3,opt,name=previous_reasoning_effort,json=previousReasoningEffort,proto3,oneof" json:"previous_reasoning_effort,omitempty"`
-	// reasoning effort.
+	// How much the model may think before it answers. An explicit null, which is
+	// not the same as absence, stands in json_extra.
 	ReasoningEffort *string `protobuf:"bytes,4,opt,name=reasoning_effort,json=reasoningEffort,proto3,oneof" json:"reasoning_effort,omitempty"`
-	// previous reasoning summary.
+	// The previous reasoning summary.
 	PreviousReasoningSummary ReasoningSummary `protobuf:"varint,5,opt,name=previous_reasoning_summary,json=previousReasoningSummary,proto3,enum=copilot.cli.v1.ReasoningSummary" json:"previous_reasoning_summary,omitempty"`
-	// reasoning summary.
+	// How much of its reasoning the model sums up.
 	ReasoningSummary ReasoningSummary `protobuf:"varint,6,opt,name=reasoning_summary,json=reasoningSummary,proto3,enum=copilot.cli.v1.ReasoningSummary" json:"reasoning_summary,omitempty"`
-	// previous verbosity.
+	// The previous verbosity.
 	PreviousVerbosity Verbosity `protobuf:"varint,7,opt,name=previous_verbosity,json=previousVerbosity,proto3,enum=copilot.cli.v1.Verbosity" json:"previous_verbosity,omitempty"`
-	// verbosity.
+	// How long the model's answers are to be.
 	Verbosity Verbosity `protobuf:"varint,8,opt,name=verbosity,proto3,enum=copilot.cli.v1.Verbosity" json:"verbosity,omitempty"`
-	// context tier.
+	// Size of the model's context window, where it has several. An explicit null,
+	// which is not the same as absence, stands in json_extra.
 	ContextTier ContextTier `protobuf:"varint,9,opt,name=context_tier,json=contextTier,proto3,enum=copilot.cli.v1.ContextTier" json:"context_tier,omitempty"`
-	// cause.
+	// Why it changed.
 	Cause *string `protobuf:"bytes,10,opt,name=cause,proto3,oneof" json:"cause,omitempty"`
-	// source.
+	// Where it comes from.
 	Source ModelChangeSource `protobuf:"varint,11,opt,name=source,proto3,enum=copilot.cli.v1.ModelChangeSource" json:"source,omitempty"`
-	// reasoning effort model.
+	// The reasoning effort model. Since CLI 1.0.92.
 	ReasoningEffortModel *string `protobuf:"bytes,12,opt,name=reasoning_effort_model,json=reasoningEffortModel,proto3,oneof" json:"reasoning_effort_model,omitempty"`
-	// previous auto tier.
+	// The previous auto tier. Since CLI 1.0.92.
 	PreviousAutoTier AutoTier `protobuf:"varint,13,opt,name=previous_auto_tier,json=previousAutoTier,proto3,enum=copilot.cli.v1.AutoTier" json:"previous_auto_tier,omitempty"`
-	// auto tier.
+	// What automatic choice of the model optimises for. An explicit null, which
+	// is not the same as absence, stands in json_extra. Since CLI 1.0.92.
 	AutoTier AutoTier `protobuf:"varint,14,opt,name=auto_tier,json=autoTier,proto3,enum=copilot.cli.v1.AutoTier" json:"auto_tier,omitempty"`
-	// provider id.
+	// Identifier of the provider. Since CLI 1.0.102.
 	ProviderId *string `protobuf:"bytes,15,opt,name=provider_id,json=providerId,proto3,oneof" json:"provider_id,omitempty"`
-	// previous provider id.
+	// Identifier of the previous provider. Since CLI 1.0.102.
 	PreviousProviderId *string `protobuf:"bytes,16,opt,name=previous_provider_id,json=previousProviderId,proto3,oneof" json:"previous_provider_id,omitempty"`
-	// reasoning effort managed.
+	// Whether the reasoning effort is managed. Since CLI 1.0.102.
 	ReasoningEffortManaged *bool `protobuf:"varint,17,opt,name=reasoning_effort_managed,json=reasoningEffortManaged,proto3,oneof" json:"reasoning_effort_managed,omitempty"`
-	// context tier managed.
+	// Whether the context tier is managed. Since CLI 1.0.102.
 	ContextTierManaged *bool `protobuf:"varint,18,opt,name=context_tier_managed,json=contextTierManaged,proto3,oneof" json:"context_tier_managed,omitempty"`
-	// auto tier managed.
+	// Whether the auto tier is managed. Since CLI 1.0.102.
 	AutoTierManaged *bool `protobuf:"varint,19,opt,name=auto_tier_managed,json=autoTierManaged,proto3,oneof" json:"auto_tier_managed,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -20283,7 +20414,7 @@ type ModelCompactionCompletedData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The event's type without its first word.
 	Kind string `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -20338,7 +20469,7 @@ type ModelCompactionStartedData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The event's type without its first word.
 	Kind string `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -20388,12 +20519,12 @@ func (x *ModelCompactionStartedData) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: ModelDeselectedData.
+// Data of the event session.model_deselected. Since CLI 1.0.92.
 type ModelDeselectedData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// previous model.
+	// The previous model.
 	PreviousModel string `protobuf:"bytes,1,opt,name=previous_model,json=previousModel,proto3" json:"previous_model,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -20452,7 +20583,7 @@ type ModelLogData struct {
 	Level *string `protobuf:"bytes,2,opt,name=level,proto3,oneof" json:"level,omitempty"`
 	// The line.
 	Message *string `protobuf:"bytes,3,opt,name=message,proto3,oneof" json:"message,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -20523,11 +20654,12 @@ type ModelMessageData struct {
 	Kind string `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
 	// Number of the turn, from 0.
 	Turn *int64 `protobuf:"varint,2,opt,name=turn,proto3,oneof" json:"turn,omitempty"`
-	// The request it belongs to.
+	// The request it belongs to. The member modelCall, as JSON text.
 	ModelCallJson *string `protobuf:"bytes,3,opt,name=model_call_json,json=modelCallJson,proto3,oneof" json:"model_call_json,omitempty"`
-	// The message, as the model's endpoint has it.
+	// The message, as the model's endpoint has it. The member message, as JSON
+	// text.
 	MessageJson *string `protobuf:"bytes,4,opt,name=message_json,json=messageJson,proto3,oneof" json:"message_json,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -20604,9 +20736,10 @@ type ModelMessagesSnapshotData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The event's type without its first word.
 	Kind string `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
-	// The messages, as the model's endpoint has them.
+	// The messages, as the model's endpoint has them. The member messages, as
+	// JSON text.
 	MessagesJson *string `protobuf:"bytes,2,opt,name=messages_json,json=messagesJson,proto3,oneof" json:"messages_json,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -20672,11 +20805,13 @@ type ModelModelCallFailureData struct {
 	Turn *int64 `protobuf:"varint,2,opt,name=turn,proto3,oneof" json:"turn,omitempty"`
 	// Duration of the request in milliseconds.
 	ModelCallDurationMs *float64 `protobuf:"fixed64,3,opt,name=model_call_duration_ms,json=modelCallDurationMs,proto3,oneof" json:"model_call_duration_ms,omitempty"`
-	// The request and its error: endpoint, status, text.
+	// The request and its error: endpoint, status, text. The member modelCall, as
+	// JSON text.
 	ModelCallJson *string `protobuf:"bytes,4,opt,name=model_call_json,json=modelCallJson,proto3,oneof" json:"model_call_json,omitempty"`
-	// Whether the request was made by a remote part of the CLI.
+	// Treatment flag of the endpoint's answer (header
+	// X-GitHub-Copilot-Request-TE).
 	Rte *bool `protobuf:"varint,5,opt,name=rte,proto3,oneof" json:"rte,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -20763,11 +20898,11 @@ type ModelModelCallStartedData struct {
 	Turn *int64 `protobuf:"varint,2,opt,name=turn,proto3,oneof" json:"turn,omitempty"`
 	// Identifier of the model.
 	Model *string `protobuf:"bytes,3,opt,name=model,proto3,oneof" json:"model,omitempty"`
-	// What the CLI knows about the model.
+	// What the CLI knows about the model. The member modelInfo, as JSON text.
 	ModelInfoJson *string `protobuf:"bytes,4,opt,name=model_info_json,json=modelInfoJson,proto3,oneof" json:"model_info_json,omitempty"`
 	// When, in milliseconds since 1970.
 	TimestampMs *int64 `protobuf:"varint,5,opt,name=timestamp_ms,json=timestampMs,proto3,oneof" json:"timestamp_ms,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -20860,15 +20995,20 @@ type ModelModelCallSuccessData struct {
 	OutputTtftMs *float64 `protobuf:"fixed64,5,opt,name=output_ttft_ms,json=outputTtftMs,proto3,oneof" json:"output_ttft_ms,omitempty"`
 	// Mean milliseconds from one token to the next.
 	InterTokenLatencyMs *float64 `protobuf:"fixed64,6,opt,name=inter_token_latency_ms,json=interTokenLatencyMs,proto3,oneof" json:"inter_token_latency_ms,omitempty"`
-	// The request: endpoint, identifiers, sizes.
+	// The request: endpoint, identifiers, sizes. The member modelCall, as JSON
+	// text.
 	ModelCallJson *string `protobuf:"bytes,7,opt,name=model_call_json,json=modelCallJson,proto3,oneof" json:"model_call_json,omitempty"`
-	// The endpoint's answer, put together.
+	// The endpoint's answer, put together. The member responseChunk, as JSON
+	// text.
 	ResponseChunkJson *string `protobuf:"bytes,8,opt,name=response_chunk_json,json=responseChunkJson,proto3,oneof" json:"response_chunk_json,omitempty"`
-	// The tokens used, as the endpoint counts them.
+	// The tokens used, as the endpoint counts them. The member responseUsage, as
+	// JSON text.
 	ResponseUsageJson *string `protobuf:"bytes,9,opt,name=response_usage_json,json=responseUsageJson,proto3,oneof" json:"response_usage_json,omitempty"`
-	// What is left of the user's quotas, by name.
+	// What is left of the user's quotas, by name. The member quotaSnapshots, as
+	// JSON text.
 	QuotaSnapshotsJson *string `protobuf:"bytes,10,opt,name=quota_snapshots_json,json=quotaSnapshotsJson,proto3,oneof" json:"quota_snapshots_json,omitempty"`
-	// Whether the request was made by a remote part of the CLI.
+	// Treatment flag of the endpoint's answer (header
+	// X-GitHub-Copilot-Request-TE).
 	Rte *bool `protobuf:"varint,11,opt,name=rte,proto3,oneof" json:"rte,omitempty"`
 	// Largest number of tokens a prompt may have.
 	MaxPromptTokens *int64 `protobuf:"varint,12,opt,name=max_prompt_tokens,json=maxPromptTokens,proto3,oneof" json:"max_prompt_tokens,omitempty"`
@@ -20886,9 +21026,10 @@ type ModelModelCallSuccessData struct {
 	ModelDisplayName *string `protobuf:"bytes,18,opt,name=model_display_name,json=modelDisplayName,proto3,oneof" json:"model_display_name,omitempty"`
 	// The conversation that was sent, as JSON text. It is large.
 	RequestMessages *string `protobuf:"bytes,19,opt,name=request_messages,json=requestMessages,proto3,oneof" json:"request_messages,omitempty"`
-	// The settings the request was made with.
+	// The settings the request was made with. The member requestSettings, as JSON
+	// text.
 	RequestSettingsJson *string `protobuf:"bytes,20,opt,name=request_settings_json,json=requestSettingsJson,proto3,oneof" json:"request_settings_json,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -21078,11 +21219,12 @@ type ModelResponseData struct {
 	Kind string `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
 	// Number of the turn, from 0.
 	Turn *int64 `protobuf:"varint,2,opt,name=turn,proto3,oneof" json:"turn,omitempty"`
-	// The request it belongs to.
+	// The request it belongs to. The member modelCall, as JSON text.
 	ModelCallJson *string `protobuf:"bytes,3,opt,name=model_call_json,json=modelCallJson,proto3,oneof" json:"model_call_json,omitempty"`
-	// The answer, as the model's endpoint has it.
+	// The answer, as the model's endpoint has it. The member response, as JSON
+	// text.
 	ResponseJson *string `protobuf:"bytes,4,opt,name=response_json,json=responseJson,proto3,oneof" json:"response_json,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -21158,7 +21300,7 @@ type ModelTelemetryData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The event's type without its first word.
 	Kind string `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -21217,13 +21359,13 @@ type ModelToolExecutionData struct {
 	Turn *int64 `protobuf:"varint,2,opt,name=turn,proto3,oneof" json:"turn,omitempty"`
 	// Identifier of the call.
 	ToolCallId *string `protobuf:"bytes,3,opt,name=tool_call_id,json=toolCallId,proto3,oneof" json:"tool_call_id,omitempty"`
-	// The tool's result.
+	// The tool's result. The member toolResult, as JSON text.
 	ToolResultJson *string `protobuf:"bytes,4,opt,name=tool_result_json,json=toolResultJson,proto3,oneof" json:"tool_result_json,omitempty"`
 	// Duration of the call in milliseconds.
 	DurationMs *float64 `protobuf:"fixed64,5,opt,name=duration_ms,json=durationMs,proto3,oneof" json:"duration_ms,omitempty"`
-	// Whether the tool ran in a remote part of the CLI.
+	// Treatment flag of the endpoint's answer that asked for the call.
 	Rte *bool `protobuf:"varint,6,opt,name=rte,proto3,oneof" json:"rte,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -21317,11 +21459,11 @@ type ModelTurnEndedData struct {
 	Turn *int64 `protobuf:"varint,2,opt,name=turn,proto3,oneof" json:"turn,omitempty"`
 	// Identifier of the model.
 	Model *string `protobuf:"bytes,3,opt,name=model,proto3,oneof" json:"model,omitempty"`
-	// What the CLI knows about the model.
+	// What the CLI knows about the model. The member modelInfo, as JSON text.
 	ModelInfoJson *string `protobuf:"bytes,4,opt,name=model_info_json,json=modelInfoJson,proto3,oneof" json:"model_info_json,omitempty"`
 	// When, in milliseconds since 1970.
 	TimestampMs *int64 `protobuf:"varint,5,opt,name=timestamp_ms,json=timestampMs,proto3,oneof" json:"timestamp_ms,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -21408,13 +21550,13 @@ type ModelTurnFailedData struct {
 	Turn *int64 `protobuf:"varint,2,opt,name=turn,proto3,oneof" json:"turn,omitempty"`
 	// Identifier of the model.
 	Model *string `protobuf:"bytes,3,opt,name=model,proto3,oneof" json:"model,omitempty"`
-	// What the CLI knows about the model.
+	// What the CLI knows about the model. The member modelInfo, as JSON text.
 	ModelInfoJson *string `protobuf:"bytes,4,opt,name=model_info_json,json=modelInfoJson,proto3,oneof" json:"model_info_json,omitempty"`
 	// When, in milliseconds since 1970.
 	TimestampMs *int64 `protobuf:"varint,5,opt,name=timestamp_ms,json=timestampMs,proto3,oneof" json:"timestamp_ms,omitempty"`
 	// Why it failed.
 	Error *string `protobuf:"bytes,6,opt,name=error,proto3,oneof" json:"error,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -21508,13 +21650,13 @@ type ModelTurnRetryData struct {
 	Turn *int64 `protobuf:"varint,2,opt,name=turn,proto3,oneof" json:"turn,omitempty"`
 	// Identifier of the model.
 	Model *string `protobuf:"bytes,3,opt,name=model,proto3,oneof" json:"model,omitempty"`
-	// What the CLI knows about the model.
+	// What the CLI knows about the model. The member modelInfo, as JSON text.
 	ModelInfoJson *string `protobuf:"bytes,4,opt,name=model_info_json,json=modelInfoJson,proto3,oneof" json:"model_info_json,omitempty"`
 	// When, in milliseconds since 1970.
 	TimestampMs *int64 `protobuf:"varint,5,opt,name=timestamp_ms,json=timestampMs,proto3,oneof" json:"timestamp_ms,omitempty"`
 	// Why.
 	Reason *string `protobuf:"bytes,6,opt,name=reason,proto3,oneof" json:"reason,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -21608,11 +21750,11 @@ type ModelTurnStartedData struct {
 	Turn *int64 `protobuf:"varint,2,opt,name=turn,proto3,oneof" json:"turn,omitempty"`
 	// Identifier of the model.
 	Model *string `protobuf:"bytes,3,opt,name=model,proto3,oneof" json:"model,omitempty"`
-	// What the CLI knows about the model.
+	// What the CLI knows about the model. The member modelInfo, as JSON text.
 	ModelInfoJson *string `protobuf:"bytes,4,opt,name=model_info_json,json=modelInfoJson,proto3,oneof" json:"model_info_json,omitempty"`
 	// When, in milliseconds since 1970.
 	TimestampMs *int64 `protobuf:"varint,5,opt,name=timestamp_ms,json=timestampMs,proto3,oneof" json:"timestamp_ms,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -21690,22 +21832,22 @@ func (x *ModelTurnStartedData) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: OmittedBinaryResult.
+// Omitted binary result.
 type OmittedBinaryResult struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// type.
+	// The type.
 	Type OmittedBinaryType `protobuf:"varint,1,opt,name=type,proto3,enum=copilot.cli.v1.OmittedBinaryType" json:"type,omitempty"`
-	// mime type.
+	// What kind of content it is, as a MIME type.
 	MimeType string `protobuf:"bytes,2,opt,name=mime_type,json=mimeType,proto3" json:"mime_type,omitempty"`
-	// byte length.
+	// The byte length.
 	ByteLength int64 `protobuf:"varint,3,opt,name=byte_length,json=byteLength,proto3" json:"byte_length,omitempty"`
-	// omitted reason.
+	// The omitted reason.
 	OmittedReason OmittedBinaryOmittedReason `protobuf:"varint,4,opt,name=omitted_reason,json=omittedReason,proto3,enum=copilot.cli.v1.OmittedBinaryOmittedReason" json:"omitted_reason,omitempty"`
-	// description.
+	// The description.
 	Description *string `protobuf:"bytes,5,opt,name=description,proto3,oneof" json:"description,omitempty"`
-	// metadata json.
+	// The metadata. The member metadata, as JSON text.
 	MetadataJson *string `protobuf:"bytes,6,opt,name=metadata_json,json=metadataJson,proto3,oneof" json:"metadata_json,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -21790,10 +21932,10 @@ func (x *OmittedBinaryResult) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: PendingMessagesModifiedData.
+// The queue of prompts has changed.
 type PendingMessagesModifiedData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -21836,12 +21978,12 @@ func (x *PendingMessagesModifiedData) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: PermissionApproved.
+// A PermissionResult with the kind approved.
 type PermissionApproved struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// managed approval handled.
+	// Whether the managed approval is handled.
 	ManagedApprovalHandled *bool `protobuf:"varint,1,opt,name=managed_approval_handled,json=managedApprovalHandled,proto3,oneof" json:"managed_approval_handled,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -21891,16 +22033,16 @@ func (x *PermissionApproved) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: PermissionApprovedForLocation.
+// A PermissionResult with the kind approved-for-location.
 type PermissionApprovedForLocation struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// approval.
+	// The approval.
 	Approval *UserToolSessionApproval `protobuf:"bytes,1,opt,name=approval,proto3" json:"approval,omitempty"`
-	// location key.
+	// The location key.
 	LocationKey string `protobuf:"bytes,2,opt,name=location_key,json=locationKey,proto3" json:"location_key,omitempty"`
-	// managed approval handled.
+	// Whether the managed approval is handled.
 	ManagedApprovalHandled *bool `protobuf:"varint,3,opt,name=managed_approval_handled,json=managedApprovalHandled,proto3,oneof" json:"managed_approval_handled,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -21964,14 +22106,14 @@ func (x *PermissionApprovedForLocation) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: PermissionApprovedForSession.
+// A PermissionResult with the kind approved-for-session.
 type PermissionApprovedForSession struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// approval.
+	// The approval.
 	Approval *UserToolSessionApproval `protobuf:"bytes,1,opt,name=approval,proto3" json:"approval,omitempty"`
-	// managed approval handled.
+	// Whether the managed approval is handled.
 	ManagedApprovalHandled *bool `protobuf:"varint,2,opt,name=managed_approval_handled,json=managedApprovalHandled,proto3,oneof" json:"managed_approval_handled,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -22028,12 +22170,13 @@ func (x *PermissionApprovedForSession) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: PermissionApprovedReadOnlyForSession.
+// A PermissionResult with the kind approved-read-only-for-session. Since CLI
+// 1.0.92.
 type PermissionApprovedReadOnlyForSession struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// directories.
+	// The directories.
 	Directories []string `protobuf:"bytes,1,rep,name=directories,proto3" json:"directories,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -22083,14 +22226,14 @@ func (x *PermissionApprovedReadOnlyForSession) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: PermissionAssentDetectedData.
+// Data of the event permission.assentDetected. Since CLI 1.0.92.
 type PermissionAssentDetectedData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// request id.
+	// Identifier of the request: the one to answer it by.
 	RequestId string `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	// turn index.
+	// Index of the turn.
 	TurnIndex int64 `protobuf:"varint,2,opt,name=turn_index,json=turnIndex,proto3" json:"turn_index,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -22147,12 +22290,12 @@ func (x *PermissionAssentDetectedData) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: PermissionCancelled.
+// A PermissionResult with the kind cancelled.
 type PermissionCancelled struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// reason.
+	// The reason.
 	Reason *string `protobuf:"bytes,1,opt,name=reason,proto3,oneof" json:"reason,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -22202,18 +22345,18 @@ func (x *PermissionCancelled) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: PermissionCarriedForwardData.
+// Data of the event permission.carriedForward. Since CLI 1.0.92.
 type PermissionCarriedForwardData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// request id.
+	// Identifier of the request: the one to answer it by.
 	RequestId string `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	// tool call id.
+	// Identifier of the tool call, as the model gave it.
 	ToolCallId string `protobuf:"bytes,2,opt,name=tool_call_id,json=toolCallId,proto3" json:"tool_call_id,omitempty"`
-	// record id.
+	// Identifier of the record.
 	RecordId string `protobuf:"bytes,3,opt,name=record_id,json=recordId,proto3" json:"record_id,omitempty"`
-	// decision source.
+	// The decision source.
 	DecisionSource PermissionDecisionSource `protobuf:"varint,4,opt,name=decision_source,json=decisionSource,proto3,enum=copilot.cli.v1.PermissionDecisionSource" json:"decision_source,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -22284,22 +22427,22 @@ func (x *PermissionCarriedForwardData) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: PermissionCompletedData.
+// A permission question was answered, by whichever client, or ended otherwise.
 type PermissionCompletedData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// request id.
+	// Identifier of the request: the one to answer it by.
 	RequestId string `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	// tool call id.
+	// Identifier of the tool call, as the model gave it.
 	ToolCallId *string `protobuf:"bytes,2,opt,name=tool_call_id,json=toolCallId,proto3,oneof" json:"tool_call_id,omitempty"`
-	// result.
+	// What became of it.
 	Result *PermissionResult `protobuf:"bytes,3,opt,name=result,proto3" json:"result,omitempty"`
-	// recovery episode id.
+	// Identifier of the recovery episode. Since CLI 1.0.92.
 	RecoveryEpisodeId *string `protobuf:"bytes,4,opt,name=recovery_episode_id,json=recoveryEpisodeId,proto3,oneof" json:"recovery_episode_id,omitempty"`
-	// blocker.
+	// The blocker. Since CLI 1.0.92.
 	Blocker *TaskBlocker `protobuf:"bytes,5,opt,name=blocker,proto3" json:"blocker,omitempty"`
-	// decision source.
+	// The decision source. Since CLI 1.0.92.
 	DecisionSource PermissionDecisionSource `protobuf:"varint,6,opt,name=decision_source,json=decisionSource,proto3,enum=copilot.cli.v1.PermissionDecisionSource" json:"decision_source,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -22384,22 +22527,22 @@ func (x *PermissionCompletedData) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: PermissionContextualAuthorizationData.
+// Data of the event permission.contextualAuthorization. Since CLI 1.0.92.
 type PermissionContextualAuthorizationData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// record id.
+	// Identifier of the record.
 	RecordId string `protobuf:"bytes,1,opt,name=record_id,json=recordId,proto3" json:"record_id,omitempty"`
-	// request id.
+	// Identifier of the request: the one to answer it by.
 	RequestId string `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	// turn index.
+	// Index of the turn.
 	TurnIndex int64 `protobuf:"varint,3,opt,name=turn_index,json=turnIndex,proto3" json:"turn_index,omitempty"`
-	// polarity.
+	// The polarity.
 	Polarity PermissionMessageAuthorizationPolarity `protobuf:"varint,4,opt,name=polarity,proto3,enum=copilot.cli.v1.PermissionMessageAuthorizationPolarity" json:"polarity,omitempty"`
-	// span start.
+	// The span start.
 	SpanStart int64 `protobuf:"varint,5,opt,name=span_start,json=spanStart,proto3" json:"span_start,omitempty"`
-	// span end.
+	// The span end.
 	SpanEnd int64 `protobuf:"varint,6,opt,name=span_end,json=spanEnd,proto3" json:"span_end,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -22484,14 +22627,14 @@ func (x *PermissionContextualAuthorizationData) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: PermissionDeniedByContentExclusionPolicy.
+// A PermissionResult with the kind denied-by-content-exclusion-policy.
 type PermissionDeniedByContentExclusionPolicy struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// path.
+	// The path.
 	Path string `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
-	// message.
+	// The message.
 	Message string `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -22548,14 +22691,14 @@ func (x *PermissionDeniedByContentExclusionPolicy) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: PermissionDeniedByPermissionRequestHook.
+// A PermissionResult with the kind denied-by-permission-request-hook.
 type PermissionDeniedByPermissionRequestHook struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// message.
+	// The message.
 	Message *string `protobuf:"bytes,1,opt,name=message,proto3,oneof" json:"message,omitempty"`
-	// interrupt.
+	// Whether there is interrupt.
 	Interrupt *bool `protobuf:"varint,2,opt,name=interrupt,proto3,oneof" json:"interrupt,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -22612,12 +22755,12 @@ func (x *PermissionDeniedByPermissionRequestHook) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: PermissionDeniedByRules.
+// A PermissionResult with the kind denied-by-rules.
 type PermissionDeniedByRules struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// rules.
+	// The rules.
 	Rules []*PermissionRule `protobuf:"bytes,1,rep,name=rules,proto3" json:"rules,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -22667,14 +22810,14 @@ func (x *PermissionDeniedByRules) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: PermissionDeniedInteractivelyByUser.
+// A PermissionResult with the kind denied-interactively-by-user.
 type PermissionDeniedInteractivelyByUser struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// feedback.
+	// The feedback.
 	Feedback *string `protobuf:"bytes,1,opt,name=feedback,proto3,oneof" json:"feedback,omitempty"`
-	// force reject.
+	// Whether to force reject.
 	ForceReject *bool `protobuf:"varint,2,opt,name=force_reject,json=forceReject,proto3,oneof" json:"force_reject,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -22731,10 +22874,11 @@ func (x *PermissionDeniedInteractivelyByUser) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: PermissionDeniedNoApprovalRuleAndCouldNotRequestFromUser.
+// A PermissionResult with the kind
+// denied-no-approval-rule-and-could-not-request-from-user.
 type PermissionDeniedNoApprovalRuleAndCouldNotRequestFromUser struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -22777,28 +22921,28 @@ func (x *PermissionDeniedNoApprovalRuleAndCouldNotRequestFromUser) GetJsonExtra(
 	return ""
 }
 
-// JSON: PermissionMessageAuthorizationData.
+// Data of the event permission.messageAuthorization. Since CLI 1.0.92.
 type PermissionMessageAuthorizationData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// record id.
+	// Identifier of the record.
 	RecordId string `protobuf:"bytes,1,opt,name=record_id,json=recordId,proto3" json:"record_id,omitempty"`
-	// turn index.
+	// Index of the turn.
 	TurnIndex int64 `protobuf:"varint,2,opt,name=turn_index,json=turnIndex,proto3" json:"turn_index,omitempty"`
-	// polarity.
+	// The polarity.
 	Polarity PermissionMessageAuthorizationPolarity `protobuf:"varint,3,opt,name=polarity,proto3,enum=copilot.cli.v1.PermissionMessageAuthorizationPolarity" json:"polarity,omitempty"`
-	// action class.
+	// The action class.
 	ActionClass string `protobuf:"bytes,4,opt,name=action_class,json=actionClass,proto3" json:"action_class,omitempty"`
-	// span start.
+	// The span start.
 	SpanStart int64 `protobuf:"varint,5,opt,name=span_start,json=spanStart,proto3" json:"span_start,omitempty"`
-	// span end.
+	// The span end.
 	SpanEnd int64 `protobuf:"varint,6,opt,name=span_end,json=spanEnd,proto3" json:"span_end,omitempty"`
-	// target members.
+	// The target members.
 	TargetMembers []string `protobuf:"bytes,7,rep,name=target_members,json=targetMembers,proto3" json:"target_members,omitempty"`
-	// task.
+	// The task.
 	Task *string `protobuf:"bytes,8,opt,name=task,proto3,oneof" json:"task,omitempty"`
-	// world json.
+	// The world. The member world, as JSON text.
 	WorldJson *string `protobuf:"bytes,9,opt,name=world_json,json=worldJson,proto3,oneof" json:"world_json,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -22904,12 +23048,12 @@ func (x *PermissionMessageAuthorizationData) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: PermissionMessageAuthorizationDegradedData.
+// Data of the event permission.messageAuthorizationDegraded. Since CLI 1.0.92.
 type PermissionMessageAuthorizationDegradedData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// turn index.
+	// Index of the turn.
 	TurnIndex int64 `protobuf:"varint,1,opt,name=turn_index,json=turnIndex,proto3" json:"turn_index,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -22959,14 +23103,14 @@ func (x *PermissionMessageAuthorizationDegradedData) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: PermissionMessageAuthorizationReadData.
+// Data of the event permission.messageAuthorizationRead. Since CLI 1.0.92.
 type PermissionMessageAuthorizationReadData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// turn index.
+	// Index of the turn.
 	TurnIndex int64 `protobuf:"varint,1,opt,name=turn_index,json=turnIndex,proto3" json:"turn_index,omitempty"`
-	// activates extraction.
+	// Whether there is activates extraction.
 	ActivatesExtraction *bool `protobuf:"varint,2,opt,name=activates_extraction,json=activatesExtraction,proto3,oneof" json:"activates_extraction,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -23023,10 +23167,10 @@ func (x *PermissionMessageAuthorizationReadData) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: PermissionRequest.
+// What the agent wants permission for.
 type PermissionRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The alternatives.
+	// One of these, told apart by the member kind.
 	//
 	// Types that are valid to be assigned to Variant:
 	//
@@ -23218,74 +23362,75 @@ type isPermissionRequest_Variant interface {
 }
 
 type PermissionRequest_Shell struct {
-	// shell.
+	// To run a shell command. JSON kind: shell.
 	Shell *PermissionRequestShell `protobuf:"bytes,1,opt,name=shell,proto3,oneof"`
 }
 
 type PermissionRequest_Write struct {
-	// write.
+	// To write to a file. JSON kind: write.
 	Write *PermissionRequestWrite `protobuf:"bytes,2,opt,name=write,proto3,oneof"`
 }
 
 type PermissionRequest_Read struct {
-	// read.
+	// To read a file or a directory. JSON kind: read.
 	Read *PermissionRequestRead `protobuf:"bytes,3,opt,name=read,proto3,oneof"`
 }
 
 type PermissionRequest_Mcp struct {
-	// mcp.
+	// To call a tool of an MCP server. JSON kind: mcp.
 	Mcp *PermissionRequestMcp `protobuf:"bytes,4,opt,name=mcp,proto3,oneof"`
 }
 
 type PermissionRequest_Url struct {
-	// url.
+	// To fetch a URL. JSON kind: url.
 	Url *PermissionRequestUrl `protobuf:"bytes,5,opt,name=url,proto3,oneof"`
 }
 
 type PermissionRequest_Memory struct {
+	// To remember something, or to vote on what is remembered. JSON kind:
 	// memory.
 	Memory *PermissionRequestMemory `protobuf:"bytes,6,opt,name=memory,proto3,oneof"`
 }
 
 type PermissionRequest_CustomTool struct {
-	// custom tool.
+	// To call a client's tool. JSON kind: custom-tool.
 	CustomTool *PermissionRequestCustomTool `protobuf:"bytes,7,opt,name=custom_tool,json=customTool,proto3,oneof"`
 }
 
 type PermissionRequest_Hook struct {
-	// hook.
+	// To call a tool about which a hook wants the user asked. JSON kind: hook.
 	Hook *PermissionRequestHook `protobuf:"bytes,8,opt,name=hook,proto3,oneof"`
 }
 
 type PermissionRequest_ExtensionManagement struct {
-	// extension management.
+	// Extension management. JSON kind: extension-management.
 	ExtensionManagement *PermissionRequestExtensionManagement `protobuf:"bytes,9,opt,name=extension_management,json=extensionManagement,proto3,oneof"`
 }
 
 type PermissionRequest_Factory struct {
-	// factory.
+	// Factory. JSON kind: factory. Last in CLI 1.0.82.
 	//
 	// Deprecated: Marked as deprecated in copilot/cli/v1/event_types.proto.
 	Factory *PermissionRequestFactory `protobuf:"bytes,10,opt,name=factory,proto3,oneof"`
 }
 
 type PermissionRequest_ExtensionPermissionAccess struct {
-	// extension permission access.
+	// Extension permission access. JSON kind: extension-permission-access.
 	ExtensionPermissionAccess *PermissionRequestExtensionPermissionAccess `protobuf:"bytes,11,opt,name=extension_permission_access,json=extensionPermissionAccess,proto3,oneof"`
 }
 
 type PermissionRequest_ExtensionEnvAccess struct {
-	// extension env access.
+	// Extension environment access. JSON kind: extension-env-access.
 	ExtensionEnvAccess *PermissionRequestExtensionEnvAccess `protobuf:"bytes,12,opt,name=extension_env_access,json=extensionEnvAccess,proto3,oneof"`
 }
 
 type PermissionRequest_Workflow struct {
-	// workflow.
+	// Workflow. JSON kind: workflow. Since CLI 1.0.92.
 	Workflow *PermissionRequestWorkflow `protobuf:"bytes,13,opt,name=workflow,proto3,oneof"`
 }
 
 type PermissionRequest_Unrecognized struct {
-	// A value that fits none of them: JSON text.
+	// A value that fits none of them, as JSON text.
 	Unrecognized string `protobuf:"bytes,1001,opt,name=unrecognized,proto3,oneof"`
 }
 
@@ -23317,20 +23462,20 @@ func (*PermissionRequest_Workflow) isPermissionRequest_Variant() {}
 
 func (*PermissionRequest_Unrecognized) isPermissionRequest_Variant() {}
 
-// JSON: PermissionRequestCustomTool.
+// To call a client's tool.
 type PermissionRequestCustomTool struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// tool call id.
+	// Identifier of the tool call, as the model gave it.
 	ToolCallId *string `protobuf:"bytes,1,opt,name=tool_call_id,json=toolCallId,proto3,oneof" json:"tool_call_id,omitempty"`
-	// tool name.
+	// Name of the tool.
 	ToolName string `protobuf:"bytes,2,opt,name=tool_name,json=toolName,proto3" json:"tool_name,omitempty"`
-	// tool description.
+	// What the tool does.
 	ToolDescription string `protobuf:"bytes,3,opt,name=tool_description,json=toolDescription,proto3" json:"tool_description,omitempty"`
-	// args json.
+	// The arguments. The member args, as JSON text.
 	ArgsJson *string `protobuf:"bytes,4,opt,name=args_json,json=argsJson,proto3,oneof" json:"args_json,omitempty"`
-	// skip permission.
+	// Whether to skip permission.
 	SkipPermission *bool `protobuf:"varint,5,opt,name=skip_permission,json=skipPermission,proto3,oneof" json:"skip_permission,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -23408,16 +23553,16 @@ func (x *PermissionRequestCustomTool) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: PermissionRequestExtensionEnvAccess.
+// A PermissionRequest with the kind extension-env-access.
 type PermissionRequestExtensionEnvAccess struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// tool call id.
+	// Identifier of the tool call, as the model gave it.
 	ToolCallId *string `protobuf:"bytes,1,opt,name=tool_call_id,json=toolCallId,proto3,oneof" json:"tool_call_id,omitempty"`
-	// extension name.
+	// Name of the extension.
 	ExtensionName string `protobuf:"bytes,2,opt,name=extension_name,json=extensionName,proto3" json:"extension_name,omitempty"`
-	// environment variables.
+	// The environment variables.
 	EnvironmentVariables []string `protobuf:"bytes,3,rep,name=environment_variables,json=environmentVariables,proto3" json:"environment_variables,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -23481,16 +23626,16 @@ func (x *PermissionRequestExtensionEnvAccess) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: PermissionRequestExtensionManagement.
+// A PermissionRequest with the kind extension-management.
 type PermissionRequestExtensionManagement struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// tool call id.
+	// Identifier of the tool call, as the model gave it.
 	ToolCallId *string `protobuf:"bytes,1,opt,name=tool_call_id,json=toolCallId,proto3,oneof" json:"tool_call_id,omitempty"`
-	// operation.
+	// The operation.
 	Operation string `protobuf:"bytes,2,opt,name=operation,proto3" json:"operation,omitempty"`
-	// extension name.
+	// Name of the extension.
 	ExtensionName *string `protobuf:"bytes,3,opt,name=extension_name,json=extensionName,proto3,oneof" json:"extension_name,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -23554,16 +23699,16 @@ func (x *PermissionRequestExtensionManagement) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: PermissionRequestExtensionPermissionAccess.
+// A PermissionRequest with the kind extension-permission-access.
 type PermissionRequestExtensionPermissionAccess struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// tool call id.
+	// Identifier of the tool call, as the model gave it.
 	ToolCallId *string `protobuf:"bytes,1,opt,name=tool_call_id,json=toolCallId,proto3,oneof" json:"tool_call_id,omitempty"`
-	// extension name.
+	// Name of the extension.
 	ExtensionName string `protobuf:"bytes,2,opt,name=extension_name,json=extensionName,proto3" json:"extension_name,omitempty"`
-	// capabilities.
+	// The capabilities.
 	Capabilities []string `protobuf:"bytes,3,rep,name=capabilities,proto3" json:"capabilities,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -23627,72 +23772,72 @@ func (x *PermissionRequestExtensionPermissionAccess) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: PermissionRequestFactory.
+// A PermissionRequest with the kind factory. Last in CLI 1.0.82.
 //
 // Deprecated: Marked as deprecated in copilot/cli/v1/event_types.proto.
 type PermissionRequestFactory struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// tool call id.
+	// Identifier of the tool call, as the model gave it.
 	//
 	// Deprecated: Marked as deprecated in copilot/cli/v1/event_types.proto.
 	ToolCallId *string `protobuf:"bytes,1,opt,name=tool_call_id,json=toolCallId,proto3,oneof" json:"tool_call_id,omitempty"`
-	// operation.
+	// The operation.
 	//
 	// Deprecated: Marked as deprecated in copilot/cli/v1/event_types.proto.
 	Operation FactoryPermissionOperation `protobuf:"varint,2,opt,name=operation,proto3,enum=copilot.cli.v1.FactoryPermissionOperation" json:"operation,omitempty"`
-	// name.
+	// The name.
 	//
 	// Deprecated: Marked as deprecated in copilot/cli/v1/event_types.proto.
 	Name string `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
-	// description.
+	// The description.
 	//
 	// Deprecated: Marked as deprecated in copilot/cli/v1/event_types.proto.
 	Description string `protobuf:"bytes,4,opt,name=description,proto3" json:"description,omitempty"`
-	// phases.
+	// The phases.
 	//
 	// Deprecated: Marked as deprecated in copilot/cli/v1/event_types.proto.
 	Phases []*FactoryPermissionPhase `protobuf:"bytes,5,rep,name=phases,proto3" json:"phases,omitempty"`
-	// max concurrent subagents.
+	// Largest number of concurrent subagents.
 	//
 	// Deprecated: Marked as deprecated in copilot/cli/v1/event_types.proto.
 	MaxConcurrentSubagents *int64 `protobuf:"varint,6,opt,name=max_concurrent_subagents,json=maxConcurrentSubagents,proto3,oneof" json:"max_concurrent_subagents,omitempty"`
-	// max total subagents.
+	// Largest number of total subagents.
 	//
 	// Deprecated: Marked as deprecated in copilot/cli/v1/event_types.proto.
 	MaxTotalSubagents *int64 `protobuf:"varint,7,opt,name=max_total_subagents,json=maxTotalSubagents,proto3,oneof" json:"max_total_subagents,omitempty"`
-	// timeout seconds.
+	// The timeout, in seconds.
 	//
 	// Deprecated: Marked as deprecated in copilot/cli/v1/event_types.proto.
 	TimeoutSeconds *float64 `protobuf:"fixed64,8,opt,name=timeout_seconds,json=timeoutSeconds,proto3,oneof" json:"timeout_seconds,omitempty"`
-	// max ai credits.
+	// Largest number of AI credits.
 	//
 	// Deprecated: Marked as deprecated in copilot/cli/v1/event_types.proto.
 	MaxAiCredits *float64 `protobuf:"fixed64,9,opt,name=max_ai_credits,json=maxAiCredits,proto3,oneof" json:"max_ai_credits,omitempty"`
-	// declared max concurrent subagents.
+	// The declared largest concurrent subagents.
 	//
 	// Deprecated: Marked as deprecated in copilot/cli/v1/event_types.proto.
 	DeclaredMaxConcurrentSubagents *int64 `protobuf:"varint,10,opt,name=declared_max_concurrent_subagents,json=declaredMaxConcurrentSubagents,proto3,oneof" json:"declared_max_concurrent_subagents,omitempty"`
-	// declared max total subagents.
+	// The declared largest total subagents.
 	//
 	// Deprecated: Marked as deprecated in copilot/cli/v1/event_types.proto.
 	DeclaredMaxTotalSubagents *int64 `protobuf:"varint,11,opt,name=declared_max_total_subagents,json=declaredMaxTotalSubagents,proto3,oneof" json:"declared_max_total_subagents,omitempty"`
-	// declared timeout seconds.
+	// The declared timeout, in seconds.
 	//
 	// Deprecated: Marked as deprecated in copilot/cli/v1/event_types.proto.
 	DeclaredTimeoutSeconds *float64 `protobuf:"fixed64,12,opt,name=declared_timeout_seconds,json=declaredTimeoutSeconds,proto3,oneof" json:"declared_timeout_seconds,omitempty"`
-	// declared max ai credits.
+	// The declared largest AI credits.
 	//
 	// Deprecated: Marked as deprecated in copilot/cli/v1/event_types.proto.
 	DeclaredMaxAiCredits *float64 `protobuf:"fixed64,13,opt,name=declared_max_ai_credits,json=declaredMaxAiCredits,proto3,oneof" json:"declared_max_ai_credits,omitempty"`
-	// approval key.
+	// The approval key.
 	//
 	// Deprecated: Marked as deprecated in copilot/cli/v1/event_types.proto.
 	ApprovalKey string `protobuf:"bytes,14,opt,name=approval_key,json=approvalKey,proto3" json:"approval_key,omitempty"`
-	// can persist approval.
+	// Whether it can persist approval.
 	//
 	// Deprecated: Marked as deprecated in copilot/cli/v1/event_types.proto.
 	CanPersistApproval bool `protobuf:"varint,15,opt,name=can_persist_approval,json=canPersistApproval,proto3" json:"can_persist_approval,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -23855,18 +24000,18 @@ func (x *PermissionRequestFactory) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: PermissionRequestHook.
+// To call a tool about which a hook wants the user asked.
 type PermissionRequestHook struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// tool call id.
+	// Identifier of the tool call, as the model gave it.
 	ToolCallId *string `protobuf:"bytes,1,opt,name=tool_call_id,json=toolCallId,proto3,oneof" json:"tool_call_id,omitempty"`
-	// tool name.
+	// Name of the tool.
 	ToolName string `protobuf:"bytes,2,opt,name=tool_name,json=toolName,proto3" json:"tool_name,omitempty"`
-	// tool args json.
+	// The tool arguments. The member toolArgs, as JSON text.
 	ToolArgsJson *string `protobuf:"bytes,3,opt,name=tool_args_json,json=toolArgsJson,proto3,oneof" json:"tool_args_json,omitempty"`
-	// hook message.
+	// The hook message.
 	HookMessage *string `protobuf:"bytes,4,opt,name=hook_message,json=hookMessage,proto3,oneof" json:"hook_message,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -23937,24 +24082,24 @@ func (x *PermissionRequestHook) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: PermissionRequestMcp.
+// To call a tool of an MCP server.
 type PermissionRequestMcp struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// tool call id.
+	// Identifier of the tool call, as the model gave it.
 	ToolCallId *string `protobuf:"bytes,1,opt,name=tool_call_id,json=toolCallId,proto3,oneof" json:"tool_call_id,omitempty"`
-	// server name.
+	// Name of the server.
 	ServerName string `protobuf:"bytes,2,opt,name=server_name,json=serverName,proto3" json:"server_name,omitempty"`
-	// tool name.
+	// Name of the tool.
 	ToolName string `protobuf:"bytes,3,opt,name=tool_name,json=toolName,proto3" json:"tool_name,omitempty"`
-	// tool title.
+	// Title of the tool.
 	ToolTitle string `protobuf:"bytes,4,opt,name=tool_title,json=toolTitle,proto3" json:"tool_title,omitempty"`
-	// args json.
+	// The arguments. The member args, as JSON text.
 	ArgsJson *string `protobuf:"bytes,5,opt,name=args_json,json=argsJson,proto3,oneof" json:"args_json,omitempty"`
-	// read only.
+	// Whether the server says that the tool changes nothing.
 	ReadOnly bool `protobuf:"varint,6,opt,name=read_only,json=readOnly,proto3" json:"read_only,omitempty"`
-	// permission recommendation.
+	// The permission recommendation.
 	PermissionRecommendation PermissionRecommendation `protobuf:"varint,7,opt,name=permission_recommendation,json=permissionRecommendation,proto3,enum=copilot.cli.v1.PermissionRecommendation" json:"permission_recommendation,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -24046,30 +24191,30 @@ func (x *PermissionRequestMcp) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: PermissionRequestMemory.
+// To remember something, or to vote on what is remembered.
 type PermissionRequestMemory struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// tool call id.
+	// Identifier of the tool call, as the model gave it.
 	ToolCallId *string `protobuf:"bytes,1,opt,name=tool_call_id,json=toolCallId,proto3,oneof" json:"tool_call_id,omitempty"`
-	// action.
+	// The action. Default: "store".
 	Action PermissionRequestMemoryAction `protobuf:"varint,2,opt,name=action,proto3,enum=copilot.cli.v1.PermissionRequestMemoryAction" json:"action,omitempty"`
-	// subject.
+	// The subject.
 	Subject *string `protobuf:"bytes,3,opt,name=subject,proto3,oneof" json:"subject,omitempty"`
-	// fact.
+	// The fact.
 	Fact string `protobuf:"bytes,4,opt,name=fact,proto3" json:"fact,omitempty"`
-	// citations.
+	// The citations.
 	Citations *string `protobuf:"bytes,5,opt,name=citations,proto3,oneof" json:"citations,omitempty"`
-	// direction.
+	// The direction.
 	Direction PermissionRequestMemoryDirection `protobuf:"varint,6,opt,name=direction,proto3,enum=copilot.cli.v1.PermissionRequestMemoryDirection" json:"direction,omitempty"`
-	// reason.
+	// The reason.
 	Reason *string `protobuf:"bytes,7,opt,name=reason,proto3,oneof" json:"reason,omitempty"`
-	// scope.
+	// The scope.
 	Scope PermissionRequestMemoryScope `protobuf:"varint,8,opt,name=scope,proto3,enum=copilot.cli.v1.PermissionRequestMemoryScope" json:"scope,omitempty"`
-	// repo nwo.
+	// The repository nwo.
 	RepoNwo *string `protobuf:"bytes,9,opt,name=repo_nwo,json=repoNwo,proto3,oneof" json:"repo_nwo,omitempty"`
-	// assisted approval.
+	// The assisted approval.
 	AssistedApproval *PermissionAssistedApproval `protobuf:"bytes,10,opt,name=assisted_approval,json=assistedApproval,proto3" json:"assisted_approval,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -24182,26 +24327,26 @@ func (x *PermissionRequestMemory) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: PermissionRequestRead.
+// To read a file or a directory.
 type PermissionRequestRead struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// tool call id.
+	// Identifier of the tool call, as the model gave it.
 	ToolCallId *string `protobuf:"bytes,1,opt,name=tool_call_id,json=toolCallId,proto3,oneof" json:"tool_call_id,omitempty"`
-	// managed approval required.
+	// Whether managed approval is required.
 	ManagedApprovalRequired *bool `protobuf:"varint,2,opt,name=managed_approval_required,json=managedApprovalRequired,proto3,oneof" json:"managed_approval_required,omitempty"`
-	// intention.
+	// What for, as the model says.
 	Intention string `protobuf:"bytes,3,opt,name=intention,proto3" json:"intention,omitempty"`
-	// path.
+	// Path of the file or directory.
 	Path string `protobuf:"bytes,4,opt,name=path,proto3" json:"path,omitempty"`
-	// request sandbox bypass.
+	// Whether to request sandbox bypass.
 	RequestSandboxBypass *bool `protobuf:"varint,5,opt,name=request_sandbox_bypass,json=requestSandboxBypass,proto3,oneof" json:"request_sandbox_bypass,omitempty"`
-	// request sandbox bypass reason.
+	// Reason for the request sandbox bypass.
 	RequestSandboxBypassReason *string `protobuf:"bytes,6,opt,name=request_sandbox_bypass_reason,json=requestSandboxBypassReason,proto3,oneof" json:"request_sandbox_bypass_reason,omitempty"`
-	// resolved path.
+	// The resolved path. Since CLI 1.0.92.
 	ResolvedPath *string `protobuf:"bytes,7,opt,name=resolved_path,json=resolvedPath,proto3,oneof" json:"resolved_path,omitempty"`
-	// sandbox path grant.
+	// The sandbox path grant. Since CLI 1.0.92.
 	SandboxPathGrant *PermissionSandboxPathGrant `protobuf:"bytes,8,opt,name=sandbox_path_grant,json=sandboxPathGrant,proto3" json:"sandbox_path_grant,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -24300,46 +24445,46 @@ func (x *PermissionRequestRead) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: PermissionRequestShell.
+// To run a shell command.
 type PermissionRequestShell struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// tool call id.
+	// Identifier of the tool call, as the model gave it.
 	ToolCallId *string `protobuf:"bytes,1,opt,name=tool_call_id,json=toolCallId,proto3,oneof" json:"tool_call_id,omitempty"`
-	// managed approval required.
+	// Whether managed approval is required.
 	ManagedApprovalRequired *bool `protobuf:"varint,2,opt,name=managed_approval_required,json=managedApprovalRequired,proto3,oneof" json:"managed_approval_required,omitempty"`
-	// full command text.
+	// The command as a whole.
 	FullCommandText string `protobuf:"bytes,3,opt,name=full_command_text,json=fullCommandText,proto3" json:"full_command_text,omitempty"`
-	// intention.
+	// What the command is for, as the model says.
 	Intention string `protobuf:"bytes,4,opt,name=intention,proto3" json:"intention,omitempty"`
-	// commands.
+	// The programs it runs.
 	Commands []*PermissionRequestShellCommand `protobuf:"bytes,5,rep,name=commands,proto3" json:"commands,omitempty"`
-	// command segments.
+	// The parts it consists of.
 	CommandSegments []*PermissionRequestShellCommandSegment `protobuf:"bytes,6,rep,name=command_segments,json=commandSegments,proto3" json:"command_segments,omitempty"`
-	// possible paths.
+	// Paths it may touch.
 	PossiblePaths []string `protobuf:"bytes,7,rep,name=possible_paths,json=possiblePaths,proto3" json:"possible_paths,omitempty"`
-	// possible urls.
+	// URLs it may fetch.
 	PossibleUrls []*PermissionRequestShellPossibleUrl `protobuf:"bytes,8,rep,name=possible_urls,json=possibleUrls,proto3" json:"possible_urls,omitempty"`
-	// has write file redirection.
+	// Whether it writes to a file by redirection.
 	HasWriteFileRedirection bool `protobuf:"varint,9,opt,name=has_write_file_redirection,json=hasWriteFileRedirection,proto3" json:"has_write_file_redirection,omitempty"`
-	// can offer session approval.
+	// Whether approving it for the session makes sense.
 	CanOfferSessionApproval bool `protobuf:"varint,10,opt,name=can_offer_session_approval,json=canOfferSessionApproval,proto3" json:"can_offer_session_approval,omitempty"`
-	// warning.
+	// What to be careful about.
 	Warning *string `protobuf:"bytes,11,opt,name=warning,proto3,oneof" json:"warning,omitempty"`
-	// request sandbox bypass.
+	// Whether to request sandbox bypass.
 	RequestSandboxBypass *bool `protobuf:"varint,12,opt,name=request_sandbox_bypass,json=requestSandboxBypass,proto3,oneof" json:"request_sandbox_bypass,omitempty"`
-	// request sandbox bypass reason.
+	// Reason for the request sandbox bypass.
 	RequestSandboxBypassReason *string `protobuf:"bytes,13,opt,name=request_sandbox_bypass_reason,json=requestSandboxBypassReason,proto3,oneof" json:"request_sandbox_bypass_reason,omitempty"`
-	// resolved working directory.
+	// The resolved working directory. Since CLI 1.0.92.
 	ResolvedWorkingDirectory *string `protobuf:"bytes,14,opt,name=resolved_working_directory,json=resolvedWorkingDirectory,proto3,oneof" json:"resolved_working_directory,omitempty"`
-	// resolved paths.
+	// The resolved paths, by name. Since CLI 1.0.92.
 	ResolvedPaths map[string]string `protobuf:"bytes,15,rep,name=resolved_paths,json=resolvedPaths,proto3" json:"resolved_paths,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// request sandbox permissive.
+	// Whether to request sandbox permissive. Since CLI 1.0.92.
 	RequestSandboxPermissive *bool `protobuf:"varint,16,opt,name=request_sandbox_permissive,json=requestSandboxPermissive,proto3,oneof" json:"request_sandbox_permissive,omitempty"`
-	// sandbox path grant.
+	// The sandbox path grant. Since CLI 1.0.92.
 	SandboxPathGrant *PermissionSandboxPathGrant `protobuf:"bytes,17,opt,name=sandbox_path_grant,json=sandboxPathGrant,proto3" json:"sandbox_path_grant,omitempty"`
 	// Kind of the shell, such as bash.
 	ShellType *string `protobuf:"bytes,18,opt,name=shell_type,json=shellType,proto3,oneof" json:"shell_type,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -24508,14 +24653,14 @@ func (x *PermissionRequestShell) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: PermissionRequestShellCommand.
+// A program that a shell command runs.
 type PermissionRequestShellCommand struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// identifier.
+	// Its name, with the subcommand if it has one.
 	Identifier string `protobuf:"bytes,1,opt,name=identifier,proto3" json:"identifier,omitempty"`
-	// read only.
+	// Whether it changes nothing.
 	ReadOnly bool `protobuf:"varint,2,opt,name=read_only,json=readOnly,proto3" json:"read_only,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -24572,22 +24717,26 @@ func (x *PermissionRequestShellCommand) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: PermissionRequestShellCommandSegment.
+// Permission request shell command segment. Used by
+// PermissionRequestShell.command_segments.
 type PermissionRequestShellCommandSegment struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// identifier.
+	// The identifier.
 	Identifier string `protobuf:"bytes,1,opt,name=identifier,proto3" json:"identifier,omitempty"`
-	// full command text.
+	// Text of the full command.
 	FullCommandText string `protobuf:"bytes,2,opt,name=full_command_text,json=fullCommandText,proto3" json:"full_command_text,omitempty"`
-	// Identifier that a rule would match.
+	// Identifier that a rule would match. The member allowMatchIdentifier, as
+	// JSON text.
 	AllowMatchIdentifierJson *string `protobuf:"bytes,3,opt,name=allow_match_identifier_json,json=allowMatchIdentifierJson,proto3,oneof" json:"allow_match_identifier_json,omitempty"`
 	// Whether what it runs is not known beforehand.
 	HasUnboundExecutableContent *bool `protobuf:"varint,4,opt,name=has_unbound_executable_content,json=hasUnboundExecutableContent,proto3,oneof" json:"has_unbound_executable_content,omitempty"`
-	// The words of the command that are known beforehand.
+	// The words of the command that are known beforehand. The member
+	// staticTokens, as JSON text.
 	StaticTokensJson *string `protobuf:"bytes,5,opt,name=static_tokens_json,json=staticTokensJson,proto3,oneof" json:"static_tokens_json,omitempty"`
-	// Directory it runs in, where it is known.
+	// Directory it runs in, where it is known. The member workingDirectory, as
+	// JSON text.
 	WorkingDirectoryJson *string `protobuf:"bytes,6,opt,name=working_directory_json,json=workingDirectoryJson,proto3,oneof" json:"working_directory_json,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -24672,12 +24821,13 @@ func (x *PermissionRequestShellCommandSegment) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: PermissionRequestShellPossibleUrl.
+// Permission request shell possible URL. Used by
+// PermissionRequestShell.possible_urls.
 type PermissionRequestShellPossibleUrl struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// url.
+	// The URL.
 	Url string `protobuf:"bytes,1,opt,name=url,proto3" json:"url,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -24727,24 +24877,24 @@ func (x *PermissionRequestShellPossibleUrl) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: PermissionRequestUrl.
+// To fetch a URL.
 type PermissionRequestUrl struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// tool call id.
+	// Identifier of the tool call, as the model gave it.
 	ToolCallId *string `protobuf:"bytes,1,opt,name=tool_call_id,json=toolCallId,proto3,oneof" json:"tool_call_id,omitempty"`
-	// managed approval required.
+	// Whether managed approval is required.
 	ManagedApprovalRequired *bool `protobuf:"varint,2,opt,name=managed_approval_required,json=managedApprovalRequired,proto3,oneof" json:"managed_approval_required,omitempty"`
-	// intention.
+	// What for, as the model says.
 	Intention string `protobuf:"bytes,3,opt,name=intention,proto3" json:"intention,omitempty"`
-	// url.
+	// The URL.
 	Url string `protobuf:"bytes,4,opt,name=url,proto3" json:"url,omitempty"`
-	// redirected from.
+	// The redirected from.
 	RedirectedFrom *string `protobuf:"bytes,5,opt,name=redirected_from,json=redirectedFrom,proto3,oneof" json:"redirected_from,omitempty"`
-	// request sandbox bypass.
+	// Whether to request sandbox bypass.
 	RequestSandboxBypass *bool `protobuf:"varint,6,opt,name=request_sandbox_bypass,json=requestSandboxBypass,proto3,oneof" json:"request_sandbox_bypass,omitempty"`
-	// request sandbox bypass reason.
+	// Reason for the request sandbox bypass.
 	RequestSandboxBypassReason *string `protobuf:"bytes,7,opt,name=request_sandbox_bypass_reason,json=requestSandboxBypassReason,proto3,oneof" json:"request_sandbox_bypass_reason,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -24836,42 +24986,42 @@ func (x *PermissionRequestUrl) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: PermissionRequestWorkflow.
+// A PermissionRequest with the kind workflow. Since CLI 1.0.92.
 type PermissionRequestWorkflow struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// tool call id.
+	// Identifier of the tool call, as the model gave it.
 	ToolCallId *string `protobuf:"bytes,1,opt,name=tool_call_id,json=toolCallId,proto3,oneof" json:"tool_call_id,omitempty"`
-	// operation.
+	// The operation.
 	Operation WorkflowPermissionOperation `protobuf:"varint,2,opt,name=operation,proto3,enum=copilot.cli.v1.WorkflowPermissionOperation" json:"operation,omitempty"`
-	// name.
+	// The name.
 	Name string `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
-	// description.
+	// The description.
 	Description string `protobuf:"bytes,4,opt,name=description,proto3" json:"description,omitempty"`
-	// phases.
+	// The phases.
 	Phases []*WorkflowPermissionPhase `protobuf:"bytes,5,rep,name=phases,proto3" json:"phases,omitempty"`
-	// max concurrent subagents.
+	// Largest number of concurrent subagents.
 	MaxConcurrentSubagents *int64 `protobuf:"varint,6,opt,name=max_concurrent_subagents,json=maxConcurrentSubagents,proto3,oneof" json:"max_concurrent_subagents,omitempty"`
-	// max total subagents.
+	// Largest number of total subagents.
 	MaxTotalSubagents *int64 `protobuf:"varint,7,opt,name=max_total_subagents,json=maxTotalSubagents,proto3,oneof" json:"max_total_subagents,omitempty"`
-	// timeout seconds.
+	// The timeout, in seconds.
 	TimeoutSeconds *float64 `protobuf:"fixed64,8,opt,name=timeout_seconds,json=timeoutSeconds,proto3,oneof" json:"timeout_seconds,omitempty"`
-	// max ai credits.
+	// Largest number of AI credits.
 	MaxAiCredits *float64 `protobuf:"fixed64,9,opt,name=max_ai_credits,json=maxAiCredits,proto3,oneof" json:"max_ai_credits,omitempty"`
-	// declared max concurrent subagents.
+	// The declared largest concurrent subagents.
 	DeclaredMaxConcurrentSubagents *int64 `protobuf:"varint,10,opt,name=declared_max_concurrent_subagents,json=declaredMaxConcurrentSubagents,proto3,oneof" json:"declared_max_concurrent_subagents,omitempty"`
-	// declared max total subagents.
+	// The declared largest total subagents.
 	DeclaredMaxTotalSubagents *int64 `protobuf:"varint,11,opt,name=declared_max_total_subagents,json=declaredMaxTotalSubagents,proto3,oneof" json:"declared_max_total_subagents,omitempty"`
-	// declared timeout seconds.
+	// The declared timeout, in seconds.
 	DeclaredTimeoutSeconds *float64 `protobuf:"fixed64,12,opt,name=declared_timeout_seconds,json=declaredTimeoutSeconds,proto3,oneof" json:"declared_timeout_seconds,omitempty"`
-	// declared max ai credits.
+	// The declared largest AI credits.
 	DeclaredMaxAiCredits *float64 `protobuf:"fixed64,13,opt,name=declared_max_ai_credits,json=declaredMaxAiCredits,proto3,oneof" json:"declared_max_ai_credits,omitempty"`
-	// approval key.
+	// The approval key.
 	ApprovalKey string `protobuf:"bytes,14,opt,name=approval_key,json=approvalKey,proto3" json:"approval_key,omitempty"`
-	// can persist approval.
+	// Whether it can persist approval.
 	CanPersistApproval bool `protobuf:"varint,15,opt,name=can_persist_approval,json=canPersistApproval,proto3" json:"can_persist_approval,omitempty"`
-	// managed approval required.
+	// Whether managed approval is required.
 	ManagedApprovalRequired *bool `protobuf:"varint,16,opt,name=managed_approval_required,json=managedApprovalRequired,proto3,oneof" json:"managed_approval_required,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -25026,34 +25176,34 @@ func (x *PermissionRequestWorkflow) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: PermissionRequestWrite.
+// To write to a file.
 type PermissionRequestWrite struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// tool call id.
+	// Identifier of the tool call, as the model gave it.
 	ToolCallId *string `protobuf:"bytes,1,opt,name=tool_call_id,json=toolCallId,proto3,oneof" json:"tool_call_id,omitempty"`
-	// managed approval required.
+	// Whether managed approval is required.
 	ManagedApprovalRequired *bool `protobuf:"varint,2,opt,name=managed_approval_required,json=managedApprovalRequired,proto3,oneof" json:"managed_approval_required,omitempty"`
-	// intention.
+	// What for, as the model says.
 	Intention string `protobuf:"bytes,3,opt,name=intention,proto3" json:"intention,omitempty"`
-	// file name.
+	// Path of the file.
 	FileName string `protobuf:"bytes,4,opt,name=file_name,json=fileName,proto3" json:"file_name,omitempty"`
-	// diff.
+	// The change, as a unified diff.
 	Diff string `protobuf:"bytes,5,opt,name=diff,proto3" json:"diff,omitempty"`
-	// new file contents.
+	// The whole content, for a new file.
 	NewFileContents *string `protobuf:"bytes,6,opt,name=new_file_contents,json=newFileContents,proto3,oneof" json:"new_file_contents,omitempty"`
-	// can offer session approval.
+	// Whether it can offer session approval.
 	CanOfferSessionApproval bool `protobuf:"varint,7,opt,name=can_offer_session_approval,json=canOfferSessionApproval,proto3" json:"can_offer_session_approval,omitempty"`
-	// request sandbox bypass.
+	// Whether to request sandbox bypass.
 	RequestSandboxBypass *bool `protobuf:"varint,8,opt,name=request_sandbox_bypass,json=requestSandboxBypass,proto3,oneof" json:"request_sandbox_bypass,omitempty"`
-	// request sandbox bypass reason.
+	// Reason for the request sandbox bypass.
 	RequestSandboxBypassReason *string `protobuf:"bytes,9,opt,name=request_sandbox_bypass_reason,json=requestSandboxBypassReason,proto3,oneof" json:"request_sandbox_bypass_reason,omitempty"`
-	// resolved path.
+	// The resolved path. Since CLI 1.0.92.
 	ResolvedPath *string `protobuf:"bytes,10,opt,name=resolved_path,json=resolvedPath,proto3,oneof" json:"resolved_path,omitempty"`
-	// sandbox path grant.
+	// The sandbox path grant. Since CLI 1.0.92.
 	SandboxPathGrant *PermissionSandboxPathGrant `protobuf:"bytes,11,opt,name=sandbox_path_grant,json=sandboxPathGrant,proto3" json:"sandbox_path_grant,omitempty"`
-	// file edits.
+	// The file edits. Since CLI 1.0.102.
 	FileEdits []*PermissionWriteFileEdit `protobuf:"bytes,12,rep,name=file_edits,json=fileEdits,proto3" json:"file_edits,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -25180,32 +25330,33 @@ func (x *PermissionRequestWrite) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: PermissionRequestedData.
+// The agent wants permission. Answer with
+// session.permissions.handlePendingPermissionRequest.
 type PermissionRequestedData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// request id.
+	// Identifier of the request: the one to answer it by.
 	RequestId string `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	// permission request.
+	// What it wants permission for.
 	PermissionRequest *PermissionRequest `protobuf:"bytes,2,opt,name=permission_request,json=permissionRequest,proto3" json:"permission_request,omitempty"`
-	// prompt request.
+	// The same, in the form in which people are asked.
 	PromptRequest *PermissionPromptRequest `protobuf:"bytes,3,opt,name=prompt_request,json=promptRequest,proto3" json:"prompt_request,omitempty"`
-	// risk assessment json.
+	// The risk assessment. The member riskAssessment, as JSON text.
 	RiskAssessmentJson *string `protobuf:"bytes,4,opt,name=risk_assessment_json,json=riskAssessmentJson,proto3,oneof" json:"risk_assessment_json,omitempty"`
-	// resolved by hook.
+	// Whether a hook has answered already.
 	ResolvedByHook *bool `protobuf:"varint,5,opt,name=resolved_by_hook,json=resolvedByHook,proto3,oneof" json:"resolved_by_hook,omitempty"`
-	// permission mode.
+	// How permission is decided. Since CLI 1.0.92.
 	PermissionMode PermissionMode `protobuf:"varint,6,opt,name=permission_mode,json=permissionMode,proto3,enum=copilot.cli.v1.PermissionMode" json:"permission_mode,omitempty"`
-	// agent mode.
+	// The agent mode it was sent in. Since CLI 1.0.92.
 	AgentMode SessionMode `protobuf:"varint,7,opt,name=agent_mode,json=agentMode,proto3,enum=copilot.cli.v1.SessionMode" json:"agent_mode,omitempty"`
-	// recovery episode id.
+	// Identifier of the recovery episode. Since CLI 1.0.92.
 	RecoveryEpisodeId *string `protobuf:"bytes,8,opt,name=recovery_episode_id,json=recoveryEpisodeId,proto3,oneof" json:"recovery_episode_id,omitempty"`
-	// owner session id.
+	// Identifier of the owner session. Since CLI 1.0.102.
 	OwnerSessionId *string `protobuf:"bytes,9,opt,name=owner_session_id,json=ownerSessionId,proto3,oneof" json:"owner_session_id,omitempty"`
-	// owner agent id.
+	// Identifier of the owner agent. Since CLI 1.0.102.
 	OwnerAgentId *string `protobuf:"bytes,10,opt,name=owner_agent_id,json=ownerAgentId,proto3,oneof" json:"owner_agent_id,omitempty"`
-	// fusion.
+	// Which of several models at work this comes from. Since CLI 1.0.102.
 	Fusion *FusionAttribution `protobuf:"bytes,11,opt,name=fusion,proto3" json:"fusion,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -25325,10 +25476,10 @@ func (x *PermissionRequestedData) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: PermissionResult.
+// What became of a permission question.
 type PermissionResult struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The alternatives.
+	// One of these, told apart by the member kind.
 	//
 	// Types that are valid to be assigned to Variant:
 	//
@@ -25489,57 +25640,61 @@ type isPermissionResult_Variant interface {
 }
 
 type PermissionResult_Approved struct {
-	// approved.
+	// Approved. JSON kind: approved.
 	Approved *PermissionApproved `protobuf:"bytes,1,opt,name=approved,proto3,oneof"`
 }
 
 type PermissionResult_ApprovedForSession struct {
-	// approved for session.
+	// Approved for session. JSON kind: approved-for-session.
 	ApprovedForSession *PermissionApprovedForSession `protobuf:"bytes,2,opt,name=approved_for_session,json=approvedForSession,proto3,oneof"`
 }
 
 type PermissionResult_ApprovedForLocation struct {
-	// approved for location.
+	// Approved for location. JSON kind: approved-for-location.
 	ApprovedForLocation *PermissionApprovedForLocation `protobuf:"bytes,3,opt,name=approved_for_location,json=approvedForLocation,proto3,oneof"`
 }
 
 type PermissionResult_Cancelled struct {
-	// cancelled.
+	// Cancelled. JSON kind: cancelled.
 	Cancelled *PermissionCancelled `protobuf:"bytes,4,opt,name=cancelled,proto3,oneof"`
 }
 
 type PermissionResult_DeniedByRules struct {
-	// denied by rules.
+	// Denied by rules. JSON kind: denied-by-rules.
 	DeniedByRules *PermissionDeniedByRules `protobuf:"bytes,5,opt,name=denied_by_rules,json=deniedByRules,proto3,oneof"`
 }
 
 type PermissionResult_DeniedNoApprovalRuleAndCouldNotRequestFromUser struct {
-	// denied no approval rule and could not request from user.
+	// Denied no approval rule and could not request from user. JSON kind:
+	// denied-no-approval-rule-and-could-not-request-from-user.
 	DeniedNoApprovalRuleAndCouldNotRequestFromUser *PermissionDeniedNoApprovalRuleAndCouldNotRequestFromUser `protobuf:"bytes,6,opt,name=denied_no_approval_rule_and_could_not_request_from_user,json=deniedNoApprovalRuleAndCouldNotRequestFromUser,proto3,oneof"`
 }
 
 type PermissionResult_DeniedInteractivelyByUser struct {
-	// denied interactively by user.
+	// Denied interactively by user. JSON kind: denied-interactively-by-user.
 	DeniedInteractivelyByUser *PermissionDeniedInteractivelyByUser `protobuf:"bytes,7,opt,name=denied_interactively_by_user,json=deniedInteractivelyByUser,proto3,oneof"`
 }
 
 type PermissionResult_DeniedByContentExclusionPolicy struct {
-	// denied by content exclusion policy.
+	// Denied by content exclusion policy. JSON kind:
+	// denied-by-content-exclusion-policy.
 	DeniedByContentExclusionPolicy *PermissionDeniedByContentExclusionPolicy `protobuf:"bytes,8,opt,name=denied_by_content_exclusion_policy,json=deniedByContentExclusionPolicy,proto3,oneof"`
 }
 
 type PermissionResult_DeniedByPermissionRequestHook struct {
-	// denied by permission request hook.
+	// Denied by permission request hook. JSON kind:
+	// denied-by-permission-request-hook.
 	DeniedByPermissionRequestHook *PermissionDeniedByPermissionRequestHook `protobuf:"bytes,9,opt,name=denied_by_permission_request_hook,json=deniedByPermissionRequestHook,proto3,oneof"`
 }
 
 type PermissionResult_ApprovedReadOnlyForSession struct {
-	// approved read only for session.
+	// Approved read only for session. JSON kind:
+	// approved-read-only-for-session. Since CLI 1.0.92.
 	ApprovedReadOnlyForSession *PermissionApprovedReadOnlyForSession `protobuf:"bytes,10,opt,name=approved_read_only_for_session,json=approvedReadOnlyForSession,proto3,oneof"`
 }
 
 type PermissionResult_Unrecognized struct {
-	// A value that fits none of them: JSON text.
+	// A value that fits none of them, as JSON text.
 	Unrecognized string `protobuf:"bytes,1001,opt,name=unrecognized,proto3,oneof"`
 }
 
@@ -25566,16 +25721,16 @@ func (*PermissionResult_ApprovedReadOnlyForSession) isPermissionResult_Variant()
 
 func (*PermissionResult_Unrecognized) isPermissionResult_Variant() {}
 
-// JSON: PermissionsChangedData.
+// Data of the event session.permissions_changed.
 type PermissionsChangedData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// previous mode.
+	// The previous mode.
 	PreviousMode PermissionMode `protobuf:"varint,1,opt,name=previous_mode,json=previousMode,proto3,enum=copilot.cli.v1.PermissionMode" json:"previous_mode,omitempty"`
-	// mode.
+	// The mode.
 	Mode PermissionMode `protobuf:"varint,2,opt,name=mode,proto3,enum=copilot.cli.v1.PermissionMode" json:"mode,omitempty"`
-	// assisted approval model.
+	// The assisted approval model.
 	AssistedApprovalModel *string `protobuf:"bytes,3,opt,name=assisted_approval_model,json=assistedApprovalModel,proto3,oneof" json:"assisted_approval_model,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -25639,20 +25794,20 @@ func (x *PermissionsChangedData) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: PersistedBinaryImage.
+// Persisted binary image.
 type PersistedBinaryImage struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// type.
+	// The type.
 	Type PersistedBinaryImageType `protobuf:"varint,1,opt,name=type,proto3,enum=copilot.cli.v1.PersistedBinaryImageType" json:"type,omitempty"`
-	// data.
+	// The data.
 	Data []byte `protobuf:"bytes,2,opt,name=data,proto3" json:"data,omitempty"`
-	// mime type.
+	// What kind of content it is, as a MIME type.
 	MimeType string `protobuf:"bytes,3,opt,name=mime_type,json=mimeType,proto3" json:"mime_type,omitempty"`
-	// description.
+	// The description.
 	Description *string `protobuf:"bytes,4,opt,name=description,proto3,oneof" json:"description,omitempty"`
-	// metadata json.
+	// The metadata. The member metadata, as JSON text.
 	MetadataJson *string `protobuf:"bytes,5,opt,name=metadata_json,json=metadataJson,proto3,oneof" json:"metadata_json,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -25730,10 +25885,11 @@ func (x *PersistedBinaryImage) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: PersistedBinaryResult.
+// Persisted binary result. Used by
+// ToolExecutionCompleteResult.binary_results_for_llm.
 type PersistedBinaryResult struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The alternatives.
+	// One of these, told apart by their form.
 	//
 	// Types that are valid to be assigned to Variant:
 	//
@@ -25824,22 +25980,22 @@ type isPersistedBinaryResult_Variant interface {
 }
 
 type PersistedBinaryResult_PersistedBinaryImage struct {
-	// persisted binary image.
+	// Persisted binary image.
 	PersistedBinaryImage *PersistedBinaryImage `protobuf:"bytes,1,opt,name=persisted_binary_image,json=persistedBinaryImage,proto3,oneof"`
 }
 
 type PersistedBinaryResult_OmittedBinaryResult struct {
-	// omitted binary result.
+	// Omitted binary result.
 	OmittedBinaryResult *OmittedBinaryResult `protobuf:"bytes,2,opt,name=omitted_binary_result,json=omittedBinaryResult,proto3,oneof"`
 }
 
 type PersistedBinaryResult_BinaryAssetReference struct {
-	// binary asset reference.
+	// Binary asset reference.
 	BinaryAssetReference *BinaryAssetReference `protobuf:"bytes,3,opt,name=binary_asset_reference,json=binaryAssetReference,proto3,oneof"`
 }
 
 type PersistedBinaryResult_Unrecognized struct {
-	// A value that fits none of them: JSON text.
+	// A value that fits none of them, as JSON text.
 	Unrecognized string `protobuf:"bytes,1001,opt,name=unrecognized,proto3,oneof"`
 }
 
@@ -25851,12 +26007,12 @@ func (*PersistedBinaryResult_BinaryAssetReference) isPersistedBinaryResult_Varia
 
 func (*PersistedBinaryResult_Unrecognized) isPersistedBinaryResult_Variant() {}
 
-// JSON: PlanChangedData.
+// Data of the event session.plan_changed.
 type PlanChangedData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// operation.
+	// The operation.
 	Operation PlanChangedOperation `protobuf:"varint,1,opt,name=operation,proto3,enum=copilot.cli.v1.PlanChangedOperation" json:"operation,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -25906,58 +26062,60 @@ func (x *PlanChangedData) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: PromptCacheBreakData.
+// Data of the event prompt_cache_break.
 type PromptCacheBreakData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// primary reason.
+	// Reason for the primary.
 	PrimaryReason string `protobuf:"bytes,1,opt,name=primary_reason,json=primaryReason,proto3" json:"primary_reason,omitempty"`
-	// contributing reasons.
+	// The contributing reasons.
 	ContributingReasons []string `protobuf:"bytes,2,rep,name=contributing_reasons,json=contributingReasons,proto3" json:"contributing_reasons,omitempty"`
-	// before request json.
+	// The before request. The member beforeRequest, as JSON text. Internal to the
+	// CLI.
 	BeforeRequestJson *string `protobuf:"bytes,3,opt,name=before_request_json,json=beforeRequestJson,proto3,oneof" json:"before_request_json,omitempty"`
-	// after request json.
+	// The after request. The member afterRequest, as JSON text. Internal to the
+	// CLI.
 	AfterRequestJson *string `protobuf:"bytes,4,opt,name=after_request_json,json=afterRequestJson,proto3,oneof" json:"after_request_json,omitempty"`
-	// survived tokens.
+	// Number of survived tokens.
 	SurvivedTokens int64 `protobuf:"varint,5,opt,name=survived_tokens,json=survivedTokens,proto3" json:"survived_tokens,omitempty"`
-	// frontier tokens.
+	// Number of frontier tokens.
 	FrontierTokens int64 `protobuf:"varint,6,opt,name=frontier_tokens,json=frontierTokens,proto3" json:"frontier_tokens,omitempty"`
-	// shortfall tokens.
+	// Number of shortfall tokens.
 	ShortfallTokens int64 `protobuf:"varint,7,opt,name=shortfall_tokens,json=shortfallTokens,proto3" json:"shortfall_tokens,omitempty"`
-	// retention ratio.
+	// The retention ratio. From 0.0 to 1.0.
 	RetentionRatio float64 `protobuf:"fixed64,8,opt,name=retention_ratio,json=retentionRatio,proto3" json:"retention_ratio,omitempty"`
-	// model from.
+	// The model from. Internal to the CLI.
 	ModelFrom *string `protobuf:"bytes,9,opt,name=model_from,json=modelFrom,proto3,oneof" json:"model_from,omitempty"`
-	// model to.
+	// The model to. Internal to the CLI.
 	ModelTo *string `protobuf:"bytes,10,opt,name=model_to,json=modelTo,proto3,oneof" json:"model_to,omitempty"`
-	// tools added.
+	// The tools added. Internal to the CLI.
 	ToolsAdded []string `protobuf:"bytes,11,rep,name=tools_added,json=toolsAdded,proto3" json:"tools_added,omitempty"`
-	// tools removed.
+	// The tools removed. Internal to the CLI.
 	ToolsRemoved []string `protobuf:"bytes,12,rep,name=tools_removed,json=toolsRemoved,proto3" json:"tools_removed,omitempty"`
-	// tools redefined.
+	// The tools redefined. Internal to the CLI.
 	ToolsRedefined []string `protobuf:"bytes,13,rep,name=tools_redefined,json=toolsRedefined,proto3" json:"tools_redefined,omitempty"`
-	// tools added raw.
+	// The tools added raw. Internal to the CLI.
 	ToolsAddedRaw []string `protobuf:"bytes,14,rep,name=tools_added_raw,json=toolsAddedRaw,proto3" json:"tools_added_raw,omitempty"`
-	// tools removed raw.
+	// The tools removed raw. Internal to the CLI.
 	ToolsRemovedRaw []string `protobuf:"bytes,15,rep,name=tools_removed_raw,json=toolsRemovedRaw,proto3" json:"tools_removed_raw,omitempty"`
-	// tools redefined raw.
+	// The tools redefined raw. Internal to the CLI.
 	ToolsRedefinedRaw []string `protobuf:"bytes,16,rep,name=tools_redefined_raw,json=toolsRedefinedRaw,proto3" json:"tools_redefined_raw,omitempty"`
-	// tools reordered.
+	// Whether the tools are reordered. Default: false. Internal to the CLI.
 	ToolsReordered *bool `protobuf:"varint,17,opt,name=tools_reordered,json=toolsReordered,proto3,oneof" json:"tools_reordered,omitempty"`
-	// system segments changed.
+	// The system segments changed. Internal to the CLI.
 	SystemSegmentsChanged []string `protobuf:"bytes,18,rep,name=system_segments_changed,json=systemSegmentsChanged,proto3" json:"system_segments_changed,omitempty"`
-	// cache config changed fields.
+	// The cache configuration changed fields. Internal to the CLI.
 	CacheConfigChangedFields []string `protobuf:"bytes,19,rep,name=cache_config_changed_fields,json=cacheConfigChangedFields,proto3" json:"cache_config_changed_fields,omitempty"`
-	// rewrite message index.
+	// Index of the rewrite message. Internal to the CLI.
 	RewriteMessageIndex *int64 `protobuf:"varint,20,opt,name=rewrite_message_index,json=rewriteMessageIndex,proto3,oneof" json:"rewrite_message_index,omitempty"`
-	// rewrite shape.
+	// The rewrite shape. Internal to the CLI.
 	RewriteShape *string `protobuf:"bytes,21,opt,name=rewrite_shape,json=rewriteShape,proto3,oneof" json:"rewrite_shape,omitempty"`
-	// rewrite source.
+	// The rewrite source. Internal to the CLI.
 	RewriteSource []string `protobuf:"bytes,22,rep,name=rewrite_source,json=rewriteSource,proto3" json:"rewrite_source,omitempty"`
-	// agent name.
+	// Name of the agent. Internal to the CLI.
 	AgentName *string `protobuf:"bytes,23,opt,name=agent_name,json=agentName,proto3,oneof" json:"agent_name,omitempty"`
-	// tools redefined parts.
+	// The tools redefined parts. Internal to the CLI. Since CLI 1.0.92.
 	ToolsRedefinedParts []string `protobuf:"bytes,24,rep,name=tools_redefined_parts,json=toolsRedefinedParts,proto3" json:"tools_redefined_parts,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -26168,12 +26326,12 @@ func (x *PromptCacheBreakData) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: ProviderQuotaObservationData.
+// Data of the event session.quota_observation. Since CLI 1.0.102.
 type ProviderQuotaObservationData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// observation.
+	// The observation.
 	Observation *ProviderQuotaState `protobuf:"bytes,1,opt,name=observation,proto3" json:"observation,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -26223,12 +26381,12 @@ func (x *ProviderQuotaObservationData) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: RemoteSteerableChangedData.
+// Data of the event session.remote_steerable_changed.
 type RemoteSteerableChangedData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// remote steerable.
+	// Whether it is remote steerable.
 	RemoteSteerable bool `protobuf:"varint,1,opt,name=remote_steerable,json=remoteSteerable,proto3" json:"remote_steerable,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -26278,12 +26436,13 @@ func (x *RemoteSteerableChangedData) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: RequestBodyCompressionDisabledData.
+// Data of the event session.request_body_compression_disabled. Internal to the
+// CLI. Since CLI 1.0.102.
 type RequestBodyCompressionDisabledData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// encoding.
+	// The encoding.
 	Encoding ModelCallRequestBodyEncoding `protobuf:"varint,1,opt,name=encoding,proto3,enum=copilot.cli.v1.ModelCallRequestBodyEncoding" json:"encoding,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -26333,16 +26492,17 @@ func (x *RequestBodyCompressionDisabledData) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: ResponsesReasoning.
+// Responses reasoning. Used by CompactionCompleteData.responses_reasoning,
+// SystemNotificationData.responses_reasoning and others. Since CLI 1.0.92.
 type ResponsesReasoning struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// model.
+	// Identifier of the model.
 	Model string `protobuf:"bytes,1,opt,name=model,proto3" json:"model,omitempty"`
-	// initial effort.
+	// The initial effort.
 	InitialEffort string `protobuf:"bytes,2,opt,name=initial_effort,json=initialEffort,proto3" json:"initial_effort,omitempty"`
-	// effort.
+	// The effort.
 	Effort string `protobuf:"bytes,3,opt,name=effort,proto3" json:"effort,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -26406,50 +26566,53 @@ func (x *ResponsesReasoning) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: ResumeData.
+// The session was loaded again, or joined.
 type ResumeData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// resume time.
+	// When.
 	ResumeTime *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=resume_time,json=resumeTime,proto3" json:"resume_time,omitempty"`
-	// event count.
+	// Number of stored events.
 	EventCount int64 `protobuf:"varint,2,opt,name=event_count,json=eventCount,proto3" json:"event_count,omitempty"`
-	// events file size bytes.
+	// The events file size, in bytes.
 	EventsFileSizeBytes *int64 `protobuf:"varint,3,opt,name=events_file_size_bytes,json=eventsFileSizeBytes,proto3,oneof" json:"events_file_size_bytes,omitempty"`
-	// selected model.
+	// Model it goes on with.
 	SelectedModel *string `protobuf:"bytes,4,opt,name=selected_model,json=selectedModel,proto3,oneof" json:"selected_model,omitempty"`
-	// reasoning effort.
+	// How much the model may think before it answers.
 	ReasoningEffort *string `protobuf:"bytes,5,opt,name=reasoning_effort,json=reasoningEffort,proto3,oneof" json:"reasoning_effort,omitempty"`
-	// reasoning summary.
+	// How much of its reasoning the model sums up.
 	ReasoningSummary ReasoningSummary `protobuf:"varint,6,opt,name=reasoning_summary,json=reasoningSummary,proto3,enum=copilot.cli.v1.ReasoningSummary" json:"reasoning_summary,omitempty"`
-	// verbosity.
+	// How long the model's answers are to be.
 	Verbosity Verbosity `protobuf:"varint,7,opt,name=verbosity,proto3,enum=copilot.cli.v1.Verbosity" json:"verbosity,omitempty"`
-	// context tier.
+	// Size of the model's context window, where it has several. An explicit null,
+	// which is not the same as absence, stands in json_extra.
 	ContextTier ContextTier `protobuf:"varint,8,opt,name=context_tier,json=contextTier,proto3,enum=copilot.cli.v1.ContextTier" json:"context_tier,omitempty"`
-	// session limits.
+	// The session limits. An explicit null, which is not the same as absence,
+	// stands in json_extra.
 	SessionLimits *SessionLimitsConfig `protobuf:"bytes,9,opt,name=session_limits,json=sessionLimits,proto3" json:"session_limits,omitempty"`
-	// context.
+	// Directory and repository it works in.
 	Context *WorkingDirectoryContext `protobuf:"bytes,10,opt,name=context,proto3" json:"context,omitempty"`
-	// already in use.
+	// Whether somebody else has the session loaded. If it is another process,
+	// both write to one history.
 	AlreadyInUse *bool `protobuf:"varint,11,opt,name=already_in_use,json=alreadyInUse,proto3,oneof" json:"already_in_use,omitempty"`
-	// session was active.
+	// Whether work was going on in the session already.
 	SessionWasActive *bool `protobuf:"varint,12,opt,name=session_was_active,json=sessionWasActive,proto3,oneof" json:"session_was_active,omitempty"`
-	// remote steerable.
+	// Whether it is remote steerable.
 	RemoteSteerable *bool `protobuf:"varint,13,opt,name=remote_steerable,json=remoteSteerable,proto3,oneof" json:"remote_steerable,omitempty"`
-	// continue pending work.
+	// Whether pending tool calls and permission questions stay answerable.
 	ContinuePendingWork *bool `protobuf:"varint,14,opt,name=continue_pending_work,json=continuePendingWork,proto3,oneof" json:"continue_pending_work,omitempty"`
-	// auto tier.
+	// What automatic choice of the model optimises for. Since CLI 1.0.82.
 	AutoTier AutoTier `protobuf:"varint,15,opt,name=auto_tier,json=autoTier,proto3,enum=copilot.cli.v1.AutoTier" json:"auto_tier,omitempty"`
-	// reasoning effort model.
+	// The reasoning effort model. Since CLI 1.0.92.
 	ReasoningEffortModel *string `protobuf:"bytes,16,opt,name=reasoning_effort_model,json=reasoningEffortModel,proto3,oneof" json:"reasoning_effort_model,omitempty"`
-	// provider id.
+	// Identifier of the provider. Since CLI 1.0.102.
 	ProviderId *string `protobuf:"bytes,17,opt,name=provider_id,json=providerId,proto3,oneof" json:"provider_id,omitempty"`
-	// reasoning effort managed.
+	// Whether the reasoning effort is managed. Since CLI 1.0.102.
 	ReasoningEffortManaged *bool `protobuf:"varint,18,opt,name=reasoning_effort_managed,json=reasoningEffortManaged,proto3,oneof" json:"reasoning_effort_managed,omitempty"`
-	// context tier managed.
+	// Whether the context tier is managed. Since CLI 1.0.102.
 	ContextTierManaged *bool `protobuf:"varint,19,opt,name=context_tier_managed,json=contextTierManaged,proto3,oneof" json:"context_tier_managed,omitempty"`
-	// auto tier managed.
+	// Whether the auto tier is managed. Since CLI 1.0.102.
 	AutoTierManaged *bool `protobuf:"varint,20,opt,name=auto_tier_managed,json=autoTierManaged,proto3,oneof" json:"auto_tier_managed,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -26632,12 +26795,12 @@ func (x *ResumeData) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: SamplingCompletedData.
+// Data of the event sampling.completed.
 type SamplingCompletedData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// request id.
+	// Identifier of the request: the one to answer it by.
 	RequestId string `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -26687,16 +26850,17 @@ func (x *SamplingCompletedData) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: SamplingRequestedData.
+// An MCP server wants the model to be asked something. Answer with
+// session.ui.handlePendingSampling.
 type SamplingRequestedData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// request id.
+	// Identifier of the request: the one to answer it by.
 	RequestId string `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	// server name.
+	// Name of the server.
 	ServerName string `protobuf:"bytes,2,opt,name=server_name,json=serverName,proto3" json:"server_name,omitempty"`
-	// mcp request id json.
+	// Identifier of the MCP request. The member mcpRequestId, as JSON text.
 	McpRequestIdJson string `protobuf:"bytes,3,opt,name=mcp_request_id_json,json=mcpRequestIdJson,proto3" json:"mcp_request_id_json,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -26760,10 +26924,10 @@ func (x *SamplingRequestedData) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: SandboxDecisionData.
+// Data of the event sandbox.decision.
 type SandboxDecisionData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The alternatives.
+	// One of these, told apart by the member kind.
 	//
 	// Types that are valid to be assigned to Variant:
 	//
@@ -26904,47 +27068,47 @@ type isSandboxDecisionData_Variant interface {
 }
 
 type SandboxDecisionData_PolicyResolved struct {
-	// policy resolved.
+	// Policy resolved. JSON kind: policy_resolved.
 	PolicyResolved *SandboxDecisionDataPolicyResolved `protobuf:"bytes,1,opt,name=policy_resolved,json=policyResolved,proto3,oneof"`
 }
 
 type SandboxDecisionData_SpawnCompleted struct {
-	// spawn completed.
+	// Spawn completed. JSON kind: spawn_completed.
 	SpawnCompleted *SandboxDecisionDataSpawnCompleted `protobuf:"bytes,2,opt,name=spawn_completed,json=spawnCompleted,proto3,oneof"`
 }
 
 type SandboxDecisionData_EnforcementState struct {
-	// enforcement state.
+	// Enforcement state. JSON kind: enforcement_state.
 	EnforcementState *SandboxDecisionDataEnforcementState `protobuf:"bytes,3,opt,name=enforcement_state,json=enforcementState,proto3,oneof"`
 }
 
 type SandboxDecisionData_AccessDenied struct {
-	// access denied.
+	// Access denied. JSON kind: access_denied.
 	AccessDenied *SandboxDecisionDataAccessDenied `protobuf:"bytes,4,opt,name=access_denied,json=accessDenied,proto3,oneof"`
 }
 
 type SandboxDecisionData_AccessRecorded struct {
-	// access recorded.
+	// Access recorded. JSON kind: access_recorded.
 	AccessRecorded *SandboxDecisionDataAccessRecorded `protobuf:"bytes,5,opt,name=access_recorded,json=accessRecorded,proto3,oneof"`
 }
 
 type SandboxDecisionData_BypassDecided struct {
-	// bypass decided.
+	// Bypass decided. JSON kind: bypass_decided.
 	BypassDecided *SandboxDecisionDataBypassDecided `protobuf:"bytes,6,opt,name=bypass_decided,json=bypassDecided,proto3,oneof"`
 }
 
 type SandboxDecisionData_PermissiveRetryDecided struct {
-	// permissive retry decided.
+	// Permissive retry decided. JSON kind: permissive_retry_decided.
 	PermissiveRetryDecided *SandboxDecisionDataPermissiveRetryDecided `protobuf:"bytes,7,opt,name=permissive_retry_decided,json=permissiveRetryDecided,proto3,oneof"`
 }
 
 type SandboxDecisionData_PermissiveRetryCompleted struct {
-	// permissive retry completed.
+	// Permissive retry completed. JSON kind: permissive_retry_completed.
 	PermissiveRetryCompleted *SandboxDecisionDataPermissiveRetryCompleted `protobuf:"bytes,8,opt,name=permissive_retry_completed,json=permissiveRetryCompleted,proto3,oneof"`
 }
 
 type SandboxDecisionData_Unrecognized struct {
-	// A value that fits none of them: JSON text.
+	// A value that fits none of them, as JSON text.
 	Unrecognized string `protobuf:"bytes,1001,opt,name=unrecognized,proto3,oneof"`
 }
 
@@ -26966,32 +27130,37 @@ func (*SandboxDecisionData_PermissiveRetryCompleted) isSandboxDecisionData_Varia
 
 func (*SandboxDecisionData_Unrecognized) isSandboxDecisionData_Variant() {}
 
-// JSON: SandboxDecisionData|access_denied.
+// A SandboxDecisionData with the kind access_denied.
 type SandboxDecisionDataAccessDenied struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// control.
+	// The control. Since CLI 1.0.92.
 	Control SandboxControl `protobuf:"varint,1,opt,name=control,proto3,enum=copilot.cli.v1.SandboxControl" json:"control,omitempty"`
-	// outcome.
+	// The outcome. Since CLI 1.0.92.
 	Outcome SandboxOutcome `protobuf:"varint,2,opt,name=outcome,proto3,enum=copilot.cli.v1.SandboxOutcome" json:"outcome,omitempty"`
-	// tool call id.
+	// Identifier of the tool call, as the model gave it. An explicit null, which
+	// is not the same as absence, stands in json_extra. Since CLI 1.0.92.
 	ToolCallId *string `protobuf:"bytes,3,opt,name=tool_call_id,json=toolCallId,proto3,oneof" json:"tool_call_id,omitempty"`
-	// platform.
+	// The platform. Since CLI 1.0.92.
 	Platform SandboxPlatform `protobuf:"varint,4,opt,name=platform,proto3,enum=copilot.cli.v1.SandboxPlatform" json:"platform,omitempty"`
-	// enforcement point.
+	// The enforcement point. Since CLI 1.0.92.
 	EnforcementPoint SandboxEnforcementPoint `protobuf:"varint,5,opt,name=enforcement_point,json=enforcementPoint,proto3,enum=copilot.cli.v1.SandboxEnforcementPoint" json:"enforcement_point,omitempty"`
-	// denial class.
+	// The denial class. Since CLI 1.0.92.
 	DenialClass SandboxDenialClass `protobuf:"varint,6,opt,name=denial_class,json=denialClass,proto3,enum=copilot.cli.v1.SandboxDenialClass" json:"denial_class,omitempty"`
-	// attestation.
+	// The attestation. Since CLI 1.0.92.
 	Attestation SandboxAttestation `protobuf:"varint,7,opt,name=attestation,proto3,enum=copilot.cli.v1.SandboxAttestation" json:"attestation,omitempty"`
-	// confidence.
+	// The confidence. An explicit null, which is not the same as absence, stands
+	// in json_extra. Since CLI 1.0.92.
 	Confidence SandboxDenialConfidence `protobuf:"varint,8,opt,name=confidence,proto3,enum=copilot.cli.v1.SandboxDenialConfidence" json:"confidence,omitempty"`
-	// denied resource.
+	// The denied resource. An explicit null, which is not the same as absence,
+	// stands in json_extra. Since CLI 1.0.92.
 	DeniedResource *string `protobuf:"bytes,9,opt,name=denied_resource,json=deniedResource,proto3,oneof" json:"denied_resource,omitempty"`
-	// command.
+	// The command. An explicit null, which is not the same as absence, stands in
+	// json_extra. Since CLI 1.0.92.
 	Command *string `protobuf:"bytes,10,opt,name=command,proto3,oneof" json:"command,omitempty"`
-	// process name.
+	// Name of the process. An explicit null, which is not the same as absence,
+	// stands in json_extra. Since CLI 1.0.92.
 	ProcessName *string `protobuf:"bytes,11,opt,name=process_name,json=processName,proto3,oneof" json:"process_name,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -27111,28 +27280,31 @@ func (x *SandboxDecisionDataAccessDenied) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: SandboxDecisionData|access_recorded.
+// A SandboxDecisionData with the kind access_recorded.
 type SandboxDecisionDataAccessRecorded struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// control.
+	// The control. Since CLI 1.0.92.
 	Control SandboxControl `protobuf:"varint,1,opt,name=control,proto3,enum=copilot.cli.v1.SandboxControl" json:"control,omitempty"`
-	// outcome.
+	// The outcome. Since CLI 1.0.92.
 	Outcome SandboxOutcome `protobuf:"varint,2,opt,name=outcome,proto3,enum=copilot.cli.v1.SandboxOutcome" json:"outcome,omitempty"`
-	// tool call id.
+	// Identifier of the tool call, as the model gave it. An explicit null, which
+	// is not the same as absence, stands in json_extra. Since CLI 1.0.92.
 	ToolCallId *string `protobuf:"bytes,3,opt,name=tool_call_id,json=toolCallId,proto3,oneof" json:"tool_call_id,omitempty"`
-	// platform.
+	// The platform. Since CLI 1.0.92.
 	Platform SandboxPlatform `protobuf:"varint,4,opt,name=platform,proto3,enum=copilot.cli.v1.SandboxPlatform" json:"platform,omitempty"`
-	// enforcement point.
+	// The enforcement point. Since CLI 1.0.92.
 	EnforcementPoint SandboxEnforcementPoint `protobuf:"varint,5,opt,name=enforcement_point,json=enforcementPoint,proto3,enum=copilot.cli.v1.SandboxEnforcementPoint" json:"enforcement_point,omitempty"`
-	// denial class.
+	// The denial class. Since CLI 1.0.92.
 	DenialClass SandboxDenialClass `protobuf:"varint,6,opt,name=denial_class,json=denialClass,proto3,enum=copilot.cli.v1.SandboxDenialClass" json:"denial_class,omitempty"`
-	// permissive source.
+	// The permissive source. Since CLI 1.0.92.
 	PermissiveSource SandboxPermissiveSource `protobuf:"varint,7,opt,name=permissive_source,json=permissiveSource,proto3,enum=copilot.cli.v1.SandboxPermissiveSource" json:"permissive_source,omitempty"`
-	// denied resource.
+	// The denied resource. An explicit null, which is not the same as absence,
+	// stands in json_extra. Since CLI 1.0.92.
 	DeniedResource *string `protobuf:"bytes,8,opt,name=denied_resource,json=deniedResource,proto3,oneof" json:"denied_resource,omitempty"`
-	// command.
+	// The command. An explicit null, which is not the same as absence, stands in
+	// json_extra. Since CLI 1.0.92.
 	Command *string `protobuf:"bytes,9,opt,name=command,proto3,oneof" json:"command,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -27238,32 +27410,38 @@ func (x *SandboxDecisionDataAccessRecorded) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: SandboxDecisionData|bypass_decided.
+// A SandboxDecisionData with the kind bypass_decided.
 type SandboxDecisionDataBypassDecided struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// control.
+	// The control. Since CLI 1.0.92.
 	Control SandboxControl `protobuf:"varint,1,opt,name=control,proto3,enum=copilot.cli.v1.SandboxControl" json:"control,omitempty"`
-	// outcome.
+	// The outcome. Since CLI 1.0.92.
 	Outcome SandboxOutcome `protobuf:"varint,2,opt,name=outcome,proto3,enum=copilot.cli.v1.SandboxOutcome" json:"outcome,omitempty"`
-	// tool call id.
+	// Identifier of the tool call, as the model gave it. An explicit null, which
+	// is not the same as absence, stands in json_extra. Since CLI 1.0.92.
 	ToolCallId *string `protobuf:"bytes,3,opt,name=tool_call_id,json=toolCallId,proto3,oneof" json:"tool_call_id,omitempty"`
-	// platform.
+	// The platform. Since CLI 1.0.92.
 	Platform SandboxPlatform `protobuf:"varint,4,opt,name=platform,proto3,enum=copilot.cli.v1.SandboxPlatform" json:"platform,omitempty"`
-	// enforcement point.
+	// The enforcement point. Since CLI 1.0.92.
 	EnforcementPoint SandboxEnforcementPoint `protobuf:"varint,5,opt,name=enforcement_point,json=enforcementPoint,proto3,enum=copilot.cli.v1.SandboxEnforcementPoint" json:"enforcement_point,omitempty"`
-	// source.
+	// Where it comes from. Since CLI 1.0.92.
 	Source SandboxBypassSource `protobuf:"varint,6,opt,name=source,proto3,enum=copilot.cli.v1.SandboxBypassSource" json:"source,omitempty"`
-	// denial class.
+	// The denial class. An explicit null, which is not the same as absence,
+	// stands in json_extra. Since CLI 1.0.92.
 	DenialClass SandboxDenialClass `protobuf:"varint,7,opt,name=denial_class,json=denialClass,proto3,enum=copilot.cli.v1.SandboxDenialClass" json:"denial_class,omitempty"`
-	// confidence.
+	// The confidence. An explicit null, which is not the same as absence, stands
+	// in json_extra. Since CLI 1.0.92.
 	Confidence SandboxDenialConfidence `protobuf:"varint,8,opt,name=confidence,proto3,enum=copilot.cli.v1.SandboxDenialConfidence" json:"confidence,omitempty"`
-	// denied resource.
+	// The denied resource. An explicit null, which is not the same as absence,
+	// stands in json_extra. Since CLI 1.0.92.
 	DeniedResource *string `protobuf:"bytes,9,opt,name=denied_resource,json=deniedResource,proto3,oneof" json:"denied_resource,omitempty"`
-	// command.
+	// The command. An explicit null, which is not the same as absence, stands in
+	// json_extra. Since CLI 1.0.92.
 	Command *string `protobuf:"bytes,10,opt,name=command,proto3,oneof" json:"command,omitempty"`
-	// process name.
+	// Name of the process. An explicit null, which is not the same as absence,
+	// stands in json_extra. Since CLI 1.0.92.
 	ProcessName *string `protobuf:"bytes,11,opt,name=process_name,json=processName,proto3,oneof" json:"process_name,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -27383,26 +27561,29 @@ func (x *SandboxDecisionDataBypassDecided) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: SandboxDecisionData|enforcement_state.
+// A SandboxDecisionData with the kind enforcement_state.
 type SandboxDecisionDataEnforcementState struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// control.
+	// The control.
 	Control SandboxControl `protobuf:"varint,1,opt,name=control,proto3,enum=copilot.cli.v1.SandboxControl" json:"control,omitempty"`
-	// outcome.
+	// The outcome.
 	Outcome SandboxOutcome `protobuf:"varint,2,opt,name=outcome,proto3,enum=copilot.cli.v1.SandboxOutcome" json:"outcome,omitempty"`
-	// tool call id.
+	// Identifier of the tool call, as the model gave it. An explicit null, which
+	// is not the same as absence, stands in json_extra.
 	ToolCallId *string `protobuf:"bytes,3,opt,name=tool_call_id,json=toolCallId,proto3,oneof" json:"tool_call_id,omitempty"`
-	// platform.
+	// The platform.
 	Platform SandboxPlatform `protobuf:"varint,4,opt,name=platform,proto3,enum=copilot.cli.v1.SandboxPlatform" json:"platform,omitempty"`
-	// backend.
+	// The backend.
 	Backend SandboxBackend `protobuf:"varint,5,opt,name=backend,proto3,enum=copilot.cli.v1.SandboxBackend" json:"backend,omitempty"`
-	// enforcement point.
+	// The enforcement point.
 	EnforcementPoint SandboxEnforcementPoint `protobuf:"varint,6,opt,name=enforcement_point,json=enforcementPoint,proto3,enum=copilot.cli.v1.SandboxEnforcementPoint" json:"enforcement_point,omitempty"`
-	// attestation.
+	// The attestation. An explicit null, which is not the same as absence, stands
+	// in json_extra.
 	Attestation SandboxAttestation `protobuf:"varint,7,opt,name=attestation,proto3,enum=copilot.cli.v1.SandboxAttestation" json:"attestation,omitempty"`
-	// command.
+	// The command. An explicit null, which is not the same as absence, stands in
+	// json_extra. Since CLI 1.0.92.
 	Command *string `protobuf:"bytes,8,opt,name=command,proto3,oneof" json:"command,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -27501,30 +27682,36 @@ func (x *SandboxDecisionDataEnforcementState) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: SandboxDecisionData|permissive_retry_completed.
+// A SandboxDecisionData with the kind permissive_retry_completed.
 type SandboxDecisionDataPermissiveRetryCompleted struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// control.
+	// The control. Since CLI 1.0.92.
 	Control SandboxControl `protobuf:"varint,1,opt,name=control,proto3,enum=copilot.cli.v1.SandboxControl" json:"control,omitempty"`
-	// outcome.
+	// The outcome. Since CLI 1.0.92.
 	Outcome SandboxOutcome `protobuf:"varint,2,opt,name=outcome,proto3,enum=copilot.cli.v1.SandboxOutcome" json:"outcome,omitempty"`
-	// tool call id.
+	// Identifier of the tool call, as the model gave it. An explicit null, which
+	// is not the same as absence, stands in json_extra. Since CLI 1.0.92.
 	ToolCallId *string `protobuf:"bytes,3,opt,name=tool_call_id,json=toolCallId,proto3,oneof" json:"tool_call_id,omitempty"`
-	// platform.
+	// The platform. Since CLI 1.0.92.
 	Platform SandboxPlatform `protobuf:"varint,4,opt,name=platform,proto3,enum=copilot.cli.v1.SandboxPlatform" json:"platform,omitempty"`
-	// enforcement point.
+	// The enforcement point. Since CLI 1.0.92.
 	EnforcementPoint SandboxEnforcementPoint `protobuf:"varint,5,opt,name=enforcement_point,json=enforcementPoint,proto3,enum=copilot.cli.v1.SandboxEnforcementPoint" json:"enforcement_point,omitempty"`
-	// denial class.
+	// The denial class. An explicit null, which is not the same as absence,
+	// stands in json_extra. Since CLI 1.0.92.
 	DenialClass SandboxDenialClass `protobuf:"varint,6,opt,name=denial_class,json=denialClass,proto3,enum=copilot.cli.v1.SandboxDenialClass" json:"denial_class,omitempty"`
-	// confidence.
+	// The confidence. An explicit null, which is not the same as absence, stands
+	// in json_extra. Since CLI 1.0.92.
 	Confidence SandboxDenialConfidence `protobuf:"varint,7,opt,name=confidence,proto3,enum=copilot.cli.v1.SandboxDenialConfidence" json:"confidence,omitempty"`
-	// denied resource.
+	// The denied resource. An explicit null, which is not the same as absence,
+	// stands in json_extra. Since CLI 1.0.92.
 	DeniedResource *string `protobuf:"bytes,8,opt,name=denied_resource,json=deniedResource,proto3,oneof" json:"denied_resource,omitempty"`
-	// command.
+	// The command. An explicit null, which is not the same as absence, stands in
+	// json_extra. Since CLI 1.0.92.
 	Command *string `protobuf:"bytes,9,opt,name=command,proto3,oneof" json:"command,omitempty"`
-	// process name.
+	// Name of the process. An explicit null, which is not the same as absence,
+	// stands in json_extra. Since CLI 1.0.92.
 	ProcessName *string `protobuf:"bytes,10,opt,name=process_name,json=processName,proto3,oneof" json:"process_name,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -27637,32 +27824,38 @@ func (x *SandboxDecisionDataPermissiveRetryCompleted) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: SandboxDecisionData|permissive_retry_decided.
+// A SandboxDecisionData with the kind permissive_retry_decided.
 type SandboxDecisionDataPermissiveRetryDecided struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// control.
+	// The control. Since CLI 1.0.92.
 	Control SandboxControl `protobuf:"varint,1,opt,name=control,proto3,enum=copilot.cli.v1.SandboxControl" json:"control,omitempty"`
-	// outcome.
+	// The outcome. Since CLI 1.0.92.
 	Outcome SandboxOutcome `protobuf:"varint,2,opt,name=outcome,proto3,enum=copilot.cli.v1.SandboxOutcome" json:"outcome,omitempty"`
-	// tool call id.
+	// Identifier of the tool call, as the model gave it. An explicit null, which
+	// is not the same as absence, stands in json_extra. Since CLI 1.0.92.
 	ToolCallId *string `protobuf:"bytes,3,opt,name=tool_call_id,json=toolCallId,proto3,oneof" json:"tool_call_id,omitempty"`
-	// platform.
+	// The platform. Since CLI 1.0.92.
 	Platform SandboxPlatform `protobuf:"varint,4,opt,name=platform,proto3,enum=copilot.cli.v1.SandboxPlatform" json:"platform,omitempty"`
-	// enforcement point.
+	// The enforcement point. Since CLI 1.0.92.
 	EnforcementPoint SandboxEnforcementPoint `protobuf:"varint,5,opt,name=enforcement_point,json=enforcementPoint,proto3,enum=copilot.cli.v1.SandboxEnforcementPoint" json:"enforcement_point,omitempty"`
-	// source.
+	// Where it comes from. Since CLI 1.0.92.
 	Source SandboxBypassSource `protobuf:"varint,6,opt,name=source,proto3,enum=copilot.cli.v1.SandboxBypassSource" json:"source,omitempty"`
-	// denial class.
+	// The denial class. An explicit null, which is not the same as absence,
+	// stands in json_extra. Since CLI 1.0.92.
 	DenialClass SandboxDenialClass `protobuf:"varint,7,opt,name=denial_class,json=denialClass,proto3,enum=copilot.cli.v1.SandboxDenialClass" json:"denial_class,omitempty"`
-	// confidence.
+	// The confidence. An explicit null, which is not the same as absence, stands
+	// in json_extra. Since CLI 1.0.92.
 	Confidence SandboxDenialConfidence `protobuf:"varint,8,opt,name=confidence,proto3,enum=copilot.cli.v1.SandboxDenialConfidence" json:"confidence,omitempty"`
-	// denied resource.
+	// The denied resource. An explicit null, which is not the same as absence,
+	// stands in json_extra. Since CLI 1.0.92.
 	DeniedResource *string `protobuf:"bytes,9,opt,name=denied_resource,json=deniedResource,proto3,oneof" json:"denied_resource,omitempty"`
-	// command.
+	// The command. An explicit null, which is not the same as absence, stands in
+	// json_extra. Since CLI 1.0.92.
 	Command *string `protobuf:"bytes,10,opt,name=command,proto3,oneof" json:"command,omitempty"`
-	// process name.
+	// Name of the process. An explicit null, which is not the same as absence,
+	// stands in json_extra. Since CLI 1.0.92.
 	ProcessName *string `protobuf:"bytes,11,opt,name=process_name,json=processName,proto3,oneof" json:"process_name,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -27782,50 +27975,53 @@ func (x *SandboxDecisionDataPermissiveRetryDecided) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: SandboxDecisionData|policy_resolved.
+// A SandboxDecisionData with the kind policy_resolved.
 type SandboxDecisionDataPolicyResolved struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// control.
+	// The control.
 	Control SandboxControl `protobuf:"varint,1,opt,name=control,proto3,enum=copilot.cli.v1.SandboxControl" json:"control,omitempty"`
-	// outcome.
+	// The outcome.
 	Outcome SandboxOutcome `protobuf:"varint,2,opt,name=outcome,proto3,enum=copilot.cli.v1.SandboxOutcome" json:"outcome,omitempty"`
-	// tool call id.
+	// Identifier of the tool call, as the model gave it. An explicit null, which
+	// is not the same as absence, stands in json_extra.
 	ToolCallId *string `protobuf:"bytes,3,opt,name=tool_call_id,json=toolCallId,proto3,oneof" json:"tool_call_id,omitempty"`
-	// platform.
+	// The platform.
 	Platform SandboxPlatform `protobuf:"varint,4,opt,name=platform,proto3,enum=copilot.cli.v1.SandboxPlatform" json:"platform,omitempty"`
-	// backend.
+	// The backend.
 	Backend SandboxBackend `protobuf:"varint,5,opt,name=backend,proto3,enum=copilot.cli.v1.SandboxBackend" json:"backend,omitempty"`
-	// policy source.
+	// The policy source.
 	PolicySource SandboxPolicySource `protobuf:"varint,6,opt,name=policy_source,json=policySource,proto3,enum=copilot.cli.v1.SandboxPolicySource" json:"policy_source,omitempty"`
-	// enforcement point.
+	// The enforcement point.
 	EnforcementPoint SandboxEnforcementPoint `protobuf:"varint,7,opt,name=enforcement_point,json=enforcementPoint,proto3,enum=copilot.cli.v1.SandboxEnforcementPoint" json:"enforcement_point,omitempty"`
-	// readwrite paths count.
+	// Number of readwrite paths.
 	ReadwritePathsCount int64 `protobuf:"varint,8,opt,name=readwrite_paths_count,json=readwritePathsCount,proto3" json:"readwrite_paths_count,omitempty"`
-	// readonly paths count.
+	// Number of readonly paths.
 	ReadonlyPathsCount int64 `protobuf:"varint,9,opt,name=readonly_paths_count,json=readonlyPathsCount,proto3" json:"readonly_paths_count,omitempty"`
-	// denied paths count.
+	// Number of denied paths.
 	DeniedPathsCount int64 `protobuf:"varint,10,opt,name=denied_paths_count,json=deniedPathsCount,proto3" json:"denied_paths_count,omitempty"`
-	// add current working directory.
+	// Whether there is add current working directory.
 	AddCurrentWorkingDirectory bool `protobuf:"varint,11,opt,name=add_current_working_directory,json=addCurrentWorkingDirectory,proto3" json:"add_current_working_directory,omitempty"`
-	// allow outbound.
+	// Whether to allow outbound.
 	AllowOutbound bool `protobuf:"varint,12,opt,name=allow_outbound,json=allowOutbound,proto3" json:"allow_outbound,omitempty"`
-	// allow local network.
+	// Whether to allow local network.
 	AllowLocalNetwork bool `protobuf:"varint,13,opt,name=allow_local_network,json=allowLocalNetwork,proto3" json:"allow_local_network,omitempty"`
-	// proxy mode.
+	// The proxy mode.
 	ProxyMode SandboxProxyMode `protobuf:"varint,14,opt,name=proxy_mode,json=proxyMode,proto3,enum=copilot.cli.v1.SandboxProxyMode" json:"proxy_mode,omitempty"`
-	// allow bypass.
+	// Whether to allow bypass.
 	AllowBypass bool `protobuf:"varint,15,opt,name=allow_bypass,json=allowBypass,proto3" json:"allow_bypass,omitempty"`
-	// git auth.
+	// Whether there is git authentication.
 	GitAuth bool `protobuf:"varint,16,opt,name=git_auth,json=gitAuth,proto3" json:"git_auth,omitempty"`
-	// gh auth.
+	// Whether there is gh authentication.
 	GhAuth bool `protobuf:"varint,17,opt,name=gh_auth,json=ghAuth,proto3" json:"gh_auth,omitempty"`
-	// keychain access.
+	// Whether there is keychain access.
 	KeychainAccess bool `protobuf:"varint,18,opt,name=keychain_access,json=keychainAccess,proto3" json:"keychain_access,omitempty"`
-	// effective filesystem policy.
+	// The effective filesystem policy. An explicit null, which is not the same as
+	// absence, stands in json_extra.
 	EffectiveFilesystemPolicy *SandboxFilesystemPolicyDetails `protobuf:"bytes,19,opt,name=effective_filesystem_policy,json=effectiveFilesystemPolicy,proto3" json:"effective_filesystem_policy,omitempty"`
-	// degradation reason.
+	// Reason for the degradation. An explicit null, which is not the same as
+	// absence, stands in json_extra.
 	DegradationReason SandboxDegradationReason `protobuf:"varint,20,opt,name=degradation_reason,json=degradationReason,proto3,enum=copilot.cli.v1.SandboxDegradationReason" json:"degradation_reason,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -28008,26 +28204,28 @@ func (x *SandboxDecisionDataPolicyResolved) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: SandboxDecisionData|spawn_completed.
+// A SandboxDecisionData with the kind spawn_completed.
 type SandboxDecisionDataSpawnCompleted struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// control.
+	// The control.
 	Control SandboxControl `protobuf:"varint,1,opt,name=control,proto3,enum=copilot.cli.v1.SandboxControl" json:"control,omitempty"`
-	// outcome.
+	// The outcome.
 	Outcome SandboxOutcome `protobuf:"varint,2,opt,name=outcome,proto3,enum=copilot.cli.v1.SandboxOutcome" json:"outcome,omitempty"`
-	// tool call id.
+	// Identifier of the tool call, as the model gave it. An explicit null, which
+	// is not the same as absence, stands in json_extra.
 	ToolCallId *string `protobuf:"bytes,3,opt,name=tool_call_id,json=toolCallId,proto3,oneof" json:"tool_call_id,omitempty"`
-	// platform.
+	// The platform.
 	Platform SandboxPlatform `protobuf:"varint,4,opt,name=platform,proto3,enum=copilot.cli.v1.SandboxPlatform" json:"platform,omitempty"`
-	// backend.
+	// The backend.
 	Backend SandboxBackend `protobuf:"varint,5,opt,name=backend,proto3,enum=copilot.cli.v1.SandboxBackend" json:"backend,omitempty"`
-	// enforcement point.
+	// The enforcement point.
 	EnforcementPoint SandboxEnforcementPoint `protobuf:"varint,6,opt,name=enforcement_point,json=enforcementPoint,proto3,enum=copilot.cli.v1.SandboxEnforcementPoint" json:"enforcement_point,omitempty"`
-	// duration ms.
+	// The duration, in milliseconds.
 	DurationMs float64 `protobuf:"fixed64,7,opt,name=duration_ms,json=durationMs,proto3" json:"duration_ms,omitempty"`
-	// degradation reason.
+	// Reason for the degradation. An explicit null, which is not the same as
+	// absence, stands in json_extra.
 	DegradationReason SandboxDegradationReason `protobuf:"varint,8,opt,name=degradation_reason,json=degradationReason,proto3,enum=copilot.cli.v1.SandboxDegradationReason" json:"degradation_reason,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -28126,16 +28324,17 @@ func (x *SandboxDecisionDataSpawnCompleted) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: SandboxFilesystemPolicyDetails.
+// Sandbox filesystem policy details. Used by
+// SandboxDecisionDataPolicyResolved.effective_filesystem_policy.
 type SandboxFilesystemPolicyDetails struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// readwrite paths.
+	// Paths of the readwrite.
 	ReadwritePaths []string `protobuf:"bytes,1,rep,name=readwrite_paths,json=readwritePaths,proto3" json:"readwrite_paths,omitempty"`
-	// readonly paths.
+	// Paths of the readonly.
 	ReadonlyPaths []string `protobuf:"bytes,2,rep,name=readonly_paths,json=readonlyPaths,proto3" json:"readonly_paths,omitempty"`
-	// denied paths.
+	// The denied paths.
 	DeniedPaths []string `protobuf:"bytes,3,rep,name=denied_paths,json=deniedPaths,proto3" json:"denied_paths,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -28199,12 +28398,12 @@ func (x *SandboxFilesystemPolicyDetails) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: ScheduleCancelledData.
+// Data of the event session.schedule_cancelled.
 type ScheduleCancelledData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// id.
+	// The identifier.
 	Id int64 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -28254,30 +28453,30 @@ func (x *ScheduleCancelledData) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: ScheduleCreatedData.
+// Data of the event session.schedule_created.
 type ScheduleCreatedData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// id.
+	// The identifier.
 	Id int64 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
-	// interval ms.
+	// The interval, in milliseconds.
 	IntervalMs *int64 `protobuf:"varint,2,opt,name=interval_ms,json=intervalMs,proto3,oneof" json:"interval_ms,omitempty"`
-	// cron.
+	// The cron.
 	Cron *string `protobuf:"bytes,3,opt,name=cron,proto3,oneof" json:"cron,omitempty"`
-	// tz.
+	// The tz.
 	Tz *string `protobuf:"bytes,4,opt,name=tz,proto3,oneof" json:"tz,omitempty"`
-	// at.
+	// The at.
 	At *int64 `protobuf:"varint,5,opt,name=at,proto3,oneof" json:"at,omitempty"`
-	// prompt.
+	// The prompt.
 	Prompt string `protobuf:"bytes,6,opt,name=prompt,proto3" json:"prompt,omitempty"`
-	// recurring.
+	// Whether it is recurring.
 	Recurring *bool `protobuf:"varint,7,opt,name=recurring,proto3,oneof" json:"recurring,omitempty"`
-	// self paced.
+	// Whether the self is paced.
 	SelfPaced *bool `protobuf:"varint,8,opt,name=self_paced,json=selfPaced,proto3,oneof" json:"self_paced,omitempty"`
-	// display prompt.
+	// The display prompt.
 	DisplayPrompt *string `protobuf:"bytes,9,opt,name=display_prompt,json=displayPrompt,proto3,oneof" json:"display_prompt,omitempty"`
-	// origin.
+	// The origin.
 	Origin ScheduleOrigin `protobuf:"varint,10,opt,name=origin,proto3,enum=copilot.cli.v1.ScheduleOrigin" json:"origin,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -28390,14 +28589,14 @@ func (x *ScheduleCreatedData) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: ScheduleRearmedData.
+// Data of the event session.schedule_rearmed.
 type ScheduleRearmedData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// id.
+	// The identifier.
 	Id int64 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
-	// next run at.
+	// The next run at.
 	NextRunAt int64 `protobuf:"varint,2,opt,name=next_run_at,json=nextRunAt,proto3" json:"next_run_at,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -28454,12 +28653,12 @@ func (x *ScheduleRearmedData) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: SessionLimitsChangedData.
+// Data of the event session.session_limits_changed.
 type SessionLimitsChangedData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session limits.
+	// The session limits. Unset stands for null.
 	SessionLimits *SessionLimitsConfig `protobuf:"bytes,1,opt,name=session_limits,json=sessionLimits,proto3" json:"session_limits,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -28509,14 +28708,14 @@ func (x *SessionLimitsChangedData) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: SessionLimitsExhaustedCompletedData.
+// Data of the event session_limits_exhausted.completed.
 type SessionLimitsExhaustedCompletedData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// request id.
+	// Identifier of the request: the one to answer it by.
 	RequestId string `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	// response.
+	// The response.
 	Response *SessionLimitsExhaustedResponse `protobuf:"bytes,2,opt,name=response,proto3" json:"response,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -28573,16 +28772,17 @@ func (x *SessionLimitsExhaustedCompletedData) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: SessionLimitsExhaustedRequestedData.
+// The session's limit is used up. Answer with
+// session.ui.handlePendingSessionLimitsExhausted.
 type SessionLimitsExhaustedRequestedData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// request id.
+	// Identifier of the request: the one to answer it by.
 	RequestId string `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	// used ai credits.
+	// The used AI credits.
 	UsedAiCredits float64 `protobuf:"fixed64,2,opt,name=used_ai_credits,json=usedAiCredits,proto3" json:"used_ai_credits,omitempty"`
-	// max ai credits.
+	// Largest number of AI credits.
 	MaxAiCredits float64 `protobuf:"fixed64,3,opt,name=max_ai_credits,json=maxAiCredits,proto3" json:"max_ai_credits,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -28646,16 +28846,17 @@ func (x *SessionLimitsExhaustedRequestedData) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: SessionLimitsExhaustedResponse.
+// Session limits exhausted response. Used by
+// SessionLimitsExhaustedCompletedData.response.
 type SessionLimitsExhaustedResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// action.
+	// The action.
 	Action SessionLimitsExhaustedResponseAction `protobuf:"varint,1,opt,name=action,proto3,enum=copilot.cli.v1.SessionLimitsExhaustedResponseAction" json:"action,omitempty"`
-	// additional ai credits.
+	// The additional AI credits.
 	AdditionalAiCredits *float64 `protobuf:"fixed64,2,opt,name=additional_ai_credits,json=additionalAiCredits,proto3,oneof" json:"additional_ai_credits,omitempty"`
-	// max ai credits.
+	// Largest number of AI credits.
 	MaxAiCredits *float64 `protobuf:"fixed64,3,opt,name=max_ai_credits,json=maxAiCredits,proto3,oneof" json:"max_ai_credits,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -28719,20 +28920,20 @@ func (x *SessionLimitsExhaustedResponse) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: ShutdownAgentMetric.
+// Shutdown agent metric. Used by ShutdownData.agent_metrics.
 type ShutdownAgentMetric struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// agent name.
+	// Name of the agent.
 	AgentName *string `protobuf:"bytes,1,opt,name=agent_name,json=agentName,proto3,oneof" json:"agent_name,omitempty"`
-	// agent display name.
+	// Name of the agent to show to people.
 	AgentDisplayName *string `protobuf:"bytes,2,opt,name=agent_display_name,json=agentDisplayName,proto3,oneof" json:"agent_display_name,omitempty"`
-	// total api duration ms.
+	// The total API duration, in milliseconds.
 	TotalApiDurationMs int64 `protobuf:"varint,3,opt,name=total_api_duration_ms,json=totalApiDurationMs,proto3" json:"total_api_duration_ms,omitempty"`
-	// total nano aiu.
+	// The total nano aiu.
 	TotalNanoAiu float64 `protobuf:"fixed64,4,opt,name=total_nano_aiu,json=totalNanoAiu,proto3" json:"total_nano_aiu,omitempty"`
-	// model metrics.
+	// The model metrics, by name.
 	ModelMetrics map[string]*ShutdownModelMetric `protobuf:"bytes,5,rep,name=model_metrics,json=modelMetrics,proto3" json:"model_metrics,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -28810,16 +29011,17 @@ func (x *ShutdownAgentMetric) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: ShutdownCodeChanges.
+// Shutdown code changes. Used by FusionChangeCheckpointData.code_changes and
+// ShutdownData.code_changes.
 type ShutdownCodeChanges struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// lines added.
+	// The lines added.
 	LinesAdded int64 `protobuf:"varint,1,opt,name=lines_added,json=linesAdded,proto3" json:"lines_added,omitempty"`
-	// lines removed.
+	// The lines removed.
 	LinesRemoved int64 `protobuf:"varint,2,opt,name=lines_removed,json=linesRemoved,proto3" json:"lines_removed,omitempty"`
-	// files modified.
+	// The files modified.
 	FilesModified []string `protobuf:"bytes,3,rep,name=files_modified,json=filesModified,proto3" json:"files_modified,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -28883,50 +29085,51 @@ func (x *ShutdownCodeChanges) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: ShutdownData.
+// The session was unloaded.
 type ShutdownData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// shutdown type.
+	// Whether it was planned or an error.
 	ShutdownType ShutdownType `protobuf:"varint,1,opt,name=shutdown_type,json=shutdownType,proto3,enum=copilot.cli.v1.ShutdownType" json:"shutdown_type,omitempty"`
-	// error reason.
+	// The error.
 	ErrorReason *string `protobuf:"bytes,2,opt,name=error_reason,json=errorReason,proto3,oneof" json:"error_reason,omitempty"`
-	// total premium requests.
+	// The total premium requests. Internal to the CLI.
 	TotalPremiumRequests *float64 `protobuf:"fixed64,3,opt,name=total_premium_requests,json=totalPremiumRequests,proto3,oneof" json:"total_premium_requests,omitempty"`
-	// total nano aiu.
+	// The total nano aiu.
 	TotalNanoAiu *float64 `protobuf:"fixed64,4,opt,name=total_nano_aiu,json=totalNanoAiu,proto3,oneof" json:"total_nano_aiu,omitempty"`
-	// token details.
+	// The token details, by name.
 	TokenDetails map[string]*ShutdownTokenDetail `protobuf:"bytes,5,rep,name=token_details,json=tokenDetails,proto3" json:"token_details,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// total api duration ms.
+	// Time spent in requests to the model, in milliseconds.
 	TotalApiDurationMs int64 `protobuf:"varint,6,opt,name=total_api_duration_ms,json=totalApiDurationMs,proto3" json:"total_api_duration_ms,omitempty"`
-	// session start time.
+	// The session start time.
 	SessionStartTime int64 `protobuf:"varint,7,opt,name=session_start_time,json=sessionStartTime,proto3" json:"session_start_time,omitempty"`
-	// events file size bytes.
+	// The events file size, in bytes.
 	EventsFileSizeBytes *int64 `protobuf:"varint,8,opt,name=events_file_size_bytes,json=eventsFileSizeBytes,proto3,oneof" json:"events_file_size_bytes,omitempty"`
-	// code changes.
+	// What was changed in files.
 	CodeChanges *ShutdownCodeChanges `protobuf:"bytes,9,opt,name=code_changes,json=codeChanges,proto3" json:"code_changes,omitempty"`
-	// model metrics.
+	// What was used up, by model.
 	ModelMetrics map[string]*ShutdownModelMetric `protobuf:"bytes,10,rep,name=model_metrics,json=modelMetrics,proto3" json:"model_metrics,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// agent metrics.
+	// The agent metrics, by name.
 	AgentMetrics map[string]*ShutdownAgentMetric `protobuf:"bytes,11,rep,name=agent_metrics,json=agentMetrics,proto3" json:"agent_metrics,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// current model.
+	// The current model.
 	CurrentModel *string `protobuf:"bytes,12,opt,name=current_model,json=currentModel,proto3,oneof" json:"current_model,omitempty"`
-	// current tokens.
+	// Number of current tokens.
 	CurrentTokens *int64 `protobuf:"varint,13,opt,name=current_tokens,json=currentTokens,proto3,oneof" json:"current_tokens,omitempty"`
-	// system tokens.
+	// Number of system tokens.
 	SystemTokens *int64 `protobuf:"varint,14,opt,name=system_tokens,json=systemTokens,proto3,oneof" json:"system_tokens,omitempty"`
-	// conversation tokens.
+	// Number of conversation tokens.
 	ConversationTokens *int64 `protobuf:"varint,15,opt,name=conversation_tokens,json=conversationTokens,proto3,oneof" json:"conversation_tokens,omitempty"`
-	// tool definitions tokens.
+	// Number of tool definitions tokens.
 	ToolDefinitionsTokens *int64 `protobuf:"varint,16,opt,name=tool_definitions_tokens,json=toolDefinitionsTokens,proto3,oneof" json:"tool_definitions_tokens,omitempty"`
-	// tool usage request ids.
+	// Identifiers of the tool usage request. Internal to the CLI. Since CLI
+	// 1.0.102.
 	ToolUsageRequestIds []string `protobuf:"bytes,17,rep,name=tool_usage_request_ids,json=toolUsageRequestIds,proto3" json:"tool_usage_request_ids,omitempty"`
-	// accounting snapshot.
+	// The accounting snapshot. Internal to the CLI. Since CLI 1.0.102.
 	AccountingSnapshot *UsageGetMetricsResult `protobuf:"bytes,18,opt,name=accounting_snapshot,json=accountingSnapshot,proto3" json:"accounting_snapshot,omitempty"`
-	// provider model metrics.
+	// The provider model metrics. Since CLI 1.0.102.
 	ProviderModelMetrics []*UsageMetricsProviderModelMetric `protobuf:"bytes,19,rep,name=provider_model_metrics,json=providerModelMetrics,proto3" json:"provider_model_metrics,omitempty"`
-	// usage accounting watermarks.
+	// The usage accounting watermarks, by name. Since CLI 1.0.102.
 	UsageAccountingWatermarks map[string]int64 `protobuf:"bytes,20,rep,name=usage_accounting_watermarks,json=usageAccountingWatermarks,proto3" json:"usage_accounting_watermarks,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -29109,18 +29312,19 @@ func (x *ShutdownData) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: ShutdownModelMetric.
+// Shutdown model metric. Used by ShutdownAgentMetric.model_metrics and
+// ShutdownData.model_metrics.
 type ShutdownModelMetric struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// requests.
+	// The requests.
 	Requests *ShutdownModelMetricRequests `protobuf:"bytes,1,opt,name=requests,proto3" json:"requests,omitempty"`
-	// usage.
+	// The usage.
 	Usage *ShutdownModelMetricUsage `protobuf:"bytes,2,opt,name=usage,proto3" json:"usage,omitempty"`
-	// total nano aiu.
+	// The total nano aiu.
 	TotalNanoAiu *float64 `protobuf:"fixed64,3,opt,name=total_nano_aiu,json=totalNanoAiu,proto3,oneof" json:"total_nano_aiu,omitempty"`
-	// token details.
+	// The token details, by name.
 	TokenDetails map[string]*ShutdownModelMetricTokenDetail `protobuf:"bytes,4,rep,name=token_details,json=tokenDetails,proto3" json:"token_details,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -29191,14 +29395,14 @@ func (x *ShutdownModelMetric) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: ShutdownModelMetricRequests.
+// Shutdown model metric requests. Used by ShutdownModelMetric.requests.
 type ShutdownModelMetricRequests struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// count.
+	// The count.
 	Count *int64 `protobuf:"varint,1,opt,name=count,proto3,oneof" json:"count,omitempty"`
-	// cost.
+	// The cost.
 	Cost *float64 `protobuf:"fixed64,2,opt,name=cost,proto3,oneof" json:"cost,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -29255,12 +29459,13 @@ func (x *ShutdownModelMetricRequests) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: ShutdownModelMetricTokenDetail.
+// Shutdown model metric token detail. Used by
+// ShutdownModelMetric.token_details.
 type ShutdownModelMetricTokenDetail struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// token count.
+	// Number of tokens.
 	TokenCount int64 `protobuf:"varint,1,opt,name=token_count,json=tokenCount,proto3" json:"token_count,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -29310,20 +29515,20 @@ func (x *ShutdownModelMetricTokenDetail) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: ShutdownModelMetricUsage.
+// Shutdown model metric usage. Used by ShutdownModelMetric.usage.
 type ShutdownModelMetricUsage struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// input tokens.
+	// Number of input tokens.
 	InputTokens int64 `protobuf:"varint,1,opt,name=input_tokens,json=inputTokens,proto3" json:"input_tokens,omitempty"`
-	// output tokens.
+	// Number of output tokens.
 	OutputTokens int64 `protobuf:"varint,2,opt,name=output_tokens,json=outputTokens,proto3" json:"output_tokens,omitempty"`
-	// cache read tokens.
+	// Number of cache read tokens.
 	CacheReadTokens int64 `protobuf:"varint,3,opt,name=cache_read_tokens,json=cacheReadTokens,proto3" json:"cache_read_tokens,omitempty"`
-	// cache write tokens.
+	// Number of cache write tokens.
 	CacheWriteTokens int64 `protobuf:"varint,4,opt,name=cache_write_tokens,json=cacheWriteTokens,proto3" json:"cache_write_tokens,omitempty"`
-	// reasoning tokens.
+	// Number of reasoning tokens.
 	ReasoningTokens *int64 `protobuf:"varint,5,opt,name=reasoning_tokens,json=reasoningTokens,proto3,oneof" json:"reasoning_tokens,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -29401,12 +29606,12 @@ func (x *ShutdownModelMetricUsage) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: ShutdownTokenDetail.
+// Shutdown token detail. Used by ShutdownData.token_details.
 type ShutdownTokenDetail struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// token count.
+	// Number of tokens.
 	TokenCount int64 `protobuf:"varint,1,opt,name=token_count,json=tokenCount,proto3" json:"token_count,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -29456,16 +29661,16 @@ func (x *ShutdownTokenDetail) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: SkillContextDeliveredData.
+// Data of the event skill.context_delivered. Since CLI 1.0.92.
 type SkillContextDeliveredData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// content.
+	// The content.
 	Content string `protobuf:"bytes,1,opt,name=content,proto3" json:"content,omitempty"`
-	// source.
+	// Where it comes from.
 	Source string `protobuf:"bytes,2,opt,name=source,proto3" json:"source,omitempty"`
-	// interaction id.
+	// Identifier that a prompt and all that follows from it have in common.
 	InteractionId *string `protobuf:"bytes,3,opt,name=interaction_id,json=interactionId,proto3,oneof" json:"interaction_id,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -29529,20 +29734,20 @@ func (x *SkillContextDeliveredData) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: SkillContextDeliveredRefData.
+// Data of the event skill.context_delivered_ref. Since CLI 1.0.92.
 type SkillContextDeliveredRefData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// content id.
+	// Identifier of the content.
 	ContentId string `protobuf:"bytes,1,opt,name=content_id,json=contentId,proto3" json:"content_id,omitempty"`
-	// prefix.
+	// The prefix.
 	Prefix *string `protobuf:"bytes,2,opt,name=prefix,proto3,oneof" json:"prefix,omitempty"`
-	// suffix.
+	// The suffix.
 	Suffix *string `protobuf:"bytes,3,opt,name=suffix,proto3,oneof" json:"suffix,omitempty"`
-	// source.
+	// Where it comes from.
 	Source string `protobuf:"bytes,4,opt,name=source,proto3" json:"source,omitempty"`
-	// interaction id.
+	// Identifier that a prompt and all that follows from it have in common.
 	InteractionId *string `protobuf:"bytes,5,opt,name=interaction_id,json=interactionId,proto3,oneof" json:"interaction_id,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -29620,34 +29825,34 @@ func (x *SkillContextDeliveredRefData) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: SkillInvokedData.
+// A skill was loaded into the conversation.
 type SkillInvokedData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// name.
+	// The name.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// model.
+	// Identifier of the model.
 	Model *string `protobuf:"bytes,2,opt,name=model,proto3,oneof" json:"model,omitempty"`
-	// path.
+	// The path.
 	Path string `protobuf:"bytes,3,opt,name=path,proto3" json:"path,omitempty"`
-	// content.
+	// The skill's text.
 	Content string `protobuf:"bytes,4,opt,name=content,proto3" json:"content,omitempty"`
-	// allowed tools.
+	// Tools it may use without asking.
 	AllowedTools []string `protobuf:"bytes,5,rep,name=allowed_tools,json=allowedTools,proto3" json:"allowed_tools,omitempty"`
-	// source.
+	// Where it comes from.
 	Source *string `protobuf:"bytes,6,opt,name=source,proto3,oneof" json:"source,omitempty"`
-	// plugin name.
+	// Name of the plugin.
 	PluginName *string `protobuf:"bytes,7,opt,name=plugin_name,json=pluginName,proto3,oneof" json:"plugin_name,omitempty"`
-	// plugin version.
+	// Version of the plugin.
 	PluginVersion *string `protobuf:"bytes,8,opt,name=plugin_version,json=pluginVersion,proto3,oneof" json:"plugin_version,omitempty"`
-	// description.
+	// The description.
 	Description *string `protobuf:"bytes,9,opt,name=description,proto3,oneof" json:"description,omitempty"`
-	// trigger.
+	// The trigger.
 	Trigger SkillInvokedTrigger `protobuf:"varint,10,opt,name=trigger,proto3,enum=copilot.cli.v1.SkillInvokedTrigger" json:"trigger,omitempty"`
-	// invoked at turn.
+	// The invoked at turn. From 0 to 9007199254740991. Since CLI 1.0.92.
 	InvokedAtTurn *int64 `protobuf:"varint,11,opt,name=invoked_at_turn,json=invokedAtTurn,proto3,oneof" json:"invoked_at_turn,omitempty"`
-	// disable model invocation.
+	// Whether model invocation is switched off. Since CLI 1.0.92.
 	DisableModelInvocation *bool `protobuf:"varint,12,opt,name=disable_model_invocation,json=disableModelInvocation,proto3,oneof" json:"disable_model_invocation,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -29774,36 +29979,36 @@ func (x *SkillInvokedData) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: SkillInvokedRefData.
+// Data of the event skill.invoked_ref. Since CLI 1.0.92.
 type SkillInvokedRefData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// name.
+	// The name.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// invoked at turn.
+	// The invoked at turn. From 0 to 9007199254740991.
 	InvokedAtTurn *int64 `protobuf:"varint,2,opt,name=invoked_at_turn,json=invokedAtTurn,proto3,oneof" json:"invoked_at_turn,omitempty"`
-	// model.
+	// Identifier of the model.
 	Model *string `protobuf:"bytes,3,opt,name=model,proto3,oneof" json:"model,omitempty"`
-	// path.
+	// The path.
 	Path string `protobuf:"bytes,4,opt,name=path,proto3" json:"path,omitempty"`
-	// content id.
+	// Identifier of the content.
 	ContentId string `protobuf:"bytes,5,opt,name=content_id,json=contentId,proto3" json:"content_id,omitempty"`
-	// content length.
+	// The content length.
 	ContentLength int64 `protobuf:"varint,6,opt,name=content_length,json=contentLength,proto3" json:"content_length,omitempty"`
-	// allowed tools.
+	// The allowed tools.
 	AllowedTools []string `protobuf:"bytes,7,rep,name=allowed_tools,json=allowedTools,proto3" json:"allowed_tools,omitempty"`
-	// disable model invocation.
+	// Whether model invocation is switched off.
 	DisableModelInvocation *bool `protobuf:"varint,8,opt,name=disable_model_invocation,json=disableModelInvocation,proto3,oneof" json:"disable_model_invocation,omitempty"`
-	// source.
+	// Where it comes from.
 	Source *string `protobuf:"bytes,9,opt,name=source,proto3,oneof" json:"source,omitempty"`
-	// plugin name.
+	// Name of the plugin.
 	PluginName *string `protobuf:"bytes,10,opt,name=plugin_name,json=pluginName,proto3,oneof" json:"plugin_name,omitempty"`
-	// plugin version.
+	// Version of the plugin.
 	PluginVersion *string `protobuf:"bytes,11,opt,name=plugin_version,json=pluginVersion,proto3,oneof" json:"plugin_version,omitempty"`
-	// description.
+	// The description.
 	Description *string `protobuf:"bytes,12,opt,name=description,proto3,oneof" json:"description,omitempty"`
-	// trigger.
+	// The trigger.
 	Trigger SkillInvokedTrigger `protobuf:"varint,13,opt,name=trigger,proto3,enum=copilot.cli.v1.SkillInvokedTrigger" json:"trigger,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -29937,12 +30142,12 @@ func (x *SkillInvokedRefData) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: SkillsLoadedData.
+// Data of the event session.skills_loaded.
 type SkillsLoadedData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// skills.
+	// The skills.
 	Skills []*SkillsLoadedSkill `protobuf:"bytes,1,rep,name=skills,proto3" json:"skills,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -29992,26 +30197,26 @@ func (x *SkillsLoadedData) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: SkillsLoadedSkill.
+// Skills loaded skill. Used by SkillsLoadedData.skills.
 type SkillsLoadedSkill struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// name.
+	// The name.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// command name.
+	// Name of the command.
 	CommandName *string `protobuf:"bytes,2,opt,name=command_name,json=commandName,proto3,oneof" json:"command_name,omitempty"`
-	// description.
+	// The description.
 	Description string `protobuf:"bytes,3,opt,name=description,proto3" json:"description,omitempty"`
-	// source.
+	// Where it comes from.
 	Source SkillSource `protobuf:"varint,4,opt,name=source,proto3,enum=copilot.cli.v1.SkillSource" json:"source,omitempty"`
-	// user invocable.
+	// Whether it is user invocable.
 	UserInvocable bool `protobuf:"varint,5,opt,name=user_invocable,json=userInvocable,proto3" json:"user_invocable,omitempty"`
-	// enabled.
+	// Whether it is switched on.
 	Enabled bool `protobuf:"varint,6,opt,name=enabled,proto3" json:"enabled,omitempty"`
-	// path.
+	// The path.
 	Path *string `protobuf:"bytes,7,opt,name=path,proto3,oneof" json:"path,omitempty"`
-	// argument hint.
+	// The argument hint.
 	ArgumentHint *string `protobuf:"bytes,8,opt,name=argument_hint,json=argumentHint,proto3,oneof" json:"argument_hint,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -30110,16 +30315,16 @@ func (x *SkillsLoadedSkill) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: SnapshotRewindData.
+// The session was taken back to an earlier point.
 type SnapshotRewindData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// up to event id.
+	// Identifier of the up to event.
 	UpToEventId string `protobuf:"bytes,1,opt,name=up_to_event_id,json=upToEventId,proto3" json:"up_to_event_id,omitempty"`
-	// events removed.
+	// The events removed.
 	EventsRemoved int64 `protobuf:"varint,2,opt,name=events_removed,json=eventsRemoved,proto3" json:"events_removed,omitempty"`
-	// event ids.
+	// Identifiers of the event. Since CLI 1.0.92.
 	EventIds []string `protobuf:"bytes,3,rep,name=event_ids,json=eventIds,proto3" json:"event_ids,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -30183,54 +30388,55 @@ func (x *SnapshotRewindData) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: StartData.
+// The session was created.
 type StartData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session id.
+	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// version.
+	// Version of the history's format.
 	Version int64 `protobuf:"varint,2,opt,name=version,proto3" json:"version,omitempty"`
-	// producer.
+	// Program that wrote the history.
 	Producer string `protobuf:"bytes,3,opt,name=producer,proto3" json:"producer,omitempty"`
-	// copilot version.
+	// Version of the CLI.
 	CopilotVersion string `protobuf:"bytes,4,opt,name=copilot_version,json=copilotVersion,proto3" json:"copilot_version,omitempty"`
-	// start time.
+	// When.
 	StartTime *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
-	// selected model.
+	// Model it began with.
 	SelectedModel *string `protobuf:"bytes,6,opt,name=selected_model,json=selectedModel,proto3,oneof" json:"selected_model,omitempty"`
-	// reasoning effort.
+	// How much the model may think before it answers.
 	ReasoningEffort *string `protobuf:"bytes,7,opt,name=reasoning_effort,json=reasoningEffort,proto3,oneof" json:"reasoning_effort,omitempty"`
-	// reasoning summary.
+	// How much of its reasoning the model sums up.
 	ReasoningSummary ReasoningSummary `protobuf:"varint,8,opt,name=reasoning_summary,json=reasoningSummary,proto3,enum=copilot.cli.v1.ReasoningSummary" json:"reasoning_summary,omitempty"`
-	// verbosity.
+	// How long the model's answers are to be.
 	Verbosity Verbosity `protobuf:"varint,9,opt,name=verbosity,proto3,enum=copilot.cli.v1.Verbosity" json:"verbosity,omitempty"`
-	// context tier.
+	// Size of the model's context window, where it has several. An explicit null,
+	// which is not the same as absence, stands in json_extra.
 	ContextTier ContextTier `protobuf:"varint,10,opt,name=context_tier,json=contextTier,proto3,enum=copilot.cli.v1.ContextTier" json:"context_tier,omitempty"`
-	// session limits.
+	// The session limits.
 	SessionLimits *SessionLimitsConfig `protobuf:"bytes,11,opt,name=session_limits,json=sessionLimits,proto3" json:"session_limits,omitempty"`
-	// context.
+	// Directory and repository it works in.
 	Context *WorkingDirectoryContext `protobuf:"bytes,12,opt,name=context,proto3" json:"context,omitempty"`
-	// github mcp tool config.
+	// The GitHub MCP tool configuration.
 	GithubMcpToolConfig *GitHubMcpToolConfig `protobuf:"bytes,13,opt,name=github_mcp_tool_config,json=githubMcpToolConfig,proto3" json:"github_mcp_tool_config,omitempty"`
-	// already in use.
+	// Whether somebody else has the session loaded.
 	AlreadyInUse *bool `protobuf:"varint,14,opt,name=already_in_use,json=alreadyInUse,proto3,oneof" json:"already_in_use,omitempty"`
-	// remote steerable.
+	// Whether it can be steered from elsewhere.
 	RemoteSteerable *bool `protobuf:"varint,15,opt,name=remote_steerable,json=remoteSteerable,proto3,oneof" json:"remote_steerable,omitempty"`
-	// detached from spawning parent session id.
+	// Identifier of the detached from spawning parent session.
 	DetachedFromSpawningParentSessionId *string `protobuf:"bytes,16,opt,name=detached_from_spawning_parent_session_id,json=detachedFromSpawningParentSessionId,proto3,oneof" json:"detached_from_spawning_parent_session_id,omitempty"`
-	// auto tier.
+	// What automatic choice of the model optimises for. Since CLI 1.0.82.
 	AutoTier AutoTier `protobuf:"varint,17,opt,name=auto_tier,json=autoTier,proto3,enum=copilot.cli.v1.AutoTier" json:"auto_tier,omitempty"`
-	// reasoning effort model.
+	// The reasoning effort model. Since CLI 1.0.92.
 	ReasoningEffortModel *string `protobuf:"bytes,18,opt,name=reasoning_effort_model,json=reasoningEffortModel,proto3,oneof" json:"reasoning_effort_model,omitempty"`
-	// provider id.
+	// Identifier of the provider. Since CLI 1.0.102.
 	ProviderId *string `protobuf:"bytes,19,opt,name=provider_id,json=providerId,proto3,oneof" json:"provider_id,omitempty"`
-	// reasoning effort managed.
+	// Whether the reasoning effort is managed. Since CLI 1.0.102.
 	ReasoningEffortManaged *bool `protobuf:"varint,20,opt,name=reasoning_effort_managed,json=reasoningEffortManaged,proto3,oneof" json:"reasoning_effort_managed,omitempty"`
-	// context tier managed.
+	// Whether the context tier is managed. Since CLI 1.0.102.
 	ContextTierManaged *bool `protobuf:"varint,21,opt,name=context_tier_managed,json=contextTierManaged,proto3,oneof" json:"context_tier_managed,omitempty"`
-	// auto tier managed.
+	// Whether the auto tier is managed. Since CLI 1.0.102.
 	AutoTierManaged *bool `protobuf:"varint,22,opt,name=auto_tier_managed,json=autoTierManaged,proto3,oneof" json:"auto_tier_managed,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -30427,40 +30633,40 @@ func (x *StartData) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: SubagentCompletedData.
+// A sub-agent has finished.
 type SubagentCompletedData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// tool call id.
+	// Identifier of the tool call, as the model gave it.
 	ToolCallId string `protobuf:"bytes,1,opt,name=tool_call_id,json=toolCallId,proto3" json:"tool_call_id,omitempty"`
-	// agent name.
+	// Name of the agent.
 	AgentName string `protobuf:"bytes,2,opt,name=agent_name,json=agentName,proto3" json:"agent_name,omitempty"`
-	// agent display name.
+	// Name of the agent to show to people.
 	AgentDisplayName string `protobuf:"bytes,3,opt,name=agent_display_name,json=agentDisplayName,proto3" json:"agent_display_name,omitempty"`
-	// model.
+	// Identifier of the model.
 	Model *string `protobuf:"bytes,4,opt,name=model,proto3,oneof" json:"model,omitempty"`
-	// first dispatched model.
+	// The first dispatched model.
 	FirstDispatchedModel *string `protobuf:"bytes,5,opt,name=first_dispatched_model,json=firstDispatchedModel,proto3,oneof" json:"first_dispatched_model,omitempty"`
-	// configured model preference.
+	// The configured model preference.
 	ConfiguredModelPreference *string `protobuf:"bytes,6,opt,name=configured_model_preference,json=configuredModelPreference,proto3,oneof" json:"configured_model_preference,omitempty"`
-	// explicit model override.
+	// The explicit model override.
 	ExplicitModelOverride *string `protobuf:"bytes,7,opt,name=explicit_model_override,json=explicitModelOverride,proto3,oneof" json:"explicit_model_override,omitempty"`
-	// explicit model matches preference.
+	// Whether there is explicit model matches preference.
 	ExplicitModelMatchesPreference *bool `protobuf:"varint,8,opt,name=explicit_model_matches_preference,json=explicitModelMatchesPreference,proto3,oneof" json:"explicit_model_matches_preference,omitempty"`
-	// configured model matches actual.
+	// Whether there is configured model matches actual.
 	ConfiguredModelMatchesActual *bool `protobuf:"varint,9,opt,name=configured_model_matches_actual,json=configuredModelMatchesActual,proto3,oneof" json:"configured_model_matches_actual,omitempty"`
-	// total tool calls.
+	// The total tool calls.
 	TotalToolCalls *int64 `protobuf:"varint,10,opt,name=total_tool_calls,json=totalToolCalls,proto3,oneof" json:"total_tool_calls,omitempty"`
-	// total tokens.
+	// Number of total tokens.
 	TotalTokens *int64 `protobuf:"varint,11,opt,name=total_tokens,json=totalTokens,proto3,oneof" json:"total_tokens,omitempty"`
-	// duration ms.
+	// The duration, in milliseconds.
 	DurationMs *int64 `protobuf:"varint,12,opt,name=duration_ms,json=durationMs,proto3,oneof" json:"duration_ms,omitempty"`
-	// cancelled.
+	// Whether it is cancelled.
 	Cancelled *bool `protobuf:"varint,13,opt,name=cancelled,proto3,oneof" json:"cancelled,omitempty"`
-	// model override reason.
+	// Reason for the model override. Since CLI 1.0.92.
 	ModelOverrideReason *string `protobuf:"bytes,14,opt,name=model_override_reason,json=modelOverrideReason,proto3,oneof" json:"model_override_reason,omitempty"`
-	// model selection source.
+	// The model selection source. Since CLI 1.0.92.
 	ModelSelectionSource SubagentModelSelectionSource `protobuf:"varint,15,opt,name=model_selection_source,json=modelSelectionSource,proto3,enum=copilot.cli.v1.SubagentModelSelectionSource" json:"model_selection_source,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -30608,18 +30814,18 @@ func (x *SubagentCompletedData) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: SubagentConfiguredData.
+// Data of the event subagent.configured.
 type SubagentConfiguredData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// model.
+	// Identifier of the model.
 	Model string `protobuf:"bytes,1,opt,name=model,proto3" json:"model,omitempty"`
-	// reasoning effort.
+	// How much the model may think before it answers.
 	ReasoningEffort *string `protobuf:"bytes,2,opt,name=reasoning_effort,json=reasoningEffort,proto3,oneof" json:"reasoning_effort,omitempty"`
-	// context tier.
+	// Size of the model's context window, where it has several.
 	ContextTier *string `protobuf:"bytes,3,opt,name=context_tier,json=contextTier,proto3,oneof" json:"context_tier,omitempty"`
-	// multi turn.
+	// Whether there is multi turn.
 	MultiTurn bool `protobuf:"varint,4,opt,name=multi_turn,json=multiTurn,proto3" json:"multi_turn,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -30690,10 +30896,10 @@ func (x *SubagentConfiguredData) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: SubagentDeselectedData.
+// Data of the event subagent.deselected.
 type SubagentDeselectedData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -30736,40 +30942,40 @@ func (x *SubagentDeselectedData) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: SubagentFailedData.
+// A sub-agent has failed.
 type SubagentFailedData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// tool call id.
+	// Identifier of the tool call, as the model gave it.
 	ToolCallId string `protobuf:"bytes,1,opt,name=tool_call_id,json=toolCallId,proto3" json:"tool_call_id,omitempty"`
-	// agent name.
+	// Name of the agent.
 	AgentName string `protobuf:"bytes,2,opt,name=agent_name,json=agentName,proto3" json:"agent_name,omitempty"`
-	// agent display name.
+	// Name of the agent to show to people.
 	AgentDisplayName string `protobuf:"bytes,3,opt,name=agent_display_name,json=agentDisplayName,proto3" json:"agent_display_name,omitempty"`
-	// error.
+	// Why.
 	Error string `protobuf:"bytes,4,opt,name=error,proto3" json:"error,omitempty"`
-	// model.
+	// Identifier of the model.
 	Model *string `protobuf:"bytes,5,opt,name=model,proto3,oneof" json:"model,omitempty"`
-	// first dispatched model.
+	// The first dispatched model.
 	FirstDispatchedModel *string `protobuf:"bytes,6,opt,name=first_dispatched_model,json=firstDispatchedModel,proto3,oneof" json:"first_dispatched_model,omitempty"`
-	// configured model preference.
+	// The configured model preference.
 	ConfiguredModelPreference *string `protobuf:"bytes,7,opt,name=configured_model_preference,json=configuredModelPreference,proto3,oneof" json:"configured_model_preference,omitempty"`
-	// explicit model override.
+	// The explicit model override.
 	ExplicitModelOverride *string `protobuf:"bytes,8,opt,name=explicit_model_override,json=explicitModelOverride,proto3,oneof" json:"explicit_model_override,omitempty"`
-	// explicit model matches preference.
+	// Whether there is explicit model matches preference.
 	ExplicitModelMatchesPreference *bool `protobuf:"varint,9,opt,name=explicit_model_matches_preference,json=explicitModelMatchesPreference,proto3,oneof" json:"explicit_model_matches_preference,omitempty"`
-	// configured model matches actual.
+	// Whether there is configured model matches actual.
 	ConfiguredModelMatchesActual *bool `protobuf:"varint,10,opt,name=configured_model_matches_actual,json=configuredModelMatchesActual,proto3,oneof" json:"configured_model_matches_actual,omitempty"`
-	// total tool calls.
+	// The total tool calls.
 	TotalToolCalls *int64 `protobuf:"varint,11,opt,name=total_tool_calls,json=totalToolCalls,proto3,oneof" json:"total_tool_calls,omitempty"`
-	// total tokens.
+	// Number of total tokens.
 	TotalTokens *int64 `protobuf:"varint,12,opt,name=total_tokens,json=totalTokens,proto3,oneof" json:"total_tokens,omitempty"`
-	// duration ms.
+	// The duration, in milliseconds.
 	DurationMs *int64 `protobuf:"varint,13,opt,name=duration_ms,json=durationMs,proto3,oneof" json:"duration_ms,omitempty"`
-	// model override reason.
+	// Reason for the model override. Since CLI 1.0.92.
 	ModelOverrideReason *string `protobuf:"bytes,14,opt,name=model_override_reason,json=modelOverrideReason,proto3,oneof" json:"model_override_reason,omitempty"`
-	// model selection source.
+	// The model selection source. Since CLI 1.0.92.
 	ModelSelectionSource SubagentModelSelectionSource `protobuf:"varint,15,opt,name=model_selection_source,json=modelSelectionSource,proto3,enum=copilot.cli.v1.SubagentModelSelectionSource" json:"model_selection_source,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -30917,16 +31123,16 @@ func (x *SubagentFailedData) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: SubagentSelectedData.
+// Data of the event subagent.selected.
 type SubagentSelectedData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// agent name.
+	// Name of the agent.
 	AgentName string `protobuf:"bytes,1,opt,name=agent_name,json=agentName,proto3" json:"agent_name,omitempty"`
-	// agent display name.
+	// Name of the agent to show to people.
 	AgentDisplayName string `protobuf:"bytes,2,opt,name=agent_display_name,json=agentDisplayName,proto3" json:"agent_display_name,omitempty"`
-	// tools.
+	// The tools. Unset stands for null.
 	Tools *StringList `protobuf:"bytes,3,opt,name=tools,proto3" json:"tools,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -30990,38 +31196,38 @@ func (x *SubagentSelectedData) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: SubagentStartedData.
+// A sub-agent began.
 type SubagentStartedData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// tool call id.
+	// Identifier of the tool call, as the model gave it.
 	ToolCallId string `protobuf:"bytes,1,opt,name=tool_call_id,json=toolCallId,proto3" json:"tool_call_id,omitempty"`
-	// agent name.
+	// Name of the agent.
 	AgentName string `protobuf:"bytes,2,opt,name=agent_name,json=agentName,proto3" json:"agent_name,omitempty"`
-	// agent display name.
+	// Name of the agent to show to people.
 	AgentDisplayName string `protobuf:"bytes,3,opt,name=agent_display_name,json=agentDisplayName,proto3" json:"agent_display_name,omitempty"`
-	// agent description.
+	// Description of the agent.
 	AgentDescription string `protobuf:"bytes,4,opt,name=agent_description,json=agentDescription,proto3" json:"agent_description,omitempty"`
-	// model.
+	// Identifier of the model.
 	Model *string `protobuf:"bytes,5,opt,name=model,proto3,oneof" json:"model,omitempty"`
-	// factory run id.
+	// Identifier of the factory run. Last in CLI 1.0.92.
 	//
 	// Deprecated: Marked as deprecated in copilot/cli/v1/event_types.proto.
 	FactoryRunId *string `protobuf:"bytes,6,opt,name=factory_run_id,json=factoryRunId,proto3,oneof" json:"factory_run_id,omitempty"`
-	// parent id.
+	// Identifier of the parent.
 	ParentId *string `protobuf:"bytes,7,opt,name=parent_id,json=parentId,proto3,oneof" json:"parent_id,omitempty"`
-	// resumable.
+	// Whether it is resumable.
 	Resumable *bool `protobuf:"varint,8,opt,name=resumable,proto3,oneof" json:"resumable,omitempty"`
-	// agent type.
+	// Kind of agent.
 	AgentType *string `protobuf:"bytes,9,opt,name=agent_type,json=agentType,proto3,oneof" json:"agent_type,omitempty"`
-	// execution mode.
+	// The execution mode.
 	ExecutionMode *string `protobuf:"bytes,10,opt,name=execution_mode,json=executionMode,proto3,oneof" json:"execution_mode,omitempty"`
-	// task model source.
+	// The task model source. Since CLI 1.0.92.
 	TaskModelSource SubagentTaskModelSource `protobuf:"varint,11,opt,name=task_model_source,json=taskModelSource,proto3,enum=copilot.cli.v1.SubagentTaskModelSource" json:"task_model_source,omitempty"`
-	// model selection source.
+	// The model selection source. Since CLI 1.0.92.
 	ModelSelectionSource SubagentModelSelectionSource `protobuf:"varint,12,opt,name=model_selection_source,json=modelSelectionSource,proto3,enum=copilot.cli.v1.SubagentModelSelectionSource" json:"model_selection_source,omitempty"`
-	// workflow run id.
+	// Identifier of the workflow run. Since CLI 1.0.92.
 	WorkflowRunId *string `protobuf:"bytes,13,opt,name=workflow_run_id,json=workflowRunId,proto3,oneof" json:"workflow_run_id,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -31156,16 +31362,17 @@ func (x *SubagentStartedData) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: SystemMessageContentBlock.
+// System message content block. Used by SystemMessageData.content_blocks. Since
+// CLI 1.0.92.
 type SystemMessageContentBlock struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// content.
+	// The content.
 	Content string `protobuf:"bytes,1,opt,name=content,proto3" json:"content,omitempty"`
-	// is static.
+	// Whether it is static.
 	IsStatic *bool `protobuf:"varint,2,opt,name=is_static,json=isStatic,proto3,oneof" json:"is_static,omitempty"`
-	// cache breakpoint.
+	// Whether there is cache breakpoint.
 	CacheBreakpoint *bool `protobuf:"varint,3,opt,name=cache_breakpoint,json=cacheBreakpoint,proto3,oneof" json:"cache_breakpoint,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -31229,22 +31436,22 @@ func (x *SystemMessageContentBlock) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: SystemMessageData.
+// The system message of the model. It is large.
 type SystemMessageData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// content.
+	// The text.
 	Content string `protobuf:"bytes,1,opt,name=content,proto3" json:"content,omitempty"`
-	// interaction id.
+	// Identifier that a prompt and all that follows from it have in common.
 	InteractionId *string `protobuf:"bytes,2,opt,name=interaction_id,json=interactionId,proto3,oneof" json:"interaction_id,omitempty"`
-	// role.
+	// The role.
 	Role SystemMessageRole `protobuf:"varint,3,opt,name=role,proto3,enum=copilot.cli.v1.SystemMessageRole" json:"role,omitempty"`
-	// name.
+	// The name.
 	Name *string `protobuf:"bytes,4,opt,name=name,proto3,oneof" json:"name,omitempty"`
-	// metadata.
+	// The metadata.
 	Metadata *SystemMessageMetadata `protobuf:"bytes,5,opt,name=metadata,proto3" json:"metadata,omitempty"`
-	// content blocks.
+	// The content blocks. Since CLI 1.0.92.
 	ContentBlocks []*SystemMessageContentBlock `protobuf:"bytes,6,rep,name=content_blocks,json=contentBlocks,proto3" json:"content_blocks,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -31329,14 +31536,14 @@ func (x *SystemMessageData) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: SystemMessageMetadata.
+// System message metadata. Used by SystemMessageData.metadata.
 type SystemMessageMetadata struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// prompt version.
+	// Version of the prompt.
 	PromptVersion *string `protobuf:"bytes,1,opt,name=prompt_version,json=promptVersion,proto3,oneof" json:"prompt_version,omitempty"`
-	// variables json.
+	// The variables. The member variables, as JSON text.
 	VariablesJson *string `protobuf:"bytes,2,opt,name=variables_json,json=variablesJson,proto3,oneof" json:"variables_json,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -31393,10 +31600,10 @@ func (x *SystemMessageMetadata) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: SystemNotification.
+// System notification. Used by SystemNotificationData.kind.
 type SystemNotification struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The alternatives.
+	// One of these, told apart by the member type.
 	//
 	// Types that are valid to be assigned to Variant:
 	//
@@ -31548,54 +31755,54 @@ type isSystemNotification_Variant interface {
 }
 
 type SystemNotification_AgentCompleted struct {
-	// agent completed.
+	// Agent completed. JSON type: agent_completed.
 	AgentCompleted *SystemNotificationAgentCompleted `protobuf:"bytes,1,opt,name=agent_completed,json=agentCompleted,proto3,oneof"`
 }
 
 type SystemNotification_AgentIdle struct {
-	// agent idle.
+	// Agent idle. JSON type: agent_idle.
 	AgentIdle *SystemNotificationAgentIdle `protobuf:"bytes,2,opt,name=agent_idle,json=agentIdle,proto3,oneof"`
 }
 
 type SystemNotification_NewInboxMessage struct {
-	// new inbox message.
+	// New inbox message. JSON type: new_inbox_message.
 	NewInboxMessage *SystemNotificationNewInboxMessage `protobuf:"bytes,3,opt,name=new_inbox_message,json=newInboxMessage,proto3,oneof"`
 }
 
 type SystemNotification_ShellCompleted struct {
-	// shell completed.
+	// Shell completed. JSON type: shell_completed.
 	ShellCompleted *SystemNotificationShellCompleted `protobuf:"bytes,4,opt,name=shell_completed,json=shellCompleted,proto3,oneof"`
 }
 
 type SystemNotification_ShellDetachedCompleted struct {
-	// shell detached completed.
+	// Shell detached completed. JSON type: shell_detached_completed.
 	ShellDetachedCompleted *SystemNotificationShellDetachedCompleted `protobuf:"bytes,5,opt,name=shell_detached_completed,json=shellDetachedCompleted,proto3,oneof"`
 }
 
 type SystemNotification_InstructionDiscovered struct {
-	// instruction discovered.
+	// Instruction discovered. JSON type: instruction_discovered.
 	InstructionDiscovered *SystemNotificationInstructionDiscovered `protobuf:"bytes,6,opt,name=instruction_discovered,json=instructionDiscovered,proto3,oneof"`
 }
 
 type SystemNotification_FactoryCompleted struct {
-	// factory completed.
+	// Factory completed. JSON type: factory_completed. Last in CLI 1.0.82.
 	//
 	// Deprecated: Marked as deprecated in copilot/cli/v1/event_types.proto.
 	FactoryCompleted *SystemNotificationFactoryCompleted `protobuf:"bytes,7,opt,name=factory_completed,json=factoryCompleted,proto3,oneof"`
 }
 
 type SystemNotification_Unclassified struct {
-	// unclassified.
+	// Unclassified. JSON type: unclassified.
 	Unclassified *SystemNotificationUnclassified `protobuf:"bytes,8,opt,name=unclassified,proto3,oneof"`
 }
 
 type SystemNotification_WorkflowCompleted struct {
-	// workflow completed.
+	// Workflow completed. JSON type: workflow_completed. Since CLI 1.0.92.
 	WorkflowCompleted *SystemNotificationWorkflowCompleted `protobuf:"bytes,9,opt,name=workflow_completed,json=workflowCompleted,proto3,oneof"`
 }
 
 type SystemNotification_Unrecognized struct {
-	// A value that fits none of them: JSON text.
+	// A value that fits none of them, as JSON text.
 	Unrecognized string `protobuf:"bytes,1001,opt,name=unrecognized,proto3,oneof"`
 }
 
@@ -31619,22 +31826,22 @@ func (*SystemNotification_WorkflowCompleted) isSystemNotification_Variant() {}
 
 func (*SystemNotification_Unrecognized) isSystemNotification_Variant() {}
 
-// JSON: SystemNotificationAgentCompleted.
+// A SystemNotification with the type agent_completed.
 type SystemNotificationAgentCompleted struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// agent id.
+	// Identifier of the sub-agent; absent for the main agent.
 	AgentId string `protobuf:"bytes,1,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"`
-	// display name.
+	// The display name.
 	DisplayName *string `protobuf:"bytes,2,opt,name=display_name,json=displayName,proto3,oneof" json:"display_name,omitempty"`
-	// agent type.
+	// Kind of agent.
 	AgentType string `protobuf:"bytes,3,opt,name=agent_type,json=agentType,proto3" json:"agent_type,omitempty"`
-	// status.
+	// The status.
 	Status SystemNotificationAgentCompletedStatus `protobuf:"varint,4,opt,name=status,proto3,enum=copilot.cli.v1.SystemNotificationAgentCompletedStatus" json:"status,omitempty"`
-	// description.
+	// The description.
 	Description *string `protobuf:"bytes,5,opt,name=description,proto3,oneof" json:"description,omitempty"`
-	// prompt.
+	// The prompt.
 	Prompt *string `protobuf:"bytes,6,opt,name=prompt,proto3,oneof" json:"prompt,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -31719,18 +31926,18 @@ func (x *SystemNotificationAgentCompleted) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: SystemNotificationAgentIdle.
+// A SystemNotification with the type agent_idle.
 type SystemNotificationAgentIdle struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// agent id.
+	// Identifier of the sub-agent; absent for the main agent.
 	AgentId string `protobuf:"bytes,1,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"`
-	// display name.
+	// The display name.
 	DisplayName *string `protobuf:"bytes,2,opt,name=display_name,json=displayName,proto3,oneof" json:"display_name,omitempty"`
-	// agent type.
+	// Kind of agent.
 	AgentType string `protobuf:"bytes,3,opt,name=agent_type,json=agentType,proto3" json:"agent_type,omitempty"`
-	// description.
+	// The description.
 	Description *string `protobuf:"bytes,4,opt,name=description,proto3,oneof" json:"description,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -31801,16 +32008,16 @@ func (x *SystemNotificationAgentIdle) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: SystemNotificationData.
+// The CLI told the model something.
 type SystemNotificationData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// content.
+	// The text.
 	Content string `protobuf:"bytes,1,opt,name=content,proto3" json:"content,omitempty"`
-	// kind.
+	// The kind.
 	Kind *SystemNotification `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`
-	// responses reasoning.
+	// The responses reasoning. Since CLI 1.0.92.
 	ResponsesReasoning *ResponsesReasoning `protobuf:"bytes,3,opt,name=responses_reasoning,json=responsesReasoning,proto3" json:"responses_reasoning,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -31874,52 +32081,52 @@ func (x *SystemNotificationData) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: SystemNotificationFactoryCompleted.
+// A SystemNotification with the type factory_completed. Last in CLI 1.0.82.
 //
 // Deprecated: Marked as deprecated in copilot/cli/v1/event_types.proto.
 type SystemNotificationFactoryCompleted struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// run id.
+	// Identifier of the run.
 	//
 	// Deprecated: Marked as deprecated in copilot/cli/v1/event_types.proto.
 	RunId string `protobuf:"bytes,1,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
-	// factory name.
+	// Name of the factory.
 	//
 	// Deprecated: Marked as deprecated in copilot/cli/v1/event_types.proto.
 	FactoryName string `protobuf:"bytes,2,opt,name=factory_name,json=factoryName,proto3" json:"factory_name,omitempty"`
-	// status.
+	// The status.
 	//
 	// Deprecated: Marked as deprecated in copilot/cli/v1/event_types.proto.
 	Status SystemNotificationFactoryCompletedStatus `protobuf:"varint,3,opt,name=status,proto3,enum=copilot.cli.v1.SystemNotificationFactoryCompletedStatus" json:"status,omitempty"`
-	// consumed subagents.
+	// The consumed subagents.
 	//
 	// Deprecated: Marked as deprecated in copilot/cli/v1/event_types.proto.
 	ConsumedSubagents int64 `protobuf:"varint,4,opt,name=consumed_subagents,json=consumedSubagents,proto3" json:"consumed_subagents,omitempty"`
-	// elapsed ms.
+	// The elapsed milliseconds.
 	//
 	// Deprecated: Marked as deprecated in copilot/cli/v1/event_types.proto.
 	ElapsedMs int64 `protobuf:"varint,5,opt,name=elapsed_ms,json=elapsedMs,proto3" json:"elapsed_ms,omitempty"`
-	// consumed nano aiu.
+	// The consumed nano aiu.
 	//
 	// Deprecated: Marked as deprecated in copilot/cli/v1/event_types.proto.
 	ConsumedNanoAiu int64 `protobuf:"varint,6,opt,name=consumed_nano_aiu,json=consumedNanoAiu,proto3" json:"consumed_nano_aiu,omitempty"`
-	// attempt.
+	// The attempt. At least 1.
 	//
 	// Deprecated: Marked as deprecated in copilot/cli/v1/event_types.proto.
 	Attempt int64 `protobuf:"varint,7,opt,name=attempt,proto3" json:"attempt,omitempty"`
-	// result preview.
+	// The result preview.
 	//
 	// Deprecated: Marked as deprecated in copilot/cli/v1/event_types.proto.
 	ResultPreview *string `protobuf:"bytes,8,opt,name=result_preview,json=resultPreview,proto3,oneof" json:"result_preview,omitempty"`
-	// failure json.
+	// The failure. The member failure, as JSON text.
 	//
 	// Deprecated: Marked as deprecated in copilot/cli/v1/event_types.proto.
 	FailureJson *string `protobuf:"bytes,9,opt,name=failure_json,json=failureJson,proto3,oneof" json:"failure_json,omitempty"`
-	// retry guidance.
+	// The retry guidance.
 	//
 	// Deprecated: Marked as deprecated in copilot/cli/v1/event_types.proto.
 	RetryGuidance *string `protobuf:"bytes,10,opt,name=retry_guidance,json=retryGuidance,proto3,oneof" json:"retry_guidance,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -32042,18 +32249,18 @@ func (x *SystemNotificationFactoryCompleted) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: SystemNotificationInstructionDiscovered.
+// A SystemNotification with the type instruction_discovered.
 type SystemNotificationInstructionDiscovered struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// source path.
+	// Path of the source.
 	SourcePath string `protobuf:"bytes,1,opt,name=source_path,json=sourcePath,proto3" json:"source_path,omitempty"`
-	// trigger file.
+	// The trigger file.
 	TriggerFile string `protobuf:"bytes,2,opt,name=trigger_file,json=triggerFile,proto3" json:"trigger_file,omitempty"`
-	// trigger tool.
+	// The trigger tool.
 	TriggerTool string `protobuf:"bytes,3,opt,name=trigger_tool,json=triggerTool,proto3" json:"trigger_tool,omitempty"`
-	// description.
+	// The description.
 	Description *string `protobuf:"bytes,4,opt,name=description,proto3,oneof" json:"description,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -32124,18 +32331,18 @@ func (x *SystemNotificationInstructionDiscovered) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: SystemNotificationNewInboxMessage.
+// A SystemNotification with the type new_inbox_message.
 type SystemNotificationNewInboxMessage struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// entry id.
+	// Identifier of the entry.
 	EntryId string `protobuf:"bytes,1,opt,name=entry_id,json=entryId,proto3" json:"entry_id,omitempty"`
-	// sender name.
+	// Name of the sender.
 	SenderName string `protobuf:"bytes,2,opt,name=sender_name,json=senderName,proto3" json:"sender_name,omitempty"`
-	// sender type.
+	// Kind of sender.
 	SenderType string `protobuf:"bytes,3,opt,name=sender_type,json=senderType,proto3" json:"sender_type,omitempty"`
-	// summary.
+	// The summary.
 	Summary string `protobuf:"bytes,4,opt,name=summary,proto3" json:"summary,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -32206,16 +32413,16 @@ func (x *SystemNotificationNewInboxMessage) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: SystemNotificationShellCompleted.
+// A SystemNotification with the type shell_completed.
 type SystemNotificationShellCompleted struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// shell id.
+	// Identifier of the shell.
 	ShellId string `protobuf:"bytes,1,opt,name=shell_id,json=shellId,proto3" json:"shell_id,omitempty"`
-	// exit code.
+	// The exit code.
 	ExitCode *int64 `protobuf:"varint,2,opt,name=exit_code,json=exitCode,proto3,oneof" json:"exit_code,omitempty"`
-	// description.
+	// The description.
 	Description *string `protobuf:"bytes,3,opt,name=description,proto3,oneof" json:"description,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -32279,14 +32486,14 @@ func (x *SystemNotificationShellCompleted) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: SystemNotificationShellDetachedCompleted.
+// A SystemNotification with the type shell_detached_completed.
 type SystemNotificationShellDetachedCompleted struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// shell id.
+	// Identifier of the shell.
 	ShellId string `protobuf:"bytes,1,opt,name=shell_id,json=shellId,proto3" json:"shell_id,omitempty"`
-	// description.
+	// The description.
 	Description *string `protobuf:"bytes,2,opt,name=description,proto3,oneof" json:"description,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -32343,12 +32550,12 @@ func (x *SystemNotificationShellDetachedCompleted) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: SystemNotificationUnclassified.
+// A SystemNotification with the type unclassified.
 type SystemNotificationUnclassified struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// metadata json.
+	// The metadata. The member metadata, as JSON text.
 	MetadataJson *string `protobuf:"bytes,1,opt,name=metadata_json,json=metadataJson,proto3,oneof" json:"metadata_json,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -32398,32 +32605,32 @@ func (x *SystemNotificationUnclassified) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: SystemNotificationWorkflowCompleted.
+// A SystemNotification with the type workflow_completed. Since CLI 1.0.92.
 type SystemNotificationWorkflowCompleted struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// run id.
+	// Identifier of the run.
 	RunId string `protobuf:"bytes,1,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
-	// workflow name.
+	// Name of the workflow.
 	WorkflowName string `protobuf:"bytes,2,opt,name=workflow_name,json=workflowName,proto3" json:"workflow_name,omitempty"`
-	// status.
+	// The status.
 	Status SystemNotificationWorkflowCompletedStatus `protobuf:"varint,3,opt,name=status,proto3,enum=copilot.cli.v1.SystemNotificationWorkflowCompletedStatus" json:"status,omitempty"`
-	// consumed subagents.
+	// The consumed subagents.
 	ConsumedSubagents int64 `protobuf:"varint,4,opt,name=consumed_subagents,json=consumedSubagents,proto3" json:"consumed_subagents,omitempty"`
-	// elapsed ms.
+	// The elapsed milliseconds.
 	ElapsedMs int64 `protobuf:"varint,5,opt,name=elapsed_ms,json=elapsedMs,proto3" json:"elapsed_ms,omitempty"`
-	// consumed nano aiu.
+	// The consumed nano aiu.
 	ConsumedNanoAiu int64 `protobuf:"varint,6,opt,name=consumed_nano_aiu,json=consumedNanoAiu,proto3" json:"consumed_nano_aiu,omitempty"`
-	// attempt.
+	// The attempt. At least 1.
 	Attempt int64 `protobuf:"varint,7,opt,name=attempt,proto3" json:"attempt,omitempty"`
-	// result preview.
+	// The result preview.
 	ResultPreview *string `protobuf:"bytes,8,opt,name=result_preview,json=resultPreview,proto3,oneof" json:"result_preview,omitempty"`
-	// failure json.
+	// The failure. The member failure, as JSON text.
 	FailureJson *string `protobuf:"bytes,9,opt,name=failure_json,json=failureJson,proto3,oneof" json:"failure_json,omitempty"`
-	// retry guidance.
+	// The retry guidance.
 	RetryGuidance *string `protobuf:"bytes,10,opt,name=retry_guidance,json=retryGuidance,proto3,oneof" json:"retry_guidance,omitempty"`
-	// pause info.
+	// The pause info.
 	PauseInfo *SystemNotificationWorkflowPauseInfo `protobuf:"bytes,11,opt,name=pause_info,json=pauseInfo,proto3" json:"pause_info,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -32543,10 +32750,11 @@ func (x *SystemNotificationWorkflowCompleted) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: SystemNotificationWorkflowPauseInfo.
+// System notification workflow pause info. Used by
+// SystemNotificationWorkflowCompleted.pause_info. Since CLI 1.0.92.
 type SystemNotificationWorkflowPauseInfo struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The alternatives.
+	// One of these, told apart by the member type.
 	//
 	// Types that are valid to be assigned to Variant:
 	//
@@ -32627,17 +32835,17 @@ type isSystemNotificationWorkflowPauseInfo_Variant interface {
 }
 
 type SystemNotificationWorkflowPauseInfo_User struct {
-	// user.
+	// User. JSON type: user.
 	User *SystemNotificationWorkflowPauseInfoUser `protobuf:"bytes,1,opt,name=user,proto3,oneof"`
 }
 
 type SystemNotificationWorkflowPauseInfo_Checkpoint struct {
-	// checkpoint.
+	// Checkpoint. JSON type: checkpoint.
 	Checkpoint *SystemNotificationWorkflowPauseInfoCheckpoint `protobuf:"bytes,2,opt,name=checkpoint,proto3,oneof"`
 }
 
 type SystemNotificationWorkflowPauseInfo_Unrecognized struct {
-	// A value that fits none of them: JSON text.
+	// A value that fits none of them, as JSON text.
 	Unrecognized string `protobuf:"bytes,1001,opt,name=unrecognized,proto3,oneof"`
 }
 
@@ -32649,12 +32857,12 @@ func (*SystemNotificationWorkflowPauseInfo_Checkpoint) isSystemNotificationWorkf
 func (*SystemNotificationWorkflowPauseInfo_Unrecognized) isSystemNotificationWorkflowPauseInfo_Variant() {
 }
 
-// JSON: SystemNotificationWorkflowPauseInfo|checkpoint.
+// A SystemNotificationWorkflowPauseInfo with the type checkpoint.
 type SystemNotificationWorkflowPauseInfoCheckpoint struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// key.
+	// The key. Since CLI 1.0.92.
 	Key string `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -32704,10 +32912,10 @@ func (x *SystemNotificationWorkflowPauseInfoCheckpoint) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: SystemNotificationWorkflowPauseInfo|user.
+// A SystemNotificationWorkflowPauseInfo with the type user.
 type SystemNotificationWorkflowPauseInfoUser struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -32750,22 +32958,22 @@ func (x *SystemNotificationWorkflowPauseInfoUser) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: TaskCompleteData.
+// Data of the event session.task_complete.
 type TaskCompleteData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// summary.
+	// The summary. Default: "".
 	Summary *string `protobuf:"bytes,1,opt,name=summary,proto3,oneof" json:"summary,omitempty"`
-	// success.
+	// Whether it succeeded.
 	Success *bool `protobuf:"varint,2,opt,name=success,proto3,oneof" json:"success,omitempty"`
-	// outcome.
+	// The outcome.
 	Outcome TaskCompletionOutcome `protobuf:"varint,3,opt,name=outcome,proto3,enum=copilot.cli.v1.TaskCompletionOutcome" json:"outcome,omitempty"`
-	// reason.
+	// The reason.
 	Reason *string `protobuf:"bytes,4,opt,name=reason,proto3,oneof" json:"reason,omitempty"`
-	// objective id.
+	// Identifier of the objective.
 	ObjectiveId *int64 `protobuf:"varint,5,opt,name=objective_id,json=objectiveId,proto3,oneof" json:"objective_id,omitempty"`
-	// blocker.
+	// The blocker. Since CLI 1.0.92.
 	Blocker *TaskBlocker `protobuf:"bytes,6,opt,name=blocker,proto3" json:"blocker,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -32850,12 +33058,12 @@ func (x *TaskCompleteData) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: TitleChangedData.
+// The session has a new title.
 type TitleChangedData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// title.
+	// The title.
 	Title string `protobuf:"bytes,1,opt,name=title,proto3" json:"title,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -32905,10 +33113,10 @@ func (x *TitleChangedData) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: TodosChangedData.
+// Data of the event session.todos_changed.
 type TodosChangedData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -32951,10 +33159,11 @@ func (x *TodosChangedData) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: ToolExecutionCompleteContent.
+// Tool execution complete content. Used by
+// ToolExecutionCompleteResult.contents.
 type ToolExecutionCompleteContent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The alternatives.
+	// One of these, told apart by the member type.
 	//
 	// Types that are valid to be assigned to Variant:
 	//
@@ -33085,42 +33294,42 @@ type isToolExecutionCompleteContent_Variant interface {
 }
 
 type ToolExecutionCompleteContent_Text struct {
-	// text.
+	// Text. JSON type: text.
 	Text *ToolExecutionCompleteContentText `protobuf:"bytes,1,opt,name=text,proto3,oneof"`
 }
 
 type ToolExecutionCompleteContent_Terminal struct {
-	// terminal.
+	// Terminal. JSON type: terminal.
 	Terminal *ToolExecutionCompleteContentTerminal `protobuf:"bytes,2,opt,name=terminal,proto3,oneof"`
 }
 
 type ToolExecutionCompleteContent_ShellExit struct {
-	// shell exit.
+	// Shell exit. JSON type: shell_exit.
 	ShellExit *ToolExecutionCompleteContentShellExit `protobuf:"bytes,3,opt,name=shell_exit,json=shellExit,proto3,oneof"`
 }
 
 type ToolExecutionCompleteContent_Image struct {
-	// image.
+	// Image. JSON type: image.
 	Image *ToolExecutionCompleteContentImage `protobuf:"bytes,4,opt,name=image,proto3,oneof"`
 }
 
 type ToolExecutionCompleteContent_Audio struct {
-	// audio.
+	// Audio. JSON type: audio.
 	Audio *ToolExecutionCompleteContentAudio `protobuf:"bytes,5,opt,name=audio,proto3,oneof"`
 }
 
 type ToolExecutionCompleteContent_ResourceLink struct {
-	// resource link.
+	// Resource link. JSON type: resource_link.
 	ResourceLink *ToolExecutionCompleteContentResourceLink `protobuf:"bytes,6,opt,name=resource_link,json=resourceLink,proto3,oneof"`
 }
 
 type ToolExecutionCompleteContent_Resource struct {
-	// resource.
+	// Resource. JSON type: resource.
 	Resource *ToolExecutionCompleteContentResource `protobuf:"bytes,7,opt,name=resource,proto3,oneof"`
 }
 
 type ToolExecutionCompleteContent_Unrecognized struct {
-	// A value that fits none of them: JSON text.
+	// A value that fits none of them, as JSON text.
 	Unrecognized string `protobuf:"bytes,1001,opt,name=unrecognized,proto3,oneof"`
 }
 
@@ -33140,14 +33349,14 @@ func (*ToolExecutionCompleteContent_Resource) isToolExecutionCompleteContent_Var
 
 func (*ToolExecutionCompleteContent_Unrecognized) isToolExecutionCompleteContent_Variant() {}
 
-// JSON: ToolExecutionCompleteContentAudio.
+// A ToolExecutionCompleteContent with the type audio.
 type ToolExecutionCompleteContentAudio struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// data.
+	// The data.
 	Data []byte `protobuf:"bytes,1,opt,name=data,proto3" json:"data,omitempty"`
-	// mime type.
+	// What kind of content it is, as a MIME type.
 	MimeType string `protobuf:"bytes,2,opt,name=mime_type,json=mimeType,proto3" json:"mime_type,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -33204,14 +33413,14 @@ func (x *ToolExecutionCompleteContentAudio) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: ToolExecutionCompleteContentImage.
+// A ToolExecutionCompleteContent with the type image.
 type ToolExecutionCompleteContentImage struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// data.
+	// The data.
 	Data []byte `protobuf:"bytes,1,opt,name=data,proto3" json:"data,omitempty"`
-	// mime type.
+	// What kind of content it is, as a MIME type.
 	MimeType string `protobuf:"bytes,2,opt,name=mime_type,json=mimeType,proto3" json:"mime_type,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -33268,12 +33477,12 @@ func (x *ToolExecutionCompleteContentImage) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: ToolExecutionCompleteContentResource.
+// A ToolExecutionCompleteContent with the type resource.
 type ToolExecutionCompleteContentResource struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// resource.
+	// The resource.
 	Resource *ToolExecutionCompleteContentResourceDetails `protobuf:"bytes,1,opt,name=resource,proto3" json:"resource,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -33323,10 +33532,11 @@ func (x *ToolExecutionCompleteContentResource) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: ToolExecutionCompleteContentResourceDetails.
+// Tool execution complete content resource details. Used by
+// ToolExecutionCompleteContentResource.resource.
 type ToolExecutionCompleteContentResourceDetails struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The alternatives.
+	// One of these, told apart by their form.
 	//
 	// Types that are valid to be assigned to Variant:
 	//
@@ -33407,17 +33617,17 @@ type isToolExecutionCompleteContentResourceDetails_Variant interface {
 }
 
 type ToolExecutionCompleteContentResourceDetails_TextResourceContents struct {
-	// text resource contents.
+	// Text resource contents.
 	TextResourceContents *EmbeddedTextResourceContents `protobuf:"bytes,1,opt,name=text_resource_contents,json=textResourceContents,proto3,oneof"`
 }
 
 type ToolExecutionCompleteContentResourceDetails_BlobResourceContents struct {
-	// blob resource contents.
+	// Blob resource contents.
 	BlobResourceContents *EmbeddedBlobResourceContents `protobuf:"bytes,2,opt,name=blob_resource_contents,json=blobResourceContents,proto3,oneof"`
 }
 
 type ToolExecutionCompleteContentResourceDetails_Unrecognized struct {
-	// A value that fits none of them: JSON text.
+	// A value that fits none of them, as JSON text.
 	Unrecognized string `protobuf:"bytes,1001,opt,name=unrecognized,proto3,oneof"`
 }
 
@@ -33430,24 +33640,24 @@ func (*ToolExecutionCompleteContentResourceDetails_BlobResourceContents) isToolE
 func (*ToolExecutionCompleteContentResourceDetails_Unrecognized) isToolExecutionCompleteContentResourceDetails_Variant() {
 }
 
-// JSON: ToolExecutionCompleteContentResourceLink.
+// A ToolExecutionCompleteContent with the type resource_link.
 type ToolExecutionCompleteContentResourceLink struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// icons.
+	// The icons.
 	Icons []*ToolExecutionCompleteContentResourceLinkIcon `protobuf:"bytes,1,rep,name=icons,proto3" json:"icons,omitempty"`
-	// name.
+	// The name.
 	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	// title.
+	// The title.
 	Title *string `protobuf:"bytes,3,opt,name=title,proto3,oneof" json:"title,omitempty"`
-	// uri.
+	// The URI.
 	Uri string `protobuf:"bytes,4,opt,name=uri,proto3" json:"uri,omitempty"`
-	// description.
+	// The description.
 	Description *string `protobuf:"bytes,5,opt,name=description,proto3,oneof" json:"description,omitempty"`
-	// mime type.
+	// What kind of content it is, as a MIME type.
 	MimeType *string `protobuf:"bytes,6,opt,name=mime_type,json=mimeType,proto3,oneof" json:"mime_type,omitempty"`
-	// size.
+	// The size.
 	Size *int64 `protobuf:"varint,7,opt,name=size,proto3,oneof" json:"size,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -33539,18 +33749,19 @@ func (x *ToolExecutionCompleteContentResourceLink) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: ToolExecutionCompleteContentResourceLinkIcon.
+// Tool execution complete content resource link icon. Used by
+// ToolExecutionCompleteContentResourceLink.icons.
 type ToolExecutionCompleteContentResourceLinkIcon struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// src.
+	// The src.
 	Src string `protobuf:"bytes,1,opt,name=src,proto3" json:"src,omitempty"`
-	// mime type.
+	// What kind of content it is, as a MIME type.
 	MimeType *string `protobuf:"bytes,2,opt,name=mime_type,json=mimeType,proto3,oneof" json:"mime_type,omitempty"`
-	// sizes.
+	// The sizes.
 	Sizes []string `protobuf:"bytes,3,rep,name=sizes,proto3" json:"sizes,omitempty"`
-	// theme.
+	// The theme.
 	Theme ToolExecutionCompleteContentResourceLinkIconTheme `protobuf:"varint,4,opt,name=theme,proto3,enum=copilot.cli.v1.ToolExecutionCompleteContentResourceLinkIconTheme" json:"theme,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -33621,22 +33832,22 @@ func (x *ToolExecutionCompleteContentResourceLinkIcon) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: ToolExecutionCompleteContentShellExit.
+// A ToolExecutionCompleteContent with the type shell_exit.
 type ToolExecutionCompleteContentShellExit struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// shell id.
+	// Identifier of the shell.
 	ShellId string `protobuf:"bytes,1,opt,name=shell_id,json=shellId,proto3" json:"shell_id,omitempty"`
-	// exit code.
+	// The exit code.
 	ExitCode int64 `protobuf:"varint,2,opt,name=exit_code,json=exitCode,proto3" json:"exit_code,omitempty"`
-	// cwd.
+	// Working directory.
 	Cwd *string `protobuf:"bytes,3,opt,name=cwd,proto3,oneof" json:"cwd,omitempty"`
-	// output preview.
+	// The output preview.
 	OutputPreview *string `protobuf:"bytes,4,opt,name=output_preview,json=outputPreview,proto3,oneof" json:"output_preview,omitempty"`
-	// output truncated.
+	// Whether the output is truncated.
 	OutputTruncated *bool `protobuf:"varint,5,opt,name=output_truncated,json=outputTruncated,proto3,oneof" json:"output_truncated,omitempty"`
-	// output file path.
+	// Path of the output file.
 	OutputFilePath *string `protobuf:"bytes,6,opt,name=output_file_path,json=outputFilePath,proto3,oneof" json:"output_file_path,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -33721,18 +33932,18 @@ func (x *ToolExecutionCompleteContentShellExit) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: ToolExecutionCompleteContentTerminal.
+// A ToolExecutionCompleteContent with the type terminal. Deprecated by the CLI.
 //
 // Deprecated: Marked as deprecated in copilot/cli/v1/event_types.proto.
 type ToolExecutionCompleteContentTerminal struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// text.
+	// The text.
 	Text string `protobuf:"bytes,1,opt,name=text,proto3" json:"text,omitempty"`
-	// exit code.
+	// The exit code.
 	ExitCode *int64 `protobuf:"varint,2,opt,name=exit_code,json=exitCode,proto3,oneof" json:"exit_code,omitempty"`
-	// cwd.
+	// Working directory.
 	Cwd *string `protobuf:"bytes,3,opt,name=cwd,proto3,oneof" json:"cwd,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -33796,12 +34007,12 @@ func (x *ToolExecutionCompleteContentTerminal) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: ToolExecutionCompleteContentText.
+// A ToolExecutionCompleteContent with the type text.
 type ToolExecutionCompleteContentText struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// text.
+	// The text.
 	Text string `protobuf:"bytes,1,opt,name=text,proto3" json:"text,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -33851,48 +34062,50 @@ func (x *ToolExecutionCompleteContentText) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: ToolExecutionCompleteData.
+// A tool has ended.
 type ToolExecutionCompleteData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// tool call id.
+	// Identifier of the tool call, as the model gave it.
 	ToolCallId string `protobuf:"bytes,1,opt,name=tool_call_id,json=toolCallId,proto3" json:"tool_call_id,omitempty"`
-	// success.
+	// Whether it succeeded.
 	Success bool `protobuf:"varint,2,opt,name=success,proto3" json:"success,omitempty"`
-	// model.
+	// Identifier of the model.
 	Model *string `protobuf:"bytes,3,opt,name=model,proto3,oneof" json:"model,omitempty"`
-	// mcp meta json.
+	// The MCP meta. The member mcpMeta, as JSON text.
 	McpMetaJson *string `protobuf:"bytes,4,opt,name=mcp_meta_json,json=mcpMetaJson,proto3,oneof" json:"mcp_meta_json,omitempty"`
-	// interaction id.
+	// Identifier that a prompt and all that follows from it have in common.
 	InteractionId *string `protobuf:"bytes,5,opt,name=interaction_id,json=interactionId,proto3,oneof" json:"interaction_id,omitempty"`
-	// rte.
+	// Treatment flag of the model endpoint's answer (header
+	// X-GitHub-Copilot-Request-TE).
 	Rte *bool `protobuf:"varint,6,opt,name=rte,proto3,oneof" json:"rte,omitempty"`
-	// is user requested.
+	// Whether the user, not the model, called it.
 	IsUserRequested *bool `protobuf:"varint,7,opt,name=is_user_requested,json=isUserRequested,proto3,oneof" json:"is_user_requested,omitempty"`
-	// result.
+	// Its result, when it succeeded.
 	Result *ToolExecutionCompleteResult `protobuf:"bytes,8,opt,name=result,proto3" json:"result,omitempty"`
-	// error.
+	// Its error, when it failed.
 	Error *ToolExecutionCompleteError `protobuf:"bytes,9,opt,name=error,proto3" json:"error,omitempty"`
-	// tool telemetry json.
+	// Telemetry of the tool. The member toolTelemetry, as JSON text.
 	ToolTelemetryJson *string `protobuf:"bytes,10,opt,name=tool_telemetry_json,json=toolTelemetryJson,proto3,oneof" json:"tool_telemetry_json,omitempty"`
-	// turn id.
+	// Identifier of the turn within the session.
 	TurnId *string `protobuf:"bytes,11,opt,name=turn_id,json=turnId,proto3,oneof" json:"turn_id,omitempty"`
-	// tool description.
+	// Description of the tool.
 	ToolDescription *ToolExecutionCompleteToolDescription `protobuf:"bytes,12,opt,name=tool_description,json=toolDescription,proto3" json:"tool_description,omitempty"`
-	// sandboxed.
+	// Whether it is sandboxed.
 	Sandboxed *bool `protobuf:"varint,13,opt,name=sandboxed,proto3,oneof" json:"sandboxed,omitempty"`
-	// parent tool call id.
+	// Identifier of the tool call that a sub-agent carries out; only on what the
+	// sub-agent does. Deprecated by the CLI.
 	//
 	// Deprecated: Marked as deprecated in copilot/cli/v1/event_types.proto.
 	ParentToolCallId *string `protobuf:"bytes,14,opt,name=parent_tool_call_id,json=parentToolCallId,proto3,oneof" json:"parent_tool_call_id,omitempty"`
-	// fusion.
+	// Which of several models at work this comes from.
 	Fusion *FusionAttribution `protobuf:"bytes,15,opt,name=fusion,proto3" json:"fusion,omitempty"`
-	// shell execution.
+	// The shell execution. Since CLI 1.0.92.
 	ShellExecution *ToolExecutionCompleteShellExecution `protobuf:"bytes,16,opt,name=shell_execution,json=shellExecution,proto3" json:"shell_execution,omitempty"`
-	// file edits.
+	// The files it changed. Since CLI 1.0.92.
 	FileEdits []*ToolExecutionCompleteFileEdit `protobuf:"bytes,17,rep,name=file_edits,json=fileEdits,proto3" json:"file_edits,omitempty"`
-	// tool usage.
+	// The tool usage. Since CLI 1.0.102.
 	ToolUsage *ToolExecutionUsage `protobuf:"bytes,18,opt,name=tool_usage,json=toolUsage,proto3" json:"tool_usage,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -34062,16 +34275,16 @@ func (x *ToolExecutionCompleteData) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: ToolExecutionCompleteError.
+// Why a tool failed.
 type ToolExecutionCompleteError struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// message.
+	// The text.
 	Message string `protobuf:"bytes,1,opt,name=message,proto3" json:"message,omitempty"`
-	// code.
+	// A code, such as denied.
 	Code *string `protobuf:"bytes,2,opt,name=code,proto3,oneof" json:"code,omitempty"`
-	// remediation.
+	// What the user can do about it. Since CLI 1.0.92.
 	Remediation RemediationAction `protobuf:"varint,3,opt,name=remediation,proto3,enum=copilot.cli.v1.RemediationAction" json:"remediation,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -34135,14 +34348,15 @@ func (x *ToolExecutionCompleteError) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: ToolExecutionCompleteFileEdit.
+// Tool execution complete file edit. Used by
+// ToolExecutionCompleteData.file_edits. Since CLI 1.0.92.
 type ToolExecutionCompleteFileEdit struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// path.
+	// The path.
 	Path string `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
-	// kind.
+	// The kind.
 	Kind ToolExecutionCompleteFileEditKind `protobuf:"varint,2,opt,name=kind,proto3,enum=copilot.cli.v1.ToolExecutionCompleteFileEditKind" json:"kind,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -34199,26 +34413,26 @@ func (x *ToolExecutionCompleteFileEdit) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: ToolExecutionCompleteResult.
+// The result of a tool.
 type ToolExecutionCompleteResult struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// content.
+	// Text the model gets.
 	Content string `protobuf:"bytes,1,opt,name=content,proto3" json:"content,omitempty"`
-	// detailed content.
+	// Text for those who display it, such as a diff.
 	DetailedContent *string `protobuf:"bytes,2,opt,name=detailed_content,json=detailedContent,proto3,oneof" json:"detailed_content,omitempty"`
-	// contents.
+	// The result in parts.
 	Contents []*ToolExecutionCompleteContent `protobuf:"bytes,3,rep,name=contents,proto3" json:"contents,omitempty"`
-	// binary results for llm.
+	// The binary results for model.
 	BinaryResultsForLlm []*PersistedBinaryResult `protobuf:"bytes,4,rep,name=binary_results_for_llm,json=binaryResultsForLlm,proto3" json:"binary_results_for_llm,omitempty"`
-	// ui resource.
+	// The UI resource.
 	UiResource *ToolExecutionCompleteUIResource `protobuf:"bytes,5,opt,name=ui_resource,json=uiResource,proto3" json:"ui_resource,omitempty"`
-	// structured content json.
+	// The structured content. The member structuredContent, as JSON text.
 	StructuredContentJson *string `protobuf:"bytes,6,opt,name=structured_content_json,json=structuredContentJson,proto3,oneof" json:"structured_content_json,omitempty"`
-	// citable sources.
+	// The citable sources.
 	CitableSources []*CitableSource `protobuf:"bytes,7,rep,name=citable_sources,json=citableSources,proto3" json:"citable_sources,omitempty"`
-	// mcp meta json.
+	// The MCP meta. The member mcpMeta, as JSON text.
 	McpMetaJson *string `protobuf:"bytes,8,opt,name=mcp_meta_json,json=mcpMetaJson,proto3,oneof" json:"mcp_meta_json,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -34317,12 +34531,13 @@ func (x *ToolExecutionCompleteResult) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: ToolExecutionCompleteShellExecution.
+// Tool execution complete shell execution. Used by
+// ToolExecutionCompleteData.shell_execution. Since CLI 1.0.92.
 type ToolExecutionCompleteShellExecution struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// exit code.
+	// The exit code.
 	ExitCode int64 `protobuf:"varint,1,opt,name=exit_code,json=exitCode,proto3" json:"exit_code,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -34372,16 +34587,17 @@ func (x *ToolExecutionCompleteShellExecution) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: ToolExecutionCompleteToolDescription.
+// Tool execution complete tool description. Used by
+// ToolExecutionCompleteData.tool_description.
 type ToolExecutionCompleteToolDescription struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// name.
+	// The name.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// description.
+	// The description.
 	Description *string `protobuf:"bytes,2,opt,name=description,proto3,oneof" json:"description,omitempty"`
-	// meta.
+	// The meta.
 	Meta *ToolExecutionCompleteToolDescriptionMeta `protobuf:"bytes,3,opt,name=meta,json=_meta,proto3" json:"meta,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -34445,12 +34661,13 @@ func (x *ToolExecutionCompleteToolDescription) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: ToolExecutionCompleteToolDescriptionMeta.
+// Tool execution complete tool description meta. Used by
+// ToolExecutionCompleteToolDescription.meta.
 type ToolExecutionCompleteToolDescriptionMeta struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// ui.
+	// The UI.
 	Ui *ToolExecutionCompleteToolDescriptionMetaUI `protobuf:"bytes,1,opt,name=ui,proto3" json:"ui,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -34500,14 +34717,15 @@ func (x *ToolExecutionCompleteToolDescriptionMeta) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: ToolExecutionCompleteToolDescriptionMetaUI.
+// Tool execution complete tool description meta UI. Used by
+// ToolExecutionCompleteToolDescriptionMeta.ui.
 type ToolExecutionCompleteToolDescriptionMetaUI struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// resource uri.
+	// The resource URI.
 	ResourceUri *string `protobuf:"bytes,1,opt,name=resource_uri,json=resourceUri,proto3,oneof" json:"resource_uri,omitempty"`
-	// visibility.
+	// The visibility.
 	Visibility []ToolExecutionCompleteToolDescriptionMetaUIVisibility `protobuf:"varint,2,rep,packed,name=visibility,proto3,enum=copilot.cli.v1.ToolExecutionCompleteToolDescriptionMetaUIVisibility" json:"visibility,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -34564,20 +34782,21 @@ func (x *ToolExecutionCompleteToolDescriptionMetaUI) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: ToolExecutionCompleteUIResource.
+// Tool execution complete UI resource. Used by
+// ToolExecutionCompleteResult.ui_resource.
 type ToolExecutionCompleteUIResource struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// uri.
+	// The URI.
 	Uri string `protobuf:"bytes,1,opt,name=uri,proto3" json:"uri,omitempty"`
-	// mime type.
+	// What kind of content it is, as a MIME type.
 	MimeType string `protobuf:"bytes,2,opt,name=mime_type,json=mimeType,proto3" json:"mime_type,omitempty"`
-	// text.
+	// The text.
 	Text *string `protobuf:"bytes,3,opt,name=text,proto3,oneof" json:"text,omitempty"`
-	// blob.
+	// The blob.
 	Blob *string `protobuf:"bytes,4,opt,name=blob,proto3,oneof" json:"blob,omitempty"`
-	// meta.
+	// The meta.
 	Meta *ToolExecutionCompleteUIResourceMeta `protobuf:"bytes,5,opt,name=meta,json=_meta,proto3" json:"meta,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -34655,12 +34874,13 @@ func (x *ToolExecutionCompleteUIResource) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: ToolExecutionCompleteUIResourceMeta.
+// Tool execution complete UI resource meta. Used by
+// ToolExecutionCompleteUIResource.meta.
 type ToolExecutionCompleteUIResourceMeta struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// ui.
+	// The UI.
 	Ui *ToolExecutionCompleteUIResourceMetaUI `protobuf:"bytes,1,opt,name=ui,proto3" json:"ui,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -34710,18 +34930,19 @@ func (x *ToolExecutionCompleteUIResourceMeta) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: ToolExecutionCompleteUIResourceMetaUI.
+// Tool execution complete UI resource meta UI. Used by
+// ToolExecutionCompleteUIResourceMeta.ui.
 type ToolExecutionCompleteUIResourceMetaUI struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// csp.
+	// The csp.
 	Csp *ToolExecutionCompleteUIResourceMetaUICsp `protobuf:"bytes,1,opt,name=csp,proto3" json:"csp,omitempty"`
-	// permissions.
+	// The permissions.
 	Permissions *ToolExecutionCompleteUIResourceMetaUIPermissions `protobuf:"bytes,2,opt,name=permissions,proto3" json:"permissions,omitempty"`
-	// domain.
+	// The domain.
 	Domain *string `protobuf:"bytes,3,opt,name=domain,proto3,oneof" json:"domain,omitempty"`
-	// prefers border.
+	// Whether there is prefers border.
 	PrefersBorder *bool `protobuf:"varint,4,opt,name=prefers_border,json=prefersBorder,proto3,oneof" json:"prefers_border,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -34792,18 +35013,19 @@ func (x *ToolExecutionCompleteUIResourceMetaUI) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: ToolExecutionCompleteUIResourceMetaUICsp.
+// Tool execution complete UI resource meta UI csp. Used by
+// ToolExecutionCompleteUIResourceMetaUI.csp.
 type ToolExecutionCompleteUIResourceMetaUICsp struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// connect domains.
+	// The connect domains.
 	ConnectDomains []string `protobuf:"bytes,1,rep,name=connect_domains,json=connectDomains,proto3" json:"connect_domains,omitempty"`
-	// resource domains.
+	// The resource domains.
 	ResourceDomains []string `protobuf:"bytes,2,rep,name=resource_domains,json=resourceDomains,proto3" json:"resource_domains,omitempty"`
-	// frame domains.
+	// The frame domains.
 	FrameDomains []string `protobuf:"bytes,3,rep,name=frame_domains,json=frameDomains,proto3" json:"frame_domains,omitempty"`
-	// base uri domains.
+	// The base URI domains.
 	BaseUriDomains []string `protobuf:"bytes,4,rep,name=base_uri_domains,json=baseUriDomains,proto3" json:"base_uri_domains,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -34874,18 +35096,19 @@ func (x *ToolExecutionCompleteUIResourceMetaUICsp) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: ToolExecutionCompleteUIResourceMetaUIPermissions.
+// Tool execution complete UI resource meta UI permissions. Used by
+// ToolExecutionCompleteUIResourceMetaUI.permissions.
 type ToolExecutionCompleteUIResourceMetaUIPermissions struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// camera json.
+	// The camera. The member camera, as JSON text.
 	CameraJson *string `protobuf:"bytes,1,opt,name=camera_json,json=cameraJson,proto3,oneof" json:"camera_json,omitempty"`
-	// microphone json.
+	// The microphone. The member microphone, as JSON text.
 	MicrophoneJson *string `protobuf:"bytes,2,opt,name=microphone_json,json=microphoneJson,proto3,oneof" json:"microphone_json,omitempty"`
-	// geolocation json.
+	// The geolocation. The member geolocation, as JSON text.
 	GeolocationJson *string `protobuf:"bytes,3,opt,name=geolocation_json,json=geolocationJson,proto3,oneof" json:"geolocation_json,omitempty"`
-	// clipboard write json.
+	// The clipboard write. The member clipboardWrite, as JSON text.
 	ClipboardWriteJson *string `protobuf:"bytes,4,opt,name=clipboard_write_json,json=clipboardWriteJson,proto3,oneof" json:"clipboard_write_json,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -34956,16 +35179,17 @@ func (x *ToolExecutionCompleteUIResourceMetaUIPermissions) GetJsonExtra() string
 	return ""
 }
 
-// JSON: ToolExecutionPartialData.
+// The output so far of a running shell command. It replaces the one before; it
+// is no addition to it. Deprecated by the CLI.
 //
 // Deprecated: Marked as deprecated in copilot/cli/v1/event_types.proto.
 type ToolExecutionPartialData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// tool call id.
+	// Identifier of the tool call, as the model gave it.
 	ToolCallId string `protobuf:"bytes,1,opt,name=tool_call_id,json=toolCallId,proto3" json:"tool_call_id,omitempty"`
-	// partial output.
+	// All of the output so far.
 	PartialOutput string `protobuf:"bytes,2,opt,name=partial_output,json=partialOutput,proto3" json:"partial_output,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -35022,16 +35246,17 @@ func (x *ToolExecutionPartialData) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: ToolExecutionProgressData.
+// A running tool tells how far it is.
 type ToolExecutionProgressData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// tool call id.
+	// Identifier of the tool call, as the model gave it.
 	ToolCallId string `protobuf:"bytes,1,opt,name=tool_call_id,json=toolCallId,proto3" json:"tool_call_id,omitempty"`
-	// progress message.
+	// The text.
 	ProgressMessage string `protobuf:"bytes,2,opt,name=progress_message,json=progressMessage,proto3" json:"progress_message,omitempty"`
-	// structured content json.
+	// The structured content. The member structuredContent, as JSON text. Since
+	// CLI 1.0.92.
 	StructuredContentJson *string `protobuf:"bytes,3,opt,name=structured_content_json,json=structuredContentJson,proto3,oneof" json:"structured_content_json,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -35095,46 +35320,48 @@ func (x *ToolExecutionProgressData) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: ToolExecutionStartData.
+// A tool began to run.
 type ToolExecutionStartData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// tool call id.
+	// Identifier of the tool call, as the model gave it.
 	ToolCallId string `protobuf:"bytes,1,opt,name=tool_call_id,json=toolCallId,proto3" json:"tool_call_id,omitempty"`
-	// tool name.
+	// Name of the tool.
 	ToolName string `protobuf:"bytes,2,opt,name=tool_name,json=toolName,proto3" json:"tool_name,omitempty"`
-	// arguments json.
+	// The arguments it was called with. The member arguments, as JSON text.
 	ArgumentsJson *string `protobuf:"bytes,3,opt,name=arguments_json,json=argumentsJson,proto3,oneof" json:"arguments_json,omitempty"`
-	// shell tool info.
+	// The shell tool info.
 	ShellToolInfo *ToolExecutionStartShellToolInfo `protobuf:"bytes,4,opt,name=shell_tool_info,json=shellToolInfo,proto3" json:"shell_tool_info,omitempty"`
-	// model.
+	// Identifier of the model.
 	Model *string `protobuf:"bytes,5,opt,name=model,proto3,oneof" json:"model,omitempty"`
-	// rte.
+	// Treatment flag of the model endpoint's answer (header
+	// X-GitHub-Copilot-Request-TE).
 	Rte *bool `protobuf:"varint,6,opt,name=rte,proto3,oneof" json:"rte,omitempty"`
-	// mcp server name.
+	// Name of the MCP server that has the tool.
 	McpServerName *string `protobuf:"bytes,7,opt,name=mcp_server_name,json=mcpServerName,proto3,oneof" json:"mcp_server_name,omitempty"`
-	// mcp tool name.
+	// Name of the tool at its MCP server.
 	McpToolName *string `protobuf:"bytes,8,opt,name=mcp_tool_name,json=mcpToolName,proto3,oneof" json:"mcp_tool_name,omitempty"`
-	// turn id.
+	// Identifier of the turn within the session.
 	TurnId *string `protobuf:"bytes,9,opt,name=turn_id,json=turnId,proto3,oneof" json:"turn_id,omitempty"`
-	// display verbatim.
+	// Whether there is display verbatim.
 	DisplayVerbatim *bool `protobuf:"varint,10,opt,name=display_verbatim,json=displayVerbatim,proto3,oneof" json:"display_verbatim,omitempty"`
-	// tool description.
+	// Description of the tool.
 	ToolDescription *ToolExecutionStartToolDescription `protobuf:"bytes,11,opt,name=tool_description,json=toolDescription,proto3" json:"tool_description,omitempty"`
-	// parent tool call id.
+	// Identifier of the tool call that a sub-agent carries out; only on what the
+	// sub-agent does. Deprecated by the CLI.
 	//
 	// Deprecated: Marked as deprecated in copilot/cli/v1/event_types.proto.
 	ParentToolCallId *string `protobuf:"bytes,12,opt,name=parent_tool_call_id,json=parentToolCallId,proto3,oneof" json:"parent_tool_call_id,omitempty"`
-	// fusion.
+	// Which of several models at work this comes from.
 	Fusion *FusionAttribution `protobuf:"bytes,13,opt,name=fusion,proto3" json:"fusion,omitempty"`
-	// tool title.
+	// Title of the tool. Since CLI 1.0.92.
 	ToolTitle *string `protobuf:"bytes,14,opt,name=tool_title,json=toolTitle,proto3,oneof" json:"tool_title,omitempty"`
-	// mcp config server name.
+	// Name of the MCP configuration server. Since CLI 1.0.92.
 	McpConfigServerName *string `protobuf:"bytes,15,opt,name=mcp_config_server_name,json=mcpConfigServerName,proto3,oneof" json:"mcp_config_server_name,omitempty"`
-	// mcp transport.
+	// The MCP transport. Since CLI 1.0.92.
 	McpTransport McpServerTransport `protobuf:"varint,16,opt,name=mcp_transport,json=mcpTransport,proto3,enum=copilot.cli.v1.McpServerTransport" json:"mcp_transport,omitempty"`
-	// mcp config source.
+	// The MCP configuration source. Since CLI 1.0.92.
 	McpConfigSource McpServerSource `protobuf:"varint,17,opt,name=mcp_config_source,json=mcpConfigSource,proto3,enum=copilot.cli.v1.McpServerSource" json:"mcp_config_source,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -35297,16 +35524,17 @@ func (x *ToolExecutionStartData) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: ToolExecutionStartShellToolInfo.
+// Tool execution start shell tool info. Used by
+// ToolExecutionStartData.shell_tool_info.
 type ToolExecutionStartShellToolInfo struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// possible paths.
+	// The possible paths.
 	PossiblePaths []string `protobuf:"bytes,1,rep,name=possible_paths,json=possiblePaths,proto3" json:"possible_paths,omitempty"`
-	// has write file redirection.
+	// Whether it has write file redirection.
 	HasWriteFileRedirection bool `protobuf:"varint,2,opt,name=has_write_file_redirection,json=hasWriteFileRedirection,proto3" json:"has_write_file_redirection,omitempty"`
-	// display command.
+	// The display command.
 	DisplayCommand *string `protobuf:"bytes,3,opt,name=display_command,json=displayCommand,proto3,oneof" json:"display_command,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -35370,16 +35598,17 @@ func (x *ToolExecutionStartShellToolInfo) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: ToolExecutionStartToolDescription.
+// Tool execution start tool description. Used by
+// ToolExecutionStartData.tool_description.
 type ToolExecutionStartToolDescription struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// name.
+	// The name.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// description.
+	// The description.
 	Description *string `protobuf:"bytes,2,opt,name=description,proto3,oneof" json:"description,omitempty"`
-	// meta.
+	// The meta.
 	Meta *ToolExecutionStartToolDescriptionMeta `protobuf:"bytes,3,opt,name=meta,json=_meta,proto3" json:"meta,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -35443,12 +35672,13 @@ func (x *ToolExecutionStartToolDescription) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: ToolExecutionStartToolDescriptionMeta.
+// Tool execution start tool description meta. Used by
+// ToolExecutionStartToolDescription.meta.
 type ToolExecutionStartToolDescriptionMeta struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// ui.
+	// The UI.
 	Ui *ToolExecutionStartToolDescriptionMetaUI `protobuf:"bytes,1,opt,name=ui,proto3" json:"ui,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -35498,14 +35728,15 @@ func (x *ToolExecutionStartToolDescriptionMeta) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: ToolExecutionStartToolDescriptionMetaUI.
+// Tool execution start tool description meta UI. Used by
+// ToolExecutionStartToolDescriptionMeta.ui.
 type ToolExecutionStartToolDescriptionMetaUI struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// resource uri.
+	// The resource URI.
 	ResourceUri *string `protobuf:"bytes,1,opt,name=resource_uri,json=resourceUri,proto3,oneof" json:"resource_uri,omitempty"`
-	// visibility.
+	// The visibility.
 	Visibility []ToolExecutionStartToolDescriptionMetaUIVisibility `protobuf:"varint,2,rep,packed,name=visibility,proto3,enum=copilot.cli.v1.ToolExecutionStartToolDescriptionMetaUIVisibility" json:"visibility,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -35562,32 +35793,34 @@ func (x *ToolExecutionStartToolDescriptionMetaUI) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: ToolExecutionUsage.
+// Tool execution usage. Used by ToolExecutionCompleteData.tool_usage. Since CLI
+// 1.0.102.
 type ToolExecutionUsage struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// request id.
+	// Identifier of the request: the one to answer it by.
 	RequestId string `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	// model.
+	// Identifier of the model.
 	Model string `protobuf:"bytes,2,opt,name=model,proto3" json:"model,omitempty"`
-	// provider.
+	// The provider.
 	Provider *ModelProviderRef `protobuf:"bytes,3,opt,name=provider,proto3" json:"provider,omitempty"`
-	// accounting.
+	// The accounting.
 	Accounting *UsageAccountingIdentity `protobuf:"bytes,4,opt,name=accounting,proto3" json:"accounting,omitempty"`
-	// input tokens.
+	// Number of input tokens.
 	InputTokens *int64 `protobuf:"varint,5,opt,name=input_tokens,json=inputTokens,proto3,oneof" json:"input_tokens,omitempty"`
-	// output tokens.
+	// Number of output tokens.
 	OutputTokens *int64 `protobuf:"varint,6,opt,name=output_tokens,json=outputTokens,proto3,oneof" json:"output_tokens,omitempty"`
-	// total tokens.
+	// Number of total tokens.
 	TotalTokens *int64 `protobuf:"varint,7,opt,name=total_tokens,json=totalTokens,proto3,oneof" json:"total_tokens,omitempty"`
-	// input tokens details.
+	// The input tokens details.
 	InputTokensDetails *ToolExecutionUsageTokenDetails `protobuf:"bytes,8,opt,name=input_tokens_details,json=inputTokensDetails,proto3" json:"input_tokens_details,omitempty"`
-	// output tokens details.
+	// The output tokens details.
 	OutputTokensDetails *ToolExecutionUsageTokenDetails `protobuf:"bytes,9,opt,name=output_tokens_details,json=outputTokensDetails,proto3" json:"output_tokens_details,omitempty"`
-	// copilot usage.
+	// The copilot usage.
 	CopilotUsage *AssistantUsageCopilotUsage `protobuf:"bytes,10,opt,name=copilot_usage,json=copilotUsage,proto3" json:"copilot_usage,omitempty"`
-	// quota snapshots json.
+	// The quota snapshots. The member quotaSnapshots, as JSON text. Internal to
+	// the CLI.
 	QuotaSnapshotsJson *string `protobuf:"bytes,11,opt,name=quota_snapshots_json,json=quotaSnapshotsJson,proto3,oneof" json:"quota_snapshots_json,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -35707,14 +35940,16 @@ func (x *ToolExecutionUsage) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: ToolExecutionUsageTokenDetails.
+// Tool execution usage token details. Used by
+// ToolExecutionUsage.input_tokens_details and
+// ToolExecutionUsage.output_tokens_details. Since CLI 1.0.102.
 type ToolExecutionUsageTokenDetails struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// image tokens.
+	// Number of image tokens.
 	ImageTokens int64 `protobuf:"varint,1,opt,name=image_tokens,json=imageTokens,proto3" json:"image_tokens,omitempty"`
-	// text tokens.
+	// Number of text tokens.
 	TextTokens int64 `protobuf:"varint,2,opt,name=text_tokens,json=textTokens,proto3" json:"text_tokens,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -35771,14 +36006,14 @@ func (x *ToolExecutionUsageTokenDetails) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: ToolSearchActivatedData.
+// Data of the event tool_search.activated.
 type ToolSearchActivatedData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// strategy.
+	// The strategy.
 	Strategy string `protobuf:"bytes,1,opt,name=strategy,proto3" json:"strategy,omitempty"`
-	// tool names.
+	// Names of the tool.
 	ToolNames []string `protobuf:"bytes,2,rep,name=tool_names,json=toolNames,proto3" json:"tool_names,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -35835,20 +36070,20 @@ func (x *ToolSearchActivatedData) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: ToolShellOutputData.
+// Data of the event tool.shell_output. Since CLI 1.0.92.
 type ToolShellOutputData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// tool call id.
+	// Identifier of the tool call, as the model gave it.
 	ToolCallId string `protobuf:"bytes,1,opt,name=tool_call_id,json=toolCallId,proto3" json:"tool_call_id,omitempty"`
-	// stream.
+	// The stream.
 	Stream ToolShellOutputStream `protobuf:"varint,2,opt,name=stream,proto3,enum=copilot.cli.v1.ToolShellOutputStream" json:"stream,omitempty"`
-	// text.
+	// The text.
 	Text string `protobuf:"bytes,3,opt,name=text,proto3" json:"text,omitempty"`
-	// sequence.
+	// The sequence.
 	Sequence int64 `protobuf:"varint,4,opt,name=sequence,proto3" json:"sequence,omitempty"`
-	// fusion.
+	// Which of several models at work this comes from. Since CLI 1.0.102.
 	Fusion *FusionAttribution `protobuf:"bytes,5,opt,name=fusion,proto3" json:"fusion,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -35926,16 +36161,16 @@ func (x *ToolShellOutputData) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: ToolUserRequestedData.
+// The user, not the model, called a tool.
 type ToolUserRequestedData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// tool call id.
+	// Identifier of the tool call, as the model gave it.
 	ToolCallId string `protobuf:"bytes,1,opt,name=tool_call_id,json=toolCallId,proto3" json:"tool_call_id,omitempty"`
-	// tool name.
+	// Name of the tool.
 	ToolName string `protobuf:"bytes,2,opt,name=tool_name,json=toolName,proto3" json:"tool_name,omitempty"`
-	// arguments json.
+	// The arguments. The member arguments, as JSON text.
 	ArgumentsJson *string `protobuf:"bytes,3,opt,name=arguments_json,json=argumentsJson,proto3,oneof" json:"arguments_json,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -35999,12 +36234,12 @@ func (x *ToolUserRequestedData) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: ToolsUpdatedData.
+// The tools have changed.
 type ToolsUpdatedData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// model.
+	// Identifier of the model.
 	Model string `protobuf:"bytes,1,opt,name=model,proto3" json:"model,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -36054,26 +36289,26 @@ func (x *ToolsUpdatedData) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: TruncationData.
+// Old messages were left out, to make room.
 type TruncationData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// token limit.
+	// The token limit.
 	TokenLimit int64 `protobuf:"varint,1,opt,name=token_limit,json=tokenLimit,proto3" json:"token_limit,omitempty"`
-	// pre truncation tokens in messages.
+	// The pre truncation tokens in messages.
 	PreTruncationTokensInMessages int64 `protobuf:"varint,2,opt,name=pre_truncation_tokens_in_messages,json=preTruncationTokensInMessages,proto3" json:"pre_truncation_tokens_in_messages,omitempty"`
-	// pre truncation messages length.
+	// The pre truncation messages length.
 	PreTruncationMessagesLength int64 `protobuf:"varint,3,opt,name=pre_truncation_messages_length,json=preTruncationMessagesLength,proto3" json:"pre_truncation_messages_length,omitempty"`
-	// post truncation tokens in messages.
+	// The post truncation tokens in messages.
 	PostTruncationTokensInMessages int64 `protobuf:"varint,4,opt,name=post_truncation_tokens_in_messages,json=postTruncationTokensInMessages,proto3" json:"post_truncation_tokens_in_messages,omitempty"`
-	// post truncation messages length.
+	// The post truncation messages length.
 	PostTruncationMessagesLength int64 `protobuf:"varint,5,opt,name=post_truncation_messages_length,json=postTruncationMessagesLength,proto3" json:"post_truncation_messages_length,omitempty"`
-	// tokens removed during truncation.
+	// The tokens removed during truncation.
 	TokensRemovedDuringTruncation int64 `protobuf:"varint,6,opt,name=tokens_removed_during_truncation,json=tokensRemovedDuringTruncation,proto3" json:"tokens_removed_during_truncation,omitempty"`
-	// messages removed during truncation.
+	// The messages removed during truncation.
 	MessagesRemovedDuringTruncation int64 `protobuf:"varint,7,opt,name=messages_removed_during_truncation,json=messagesRemovedDuringTruncation,proto3" json:"messages_removed_during_truncation,omitempty"`
-	// performed by.
+	// The performed by.
 	PerformedBy string `protobuf:"bytes,8,opt,name=performed_by,json=performedBy,proto3" json:"performed_by,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -36172,20 +36407,20 @@ func (x *TruncationData) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: UIEphemeralQueryData.
+// Data of the event ui.ephemeral_query.
 type UIEphemeralQueryData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// request id.
+	// Identifier of the request: the one to answer it by.
 	RequestId string `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	// phase.
+	// The phase.
 	Phase UIEphemeralQueryPhase `protobuf:"varint,2,opt,name=phase,proto3,enum=copilot.cli.v1.UIEphemeralQueryPhase" json:"phase,omitempty"`
-	// chunk.
+	// The chunk.
 	Chunk *string `protobuf:"bytes,3,opt,name=chunk,proto3,oneof" json:"chunk,omitempty"`
-	// answer.
+	// The answer.
 	Answer *string `protobuf:"bytes,4,opt,name=answer,proto3,oneof" json:"answer,omitempty"`
-	// error.
+	// The error.
 	Error *string `protobuf:"bytes,5,opt,name=error,proto3,oneof" json:"error,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -36263,16 +36498,17 @@ func (x *UIEphemeralQueryData) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: UsageAccountingIdentity.
+// Usage accounting identity. Used by AssistantUsageData.accounting and
+// ToolExecutionUsage.accounting. Since CLI 1.0.102.
 type UsageAccountingIdentity struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// source session id.
+	// Identifier of the source session.
 	SourceSessionId string `protobuf:"bytes,1,opt,name=source_session_id,json=sourceSessionId,proto3" json:"source_session_id,omitempty"`
-	// sequence.
+	// The sequence. From 1 to 9007199254740991.
 	Sequence int64 `protobuf:"varint,2,opt,name=sequence,proto3" json:"sequence,omitempty"`
-	// usage id.
+	// Identifier of the usage.
 	UsageId string `protobuf:"bytes,3,opt,name=usage_id,json=usageId,proto3" json:"usage_id,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -36336,12 +36572,13 @@ func (x *UsageAccountingIdentity) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: UsageAccountingRecordData.
+// Data of the event session.usage_record. Internal to the CLI. Since CLI
+// 1.0.102.
 type UsageAccountingRecordData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// usage.
+	// The usage.
 	Usage *AssistantUsageData `protobuf:"bytes,1,opt,name=usage,proto3" json:"usage,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -36391,26 +36628,28 @@ func (x *UsageAccountingRecordData) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: UsageCheckpointData.
+// Data of the event session.usage_checkpoint.
 type UsageCheckpointData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// total nano aiu.
+	// The total nano aiu.
 	TotalNanoAiu float64 `protobuf:"fixed64,1,opt,name=total_nano_aiu,json=totalNanoAiu,proto3" json:"total_nano_aiu,omitempty"`
-	// total premium requests.
+	// The total premium requests. Internal to the CLI.
 	TotalPremiumRequests *float64 `protobuf:"fixed64,2,opt,name=total_premium_requests,json=totalPremiumRequests,proto3,oneof" json:"total_premium_requests,omitempty"`
-	// model cache state.
+	// The model cache state. Internal to the CLI.
 	ModelCacheState []*UsageCheckpointModelCacheState `protobuf:"bytes,3,rep,name=model_cache_state,json=modelCacheState,proto3" json:"model_cache_state,omitempty"`
-	// prompt cache break state json.
+	// The prompt cache break state. The member promptCacheBreakState, as JSON
+	// text. Internal to the CLI.
 	PromptCacheBreakStateJson *string `protobuf:"bytes,4,opt,name=prompt_cache_break_state_json,json=promptCacheBreakStateJson,proto3,oneof" json:"prompt_cache_break_state_json,omitempty"`
-	// tool usage request ids.
+	// Identifiers of the tool usage request. Internal to the CLI. Since CLI
+	// 1.0.102.
 	ToolUsageRequestIds []string `protobuf:"bytes,5,rep,name=tool_usage_request_ids,json=toolUsageRequestIds,proto3" json:"tool_usage_request_ids,omitempty"`
-	// accounting snapshot.
+	// The accounting snapshot. Internal to the CLI. Since CLI 1.0.102.
 	AccountingSnapshot *UsageGetMetricsResult `protobuf:"bytes,6,opt,name=accounting_snapshot,json=accountingSnapshot,proto3" json:"accounting_snapshot,omitempty"`
-	// provider model metrics.
+	// The provider model metrics. Since CLI 1.0.102.
 	ProviderModelMetrics []*UsageMetricsProviderModelMetric `protobuf:"bytes,7,rep,name=provider_model_metrics,json=providerModelMetrics,proto3" json:"provider_model_metrics,omitempty"`
-	// usage accounting watermarks.
+	// The usage accounting watermarks, by name. Since CLI 1.0.102.
 	UsageAccountingWatermarks map[string]int64 `protobuf:"bytes,8,rep,name=usage_accounting_watermarks,json=usageAccountingWatermarks,proto3" json:"usage_accounting_watermarks,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -36509,16 +36748,17 @@ func (x *UsageCheckpointData) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: UsageCheckpointModelCacheState.
+// Usage checkpoint model cache state. Used by
+// UsageCheckpointData.model_cache_state. Internal to the CLI.
 type UsageCheckpointModelCacheState struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// model id.
+	// Identifier of the model.
 	ModelId string `protobuf:"bytes,1,opt,name=model_id,json=modelId,proto3" json:"model_id,omitempty"`
-	// cache expires at.
+	// When the cache expires.
 	CacheExpiresAt *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=cache_expires_at,json=cacheExpiresAt,proto3" json:"cache_expires_at,omitempty"`
-	// cache ttl seconds.
+	// The cache time to live, in seconds.
 	CacheTtlSeconds int64 `protobuf:"varint,3,opt,name=cache_ttl_seconds,json=cacheTtlSeconds,proto3" json:"cache_ttl_seconds,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -36582,38 +36822,39 @@ func (x *UsageCheckpointModelCacheState) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: UsageGetMetricsResult.
+// Usage get metrics result. Used by ShutdownData.accounting_snapshot and
+// UsageCheckpointData.accounting_snapshot.
 type UsageGetMetricsResult struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// total premium request cost.
+	// The total premium request cost.
 	TotalPremiumRequestCost float64 `protobuf:"fixed64,1,opt,name=total_premium_request_cost,json=totalPremiumRequestCost,proto3" json:"total_premium_request_cost,omitempty"`
-	// total user requests.
+	// The total user requests.
 	TotalUserRequests int64 `protobuf:"varint,2,opt,name=total_user_requests,json=totalUserRequests,proto3" json:"total_user_requests,omitempty"`
-	// total nano aiu.
+	// The total nano aiu.
 	TotalNanoAiu *float64 `protobuf:"fixed64,3,opt,name=total_nano_aiu,json=totalNanoAiu,proto3,oneof" json:"total_nano_aiu,omitempty"`
-	// token details.
+	// The token details, by name.
 	TokenDetails map[string]*UsageMetricsTokenDetail `protobuf:"bytes,4,rep,name=token_details,json=tokenDetails,proto3" json:"token_details,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// total api duration ms.
+	// The total API duration, in milliseconds.
 	TotalApiDurationMs int64 `protobuf:"varint,5,opt,name=total_api_duration_ms,json=totalApiDurationMs,proto3" json:"total_api_duration_ms,omitempty"`
-	// session start time.
+	// The session start time.
 	SessionStartTime *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=session_start_time,json=sessionStartTime,proto3" json:"session_start_time,omitempty"`
-	// code changes.
+	// The code changes.
 	CodeChanges *UsageMetricsCodeChanges `protobuf:"bytes,7,opt,name=code_changes,json=codeChanges,proto3" json:"code_changes,omitempty"`
-	// model metrics.
+	// The model metrics, by name.
 	ModelMetrics map[string]*UsageMetricsModelMetric `protobuf:"bytes,8,rep,name=model_metrics,json=modelMetrics,proto3" json:"model_metrics,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// agent metrics.
+	// The agent metrics, by name.
 	AgentMetrics map[string]*UsageMetricsAgentMetric `protobuf:"bytes,9,rep,name=agent_metrics,json=agentMetrics,proto3" json:"agent_metrics,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// current model.
+	// The current model.
 	CurrentModel *string `protobuf:"bytes,10,opt,name=current_model,json=currentModel,proto3,oneof" json:"current_model,omitempty"`
-	// last call input tokens.
+	// Number of last call input tokens.
 	LastCallInputTokens int64 `protobuf:"varint,11,opt,name=last_call_input_tokens,json=lastCallInputTokens,proto3" json:"last_call_input_tokens,omitempty"`
-	// last call output tokens.
+	// Number of last call output tokens.
 	LastCallOutputTokens int64 `protobuf:"varint,12,opt,name=last_call_output_tokens,json=lastCallOutputTokens,proto3" json:"last_call_output_tokens,omitempty"`
-	// ai credits status.
+	// Status of the AI credits. Since CLI 1.0.102.
 	AiCreditsStatus AiCreditsStatus `protobuf:"varint,13,opt,name=ai_credits_status,json=aiCreditsStatus,proto3,enum=copilot.cli.v1.AiCreditsStatus" json:"ai_credits_status,omitempty"`
-	// provider model metrics.
+	// The provider model metrics. Since CLI 1.0.102.
 	ProviderModelMetrics []*UsageMetricsProviderModelMetric `protobuf:"bytes,14,rep,name=provider_model_metrics,json=providerModelMetrics,proto3" json:"provider_model_metrics,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -36754,24 +36995,24 @@ func (x *UsageGetMetricsResult) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: UsageInfoData.
+// How full the model's context window is.
 type UsageInfoData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// token limit.
+	// Size of the window, in tokens.
 	TokenLimit int64 `protobuf:"varint,1,opt,name=token_limit,json=tokenLimit,proto3" json:"token_limit,omitempty"`
-	// current tokens.
+	// Number of tokens in it.
 	CurrentTokens int64 `protobuf:"varint,2,opt,name=current_tokens,json=currentTokens,proto3" json:"current_tokens,omitempty"`
-	// messages length.
+	// Number of messages in it.
 	MessagesLength int64 `protobuf:"varint,3,opt,name=messages_length,json=messagesLength,proto3" json:"messages_length,omitempty"`
-	// system tokens.
+	// Number of system tokens.
 	SystemTokens *int64 `protobuf:"varint,4,opt,name=system_tokens,json=systemTokens,proto3,oneof" json:"system_tokens,omitempty"`
-	// conversation tokens.
+	// Number of conversation tokens.
 	ConversationTokens *int64 `protobuf:"varint,5,opt,name=conversation_tokens,json=conversationTokens,proto3,oneof" json:"conversation_tokens,omitempty"`
-	// tool definitions tokens.
+	// Number of tool definitions tokens.
 	ToolDefinitionsTokens *int64 `protobuf:"varint,6,opt,name=tool_definitions_tokens,json=toolDefinitionsTokens,proto3,oneof" json:"tool_definitions_tokens,omitempty"`
-	// is initial.
+	// Whether it is initial.
 	IsInitial *bool `protobuf:"varint,7,opt,name=is_initial,json=isInitial,proto3,oneof" json:"is_initial,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -36863,16 +37104,16 @@ func (x *UsageInfoData) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: UserInputCompletedData.
+// The question was answered, by whichever client, or ended otherwise.
 type UserInputCompletedData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// request id.
+	// Identifier of the request: the one to answer it by.
 	RequestId string `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	// answer.
+	// The answer.
 	Answer *string `protobuf:"bytes,2,opt,name=answer,proto3,oneof" json:"answer,omitempty"`
-	// was freeform.
+	// Whether it was freeform.
 	WasFreeform *bool `protobuf:"varint,3,opt,name=was_freeform,json=wasFreeform,proto3,oneof" json:"was_freeform,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -36936,20 +37177,20 @@ func (x *UserInputCompletedData) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: UserInputRequestedData.
+// The agent asks the user something.
 type UserInputRequestedData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// request id.
+	// Identifier of the request: the one to answer it by.
 	RequestId string `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	// question.
+	// The question.
 	Question string `protobuf:"bytes,2,opt,name=question,proto3" json:"question,omitempty"`
-	// choices.
+	// Answers to choose from.
 	Choices []string `protobuf:"bytes,3,rep,name=choices,proto3" json:"choices,omitempty"`
-	// allow freeform.
+	// Whether an answer outside choices is welcome.
 	AllowFreeform *bool `protobuf:"varint,4,opt,name=allow_freeform,json=allowFreeform,proto3,oneof" json:"allow_freeform,omitempty"`
-	// tool call id.
+	// Identifier of the tool call, as the model gave it.
 	ToolCallId *string `protobuf:"bytes,5,opt,name=tool_call_id,json=toolCallId,proto3,oneof" json:"tool_call_id,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -37027,38 +37268,39 @@ func (x *UserInputRequestedData) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: UserMessageData.
+// A prompt was taken up.
 type UserMessageData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// content.
+	// The prompt.
 	Content string `protobuf:"bytes,1,opt,name=content,proto3" json:"content,omitempty"`
-	// transformed content.
+	// The prompt as the model gets it.
 	TransformedContent *string `protobuf:"bytes,2,opt,name=transformed_content,json=transformedContent,proto3,oneof" json:"transformed_content,omitempty"`
-	// attachments.
+	// What goes with it.
 	Attachments []*Attachment `protobuf:"bytes,3,rep,name=attachments,proto3" json:"attachments,omitempty"`
-	// supported native document mime types.
+	// The supported native document MIME types.
 	SupportedNativeDocumentMimeTypes []string `protobuf:"bytes,4,rep,name=supported_native_document_mime_types,json=supportedNativeDocumentMimeTypes,proto3" json:"supported_native_document_mime_types,omitempty"`
-	// native document path fallback paths.
+	// Paths of the native document path fallback.
 	NativeDocumentPathFallbackPaths []string `protobuf:"bytes,5,rep,name=native_document_path_fallback_paths,json=nativeDocumentPathFallbackPaths,proto3" json:"native_document_path_fallback_paths,omitempty"`
-	// source.
+	// Who sent it: absent for a user, else a schedule, a skill or another part of
+	// the CLI.
 	Source *string `protobuf:"bytes,6,opt,name=source,proto3,oneof" json:"source,omitempty"`
-	// delivery.
+	// Whether it waited for the end of a turn or went into a running one.
 	Delivery UserMessageDelivery `protobuf:"varint,7,opt,name=delivery,proto3,enum=copilot.cli.v1.UserMessageDelivery" json:"delivery,omitempty"`
-	// agent mode.
+	// The agent mode it was sent in.
 	AgentMode UserMessageAgentMode `protobuf:"varint,8,opt,name=agent_mode,json=agentMode,proto3,enum=copilot.cli.v1.UserMessageAgentMode" json:"agent_mode,omitempty"`
-	// is autopilot continuation.
+	// Whether the CLI itself sent it to go on in autopilot mode.
 	IsAutopilotContinuation *bool `protobuf:"varint,9,opt,name=is_autopilot_continuation,json=isAutopilotContinuation,proto3,oneof" json:"is_autopilot_continuation,omitempty"`
-	// interaction id.
+	// Identifier that a prompt and all that follows from it have in common.
 	InteractionId *string `protobuf:"bytes,10,opt,name=interaction_id,json=interactionId,proto3,oneof" json:"interaction_id,omitempty"`
-	// turn id.
+	// Identifier of the turn within the session.
 	TurnId *string `protobuf:"bytes,11,opt,name=turn_id,json=turnId,proto3,oneof" json:"turn_id,omitempty"`
-	// parent agent task id.
+	// Identifier of the parent agent task.
 	ParentAgentTaskId *string `protobuf:"bytes,12,opt,name=parent_agent_task_id,json=parentAgentTaskId,proto3,oneof" json:"parent_agent_task_id,omitempty"`
-	// responses reasoning.
+	// The responses reasoning. Since CLI 1.0.92.
 	ResponsesReasoning *ResponsesReasoning `protobuf:"bytes,13,opt,name=responses_reasoning,json=responsesReasoning,proto3" json:"responses_reasoning,omitempty"`
-	// message id.
+	// Identifier of the message. Since CLI 1.0.92.
 	MessageId *string `protobuf:"bytes,14,opt,name=message_id,json=messageId,proto3,oneof" json:"message_id,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -37199,20 +37441,20 @@ func (x *UserMessageData) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: WarningData.
+// A warning for people.
 type WarningData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// warning type.
+	// What it is about.
 	WarningType string `protobuf:"bytes,1,opt,name=warning_type,json=warningType,proto3" json:"warning_type,omitempty"`
-	// message.
+	// The text.
 	Message string `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
-	// url.
+	// The URL.
 	Url *string `protobuf:"bytes,3,opt,name=url,proto3,oneof" json:"url,omitempty"`
-	// remediation.
+	// What the user can do about it. Since CLI 1.0.92.
 	Remediation RemediationAction `protobuf:"varint,4,opt,name=remediation,proto3,enum=copilot.cli.v1.RemediationAction" json:"remediation,omitempty"`
-	// originating message id.
+	// Identifier of the originating message. Since CLI 1.0.102.
 	OriginatingMessageId *string `protobuf:"bytes,5,opt,name=originating_message_id,json=originatingMessageId,proto3,oneof" json:"originating_message_id,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -37290,22 +37532,22 @@ func (x *WarningData) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: WorkflowRunSettledData.
+// Data of the event workflow.run_settled. Since CLI 1.0.92.
 type WorkflowRunSettledData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// run id.
+	// Identifier of the run.
 	RunId string `protobuf:"bytes,1,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
-	// status.
+	// The status.
 	Status WorkflowRunSettledStatus `protobuf:"varint,2,opt,name=status,proto3,enum=copilot.cli.v1.WorkflowRunSettledStatus" json:"status,omitempty"`
-	// consumed subagents.
+	// The consumed subagents.
 	ConsumedSubagents int64 `protobuf:"varint,3,opt,name=consumed_subagents,json=consumedSubagents,proto3" json:"consumed_subagents,omitempty"`
-	// consumed nano aiu.
+	// The consumed nano aiu.
 	ConsumedNanoAiu int64 `protobuf:"varint,4,opt,name=consumed_nano_aiu,json=consumedNanoAiu,proto3" json:"consumed_nano_aiu,omitempty"`
-	// elapsed ms.
+	// The elapsed milliseconds.
 	ElapsedMs int64 `protobuf:"varint,5,opt,name=elapsed_ms,json=elapsedMs,proto3" json:"elapsed_ms,omitempty"`
-	// failure type.
+	// Kind of failure.
 	FailureType *string `protobuf:"bytes,6,opt,name=failure_type,json=failureType,proto3,oneof" json:"failure_type,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -37390,16 +37632,16 @@ func (x *WorkflowRunSettledData) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: WorkflowRunStartedData.
+// Data of the event workflow.run_started. Since CLI 1.0.92.
 type WorkflowRunStartedData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// run id.
+	// Identifier of the run.
 	RunId string `protobuf:"bytes,1,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
-	// workflow name.
+	// Name of the workflow.
 	WorkflowName string `protobuf:"bytes,2,opt,name=workflow_name,json=workflowName,proto3" json:"workflow_name,omitempty"`
-	// attempt.
+	// The attempt. At least 1.
 	Attempt int64 `protobuf:"varint,3,opt,name=attempt,proto3" json:"attempt,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -37463,14 +37705,14 @@ func (x *WorkflowRunStartedData) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: WorkflowRunUpdatedData.
+// Data of the event workflow.run_updated. Since CLI 1.0.92.
 type WorkflowRunUpdatedData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// run id.
+	// Identifier of the run.
 	RunId string `protobuf:"bytes,1,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
-	// revision.
+	// The revision. At least 1.
 	Revision int64 `protobuf:"varint,2,opt,name=revision,proto3" json:"revision,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -37527,28 +37769,28 @@ func (x *WorkflowRunUpdatedData) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: WorkingDirectoryContext.
+// Data of the event session.context_changed.
 type WorkingDirectoryContext struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// cwd.
+	// Working directory.
 	Cwd string `protobuf:"bytes,1,opt,name=cwd,proto3" json:"cwd,omitempty"`
-	// git root.
+	// Root of the git working tree.
 	GitRoot *string `protobuf:"bytes,2,opt,name=git_root,json=gitRoot,proto3,oneof" json:"git_root,omitempty"`
-	// repository.
+	// Repository on its host, as owner/name.
 	Repository *string `protobuf:"bytes,3,opt,name=repository,proto3,oneof" json:"repository,omitempty"`
-	// host type.
+	// Kind of host.
 	HostType WorkingDirectoryContextHostType `protobuf:"varint,4,opt,name=host_type,json=hostType,proto3,enum=copilot.cli.v1.WorkingDirectoryContextHostType" json:"host_type,omitempty"`
-	// repository host.
+	// The repository host.
 	RepositoryHost *string `protobuf:"bytes,5,opt,name=repository_host,json=repositoryHost,proto3,oneof" json:"repository_host,omitempty"`
-	// branch.
+	// Git branch.
 	Branch *string `protobuf:"bytes,6,opt,name=branch,proto3,oneof" json:"branch,omitempty"`
-	// head commit.
+	// The head commit.
 	HeadCommit *string `protobuf:"bytes,7,opt,name=head_commit,json=headCommit,proto3,oneof" json:"head_commit,omitempty"`
-	// base commit.
+	// The base commit.
 	BaseCommit *string `protobuf:"bytes,8,opt,name=base_commit,json=baseCommit,proto3,oneof" json:"base_commit,omitempty"`
-	// pending git context.
+	// Whether there is pending git context.
 	PendingGitContext *bool `protobuf:"varint,9,opt,name=pending_git_context,json=pendingGitContext,proto3,oneof" json:"pending_git_context,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -37654,14 +37896,14 @@ func (x *WorkingDirectoryContext) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: WorkspaceFileChangedData.
+// Data of the event session.workspace_file_changed.
 type WorkspaceFileChangedData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// path.
+	// The path.
 	Path string `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
-	// operation.
+	// The operation.
 	Operation WorkspaceFileChangedOperation `protobuf:"varint,2,opt,name=operation,proto3,enum=copilot.cli.v1.WorkspaceFileChangedOperation" json:"operation,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

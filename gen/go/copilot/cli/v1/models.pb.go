@@ -43,15 +43,16 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// JSON: ImageToolModelAvailability.
+// Image tool model availability. Used by ImageToolModel.availability. Since CLI
+// 1.0.102.
 type ImageToolModelAvailability int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	ImageToolModelAvailability_IMAGE_TOOL_MODEL_AVAILABILITY_UNSPECIFIED ImageToolModelAvailability = 0
-	// JSON "available".
+	// JSON: "available".
 	ImageToolModelAvailability_IMAGE_TOOL_MODEL_AVAILABILITY_AVAILABLE ImageToolModelAvailability = 1
-	// JSON "unavailable".
+	// JSON: "unavailable".
 	ImageToolModelAvailability_IMAGE_TOOL_MODEL_AVAILABILITY_UNAVAILABLE ImageToolModelAvailability = 2
 )
 
@@ -96,15 +97,16 @@ func (ImageToolModelAvailability) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_models_proto_rawDescGZIP(), []int{0}
 }
 
-// JSON: ImageToolModelOperation.
+// Image tool model operation. Used by ImageToolModel.supported_operations.
+// Since CLI 1.0.102.
 type ImageToolModelOperation int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	ImageToolModelOperation_IMAGE_TOOL_MODEL_OPERATION_UNSPECIFIED ImageToolModelOperation = 0
-	// JSON "generate".
+	// JSON: "generate".
 	ImageToolModelOperation_IMAGE_TOOL_MODEL_OPERATION_GENERATE ImageToolModelOperation = 1
-	// JSON "edit".
+	// JSON: "edit".
 	ImageToolModelOperation_IMAGE_TOOL_MODEL_OPERATION_EDIT ImageToolModelOperation = 2
 )
 
@@ -149,17 +151,17 @@ func (ImageToolModelOperation) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_models_proto_rawDescGZIP(), []int{1}
 }
 
-// JSON: ModelPickerCategory.
+// Model picker category. Used by Model.model_picker_category.
 type ModelPickerCategory int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	ModelPickerCategory_MODEL_PICKER_CATEGORY_UNSPECIFIED ModelPickerCategory = 0
-	// JSON "lightweight".
+	// JSON: "lightweight".
 	ModelPickerCategory_MODEL_PICKER_CATEGORY_LIGHTWEIGHT ModelPickerCategory = 1
-	// JSON "versatile".
+	// JSON: "versatile".
 	ModelPickerCategory_MODEL_PICKER_CATEGORY_VERSATILE ModelPickerCategory = 2
-	// JSON "powerful".
+	// JSON: "powerful".
 	ModelPickerCategory_MODEL_PICKER_CATEGORY_POWERFUL ModelPickerCategory = 3
 )
 
@@ -206,17 +208,17 @@ func (ModelPickerCategory) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_models_proto_rawDescGZIP(), []int{2}
 }
 
-// JSON: ModelPolicyState.
+// Model policy state. Used by ModelPolicy.state.
 type ModelPolicyState int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	ModelPolicyState_MODEL_POLICY_STATE_UNSPECIFIED ModelPolicyState = 0
-	// JSON "enabled".
+	// JSON: "enabled".
 	ModelPolicyState_MODEL_POLICY_STATE_ENABLED ModelPolicyState = 1
-	// JSON "disabled".
+	// JSON: "disabled".
 	ModelPolicyState_MODEL_POLICY_STATE_DISABLED ModelPolicyState = 2
-	// JSON "unconfigured".
+	// JSON: "unconfigured".
 	ModelPolicyState_MODEL_POLICY_STATE_UNCONFIGURED ModelPolicyState = 3
 )
 
@@ -263,14 +265,14 @@ func (ModelPolicyState) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_models_proto_rawDescGZIP(), []int{3}
 }
 
-// JSON: ModelsListRequest.
+// Parameters of models.list. They may be left out altogether.
 type ModelsServiceListRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// selection id.
+	// Identifier of the selection.
 	SelectionId *string `protobuf:"bytes,1,opt,name=selection_id,json=selectionId,proto3,oneof" json:"selection_id,omitempty"`
-	// github token.
+	// The GitHub token.
 	GithubToken *string `protobuf:"bytes,2,opt,name=github_token,json=gitHubToken,proto3,oneof" json:"github_token,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -327,16 +329,16 @@ func (x *ModelsServiceListRequest) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: ModelList.
+// Result of models.list.
 type ModelsServiceListResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// models.
+	// The models.
 	Models []*Model `protobuf:"bytes,1,rep,name=models,proto3" json:"models,omitempty"`
-	// auto.
+	// The auto. Since CLI 1.0.102.
 	Auto *AutoTierMetadata `protobuf:"bytes,2,opt,name=auto,proto3" json:"auto,omitempty"`
-	// image models.
+	// The image models. Since CLI 1.0.102.
 	ImageModels []*ImageToolModel `protobuf:"bytes,3,rep,name=image_models,json=imageModels,proto3" json:"image_models,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -400,22 +402,23 @@ func (x *ModelsServiceListResponse) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: ImageToolModel.
+// Image tool model. Used by ModelsServiceListResponse.image_models. Since CLI
+// 1.0.102.
 type ImageToolModel struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// id.
+	// The identifier.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	// name.
+	// The name.
 	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	// supported operations.
+	// The supported operations.
 	SupportedOperations []ImageToolModelOperation `protobuf:"varint,3,rep,packed,name=supported_operations,json=supportedOperations,proto3,enum=copilot.cli.v1.ImageToolModelOperation" json:"supported_operations,omitempty"`
-	// is default.
+	// Whether it is default.
 	IsDefault bool `protobuf:"varint,4,opt,name=is_default,json=isDefault,proto3" json:"is_default,omitempty"`
-	// availability.
+	// The availability.
 	Availability ImageToolModelAvailability `protobuf:"varint,5,opt,name=availability,proto3,enum=copilot.cli.v1.ImageToolModelAvailability" json:"availability,omitempty"`
-	// pricing.
+	// The pricing.
 	Pricing *ImageToolModelPricing `protobuf:"bytes,6,opt,name=pricing,proto3" json:"pricing,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -500,20 +503,20 @@ func (x *ImageToolModel) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: ImageToolModelPricing.
+// Image tool model pricing. Used by ImageToolModel.pricing. Since CLI 1.0.102.
 type ImageToolModelPricing struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// batch size.
+	// Size of the batch. At least 1.
 	BatchSize int64 `protobuf:"varint,1,opt,name=batch_size,json=batchSize,proto3" json:"batch_size,omitempty"`
-	// text input price.
+	// The text input price.
 	TextInputPrice *float64 `protobuf:"fixed64,2,opt,name=text_input_price,json=textInputPrice,proto3,oneof" json:"text_input_price,omitempty"`
-	// text output price.
+	// The text output price.
 	TextOutputPrice *float64 `protobuf:"fixed64,3,opt,name=text_output_price,json=textOutputPrice,proto3,oneof" json:"text_output_price,omitempty"`
-	// image input price.
+	// The image input price.
 	ImageInputPrice *float64 `protobuf:"fixed64,4,opt,name=image_input_price,json=imageInputPrice,proto3,oneof" json:"image_input_price,omitempty"`
-	// image output price.
+	// The image output price.
 	ImageOutputPrice *float64 `protobuf:"fixed64,5,opt,name=image_output_price,json=imageOutputPrice,proto3,oneof" json:"image_output_price,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -591,42 +594,42 @@ func (x *ImageToolModelPricing) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: Model.
+// A model that can be chosen.
 type Model struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// id.
+	// Identifier by which it is chosen.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	// name.
+	// Name to show to people.
 	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	// capabilities.
+	// What it can do, and its limits.
 	Capabilities *ModelCapabilities `protobuf:"bytes,3,opt,name=capabilities,proto3" json:"capabilities,omitempty"`
-	// policy.
+	// Whether the user may use it.
 	Policy *ModelPolicy `protobuf:"bytes,4,opt,name=policy,proto3" json:"policy,omitempty"`
-	// billing.
+	// What it costs.
 	Billing *ModelBilling `protobuf:"bytes,5,opt,name=billing,proto3" json:"billing,omitempty"`
-	// supported reasoning efforts.
+	// Reasoning efforts to choose from.
 	SupportedReasoningEfforts []string `protobuf:"bytes,6,rep,name=supported_reasoning_efforts,json=supportedReasoningEfforts,proto3" json:"supported_reasoning_efforts,omitempty"`
-	// default reasoning effort.
+	// The effort when none is chosen.
 	DefaultReasoningEffort *string `protobuf:"bytes,7,opt,name=default_reasoning_effort,json=defaultReasoningEffort,proto3,oneof" json:"default_reasoning_effort,omitempty"`
-	// supported context tiers.
+	// The supported context tiers.
 	SupportedContextTiers []string `protobuf:"bytes,8,rep,name=supported_context_tiers,json=supportedContextTiers,proto3" json:"supported_context_tiers,omitempty"`
-	// model picker category.
+	// The model picker category.
 	ModelPickerCategory ModelPickerCategory `protobuf:"varint,9,opt,name=model_picker_category,json=modelPickerCategory,proto3,enum=copilot.cli.v1.ModelPickerCategory" json:"model_picker_category,omitempty"`
-	// model picker price category.
+	// The model picker price category.
 	ModelPickerPriceCategory ModelPickerPriceCategory `protobuf:"varint,10,opt,name=model_picker_price_category,json=modelPickerPriceCategory,proto3,enum=copilot.cli.v1.ModelPickerPriceCategory" json:"model_picker_price_category,omitempty"`
-	// warning text.
+	// Text of the warning.
 	WarningText *ModelWarningText `protobuf:"bytes,11,opt,name=warning_text,json=warningText,proto3" json:"warning_text,omitempty"`
-	// info messages.
+	// The info messages.
 	InfoMessages []*ModelMessage `protobuf:"bytes,12,rep,name=info_messages,json=infoMessages,proto3" json:"info_messages,omitempty"`
-	// warning messages.
+	// The warning messages.
 	WarningMessages []*ModelMessage `protobuf:"bytes,13,rep,name=warning_messages,json=warningMessages,proto3" json:"warning_messages,omitempty"`
-	// metadata json.
+	// The metadata. The member metadata, as JSON text. Since CLI 1.0.92.
 	MetadataJson *string `protobuf:"bytes,14,opt,name=metadata_json,json=metadataJson,proto3,oneof" json:"metadata_json,omitempty"`
-	// provider.
+	// The provider. Since CLI 1.0.92.
 	Provider *ModelProviderRef `protobuf:"bytes,15,opt,name=provider,proto3" json:"provider,omitempty"`
-	// vendor.
+	// The vendor. Since CLI 1.0.102.
 	Vendor *string `protobuf:"bytes,16,opt,name=vendor,proto3,oneof" json:"vendor,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -781,18 +784,18 @@ func (x *Model) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: ModelBilling.
+// Model billing. Used by Model.billing.
 type ModelBilling struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// multiplier.
+	// The multiplier.
 	Multiplier *float64 `protobuf:"fixed64,1,opt,name=multiplier,proto3,oneof" json:"multiplier,omitempty"`
-	// token prices.
+	// The token prices.
 	TokenPrices *ModelBillingTokenPrices `protobuf:"bytes,2,opt,name=token_prices,json=tokenPrices,proto3" json:"token_prices,omitempty"`
-	// discount percent.
+	// The discount percent. From 0 to 100.
 	DiscountPercent *int64 `protobuf:"varint,3,opt,name=discount_percent,json=discountPercent,proto3,oneof" json:"discount_percent,omitempty"`
-	// promo.
+	// The promo.
 	Promo *ModelBillingPromo `protobuf:"bytes,4,opt,name=promo,proto3" json:"promo,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -863,20 +866,20 @@ func (x *ModelBilling) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: ModelBillingPromo.
+// Model billing promo. Used by ModelBilling.promo.
 type ModelBillingPromo struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// id.
+	// The identifier.
 	Id *string `protobuf:"bytes,1,opt,name=id,proto3,oneof" json:"id,omitempty"`
-	// discount percent.
+	// The discount percent. From 0 to 100.
 	DiscountPercent *float64 `protobuf:"fixed64,2,opt,name=discount_percent,json=discountPercent,proto3,oneof" json:"discount_percent,omitempty"`
-	// ends at.
+	// The ends at.
 	EndsAt *string `protobuf:"bytes,3,opt,name=ends_at,json=endsAt,proto3,oneof" json:"ends_at,omitempty"`
-	// message.
+	// The message.
 	Message *string `protobuf:"bytes,4,opt,name=message,proto3,oneof" json:"message,omitempty"`
-	// show banner.
+	// Whether to show banner. Since CLI 1.0.92.
 	ShowBanner *bool `protobuf:"varint,5,opt,name=show_banner,json=showBanner,proto3,oneof" json:"show_banner,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -954,34 +957,34 @@ func (x *ModelBillingPromo) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: ModelBillingTokenPrices.
+// Model billing token prices. Used by ModelBilling.token_prices.
 type ModelBillingTokenPrices struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// input price.
+	// The input price.
 	InputPrice *float64 `protobuf:"fixed64,1,opt,name=input_price,json=inputPrice,proto3,oneof" json:"input_price,omitempty"`
-	// output price.
+	// The output price.
 	OutputPrice *float64 `protobuf:"fixed64,2,opt,name=output_price,json=outputPrice,proto3,oneof" json:"output_price,omitempty"`
-	// cache price.
+	// The cache price. Deprecated by the CLI.
 	//
 	// Deprecated: Marked as deprecated in copilot/cli/v1/models.proto.
 	CachePrice *float64 `protobuf:"fixed64,3,opt,name=cache_price,json=cachePrice,proto3,oneof" json:"cache_price,omitempty"`
-	// cache read price.
+	// The cache read price.
 	CacheReadPrice *float64 `protobuf:"fixed64,4,opt,name=cache_read_price,json=cacheReadPrice,proto3,oneof" json:"cache_read_price,omitempty"`
-	// cache write price.
+	// The cache write price.
 	CacheWritePrice *float64 `protobuf:"fixed64,5,opt,name=cache_write_price,json=cacheWritePrice,proto3,oneof" json:"cache_write_price,omitempty"`
-	// cache write1h price.
+	// The cache write1h price.
 	CacheWrite1HPrice *float64 `protobuf:"fixed64,6,opt,name=cache_write1h_price,json=cacheWrite1hPrice,proto3,oneof" json:"cache_write1h_price,omitempty"`
-	// batch size.
+	// Size of the batch.
 	BatchSize *int64 `protobuf:"varint,7,opt,name=batch_size,json=batchSize,proto3,oneof" json:"batch_size,omitempty"`
-	// context max.
+	// The context largest. Deprecated by the CLI.
 	//
 	// Deprecated: Marked as deprecated in copilot/cli/v1/models.proto.
 	ContextMax *int64 `protobuf:"varint,8,opt,name=context_max,json=contextMax,proto3,oneof" json:"context_max,omitempty"`
-	// max prompt tokens.
+	// Largest number of prompt tokens.
 	MaxPromptTokens *int64 `protobuf:"varint,9,opt,name=max_prompt_tokens,json=maxPromptTokens,proto3,oneof" json:"max_prompt_tokens,omitempty"`
-	// long context.
+	// The long context.
 	LongContext *ModelBillingTokenPricesLongContext `protobuf:"bytes,10,opt,name=long_context,json=longContext,proto3" json:"long_context,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1096,30 +1099,31 @@ func (x *ModelBillingTokenPrices) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: ModelBillingTokenPricesLongContext.
+// Model billing token prices long context. Used by
+// ModelBillingTokenPrices.long_context.
 type ModelBillingTokenPricesLongContext struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// input price.
+	// The input price.
 	InputPrice *float64 `protobuf:"fixed64,1,opt,name=input_price,json=inputPrice,proto3,oneof" json:"input_price,omitempty"`
-	// output price.
+	// The output price.
 	OutputPrice *float64 `protobuf:"fixed64,2,opt,name=output_price,json=outputPrice,proto3,oneof" json:"output_price,omitempty"`
-	// cache price.
+	// The cache price. Deprecated by the CLI.
 	//
 	// Deprecated: Marked as deprecated in copilot/cli/v1/models.proto.
 	CachePrice *float64 `protobuf:"fixed64,3,opt,name=cache_price,json=cachePrice,proto3,oneof" json:"cache_price,omitempty"`
-	// cache read price.
+	// The cache read price.
 	CacheReadPrice *float64 `protobuf:"fixed64,4,opt,name=cache_read_price,json=cacheReadPrice,proto3,oneof" json:"cache_read_price,omitempty"`
-	// cache write price.
+	// The cache write price.
 	CacheWritePrice *float64 `protobuf:"fixed64,5,opt,name=cache_write_price,json=cacheWritePrice,proto3,oneof" json:"cache_write_price,omitempty"`
-	// cache write1h price.
+	// The cache write1h price.
 	CacheWrite1HPrice *float64 `protobuf:"fixed64,6,opt,name=cache_write1h_price,json=cacheWrite1hPrice,proto3,oneof" json:"cache_write1h_price,omitempty"`
-	// context max.
+	// The context largest. Deprecated by the CLI.
 	//
 	// Deprecated: Marked as deprecated in copilot/cli/v1/models.proto.
 	ContextMax *int64 `protobuf:"varint,7,opt,name=context_max,json=contextMax,proto3,oneof" json:"context_max,omitempty"`
-	// max prompt tokens.
+	// Largest number of prompt tokens.
 	MaxPromptTokens *int64 `protobuf:"varint,8,opt,name=max_prompt_tokens,json=maxPromptTokens,proto3,oneof" json:"max_prompt_tokens,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1220,14 +1224,14 @@ func (x *ModelBillingTokenPricesLongContext) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: ModelMessage.
+// Model message. Used by Model.info_messages and Model.warning_messages.
 type ModelMessage struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// code.
+	// The code.
 	Code string `protobuf:"bytes,1,opt,name=code,proto3" json:"code,omitempty"`
-	// message.
+	// The message.
 	Message string `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1284,14 +1288,14 @@ func (x *ModelMessage) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: ModelPolicy.
+// Model policy. Used by Model.policy.
 type ModelPolicy struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// state.
+	// The state.
 	State ModelPolicyState `protobuf:"varint,1,opt,name=state,proto3,enum=copilot.cli.v1.ModelPolicyState" json:"state,omitempty"`
-	// terms.
+	// The terms.
 	Terms *string `protobuf:"bytes,2,opt,name=terms,proto3,oneof" json:"terms,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1348,12 +1352,12 @@ func (x *ModelPolicy) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: ModelWarningText.
+// Model warning text. Used by Model.warning_text.
 type ModelWarningText struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// data retention.
+	// The data retention.
 	DataRetention *string `protobuf:"bytes,1,opt,name=data_retention,json=dataRetention,proto3,oneof" json:"data_retention,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -47,9 +47,9 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// ModelsService: The CLI's methods under models.
+// ModelsService has the CLI's methods under models.
 type ModelsServiceClient interface {
-	// Calls models.list.
+	// Lists the models that the user can choose from. JSON-RPC: models.list.
 	List(ctx context.Context, in *ModelsServiceListRequest, opts ...grpc.CallOption) (*ModelsServiceListResponse, error)
 }
 
@@ -75,9 +75,9 @@ func (c *modelsServiceClient) List(ctx context.Context, in *ModelsServiceListReq
 // All implementations must embed UnimplementedModelsServiceServer
 // for forward compatibility.
 //
-// ModelsService: The CLI's methods under models.
+// ModelsService has the CLI's methods under models.
 type ModelsServiceServer interface {
-	// Calls models.list.
+	// Lists the models that the user can choose from. JSON-RPC: models.list.
 	List(context.Context, *ModelsServiceListRequest) (*ModelsServiceListResponse, error)
 	mustEmbedUnimplementedModelsServiceServer()
 }

@@ -44,17 +44,18 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// JSON: TaskKind.
+// Task kind. Used by InternalServerServiceConnectRequest.supported_task_kinds
+// and InternalServerServiceConnectResponse.task_kinds. Since CLI 1.0.92.
 type TaskKind int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	TaskKind_TASK_KIND_UNSPECIFIED TaskKind = 0
-	// JSON "agent".
+	// JSON: "agent".
 	TaskKind_TASK_KIND_AGENT TaskKind = 1
-	// JSON "shell".
+	// JSON: "shell".
 	TaskKind_TASK_KIND_SHELL TaskKind = 2
-	// JSON "client".
+	// JSON: "client".
 	TaskKind_TASK_KIND_CLIENT TaskKind = 3
 )
 
@@ -101,18 +102,18 @@ func (TaskKind) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_server_proto_rawDescGZIP(), []int{0}
 }
 
-// JSON: ConnectRequest.
+// Parameters of connect.
 type InternalServerServiceConnectRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// enable github telemetry forwarding.
+	// Whether GitHub telemetry forwarding is switched on.
 	EnableGithubTelemetryForwarding *bool `protobuf:"varint,1,opt,name=enable_github_telemetry_forwarding,json=enableGitHubTelemetryForwarding,proto3,oneof" json:"enable_github_telemetry_forwarding,omitempty"`
-	// client info.
+	// The client info.
 	ClientInfo *ConnectClientInfo `protobuf:"bytes,2,opt,name=client_info,json=clientInfo,proto3" json:"client_info,omitempty"`
-	// token.
+	// The token.
 	Token *string `protobuf:"bytes,3,opt,name=token,proto3,oneof" json:"token,omitempty"`
-	// supported task kinds.
+	// The supported task kinds. Since CLI 1.0.92.
 	SupportedTaskKinds []TaskKind `protobuf:"varint,4,rep,packed,name=supported_task_kinds,json=supportedTaskKinds,proto3,enum=copilot.cli.v1.TaskKind" json:"supported_task_kinds,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -183,16 +184,16 @@ func (x *InternalServerServiceConnectRequest) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: ConnectResult.
+// Result of connect.
 type InternalServerServiceConnectResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// protocol version.
+	// Version of the protocol.
 	ProtocolVersion int64 `protobuf:"varint,1,opt,name=protocol_version,json=protocolVersion,proto3" json:"protocol_version,omitempty"`
-	// version.
+	// The version.
 	Version string `protobuf:"bytes,2,opt,name=version,proto3" json:"version,omitempty"`
-	// task kinds.
+	// The task kinds. Since CLI 1.0.92.
 	TaskKinds []TaskKind `protobuf:"varint,3,rep,packed,name=task_kinds,json=taskKinds,proto3,enum=copilot.cli.v1.TaskKind" json:"task_kinds,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -256,12 +257,12 @@ func (x *InternalServerServiceConnectResponse) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: PingRequest.
+// Parameters of ping.
 type ServerServicePingRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// message.
+	// The message.
 	Message *string `protobuf:"bytes,1,opt,name=message,proto3,oneof" json:"message,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -311,16 +312,16 @@ func (x *ServerServicePingRequest) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: PingResult.
+// Result of ping.
 type ServerServicePingResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// message.
+	// The message.
 	Message string `protobuf:"bytes,1,opt,name=message,proto3" json:"message,omitempty"`
-	// timestamp.
+	// The timestamp.
 	Timestamp *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=timestamp,proto3" json:"timestamp,omitempty"`
-	// protocol version.
+	// Version of the protocol.
 	ProtocolVersion int64 `protobuf:"varint,3,opt,name=protocol_version,json=protocolVersion,proto3" json:"protocol_version,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -384,18 +385,19 @@ func (x *ServerServicePingResponse) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: ConnectClientInfo.
+// Connect client info. Used by InternalServerServiceConnectRequest.client_info.
+// Internal to the CLI.
 type ConnectClientInfo struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// editor name.
+	// Name of the editor.
 	EditorName *string `protobuf:"bytes,1,opt,name=editor_name,json=editorName,proto3,oneof" json:"editor_name,omitempty"`
-	// editor version.
+	// Version of the editor.
 	EditorVersion *string `protobuf:"bytes,2,opt,name=editor_version,json=editorVersion,proto3,oneof" json:"editor_version,omitempty"`
-	// extension name.
+	// Name of the extension.
 	ExtensionName *string `protobuf:"bytes,3,opt,name=extension_name,json=extensionName,proto3,oneof" json:"extension_name,omitempty"`
-	// extension version.
+	// Version of the extension.
 	ExtensionVersion *string `protobuf:"bytes,4,opt,name=extension_version,json=extensionVersion,proto3,oneof" json:"extension_version,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

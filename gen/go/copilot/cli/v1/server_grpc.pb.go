@@ -47,9 +47,12 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// InternalServerService: Internal: the CLI's methods outside any namespace.
+// InternalServerService has the CLI's methods outside any namespace. They are
+// internal to the CLI: no stability is promised, and only the authorised may
+// call them.
 type InternalServerServiceClient interface {
-	// Calls connect.
+	// Opens the conversation: gives the token, if one is needed, and returns
+	// versions. JSON-RPC: connect.
 	Connect(ctx context.Context, in *InternalServerServiceConnectRequest, opts ...grpc.CallOption) (*InternalServerServiceConnectResponse, error)
 }
 
@@ -75,9 +78,12 @@ func (c *internalServerServiceClient) Connect(ctx context.Context, in *InternalS
 // All implementations must embed UnimplementedInternalServerServiceServer
 // for forward compatibility.
 //
-// InternalServerService: Internal: the CLI's methods outside any namespace.
+// InternalServerService has the CLI's methods outside any namespace. They are
+// internal to the CLI: no stability is promised, and only the authorised may
+// call them.
 type InternalServerServiceServer interface {
-	// Calls connect.
+	// Opens the conversation: gives the token, if one is needed, and returns
+	// versions. JSON-RPC: connect.
 	Connect(context.Context, *InternalServerServiceConnectRequest) (*InternalServerServiceConnectResponse, error)
 	mustEmbedUnimplementedInternalServerServiceServer()
 }
@@ -155,9 +161,9 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// ServerService: The CLI's methods outside any namespace.
+// ServerService has the CLI's methods outside any namespace.
 type ServerServiceClient interface {
-	// Calls ping.
+	// Answers at once. JSON-RPC: ping.
 	Ping(ctx context.Context, in *ServerServicePingRequest, opts ...grpc.CallOption) (*ServerServicePingResponse, error)
 }
 
@@ -183,9 +189,9 @@ func (c *serverServiceClient) Ping(ctx context.Context, in *ServerServicePingReq
 // All implementations must embed UnimplementedServerServiceServer
 // for forward compatibility.
 //
-// ServerService: The CLI's methods outside any namespace.
+// ServerService has the CLI's methods outside any namespace.
 type ServerServiceServer interface {
-	// Calls ping.
+	// Answers at once. JSON-RPC: ping.
 	Ping(context.Context, *ServerServicePingRequest) (*ServerServicePingResponse, error)
 	mustEmbedUnimplementedServerServiceServer()
 }

@@ -48,11 +48,11 @@ const (
 type EmbeddingCacheStorage int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	EmbeddingCacheStorage_EMBEDDING_CACHE_STORAGE_UNSPECIFIED EmbeddingCacheStorage = 0
-	// On disk, for later sessions.
+	// On disk, for later sessions. JSON: "persistent".
 	EmbeddingCacheStorage_EMBEDDING_CACHE_STORAGE_PERSISTENT EmbeddingCacheStorage = 1
-	// In the process only.
+	// In the process only. JSON: "in-memory".
 	EmbeddingCacheStorage_EMBEDDING_CACHE_STORAGE_IN_MEMORY EmbeddingCacheStorage = 2
 )
 
@@ -101,9 +101,9 @@ func (EmbeddingCacheStorage) EnumDescriptor() ([]byte, []int) {
 type EnvValueMode int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	EnvValueMode_ENV_VALUE_MODE_UNSPECIFIED EnvValueMode = 0
-	// As they stand.
+	// As they stand. JSON: "direct".
 	EnvValueMode_ENV_VALUE_MODE_DIRECT EnvValueMode = 1
 )
 
@@ -150,13 +150,13 @@ func (EnvValueMode) EnumDescriptor() ([]byte, []int) {
 type RemoteSessionExposure int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	RemoteSessionExposure_REMOTE_SESSION_EXPOSURE_UNSPECIFIED RemoteSessionExposure = 0
-	// It cannot.
+	// It cannot. JSON: "off".
 	RemoteSessionExposure_REMOTE_SESSION_EXPOSURE_OFF RemoteSessionExposure = 1
-	// It can be seen.
+	// It can be seen. JSON: "export".
 	RemoteSessionExposure_REMOTE_SESSION_EXPOSURE_EXPORT RemoteSessionExposure = 2
-	// It can be seen and steered.
+	// It can be seen and steered. JSON: "on".
 	RemoteSessionExposure_REMOTE_SESSION_EXPOSURE_ON RemoteSessionExposure = 3
 )
 
@@ -203,17 +203,17 @@ func (RemoteSessionExposure) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{2}
 }
 
-// JSON: SessionLogLevel.
+// Session log level. Used by SessionServiceLogRequest.level.
 type SessionLogLevel int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	SessionLogLevel_SESSION_LOG_LEVEL_UNSPECIFIED SessionLogLevel = 0
-	// JSON "info".
+	// JSON: "info".
 	SessionLogLevel_SESSION_LOG_LEVEL_INFO SessionLogLevel = 1
-	// JSON "warning".
+	// JSON: "warning".
 	SessionLogLevel_SESSION_LOG_LEVEL_WARNING SessionLogLevel = 2
-	// JSON "error".
+	// JSON: "error".
 	SessionLogLevel_SESSION_LOG_LEVEL_ERROR SessionLogLevel = 3
 )
 
@@ -264,13 +264,13 @@ func (SessionLogLevel) EnumDescriptor() ([]byte, []int) {
 type SystemMessageMode int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	SystemMessageMode_SYSTEM_MESSAGE_MODE_UNSPECIFIED SystemMessageMode = 0
-	// The content follows the CLI's own system message.
+	// The content follows the CLI's own system message. JSON: "append".
 	SystemMessageMode_SYSTEM_MESSAGE_MODE_APPEND SystemMessageMode = 1
-	// The content takes its place.
+	// The content takes its place. JSON: "replace".
 	SystemMessageMode_SYSTEM_MESSAGE_MODE_REPLACE SystemMessageMode = 2
-	// Single sections are changed; the content follows.
+	// Single sections are changed; the content follows. JSON: "customize".
 	SystemMessageMode_SYSTEM_MESSAGE_MODE_CUSTOMIZE SystemMessageMode = 3
 )
 
@@ -321,19 +321,20 @@ func (SystemMessageMode) EnumDescriptor() ([]byte, []int) {
 type SystemMessageSectionAction int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	SystemMessageSectionAction_SYSTEM_MESSAGE_SECTION_ACTION_UNSPECIFIED SystemMessageSectionAction = 0
-	// The content takes the section's place.
+	// The content takes the section's place. JSON: "replace".
 	SystemMessageSectionAction_SYSTEM_MESSAGE_SECTION_ACTION_REPLACE SystemMessageSectionAction = 1
-	// The section is left out.
+	// The section is left out. JSON: "remove".
 	SystemMessageSectionAction_SYSTEM_MESSAGE_SECTION_ACTION_REMOVE SystemMessageSectionAction = 2
-	// The content follows the section.
+	// The content follows the section. JSON: "append".
 	SystemMessageSectionAction_SYSTEM_MESSAGE_SECTION_ACTION_APPEND SystemMessageSectionAction = 3
-	// The content precedes the section.
+	// The content precedes the section. JSON: "prepend".
 	SystemMessageSectionAction_SYSTEM_MESSAGE_SECTION_ACTION_PREPEND SystemMessageSectionAction = 4
-	// The section stays, whatever a later layer says.
+	// The section stays, whatever a later layer says. JSON: "preserve".
 	SystemMessageSectionAction_SYSTEM_MESSAGE_SECTION_ACTION_PRESERVE SystemMessageSectionAction = 5
 	// The client is asked, by systemMessage.transform, for the section's text.
+	// JSON: "transform".
 	SystemMessageSectionAction_SYSTEM_MESSAGE_SECTION_ACTION_TRANSFORM SystemMessageSectionAction = 6
 )
 
@@ -390,11 +391,11 @@ func (SystemMessageSectionAction) EnumDescriptor() ([]byte, []int) {
 type TokenStorage int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	TokenStorage_TOKEN_STORAGE_UNSPECIFIED TokenStorage = 0
-	// On disk, for later sessions.
+	// On disk, for later sessions. JSON: "persistent".
 	TokenStorage_TOKEN_STORAGE_PERSISTENT TokenStorage = 1
-	// In the process only.
+	// In the process only. JSON: "in-memory".
 	TokenStorage_TOKEN_STORAGE_IN_MEMORY TokenStorage = 2
 )
 
@@ -443,11 +444,11 @@ func (TokenStorage) EnumDescriptor() ([]byte, []int) {
 type ToolFilterPrecedence int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	ToolFilterPrecedence_TOOL_FILTER_PRECEDENCE_UNSPECIFIED ToolFilterPrecedence = 0
-	// The list of available tools.
+	// The list of available tools. JSON: "available".
 	ToolFilterPrecedence_TOOL_FILTER_PRECEDENCE_AVAILABLE ToolFilterPrecedence = 1
-	// The list of excluded tools.
+	// The list of excluded tools. JSON: "excluded".
 	ToolFilterPrecedence_TOOL_FILTER_PRECEDENCE_EXCLUDED ToolFilterPrecedence = 2
 )
 
@@ -492,14 +493,14 @@ func (ToolFilterPrecedence) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{7}
 }
 
-// JSON: session.abort?.
+// Parameters of session.abort.
 type SessionServiceAbortRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session id.
+	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// reason.
+	// Why the turn is ended.
 	Reason AbortReason `protobuf:"varint,2,opt,name=reason,proto3,enum=copilot.cli.v1.AbortReason" json:"reason,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -556,14 +557,14 @@ func (x *SessionServiceAbortRequest) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: AbortResult.
+// Result of session.abort.
 type SessionServiceAbortResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// success.
+	// Whether it succeeded.
 	Success bool `protobuf:"varint,1,opt,name=success,proto3" json:"success,omitempty"`
-	// error.
+	// The error.
 	Error *string `protobuf:"bytes,2,opt,name=error,proto3,oneof" json:"error,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -620,7 +621,7 @@ func (x *SessionServiceAbortResponse) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: SessionCreateParams.
+// Parameters of session.create. A new session.
 type SessionServiceCreateRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Name of the program that uses the session, as it appears in sessions'
@@ -792,7 +793,7 @@ type SessionServiceCreateRequest struct {
 	SessionId *string `protobuf:"bytes,78,opt,name=session_id,json=sessionId,proto3,oneof" json:"session_id,omitempty"`
 	// Creates the session in the cloud.
 	Cloud *CloudSessionConfig `protobuf:"bytes,79,opt,name=cloud,proto3" json:"cloud,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1388,7 +1389,7 @@ func (x *SessionServiceCreateRequest) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: SessionCreateResult.
+// Result of session.create. The session that was created.
 type SessionServiceCreateResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Identifier of the session.
@@ -1410,7 +1411,7 @@ type SessionServiceCreateResponse struct {
 	Mode SessionMode `protobuf:"varint,8,opt,name=mode,proto3,enum=copilot.cli.v1.SessionMode" json:"mode,omitempty"`
 	// The model in use. 1.0.102 sends it, 1.0.81 does not.
 	ModelState *SessionModelState `protobuf:"bytes,9,opt,name=model_state,json=modelState,proto3" json:"model_state,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1516,12 +1517,12 @@ func (x *SessionServiceCreateResponse) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: SessionIdParams.
+// Parameters of session.delete. A session, by its identifier.
 type SessionServiceDeleteRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1571,14 +1572,14 @@ func (x *SessionServiceDeleteRequest) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: SessionDeleteResult.
+// Result of session.delete. Whether a session was deleted.
 type SessionServiceDeleteResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Whether it was.
 	Success bool `protobuf:"varint,1,opt,name=success,proto3" json:"success,omitempty"`
 	// Why not.
 	Error *string `protobuf:"bytes,2,opt,name=error,proto3,oneof" json:"error,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1635,12 +1636,12 @@ func (x *SessionServiceDeleteResponse) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: SessionIdParams.
+// Parameters of session.destroy. A session, by its identifier.
 type SessionServiceDestroyRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1690,12 +1691,12 @@ func (x *SessionServiceDestroyRequest) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: SessionDestroyResult.
+// Result of session.destroy. Whether a session was left.
 type SessionServiceDestroyResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// False when there is no such session.
 	Success *bool `protobuf:"varint,1,opt,name=success,proto3,oneof" json:"success,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1745,12 +1746,12 @@ func (x *SessionServiceDestroyResponse) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: SessionIdParams.
+// Parameters of session.detach. A session, by its identifier.
 type SessionServiceDetachRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1800,12 +1801,12 @@ func (x *SessionServiceDetachRequest) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: SessionDestroyResult.
+// Result of session.detach. Whether a session was left.
 type SessionServiceDetachResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// False when there is no such session.
 	Success *bool `protobuf:"varint,1,opt,name=success,proto3,oneof" json:"success,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1855,10 +1856,10 @@ func (x *SessionServiceDetachResponse) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: session.getForeground?.
+// Parameters of session.getForeground. They may be left out altogether.
 type SessionServiceGetForegroundRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1901,14 +1902,14 @@ func (x *SessionServiceGetForegroundRequest) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: SessionForegroundResult.
+// Result of session.getForeground. The session that a terminal shows.
 type SessionServiceGetForegroundResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Its identifier; absent when there is none.
 	SessionId *string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3,oneof" json:"session_id,omitempty"`
 	// Directory in which the CLI keeps the session's files.
 	WorkspacePath *string `protobuf:"bytes,2,opt,name=workspace_path,json=workspacePath,proto3,oneof" json:"workspace_path,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1965,10 +1966,10 @@ func (x *SessionServiceGetForegroundResponse) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: session.getLastId?.
+// Parameters of session.getLastId. They may be left out altogether.
 type SessionServiceGetLastIdRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2011,12 +2012,12 @@ func (x *SessionServiceGetLastIdRequest) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: SessionGetLastIdResult.
+// Result of session.getLastId. The session that was used last.
 type SessionServiceGetLastIdResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Its identifier; absent when there is none.
 	SessionId *string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3,oneof" json:"session_id,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2066,12 +2067,12 @@ func (x *SessionServiceGetLastIdResponse) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: SessionIdParams.
+// Parameters of session.getMessages. A session, by its identifier.
 type SessionServiceGetMessagesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2121,12 +2122,12 @@ func (x *SessionServiceGetMessagesRequest) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: SessionGetMessagesResult.
+// Result of session.getMessages. A session's history.
 type SessionServiceGetMessagesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// All events that were stored, oldest first.
 	Events []*SessionEvent `protobuf:"bytes,1,rep,name=events,proto3" json:"events,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2176,12 +2177,12 @@ func (x *SessionServiceGetMessagesResponse) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: SessionIdParams.
+// Parameters of session.getMetadata. A session, by its identifier.
 type SessionServiceGetMetadataRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2231,12 +2232,13 @@ func (x *SessionServiceGetMetadataRequest) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: SessionGetMetadataResult.
+// Result of session.getMetadata. What is known about a session without loading
+// it.
 type SessionServiceGetMetadataResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The session; absent when there is none.
 	Session *LocalSessionMetadataValue `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2286,12 +2288,13 @@ func (x *SessionServiceGetMetadataResponse) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: SessionListParams.
+// Parameters of session.list. Which sessions to list.
 type SessionServiceListRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Only sessions that match all members given.
+	// Only sessions that match all members given. An explicit null, which is not
+	// the same as absence, stands in json_extra.
 	Filter *SessionListFilter `protobuf:"bytes,1,opt,name=filter,proto3" json:"filter,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2341,12 +2344,12 @@ func (x *SessionServiceListRequest) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: SessionListResult.
+// Result of session.list. Sessions.
 type SessionServiceListResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The sessions.
 	Sessions []*LocalSessionMetadataValue `protobuf:"bytes,1,rep,name=sessions,proto3" json:"sessions,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2396,24 +2399,24 @@ func (x *SessionServiceListResponse) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: session.log?.
+// Parameters of session.log.
 type SessionServiceLogRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session id.
+	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// message.
+	// The line.
 	Message string `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
-	// level.
+	// How important it is.
 	Level SessionLogLevel `protobuf:"varint,3,opt,name=level,proto3,enum=copilot.cli.v1.SessionLogLevel" json:"level,omitempty"`
-	// type.
+	// The type.
 	Type *string `protobuf:"bytes,4,opt,name=type,proto3,oneof" json:"type,omitempty"`
-	// ephemeral.
+	// Keeps the line out of the stored history.
 	Ephemeral *bool `protobuf:"varint,5,opt,name=ephemeral,proto3,oneof" json:"ephemeral,omitempty"`
-	// url.
+	// The URL. A URI.
 	Url *string `protobuf:"bytes,6,opt,name=url,proto3,oneof" json:"url,omitempty"`
-	// tip.
+	// The tip.
 	Tip *string `protobuf:"bytes,7,opt,name=tip,proto3,oneof" json:"tip,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2505,12 +2508,12 @@ func (x *SessionServiceLogRequest) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: LogResult.
+// Result of session.log.
 type SessionServiceLogResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// event id.
+	// Identifier of the event. A UUID.
 	EventId string `protobuf:"bytes,1,opt,name=event_id,json=eventId,proto3" json:"event_id,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2560,7 +2563,8 @@ func (x *SessionServiceLogResponse) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: SessionResumeParams.
+// Parameters of session.resume. A session to load again, or to join, with its
+// whole configuration.
 type SessionServiceResumeRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Name of the program that uses the session, as it appears in sessions'
@@ -2741,7 +2745,7 @@ type SessionServiceResumeRequest struct {
 	Factories []*WorkflowFactoryDeclaration `protobuf:"bytes,82,rep,name=factories,proto3" json:"factories,omitempty"`
 	// Environment variables that an extension would like to read.
 	RequestedEnvironmentVariables []string `protobuf:"bytes,83,rep,name=requested_environment_variables,json=requestedEnvironmentVariables,proto3" json:"requested_environment_variables,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3365,7 +3369,7 @@ func (x *SessionServiceResumeRequest) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: SessionResumeResult.
+// Result of session.resume. The session that was resumed.
 type SessionServiceResumeResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Identifier of the session.
@@ -3389,7 +3393,7 @@ type SessionServiceResumeResponse struct {
 	ModelState *SessionModelState `protobuf:"bytes,9,opt,name=model_state,json=modelState,proto3" json:"model_state,omitempty"`
 	// Environment variables that were granted, with their values.
 	GrantedEnvironmentVariables map[string]string `protobuf:"bytes,10,rep,name=granted_environment_variables,json=grantedEnvironmentVariables,proto3" json:"granted_environment_variables,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3502,40 +3506,42 @@ func (x *SessionServiceResumeResponse) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: session.send?.
+// Parameters of session.send.
 type SessionServiceSendRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session id.
+	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// prompt.
+	// The prompt.
 	Prompt string `protobuf:"bytes,2,opt,name=prompt,proto3" json:"prompt,omitempty"`
-	// display prompt.
+	// Text to show in the timeline instead of the prompt.
 	DisplayPrompt *string `protobuf:"bytes,3,opt,name=display_prompt,json=displayPrompt,proto3,oneof" json:"display_prompt,omitempty"`
-	// attachments.
+	// Files, directories, selections, data and references that go with the
+	// prompt.
 	Attachments []*Attachment `protobuf:"bytes,4,rep,name=attachments,proto3" json:"attachments,omitempty"`
-	// mode.
+	// What happens when a turn is running. Absent: enqueue.
 	Mode SendMode `protobuf:"varint,5,opt,name=mode,proto3,enum=copilot.cli.v1.SendMode" json:"mode,omitempty"`
-	// prepend.
+	// Puts the prompt before those already queued.
 	Prepend *bool `protobuf:"varint,6,opt,name=prepend,proto3,oneof" json:"prepend,omitempty"`
-	// billable.
+	// Whether the prompt counts against the user's quota.
 	Billable *bool `protobuf:"varint,7,opt,name=billable,proto3,oneof" json:"billable,omitempty"`
-	// required tool.
+	// Tool without which the prompt is to fail.
 	RequiredTool *string `protobuf:"bytes,8,opt,name=required_tool,json=requiredTool,proto3,oneof" json:"required_tool,omitempty"`
-	// source.
+	// Where it comes from. Internal to the CLI.
 	Source *string `protobuf:"bytes,9,opt,name=source,proto3,oneof" json:"source,omitempty"`
-	// agent mode.
+	// Agent mode for this prompt.
 	AgentMode SendAgentMode `protobuf:"varint,10,opt,name=agent_mode,json=agentMode,proto3,enum=copilot.cli.v1.SendAgentMode" json:"agent_mode,omitempty"`
-	// request headers.
+	// HTTP headers for the requests to the model in this turn, merged over those
+	// of the provider.
 	RequestHeaders map[string]string `protobuf:"bytes,11,rep,name=request_headers,json=requestHeaders,proto3" json:"request_headers,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// traceparent.
+	// W3C trace context.
 	Traceparent *string `protobuf:"bytes,12,opt,name=traceparent,proto3,oneof" json:"traceparent,omitempty"`
-	// tracestate.
+	// W3C trace state.
 	Tracestate *string `protobuf:"bytes,13,opt,name=tracestate,proto3,oneof" json:"tracestate,omitempty"`
-	// wait.
+	// Answers only when the turn has ended.
 	Wait *bool `protobuf:"varint,14,opt,name=wait,proto3,oneof" json:"wait,omitempty"`
-	// response format.
+	// Format of the answer, as the model's endpoint defines it. Since CLI 1.0.92.
 	ResponseFormat *ResponseFormat `protobuf:"bytes,15,opt,name=response_format,json=responseFormat,proto3" json:"response_format,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3683,12 +3689,12 @@ func (x *SessionServiceSendRequest) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: SendResult.
+// Result of session.send.
 type SessionServiceSendResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// message id.
+	// Identifier of the message.
 	MessageId string `protobuf:"bytes,1,opt,name=message_id,json=messageId,proto3" json:"message_id,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3738,12 +3744,12 @@ func (x *SessionServiceSendResponse) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: SessionIdParams.
+// Parameters of session.setForeground. A session, by its identifier.
 type SessionServiceSetForegroundRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3793,14 +3799,14 @@ func (x *SessionServiceSetForegroundRequest) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: SessionDeleteResult.
+// Result of session.setForeground. Whether a session was deleted.
 type SessionServiceSetForegroundResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Whether it was.
 	Success bool `protobuf:"varint,1,opt,name=success,proto3" json:"success,omitempty"`
 	// Why not.
 	Error *string `protobuf:"bytes,2,opt,name=error,proto3,oneof" json:"error,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3864,9 +3870,9 @@ type CanvasActionDeclaration struct {
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// What the action does; the model reads it.
 	Description *string `protobuf:"bytes,2,opt,name=description,proto3,oneof" json:"description,omitempty"`
-	// JSON Schema of the action's input.
+	// JSON Schema of the action's input. The member inputSchema, as JSON text.
 	InputSchemaJson *string `protobuf:"bytes,3,opt,name=input_schema_json,json=inputSchemaJson,proto3,oneof" json:"input_schema_json,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3940,11 +3946,12 @@ type CanvasDeclaration struct {
 	DisplayName string `protobuf:"bytes,2,opt,name=display_name,json=displayName,proto3" json:"display_name,omitempty"`
 	// What the canvas is for; the model reads it.
 	Description string `protobuf:"bytes,3,opt,name=description,proto3" json:"description,omitempty"`
-	// JSON Schema of what opening the canvas takes.
+	// JSON Schema of what opening the canvas takes. The member inputSchema, as
+	// JSON text.
 	InputSchemaJson *string `protobuf:"bytes,4,opt,name=input_schema_json,json=inputSchemaJson,proto3,oneof" json:"input_schema_json,omitempty"`
 	// What can be done on the canvas.
 	Actions []*CanvasActionDeclaration `protobuf:"bytes,5,rep,name=actions,proto3" json:"actions,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -4029,7 +4036,7 @@ type CanvasProviderIdentity struct {
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	// Name to show to people.
 	Name *string `protobuf:"bytes,2,opt,name=name,proto3,oneof" json:"name,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -4091,7 +4098,7 @@ type CloudSessionConfig struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Repository the session works on.
 	Repository *CloudSessionRepository `protobuf:"bytes,1,opt,name=repository,proto3" json:"repository,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -4150,7 +4157,7 @@ type CloudSessionRepository struct {
 	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
 	// Branch to work on.
 	Branch *string `protobuf:"bytes,3,opt,name=branch,proto3,oneof" json:"branch,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -4221,7 +4228,7 @@ type CommandDeclaration struct {
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// What the command does. It may be empty, but is always sent.
 	Description string `protobuf:"bytes,2,opt,name=description,proto3" json:"description,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -4289,7 +4296,8 @@ type CustomAgentConfig struct {
 	// it.
 	Description *string `protobuf:"bytes,3,opt,name=description,proto3,oneof" json:"description,omitempty"`
 	// The only tools the agent may use. An empty list leaves it none; absent or
-	// null, it has all.
+	// null, it has all. An explicit null, which is not the same as absence,
+	// stands in json_extra.
 	Tools *StringList `protobuf:"bytes,4,opt,name=tools,proto3" json:"tools,omitempty"`
 	// The agent's instructions.
 	Prompt string `protobuf:"bytes,5,opt,name=prompt,proto3" json:"prompt,omitempty"`
@@ -4303,7 +4311,7 @@ type CustomAgentConfig struct {
 	Model *string `protobuf:"bytes,9,opt,name=model,proto3,oneof" json:"model,omitempty"`
 	// Reasoning effort of the agent's model.
 	ReasoningEffort *string `protobuf:"bytes,10,opt,name=reasoning_effort,json=reasoningEffort,proto3,oneof" json:"reasoning_effort,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -4421,7 +4429,7 @@ type DefaultAgentConfig struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Tools hidden from this agent; custom agents may still use them.
 	ExcludedTools []string `protobuf:"bytes,1,rep,name=excluded_tools,json=excludedTools,proto3" json:"excluded_tools,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -4480,7 +4488,7 @@ type ExperimentAssignments struct {
 	Flights map[string]string `protobuf:"bytes,2,rep,name=flights,json=Flights,proto3" json:"flights,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// Parameters, by configuration.
 	Configs []*ExperimentConfig `protobuf:"bytes,3,rep,name=configs,json=Configs,proto3" json:"configs,omitempty"`
-	// Groups of parameters.
+	// Groups of parameters. The member ParameterGroups, as JSON text.
 	ParameterGroupsJson *string `protobuf:"bytes,4,opt,name=parameter_groups_json,json=parameterGroupsJson,proto3,oneof" json:"parameter_groups_json,omitempty"`
 	// Version of the assignment service.
 	FlightingVersion *int64 `protobuf:"varint,5,opt,name=flighting_version,json=FlightingVersion,proto3,oneof" json:"flighting_version,omitempty"`
@@ -4488,7 +4496,7 @@ type ExperimentAssignments struct {
 	ImpressionId *string `protobuf:"bytes,6,opt,name=impression_id,json=ImpressionId,proto3,oneof" json:"impression_id,omitempty"`
 	// The assignment in the form that telemetry carries.
 	AssignmentContext string `protobuf:"bytes,7,opt,name=assignment_context,json=AssignmentContext,proto3" json:"assignment_context,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -4585,9 +4593,10 @@ type ExperimentConfig struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Identifier of the configuration.
 	Id string `protobuf:"bytes,1,opt,name=id,json=Id,proto3" json:"id,omitempty"`
-	// Values by name: strings, numbers, booleans or null.
+	// Values by name: strings, numbers, booleans or null. The member Parameters,
+	// as JSON text.
 	ParametersJson string `protobuf:"bytes,2,opt,name=parameters_json,json=parametersJson,proto3" json:"parameters_json,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -4651,7 +4660,7 @@ type ExtensionIdentity struct {
 	Source string `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"`
 	// Name of the extension.
 	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -4719,7 +4728,7 @@ type InfiniteSessionConfig struct {
 	// Share of the context window, 0 to 1, at which the turn waits for
 	// compaction.
 	BufferExhaustionThreshold *float64 `protobuf:"fixed64,3,opt,name=buffer_exhaustion_threshold,json=bufferExhaustionThreshold,proto3,oneof" json:"buffer_exhaustion_threshold,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -4783,18 +4792,19 @@ func (x *InfiniteSessionConfig) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: JsonSchemaResponseFormat.
+// JSON schema response format. Used by ResponseFormat.json_schema. Since CLI
+// 1.0.92.
 type JsonSchemaResponseFormat struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// name.
+	// The name.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// schema json.
+	// The schema. The member schema, as JSON text.
 	SchemaJson string `protobuf:"bytes,2,opt,name=schema_json,json=schemaJson,proto3" json:"schema_json,omitempty"`
-	// description.
+	// The description.
 	Description *string `protobuf:"bytes,3,opt,name=description,proto3,oneof" json:"description,omitempty"`
-	// strict.
+	// Whether there is strict.
 	Strict *bool `protobuf:"varint,4,opt,name=strict,proto3,oneof" json:"strict,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -4874,7 +4884,7 @@ type LargeOutputConfig struct {
 	MaxSizeBytes *int64 `protobuf:"varint,2,opt,name=max_size_bytes,json=maxSizeBytes,proto3,oneof" json:"max_size_bytes,omitempty"`
 	// Directory of the files.
 	OutputDir *string `protobuf:"bytes,3,opt,name=output_dir,json=outputDir,proto3,oneof" json:"output_dir,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -4943,7 +4953,7 @@ type MemoryConfig struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Whether it does.
 	Enabled bool `protobuf:"varint,1,opt,name=enabled,proto3" json:"enabled,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -4993,12 +5003,13 @@ func (x *MemoryConfig) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: ResponseFormat.
+// Response format. Used by SessionServiceSendMessagesRequest.response_format
+// and SessionServiceSendRequest.response_format. Since CLI 1.0.92.
 type ResponseFormat struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// json schema.
+	// The JSON schema.
 	JsonSchema *JsonSchemaResponseFormat `protobuf:"bytes,1,opt,name=json_schema,json=jsonSchema,proto3" json:"json_schema,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -5055,7 +5066,7 @@ type SessionCapabilities struct {
 	Ui *SessionUiCapabilities `protobuf:"bytes,1,opt,name=ui,proto3" json:"ui,omitempty"`
 	// Whether extensions are loaded.
 	Extensions *bool `protobuf:"varint,2,opt,name=extensions,proto3,oneof" json:"extensions,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -5281,7 +5292,7 @@ type SessionConfig struct {
 	Traceparent *string `protobuf:"bytes,76,opt,name=traceparent,proto3,oneof" json:"traceparent,omitempty"`
 	// W3C trace state of the caller.
 	Tracestate *string `protobuf:"bytes,77,opt,name=tracestate,proto3,oneof" json:"tracestate,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -5876,7 +5887,7 @@ type SessionGitHubMcpToolConfig struct {
 	EnableInsidersMode *bool `protobuf:"varint,4,opt,name=enable_insiders_mode,json=enableInsidersMode,proto3,oneof" json:"enable_insiders_mode,omitempty"`
 	// Offers tools that show forms at once, rather than on demand.
 	DisableFormDeferral *bool `protobuf:"varint,5,opt,name=disable_form_deferral,json=disableFormDeferral,proto3,oneof" json:"disable_form_deferral,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -5959,7 +5970,7 @@ type SessionModelState struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Identifier of the model.
 	ModelId *string `protobuf:"bytes,1,opt,name=model_id,json=modelId,proto3,oneof" json:"model_id,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -6024,7 +6035,7 @@ type SessionResumeExtras struct {
 	Factories []*WorkflowFactoryDeclaration `protobuf:"bytes,4,rep,name=factories,proto3" json:"factories,omitempty"`
 	// Environment variables that an extension would like to read.
 	RequestedEnvironmentVariables []string `protobuf:"bytes,5,rep,name=requested_environment_variables,json=requestedEnvironmentVariables,proto3" json:"requested_environment_variables,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -6111,7 +6122,7 @@ type SessionUiCapabilities struct {
 	McpApps *bool `protobuf:"varint,2,opt,name=mcp_apps,json=mcpApps,proto3,oneof" json:"mcp_apps,omitempty"`
 	// Canvases.
 	Canvases *bool `protobuf:"varint,3,opt,name=canvases,proto3,oneof" json:"canvases,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -6188,7 +6199,7 @@ type SystemMessageConfig struct {
 	// tool_instructions, custom_instructions, runtime_instructions and
 	// last_instructions.
 	Sections map[string]*SystemMessageSectionOverride `protobuf:"bytes,3,rep,name=sections,proto3" json:"sections,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -6259,7 +6270,7 @@ type SystemMessageSectionOverride struct {
 	Action SystemMessageSectionAction `protobuf:"varint,1,opt,name=action,proto3,enum=copilot.cli.v1.SystemMessageSectionAction" json:"action,omitempty"`
 	// Text for the actions that need one.
 	Content *string `protobuf:"bytes,2,opt,name=content,proto3,oneof" json:"content,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -6323,7 +6334,7 @@ type ToolSearchConfig struct {
 	Enabled *bool `protobuf:"varint,1,opt,name=enabled,proto3,oneof" json:"enabled,omitempty"`
 	// Number of tools above which they are searched for instead of offered.
 	DeferThreshold *int64 `protobuf:"varint,2,opt,name=defer_threshold,json=deferThreshold,proto3,oneof" json:"defer_threshold,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -6389,11 +6400,11 @@ type WorkflowFactoryDeclaration struct {
 	Description string `protobuf:"bytes,2,opt,name=description,proto3" json:"description,omitempty"`
 	// The steps it goes through.
 	Phases []*WorkflowFactoryPhase `protobuf:"bytes,3,rep,name=phases,proto3" json:"phases,omitempty"`
-	// JSON Schema of its arguments.
+	// JSON Schema of its arguments. The member argsSchema, as JSON text.
 	ArgsSchemaJson *string `protobuf:"bytes,4,opt,name=args_schema_json,json=argsSchemaJson,proto3,oneof" json:"args_schema_json,omitempty"`
 	// What one run may use up.
 	Limits *WorkflowFactoryLimits `protobuf:"bytes,5,opt,name=limits,proto3" json:"limits,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -6482,7 +6493,7 @@ type WorkflowFactoryLimits struct {
 	MaxAiCredits *float64 `protobuf:"fixed64,3,opt,name=max_ai_credits,json=maxAiCredits,proto3,oneof" json:"max_ai_credits,omitempty"`
 	// Longest time in seconds.
 	TimeoutSeconds *float64 `protobuf:"fixed64,4,opt,name=timeout_seconds,json=timeoutSeconds,proto3,oneof" json:"timeout_seconds,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -6560,7 +6571,7 @@ type WorkflowFactoryPhase struct {
 	Title string `protobuf:"bytes,1,opt,name=title,proto3" json:"title,omitempty"`
 	// What happens in it.
 	Detail *string `protobuf:"bytes,2,opt,name=detail,proto3,oneof" json:"detail,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -43,15 +43,16 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// JSON: CommandsInvocationEffectOutcome.
+// Commands invocation effect outcome. Used by
+// InternalSessionCommandsServiceFinalizeInvocationEffectRequest.outcome.
 type CommandsInvocationEffectOutcome int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	CommandsInvocationEffectOutcome_COMMANDS_INVOCATION_EFFECT_OUTCOME_UNSPECIFIED CommandsInvocationEffectOutcome = 0
-	// JSON "applied".
+	// JSON: "applied".
 	CommandsInvocationEffectOutcome_COMMANDS_INVOCATION_EFFECT_OUTCOME_APPLIED CommandsInvocationEffectOutcome = 1
-	// JSON "cancelled".
+	// JSON: "cancelled".
 	CommandsInvocationEffectOutcome_COMMANDS_INVOCATION_EFFECT_OUTCOME_CANCELLED CommandsInvocationEffectOutcome = 2
 )
 
@@ -96,13 +97,14 @@ func (CommandsInvocationEffectOutcome) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_session_commands_proto_rawDescGZIP(), []int{0}
 }
 
-// JSON: CommandsInvocationOrigin.
+// Commands invocation origin. Used by
+// SessionCommandsServiceInvokeRequest.origin.
 type CommandsInvocationOrigin int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	CommandsInvocationOrigin_COMMANDS_INVOCATION_ORIGIN_UNSPECIFIED CommandsInvocationOrigin = 0
-	// JSON "settings".
+	// JSON: "settings".
 	CommandsInvocationOrigin_COMMANDS_INVOCATION_ORIGIN_SETTINGS CommandsInvocationOrigin = 1
 )
 
@@ -145,15 +147,16 @@ func (CommandsInvocationOrigin) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_session_commands_proto_rawDescGZIP(), []int{1}
 }
 
-// JSON: SandboxSessionChange.
+// Sandbox session change. Used by
+// SlashCommandTextResult.sandbox_session_change. Since CLI 1.0.92.
 type SandboxSessionChange int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	SandboxSessionChange_SANDBOX_SESSION_CHANGE_UNSPECIFIED SandboxSessionChange = 0
-	// JSON "disabled".
+	// JSON: "disabled".
 	SandboxSessionChange_SANDBOX_SESSION_CHANGE_DISABLED SandboxSessionChange = 1
-	// JSON "restored".
+	// JSON: "restored".
 	SandboxSessionChange_SANDBOX_SESSION_CHANGE_RESTORED SandboxSessionChange = 2
 )
 
@@ -198,16 +201,16 @@ func (SandboxSessionChange) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_session_commands_proto_rawDescGZIP(), []int{2}
 }
 
-// JSON: session.commands.finalizeInvocationEffect?.
+// Parameters of session.commands.finalizeInvocationEffect.
 type InternalSessionCommandsServiceFinalizeInvocationEffectRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session id.
+	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// effect json.
+	// The effect. The member effect, as JSON text.
 	EffectJson string `protobuf:"bytes,2,opt,name=effect_json,json=effectJson,proto3" json:"effect_json,omitempty"`
-	// outcome.
+	// The outcome.
 	Outcome CommandsInvocationEffectOutcome `protobuf:"varint,3,opt,name=outcome,proto3,enum=copilot.cli.v1.CommandsInvocationEffectOutcome" json:"outcome,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -271,14 +274,14 @@ func (x *InternalSessionCommandsServiceFinalizeInvocationEffectRequest) GetJsonE
 	return ""
 }
 
-// JSON: CommandsFinalizeInvocationEffectResult.
+// Result of session.commands.finalizeInvocationEffect.
 type InternalSessionCommandsServiceFinalizeInvocationEffectResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// success.
+	// Whether it succeeded.
 	Success bool `protobuf:"varint,1,opt,name=success,proto3" json:"success,omitempty"`
-	// error.
+	// The error.
 	Error *string `protobuf:"bytes,2,opt,name=error,proto3,oneof" json:"error,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -335,16 +338,17 @@ func (x *InternalSessionCommandsServiceFinalizeInvocationEffectResponse) GetJson
 	return ""
 }
 
-// JSON: session.commands.enqueue?.
+// Parameters of session.commands.enqueue.
 type SessionCommandsServiceEnqueueRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session id.
+	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// command.
+	// The command.
 	Command string `protobuf:"bytes,2,opt,name=command,proto3" json:"command,omitempty"`
-	// display text.
+	// The display text. An explicit null, which is not the same as absence,
+	// stands in json_extra. Since CLI 1.0.82.
 	DisplayText *string `protobuf:"bytes,3,opt,name=display_text,json=displayText,proto3,oneof" json:"display_text,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -408,10 +412,10 @@ func (x *SessionCommandsServiceEnqueueRequest) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: EnqueueCommandResult.
+// Result of session.commands.enqueue.
 type SessionCommandsServiceEnqueueResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The alternatives.
+	// One of these, told apart by the member queued.
 	//
 	// Types that are valid to be assigned to Variant:
 	//
@@ -492,17 +496,17 @@ type isSessionCommandsServiceEnqueueResponse_Variant interface {
 }
 
 type SessionCommandsServiceEnqueueResponse_True struct {
-	// true.
+	// True. JSON queued: true. Since CLI 1.0.92.
 	True *AcceptedEnqueueCommandResult `protobuf:"bytes,2,opt,name=true,proto3,oneof"`
 }
 
 type SessionCommandsServiceEnqueueResponse_False struct {
-	// false.
+	// False. JSON queued: false. Since CLI 1.0.92.
 	False *UnsupportedEnqueueCommandResult `protobuf:"bytes,3,opt,name=false,proto3,oneof"`
 }
 
 type SessionCommandsServiceEnqueueResponse_Unrecognized struct {
-	// A value that fits none of them: JSON text.
+	// A value that fits none of them, as JSON text.
 	Unrecognized string `protobuf:"bytes,1001,opt,name=unrecognized,proto3,oneof"`
 }
 
@@ -515,16 +519,16 @@ func (*SessionCommandsServiceEnqueueResponse_False) isSessionCommandsServiceEnqu
 func (*SessionCommandsServiceEnqueueResponse_Unrecognized) isSessionCommandsServiceEnqueueResponse_Variant() {
 }
 
-// JSON: session.commands.execute?.
+// Parameters of session.commands.execute.
 type SessionCommandsServiceExecuteRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session id.
+	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// command name.
+	// Name of the command.
 	CommandName string `protobuf:"bytes,2,opt,name=command_name,json=commandName,proto3" json:"command_name,omitempty"`
-	// args.
+	// The arguments.
 	Args string `protobuf:"bytes,3,opt,name=args,proto3" json:"args,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -588,12 +592,12 @@ func (x *SessionCommandsServiceExecuteRequest) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: ExecuteCommandResult.
+// Result of session.commands.execute.
 type SessionCommandsServiceExecuteResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// error.
+	// The error.
 	Error *string `protobuf:"bytes,1,opt,name=error,proto3,oneof" json:"error,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -643,16 +647,16 @@ func (x *SessionCommandsServiceExecuteResponse) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: session.commands.handlePendingCommand?.
+// Parameters of session.commands.handlePendingCommand.
 type SessionCommandsServiceHandlePendingCommandRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session id.
+	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// request id.
+	// Identifier of the request: the one to answer it by.
 	RequestId string `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	// error.
+	// The error.
 	Error *string `protobuf:"bytes,3,opt,name=error,proto3,oneof" json:"error,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -716,12 +720,12 @@ func (x *SessionCommandsServiceHandlePendingCommandRequest) GetJsonExtra() strin
 	return ""
 }
 
-// JSON: CommandsHandlePendingCommandResult.
+// Result of session.commands.handlePendingCommand.
 type SessionCommandsServiceHandlePendingCommandResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// success.
+	// Whether it succeeded.
 	Success bool `protobuf:"varint,1,opt,name=success,proto3" json:"success,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -771,18 +775,18 @@ func (x *SessionCommandsServiceHandlePendingCommandResponse) GetJsonExtra() stri
 	return ""
 }
 
-// JSON: session.commands.invoke?.
+// Parameters of session.commands.invoke.
 type SessionCommandsServiceInvokeRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session id.
+	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// name.
+	// The name.
 	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	// input.
+	// The input.
 	Input *string `protobuf:"bytes,3,opt,name=input,proto3,oneof" json:"input,omitempty"`
-	// origin.
+	// The origin.
 	Origin CommandsInvocationOrigin `protobuf:"varint,4,opt,name=origin,proto3,enum=copilot.cli.v1.CommandsInvocationOrigin" json:"origin,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -853,10 +857,10 @@ func (x *SessionCommandsServiceInvokeRequest) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: SlashCommandInvocationResult.
+// Result of session.commands.invoke.
 type SessionCommandsServiceInvokeResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The alternatives.
+	// One of these, told apart by the member kind.
 	//
 	// Types that are valid to be assigned to Variant:
 	//
@@ -997,47 +1001,47 @@ type isSessionCommandsServiceInvokeResponse_Variant interface {
 }
 
 type SessionCommandsServiceInvokeResponse_Text struct {
-	// text.
+	// Text. JSON kind: text.
 	Text *SlashCommandTextResult `protobuf:"bytes,1,opt,name=text,proto3,oneof"`
 }
 
 type SessionCommandsServiceInvokeResponse_AgentPrompt struct {
-	// agent prompt.
+	// Agent prompt. JSON kind: agent-prompt.
 	AgentPrompt *SlashCommandAgentPromptResult `protobuf:"bytes,2,opt,name=agent_prompt,json=agentPrompt,proto3,oneof"`
 }
 
 type SessionCommandsServiceInvokeResponse_Completed struct {
-	// completed.
+	// Completed. JSON kind: completed.
 	Completed *SlashCommandCompletedResult `protobuf:"bytes,3,opt,name=completed,proto3,oneof"`
 }
 
 type SessionCommandsServiceInvokeResponse_SelectSubcommand struct {
-	// select subcommand.
+	// Select subcommand. JSON kind: select-subcommand.
 	SelectSubcommand *SlashCommandSelectSubcommandResult `protobuf:"bytes,4,opt,name=select_subcommand,json=selectSubcommand,proto3,oneof"`
 }
 
 type SessionCommandsServiceInvokeResponse_AddTimelineEntry struct {
-	// add timeline entry.
+	// Add timeline entry. JSON kind: add-timeline-entry.
 	AddTimelineEntry *SlashCommandAddTimelineEntryResult `protobuf:"bytes,5,opt,name=add_timeline_entry,json=addTimelineEntry,proto3,oneof"`
 }
 
 type SessionCommandsServiceInvokeResponse_ShowDialog struct {
-	// show dialog.
+	// Show dialog. JSON kind: show-dialog.
 	ShowDialog *SlashCommandShowDialogResult `protobuf:"bytes,6,opt,name=show_dialog,json=showDialog,proto3,oneof"`
 }
 
 type SessionCommandsServiceInvokeResponse_SetModel struct {
-	// set model.
+	// Set model. JSON kind: set-model.
 	SetModel *SlashCommandSetModelResult `protobuf:"bytes,7,opt,name=set_model,json=setModel,proto3,oneof"`
 }
 
 type SessionCommandsServiceInvokeResponse_SetPlanModel struct {
-	// set plan model.
+	// Set plan model. JSON kind: set-plan-model.
 	SetPlanModel *SlashCommandSetPlanModelResult `protobuf:"bytes,8,opt,name=set_plan_model,json=setPlanModel,proto3,oneof"`
 }
 
 type SessionCommandsServiceInvokeResponse_Unrecognized struct {
-	// A value that fits none of them: JSON text.
+	// A value that fits none of them, as JSON text.
 	Unrecognized string `protobuf:"bytes,1001,opt,name=unrecognized,proto3,oneof"`
 }
 
@@ -1067,18 +1071,18 @@ func (*SessionCommandsServiceInvokeResponse_SetPlanModel) isSessionCommandsServi
 func (*SessionCommandsServiceInvokeResponse_Unrecognized) isSessionCommandsServiceInvokeResponse_Variant() {
 }
 
-// JSON: session.commands.list?.
+// Parameters of session.commands.list. They may be left out altogether.
 type SessionCommandsServiceListRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session id.
+	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// include builtins.
+	// Whether to include builtins.
 	IncludeBuiltins *bool `protobuf:"varint,2,opt,name=include_builtins,json=includeBuiltins,proto3,oneof" json:"include_builtins,omitempty"`
-	// include skills.
+	// Whether to include skills.
 	IncludeSkills *bool `protobuf:"varint,3,opt,name=include_skills,json=includeSkills,proto3,oneof" json:"include_skills,omitempty"`
-	// include client commands.
+	// Whether to include client commands.
 	IncludeClientCommands *bool `protobuf:"varint,4,opt,name=include_client_commands,json=includeClientCommands,proto3,oneof" json:"include_client_commands,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1149,12 +1153,12 @@ func (x *SessionCommandsServiceListRequest) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: CommandList.
+// Result of session.commands.list.
 type SessionCommandsServiceListResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// commands.
+	// The commands.
 	Commands []*SlashCommandInfo `protobuf:"bytes,1,rep,name=commands,proto3" json:"commands,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1204,16 +1208,16 @@ func (x *SessionCommandsServiceListResponse) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: session.commands.respondToQueuedCommand?.
+// Parameters of session.commands.respondToQueuedCommand.
 type SessionCommandsServiceRespondToQueuedCommandRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session id.
+	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// request id.
+	// Identifier of the request: the one to answer it by.
 	RequestId string `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	// result.
+	// The result.
 	Result *QueuedCommandResult `protobuf:"bytes,3,opt,name=result,proto3" json:"result,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1277,12 +1281,12 @@ func (x *SessionCommandsServiceRespondToQueuedCommandRequest) GetJsonExtra() str
 	return ""
 }
 
-// JSON: CommandsRespondToQueuedCommandResult.
+// Result of session.commands.respondToQueuedCommand.
 type SessionCommandsServiceRespondToQueuedCommandResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// success.
+	// Whether it succeeded.
 	Success bool `protobuf:"varint,1,opt,name=success,proto3" json:"success,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1332,12 +1336,12 @@ func (x *SessionCommandsServiceRespondToQueuedCommandResponse) GetJsonExtra() st
 	return ""
 }
 
-// JSON: AcceptedEnqueueCommandResult.
+// Accepted enqueue command result. Since CLI 1.0.92.
 type AcceptedEnqueueCommandResult struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// queue id.
+	// Identifier of the queue.
 	QueueId string `protobuf:"bytes,1,opt,name=queue_id,json=queueId,proto3" json:"queue_id,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1387,12 +1391,12 @@ func (x *AcceptedEnqueueCommandResult) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: QueuedCommandHandled.
+// A QueuedCommandResult with the handled true.
 type QueuedCommandHandled struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// stop processing queue.
+	// Whether to stop processing queue.
 	StopProcessingQueue *bool `protobuf:"varint,1,opt,name=stop_processing_queue,json=stopProcessingQueue,proto3,oneof" json:"stop_processing_queue,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1442,10 +1446,10 @@ func (x *QueuedCommandHandled) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: QueuedCommandNotHandled.
+// A QueuedCommandResult with the handled false.
 type QueuedCommandNotHandled struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1488,10 +1492,11 @@ func (x *QueuedCommandNotHandled) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: QueuedCommandResult.
+// Queued command result. Used by
+// SessionCommandsServiceRespondToQueuedCommandRequest.result.
 type QueuedCommandResult struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The alternatives.
+	// One of these, told apart by the member handled.
 	//
 	// Types that are valid to be assigned to Variant:
 	//
@@ -1572,17 +1577,17 @@ type isQueuedCommandResult_Variant interface {
 }
 
 type QueuedCommandResult_True struct {
-	// true.
+	// True. JSON handled: true.
 	True *QueuedCommandHandled `protobuf:"bytes,1,opt,name=true,proto3,oneof"`
 }
 
 type QueuedCommandResult_False struct {
-	// false.
+	// False. JSON handled: false.
 	False *QueuedCommandNotHandled `protobuf:"bytes,2,opt,name=false,proto3,oneof"`
 }
 
 type QueuedCommandResult_Unrecognized struct {
-	// A value that fits none of them: JSON text.
+	// A value that fits none of them, as JSON text.
 	Unrecognized string `protobuf:"bytes,1001,opt,name=unrecognized,proto3,oneof"`
 }
 
@@ -1592,16 +1597,16 @@ func (*QueuedCommandResult_False) isQueuedCommandResult_Variant() {}
 
 func (*QueuedCommandResult_Unrecognized) isQueuedCommandResult_Variant() {}
 
-// JSON: SlashCommandAddTimelineEntryResult.
+// Slash command add timeline entry result.
 type SlashCommandAddTimelineEntryResult struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// entry.
+	// The entry.
 	Entry *SlashCommandTimelineEntry `protobuf:"bytes,1,opt,name=entry,proto3" json:"entry,omitempty"`
-	// prefill input.
+	// The prefill input.
 	PrefillInput *string `protobuf:"bytes,2,opt,name=prefill_input,json=prefillInput,proto3,oneof" json:"prefill_input,omitempty"`
-	// runtime settings changed.
+	// Whether the runtime settings are changed.
 	RuntimeSettingsChanged *bool `protobuf:"varint,3,opt,name=runtime_settings_changed,json=runtimeSettingsChanged,proto3,oneof" json:"runtime_settings_changed,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1665,22 +1670,22 @@ func (x *SlashCommandAddTimelineEntryResult) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: SlashCommandAgentPromptResult.
+// Slash command agent prompt result.
 type SlashCommandAgentPromptResult struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// prompt.
+	// The prompt.
 	Prompt string `protobuf:"bytes,1,opt,name=prompt,proto3" json:"prompt,omitempty"`
-	// display prompt.
+	// The display prompt.
 	DisplayPrompt string `protobuf:"bytes,2,opt,name=display_prompt,json=displayPrompt,proto3" json:"display_prompt,omitempty"`
-	// mode.
+	// The mode.
 	Mode SessionMode `protobuf:"varint,3,opt,name=mode,proto3,enum=copilot.cli.v1.SessionMode" json:"mode,omitempty"`
-	// notice.
+	// The notice.
 	Notice *string `protobuf:"bytes,4,opt,name=notice,proto3,oneof" json:"notice,omitempty"`
-	// runtime settings changed.
+	// Whether the runtime settings are changed.
 	RuntimeSettingsChanged *bool `protobuf:"varint,5,opt,name=runtime_settings_changed,json=runtimeSettingsChanged,proto3,oneof" json:"runtime_settings_changed,omitempty"`
-	// reservation token.
+	// The reservation token. Since CLI 1.0.102.
 	ReservationToken *string `protobuf:"bytes,6,opt,name=reservation_token,json=reservationToken,proto3,oneof" json:"reservation_token,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1765,16 +1770,16 @@ func (x *SlashCommandAgentPromptResult) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: SlashCommandCompletedResult.
+// Slash command completed result.
 type SlashCommandCompletedResult struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// message.
+	// The message.
 	Message *string `protobuf:"bytes,1,opt,name=message,proto3,oneof" json:"message,omitempty"`
-	// runtime settings changed.
+	// Whether the runtime settings are changed.
 	RuntimeSettingsChanged *bool `protobuf:"varint,2,opt,name=runtime_settings_changed,json=runtimeSettingsChanged,proto3,oneof" json:"runtime_settings_changed,omitempty"`
-	// mode.
+	// The mode. Since CLI 1.0.92.
 	Mode SessionMode `protobuf:"varint,3,opt,name=mode,proto3,enum=copilot.cli.v1.SessionMode" json:"mode,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1838,16 +1843,17 @@ func (x *SlashCommandCompletedResult) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: SlashCommandModelPickerDialog.
+// Slash command model picker dialog. Used by
+// SlashCommandShowDialogResult.dialog.
 type SlashCommandModelPickerDialog struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// model to enable.
+	// The model to enable.
 	ModelToEnable *string `protobuf:"bytes,1,opt,name=model_to_enable,json=modelToEnable,proto3,oneof" json:"model_to_enable,omitempty"`
-	// scope.
+	// The scope.
 	Scope *string `protobuf:"bytes,2,opt,name=scope,proto3,oneof" json:"scope,omitempty"`
-	// target.
+	// The target.
 	Target *string `protobuf:"bytes,3,opt,name=target,proto3,oneof" json:"target,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1911,16 +1917,17 @@ func (x *SlashCommandModelPickerDialog) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: SlashCommandSelectSubcommandOption.
+// Slash command select subcommand option. Used by
+// SlashCommandSelectSubcommandResult.options.
 type SlashCommandSelectSubcommandOption struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// name.
+	// The name.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// description.
+	// The description.
 	Description string `protobuf:"bytes,2,opt,name=description,proto3" json:"description,omitempty"`
-	// group.
+	// The group.
 	Group *string `protobuf:"bytes,3,opt,name=group,proto3,oneof" json:"group,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1984,18 +1991,18 @@ func (x *SlashCommandSelectSubcommandOption) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: SlashCommandSelectSubcommandResult.
+// Slash command select subcommand result.
 type SlashCommandSelectSubcommandResult struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// command.
+	// The command.
 	Command string `protobuf:"bytes,1,opt,name=command,proto3" json:"command,omitempty"`
-	// title.
+	// The title.
 	Title string `protobuf:"bytes,2,opt,name=title,proto3" json:"title,omitempty"`
-	// options.
+	// The options.
 	Options []*SlashCommandSelectSubcommandOption `protobuf:"bytes,3,rep,name=options,proto3" json:"options,omitempty"`
-	// runtime settings changed.
+	// Whether the runtime settings are changed.
 	RuntimeSettingsChanged *bool `protobuf:"varint,4,opt,name=runtime_settings_changed,json=runtimeSettingsChanged,proto3,oneof" json:"runtime_settings_changed,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2066,26 +2073,26 @@ func (x *SlashCommandSelectSubcommandResult) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: SlashCommandSetModelResult.
+// Slash command set model result.
 type SlashCommandSetModelResult struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// model.
+	// Identifier of the model.
 	Model string `protobuf:"bytes,1,opt,name=model,proto3" json:"model,omitempty"`
-	// scope.
+	// The scope.
 	Scope *string `protobuf:"bytes,2,opt,name=scope,proto3,oneof" json:"scope,omitempty"`
-	// warning.
+	// The warning.
 	Warning *string `protobuf:"bytes,3,opt,name=warning,proto3,oneof" json:"warning,omitempty"`
-	// reasoning effort.
+	// How much the model may think before it answers.
 	ReasoningEffort *string `protobuf:"bytes,4,opt,name=reasoning_effort,json=reasoningEffort,proto3,oneof" json:"reasoning_effort,omitempty"`
-	// revert on cancel json.
+	// The revert on cancel. The member revertOnCancel, as JSON text.
 	RevertOnCancelJson *string `protobuf:"bytes,5,opt,name=revert_on_cancel_json,json=revertOnCancelJson,proto3,oneof" json:"revert_on_cancel_json,omitempty"`
-	// repo scope.
+	// The repository scope.
 	RepoScope *string `protobuf:"bytes,6,opt,name=repo_scope,json=repoScope,proto3,oneof" json:"repo_scope,omitempty"`
-	// runtime settings changed.
+	// Whether the runtime settings are changed.
 	RuntimeSettingsChanged *bool `protobuf:"varint,7,opt,name=runtime_settings_changed,json=runtimeSettingsChanged,proto3,oneof" json:"runtime_settings_changed,omitempty"`
-	// auto tier.
+	// What automatic choice of the model optimises for. Since CLI 1.0.92.
 	AutoTier AutoTier `protobuf:"varint,8,opt,name=auto_tier,json=autoTier,proto3,enum=copilot.cli.v1.AutoTier" json:"auto_tier,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2184,16 +2191,16 @@ func (x *SlashCommandSetModelResult) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: SlashCommandSetPlanModelResult.
+// Slash command set plan model result.
 type SlashCommandSetPlanModelResult struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// plan model.
+	// The plan model.
 	PlanModel *string `protobuf:"bytes,1,opt,name=plan_model,json=planModel,proto3,oneof" json:"plan_model,omitempty"`
-	// message.
+	// The message.
 	Message string `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
-	// runtime settings changed.
+	// Whether the runtime settings are changed.
 	RuntimeSettingsChanged *bool `protobuf:"varint,3,opt,name=runtime_settings_changed,json=runtimeSettingsChanged,proto3,oneof" json:"runtime_settings_changed,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2257,14 +2264,14 @@ func (x *SlashCommandSetPlanModelResult) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: SlashCommandShowDialogResult.
+// Slash command show dialog result.
 type SlashCommandShowDialogResult struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// dialog.
+	// The dialog.
 	Dialog *SlashCommandModelPickerDialog `protobuf:"bytes,1,opt,name=dialog,proto3" json:"dialog,omitempty"`
-	// runtime settings changed.
+	// Whether the runtime settings are changed.
 	RuntimeSettingsChanged *bool `protobuf:"varint,2,opt,name=runtime_settings_changed,json=runtimeSettingsChanged,proto3,oneof" json:"runtime_settings_changed,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2321,20 +2328,20 @@ func (x *SlashCommandShowDialogResult) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: SlashCommandTextResult.
+// Slash command text result.
 type SlashCommandTextResult struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// text.
+	// The text.
 	Text string `protobuf:"bytes,1,opt,name=text,proto3" json:"text,omitempty"`
-	// markdown.
+	// Whether there is markdown.
 	Markdown *bool `protobuf:"varint,2,opt,name=markdown,proto3,oneof" json:"markdown,omitempty"`
-	// preserve ansi.
+	// Whether to preserve ansi.
 	PreserveAnsi *bool `protobuf:"varint,3,opt,name=preserve_ansi,json=preserveAnsi,proto3,oneof" json:"preserve_ansi,omitempty"`
-	// runtime settings changed.
+	// Whether the runtime settings are changed.
 	RuntimeSettingsChanged *bool `protobuf:"varint,4,opt,name=runtime_settings_changed,json=runtimeSettingsChanged,proto3,oneof" json:"runtime_settings_changed,omitempty"`
-	// sandbox session change.
+	// The sandbox session change. Since CLI 1.0.92.
 	SandboxSessionChange SandboxSessionChange `protobuf:"varint,5,opt,name=sandbox_session_change,json=sandboxSessionChange,proto3,enum=copilot.cli.v1.SandboxSessionChange" json:"sandbox_session_change,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2412,18 +2419,19 @@ func (x *SlashCommandTextResult) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: SlashCommandTimelineEntry.
+// Slash command timeline entry. Used by
+// SlashCommandAddTimelineEntryResult.entry.
 type SlashCommandTimelineEntry struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// type.
+	// The type.
 	Type string `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"`
-	// text.
+	// The text.
 	Text string `protobuf:"bytes,2,opt,name=text,proto3" json:"text,omitempty"`
-	// url.
+	// The URL.
 	Url *string `protobuf:"bytes,3,opt,name=url,proto3,oneof" json:"url,omitempty"`
-	// remediation.
+	// What the user can do about it. Since CLI 1.0.92.
 	Remediation RemediationAction `protobuf:"varint,4,opt,name=remediation,proto3,enum=copilot.cli.v1.RemediationAction" json:"remediation,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2494,12 +2502,12 @@ func (x *SlashCommandTimelineEntry) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: UnsupportedEnqueueCommandResult.
+// Unsupported enqueue command result. Since CLI 1.0.92.
 type UnsupportedEnqueueCommandResult struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// queue id json.
+	// Identifier of the queue. The member queueId, as JSON text. Default: null.
 	QueueIdJson *string `protobuf:"bytes,1,opt,name=queue_id_json,json=queueIdJson,proto3,oneof" json:"queue_id_json,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -47,8 +47,9 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// InternalSessionCommandsService: Internal: the CLI's methods under
-// session.commands.
+// InternalSessionCommandsService has the CLI's methods under session.commands.
+// They are internal to the CLI: no stability is promised, and only the
+// authorised may call them.
 type InternalSessionCommandsServiceClient interface {
 	// Calls session.commands.finalizeInvocationEffect.
 	FinalizeInvocationEffect(ctx context.Context, in *InternalSessionCommandsServiceFinalizeInvocationEffectRequest, opts ...grpc.CallOption) (*InternalSessionCommandsServiceFinalizeInvocationEffectResponse, error)
@@ -76,8 +77,9 @@ func (c *internalSessionCommandsServiceClient) FinalizeInvocationEffect(ctx cont
 // All implementations must embed UnimplementedInternalSessionCommandsServiceServer
 // for forward compatibility.
 //
-// InternalSessionCommandsService: Internal: the CLI's methods under
-// session.commands.
+// InternalSessionCommandsService has the CLI's methods under session.commands.
+// They are internal to the CLI: no stability is promised, and only the
+// authorised may call them.
 type InternalSessionCommandsServiceServer interface {
 	// Calls session.commands.finalizeInvocationEffect.
 	FinalizeInvocationEffect(context.Context, *InternalSessionCommandsServiceFinalizeInvocationEffectRequest) (*InternalSessionCommandsServiceFinalizeInvocationEffectResponse, error)
@@ -163,19 +165,21 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// SessionCommandsService: The CLI's methods under session.commands.
+// SessionCommandsService has the CLI's methods under session.commands.
 type SessionCommandsServiceClient interface {
-	// Calls session.commands.enqueue.
+	// Enqueues the commands. JSON-RPC: session.commands.enqueue.
 	Enqueue(ctx context.Context, in *SessionCommandsServiceEnqueueRequest, opts ...grpc.CallOption) (*SessionCommandsServiceEnqueueResponse, error)
-	// Calls session.commands.execute.
+	// Executes the commands. JSON-RPC: session.commands.execute.
 	Execute(ctx context.Context, in *SessionCommandsServiceExecuteRequest, opts ...grpc.CallOption) (*SessionCommandsServiceExecuteResponse, error)
-	// Calls session.commands.handlePendingCommand.
+	// Answers a slash command that the client carries out. JSON-RPC:
+	// session.commands.handlePendingCommand.
 	HandlePendingCommand(ctx context.Context, in *SessionCommandsServiceHandlePendingCommandRequest, opts ...grpc.CallOption) (*SessionCommandsServiceHandlePendingCommandResponse, error)
-	// Calls session.commands.invoke.
+	// Runs a slash command. JSON-RPC: session.commands.invoke.
 	Invoke(ctx context.Context, in *SessionCommandsServiceInvokeRequest, opts ...grpc.CallOption) (*SessionCommandsServiceInvokeResponse, error)
-	// Calls session.commands.list.
+	// Lists the slash commands of the session. JSON-RPC: session.commands.list.
 	List(ctx context.Context, in *SessionCommandsServiceListRequest, opts ...grpc.CallOption) (*SessionCommandsServiceListResponse, error)
-	// Calls session.commands.respondToQueuedCommand.
+	// Responds to queued command. JSON-RPC:
+	// session.commands.respondToQueuedCommand.
 	RespondToQueuedCommand(ctx context.Context, in *SessionCommandsServiceRespondToQueuedCommandRequest, opts ...grpc.CallOption) (*SessionCommandsServiceRespondToQueuedCommandResponse, error)
 }
 
@@ -251,19 +255,21 @@ func (c *sessionCommandsServiceClient) RespondToQueuedCommand(ctx context.Contex
 // All implementations must embed UnimplementedSessionCommandsServiceServer
 // for forward compatibility.
 //
-// SessionCommandsService: The CLI's methods under session.commands.
+// SessionCommandsService has the CLI's methods under session.commands.
 type SessionCommandsServiceServer interface {
-	// Calls session.commands.enqueue.
+	// Enqueues the commands. JSON-RPC: session.commands.enqueue.
 	Enqueue(context.Context, *SessionCommandsServiceEnqueueRequest) (*SessionCommandsServiceEnqueueResponse, error)
-	// Calls session.commands.execute.
+	// Executes the commands. JSON-RPC: session.commands.execute.
 	Execute(context.Context, *SessionCommandsServiceExecuteRequest) (*SessionCommandsServiceExecuteResponse, error)
-	// Calls session.commands.handlePendingCommand.
+	// Answers a slash command that the client carries out. JSON-RPC:
+	// session.commands.handlePendingCommand.
 	HandlePendingCommand(context.Context, *SessionCommandsServiceHandlePendingCommandRequest) (*SessionCommandsServiceHandlePendingCommandResponse, error)
-	// Calls session.commands.invoke.
+	// Runs a slash command. JSON-RPC: session.commands.invoke.
 	Invoke(context.Context, *SessionCommandsServiceInvokeRequest) (*SessionCommandsServiceInvokeResponse, error)
-	// Calls session.commands.list.
+	// Lists the slash commands of the session. JSON-RPC: session.commands.list.
 	List(context.Context, *SessionCommandsServiceListRequest) (*SessionCommandsServiceListResponse, error)
-	// Calls session.commands.respondToQueuedCommand.
+	// Responds to queued command. JSON-RPC:
+	// session.commands.respondToQueuedCommand.
 	RespondToQueuedCommand(context.Context, *SessionCommandsServiceRespondToQueuedCommandRequest) (*SessionCommandsServiceRespondToQueuedCommandResponse, error)
 	mustEmbedUnimplementedSessionCommandsServiceServer()
 }

@@ -44,22 +44,27 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// JSON: SessionEvent.
+// Something that happened in a session. The type is always set, also that of an
+// event this API does not know.
 type SessionEvent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// type.
+	// The event's type, such as assistant.message.
 	Type string `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"`
-	// id.
+	// The event's identifier. Bursts of ephemeral events can arrive twice, under
+	// the same one. A UUID.
 	Id string `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
-	// timestamp.
+	// When it happened. A time that is not written the usual way stands in
+	// json_extra.
 	Timestamp *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=timestamp,proto3" json:"timestamp,omitempty"`
-	// parent id.
+	// Identifier of the stored event before this one; null for the first. A UUID.
+	// Unset stands for null.
 	ParentId *string `protobuf:"bytes,4,opt,name=parent_id,json=parentId,proto3,oneof" json:"parent_id,omitempty"`
-	// agent id.
+	// Identifier of the sub-agent that it is about; absent for the main agent and
+	// the session.
 	AgentId *string `protobuf:"bytes,5,opt,name=agent_id,json=agentId,proto3,oneof" json:"agent_id,omitempty"`
-	// ephemeral.
+	// Whether the event is not stored.
 	Ephemeral *bool `protobuf:"varint,6,opt,name=ephemeral,proto3,oneof" json:"ephemeral,omitempty"`
-	// The payload, by type.
+	// The member data, in the form that type calls for.
 	//
 	// Types that are valid to be assigned to Data:
 	//
@@ -246,7 +251,7 @@ type SessionEvent struct {
 	//	*SessionEvent_SessionMcpServerToolsLoaded
 	//	*SessionEvent_Unrecognized
 	Data isSessionEvent_Data `protobuf_oneof:"data"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1984,918 +1989,997 @@ type isSessionEvent_Data interface {
 }
 
 type SessionEvent_SessionStart struct {
-	// session start.
+	// The session was created. JSON type: session.start.
 	SessionStart *StartData `protobuf:"bytes,10,opt,name=session_start,json=sessionStart,proto3,oneof"`
 }
 
 type SessionEvent_SessionResume struct {
-	// session resume.
+	// The session was loaded again, or joined. JSON type: session.resume.
 	SessionResume *ResumeData `protobuf:"bytes,11,opt,name=session_resume,json=sessionResume,proto3,oneof"`
 }
 
 type SessionEvent_SessionRemoteSteerableChanged struct {
-	// session remote steerable changed.
+	// Session remote steerable changed. JSON type:
+	// session.remote_steerable_changed.
 	SessionRemoteSteerableChanged *RemoteSteerableChangedData `protobuf:"bytes,12,opt,name=session_remote_steerable_changed,json=sessionRemoteSteerableChanged,proto3,oneof"`
 }
 
 type SessionEvent_SessionError struct {
-	// session error.
+	// Something failed. JSON type: session.error.
 	SessionError *ErrorData `protobuf:"bytes,13,opt,name=session_error,json=sessionError,proto3,oneof"`
 }
 
 type SessionEvent_SessionIdle struct {
-	// session idle.
+	// All prompts are worked off and nothing runs in the background. JSON type:
+	// session.idle.
 	SessionIdle *IdleData `protobuf:"bytes,14,opt,name=session_idle,json=sessionIdle,proto3,oneof"`
 }
 
 type SessionEvent_SessionTitleChanged struct {
-	// session title changed.
+	// The session has a new title. JSON type: session.title_changed.
 	SessionTitleChanged *TitleChangedData `protobuf:"bytes,15,opt,name=session_title_changed,json=sessionTitleChanged,proto3,oneof"`
 }
 
 type SessionEvent_SessionScheduleCreated struct {
-	// session schedule created.
+	// Session schedule created. JSON type: session.schedule_created.
 	SessionScheduleCreated *ScheduleCreatedData `protobuf:"bytes,16,opt,name=session_schedule_created,json=sessionScheduleCreated,proto3,oneof"`
 }
 
 type SessionEvent_SessionScheduleCancelled struct {
-	// session schedule cancelled.
+	// Session schedule cancelled. JSON type: session.schedule_cancelled.
 	SessionScheduleCancelled *ScheduleCancelledData `protobuf:"bytes,17,opt,name=session_schedule_cancelled,json=sessionScheduleCancelled,proto3,oneof"`
 }
 
 type SessionEvent_SessionScheduleRearmed struct {
-	// session schedule rearmed.
+	// Session schedule rearmed. JSON type: session.schedule_rearmed.
 	SessionScheduleRearmed *ScheduleRearmedData `protobuf:"bytes,18,opt,name=session_schedule_rearmed,json=sessionScheduleRearmed,proto3,oneof"`
 }
 
 type SessionEvent_SessionAutopilotObjectiveChanged struct {
-	// session autopilot objective changed.
+	// Session autopilot objective changed. JSON type:
+	// session.autopilot_objective_changed.
 	SessionAutopilotObjectiveChanged *AutopilotObjectiveChangedData `protobuf:"bytes,19,opt,name=session_autopilot_objective_changed,json=sessionAutopilotObjectiveChanged,proto3,oneof"`
 }
 
 type SessionEvent_SessionInfo struct {
-	// session info.
+	// Information for people. JSON type: session.info.
 	SessionInfo *InfoData `protobuf:"bytes,20,opt,name=session_info,json=sessionInfo,proto3,oneof"`
 }
 
 type SessionEvent_SessionWarning struct {
-	// session warning.
+	// A warning for people. JSON type: session.warning.
 	SessionWarning *WarningData `protobuf:"bytes,21,opt,name=session_warning,json=sessionWarning,proto3,oneof"`
 }
 
 type SessionEvent_SessionModelChange struct {
-	// session model change.
+	// The model, or how it is used, has changed. JSON type:
+	// session.model_change.
 	SessionModelChange *ModelChangeData `protobuf:"bytes,22,opt,name=session_model_change,json=sessionModelChange,proto3,oneof"`
 }
 
 type SessionEvent_SessionModeChanged struct {
-	// session mode changed.
+	// The agent mode has changed. JSON type: session.mode_changed.
 	SessionModeChanged *ModeChangedData `protobuf:"bytes,23,opt,name=session_mode_changed,json=sessionModeChanged,proto3,oneof"`
 }
 
 type SessionEvent_SessionSessionLimitsChanged struct {
-	// session session limits changed.
+	// Session session limits changed. JSON type:
+	// session.session_limits_changed.
 	SessionSessionLimitsChanged *SessionLimitsChangedData `protobuf:"bytes,24,opt,name=session_session_limits_changed,json=sessionSessionLimitsChanged,proto3,oneof"`
 }
 
 type SessionEvent_SessionPermissionsChanged struct {
-	// session permissions changed.
+	// Session permissions changed. JSON type: session.permissions_changed.
 	SessionPermissionsChanged *PermissionsChangedData `protobuf:"bytes,25,opt,name=session_permissions_changed,json=sessionPermissionsChanged,proto3,oneof"`
 }
 
 type SessionEvent_SessionPlanChanged struct {
-	// session plan changed.
+	// Session plan changed. JSON type: session.plan_changed.
 	SessionPlanChanged *PlanChangedData `protobuf:"bytes,26,opt,name=session_plan_changed,json=sessionPlanChanged,proto3,oneof"`
 }
 
 type SessionEvent_SessionTodosChanged struct {
-	// session todos changed.
+	// Session todos changed. JSON type: session.todos_changed.
 	SessionTodosChanged *TodosChangedData `protobuf:"bytes,27,opt,name=session_todos_changed,json=sessionTodosChanged,proto3,oneof"`
 }
 
 type SessionEvent_SessionMemoryChanged struct {
-	// session memory changed.
+	// Session memory changed. JSON type: session.memory_changed.
 	SessionMemoryChanged *MemoryChangedData `protobuf:"bytes,28,opt,name=session_memory_changed,json=sessionMemoryChanged,proto3,oneof"`
 }
 
 type SessionEvent_SessionWorkspaceFileChanged struct {
-	// session workspace file changed.
+	// Session workspace file changed. JSON type:
+	// session.workspace_file_changed.
 	SessionWorkspaceFileChanged *WorkspaceFileChangedData `protobuf:"bytes,29,opt,name=session_workspace_file_changed,json=sessionWorkspaceFileChanged,proto3,oneof"`
 }
 
 type SessionEvent_SessionHandoff struct {
-	// session handoff.
+	// The session was handed over from elsewhere. JSON type: session.handoff.
 	SessionHandoff *HandoffData `protobuf:"bytes,30,opt,name=session_handoff,json=sessionHandoff,proto3,oneof"`
 }
 
 type SessionEvent_SessionTruncation struct {
-	// session truncation.
+	// Old messages were left out, to make room. JSON type: session.truncation.
 	SessionTruncation *TruncationData `protobuf:"bytes,31,opt,name=session_truncation,json=sessionTruncation,proto3,oneof"`
 }
 
 type SessionEvent_SessionSnapshotRewind struct {
-	// session snapshot rewind.
+	// The session was taken back to an earlier point. JSON type:
+	// session.snapshot_rewind.
 	SessionSnapshotRewind *SnapshotRewindData `protobuf:"bytes,32,opt,name=session_snapshot_rewind,json=sessionSnapshotRewind,proto3,oneof"`
 }
 
 type SessionEvent_SessionShutdown struct {
-	// session shutdown.
+	// The session was unloaded. JSON type: session.shutdown.
 	SessionShutdown *ShutdownData `protobuf:"bytes,33,opt,name=session_shutdown,json=sessionShutdown,proto3,oneof"`
 }
 
 type SessionEvent_SessionUsageCheckpoint struct {
-	// session usage checkpoint.
+	// Session usage checkpoint. JSON type: session.usage_checkpoint.
 	SessionUsageCheckpoint *UsageCheckpointData `protobuf:"bytes,34,opt,name=session_usage_checkpoint,json=sessionUsageCheckpoint,proto3,oneof"`
 }
 
 type SessionEvent_SessionContextChanged struct {
-	// session context changed.
+	// Session context changed. JSON type: session.context_changed.
 	SessionContextChanged *WorkingDirectoryContext `protobuf:"bytes,35,opt,name=session_context_changed,json=sessionContextChanged,proto3,oneof"`
 }
 
 type SessionEvent_SessionUsageInfo struct {
-	// session usage info.
+	// How full the model's context window is. JSON type: session.usage_info.
 	SessionUsageInfo *UsageInfoData `protobuf:"bytes,36,opt,name=session_usage_info,json=sessionUsageInfo,proto3,oneof"`
 }
 
 type SessionEvent_SessionContextCleared struct {
-	// session context cleared.
+	// Session context cleared. JSON type: session.context_cleared.
 	SessionContextCleared *ContextClearedData `protobuf:"bytes,37,opt,name=session_context_cleared,json=sessionContextCleared,proto3,oneof"`
 }
 
 type SessionEvent_SessionCompactionStart struct {
-	// session compaction start.
+	// The conversation is being summed up, to make room. JSON type:
+	// session.compaction_start.
 	SessionCompactionStart *CompactionStartData `protobuf:"bytes,38,opt,name=session_compaction_start,json=sessionCompactionStart,proto3,oneof"`
 }
 
 type SessionEvent_SessionCompactionComplete struct {
-	// session compaction complete.
+	// The conversation was summed up, or could not be. JSON type:
+	// session.compaction_complete.
 	SessionCompactionComplete *CompactionCompleteData `protobuf:"bytes,39,opt,name=session_compaction_complete,json=sessionCompactionComplete,proto3,oneof"`
 }
 
 type SessionEvent_SessionTaskComplete struct {
-	// session task complete.
+	// Session task complete. JSON type: session.task_complete.
 	SessionTaskComplete *TaskCompleteData `protobuf:"bytes,40,opt,name=session_task_complete,json=sessionTaskComplete,proto3,oneof"`
 }
 
 type SessionEvent_SessionFusionRouteStarted struct {
-	// session fusion route started.
+	// Session fusion route started. JSON type: session.fusion_route_started.
 	SessionFusionRouteStarted *FusionRouteStartedData `protobuf:"bytes,41,opt,name=session_fusion_route_started,json=sessionFusionRouteStarted,proto3,oneof"`
 }
 
 type SessionEvent_SessionFusionRouteFailed struct {
-	// session fusion route failed.
+	// Session fusion route failed. JSON type: session.fusion_route_failed.
 	SessionFusionRouteFailed *FusionRouteFailedData `protobuf:"bytes,42,opt,name=session_fusion_route_failed,json=sessionFusionRouteFailed,proto3,oneof"`
 }
 
 type SessionEvent_SessionFusionResolved struct {
-	// session fusion resolved.
+	// Session fusion resolved. JSON type: session.fusion_resolved.
 	SessionFusionResolved *FusionResolvedData `protobuf:"bytes,43,opt,name=session_fusion_resolved,json=sessionFusionResolved,proto3,oneof"`
 }
 
 type SessionEvent_SessionFusionHandoff struct {
-	// session fusion handoff.
+	// Session fusion handoff. JSON type: session.fusion_handoff.
 	SessionFusionHandoff *FusionHandoffData `protobuf:"bytes,44,opt,name=session_fusion_handoff,json=sessionFusionHandoff,proto3,oneof"`
 }
 
 type SessionEvent_SessionFusionCommitStarted struct {
-	// session fusion commit started.
+	// Session fusion commit started. JSON type: session.fusion_commit_started.
 	SessionFusionCommitStarted *FusionCommitStartedData `protobuf:"bytes,45,opt,name=session_fusion_commit_started,json=sessionFusionCommitStarted,proto3,oneof"`
 }
 
 type SessionEvent_SessionFusionCompleted struct {
-	// session fusion completed.
+	// Session fusion completed. JSON type: session.fusion_completed.
 	SessionFusionCompleted *FusionCompletedData `protobuf:"bytes,46,opt,name=session_fusion_completed,json=sessionFusionCompleted,proto3,oneof"`
 }
 
 type SessionEvent_UserMessage struct {
-	// user message.
+	// A prompt was taken up. JSON type: user.message.
 	UserMessage *UserMessageData `protobuf:"bytes,47,opt,name=user_message,json=userMessage,proto3,oneof"`
 }
 
 type SessionEvent_PendingMessagesModified struct {
-	// pending messages modified.
+	// The queue of prompts has changed. JSON type: pending_messages.modified.
 	PendingMessagesModified *PendingMessagesModifiedData `protobuf:"bytes,48,opt,name=pending_messages_modified,json=pendingMessagesModified,proto3,oneof"`
 }
 
 type SessionEvent_AssistantTurnStart struct {
-	// assistant turn start.
+	// A turn began: one request to the model and the tool calls that follow
+	// from it. JSON type: assistant.turn_start.
 	AssistantTurnStart *AssistantTurnStartData `protobuf:"bytes,49,opt,name=assistant_turn_start,json=assistantTurnStart,proto3,oneof"`
 }
 
 type SessionEvent_AssistantTurnRetry struct {
-	// assistant turn retry.
+	// Assistant turn retry. JSON type: assistant.turn_retry.
 	AssistantTurnRetry *AssistantTurnRetryData `protobuf:"bytes,50,opt,name=assistant_turn_retry,json=assistantTurnRetry,proto3,oneof"`
 }
 
 type SessionEvent_AgentInterrupted struct {
-	// agent interrupted.
+	// The agent was interrupted. JSON type: agent.interrupted.
 	AgentInterrupted *AgentInterruptedData `protobuf:"bytes,51,opt,name=agent_interrupted,json=agentInterrupted,proto3,oneof"`
 }
 
 type SessionEvent_AssistantIntent struct {
-	// assistant intent.
+	// What the agent is about to do. JSON type: assistant.intent.
 	AssistantIntent *AssistantIntentData `protobuf:"bytes,52,opt,name=assistant_intent,json=assistantIntent,proto3,oneof"`
 }
 
 type SessionEvent_AssistantFusionPhaseStarted struct {
-	// assistant fusion phase started.
+	// Assistant fusion phase started. JSON type:
+	// assistant.fusion_phase_started.
 	AssistantFusionPhaseStarted *FusionPhaseStartedData `protobuf:"bytes,53,opt,name=assistant_fusion_phase_started,json=assistantFusionPhaseStarted,proto3,oneof"`
 }
 
 type SessionEvent_AssistantFusionPhaseCompleted struct {
-	// assistant fusion phase completed.
+	// Assistant fusion phase completed. JSON type:
+	// assistant.fusion_phase_completed.
 	AssistantFusionPhaseCompleted *FusionPhaseCompletedData `protobuf:"bytes,54,opt,name=assistant_fusion_phase_completed,json=assistantFusionPhaseCompleted,proto3,oneof"`
 }
 
 type SessionEvent_AssistantFusionPhaseFailed struct {
-	// assistant fusion phase failed.
+	// Assistant fusion phase failed. JSON type: assistant.fusion_phase_failed.
 	AssistantFusionPhaseFailed *FusionPhaseFailedData `protobuf:"bytes,55,opt,name=assistant_fusion_phase_failed,json=assistantFusionPhaseFailed,proto3,oneof"`
 }
 
 type SessionEvent_AssistantServerToolProgress struct {
-	// assistant server tool progress.
+	// Assistant server tool progress. JSON type:
+	// assistant.server_tool_progress.
 	AssistantServerToolProgress *AssistantServerToolProgressData `protobuf:"bytes,56,opt,name=assistant_server_tool_progress,json=assistantServerToolProgress,proto3,oneof"`
 }
 
 type SessionEvent_AssistantReasoning struct {
-	// assistant reasoning.
+	// A piece of reasoning of the model, complete. JSON type:
+	// assistant.reasoning.
 	AssistantReasoning *AssistantReasoningData `protobuf:"bytes,57,opt,name=assistant_reasoning,json=assistantReasoning,proto3,oneof"`
 }
 
 type SessionEvent_AssistantReasoningDelta struct {
-	// assistant reasoning delta.
+	// A piece of the reasoning's text. Only with streaming. JSON type:
+	// assistant.reasoning_delta.
 	AssistantReasoningDelta *AssistantReasoningDeltaData `protobuf:"bytes,58,opt,name=assistant_reasoning_delta,json=assistantReasoningDelta,proto3,oneof"`
 }
 
 type SessionEvent_AssistantToolCallDelta struct {
-	// assistant tool call delta.
+	// A piece of a tool call's arguments. Only with streaming. JSON type:
+	// assistant.tool_call_delta.
 	AssistantToolCallDelta *AssistantToolCallDeltaData `protobuf:"bytes,59,opt,name=assistant_tool_call_delta,json=assistantToolCallDelta,proto3,oneof"`
 }
 
 type SessionEvent_AssistantStreamingDelta struct {
-	// assistant streaming delta.
+	// More of the model's answer has arrived. JSON type:
+	// assistant.streaming_delta.
 	AssistantStreamingDelta *AssistantStreamingDeltaData `protobuf:"bytes,60,opt,name=assistant_streaming_delta,json=assistantStreamingDelta,proto3,oneof"`
 }
 
 type SessionEvent_AssistantMessage struct {
-	// assistant message.
+	// A message of the model, complete. JSON type: assistant.message.
 	AssistantMessage *AssistantMessageData `protobuf:"bytes,61,opt,name=assistant_message,json=assistantMessage,proto3,oneof"`
 }
 
 type SessionEvent_AssistantMessageStart struct {
-	// assistant message start.
+	// The model began a message. Its text follows in pieces if streaming is on.
+	// JSON type: assistant.message_start.
 	AssistantMessageStart *AssistantMessageStartData `protobuf:"bytes,62,opt,name=assistant_message_start,json=assistantMessageStart,proto3,oneof"`
 }
 
 type SessionEvent_AssistantMessageDelta struct {
-	// assistant message delta.
+	// A piece of a message's text. Only with streaming. JSON type:
+	// assistant.message_delta.
 	AssistantMessageDelta *AssistantMessageDeltaData `protobuf:"bytes,63,opt,name=assistant_message_delta,json=assistantMessageDelta,proto3,oneof"`
 }
 
 type SessionEvent_AssistantTurnEnd struct {
-	// assistant turn end.
+	// A turn ended. JSON type: assistant.turn_end.
 	AssistantTurnEnd *AssistantTurnEndData `protobuf:"bytes,64,opt,name=assistant_turn_end,json=assistantTurnEnd,proto3,oneof"`
 }
 
 type SessionEvent_AssistantIdle struct {
-	// assistant idle.
+	// The agent has finished its answer. Background work may go on. JSON type:
+	// assistant.idle.
 	AssistantIdle *AssistantIdleData `protobuf:"bytes,65,opt,name=assistant_idle,json=assistantIdle,proto3,oneof"`
 }
 
 type SessionEvent_AssistantUsage struct {
-	// assistant usage.
+	// What one request to the model used up. JSON type: assistant.usage.
 	AssistantUsage *AssistantUsageData `protobuf:"bytes,66,opt,name=assistant_usage,json=assistantUsage,proto3,oneof"`
 }
 
 type SessionEvent_PromptCacheBreak struct {
-	// prompt cache break.
+	// Prompt cache break. JSON type: prompt_cache_break.
 	PromptCacheBreak *PromptCacheBreakData `protobuf:"bytes,67,opt,name=prompt_cache_break,json=promptCacheBreak,proto3,oneof"`
 }
 
 type SessionEvent_ModelCallFailure struct {
-	// model call failure.
+	// Model call failure. JSON type: model.call_failure.
 	ModelCallFailure *ModelCallFailureData `protobuf:"bytes,68,opt,name=model_call_failure,json=modelCallFailure,proto3,oneof"`
 }
 
 type SessionEvent_ModelCallFinished struct {
-	// model call finished.
+	// Model call finished. JSON type: model.call_finished.
 	ModelCallFinished *ModelCallFinishedData `protobuf:"bytes,69,opt,name=model_call_finished,json=modelCallFinished,proto3,oneof"`
 }
 
 type SessionEvent_ModelCallStart struct {
-	// model call start.
+	// Model call start. JSON type: model.call_start.
 	ModelCallStart *ModelCallStartData `protobuf:"bytes,70,opt,name=model_call_start,json=modelCallStart,proto3,oneof"`
 }
 
 type SessionEvent_Abort struct {
-	// abort.
+	// The turn was aborted. JSON type: abort.
 	Abort *AbortData `protobuf:"bytes,71,opt,name=abort,proto3,oneof"`
 }
 
 type SessionEvent_ToolUserRequested struct {
-	// tool user requested.
+	// The user, not the model, called a tool. JSON type: tool.user_requested.
 	ToolUserRequested *ToolUserRequestedData `protobuf:"bytes,72,opt,name=tool_user_requested,json=toolUserRequested,proto3,oneof"`
 }
 
 type SessionEvent_ToolExecutionStart struct {
-	// tool execution start.
+	// A tool began to run. JSON type: tool.execution_start.
 	ToolExecutionStart *ToolExecutionStartData `protobuf:"bytes,73,opt,name=tool_execution_start,json=toolExecutionStart,proto3,oneof"`
 }
 
 type SessionEvent_ToolExecutionPartialResult struct {
-	// tool execution partial result.
+	// The output so far of a running shell command. It replaces the one before;
+	// it is no addition to it. JSON type: tool.execution_partial_result.
 	ToolExecutionPartialResult *ToolExecutionPartialData `protobuf:"bytes,74,opt,name=tool_execution_partial_result,json=toolExecutionPartialResult,proto3,oneof"`
 }
 
 type SessionEvent_ToolExecutionProgress struct {
-	// tool execution progress.
+	// A running tool tells how far it is. JSON type: tool.execution_progress.
 	ToolExecutionProgress *ToolExecutionProgressData `protobuf:"bytes,75,opt,name=tool_execution_progress,json=toolExecutionProgress,proto3,oneof"`
 }
 
 type SessionEvent_ToolExecutionComplete struct {
-	// tool execution complete.
+	// A tool has ended. JSON type: tool.execution_complete.
 	ToolExecutionComplete *ToolExecutionCompleteData `protobuf:"bytes,76,opt,name=tool_execution_complete,json=toolExecutionComplete,proto3,oneof"`
 }
 
 type SessionEvent_ToolSearchActivated struct {
-	// tool search activated.
+	// Tool search activated. JSON type: tool_search.activated.
 	ToolSearchActivated *ToolSearchActivatedData `protobuf:"bytes,77,opt,name=tool_search_activated,json=toolSearchActivated,proto3,oneof"`
 }
 
 type SessionEvent_SkillInvoked struct {
-	// skill invoked.
+	// A skill was loaded into the conversation. JSON type: skill.invoked.
 	SkillInvoked *SkillInvokedData `protobuf:"bytes,78,opt,name=skill_invoked,json=skillInvoked,proto3,oneof"`
 }
 
 type SessionEvent_SandboxDecision struct {
-	// sandbox decision.
+	// Sandbox decision. JSON type: sandbox.decision.
 	SandboxDecision *SandboxDecisionData `protobuf:"bytes,79,opt,name=sandbox_decision,json=sandboxDecision,proto3,oneof"`
 }
 
 type SessionEvent_SubagentStarted struct {
-	// subagent started.
+	// A sub-agent began. JSON type: subagent.started.
 	SubagentStarted *SubagentStartedData `protobuf:"bytes,80,opt,name=subagent_started,json=subagentStarted,proto3,oneof"`
 }
 
 type SessionEvent_SubagentConfigured struct {
-	// subagent configured.
+	// Subagent configured. JSON type: subagent.configured.
 	SubagentConfigured *SubagentConfiguredData `protobuf:"bytes,81,opt,name=subagent_configured,json=subagentConfigured,proto3,oneof"`
 }
 
 type SessionEvent_SubagentCompleted struct {
-	// subagent completed.
+	// A sub-agent has finished. JSON type: subagent.completed.
 	SubagentCompleted *SubagentCompletedData `protobuf:"bytes,82,opt,name=subagent_completed,json=subagentCompleted,proto3,oneof"`
 }
 
 type SessionEvent_SubagentFailed struct {
-	// subagent failed.
+	// A sub-agent has failed. JSON type: subagent.failed.
 	SubagentFailed *SubagentFailedData `protobuf:"bytes,83,opt,name=subagent_failed,json=subagentFailed,proto3,oneof"`
 }
 
 type SessionEvent_SubagentSelected struct {
-	// subagent selected.
+	// Subagent selected. JSON type: subagent.selected.
 	SubagentSelected *SubagentSelectedData `protobuf:"bytes,84,opt,name=subagent_selected,json=subagentSelected,proto3,oneof"`
 }
 
 type SessionEvent_SubagentDeselected struct {
-	// subagent deselected.
+	// Subagent deselected. JSON type: subagent.deselected.
 	SubagentDeselected *SubagentDeselectedData `protobuf:"bytes,85,opt,name=subagent_deselected,json=subagentDeselected,proto3,oneof"`
 }
 
 type SessionEvent_HookStart struct {
-	// hook start.
+	// Hook start. JSON type: hook.start.
 	HookStart *HookStartData `protobuf:"bytes,86,opt,name=hook_start,json=hookStart,proto3,oneof"`
 }
 
 type SessionEvent_HookEnd struct {
-	// hook end.
+	// Hook end. JSON type: hook.end.
 	HookEnd *HookEndData `protobuf:"bytes,87,opt,name=hook_end,json=hookEnd,proto3,oneof"`
 }
 
 type SessionEvent_HookProgress struct {
-	// hook progress.
+	// Hook progress. JSON type: hook.progress.
 	HookProgress *HookProgressData `protobuf:"bytes,88,opt,name=hook_progress,json=hookProgress,proto3,oneof"`
 }
 
 type SessionEvent_SessionBinaryAsset struct {
-	// session binary asset.
+	// Session binary asset. JSON type: session.binary_asset.
 	SessionBinaryAsset *BinaryAssetData `protobuf:"bytes,89,opt,name=session_binary_asset,json=sessionBinaryAsset,proto3,oneof"`
 }
 
 type SessionEvent_SystemMessage struct {
-	// system message.
+	// The system message of the model. It is large. JSON type: system.message.
 	SystemMessage *SystemMessageData `protobuf:"bytes,90,opt,name=system_message,json=systemMessage,proto3,oneof"`
 }
 
 type SessionEvent_SystemNotification struct {
-	// system notification.
+	// The CLI told the model something. JSON type: system.notification.
 	SystemNotification *SystemNotificationData `protobuf:"bytes,91,opt,name=system_notification,json=systemNotification,proto3,oneof"`
 }
 
 type SessionEvent_PermissionRequested struct {
-	// permission requested.
+	// The agent wants permission. Answer with
+	// session.permissions.handlePendingPermissionRequest. JSON type:
+	// permission.requested.
 	PermissionRequested *PermissionRequestedData `protobuf:"bytes,92,opt,name=permission_requested,json=permissionRequested,proto3,oneof"`
 }
 
 type SessionEvent_PermissionCompleted struct {
-	// permission completed.
+	// A permission question was answered, by whichever client, or ended
+	// otherwise. JSON type: permission.completed.
 	PermissionCompleted *PermissionCompletedData `protobuf:"bytes,93,opt,name=permission_completed,json=permissionCompleted,proto3,oneof"`
 }
 
 type SessionEvent_UserInputRequested struct {
-	// user input requested.
+	// The agent asks the user something. JSON type: user_input.requested.
 	UserInputRequested *UserInputRequestedData `protobuf:"bytes,94,opt,name=user_input_requested,json=userInputRequested,proto3,oneof"`
 }
 
 type SessionEvent_UserInputCompleted struct {
-	// user input completed.
+	// The question was answered, by whichever client, or ended otherwise. JSON
+	// type: user_input.completed.
 	UserInputCompleted *UserInputCompletedData `protobuf:"bytes,95,opt,name=user_input_completed,json=userInputCompleted,proto3,oneof"`
 }
 
 type SessionEvent_ElicitationRequested struct {
-	// elicitation requested.
+	// Someone wants a form filled in. Answer with
+	// session.ui.handlePendingElicitation. JSON type: elicitation.requested.
 	ElicitationRequested *ElicitationRequestedData `protobuf:"bytes,96,opt,name=elicitation_requested,json=elicitationRequested,proto3,oneof"`
 }
 
 type SessionEvent_ElicitationCompleted struct {
-	// elicitation completed.
+	// The form was answered, by whichever client, or ended otherwise. JSON
+	// type: elicitation.completed.
 	ElicitationCompleted *ElicitationCompletedData `protobuf:"bytes,97,opt,name=elicitation_completed,json=elicitationCompleted,proto3,oneof"`
 }
 
 type SessionEvent_SamplingRequested struct {
-	// sampling requested.
+	// An MCP server wants the model to be asked something. Answer with
+	// session.ui.handlePendingSampling. JSON type: sampling.requested.
 	SamplingRequested *SamplingRequestedData `protobuf:"bytes,98,opt,name=sampling_requested,json=samplingRequested,proto3,oneof"`
 }
 
 type SessionEvent_SamplingCompleted struct {
-	// sampling completed.
+	// Sampling completed. JSON type: sampling.completed.
 	SamplingCompleted *SamplingCompletedData `protobuf:"bytes,99,opt,name=sampling_completed,json=samplingCompleted,proto3,oneof"`
 }
 
 type SessionEvent_McpOauthRequired struct {
-	// mcp oauth required.
+	// An MCP server wants the user to sign in. Answer with
+	// session.mcp.oauth.handlePendingRequest. JSON type: mcp.oauth_required.
 	McpOauthRequired *McpOauthRequiredData `protobuf:"bytes,100,opt,name=mcp_oauth_required,json=mcpOauthRequired,proto3,oneof"`
 }
 
 type SessionEvent_McpOauthCompleted struct {
-	// mcp oauth completed.
+	// MCP OAuth completed. JSON type: mcp.oauth_completed.
 	McpOauthCompleted *McpOauthCompletedData `protobuf:"bytes,101,opt,name=mcp_oauth_completed,json=mcpOauthCompleted,proto3,oneof"`
 }
 
 type SessionEvent_McpHeadersRefreshRequired struct {
-	// mcp headers refresh required.
+	// MCP headers refresh required. JSON type: mcp.headers_refresh_required.
 	McpHeadersRefreshRequired *McpHeadersRefreshRequiredData `protobuf:"bytes,102,opt,name=mcp_headers_refresh_required,json=mcpHeadersRefreshRequired,proto3,oneof"`
 }
 
 type SessionEvent_McpHeadersRefreshCompleted struct {
-	// mcp headers refresh completed.
+	// MCP headers refresh completed. JSON type: mcp.headers_refresh_completed.
 	McpHeadersRefreshCompleted *McpHeadersRefreshCompletedData `protobuf:"bytes,103,opt,name=mcp_headers_refresh_completed,json=mcpHeadersRefreshCompleted,proto3,oneof"`
 }
 
 type SessionEvent_SessionCustomNotification struct {
-	// session custom notification.
+	// Session custom notification. JSON type: session.custom_notification.
 	SessionCustomNotification *CustomNotificationData `protobuf:"bytes,104,opt,name=session_custom_notification,json=sessionCustomNotification,proto3,oneof"`
 }
 
 type SessionEvent_UiEphemeralQuery struct {
-	// ui ephemeral query.
+	// UI ephemeral query. JSON type: ui.ephemeral_query.
 	UiEphemeralQuery *UIEphemeralQueryData `protobuf:"bytes,105,opt,name=ui_ephemeral_query,json=uiEphemeralQuery,proto3,oneof"`
 }
 
 type SessionEvent_ExternalToolRequested struct {
-	// external tool requested.
+	// The model called a tool that a client carries out. Answer with
+	// session.tools.handlePendingToolCall. JSON type: external_tool.requested.
 	ExternalToolRequested *ExternalToolRequestedData `protobuf:"bytes,106,opt,name=external_tool_requested,json=externalToolRequested,proto3,oneof"`
 }
 
 type SessionEvent_ExternalToolCompleted struct {
-	// external tool completed.
+	// A tool call was answered, by whichever client, or ended otherwise. JSON
+	// type: external_tool.completed.
 	ExternalToolCompleted *ExternalToolCompletedData `protobuf:"bytes,107,opt,name=external_tool_completed,json=externalToolCompleted,proto3,oneof"`
 }
 
 type SessionEvent_CommandQueued struct {
-	// command queued.
+	// A slash command was queued for a client. Answer with
+	// session.commands.respondToQueuedCommand. JSON type: command.queued.
 	CommandQueued *CommandQueuedData `protobuf:"bytes,108,opt,name=command_queued,json=commandQueued,proto3,oneof"`
 }
 
 type SessionEvent_CommandExecute struct {
-	// command execute.
+	// A slash command that a client carries out was called. Answer with
+	// session.commands.handlePendingCommand. JSON type: command.execute.
 	CommandExecute *CommandExecuteData `protobuf:"bytes,109,opt,name=command_execute,json=commandExecute,proto3,oneof"`
 }
 
 type SessionEvent_CommandCompleted struct {
-	// command completed.
+	// A slash command was answered. JSON type: command.completed.
 	CommandCompleted *CommandCompletedData `protobuf:"bytes,110,opt,name=command_completed,json=commandCompleted,proto3,oneof"`
 }
 
 type SessionEvent_AutoModeSwitchRequested struct {
-	// auto mode switch requested.
+	// A limit was met. Answer with session.ui.handlePendingAutoModeSwitch
+	// whether to go on with another model. JSON type:
+	// auto_mode_switch.requested.
 	AutoModeSwitchRequested *AutoModeSwitchRequestedData `protobuf:"bytes,111,opt,name=auto_mode_switch_requested,json=autoModeSwitchRequested,proto3,oneof"`
 }
 
 type SessionEvent_AutoModeSwitchCompleted struct {
-	// auto mode switch completed.
+	// Auto mode switch completed. JSON type: auto_mode_switch.completed.
 	AutoModeSwitchCompleted *AutoModeSwitchCompletedData `protobuf:"bytes,112,opt,name=auto_mode_switch_completed,json=autoModeSwitchCompleted,proto3,oneof"`
 }
 
 type SessionEvent_SessionLimitsExhaustedRequested struct {
-	// session limits exhausted requested.
+	// The session's limit is used up. Answer with
+	// session.ui.handlePendingSessionLimitsExhausted. JSON type:
+	// session_limits_exhausted.requested.
 	SessionLimitsExhaustedRequested *SessionLimitsExhaustedRequestedData `protobuf:"bytes,113,opt,name=session_limits_exhausted_requested,json=sessionLimitsExhaustedRequested,proto3,oneof"`
 }
 
 type SessionEvent_SessionLimitsExhaustedCompleted struct {
-	// session limits exhausted completed.
+	// Session limits exhausted completed. JSON type:
+	// session_limits_exhausted.completed.
 	SessionLimitsExhaustedCompleted *SessionLimitsExhaustedCompletedData `protobuf:"bytes,114,opt,name=session_limits_exhausted_completed,json=sessionLimitsExhaustedCompleted,proto3,oneof"`
 }
 
 type SessionEvent_SessionAutoModeResolved struct {
-	// session auto mode resolved.
+	// Session auto mode resolved. JSON type: session.auto_mode_resolved.
 	SessionAutoModeResolved *AutoModeResolvedData `protobuf:"bytes,115,opt,name=session_auto_mode_resolved,json=sessionAutoModeResolved,proto3,oneof"`
 }
 
 type SessionEvent_SessionManagedSettingsResolved struct {
-	// session managed settings resolved.
+	// Session managed settings resolved. JSON type:
+	// session.managed_settings_resolved.
 	SessionManagedSettingsResolved *ManagedSettingsResolvedData `protobuf:"bytes,116,opt,name=session_managed_settings_resolved,json=sessionManagedSettingsResolved,proto3,oneof"`
 }
 
 type SessionEvent_SessionManagedSettingsEnforced struct {
-	// session managed settings enforced.
+	// Session managed settings enforced. JSON type:
+	// session.managed_settings_enforced.
 	SessionManagedSettingsEnforced *ManagedSettingsEnforcedData `protobuf:"bytes,117,opt,name=session_managed_settings_enforced,json=sessionManagedSettingsEnforced,proto3,oneof"`
 }
 
 type SessionEvent_CommandsChanged struct {
-	// commands changed.
+	// Commands changed. JSON type: commands.changed.
 	CommandsChanged *CommandsChangedData `protobuf:"bytes,118,opt,name=commands_changed,json=commandsChanged,proto3,oneof"`
 }
 
 type SessionEvent_CapabilitiesChanged struct {
-	// capabilities changed.
+	// What the session can ask of its clients has changed. JSON type:
+	// capabilities.changed.
 	CapabilitiesChanged *CapabilitiesChangedData `protobuf:"bytes,119,opt,name=capabilities_changed,json=capabilitiesChanged,proto3,oneof"`
 }
 
 type SessionEvent_ExitPlanModeRequested struct {
-	// exit plan mode requested.
+	// The agent has a plan. Answer with session.ui.handlePendingExitPlanMode.
+	// JSON type: exit_plan_mode.requested.
 	ExitPlanModeRequested *ExitPlanModeRequestedData `protobuf:"bytes,120,opt,name=exit_plan_mode_requested,json=exitPlanModeRequested,proto3,oneof"`
 }
 
 type SessionEvent_ExitPlanModeCompleted struct {
-	// exit plan mode completed.
+	// Exit plan mode completed. JSON type: exit_plan_mode.completed.
 	ExitPlanModeCompleted *ExitPlanModeCompletedData `protobuf:"bytes,121,opt,name=exit_plan_mode_completed,json=exitPlanModeCompleted,proto3,oneof"`
 }
 
 type SessionEvent_SessionToolsUpdated struct {
-	// session tools updated.
+	// The tools have changed. JSON type: session.tools_updated.
 	SessionToolsUpdated *ToolsUpdatedData `protobuf:"bytes,122,opt,name=session_tools_updated,json=sessionToolsUpdated,proto3,oneof"`
 }
 
 type SessionEvent_SessionBackgroundTasksChanged struct {
-	// session background tasks changed.
+	// Session background tasks changed. JSON type:
+	// session.background_tasks_changed.
 	SessionBackgroundTasksChanged *BackgroundTasksChangedData `protobuf:"bytes,123,opt,name=session_background_tasks_changed,json=sessionBackgroundTasksChanged,proto3,oneof"`
 }
 
 type SessionEvent_FactoryRunUpdated struct {
-	// factory run updated.
+	// Factory run updated. JSON type: factory.run_updated. Last in CLI 1.0.82.
 	//
 	// Deprecated: Marked as deprecated in copilot/cli/v1/session_event.proto.
 	FactoryRunUpdated *FactoryRunUpdatedData `protobuf:"bytes,124,opt,name=factory_run_updated,json=factoryRunUpdated,proto3,oneof"`
 }
 
 type SessionEvent_FactoryRunStarted struct {
-	// factory run started.
+	// Factory run started. JSON type: factory.run_started. Last in CLI 1.0.82.
 	//
 	// Deprecated: Marked as deprecated in copilot/cli/v1/session_event.proto.
 	FactoryRunStarted *FactoryRunStartedData `protobuf:"bytes,125,opt,name=factory_run_started,json=factoryRunStarted,proto3,oneof"`
 }
 
 type SessionEvent_FactoryRunSettled struct {
-	// factory run settled.
+	// Factory run settled. JSON type: factory.run_settled. Last in CLI 1.0.82.
 	//
 	// Deprecated: Marked as deprecated in copilot/cli/v1/session_event.proto.
 	FactoryRunSettled *FactoryRunSettledData `protobuf:"bytes,126,opt,name=factory_run_settled,json=factoryRunSettled,proto3,oneof"`
 }
 
 type SessionEvent_SessionSkillsLoaded struct {
-	// session skills loaded.
+	// Session skills loaded. JSON type: session.skills_loaded.
 	SessionSkillsLoaded *SkillsLoadedData `protobuf:"bytes,127,opt,name=session_skills_loaded,json=sessionSkillsLoaded,proto3,oneof"`
 }
 
 type SessionEvent_SessionCustomAgentsUpdated struct {
-	// session custom agents updated.
+	// Session custom agents updated. JSON type: session.custom_agents_updated.
 	SessionCustomAgentsUpdated *CustomAgentsUpdatedData `protobuf:"bytes,128,opt,name=session_custom_agents_updated,json=sessionCustomAgentsUpdated,proto3,oneof"`
 }
 
 type SessionEvent_SessionMcpServersLoaded struct {
-	// session mcp servers loaded.
+	// Session MCP servers loaded. JSON type: session.mcp_servers_loaded.
 	SessionMcpServersLoaded *McpServersLoadedData `protobuf:"bytes,129,opt,name=session_mcp_servers_loaded,json=sessionMcpServersLoaded,proto3,oneof"`
 }
 
 type SessionEvent_SessionMcpServerStatusChanged struct {
-	// session mcp server status changed.
+	// Session MCP server status changed. JSON type:
+	// session.mcp_server_status_changed.
 	SessionMcpServerStatusChanged *McpServerStatusChangedData `protobuf:"bytes,130,opt,name=session_mcp_server_status_changed,json=sessionMcpServerStatusChanged,proto3,oneof"`
 }
 
 type SessionEvent_McpToolsListChanged struct {
-	// mcp tools list changed.
+	// MCP tools list changed. JSON type: mcp.tools.list_changed.
 	McpToolsListChanged *McpListChangedData `protobuf:"bytes,131,opt,name=mcp_tools_list_changed,json=mcpToolsListChanged,proto3,oneof"`
 }
 
 type SessionEvent_McpResourcesListChanged struct {
-	// mcp resources list changed.
+	// MCP resources list changed. JSON type: mcp.resources.list_changed.
 	McpResourcesListChanged *McpListChangedData `protobuf:"bytes,132,opt,name=mcp_resources_list_changed,json=mcpResourcesListChanged,proto3,oneof"`
 }
 
 type SessionEvent_McpPromptsListChanged struct {
-	// mcp prompts list changed.
+	// MCP prompts list changed. JSON type: mcp.prompts.list_changed.
 	McpPromptsListChanged *McpListChangedData `protobuf:"bytes,133,opt,name=mcp_prompts_list_changed,json=mcpPromptsListChanged,proto3,oneof"`
 }
 
 type SessionEvent_SessionExtensionsLoaded struct {
-	// session extensions loaded.
+	// Session extensions loaded. JSON type: session.extensions_loaded.
 	SessionExtensionsLoaded *ExtensionsLoadedData `protobuf:"bytes,134,opt,name=session_extensions_loaded,json=sessionExtensionsLoaded,proto3,oneof"`
 }
 
 type SessionEvent_SessionCanvasOpened struct {
-	// session canvas opened.
+	// Session canvas opened. JSON type: session.canvas.opened.
 	SessionCanvasOpened *CanvasOpenedData `protobuf:"bytes,135,opt,name=session_canvas_opened,json=sessionCanvasOpened,proto3,oneof"`
 }
 
 type SessionEvent_SessionCanvasRegistryChanged struct {
-	// session canvas registry changed.
+	// Session canvas registry changed. JSON type:
+	// session.canvas.registry_changed.
 	SessionCanvasRegistryChanged *CanvasRegistryChangedData `protobuf:"bytes,136,opt,name=session_canvas_registry_changed,json=sessionCanvasRegistryChanged,proto3,oneof"`
 }
 
 type SessionEvent_SessionCanvasClosed struct {
-	// session canvas closed.
+	// Session canvas closed. JSON type: session.canvas.closed.
 	SessionCanvasClosed *CanvasClosedData `protobuf:"bytes,137,opt,name=session_canvas_closed,json=sessionCanvasClosed,proto3,oneof"`
 }
 
 type SessionEvent_SessionCanvasUnavailable struct {
-	// session canvas unavailable.
+	// Session canvas unavailable. JSON type: session.canvas.unavailable.
 	SessionCanvasUnavailable *CanvasUnavailableData `protobuf:"bytes,138,opt,name=session_canvas_unavailable,json=sessionCanvasUnavailable,proto3,oneof"`
 }
 
 type SessionEvent_SessionCanvasRecorded struct {
-	// session canvas recorded.
+	// Session canvas recorded. JSON type: session.canvas.recorded.
 	SessionCanvasRecorded *CanvasRecordedData `protobuf:"bytes,139,opt,name=session_canvas_recorded,json=sessionCanvasRecorded,proto3,oneof"`
 }
 
 type SessionEvent_SessionCanvasRemoved struct {
-	// session canvas removed.
+	// Session canvas removed. JSON type: session.canvas.removed.
 	SessionCanvasRemoved *CanvasRemovedData `protobuf:"bytes,140,opt,name=session_canvas_removed,json=sessionCanvasRemoved,proto3,oneof"`
 }
 
 type SessionEvent_SessionExtensionsAttachmentsPushed struct {
-	// session extensions attachments pushed.
+	// Session extensions attachments pushed. JSON type:
+	// session.extensions.attachments_pushed.
 	SessionExtensionsAttachmentsPushed *ExtensionsAttachmentsPushedData `protobuf:"bytes,141,opt,name=session_extensions_attachments_pushed,json=sessionExtensionsAttachmentsPushed,proto3,oneof"`
 }
 
 type SessionEvent_McpAppToolCallComplete struct {
-	// mcp app tool call complete.
+	// MCP app tool call complete. JSON type: mcp_app.tool_call_complete.
 	McpAppToolCallComplete *McpAppToolCallCompleteData `protobuf:"bytes,142,opt,name=mcp_app_tool_call_complete,json=mcpAppToolCallComplete,proto3,oneof"`
 }
 
 type SessionEvent_ModelModelCallStarted struct {
-	// model model call started.
+	// A request to the model was sent. JSON type: model.model_call_started.
 	ModelModelCallStarted *ModelModelCallStartedData `protobuf:"bytes,143,opt,name=model_model_call_started,json=modelModelCallStarted,proto3,oneof"`
 }
 
 type SessionEvent_ModelModelCallSuccess struct {
-	// model model call success.
+	// A request to the model succeeded. JSON type: model.model_call_success.
 	ModelModelCallSuccess *ModelModelCallSuccessData `protobuf:"bytes,144,opt,name=model_model_call_success,json=modelModelCallSuccess,proto3,oneof"`
 }
 
 type SessionEvent_ModelModelCallFailure struct {
-	// model model call failure.
+	// A request to the model failed. JSON type: model.model_call_failure.
 	ModelModelCallFailure *ModelModelCallFailureData `protobuf:"bytes,145,opt,name=model_model_call_failure,json=modelModelCallFailure,proto3,oneof"`
 }
 
 type SessionEvent_ModelMessage struct {
-	// model message.
+	// A message was added to the conversation with the model. JSON type:
+	// model.message.
 	ModelMessage *ModelMessageData `protobuf:"bytes,146,opt,name=model_message,json=modelMessage,proto3,oneof"`
 }
 
 type SessionEvent_ModelResponse struct {
-	// model response.
+	// The model's answer ended the turn. JSON type: model.response.
 	ModelResponse *ModelResponseData `protobuf:"bytes,147,opt,name=model_response,json=modelResponse,proto3,oneof"`
 }
 
 type SessionEvent_ModelTurnStarted struct {
-	// model turn started.
+	// A turn began. JSON type: model.turn_started.
 	ModelTurnStarted *ModelTurnStartedData `protobuf:"bytes,148,opt,name=model_turn_started,json=modelTurnStarted,proto3,oneof"`
 }
 
 type SessionEvent_ModelTurnEnded struct {
-	// model turn ended.
+	// A turn ended. JSON type: model.turn_ended.
 	ModelTurnEnded *ModelTurnEndedData `protobuf:"bytes,149,opt,name=model_turn_ended,json=modelTurnEnded,proto3,oneof"`
 }
 
 type SessionEvent_ModelTurnFailed struct {
-	// model turn failed.
+	// A turn failed. JSON type: model.turn_failed.
 	ModelTurnFailed *ModelTurnFailedData `protobuf:"bytes,150,opt,name=model_turn_failed,json=modelTurnFailed,proto3,oneof"`
 }
 
 type SessionEvent_ModelTurnRetry struct {
-	// model turn retry.
+	// A turn is tried again. JSON type: model.turn_retry.
 	ModelTurnRetry *ModelTurnRetryData `protobuf:"bytes,151,opt,name=model_turn_retry,json=modelTurnRetry,proto3,oneof"`
 }
 
 type SessionEvent_ModelToolExecution struct {
-	// model tool execution.
+	// A tool that the model called was carried out. JSON type:
+	// model.tool_execution.
 	ModelToolExecution *ModelToolExecutionData `protobuf:"bytes,152,opt,name=model_tool_execution,json=modelToolExecution,proto3,oneof"`
 }
 
 type SessionEvent_ModelLog struct {
-	// model log.
+	// A line of the log. JSON type: model.log.
 	ModelLog *ModelLogData `protobuf:"bytes,153,opt,name=model_log,json=modelLog,proto3,oneof"`
 }
 
 type SessionEvent_ModelMessagesSnapshot struct {
-	// model messages snapshot.
+	// The whole conversation as the model sees it. It is large, and sent after
+	// every turn. JSON type: model.messages_snapshot.
 	ModelMessagesSnapshot *ModelMessagesSnapshotData `protobuf:"bytes,154,opt,name=model_messages_snapshot,json=modelMessagesSnapshot,proto3,oneof"`
 }
 
 type SessionEvent_ModelCompactionStarted struct {
-	// model compaction started.
+	// Compaction of the conversation began. JSON type:
+	// model.compaction_started.
 	ModelCompactionStarted *ModelCompactionStartedData `protobuf:"bytes,155,opt,name=model_compaction_started,json=modelCompactionStarted,proto3,oneof"`
 }
 
 type SessionEvent_ModelCompactionCompleted struct {
-	// model compaction completed.
+	// Compaction of the conversation ended. JSON type:
+	// model.compaction_completed.
 	ModelCompactionCompleted *ModelCompactionCompletedData `protobuf:"bytes,156,opt,name=model_compaction_completed,json=modelCompactionCompleted,proto3,oneof"`
 }
 
 type SessionEvent_ModelTelemetry struct {
-	// model telemetry.
+	// Telemetry. JSON type: model.telemetry.
 	ModelTelemetry *ModelTelemetryData `protobuf:"bytes,157,opt,name=model_telemetry,json=modelTelemetry,proto3,oneof"`
 }
 
 type SessionEvent_SessionIndexedSearch struct {
-	// session indexed search.
+	// Session indexed search. JSON type: session.indexed_search. Since CLI
+	// 1.0.92.
 	SessionIndexedSearch *IndexedSearchData `protobuf:"bytes,158,opt,name=session_indexed_search,json=sessionIndexedSearch,proto3,oneof"`
 }
 
 type SessionEvent_SessionModelDeselected struct {
-	// session model deselected.
+	// Session model deselected. JSON type: session.model_deselected. Since CLI
+	// 1.0.92.
 	SessionModelDeselected *ModelDeselectedData `protobuf:"bytes,159,opt,name=session_model_deselected,json=sessionModelDeselected,proto3,oneof"`
 }
 
 type SessionEvent_SessionAutoTierRecommendation struct {
-	// session auto tier recommendation.
+	// Session auto tier recommendation. JSON type:
+	// session.auto_tier_recommendation. Since CLI 1.0.92.
 	SessionAutoTierRecommendation *AutoTierRecommendationData `protobuf:"bytes,160,opt,name=session_auto_tier_recommendation,json=sessionAutoTierRecommendation,proto3,oneof"`
 }
 
 type SessionEvent_SessionAutoTierSwitchFailed struct {
-	// session auto tier switch failed.
+	// Session auto tier switch failed. JSON type:
+	// session.auto_tier_switch_failed. Since CLI 1.0.92.
 	SessionAutoTierSwitchFailed *AutoTierSwitchFailedData `protobuf:"bytes,161,opt,name=session_auto_tier_switch_failed,json=sessionAutoTierSwitchFailed,proto3,oneof"`
 }
 
 type SessionEvent_SessionModeNoticeDelivered struct {
-	// session mode notice delivered.
+	// Session mode notice delivered. JSON type: session.mode_notice_delivered.
+	// Since CLI 1.0.92.
 	SessionModeNoticeDelivered *ModeNoticeDeliveredData `protobuf:"bytes,162,opt,name=session_mode_notice_delivered,json=sessionModeNoticeDelivered,proto3,oneof"`
 }
 
 type SessionEvent_SessionFusionChangeCheckpoint struct {
-	// session fusion change checkpoint.
+	// Session fusion change checkpoint. JSON type:
+	// session.fusion_change_checkpoint. Since CLI 1.0.92.
 	SessionFusionChangeCheckpoint *FusionChangeCheckpointData `protobuf:"bytes,163,opt,name=session_fusion_change_checkpoint,json=sessionFusionChangeCheckpoint,proto3,oneof"`
 }
 
 type SessionEvent_SessionCompletionReceipt struct {
-	// session completion receipt.
+	// Session completion receipt. JSON type: session.completion_receipt. Since
+	// CLI 1.0.92.
 	SessionCompletionReceipt *CompletionReceiptData `protobuf:"bytes,164,opt,name=session_completion_receipt,json=sessionCompletionReceipt,proto3,oneof"`
 }
 
 type SessionEvent_SessionPermissionRecovery struct {
-	// session permission recovery.
+	// Session permission recovery. JSON type: session.permission_recovery.
+	// Since CLI 1.0.92.
 	SessionPermissionRecovery *PermissionRecoveryData `protobuf:"bytes,165,opt,name=session_permission_recovery,json=sessionPermissionRecovery,proto3,oneof"`
 }
 
 type SessionEvent_AssistantFusionPhaseActivity struct {
-	// assistant fusion phase activity.
+	// Assistant fusion phase activity. JSON type:
+	// assistant.fusion_phase_activity. Since CLI 1.0.92.
 	AssistantFusionPhaseActivity *FusionPhaseActivityData `protobuf:"bytes,166,opt,name=assistant_fusion_phase_activity,json=assistantFusionPhaseActivity,proto3,oneof"`
 }
 
 type SessionEvent_ModelCallFinalResult struct {
-	// model call final result.
+	// Model call final result. JSON type: model.call_final_result. Since CLI
+	// 1.0.92.
 	ModelCallFinalResult *ModelCallFinalResultData `protobuf:"bytes,167,opt,name=model_call_final_result,json=modelCallFinalResult,proto3,oneof"`
 }
 
 type SessionEvent_ToolShellOutput struct {
-	// tool shell output.
+	// Tool shell output. JSON type: tool.shell_output. Since CLI 1.0.92.
 	ToolShellOutput *ToolShellOutputData `protobuf:"bytes,168,opt,name=tool_shell_output,json=toolShellOutput,proto3,oneof"`
 }
 
 type SessionEvent_SkillInvokedRef struct {
-	// skill invoked ref.
+	// Skill invoked ref. JSON type: skill.invoked_ref. Since CLI 1.0.92.
 	SkillInvokedRef *SkillInvokedRefData `protobuf:"bytes,169,opt,name=skill_invoked_ref,json=skillInvokedRef,proto3,oneof"`
 }
 
 type SessionEvent_SkillContextDelivered struct {
-	// skill context delivered.
+	// Skill context delivered. JSON type: skill.context_delivered. Since CLI
+	// 1.0.92.
 	SkillContextDelivered *SkillContextDeliveredData `protobuf:"bytes,170,opt,name=skill_context_delivered,json=skillContextDelivered,proto3,oneof"`
 }
 
 type SessionEvent_SkillContextDeliveredRef struct {
-	// skill context delivered ref.
+	// Skill context delivered ref. JSON type: skill.context_delivered_ref.
+	// Since CLI 1.0.92.
 	SkillContextDeliveredRef *SkillContextDeliveredRefData `protobuf:"bytes,171,opt,name=skill_context_delivered_ref,json=skillContextDeliveredRef,proto3,oneof"`
 }
 
 type SessionEvent_PermissionCarriedForward struct {
-	// permission carried forward.
+	// Permission carried forward. JSON type: permission.carriedForward. Since
+	// CLI 1.0.92.
 	PermissionCarriedForward *PermissionCarriedForwardData `protobuf:"bytes,172,opt,name=permission_carried_forward,json=permissionCarriedForward,proto3,oneof"`
 }
 
 type SessionEvent_PermissionMessageAuthorization struct {
-	// permission message authorization.
+	// Permission message authorization. JSON type:
+	// permission.messageAuthorization. Since CLI 1.0.92.
 	PermissionMessageAuthorization *PermissionMessageAuthorizationData `protobuf:"bytes,173,opt,name=permission_message_authorization,json=permissionMessageAuthorization,proto3,oneof"`
 }
 
 type SessionEvent_PermissionMessageAuthorizationRead struct {
-	// permission message authorization read.
+	// Permission message authorization read. JSON type:
+	// permission.messageAuthorizationRead. Since CLI 1.0.92.
 	PermissionMessageAuthorizationRead *PermissionMessageAuthorizationReadData `protobuf:"bytes,174,opt,name=permission_message_authorization_read,json=permissionMessageAuthorizationRead,proto3,oneof"`
 }
 
 type SessionEvent_PermissionMessageAuthorizationDegraded struct {
-	// permission message authorization degraded.
+	// Permission message authorization degraded. JSON type:
+	// permission.messageAuthorizationDegraded. Since CLI 1.0.92.
 	PermissionMessageAuthorizationDegraded *PermissionMessageAuthorizationDegradedData `protobuf:"bytes,175,opt,name=permission_message_authorization_degraded,json=permissionMessageAuthorizationDegraded,proto3,oneof"`
 }
 
 type SessionEvent_PermissionAssentDetected struct {
-	// permission assent detected.
+	// Permission assent detected. JSON type: permission.assentDetected. Since
+	// CLI 1.0.92.
 	PermissionAssentDetected *PermissionAssentDetectedData `protobuf:"bytes,176,opt,name=permission_assent_detected,json=permissionAssentDetected,proto3,oneof"`
 }
 
 type SessionEvent_PermissionContextualAuthorization struct {
-	// permission contextual authorization.
+	// Permission contextual authorization. JSON type:
+	// permission.contextualAuthorization. Since CLI 1.0.92.
 	PermissionContextualAuthorization *PermissionContextualAuthorizationData `protobuf:"bytes,177,opt,name=permission_contextual_authorization,json=permissionContextualAuthorization,proto3,oneof"`
 }
 
 type SessionEvent_HumanResponseRecorded struct {
-	// human response recorded.
+	// Human response recorded. JSON type: human_response.recorded. Since CLI
+	// 1.0.92.
 	HumanResponseRecorded *HumanResponseRecordedData `protobuf:"bytes,178,opt,name=human_response_recorded,json=humanResponseRecorded,proto3,oneof"`
 }
 
 type SessionEvent_WorkflowRunUpdated struct {
-	// workflow run updated.
+	// Workflow run updated. JSON type: workflow.run_updated. Since CLI 1.0.92.
 	WorkflowRunUpdated *WorkflowRunUpdatedData `protobuf:"bytes,179,opt,name=workflow_run_updated,json=workflowRunUpdated,proto3,oneof"`
 }
 
 type SessionEvent_WorkflowRunStarted struct {
-	// workflow run started.
+	// Workflow run started. JSON type: workflow.run_started. Since CLI 1.0.92.
 	WorkflowRunStarted *WorkflowRunStartedData `protobuf:"bytes,180,opt,name=workflow_run_started,json=workflowRunStarted,proto3,oneof"`
 }
 
 type SessionEvent_WorkflowRunSettled struct {
-	// workflow run settled.
+	// Workflow run settled. JSON type: workflow.run_settled. Since CLI 1.0.92.
 	WorkflowRunSettled *WorkflowRunSettledData `protobuf:"bytes,181,opt,name=workflow_run_settled,json=workflowRunSettled,proto3,oneof"`
 }
 
 type SessionEvent_SessionMcpServerRemoved struct {
-	// session mcp server removed.
+	// Session MCP server removed. JSON type: session.mcp_server_removed. Since
+	// CLI 1.0.92.
 	SessionMcpServerRemoved *McpServerRemovedData `protobuf:"bytes,182,opt,name=session_mcp_server_removed,json=sessionMcpServerRemoved,proto3,oneof"`
 }
 
 type SessionEvent_SessionMcpServerNeedsReconnect struct {
-	// session mcp server needs reconnect.
+	// Session MCP server needs reconnect. JSON type:
+	// session.mcp_server_needs_reconnect. Since CLI 1.0.92.
 	SessionMcpServerNeedsReconnect *McpServerNeedsReconnectData `protobuf:"bytes,183,opt,name=session_mcp_server_needs_reconnect,json=sessionMcpServerNeedsReconnect,proto3,oneof"`
 }
 
 type SessionEvent_SessionAutopilotStopped struct {
-	// session autopilot stopped.
+	// Session autopilot stopped. JSON type: session.autopilot_stopped. Since
+	// CLI 1.0.102.
 	SessionAutopilotStopped *AutopilotStoppedData `protobuf:"bytes,184,opt,name=session_autopilot_stopped,json=sessionAutopilotStopped,proto3,oneof"`
 }
 
 type SessionEvent_SessionQuotaObservation struct {
-	// session quota observation.
+	// Session quota observation. JSON type: session.quota_observation. Since
+	// CLI 1.0.102.
 	SessionQuotaObservation *ProviderQuotaObservationData `protobuf:"bytes,185,opt,name=session_quota_observation,json=sessionQuotaObservation,proto3,oneof"`
 }
 
 type SessionEvent_SessionUsageRecord struct {
-	// session usage record.
+	// Session usage record. JSON type: session.usage_record. Since CLI 1.0.102.
 	SessionUsageRecord *UsageAccountingRecordData `protobuf:"bytes,186,opt,name=session_usage_record,json=sessionUsageRecord,proto3,oneof"`
 }
 
 type SessionEvent_SessionRequestBodyCompressionDisabled struct {
-	// session request body compression disabled.
+	// Session request body compression disabled. JSON type:
+	// session.request_body_compression_disabled. Since CLI 1.0.102.
 	SessionRequestBodyCompressionDisabled *RequestBodyCompressionDisabledData `protobuf:"bytes,187,opt,name=session_request_body_compression_disabled,json=sessionRequestBodyCompressionDisabled,proto3,oneof"`
 }
 
 type SessionEvent_McpOauthRecoveryCompleted struct {
-	// mcp oauth recovery completed.
+	// MCP OAuth recovery completed. JSON type: mcp.oauth_recovery_completed.
+	// Since CLI 1.0.102.
 	McpOauthRecoveryCompleted *McpOauthRecoveryCompletedData `protobuf:"bytes,188,opt,name=mcp_oauth_recovery_completed,json=mcpOauthRecoveryCompleted,proto3,oneof"`
 }
 
 type SessionEvent_SessionManagedPluginProgress struct {
-	// session managed plugin progress.
+	// Session managed plugin progress. JSON type:
+	// session.managed_plugin_progress. Since CLI 1.0.102.
 	SessionManagedPluginProgress *ManagedPluginProgressData `protobuf:"bytes,189,opt,name=session_managed_plugin_progress,json=sessionManagedPluginProgress,proto3,oneof"`
 }
 
 type SessionEvent_SessionMcpServerToolsLoaded struct {
-	// session mcp server tools loaded.
+	// Session MCP server tools loaded. JSON type:
+	// session.mcp_server_tools_loaded. Since CLI 1.0.102.
 	SessionMcpServerToolsLoaded *McpServerToolsLoadedData `protobuf:"bytes,190,opt,name=session_mcp_server_tools_loaded,json=sessionMcpServerToolsLoaded,proto3,oneof"`
 }
 
 type SessionEvent_Unrecognized struct {
-	// A value that fits none of them: JSON text.
+	// The member data of an unknown type, or of a form that does not fit, as
+	// JSON text.
 	Unrecognized string `protobuf:"bytes,1001,opt,name=unrecognized,proto3,oneof"`
 }
 

@@ -43,15 +43,15 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// JSON: EventsAgentScope.
+// Events agent scope. Used by SessionEventLogServiceReadRequest.agent_scope.
 type EventsAgentScope int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	EventsAgentScope_EVENTS_AGENT_SCOPE_UNSPECIFIED EventsAgentScope = 0
-	// JSON "primary".
+	// JSON: "primary".
 	EventsAgentScope_EVENTS_AGENT_SCOPE_PRIMARY EventsAgentScope = 1
-	// JSON "all".
+	// JSON: "all".
 	EventsAgentScope_EVENTS_AGENT_SCOPE_ALL EventsAgentScope = 2
 )
 
@@ -96,28 +96,29 @@ func (EventsAgentScope) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_session_event_log_proto_rawDescGZIP(), []int{0}
 }
 
-// JSON: session.eventLog.read?.
+// Parameters of session.eventLog.read.
 type SessionEventLogServiceReadRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session id.
+	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// cursor.
+	// Position to read from, as an earlier read returned it; absent: from the
+	// first event.
 	Cursor *string `protobuf:"bytes,2,opt,name=cursor,proto3,oneof" json:"cursor,omitempty"`
-	// max.
+	// Largest number of events to return. At most 1000.
 	Max *int64 `protobuf:"varint,3,opt,name=max,proto3,oneof" json:"max,omitempty"`
-	// wait ms.
+	// How long to wait for a new event, in milliseconds. From 0 to 30000.
 	WaitMs *int64 `protobuf:"varint,4,opt,name=wait_ms,json=waitMs,proto3,oneof" json:"wait_ms,omitempty"`
-	// types.
+	// Types of events to return: "*" for all, or a list.
 	Types *EventLogTypes `protobuf:"bytes,5,opt,name=types,proto3" json:"types,omitempty"`
-	// agent scope.
+	// The agent scope.
 	AgentScope EventsAgentScope `protobuf:"varint,6,opt,name=agent_scope,json=agentScope,proto3,enum=copilot.cli.v1.EventsAgentScope" json:"agent_scope,omitempty"`
-	// agent ids.
+	// Identifiers of the agent.
 	AgentIds []string `protobuf:"bytes,7,rep,name=agent_ids,json=agentIds,proto3" json:"agent_ids,omitempty"`
-	// direction.
+	// The direction.
 	Direction EventsReadDirection `protobuf:"varint,8,opt,name=direction,proto3,enum=copilot.cli.v1.EventsReadDirection" json:"direction,omitempty"`
-	// include ephemeral.
+	// Whether to include ephemeral.
 	IncludeEphemeral *bool `protobuf:"varint,9,opt,name=include_ephemeral,json=includeEphemeral,proto3,oneof" json:"include_ephemeral,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -223,18 +224,18 @@ func (x *SessionEventLogServiceReadRequest) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: EventsReadResult.
+// Result of session.eventLog.read.
 type SessionEventLogServiceReadResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// events.
+	// The events.
 	Events []*SessionEvent `protobuf:"bytes,1,rep,name=events,proto3" json:"events,omitempty"`
-	// cursor.
+	// Position in the log. It is opaque.
 	Cursor string `protobuf:"bytes,2,opt,name=cursor,proto3" json:"cursor,omitempty"`
-	// has more.
+	// Whether it has more.
 	HasMore bool `protobuf:"varint,3,opt,name=has_more,json=hasMore,proto3" json:"has_more,omitempty"`
-	// cursor status.
+	// Status of the cursor.
 	CursorStatus EventsCursorStatus `protobuf:"varint,4,opt,name=cursor_status,json=cursorStatus,proto3,enum=copilot.cli.v1.EventsCursorStatus" json:"cursor_status,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -305,14 +306,14 @@ func (x *SessionEventLogServiceReadResponse) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: session.eventLog.registerInterest?.
+// Parameters of session.eventLog.registerInterest.
 type SessionEventLogServiceRegisterInterestRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session id.
+	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// event type.
+	// Kind of event.
 	EventType string `protobuf:"bytes,2,opt,name=event_type,json=eventType,proto3" json:"event_type,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -369,12 +370,12 @@ func (x *SessionEventLogServiceRegisterInterestRequest) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: RegisterEventInterestResult.
+// Result of session.eventLog.registerInterest.
 type SessionEventLogServiceRegisterInterestResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// handle.
+	// The handle.
 	Handle string `protobuf:"bytes,1,opt,name=handle,proto3" json:"handle,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -424,14 +425,14 @@ func (x *SessionEventLogServiceRegisterInterestResponse) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: session.eventLog.releaseInterest?.
+// Parameters of session.eventLog.releaseInterest.
 type SessionEventLogServiceReleaseInterestRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session id.
+	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// handle.
+	// The handle.
 	Handle string `protobuf:"bytes,2,opt,name=handle,proto3" json:"handle,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -488,12 +489,12 @@ func (x *SessionEventLogServiceReleaseInterestRequest) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: EventLogReleaseInterestResult.
+// Result of session.eventLog.releaseInterest.
 type SessionEventLogServiceReleaseInterestResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// success.
+	// Whether it succeeded.
 	Success bool `protobuf:"varint,1,opt,name=success,proto3" json:"success,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -543,12 +544,12 @@ func (x *SessionEventLogServiceReleaseInterestResponse) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: session.eventLog.tail?.
+// Parameters of session.eventLog.tail.
 type SessionEventLogServiceTailRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session id.
+	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -598,12 +599,12 @@ func (x *SessionEventLogServiceTailRequest) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: EventLogTailResult.
+// Result of session.eventLog.tail.
 type SessionEventLogServiceTailResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// cursor.
+	// Position in the log. It is opaque.
 	Cursor string `protobuf:"bytes,1,opt,name=cursor,proto3" json:"cursor,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -653,10 +654,10 @@ func (x *SessionEventLogServiceTailResponse) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: EventLogTypes.
+// Event log types. Used by SessionEventLogServiceReadRequest.types.
 type EventLogTypes struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The alternatives.
+	// One of these, told apart by their form.
 	//
 	// Types that are valid to be assigned to Variant:
 	//
@@ -737,17 +738,17 @@ type isEventLogTypes_Variant interface {
 }
 
 type EventLogTypes_StringValue struct {
-	// string value.
+	// A string.
 	StringValue string `protobuf:"bytes,1,opt,name=string_value,json=stringValue,proto3,oneof"`
 }
 
 type EventLogTypes_List struct {
-	// list.
+	// An array.
 	List *StringList `protobuf:"bytes,2,opt,name=list,proto3,oneof"`
 }
 
 type EventLogTypes_Unrecognized struct {
-	// A value that fits none of them: JSON text.
+	// A value that fits none of them, as JSON text.
 	Unrecognized string `protobuf:"bytes,1001,opt,name=unrecognized,proto3,oneof"`
 }
 

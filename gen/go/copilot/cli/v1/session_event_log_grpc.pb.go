@@ -50,15 +50,20 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// SessionEventLogService: The CLI's methods under session.eventLog.
+// SessionEventLogService has the CLI's methods under session.eventLog.
 type SessionEventLogServiceClient interface {
-	// Calls session.eventLog.read.
+	// Reads events from a position on, waiting for new ones if asked to.
+	// Ephemeral events come from a ring of limited size that drops the oldest
+	// without a sign. JSON-RPC: session.eventLog.read.
 	Read(ctx context.Context, in *SessionEventLogServiceReadRequest, opts ...grpc.CallOption) (*SessionEventLogServiceReadResponse, error)
-	// Calls session.eventLog.registerInterest.
+	// Says that the client will deal with a kind of event. JSON-RPC:
+	// session.eventLog.registerInterest.
 	RegisterInterest(ctx context.Context, in *SessionEventLogServiceRegisterInterestRequest, opts ...grpc.CallOption) (*SessionEventLogServiceRegisterInterestResponse, error)
-	// Calls session.eventLog.releaseInterest.
+	// Takes back what registerInterest said. JSON-RPC:
+	// session.eventLog.releaseInterest.
 	ReleaseInterest(ctx context.Context, in *SessionEventLogServiceReleaseInterestRequest, opts ...grpc.CallOption) (*SessionEventLogServiceReleaseInterestResponse, error)
-	// Calls session.eventLog.tail.
+	// Returns the position behind the newest event. JSON-RPC:
+	// session.eventLog.tail.
 	Tail(ctx context.Context, in *SessionEventLogServiceTailRequest, opts ...grpc.CallOption) (*SessionEventLogServiceTailResponse, error)
 }
 
@@ -114,15 +119,20 @@ func (c *sessionEventLogServiceClient) Tail(ctx context.Context, in *SessionEven
 // All implementations must embed UnimplementedSessionEventLogServiceServer
 // for forward compatibility.
 //
-// SessionEventLogService: The CLI's methods under session.eventLog.
+// SessionEventLogService has the CLI's methods under session.eventLog.
 type SessionEventLogServiceServer interface {
-	// Calls session.eventLog.read.
+	// Reads events from a position on, waiting for new ones if asked to.
+	// Ephemeral events come from a ring of limited size that drops the oldest
+	// without a sign. JSON-RPC: session.eventLog.read.
 	Read(context.Context, *SessionEventLogServiceReadRequest) (*SessionEventLogServiceReadResponse, error)
-	// Calls session.eventLog.registerInterest.
+	// Says that the client will deal with a kind of event. JSON-RPC:
+	// session.eventLog.registerInterest.
 	RegisterInterest(context.Context, *SessionEventLogServiceRegisterInterestRequest) (*SessionEventLogServiceRegisterInterestResponse, error)
-	// Calls session.eventLog.releaseInterest.
+	// Takes back what registerInterest said. JSON-RPC:
+	// session.eventLog.releaseInterest.
 	ReleaseInterest(context.Context, *SessionEventLogServiceReleaseInterestRequest) (*SessionEventLogServiceReleaseInterestResponse, error)
-	// Calls session.eventLog.tail.
+	// Returns the position behind the newest event. JSON-RPC:
+	// session.eventLog.tail.
 	Tail(context.Context, *SessionEventLogServiceTailRequest) (*SessionEventLogServiceTailResponse, error)
 	mustEmbedUnimplementedSessionEventLogServiceServer()
 }

@@ -60,36 +60,40 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// SessionService: The CLI's methods under session.
+// SessionService has the CLI's methods under session.
 type SessionServiceClient interface {
-	// Calls session.abort.
+	// Ends the running turn. Pending tool calls and questions end with it.
+	// JSON-RPC: session.abort.
 	Abort(ctx context.Context, in *SessionServiceAbortRequest, opts ...grpc.CallOption) (*SessionServiceAbortResponse, error)
-	// Creates a session and joins it.
+	// Creates a session and joins it. JSON-RPC: session.create.
 	Create(ctx context.Context, in *SessionServiceCreateRequest, opts ...grpc.CallOption) (*SessionServiceCreateResponse, error)
-	// Deletes a session and its history.
+	// Deletes a session and its history. JSON-RPC: session.delete.
 	Delete(ctx context.Context, in *SessionServiceDeleteRequest, opts ...grpc.CallOption) (*SessionServiceDeleteResponse, error)
 	// Leaves a session. The CLI unloads it when nobody is left; its history
-	// stays.
+	// stays. JSON-RPC: session.destroy.
 	Destroy(ctx context.Context, in *SessionServiceDestroyRequest, opts ...grpc.CallOption) (*SessionServiceDestroyResponse, error)
-	// Leaves a session, like session.destroy.
+	// Leaves a session, like session.destroy. JSON-RPC: session.detach.
 	Detach(ctx context.Context, in *SessionServiceDetachRequest, opts ...grpc.CallOption) (*SessionServiceDetachResponse, error)
-	// Returns the session that a terminal shows.
+	// Returns the session that a terminal shows. JSON-RPC: session.getForeground.
 	GetForeground(ctx context.Context, in *SessionServiceGetForegroundRequest, opts ...grpc.CallOption) (*SessionServiceGetForegroundResponse, error)
-	// Returns the session that was used last.
+	// Returns the session that was used last. JSON-RPC: session.getLastId.
 	GetLastId(ctx context.Context, in *SessionServiceGetLastIdRequest, opts ...grpc.CallOption) (*SessionServiceGetLastIdResponse, error)
-	// Returns a loaded session's stored events.
+	// Returns a loaded session's stored events. JSON-RPC: session.getMessages.
 	GetMessages(ctx context.Context, in *SessionServiceGetMessagesRequest, opts ...grpc.CallOption) (*SessionServiceGetMessagesResponse, error)
-	// Returns what is known about a session without loading it.
+	// Returns what is known about a session without loading it. JSON-RPC:
+	// session.getMetadata.
 	GetMetadata(ctx context.Context, in *SessionServiceGetMetadataRequest, opts ...grpc.CallOption) (*SessionServiceGetMetadataResponse, error)
-	// Lists stored sessions.
+	// Lists stored sessions. JSON-RPC: session.list.
 	List(ctx context.Context, in *SessionServiceListRequest, opts ...grpc.CallOption) (*SessionServiceListResponse, error)
-	// Calls session.log.
+	// Adds a line to the session's timeline. JSON-RPC: session.log.
 	Log(ctx context.Context, in *SessionServiceLogRequest, opts ...grpc.CallOption) (*SessionServiceLogResponse, error)
 	// Loads a stored session, or joins a loaded one. It replays nothing.
+	// JSON-RPC: session.resume.
 	Resume(ctx context.Context, in *SessionServiceResumeRequest, opts ...grpc.CallOption) (*SessionServiceResumeResponse, error)
-	// Calls session.send.
+	// Sends a prompt. It is queued while a turn runs; the answer comes as events.
+	// JSON-RPC: session.send.
 	Send(ctx context.Context, in *SessionServiceSendRequest, opts ...grpc.CallOption) (*SessionServiceSendResponse, error)
-	// Makes a terminal show a session.
+	// Makes a terminal show a session. JSON-RPC: session.setForeground.
 	SetForeground(ctx context.Context, in *SessionServiceSetForegroundRequest, opts ...grpc.CallOption) (*SessionServiceSetForegroundResponse, error)
 }
 
@@ -245,36 +249,40 @@ func (c *sessionServiceClient) SetForeground(ctx context.Context, in *SessionSer
 // All implementations must embed UnimplementedSessionServiceServer
 // for forward compatibility.
 //
-// SessionService: The CLI's methods under session.
+// SessionService has the CLI's methods under session.
 type SessionServiceServer interface {
-	// Calls session.abort.
+	// Ends the running turn. Pending tool calls and questions end with it.
+	// JSON-RPC: session.abort.
 	Abort(context.Context, *SessionServiceAbortRequest) (*SessionServiceAbortResponse, error)
-	// Creates a session and joins it.
+	// Creates a session and joins it. JSON-RPC: session.create.
 	Create(context.Context, *SessionServiceCreateRequest) (*SessionServiceCreateResponse, error)
-	// Deletes a session and its history.
+	// Deletes a session and its history. JSON-RPC: session.delete.
 	Delete(context.Context, *SessionServiceDeleteRequest) (*SessionServiceDeleteResponse, error)
 	// Leaves a session. The CLI unloads it when nobody is left; its history
-	// stays.
+	// stays. JSON-RPC: session.destroy.
 	Destroy(context.Context, *SessionServiceDestroyRequest) (*SessionServiceDestroyResponse, error)
-	// Leaves a session, like session.destroy.
+	// Leaves a session, like session.destroy. JSON-RPC: session.detach.
 	Detach(context.Context, *SessionServiceDetachRequest) (*SessionServiceDetachResponse, error)
-	// Returns the session that a terminal shows.
+	// Returns the session that a terminal shows. JSON-RPC: session.getForeground.
 	GetForeground(context.Context, *SessionServiceGetForegroundRequest) (*SessionServiceGetForegroundResponse, error)
-	// Returns the session that was used last.
+	// Returns the session that was used last. JSON-RPC: session.getLastId.
 	GetLastId(context.Context, *SessionServiceGetLastIdRequest) (*SessionServiceGetLastIdResponse, error)
-	// Returns a loaded session's stored events.
+	// Returns a loaded session's stored events. JSON-RPC: session.getMessages.
 	GetMessages(context.Context, *SessionServiceGetMessagesRequest) (*SessionServiceGetMessagesResponse, error)
-	// Returns what is known about a session without loading it.
+	// Returns what is known about a session without loading it. JSON-RPC:
+	// session.getMetadata.
 	GetMetadata(context.Context, *SessionServiceGetMetadataRequest) (*SessionServiceGetMetadataResponse, error)
-	// Lists stored sessions.
+	// Lists stored sessions. JSON-RPC: session.list.
 	List(context.Context, *SessionServiceListRequest) (*SessionServiceListResponse, error)
-	// Calls session.log.
+	// Adds a line to the session's timeline. JSON-RPC: session.log.
 	Log(context.Context, *SessionServiceLogRequest) (*SessionServiceLogResponse, error)
 	// Loads a stored session, or joins a loaded one. It replays nothing.
+	// JSON-RPC: session.resume.
 	Resume(context.Context, *SessionServiceResumeRequest) (*SessionServiceResumeResponse, error)
-	// Calls session.send.
+	// Sends a prompt. It is queued while a turn runs; the answer comes as events.
+	// JSON-RPC: session.send.
 	Send(context.Context, *SessionServiceSendRequest) (*SessionServiceSendResponse, error)
-	// Makes a terminal show a session.
+	// Makes a terminal show a session. JSON-RPC: session.setForeground.
 	SetForeground(context.Context, *SessionServiceSetForegroundRequest) (*SessionServiceSetForegroundResponse, error)
 	mustEmbedUnimplementedSessionServiceServer()
 }

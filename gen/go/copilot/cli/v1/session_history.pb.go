@@ -43,15 +43,15 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// JSON: HistoryFileRestoreSkipReason.
+// History file restore skip reason. Used by HistorySkippedFileRestore.reason.
 type HistoryFileRestoreSkipReason int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	HistoryFileRestoreSkipReason_HISTORY_FILE_RESTORE_SKIP_REASON_UNSPECIFIED HistoryFileRestoreSkipReason = 0
-	// JSON "user-modified".
+	// JSON: "user-modified".
 	HistoryFileRestoreSkipReason_HISTORY_FILE_RESTORE_SKIP_REASON_USER_MODIFIED HistoryFileRestoreSkipReason = 1
-	// JSON "skipped-capture".
+	// JSON: "skipped-capture".
 	HistoryFileRestoreSkipReason_HISTORY_FILE_RESTORE_SKIP_REASON_SKIPPED_CAPTURE HistoryFileRestoreSkipReason = 2
 )
 
@@ -96,17 +96,17 @@ func (HistoryFileRestoreSkipReason) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_session_history_proto_rawDescGZIP(), []int{0}
 }
 
-// JSON: HistoryRewindChangeType.
+// History rewind change type. Used by HistoryRewindFilePreview.change_type.
 type HistoryRewindChangeType int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	HistoryRewindChangeType_HISTORY_REWIND_CHANGE_TYPE_UNSPECIFIED HistoryRewindChangeType = 0
-	// JSON "created".
+	// JSON: "created".
 	HistoryRewindChangeType_HISTORY_REWIND_CHANGE_TYPE_CREATED HistoryRewindChangeType = 1
-	// JSON "deleted".
+	// JSON: "deleted".
 	HistoryRewindChangeType_HISTORY_REWIND_CHANGE_TYPE_DELETED HistoryRewindChangeType = 2
-	// JSON "modified".
+	// JSON: "modified".
 	HistoryRewindChangeType_HISTORY_REWIND_CHANGE_TYPE_MODIFIED HistoryRewindChangeType = 3
 )
 
@@ -153,15 +153,15 @@ func (HistoryRewindChangeType) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_session_history_proto_rawDescGZIP(), []int{1}
 }
 
-// JSON: HistoryRewindMode.
+// History rewind mode. Used by SessionHistoryServiceRewindRequest.mode.
 type HistoryRewindMode int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	HistoryRewindMode_HISTORY_REWIND_MODE_UNSPECIFIED HistoryRewindMode = 0
-	// JSON "conversation".
+	// JSON: "conversation".
 	HistoryRewindMode_HISTORY_REWIND_MODE_CONVERSATION HistoryRewindMode = 1
-	// JSON "conversation-and-files".
+	// JSON: "conversation-and-files".
 	HistoryRewindMode_HISTORY_REWIND_MODE_CONVERSATION_AND_FILES HistoryRewindMode = 2
 )
 
@@ -206,29 +206,29 @@ func (HistoryRewindMode) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_session_history_proto_rawDescGZIP(), []int{2}
 }
 
-// JSON: HistoryRewindOutcome.
+// History rewind outcome. Used by SessionHistoryServiceRewindResponse.outcome.
 type HistoryRewindOutcome int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	HistoryRewindOutcome_HISTORY_REWIND_OUTCOME_UNSPECIFIED HistoryRewindOutcome = 0
-	// JSON "success".
+	// JSON: "success".
 	HistoryRewindOutcome_HISTORY_REWIND_OUTCOME_SUCCESS HistoryRewindOutcome = 1
-	// JSON "session-busy".
+	// JSON: "session-busy".
 	HistoryRewindOutcome_HISTORY_REWIND_OUTCOME_SESSION_BUSY HistoryRewindOutcome = 2
-	// JSON "file-change-tracking-disabled".
+	// JSON: "file-change-tracking-disabled".
 	HistoryRewindOutcome_HISTORY_REWIND_OUTCOME_FILE_CHANGE_TRACKING_DISABLED HistoryRewindOutcome = 3
-	// JSON "unsupported-remote-session".
+	// JSON: "unsupported-remote-session".
 	HistoryRewindOutcome_HISTORY_REWIND_OUTCOME_UNSUPPORTED_REMOTE_SESSION HistoryRewindOutcome = 4
-	// JSON "files-rolled-back".
+	// JSON: "files-rolled-back".
 	HistoryRewindOutcome_HISTORY_REWIND_OUTCOME_FILES_ROLLED_BACK HistoryRewindOutcome = 5
-	// JSON "rollback-incomplete".
+	// JSON: "rollback-incomplete".
 	HistoryRewindOutcome_HISTORY_REWIND_OUTCOME_ROLLBACK_INCOMPLETE HistoryRewindOutcome = 6
-	// JSON "truncation-failed".
+	// JSON: "truncation-failed".
 	HistoryRewindOutcome_HISTORY_REWIND_OUTCOME_TRUNCATION_FAILED HistoryRewindOutcome = 7
-	// JSON "checkpoint-cleanup-failed".
+	// JSON: "checkpoint-cleanup-failed".
 	HistoryRewindOutcome_HISTORY_REWIND_OUTCOME_CHECKPOINT_CLEANUP_FAILED HistoryRewindOutcome = 8
-	// JSON "snapshot-prune-failed".
+	// JSON: "snapshot-prune-failed".
 	HistoryRewindOutcome_HISTORY_REWIND_OUTCOME_SNAPSHOT_PRUNE_FAILED HistoryRewindOutcome = 9
 )
 
@@ -287,15 +287,16 @@ func (HistoryRewindOutcome) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_session_history_proto_rawDescGZIP(), []int{3}
 }
 
-// JSON: session.history.compact?.trigger.
+// Session history service compact request trigger. Used by
+// SessionHistoryServiceCompactRequest.trigger.
 type SessionHistoryServiceCompactRequestTrigger int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	SessionHistoryServiceCompactRequestTrigger_SESSION_HISTORY_SERVICE_COMPACT_REQUEST_TRIGGER_UNSPECIFIED SessionHistoryServiceCompactRequestTrigger = 0
-	// JSON "manual".
+	// JSON: "manual".
 	SessionHistoryServiceCompactRequestTrigger_SESSION_HISTORY_SERVICE_COMPACT_REQUEST_TRIGGER_MANUAL SessionHistoryServiceCompactRequestTrigger = 1
-	// JSON "model_switch".
+	// JSON: "model_switch".
 	SessionHistoryServiceCompactRequestTrigger_SESSION_HISTORY_SERVICE_COMPACT_REQUEST_TRIGGER_MODEL_SWITCH SessionHistoryServiceCompactRequestTrigger = 2
 )
 
@@ -340,12 +341,12 @@ func (SessionHistoryServiceCompactRequestTrigger) EnumDescriptor() ([]byte, []in
 	return file_copilot_cli_v1_session_history_proto_rawDescGZIP(), []int{4}
 }
 
-// JSON: session.history.abortManualCompaction?.
+// Parameters of session.history.abortManualCompaction.
 type SessionHistoryServiceAbortManualCompactionRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session id.
+	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -395,12 +396,12 @@ func (x *SessionHistoryServiceAbortManualCompactionRequest) GetJsonExtra() strin
 	return ""
 }
 
-// JSON: HistoryAbortManualCompactionResult.
+// Result of session.history.abortManualCompaction.
 type SessionHistoryServiceAbortManualCompactionResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// aborted.
+	// Whether it is aborted.
 	Aborted bool `protobuf:"varint,1,opt,name=aborted,proto3" json:"aborted,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -450,12 +451,12 @@ func (x *SessionHistoryServiceAbortManualCompactionResponse) GetJsonExtra() stri
 	return ""
 }
 
-// JSON: session.history.cancelBackgroundCompaction?.
+// Parameters of session.history.cancelBackgroundCompaction.
 type SessionHistoryServiceCancelBackgroundCompactionRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session id.
+	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -505,12 +506,12 @@ func (x *SessionHistoryServiceCancelBackgroundCompactionRequest) GetJsonExtra() 
 	return ""
 }
 
-// JSON: HistoryCancelBackgroundCompactionResult.
+// Result of session.history.cancelBackgroundCompaction.
 type SessionHistoryServiceCancelBackgroundCompactionResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// cancelled.
+	// Whether it is cancelled.
 	Cancelled bool `protobuf:"varint,1,opt,name=cancelled,proto3" json:"cancelled,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -560,14 +561,14 @@ func (x *SessionHistoryServiceCancelBackgroundCompactionResponse) GetJsonExtra()
 	return ""
 }
 
-// JSON: session.history.clearContext?.
+// Parameters of session.history.clearContext.
 type SessionHistoryServiceClearContextRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session id.
+	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// prompt.
+	// The prompt.
 	Prompt string `protobuf:"bytes,2,opt,name=prompt,proto3" json:"prompt,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -624,12 +625,12 @@ func (x *SessionHistoryServiceClearContextRequest) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: HistoryClearContextResult.
+// Result of session.history.clearContext.
 type SessionHistoryServiceClearContextResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// messages cleared.
+	// The messages cleared.
 	MessagesCleared int64 `protobuf:"varint,1,opt,name=messages_cleared,json=messagesCleared,proto3" json:"messages_cleared,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -679,18 +680,18 @@ func (x *SessionHistoryServiceClearContextResponse) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: session.history.compact?.
+// Parameters of session.history.compact. They may be left out altogether.
 type SessionHistoryServiceCompactRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session id.
+	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// custom instructions.
+	// The custom instructions.
 	CustomInstructions *string `protobuf:"bytes,2,opt,name=custom_instructions,json=customInstructions,proto3,oneof" json:"custom_instructions,omitempty"`
-	// trigger.
+	// The trigger.
 	Trigger SessionHistoryServiceCompactRequestTrigger `protobuf:"varint,3,opt,name=trigger,proto3,enum=copilot.cli.v1.SessionHistoryServiceCompactRequestTrigger" json:"trigger,omitempty"`
-	// token limit.
+	// The token limit. At least 1.
 	TokenLimit *int64 `protobuf:"varint,4,opt,name=token_limit,json=tokenLimit,proto3,oneof" json:"token_limit,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -761,20 +762,20 @@ func (x *SessionHistoryServiceCompactRequest) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: HistoryCompactResult.
+// Result of session.history.compact.
 type SessionHistoryServiceCompactResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// success.
+	// Whether it succeeded.
 	Success bool `protobuf:"varint,1,opt,name=success,proto3" json:"success,omitempty"`
-	// tokens removed.
+	// The tokens removed.
 	TokensRemoved int64 `protobuf:"varint,2,opt,name=tokens_removed,json=tokensRemoved,proto3" json:"tokens_removed,omitempty"`
-	// messages removed.
+	// The messages removed.
 	MessagesRemoved int64 `protobuf:"varint,3,opt,name=messages_removed,json=messagesRemoved,proto3" json:"messages_removed,omitempty"`
-	// summary content.
+	// The summary content.
 	SummaryContent *string `protobuf:"bytes,4,opt,name=summary_content,json=summaryContent,proto3,oneof" json:"summary_content,omitempty"`
-	// context window.
+	// The context window.
 	ContextWindow *HistoryCompactContextWindow `protobuf:"bytes,5,opt,name=context_window,json=contextWindow,proto3" json:"context_window,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -852,12 +853,12 @@ func (x *SessionHistoryServiceCompactResponse) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: session.history.listRewindPoints?.
+// Parameters of session.history.listRewindPoints.
 type SessionHistoryServiceListRewindPointsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session id.
+	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -907,16 +908,16 @@ func (x *SessionHistoryServiceListRewindPointsRequest) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: HistoryListRewindPointsResult.
+// Result of session.history.listRewindPoints.
 type SessionHistoryServiceListRewindPointsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// file change tracking enabled.
+	// Whether file change tracking is enabled.
 	FileChangeTrackingEnabled bool `protobuf:"varint,1,opt,name=file_change_tracking_enabled,json=fileChangeTrackingEnabled,proto3" json:"file_change_tracking_enabled,omitempty"`
-	// unavailable reason.
+	// The unavailable reason.
 	UnavailableReason HistoryRewindUnavailableReason `protobuf:"varint,2,opt,name=unavailable_reason,json=unavailableReason,proto3,enum=copilot.cli.v1.HistoryRewindUnavailableReason" json:"unavailable_reason,omitempty"`
-	// points.
+	// The points.
 	Points []*HistoryRewindPoint `protobuf:"bytes,3,rep,name=points,proto3" json:"points,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -980,14 +981,14 @@ func (x *SessionHistoryServiceListRewindPointsResponse) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: session.history.previewRewind?.
+// Parameters of session.history.previewRewind.
 type SessionHistoryServicePreviewRewindRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session id.
+	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// event id.
+	// Identifier of the event.
 	EventId string `protobuf:"bytes,2,opt,name=event_id,json=eventId,proto3" json:"event_id,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1044,18 +1045,18 @@ func (x *SessionHistoryServicePreviewRewindRequest) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: HistoryPreviewRewindResult.
+// Result of session.history.previewRewind.
 type SessionHistoryServicePreviewRewindResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// available.
+	// Whether it is available.
 	Available bool `protobuf:"varint,1,opt,name=available,proto3" json:"available,omitempty"`
-	// reason.
+	// The reason.
 	Reason HistoryRewindUnavailableReason `protobuf:"varint,2,opt,name=reason,proto3,enum=copilot.cli.v1.HistoryRewindUnavailableReason" json:"reason,omitempty"`
-	// file count.
+	// Number of files.
 	FileCount int64 `protobuf:"varint,3,opt,name=file_count,json=fileCount,proto3" json:"file_count,omitempty"`
-	// files.
+	// The files.
 	Files []*HistoryRewindFilePreview `protobuf:"bytes,4,rep,name=files,proto3" json:"files,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1126,16 +1127,16 @@ func (x *SessionHistoryServicePreviewRewindResponse) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: session.history.rewind?.
+// Parameters of session.history.rewind.
 type SessionHistoryServiceRewindRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session id.
+	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// event id.
+	// Identifier of the event.
 	EventId string `protobuf:"bytes,2,opt,name=event_id,json=eventId,proto3" json:"event_id,omitempty"`
-	// mode.
+	// The mode.
 	Mode HistoryRewindMode `protobuf:"varint,3,opt,name=mode,proto3,enum=copilot.cli.v1.HistoryRewindMode" json:"mode,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1199,20 +1200,20 @@ func (x *SessionHistoryServiceRewindRequest) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: HistoryRewindResult.
+// Result of session.history.rewind.
 type SessionHistoryServiceRewindResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// outcome.
+	// The outcome.
 	Outcome HistoryRewindOutcome `protobuf:"varint,1,opt,name=outcome,proto3,enum=copilot.cli.v1.HistoryRewindOutcome" json:"outcome,omitempty"`
-	// events removed.
+	// The events removed.
 	EventsRemoved *int64 `protobuf:"varint,2,opt,name=events_removed,json=eventsRemoved,proto3,oneof" json:"events_removed,omitempty"`
-	// restored files.
+	// The restored files.
 	RestoredFiles []string `protobuf:"bytes,3,rep,name=restored_files,json=restoredFiles,proto3" json:"restored_files,omitempty"`
-	// skipped files.
+	// The skipped files.
 	SkippedFiles []*HistorySkippedFileRestore `protobuf:"bytes,4,rep,name=skipped_files,json=skippedFiles,proto3" json:"skipped_files,omitempty"`
-	// error.
+	// The error.
 	Error *string `protobuf:"bytes,5,opt,name=error,proto3,oneof" json:"error,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1290,12 +1291,12 @@ func (x *SessionHistoryServiceRewindResponse) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: session.history.summarizeForHandoff?.
+// Parameters of session.history.summarizeForHandoff.
 type SessionHistoryServiceSummarizeForHandoffRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session id.
+	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1345,12 +1346,12 @@ func (x *SessionHistoryServiceSummarizeForHandoffRequest) GetJsonExtra() string 
 	return ""
 }
 
-// JSON: HistorySummarizeForHandoffResult.
+// Result of session.history.summarizeForHandoff.
 type SessionHistoryServiceSummarizeForHandoffResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// summary.
+	// The summary.
 	Summary string `protobuf:"bytes,1,opt,name=summary,proto3" json:"summary,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1400,14 +1401,14 @@ func (x *SessionHistoryServiceSummarizeForHandoffResponse) GetJsonExtra() string
 	return ""
 }
 
-// JSON: session.history.truncate?.
+// Parameters of session.history.truncate.
 type SessionHistoryServiceTruncateRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session id.
+	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// event id.
+	// Identifier of the event.
 	EventId string `protobuf:"bytes,2,opt,name=event_id,json=eventId,proto3" json:"event_id,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1464,16 +1465,16 @@ func (x *SessionHistoryServiceTruncateRequest) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: HistoryTruncateResult.
+// Result of session.history.truncate.
 type SessionHistoryServiceTruncateResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// events removed.
+	// The events removed.
 	EventsRemoved int64 `protobuf:"varint,1,opt,name=events_removed,json=eventsRemoved,proto3" json:"events_removed,omitempty"`
-	// checkpoint cleanup failed.
+	// Whether the checkpoint cleanup is failed. Default: false.
 	CheckpointCleanupFailed *bool `protobuf:"varint,2,opt,name=checkpoint_cleanup_failed,json=checkpointCleanupFailed,proto3,oneof" json:"checkpoint_cleanup_failed,omitempty"`
-	// checkpoint cleanup error.
+	// The checkpoint cleanup error.
 	CheckpointCleanupError *string `protobuf:"bytes,3,opt,name=checkpoint_cleanup_error,json=checkpointCleanupError,proto3,oneof" json:"checkpoint_cleanup_error,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1537,22 +1538,23 @@ func (x *SessionHistoryServiceTruncateResponse) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: HistoryCompactContextWindow.
+// History compact context window. Used by
+// SessionHistoryServiceCompactResponse.context_window.
 type HistoryCompactContextWindow struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// token limit.
+	// The token limit.
 	TokenLimit int64 `protobuf:"varint,1,opt,name=token_limit,json=tokenLimit,proto3" json:"token_limit,omitempty"`
-	// current tokens.
+	// Number of current tokens.
 	CurrentTokens int64 `protobuf:"varint,2,opt,name=current_tokens,json=currentTokens,proto3" json:"current_tokens,omitempty"`
-	// messages length.
+	// The messages length.
 	MessagesLength int64 `protobuf:"varint,3,opt,name=messages_length,json=messagesLength,proto3" json:"messages_length,omitempty"`
-	// system tokens.
+	// Number of system tokens.
 	SystemTokens *int64 `protobuf:"varint,4,opt,name=system_tokens,json=systemTokens,proto3,oneof" json:"system_tokens,omitempty"`
-	// conversation tokens.
+	// Number of conversation tokens.
 	ConversationTokens *int64 `protobuf:"varint,5,opt,name=conversation_tokens,json=conversationTokens,proto3,oneof" json:"conversation_tokens,omitempty"`
-	// tool definitions tokens.
+	// Number of tool definitions tokens.
 	ToolDefinitionsTokens *int64 `protobuf:"varint,6,opt,name=tool_definitions_tokens,json=toolDefinitionsTokens,proto3,oneof" json:"tool_definitions_tokens,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1637,18 +1639,19 @@ func (x *HistoryCompactContextWindow) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: HistoryRewindFilePreview.
+// History rewind file preview. Used by
+// SessionHistoryServicePreviewRewindResponse.files.
 type HistoryRewindFilePreview struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// path.
+	// The path.
 	Path string `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
-	// change type.
+	// Kind of change.
 	ChangeType HistoryRewindChangeType `protobuf:"varint,2,opt,name=change_type,json=changeType,proto3,enum=copilot.cli.v1.HistoryRewindChangeType" json:"change_type,omitempty"`
-	// lines added.
+	// The lines added.
 	LinesAdded int64 `protobuf:"varint,3,opt,name=lines_added,json=linesAdded,proto3" json:"lines_added,omitempty"`
-	// lines removed.
+	// The lines removed.
 	LinesRemoved int64 `protobuf:"varint,4,opt,name=lines_removed,json=linesRemoved,proto3" json:"lines_removed,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1719,28 +1722,29 @@ func (x *HistoryRewindFilePreview) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: HistoryRewindPoint.
+// History rewind point. Used by
+// SessionHistoryServiceListRewindPointsResponse.points.
 type HistoryRewindPoint struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// event id.
+	// Identifier of the event.
 	EventId string `protobuf:"bytes,1,opt,name=event_id,json=eventId,proto3" json:"event_id,omitempty"`
-	// user message.
+	// The user message.
 	UserMessage string `protobuf:"bytes,2,opt,name=user_message,json=userMessage,proto3" json:"user_message,omitempty"`
-	// timestamp.
+	// The timestamp.
 	Timestamp string `protobuf:"bytes,3,opt,name=timestamp,proto3" json:"timestamp,omitempty"`
-	// can restore files.
+	// Whether it can restore files.
 	CanRestoreFiles bool `protobuf:"varint,4,opt,name=can_restore_files,json=canRestoreFiles,proto3" json:"can_restore_files,omitempty"`
-	// file count.
+	// Number of files.
 	FileCount int64 `protobuf:"varint,5,opt,name=file_count,json=fileCount,proto3" json:"file_count,omitempty"`
-	// turn changed files.
+	// Whether there is turn changed files.
 	TurnChangedFiles bool `protobuf:"varint,6,opt,name=turn_changed_files,json=turnChangedFiles,proto3" json:"turn_changed_files,omitempty"`
-	// lines added.
+	// The lines added.
 	LinesAdded int64 `protobuf:"varint,7,opt,name=lines_added,json=linesAdded,proto3" json:"lines_added,omitempty"`
-	// lines removed.
+	// The lines removed.
 	LinesRemoved int64 `protobuf:"varint,8,opt,name=lines_removed,json=linesRemoved,proto3" json:"lines_removed,omitempty"`
-	// is autopilot continuation.
+	// Whether it is autopilot continuation.
 	IsAutopilotContinuation bool `protobuf:"varint,9,opt,name=is_autopilot_continuation,json=isAutopilotContinuation,proto3" json:"is_autopilot_continuation,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1846,14 +1850,15 @@ func (x *HistoryRewindPoint) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: HistorySkippedFileRestore.
+// History skipped file restore. Used by
+// SessionHistoryServiceRewindResponse.skipped_files.
 type HistorySkippedFileRestore struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// path.
+	// The path.
 	Path string `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
-	// reason.
+	// The reason.
 	Reason HistoryFileRestoreSkipReason `protobuf:"varint,2,opt,name=reason,proto3,enum=copilot.cli.v1.HistoryFileRestoreSkipReason" json:"reason,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -55,25 +55,29 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// SessionHistoryService: The CLI's methods under session.history.
+// SessionHistoryService has the CLI's methods under session.history.
 type SessionHistoryServiceClient interface {
-	// Calls session.history.abortManualCompaction.
+	// Aborts the manual compaction. JSON-RPC:
+	// session.history.abortManualCompaction.
 	AbortManualCompaction(ctx context.Context, in *SessionHistoryServiceAbortManualCompactionRequest, opts ...grpc.CallOption) (*SessionHistoryServiceAbortManualCompactionResponse, error)
-	// Calls session.history.cancelBackgroundCompaction.
+	// Cancels the background compaction. JSON-RPC:
+	// session.history.cancelBackgroundCompaction.
 	CancelBackgroundCompaction(ctx context.Context, in *SessionHistoryServiceCancelBackgroundCompactionRequest, opts ...grpc.CallOption) (*SessionHistoryServiceCancelBackgroundCompactionResponse, error)
-	// Calls session.history.clearContext.
+	// Clears the context. JSON-RPC: session.history.clearContext.
 	ClearContext(ctx context.Context, in *SessionHistoryServiceClearContextRequest, opts ...grpc.CallOption) (*SessionHistoryServiceClearContextResponse, error)
-	// Calls session.history.compact.
+	// Replaces the conversation by a summary of it. JSON-RPC:
+	// session.history.compact.
 	Compact(ctx context.Context, in *SessionHistoryServiceCompactRequest, opts ...grpc.CallOption) (*SessionHistoryServiceCompactResponse, error)
-	// Calls session.history.listRewindPoints.
+	// Lists the rewind points. JSON-RPC: session.history.listRewindPoints.
 	ListRewindPoints(ctx context.Context, in *SessionHistoryServiceListRewindPointsRequest, opts ...grpc.CallOption) (*SessionHistoryServiceListRewindPointsResponse, error)
-	// Calls session.history.previewRewind.
+	// Previews the rewind. JSON-RPC: session.history.previewRewind.
 	PreviewRewind(ctx context.Context, in *SessionHistoryServicePreviewRewindRequest, opts ...grpc.CallOption) (*SessionHistoryServicePreviewRewindResponse, error)
-	// Calls session.history.rewind.
+	// Takes the session back to an earlier point. JSON-RPC:
+	// session.history.rewind.
 	Rewind(ctx context.Context, in *SessionHistoryServiceRewindRequest, opts ...grpc.CallOption) (*SessionHistoryServiceRewindResponse, error)
-	// Calls session.history.summarizeForHandoff.
+	// Summarizes for handoff. JSON-RPC: session.history.summarizeForHandoff.
 	SummarizeForHandoff(ctx context.Context, in *SessionHistoryServiceSummarizeForHandoffRequest, opts ...grpc.CallOption) (*SessionHistoryServiceSummarizeForHandoffResponse, error)
-	// Calls session.history.truncate.
+	// Removes the newest part of the history. JSON-RPC: session.history.truncate.
 	Truncate(ctx context.Context, in *SessionHistoryServiceTruncateRequest, opts ...grpc.CallOption) (*SessionHistoryServiceTruncateResponse, error)
 }
 
@@ -179,25 +183,29 @@ func (c *sessionHistoryServiceClient) Truncate(ctx context.Context, in *SessionH
 // All implementations must embed UnimplementedSessionHistoryServiceServer
 // for forward compatibility.
 //
-// SessionHistoryService: The CLI's methods under session.history.
+// SessionHistoryService has the CLI's methods under session.history.
 type SessionHistoryServiceServer interface {
-	// Calls session.history.abortManualCompaction.
+	// Aborts the manual compaction. JSON-RPC:
+	// session.history.abortManualCompaction.
 	AbortManualCompaction(context.Context, *SessionHistoryServiceAbortManualCompactionRequest) (*SessionHistoryServiceAbortManualCompactionResponse, error)
-	// Calls session.history.cancelBackgroundCompaction.
+	// Cancels the background compaction. JSON-RPC:
+	// session.history.cancelBackgroundCompaction.
 	CancelBackgroundCompaction(context.Context, *SessionHistoryServiceCancelBackgroundCompactionRequest) (*SessionHistoryServiceCancelBackgroundCompactionResponse, error)
-	// Calls session.history.clearContext.
+	// Clears the context. JSON-RPC: session.history.clearContext.
 	ClearContext(context.Context, *SessionHistoryServiceClearContextRequest) (*SessionHistoryServiceClearContextResponse, error)
-	// Calls session.history.compact.
+	// Replaces the conversation by a summary of it. JSON-RPC:
+	// session.history.compact.
 	Compact(context.Context, *SessionHistoryServiceCompactRequest) (*SessionHistoryServiceCompactResponse, error)
-	// Calls session.history.listRewindPoints.
+	// Lists the rewind points. JSON-RPC: session.history.listRewindPoints.
 	ListRewindPoints(context.Context, *SessionHistoryServiceListRewindPointsRequest) (*SessionHistoryServiceListRewindPointsResponse, error)
-	// Calls session.history.previewRewind.
+	// Previews the rewind. JSON-RPC: session.history.previewRewind.
 	PreviewRewind(context.Context, *SessionHistoryServicePreviewRewindRequest) (*SessionHistoryServicePreviewRewindResponse, error)
-	// Calls session.history.rewind.
+	// Takes the session back to an earlier point. JSON-RPC:
+	// session.history.rewind.
 	Rewind(context.Context, *SessionHistoryServiceRewindRequest) (*SessionHistoryServiceRewindResponse, error)
-	// Calls session.history.summarizeForHandoff.
+	// Summarizes for handoff. JSON-RPC: session.history.summarizeForHandoff.
 	SummarizeForHandoff(context.Context, *SessionHistoryServiceSummarizeForHandoffRequest) (*SessionHistoryServiceSummarizeForHandoffResponse, error)
-	// Calls session.history.truncate.
+	// Removes the newest part of the history. JSON-RPC: session.history.truncate.
 	Truncate(context.Context, *SessionHistoryServiceTruncateRequest) (*SessionHistoryServiceTruncateResponse, error)
 	mustEmbedUnimplementedSessionHistoryServiceServer()
 }

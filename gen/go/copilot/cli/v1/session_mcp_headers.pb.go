@@ -43,16 +43,16 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// JSON: session.mcp.headers.handlePendingHeadersRefreshRequest?.
+// Parameters of session.mcp.headers.handlePendingHeadersRefreshRequest.
 type SessionMcpHeadersServiceHandlePendingHeadersRefreshRequestRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session id.
+	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// request id.
+	// Identifier of the request: the one to answer it by.
 	RequestId string `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	// result.
+	// The result.
 	Result *McpHeadersHandlePendingHeadersRefreshRequest `protobuf:"bytes,3,opt,name=result,proto3" json:"result,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -116,12 +116,12 @@ func (x *SessionMcpHeadersServiceHandlePendingHeadersRefreshRequestRequest) GetJ
 	return ""
 }
 
-// JSON: McpHeadersHandlePendingHeadersRefreshRequestResult.
+// Result of session.mcp.headers.handlePendingHeadersRefreshRequest.
 type SessionMcpHeadersServiceHandlePendingHeadersRefreshRequestResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// success.
+	// Whether it succeeded.
 	Success bool `protobuf:"varint,1,opt,name=success,proto3" json:"success,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -171,10 +171,11 @@ func (x *SessionMcpHeadersServiceHandlePendingHeadersRefreshRequestResponse) Get
 	return ""
 }
 
-// JSON: McpHeadersHandlePendingHeadersRefreshRequest.
+// MCP headers handle pending headers refresh request. Used by
+// SessionMcpHeadersServiceHandlePendingHeadersRefreshRequestRequest.result.
 type McpHeadersHandlePendingHeadersRefreshRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The alternatives.
+	// One of these, told apart by the member kind.
 	//
 	// Types that are valid to be assigned to Variant:
 	//
@@ -265,22 +266,22 @@ type isMcpHeadersHandlePendingHeadersRefreshRequest_Variant interface {
 }
 
 type McpHeadersHandlePendingHeadersRefreshRequest_Headers struct {
-	// headers.
+	// Headers. JSON kind: headers.
 	Headers *McpHeadersHandlePendingHeadersRefreshRequestHeaders `protobuf:"bytes,1,opt,name=headers,proto3,oneof"`
 }
 
 type McpHeadersHandlePendingHeadersRefreshRequest_None struct {
-	// none.
+	// None. JSON kind: none.
 	None *McpHeadersHandlePendingHeadersRefreshRequestNone `protobuf:"bytes,2,opt,name=none,proto3,oneof"`
 }
 
 type McpHeadersHandlePendingHeadersRefreshRequest_Error struct {
-	// error.
+	// Error. JSON kind: error.
 	Error *McpHeadersHandlePendingHeadersRefreshRequestError `protobuf:"bytes,3,opt,name=error,proto3,oneof"`
 }
 
 type McpHeadersHandlePendingHeadersRefreshRequest_Unrecognized struct {
-	// A value that fits none of them: JSON text.
+	// A value that fits none of them, as JSON text.
 	Unrecognized string `protobuf:"bytes,1001,opt,name=unrecognized,proto3,oneof"`
 }
 
@@ -296,12 +297,12 @@ func (*McpHeadersHandlePendingHeadersRefreshRequest_Error) isMcpHeadersHandlePen
 func (*McpHeadersHandlePendingHeadersRefreshRequest_Unrecognized) isMcpHeadersHandlePendingHeadersRefreshRequest_Variant() {
 }
 
-// JSON: McpHeadersHandlePendingHeadersRefreshRequest|error.
+// A McpHeadersHandlePendingHeadersRefreshRequest with the kind error.
 type McpHeadersHandlePendingHeadersRefreshRequestError struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// message.
+	// The message. Since CLI 1.0.92.
 	Message string `protobuf:"bytes,1,opt,name=message,proto3" json:"message,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -351,14 +352,14 @@ func (x *McpHeadersHandlePendingHeadersRefreshRequestError) GetJsonExtra() strin
 	return ""
 }
 
-// JSON: McpHeadersHandlePendingHeadersRefreshRequest|headers.
+// A McpHeadersHandlePendingHeadersRefreshRequest with the kind headers.
 type McpHeadersHandlePendingHeadersRefreshRequestHeaders struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// headers.
+	// The headers, by name.
 	Headers map[string]string `protobuf:"bytes,1,rep,name=headers,proto3" json:"headers,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// ttl ms.
+	// The time to live, in milliseconds. Since CLI 1.0.92.
 	TtlMs *int64 `protobuf:"varint,2,opt,name=ttl_ms,json=ttlMs,proto3,oneof" json:"ttl_ms,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -415,10 +416,10 @@ func (x *McpHeadersHandlePendingHeadersRefreshRequestHeaders) GetJsonExtra() str
 	return ""
 }
 
-// JSON: McpHeadersHandlePendingHeadersRefreshRequest|none.
+// A McpHeadersHandlePendingHeadersRefreshRequest with the kind none.
 type McpHeadersHandlePendingHeadersRefreshRequestNone struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -47,9 +47,10 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// SessionMcpHeadersService: The CLI's methods under session.mcp.headers.
+// SessionMcpHeadersService has the CLI's methods under session.mcp.headers.
 type SessionMcpHeadersServiceClient interface {
-	// Calls session.mcp.headers.handlePendingHeadersRefreshRequest.
+	// Answers a request for fresh headers of an MCP server. JSON-RPC:
+	// session.mcp.headers.handlePendingHeadersRefreshRequest.
 	HandlePendingHeadersRefreshRequest(ctx context.Context, in *SessionMcpHeadersServiceHandlePendingHeadersRefreshRequestRequest, opts ...grpc.CallOption) (*SessionMcpHeadersServiceHandlePendingHeadersRefreshRequestResponse, error)
 }
 
@@ -75,9 +76,10 @@ func (c *sessionMcpHeadersServiceClient) HandlePendingHeadersRefreshRequest(ctx 
 // All implementations must embed UnimplementedSessionMcpHeadersServiceServer
 // for forward compatibility.
 //
-// SessionMcpHeadersService: The CLI's methods under session.mcp.headers.
+// SessionMcpHeadersService has the CLI's methods under session.mcp.headers.
 type SessionMcpHeadersServiceServer interface {
-	// Calls session.mcp.headers.handlePendingHeadersRefreshRequest.
+	// Answers a request for fresh headers of an MCP server. JSON-RPC:
+	// session.mcp.headers.handlePendingHeadersRefreshRequest.
 	HandlePendingHeadersRefreshRequest(context.Context, *SessionMcpHeadersServiceHandlePendingHeadersRefreshRequestRequest) (*SessionMcpHeadersServiceHandlePendingHeadersRefreshRequestResponse, error)
 	mustEmbedUnimplementedSessionMcpHeadersServiceServer()
 }

@@ -44,15 +44,16 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// JSON: McpOauthLoginGrantType.
+// MCP OAuth login grant type. Used by
+// SessionMcpOauthServiceLoginRequest.grant_type.
 type McpOauthLoginGrantType int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	McpOauthLoginGrantType_MCP_OAUTH_LOGIN_GRANT_TYPE_UNSPECIFIED McpOauthLoginGrantType = 0
-	// JSON "authorization_code".
+	// JSON: "authorization_code".
 	McpOauthLoginGrantType_MCP_OAUTH_LOGIN_GRANT_TYPE_AUTHORIZATION_CODE McpOauthLoginGrantType = 1
-	// JSON "client_credentials".
+	// JSON: "client_credentials".
 	McpOauthLoginGrantType_MCP_OAUTH_LOGIN_GRANT_TYPE_CLIENT_CREDENTIALS McpOauthLoginGrantType = 2
 )
 
@@ -97,17 +98,18 @@ func (McpOauthLoginGrantType) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_session_mcp_oauth_proto_rawDescGZIP(), []int{0}
 }
 
-// JSON: McpOauthProbeNeedsAuthReason.
+// MCP OAuth probe needs authentication reason. Used by
+// SessionMcpOauthServiceProbeResponseNeedsAuth.reason.
 type McpOauthProbeNeedsAuthReason int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	McpOauthProbeNeedsAuthReason_MCP_OAUTH_PROBE_NEEDS_AUTH_REASON_UNSPECIFIED McpOauthProbeNeedsAuthReason = 0
-	// JSON "initial".
+	// JSON: "initial".
 	McpOauthProbeNeedsAuthReason_MCP_OAUTH_PROBE_NEEDS_AUTH_REASON_INITIAL McpOauthProbeNeedsAuthReason = 1
-	// JSON "refresh".
+	// JSON: "refresh".
 	McpOauthProbeNeedsAuthReason_MCP_OAUTH_PROBE_NEEDS_AUTH_REASON_REFRESH McpOauthProbeNeedsAuthReason = 2
-	// JSON "upscope".
+	// JSON: "upscope".
 	McpOauthProbeNeedsAuthReason_MCP_OAUTH_PROBE_NEEDS_AUTH_REASON_UPSCOPE McpOauthProbeNeedsAuthReason = 3
 )
 
@@ -154,15 +156,16 @@ func (McpOauthProbeNeedsAuthReason) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_session_mcp_oauth_proto_rawDescGZIP(), []int{1}
 }
 
-// JSON: McpOwnedOauthLoginStatus.
+// MCP owned OAuth login status. Used by
+// SessionMcpOauthServiceLoginResponse.status. Since CLI 1.0.92.
 type McpOwnedOauthLoginStatus int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	McpOwnedOauthLoginStatus_MCP_OWNED_OAUTH_LOGIN_STATUS_UNSPECIFIED McpOwnedOauthLoginStatus = 0
-	// JSON "awaiting-browser".
+	// JSON: "awaiting-browser".
 	McpOwnedOauthLoginStatus_MCP_OWNED_OAUTH_LOGIN_STATUS_AWAITING_BROWSER McpOwnedOauthLoginStatus = 1
-	// JSON "connected".
+	// JSON: "connected".
 	McpOwnedOauthLoginStatus_MCP_OWNED_OAUTH_LOGIN_STATUS_CONNECTED McpOwnedOauthLoginStatus = 2
 )
 
@@ -207,16 +210,16 @@ func (McpOwnedOauthLoginStatus) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_session_mcp_oauth_proto_rawDescGZIP(), []int{2}
 }
 
-// JSON: session.mcp.oauth.authenticationStateChanged?.
+// Parameters of session.mcp.oauth.authenticationStateChanged.
 type SessionMcpOauthServiceAuthenticationStateChangedRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session id.
+	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// server name.
+	// Name of the server.
 	ServerName *string `protobuf:"bytes,2,opt,name=server_name,json=serverName,proto3,oneof" json:"server_name,omitempty"`
-	// refresh session token.
+	// Whether to refresh session token.
 	RefreshSessionToken *bool `protobuf:"varint,3,opt,name=refresh_session_token,json=refreshSessionToken,proto3,oneof" json:"refresh_session_token,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -280,10 +283,10 @@ func (x *SessionMcpOauthServiceAuthenticationStateChangedRequest) GetJsonExtra()
 	return ""
 }
 
-// JSON: session.mcp.oauth.authenticationStateChanged!.
+// session.mcp.oauth.authenticationStateChanged has no result.
 type SessionMcpOauthServiceAuthenticationStateChangedResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// A result of another form than the declared one: JSON text.
+	// A result of another form than the one above, as JSON text.
 	Unrecognized  *string `protobuf:"bytes,1001,opt,name=unrecognized,proto3,oneof" json:"unrecognized,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -326,16 +329,16 @@ func (x *SessionMcpOauthServiceAuthenticationStateChangedResponse) GetUnrecogniz
 	return ""
 }
 
-// JSON: session.mcp.oauth.cancelLogin?.
+// Parameters of session.mcp.oauth.cancelLogin.
 type SessionMcpOauthServiceCancelLoginRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session id.
+	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// expected installation id.
+	// Identifier of the expected installation.
 	ExpectedInstallationId string `protobuf:"bytes,2,opt,name=expected_installation_id,json=expectedInstallationId,proto3" json:"expected_installation_id,omitempty"`
-	// login id.
+	// Identifier of the login.
 	LoginId string `protobuf:"bytes,3,opt,name=login_id,json=loginId,proto3" json:"login_id,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -399,12 +402,12 @@ func (x *SessionMcpOauthServiceCancelLoginRequest) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: McpOauthCancelLoginResult.
+// Result of session.mcp.oauth.cancelLogin.
 type SessionMcpOauthServiceCancelLoginResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// cancelled.
+	// Whether it is cancelled.
 	Cancelled bool `protobuf:"varint,1,opt,name=cancelled,proto3" json:"cancelled,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -454,16 +457,16 @@ func (x *SessionMcpOauthServiceCancelLoginResponse) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: session.mcp.oauth.complete?.
+// Parameters of session.mcp.oauth.complete.
 type SessionMcpOauthServiceCompleteRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session id.
+	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// authorization id.
+	// Identifier of the authorization.
 	AuthorizationId string `protobuf:"bytes,2,opt,name=authorization_id,json=authorizationId,proto3" json:"authorization_id,omitempty"`
-	// callback url.
+	// URL of the callback. A URI.
 	CallbackUrl string `protobuf:"bytes,3,opt,name=callback_url,json=callbackUrl,proto3" json:"callback_url,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -527,10 +530,10 @@ func (x *SessionMcpOauthServiceCompleteRequest) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: session.mcp.oauth.complete!.
+// session.mcp.oauth.complete has no result.
 type SessionMcpOauthServiceCompleteResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// A result of another form than the declared one: JSON text.
+	// A result of another form than the one above, as JSON text.
 	Unrecognized  *string `protobuf:"bytes,1001,opt,name=unrecognized,proto3,oneof" json:"unrecognized,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -573,16 +576,16 @@ func (x *SessionMcpOauthServiceCompleteResponse) GetUnrecognized() string {
 	return ""
 }
 
-// JSON: session.mcp.oauth.handlePendingRequest?.
+// Parameters of session.mcp.oauth.handlePendingRequest.
 type SessionMcpOauthServiceHandlePendingRequestRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session id.
+	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// request id.
+	// Identifier of the request: the one to answer it by.
 	RequestId string `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	// result.
+	// The result.
 	Result *McpOauthPendingRequestResponse `protobuf:"bytes,3,opt,name=result,proto3" json:"result,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -646,12 +649,12 @@ func (x *SessionMcpOauthServiceHandlePendingRequestRequest) GetJsonExtra() strin
 	return ""
 }
 
-// JSON: McpOauthHandlePendingResult.
+// Result of session.mcp.oauth.handlePendingRequest.
 type SessionMcpOauthServiceHandlePendingRequestResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// success.
+	// Whether it succeeded.
 	Success bool `protobuf:"varint,1,opt,name=success,proto3" json:"success,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -701,34 +704,34 @@ func (x *SessionMcpOauthServiceHandlePendingRequestResponse) GetJsonExtra() stri
 	return ""
 }
 
-// JSON: session.mcp.oauth.login?.
+// Parameters of session.mcp.oauth.login.
 type SessionMcpOauthServiceLoginRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session id.
+	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// server name.
+	// Name of the server.
 	ServerName string `protobuf:"bytes,2,opt,name=server_name,json=serverName,proto3" json:"server_name,omitempty"`
-	// force reauth.
+	// Whether to force reauth.
 	ForceReauth *bool `protobuf:"varint,3,opt,name=force_reauth,json=forceReauth,proto3,oneof" json:"force_reauth,omitempty"`
-	// client name.
+	// Name of the client.
 	ClientName *string `protobuf:"bytes,4,opt,name=client_name,json=clientName,proto3,oneof" json:"client_name,omitempty"`
-	// callback success message.
+	// The callback success message.
 	CallbackSuccessMessage *string `protobuf:"bytes,5,opt,name=callback_success_message,json=callbackSuccessMessage,proto3,oneof" json:"callback_success_message,omitempty"`
-	// client id.
+	// Identifier of the client.
 	ClientId *string `protobuf:"bytes,6,opt,name=client_id,json=clientId,proto3,oneof" json:"client_id,omitempty"`
-	// client secret.
+	// The client secret.
 	ClientSecret *string `protobuf:"bytes,7,opt,name=client_secret,json=clientSecret,proto3,oneof" json:"client_secret,omitempty"`
-	// public client.
+	// Whether there is public client.
 	PublicClient *bool `protobuf:"varint,8,opt,name=public_client,json=publicClient,proto3,oneof" json:"public_client,omitempty"`
-	// grant type.
+	// Kind of grant.
 	GrantType McpOauthLoginGrantType `protobuf:"varint,9,opt,name=grant_type,json=grantType,proto3,enum=copilot.cli.v1.McpOauthLoginGrantType" json:"grant_type,omitempty"`
-	// redirect uri.
+	// The redirect URI. A URI. Since CLI 1.0.92.
 	RedirectUri *string `protobuf:"bytes,10,opt,name=redirect_uri,json=redirectUri,proto3,oneof" json:"redirect_uri,omitempty"`
-	// login id.
+	// Identifier of the login. Since CLI 1.0.92.
 	LoginId *string `protobuf:"bytes,11,opt,name=login_id,json=loginId,proto3,oneof" json:"login_id,omitempty"`
-	// expected installation id.
+	// Identifier of the expected installation. Since CLI 1.0.92.
 	ExpectedInstallationId *string `protobuf:"bytes,12,opt,name=expected_installation_id,json=expectedInstallationId,proto3,oneof" json:"expected_installation_id,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -855,18 +858,18 @@ func (x *SessionMcpOauthServiceLoginRequest) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: McpOauthLoginResult.
+// Result of session.mcp.oauth.login.
 type SessionMcpOauthServiceLoginResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// authorization url.
+	// URL of the authorization. A URI.
 	AuthorizationUrl *string `protobuf:"bytes,1,opt,name=authorization_url,json=authorizationUrl,proto3,oneof" json:"authorization_url,omitempty"`
-	// login id.
+	// Identifier of the login. Since CLI 1.0.92.
 	LoginId *string `protobuf:"bytes,2,opt,name=login_id,json=loginId,proto3,oneof" json:"login_id,omitempty"`
-	// status.
+	// The status. Since CLI 1.0.92.
 	Status McpOwnedOauthLoginStatus `protobuf:"varint,3,opt,name=status,proto3,enum=copilot.cli.v1.McpOwnedOauthLoginStatus" json:"status,omitempty"`
-	// authorization id.
+	// Identifier of the authorization. Since CLI 1.0.92.
 	AuthorizationId *string `protobuf:"bytes,4,opt,name=authorization_id,json=authorizationId,proto3,oneof" json:"authorization_id,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -937,22 +940,22 @@ func (x *SessionMcpOauthServiceLoginResponse) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: session.mcp.oauth.prepareLogin?.
+// Parameters of session.mcp.oauth.prepareLogin.
 type SessionMcpOauthServicePrepareLoginRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session id.
+	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// server name.
+	// Name of the server.
 	ServerName string `protobuf:"bytes,2,opt,name=server_name,json=serverName,proto3" json:"server_name,omitempty"`
-	// expected installation id.
+	// Identifier of the expected installation.
 	ExpectedInstallationId string `protobuf:"bytes,3,opt,name=expected_installation_id,json=expectedInstallationId,proto3" json:"expected_installation_id,omitempty"`
-	// force reauth.
+	// Whether to force reauth.
 	ForceReauth *bool `protobuf:"varint,4,opt,name=force_reauth,json=forceReauth,proto3,oneof" json:"force_reauth,omitempty"`
-	// client name.
+	// Name of the client.
 	ClientName *string `protobuf:"bytes,5,opt,name=client_name,json=clientName,proto3,oneof" json:"client_name,omitempty"`
-	// callback success message.
+	// The callback success message.
 	CallbackSuccessMessage *string `protobuf:"bytes,6,opt,name=callback_success_message,json=callbackSuccessMessage,proto3,oneof" json:"callback_success_message,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1037,14 +1040,14 @@ func (x *SessionMcpOauthServicePrepareLoginRequest) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: McpOauthPrepareLoginResult.
+// Result of session.mcp.oauth.prepareLogin.
 type SessionMcpOauthServicePrepareLoginResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// login id.
+	// Identifier of the login.
 	LoginId string `protobuf:"bytes,1,opt,name=login_id,json=loginId,proto3" json:"login_id,omitempty"`
-	// expires at.
+	// When it expires.
 	ExpiresAt *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1101,16 +1104,16 @@ func (x *SessionMcpOauthServicePrepareLoginResponse) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: session.mcp.oauth.probe?.
+// Parameters of session.mcp.oauth.probe.
 type SessionMcpOauthServiceProbeRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session id.
+	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// server name.
+	// Name of the server.
 	ServerName string `protobuf:"bytes,2,opt,name=server_name,json=serverName,proto3" json:"server_name,omitempty"`
-	// expected installation id.
+	// Identifier of the expected installation. Since CLI 1.0.92.
 	ExpectedInstallationId *string `protobuf:"bytes,3,opt,name=expected_installation_id,json=expectedInstallationId,proto3,oneof" json:"expected_installation_id,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1174,10 +1177,10 @@ func (x *SessionMcpOauthServiceProbeRequest) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: McpOauthProbeResult.
+// Result of session.mcp.oauth.probe.
 type SessionMcpOauthServiceProbeResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The alternatives.
+	// One of these, told apart by the member status.
 	//
 	// Types that are valid to be assigned to Variant:
 	//
@@ -1278,27 +1281,27 @@ type isSessionMcpOauthServiceProbeResponse_Variant interface {
 }
 
 type SessionMcpOauthServiceProbeResponse_NoAuthRequired struct {
-	// no auth required.
+	// No authentication required. JSON status: no-auth-required.
 	NoAuthRequired *SessionMcpOauthServiceProbeResponseNoAuthRequired `protobuf:"bytes,1,opt,name=no_auth_required,json=noAuthRequired,proto3,oneof"`
 }
 
 type SessionMcpOauthServiceProbeResponse_Authenticated struct {
-	// authenticated.
+	// Authenticated. JSON status: authenticated.
 	Authenticated *SessionMcpOauthServiceProbeResponseAuthenticated `protobuf:"bytes,2,opt,name=authenticated,proto3,oneof"`
 }
 
 type SessionMcpOauthServiceProbeResponse_NeedsAuth struct {
-	// needs auth.
+	// Needs authentication. JSON status: needs-auth.
 	NeedsAuth *SessionMcpOauthServiceProbeResponseNeedsAuth `protobuf:"bytes,3,opt,name=needs_auth,json=needsAuth,proto3,oneof"`
 }
 
 type SessionMcpOauthServiceProbeResponse_Failed struct {
-	// failed.
+	// Failed. JSON status: failed.
 	Failed *SessionMcpOauthServiceProbeResponseFailed `protobuf:"bytes,4,opt,name=failed,proto3,oneof"`
 }
 
 type SessionMcpOauthServiceProbeResponse_Unrecognized struct {
-	// A value that fits none of them: JSON text.
+	// A value that fits none of them, as JSON text.
 	Unrecognized string `protobuf:"bytes,1001,opt,name=unrecognized,proto3,oneof"`
 }
 
@@ -1316,14 +1319,14 @@ func (*SessionMcpOauthServiceProbeResponse_Failed) isSessionMcpOauthServiceProbe
 func (*SessionMcpOauthServiceProbeResponse_Unrecognized) isSessionMcpOauthServiceProbeResponse_Variant() {
 }
 
-// JSON: session.mcp.oauth.respond?.
+// Parameters of session.mcp.oauth.respond.
 type SessionMcpOauthServiceRespondRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session id.
+	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// request id.
+	// Identifier of the request: the one to answer it by.
 	RequestId string `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1380,12 +1383,12 @@ func (x *SessionMcpOauthServiceRespondRequest) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: McpOauthRespondResult.
+// Result of session.mcp.oauth.respond.
 type SessionMcpOauthServiceRespondResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// success.
+	// Whether it succeeded.
 	Success bool `protobuf:"varint,1,opt,name=success,proto3" json:"success,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1435,10 +1438,11 @@ func (x *SessionMcpOauthServiceRespondResponse) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: McpOauthPendingRequestResponse.
+// MCP OAuth pending request response. Used by
+// SessionMcpOauthServiceHandlePendingRequestRequest.result.
 type McpOauthPendingRequestResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The alternatives.
+	// One of these, told apart by the member kind.
 	//
 	// Types that are valid to be assigned to Variant:
 	//
@@ -1529,22 +1533,22 @@ type isMcpOauthPendingRequestResponse_Variant interface {
 }
 
 type McpOauthPendingRequestResponse_Token struct {
-	// token.
+	// Token. JSON kind: token.
 	Token *McpOauthPendingRequestResponseToken `protobuf:"bytes,1,opt,name=token,proto3,oneof"`
 }
 
 type McpOauthPendingRequestResponse_Cancelled struct {
-	// cancelled.
+	// Cancelled. JSON kind: cancelled.
 	Cancelled *McpOauthPendingRequestResponseCancelled `protobuf:"bytes,2,opt,name=cancelled,proto3,oneof"`
 }
 
 type McpOauthPendingRequestResponse_RuntimeRefresh struct {
-	// runtime refresh.
+	// Runtime refresh. JSON kind: runtimeRefresh.
 	RuntimeRefresh *McpOauthPendingRequestResponseRuntimeRefresh `protobuf:"bytes,3,opt,name=runtime_refresh,json=runtimeRefresh,proto3,oneof"`
 }
 
 type McpOauthPendingRequestResponse_Unrecognized struct {
-	// A value that fits none of them: JSON text.
+	// A value that fits none of them, as JSON text.
 	Unrecognized string `protobuf:"bytes,1001,opt,name=unrecognized,proto3,oneof"`
 }
 
@@ -1556,10 +1560,10 @@ func (*McpOauthPendingRequestResponse_RuntimeRefresh) isMcpOauthPendingRequestRe
 
 func (*McpOauthPendingRequestResponse_Unrecognized) isMcpOauthPendingRequestResponse_Variant() {}
 
-// JSON: McpOauthPendingRequestResponse|cancelled.
+// A McpOauthPendingRequestResponse with the kind cancelled.
 type McpOauthPendingRequestResponseCancelled struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1602,10 +1606,10 @@ func (x *McpOauthPendingRequestResponseCancelled) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: McpOauthPendingRequestResponse|runtimeRefresh.
+// A McpOauthPendingRequestResponse with the kind runtimeRefresh.
 type McpOauthPendingRequestResponseRuntimeRefresh struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1648,16 +1652,16 @@ func (x *McpOauthPendingRequestResponseRuntimeRefresh) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: McpOauthPendingRequestResponse|token.
+// A McpOauthPendingRequestResponse with the kind token.
 type McpOauthPendingRequestResponseToken struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// access token.
+	// The access token.
 	AccessToken string `protobuf:"bytes,1,opt,name=access_token,json=accessToken,proto3" json:"access_token,omitempty"`
-	// token type.
+	// Kind of token.
 	TokenType *string `protobuf:"bytes,2,opt,name=token_type,json=tokenType,proto3,oneof" json:"token_type,omitempty"`
-	// expires in.
+	// The expires in. At least 1.
 	ExpiresIn *int64 `protobuf:"varint,3,opt,name=expires_in,json=expiresIn,proto3,oneof" json:"expires_in,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1721,12 +1725,12 @@ func (x *McpOauthPendingRequestResponseToken) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: McpOauthProbeResult|authenticated.
+// Session MCP OAuth service probe response authenticated.
 type SessionMcpOauthServiceProbeResponseAuthenticated struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// http response.
+	// The HTTP response.
 	HttpResponse *McpOauthHttpResponse `protobuf:"bytes,1,opt,name=http_response,json=httpResponse,proto3" json:"http_response,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1776,14 +1780,14 @@ func (x *SessionMcpOauthServiceProbeResponseAuthenticated) GetJsonExtra() string
 	return ""
 }
 
-// JSON: McpOauthProbeResult|failed.
+// Session MCP OAuth service probe response failed.
 type SessionMcpOauthServiceProbeResponseFailed struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// error.
+	// The error.
 	Error string `protobuf:"bytes,1,opt,name=error,proto3" json:"error,omitempty"`
-	// http response.
+	// The HTTP response.
 	HttpResponse *McpOauthHttpResponse `protobuf:"bytes,2,opt,name=http_response,json=httpResponse,proto3" json:"http_response,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1840,16 +1844,16 @@ func (x *SessionMcpOauthServiceProbeResponseFailed) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: McpOauthProbeResult|needs-auth.
+// Session MCP OAuth service probe response needs authentication.
 type SessionMcpOauthServiceProbeResponseNeedsAuth struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// http response.
+	// The HTTP response.
 	HttpResponse *McpOauthHttpResponse `protobuf:"bytes,1,opt,name=http_response,json=httpResponse,proto3" json:"http_response,omitempty"`
-	// reason.
+	// The reason.
 	Reason McpOauthProbeNeedsAuthReason `protobuf:"varint,2,opt,name=reason,proto3,enum=copilot.cli.v1.McpOauthProbeNeedsAuthReason" json:"reason,omitempty"`
-	// www authenticate params.
+	// The www authenticate parameters.
 	WwwAuthenticateParams *McpOauthWWWAuthenticateParams `protobuf:"bytes,3,opt,name=www_authenticate_params,json=wwwAuthenticateParams,proto3" json:"www_authenticate_params,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1913,12 +1917,12 @@ func (x *SessionMcpOauthServiceProbeResponseNeedsAuth) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: McpOauthProbeResult|no-auth-required.
+// Session MCP OAuth service probe response noauth required.
 type SessionMcpOauthServiceProbeResponseNoAuthRequired struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// http response.
+	// The HTTP response.
 	HttpResponse *McpOauthHttpResponse `protobuf:"bytes,1,opt,name=http_response,json=httpResponse,proto3" json:"http_response,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

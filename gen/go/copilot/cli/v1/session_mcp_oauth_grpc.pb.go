@@ -54,23 +54,27 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// SessionMcpOauthService: The CLI's methods under session.mcp.oauth.
+// SessionMcpOauthService has the CLI's methods under session.mcp.oauth.
 type SessionMcpOauthServiceClient interface {
 	// Calls session.mcp.oauth.authenticationStateChanged.
 	AuthenticationStateChanged(ctx context.Context, in *SessionMcpOauthServiceAuthenticationStateChangedRequest, opts ...grpc.CallOption) (*SessionMcpOauthServiceAuthenticationStateChangedResponse, error)
-	// Calls session.mcp.oauth.cancelLogin.
+	// Cancels the login. JSON-RPC: session.mcp.oauth.cancelLogin. Since CLI
+	// 1.0.92.
 	CancelLogin(ctx context.Context, in *SessionMcpOauthServiceCancelLoginRequest, opts ...grpc.CallOption) (*SessionMcpOauthServiceCancelLoginResponse, error)
-	// Calls session.mcp.oauth.complete.
+	// Completes the OAuth. JSON-RPC: session.mcp.oauth.complete. Since CLI
+	// 1.0.92.
 	Complete(ctx context.Context, in *SessionMcpOauthServiceCompleteRequest, opts ...grpc.CallOption) (*SessionMcpOauthServiceCompleteResponse, error)
-	// Calls session.mcp.oauth.handlePendingRequest.
+	// Answers a request to sign in to an MCP server. JSON-RPC:
+	// session.mcp.oauth.handlePendingRequest.
 	HandlePendingRequest(ctx context.Context, in *SessionMcpOauthServiceHandlePendingRequestRequest, opts ...grpc.CallOption) (*SessionMcpOauthServiceHandlePendingRequestResponse, error)
 	// Calls session.mcp.oauth.login.
 	Login(ctx context.Context, in *SessionMcpOauthServiceLoginRequest, opts ...grpc.CallOption) (*SessionMcpOauthServiceLoginResponse, error)
-	// Calls session.mcp.oauth.prepareLogin.
+	// Prepares the login. JSON-RPC: session.mcp.oauth.prepareLogin. Since CLI
+	// 1.0.92.
 	PrepareLogin(ctx context.Context, in *SessionMcpOauthServicePrepareLoginRequest, opts ...grpc.CallOption) (*SessionMcpOauthServicePrepareLoginResponse, error)
 	// Calls session.mcp.oauth.probe.
 	Probe(ctx context.Context, in *SessionMcpOauthServiceProbeRequest, opts ...grpc.CallOption) (*SessionMcpOauthServiceProbeResponse, error)
-	// Calls session.mcp.oauth.respond.
+	// Responds the OAuth. JSON-RPC: session.mcp.oauth.respond.
 	Respond(ctx context.Context, in *SessionMcpOauthServiceRespondRequest, opts ...grpc.CallOption) (*SessionMcpOauthServiceRespondResponse, error)
 }
 
@@ -166,23 +170,27 @@ func (c *sessionMcpOauthServiceClient) Respond(ctx context.Context, in *SessionM
 // All implementations must embed UnimplementedSessionMcpOauthServiceServer
 // for forward compatibility.
 //
-// SessionMcpOauthService: The CLI's methods under session.mcp.oauth.
+// SessionMcpOauthService has the CLI's methods under session.mcp.oauth.
 type SessionMcpOauthServiceServer interface {
 	// Calls session.mcp.oauth.authenticationStateChanged.
 	AuthenticationStateChanged(context.Context, *SessionMcpOauthServiceAuthenticationStateChangedRequest) (*SessionMcpOauthServiceAuthenticationStateChangedResponse, error)
-	// Calls session.mcp.oauth.cancelLogin.
+	// Cancels the login. JSON-RPC: session.mcp.oauth.cancelLogin. Since CLI
+	// 1.0.92.
 	CancelLogin(context.Context, *SessionMcpOauthServiceCancelLoginRequest) (*SessionMcpOauthServiceCancelLoginResponse, error)
-	// Calls session.mcp.oauth.complete.
+	// Completes the OAuth. JSON-RPC: session.mcp.oauth.complete. Since CLI
+	// 1.0.92.
 	Complete(context.Context, *SessionMcpOauthServiceCompleteRequest) (*SessionMcpOauthServiceCompleteResponse, error)
-	// Calls session.mcp.oauth.handlePendingRequest.
+	// Answers a request to sign in to an MCP server. JSON-RPC:
+	// session.mcp.oauth.handlePendingRequest.
 	HandlePendingRequest(context.Context, *SessionMcpOauthServiceHandlePendingRequestRequest) (*SessionMcpOauthServiceHandlePendingRequestResponse, error)
 	// Calls session.mcp.oauth.login.
 	Login(context.Context, *SessionMcpOauthServiceLoginRequest) (*SessionMcpOauthServiceLoginResponse, error)
-	// Calls session.mcp.oauth.prepareLogin.
+	// Prepares the login. JSON-RPC: session.mcp.oauth.prepareLogin. Since CLI
+	// 1.0.92.
 	PrepareLogin(context.Context, *SessionMcpOauthServicePrepareLoginRequest) (*SessionMcpOauthServicePrepareLoginResponse, error)
 	// Calls session.mcp.oauth.probe.
 	Probe(context.Context, *SessionMcpOauthServiceProbeRequest) (*SessionMcpOauthServiceProbeResponse, error)
-	// Calls session.mcp.oauth.respond.
+	// Responds the OAuth. JSON-RPC: session.mcp.oauth.respond.
 	Respond(context.Context, *SessionMcpOauthServiceRespondRequest) (*SessionMcpOauthServiceRespondResponse, error)
 	mustEmbedUnimplementedSessionMcpOauthServiceServer()
 }

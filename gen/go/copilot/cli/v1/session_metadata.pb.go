@@ -44,17 +44,18 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// JSON: MetadataSnapshotCurrentMode.
+// Metadata snapshot current mode. Used by
+// SessionMetadataServiceSnapshotResponse.current_mode.
 type MetadataSnapshotCurrentMode int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	MetadataSnapshotCurrentMode_METADATA_SNAPSHOT_CURRENT_MODE_UNSPECIFIED MetadataSnapshotCurrentMode = 0
-	// JSON "interactive".
+	// JSON: "interactive".
 	MetadataSnapshotCurrentMode_METADATA_SNAPSHOT_CURRENT_MODE_INTERACTIVE MetadataSnapshotCurrentMode = 1
-	// JSON "plan".
+	// JSON: "plan".
 	MetadataSnapshotCurrentMode_METADATA_SNAPSHOT_CURRENT_MODE_PLAN MetadataSnapshotCurrentMode = 2
-	// JSON "autopilot".
+	// JSON: "autopilot".
 	MetadataSnapshotCurrentMode_METADATA_SNAPSHOT_CURRENT_MODE_AUTOPILOT MetadataSnapshotCurrentMode = 3
 )
 
@@ -101,15 +102,16 @@ func (MetadataSnapshotCurrentMode) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_session_metadata_proto_rawDescGZIP(), []int{0}
 }
 
-// JSON: MetadataSnapshotRemoteMetadataTaskType.
+// Metadata snapshot remote metadata task type. Used by
+// MetadataSnapshotRemoteMetadata.task_type.
 type MetadataSnapshotRemoteMetadataTaskType int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	MetadataSnapshotRemoteMetadataTaskType_METADATA_SNAPSHOT_REMOTE_METADATA_TASK_TYPE_UNSPECIFIED MetadataSnapshotRemoteMetadataTaskType = 0
-	// JSON "cca".
+	// JSON: "cca".
 	MetadataSnapshotRemoteMetadataTaskType_METADATA_SNAPSHOT_REMOTE_METADATA_TASK_TYPE_CCA MetadataSnapshotRemoteMetadataTaskType = 1
-	// JSON "cli".
+	// JSON: "cli".
 	MetadataSnapshotRemoteMetadataTaskType_METADATA_SNAPSHOT_REMOTE_METADATA_TASK_TYPE_CLI MetadataSnapshotRemoteMetadataTaskType = 2
 )
 
@@ -154,15 +156,15 @@ func (MetadataSnapshotRemoteMetadataTaskType) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_session_metadata_proto_rawDescGZIP(), []int{1}
 }
 
-// JSON: WorkspaceSummaryHostType.
+// Workspace summary host type. Used by WorkspaceSummary.host_type.
 type WorkspaceSummaryHostType int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	WorkspaceSummaryHostType_WORKSPACE_SUMMARY_HOST_TYPE_UNSPECIFIED WorkspaceSummaryHostType = 0
-	// JSON "github".
+	// JSON: "github".
 	WorkspaceSummaryHostType_WORKSPACE_SUMMARY_HOST_TYPE_GITHUB WorkspaceSummaryHostType = 1
-	// JSON "ado".
+	// JSON: "ado".
 	WorkspaceSummaryHostType_WORKSPACE_SUMMARY_HOST_TYPE_ADO WorkspaceSummaryHostType = 2
 )
 
@@ -207,12 +209,12 @@ func (WorkspaceSummaryHostType) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_session_metadata_proto_rawDescGZIP(), []int{2}
 }
 
-// JSON: session.metadata.activity?.
+// Parameters of session.metadata.activity.
 type SessionMetadataServiceActivityRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session id.
+	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -262,14 +264,14 @@ func (x *SessionMetadataServiceActivityRequest) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: SessionActivity.
+// Result of session.metadata.activity.
 type SessionMetadataServiceActivityResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// abortable.
+	// Whether it is abortable.
 	Abortable bool `protobuf:"varint,1,opt,name=abortable,proto3" json:"abortable,omitempty"`
-	// has active work.
+	// Whether it has active work.
 	HasActiveWork bool `protobuf:"varint,2,opt,name=has_active_work,json=hasActiveWork,proto3" json:"has_active_work,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -326,20 +328,20 @@ func (x *SessionMetadataServiceActivityResponse) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: session.metadata.contextInfo?.
+// Parameters of session.metadata.contextInfo.
 type SessionMetadataServiceContextInfoRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session id.
+	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// prompt token limit.
+	// The prompt token limit.
 	PromptTokenLimit int64 `protobuf:"varint,2,opt,name=prompt_token_limit,json=promptTokenLimit,proto3" json:"prompt_token_limit,omitempty"`
-	// output token limit.
+	// The output token limit.
 	OutputTokenLimit int64 `protobuf:"varint,3,opt,name=output_token_limit,json=outputTokenLimit,proto3" json:"output_token_limit,omitempty"`
-	// selected model.
+	// The selected model.
 	SelectedModel *string `protobuf:"bytes,4,opt,name=selected_model,json=selectedModel,proto3,oneof" json:"selected_model,omitempty"`
-	// provider id.
+	// Identifier of the provider. Since CLI 1.0.102.
 	ProviderId *string `protobuf:"bytes,5,opt,name=provider_id,json=providerId,proto3,oneof" json:"provider_id,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -417,12 +419,12 @@ func (x *SessionMetadataServiceContextInfoRequest) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: MetadataContextInfoResult.
+// Result of session.metadata.contextInfo.
 type SessionMetadataServiceContextInfoResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// context info.
+	// The context info. Unset stands for null.
 	ContextInfo *SessionContextInfo `protobuf:"bytes,1,opt,name=context_info,json=contextInfo,proto3" json:"context_info,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -472,12 +474,12 @@ func (x *SessionMetadataServiceContextInfoResponse) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: session.metadata.getClientMetadata?.
+// Parameters of session.metadata.getClientMetadata.
 type SessionMetadataServiceGetClientMetadataRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session id.
+	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -527,12 +529,12 @@ func (x *SessionMetadataServiceGetClientMetadataRequest) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: ClientMetadata.
+// Result of session.metadata.getClientMetadata.
 type SessionMetadataServiceGetClientMetadataResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// entries.
+	// The entries, by name.
 	Entries map[string]string `protobuf:"bytes,1,rep,name=entries,proto3" json:"entries,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// A result of another form than the declared one: JSON text.
+	// A result of another form than the one above, as JSON text.
 	Unrecognized  *string `protobuf:"bytes,1001,opt,name=unrecognized,proto3,oneof" json:"unrecognized,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -582,12 +584,12 @@ func (x *SessionMetadataServiceGetClientMetadataResponse) GetUnrecognized() stri
 	return ""
 }
 
-// JSON: session.metadata.getContextAttribution?.
+// Parameters of session.metadata.getContextAttribution.
 type SessionMetadataServiceGetContextAttributionRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session id.
+	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -637,12 +639,12 @@ func (x *SessionMetadataServiceGetContextAttributionRequest) GetJsonExtra() stri
 	return ""
 }
 
-// JSON: MetadataContextAttributionResult.
+// Result of session.metadata.getContextAttribution.
 type SessionMetadataServiceGetContextAttributionResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// context attribution.
+	// The context attribution. Unset stands for null.
 	ContextAttribution *SessionContextAttribution `protobuf:"bytes,1,opt,name=context_attribution,json=contextAttribution,proto3" json:"context_attribution,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -692,14 +694,14 @@ func (x *SessionMetadataServiceGetContextAttributionResponse) GetJsonExtra() str
 	return ""
 }
 
-// JSON: session.metadata.getContextHeaviestMessages?.
+// Parameters of session.metadata.getContextHeaviestMessages.
 type SessionMetadataServiceGetContextHeaviestMessagesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session id.
+	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// limit.
+	// The limit. At least 1.
 	Limit *int64 `protobuf:"varint,2,opt,name=limit,proto3,oneof" json:"limit,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -756,14 +758,14 @@ func (x *SessionMetadataServiceGetContextHeaviestMessagesRequest) GetJsonExtra()
 	return ""
 }
 
-// JSON: MetadataContextHeaviestMessagesResult.
+// Result of session.metadata.getContextHeaviestMessages.
 type SessionMetadataServiceGetContextHeaviestMessagesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// total tokens.
+	// Number of total tokens.
 	TotalTokens int64 `protobuf:"varint,1,opt,name=total_tokens,json=totalTokens,proto3" json:"total_tokens,omitempty"`
-	// messages.
+	// The messages.
 	Messages []*ContextHeaviestMessage `protobuf:"bytes,2,rep,name=messages,proto3" json:"messages,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -820,12 +822,12 @@ func (x *SessionMetadataServiceGetContextHeaviestMessagesResponse) GetJsonExtra(
 	return ""
 }
 
-// JSON: session.metadata.isProcessing?.
+// Parameters of session.metadata.isProcessing.
 type SessionMetadataServiceIsProcessingRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session id.
+	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -875,12 +877,12 @@ func (x *SessionMetadataServiceIsProcessingRequest) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: MetadataIsProcessingResult.
+// Result of session.metadata.isProcessing.
 type SessionMetadataServiceIsProcessingResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// processing.
+	// Whether it is processing.
 	Processing bool `protobuf:"varint,1,opt,name=processing,proto3" json:"processing,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -930,14 +932,14 @@ func (x *SessionMetadataServiceIsProcessingResponse) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: session.metadata.recomputeContextTokens?.
+// Parameters of session.metadata.recomputeContextTokens.
 type SessionMetadataServiceRecomputeContextTokensRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session id.
+	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// model id.
+	// Identifier of the model.
 	ModelId string `protobuf:"bytes,2,opt,name=model_id,json=modelId,proto3" json:"model_id,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -994,16 +996,16 @@ func (x *SessionMetadataServiceRecomputeContextTokensRequest) GetJsonExtra() str
 	return ""
 }
 
-// JSON: MetadataRecomputeContextTokensResult.
+// Result of session.metadata.recomputeContextTokens.
 type SessionMetadataServiceRecomputeContextTokensResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// total tokens.
+	// Number of total tokens.
 	TotalTokens int64 `protobuf:"varint,1,opt,name=total_tokens,json=totalTokens,proto3" json:"total_tokens,omitempty"`
-	// messages token count.
+	// Number of messages tokens.
 	MessagesTokenCount int64 `protobuf:"varint,2,opt,name=messages_token_count,json=messagesTokenCount,proto3" json:"messages_token_count,omitempty"`
-	// system token count.
+	// Number of system tokens.
 	SystemTokenCount int64 `protobuf:"varint,3,opt,name=system_token_count,json=systemTokenCount,proto3" json:"system_token_count,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1067,14 +1069,14 @@ func (x *SessionMetadataServiceRecomputeContextTokensResponse) GetJsonExtra() st
 	return ""
 }
 
-// JSON: session.metadata.recordContextChange?.
+// Parameters of session.metadata.recordContextChange.
 type SessionMetadataServiceRecordContextChangeRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session id.
+	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// context.
+	// The context.
 	Context *SessionWorkingDirectoryContext `protobuf:"bytes,2,opt,name=context,proto3" json:"context,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1131,10 +1133,10 @@ func (x *SessionMetadataServiceRecordContextChangeRequest) GetJsonExtra() string
 	return ""
 }
 
-// JSON: MetadataRecordContextChangeResult.
+// Result of session.metadata.recordContextChange.
 type SessionMetadataServiceRecordContextChangeResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1177,14 +1179,14 @@ func (x *SessionMetadataServiceRecordContextChangeResponse) GetJsonExtra() strin
 	return ""
 }
 
-// JSON: session.metadata.setWorkingDirectory?.
+// Parameters of session.metadata.setWorkingDirectory.
 type SessionMetadataServiceSetWorkingDirectoryRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session id.
+	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// working directory.
+	// Directory it works in.
 	WorkingDirectory string `protobuf:"bytes,2,opt,name=working_directory,json=workingDirectory,proto3" json:"working_directory,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1241,12 +1243,12 @@ func (x *SessionMetadataServiceSetWorkingDirectoryRequest) GetJsonExtra() string
 	return ""
 }
 
-// JSON: MetadataSetWorkingDirectoryResult.
+// Result of session.metadata.setWorkingDirectory.
 type SessionMetadataServiceSetWorkingDirectoryResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// working directory.
+	// Directory it works in.
 	WorkingDirectory string `protobuf:"bytes,1,opt,name=working_directory,json=workingDirectory,proto3" json:"working_directory,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1296,12 +1298,12 @@ func (x *SessionMetadataServiceSetWorkingDirectoryResponse) GetJsonExtra() strin
 	return ""
 }
 
-// JSON: session.metadata.snapshot?.
+// Parameters of session.metadata.snapshot.
 type SessionMetadataServiceSnapshotRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session id.
+	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1351,42 +1353,42 @@ func (x *SessionMetadataServiceSnapshotRequest) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: SessionMetadataSnapshot.
+// Result of session.metadata.snapshot.
 type SessionMetadataServiceSnapshotResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session id.
+	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// start time.
+	// The start time.
 	StartTime *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
-	// modified time.
+	// The modified time.
 	ModifiedTime *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=modified_time,json=modifiedTime,proto3" json:"modified_time,omitempty"`
-	// is remote.
+	// Whether the session runs elsewhere.
 	IsRemote bool `protobuf:"varint,4,opt,name=is_remote,json=isRemote,proto3" json:"is_remote,omitempty"`
-	// already in use.
+	// Whether there is already in use.
 	AlreadyInUse bool `protobuf:"varint,5,opt,name=already_in_use,json=alreadyInUse,proto3" json:"already_in_use,omitempty"`
-	// workspace path.
+	// Path of the workspace. Unset stands for null.
 	WorkspacePath *string `protobuf:"bytes,6,opt,name=workspace_path,json=workspacePath,proto3,oneof" json:"workspace_path,omitempty"`
-	// initial name.
+	// Name of the initial.
 	InitialName *string `protobuf:"bytes,7,opt,name=initial_name,json=initialName,proto3,oneof" json:"initial_name,omitempty"`
-	// client name.
+	// Name of the client.
 	ClientName *string `protobuf:"bytes,8,opt,name=client_name,json=clientName,proto3,oneof" json:"client_name,omitempty"`
-	// remote metadata.
+	// The remote metadata.
 	RemoteMetadata *MetadataSnapshotRemoteMetadata `protobuf:"bytes,9,opt,name=remote_metadata,json=remoteMetadata,proto3" json:"remote_metadata,omitempty"`
-	// summary.
+	// The summary.
 	Summary *string `protobuf:"bytes,10,opt,name=summary,proto3,oneof" json:"summary,omitempty"`
-	// working directory.
+	// Directory it works in.
 	WorkingDirectory string `protobuf:"bytes,11,opt,name=working_directory,json=workingDirectory,proto3" json:"working_directory,omitempty"`
-	// current mode.
+	// The current mode.
 	CurrentMode MetadataSnapshotCurrentMode `protobuf:"varint,12,opt,name=current_mode,json=currentMode,proto3,enum=copilot.cli.v1.MetadataSnapshotCurrentMode" json:"current_mode,omitempty"`
-	// selected model.
+	// The selected model.
 	SelectedModel *string `protobuf:"bytes,13,opt,name=selected_model,json=selectedModel,proto3,oneof" json:"selected_model,omitempty"`
-	// session limits.
+	// The session limits. Unset stands for null.
 	SessionLimits *SessionLimitsConfig `protobuf:"bytes,14,opt,name=session_limits,json=sessionLimits,proto3" json:"session_limits,omitempty"`
-	// workspace.
+	// The workspace. Unset stands for null.
 	Workspace *WorkspaceSummary `protobuf:"bytes,15,opt,name=workspace,proto3" json:"workspace,omitempty"`
-	// indexed search.
+	// The indexed search. Since CLI 1.0.92.
 	IndexedSearch IndexedSearchState `protobuf:"varint,16,opt,name=indexed_search,json=indexedSearch,proto3,enum=copilot.cli.v1.IndexedSearchState" json:"indexed_search,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1541,18 +1543,18 @@ func (x *SessionMetadataServiceSnapshotResponse) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: session.metadata.updateClientMetadata?.
+// Parameters of session.metadata.updateClientMetadata.
 type SessionMetadataServiceUpdateClientMetadataRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session id.
+	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// clear.
+	// Whether to clear.
 	Clear *bool `protobuf:"varint,2,opt,name=clear,proto3,oneof" json:"clear,omitempty"`
-	// remove.
+	// The remove.
 	Remove []string `protobuf:"bytes,3,rep,name=remove,proto3" json:"remove,omitempty"`
-	// set.
+	// The set, by name.
 	Set map[string]string `protobuf:"bytes,4,rep,name=set,proto3" json:"set,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1623,12 +1625,12 @@ func (x *SessionMetadataServiceUpdateClientMetadataRequest) GetJsonExtra() strin
 	return ""
 }
 
-// JSON: ClientMetadata.
+// Result of session.metadata.updateClientMetadata.
 type SessionMetadataServiceUpdateClientMetadataResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// entries.
+	// The entries, by name.
 	Entries map[string]string `protobuf:"bytes,1,rep,name=entries,proto3" json:"entries,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// A result of another form than the declared one: JSON text.
+	// A result of another form than the one above, as JSON text.
 	Unrecognized  *string `protobuf:"bytes,1001,opt,name=unrecognized,proto3,oneof" json:"unrecognized,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1678,18 +1680,19 @@ func (x *SessionMetadataServiceUpdateClientMetadataResponse) GetUnrecognized() s
 	return ""
 }
 
-// JSON: ContextHeaviestMessage.
+// Context heaviest message. Used by
+// SessionMetadataServiceGetContextHeaviestMessagesResponse.messages.
 type ContextHeaviestMessage struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// id.
+	// The identifier.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	// label.
+	// The label.
 	Label string `protobuf:"bytes,2,opt,name=label,proto3" json:"label,omitempty"`
-	// role.
+	// The role.
 	Role string `protobuf:"bytes,3,opt,name=role,proto3" json:"role,omitempty"`
-	// tokens.
+	// The tokens.
 	Tokens int64 `protobuf:"varint,4,opt,name=tokens,proto3" json:"tokens,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1760,18 +1763,19 @@ func (x *ContextHeaviestMessage) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: MetadataSnapshotRemoteMetadata.
+// Metadata snapshot remote metadata. Used by
+// SessionMetadataServiceSnapshotResponse.remote_metadata.
 type MetadataSnapshotRemoteMetadata struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// resource id.
+	// Identifier of the resource.
 	ResourceId *string `protobuf:"bytes,1,opt,name=resource_id,json=resourceId,proto3,oneof" json:"resource_id,omitempty"`
-	// repository.
+	// Repository on its host, as owner/name.
 	Repository *MetadataSnapshotRemoteMetadataRepository `protobuf:"bytes,2,opt,name=repository,proto3" json:"repository,omitempty"`
-	// pull request number.
+	// The pull request number.
 	PullRequestNumber *int64 `protobuf:"varint,3,opt,name=pull_request_number,json=pullRequestNumber,proto3,oneof" json:"pull_request_number,omitempty"`
-	// task type.
+	// Kind of task.
 	TaskType MetadataSnapshotRemoteMetadataTaskType `protobuf:"varint,4,opt,name=task_type,json=taskType,proto3,enum=copilot.cli.v1.MetadataSnapshotRemoteMetadataTaskType" json:"task_type,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1842,16 +1846,17 @@ func (x *MetadataSnapshotRemoteMetadata) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: MetadataSnapshotRemoteMetadataRepository.
+// Metadata snapshot remote metadata repository. Used by
+// MetadataSnapshotRemoteMetadata.repository.
 type MetadataSnapshotRemoteMetadataRepository struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// owner.
+	// The owner.
 	Owner string `protobuf:"bytes,1,opt,name=owner,proto3" json:"owner,omitempty"`
-	// name.
+	// The name.
 	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	// branch.
+	// Git branch.
 	Branch string `protobuf:"bytes,3,opt,name=branch,proto3" json:"branch,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1915,30 +1920,31 @@ func (x *MetadataSnapshotRemoteMetadataRepository) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: SessionContextAttribution.
+// Session context attribution. Used by
+// SessionMetadataServiceGetContextAttributionResponse.context_attribution.
 type SessionContextAttribution struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// total tokens.
+	// Number of total tokens.
 	TotalTokens int64 `protobuf:"varint,1,opt,name=total_tokens,json=totalTokens,proto3" json:"total_tokens,omitempty"`
-	// model id.
+	// Identifier of the model.
 	ModelId string `protobuf:"bytes,2,opt,name=model_id,json=modelId,proto3" json:"model_id,omitempty"`
-	// model source.
+	// The model source.
 	ModelSource string `protobuf:"bytes,3,opt,name=model_source,json=modelSource,proto3" json:"model_source,omitempty"`
-	// prompt token limit.
+	// The prompt token limit.
 	PromptTokenLimit int64 `protobuf:"varint,4,opt,name=prompt_token_limit,json=promptTokenLimit,proto3" json:"prompt_token_limit,omitempty"`
-	// limit.
+	// The limit.
 	Limit int64 `protobuf:"varint,5,opt,name=limit,proto3" json:"limit,omitempty"`
-	// buffer tokens.
+	// Number of buffer tokens.
 	BufferTokens int64 `protobuf:"varint,6,opt,name=buffer_tokens,json=bufferTokens,proto3" json:"buffer_tokens,omitempty"`
-	// compaction threshold.
+	// The compaction threshold.
 	CompactionThreshold int64 `protobuf:"varint,7,opt,name=compaction_threshold,json=compactionThreshold,proto3" json:"compaction_threshold,omitempty"`
-	// categories.
+	// The categories.
 	Categories *SessionContextAttributionCategories `protobuf:"bytes,8,opt,name=categories,proto3" json:"categories,omitempty"`
-	// entries.
+	// The entries.
 	Entries []*SessionContextAttributionEntries `protobuf:"bytes,9,rep,name=entries,proto3" json:"entries,omitempty"`
-	// compactions.
+	// The compactions.
 	Compactions *SessionContextAttributionCompactions `protobuf:"bytes,10,opt,name=compactions,proto3" json:"compactions,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2051,24 +2057,25 @@ func (x *SessionContextAttribution) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: SessionContextAttribution.categories.
+// Session context attribution categories. Used by
+// SessionContextAttribution.categories.
 type SessionContextAttributionCategories struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// system prompt.
+	// The system prompt.
 	SystemPrompt int64 `protobuf:"varint,1,opt,name=system_prompt,json=systemPrompt,proto3" json:"system_prompt,omitempty"`
-	// custom instructions.
+	// The custom instructions.
 	CustomInstructions int64 `protobuf:"varint,2,opt,name=custom_instructions,json=customInstructions,proto3" json:"custom_instructions,omitempty"`
-	// system tools.
+	// The system tools.
 	SystemTools int64 `protobuf:"varint,3,opt,name=system_tools,json=systemTools,proto3" json:"system_tools,omitempty"`
-	// mcp tools.
+	// The MCP tools.
 	McpTools int64 `protobuf:"varint,4,opt,name=mcp_tools,json=mcpTools,proto3" json:"mcp_tools,omitempty"`
-	// messages.
+	// The messages.
 	Messages int64 `protobuf:"varint,5,opt,name=messages,proto3" json:"messages,omitempty"`
-	// free space.
+	// The free space.
 	FreeSpace int64 `protobuf:"varint,6,opt,name=free_space,json=freeSpace,proto3" json:"free_space,omitempty"`
-	// buffer.
+	// The buffer.
 	Buffer int64 `protobuf:"varint,7,opt,name=buffer,proto3" json:"buffer,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2160,12 +2167,13 @@ func (x *SessionContextAttributionCategories) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: SessionContextAttribution.compactions.
+// Session context attribution compactions. Used by
+// SessionContextAttribution.compactions.
 type SessionContextAttributionCompactions struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// count.
+	// The count.
 	Count int64 `protobuf:"varint,1,opt,name=count,proto3" json:"count,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2215,22 +2223,23 @@ func (x *SessionContextAttributionCompactions) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: SessionContextAttribution.entries.
+// Session context attribution entries. Used by
+// SessionContextAttribution.entries.
 type SessionContextAttributionEntries struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// kind.
+	// The kind.
 	Kind string `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
-	// id.
+	// The identifier.
 	Id string `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
-	// label.
+	// The label.
 	Label string `protobuf:"bytes,3,opt,name=label,proto3" json:"label,omitempty"`
-	// tokens.
+	// The tokens.
 	Tokens int64 `protobuf:"varint,4,opt,name=tokens,proto3" json:"tokens,omitempty"`
-	// parent id.
+	// Identifier of the parent.
 	ParentId *string `protobuf:"bytes,5,opt,name=parent_id,json=parentId,proto3,oneof" json:"parent_id,omitempty"`
-	// attributes.
+	// The attributes, by name.
 	Attributes map[string]string `protobuf:"bytes,6,rep,name=attributes,proto3" json:"attributes,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2315,34 +2324,35 @@ func (x *SessionContextAttributionEntries) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: SessionContextInfo.
+// Session context info. Used by
+// SessionMetadataServiceContextInfoResponse.context_info.
 type SessionContextInfo struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// model name.
+	// Name of the model.
 	ModelName string `protobuf:"bytes,1,opt,name=model_name,json=modelName,proto3" json:"model_name,omitempty"`
-	// system tokens.
+	// Number of system tokens.
 	SystemTokens int64 `protobuf:"varint,2,opt,name=system_tokens,json=systemTokens,proto3" json:"system_tokens,omitempty"`
-	// conversation tokens.
+	// Number of conversation tokens.
 	ConversationTokens int64 `protobuf:"varint,3,opt,name=conversation_tokens,json=conversationTokens,proto3" json:"conversation_tokens,omitempty"`
-	// tool definitions tokens.
+	// Number of tool definitions tokens.
 	ToolDefinitionsTokens int64 `protobuf:"varint,4,opt,name=tool_definitions_tokens,json=toolDefinitionsTokens,proto3" json:"tool_definitions_tokens,omitempty"`
-	// mcp tools tokens.
+	// Number of MCP tools tokens.
 	McpToolsTokens int64 `protobuf:"varint,5,opt,name=mcp_tools_tokens,json=mcpToolsTokens,proto3" json:"mcp_tools_tokens,omitempty"`
-	// total tokens.
+	// Number of total tokens.
 	TotalTokens int64 `protobuf:"varint,6,opt,name=total_tokens,json=totalTokens,proto3" json:"total_tokens,omitempty"`
-	// prompt token limit.
+	// The prompt token limit.
 	PromptTokenLimit int64 `protobuf:"varint,7,opt,name=prompt_token_limit,json=promptTokenLimit,proto3" json:"prompt_token_limit,omitempty"`
-	// compaction threshold.
+	// The compaction threshold.
 	CompactionThreshold int64 `protobuf:"varint,8,opt,name=compaction_threshold,json=compactionThreshold,proto3" json:"compaction_threshold,omitempty"`
-	// limit.
+	// The limit.
 	Limit int64 `protobuf:"varint,9,opt,name=limit,proto3" json:"limit,omitempty"`
-	// buffer tokens.
+	// Number of buffer tokens.
 	BufferTokens int64 `protobuf:"varint,10,opt,name=buffer_tokens,json=bufferTokens,proto3" json:"buffer_tokens,omitempty"`
-	// provider.
+	// The provider. Since CLI 1.0.102.
 	Provider *ModelProviderRef `protobuf:"bytes,11,opt,name=provider,proto3" json:"provider,omitempty"`
-	// display model name.
+	// Name of the display model. Since CLI 1.0.102.
 	DisplayModelName *string `protobuf:"bytes,12,opt,name=display_model_name,json=displayModelName,proto3,oneof" json:"display_model_name,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2469,26 +2479,27 @@ func (x *SessionContextInfo) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: SessionWorkingDirectoryContext.
+// Session working directory context. Used by
+// SessionMetadataServiceRecordContextChangeRequest.context.
 type SessionWorkingDirectoryContext struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// cwd.
+	// Working directory.
 	Cwd string `protobuf:"bytes,1,opt,name=cwd,proto3" json:"cwd,omitempty"`
-	// git root.
+	// Root of the git working tree.
 	GitRoot *string `protobuf:"bytes,2,opt,name=git_root,json=gitRoot,proto3,oneof" json:"git_root,omitempty"`
-	// repository.
+	// Repository on its host, as owner/name.
 	Repository *string `protobuf:"bytes,3,opt,name=repository,proto3,oneof" json:"repository,omitempty"`
-	// host type.
+	// Kind of host.
 	HostType SessionWorkingDirectoryContextHostType `protobuf:"varint,4,opt,name=host_type,json=hostType,proto3,enum=copilot.cli.v1.SessionWorkingDirectoryContextHostType" json:"host_type,omitempty"`
-	// repository host.
+	// The repository host.
 	RepositoryHost *string `protobuf:"bytes,5,opt,name=repository_host,json=repositoryHost,proto3,oneof" json:"repository_host,omitempty"`
-	// branch.
+	// Git branch.
 	Branch *string `protobuf:"bytes,6,opt,name=branch,proto3,oneof" json:"branch,omitempty"`
-	// head commit.
+	// The head commit.
 	HeadCommit *string `protobuf:"bytes,7,opt,name=head_commit,json=headCommit,proto3,oneof" json:"head_commit,omitempty"`
-	// base commit.
+	// The base commit.
 	BaseCommit *string `protobuf:"bytes,8,opt,name=base_commit,json=baseCommit,proto3,oneof" json:"base_commit,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2587,30 +2598,30 @@ func (x *SessionWorkingDirectoryContext) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: WorkspaceSummary.
+// Workspace summary. Used by SessionMetadataServiceSnapshotResponse.workspace.
 type WorkspaceSummary struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// id.
+	// The identifier.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	// cwd.
+	// Working directory.
 	Cwd *string `protobuf:"bytes,2,opt,name=cwd,proto3,oneof" json:"cwd,omitempty"`
-	// git root.
+	// The git root.
 	GitRoot *string `protobuf:"bytes,3,opt,name=git_root,proto3,oneof" json:"git_root,omitempty"`
-	// repository.
+	// Repository on its host, as owner/name.
 	Repository *string `protobuf:"bytes,4,opt,name=repository,proto3,oneof" json:"repository,omitempty"`
-	// host type.
+	// Kind of host.
 	HostType WorkspaceSummaryHostType `protobuf:"varint,5,opt,name=host_type,proto3,enum=copilot.cli.v1.WorkspaceSummaryHostType" json:"host_type,omitempty"`
-	// branch.
+	// Git branch.
 	Branch *string `protobuf:"bytes,6,opt,name=branch,proto3,oneof" json:"branch,omitempty"`
-	// name.
+	// The name.
 	Name *string `protobuf:"bytes,7,opt,name=name,proto3,oneof" json:"name,omitempty"`
-	// user named.
+	// Whether the user is named.
 	UserNamed *bool `protobuf:"varint,8,opt,name=user_named,proto3,oneof" json:"user_named,omitempty"`
-	// created at.
+	// When it was created.
 	CreatedAt *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=created_at,proto3" json:"created_at,omitempty"`
-	// updated at.
+	// When it was updated.
 	UpdatedAt *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=updated_at,proto3" json:"updated_at,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

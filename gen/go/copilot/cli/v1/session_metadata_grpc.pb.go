@@ -57,29 +57,36 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// SessionMetadataService: The CLI's methods under session.metadata.
+// SessionMetadataService has the CLI's methods under session.metadata.
 type SessionMetadataServiceClient interface {
-	// Calls session.metadata.activity.
+	// Tells what the session is doing. JSON-RPC: session.metadata.activity.
 	Activity(ctx context.Context, in *SessionMetadataServiceActivityRequest, opts ...grpc.CallOption) (*SessionMetadataServiceActivityResponse, error)
-	// Calls session.metadata.contextInfo.
+	// Tells how full the model's context window is. JSON-RPC:
+	// session.metadata.contextInfo.
 	ContextInfo(ctx context.Context, in *SessionMetadataServiceContextInfoRequest, opts ...grpc.CallOption) (*SessionMetadataServiceContextInfoResponse, error)
-	// Calls session.metadata.getClientMetadata.
+	// Gets the client metadata. JSON-RPC: session.metadata.getClientMetadata.
+	// Since CLI 1.0.92.
 	GetClientMetadata(ctx context.Context, in *SessionMetadataServiceGetClientMetadataRequest, opts ...grpc.CallOption) (*SessionMetadataServiceGetClientMetadataResponse, error)
-	// Calls session.metadata.getContextAttribution.
+	// Gets the context attribution. JSON-RPC:
+	// session.metadata.getContextAttribution.
 	GetContextAttribution(ctx context.Context, in *SessionMetadataServiceGetContextAttributionRequest, opts ...grpc.CallOption) (*SessionMetadataServiceGetContextAttributionResponse, error)
-	// Calls session.metadata.getContextHeaviestMessages.
+	// Gets the context heaviest messages. JSON-RPC:
+	// session.metadata.getContextHeaviestMessages.
 	GetContextHeaviestMessages(ctx context.Context, in *SessionMetadataServiceGetContextHeaviestMessagesRequest, opts ...grpc.CallOption) (*SessionMetadataServiceGetContextHeaviestMessagesResponse, error)
-	// Calls session.metadata.isProcessing.
+	// Tells whether a turn runs. JSON-RPC: session.metadata.isProcessing.
 	IsProcessing(ctx context.Context, in *SessionMetadataServiceIsProcessingRequest, opts ...grpc.CallOption) (*SessionMetadataServiceIsProcessingResponse, error)
-	// Calls session.metadata.recomputeContextTokens.
+	// Recomputes the context tokens. JSON-RPC:
+	// session.metadata.recomputeContextTokens.
 	RecomputeContextTokens(ctx context.Context, in *SessionMetadataServiceRecomputeContextTokensRequest, opts ...grpc.CallOption) (*SessionMetadataServiceRecomputeContextTokensResponse, error)
-	// Calls session.metadata.recordContextChange.
+	// Records the context change. JSON-RPC: session.metadata.recordContextChange.
 	RecordContextChange(ctx context.Context, in *SessionMetadataServiceRecordContextChangeRequest, opts ...grpc.CallOption) (*SessionMetadataServiceRecordContextChangeResponse, error)
-	// Calls session.metadata.setWorkingDirectory.
+	// Sets the working directory. JSON-RPC: session.metadata.setWorkingDirectory.
 	SetWorkingDirectory(ctx context.Context, in *SessionMetadataServiceSetWorkingDirectoryRequest, opts ...grpc.CallOption) (*SessionMetadataServiceSetWorkingDirectoryResponse, error)
-	// Calls session.metadata.snapshot.
+	// Returns what is known about the session. JSON-RPC:
+	// session.metadata.snapshot.
 	Snapshot(ctx context.Context, in *SessionMetadataServiceSnapshotRequest, opts ...grpc.CallOption) (*SessionMetadataServiceSnapshotResponse, error)
-	// Calls session.metadata.updateClientMetadata.
+	// Updates the client metadata. JSON-RPC:
+	// session.metadata.updateClientMetadata. Since CLI 1.0.92.
 	UpdateClientMetadata(ctx context.Context, in *SessionMetadataServiceUpdateClientMetadataRequest, opts ...grpc.CallOption) (*SessionMetadataServiceUpdateClientMetadataResponse, error)
 }
 
@@ -205,29 +212,36 @@ func (c *sessionMetadataServiceClient) UpdateClientMetadata(ctx context.Context,
 // All implementations must embed UnimplementedSessionMetadataServiceServer
 // for forward compatibility.
 //
-// SessionMetadataService: The CLI's methods under session.metadata.
+// SessionMetadataService has the CLI's methods under session.metadata.
 type SessionMetadataServiceServer interface {
-	// Calls session.metadata.activity.
+	// Tells what the session is doing. JSON-RPC: session.metadata.activity.
 	Activity(context.Context, *SessionMetadataServiceActivityRequest) (*SessionMetadataServiceActivityResponse, error)
-	// Calls session.metadata.contextInfo.
+	// Tells how full the model's context window is. JSON-RPC:
+	// session.metadata.contextInfo.
 	ContextInfo(context.Context, *SessionMetadataServiceContextInfoRequest) (*SessionMetadataServiceContextInfoResponse, error)
-	// Calls session.metadata.getClientMetadata.
+	// Gets the client metadata. JSON-RPC: session.metadata.getClientMetadata.
+	// Since CLI 1.0.92.
 	GetClientMetadata(context.Context, *SessionMetadataServiceGetClientMetadataRequest) (*SessionMetadataServiceGetClientMetadataResponse, error)
-	// Calls session.metadata.getContextAttribution.
+	// Gets the context attribution. JSON-RPC:
+	// session.metadata.getContextAttribution.
 	GetContextAttribution(context.Context, *SessionMetadataServiceGetContextAttributionRequest) (*SessionMetadataServiceGetContextAttributionResponse, error)
-	// Calls session.metadata.getContextHeaviestMessages.
+	// Gets the context heaviest messages. JSON-RPC:
+	// session.metadata.getContextHeaviestMessages.
 	GetContextHeaviestMessages(context.Context, *SessionMetadataServiceGetContextHeaviestMessagesRequest) (*SessionMetadataServiceGetContextHeaviestMessagesResponse, error)
-	// Calls session.metadata.isProcessing.
+	// Tells whether a turn runs. JSON-RPC: session.metadata.isProcessing.
 	IsProcessing(context.Context, *SessionMetadataServiceIsProcessingRequest) (*SessionMetadataServiceIsProcessingResponse, error)
-	// Calls session.metadata.recomputeContextTokens.
+	// Recomputes the context tokens. JSON-RPC:
+	// session.metadata.recomputeContextTokens.
 	RecomputeContextTokens(context.Context, *SessionMetadataServiceRecomputeContextTokensRequest) (*SessionMetadataServiceRecomputeContextTokensResponse, error)
-	// Calls session.metadata.recordContextChange.
+	// Records the context change. JSON-RPC: session.metadata.recordContextChange.
 	RecordContextChange(context.Context, *SessionMetadataServiceRecordContextChangeRequest) (*SessionMetadataServiceRecordContextChangeResponse, error)
-	// Calls session.metadata.setWorkingDirectory.
+	// Sets the working directory. JSON-RPC: session.metadata.setWorkingDirectory.
 	SetWorkingDirectory(context.Context, *SessionMetadataServiceSetWorkingDirectoryRequest) (*SessionMetadataServiceSetWorkingDirectoryResponse, error)
-	// Calls session.metadata.snapshot.
+	// Returns what is known about the session. JSON-RPC:
+	// session.metadata.snapshot.
 	Snapshot(context.Context, *SessionMetadataServiceSnapshotRequest) (*SessionMetadataServiceSnapshotResponse, error)
-	// Calls session.metadata.updateClientMetadata.
+	// Updates the client metadata. JSON-RPC:
+	// session.metadata.updateClientMetadata. Since CLI 1.0.92.
 	UpdateClientMetadata(context.Context, *SessionMetadataServiceUpdateClientMetadataRequest) (*SessionMetadataServiceUpdateClientMetadataResponse, error)
 	mustEmbedUnimplementedSessionMetadataServiceServer()
 }

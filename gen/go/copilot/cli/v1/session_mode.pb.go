@@ -43,12 +43,12 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// JSON: session.mode.get?.
+// Parameters of session.mode.get.
 type SessionModeServiceGetRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session id.
+	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -98,12 +98,12 @@ func (x *SessionModeServiceGetRequest) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: SessionMode.
+// Result of session.mode.get. How an agent goes about its work.
 type SessionModeServiceGetResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// value.
+	// The value.
 	Value SessionMode `protobuf:"varint,1,opt,name=value,proto3,enum=copilot.cli.v1.SessionMode" json:"value,omitempty"`
-	// A result of another form than the declared one: JSON text.
+	// A result of another form than the one above, as JSON text.
 	Unrecognized  *string `protobuf:"bytes,1001,opt,name=unrecognized,proto3,oneof" json:"unrecognized,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -153,38 +153,38 @@ func (x *SessionModeServiceGetResponse) GetUnrecognized() string {
 	return ""
 }
 
-// JSON: session.mode.set?.
+// Parameters of session.mode.set.
 type SessionModeServiceSetRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session id.
+	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// mode.
+	// The mode.
 	Mode SessionMode `protobuf:"varint,2,opt,name=mode,proto3,enum=copilot.cli.v1.SessionMode" json:"mode,omitempty"`
-	// inherit plan base from session id.
+	// Identifier of the inherit plan base from session.
 	InheritPlanBaseFromSessionId *string `protobuf:"bytes,3,opt,name=inherit_plan_base_from_session_id,json=inheritPlanBaseFromSessionId,proto3,oneof" json:"inherit_plan_base_from_session_id,omitempty"`
-	// plan model configured.
+	// Whether the plan model is configured.
 	PlanModelConfigured *bool `protobuf:"varint,4,opt,name=plan_model_configured,json=planModelConfigured,proto3,oneof" json:"plan_model_configured,omitempty"`
-	// plan model.
+	// The plan model.
 	PlanModel *string `protobuf:"bytes,5,opt,name=plan_model,json=planModel,proto3,oneof" json:"plan_model,omitempty"`
-	// plan reasoning effort.
+	// The plan reasoning effort.
 	PlanReasoningEffort *string `protobuf:"bytes,6,opt,name=plan_reasoning_effort,json=planReasoningEffort,proto3,oneof" json:"plan_reasoning_effort,omitempty"`
-	// plan context tier.
+	// The plan context tier.
 	PlanContextTier *string `protobuf:"bytes,7,opt,name=plan_context_tier,json=planContextTier,proto3,oneof" json:"plan_context_tier,omitempty"`
-	// compaction decision.
+	// The compaction decision.
 	CompactionDecision *string `protobuf:"bytes,8,opt,name=compaction_decision,json=compactionDecision,proto3,oneof" json:"compaction_decision,omitempty"`
-	// restore plan model.
+	// Whether there is restore plan model.
 	RestorePlanModel *bool `protobuf:"varint,9,opt,name=restore_plan_model,json=restorePlanModel,proto3,oneof" json:"restore_plan_model,omitempty"`
-	// persist plan selection.
+	// Whether to persist plan selection.
 	PersistPlanSelection *bool `protobuf:"varint,10,opt,name=persist_plan_selection,json=persistPlanSelection,proto3,oneof" json:"persist_plan_selection,omitempty"`
-	// picker settings context.
+	// The picker settings context.
 	PickerSettingsContext *ModelPickerSettingsContext `protobuf:"bytes,11,opt,name=picker_settings_context,json=pickerSettingsContext,proto3" json:"picker_settings_context,omitempty"`
-	// plan exit action.
+	// The plan exit action.
 	PlanExitAction *string `protobuf:"bytes,12,opt,name=plan_exit_action,json=planExitAction,proto3,oneof" json:"plan_exit_action,omitempty"`
-	// expected mode.
+	// The expected mode. Since CLI 1.0.92.
 	ExpectedMode SessionMode `protobuf:"varint,13,opt,name=expected_mode,json=expectedMode,proto3,enum=copilot.cli.v1.SessionMode" json:"expected_mode,omitempty"`
-	// plan model provider id.
+	// Identifier of the plan model provider. Since CLI 1.0.102.
 	PlanModelProviderId *string `protobuf:"bytes,14,opt,name=plan_model_provider_id,json=planModelProviderId,proto3,oneof" json:"plan_model_provider_id,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -325,28 +325,28 @@ func (x *SessionModeServiceSetRequest) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: ModeSetResult.
+// Result of session.mode.set.
 type SessionModeServiceSetResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// status.
+	// The status.
 	Status string `protobuf:"bytes,1,opt,name=status,proto3" json:"status,omitempty"`
-	// model changed.
+	// Whether the model is changed.
 	ModelChanged bool `protobuf:"varint,2,opt,name=model_changed,json=modelChanged,proto3" json:"model_changed,omitempty"`
-	// confirmation.
+	// The confirmation.
 	Confirmation *ModelSwitchConfirmation `protobuf:"bytes,3,opt,name=confirmation,proto3" json:"confirmation,omitempty"`
-	// warning.
+	// The warning.
 	Warning *string `protobuf:"bytes,4,opt,name=warning,proto3,oneof" json:"warning,omitempty"`
-	// message.
+	// The message.
 	Message *string `protobuf:"bytes,5,opt,name=message,proto3,oneof" json:"message,omitempty"`
-	// deprecation warnings.
+	// The deprecation warnings.
 	DeprecationWarnings []string `protobuf:"bytes,6,rep,name=deprecation_warnings,json=deprecationWarnings,proto3" json:"deprecation_warnings,omitempty"`
-	// defer implementation.
+	// Whether to defer implementation.
 	DeferImplementation *bool `protobuf:"varint,7,opt,name=defer_implementation,json=deferImplementation,proto3,oneof" json:"defer_implementation,omitempty"`
-	// arm interactive continuation.
+	// Whether to arm interactive continuation.
 	ArmInteractiveContinuation *bool `protobuf:"varint,8,opt,name=arm_interactive_continuation,json=armInteractiveContinuation,proto3,oneof" json:"arm_interactive_continuation,omitempty"`
-	// mode applied.
+	// Whether the mode is applied. Since CLI 1.0.92.
 	ModeApplied *bool `protobuf:"varint,9,opt,name=mode_applied,json=modeApplied,proto3,oneof" json:"mode_applied,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

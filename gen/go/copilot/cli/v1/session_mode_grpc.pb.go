@@ -48,11 +48,11 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// SessionModeService: The CLI's methods under session.mode.
+// SessionModeService has the CLI's methods under session.mode.
 type SessionModeServiceClient interface {
-	// Calls session.mode.get.
+	// Returns the agent mode. JSON-RPC: session.mode.get.
 	Get(ctx context.Context, in *SessionModeServiceGetRequest, opts ...grpc.CallOption) (*SessionModeServiceGetResponse, error)
-	// Calls session.mode.set.
+	// Changes the agent mode. JSON-RPC: session.mode.set.
 	Set(ctx context.Context, in *SessionModeServiceSetRequest, opts ...grpc.CallOption) (*SessionModeServiceSetResponse, error)
 }
 
@@ -88,11 +88,11 @@ func (c *sessionModeServiceClient) Set(ctx context.Context, in *SessionModeServi
 // All implementations must embed UnimplementedSessionModeServiceServer
 // for forward compatibility.
 //
-// SessionModeService: The CLI's methods under session.mode.
+// SessionModeService has the CLI's methods under session.mode.
 type SessionModeServiceServer interface {
-	// Calls session.mode.get.
+	// Returns the agent mode. JSON-RPC: session.mode.get.
 	Get(context.Context, *SessionModeServiceGetRequest) (*SessionModeServiceGetResponse, error)
-	// Calls session.mode.set.
+	// Changes the agent mode. JSON-RPC: session.mode.set.
 	Set(context.Context, *SessionModeServiceSetRequest) (*SessionModeServiceSetResponse, error)
 	mustEmbedUnimplementedSessionModeServiceServer()
 }

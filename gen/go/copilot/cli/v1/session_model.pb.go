@@ -43,15 +43,16 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// JSON: ModelSwitchAutoTierStatus.
+// Model switch auto tier status. Used by
+// SessionModelServiceSwitchAutoTierResponse.status. Since CLI 1.0.92.
 type ModelSwitchAutoTierStatus int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	ModelSwitchAutoTierStatus_MODEL_SWITCH_AUTO_TIER_STATUS_UNSPECIFIED ModelSwitchAutoTierStatus = 0
-	// JSON "unchanged".
+	// JSON: "unchanged".
 	ModelSwitchAutoTierStatus_MODEL_SWITCH_AUTO_TIER_STATUS_UNCHANGED ModelSwitchAutoTierStatus = 1
-	// JSON "pending".
+	// JSON: "pending".
 	ModelSwitchAutoTierStatus_MODEL_SWITCH_AUTO_TIER_STATUS_PENDING ModelSwitchAutoTierStatus = 2
 )
 
@@ -96,38 +97,38 @@ func (ModelSwitchAutoTierStatus) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_session_model_proto_rawDescGZIP(), []int{0}
 }
 
-// JSON: session.model.applyStartupOverlay?.
+// Parameters of session.model.applyStartupOverlay.
 type InternalSessionModelServiceApplyStartupOverlayRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session id.
+	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// device managed model.
+	// The device managed model.
 	DeviceManagedModel *string `protobuf:"bytes,2,opt,name=device_managed_model,json=deviceManagedModel,proto3,oneof" json:"device_managed_model,omitempty"`
-	// server managed model.
+	// The server managed model.
 	ServerManagedModel *string `protobuf:"bytes,3,opt,name=server_managed_model,json=serverManagedModel,proto3,oneof" json:"server_managed_model,omitempty"`
-	// repo model.
+	// The repository model.
 	RepoModel *string `protobuf:"bytes,4,opt,name=repo_model,json=repoModel,proto3,oneof" json:"repo_model,omitempty"`
-	// repo reasoning effort.
+	// The repository reasoning effort.
 	RepoReasoningEffort *string `protobuf:"bytes,5,opt,name=repo_reasoning_effort,json=repoReasoningEffort,proto3,oneof" json:"repo_reasoning_effort,omitempty"`
-	// repo context tier.
+	// The repository context tier.
 	RepoContextTier *string `protobuf:"bytes,6,opt,name=repo_context_tier,json=repoContextTier,proto3,oneof" json:"repo_context_tier,omitempty"`
-	// cli model.
+	// The CLI model.
 	CliModel *string `protobuf:"bytes,7,opt,name=cli_model,json=cliModel,proto3,oneof" json:"cli_model,omitempty"`
-	// deferred resume.
+	// Whether there is deferred resume.
 	DeferredResume *bool `protobuf:"varint,8,opt,name=deferred_resume,json=deferredResume,proto3,oneof" json:"deferred_resume,omitempty"`
-	// policy helper model.
+	// The policy helper model. Since CLI 1.0.92.
 	PolicyHelperModel *string `protobuf:"bytes,9,opt,name=policy_helper_model,json=policyHelperModel,proto3,oneof" json:"policy_helper_model,omitempty"`
-	// auto tier.
+	// What automatic choice of the model optimises for. Since CLI 1.0.92.
 	AutoTier AutoTier `protobuf:"varint,10,opt,name=auto_tier,json=autoTier,proto3,enum=copilot.cli.v1.AutoTier" json:"auto_tier,omitempty"`
-	// repo auto tier.
+	// The repository auto tier. Since CLI 1.0.92.
 	RepoAutoTier *string `protobuf:"bytes,11,opt,name=repo_auto_tier,json=repoAutoTier,proto3,oneof" json:"repo_auto_tier,omitempty"`
-	// managed reasoning effort.
+	// The managed reasoning effort. Since CLI 1.0.92.
 	ManagedReasoningEffort *string `protobuf:"bytes,12,opt,name=managed_reasoning_effort,json=managedReasoningEffort,proto3,oneof" json:"managed_reasoning_effort,omitempty"`
-	// managed context tier.
+	// The managed context tier. Since CLI 1.0.92.
 	ManagedContextTier *string `protobuf:"bytes,13,opt,name=managed_context_tier,json=managedContextTier,proto3,oneof" json:"managed_context_tier,omitempty"`
-	// repo model provider id.
+	// Identifier of the repository model provider. Since CLI 1.0.102.
 	RepoModelProviderId *string `protobuf:"bytes,14,opt,name=repo_model_provider_id,json=repoModelProviderId,proto3,oneof" json:"repo_model_provider_id,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -268,30 +269,30 @@ func (x *InternalSessionModelServiceApplyStartupOverlayRequest) GetJsonExtra() s
 	return ""
 }
 
-// JSON: ModelSwitchToResult.
+// Result of session.model.applyStartupOverlay.
 type InternalSessionModelServiceApplyStartupOverlayResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// model id.
+	// Identifier of the model.
 	ModelId *string `protobuf:"bytes,1,opt,name=model_id,json=modelId,proto3,oneof" json:"model_id,omitempty"`
-	// deferred.
+	// Whether it is deferred.
 	Deferred *bool `protobuf:"varint,2,opt,name=deferred,proto3,oneof" json:"deferred,omitempty"`
-	// status.
+	// The status.
 	Status *string `protobuf:"bytes,3,opt,name=status,proto3,oneof" json:"status,omitempty"`
-	// confirmation.
+	// The confirmation.
 	Confirmation *ModelSwitchConfirmation `protobuf:"bytes,4,opt,name=confirmation,proto3" json:"confirmation,omitempty"`
-	// persistence error.
+	// The persistence error.
 	PersistenceError *string `protobuf:"bytes,5,opt,name=persistence_error,json=persistenceError,proto3,oneof" json:"persistence_error,omitempty"`
-	// message.
+	// The message.
 	Message *string `protobuf:"bytes,6,opt,name=message,proto3,oneof" json:"message,omitempty"`
-	// warning.
+	// The warning.
 	Warning *string `protobuf:"bytes,7,opt,name=warning,proto3,oneof" json:"warning,omitempty"`
-	// deprecation warnings.
+	// The deprecation warnings.
 	DeprecationWarnings []string `protobuf:"bytes,8,rep,name=deprecation_warnings,json=deprecationWarnings,proto3" json:"deprecation_warnings,omitempty"`
-	// queue id.
+	// Identifier of the queue. Since CLI 1.0.92.
 	QueueId *string `protobuf:"bytes,9,opt,name=queue_id,json=queueId,proto3,oneof" json:"queue_id,omitempty"`
-	// model state.
+	// The model state. Since CLI 1.0.92.
 	ModelState *CurrentModel `protobuf:"bytes,10,opt,name=model_state,json=modelState,proto3" json:"model_state,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -404,16 +405,16 @@ func (x *InternalSessionModelServiceApplyStartupOverlayResponse) GetJsonExtra() 
 	return ""
 }
 
-// JSON: session.model.clearStartupSeed?.
+// Parameters of session.model.clearStartupSeed.
 type InternalSessionModelServiceClearStartupSeedRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session id.
+	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// expected model.
+	// The expected model.
 	ExpectedModel string `protobuf:"bytes,2,opt,name=expected_model,json=expectedModel,proto3" json:"expected_model,omitempty"`
-	// expected provider id.
+	// Identifier of the expected provider.
 	ExpectedProviderId *string `protobuf:"bytes,3,opt,name=expected_provider_id,json=expectedProviderId,proto3,oneof" json:"expected_provider_id,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -477,12 +478,12 @@ func (x *InternalSessionModelServiceClearStartupSeedRequest) GetJsonExtra() stri
 	return ""
 }
 
-// JSON: ModelClearStartupSeedResult.
+// Result of session.model.clearStartupSeed.
 type InternalSessionModelServiceClearStartupSeedResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// cleared.
+	// Whether it is cleared.
 	Cleared bool `protobuf:"varint,1,opt,name=cleared,proto3" json:"cleared,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -532,12 +533,12 @@ func (x *InternalSessionModelServiceClearStartupSeedResponse) GetJsonExtra() str
 	return ""
 }
 
-// JSON: session.model.getCurrent?.
+// Parameters of session.model.getCurrent.
 type SessionModelServiceGetCurrentRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session id.
+	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -587,28 +588,30 @@ func (x *SessionModelServiceGetCurrentRequest) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: CurrentModel.
+// Result of session.model.getCurrent.
 type SessionModelServiceGetCurrentResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// model id.
+	// Identifier of the model.
 	ModelId *string `protobuf:"bytes,1,opt,name=model_id,json=modelId,proto3,oneof" json:"model_id,omitempty"`
-	// reasoning effort.
+	// How much the model may think before it answers.
 	ReasoningEffort *string `protobuf:"bytes,2,opt,name=reasoning_effort,json=reasoningEffort,proto3,oneof" json:"reasoning_effort,omitempty"`
-	// context tier.
+	// Size of the model's context window, where it has several.
 	ContextTier ContextTier `protobuf:"varint,3,opt,name=context_tier,json=contextTier,proto3,enum=copilot.cli.v1.ContextTier" json:"context_tier,omitempty"`
-	// plan base model id.
+	// Identifier of the plan base model. Since CLI 1.0.92.
 	PlanBaseModelId *string `protobuf:"bytes,4,opt,name=plan_base_model_id,json=planBaseModelId,proto3,oneof" json:"plan_base_model_id,omitempty"`
-	// auto tier.
+	// What automatic choice of the model optimises for. Since CLI 1.0.92.
 	AutoTier AutoTier `protobuf:"varint,5,opt,name=auto_tier,json=autoTier,proto3,enum=copilot.cli.v1.AutoTier" json:"auto_tier,omitempty"`
-	// pending auto tier.
+	// The pending auto tier. An explicit null, which is not the same as absence,
+	// stands in json_extra. Since CLI 1.0.92.
 	PendingAutoTier AutoTier `protobuf:"varint,6,opt,name=pending_auto_tier,json=pendingAutoTier,proto3,enum=copilot.cli.v1.AutoTier" json:"pending_auto_tier,omitempty"`
-	// activating auto tier.
+	// The activating auto tier. An explicit null, which is not the same as
+	// absence, stands in json_extra. Since CLI 1.0.92.
 	ActivatingAutoTier AutoTier `protobuf:"varint,7,opt,name=activating_auto_tier,json=activatingAutoTier,proto3,enum=copilot.cli.v1.AutoTier" json:"activating_auto_tier,omitempty"`
-	// provider id.
+	// Identifier of the provider. Since CLI 1.0.102.
 	ProviderId *string `protobuf:"bytes,8,opt,name=provider_id,json=providerId,proto3,oneof" json:"provider_id,omitempty"`
-	// plan base provider id.
+	// Identifier of the plan base provider. Since CLI 1.0.102.
 	PlanBaseProviderId *string `protobuf:"bytes,9,opt,name=plan_base_provider_id,json=planBaseProviderId,proto3,oneof" json:"plan_base_provider_id,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -714,16 +717,16 @@ func (x *SessionModelServiceGetCurrentResponse) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: session.model.getReasoningSummaries?.
+// Parameters of session.model.getReasoningSummaries.
 type SessionModelServiceGetReasoningSummariesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session id.
+	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// persisted show reasoning.
+	// Whether it is persisted show reasoning.
 	PersistedShowReasoning *bool `protobuf:"varint,2,opt,name=persisted_show_reasoning,json=persistedShowReasoning,proto3,oneof" json:"persisted_show_reasoning,omitempty"`
-	// summaries visible.
+	// Whether it is summaries visible.
 	SummariesVisible *bool `protobuf:"varint,3,opt,name=summaries_visible,json=summariesVisible,proto3,oneof" json:"summaries_visible,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -787,26 +790,26 @@ func (x *SessionModelServiceGetReasoningSummariesRequest) GetJsonExtra() string 
 	return ""
 }
 
-// JSON: ModelGetReasoningSummariesResult.
+// Result of session.model.getReasoningSummaries.
 type SessionModelServiceGetReasoningSummariesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// ready.
+	// Whether there is ready.
 	Ready bool `protobuf:"varint,1,opt,name=ready,proto3" json:"ready,omitempty"`
-	// experiment settled.
+	// Whether the experiment is settled.
 	ExperimentSettled bool `protobuf:"varint,2,opt,name=experiment_settled,json=experimentSettled,proto3" json:"experiment_settled,omitempty"`
-	// session shows summaries.
+	// Whether there is session shows summaries.
 	SessionShowsSummaries bool `protobuf:"varint,3,opt,name=session_shows_summaries,json=sessionShowsSummaries,proto3" json:"session_shows_summaries,omitempty"`
-	// model default shows summaries.
+	// Whether there is model default shows summaries.
 	ModelDefaultShowsSummaries bool `protobuf:"varint,4,opt,name=model_default_shows_summaries,json=modelDefaultShowsSummaries,proto3" json:"model_default_shows_summaries,omitempty"`
-	// show reasoning headers.
+	// Whether to show reasoning headers.
 	ShowReasoningHeaders bool `protobuf:"varint,5,opt,name=show_reasoning_headers,json=showReasoningHeaders,proto3" json:"show_reasoning_headers,omitempty"`
-	// visibility.
+	// Whether there is visibility.
 	Visibility *bool `protobuf:"varint,6,opt,name=visibility,proto3,oneof" json:"visibility,omitempty"`
-	// show hidden hint.
+	// Whether to show hidden hint.
 	ShowHiddenHint bool `protobuf:"varint,7,opt,name=show_hidden_hint,json=showHiddenHint,proto3" json:"show_hidden_hint,omitempty"`
-	// clear redundant setting.
+	// Whether to clear redundant setting.
 	ClearRedundantSetting bool `protobuf:"varint,8,opt,name=clear_redundant_setting,json=clearRedundantSetting,proto3" json:"clear_redundant_setting,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -905,14 +908,14 @@ func (x *SessionModelServiceGetReasoningSummariesResponse) GetJsonExtra() string
 	return ""
 }
 
-// JSON: session.model.list?.
+// Parameters of session.model.list. They may be left out altogether.
 type SessionModelServiceListRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session id.
+	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// skip cache.
+	// Whether to skip cache.
 	SkipCache *bool `protobuf:"varint,2,opt,name=skip_cache,json=skipCache,proto3,oneof" json:"skip_cache,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -969,20 +972,20 @@ func (x *SessionModelServiceListRequest) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: SessionModelList.
+// Result of session.model.list.
 type SessionModelServiceListResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// list json.
+	// The list. The member list, as JSON text.
 	ListJson string `protobuf:"bytes,1,opt,name=list_json,json=listJson,proto3" json:"list_json,omitempty"`
-	// model price categories.
+	// The model price categories.
 	ModelPriceCategories []*SessionModelPriceCategory `protobuf:"bytes,2,rep,name=model_price_categories,json=modelPriceCategories,proto3" json:"model_price_categories,omitempty"`
-	// quota snapshots json.
+	// The quota snapshots. The member quotaSnapshots, as JSON text.
 	QuotaSnapshotsJson *string `protobuf:"bytes,3,opt,name=quota_snapshots_json,json=quotaSnapshotsJson,proto3,oneof" json:"quota_snapshots_json,omitempty"`
-	// providers.
+	// The providers. Since CLI 1.0.92.
 	Providers []*ModelProviderDescriptor `protobuf:"bytes,4,rep,name=providers,proto3" json:"providers,omitempty"`
-	// auto.
+	// The auto. Since CLI 1.0.102.
 	Auto *AutoTierMetadata `protobuf:"bytes,5,opt,name=auto,proto3" json:"auto,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1060,14 +1063,15 @@ func (x *SessionModelServiceListResponse) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: session.model.setAllowedModels?.
+// Parameters of session.model.setAllowedModels.
 type SessionModelServiceSetAllowedModelsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session id.
+	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// allowed models.
+	// The allowed models. An explicit null, which is not the same as absence,
+	// stands in json_extra.
 	AllowedModels []string `protobuf:"bytes,2,rep,name=allowed_models,json=allowedModels,proto3" json:"allowed_models,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1124,18 +1128,18 @@ func (x *SessionModelServiceSetAllowedModelsRequest) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: ModelSetAllowedModelsResult.
+// Result of session.model.setAllowedModels.
 type SessionModelServiceSetAllowedModelsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// allowed models.
+	// The allowed models.
 	AllowedModels []string `protobuf:"bytes,1,rep,name=allowed_models,json=allowedModels,proto3" json:"allowed_models,omitempty"`
-	// effective allowed models.
+	// The effective allowed models.
 	EffectiveAllowedModels []string `protobuf:"bytes,2,rep,name=effective_allowed_models,json=effectiveAllowedModels,proto3" json:"effective_allowed_models,omitempty"`
-	// fallback model.
+	// The fallback model.
 	FallbackModel *string `protobuf:"bytes,3,opt,name=fallback_model,json=fallbackModel,proto3,oneof" json:"fallback_model,omitempty"`
-	// model id.
+	// Identifier of the model.
 	ModelId *string `protobuf:"bytes,4,opt,name=model_id,json=modelId,proto3,oneof" json:"model_id,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1206,14 +1210,14 @@ func (x *SessionModelServiceSetAllowedModelsResponse) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: session.model.setReasoningEffort?.
+// Parameters of session.model.setReasoningEffort.
 type SessionModelServiceSetReasoningEffortRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session id.
+	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// reasoning effort.
+	// How much the model may think before it answers.
 	ReasoningEffort string `protobuf:"bytes,2,opt,name=reasoning_effort,json=reasoningEffort,proto3" json:"reasoning_effort,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1270,12 +1274,12 @@ func (x *SessionModelServiceSetReasoningEffortRequest) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: ModelSetReasoningEffortResult.
+// Result of session.model.setReasoningEffort.
 type SessionModelServiceSetReasoningEffortResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// reasoning effort.
+	// How much the model may think before it answers.
 	ReasoningEffort string `protobuf:"bytes,1,opt,name=reasoning_effort,json=reasoningEffort,proto3" json:"reasoning_effort,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1325,16 +1329,16 @@ func (x *SessionModelServiceSetReasoningEffortResponse) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: session.model.switchAutoTier?.
+// Parameters of session.model.switchAutoTier.
 type SessionModelServiceSwitchAutoTierRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session id.
+	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// auto tier.
+	// What automatic choice of the model optimises for. Unset stands for null.
 	AutoTier AutoTier `protobuf:"varint,2,opt,name=auto_tier,json=autoTier,proto3,enum=copilot.cli.v1.AutoTier" json:"auto_tier,omitempty"`
-	// source.
+	// Where it comes from.
 	Source ModelChangeSource `protobuf:"varint,3,opt,name=source,proto3,enum=copilot.cli.v1.ModelChangeSource" json:"source,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1398,20 +1402,23 @@ func (x *SessionModelServiceSwitchAutoTierRequest) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: ModelSwitchAutoTierResult.
+// Result of session.model.switchAutoTier.
 type SessionModelServiceSwitchAutoTierResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// status.
+	// The status.
 	Status ModelSwitchAutoTierStatus `protobuf:"varint,1,opt,name=status,proto3,enum=copilot.cli.v1.ModelSwitchAutoTierStatus" json:"status,omitempty"`
-	// effective auto tier.
+	// The effective auto tier.
 	EffectiveAutoTier AutoTier `protobuf:"varint,2,opt,name=effective_auto_tier,json=effectiveAutoTier,proto3,enum=copilot.cli.v1.AutoTier" json:"effective_auto_tier,omitempty"`
-	// pending auto tier.
+	// The pending auto tier. An explicit null, which is not the same as absence,
+	// stands in json_extra.
 	PendingAutoTier AutoTier `protobuf:"varint,3,opt,name=pending_auto_tier,json=pendingAutoTier,proto3,enum=copilot.cli.v1.AutoTier" json:"pending_auto_tier,omitempty"`
-	// activating auto tier.
+	// The activating auto tier. An explicit null, which is not the same as
+	// absence, stands in json_extra.
 	ActivatingAutoTier AutoTier `protobuf:"varint,4,opt,name=activating_auto_tier,json=activatingAutoTier,proto3,enum=copilot.cli.v1.AutoTier" json:"activating_auto_tier,omitempty"`
-	// superseded auto tier.
+	// The superseded auto tier. An explicit null, which is not the same as
+	// absence, stands in json_extra.
 	SupersededAutoTier AutoTier `protobuf:"varint,5,opt,name=superseded_auto_tier,json=supersededAutoTier,proto3,enum=copilot.cli.v1.AutoTier" json:"superseded_auto_tier,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1489,44 +1496,46 @@ func (x *SessionModelServiceSwitchAutoTierResponse) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: session.model.switchTo?.
+// Parameters of session.model.switchTo.
 type SessionModelServiceSwitchToRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session id.
+	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// model id.
+	// Identifier of the model.
 	ModelId string `protobuf:"bytes,2,opt,name=model_id,json=modelId,proto3" json:"model_id,omitempty"`
-	// reasoning effort.
+	// How much the model may think before it answers. An explicit null, which is
+	// not the same as absence, stands in json_extra.
 	ReasoningEffort *string `protobuf:"bytes,3,opt,name=reasoning_effort,json=reasoningEffort,proto3,oneof" json:"reasoning_effort,omitempty"`
-	// reasoning summary.
+	// How much of its reasoning the model sums up.
 	ReasoningSummary ReasoningSummary `protobuf:"varint,4,opt,name=reasoning_summary,json=reasoningSummary,proto3,enum=copilot.cli.v1.ReasoningSummary" json:"reasoning_summary,omitempty"`
-	// verbosity.
+	// How long the model's answers are to be.
 	Verbosity Verbosity `protobuf:"varint,5,opt,name=verbosity,proto3,enum=copilot.cli.v1.Verbosity" json:"verbosity,omitempty"`
-	// model capabilities.
+	// The model capabilities.
 	ModelCapabilities *ModelCapabilitiesOverride `protobuf:"bytes,6,opt,name=model_capabilities,json=modelCapabilities,proto3" json:"model_capabilities,omitempty"`
-	// context tier.
+	// Size of the model's context window, where it has several.
 	ContextTier ContextTier `protobuf:"varint,7,opt,name=context_tier,json=contextTier,proto3,enum=copilot.cli.v1.ContextTier" json:"context_tier,omitempty"`
-	// source.
+	// Where it comes from.
 	Source ModelChangeSource `protobuf:"varint,8,opt,name=source,proto3,enum=copilot.cli.v1.ModelChangeSource" json:"source,omitempty"`
-	// defer if model change queued.
+	// Whether to defer if model change queued.
 	DeferIfModelChangeQueued *bool `protobuf:"varint,9,opt,name=defer_if_model_change_queued,json=deferIfModelChangeQueued,proto3,oneof" json:"defer_if_model_change_queued,omitempty"`
-	// compaction decision.
+	// The compaction decision.
 	CompactionDecision *string `protobuf:"bytes,10,opt,name=compaction_decision,json=compactionDecision,proto3,oneof" json:"compaction_decision,omitempty"`
-	// run compaction preflight.
+	// Whether to run compaction preflight.
 	RunCompactionPreflight *bool `protobuf:"varint,11,opt,name=run_compaction_preflight,json=runCompactionPreflight,proto3,oneof" json:"run_compaction_preflight,omitempty"`
-	// repo scope.
+	// The repository scope.
 	RepoScope *string `protobuf:"bytes,12,opt,name=repo_scope,json=repoScope,proto3,oneof" json:"repo_scope,omitempty"`
-	// model change scope.
+	// The model change scope.
 	ModelChangeScope *string `protobuf:"bytes,13,opt,name=model_change_scope,json=modelChangeScope,proto3,oneof" json:"model_change_scope,omitempty"`
-	// require available.
+	// Whether to require available.
 	RequireAvailable *bool `protobuf:"varint,14,opt,name=require_available,json=requireAvailable,proto3,oneof" json:"require_available,omitempty"`
-	// picker persistence.
+	// The picker persistence.
 	PickerPersistence *ModelPickerPersistenceRequest `protobuf:"bytes,15,opt,name=picker_persistence,json=pickerPersistence,proto3" json:"picker_persistence,omitempty"`
-	// auto tier.
+	// What automatic choice of the model optimises for. An explicit null, which
+	// is not the same as absence, stands in json_extra. Since CLI 1.0.92.
 	AutoTier AutoTier `protobuf:"varint,16,opt,name=auto_tier,json=autoTier,proto3,enum=copilot.cli.v1.AutoTier" json:"auto_tier,omitempty"`
-	// provider id.
+	// Identifier of the provider. Since CLI 1.0.102.
 	ProviderId *string `protobuf:"bytes,17,opt,name=provider_id,json=providerId,proto3,oneof" json:"provider_id,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1688,30 +1697,30 @@ func (x *SessionModelServiceSwitchToRequest) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: ModelSwitchToResult.
+// Result of session.model.switchTo.
 type SessionModelServiceSwitchToResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// model id.
+	// Identifier of the model.
 	ModelId *string `protobuf:"bytes,1,opt,name=model_id,json=modelId,proto3,oneof" json:"model_id,omitempty"`
-	// deferred.
+	// Whether it is deferred.
 	Deferred *bool `protobuf:"varint,2,opt,name=deferred,proto3,oneof" json:"deferred,omitempty"`
-	// status.
+	// The status.
 	Status *string `protobuf:"bytes,3,opt,name=status,proto3,oneof" json:"status,omitempty"`
-	// confirmation.
+	// The confirmation.
 	Confirmation *ModelSwitchConfirmation `protobuf:"bytes,4,opt,name=confirmation,proto3" json:"confirmation,omitempty"`
-	// persistence error.
+	// The persistence error.
 	PersistenceError *string `protobuf:"bytes,5,opt,name=persistence_error,json=persistenceError,proto3,oneof" json:"persistence_error,omitempty"`
-	// message.
+	// The message.
 	Message *string `protobuf:"bytes,6,opt,name=message,proto3,oneof" json:"message,omitempty"`
-	// warning.
+	// The warning.
 	Warning *string `protobuf:"bytes,7,opt,name=warning,proto3,oneof" json:"warning,omitempty"`
-	// deprecation warnings.
+	// The deprecation warnings.
 	DeprecationWarnings []string `protobuf:"bytes,8,rep,name=deprecation_warnings,json=deprecationWarnings,proto3" json:"deprecation_warnings,omitempty"`
-	// queue id.
+	// Identifier of the queue. Since CLI 1.0.92.
 	QueueId *string `protobuf:"bytes,9,opt,name=queue_id,json=queueId,proto3,oneof" json:"queue_id,omitempty"`
-	// model state.
+	// The model state. Since CLI 1.0.92.
 	ModelState *CurrentModel `protobuf:"bytes,10,opt,name=model_state,json=modelState,proto3" json:"model_state,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1824,28 +1833,32 @@ func (x *SessionModelServiceSwitchToResponse) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: CurrentModel.
+// Current model. Used by
+// InternalSessionModelServiceApplyStartupOverlayResponse.model_state and
+// SessionModelServiceSwitchToResponse.model_state.
 type CurrentModel struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// model id.
+	// Identifier of the model.
 	ModelId *string `protobuf:"bytes,1,opt,name=model_id,json=modelId,proto3,oneof" json:"model_id,omitempty"`
-	// reasoning effort.
+	// How much the model may think before it answers.
 	ReasoningEffort *string `protobuf:"bytes,2,opt,name=reasoning_effort,json=reasoningEffort,proto3,oneof" json:"reasoning_effort,omitempty"`
-	// context tier.
+	// Size of the model's context window, where it has several.
 	ContextTier ContextTier `protobuf:"varint,3,opt,name=context_tier,json=contextTier,proto3,enum=copilot.cli.v1.ContextTier" json:"context_tier,omitempty"`
-	// plan base model id.
+	// Identifier of the plan base model. Since CLI 1.0.92.
 	PlanBaseModelId *string `protobuf:"bytes,4,opt,name=plan_base_model_id,json=planBaseModelId,proto3,oneof" json:"plan_base_model_id,omitempty"`
-	// auto tier.
+	// What automatic choice of the model optimises for. Since CLI 1.0.92.
 	AutoTier AutoTier `protobuf:"varint,5,opt,name=auto_tier,json=autoTier,proto3,enum=copilot.cli.v1.AutoTier" json:"auto_tier,omitempty"`
-	// pending auto tier.
+	// The pending auto tier. An explicit null, which is not the same as absence,
+	// stands in json_extra. Since CLI 1.0.92.
 	PendingAutoTier AutoTier `protobuf:"varint,6,opt,name=pending_auto_tier,json=pendingAutoTier,proto3,enum=copilot.cli.v1.AutoTier" json:"pending_auto_tier,omitempty"`
-	// activating auto tier.
+	// The activating auto tier. An explicit null, which is not the same as
+	// absence, stands in json_extra. Since CLI 1.0.92.
 	ActivatingAutoTier AutoTier `protobuf:"varint,7,opt,name=activating_auto_tier,json=activatingAutoTier,proto3,enum=copilot.cli.v1.AutoTier" json:"activating_auto_tier,omitempty"`
-	// provider id.
+	// Identifier of the provider. Since CLI 1.0.102.
 	ProviderId *string `protobuf:"bytes,8,opt,name=provider_id,json=providerId,proto3,oneof" json:"provider_id,omitempty"`
-	// plan base provider id.
+	// Identifier of the plan base provider. Since CLI 1.0.102.
 	PlanBaseProviderId *string `protobuf:"bytes,9,opt,name=plan_base_provider_id,json=planBaseProviderId,proto3,oneof" json:"plan_base_provider_id,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1951,16 +1964,17 @@ func (x *CurrentModel) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: ModelPickerPersistenceRequest.
+// Model picker persistence request. Used by
+// SessionModelServiceSwitchToRequest.picker_persistence.
 type ModelPickerPersistenceRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// settings context.
+	// The settings context.
 	SettingsContext *ModelPickerSettingsContext `protobuf:"bytes,1,opt,name=settings_context,json=settingsContext,proto3" json:"settings_context,omitempty"`
-	// reasoning effort explicit.
+	// Whether there is reasoning effort explicit.
 	ReasoningEffortExplicit *bool `protobuf:"varint,2,opt,name=reasoning_effort_explicit,json=reasoningEffortExplicit,proto3,oneof" json:"reasoning_effort_explicit,omitempty"`
-	// context tier explicit.
+	// Whether there is context tier explicit.
 	ContextTierExplicit *bool `protobuf:"varint,3,opt,name=context_tier_explicit,json=contextTierExplicit,proto3,oneof" json:"context_tier_explicit,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2024,18 +2038,19 @@ func (x *ModelPickerPersistenceRequest) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: ModelProviderDescriptor.
+// Model provider descriptor. Used by SessionModelServiceListResponse.providers.
+// Since CLI 1.0.92.
 type ModelProviderDescriptor struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// kind.
+	// The kind.
 	Kind ModelProviderKind `protobuf:"varint,1,opt,name=kind,proto3,enum=copilot.cli.v1.ModelProviderKind" json:"kind,omitempty"`
-	// id.
+	// The identifier.
 	Id string `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
-	// label.
+	// The label.
 	Label string `protobuf:"bytes,3,opt,name=label,proto3" json:"label,omitempty"`
-	// ordering.
+	// The ordering.
 	Ordering int64 `protobuf:"varint,4,opt,name=ordering,proto3" json:"ordering,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2106,14 +2121,15 @@ func (x *ModelProviderDescriptor) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: SessionModelPriceCategory.
+// Session model price category. Used by
+// SessionModelServiceListResponse.model_price_categories.
 type SessionModelPriceCategory struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// id.
+	// The identifier.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	// price category.
+	// The price category.
 	PriceCategory ModelPickerPriceCategory `protobuf:"varint,2,opt,name=price_category,json=priceCategory,proto3,enum=copilot.cli.v1.ModelPickerPriceCategory" json:"price_category,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

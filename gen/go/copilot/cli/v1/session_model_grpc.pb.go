@@ -48,11 +48,14 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// InternalSessionModelService: Internal: the CLI's methods under session.model.
+// InternalSessionModelService has the CLI's methods under session.model. They
+// are internal to the CLI: no stability is promised, and only the authorised
+// may call them.
 type InternalSessionModelServiceClient interface {
-	// Calls session.model.applyStartupOverlay.
+	// Applies the startup overlay. JSON-RPC: session.model.applyStartupOverlay.
 	ApplyStartupOverlay(ctx context.Context, in *InternalSessionModelServiceApplyStartupOverlayRequest, opts ...grpc.CallOption) (*InternalSessionModelServiceApplyStartupOverlayResponse, error)
-	// Calls session.model.clearStartupSeed.
+	// Clears the startup seed. JSON-RPC: session.model.clearStartupSeed. Since
+	// CLI 1.0.102.
 	ClearStartupSeed(ctx context.Context, in *InternalSessionModelServiceClearStartupSeedRequest, opts ...grpc.CallOption) (*InternalSessionModelServiceClearStartupSeedResponse, error)
 }
 
@@ -88,11 +91,14 @@ func (c *internalSessionModelServiceClient) ClearStartupSeed(ctx context.Context
 // All implementations must embed UnimplementedInternalSessionModelServiceServer
 // for forward compatibility.
 //
-// InternalSessionModelService: Internal: the CLI's methods under session.model.
+// InternalSessionModelService has the CLI's methods under session.model. They
+// are internal to the CLI: no stability is promised, and only the authorised
+// may call them.
 type InternalSessionModelServiceServer interface {
-	// Calls session.model.applyStartupOverlay.
+	// Applies the startup overlay. JSON-RPC: session.model.applyStartupOverlay.
 	ApplyStartupOverlay(context.Context, *InternalSessionModelServiceApplyStartupOverlayRequest) (*InternalSessionModelServiceApplyStartupOverlayResponse, error)
-	// Calls session.model.clearStartupSeed.
+	// Clears the startup seed. JSON-RPC: session.model.clearStartupSeed. Since
+	// CLI 1.0.102.
 	ClearStartupSeed(context.Context, *InternalSessionModelServiceClearStartupSeedRequest) (*InternalSessionModelServiceClearStartupSeedResponse, error)
 	mustEmbedUnimplementedInternalSessionModelServiceServer()
 }
@@ -202,21 +208,25 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// SessionModelService: The CLI's methods under session.model.
+// SessionModelService has the CLI's methods under session.model.
 type SessionModelServiceClient interface {
-	// Calls session.model.getCurrent.
+	// Returns the model in use. JSON-RPC: session.model.getCurrent.
 	GetCurrent(ctx context.Context, in *SessionModelServiceGetCurrentRequest, opts ...grpc.CallOption) (*SessionModelServiceGetCurrentResponse, error)
-	// Calls session.model.getReasoningSummaries.
+	// Gets the reasoning summaries. JSON-RPC:
+	// session.model.getReasoningSummaries. Since CLI 1.0.102.
 	GetReasoningSummaries(ctx context.Context, in *SessionModelServiceGetReasoningSummariesRequest, opts ...grpc.CallOption) (*SessionModelServiceGetReasoningSummariesResponse, error)
-	// Calls session.model.list.
+	// Lists the models the session can change to. JSON-RPC: session.model.list.
 	List(ctx context.Context, in *SessionModelServiceListRequest, opts ...grpc.CallOption) (*SessionModelServiceListResponse, error)
-	// Calls session.model.setAllowedModels.
+	// Sets the allowed models. JSON-RPC: session.model.setAllowedModels. Since
+	// CLI 1.0.92.
 	SetAllowedModels(ctx context.Context, in *SessionModelServiceSetAllowedModelsRequest, opts ...grpc.CallOption) (*SessionModelServiceSetAllowedModelsResponse, error)
-	// Calls session.model.setReasoningEffort.
+	// Changes the reasoning effort from the next turn on. JSON-RPC:
+	// session.model.setReasoningEffort.
 	SetReasoningEffort(ctx context.Context, in *SessionModelServiceSetReasoningEffortRequest, opts ...grpc.CallOption) (*SessionModelServiceSetReasoningEffortResponse, error)
-	// Calls session.model.switchAutoTier.
+	// Switches the auto tier. JSON-RPC: session.model.switchAutoTier. Since CLI
+	// 1.0.92.
 	SwitchAutoTier(ctx context.Context, in *SessionModelServiceSwitchAutoTierRequest, opts ...grpc.CallOption) (*SessionModelServiceSwitchAutoTierResponse, error)
-	// Calls session.model.switchTo.
+	// Changes the model from the next turn on. JSON-RPC: session.model.switchTo.
 	SwitchTo(ctx context.Context, in *SessionModelServiceSwitchToRequest, opts ...grpc.CallOption) (*SessionModelServiceSwitchToResponse, error)
 }
 
@@ -302,21 +312,25 @@ func (c *sessionModelServiceClient) SwitchTo(ctx context.Context, in *SessionMod
 // All implementations must embed UnimplementedSessionModelServiceServer
 // for forward compatibility.
 //
-// SessionModelService: The CLI's methods under session.model.
+// SessionModelService has the CLI's methods under session.model.
 type SessionModelServiceServer interface {
-	// Calls session.model.getCurrent.
+	// Returns the model in use. JSON-RPC: session.model.getCurrent.
 	GetCurrent(context.Context, *SessionModelServiceGetCurrentRequest) (*SessionModelServiceGetCurrentResponse, error)
-	// Calls session.model.getReasoningSummaries.
+	// Gets the reasoning summaries. JSON-RPC:
+	// session.model.getReasoningSummaries. Since CLI 1.0.102.
 	GetReasoningSummaries(context.Context, *SessionModelServiceGetReasoningSummariesRequest) (*SessionModelServiceGetReasoningSummariesResponse, error)
-	// Calls session.model.list.
+	// Lists the models the session can change to. JSON-RPC: session.model.list.
 	List(context.Context, *SessionModelServiceListRequest) (*SessionModelServiceListResponse, error)
-	// Calls session.model.setAllowedModels.
+	// Sets the allowed models. JSON-RPC: session.model.setAllowedModels. Since
+	// CLI 1.0.92.
 	SetAllowedModels(context.Context, *SessionModelServiceSetAllowedModelsRequest) (*SessionModelServiceSetAllowedModelsResponse, error)
-	// Calls session.model.setReasoningEffort.
+	// Changes the reasoning effort from the next turn on. JSON-RPC:
+	// session.model.setReasoningEffort.
 	SetReasoningEffort(context.Context, *SessionModelServiceSetReasoningEffortRequest) (*SessionModelServiceSetReasoningEffortResponse, error)
-	// Calls session.model.switchAutoTier.
+	// Switches the auto tier. JSON-RPC: session.model.switchAutoTier. Since CLI
+	// 1.0.92.
 	SwitchAutoTier(context.Context, *SessionModelServiceSwitchAutoTierRequest) (*SessionModelServiceSwitchAutoTierResponse, error)
-	// Calls session.model.switchTo.
+	// Changes the model from the next turn on. JSON-RPC: session.model.switchTo.
 	SwitchTo(context.Context, *SessionModelServiceSwitchToRequest) (*SessionModelServiceSwitchToResponse, error)
 	mustEmbedUnimplementedSessionModelServiceServer()
 }

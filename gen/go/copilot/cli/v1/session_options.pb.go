@@ -43,15 +43,16 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// JSON: OptionsUpdateAdditionalContentExclusionPolicyScope.
+// Options update additional content exclusion policy scope. Used by
+// OptionsUpdateAdditionalContentExclusionPolicy.scope.
 type OptionsUpdateAdditionalContentExclusionPolicyScope int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	OptionsUpdateAdditionalContentExclusionPolicyScope_OPTIONS_UPDATE_ADDITIONAL_CONTENT_EXCLUSION_POLICY_SCOPE_UNSPECIFIED OptionsUpdateAdditionalContentExclusionPolicyScope = 0
-	// JSON "repo".
+	// JSON: "repo".
 	OptionsUpdateAdditionalContentExclusionPolicyScope_OPTIONS_UPDATE_ADDITIONAL_CONTENT_EXCLUSION_POLICY_SCOPE_REPO OptionsUpdateAdditionalContentExclusionPolicyScope = 1
-	// JSON "all".
+	// JSON: "all".
 	OptionsUpdateAdditionalContentExclusionPolicyScope_OPTIONS_UPDATE_ADDITIONAL_CONTENT_EXCLUSION_POLICY_SCOPE_ALL OptionsUpdateAdditionalContentExclusionPolicyScope = 2
 )
 
@@ -96,15 +97,16 @@ func (OptionsUpdateAdditionalContentExclusionPolicyScope) EnumDescriptor() ([]by
 	return file_copilot_cli_v1_session_options_proto_rawDescGZIP(), []int{0}
 }
 
-// JSON: OptionsUpdateContextTier.
+// Options update context tier. Used by
+// SessionOptionsServiceUpdateRequest.context_tier.
 type OptionsUpdateContextTier int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	OptionsUpdateContextTier_OPTIONS_UPDATE_CONTEXT_TIER_UNSPECIFIED OptionsUpdateContextTier = 0
-	// JSON "default".
+	// JSON: "default".
 	OptionsUpdateContextTier_OPTIONS_UPDATE_CONTEXT_TIER_DEFAULT OptionsUpdateContextTier = 1
-	// JSON "long_context".
+	// JSON: "long_context".
 	OptionsUpdateContextTier_OPTIONS_UPDATE_CONTEXT_TIER_LONG_CONTEXT OptionsUpdateContextTier = 2
 )
 
@@ -149,15 +151,16 @@ func (OptionsUpdateContextTier) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_session_options_proto_rawDescGZIP(), []int{1}
 }
 
-// JSON: OptionsUpdateEnvValueMode.
+// Options update environment value mode. Used by
+// SessionOptionsServiceUpdateRequest.env_value_mode.
 type OptionsUpdateEnvValueMode int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	OptionsUpdateEnvValueMode_OPTIONS_UPDATE_ENV_VALUE_MODE_UNSPECIFIED OptionsUpdateEnvValueMode = 0
-	// JSON "direct".
+	// JSON: "direct".
 	OptionsUpdateEnvValueMode_OPTIONS_UPDATE_ENV_VALUE_MODE_DIRECT OptionsUpdateEnvValueMode = 1
-	// JSON "indirect".
+	// JSON: "indirect".
 	OptionsUpdateEnvValueMode_OPTIONS_UPDATE_ENV_VALUE_MODE_INDIRECT OptionsUpdateEnvValueMode = 2
 )
 
@@ -202,17 +205,18 @@ func (OptionsUpdateEnvValueMode) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_session_options_proto_rawDescGZIP(), []int{2}
 }
 
-// JSON: OptionsUpdateReasoningSummary.
+// Options update reasoning summary. Used by
+// SessionOptionsServiceUpdateRequest.reasoning_summary.
 type OptionsUpdateReasoningSummary int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	OptionsUpdateReasoningSummary_OPTIONS_UPDATE_REASONING_SUMMARY_UNSPECIFIED OptionsUpdateReasoningSummary = 0
-	// JSON "none".
+	// JSON: "none".
 	OptionsUpdateReasoningSummary_OPTIONS_UPDATE_REASONING_SUMMARY_NONE OptionsUpdateReasoningSummary = 1
-	// JSON "concise".
+	// JSON: "concise".
 	OptionsUpdateReasoningSummary_OPTIONS_UPDATE_REASONING_SUMMARY_CONCISE OptionsUpdateReasoningSummary = 2
-	// JSON "detailed".
+	// JSON: "detailed".
 	OptionsUpdateReasoningSummary_OPTIONS_UPDATE_REASONING_SUMMARY_DETAILED OptionsUpdateReasoningSummary = 3
 )
 
@@ -259,144 +263,147 @@ func (OptionsUpdateReasoningSummary) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_session_options_proto_rawDescGZIP(), []int{3}
 }
 
-// JSON: session.options.update?.
+// Parameters of session.options.update.
 type SessionOptionsServiceUpdateRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session id.
+	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// model.
+	// Identifier of the model.
 	Model *string `protobuf:"bytes,2,opt,name=model,proto3,oneof" json:"model,omitempty"`
-	// model capabilities overrides.
+	// The model capabilities overrides.
 	ModelCapabilitiesOverrides *ModelCapabilitiesOverride `protobuf:"bytes,3,opt,name=model_capabilities_overrides,json=modelCapabilitiesOverrides,proto3" json:"model_capabilities_overrides,omitempty"`
-	// reasoning effort.
+	// How much the model may think before it answers.
 	ReasoningEffort *string `protobuf:"bytes,4,opt,name=reasoning_effort,json=reasoningEffort,proto3,oneof" json:"reasoning_effort,omitempty"`
-	// reasoning summary.
+	// How much of its reasoning the model sums up.
 	ReasoningSummary OptionsUpdateReasoningSummary `protobuf:"varint,5,opt,name=reasoning_summary,json=reasoningSummary,proto3,enum=copilot.cli.v1.OptionsUpdateReasoningSummary" json:"reasoning_summary,omitempty"`
-	// verbosity.
+	// How long the model's answers are to be.
 	Verbosity Verbosity `protobuf:"varint,6,opt,name=verbosity,proto3,enum=copilot.cli.v1.Verbosity" json:"verbosity,omitempty"`
-	// client name.
+	// Name of the client.
 	ClientName *string `protobuf:"bytes,7,opt,name=client_name,json=clientName,proto3,oneof" json:"client_name,omitempty"`
-	// lsp client name.
+	// Name of the LSP client.
 	LspClientName *string `protobuf:"bytes,8,opt,name=lsp_client_name,json=lspClientName,proto3,oneof" json:"lsp_client_name,omitempty"`
-	// integration id.
+	// Identifier of the integration.
 	IntegrationId *string `protobuf:"bytes,9,opt,name=integration_id,json=integrationId,proto3,oneof" json:"integration_id,omitempty"`
-	// feature flags.
+	// The feature flags, by name.
 	FeatureFlags map[string]bool `protobuf:"bytes,10,rep,name=feature_flags,json=featureFlags,proto3" json:"feature_flags,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
-	// is experimental mode.
+	// Whether it is experimental mode.
 	IsExperimentalMode *bool `protobuf:"varint,11,opt,name=is_experimental_mode,json=isExperimentalMode,proto3,oneof" json:"is_experimental_mode,omitempty"`
-	// provider.
+	// The provider.
 	Provider *ProviderConfig `protobuf:"bytes,12,opt,name=provider,proto3" json:"provider,omitempty"`
-	// capi.
+	// The CAPI.
 	Capi *CapiSessionOptions `protobuf:"bytes,13,opt,name=capi,proto3" json:"capi,omitempty"`
-	// working directory.
+	// Directory it works in.
 	WorkingDirectory *string `protobuf:"bytes,14,opt,name=working_directory,json=workingDirectory,proto3,oneof" json:"working_directory,omitempty"`
-	// available tools.
+	// The available tools.
 	AvailableTools *StringList `protobuf:"bytes,15,opt,name=available_tools,json=availableTools,proto3" json:"available_tools,omitempty"`
-	// excluded tools.
+	// The excluded tools.
 	ExcludedTools *StringList `protobuf:"bytes,16,opt,name=excluded_tools,json=excludedTools,proto3" json:"excluded_tools,omitempty"`
-	// included builtin agents.
+	// The included builtin agents. An explicit null, which is not the same as
+	// absence, stands in json_extra.
 	IncludedBuiltinAgents *StringList `protobuf:"bytes,17,opt,name=included_builtin_agents,json=includedBuiltinAgents,proto3" json:"included_builtin_agents,omitempty"`
-	// excluded builtin agents.
+	// The excluded builtin agents.
 	ExcludedBuiltinAgents *StringList `protobuf:"bytes,18,opt,name=excluded_builtin_agents,json=excludedBuiltinAgents,proto3" json:"excluded_builtin_agents,omitempty"`
-	// tool filter precedence.
+	// The tool filter precedence.
 	ToolFilterPrecedence OptionsUpdateToolFilterPrecedence `protobuf:"varint,19,opt,name=tool_filter_precedence,json=toolFilterPrecedence,proto3,enum=copilot.cli.v1.OptionsUpdateToolFilterPrecedence" json:"tool_filter_precedence,omitempty"`
-	// enable script safety.
+	// Whether script safety is switched on.
 	EnableScriptSafety *bool `protobuf:"varint,20,opt,name=enable_script_safety,json=enableScriptSafety,proto3,oneof" json:"enable_script_safety,omitempty"`
-	// shell.
+	// The shell.
 	Shell *ShellOptions `protobuf:"bytes,21,opt,name=shell,proto3" json:"shell,omitempty"`
-	// shell init profile.
+	// The shell init profile. Deprecated by the CLI.
 	//
 	// Deprecated: Marked as deprecated in copilot/cli/v1/session_options.proto.
 	ShellInitProfile *string `protobuf:"bytes,22,opt,name=shell_init_profile,json=shellInitProfile,proto3,oneof" json:"shell_init_profile,omitempty"`
-	// shell process flags.
+	// The shell process flags.
 	ShellProcessFlags *StringList `protobuf:"bytes,23,opt,name=shell_process_flags,json=shellProcessFlags,proto3" json:"shell_process_flags,omitempty"`
-	// sandbox config.
+	// The sandbox configuration.
 	SandboxConfig *SandboxConfig `protobuf:"bytes,24,opt,name=sandbox_config,json=sandboxConfig,proto3" json:"sandbox_config,omitempty"`
-	// sandbox config source.
+	// The sandbox configuration source.
 	SandboxConfigSource SandboxConfigSource `protobuf:"varint,25,opt,name=sandbox_config_source,json=sandboxConfigSource,proto3,enum=copilot.cli.v1.SandboxConfigSource" json:"sandbox_config_source,omitempty"`
-	// log interactive shells.
+	// Whether there is log interactive shells.
 	LogInteractiveShells *bool `protobuf:"varint,26,opt,name=log_interactive_shells,json=logInteractiveShells,proto3,oneof" json:"log_interactive_shells,omitempty"`
-	// env value mode.
+	// The environment value mode.
 	EnvValueMode OptionsUpdateEnvValueMode `protobuf:"varint,27,opt,name=env_value_mode,json=envValueMode,proto3,enum=copilot.cli.v1.OptionsUpdateEnvValueMode" json:"env_value_mode,omitempty"`
-	// allow all mcp server instructions.
+	// Whether to allow all MCP server instructions.
 	AllowAllMcpServerInstructions *bool `protobuf:"varint,28,opt,name=allow_all_mcp_server_instructions,json=allowAllMcpServerInstructions,proto3,oneof" json:"allow_all_mcp_server_instructions,omitempty"`
-	// skill directories.
+	// The skill directories.
 	SkillDirectories *StringList `protobuf:"bytes,29,opt,name=skill_directories,json=skillDirectories,proto3" json:"skill_directories,omitempty"`
-	// included builtin skills.
+	// The included builtin skills. An explicit null, which is not the same as
+	// absence, stands in json_extra.
 	IncludedBuiltinSkills *StringList `protobuf:"bytes,30,opt,name=included_builtin_skills,json=includedBuiltinSkills,proto3" json:"included_builtin_skills,omitempty"`
-	// disabled skills.
+	// The disabled skills.
 	DisabledSkills *StringList `protobuf:"bytes,31,opt,name=disabled_skills,json=disabledSkills,proto3" json:"disabled_skills,omitempty"`
-	// enable on demand instruction discovery.
+	// Whether on demand instruction discovery is switched on.
 	EnableOnDemandInstructionDiscovery *bool `protobuf:"varint,32,opt,name=enable_on_demand_instruction_discovery,json=enableOnDemandInstructionDiscovery,proto3,oneof" json:"enable_on_demand_instruction_discovery,omitempty"`
-	// max inline binary bytes.
+	// Largest inline binary bytes.
 	MaxInlineBinaryBytes *int64 `protobuf:"varint,33,opt,name=max_inline_binary_bytes,json=maxInlineBinaryBytes,proto3,oneof" json:"max_inline_binary_bytes,omitempty"`
-	// installed plugins.
+	// The installed plugins.
 	InstalledPlugins *SessionOptionsServiceUpdateRequestInstalledPluginsList `protobuf:"bytes,34,opt,name=installed_plugins,json=installedPlugins,proto3" json:"installed_plugins,omitempty"`
-	// custom agents local only.
+	// Whether it is custom agents local only.
 	CustomAgentsLocalOnly *bool `protobuf:"varint,35,opt,name=custom_agents_local_only,json=customAgentsLocalOnly,proto3,oneof" json:"custom_agents_local_only,omitempty"`
-	// suppress custom agent prompt.
+	// Whether it suppress custom agent prompt.
 	SuppressCustomAgentPrompt *bool `protobuf:"varint,36,opt,name=suppress_custom_agent_prompt,json=suppressCustomAgentPrompt,proto3,oneof" json:"suppress_custom_agent_prompt,omitempty"`
-	// skip custom instructions.
+	// Whether to skip custom instructions.
 	SkipCustomInstructions *bool `protobuf:"varint,37,opt,name=skip_custom_instructions,json=skipCustomInstructions,proto3,oneof" json:"skip_custom_instructions,omitempty"`
-	// disabled instruction sources.
+	// The disabled instruction sources.
 	DisabledInstructionSources *StringList `protobuf:"bytes,38,opt,name=disabled_instruction_sources,json=disabledInstructionSources,proto3" json:"disabled_instruction_sources,omitempty"`
-	// coauthor enabled.
+	// Whether coauthor is enabled.
 	CoauthorEnabled *bool `protobuf:"varint,39,opt,name=coauthor_enabled,json=coauthorEnabled,proto3,oneof" json:"coauthor_enabled,omitempty"`
-	// trajectory file.
+	// The trajectory file.
 	TrajectoryFile *string `protobuf:"bytes,40,opt,name=trajectory_file,json=trajectoryFile,proto3,oneof" json:"trajectory_file,omitempty"`
-	// enable streaming.
+	// Whether streaming is switched on.
 	EnableStreaming *bool `protobuf:"varint,41,opt,name=enable_streaming,json=enableStreaming,proto3,oneof" json:"enable_streaming,omitempty"`
-	// copilot url.
+	// URL of the copilot.
 	CopilotUrl *string `protobuf:"bytes,42,opt,name=copilot_url,json=copilotUrl,proto3,oneof" json:"copilot_url,omitempty"`
-	// ask user disabled.
+	// Whether ask user is disabled.
 	AskUserDisabled *bool `protobuf:"varint,43,opt,name=ask_user_disabled,json=askUserDisabled,proto3,oneof" json:"ask_user_disabled,omitempty"`
-	// continue on auto mode.
+	// Whether there is continue on auto mode.
 	ContinueOnAutoMode *bool `protobuf:"varint,44,opt,name=continue_on_auto_mode,json=continueOnAutoMode,proto3,oneof" json:"continue_on_auto_mode,omitempty"`
-	// running in interactive mode.
+	// Whether there is running in interactive mode.
 	RunningInInteractiveMode *bool `protobuf:"varint,45,opt,name=running_in_interactive_mode,json=runningInInteractiveMode,proto3,oneof" json:"running_in_interactive_mode,omitempty"`
-	// enable reasoning summaries.
+	// Whether reasoning summaries are switched on.
 	EnableReasoningSummaries *bool `protobuf:"varint,46,opt,name=enable_reasoning_summaries,json=enableReasoningSummaries,proto3,oneof" json:"enable_reasoning_summaries,omitempty"`
-	// agent context.
+	// The agent context.
 	AgentContext *string `protobuf:"bytes,47,opt,name=agent_context,json=agentContext,proto3,oneof" json:"agent_context,omitempty"`
-	// events log directory.
+	// The events log directory.
 	EventsLogDirectory *string `protobuf:"bytes,48,opt,name=events_log_directory,json=eventsLogDirectory,proto3,oneof" json:"events_log_directory,omitempty"`
-	// events log includes subagents.
+	// Whether there is events log includes subagents.
 	EventsLogIncludesSubagents *bool `protobuf:"varint,49,opt,name=events_log_includes_subagents,json=eventsLogIncludesSubagents,proto3,oneof" json:"events_log_includes_subagents,omitempty"`
-	// additional content exclusion policies.
+	// The additional content exclusion policies.
 	AdditionalContentExclusionPolicies *SessionOptionsServiceUpdateRequestAdditionalContentExclusionPoliciesList `protobuf:"bytes,50,opt,name=additional_content_exclusion_policies,json=additionalContentExclusionPolicies,proto3" json:"additional_content_exclusion_policies,omitempty"`
-	// manage schedule enabled.
+	// Whether manage schedule is enabled.
 	ManageScheduleEnabled *bool `protobuf:"varint,51,opt,name=manage_schedule_enabled,json=manageScheduleEnabled,proto3,oneof" json:"manage_schedule_enabled,omitempty"`
-	// session capabilities.
+	// The session capabilities.
 	SessionCapabilities *SessionOptionsServiceUpdateRequestSessionCapabilitiesList `protobuf:"bytes,52,opt,name=session_capabilities,json=sessionCapabilities,proto3" json:"session_capabilities,omitempty"`
-	// skip embedding retrieval.
+	// Whether to skip embedding retrieval.
 	SkipEmbeddingRetrieval *bool `protobuf:"varint,53,opt,name=skip_embedding_retrieval,json=skipEmbeddingRetrieval,proto3,oneof" json:"skip_embedding_retrieval,omitempty"`
-	// organization custom instructions.
+	// The organization custom instructions.
 	OrganizationCustomInstructions *string `protobuf:"bytes,54,opt,name=organization_custom_instructions,json=organizationCustomInstructions,proto3,oneof" json:"organization_custom_instructions,omitempty"`
-	// enable file hooks.
+	// Whether file hooks are switched on.
 	EnableFileHooks *bool `protobuf:"varint,55,opt,name=enable_file_hooks,json=enableFileHooks,proto3,oneof" json:"enable_file_hooks,omitempty"`
-	// enable host git operations.
+	// Whether host git operations are switched on.
 	EnableHostGitOperations *bool `protobuf:"varint,56,opt,name=enable_host_git_operations,json=enableHostGitOperations,proto3,oneof" json:"enable_host_git_operations,omitempty"`
-	// enable session store.
+	// Whether session store is switched on.
 	EnableSessionStore *bool `protobuf:"varint,57,opt,name=enable_session_store,json=enableSessionStore,proto3,oneof" json:"enable_session_store,omitempty"`
-	// enable skills.
+	// Whether skills are switched on.
 	EnableSkills *bool `protobuf:"varint,58,opt,name=enable_skills,json=enableSkills,proto3,oneof" json:"enable_skills,omitempty"`
-	// context tier.
+	// Size of the model's context window, where it has several.
 	ContextTier OptionsUpdateContextTier `protobuf:"varint,59,opt,name=context_tier,json=contextTier,proto3,enum=copilot.cli.v1.OptionsUpdateContextTier" json:"context_tier,omitempty"`
-	// session limits.
+	// The session limits. An explicit null, which is not the same as absence,
+	// stands in json_extra.
 	SessionLimits *SessionLimitsConfig `protobuf:"bytes,60,opt,name=session_limits,json=sessionLimits,proto3" json:"session_limits,omitempty"`
-	// ignored skills locations.
+	// The ignored skills locations. Since CLI 1.0.92.
 	IgnoredSkillsLocations *StringList `protobuf:"bytes,61,opt,name=ignored_skills_locations,json=ignoredSkillsLocations,proto3" json:"ignored_skills_locations,omitempty"`
-	// image generation.
+	// The image generation. Since CLI 1.0.102.
 	ImageGeneration *ProtocolImageGenerationOptions `protobuf:"bytes,62,opt,name=image_generation,json=imageGeneration,proto3" json:"image_generation,omitempty"`
-	// agent directories.
+	// The agent directories. Since CLI 1.0.102.
 	AgentDirectories *StringList `protobuf:"bytes,63,opt,name=agent_directories,json=agentDirectories,proto3" json:"agent_directories,omitempty"`
-	// instruction directories.
+	// The instruction directories. Since CLI 1.0.102.
 	InstructionDirectories *StringList `protobuf:"bytes,64,opt,name=instruction_directories,json=instructionDirectories,proto3" json:"instruction_directories,omitempty"`
-	// hook directories.
+	// The hook directories. Since CLI 1.0.102.
 	HookDirectories *StringList `protobuf:"bytes,65,opt,name=hook_directories,json=hookDirectories,proto3" json:"hook_directories,omitempty"`
-	// autopilot.
+	// The autopilot. Since CLI 1.0.102.
 	Autopilot *AutopilotOptions `protobuf:"bytes,66,opt,name=autopilot,proto3" json:"autopilot,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -902,14 +909,14 @@ func (x *SessionOptionsServiceUpdateRequest) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: SessionUpdateOptionsResult.
+// Result of session.options.update.
 type SessionOptionsServiceUpdateResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// success.
+	// Whether it succeeded.
 	Success bool `protobuf:"varint,1,opt,name=success,proto3" json:"success,omitempty"`
-	// plugin hook count.
+	// Number of plugin hooks.
 	PluginHookCount *int64 `protobuf:"varint,2,opt,name=plugin_hook_count,json=pluginHookCount,proto3,oneof" json:"plugin_hook_count,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -966,16 +973,16 @@ func (x *SessionOptionsServiceUpdateResponse) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: OptionsUpdateAdditionalContentExclusionPolicy.
+// Options update additional content exclusion policy.
 type OptionsUpdateAdditionalContentExclusionPolicy struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// rules.
+	// The rules.
 	Rules []*OptionsUpdateAdditionalContentExclusionPolicyRule `protobuf:"bytes,1,rep,name=rules,proto3" json:"rules,omitempty"`
-	// last updated at json.
+	// The last updated at. The member last_updated_at, as JSON text.
 	LastUpdatedAtJson string `protobuf:"bytes,2,opt,name=last_updated_at_json,json=lastUpdatedAtJson,proto3" json:"last_updated_at_json,omitempty"`
-	// scope.
+	// The scope.
 	Scope OptionsUpdateAdditionalContentExclusionPolicyScope `protobuf:"varint,3,opt,name=scope,proto3,enum=copilot.cli.v1.OptionsUpdateAdditionalContentExclusionPolicyScope" json:"scope,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1039,18 +1046,19 @@ func (x *OptionsUpdateAdditionalContentExclusionPolicy) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: OptionsUpdateAdditionalContentExclusionPolicyRule.
+// Options update additional content exclusion policy rule. Used by
+// OptionsUpdateAdditionalContentExclusionPolicy.rules.
 type OptionsUpdateAdditionalContentExclusionPolicyRule struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// paths.
+	// The paths.
 	Paths []string `protobuf:"bytes,1,rep,name=paths,proto3" json:"paths,omitempty"`
-	// if any match.
+	// The if any match.
 	IfAnyMatch []string `protobuf:"bytes,2,rep,name=if_any_match,json=ifAnyMatch,proto3" json:"if_any_match,omitempty"`
-	// if none match.
+	// The if none match.
 	IfNoneMatch []string `protobuf:"bytes,3,rep,name=if_none_match,json=ifNoneMatch,proto3" json:"if_none_match,omitempty"`
-	// source.
+	// Where it comes from.
 	Source *OptionsUpdateAdditionalContentExclusionPolicyRuleSource `protobuf:"bytes,4,opt,name=source,proto3" json:"source,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1121,14 +1129,15 @@ func (x *OptionsUpdateAdditionalContentExclusionPolicyRule) GetJsonExtra() strin
 	return ""
 }
 
-// JSON: OptionsUpdateAdditionalContentExclusionPolicyRuleSource.
+// Options update additional content exclusion policy rule source. Used by
+// OptionsUpdateAdditionalContentExclusionPolicyRule.source.
 type OptionsUpdateAdditionalContentExclusionPolicyRuleSource struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// name.
+	// The name.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// type.
+	// The type.
 	Type string `protobuf:"bytes,2,opt,name=type,proto3" json:"type,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1185,14 +1194,15 @@ func (x *OptionsUpdateAdditionalContentExclusionPolicyRuleSource) GetJsonExtra()
 	return ""
 }
 
-// JSON: ProtocolImageGenerationOptions.
+// Protocol image generation options. Used by
+// SessionOptionsServiceUpdateRequest.image_generation. Since CLI 1.0.102.
 type ProtocolImageGenerationOptions struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// enabled.
+	// Whether it is switched on.
 	Enabled *bool `protobuf:"varint,1,opt,name=enabled,proto3,oneof" json:"enabled,omitempty"`
-	// watermark.
+	// Whether there is watermark.
 	Watermark *bool `protobuf:"varint,2,opt,name=watermark,proto3,oneof" json:"watermark,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1249,28 +1259,28 @@ func (x *ProtocolImageGenerationOptions) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: SessionInstalledPlugin.
+// Session installed plugin.
 type SessionInstalledPlugin struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// name.
+	// The name.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// marketplace.
+	// The marketplace.
 	Marketplace string `protobuf:"bytes,2,opt,name=marketplace,proto3" json:"marketplace,omitempty"`
-	// version.
+	// The version.
 	Version *string `protobuf:"bytes,3,opt,name=version,proto3,oneof" json:"version,omitempty"`
-	// installed at.
+	// The installed at.
 	InstalledAt string `protobuf:"bytes,4,opt,name=installed_at,proto3" json:"installed_at,omitempty"`
-	// enabled.
+	// Whether it is switched on.
 	Enabled bool `protobuf:"varint,5,opt,name=enabled,proto3" json:"enabled,omitempty"`
-	// cache path.
+	// Path of the cache.
 	CachePath *string `protobuf:"bytes,6,opt,name=cache_path,proto3,oneof" json:"cache_path,omitempty"`
-	// source.
+	// Where it comes from.
 	Source *SessionInstalledPluginSource `protobuf:"bytes,7,opt,name=source,proto3" json:"source,omitempty"`
-	// source sha.
+	// The source SHA.
 	SourceSha *string `protobuf:"bytes,8,opt,name=source_sha,proto3,oneof" json:"source_sha,omitempty"`
-	// installed from.
+	// The installed from.
 	InstalledFrom *string `protobuf:"bytes,9,opt,name=installed_from,proto3,oneof" json:"installed_from,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1376,10 +1386,10 @@ func (x *SessionInstalledPlugin) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: SessionInstalledPluginSource.
+// Session installed plugin source. Used by SessionInstalledPlugin.source.
 type SessionInstalledPluginSource struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The alternatives.
+	// One of these, told apart by the member source.
 	//
 	// Types that are valid to be assigned to Variant:
 	//
@@ -1480,27 +1490,27 @@ type isSessionInstalledPluginSource_Variant interface {
 }
 
 type SessionInstalledPluginSource_StringValue struct {
-	// string value.
+	// A string.
 	StringValue string `protobuf:"bytes,1,opt,name=string_value,json=stringValue,proto3,oneof"`
 }
 
 type SessionInstalledPluginSource_Github struct {
-	// github.
+	// GitHub. JSON source: github.
 	Github *SessionInstalledPluginSourceGitHub `protobuf:"bytes,2,opt,name=github,proto3,oneof"`
 }
 
 type SessionInstalledPluginSource_Url struct {
-	// url.
+	// URL. JSON source: url.
 	Url *SessionInstalledPluginSourceUrl `protobuf:"bytes,3,opt,name=url,proto3,oneof"`
 }
 
 type SessionInstalledPluginSource_Local struct {
-	// local.
+	// Local. JSON source: local.
 	Local *SessionInstalledPluginSourceLocal `protobuf:"bytes,4,opt,name=local,proto3,oneof"`
 }
 
 type SessionInstalledPluginSource_Unrecognized struct {
-	// A value that fits none of them: JSON text.
+	// A value that fits none of them, as JSON text.
 	Unrecognized string `protobuf:"bytes,1001,opt,name=unrecognized,proto3,oneof"`
 }
 
@@ -1514,18 +1524,18 @@ func (*SessionInstalledPluginSource_Local) isSessionInstalledPluginSource_Varian
 
 func (*SessionInstalledPluginSource_Unrecognized) isSessionInstalledPluginSource_Variant() {}
 
-// JSON: SessionInstalledPluginSourceGitHub.
+// A SessionInstalledPluginSource with the source github.
 type SessionInstalledPluginSourceGitHub struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// repo.
+	// The repository.
 	Repo string `protobuf:"bytes,1,opt,name=repo,proto3" json:"repo,omitempty"`
-	// ref.
+	// The ref.
 	Ref *string `protobuf:"bytes,2,opt,name=ref,proto3,oneof" json:"ref,omitempty"`
-	// sha.
+	// The SHA.
 	Sha *string `protobuf:"bytes,3,opt,name=sha,proto3,oneof" json:"sha,omitempty"`
-	// path.
+	// The path.
 	Path *string `protobuf:"bytes,4,opt,name=path,proto3,oneof" json:"path,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1596,12 +1606,12 @@ func (x *SessionInstalledPluginSourceGitHub) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: SessionInstalledPluginSourceLocal.
+// A SessionInstalledPluginSource with the source local.
 type SessionInstalledPluginSourceLocal struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// path.
+	// The path.
 	Path string `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1651,18 +1661,18 @@ func (x *SessionInstalledPluginSourceLocal) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: SessionInstalledPluginSourceUrl.
+// A SessionInstalledPluginSource with the source url.
 type SessionInstalledPluginSourceUrl struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// url.
+	// The URL. A URI.
 	Url string `protobuf:"bytes,1,opt,name=url,proto3" json:"url,omitempty"`
-	// ref.
+	// The ref.
 	Ref *string `protobuf:"bytes,2,opt,name=ref,proto3,oneof" json:"ref,omitempty"`
-	// sha.
+	// The SHA.
 	Sha *string `protobuf:"bytes,3,opt,name=sha,proto3,oneof" json:"sha,omitempty"`
-	// path.
+	// The path.
 	Path *string `protobuf:"bytes,4,opt,name=path,proto3,oneof" json:"path,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1733,10 +1743,11 @@ func (x *SessionInstalledPluginSourceUrl) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: session.options.update?.additionalContentExclusionPolicies.
+// A list. Unlike a bare repeated field it tells an empty list from an absent
+// one.
 type SessionOptionsServiceUpdateRequestAdditionalContentExclusionPoliciesList struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// items.
+	// The items.
 	Items         []*OptionsUpdateAdditionalContentExclusionPolicy `protobuf:"bytes,1,rep,name=items,proto3" json:"items,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1779,10 +1790,11 @@ func (x *SessionOptionsServiceUpdateRequestAdditionalContentExclusionPoliciesLis
 	return nil
 }
 
-// JSON: session.options.update?.installedPlugins.
+// A list. Unlike a bare repeated field it tells an empty list from an absent
+// one.
 type SessionOptionsServiceUpdateRequestInstalledPluginsList struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// items.
+	// The items.
 	Items         []*SessionInstalledPlugin `protobuf:"bytes,1,rep,name=items,proto3" json:"items,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1825,10 +1837,11 @@ func (x *SessionOptionsServiceUpdateRequestInstalledPluginsList) GetItems() []*S
 	return nil
 }
 
-// JSON: session.options.update?.sessionCapabilities.
+// A list. Unlike a bare repeated field it tells an empty list from an absent
+// one.
 type SessionOptionsServiceUpdateRequestSessionCapabilitiesList struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// items.
+	// The items.
 	Items         []SessionCapability `protobuf:"varint,1,rep,packed,name=items,proto3,enum=copilot.cli.v1.SessionCapability" json:"items,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

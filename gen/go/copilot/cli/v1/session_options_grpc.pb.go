@@ -47,9 +47,10 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// SessionOptionsService: The CLI's methods under session.options.
+// SessionOptionsService has the CLI's methods under session.options.
 type SessionOptionsServiceClient interface {
-	// Calls session.options.update.
+	// Changes options of a loaded session; what is absent stays as it is.
+	// JSON-RPC: session.options.update.
 	Update(ctx context.Context, in *SessionOptionsServiceUpdateRequest, opts ...grpc.CallOption) (*SessionOptionsServiceUpdateResponse, error)
 }
 
@@ -75,9 +76,10 @@ func (c *sessionOptionsServiceClient) Update(ctx context.Context, in *SessionOpt
 // All implementations must embed UnimplementedSessionOptionsServiceServer
 // for forward compatibility.
 //
-// SessionOptionsService: The CLI's methods under session.options.
+// SessionOptionsService has the CLI's methods under session.options.
 type SessionOptionsServiceServer interface {
-	// Calls session.options.update.
+	// Changes options of a loaded session; what is absent stays as it is.
+	// JSON-RPC: session.options.update.
 	Update(context.Context, *SessionOptionsServiceUpdateRequest) (*SessionOptionsServiceUpdateResponse, error)
 	mustEmbedUnimplementedSessionOptionsServiceServer()
 }

@@ -43,23 +43,24 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// JSON: PermissionModeSource.
+// Permission mode source. Used by
+// SessionPermissionsServiceSetModeRequest.source.
 type PermissionModeSource int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	PermissionModeSource_PERMISSION_MODE_SOURCE_UNSPECIFIED PermissionModeSource = 0
-	// JSON "cli_flag".
+	// JSON: "cli_flag".
 	PermissionModeSource_PERMISSION_MODE_SOURCE_CLI_FLAG PermissionModeSource = 1
-	// JSON "slash_command".
+	// JSON: "slash_command".
 	PermissionModeSource_PERMISSION_MODE_SOURCE_SLASH_COMMAND PermissionModeSource = 2
-	// JSON "autopilot_confirmation".
+	// JSON: "autopilot_confirmation".
 	PermissionModeSource_PERMISSION_MODE_SOURCE_AUTOPILOT_CONFIRMATION PermissionModeSource = 3
-	// JSON "user_setting".
+	// JSON: "user_setting".
 	PermissionModeSource_PERMISSION_MODE_SOURCE_USER_SETTING PermissionModeSource = 4
-	// JSON "rpc".
+	// JSON: "rpc".
 	PermissionModeSource_PERMISSION_MODE_SOURCE_RPC PermissionModeSource = 5
-	// JSON "organization_targeting".
+	// JSON: "organization_targeting". Since CLI 1.0.92.
 	PermissionModeSource_PERMISSION_MODE_SOURCE_ORGANIZATION_TARGETING PermissionModeSource = 6
 )
 
@@ -112,15 +113,16 @@ func (PermissionModeSource) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_session_permissions_proto_rawDescGZIP(), []int{0}
 }
 
-// JSON: PermissionsConfigureAdditionalContentExclusionPolicyScope.
+// Permissions configure additional content exclusion policy scope. Used by
+// PermissionsConfigureAdditionalContentExclusionPolicy.scope.
 type PermissionsConfigureAdditionalContentExclusionPolicyScope int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	PermissionsConfigureAdditionalContentExclusionPolicyScope_PERMISSIONS_CONFIGURE_ADDITIONAL_CONTENT_EXCLUSION_POLICY_SCOPE_UNSPECIFIED PermissionsConfigureAdditionalContentExclusionPolicyScope = 0
-	// JSON "repo".
+	// JSON: "repo".
 	PermissionsConfigureAdditionalContentExclusionPolicyScope_PERMISSIONS_CONFIGURE_ADDITIONAL_CONTENT_EXCLUSION_POLICY_SCOPE_REPO PermissionsConfigureAdditionalContentExclusionPolicyScope = 1
-	// JSON "all".
+	// JSON: "all".
 	PermissionsConfigureAdditionalContentExclusionPolicyScope_PERMISSIONS_CONFIGURE_ADDITIONAL_CONTENT_EXCLUSION_POLICY_SCOPE_ALL PermissionsConfigureAdditionalContentExclusionPolicyScope = 2
 )
 
@@ -165,15 +167,16 @@ func (PermissionsConfigureAdditionalContentExclusionPolicyScope) EnumDescriptor(
 	return file_copilot_cli_v1_session_permissions_proto_rawDescGZIP(), []int{1}
 }
 
-// JSON: PermissionsModifyRulesScope.
+// Permissions modify rules scope. Used by
+// SessionPermissionsServiceModifyRulesRequest.scope.
 type PermissionsModifyRulesScope int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	PermissionsModifyRulesScope_PERMISSIONS_MODIFY_RULES_SCOPE_UNSPECIFIED PermissionsModifyRulesScope = 0
-	// JSON "session".
+	// JSON: "session".
 	PermissionsModifyRulesScope_PERMISSIONS_MODIFY_RULES_SCOPE_SESSION PermissionsModifyRulesScope = 1
-	// JSON "location".
+	// JSON: "location".
 	PermissionsModifyRulesScope_PERMISSIONS_MODIFY_RULES_SCOPE_LOCATION PermissionsModifyRulesScope = 2
 )
 
@@ -218,21 +221,22 @@ func (PermissionsModifyRulesScope) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_session_permissions_proto_rawDescGZIP(), []int{2}
 }
 
-// JSON: PermissionsSetApproveAllSource.
+// Permissions set approve all source. Used by
+// SessionPermissionsServiceSetApproveAllRequest.source.
 type PermissionsSetApproveAllSource int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	PermissionsSetApproveAllSource_PERMISSIONS_SET_APPROVE_ALL_SOURCE_UNSPECIFIED PermissionsSetApproveAllSource = 0
-	// JSON "cli_flag".
+	// JSON: "cli_flag".
 	PermissionsSetApproveAllSource_PERMISSIONS_SET_APPROVE_ALL_SOURCE_CLI_FLAG PermissionsSetApproveAllSource = 1
-	// JSON "slash_command".
+	// JSON: "slash_command".
 	PermissionsSetApproveAllSource_PERMISSIONS_SET_APPROVE_ALL_SOURCE_SLASH_COMMAND PermissionsSetApproveAllSource = 2
-	// JSON "autopilot_confirmation".
+	// JSON: "autopilot_confirmation".
 	PermissionsSetApproveAllSource_PERMISSIONS_SET_APPROVE_ALL_SOURCE_AUTOPILOT_CONFIRMATION PermissionsSetApproveAllSource = 3
-	// JSON "user_setting".
+	// JSON: "user_setting".
 	PermissionsSetApproveAllSource_PERMISSIONS_SET_APPROVE_ALL_SOURCE_USER_SETTING PermissionsSetApproveAllSource = 4
-	// JSON "rpc".
+	// JSON: "rpc".
 	PermissionsSetApproveAllSource_PERMISSIONS_SET_APPROVE_ALL_SOURCE_RPC PermissionsSetApproveAllSource = 5
 )
 
@@ -283,26 +287,26 @@ func (PermissionsSetApproveAllSource) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_session_permissions_proto_rawDescGZIP(), []int{3}
 }
 
-// JSON: session.permissions.configure?.
+// Parameters of session.permissions.configure.
 type SessionPermissionsServiceConfigureRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session id.
+	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// approve all tool permission requests.
+	// Whether there is approve all tool permission requests.
 	ApproveAllToolPermissionRequests *bool `protobuf:"varint,2,opt,name=approve_all_tool_permission_requests,json=approveAllToolPermissionRequests,proto3,oneof" json:"approve_all_tool_permission_requests,omitempty"`
-	// approve all read permission requests.
+	// Whether there is approve all read permission requests.
 	ApproveAllReadPermissionRequests *bool `protobuf:"varint,3,opt,name=approve_all_read_permission_requests,json=approveAllReadPermissionRequests,proto3,oneof" json:"approve_all_read_permission_requests,omitempty"`
-	// rules.
+	// The rules.
 	Rules *PermissionRulesSet `protobuf:"bytes,4,opt,name=rules,proto3" json:"rules,omitempty"`
-	// paths.
+	// The paths.
 	Paths *PermissionPathsConfig `protobuf:"bytes,5,opt,name=paths,proto3" json:"paths,omitempty"`
-	// urls.
+	// The URLs.
 	Urls *PermissionUrlsConfig `protobuf:"bytes,6,opt,name=urls,proto3" json:"urls,omitempty"`
-	// additional content exclusion policies.
+	// The additional content exclusion policies.
 	AdditionalContentExclusionPolicies []*PermissionsConfigureAdditionalContentExclusionPolicy `protobuf:"bytes,7,rep,name=additional_content_exclusion_policies,json=additionalContentExclusionPolicies,proto3" json:"additional_content_exclusion_policies,omitempty"`
-	// assisted approval instructions.
+	// The assisted approval instructions. Since CLI 1.0.102.
 	AssistedApprovalInstructions *string `protobuf:"bytes,8,opt,name=assisted_approval_instructions,json=assistedApprovalInstructions,proto3,oneof" json:"assisted_approval_instructions,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -401,12 +405,12 @@ func (x *SessionPermissionsServiceConfigureRequest) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: PermissionsConfigureResult.
+// Result of session.permissions.configure.
 type SessionPermissionsServiceConfigureResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// success.
+	// Whether it succeeded.
 	Success bool `protobuf:"varint,1,opt,name=success,proto3" json:"success,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -456,12 +460,12 @@ func (x *SessionPermissionsServiceConfigureResponse) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: session.permissions.getMode?.
+// Parameters of session.permissions.getMode.
 type SessionPermissionsServiceGetModeRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session id.
+	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -511,12 +515,12 @@ func (x *SessionPermissionsServiceGetModeRequest) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: PermissionsGetModeResult.
+// Result of session.permissions.getMode.
 type SessionPermissionsServiceGetModeResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// mode.
+	// The mode.
 	Mode PermissionMode `protobuf:"varint,1,opt,name=mode,proto3,enum=copilot.cli.v1.PermissionMode" json:"mode,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -566,18 +570,18 @@ func (x *SessionPermissionsServiceGetModeResponse) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: session.permissions.handlePendingPermissionRequest?.
+// Parameters of session.permissions.handlePendingPermissionRequest.
 type SessionPermissionsServiceHandlePendingPermissionRequestRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session id.
+	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// request id.
+	// Identifier of the request: the one to answer it by.
 	RequestId string `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	// result.
+	// The answer.
 	Result *PermissionDecision `protobuf:"bytes,3,opt,name=result,proto3" json:"result,omitempty"`
-	// decision context.
+	// The decision context.
 	DecisionContext *PermissionDecisionContext `protobuf:"bytes,4,opt,name=decision_context,json=decisionContext,proto3" json:"decision_context,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -648,12 +652,12 @@ func (x *SessionPermissionsServiceHandlePendingPermissionRequestRequest) GetJson
 	return ""
 }
 
-// JSON: PermissionRequestResult.
+// Result of session.permissions.handlePendingPermissionRequest.
 type SessionPermissionsServiceHandlePendingPermissionRequestResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// success.
+	// Whether it succeeded.
 	Success bool `protobuf:"varint,1,opt,name=success,proto3" json:"success,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -703,20 +707,20 @@ func (x *SessionPermissionsServiceHandlePendingPermissionRequestResponse) GetJso
 	return ""
 }
 
-// JSON: session.permissions.modifyRules?.
+// Parameters of session.permissions.modifyRules.
 type SessionPermissionsServiceModifyRulesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session id.
+	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// scope.
+	// The scope.
 	Scope PermissionsModifyRulesScope `protobuf:"varint,2,opt,name=scope,proto3,enum=copilot.cli.v1.PermissionsModifyRulesScope" json:"scope,omitempty"`
-	// add.
+	// The add.
 	Add []*PermissionRule `protobuf:"bytes,3,rep,name=add,proto3" json:"add,omitempty"`
-	// remove.
+	// The remove.
 	Remove []*PermissionRule `protobuf:"bytes,4,rep,name=remove,proto3" json:"remove,omitempty"`
-	// remove all.
+	// Whether to remove all.
 	RemoveAll *bool `protobuf:"varint,5,opt,name=remove_all,json=removeAll,proto3,oneof" json:"remove_all,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -794,12 +798,12 @@ func (x *SessionPermissionsServiceModifyRulesRequest) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: PermissionsModifyRulesResult.
+// Result of session.permissions.modifyRules.
 type SessionPermissionsServiceModifyRulesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// success.
+	// Whether it succeeded.
 	Success bool `protobuf:"varint,1,opt,name=success,proto3" json:"success,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -849,14 +853,14 @@ func (x *SessionPermissionsServiceModifyRulesResponse) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: session.permissions.notifyPromptShown?.
+// Parameters of session.permissions.notifyPromptShown.
 type SessionPermissionsServiceNotifyPromptShownRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session id.
+	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// message.
+	// The message.
 	Message string `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -913,12 +917,12 @@ func (x *SessionPermissionsServiceNotifyPromptShownRequest) GetJsonExtra() strin
 	return ""
 }
 
-// JSON: PermissionsNotifyPromptShownResult.
+// Result of session.permissions.notifyPromptShown.
 type SessionPermissionsServiceNotifyPromptShownResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// success.
+	// Whether it succeeded.
 	Success bool `protobuf:"varint,1,opt,name=success,proto3" json:"success,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -968,12 +972,12 @@ func (x *SessionPermissionsServiceNotifyPromptShownResponse) GetJsonExtra() stri
 	return ""
 }
 
-// JSON: session.permissions.pendingRequests?.
+// Parameters of session.permissions.pendingRequests.
 type SessionPermissionsServicePendingRequestsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session id.
+	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1023,12 +1027,12 @@ func (x *SessionPermissionsServicePendingRequestsRequest) GetJsonExtra() string 
 	return ""
 }
 
-// JSON: PendingPermissionRequestList.
+// Result of session.permissions.pendingRequests.
 type SessionPermissionsServicePendingRequestsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// items.
+	// The items.
 	Items []*PendingPermissionRequest `protobuf:"bytes,1,rep,name=items,proto3" json:"items,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1078,14 +1082,14 @@ func (x *SessionPermissionsServicePendingRequestsResponse) GetJsonExtra() string
 	return ""
 }
 
-// JSON: session.permissions.resetSessionApprovals?.
+// Parameters of session.permissions.resetSessionApprovals.
 type SessionPermissionsServiceResetSessionApprovalsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session id.
+	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// include location.
+	// Whether to include location.
 	IncludeLocation *bool `protobuf:"varint,2,opt,name=include_location,json=includeLocation,proto3,oneof" json:"include_location,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1142,12 +1146,12 @@ func (x *SessionPermissionsServiceResetSessionApprovalsRequest) GetJsonExtra() s
 	return ""
 }
 
-// JSON: PermissionsResetSessionApprovalsResult.
+// Result of session.permissions.resetSessionApprovals.
 type SessionPermissionsServiceResetSessionApprovalsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// success.
+	// Whether it succeeded.
 	Success bool `protobuf:"varint,1,opt,name=success,proto3" json:"success,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1197,16 +1201,16 @@ func (x *SessionPermissionsServiceResetSessionApprovalsResponse) GetJsonExtra() 
 	return ""
 }
 
-// JSON: session.permissions.setApproveAll?.
+// Parameters of session.permissions.setApproveAll.
 type SessionPermissionsServiceSetApproveAllRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session id.
+	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// enabled.
+	// Whether it is switched on.
 	Enabled bool `protobuf:"varint,2,opt,name=enabled,proto3" json:"enabled,omitempty"`
-	// source.
+	// Where it comes from.
 	Source PermissionsSetApproveAllSource `protobuf:"varint,3,opt,name=source,proto3,enum=copilot.cli.v1.PermissionsSetApproveAllSource" json:"source,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1270,12 +1274,12 @@ func (x *SessionPermissionsServiceSetApproveAllRequest) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: PermissionsSetApproveAllResult.
+// Result of session.permissions.setApproveAll.
 type SessionPermissionsServiceSetApproveAllResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// success.
+	// Whether it succeeded.
 	Success bool `protobuf:"varint,1,opt,name=success,proto3" json:"success,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1325,18 +1329,18 @@ func (x *SessionPermissionsServiceSetApproveAllResponse) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: session.permissions.setMode?.
+// Parameters of session.permissions.setMode.
 type SessionPermissionsServiceSetModeRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session id.
+	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// mode.
+	// The mode.
 	Mode PermissionMode `protobuf:"varint,2,opt,name=mode,proto3,enum=copilot.cli.v1.PermissionMode" json:"mode,omitempty"`
-	// assisted approval model.
+	// The assisted approval model.
 	AssistedApprovalModel *string `protobuf:"bytes,3,opt,name=assisted_approval_model,json=assistedApprovalModel,proto3,oneof" json:"assisted_approval_model,omitempty"`
-	// source.
+	// Where it comes from.
 	Source PermissionModeSource `protobuf:"varint,4,opt,name=source,proto3,enum=copilot.cli.v1.PermissionModeSource" json:"source,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1407,14 +1411,14 @@ func (x *SessionPermissionsServiceSetModeRequest) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: PermissionsSetModeResult.
+// Result of session.permissions.setMode.
 type SessionPermissionsServiceSetModeResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// success.
+	// Whether it succeeded.
 	Success bool `protobuf:"varint,1,opt,name=success,proto3" json:"success,omitempty"`
-	// mode.
+	// The mode.
 	Mode PermissionMode `protobuf:"varint,2,opt,name=mode,proto3,enum=copilot.cli.v1.PermissionMode" json:"mode,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1471,14 +1475,14 @@ func (x *SessionPermissionsServiceSetModeResponse) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: session.permissions.setRequired?.
+// Parameters of session.permissions.setRequired.
 type SessionPermissionsServiceSetRequiredRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session id.
+	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// required.
+	// Whether it is required.
 	Required bool `protobuf:"varint,2,opt,name=required,proto3" json:"required,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1535,12 +1539,12 @@ func (x *SessionPermissionsServiceSetRequiredRequest) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: PermissionsSetRequiredResult.
+// Result of session.permissions.setRequired.
 type SessionPermissionsServiceSetRequiredResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// success.
+	// Whether it succeeded.
 	Success bool `protobuf:"varint,1,opt,name=success,proto3" json:"success,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1590,16 +1594,17 @@ func (x *SessionPermissionsServiceSetRequiredResponse) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: PendingPermissionRequest.
+// Pending permission request. Used by
+// SessionPermissionsServicePendingRequestsResponse.items.
 type PendingPermissionRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// request id.
+	// Identifier of the request: the one to answer it by.
 	RequestId string `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	// request.
+	// The request.
 	Request *PermissionPromptRequest `protobuf:"bytes,2,opt,name=request,proto3" json:"request,omitempty"`
-	// recovery episode id.
+	// Identifier of the recovery episode. Since CLI 1.0.92.
 	RecoveryEpisodeId *string `protobuf:"bytes,3,opt,name=recovery_episode_id,json=recoveryEpisodeId,proto3,oneof" json:"recovery_episode_id,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1663,10 +1668,11 @@ func (x *PendingPermissionRequest) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: PermissionDecision.
+// The answer to a permission question. Clients send the approve-…, reject and
+// user-not-available forms; the others report what was decided.
 type PermissionDecision struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The alternatives.
+	// One of these, told apart by the member kind.
 	//
 	// Types that are valid to be assigned to Variant:
 	//
@@ -1887,87 +1893,93 @@ type isPermissionDecision_Variant interface {
 }
 
 type PermissionDecision_ApproveOnce struct {
-	// approve once.
+	// Yes, this time. JSON kind: approve-once.
 	ApproveOnce *PermissionDecisionApproveOnce `protobuf:"bytes,1,opt,name=approve_once,json=approveOnce,proto3,oneof"`
 }
 
 type PermissionDecision_ApproveForSession struct {
-	// approve for session.
+	// Yes, and do not ask again in this session. JSON kind:
+	// approve-for-session.
 	ApproveForSession *PermissionDecisionApproveForSession `protobuf:"bytes,2,opt,name=approve_for_session,json=approveForSession,proto3,oneof"`
 }
 
 type PermissionDecision_ApproveForLocation struct {
-	// approve for location.
+	// Yes, and do not ask again in this directory. JSON kind:
+	// approve-for-location.
 	ApproveForLocation *PermissionDecisionApproveForLocation `protobuf:"bytes,3,opt,name=approve_for_location,json=approveForLocation,proto3,oneof"`
 }
 
 type PermissionDecision_ApprovePermanently struct {
-	// approve permanently.
+	// Yes to this web domain, in every session. JSON kind: approve-permanently.
 	ApprovePermanently *PermissionDecisionApprovePermanently `protobuf:"bytes,4,opt,name=approve_permanently,json=approvePermanently,proto3,oneof"`
 }
 
 type PermissionDecision_Reject struct {
-	// reject.
+	// No. JSON kind: reject.
 	Reject *PermissionDecisionReject `protobuf:"bytes,5,opt,name=reject,proto3,oneof"`
 }
 
 type PermissionDecision_UserNotAvailable struct {
-	// user not available.
+	// Nobody can be asked: counts as no. JSON kind: user-not-available.
 	UserNotAvailable *PermissionDecisionUserNotAvailable `protobuf:"bytes,6,opt,name=user_not_available,json=userNotAvailable,proto3,oneof"`
 }
 
 type PermissionDecision_Approved struct {
-	// approved.
+	// It was approved. JSON kind: approved.
 	Approved *PermissionDecisionApproved `protobuf:"bytes,7,opt,name=approved,proto3,oneof"`
 }
 
 type PermissionDecision_ApprovedForSession struct {
-	// approved for session.
+	// Approved for session. JSON kind: approved-for-session.
 	ApprovedForSession *PermissionDecisionApprovedForSession `protobuf:"bytes,8,opt,name=approved_for_session,json=approvedForSession,proto3,oneof"`
 }
 
 type PermissionDecision_ApprovedForLocation struct {
-	// approved for location.
+	// Approved for location. JSON kind: approved-for-location.
 	ApprovedForLocation *PermissionDecisionApprovedForLocation `protobuf:"bytes,9,opt,name=approved_for_location,json=approvedForLocation,proto3,oneof"`
 }
 
 type PermissionDecision_Cancelled struct {
-	// cancelled.
+	// The question ended without an answer. JSON kind: cancelled.
 	Cancelled *PermissionDecisionCancelled `protobuf:"bytes,10,opt,name=cancelled,proto3,oneof"`
 }
 
 type PermissionDecision_DeniedByRules struct {
-	// denied by rules.
+	// A rule forbids it. JSON kind: denied-by-rules.
 	DeniedByRules *PermissionDecisionDeniedByRules `protobuf:"bytes,11,opt,name=denied_by_rules,json=deniedByRules,proto3,oneof"`
 }
 
 type PermissionDecision_DeniedNoApprovalRuleAndCouldNotRequestFromUser struct {
-	// denied no approval rule and could not request from user.
+	// No rule allows it, and nobody could be asked. JSON kind:
+	// denied-no-approval-rule-and-could-not-request-from-user.
 	DeniedNoApprovalRuleAndCouldNotRequestFromUser *PermissionDecisionDeniedNoApprovalRuleAndCouldNotRequestFromUser `protobuf:"bytes,12,opt,name=denied_no_approval_rule_and_could_not_request_from_user,json=deniedNoApprovalRuleAndCouldNotRequestFromUser,proto3,oneof"`
 }
 
 type PermissionDecision_DeniedInteractivelyByUser struct {
-	// denied interactively by user.
+	// The user said no. JSON kind: denied-interactively-by-user.
 	DeniedInteractivelyByUser *PermissionDecisionDeniedInteractivelyByUser `protobuf:"bytes,13,opt,name=denied_interactively_by_user,json=deniedInteractivelyByUser,proto3,oneof"`
 }
 
 type PermissionDecision_DeniedByContentExclusionPolicy struct {
-	// denied by content exclusion policy.
+	// Denied by content exclusion policy. JSON kind:
+	// denied-by-content-exclusion-policy.
 	DeniedByContentExclusionPolicy *PermissionDecisionDeniedByContentExclusionPolicy `protobuf:"bytes,14,opt,name=denied_by_content_exclusion_policy,json=deniedByContentExclusionPolicy,proto3,oneof"`
 }
 
 type PermissionDecision_DeniedByPermissionRequestHook struct {
-	// denied by permission request hook.
+	// Denied by permission request hook. JSON kind:
+	// denied-by-permission-request-hook.
 	DeniedByPermissionRequestHook *PermissionDecisionDeniedByPermissionRequestHook `protobuf:"bytes,15,opt,name=denied_by_permission_request_hook,json=deniedByPermissionRequestHook,proto3,oneof"`
 }
 
 type PermissionDecision_ApproveReadOnlyForSession struct {
-	// approve read only for session.
+	// Approve read only for session. JSON kind: approve-read-only-for-session.
+	// Since CLI 1.0.92.
 	ApproveReadOnlyForSession *PermissionDecisionApproveReadOnlyForSession `protobuf:"bytes,16,opt,name=approve_read_only_for_session,json=approveReadOnlyForSession,proto3,oneof"`
 }
 
 type PermissionDecision_Unrecognized struct {
-	// A value that fits none of them: JSON text.
+	// A value that fits none of them, as JSON text.
 	Unrecognized string `protobuf:"bytes,1001,opt,name=unrecognized,proto3,oneof"`
 }
 
@@ -2006,14 +2018,14 @@ func (*PermissionDecision_ApproveReadOnlyForSession) isPermissionDecision_Varian
 
 func (*PermissionDecision_Unrecognized) isPermissionDecision_Variant() {}
 
-// JSON: PermissionDecisionApproveForLocation.
+// Yes, and do not ask again in this directory.
 type PermissionDecisionApproveForLocation struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// approval.
+	// What is approved.
 	Approval *PermissionDecisionApproveForLocationApproval `protobuf:"bytes,1,opt,name=approval,proto3" json:"approval,omitempty"`
-	// location key.
+	// The location key.
 	LocationKey string `protobuf:"bytes,2,opt,name=location_key,json=locationKey,proto3" json:"location_key,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2070,10 +2082,11 @@ func (x *PermissionDecisionApproveForLocation) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: PermissionDecisionApproveForLocationApproval.
+// Permission decision approve for location approval. Used by
+// PermissionDecisionApproveForLocation.approval.
 type PermissionDecisionApproveForLocationApproval struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The alternatives.
+	// One of these, told apart by the member kind.
 	//
 	// Types that are valid to be assigned to Variant:
 	//
@@ -2255,69 +2268,69 @@ type isPermissionDecisionApproveForLocationApproval_Variant interface {
 }
 
 type PermissionDecisionApproveForLocationApproval_Commands struct {
-	// commands.
+	// Commands. JSON kind: commands.
 	Commands *PermissionDecisionApproveForLocationApprovalCommands `protobuf:"bytes,1,opt,name=commands,proto3,oneof"`
 }
 
 type PermissionDecisionApproveForLocationApproval_Read struct {
-	// read.
+	// Read. JSON kind: read.
 	Read *PermissionDecisionApproveForLocationApprovalRead `protobuf:"bytes,2,opt,name=read,proto3,oneof"`
 }
 
 type PermissionDecisionApproveForLocationApproval_Write struct {
-	// write.
+	// Write. JSON kind: write.
 	Write *PermissionDecisionApproveForLocationApprovalWrite `protobuf:"bytes,3,opt,name=write,proto3,oneof"`
 }
 
 type PermissionDecisionApproveForLocationApproval_Mcp struct {
-	// mcp.
+	// MCP. JSON kind: mcp.
 	Mcp *PermissionDecisionApproveForLocationApprovalMcp `protobuf:"bytes,4,opt,name=mcp,proto3,oneof"`
 }
 
 type PermissionDecisionApproveForLocationApproval_McpSampling struct {
-	// mcp sampling.
+	// MCP sampling. JSON kind: mcp-sampling.
 	McpSampling *PermissionDecisionApproveForLocationApprovalMcpSampling `protobuf:"bytes,5,opt,name=mcp_sampling,json=mcpSampling,proto3,oneof"`
 }
 
 type PermissionDecisionApproveForLocationApproval_Memory struct {
-	// memory.
+	// Memory. JSON kind: memory.
 	Memory *PermissionDecisionApproveForLocationApprovalMemory `protobuf:"bytes,6,opt,name=memory,proto3,oneof"`
 }
 
 type PermissionDecisionApproveForLocationApproval_CustomTool struct {
-	// custom tool.
+	// Custom tool. JSON kind: custom-tool.
 	CustomTool *PermissionDecisionApproveForLocationApprovalCustomTool `protobuf:"bytes,7,opt,name=custom_tool,json=customTool,proto3,oneof"`
 }
 
 type PermissionDecisionApproveForLocationApproval_ExtensionManagement struct {
-	// extension management.
+	// Extension management. JSON kind: extension-management.
 	ExtensionManagement *PermissionDecisionApproveForLocationApprovalExtensionManagement `protobuf:"bytes,8,opt,name=extension_management,json=extensionManagement,proto3,oneof"`
 }
 
 type PermissionDecisionApproveForLocationApproval_Factory struct {
-	// factory.
+	// Factory. JSON kind: factory. Last in CLI 1.0.82.
 	//
 	// Deprecated: Marked as deprecated in copilot/cli/v1/session_permissions.proto.
 	Factory *PermissionDecisionApproveForLocationApprovalFactory `protobuf:"bytes,9,opt,name=factory,proto3,oneof"`
 }
 
 type PermissionDecisionApproveForLocationApproval_ExtensionPermissionAccess struct {
-	// extension permission access.
+	// Extension permission access. JSON kind: extension-permission-access.
 	ExtensionPermissionAccess *PermissionDecisionApproveForLocationApprovalExtensionPermissionAccess `protobuf:"bytes,10,opt,name=extension_permission_access,json=extensionPermissionAccess,proto3,oneof"`
 }
 
 type PermissionDecisionApproveForLocationApproval_ExtensionEnvAccess struct {
-	// extension env access.
+	// Extension environment access. JSON kind: extension-env-access.
 	ExtensionEnvAccess *PermissionDecisionApproveForLocationApprovalExtensionEnvAccess `protobuf:"bytes,11,opt,name=extension_env_access,json=extensionEnvAccess,proto3,oneof"`
 }
 
 type PermissionDecisionApproveForLocationApproval_Workflow struct {
-	// workflow.
+	// Workflow. JSON kind: workflow. Since CLI 1.0.92.
 	Workflow *PermissionDecisionApproveForLocationApprovalWorkflow `protobuf:"bytes,12,opt,name=workflow,proto3,oneof"`
 }
 
 type PermissionDecisionApproveForLocationApproval_Unrecognized struct {
-	// A value that fits none of them: JSON text.
+	// A value that fits none of them, as JSON text.
 	Unrecognized string `protobuf:"bytes,1001,opt,name=unrecognized,proto3,oneof"`
 }
 
@@ -2360,12 +2373,12 @@ func (*PermissionDecisionApproveForLocationApproval_Workflow) isPermissionDecisi
 func (*PermissionDecisionApproveForLocationApproval_Unrecognized) isPermissionDecisionApproveForLocationApproval_Variant() {
 }
 
-// JSON: PermissionDecisionApproveForLocationApprovalCommands.
+// A PermissionDecisionApproveForLocationApproval with the kind commands.
 type PermissionDecisionApproveForLocationApprovalCommands struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// command identifiers.
+	// The command identifiers.
 	CommandIdentifiers []string `protobuf:"bytes,1,rep,name=command_identifiers,json=commandIdentifiers,proto3" json:"command_identifiers,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2415,12 +2428,12 @@ func (x *PermissionDecisionApproveForLocationApprovalCommands) GetJsonExtra() st
 	return ""
 }
 
-// JSON: PermissionDecisionApproveForLocationApprovalCustomTool.
+// A PermissionDecisionApproveForLocationApproval with the kind custom-tool.
 type PermissionDecisionApproveForLocationApprovalCustomTool struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// tool name.
+	// Name of the tool.
 	ToolName string `protobuf:"bytes,1,opt,name=tool_name,json=toolName,proto3" json:"tool_name,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2470,14 +2483,15 @@ func (x *PermissionDecisionApproveForLocationApprovalCustomTool) GetJsonExtra() 
 	return ""
 }
 
-// JSON: PermissionDecisionApproveForLocationApprovalExtensionEnvAccess.
+// A PermissionDecisionApproveForLocationApproval with the kind
+// extension-env-access.
 type PermissionDecisionApproveForLocationApprovalExtensionEnvAccess struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// extension name.
+	// Name of the extension.
 	ExtensionName string `protobuf:"bytes,1,opt,name=extension_name,json=extensionName,proto3" json:"extension_name,omitempty"`
-	// environment variables.
+	// The environment variables.
 	EnvironmentVariables []string `protobuf:"bytes,2,rep,name=environment_variables,json=environmentVariables,proto3" json:"environment_variables,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2534,12 +2548,13 @@ func (x *PermissionDecisionApproveForLocationApprovalExtensionEnvAccess) GetJson
 	return ""
 }
 
-// JSON: PermissionDecisionApproveForLocationApprovalExtensionManagement.
+// A PermissionDecisionApproveForLocationApproval with the kind
+// extension-management.
 type PermissionDecisionApproveForLocationApprovalExtensionManagement struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// operation.
+	// The operation.
 	Operation *string `protobuf:"bytes,1,opt,name=operation,proto3,oneof" json:"operation,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2589,12 +2604,13 @@ func (x *PermissionDecisionApproveForLocationApprovalExtensionManagement) GetJso
 	return ""
 }
 
-// JSON: PermissionDecisionApproveForLocationApprovalExtensionPermissionAccess.
+// A PermissionDecisionApproveForLocationApproval with the kind
+// extension-permission-access.
 type PermissionDecisionApproveForLocationApprovalExtensionPermissionAccess struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// extension name.
+	// Name of the extension.
 	ExtensionName string `protobuf:"bytes,1,opt,name=extension_name,json=extensionName,proto3" json:"extension_name,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2644,16 +2660,17 @@ func (x *PermissionDecisionApproveForLocationApprovalExtensionPermissionAccess) 
 	return ""
 }
 
-// JSON: PermissionDecisionApproveForLocationApprovalFactory.
+// A PermissionDecisionApproveForLocationApproval with the kind factory. Last in
+// CLI 1.0.82.
 //
 // Deprecated: Marked as deprecated in copilot/cli/v1/session_permissions.proto.
 type PermissionDecisionApproveForLocationApprovalFactory struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// approval key.
+	// The approval key.
 	//
 	// Deprecated: Marked as deprecated in copilot/cli/v1/session_permissions.proto.
 	ApprovalKey *string `protobuf:"bytes,1,opt,name=approval_key,json=approvalKey,proto3,oneof" json:"approval_key,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2704,14 +2721,14 @@ func (x *PermissionDecisionApproveForLocationApprovalFactory) GetJsonExtra() str
 	return ""
 }
 
-// JSON: PermissionDecisionApproveForLocationApprovalMcp.
+// A PermissionDecisionApproveForLocationApproval with the kind mcp.
 type PermissionDecisionApproveForLocationApprovalMcp struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// server name.
+	// Name of the server.
 	ServerName string `protobuf:"bytes,1,opt,name=server_name,json=serverName,proto3" json:"server_name,omitempty"`
-	// tool name.
+	// Name of the tool. Unset stands for null.
 	ToolName *string `protobuf:"bytes,2,opt,name=tool_name,json=toolName,proto3,oneof" json:"tool_name,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2768,12 +2785,12 @@ func (x *PermissionDecisionApproveForLocationApprovalMcp) GetJsonExtra() string 
 	return ""
 }
 
-// JSON: PermissionDecisionApproveForLocationApprovalMcpSampling.
+// A PermissionDecisionApproveForLocationApproval with the kind mcp-sampling.
 type PermissionDecisionApproveForLocationApprovalMcpSampling struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// server name.
+	// Name of the server.
 	ServerName string `protobuf:"bytes,1,opt,name=server_name,json=serverName,proto3" json:"server_name,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2823,10 +2840,10 @@ func (x *PermissionDecisionApproveForLocationApprovalMcpSampling) GetJsonExtra()
 	return ""
 }
 
-// JSON: PermissionDecisionApproveForLocationApprovalMemory.
+// A PermissionDecisionApproveForLocationApproval with the kind memory.
 type PermissionDecisionApproveForLocationApprovalMemory struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2869,10 +2886,10 @@ func (x *PermissionDecisionApproveForLocationApprovalMemory) GetJsonExtra() stri
 	return ""
 }
 
-// JSON: PermissionDecisionApproveForLocationApprovalRead.
+// A PermissionDecisionApproveForLocationApproval with the kind read.
 type PermissionDecisionApproveForLocationApprovalRead struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2915,12 +2932,13 @@ func (x *PermissionDecisionApproveForLocationApprovalRead) GetJsonExtra() string
 	return ""
 }
 
-// JSON: PermissionDecisionApproveForLocationApprovalWorkflow.
+// A PermissionDecisionApproveForLocationApproval with the kind workflow. Since
+// CLI 1.0.92.
 type PermissionDecisionApproveForLocationApprovalWorkflow struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// approval key.
+	// The approval key.
 	ApprovalKey *string `protobuf:"bytes,1,opt,name=approval_key,json=approvalKey,proto3,oneof" json:"approval_key,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2970,10 +2988,10 @@ func (x *PermissionDecisionApproveForLocationApprovalWorkflow) GetJsonExtra() st
 	return ""
 }
 
-// JSON: PermissionDecisionApproveForLocationApprovalWrite.
+// A PermissionDecisionApproveForLocationApproval with the kind write.
 type PermissionDecisionApproveForLocationApprovalWrite struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3016,14 +3034,14 @@ func (x *PermissionDecisionApproveForLocationApprovalWrite) GetJsonExtra() strin
 	return ""
 }
 
-// JSON: PermissionDecisionApproveForSession.
+// Yes, and do not ask again in this session.
 type PermissionDecisionApproveForSession struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// approval.
+	// What is approved.
 	Approval *PermissionDecisionApproveForSessionApproval `protobuf:"bytes,1,opt,name=approval,proto3" json:"approval,omitempty"`
-	// domain.
+	// The domain.
 	Domain *string `protobuf:"bytes,2,opt,name=domain,proto3,oneof" json:"domain,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3080,10 +3098,11 @@ func (x *PermissionDecisionApproveForSession) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: PermissionDecisionApproveForSessionApproval.
+// Permission decision approve for session approval. Used by
+// PermissionDecisionApproveForSession.approval.
 type PermissionDecisionApproveForSessionApproval struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The alternatives.
+	// One of these, told apart by the member kind.
 	//
 	// Types that are valid to be assigned to Variant:
 	//
@@ -3265,69 +3284,69 @@ type isPermissionDecisionApproveForSessionApproval_Variant interface {
 }
 
 type PermissionDecisionApproveForSessionApproval_Commands struct {
-	// commands.
+	// Commands. JSON kind: commands.
 	Commands *PermissionDecisionApproveForSessionApprovalCommands `protobuf:"bytes,1,opt,name=commands,proto3,oneof"`
 }
 
 type PermissionDecisionApproveForSessionApproval_Read struct {
-	// read.
+	// Read. JSON kind: read.
 	Read *PermissionDecisionApproveForSessionApprovalRead `protobuf:"bytes,2,opt,name=read,proto3,oneof"`
 }
 
 type PermissionDecisionApproveForSessionApproval_Write struct {
-	// write.
+	// Write. JSON kind: write.
 	Write *PermissionDecisionApproveForSessionApprovalWrite `protobuf:"bytes,3,opt,name=write,proto3,oneof"`
 }
 
 type PermissionDecisionApproveForSessionApproval_Mcp struct {
-	// mcp.
+	// MCP. JSON kind: mcp.
 	Mcp *PermissionDecisionApproveForSessionApprovalMcp `protobuf:"bytes,4,opt,name=mcp,proto3,oneof"`
 }
 
 type PermissionDecisionApproveForSessionApproval_McpSampling struct {
-	// mcp sampling.
+	// MCP sampling. JSON kind: mcp-sampling.
 	McpSampling *PermissionDecisionApproveForSessionApprovalMcpSampling `protobuf:"bytes,5,opt,name=mcp_sampling,json=mcpSampling,proto3,oneof"`
 }
 
 type PermissionDecisionApproveForSessionApproval_Memory struct {
-	// memory.
+	// Memory. JSON kind: memory.
 	Memory *PermissionDecisionApproveForSessionApprovalMemory `protobuf:"bytes,6,opt,name=memory,proto3,oneof"`
 }
 
 type PermissionDecisionApproveForSessionApproval_CustomTool struct {
-	// custom tool.
+	// Custom tool. JSON kind: custom-tool.
 	CustomTool *PermissionDecisionApproveForSessionApprovalCustomTool `protobuf:"bytes,7,opt,name=custom_tool,json=customTool,proto3,oneof"`
 }
 
 type PermissionDecisionApproveForSessionApproval_ExtensionManagement struct {
-	// extension management.
+	// Extension management. JSON kind: extension-management.
 	ExtensionManagement *PermissionDecisionApproveForSessionApprovalExtensionManagement `protobuf:"bytes,8,opt,name=extension_management,json=extensionManagement,proto3,oneof"`
 }
 
 type PermissionDecisionApproveForSessionApproval_Factory struct {
-	// factory.
+	// Factory. JSON kind: factory. Last in CLI 1.0.82.
 	//
 	// Deprecated: Marked as deprecated in copilot/cli/v1/session_permissions.proto.
 	Factory *PermissionDecisionApproveForSessionApprovalFactory `protobuf:"bytes,9,opt,name=factory,proto3,oneof"`
 }
 
 type PermissionDecisionApproveForSessionApproval_ExtensionPermissionAccess struct {
-	// extension permission access.
+	// Extension permission access. JSON kind: extension-permission-access.
 	ExtensionPermissionAccess *PermissionDecisionApproveForSessionApprovalExtensionPermissionAccess `protobuf:"bytes,10,opt,name=extension_permission_access,json=extensionPermissionAccess,proto3,oneof"`
 }
 
 type PermissionDecisionApproveForSessionApproval_ExtensionEnvAccess struct {
-	// extension env access.
+	// Extension environment access. JSON kind: extension-env-access.
 	ExtensionEnvAccess *PermissionDecisionApproveForSessionApprovalExtensionEnvAccess `protobuf:"bytes,11,opt,name=extension_env_access,json=extensionEnvAccess,proto3,oneof"`
 }
 
 type PermissionDecisionApproveForSessionApproval_Workflow struct {
-	// workflow.
+	// Workflow. JSON kind: workflow. Since CLI 1.0.92.
 	Workflow *PermissionDecisionApproveForSessionApprovalWorkflow `protobuf:"bytes,12,opt,name=workflow,proto3,oneof"`
 }
 
 type PermissionDecisionApproveForSessionApproval_Unrecognized struct {
-	// A value that fits none of them: JSON text.
+	// A value that fits none of them, as JSON text.
 	Unrecognized string `protobuf:"bytes,1001,opt,name=unrecognized,proto3,oneof"`
 }
 
@@ -3370,12 +3389,12 @@ func (*PermissionDecisionApproveForSessionApproval_Workflow) isPermissionDecisio
 func (*PermissionDecisionApproveForSessionApproval_Unrecognized) isPermissionDecisionApproveForSessionApproval_Variant() {
 }
 
-// JSON: PermissionDecisionApproveForSessionApprovalCommands.
+// A PermissionDecisionApproveForSessionApproval with the kind commands.
 type PermissionDecisionApproveForSessionApprovalCommands struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// command identifiers.
+	// The command identifiers.
 	CommandIdentifiers []string `protobuf:"bytes,1,rep,name=command_identifiers,json=commandIdentifiers,proto3" json:"command_identifiers,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3425,12 +3444,12 @@ func (x *PermissionDecisionApproveForSessionApprovalCommands) GetJsonExtra() str
 	return ""
 }
 
-// JSON: PermissionDecisionApproveForSessionApprovalCustomTool.
+// A PermissionDecisionApproveForSessionApproval with the kind custom-tool.
 type PermissionDecisionApproveForSessionApprovalCustomTool struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// tool name.
+	// Name of the tool.
 	ToolName string `protobuf:"bytes,1,opt,name=tool_name,json=toolName,proto3" json:"tool_name,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3480,14 +3499,15 @@ func (x *PermissionDecisionApproveForSessionApprovalCustomTool) GetJsonExtra() s
 	return ""
 }
 
-// JSON: PermissionDecisionApproveForSessionApprovalExtensionEnvAccess.
+// A PermissionDecisionApproveForSessionApproval with the kind
+// extension-env-access.
 type PermissionDecisionApproveForSessionApprovalExtensionEnvAccess struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// extension name.
+	// Name of the extension.
 	ExtensionName string `protobuf:"bytes,1,opt,name=extension_name,json=extensionName,proto3" json:"extension_name,omitempty"`
-	// environment variables.
+	// The environment variables.
 	EnvironmentVariables []string `protobuf:"bytes,2,rep,name=environment_variables,json=environmentVariables,proto3" json:"environment_variables,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3544,12 +3564,13 @@ func (x *PermissionDecisionApproveForSessionApprovalExtensionEnvAccess) GetJsonE
 	return ""
 }
 
-// JSON: PermissionDecisionApproveForSessionApprovalExtensionManagement.
+// A PermissionDecisionApproveForSessionApproval with the kind
+// extension-management.
 type PermissionDecisionApproveForSessionApprovalExtensionManagement struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// operation.
+	// The operation.
 	Operation *string `protobuf:"bytes,1,opt,name=operation,proto3,oneof" json:"operation,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3599,12 +3620,13 @@ func (x *PermissionDecisionApproveForSessionApprovalExtensionManagement) GetJson
 	return ""
 }
 
-// JSON: PermissionDecisionApproveForSessionApprovalExtensionPermissionAccess.
+// A PermissionDecisionApproveForSessionApproval with the kind
+// extension-permission-access.
 type PermissionDecisionApproveForSessionApprovalExtensionPermissionAccess struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// extension name.
+	// Name of the extension.
 	ExtensionName string `protobuf:"bytes,1,opt,name=extension_name,json=extensionName,proto3" json:"extension_name,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3654,16 +3676,17 @@ func (x *PermissionDecisionApproveForSessionApprovalExtensionPermissionAccess) G
 	return ""
 }
 
-// JSON: PermissionDecisionApproveForSessionApprovalFactory.
+// A PermissionDecisionApproveForSessionApproval with the kind factory. Last in
+// CLI 1.0.82.
 //
 // Deprecated: Marked as deprecated in copilot/cli/v1/session_permissions.proto.
 type PermissionDecisionApproveForSessionApprovalFactory struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// approval key.
+	// The approval key.
 	//
 	// Deprecated: Marked as deprecated in copilot/cli/v1/session_permissions.proto.
 	ApprovalKey *string `protobuf:"bytes,1,opt,name=approval_key,json=approvalKey,proto3,oneof" json:"approval_key,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3714,14 +3737,14 @@ func (x *PermissionDecisionApproveForSessionApprovalFactory) GetJsonExtra() stri
 	return ""
 }
 
-// JSON: PermissionDecisionApproveForSessionApprovalMcp.
+// A PermissionDecisionApproveForSessionApproval with the kind mcp.
 type PermissionDecisionApproveForSessionApprovalMcp struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// server name.
+	// Name of the server.
 	ServerName string `protobuf:"bytes,1,opt,name=server_name,json=serverName,proto3" json:"server_name,omitempty"`
-	// tool name.
+	// Name of the tool. Unset stands for null.
 	ToolName *string `protobuf:"bytes,2,opt,name=tool_name,json=toolName,proto3,oneof" json:"tool_name,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3778,12 +3801,12 @@ func (x *PermissionDecisionApproveForSessionApprovalMcp) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: PermissionDecisionApproveForSessionApprovalMcpSampling.
+// A PermissionDecisionApproveForSessionApproval with the kind mcp-sampling.
 type PermissionDecisionApproveForSessionApprovalMcpSampling struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// server name.
+	// Name of the server.
 	ServerName string `protobuf:"bytes,1,opt,name=server_name,json=serverName,proto3" json:"server_name,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3833,10 +3856,10 @@ func (x *PermissionDecisionApproveForSessionApprovalMcpSampling) GetJsonExtra() 
 	return ""
 }
 
-// JSON: PermissionDecisionApproveForSessionApprovalMemory.
+// A PermissionDecisionApproveForSessionApproval with the kind memory.
 type PermissionDecisionApproveForSessionApprovalMemory struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3879,10 +3902,10 @@ func (x *PermissionDecisionApproveForSessionApprovalMemory) GetJsonExtra() strin
 	return ""
 }
 
-// JSON: PermissionDecisionApproveForSessionApprovalRead.
+// A PermissionDecisionApproveForSessionApproval with the kind read.
 type PermissionDecisionApproveForSessionApprovalRead struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3925,12 +3948,13 @@ func (x *PermissionDecisionApproveForSessionApprovalRead) GetJsonExtra() string 
 	return ""
 }
 
-// JSON: PermissionDecisionApproveForSessionApprovalWorkflow.
+// A PermissionDecisionApproveForSessionApproval with the kind workflow. Since
+// CLI 1.0.92.
 type PermissionDecisionApproveForSessionApprovalWorkflow struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// approval key.
+	// The approval key.
 	ApprovalKey *string `protobuf:"bytes,1,opt,name=approval_key,json=approvalKey,proto3,oneof" json:"approval_key,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3980,10 +4004,10 @@ func (x *PermissionDecisionApproveForSessionApprovalWorkflow) GetJsonExtra() str
 	return ""
 }
 
-// JSON: PermissionDecisionApproveForSessionApprovalWrite.
+// A PermissionDecisionApproveForSessionApproval with the kind write.
 type PermissionDecisionApproveForSessionApprovalWrite struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -4026,12 +4050,12 @@ func (x *PermissionDecisionApproveForSessionApprovalWrite) GetJsonExtra() string
 	return ""
 }
 
-// JSON: PermissionDecisionApproveOnce.
+// Yes, this time.
 type PermissionDecisionApproveOnce struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// approved interactively.
+	// Whether there is approved interactively.
 	ApprovedInteractively *bool `protobuf:"varint,1,opt,name=approved_interactively,json=approvedInteractively,proto3,oneof" json:"approved_interactively,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -4081,12 +4105,12 @@ func (x *PermissionDecisionApproveOnce) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: PermissionDecisionApprovePermanently.
+// Yes to this web domain, in every session.
 type PermissionDecisionApprovePermanently struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// domain.
+	// The domain.
 	Domain string `protobuf:"bytes,1,opt,name=domain,proto3" json:"domain,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -4136,12 +4160,13 @@ func (x *PermissionDecisionApprovePermanently) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: PermissionDecisionApproveReadOnlyForSession.
+// A PermissionDecision with the kind approve-read-only-for-session. Since CLI
+// 1.0.92.
 type PermissionDecisionApproveReadOnlyForSession struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// directories.
+	// The directories.
 	Directories []string `protobuf:"bytes,1,rep,name=directories,proto3" json:"directories,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -4191,10 +4216,10 @@ func (x *PermissionDecisionApproveReadOnlyForSession) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: PermissionDecisionApproved.
+// It was approved.
 type PermissionDecisionApproved struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -4237,14 +4262,14 @@ func (x *PermissionDecisionApproved) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: PermissionDecisionApprovedForLocation.
+// A PermissionDecision with the kind approved-for-location.
 type PermissionDecisionApprovedForLocation struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// approval.
+	// The approval.
 	Approval *UserToolSessionApproval `protobuf:"bytes,1,opt,name=approval,proto3" json:"approval,omitempty"`
-	// location key.
+	// The location key.
 	LocationKey string `protobuf:"bytes,2,opt,name=location_key,json=locationKey,proto3" json:"location_key,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -4301,12 +4326,12 @@ func (x *PermissionDecisionApprovedForLocation) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: PermissionDecisionApprovedForSession.
+// A PermissionDecision with the kind approved-for-session.
 type PermissionDecisionApprovedForSession struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// approval.
+	// The approval.
 	Approval *UserToolSessionApproval `protobuf:"bytes,1,opt,name=approval,proto3" json:"approval,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -4356,12 +4381,12 @@ func (x *PermissionDecisionApprovedForSession) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: PermissionDecisionCancelled.
+// The question ended without an answer.
 type PermissionDecisionCancelled struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// reason.
+	// The reason.
 	Reason *string `protobuf:"bytes,1,opt,name=reason,proto3,oneof" json:"reason,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -4411,14 +4436,14 @@ func (x *PermissionDecisionCancelled) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: PermissionDecisionDeniedByContentExclusionPolicy.
+// A PermissionDecision with the kind denied-by-content-exclusion-policy.
 type PermissionDecisionDeniedByContentExclusionPolicy struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// path.
+	// The path.
 	Path string `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
-	// message.
+	// The message.
 	Message string `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -4475,14 +4500,14 @@ func (x *PermissionDecisionDeniedByContentExclusionPolicy) GetJsonExtra() string
 	return ""
 }
 
-// JSON: PermissionDecisionDeniedByPermissionRequestHook.
+// A PermissionDecision with the kind denied-by-permission-request-hook.
 type PermissionDecisionDeniedByPermissionRequestHook struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// message.
+	// The message.
 	Message *string `protobuf:"bytes,1,opt,name=message,proto3,oneof" json:"message,omitempty"`
-	// interrupt.
+	// Whether there is interrupt.
 	Interrupt *bool `protobuf:"varint,2,opt,name=interrupt,proto3,oneof" json:"interrupt,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -4539,12 +4564,12 @@ func (x *PermissionDecisionDeniedByPermissionRequestHook) GetJsonExtra() string 
 	return ""
 }
 
-// JSON: PermissionDecisionDeniedByRules.
+// A rule forbids it.
 type PermissionDecisionDeniedByRules struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// rules.
+	// The rules.
 	Rules []*PermissionRule `protobuf:"bytes,1,rep,name=rules,proto3" json:"rules,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -4594,14 +4619,14 @@ func (x *PermissionDecisionDeniedByRules) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: PermissionDecisionDeniedInteractivelyByUser.
+// The user said no.
 type PermissionDecisionDeniedInteractivelyByUser struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// feedback.
+	// The feedback.
 	Feedback *string `protobuf:"bytes,1,opt,name=feedback,proto3,oneof" json:"feedback,omitempty"`
-	// force reject.
+	// Whether to force reject.
 	ForceReject *bool `protobuf:"varint,2,opt,name=force_reject,json=forceReject,proto3,oneof" json:"force_reject,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -4658,10 +4683,10 @@ func (x *PermissionDecisionDeniedInteractivelyByUser) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: PermissionDecisionDeniedNoApprovalRuleAndCouldNotRequestFromUser.
+// No rule allows it, and nobody could be asked.
 type PermissionDecisionDeniedNoApprovalRuleAndCouldNotRequestFromUser struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -4704,12 +4729,12 @@ func (x *PermissionDecisionDeniedNoApprovalRuleAndCouldNotRequestFromUser) GetJs
 	return ""
 }
 
-// JSON: PermissionDecisionReject.
+// No.
 type PermissionDecisionReject struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// feedback.
+	// Why not, or what to do instead; the model reads it.
 	Feedback *string `protobuf:"bytes,1,opt,name=feedback,proto3,oneof" json:"feedback,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -4759,10 +4784,10 @@ func (x *PermissionDecisionReject) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: PermissionDecisionUserNotAvailable.
+// Nobody can be asked: counts as no.
 type PermissionDecisionUserNotAvailable struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -4805,18 +4830,19 @@ func (x *PermissionDecisionUserNotAvailable) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: PermissionPathsConfig.
+// Permission paths configuration. Used by
+// SessionPermissionsServiceConfigureRequest.paths.
 type PermissionPathsConfig struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// unrestricted.
+	// Whether it is unrestricted.
 	Unrestricted *bool `protobuf:"varint,1,opt,name=unrestricted,proto3,oneof" json:"unrestricted,omitempty"`
-	// additional directories.
+	// The additional directories.
 	AdditionalDirectories []string `protobuf:"bytes,2,rep,name=additional_directories,json=additionalDirectories,proto3" json:"additional_directories,omitempty"`
-	// include temp directory.
+	// Whether to include temp directory.
 	IncludeTempDirectory *bool `protobuf:"varint,3,opt,name=include_temp_directory,json=includeTempDirectory,proto3,oneof" json:"include_temp_directory,omitempty"`
-	// workspace path.
+	// Path of the workspace.
 	WorkspacePath *string `protobuf:"bytes,4,opt,name=workspace_path,json=workspacePath,proto3,oneof" json:"workspace_path,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -4887,14 +4913,15 @@ func (x *PermissionPathsConfig) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: PermissionRulesSet.
+// Permission rules set. Used by
+// SessionPermissionsServiceConfigureRequest.rules.
 type PermissionRulesSet struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// approved.
+	// The approved.
 	Approved []*PermissionRule `protobuf:"bytes,1,rep,name=approved,proto3" json:"approved,omitempty"`
-	// denied.
+	// The denied.
 	Denied []*PermissionRule `protobuf:"bytes,2,rep,name=denied,proto3" json:"denied,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -4951,14 +4978,15 @@ func (x *PermissionRulesSet) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: PermissionUrlsConfig.
+// Permission URLs configuration. Used by
+// SessionPermissionsServiceConfigureRequest.urls.
 type PermissionUrlsConfig struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// unrestricted.
+	// Whether it is unrestricted.
 	Unrestricted *bool `protobuf:"varint,1,opt,name=unrestricted,proto3,oneof" json:"unrestricted,omitempty"`
-	// initial allowed.
+	// The initial allowed.
 	InitialAllowed []string `protobuf:"bytes,2,rep,name=initial_allowed,json=initialAllowed,proto3" json:"initial_allowed,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -5015,16 +5043,17 @@ func (x *PermissionUrlsConfig) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: PermissionsConfigureAdditionalContentExclusionPolicy.
+// Permissions configure additional content exclusion policy. Used by
+// SessionPermissionsServiceConfigureRequest.additional_content_exclusion_policies.
 type PermissionsConfigureAdditionalContentExclusionPolicy struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// rules.
+	// The rules.
 	Rules []*PermissionsConfigureAdditionalContentExclusionPolicyRule `protobuf:"bytes,1,rep,name=rules,proto3" json:"rules,omitempty"`
-	// last updated at json.
+	// The last updated at. The member last_updated_at, as JSON text.
 	LastUpdatedAtJson string `protobuf:"bytes,2,opt,name=last_updated_at_json,json=lastUpdatedAtJson,proto3" json:"last_updated_at_json,omitempty"`
-	// scope.
+	// The scope.
 	Scope PermissionsConfigureAdditionalContentExclusionPolicyScope `protobuf:"varint,3,opt,name=scope,proto3,enum=copilot.cli.v1.PermissionsConfigureAdditionalContentExclusionPolicyScope" json:"scope,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -5088,18 +5117,19 @@ func (x *PermissionsConfigureAdditionalContentExclusionPolicy) GetJsonExtra() st
 	return ""
 }
 
-// JSON: PermissionsConfigureAdditionalContentExclusionPolicyRule.
+// Permissions configure additional content exclusion policy rule. Used by
+// PermissionsConfigureAdditionalContentExclusionPolicy.rules.
 type PermissionsConfigureAdditionalContentExclusionPolicyRule struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// paths.
+	// The paths.
 	Paths []string `protobuf:"bytes,1,rep,name=paths,proto3" json:"paths,omitempty"`
-	// if any match.
+	// The if any match.
 	IfAnyMatch []string `protobuf:"bytes,2,rep,name=if_any_match,json=ifAnyMatch,proto3" json:"if_any_match,omitempty"`
-	// if none match.
+	// The if none match.
 	IfNoneMatch []string `protobuf:"bytes,3,rep,name=if_none_match,json=ifNoneMatch,proto3" json:"if_none_match,omitempty"`
-	// source.
+	// Where it comes from.
 	Source *PermissionsConfigureAdditionalContentExclusionPolicyRuleSource `protobuf:"bytes,4,opt,name=source,proto3" json:"source,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -5170,14 +5200,15 @@ func (x *PermissionsConfigureAdditionalContentExclusionPolicyRule) GetJsonExtra(
 	return ""
 }
 
-// JSON: PermissionsConfigureAdditionalContentExclusionPolicyRuleSource.
+// Permissions configure additional content exclusion policy rule source. Used
+// by PermissionsConfigureAdditionalContentExclusionPolicyRule.source.
 type PermissionsConfigureAdditionalContentExclusionPolicyRuleSource struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// name.
+	// The name.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// type.
+	// The type.
 	Type string `protobuf:"bytes,2,opt,name=type,proto3" json:"type,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

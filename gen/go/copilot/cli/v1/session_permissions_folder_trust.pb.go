@@ -43,14 +43,14 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// JSON: session.permissions.folderTrust.addTrusted?.
+// Parameters of session.permissions.folderTrust.addTrusted.
 type SessionPermissionsFolderTrustServiceAddTrustedRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session id.
+	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// path.
+	// The path.
 	Path string `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -107,12 +107,12 @@ func (x *SessionPermissionsFolderTrustServiceAddTrustedRequest) GetJsonExtra() s
 	return ""
 }
 
-// JSON: PermissionsFolderTrustAddTrustedResult.
+// Result of session.permissions.folderTrust.addTrusted.
 type SessionPermissionsFolderTrustServiceAddTrustedResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// success.
+	// Whether it succeeded.
 	Success bool `protobuf:"varint,1,opt,name=success,proto3" json:"success,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -162,14 +162,14 @@ func (x *SessionPermissionsFolderTrustServiceAddTrustedResponse) GetJsonExtra() 
 	return ""
 }
 
-// JSON: session.permissions.folderTrust.isTrusted?.
+// Parameters of session.permissions.folderTrust.isTrusted.
 type SessionPermissionsFolderTrustServiceIsTrustedRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session id.
+	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// path.
+	// The path.
 	Path string `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -226,12 +226,12 @@ func (x *SessionPermissionsFolderTrustServiceIsTrustedRequest) GetJsonExtra() st
 	return ""
 }
 
-// JSON: FolderTrustCheckResult.
+// Result of session.permissions.folderTrust.isTrusted.
 type SessionPermissionsFolderTrustServiceIsTrustedResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// trusted.
+	// Whether it is trusted.
 	Trusted bool `protobuf:"varint,1,opt,name=trusted,proto3" json:"trusted,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -48,10 +48,10 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// SessionPermissionsFolderTrustService: The CLI's methods under
+// SessionPermissionsFolderTrustService has the CLI's methods under
 // session.permissions.folderTrust.
 type SessionPermissionsFolderTrustServiceClient interface {
-	// Calls session.permissions.folderTrust.addTrusted.
+	// Adds the trusted. JSON-RPC: session.permissions.folderTrust.addTrusted.
 	AddTrusted(ctx context.Context, in *SessionPermissionsFolderTrustServiceAddTrustedRequest, opts ...grpc.CallOption) (*SessionPermissionsFolderTrustServiceAddTrustedResponse, error)
 	// Calls session.permissions.folderTrust.isTrusted.
 	IsTrusted(ctx context.Context, in *SessionPermissionsFolderTrustServiceIsTrustedRequest, opts ...grpc.CallOption) (*SessionPermissionsFolderTrustServiceIsTrustedResponse, error)
@@ -89,10 +89,10 @@ func (c *sessionPermissionsFolderTrustServiceClient) IsTrusted(ctx context.Conte
 // All implementations must embed UnimplementedSessionPermissionsFolderTrustServiceServer
 // for forward compatibility.
 //
-// SessionPermissionsFolderTrustService: The CLI's methods under
+// SessionPermissionsFolderTrustService has the CLI's methods under
 // session.permissions.folderTrust.
 type SessionPermissionsFolderTrustServiceServer interface {
-	// Calls session.permissions.folderTrust.addTrusted.
+	// Adds the trusted. JSON-RPC: session.permissions.folderTrust.addTrusted.
 	AddTrusted(context.Context, *SessionPermissionsFolderTrustServiceAddTrustedRequest) (*SessionPermissionsFolderTrustServiceAddTrustedResponse, error)
 	// Calls session.permissions.folderTrust.isTrusted.
 	IsTrusted(context.Context, *SessionPermissionsFolderTrustServiceIsTrustedRequest) (*SessionPermissionsFolderTrustServiceIsTrustedResponse, error)

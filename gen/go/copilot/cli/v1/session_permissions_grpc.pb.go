@@ -56,27 +56,32 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// SessionPermissionsService: The CLI's methods under session.permissions.
+// SessionPermissionsService has the CLI's methods under session.permissions.
 type SessionPermissionsServiceClient interface {
-	// Calls session.permissions.configure.
+	// Configures the permissions. JSON-RPC: session.permissions.configure.
 	Configure(ctx context.Context, in *SessionPermissionsServiceConfigureRequest, opts ...grpc.CallOption) (*SessionPermissionsServiceConfigureResponse, error)
-	// Calls session.permissions.getMode.
+	// Returns how permission is decided. JSON-RPC: session.permissions.getMode.
 	GetMode(ctx context.Context, in *SessionPermissionsServiceGetModeRequest, opts ...grpc.CallOption) (*SessionPermissionsServiceGetModeResponse, error)
-	// Calls session.permissions.handlePendingPermissionRequest.
+	// Answers a permission question. The first answer counts. The CLI does not
+	// check the kind: an unknown one uses the question up, and the tool fails.
+	// JSON-RPC: session.permissions.handlePendingPermissionRequest.
 	HandlePendingPermissionRequest(ctx context.Context, in *SessionPermissionsServiceHandlePendingPermissionRequestRequest, opts ...grpc.CallOption) (*SessionPermissionsServiceHandlePendingPermissionRequestResponse, error)
-	// Calls session.permissions.modifyRules.
+	// Modifies the rules. JSON-RPC: session.permissions.modifyRules.
 	ModifyRules(ctx context.Context, in *SessionPermissionsServiceModifyRulesRequest, opts ...grpc.CallOption) (*SessionPermissionsServiceModifyRulesResponse, error)
-	// Calls session.permissions.notifyPromptShown.
+	// Notifies the prompt shown. JSON-RPC: session.permissions.notifyPromptShown.
 	NotifyPromptShown(ctx context.Context, in *SessionPermissionsServiceNotifyPromptShownRequest, opts ...grpc.CallOption) (*SessionPermissionsServiceNotifyPromptShownResponse, error)
-	// Calls session.permissions.pendingRequests.
+	// Lists permission questions that wait for an answer. JSON-RPC:
+	// session.permissions.pendingRequests.
 	PendingRequests(ctx context.Context, in *SessionPermissionsServicePendingRequestsRequest, opts ...grpc.CallOption) (*SessionPermissionsServicePendingRequestsResponse, error)
-	// Calls session.permissions.resetSessionApprovals.
+	// Forgets what was approved for the session. JSON-RPC:
+	// session.permissions.resetSessionApprovals.
 	ResetSessionApprovals(ctx context.Context, in *SessionPermissionsServiceResetSessionApprovalsRequest, opts ...grpc.CallOption) (*SessionPermissionsServiceResetSessionApprovalsResponse, error)
-	// Calls session.permissions.setApproveAll.
+	// Switches permission questions off, or on again. JSON-RPC:
+	// session.permissions.setApproveAll.
 	SetApproveAll(ctx context.Context, in *SessionPermissionsServiceSetApproveAllRequest, opts ...grpc.CallOption) (*SessionPermissionsServiceSetApproveAllResponse, error)
-	// Calls session.permissions.setMode.
+	// Changes how permission is decided. JSON-RPC: session.permissions.setMode.
 	SetMode(ctx context.Context, in *SessionPermissionsServiceSetModeRequest, opts ...grpc.CallOption) (*SessionPermissionsServiceSetModeResponse, error)
-	// Calls session.permissions.setRequired.
+	// Sets the required. JSON-RPC: session.permissions.setRequired.
 	SetRequired(ctx context.Context, in *SessionPermissionsServiceSetRequiredRequest, opts ...grpc.CallOption) (*SessionPermissionsServiceSetRequiredResponse, error)
 }
 
@@ -192,27 +197,32 @@ func (c *sessionPermissionsServiceClient) SetRequired(ctx context.Context, in *S
 // All implementations must embed UnimplementedSessionPermissionsServiceServer
 // for forward compatibility.
 //
-// SessionPermissionsService: The CLI's methods under session.permissions.
+// SessionPermissionsService has the CLI's methods under session.permissions.
 type SessionPermissionsServiceServer interface {
-	// Calls session.permissions.configure.
+	// Configures the permissions. JSON-RPC: session.permissions.configure.
 	Configure(context.Context, *SessionPermissionsServiceConfigureRequest) (*SessionPermissionsServiceConfigureResponse, error)
-	// Calls session.permissions.getMode.
+	// Returns how permission is decided. JSON-RPC: session.permissions.getMode.
 	GetMode(context.Context, *SessionPermissionsServiceGetModeRequest) (*SessionPermissionsServiceGetModeResponse, error)
-	// Calls session.permissions.handlePendingPermissionRequest.
+	// Answers a permission question. The first answer counts. The CLI does not
+	// check the kind: an unknown one uses the question up, and the tool fails.
+	// JSON-RPC: session.permissions.handlePendingPermissionRequest.
 	HandlePendingPermissionRequest(context.Context, *SessionPermissionsServiceHandlePendingPermissionRequestRequest) (*SessionPermissionsServiceHandlePendingPermissionRequestResponse, error)
-	// Calls session.permissions.modifyRules.
+	// Modifies the rules. JSON-RPC: session.permissions.modifyRules.
 	ModifyRules(context.Context, *SessionPermissionsServiceModifyRulesRequest) (*SessionPermissionsServiceModifyRulesResponse, error)
-	// Calls session.permissions.notifyPromptShown.
+	// Notifies the prompt shown. JSON-RPC: session.permissions.notifyPromptShown.
 	NotifyPromptShown(context.Context, *SessionPermissionsServiceNotifyPromptShownRequest) (*SessionPermissionsServiceNotifyPromptShownResponse, error)
-	// Calls session.permissions.pendingRequests.
+	// Lists permission questions that wait for an answer. JSON-RPC:
+	// session.permissions.pendingRequests.
 	PendingRequests(context.Context, *SessionPermissionsServicePendingRequestsRequest) (*SessionPermissionsServicePendingRequestsResponse, error)
-	// Calls session.permissions.resetSessionApprovals.
+	// Forgets what was approved for the session. JSON-RPC:
+	// session.permissions.resetSessionApprovals.
 	ResetSessionApprovals(context.Context, *SessionPermissionsServiceResetSessionApprovalsRequest) (*SessionPermissionsServiceResetSessionApprovalsResponse, error)
-	// Calls session.permissions.setApproveAll.
+	// Switches permission questions off, or on again. JSON-RPC:
+	// session.permissions.setApproveAll.
 	SetApproveAll(context.Context, *SessionPermissionsServiceSetApproveAllRequest) (*SessionPermissionsServiceSetApproveAllResponse, error)
-	// Calls session.permissions.setMode.
+	// Changes how permission is decided. JSON-RPC: session.permissions.setMode.
 	SetMode(context.Context, *SessionPermissionsServiceSetModeRequest) (*SessionPermissionsServiceSetModeResponse, error)
-	// Calls session.permissions.setRequired.
+	// Sets the required. JSON-RPC: session.permissions.setRequired.
 	SetRequired(context.Context, *SessionPermissionsServiceSetRequiredRequest) (*SessionPermissionsServiceSetRequiredResponse, error)
 	mustEmbedUnimplementedSessionPermissionsServiceServer()
 }

@@ -43,15 +43,17 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// JSON: PermissionLocationType.
+// Permission location type. Used by
+// SessionPermissionsLocationsServiceApplyResponse.location_type and
+// SessionPermissionsLocationsServiceResolveResponse.location_type.
 type PermissionLocationType int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	PermissionLocationType_PERMISSION_LOCATION_TYPE_UNSPECIFIED PermissionLocationType = 0
-	// JSON "repo".
+	// JSON: "repo".
 	PermissionLocationType_PERMISSION_LOCATION_TYPE_REPO PermissionLocationType = 1
-	// JSON "dir".
+	// JSON: "dir".
 	PermissionLocationType_PERMISSION_LOCATION_TYPE_DIR PermissionLocationType = 2
 )
 
@@ -96,16 +98,16 @@ func (PermissionLocationType) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_session_permissions_locations_proto_rawDescGZIP(), []int{0}
 }
 
-// JSON: session.permissions.locations.addToolApproval?.
+// Parameters of session.permissions.locations.addToolApproval.
 type SessionPermissionsLocationsServiceAddToolApprovalRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session id.
+	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// location key.
+	// The location key.
 	LocationKey string `protobuf:"bytes,2,opt,name=location_key,json=locationKey,proto3" json:"location_key,omitempty"`
-	// approval.
+	// The approval.
 	Approval *PermissionsLocationsAddToolApprovalDetails `protobuf:"bytes,3,opt,name=approval,proto3" json:"approval,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -169,12 +171,12 @@ func (x *SessionPermissionsLocationsServiceAddToolApprovalRequest) GetJsonExtra(
 	return ""
 }
 
-// JSON: PermissionsLocationsAddToolApprovalResult.
+// Result of session.permissions.locations.addToolApproval.
 type SessionPermissionsLocationsServiceAddToolApprovalResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// success.
+	// Whether it succeeded.
 	Success bool `protobuf:"varint,1,opt,name=success,proto3" json:"success,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -224,14 +226,14 @@ func (x *SessionPermissionsLocationsServiceAddToolApprovalResponse) GetJsonExtra
 	return ""
 }
 
-// JSON: session.permissions.locations.apply?.
+// Parameters of session.permissions.locations.apply.
 type SessionPermissionsLocationsServiceApplyRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session id.
+	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// working directory.
+	// Directory it works in.
 	WorkingDirectory string `protobuf:"bytes,2,opt,name=working_directory,json=workingDirectory,proto3" json:"working_directory,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -288,22 +290,22 @@ func (x *SessionPermissionsLocationsServiceApplyRequest) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: PermissionLocationApplyResult.
+// Result of session.permissions.locations.apply.
 type SessionPermissionsLocationsServiceApplyResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// location key.
+	// The location key.
 	LocationKey string `protobuf:"bytes,1,opt,name=location_key,json=locationKey,proto3" json:"location_key,omitempty"`
-	// location type.
+	// Kind of location.
 	LocationType PermissionLocationType `protobuf:"varint,2,opt,name=location_type,json=locationType,proto3,enum=copilot.cli.v1.PermissionLocationType" json:"location_type,omitempty"`
-	// changed.
+	// Whether it is changed.
 	Changed bool `protobuf:"varint,3,opt,name=changed,proto3" json:"changed,omitempty"`
-	// applied rule count.
+	// Number of applied rules.
 	AppliedRuleCount int64 `protobuf:"varint,4,opt,name=applied_rule_count,json=appliedRuleCount,proto3" json:"applied_rule_count,omitempty"`
-	// applied directory count.
+	// Number of applied directories.
 	AppliedDirectoryCount int64 `protobuf:"varint,5,opt,name=applied_directory_count,json=appliedDirectoryCount,proto3" json:"applied_directory_count,omitempty"`
-	// applied rules.
+	// The applied rules.
 	AppliedRules []*PermissionRule `protobuf:"bytes,6,rep,name=applied_rules,json=appliedRules,proto3" json:"applied_rules,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -388,14 +390,14 @@ func (x *SessionPermissionsLocationsServiceApplyResponse) GetJsonExtra() string 
 	return ""
 }
 
-// JSON: session.permissions.locations.resolve?.
+// Parameters of session.permissions.locations.resolve.
 type SessionPermissionsLocationsServiceResolveRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session id.
+	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// working directory.
+	// Directory it works in.
 	WorkingDirectory string `protobuf:"bytes,2,opt,name=working_directory,json=workingDirectory,proto3" json:"working_directory,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -452,14 +454,14 @@ func (x *SessionPermissionsLocationsServiceResolveRequest) GetJsonExtra() string
 	return ""
 }
 
-// JSON: PermissionLocationResolveResult.
+// Result of session.permissions.locations.resolve.
 type SessionPermissionsLocationsServiceResolveResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// location key.
+	// The location key.
 	LocationKey string `protobuf:"bytes,1,opt,name=location_key,json=locationKey,proto3" json:"location_key,omitempty"`
-	// location type.
+	// Kind of location.
 	LocationType PermissionLocationType `protobuf:"varint,2,opt,name=location_type,json=locationType,proto3,enum=copilot.cli.v1.PermissionLocationType" json:"location_type,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -516,10 +518,11 @@ func (x *SessionPermissionsLocationsServiceResolveResponse) GetJsonExtra() strin
 	return ""
 }
 
-// JSON: PermissionsLocationsAddToolApprovalDetails.
+// Permissions locations add tool approval details. Used by
+// SessionPermissionsLocationsServiceAddToolApprovalRequest.approval.
 type PermissionsLocationsAddToolApprovalDetails struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The alternatives.
+	// One of these, told apart by the member kind.
 	//
 	// Types that are valid to be assigned to Variant:
 	//
@@ -701,69 +704,69 @@ type isPermissionsLocationsAddToolApprovalDetails_Variant interface {
 }
 
 type PermissionsLocationsAddToolApprovalDetails_Commands struct {
-	// commands.
+	// Commands. JSON kind: commands.
 	Commands *PermissionsLocationsAddToolApprovalDetailsCommands `protobuf:"bytes,1,opt,name=commands,proto3,oneof"`
 }
 
 type PermissionsLocationsAddToolApprovalDetails_Read struct {
-	// read.
+	// Read. JSON kind: read.
 	Read *PermissionsLocationsAddToolApprovalDetailsRead `protobuf:"bytes,2,opt,name=read,proto3,oneof"`
 }
 
 type PermissionsLocationsAddToolApprovalDetails_Write struct {
-	// write.
+	// Write. JSON kind: write.
 	Write *PermissionsLocationsAddToolApprovalDetailsWrite `protobuf:"bytes,3,opt,name=write,proto3,oneof"`
 }
 
 type PermissionsLocationsAddToolApprovalDetails_Mcp struct {
-	// mcp.
+	// MCP. JSON kind: mcp.
 	Mcp *PermissionsLocationsAddToolApprovalDetailsMcp `protobuf:"bytes,4,opt,name=mcp,proto3,oneof"`
 }
 
 type PermissionsLocationsAddToolApprovalDetails_McpSampling struct {
-	// mcp sampling.
+	// MCP sampling. JSON kind: mcp-sampling.
 	McpSampling *PermissionsLocationsAddToolApprovalDetailsMcpSampling `protobuf:"bytes,5,opt,name=mcp_sampling,json=mcpSampling,proto3,oneof"`
 }
 
 type PermissionsLocationsAddToolApprovalDetails_Memory struct {
-	// memory.
+	// Memory. JSON kind: memory.
 	Memory *PermissionsLocationsAddToolApprovalDetailsMemory `protobuf:"bytes,6,opt,name=memory,proto3,oneof"`
 }
 
 type PermissionsLocationsAddToolApprovalDetails_CustomTool struct {
-	// custom tool.
+	// Custom tool. JSON kind: custom-tool.
 	CustomTool *PermissionsLocationsAddToolApprovalDetailsCustomTool `protobuf:"bytes,7,opt,name=custom_tool,json=customTool,proto3,oneof"`
 }
 
 type PermissionsLocationsAddToolApprovalDetails_ExtensionManagement struct {
-	// extension management.
+	// Extension management. JSON kind: extension-management.
 	ExtensionManagement *PermissionsLocationsAddToolApprovalDetailsExtensionManagement `protobuf:"bytes,8,opt,name=extension_management,json=extensionManagement,proto3,oneof"`
 }
 
 type PermissionsLocationsAddToolApprovalDetails_Factory struct {
-	// factory.
+	// Factory. JSON kind: factory. Last in CLI 1.0.82.
 	//
 	// Deprecated: Marked as deprecated in copilot/cli/v1/session_permissions_locations.proto.
 	Factory *PermissionsLocationsAddToolApprovalDetailsFactory `protobuf:"bytes,9,opt,name=factory,proto3,oneof"`
 }
 
 type PermissionsLocationsAddToolApprovalDetails_ExtensionPermissionAccess struct {
-	// extension permission access.
+	// Extension permission access. JSON kind: extension-permission-access.
 	ExtensionPermissionAccess *PermissionsLocationsAddToolApprovalDetailsExtensionPermissionAccess `protobuf:"bytes,10,opt,name=extension_permission_access,json=extensionPermissionAccess,proto3,oneof"`
 }
 
 type PermissionsLocationsAddToolApprovalDetails_ExtensionEnvAccess struct {
-	// extension env access.
+	// Extension environment access. JSON kind: extension-env-access.
 	ExtensionEnvAccess *PermissionsLocationsAddToolApprovalDetailsExtensionEnvAccess `protobuf:"bytes,11,opt,name=extension_env_access,json=extensionEnvAccess,proto3,oneof"`
 }
 
 type PermissionsLocationsAddToolApprovalDetails_Workflow struct {
-	// workflow.
+	// Workflow. JSON kind: workflow. Since CLI 1.0.92.
 	Workflow *PermissionsLocationsAddToolApprovalDetailsWorkflow `protobuf:"bytes,12,opt,name=workflow,proto3,oneof"`
 }
 
 type PermissionsLocationsAddToolApprovalDetails_Unrecognized struct {
-	// A value that fits none of them: JSON text.
+	// A value that fits none of them, as JSON text.
 	Unrecognized string `protobuf:"bytes,1001,opt,name=unrecognized,proto3,oneof"`
 }
 
@@ -806,12 +809,12 @@ func (*PermissionsLocationsAddToolApprovalDetails_Workflow) isPermissionsLocatio
 func (*PermissionsLocationsAddToolApprovalDetails_Unrecognized) isPermissionsLocationsAddToolApprovalDetails_Variant() {
 }
 
-// JSON: PermissionsLocationsAddToolApprovalDetailsCommands.
+// A PermissionsLocationsAddToolApprovalDetails with the kind commands.
 type PermissionsLocationsAddToolApprovalDetailsCommands struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// command identifiers.
+	// The command identifiers.
 	CommandIdentifiers []string `protobuf:"bytes,1,rep,name=command_identifiers,json=commandIdentifiers,proto3" json:"command_identifiers,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -861,12 +864,12 @@ func (x *PermissionsLocationsAddToolApprovalDetailsCommands) GetJsonExtra() stri
 	return ""
 }
 
-// JSON: PermissionsLocationsAddToolApprovalDetailsCustomTool.
+// A PermissionsLocationsAddToolApprovalDetails with the kind custom-tool.
 type PermissionsLocationsAddToolApprovalDetailsCustomTool struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// tool name.
+	// Name of the tool.
 	ToolName string `protobuf:"bytes,1,opt,name=tool_name,json=toolName,proto3" json:"tool_name,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -916,14 +919,15 @@ func (x *PermissionsLocationsAddToolApprovalDetailsCustomTool) GetJsonExtra() st
 	return ""
 }
 
-// JSON: PermissionsLocationsAddToolApprovalDetailsExtensionEnvAccess.
+// A PermissionsLocationsAddToolApprovalDetails with the kind
+// extension-env-access.
 type PermissionsLocationsAddToolApprovalDetailsExtensionEnvAccess struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// extension name.
+	// Name of the extension.
 	ExtensionName string `protobuf:"bytes,1,opt,name=extension_name,json=extensionName,proto3" json:"extension_name,omitempty"`
-	// environment variables.
+	// The environment variables.
 	EnvironmentVariables []string `protobuf:"bytes,2,rep,name=environment_variables,json=environmentVariables,proto3" json:"environment_variables,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -980,12 +984,13 @@ func (x *PermissionsLocationsAddToolApprovalDetailsExtensionEnvAccess) GetJsonEx
 	return ""
 }
 
-// JSON: PermissionsLocationsAddToolApprovalDetailsExtensionManagement.
+// A PermissionsLocationsAddToolApprovalDetails with the kind
+// extension-management.
 type PermissionsLocationsAddToolApprovalDetailsExtensionManagement struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// operation.
+	// The operation.
 	Operation *string `protobuf:"bytes,1,opt,name=operation,proto3,oneof" json:"operation,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1035,12 +1040,13 @@ func (x *PermissionsLocationsAddToolApprovalDetailsExtensionManagement) GetJsonE
 	return ""
 }
 
-// JSON: PermissionsLocationsAddToolApprovalDetailsExtensionPermissionAccess.
+// A PermissionsLocationsAddToolApprovalDetails with the kind
+// extension-permission-access.
 type PermissionsLocationsAddToolApprovalDetailsExtensionPermissionAccess struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// extension name.
+	// Name of the extension.
 	ExtensionName string `protobuf:"bytes,1,opt,name=extension_name,json=extensionName,proto3" json:"extension_name,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1090,16 +1096,17 @@ func (x *PermissionsLocationsAddToolApprovalDetailsExtensionPermissionAccess) Ge
 	return ""
 }
 
-// JSON: PermissionsLocationsAddToolApprovalDetailsFactory.
+// A PermissionsLocationsAddToolApprovalDetails with the kind factory. Last in
+// CLI 1.0.82.
 //
 // Deprecated: Marked as deprecated in copilot/cli/v1/session_permissions_locations.proto.
 type PermissionsLocationsAddToolApprovalDetailsFactory struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// approval key.
+	// The approval key.
 	//
 	// Deprecated: Marked as deprecated in copilot/cli/v1/session_permissions_locations.proto.
 	ApprovalKey *string `protobuf:"bytes,1,opt,name=approval_key,json=approvalKey,proto3,oneof" json:"approval_key,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1150,14 +1157,14 @@ func (x *PermissionsLocationsAddToolApprovalDetailsFactory) GetJsonExtra() strin
 	return ""
 }
 
-// JSON: PermissionsLocationsAddToolApprovalDetailsMcp.
+// A PermissionsLocationsAddToolApprovalDetails with the kind mcp.
 type PermissionsLocationsAddToolApprovalDetailsMcp struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// server name.
+	// Name of the server.
 	ServerName string `protobuf:"bytes,1,opt,name=server_name,json=serverName,proto3" json:"server_name,omitempty"`
-	// tool name.
+	// Name of the tool. Unset stands for null.
 	ToolName *string `protobuf:"bytes,2,opt,name=tool_name,json=toolName,proto3,oneof" json:"tool_name,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1214,12 +1221,12 @@ func (x *PermissionsLocationsAddToolApprovalDetailsMcp) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: PermissionsLocationsAddToolApprovalDetailsMcpSampling.
+// A PermissionsLocationsAddToolApprovalDetails with the kind mcp-sampling.
 type PermissionsLocationsAddToolApprovalDetailsMcpSampling struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// server name.
+	// Name of the server.
 	ServerName string `protobuf:"bytes,1,opt,name=server_name,json=serverName,proto3" json:"server_name,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1269,10 +1276,10 @@ func (x *PermissionsLocationsAddToolApprovalDetailsMcpSampling) GetJsonExtra() s
 	return ""
 }
 
-// JSON: PermissionsLocationsAddToolApprovalDetailsMemory.
+// A PermissionsLocationsAddToolApprovalDetails with the kind memory.
 type PermissionsLocationsAddToolApprovalDetailsMemory struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1315,10 +1322,10 @@ func (x *PermissionsLocationsAddToolApprovalDetailsMemory) GetJsonExtra() string
 	return ""
 }
 
-// JSON: PermissionsLocationsAddToolApprovalDetailsRead.
+// A PermissionsLocationsAddToolApprovalDetails with the kind read.
 type PermissionsLocationsAddToolApprovalDetailsRead struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1361,12 +1368,13 @@ func (x *PermissionsLocationsAddToolApprovalDetailsRead) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: PermissionsLocationsAddToolApprovalDetailsWorkflow.
+// A PermissionsLocationsAddToolApprovalDetails with the kind workflow. Since
+// CLI 1.0.92.
 type PermissionsLocationsAddToolApprovalDetailsWorkflow struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// approval key.
+	// The approval key.
 	ApprovalKey *string `protobuf:"bytes,1,opt,name=approval_key,json=approvalKey,proto3,oneof" json:"approval_key,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1416,10 +1424,10 @@ func (x *PermissionsLocationsAddToolApprovalDetailsWorkflow) GetJsonExtra() stri
 	return ""
 }
 
-// JSON: PermissionsLocationsAddToolApprovalDetailsWrite.
+// A PermissionsLocationsAddToolApprovalDetails with the kind write.
 type PermissionsLocationsAddToolApprovalDetailsWrite struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -49,14 +49,15 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// SessionPermissionsLocationsService: The CLI's methods under
+// SessionPermissionsLocationsService has the CLI's methods under
 // session.permissions.locations.
 type SessionPermissionsLocationsServiceClient interface {
-	// Calls session.permissions.locations.addToolApproval.
+	// Adds the tool approval. JSON-RPC:
+	// session.permissions.locations.addToolApproval.
 	AddToolApproval(ctx context.Context, in *SessionPermissionsLocationsServiceAddToolApprovalRequest, opts ...grpc.CallOption) (*SessionPermissionsLocationsServiceAddToolApprovalResponse, error)
-	// Calls session.permissions.locations.apply.
+	// Applies the locations. JSON-RPC: session.permissions.locations.apply.
 	Apply(ctx context.Context, in *SessionPermissionsLocationsServiceApplyRequest, opts ...grpc.CallOption) (*SessionPermissionsLocationsServiceApplyResponse, error)
-	// Calls session.permissions.locations.resolve.
+	// Resolves the locations. JSON-RPC: session.permissions.locations.resolve.
 	Resolve(ctx context.Context, in *SessionPermissionsLocationsServiceResolveRequest, opts ...grpc.CallOption) (*SessionPermissionsLocationsServiceResolveResponse, error)
 }
 
@@ -102,14 +103,15 @@ func (c *sessionPermissionsLocationsServiceClient) Resolve(ctx context.Context, 
 // All implementations must embed UnimplementedSessionPermissionsLocationsServiceServer
 // for forward compatibility.
 //
-// SessionPermissionsLocationsService: The CLI's methods under
+// SessionPermissionsLocationsService has the CLI's methods under
 // session.permissions.locations.
 type SessionPermissionsLocationsServiceServer interface {
-	// Calls session.permissions.locations.addToolApproval.
+	// Adds the tool approval. JSON-RPC:
+	// session.permissions.locations.addToolApproval.
 	AddToolApproval(context.Context, *SessionPermissionsLocationsServiceAddToolApprovalRequest) (*SessionPermissionsLocationsServiceAddToolApprovalResponse, error)
-	// Calls session.permissions.locations.apply.
+	// Applies the locations. JSON-RPC: session.permissions.locations.apply.
 	Apply(context.Context, *SessionPermissionsLocationsServiceApplyRequest) (*SessionPermissionsLocationsServiceApplyResponse, error)
-	// Calls session.permissions.locations.resolve.
+	// Resolves the locations. JSON-RPC: session.permissions.locations.resolve.
 	Resolve(context.Context, *SessionPermissionsLocationsServiceResolveRequest) (*SessionPermissionsLocationsServiceResolveResponse, error)
 	mustEmbedUnimplementedSessionPermissionsLocationsServiceServer()
 }

@@ -43,14 +43,14 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// JSON: session.permissions.paths.add?.
+// Parameters of session.permissions.paths.add.
 type SessionPermissionsPathsServiceAddRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session id.
+	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// path.
+	// The path.
 	Path string `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -107,12 +107,12 @@ func (x *SessionPermissionsPathsServiceAddRequest) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: PermissionsPathsAddResult.
+// Result of session.permissions.paths.add.
 type SessionPermissionsPathsServiceAddResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// success.
+	// Whether it succeeded.
 	Success bool `protobuf:"varint,1,opt,name=success,proto3" json:"success,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -162,14 +162,14 @@ func (x *SessionPermissionsPathsServiceAddResponse) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: session.permissions.paths.isPathWithinAllowedDirectories?.
+// Parameters of session.permissions.paths.isPathWithinAllowedDirectories.
 type SessionPermissionsPathsServiceIsPathWithinAllowedDirectoriesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session id.
+	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// path.
+	// The path.
 	Path string `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -226,12 +226,12 @@ func (x *SessionPermissionsPathsServiceIsPathWithinAllowedDirectoriesRequest) Ge
 	return ""
 }
 
-// JSON: PermissionPathsAllowedCheckResult.
+// Result of session.permissions.paths.isPathWithinAllowedDirectories.
 type SessionPermissionsPathsServiceIsPathWithinAllowedDirectoriesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// allowed.
+	// Whether it is allowed.
 	Allowed bool `protobuf:"varint,1,opt,name=allowed,proto3" json:"allowed,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -281,14 +281,14 @@ func (x *SessionPermissionsPathsServiceIsPathWithinAllowedDirectoriesResponse) G
 	return ""
 }
 
-// JSON: session.permissions.paths.isPathWithinWorkspace?.
+// Parameters of session.permissions.paths.isPathWithinWorkspace.
 type SessionPermissionsPathsServiceIsPathWithinWorkspaceRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session id.
+	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// path.
+	// The path.
 	Path string `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -345,12 +345,12 @@ func (x *SessionPermissionsPathsServiceIsPathWithinWorkspaceRequest) GetJsonExtr
 	return ""
 }
 
-// JSON: PermissionPathsWorkspaceCheckResult.
+// Result of session.permissions.paths.isPathWithinWorkspace.
 type SessionPermissionsPathsServiceIsPathWithinWorkspaceResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// allowed.
+	// Whether it is allowed.
 	Allowed bool `protobuf:"varint,1,opt,name=allowed,proto3" json:"allowed,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -400,12 +400,12 @@ func (x *SessionPermissionsPathsServiceIsPathWithinWorkspaceResponse) GetJsonExt
 	return ""
 }
 
-// JSON: session.permissions.paths.list?.
+// Parameters of session.permissions.paths.list.
 type SessionPermissionsPathsServiceListRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session id.
+	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -455,16 +455,16 @@ func (x *SessionPermissionsPathsServiceListRequest) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: PermissionPathsList.
+// Result of session.permissions.paths.list.
 type SessionPermissionsPathsServiceListResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// directories.
+	// The directories.
 	Directories []string `protobuf:"bytes,1,rep,name=directories,proto3" json:"directories,omitempty"`
-	// primary.
+	// The primary.
 	Primary string `protobuf:"bytes,2,opt,name=primary,proto3" json:"primary,omitempty"`
-	// session approved paths.
+	// The session approved paths. Since CLI 1.0.92.
 	SessionApprovedPaths []string `protobuf:"bytes,3,rep,name=session_approved_paths,json=sessionApprovedPaths,proto3" json:"session_approved_paths,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -528,14 +528,14 @@ func (x *SessionPermissionsPathsServiceListResponse) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: session.permissions.paths.updatePrimary?.
+// Parameters of session.permissions.paths.updatePrimary.
 type SessionPermissionsPathsServiceUpdatePrimaryRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session id.
+	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// path.
+	// The path.
 	Path string `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -592,12 +592,12 @@ func (x *SessionPermissionsPathsServiceUpdatePrimaryRequest) GetJsonExtra() stri
 	return ""
 }
 
-// JSON: PermissionsPathsUpdatePrimaryResult.
+// Result of session.permissions.paths.updatePrimary.
 type SessionPermissionsPathsServiceUpdatePrimaryResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// success.
+	// Whether it succeeded.
 	Success bool `protobuf:"varint,1,opt,name=success,proto3" json:"success,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

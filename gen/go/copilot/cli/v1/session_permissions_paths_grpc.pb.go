@@ -51,18 +51,18 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// SessionPermissionsPathsService: The CLI's methods under
+// SessionPermissionsPathsService has the CLI's methods under
 // session.permissions.paths.
 type SessionPermissionsPathsServiceClient interface {
-	// Calls session.permissions.paths.add.
+	// Adds the paths. JSON-RPC: session.permissions.paths.add.
 	Add(ctx context.Context, in *SessionPermissionsPathsServiceAddRequest, opts ...grpc.CallOption) (*SessionPermissionsPathsServiceAddResponse, error)
 	// Calls session.permissions.paths.isPathWithinAllowedDirectories.
 	IsPathWithinAllowedDirectories(ctx context.Context, in *SessionPermissionsPathsServiceIsPathWithinAllowedDirectoriesRequest, opts ...grpc.CallOption) (*SessionPermissionsPathsServiceIsPathWithinAllowedDirectoriesResponse, error)
 	// Calls session.permissions.paths.isPathWithinWorkspace.
 	IsPathWithinWorkspace(ctx context.Context, in *SessionPermissionsPathsServiceIsPathWithinWorkspaceRequest, opts ...grpc.CallOption) (*SessionPermissionsPathsServiceIsPathWithinWorkspaceResponse, error)
-	// Calls session.permissions.paths.list.
+	// Lists the paths. JSON-RPC: session.permissions.paths.list.
 	List(ctx context.Context, in *SessionPermissionsPathsServiceListRequest, opts ...grpc.CallOption) (*SessionPermissionsPathsServiceListResponse, error)
-	// Calls session.permissions.paths.updatePrimary.
+	// Updates the primary. JSON-RPC: session.permissions.paths.updatePrimary.
 	UpdatePrimary(ctx context.Context, in *SessionPermissionsPathsServiceUpdatePrimaryRequest, opts ...grpc.CallOption) (*SessionPermissionsPathsServiceUpdatePrimaryResponse, error)
 }
 
@@ -128,18 +128,18 @@ func (c *sessionPermissionsPathsServiceClient) UpdatePrimary(ctx context.Context
 // All implementations must embed UnimplementedSessionPermissionsPathsServiceServer
 // for forward compatibility.
 //
-// SessionPermissionsPathsService: The CLI's methods under
+// SessionPermissionsPathsService has the CLI's methods under
 // session.permissions.paths.
 type SessionPermissionsPathsServiceServer interface {
-	// Calls session.permissions.paths.add.
+	// Adds the paths. JSON-RPC: session.permissions.paths.add.
 	Add(context.Context, *SessionPermissionsPathsServiceAddRequest) (*SessionPermissionsPathsServiceAddResponse, error)
 	// Calls session.permissions.paths.isPathWithinAllowedDirectories.
 	IsPathWithinAllowedDirectories(context.Context, *SessionPermissionsPathsServiceIsPathWithinAllowedDirectoriesRequest) (*SessionPermissionsPathsServiceIsPathWithinAllowedDirectoriesResponse, error)
 	// Calls session.permissions.paths.isPathWithinWorkspace.
 	IsPathWithinWorkspace(context.Context, *SessionPermissionsPathsServiceIsPathWithinWorkspaceRequest) (*SessionPermissionsPathsServiceIsPathWithinWorkspaceResponse, error)
-	// Calls session.permissions.paths.list.
+	// Lists the paths. JSON-RPC: session.permissions.paths.list.
 	List(context.Context, *SessionPermissionsPathsServiceListRequest) (*SessionPermissionsPathsServiceListResponse, error)
-	// Calls session.permissions.paths.updatePrimary.
+	// Updates the primary. JSON-RPC: session.permissions.paths.updatePrimary.
 	UpdatePrimary(context.Context, *SessionPermissionsPathsServiceUpdatePrimaryRequest) (*SessionPermissionsPathsServiceUpdatePrimaryResponse, error)
 	mustEmbedUnimplementedSessionPermissionsPathsServiceServer()
 }

@@ -47,10 +47,11 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// SessionPermissionsUrlsService: The CLI's methods under
+// SessionPermissionsUrlsService has the CLI's methods under
 // session.permissions.urls.
 type SessionPermissionsUrlsServiceClient interface {
-	// Calls session.permissions.urls.setUnrestrictedMode.
+	// Sets the unrestricted mode. JSON-RPC:
+	// session.permissions.urls.setUnrestrictedMode.
 	SetUnrestrictedMode(ctx context.Context, in *SessionPermissionsUrlsServiceSetUnrestrictedModeRequest, opts ...grpc.CallOption) (*SessionPermissionsUrlsServiceSetUnrestrictedModeResponse, error)
 }
 
@@ -76,10 +77,11 @@ func (c *sessionPermissionsUrlsServiceClient) SetUnrestrictedMode(ctx context.Co
 // All implementations must embed UnimplementedSessionPermissionsUrlsServiceServer
 // for forward compatibility.
 //
-// SessionPermissionsUrlsService: The CLI's methods under
+// SessionPermissionsUrlsService has the CLI's methods under
 // session.permissions.urls.
 type SessionPermissionsUrlsServiceServer interface {
-	// Calls session.permissions.urls.setUnrestrictedMode.
+	// Sets the unrestricted mode. JSON-RPC:
+	// session.permissions.urls.setUnrestrictedMode.
 	SetUnrestrictedMode(context.Context, *SessionPermissionsUrlsServiceSetUnrestrictedModeRequest) (*SessionPermissionsUrlsServiceSetUnrestrictedModeResponse, error)
 	mustEmbedUnimplementedSessionPermissionsUrlsServiceServer()
 }

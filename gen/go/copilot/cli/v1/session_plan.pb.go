@@ -43,12 +43,12 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// JSON: session.plan.delete?.
+// Parameters of session.plan.delete.
 type SessionPlanServiceDeleteRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session id.
+	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -98,10 +98,10 @@ func (x *SessionPlanServiceDeleteRequest) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: session.plan.delete!.
+// session.plan.delete has no result.
 type SessionPlanServiceDeleteResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// A result of another form than the declared one: JSON text.
+	// A result of another form than the one above, as JSON text.
 	Unrecognized  *string `protobuf:"bytes,1001,opt,name=unrecognized,proto3,oneof" json:"unrecognized,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -144,12 +144,12 @@ func (x *SessionPlanServiceDeleteResponse) GetUnrecognized() string {
 	return ""
 }
 
-// JSON: session.plan.read?.
+// Parameters of session.plan.read.
 type SessionPlanServiceReadRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session id.
+	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -199,16 +199,16 @@ func (x *SessionPlanServiceReadRequest) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: PlanReadResult.
+// Result of session.plan.read.
 type SessionPlanServiceReadResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// exists.
+	// Whether there is exists.
 	Exists bool `protobuf:"varint,1,opt,name=exists,proto3" json:"exists,omitempty"`
-	// content.
+	// The content. Unset stands for null.
 	Content *string `protobuf:"bytes,2,opt,name=content,proto3,oneof" json:"content,omitempty"`
-	// path.
+	// The path. Unset stands for null.
 	Path *string `protobuf:"bytes,3,opt,name=path,proto3,oneof" json:"path,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -272,12 +272,12 @@ func (x *SessionPlanServiceReadResponse) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: session.plan.readSqlTodos?.
+// Parameters of session.plan.readSqlTodos.
 type SessionPlanServiceReadSqlTodosRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session id.
+	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -327,12 +327,12 @@ func (x *SessionPlanServiceReadSqlTodosRequest) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: PlanReadSqlTodosResult.
+// Result of session.plan.readSqlTodos.
 type SessionPlanServiceReadSqlTodosResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// rows.
+	// The rows.
 	Rows []*PlanSqlTodosRow `protobuf:"bytes,1,rep,name=rows,proto3" json:"rows,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -382,12 +382,12 @@ func (x *SessionPlanServiceReadSqlTodosResponse) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: session.plan.readSqlTodosWithDependencies?.
+// Parameters of session.plan.readSqlTodosWithDependencies.
 type SessionPlanServiceReadSqlTodosWithDependenciesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session id.
+	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -437,14 +437,14 @@ func (x *SessionPlanServiceReadSqlTodosWithDependenciesRequest) GetJsonExtra() s
 	return ""
 }
 
-// JSON: PlanReadSqlTodosWithDependenciesResult.
+// Result of session.plan.readSqlTodosWithDependencies.
 type SessionPlanServiceReadSqlTodosWithDependenciesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// rows.
+	// The rows.
 	Rows []*PlanSqlTodosRow `protobuf:"bytes,1,rep,name=rows,proto3" json:"rows,omitempty"`
-	// dependencies.
+	// The dependencies.
 	Dependencies []*PlanSqlTodoDependency `protobuf:"bytes,2,rep,name=dependencies,proto3" json:"dependencies,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -501,14 +501,14 @@ func (x *SessionPlanServiceReadSqlTodosWithDependenciesResponse) GetJsonExtra() 
 	return ""
 }
 
-// JSON: session.plan.update?.
+// Parameters of session.plan.update.
 type SessionPlanServiceUpdateRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session id.
+	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// content.
+	// The content.
 	Content string `protobuf:"bytes,2,opt,name=content,proto3" json:"content,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -565,10 +565,10 @@ func (x *SessionPlanServiceUpdateRequest) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: session.plan.update!.
+// session.plan.update has no result.
 type SessionPlanServiceUpdateResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// A result of another form than the declared one: JSON text.
+	// A result of another form than the one above, as JSON text.
 	Unrecognized  *string `protobuf:"bytes,1001,opt,name=unrecognized,proto3,oneof" json:"unrecognized,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -611,14 +611,15 @@ func (x *SessionPlanServiceUpdateResponse) GetUnrecognized() string {
 	return ""
 }
 
-// JSON: PlanSqlTodoDependency.
+// Plan SQL todo dependency. Used by
+// SessionPlanServiceReadSqlTodosWithDependenciesResponse.dependencies.
 type PlanSqlTodoDependency struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// todo id.
+	// Identifier of the todo.
 	TodoId string `protobuf:"bytes,1,opt,name=todo_id,json=todoId,proto3" json:"todo_id,omitempty"`
-	// depends on.
+	// The depends on.
 	DependsOn string `protobuf:"bytes,2,opt,name=depends_on,json=dependsOn,proto3" json:"depends_on,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -675,20 +676,21 @@ func (x *PlanSqlTodoDependency) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: PlanSqlTodosRow.
+// Plan SQL todos row. Used by SessionPlanServiceReadSqlTodosResponse.rows and
+// SessionPlanServiceReadSqlTodosWithDependenciesResponse.rows.
 type PlanSqlTodosRow struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// id.
+	// The identifier.
 	Id *string `protobuf:"bytes,1,opt,name=id,proto3,oneof" json:"id,omitempty"`
-	// title.
+	// The title.
 	Title *string `protobuf:"bytes,2,opt,name=title,proto3,oneof" json:"title,omitempty"`
-	// description.
+	// The description.
 	Description *string `protobuf:"bytes,3,opt,name=description,proto3,oneof" json:"description,omitempty"`
-	// status.
+	// The status.
 	Status *string `protobuf:"bytes,4,opt,name=status,proto3,oneof" json:"status,omitempty"`
-	// created at.
+	// The created at.
 	CreatedAt *string `protobuf:"bytes,5,opt,name=created_at,json=createdAt,proto3,oneof" json:"created_at,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -51,17 +51,18 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// SessionPlanService: The CLI's methods under session.plan.
+// SessionPlanService has the CLI's methods under session.plan.
 type SessionPlanServiceClient interface {
-	// Calls session.plan.delete.
+	// Deletes the plan. JSON-RPC: session.plan.delete.
 	Delete(ctx context.Context, in *SessionPlanServiceDeleteRequest, opts ...grpc.CallOption) (*SessionPlanServiceDeleteResponse, error)
-	// Calls session.plan.read.
+	// Returns the plan. JSON-RPC: session.plan.read.
 	Read(ctx context.Context, in *SessionPlanServiceReadRequest, opts ...grpc.CallOption) (*SessionPlanServiceReadResponse, error)
-	// Calls session.plan.readSqlTodos.
+	// Reads the SQL todos. JSON-RPC: session.plan.readSqlTodos.
 	ReadSqlTodos(ctx context.Context, in *SessionPlanServiceReadSqlTodosRequest, opts ...grpc.CallOption) (*SessionPlanServiceReadSqlTodosResponse, error)
-	// Calls session.plan.readSqlTodosWithDependencies.
+	// Reads the SQL todos with dependencies. JSON-RPC:
+	// session.plan.readSqlTodosWithDependencies.
 	ReadSqlTodosWithDependencies(ctx context.Context, in *SessionPlanServiceReadSqlTodosWithDependenciesRequest, opts ...grpc.CallOption) (*SessionPlanServiceReadSqlTodosWithDependenciesResponse, error)
-	// Calls session.plan.update.
+	// Replaces the plan. JSON-RPC: session.plan.update.
 	Update(ctx context.Context, in *SessionPlanServiceUpdateRequest, opts ...grpc.CallOption) (*SessionPlanServiceUpdateResponse, error)
 }
 
@@ -127,17 +128,18 @@ func (c *sessionPlanServiceClient) Update(ctx context.Context, in *SessionPlanSe
 // All implementations must embed UnimplementedSessionPlanServiceServer
 // for forward compatibility.
 //
-// SessionPlanService: The CLI's methods under session.plan.
+// SessionPlanService has the CLI's methods under session.plan.
 type SessionPlanServiceServer interface {
-	// Calls session.plan.delete.
+	// Deletes the plan. JSON-RPC: session.plan.delete.
 	Delete(context.Context, *SessionPlanServiceDeleteRequest) (*SessionPlanServiceDeleteResponse, error)
-	// Calls session.plan.read.
+	// Returns the plan. JSON-RPC: session.plan.read.
 	Read(context.Context, *SessionPlanServiceReadRequest) (*SessionPlanServiceReadResponse, error)
-	// Calls session.plan.readSqlTodos.
+	// Reads the SQL todos. JSON-RPC: session.plan.readSqlTodos.
 	ReadSqlTodos(context.Context, *SessionPlanServiceReadSqlTodosRequest) (*SessionPlanServiceReadSqlTodosResponse, error)
-	// Calls session.plan.readSqlTodosWithDependencies.
+	// Reads the SQL todos with dependencies. JSON-RPC:
+	// session.plan.readSqlTodosWithDependencies.
 	ReadSqlTodosWithDependencies(context.Context, *SessionPlanServiceReadSqlTodosWithDependenciesRequest) (*SessionPlanServiceReadSqlTodosWithDependenciesResponse, error)
-	// Calls session.plan.update.
+	// Replaces the plan. JSON-RPC: session.plan.update.
 	Update(context.Context, *SessionPlanServiceUpdateRequest) (*SessionPlanServiceUpdateResponse, error)
 	mustEmbedUnimplementedSessionPlanServiceServer()
 }

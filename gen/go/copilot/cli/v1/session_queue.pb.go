@@ -43,15 +43,15 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// JSON: QueuePendingItemsKind.
+// Queue pending items kind. Used by QueuePendingItems.kind.
 type QueuePendingItemsKind int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	QueuePendingItemsKind_QUEUE_PENDING_ITEMS_KIND_UNSPECIFIED QueuePendingItemsKind = 0
-	// JSON "message".
+	// JSON: "message".
 	QueuePendingItemsKind_QUEUE_PENDING_ITEMS_KIND_MESSAGE QueuePendingItemsKind = 1
-	// JSON "command".
+	// JSON: "command".
 	QueuePendingItemsKind_QUEUE_PENDING_ITEMS_KIND_COMMAND QueuePendingItemsKind = 2
 )
 
@@ -96,14 +96,14 @@ func (QueuePendingItemsKind) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_session_queue_proto_rawDescGZIP(), []int{0}
 }
 
-// JSON: session.queue.beginDeferredIdleDrain?.
+// Parameters of session.queue.beginDeferredIdleDrain.
 type InternalSessionQueueServiceBeginDeferredIdleDrainRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session id.
+	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// active background work.
+	// Whether there is active background work.
 	ActiveBackgroundWork bool `protobuf:"varint,2,opt,name=active_background_work,json=activeBackgroundWork,proto3" json:"active_background_work,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -160,12 +160,12 @@ func (x *InternalSessionQueueServiceBeginDeferredIdleDrainRequest) GetJsonExtra(
 	return ""
 }
 
-// JSON: QueueBeginDeferredIdleDrainResult.
+// Result of session.queue.beginDeferredIdleDrain.
 type InternalSessionQueueServiceBeginDeferredIdleDrainResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// should drain.
+	// Whether it should drain.
 	ShouldDrain bool `protobuf:"varint,1,opt,name=should_drain,json=shouldDrain,proto3" json:"should_drain,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -215,14 +215,14 @@ func (x *InternalSessionQueueServiceBeginDeferredIdleDrainResponse) GetJsonExtra
 	return ""
 }
 
-// JSON: session.queue.consumeSystemNotifications?.
+// Parameters of session.queue.consumeSystemNotifications.
 type InternalSessionQueueServiceConsumeSystemNotificationsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session id.
+	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// filter json.
+	// The filter. The member filter, as JSON text.
 	FilterJson string `protobuf:"bytes,2,opt,name=filter_json,json=filterJson,proto3" json:"filter_json,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -279,12 +279,12 @@ func (x *InternalSessionQueueServiceConsumeSystemNotificationsRequest) GetJsonEx
 	return ""
 }
 
-// JSON: QueueRemoveMostRecentResult.
+// Result of session.queue.consumeSystemNotifications.
 type InternalSessionQueueServiceConsumeSystemNotificationsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// removed.
+	// Whether it is removed.
 	Removed bool `protobuf:"varint,1,opt,name=removed,proto3" json:"removed,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -334,14 +334,14 @@ func (x *InternalSessionQueueServiceConsumeSystemNotificationsResponse) GetJsonE
 	return ""
 }
 
-// JSON: session.queue.deferSessionIdle?.
+// Parameters of session.queue.deferSessionIdle.
 type InternalSessionQueueServiceDeferSessionIdleRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session id.
+	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// aborted.
+	// Whether it is aborted.
 	Aborted bool `protobuf:"varint,2,opt,name=aborted,proto3" json:"aborted,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -398,10 +398,10 @@ func (x *InternalSessionQueueServiceDeferSessionIdleRequest) GetJsonExtra() stri
 	return ""
 }
 
-// JSON: session.queue.deferSessionIdle!.
+// session.queue.deferSessionIdle has no result.
 type InternalSessionQueueServiceDeferSessionIdleResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// A result of another form than the declared one: JSON text.
+	// A result of another form than the one above, as JSON text.
 	Unrecognized  *string `protobuf:"bytes,1001,opt,name=unrecognized,proto3,oneof" json:"unrecognized,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -444,12 +444,12 @@ func (x *InternalSessionQueueServiceDeferSessionIdleResponse) GetUnrecognized() 
 	return ""
 }
 
-// JSON: session.queue.enqueueResumePending?.
+// Parameters of session.queue.enqueueResumePending.
 type InternalSessionQueueServiceEnqueueResumePendingRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session id.
+	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -499,12 +499,12 @@ func (x *InternalSessionQueueServiceEnqueueResumePendingRequest) GetJsonExtra() 
 	return ""
 }
 
-// JSON: QueueEnqueueResumePendingResult.
+// Result of session.queue.enqueueResumePending.
 type InternalSessionQueueServiceEnqueueResumePendingResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// queued.
+	// Whether it is queued.
 	Queued bool `protobuf:"varint,1,opt,name=queued,proto3" json:"queued,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -554,16 +554,16 @@ func (x *InternalSessionQueueServiceEnqueueResumePendingResponse) GetJsonExtra()
 	return ""
 }
 
-// JSON: session.queue.finishDeferredIdleDrain?.
+// Parameters of session.queue.finishDeferredIdleDrain.
 type InternalSessionQueueServiceFinishDeferredIdleDrainRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session id.
+	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// active background work.
+	// Whether there is active background work.
 	ActiveBackgroundWork bool `protobuf:"varint,2,opt,name=active_background_work,json=activeBackgroundWork,proto3" json:"active_background_work,omitempty"`
-	// has pending.
+	// Whether it has pending.
 	HasPending bool `protobuf:"varint,3,opt,name=has_pending,json=hasPending,proto3" json:"has_pending,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -627,14 +627,14 @@ func (x *InternalSessionQueueServiceFinishDeferredIdleDrainRequest) GetJsonExtra
 	return ""
 }
 
-// JSON: QueueFinishDeferredIdleDrainResult.
+// Result of session.queue.finishDeferredIdleDrain.
 type InternalSessionQueueServiceFinishDeferredIdleDrainResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// action.
+	// The action.
 	Action string `protobuf:"bytes,1,opt,name=action,proto3" json:"action,omitempty"`
-	// aborted.
+	// Whether it is aborted.
 	Aborted bool `protobuf:"varint,2,opt,name=aborted,proto3" json:"aborted,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -691,12 +691,12 @@ func (x *InternalSessionQueueServiceFinishDeferredIdleDrainResponse) GetJsonExtr
 	return ""
 }
 
-// JSON: session.queue.hasPending?.
+// Parameters of session.queue.hasPending.
 type InternalSessionQueueServiceHasPendingRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session id.
+	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -746,12 +746,12 @@ func (x *InternalSessionQueueServiceHasPendingRequest) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: QueueHasPendingResult.
+// Result of session.queue.hasPending.
 type InternalSessionQueueServiceHasPendingResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// has pending.
+	// Whether it has pending.
 	HasPending bool `protobuf:"varint,1,opt,name=has_pending,json=hasPending,proto3" json:"has_pending,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -801,12 +801,12 @@ func (x *InternalSessionQueueServiceHasPendingResponse) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: session.queue.process?.
+// Parameters of session.queue.process.
 type InternalSessionQueueServiceProcessRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session id.
+	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -856,10 +856,10 @@ func (x *InternalSessionQueueServiceProcessRequest) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: session.queue.process!.
+// session.queue.process has no result.
 type InternalSessionQueueServiceProcessResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// A result of another form than the declared one: JSON text.
+	// A result of another form than the one above, as JSON text.
 	Unrecognized  *string `protobuf:"bytes,1001,opt,name=unrecognized,proto3,oneof" json:"unrecognized,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -902,12 +902,12 @@ func (x *InternalSessionQueueServiceProcessResponse) GetUnrecognized() string {
 	return ""
 }
 
-// JSON: session.queue.snapshot?.
+// Parameters of session.queue.snapshot.
 type InternalSessionQueueServiceSnapshotRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session id.
+	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -957,20 +957,20 @@ func (x *InternalSessionQueueServiceSnapshotRequest) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: QueueSnapshotResult.
+// Result of session.queue.snapshot.
 type InternalSessionQueueServiceSnapshotResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// items.
+	// The items.
 	Items []*QueuePendingItems `protobuf:"bytes,1,rep,name=items,proto3" json:"items,omitempty"`
-	// steering messages.
+	// The steering messages.
 	SteeringMessages []string `protobuf:"bytes,2,rep,name=steering_messages,json=steeringMessages,proto3" json:"steering_messages,omitempty"`
-	// item orders.
+	// The item orders.
 	ItemOrders []int64 `protobuf:"varint,3,rep,packed,name=item_orders,json=itemOrders,proto3" json:"item_orders,omitempty"`
-	// steering message orders.
+	// The steering message orders.
 	SteeringMessageOrders []int64 `protobuf:"varint,4,rep,packed,name=steering_message_orders,json=steeringMessageOrders,proto3" json:"steering_message_orders,omitempty"`
-	// in flight model change id.
+	// Identifier of the in flight model change. Since CLI 1.0.92.
 	InFlightModelChangeId *string `protobuf:"bytes,5,opt,name=in_flight_model_change_id,json=inFlightModelChangeId,proto3,oneof" json:"in_flight_model_change_id,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1048,24 +1048,24 @@ func (x *InternalSessionQueueServiceSnapshotResponse) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: session.queue.appendSteering?.
+// Parameters of session.queue.appendSteering.
 type SessionQueueServiceAppendSteeringRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session id.
+	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// message id.
+	// Identifier of the message.
 	MessageId string `protobuf:"bytes,2,opt,name=message_id,json=messageId,proto3" json:"message_id,omitempty"`
-	// expected prompt.
+	// The expected prompt.
 	ExpectedPrompt string `protobuf:"bytes,3,opt,name=expected_prompt,json=expectedPrompt,proto3" json:"expected_prompt,omitempty"`
-	// agent mode.
+	// The agent mode it was sent in.
 	AgentMode SendAgentMode `protobuf:"varint,4,opt,name=agent_mode,json=agentMode,proto3,enum=copilot.cli.v1.SendAgentMode" json:"agent_mode,omitempty"`
-	// prompt.
+	// The prompt.
 	Prompt string `protobuf:"bytes,5,opt,name=prompt,proto3" json:"prompt,omitempty"`
-	// display prompt.
+	// The display prompt.
 	DisplayPrompt string `protobuf:"bytes,6,opt,name=display_prompt,json=displayPrompt,proto3" json:"display_prompt,omitempty"`
-	// attachments.
+	// The attachments.
 	Attachments []*Attachment `protobuf:"bytes,7,rep,name=attachments,proto3" json:"attachments,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1157,12 +1157,12 @@ func (x *SessionQueueServiceAppendSteeringRequest) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: QueueUpdateTextResult.
+// Result of session.queue.appendSteering.
 type SessionQueueServiceAppendSteeringResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// updated.
+	// Whether it is updated.
 	Updated bool `protobuf:"varint,1,opt,name=updated,proto3" json:"updated,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1212,12 +1212,12 @@ func (x *SessionQueueServiceAppendSteeringResponse) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: session.queue.clear?.
+// Parameters of session.queue.clear.
 type SessionQueueServiceClearRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session id.
+	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1267,10 +1267,10 @@ func (x *SessionQueueServiceClearRequest) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: session.queue.clear!.
+// session.queue.clear has no result.
 type SessionQueueServiceClearResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// A result of another form than the declared one: JSON text.
+	// A result of another form than the one above, as JSON text.
 	Unrecognized  *string `protobuf:"bytes,1001,opt,name=unrecognized,proto3,oneof" json:"unrecognized,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1313,14 +1313,14 @@ func (x *SessionQueueServiceClearResponse) GetUnrecognized() string {
 	return ""
 }
 
-// JSON: session.queue.duplicateAt?.
+// Parameters of session.queue.duplicateAt.
 type SessionQueueServiceDuplicateAtRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session id.
+	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// id.
+	// The identifier.
 	Id string `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1377,12 +1377,12 @@ func (x *SessionQueueServiceDuplicateAtRequest) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: QueueDuplicateAtResult.
+// Result of session.queue.duplicateAt.
 type SessionQueueServiceDuplicateAtResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// id.
+	// The identifier.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1432,16 +1432,16 @@ func (x *SessionQueueServiceDuplicateAtResponse) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: session.queue.insertAt?.
+// Parameters of session.queue.insertAt.
 type SessionQueueServiceInsertAtRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session id.
+	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// position.
+	// The position.
 	Position int64 `protobuf:"varint,2,opt,name=position,proto3" json:"position,omitempty"`
-	// message.
+	// The message.
 	Message *QueueInsertMessage `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1505,12 +1505,12 @@ func (x *SessionQueueServiceInsertAtRequest) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: QueueInsertAtResult.
+// Result of session.queue.insertAt.
 type SessionQueueServiceInsertAtResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// id.
+	// The identifier.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1560,16 +1560,16 @@ func (x *SessionQueueServiceInsertAtResponse) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: session.queue.moveItem?.
+// Parameters of session.queue.moveItem.
 type SessionQueueServiceMoveItemRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session id.
+	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// id.
+	// The identifier.
 	Id string `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
-	// to position.
+	// The to position.
 	ToPosition int64 `protobuf:"varint,3,opt,name=to_position,json=toPosition,proto3" json:"to_position,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1633,12 +1633,12 @@ func (x *SessionQueueServiceMoveItemRequest) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: QueueMoveItemResult.
+// Result of session.queue.moveItem.
 type SessionQueueServiceMoveItemResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// changed.
+	// Whether it is changed.
 	Changed bool `protobuf:"varint,1,opt,name=changed,proto3" json:"changed,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1688,12 +1688,12 @@ func (x *SessionQueueServiceMoveItemResponse) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: session.queue.pendingItems?.
+// Parameters of session.queue.pendingItems.
 type SessionQueueServicePendingItemsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session id.
+	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1743,18 +1743,18 @@ func (x *SessionQueueServicePendingItemsRequest) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: QueuePendingItemsResult.
+// Result of session.queue.pendingItems.
 type SessionQueueServicePendingItemsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// items.
+	// The items.
 	Items []*QueuePendingItems `protobuf:"bytes,1,rep,name=items,proto3" json:"items,omitempty"`
-	// steering messages.
+	// The steering messages.
 	SteeringMessages []string `protobuf:"bytes,2,rep,name=steering_messages,json=steeringMessages,proto3" json:"steering_messages,omitempty"`
-	// in flight steering count.
+	// Number of in flight steerings.
 	InFlightSteeringCount *int64 `protobuf:"varint,3,opt,name=in_flight_steering_count,json=inFlightSteeringCount,proto3,oneof" json:"in_flight_steering_count,omitempty"`
-	// withdrawable turn message id.
+	// Identifier of the withdrawable turn message. Since CLI 1.0.92.
 	WithdrawableTurnMessageId *string `protobuf:"bytes,4,opt,name=withdrawable_turn_message_id,json=withdrawableTurnMessageId,proto3,oneof" json:"withdrawable_turn_message_id,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1825,14 +1825,14 @@ func (x *SessionQueueServicePendingItemsResponse) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: session.queue.removeAt?.
+// Parameters of session.queue.removeAt.
 type SessionQueueServiceRemoveAtRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session id.
+	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// id.
+	// The identifier.
 	Id string `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1889,12 +1889,12 @@ func (x *SessionQueueServiceRemoveAtRequest) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: QueueRemoveAtResult.
+// Result of session.queue.removeAt.
 type SessionQueueServiceRemoveAtResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// removed.
+	// Whether it is removed.
 	Removed bool `protobuf:"varint,1,opt,name=removed,proto3" json:"removed,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1944,12 +1944,12 @@ func (x *SessionQueueServiceRemoveAtResponse) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: session.queue.removeMostRecent?.
+// Parameters of session.queue.removeMostRecent.
 type SessionQueueServiceRemoveMostRecentRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session id.
+	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1999,12 +1999,12 @@ func (x *SessionQueueServiceRemoveMostRecentRequest) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: QueueRemoveMostRecentResult.
+// Result of session.queue.removeMostRecent.
 type SessionQueueServiceRemoveMostRecentResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// removed.
+	// Whether it is removed.
 	Removed bool `protobuf:"varint,1,opt,name=removed,proto3" json:"removed,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2054,14 +2054,14 @@ func (x *SessionQueueServiceRemoveMostRecentResponse) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: session.queue.sendNow?.
+// Parameters of session.queue.sendNow.
 type SessionQueueServiceSendNowRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session id.
+	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// id.
+	// The identifier.
 	Id string `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2118,12 +2118,12 @@ func (x *SessionQueueServiceSendNowRequest) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: QueueSendNowResult.
+// Result of session.queue.sendNow.
 type SessionQueueServiceSendNowResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// steered.
+	// Whether it is steered.
 	Steered bool `protobuf:"varint,1,opt,name=steered,proto3" json:"steered,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2173,14 +2173,14 @@ func (x *SessionQueueServiceSendNowResponse) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: session.queue.setDrainPaused?.
+// Parameters of session.queue.setDrainPaused.
 type SessionQueueServiceSetDrainPausedRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session id.
+	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// paused.
+	// Whether it is paused.
 	Paused bool `protobuf:"varint,2,opt,name=paused,proto3" json:"paused,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2237,10 +2237,10 @@ func (x *SessionQueueServiceSetDrainPausedRequest) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: session.queue.setDrainPaused!.
+// session.queue.setDrainPaused has no result.
 type SessionQueueServiceSetDrainPausedResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// A result of another form than the declared one: JSON text.
+	// A result of another form than the one above, as JSON text.
 	Unrecognized  *string `protobuf:"bytes,1001,opt,name=unrecognized,proto3,oneof" json:"unrecognized,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2283,18 +2283,18 @@ func (x *SessionQueueServiceSetDrainPausedResponse) GetUnrecognized() string {
 	return ""
 }
 
-// JSON: session.queue.updateText?.
+// Parameters of session.queue.updateText.
 type SessionQueueServiceUpdateTextRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session id.
+	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// id.
+	// The identifier.
 	Id string `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
-	// prompt.
+	// The prompt.
 	Prompt string `protobuf:"bytes,3,opt,name=prompt,proto3" json:"prompt,omitempty"`
-	// display prompt.
+	// The display prompt.
 	DisplayPrompt *string `protobuf:"bytes,4,opt,name=display_prompt,json=displayPrompt,proto3,oneof" json:"display_prompt,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2365,12 +2365,12 @@ func (x *SessionQueueServiceUpdateTextRequest) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: QueueUpdateTextResult.
+// Result of session.queue.updateText.
 type SessionQueueServiceUpdateTextResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// updated.
+	// Whether it is updated.
 	Updated bool `protobuf:"varint,1,opt,name=updated,proto3" json:"updated,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2420,16 +2420,16 @@ func (x *SessionQueueServiceUpdateTextResponse) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: session.queue.withdrawMessage?.
+// Parameters of session.queue.withdrawMessage.
 type SessionQueueServiceWithdrawMessageRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session id.
+	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// message id.
+	// Identifier of the message.
 	MessageId string `protobuf:"bytes,2,opt,name=message_id,json=messageId,proto3" json:"message_id,omitempty"`
-	// expected prompt.
+	// The expected prompt.
 	ExpectedPrompt string `protobuf:"bytes,3,opt,name=expected_prompt,json=expectedPrompt,proto3" json:"expected_prompt,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2493,14 +2493,14 @@ func (x *SessionQueueServiceWithdrawMessageRequest) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: QueueWithdrawMessageResult.
+// Result of session.queue.withdrawMessage.
 type SessionQueueServiceWithdrawMessageResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// removed.
+	// Whether it is removed.
 	Removed bool `protobuf:"varint,1,opt,name=removed,proto3" json:"removed,omitempty"`
-	// interrupted.
+	// Whether it is interrupted.
 	Interrupted bool `protobuf:"varint,2,opt,name=interrupted,proto3" json:"interrupted,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2557,34 +2557,34 @@ func (x *SessionQueueServiceWithdrawMessageResponse) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: QueueInsertMessage.
+// Queue insert message. Used by SessionQueueServiceInsertAtRequest.message.
 type QueueInsertMessage struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// prompt.
+	// The prompt.
 	Prompt string `protobuf:"bytes,1,opt,name=prompt,proto3" json:"prompt,omitempty"`
-	// display prompt.
+	// The display prompt.
 	DisplayPrompt *string `protobuf:"bytes,2,opt,name=display_prompt,json=displayPrompt,proto3,oneof" json:"display_prompt,omitempty"`
-	// attachments.
+	// The attachments.
 	Attachments []*Attachment `protobuf:"bytes,3,rep,name=attachments,proto3" json:"attachments,omitempty"`
-	// agent mode.
+	// The agent mode it was sent in.
 	AgentMode SendAgentMode `protobuf:"varint,4,opt,name=agent_mode,json=agentMode,proto3,enum=copilot.cli.v1.SendAgentMode" json:"agent_mode,omitempty"`
-	// source.
+	// Where it comes from.
 	Source *string `protobuf:"bytes,5,opt,name=source,proto3,oneof" json:"source,omitempty"`
-	// billable.
+	// Whether it is billable.
 	Billable *bool `protobuf:"varint,6,opt,name=billable,proto3,oneof" json:"billable,omitempty"`
-	// required tool.
+	// The required tool.
 	RequiredTool *string `protobuf:"bytes,7,opt,name=required_tool,json=requiredTool,proto3,oneof" json:"required_tool,omitempty"`
-	// request headers.
+	// The request headers, by name.
 	RequestHeaders map[string]string `protobuf:"bytes,8,rep,name=request_headers,json=requestHeaders,proto3" json:"request_headers,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// mode.
+	// The mode.
 	Mode SendMode `protobuf:"varint,9,opt,name=mode,proto3,enum=copilot.cli.v1.SendMode" json:"mode,omitempty"`
-	// prepend.
+	// Whether to prepend.
 	Prepend *bool `protobuf:"varint,10,opt,name=prepend,proto3,oneof" json:"prepend,omitempty"`
-	// wait.
+	// Whether to wait.
 	Wait *bool `protobuf:"varint,11,opt,name=wait,proto3,oneof" json:"wait,omitempty"`
-	// delivery.
+	// The delivery.
 	Delivery *string `protobuf:"bytes,12,opt,name=delivery,proto3,oneof" json:"delivery,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2711,22 +2711,24 @@ func (x *QueueInsertMessage) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: QueuePendingItems.
+// Queue pending items. Used by
+// InternalSessionQueueServiceSnapshotResponse.items and
+// SessionQueueServicePendingItemsResponse.items.
 type QueuePendingItems struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// id.
+	// The identifier.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	// kind.
+	// The kind.
 	Kind QueuePendingItemsKind `protobuf:"varint,2,opt,name=kind,proto3,enum=copilot.cli.v1.QueuePendingItemsKind" json:"kind,omitempty"`
-	// display text.
+	// The display text.
 	DisplayText string `protobuf:"bytes,3,opt,name=display_text,json=displayText,proto3" json:"display_text,omitempty"`
-	// agent mode.
+	// The agent mode it was sent in.
 	AgentMode SendAgentMode `protobuf:"varint,4,opt,name=agent_mode,json=agentMode,proto3,enum=copilot.cli.v1.SendAgentMode" json:"agent_mode,omitempty"`
-	// message id.
+	// Identifier of the message. Since CLI 1.0.92.
 	MessageId *string `protobuf:"bytes,5,opt,name=message_id,json=messageId,proto3,oneof" json:"message_id,omitempty"`
-	// source.
+	// Where it comes from. Since CLI 1.0.92.
 	Source *string `protobuf:"bytes,6,opt,name=source,proto3,oneof" json:"source,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

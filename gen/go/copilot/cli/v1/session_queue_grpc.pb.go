@@ -54,21 +54,26 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// InternalSessionQueueService: Internal: the CLI's methods under session.queue.
+// InternalSessionQueueService has the CLI's methods under session.queue. They
+// are internal to the CLI: no stability is promised, and only the authorised
+// may call them.
 type InternalSessionQueueServiceClient interface {
-	// Calls session.queue.beginDeferredIdleDrain.
+	// Begins the deferred idle drain. JSON-RPC:
+	// session.queue.beginDeferredIdleDrain.
 	BeginDeferredIdleDrain(ctx context.Context, in *InternalSessionQueueServiceBeginDeferredIdleDrainRequest, opts ...grpc.CallOption) (*InternalSessionQueueServiceBeginDeferredIdleDrainResponse, error)
-	// Calls session.queue.consumeSystemNotifications.
+	// Consumes the system notifications. JSON-RPC:
+	// session.queue.consumeSystemNotifications.
 	ConsumeSystemNotifications(ctx context.Context, in *InternalSessionQueueServiceConsumeSystemNotificationsRequest, opts ...grpc.CallOption) (*InternalSessionQueueServiceConsumeSystemNotificationsResponse, error)
 	// Calls session.queue.deferSessionIdle.
 	DeferSessionIdle(ctx context.Context, in *InternalSessionQueueServiceDeferSessionIdleRequest, opts ...grpc.CallOption) (*InternalSessionQueueServiceDeferSessionIdleResponse, error)
-	// Calls session.queue.enqueueResumePending.
+	// Enqueues the resume pending. JSON-RPC: session.queue.enqueueResumePending.
 	EnqueueResumePending(ctx context.Context, in *InternalSessionQueueServiceEnqueueResumePendingRequest, opts ...grpc.CallOption) (*InternalSessionQueueServiceEnqueueResumePendingResponse, error)
-	// Calls session.queue.finishDeferredIdleDrain.
+	// Finishes the deferred idle drain. JSON-RPC:
+	// session.queue.finishDeferredIdleDrain.
 	FinishDeferredIdleDrain(ctx context.Context, in *InternalSessionQueueServiceFinishDeferredIdleDrainRequest, opts ...grpc.CallOption) (*InternalSessionQueueServiceFinishDeferredIdleDrainResponse, error)
-	// Calls session.queue.hasPending.
+	// Tells whether anything is queued. JSON-RPC: session.queue.hasPending.
 	HasPending(ctx context.Context, in *InternalSessionQueueServiceHasPendingRequest, opts ...grpc.CallOption) (*InternalSessionQueueServiceHasPendingResponse, error)
-	// Calls session.queue.process.
+	// Processes the queue. JSON-RPC: session.queue.process.
 	Process(ctx context.Context, in *InternalSessionQueueServiceProcessRequest, opts ...grpc.CallOption) (*InternalSessionQueueServiceProcessResponse, error)
 	// Calls session.queue.snapshot.
 	Snapshot(ctx context.Context, in *InternalSessionQueueServiceSnapshotRequest, opts ...grpc.CallOption) (*InternalSessionQueueServiceSnapshotResponse, error)
@@ -166,21 +171,26 @@ func (c *internalSessionQueueServiceClient) Snapshot(ctx context.Context, in *In
 // All implementations must embed UnimplementedInternalSessionQueueServiceServer
 // for forward compatibility.
 //
-// InternalSessionQueueService: Internal: the CLI's methods under session.queue.
+// InternalSessionQueueService has the CLI's methods under session.queue. They
+// are internal to the CLI: no stability is promised, and only the authorised
+// may call them.
 type InternalSessionQueueServiceServer interface {
-	// Calls session.queue.beginDeferredIdleDrain.
+	// Begins the deferred idle drain. JSON-RPC:
+	// session.queue.beginDeferredIdleDrain.
 	BeginDeferredIdleDrain(context.Context, *InternalSessionQueueServiceBeginDeferredIdleDrainRequest) (*InternalSessionQueueServiceBeginDeferredIdleDrainResponse, error)
-	// Calls session.queue.consumeSystemNotifications.
+	// Consumes the system notifications. JSON-RPC:
+	// session.queue.consumeSystemNotifications.
 	ConsumeSystemNotifications(context.Context, *InternalSessionQueueServiceConsumeSystemNotificationsRequest) (*InternalSessionQueueServiceConsumeSystemNotificationsResponse, error)
 	// Calls session.queue.deferSessionIdle.
 	DeferSessionIdle(context.Context, *InternalSessionQueueServiceDeferSessionIdleRequest) (*InternalSessionQueueServiceDeferSessionIdleResponse, error)
-	// Calls session.queue.enqueueResumePending.
+	// Enqueues the resume pending. JSON-RPC: session.queue.enqueueResumePending.
 	EnqueueResumePending(context.Context, *InternalSessionQueueServiceEnqueueResumePendingRequest) (*InternalSessionQueueServiceEnqueueResumePendingResponse, error)
-	// Calls session.queue.finishDeferredIdleDrain.
+	// Finishes the deferred idle drain. JSON-RPC:
+	// session.queue.finishDeferredIdleDrain.
 	FinishDeferredIdleDrain(context.Context, *InternalSessionQueueServiceFinishDeferredIdleDrainRequest) (*InternalSessionQueueServiceFinishDeferredIdleDrainResponse, error)
-	// Calls session.queue.hasPending.
+	// Tells whether anything is queued. JSON-RPC: session.queue.hasPending.
 	HasPending(context.Context, *InternalSessionQueueServiceHasPendingRequest) (*InternalSessionQueueServiceHasPendingResponse, error)
-	// Calls session.queue.process.
+	// Processes the queue. JSON-RPC: session.queue.process.
 	Process(context.Context, *InternalSessionQueueServiceProcessRequest) (*InternalSessionQueueServiceProcessResponse, error)
 	// Calls session.queue.snapshot.
 	Snapshot(context.Context, *InternalSessionQueueServiceSnapshotRequest) (*InternalSessionQueueServiceSnapshotResponse, error)
@@ -447,31 +457,33 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// SessionQueueService: The CLI's methods under session.queue.
+// SessionQueueService has the CLI's methods under session.queue.
 type SessionQueueServiceClient interface {
-	// Calls session.queue.appendSteering.
+	// Appends the steering. JSON-RPC: session.queue.appendSteering. Since CLI
+	// 1.0.92.
 	AppendSteering(ctx context.Context, in *SessionQueueServiceAppendSteeringRequest, opts ...grpc.CallOption) (*SessionQueueServiceAppendSteeringResponse, error)
-	// Calls session.queue.clear.
+	// Empties the queue. JSON-RPC: session.queue.clear.
 	Clear(ctx context.Context, in *SessionQueueServiceClearRequest, opts ...grpc.CallOption) (*SessionQueueServiceClearResponse, error)
 	// Calls session.queue.duplicateAt.
 	DuplicateAt(ctx context.Context, in *SessionQueueServiceDuplicateAtRequest, opts ...grpc.CallOption) (*SessionQueueServiceDuplicateAtResponse, error)
-	// Calls session.queue.insertAt.
+	// Inserts at. JSON-RPC: session.queue.insertAt.
 	InsertAt(ctx context.Context, in *SessionQueueServiceInsertAtRequest, opts ...grpc.CallOption) (*SessionQueueServiceInsertAtResponse, error)
-	// Calls session.queue.moveItem.
+	// Moves the item. JSON-RPC: session.queue.moveItem.
 	MoveItem(ctx context.Context, in *SessionQueueServiceMoveItemRequest, opts ...grpc.CallOption) (*SessionQueueServiceMoveItemResponse, error)
-	// Calls session.queue.pendingItems.
+	// Lists what is queued. JSON-RPC: session.queue.pendingItems.
 	PendingItems(ctx context.Context, in *SessionQueueServicePendingItemsRequest, opts ...grpc.CallOption) (*SessionQueueServicePendingItemsResponse, error)
-	// Calls session.queue.removeAt.
+	// Removes at. JSON-RPC: session.queue.removeAt.
 	RemoveAt(ctx context.Context, in *SessionQueueServiceRemoveAtRequest, opts ...grpc.CallOption) (*SessionQueueServiceRemoveAtResponse, error)
-	// Calls session.queue.removeMostRecent.
+	// Removes the most recent. JSON-RPC: session.queue.removeMostRecent.
 	RemoveMostRecent(ctx context.Context, in *SessionQueueServiceRemoveMostRecentRequest, opts ...grpc.CallOption) (*SessionQueueServiceRemoveMostRecentResponse, error)
-	// Calls session.queue.sendNow.
+	// Sends the now. JSON-RPC: session.queue.sendNow.
 	SendNow(ctx context.Context, in *SessionQueueServiceSendNowRequest, opts ...grpc.CallOption) (*SessionQueueServiceSendNowResponse, error)
-	// Calls session.queue.setDrainPaused.
+	// Sets the drain paused. JSON-RPC: session.queue.setDrainPaused.
 	SetDrainPaused(ctx context.Context, in *SessionQueueServiceSetDrainPausedRequest, opts ...grpc.CallOption) (*SessionQueueServiceSetDrainPausedResponse, error)
-	// Calls session.queue.updateText.
+	// Updates the text. JSON-RPC: session.queue.updateText.
 	UpdateText(ctx context.Context, in *SessionQueueServiceUpdateTextRequest, opts ...grpc.CallOption) (*SessionQueueServiceUpdateTextResponse, error)
-	// Calls session.queue.withdrawMessage.
+	// Takes a prompt back from the queue. JSON-RPC:
+	// session.queue.withdrawMessage. Since CLI 1.0.92.
 	WithdrawMessage(ctx context.Context, in *SessionQueueServiceWithdrawMessageRequest, opts ...grpc.CallOption) (*SessionQueueServiceWithdrawMessageResponse, error)
 }
 
@@ -607,31 +619,33 @@ func (c *sessionQueueServiceClient) WithdrawMessage(ctx context.Context, in *Ses
 // All implementations must embed UnimplementedSessionQueueServiceServer
 // for forward compatibility.
 //
-// SessionQueueService: The CLI's methods under session.queue.
+// SessionQueueService has the CLI's methods under session.queue.
 type SessionQueueServiceServer interface {
-	// Calls session.queue.appendSteering.
+	// Appends the steering. JSON-RPC: session.queue.appendSteering. Since CLI
+	// 1.0.92.
 	AppendSteering(context.Context, *SessionQueueServiceAppendSteeringRequest) (*SessionQueueServiceAppendSteeringResponse, error)
-	// Calls session.queue.clear.
+	// Empties the queue. JSON-RPC: session.queue.clear.
 	Clear(context.Context, *SessionQueueServiceClearRequest) (*SessionQueueServiceClearResponse, error)
 	// Calls session.queue.duplicateAt.
 	DuplicateAt(context.Context, *SessionQueueServiceDuplicateAtRequest) (*SessionQueueServiceDuplicateAtResponse, error)
-	// Calls session.queue.insertAt.
+	// Inserts at. JSON-RPC: session.queue.insertAt.
 	InsertAt(context.Context, *SessionQueueServiceInsertAtRequest) (*SessionQueueServiceInsertAtResponse, error)
-	// Calls session.queue.moveItem.
+	// Moves the item. JSON-RPC: session.queue.moveItem.
 	MoveItem(context.Context, *SessionQueueServiceMoveItemRequest) (*SessionQueueServiceMoveItemResponse, error)
-	// Calls session.queue.pendingItems.
+	// Lists what is queued. JSON-RPC: session.queue.pendingItems.
 	PendingItems(context.Context, *SessionQueueServicePendingItemsRequest) (*SessionQueueServicePendingItemsResponse, error)
-	// Calls session.queue.removeAt.
+	// Removes at. JSON-RPC: session.queue.removeAt.
 	RemoveAt(context.Context, *SessionQueueServiceRemoveAtRequest) (*SessionQueueServiceRemoveAtResponse, error)
-	// Calls session.queue.removeMostRecent.
+	// Removes the most recent. JSON-RPC: session.queue.removeMostRecent.
 	RemoveMostRecent(context.Context, *SessionQueueServiceRemoveMostRecentRequest) (*SessionQueueServiceRemoveMostRecentResponse, error)
-	// Calls session.queue.sendNow.
+	// Sends the now. JSON-RPC: session.queue.sendNow.
 	SendNow(context.Context, *SessionQueueServiceSendNowRequest) (*SessionQueueServiceSendNowResponse, error)
-	// Calls session.queue.setDrainPaused.
+	// Sets the drain paused. JSON-RPC: session.queue.setDrainPaused.
 	SetDrainPaused(context.Context, *SessionQueueServiceSetDrainPausedRequest) (*SessionQueueServiceSetDrainPausedResponse, error)
-	// Calls session.queue.updateText.
+	// Updates the text. JSON-RPC: session.queue.updateText.
 	UpdateText(context.Context, *SessionQueueServiceUpdateTextRequest) (*SessionQueueServiceUpdateTextResponse, error)
-	// Calls session.queue.withdrawMessage.
+	// Takes a prompt back from the queue. JSON-RPC:
+	// session.queue.withdrawMessage. Since CLI 1.0.92.
 	WithdrawMessage(context.Context, *SessionQueueServiceWithdrawMessageRequest) (*SessionQueueServiceWithdrawMessageResponse, error)
 	mustEmbedUnimplementedSessionQueueServiceServer()
 }

@@ -43,17 +43,17 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// JSON: ShellKillSignal.
+// Shell kill signal. Used by SessionShellServiceKillRequest.signal.
 type ShellKillSignal int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	ShellKillSignal_SHELL_KILL_SIGNAL_UNSPECIFIED ShellKillSignal = 0
-	// JSON "SIGTERM".
+	// JSON: "SIGTERM".
 	ShellKillSignal_SHELL_KILL_SIGNAL_SIGTERM ShellKillSignal = 1
-	// JSON "SIGKILL".
+	// JSON: "SIGKILL".
 	ShellKillSignal_SHELL_KILL_SIGNAL_SIGKILL ShellKillSignal = 2
-	// JSON "SIGINT".
+	// JSON: "SIGINT".
 	ShellKillSignal_SHELL_KILL_SIGNAL_SIGINT ShellKillSignal = 3
 )
 
@@ -100,14 +100,14 @@ func (ShellKillSignal) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_session_shell_proto_rawDescGZIP(), []int{0}
 }
 
-// JSON: session.shell.cancelUserRequested?.
+// Parameters of session.shell.cancelUserRequested.
 type SessionShellServiceCancelUserRequestedRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session id.
+	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// request id.
+	// Identifier of the request: the one to answer it by.
 	RequestId string `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -164,12 +164,12 @@ func (x *SessionShellServiceCancelUserRequestedRequest) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: CancelUserRequestedShellCommandResult.
+// Result of session.shell.cancelUserRequested.
 type SessionShellServiceCancelUserRequestedResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// cancelled.
+	// Whether it is cancelled.
 	Cancelled bool `protobuf:"varint,1,opt,name=cancelled,proto3" json:"cancelled,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -219,18 +219,18 @@ func (x *SessionShellServiceCancelUserRequestedResponse) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: session.shell.exec?.
+// Parameters of session.shell.exec.
 type SessionShellServiceExecRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session id.
+	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// command.
+	// The command.
 	Command string `protobuf:"bytes,2,opt,name=command,proto3" json:"command,omitempty"`
-	// cwd.
+	// Working directory.
 	Cwd *string `protobuf:"bytes,3,opt,name=cwd,proto3,oneof" json:"cwd,omitempty"`
-	// timeout.
+	// The timeout.
 	Timeout *int64 `protobuf:"varint,4,opt,name=timeout,proto3,oneof" json:"timeout,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -301,12 +301,12 @@ func (x *SessionShellServiceExecRequest) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: ShellExecResult.
+// Result of session.shell.exec.
 type SessionShellServiceExecResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// process id.
+	// Identifier of the process.
 	ProcessId string `protobuf:"bytes,1,opt,name=process_id,json=processId,proto3" json:"process_id,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -356,16 +356,16 @@ func (x *SessionShellServiceExecResponse) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: session.shell.executeUserRequested?.
+// Parameters of session.shell.executeUserRequested.
 type SessionShellServiceExecuteUserRequestedRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session id.
+	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// request id.
+	// Identifier of the request: the one to answer it by.
 	RequestId string `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	// command.
+	// The command.
 	Command string `protobuf:"bytes,3,opt,name=command,proto3" json:"command,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -429,20 +429,21 @@ func (x *SessionShellServiceExecuteUserRequestedRequest) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: UserRequestedShellCommandResult.
+// Result of session.shell.executeUserRequested.
 type SessionShellServiceExecuteUserRequestedResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// tool call id.
+	// Identifier of the tool call, as the model gave it.
 	ToolCallId string `protobuf:"bytes,1,opt,name=tool_call_id,json=toolCallId,proto3" json:"tool_call_id,omitempty"`
-	// success.
+	// Whether it succeeded.
 	Success bool `protobuf:"varint,2,opt,name=success,proto3" json:"success,omitempty"`
-	// output.
+	// The output.
 	Output string `protobuf:"bytes,3,opt,name=output,proto3" json:"output,omitempty"`
-	// exit code.
+	// The exit code. An explicit null, which is not the same as absence, stands
+	// in json_extra.
 	ExitCode *int64 `protobuf:"varint,4,opt,name=exit_code,json=exitCode,proto3,oneof" json:"exit_code,omitempty"`
-	// error.
+	// The error.
 	Error *string `protobuf:"bytes,5,opt,name=error,proto3,oneof" json:"error,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -520,16 +521,16 @@ func (x *SessionShellServiceExecuteUserRequestedResponse) GetJsonExtra() string 
 	return ""
 }
 
-// JSON: session.shell.kill?.
+// Parameters of session.shell.kill.
 type SessionShellServiceKillRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session id.
+	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// process id.
+	// Identifier of the process.
 	ProcessId string `protobuf:"bytes,2,opt,name=process_id,json=processId,proto3" json:"process_id,omitempty"`
-	// signal.
+	// The signal.
 	Signal ShellKillSignal `protobuf:"varint,3,opt,name=signal,proto3,enum=copilot.cli.v1.ShellKillSignal" json:"signal,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -593,12 +594,12 @@ func (x *SessionShellServiceKillRequest) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: ShellKillResult.
+// Result of session.shell.kill.
 type SessionShellServiceKillResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// killed.
+	// Whether it is killed.
 	Killed bool `protobuf:"varint,1,opt,name=killed,proto3" json:"killed,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -50,15 +50,16 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// SessionShellService: The CLI's methods under session.shell.
+// SessionShellService has the CLI's methods under session.shell.
 type SessionShellServiceClient interface {
-	// Calls session.shell.cancelUserRequested.
+	// Cancels the user requested. JSON-RPC: session.shell.cancelUserRequested.
 	CancelUserRequested(ctx context.Context, in *SessionShellServiceCancelUserRequestedRequest, opts ...grpc.CallOption) (*SessionShellServiceCancelUserRequestedResponse, error)
-	// Calls session.shell.exec.
+	// Runs a command; its output comes as shell.output notifications. JSON-RPC:
+	// session.shell.exec.
 	Exec(ctx context.Context, in *SessionShellServiceExecRequest, opts ...grpc.CallOption) (*SessionShellServiceExecResponse, error)
-	// Calls session.shell.executeUserRequested.
+	// Executes the user requested. JSON-RPC: session.shell.executeUserRequested.
 	ExecuteUserRequested(ctx context.Context, in *SessionShellServiceExecuteUserRequestedRequest, opts ...grpc.CallOption) (*SessionShellServiceExecuteUserRequestedResponse, error)
-	// Calls session.shell.kill.
+	// Ends a command. JSON-RPC: session.shell.kill.
 	Kill(ctx context.Context, in *SessionShellServiceKillRequest, opts ...grpc.CallOption) (*SessionShellServiceKillResponse, error)
 }
 
@@ -114,15 +115,16 @@ func (c *sessionShellServiceClient) Kill(ctx context.Context, in *SessionShellSe
 // All implementations must embed UnimplementedSessionShellServiceServer
 // for forward compatibility.
 //
-// SessionShellService: The CLI's methods under session.shell.
+// SessionShellService has the CLI's methods under session.shell.
 type SessionShellServiceServer interface {
-	// Calls session.shell.cancelUserRequested.
+	// Cancels the user requested. JSON-RPC: session.shell.cancelUserRequested.
 	CancelUserRequested(context.Context, *SessionShellServiceCancelUserRequestedRequest) (*SessionShellServiceCancelUserRequestedResponse, error)
-	// Calls session.shell.exec.
+	// Runs a command; its output comes as shell.output notifications. JSON-RPC:
+	// session.shell.exec.
 	Exec(context.Context, *SessionShellServiceExecRequest) (*SessionShellServiceExecResponse, error)
-	// Calls session.shell.executeUserRequested.
+	// Executes the user requested. JSON-RPC: session.shell.executeUserRequested.
 	ExecuteUserRequested(context.Context, *SessionShellServiceExecuteUserRequestedRequest) (*SessionShellServiceExecuteUserRequestedResponse, error)
-	// Calls session.shell.kill.
+	// Ends a command. JSON-RPC: session.shell.kill.
 	Kill(context.Context, *SessionShellServiceKillRequest) (*SessionShellServiceKillResponse, error)
 	mustEmbedUnimplementedSessionShellServiceServer()
 }

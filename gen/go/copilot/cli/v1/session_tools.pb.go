@@ -43,15 +43,16 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// JSON: ExternalToolTextResultForLlmBinaryResultsForLlmType.
+// External tool text result for model binary results for model type. Used by
+// ExternalToolTextResultForLlmBinaryResultsForLlm.type.
 type ExternalToolTextResultForLlmBinaryResultsForLlmType int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	ExternalToolTextResultForLlmBinaryResultsForLlmType_EXTERNAL_TOOL_TEXT_RESULT_FOR_LLM_BINARY_RESULTS_FOR_LLM_TYPE_UNSPECIFIED ExternalToolTextResultForLlmBinaryResultsForLlmType = 0
-	// JSON "image".
+	// JSON: "image".
 	ExternalToolTextResultForLlmBinaryResultsForLlmType_EXTERNAL_TOOL_TEXT_RESULT_FOR_LLM_BINARY_RESULTS_FOR_LLM_TYPE_IMAGE ExternalToolTextResultForLlmBinaryResultsForLlmType = 1
-	// JSON "resource".
+	// JSON: "resource".
 	ExternalToolTextResultForLlmBinaryResultsForLlmType_EXTERNAL_TOOL_TEXT_RESULT_FOR_LLM_BINARY_RESULTS_FOR_LLM_TYPE_RESOURCE ExternalToolTextResultForLlmBinaryResultsForLlmType = 2
 )
 
@@ -96,15 +97,16 @@ func (ExternalToolTextResultForLlmBinaryResultsForLlmType) EnumDescriptor() ([]b
 	return file_copilot_cli_v1_session_tools_proto_rawDescGZIP(), []int{0}
 }
 
-// JSON: ExternalToolTextResultForLlmContentResourceLinkIconTheme.
+// External tool text result for model content resource link icon theme. Used by
+// ExternalToolTextResultForLlmContentResourceLinkIcon.theme.
 type ExternalToolTextResultForLlmContentResourceLinkIconTheme int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	ExternalToolTextResultForLlmContentResourceLinkIconTheme_EXTERNAL_TOOL_TEXT_RESULT_FOR_LLM_CONTENT_RESOURCE_LINK_ICON_THEME_UNSPECIFIED ExternalToolTextResultForLlmContentResourceLinkIconTheme = 0
-	// JSON "light".
+	// JSON: "light".
 	ExternalToolTextResultForLlmContentResourceLinkIconTheme_EXTERNAL_TOOL_TEXT_RESULT_FOR_LLM_CONTENT_RESOURCE_LINK_ICON_THEME_LIGHT ExternalToolTextResultForLlmContentResourceLinkIconTheme = 1
-	// JSON "dark".
+	// JSON: "dark".
 	ExternalToolTextResultForLlmContentResourceLinkIconTheme_EXTERNAL_TOOL_TEXT_RESULT_FOR_LLM_CONTENT_RESOURCE_LINK_ICON_THEME_DARK ExternalToolTextResultForLlmContentResourceLinkIconTheme = 2
 )
 
@@ -149,17 +151,18 @@ func (ExternalToolTextResultForLlmContentResourceLinkIconTheme) EnumDescriptor()
 	return file_copilot_cli_v1_session_tools_proto_rawDescGZIP(), []int{1}
 }
 
-// JSON: SubagentSettingsEntryContextTier.
+// Subagent settings entry context tier. Used by
+// SubagentSettingsEntry.context_tier.
 type SubagentSettingsEntryContextTier int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	SubagentSettingsEntryContextTier_SUBAGENT_SETTINGS_ENTRY_CONTEXT_TIER_UNSPECIFIED SubagentSettingsEntryContextTier = 0
-	// JSON "inherit".
+	// JSON: "inherit".
 	SubagentSettingsEntryContextTier_SUBAGENT_SETTINGS_ENTRY_CONTEXT_TIER_INHERIT SubagentSettingsEntryContextTier = 1
-	// JSON "default".
+	// JSON: "default".
 	SubagentSettingsEntryContextTier_SUBAGENT_SETTINGS_ENTRY_CONTEXT_TIER_DEFAULT SubagentSettingsEntryContextTier = 2
-	// JSON "long_context".
+	// JSON: "long_context".
 	SubagentSettingsEntryContextTier_SUBAGENT_SETTINGS_ENTRY_CONTEXT_TIER_LONG_CONTEXT SubagentSettingsEntryContextTier = 3
 )
 
@@ -206,21 +209,21 @@ func (SubagentSettingsEntryContextTier) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_session_tools_proto_rawDescGZIP(), []int{2}
 }
 
-// JSON: ToolResultType.
+// Tool result type. Used by ToolResultExpanded.result_type.
 type ToolResultType int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	ToolResultType_TOOL_RESULT_TYPE_UNSPECIFIED ToolResultType = 0
-	// JSON "success".
+	// JSON: "success".
 	ToolResultType_TOOL_RESULT_TYPE_SUCCESS ToolResultType = 1
-	// JSON "failure".
+	// JSON: "failure".
 	ToolResultType_TOOL_RESULT_TYPE_FAILURE ToolResultType = 2
-	// JSON "timeout".
+	// JSON: "timeout".
 	ToolResultType_TOOL_RESULT_TYPE_TIMEOUT ToolResultType = 3
-	// JSON "rejected".
+	// JSON: "rejected".
 	ToolResultType_TOOL_RESULT_TYPE_REJECTED ToolResultType = 4
-	// JSON "denied".
+	// JSON: "denied".
 	ToolResultType_TOOL_RESULT_TYPE_DENIED ToolResultType = 5
 )
 
@@ -271,18 +274,18 @@ func (ToolResultType) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_session_tools_proto_rawDescGZIP(), []int{3}
 }
 
-// JSON: session.tools.execute?.
+// Parameters of session.tools.execute.
 type SessionToolsServiceExecuteRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session id.
+	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// name.
+	// The name.
 	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	// arguments json.
+	// The arguments. The member arguments, as JSON text.
 	ArgumentsJson string `protobuf:"bytes,3,opt,name=arguments_json,json=argumentsJson,proto3" json:"arguments_json,omitempty"`
-	// tool call id.
+	// Identifier of the tool call, as the model gave it.
 	ToolCallId *string `protobuf:"bytes,4,opt,name=tool_call_id,json=toolCallId,proto3,oneof" json:"tool_call_id,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -353,10 +356,10 @@ func (x *SessionToolsServiceExecuteRequest) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: ToolResult.
+// Result of session.tools.execute.
 type SessionToolsServiceExecuteResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The alternatives.
+	// One of these, told apart by their form.
 	//
 	// Types that are valid to be assigned to Variant:
 	//
@@ -437,17 +440,17 @@ type isSessionToolsServiceExecuteResponse_Variant interface {
 }
 
 type SessionToolsServiceExecuteResponse_StringValue struct {
-	// string value.
+	// A string.
 	StringValue string `protobuf:"bytes,1,opt,name=string_value,json=stringValue,proto3,oneof"`
 }
 
 type SessionToolsServiceExecuteResponse_ToolResultExpanded struct {
-	// tool result expanded.
+	// Tool result expanded.
 	ToolResultExpanded *ToolResultExpanded `protobuf:"bytes,2,opt,name=tool_result_expanded,json=toolResultExpanded,proto3,oneof"`
 }
 
 type SessionToolsServiceExecuteResponse_Unrecognized struct {
-	// A value that fits none of them: JSON text.
+	// A value that fits none of them, as JSON text.
 	Unrecognized string `protobuf:"bytes,1001,opt,name=unrecognized,proto3,oneof"`
 }
 
@@ -460,26 +463,26 @@ func (*SessionToolsServiceExecuteResponse_ToolResultExpanded) isSessionToolsServ
 func (*SessionToolsServiceExecuteResponse_Unrecognized) isSessionToolsServiceExecuteResponse_Variant() {
 }
 
-// JSON: session.tools.getBuiltinDescriptors?.
+// Parameters of session.tools.getBuiltinDescriptors.
 type SessionToolsServiceGetBuiltinDescriptorsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session id.
+	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// reduce user intervention.
+	// Whether there is reduce user intervention.
 	ReduceUserIntervention *bool `protobuf:"varint,2,opt,name=reduce_user_intervention,json=reduceUserIntervention,proto3,oneof" json:"reduce_user_intervention,omitempty"`
-	// include author.
+	// Whether to include author.
 	IncludeAuthor *bool `protobuf:"varint,3,opt,name=include_author,json=includeAuthor,proto3,oneof" json:"include_author,omitempty"`
-	// skill embedding enabled.
+	// Whether skill embedding is enabled.
 	SkillEmbeddingEnabled *bool `protobuf:"varint,4,opt,name=skill_embedding_enabled,json=skillEmbeddingEnabled,proto3,oneof" json:"skill_embedding_enabled,omitempty"`
-	// shell config.
+	// The shell configuration.
 	ShellConfig *ToolsShellDescriptorConfig `protobuf:"bytes,5,opt,name=shell_config,json=shellConfig,proto3" json:"shell_config,omitempty"`
-	// shell supports power shell7 syntax.
+	// Whether there is shell supports power shell7 syntax.
 	ShellSupportsPowerShell7Syntax *bool `protobuf:"varint,6,opt,name=shell_supports_power_shell7_syntax,json=shellSupportsPowerShell7Syntax,proto3,oneof" json:"shell_supports_power_shell7_syntax,omitempty"`
-	// shell timeout ms.
+	// The shell timeout, in milliseconds.
 	ShellTimeoutMs *float64 `protobuf:"fixed64,7,opt,name=shell_timeout_ms,json=shellTimeoutMs,proto3,oneof" json:"shell_timeout_ms,omitempty"`
-	// background task notifications enabled.
+	// Whether background task notifications are enabled.
 	BackgroundTaskNotificationsEnabled *bool `protobuf:"varint,8,opt,name=background_task_notifications_enabled,json=backgroundTaskNotificationsEnabled,proto3,oneof" json:"background_task_notifications_enabled,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -578,12 +581,12 @@ func (x *SessionToolsServiceGetBuiltinDescriptorsRequest) GetJsonExtra() string 
 	return ""
 }
 
-// JSON: ToolsGetBuiltinDescriptorsResult.
+// Result of session.tools.getBuiltinDescriptors.
 type SessionToolsServiceGetBuiltinDescriptorsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// tools.
+	// The tools.
 	Tools []*BuiltinToolDescriptor `protobuf:"bytes,1,rep,name=tools,proto3" json:"tools,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -633,12 +636,12 @@ func (x *SessionToolsServiceGetBuiltinDescriptorsResponse) GetJsonExtra() string
 	return ""
 }
 
-// JSON: session.tools.getCurrentMetadata?.
+// Parameters of session.tools.getCurrentMetadata.
 type SessionToolsServiceGetCurrentMetadataRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session id.
+	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -688,12 +691,12 @@ func (x *SessionToolsServiceGetCurrentMetadataRequest) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: ToolsGetCurrentMetadataResult.
+// Result of session.tools.getCurrentMetadata.
 type SessionToolsServiceGetCurrentMetadataResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// tools.
+	// The tools. Unset stands for null.
 	Tools *SessionToolsServiceGetCurrentMetadataResponseToolsList `protobuf:"bytes,1,opt,name=tools,proto3" json:"tools,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -743,18 +746,19 @@ func (x *SessionToolsServiceGetCurrentMetadataResponse) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: session.tools.handlePendingToolCall?.
+// Parameters of session.tools.handlePendingToolCall.
 type SessionToolsServiceHandlePendingToolCallRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session id.
+	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// request id.
+	// Identifier of the request: the one to answer it by.
 	RequestId string `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	// result.
+	// The tool's result. Neither result nor error: the tool returned nothing,
+	// which counts as a failure.
 	Result *ExternalToolResult `protobuf:"bytes,3,opt,name=result,proto3" json:"result,omitempty"`
-	// error.
+	// Why the tool failed, when it threw instead of returning a result.
 	Error *string `protobuf:"bytes,4,opt,name=error,proto3,oneof" json:"error,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -825,12 +829,12 @@ func (x *SessionToolsServiceHandlePendingToolCallRequest) GetJsonExtra() string 
 	return ""
 }
 
-// JSON: HandlePendingToolCallResult.
+// Result of session.tools.handlePendingToolCall.
 type SessionToolsServiceHandlePendingToolCallResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// success.
+	// Whether it succeeded.
 	Success bool `protobuf:"varint,1,opt,name=success,proto3" json:"success,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -880,12 +884,12 @@ func (x *SessionToolsServiceHandlePendingToolCallResponse) GetJsonExtra() string
 	return ""
 }
 
-// JSON: session.tools.initializeAndValidate?.
+// Parameters of session.tools.initializeAndValidate.
 type SessionToolsServiceInitializeAndValidateRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session id.
+	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -935,10 +939,10 @@ func (x *SessionToolsServiceInitializeAndValidateRequest) GetJsonExtra() string 
 	return ""
 }
 
-// JSON: ToolsInitializeAndValidateResult.
+// Result of session.tools.initializeAndValidate.
 type SessionToolsServiceInitializeAndValidateResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -981,12 +985,12 @@ func (x *SessionToolsServiceInitializeAndValidateResponse) GetJsonExtra() string
 	return ""
 }
 
-// JSON: session.tools.listPendingRequests?.
+// Parameters of session.tools.listPendingRequests.
 type SessionToolsServiceListPendingRequestsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session id.
+	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1036,12 +1040,12 @@ func (x *SessionToolsServiceListPendingRequestsRequest) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: PendingExternalToolRequestList.
+// Result of session.tools.listPendingRequests.
 type SessionToolsServiceListPendingRequestsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// items.
+	// The items.
 	Items []*PendingExternalToolRequest `protobuf:"bytes,1,rep,name=items,proto3" json:"items,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1091,14 +1095,14 @@ func (x *SessionToolsServiceListPendingRequestsResponse) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: session.tools.set?.
+// Parameters of session.tools.set.
 type SessionToolsServiceSetRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session id.
+	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// tools.
+	// The tools.
 	Tools []*ToolDefinition `protobuf:"bytes,2,rep,name=tools,proto3" json:"tools,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1155,10 +1159,10 @@ func (x *SessionToolsServiceSetRequest) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: ToolsSetResult.
+// Result of session.tools.set.
 type SessionToolsServiceSetResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1201,16 +1205,16 @@ func (x *SessionToolsServiceSetResponse) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: session.tools.taskCompleteEventData?.
+// Parameters of session.tools.taskCompleteEventData.
 type SessionToolsServiceTaskCompleteEventDataRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session id.
+	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// tool args json.
+	// The tool arguments. The member toolArgs, as JSON text.
 	ToolArgsJson string `protobuf:"bytes,2,opt,name=tool_args_json,json=toolArgsJson,proto3" json:"tool_args_json,omitempty"`
-	// final result.
+	// The final result.
 	FinalResult *ToolResultExpanded `protobuf:"bytes,3,opt,name=final_result,json=finalResult,proto3" json:"final_result,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1274,22 +1278,22 @@ func (x *SessionToolsServiceTaskCompleteEventDataRequest) GetJsonExtra() string 
 	return ""
 }
 
-// JSON: TaskCompleteData.
+// Result of session.tools.taskCompleteEventData.
 type SessionToolsServiceTaskCompleteEventDataResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// summary.
+	// The summary. Default: "".
 	Summary *string `protobuf:"bytes,1,opt,name=summary,proto3,oneof" json:"summary,omitempty"`
-	// success.
+	// Whether it succeeded.
 	Success *bool `protobuf:"varint,2,opt,name=success,proto3,oneof" json:"success,omitempty"`
-	// outcome.
+	// The outcome.
 	Outcome TaskCompletionOutcome `protobuf:"varint,3,opt,name=outcome,proto3,enum=copilot.cli.v1.TaskCompletionOutcome" json:"outcome,omitempty"`
-	// reason.
+	// The reason.
 	Reason *string `protobuf:"bytes,4,opt,name=reason,proto3,oneof" json:"reason,omitempty"`
-	// objective id.
+	// Identifier of the objective.
 	ObjectiveId *int64 `protobuf:"varint,5,opt,name=objective_id,json=objectiveId,proto3,oneof" json:"objective_id,omitempty"`
-	// blocker.
+	// The blocker. Since CLI 1.0.92.
 	Blocker *TaskBlocker `protobuf:"bytes,6,opt,name=blocker,proto3" json:"blocker,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1374,14 +1378,14 @@ func (x *SessionToolsServiceTaskCompleteEventDataResponse) GetJsonExtra() string
 	return ""
 }
 
-// JSON: session.tools.updateSubagentSettings?.
+// Parameters of session.tools.updateSubagentSettings.
 type SessionToolsServiceUpdateSubagentSettingsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session id.
+	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// subagents.
+	// The subagents. Unset stands for null.
 	Subagents *SubagentSettings `protobuf:"bytes,2,opt,name=subagents,proto3" json:"subagents,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1438,10 +1442,10 @@ func (x *SessionToolsServiceUpdateSubagentSettingsRequest) GetJsonExtra() string
 	return ""
 }
 
-// JSON: ToolsUpdateSubagentSettingsResult.
+// Result of session.tools.updateSubagentSettings.
 type SessionToolsServiceUpdateSubagentSettingsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1484,30 +1488,31 @@ func (x *SessionToolsServiceUpdateSubagentSettingsResponse) GetJsonExtra() strin
 	return ""
 }
 
-// JSON: BuiltinToolDescriptor.
+// Builtin tool descriptor. Used by
+// SessionToolsServiceGetBuiltinDescriptorsResponse.tools.
 type BuiltinToolDescriptor struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// name.
+	// The name.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// title.
+	// The title. Unset stands for null.
 	Title *string `protobuf:"bytes,2,opt,name=title,proto3,oneof" json:"title,omitempty"`
-	// description.
+	// The description.
 	Description string `protobuf:"bytes,3,opt,name=description,proto3" json:"description,omitempty"`
-	// input schema.
+	// JSON Schema of the input. Unset stands for null.
 	InputSchema *BuiltinToolInputSchema `protobuf:"bytes,4,opt,name=input_schema,json=inputSchema,proto3" json:"input_schema,omitempty"`
-	// instructions.
+	// The instructions. Unset stands for null.
 	Instructions *string `protobuf:"bytes,5,opt,name=instructions,proto3,oneof" json:"instructions,omitempty"`
-	// type.
+	// The type. Unset stands for null.
 	Type *string `protobuf:"bytes,6,opt,name=type,proto3,oneof" json:"type,omitempty"`
-	// format.
+	// The format. Unset stands for null.
 	Format *BuiltinToolFormat `protobuf:"bytes,7,opt,name=format,proto3" json:"format,omitempty"`
-	// safe for telemetry.
+	// The safe for telemetry.
 	SafeForTelemetry *BuiltinToolSafeForTelemetry `protobuf:"bytes,8,opt,name=safe_for_telemetry,json=safeForTelemetry,proto3" json:"safe_for_telemetry,omitempty"`
-	// is terminal.
+	// Whether it is terminal.
 	IsTerminal bool `protobuf:"varint,9,opt,name=is_terminal,json=isTerminal,proto3" json:"is_terminal,omitempty"`
-	// has summarise intention.
+	// Whether it has summarise intention.
 	HasSummariseIntention bool `protobuf:"varint,10,opt,name=has_summarise_intention,json=hasSummariseIntention,proto3" json:"has_summarise_intention,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1620,14 +1625,14 @@ func (x *BuiltinToolDescriptor) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: BuiltinToolFormat.
+// Builtin tool format. Used by BuiltinToolDescriptor.format.
 type BuiltinToolFormat struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// syntax.
+	// The syntax.
 	Syntax string `protobuf:"bytes,1,opt,name=syntax,proto3" json:"syntax,omitempty"`
-	// definition.
+	// The definition.
 	Definition string `protobuf:"bytes,2,opt,name=definition,proto3" json:"definition,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1684,10 +1689,10 @@ func (x *BuiltinToolFormat) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: BuiltinToolInputSchema.
+// Builtin tool input schema. Used by BuiltinToolDescriptor.input_schema.
 type BuiltinToolInputSchema struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1730,26 +1735,27 @@ func (x *BuiltinToolInputSchema) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: CurrentToolMetadata.
+// A tool that the model is offered.
 type CurrentToolMetadata struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// name.
+	// The name.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// namespaced name.
+	// The namespaced name.
 	NamespacedName *string `protobuf:"bytes,2,opt,name=namespaced_name,json=namespacedName,proto3,oneof" json:"namespaced_name,omitempty"`
-	// mcp server name.
+	// Name of the MCP server that has the tool.
 	McpServerName *string `protobuf:"bytes,3,opt,name=mcp_server_name,json=mcpServerName,proto3,oneof" json:"mcp_server_name,omitempty"`
-	// mcp tool name.
+	// Name of the tool at its MCP server.
 	McpToolName *string `protobuf:"bytes,4,opt,name=mcp_tool_name,json=mcpToolName,proto3,oneof" json:"mcp_tool_name,omitempty"`
-	// description.
+	// The description.
 	Description string `protobuf:"bytes,5,opt,name=description,proto3" json:"description,omitempty"`
-	// input schema json.
+	// The input schema. The member input_schema, as JSON text.
 	InputSchemaJson *string `protobuf:"bytes,6,opt,name=input_schema_json,json=inputSchemaJson,proto3,oneof" json:"input_schema_json,omitempty"`
-	// defer loading.
+	// Whether to defer loading.
 	DeferLoading *bool `protobuf:"varint,7,opt,name=defer_loading,json=deferLoading,proto3,oneof" json:"defer_loading,omitempty"`
-	// Name to show to people.
+	// Name to show to people. An explicit null, which is not the same as absence,
+	// stands in json_extra.
 	Title *string `protobuf:"bytes,8,opt,name=title,proto3,oneof" json:"title,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1848,10 +1854,10 @@ func (x *CurrentToolMetadata) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: ExternalToolResult.
+// The result of a client's tool: a text, or a text with more about it.
 type ExternalToolResult struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The alternatives.
+	// One of these, told apart by their form.
 	//
 	// Types that are valid to be assigned to Variant:
 	//
@@ -1932,17 +1938,17 @@ type isExternalToolResult_Variant interface {
 }
 
 type ExternalToolResult_StringValue struct {
-	// string value.
+	// A string.
 	StringValue string `protobuf:"bytes,1,opt,name=string_value,json=stringValue,proto3,oneof"`
 }
 
 type ExternalToolResult_TextResultForLlm struct {
-	// text result for llm.
+	// The result of a client's tool.
 	TextResultForLlm *ExternalToolTextResultForLlm `protobuf:"bytes,2,opt,name=text_result_for_llm,json=textResultForLlm,proto3,oneof"`
 }
 
 type ExternalToolResult_Unrecognized struct {
-	// A value that fits none of them: JSON text.
+	// A value that fits none of them, as JSON text.
 	Unrecognized string `protobuf:"bytes,1001,opt,name=unrecognized,proto3,oneof"`
 }
 
@@ -1952,26 +1958,26 @@ func (*ExternalToolResult_TextResultForLlm) isExternalToolResult_Variant() {}
 
 func (*ExternalToolResult_Unrecognized) isExternalToolResult_Variant() {}
 
-// JSON: ExternalToolTextResultForLlm.
+// The result of a client's tool.
 type ExternalToolTextResultForLlm struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// text result for llm.
+	// Text for the model.
 	TextResultForLlm string `protobuf:"bytes,1,opt,name=text_result_for_llm,json=textResultForLlm,proto3" json:"text_result_for_llm,omitempty"`
-	// result type.
+	// How it went: success, failure, rejected, denied or timeout.
 	ResultType *string `protobuf:"bytes,2,opt,name=result_type,json=resultType,proto3,oneof" json:"result_type,omitempty"`
-	// error.
+	// Why it failed.
 	Error *string `protobuf:"bytes,3,opt,name=error,proto3,oneof" json:"error,omitempty"`
-	// session log.
+	// Text for the timeline, instead of that for the model.
 	SessionLog *string `protobuf:"bytes,4,opt,name=session_log,json=sessionLog,proto3,oneof" json:"session_log,omitempty"`
-	// tool telemetry json.
+	// Telemetry of the tool. The member toolTelemetry, as JSON text.
 	ToolTelemetryJson *string `protobuf:"bytes,5,opt,name=tool_telemetry_json,json=toolTelemetryJson,proto3,oneof" json:"tool_telemetry_json,omitempty"`
-	// binary results for llm.
+	// Images and the like, for the model.
 	BinaryResultsForLlm []*ExternalToolTextResultForLlmBinaryResultsForLlm `protobuf:"bytes,6,rep,name=binary_results_for_llm,json=binaryResultsForLlm,proto3" json:"binary_results_for_llm,omitempty"`
-	// contents.
+	// The result in parts, for those who display it.
 	Contents []*ExternalToolTextResultForLlmContent `protobuf:"bytes,7,rep,name=contents,proto3" json:"contents,omitempty"`
-	// tool references.
+	// The tool references.
 	ToolReferences []string `protobuf:"bytes,8,rep,name=tool_references,json=toolReferences,proto3" json:"tool_references,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2070,20 +2076,22 @@ func (x *ExternalToolTextResultForLlm) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: ExternalToolTextResultForLlmBinaryResultsForLlm.
+// External tool text result for model binary results for model. Used by
+// ExternalToolTextResultForLlm.binary_results_for_llm and
+// ToolResultExpanded.binary_results_for_llm.
 type ExternalToolTextResultForLlmBinaryResultsForLlm struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// type.
+	// What the content is.
 	Type ExternalToolTextResultForLlmBinaryResultsForLlmType `protobuf:"varint,1,opt,name=type,proto3,enum=copilot.cli.v1.ExternalToolTextResultForLlmBinaryResultsForLlmType" json:"type,omitempty"`
-	// data.
+	// The content.
 	Data []byte `protobuf:"bytes,2,opt,name=data,proto3" json:"data,omitempty"`
-	// mime type.
+	// What kind of content it is, as a MIME type.
 	MimeType string `protobuf:"bytes,3,opt,name=mime_type,json=mimeType,proto3" json:"mime_type,omitempty"`
-	// description.
+	// The description.
 	Description *string `protobuf:"bytes,4,opt,name=description,proto3,oneof" json:"description,omitempty"`
-	// metadata json.
+	// The metadata. The member metadata, as JSON text.
 	MetadataJson *string `protobuf:"bytes,5,opt,name=metadata_json,json=metadataJson,proto3,oneof" json:"metadata_json,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2161,10 +2169,11 @@ func (x *ExternalToolTextResultForLlmBinaryResultsForLlm) GetJsonExtra() string 
 	return ""
 }
 
-// JSON: ExternalToolTextResultForLlmContent.
+// External tool text result for model content. Used by
+// ExternalToolTextResultForLlm.contents and ToolResultExpanded.contents.
 type ExternalToolTextResultForLlmContent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The alternatives.
+	// One of these, told apart by the member type.
 	//
 	// Types that are valid to be assigned to Variant:
 	//
@@ -2295,42 +2304,42 @@ type isExternalToolTextResultForLlmContent_Variant interface {
 }
 
 type ExternalToolTextResultForLlmContent_Text struct {
-	// text.
+	// Text. JSON type: text.
 	Text *ExternalToolTextResultForLlmContentText `protobuf:"bytes,1,opt,name=text,proto3,oneof"`
 }
 
 type ExternalToolTextResultForLlmContent_Terminal struct {
-	// terminal.
+	// Terminal. JSON type: terminal.
 	Terminal *ExternalToolTextResultForLlmContentTerminal `protobuf:"bytes,2,opt,name=terminal,proto3,oneof"`
 }
 
 type ExternalToolTextResultForLlmContent_ShellExit struct {
-	// shell exit.
+	// Shell exit. JSON type: shell_exit.
 	ShellExit *ExternalToolTextResultForLlmContentShellExit `protobuf:"bytes,3,opt,name=shell_exit,json=shellExit,proto3,oneof"`
 }
 
 type ExternalToolTextResultForLlmContent_Image struct {
-	// image.
+	// Image. JSON type: image.
 	Image *ExternalToolTextResultForLlmContentImage `protobuf:"bytes,4,opt,name=image,proto3,oneof"`
 }
 
 type ExternalToolTextResultForLlmContent_Audio struct {
-	// audio.
+	// Audio. JSON type: audio.
 	Audio *ExternalToolTextResultForLlmContentAudio `protobuf:"bytes,5,opt,name=audio,proto3,oneof"`
 }
 
 type ExternalToolTextResultForLlmContent_ResourceLink struct {
-	// resource link.
+	// Resource link. JSON type: resource_link.
 	ResourceLink *ExternalToolTextResultForLlmContentResourceLink `protobuf:"bytes,6,opt,name=resource_link,json=resourceLink,proto3,oneof"`
 }
 
 type ExternalToolTextResultForLlmContent_Resource struct {
-	// resource.
+	// Resource. JSON type: resource.
 	Resource *ExternalToolTextResultForLlmContentResource `protobuf:"bytes,7,opt,name=resource,proto3,oneof"`
 }
 
 type ExternalToolTextResultForLlmContent_Unrecognized struct {
-	// A value that fits none of them: JSON text.
+	// A value that fits none of them, as JSON text.
 	Unrecognized string `protobuf:"bytes,1001,opt,name=unrecognized,proto3,oneof"`
 }
 
@@ -2355,14 +2364,14 @@ func (*ExternalToolTextResultForLlmContent_Resource) isExternalToolTextResultFor
 func (*ExternalToolTextResultForLlmContent_Unrecognized) isExternalToolTextResultForLlmContent_Variant() {
 }
 
-// JSON: ExternalToolTextResultForLlmContentAudio.
+// A ExternalToolTextResultForLlmContent with the type audio.
 type ExternalToolTextResultForLlmContentAudio struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// data.
+	// The data.
 	Data []byte `protobuf:"bytes,1,opt,name=data,proto3" json:"data,omitempty"`
-	// mime type.
+	// What kind of content it is, as a MIME type.
 	MimeType string `protobuf:"bytes,2,opt,name=mime_type,json=mimeType,proto3" json:"mime_type,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2419,14 +2428,14 @@ func (x *ExternalToolTextResultForLlmContentAudio) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: ExternalToolTextResultForLlmContentImage.
+// A ExternalToolTextResultForLlmContent with the type image.
 type ExternalToolTextResultForLlmContentImage struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// data.
+	// The data.
 	Data []byte `protobuf:"bytes,1,opt,name=data,proto3" json:"data,omitempty"`
-	// mime type.
+	// What kind of content it is, as a MIME type.
 	MimeType string `protobuf:"bytes,2,opt,name=mime_type,json=mimeType,proto3" json:"mime_type,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2483,12 +2492,12 @@ func (x *ExternalToolTextResultForLlmContentImage) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: ExternalToolTextResultForLlmContentResource.
+// A ExternalToolTextResultForLlmContent with the type resource.
 type ExternalToolTextResultForLlmContentResource struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// resource.
+	// The resource.
 	Resource *ExternalToolTextResultForLlmContentResourceDetails `protobuf:"bytes,1,opt,name=resource,proto3" json:"resource,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2538,10 +2547,11 @@ func (x *ExternalToolTextResultForLlmContentResource) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: ExternalToolTextResultForLlmContentResourceDetails.
+// External tool text result for model content resource details. Used by
+// ExternalToolTextResultForLlmContentResource.resource.
 type ExternalToolTextResultForLlmContentResourceDetails struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The alternatives.
+	// One of these, told apart by their form.
 	//
 	// Types that are valid to be assigned to Variant:
 	//
@@ -2622,17 +2632,17 @@ type isExternalToolTextResultForLlmContentResourceDetails_Variant interface {
 }
 
 type ExternalToolTextResultForLlmContentResourceDetails_TextResourceContents struct {
-	// text resource contents.
+	// Text resource contents.
 	TextResourceContents *EmbeddedTextResourceContents `protobuf:"bytes,1,opt,name=text_resource_contents,json=textResourceContents,proto3,oneof"`
 }
 
 type ExternalToolTextResultForLlmContentResourceDetails_BlobResourceContents struct {
-	// blob resource contents.
+	// Blob resource contents.
 	BlobResourceContents *EmbeddedBlobResourceContents `protobuf:"bytes,2,opt,name=blob_resource_contents,json=blobResourceContents,proto3,oneof"`
 }
 
 type ExternalToolTextResultForLlmContentResourceDetails_Unrecognized struct {
-	// A value that fits none of them: JSON text.
+	// A value that fits none of them, as JSON text.
 	Unrecognized string `protobuf:"bytes,1001,opt,name=unrecognized,proto3,oneof"`
 }
 
@@ -2645,24 +2655,24 @@ func (*ExternalToolTextResultForLlmContentResourceDetails_BlobResourceContents) 
 func (*ExternalToolTextResultForLlmContentResourceDetails_Unrecognized) isExternalToolTextResultForLlmContentResourceDetails_Variant() {
 }
 
-// JSON: ExternalToolTextResultForLlmContentResourceLink.
+// A ExternalToolTextResultForLlmContent with the type resource_link.
 type ExternalToolTextResultForLlmContentResourceLink struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// icons.
+	// The icons.
 	Icons []*ExternalToolTextResultForLlmContentResourceLinkIcon `protobuf:"bytes,1,rep,name=icons,proto3" json:"icons,omitempty"`
-	// name.
+	// The name.
 	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	// title.
+	// The title.
 	Title *string `protobuf:"bytes,3,opt,name=title,proto3,oneof" json:"title,omitempty"`
-	// uri.
+	// The URI.
 	Uri string `protobuf:"bytes,4,opt,name=uri,proto3" json:"uri,omitempty"`
-	// description.
+	// The description.
 	Description *string `protobuf:"bytes,5,opt,name=description,proto3,oneof" json:"description,omitempty"`
-	// mime type.
+	// What kind of content it is, as a MIME type.
 	MimeType *string `protobuf:"bytes,6,opt,name=mime_type,json=mimeType,proto3,oneof" json:"mime_type,omitempty"`
-	// size.
+	// The size.
 	Size *int64 `protobuf:"varint,7,opt,name=size,proto3,oneof" json:"size,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2754,18 +2764,19 @@ func (x *ExternalToolTextResultForLlmContentResourceLink) GetJsonExtra() string 
 	return ""
 }
 
-// JSON: ExternalToolTextResultForLlmContentResourceLinkIcon.
+// External tool text result for model content resource link icon. Used by
+// ExternalToolTextResultForLlmContentResourceLink.icons.
 type ExternalToolTextResultForLlmContentResourceLinkIcon struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// src.
+	// The src.
 	Src string `protobuf:"bytes,1,opt,name=src,proto3" json:"src,omitempty"`
-	// mime type.
+	// What kind of content it is, as a MIME type.
 	MimeType *string `protobuf:"bytes,2,opt,name=mime_type,json=mimeType,proto3,oneof" json:"mime_type,omitempty"`
-	// sizes.
+	// The sizes.
 	Sizes []string `protobuf:"bytes,3,rep,name=sizes,proto3" json:"sizes,omitempty"`
-	// theme.
+	// The theme.
 	Theme ExternalToolTextResultForLlmContentResourceLinkIconTheme `protobuf:"varint,4,opt,name=theme,proto3,enum=copilot.cli.v1.ExternalToolTextResultForLlmContentResourceLinkIconTheme" json:"theme,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2836,22 +2847,22 @@ func (x *ExternalToolTextResultForLlmContentResourceLinkIcon) GetJsonExtra() str
 	return ""
 }
 
-// JSON: ExternalToolTextResultForLlmContentShellExit.
+// A ExternalToolTextResultForLlmContent with the type shell_exit.
 type ExternalToolTextResultForLlmContentShellExit struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// shell id.
+	// Identifier of the shell.
 	ShellId string `protobuf:"bytes,1,opt,name=shell_id,json=shellId,proto3" json:"shell_id,omitempty"`
-	// exit code.
+	// The exit code.
 	ExitCode int64 `protobuf:"varint,2,opt,name=exit_code,json=exitCode,proto3" json:"exit_code,omitempty"`
-	// cwd.
+	// Working directory.
 	Cwd *string `protobuf:"bytes,3,opt,name=cwd,proto3,oneof" json:"cwd,omitempty"`
-	// output preview.
+	// The output preview.
 	OutputPreview *string `protobuf:"bytes,4,opt,name=output_preview,json=outputPreview,proto3,oneof" json:"output_preview,omitempty"`
-	// output truncated.
+	// Whether the output is truncated.
 	OutputTruncated *bool `protobuf:"varint,5,opt,name=output_truncated,json=outputTruncated,proto3,oneof" json:"output_truncated,omitempty"`
-	// output file path.
+	// Path of the output file.
 	OutputFilePath *string `protobuf:"bytes,6,opt,name=output_file_path,json=outputFilePath,proto3,oneof" json:"output_file_path,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2936,16 +2947,16 @@ func (x *ExternalToolTextResultForLlmContentShellExit) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: ExternalToolTextResultForLlmContentTerminal.
+// A ExternalToolTextResultForLlmContent with the type terminal.
 type ExternalToolTextResultForLlmContentTerminal struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// text.
+	// The text.
 	Text string `protobuf:"bytes,1,opt,name=text,proto3" json:"text,omitempty"`
-	// exit code.
+	// The exit code.
 	ExitCode *int64 `protobuf:"varint,2,opt,name=exit_code,json=exitCode,proto3,oneof" json:"exit_code,omitempty"`
-	// cwd.
+	// Working directory.
 	Cwd *string `protobuf:"bytes,3,opt,name=cwd,proto3,oneof" json:"cwd,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3009,12 +3020,12 @@ func (x *ExternalToolTextResultForLlmContentTerminal) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: ExternalToolTextResultForLlmContentText.
+// A ExternalToolTextResultForLlmContent with the type text.
 type ExternalToolTextResultForLlmContentText struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// text.
+	// The text.
 	Text string `protobuf:"bytes,1,opt,name=text,proto3" json:"text,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3064,22 +3075,23 @@ func (x *ExternalToolTextResultForLlmContentText) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: PendingExternalToolRequest.
+// Pending external tool request. Used by
+// SessionToolsServiceListPendingRequestsResponse.items. Since CLI 1.0.102.
 type PendingExternalToolRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// request id.
+	// Identifier of the request: the one to answer it by.
 	RequestId string `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	// tool call id.
+	// Identifier of the tool call, as the model gave it.
 	ToolCallId string `protobuf:"bytes,2,opt,name=tool_call_id,json=toolCallId,proto3" json:"tool_call_id,omitempty"`
-	// tool name.
+	// Name of the tool.
 	ToolName string `protobuf:"bytes,3,opt,name=tool_name,json=toolName,proto3" json:"tool_name,omitempty"`
-	// arguments json.
+	// The arguments. The member arguments, as JSON text.
 	ArgumentsJson *string `protobuf:"bytes,4,opt,name=arguments_json,json=argumentsJson,proto3,oneof" json:"arguments_json,omitempty"`
-	// provider id.
+	// Identifier of the provider.
 	ProviderId *string `protobuf:"bytes,5,opt,name=provider_id,json=providerId,proto3,oneof" json:"provider_id,omitempty"`
-	// agent id.
+	// Identifier of the sub-agent; absent for the main agent.
 	AgentId *string `protobuf:"bytes,6,opt,name=agent_id,json=agentId,proto3,oneof" json:"agent_id,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3164,10 +3176,11 @@ func (x *PendingExternalToolRequest) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: ToolsGetCurrentMetadataResult.tools.
+// A list. Unlike a bare repeated field it tells an empty list from an absent
+// one.
 type SessionToolsServiceGetCurrentMetadataResponseToolsList struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// items.
+	// The items.
 	Items         []*CurrentToolMetadata `protobuf:"bytes,1,rep,name=items,proto3" json:"items,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3210,18 +3223,19 @@ func (x *SessionToolsServiceGetCurrentMetadataResponseToolsList) GetItems() []*C
 	return nil
 }
 
-// JSON: SubagentSettings.
+// Subagent settings. Used by
+// SessionToolsServiceUpdateSubagentSettingsRequest.subagents.
 type SubagentSettings struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// agents.
+	// The agents, by name.
 	Agents map[string]*SubagentSettingsEntry `protobuf:"bytes,1,rep,name=agents,proto3" json:"agents,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// disabled subagents.
+	// The disabled subagents.
 	DisabledSubagents []string `protobuf:"bytes,2,rep,name=disabled_subagents,json=disabledSubagents,proto3" json:"disabled_subagents,omitempty"`
-	// max concurrency.
+	// Largest concurrency. From 1 to 128.
 	MaxConcurrency *int64 `protobuf:"varint,3,opt,name=max_concurrency,json=maxConcurrency,proto3,oneof" json:"max_concurrency,omitempty"`
-	// max depth.
+	// Largest depth. From 1 to 128.
 	MaxDepth *int64 `protobuf:"varint,4,opt,name=max_depth,json=maxDepth,proto3,oneof" json:"max_depth,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3292,20 +3306,20 @@ func (x *SubagentSettings) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: SubagentSettingsEntry.
+// Subagent settings entry. Used by SubagentSettings.agents.
 type SubagentSettingsEntry struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// model.
+	// Identifier of the model.
 	Model *string `protobuf:"bytes,1,opt,name=model,proto3,oneof" json:"model,omitempty"`
-	// effort level.
+	// The effort level.
 	EffortLevel *string `protobuf:"bytes,2,opt,name=effort_level,json=effortLevel,proto3,oneof" json:"effort_level,omitempty"`
-	// context tier.
+	// Size of the model's context window, where it has several.
 	ContextTier SubagentSettingsEntryContextTier `protobuf:"varint,3,opt,name=context_tier,json=contextTier,proto3,enum=copilot.cli.v1.SubagentSettingsEntryContextTier" json:"context_tier,omitempty"`
-	// model policy.
+	// The model policy. Since CLI 1.0.92.
 	ModelPolicy AgentModelPolicy `protobuf:"varint,4,opt,name=model_policy,json=modelPolicy,proto3,enum=copilot.cli.v1.AgentModelPolicy" json:"model_policy,omitempty"`
-	// auto invoke.
+	// Whether there is auto invoke. Since CLI 1.0.92.
 	AutoInvoke *bool `protobuf:"varint,5,opt,name=auto_invoke,json=autoInvoke,proto3,oneof" json:"auto_invoke,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3383,24 +3397,25 @@ func (x *SubagentSettingsEntry) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: TaskCompletionDecision.
+// Task completion decision. Used by
+// ToolResultExpanded.task_completion_decision.
 type TaskCompletionDecision struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// outcome.
+	// The outcome.
 	Outcome TaskCompletionOutcome `protobuf:"varint,1,opt,name=outcome,proto3,enum=copilot.cli.v1.TaskCompletionOutcome" json:"outcome,omitempty"`
-	// reason.
+	// The reason.
 	Reason *string `protobuf:"bytes,2,opt,name=reason,proto3,oneof" json:"reason,omitempty"`
-	// reviewer derived.
+	// Whether the reviewer is derived.
 	ReviewerDerived *bool `protobuf:"varint,3,opt,name=reviewer_derived,json=reviewerDerived,proto3,oneof" json:"reviewer_derived,omitempty"`
-	// reviewer result meta json.
+	// The reviewer result meta. The member reviewerResultMeta, as JSON text.
 	ReviewerResultMetaJson *string `protobuf:"bytes,4,opt,name=reviewer_result_meta_json,json=reviewerResultMetaJson,proto3,oneof" json:"reviewer_result_meta_json,omitempty"`
-	// objective id.
+	// Identifier of the objective.
 	ObjectiveId *int64 `protobuf:"varint,5,opt,name=objective_id,json=objectiveId,proto3,oneof" json:"objective_id,omitempty"`
-	// completion rejection budget exhausted.
+	// Whether the completion rejection budget is exhausted.
 	CompletionRejectionBudgetExhausted *bool `protobuf:"varint,6,opt,name=completion_rejection_budget_exhausted,json=completionRejectionBudgetExhausted,proto3,oneof" json:"completion_rejection_budget_exhausted,omitempty"`
-	// completion eligibility token.
+	// The completion eligibility token.
 	CompletionEligibilityToken *int64 `protobuf:"varint,7,opt,name=completion_eligibility_token,json=completionEligibilityToken,proto3,oneof" json:"completion_eligibility_token,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3492,44 +3507,45 @@ func (x *TaskCompletionDecision) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: ToolResultExpanded.
+// Tool result expanded. Used by
+// SessionToolsServiceTaskCompleteEventDataRequest.final_result.
 type ToolResultExpanded struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// text result for llm.
+	// The text result for model.
 	TextResultForLlm string `protobuf:"bytes,1,opt,name=text_result_for_llm,json=textResultForLlm,proto3" json:"text_result_for_llm,omitempty"`
-	// result type.
+	// Kind of result.
 	ResultType ToolResultType `protobuf:"varint,2,opt,name=result_type,json=resultType,proto3,enum=copilot.cli.v1.ToolResultType" json:"result_type,omitempty"`
-	// binary results for llm.
+	// The binary results for model.
 	BinaryResultsForLlm []*ExternalToolTextResultForLlmBinaryResultsForLlm `protobuf:"bytes,3,rep,name=binary_results_for_llm,json=binaryResultsForLlm,proto3" json:"binary_results_for_llm,omitempty"`
-	// session log.
+	// The session log.
 	SessionLog *string `protobuf:"bytes,4,opt,name=session_log,json=sessionLog,proto3,oneof" json:"session_log,omitempty"`
-	// error.
+	// The error.
 	Error *string `protobuf:"bytes,5,opt,name=error,proto3,oneof" json:"error,omitempty"`
-	// tool telemetry json.
+	// The tool telemetry. The member toolTelemetry, as JSON text.
 	ToolTelemetryJson *string `protobuf:"bytes,6,opt,name=tool_telemetry_json,json=toolTelemetryJson,proto3,oneof" json:"tool_telemetry_json,omitempty"`
-	// skip large output processing.
+	// Whether to skip large output processing.
 	SkipLargeOutputProcessing *bool `protobuf:"varint,7,opt,name=skip_large_output_processing,json=skipLargeOutputProcessing,proto3,oneof" json:"skip_large_output_processing,omitempty"`
-	// new messages.
+	// The new messages.
 	NewMessages []*ToolResultNewMessage `protobuf:"bytes,8,rep,name=new_messages,json=newMessages,proto3" json:"new_messages,omitempty"`
-	// contents.
+	// The contents.
 	Contents []*ExternalToolTextResultForLlmContent `protobuf:"bytes,9,rep,name=contents,proto3" json:"contents,omitempty"`
-	// tool references.
+	// The tool references.
 	ToolReferences []string `protobuf:"bytes,10,rep,name=tool_references,json=toolReferences,proto3" json:"tool_references,omitempty"`
-	// citable sources json.
+	// The citable sources. The member citableSources, as JSON text.
 	CitableSourcesJson *string `protobuf:"bytes,11,opt,name=citable_sources_json,json=citableSourcesJson,proto3,oneof" json:"citable_sources_json,omitempty"`
-	// skill invocation json.
+	// The skill invocation. The member skillInvocation, as JSON text.
 	SkillInvocationJson *string `protobuf:"bytes,12,opt,name=skill_invocation_json,json=skillInvocationJson,proto3,oneof" json:"skill_invocation_json,omitempty"`
-	// post tool use failure hooks processed.
+	// Whether the post tool use failure hooks are processed.
 	PostToolUseFailureHooksProcessed *bool `protobuf:"varint,13,opt,name=post_tool_use_failure_hooks_processed,json=postToolUseFailureHooksProcessed,proto3,oneof" json:"post_tool_use_failure_hooks_processed,omitempty"`
-	// ui resource json.
+	// The UI resource. The member uiResource, as JSON text.
 	UiResourceJson *string `protobuf:"bytes,14,opt,name=ui_resource_json,json=uiResourceJson,proto3,oneof" json:"ui_resource_json,omitempty"`
-	// mcp meta json.
+	// The MCP meta. The member mcpMeta, as JSON text.
 	McpMetaJson *string `protobuf:"bytes,15,opt,name=mcp_meta_json,json=mcpMetaJson,proto3,oneof" json:"mcp_meta_json,omitempty"`
-	// structured content json.
+	// The structured content. The member structuredContent, as JSON text.
 	StructuredContentJson *string `protobuf:"bytes,16,opt,name=structured_content_json,json=structuredContentJson,proto3,oneof" json:"structured_content_json,omitempty"`
-	// task completion decision.
+	// The task completion decision.
 	TaskCompletionDecision *TaskCompletionDecision `protobuf:"bytes,17,opt,name=task_completion_decision,json=taskCompletionDecision,proto3" json:"task_completion_decision,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3691,14 +3707,14 @@ func (x *ToolResultExpanded) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: ToolResultNewMessage.
+// Tool result new message. Used by ToolResultExpanded.new_messages.
 type ToolResultNewMessage struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// content.
+	// The content.
 	Content string `protobuf:"bytes,1,opt,name=content,proto3" json:"content,omitempty"`
-	// source.
+	// Where it comes from.
 	Source string `protobuf:"bytes,2,opt,name=source,proto3" json:"source,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3755,24 +3771,25 @@ func (x *ToolResultNewMessage) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: ToolsShellDescriptorConfig.
+// Tools shell descriptor configuration. Used by
+// SessionToolsServiceGetBuiltinDescriptorsRequest.shell_config.
 type ToolsShellDescriptorConfig struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// shell type.
+	// Kind of shell.
 	ShellType string `protobuf:"bytes,1,opt,name=shell_type,json=shellType,proto3" json:"shell_type,omitempty"`
-	// display name.
+	// The display name.
 	DisplayName string `protobuf:"bytes,2,opt,name=display_name,json=displayName,proto3" json:"display_name,omitempty"`
-	// shell tool name.
+	// Name of the shell tool.
 	ShellToolName string `protobuf:"bytes,3,opt,name=shell_tool_name,json=shellToolName,proto3" json:"shell_tool_name,omitempty"`
-	// read shell tool name.
+	// Name of the read shell tool.
 	ReadShellToolName string `protobuf:"bytes,4,opt,name=read_shell_tool_name,json=readShellToolName,proto3" json:"read_shell_tool_name,omitempty"`
-	// stop shell tool name.
+	// Name of the stop shell tool.
 	StopShellToolName string `protobuf:"bytes,5,opt,name=stop_shell_tool_name,json=stopShellToolName,proto3" json:"stop_shell_tool_name,omitempty"`
-	// list shells tool name.
+	// Name of the list shells tool.
 	ListShellsToolName string `protobuf:"bytes,6,opt,name=list_shells_tool_name,json=listShellsToolName,proto3" json:"list_shells_tool_name,omitempty"`
-	// description lines.
+	// The description lines.
 	DescriptionLines []string `protobuf:"bytes,7,rep,name=description_lines,json=descriptionLines,proto3" json:"description_lines,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

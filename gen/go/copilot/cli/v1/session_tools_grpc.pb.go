@@ -55,25 +55,32 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// SessionToolsService: The CLI's methods under session.tools.
+// SessionToolsService has the CLI's methods under session.tools.
 type SessionToolsServiceClient interface {
-	// Calls session.tools.execute.
+	// Executes the tools. JSON-RPC: session.tools.execute.
 	Execute(ctx context.Context, in *SessionToolsServiceExecuteRequest, opts ...grpc.CallOption) (*SessionToolsServiceExecuteResponse, error)
-	// Calls session.tools.getBuiltinDescriptors.
+	// Gets the builtin descriptors. JSON-RPC:
+	// session.tools.getBuiltinDescriptors.
 	GetBuiltinDescriptors(ctx context.Context, in *SessionToolsServiceGetBuiltinDescriptorsRequest, opts ...grpc.CallOption) (*SessionToolsServiceGetBuiltinDescriptorsResponse, error)
-	// Calls session.tools.getCurrentMetadata.
+	// Describes the tools the model is offered. JSON-RPC:
+	// session.tools.getCurrentMetadata.
 	GetCurrentMetadata(ctx context.Context, in *SessionToolsServiceGetCurrentMetadataRequest, opts ...grpc.CallOption) (*SessionToolsServiceGetCurrentMetadataResponse, error)
-	// Calls session.tools.handlePendingToolCall.
+	// Answers a tool call. The first answer counts; for later ones success is
+	// false. JSON-RPC: session.tools.handlePendingToolCall.
 	HandlePendingToolCall(ctx context.Context, in *SessionToolsServiceHandlePendingToolCallRequest, opts ...grpc.CallOption) (*SessionToolsServiceHandlePendingToolCallResponse, error)
-	// Calls session.tools.initializeAndValidate.
+	// Initializes the and validate. JSON-RPC:
+	// session.tools.initializeAndValidate.
 	InitializeAndValidate(ctx context.Context, in *SessionToolsServiceInitializeAndValidateRequest, opts ...grpc.CallOption) (*SessionToolsServiceInitializeAndValidateResponse, error)
-	// Calls session.tools.listPendingRequests.
+	// Lists tool calls that wait for an answer. JSON-RPC:
+	// session.tools.listPendingRequests. Since CLI 1.0.102.
 	ListPendingRequests(ctx context.Context, in *SessionToolsServiceListPendingRequestsRequest, opts ...grpc.CallOption) (*SessionToolsServiceListPendingRequestsResponse, error)
-	// Calls session.tools.set.
+	// Replaces all tools of the calling connection, at once and for the next
+	// request to the model. JSON-RPC: session.tools.set.
 	Set(ctx context.Context, in *SessionToolsServiceSetRequest, opts ...grpc.CallOption) (*SessionToolsServiceSetResponse, error)
 	// Calls session.tools.taskCompleteEventData.
 	TaskCompleteEventData(ctx context.Context, in *SessionToolsServiceTaskCompleteEventDataRequest, opts ...grpc.CallOption) (*SessionToolsServiceTaskCompleteEventDataResponse, error)
-	// Calls session.tools.updateSubagentSettings.
+	// Updates the subagent settings. JSON-RPC:
+	// session.tools.updateSubagentSettings.
 	UpdateSubagentSettings(ctx context.Context, in *SessionToolsServiceUpdateSubagentSettingsRequest, opts ...grpc.CallOption) (*SessionToolsServiceUpdateSubagentSettingsResponse, error)
 }
 
@@ -179,25 +186,32 @@ func (c *sessionToolsServiceClient) UpdateSubagentSettings(ctx context.Context, 
 // All implementations must embed UnimplementedSessionToolsServiceServer
 // for forward compatibility.
 //
-// SessionToolsService: The CLI's methods under session.tools.
+// SessionToolsService has the CLI's methods under session.tools.
 type SessionToolsServiceServer interface {
-	// Calls session.tools.execute.
+	// Executes the tools. JSON-RPC: session.tools.execute.
 	Execute(context.Context, *SessionToolsServiceExecuteRequest) (*SessionToolsServiceExecuteResponse, error)
-	// Calls session.tools.getBuiltinDescriptors.
+	// Gets the builtin descriptors. JSON-RPC:
+	// session.tools.getBuiltinDescriptors.
 	GetBuiltinDescriptors(context.Context, *SessionToolsServiceGetBuiltinDescriptorsRequest) (*SessionToolsServiceGetBuiltinDescriptorsResponse, error)
-	// Calls session.tools.getCurrentMetadata.
+	// Describes the tools the model is offered. JSON-RPC:
+	// session.tools.getCurrentMetadata.
 	GetCurrentMetadata(context.Context, *SessionToolsServiceGetCurrentMetadataRequest) (*SessionToolsServiceGetCurrentMetadataResponse, error)
-	// Calls session.tools.handlePendingToolCall.
+	// Answers a tool call. The first answer counts; for later ones success is
+	// false. JSON-RPC: session.tools.handlePendingToolCall.
 	HandlePendingToolCall(context.Context, *SessionToolsServiceHandlePendingToolCallRequest) (*SessionToolsServiceHandlePendingToolCallResponse, error)
-	// Calls session.tools.initializeAndValidate.
+	// Initializes the and validate. JSON-RPC:
+	// session.tools.initializeAndValidate.
 	InitializeAndValidate(context.Context, *SessionToolsServiceInitializeAndValidateRequest) (*SessionToolsServiceInitializeAndValidateResponse, error)
-	// Calls session.tools.listPendingRequests.
+	// Lists tool calls that wait for an answer. JSON-RPC:
+	// session.tools.listPendingRequests. Since CLI 1.0.102.
 	ListPendingRequests(context.Context, *SessionToolsServiceListPendingRequestsRequest) (*SessionToolsServiceListPendingRequestsResponse, error)
-	// Calls session.tools.set.
+	// Replaces all tools of the calling connection, at once and for the next
+	// request to the model. JSON-RPC: session.tools.set.
 	Set(context.Context, *SessionToolsServiceSetRequest) (*SessionToolsServiceSetResponse, error)
 	// Calls session.tools.taskCompleteEventData.
 	TaskCompleteEventData(context.Context, *SessionToolsServiceTaskCompleteEventDataRequest) (*SessionToolsServiceTaskCompleteEventDataResponse, error)
-	// Calls session.tools.updateSubagentSettings.
+	// Updates the subagent settings. JSON-RPC:
+	// session.tools.updateSubagentSettings.
 	UpdateSubagentSettings(context.Context, *SessionToolsServiceUpdateSubagentSettingsRequest) (*SessionToolsServiceUpdateSubagentSettingsResponse, error)
 	mustEmbedUnimplementedSessionToolsServiceServer()
 }

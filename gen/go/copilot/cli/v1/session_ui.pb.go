@@ -43,13 +43,13 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// JSON: McpElicitationFormMode.
+// MCP elicitation form mode. Used by SessionUiServiceElicitationRequest.mode.
 type McpElicitationFormMode int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	McpElicitationFormMode_MCP_ELICITATION_FORM_MODE_UNSPECIFIED McpElicitationFormMode = 0
-	// JSON "form".
+	// JSON: "form".
 	McpElicitationFormMode_MCP_ELICITATION_FORM_MODE_FORM McpElicitationFormMode = 1
 )
 
@@ -92,17 +92,18 @@ func (McpElicitationFormMode) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_session_ui_proto_rawDescGZIP(), []int{0}
 }
 
-// JSON: UIAutoModeSwitchResponse.
+// UI auto mode switch response. Used by
+// SessionUiServiceHandlePendingAutoModeSwitchRequest.response.
 type UIAutoModeSwitchResponse int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	UIAutoModeSwitchResponse_UI_AUTO_MODE_SWITCH_RESPONSE_UNSPECIFIED UIAutoModeSwitchResponse = 0
-	// JSON "yes".
+	// JSON: "yes".
 	UIAutoModeSwitchResponse_UI_AUTO_MODE_SWITCH_RESPONSE_YES UIAutoModeSwitchResponse = 1
-	// JSON "yes_always".
+	// JSON: "yes_always".
 	UIAutoModeSwitchResponse_UI_AUTO_MODE_SWITCH_RESPONSE_YES_ALWAYS UIAutoModeSwitchResponse = 2
-	// JSON "no".
+	// JSON: "no".
 	UIAutoModeSwitchResponse_UI_AUTO_MODE_SWITCH_RESPONSE_NO UIAutoModeSwitchResponse = 3
 )
 
@@ -149,17 +150,18 @@ func (UIAutoModeSwitchResponse) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_session_ui_proto_rawDescGZIP(), []int{1}
 }
 
-// JSON: UIElicitationResponseAction.
+// UI elicitation response action. Used by
+// SessionUiServiceElicitationResponse.action and UIElicitationResponse.action.
 type UIElicitationResponseAction int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	UIElicitationResponseAction_UI_ELICITATION_RESPONSE_ACTION_UNSPECIFIED UIElicitationResponseAction = 0
-	// JSON "accept".
+	// JSON: "accept".
 	UIElicitationResponseAction_UI_ELICITATION_RESPONSE_ACTION_ACCEPT UIElicitationResponseAction = 1
-	// JSON "decline".
+	// JSON: "decline".
 	UIElicitationResponseAction_UI_ELICITATION_RESPONSE_ACTION_DECLINE UIElicitationResponseAction = 2
-	// JSON "cancel".
+	// JSON: "cancel".
 	UIElicitationResponseAction_UI_ELICITATION_RESPONSE_ACTION_CANCEL UIElicitationResponseAction = 3
 )
 
@@ -206,15 +208,16 @@ func (UIElicitationResponseAction) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_session_ui_proto_rawDescGZIP(), []int{2}
 }
 
-// JSON: UIElicitationSchemaPropertyNumberType.
+// UI elicitation schema property number type. Used by
+// UIElicitationSchemaPropertyNumber.type.
 type UIElicitationSchemaPropertyNumberType int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	UIElicitationSchemaPropertyNumberType_UI_ELICITATION_SCHEMA_PROPERTY_NUMBER_TYPE_UNSPECIFIED UIElicitationSchemaPropertyNumberType = 0
-	// JSON "number".
+	// JSON: "number".
 	UIElicitationSchemaPropertyNumberType_UI_ELICITATION_SCHEMA_PROPERTY_NUMBER_TYPE_NUMBER UIElicitationSchemaPropertyNumberType = 1
-	// JSON "integer".
+	// JSON: "integer".
 	UIElicitationSchemaPropertyNumberType_UI_ELICITATION_SCHEMA_PROPERTY_NUMBER_TYPE_INTEGER UIElicitationSchemaPropertyNumberType = 2
 )
 
@@ -259,19 +262,20 @@ func (UIElicitationSchemaPropertyNumberType) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_session_ui_proto_rawDescGZIP(), []int{3}
 }
 
-// JSON: UIElicitationSchemaPropertyStringFormat.
+// UI elicitation schema property string format. Used by
+// UIElicitationSchemaPropertyString.format.
 type UIElicitationSchemaPropertyStringFormat int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	UIElicitationSchemaPropertyStringFormat_UI_ELICITATION_SCHEMA_PROPERTY_STRING_FORMAT_UNSPECIFIED UIElicitationSchemaPropertyStringFormat = 0
-	// JSON "email".
+	// JSON: "email".
 	UIElicitationSchemaPropertyStringFormat_UI_ELICITATION_SCHEMA_PROPERTY_STRING_FORMAT_EMAIL UIElicitationSchemaPropertyStringFormat = 1
-	// JSON "uri".
+	// JSON: "uri".
 	UIElicitationSchemaPropertyStringFormat_UI_ELICITATION_SCHEMA_PROPERTY_STRING_FORMAT_URI UIElicitationSchemaPropertyStringFormat = 2
-	// JSON "date".
+	// JSON: "date".
 	UIElicitationSchemaPropertyStringFormat_UI_ELICITATION_SCHEMA_PROPERTY_STRING_FORMAT_DATE UIElicitationSchemaPropertyStringFormat = 3
-	// JSON "date-time".
+	// JSON: "date-time".
 	UIElicitationSchemaPropertyStringFormat_UI_ELICITATION_SCHEMA_PROPERTY_STRING_FORMAT_DATE_TIME UIElicitationSchemaPropertyStringFormat = 4
 )
 
@@ -320,19 +324,19 @@ func (UIElicitationSchemaPropertyStringFormat) EnumDescriptor() ([]byte, []int) 
 	return file_copilot_cli_v1_session_ui_proto_rawDescGZIP(), []int{4}
 }
 
-// JSON: UIExitPlanModeAction.
+// UI exit plan mode action. Used by UIExitPlanModeResponse.selected_action.
 type UIExitPlanModeAction int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	UIExitPlanModeAction_UI_EXIT_PLAN_MODE_ACTION_UNSPECIFIED UIExitPlanModeAction = 0
-	// JSON "exit_only".
+	// JSON: "exit_only".
 	UIExitPlanModeAction_UI_EXIT_PLAN_MODE_ACTION_EXIT_ONLY UIExitPlanModeAction = 1
-	// JSON "interactive".
+	// JSON: "interactive".
 	UIExitPlanModeAction_UI_EXIT_PLAN_MODE_ACTION_INTERACTIVE UIExitPlanModeAction = 2
-	// JSON "autopilot".
+	// JSON: "autopilot".
 	UIExitPlanModeAction_UI_EXIT_PLAN_MODE_ACTION_AUTOPILOT UIExitPlanModeAction = 3
-	// JSON "autopilot_fleet".
+	// JSON: "autopilot_fleet".
 	UIExitPlanModeAction_UI_EXIT_PLAN_MODE_ACTION_AUTOPILOT_FLEET UIExitPlanModeAction = 4
 )
 
@@ -381,19 +385,20 @@ func (UIExitPlanModeAction) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_session_ui_proto_rawDescGZIP(), []int{5}
 }
 
-// JSON: UISessionLimitsExhaustedResponseAction.
+// UI session limits exhausted response action. Used by
+// UISessionLimitsExhaustedResponse.action.
 type UISessionLimitsExhaustedResponseAction int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	UISessionLimitsExhaustedResponseAction_UI_SESSION_LIMITS_EXHAUSTED_RESPONSE_ACTION_UNSPECIFIED UISessionLimitsExhaustedResponseAction = 0
-	// JSON "add".
+	// JSON: "add".
 	UISessionLimitsExhaustedResponseAction_UI_SESSION_LIMITS_EXHAUSTED_RESPONSE_ACTION_ADD UISessionLimitsExhaustedResponseAction = 1
-	// JSON "set".
+	// JSON: "set".
 	UISessionLimitsExhaustedResponseAction_UI_SESSION_LIMITS_EXHAUSTED_RESPONSE_ACTION_SET UISessionLimitsExhaustedResponseAction = 2
-	// JSON "unset".
+	// JSON: "unset".
 	UISessionLimitsExhaustedResponseAction_UI_SESSION_LIMITS_EXHAUSTED_RESPONSE_ACTION_UNSET UISessionLimitsExhaustedResponseAction = 3
-	// JSON "cancel".
+	// JSON: "cancel".
 	UISessionLimitsExhaustedResponseAction_UI_SESSION_LIMITS_EXHAUSTED_RESPONSE_ACTION_CANCEL UISessionLimitsExhaustedResponseAction = 4
 )
 
@@ -442,16 +447,16 @@ func (UISessionLimitsExhaustedResponseAction) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_session_ui_proto_rawDescGZIP(), []int{6}
 }
 
-// JSON: session.ui.handleHumanAskUser?.
+// Parameters of session.ui.handleHumanAskUser.
 type InternalSessionUiServiceHandleHumanAskUserRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session id.
+	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// request id.
+	// Identifier of the request: the one to answer it by.
 	RequestId string `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	// result.
+	// The result.
 	Result *UIElicitationResponse `protobuf:"bytes,3,opt,name=result,proto3" json:"result,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -515,12 +520,12 @@ func (x *InternalSessionUiServiceHandleHumanAskUserRequest) GetJsonExtra() strin
 	return ""
 }
 
-// JSON: UIElicitationResult.
+// Result of session.ui.handleHumanAskUser.
 type InternalSessionUiServiceHandleHumanAskUserResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// success.
+	// Whether it succeeded.
 	Success bool `protobuf:"varint,1,opt,name=success,proto3" json:"success,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -570,16 +575,16 @@ func (x *InternalSessionUiServiceHandleHumanAskUserResponse) GetJsonExtra() stri
 	return ""
 }
 
-// JSON: session.ui.handleHumanExitPlanMode?.
+// Parameters of session.ui.handleHumanExitPlanMode.
 type InternalSessionUiServiceHandleHumanExitPlanModeRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session id.
+	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// request id.
+	// Identifier of the request: the one to answer it by.
 	RequestId string `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	// response.
+	// The response.
 	Response *UIExitPlanModeResponse `protobuf:"bytes,3,opt,name=response,proto3" json:"response,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -643,12 +648,12 @@ func (x *InternalSessionUiServiceHandleHumanExitPlanModeRequest) GetJsonExtra() 
 	return ""
 }
 
-// JSON: UIHandlePendingResult.
+// Result of session.ui.handleHumanExitPlanMode.
 type InternalSessionUiServiceHandleHumanExitPlanModeResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// success.
+	// Whether it succeeded.
 	Success bool `protobuf:"varint,1,opt,name=success,proto3" json:"success,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -698,16 +703,16 @@ func (x *InternalSessionUiServiceHandleHumanExitPlanModeResponse) GetJsonExtra()
 	return ""
 }
 
-// JSON: session.ui.handleHumanUserInput?.
+// Parameters of session.ui.handleHumanUserInput.
 type InternalSessionUiServiceHandleHumanUserInputRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session id.
+	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// request id.
+	// Identifier of the request: the one to answer it by.
 	RequestId string `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	// response.
+	// The response.
 	Response *UIUserInputResponse `protobuf:"bytes,3,opt,name=response,proto3" json:"response,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -771,12 +776,12 @@ func (x *InternalSessionUiServiceHandleHumanUserInputRequest) GetJsonExtra() str
 	return ""
 }
 
-// JSON: UIHandlePendingResult.
+// Result of session.ui.handleHumanUserInput.
 type InternalSessionUiServiceHandleHumanUserInputResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// success.
+	// Whether it succeeded.
 	Success bool `protobuf:"varint,1,opt,name=success,proto3" json:"success,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -826,22 +831,22 @@ func (x *InternalSessionUiServiceHandleHumanUserInputResponse) GetJsonExtra() st
 	return ""
 }
 
-// JSON: session.ui.elicitation?.
+// Parameters of session.ui.elicitation.
 type SessionUiServiceElicitationRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session id.
+	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// mode.
+	// The mode.
 	Mode McpElicitationFormMode `protobuf:"varint,2,opt,name=mode,proto3,enum=copilot.cli.v1.McpElicitationFormMode" json:"mode,omitempty"`
-	// message.
+	// The message.
 	Message string `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
-	// requested schema.
+	// The requested schema.
 	RequestedSchema *UIElicitationSchema `protobuf:"bytes,4,opt,name=requested_schema,json=requestedSchema,proto3" json:"requested_schema,omitempty"`
-	// meta json.
+	// The meta. The member _meta, as JSON text.
 	MetaJson *string `protobuf:"bytes,5,opt,name=meta_json,json=metaJson,proto3,oneof" json:"meta_json,omitempty"`
-	// task.
+	// The task.
 	Task *McpTaskMetadata `protobuf:"bytes,6,opt,name=task,proto3" json:"task,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -926,16 +931,16 @@ func (x *SessionUiServiceElicitationRequest) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: UIElicitationResponse.
+// Result of session.ui.elicitation. An answer to a form.
 type SessionUiServiceElicitationResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// action.
+	// Whether the form was accepted, declined or cancelled.
 	Action UIElicitationResponseAction `protobuf:"varint,1,opt,name=action,proto3,enum=copilot.cli.v1.UIElicitationResponseAction" json:"action,omitempty"`
-	// content.
+	// The values filled in, by field, when it was accepted.
 	Content map[string]*UIElicitationFieldValue `protobuf:"bytes,2,rep,name=content,proto3" json:"content,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// meta json.
+	// The meta. The member _meta, as JSON text.
 	MetaJson *string `protobuf:"bytes,3,opt,name=meta_json,json=metaJson,proto3,oneof" json:"meta_json,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -999,14 +1004,14 @@ func (x *SessionUiServiceElicitationResponse) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: session.ui.ephemeralQuery?.
+// Parameters of session.ui.ephemeralQuery.
 type SessionUiServiceEphemeralQueryRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session id.
+	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// question.
+	// The question.
 	Question string `protobuf:"bytes,2,opt,name=question,proto3" json:"question,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1063,12 +1068,12 @@ func (x *SessionUiServiceEphemeralQueryRequest) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: UIEphemeralQueryResult.
+// Result of session.ui.ephemeralQuery.
 type SessionUiServiceEphemeralQueryResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// answer.
+	// The answer.
 	Answer string `protobuf:"bytes,1,opt,name=answer,proto3" json:"answer,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1118,16 +1123,16 @@ func (x *SessionUiServiceEphemeralQueryResponse) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: session.ui.handlePendingAutoModeSwitch?.
+// Parameters of session.ui.handlePendingAutoModeSwitch.
 type SessionUiServiceHandlePendingAutoModeSwitchRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session id.
+	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// request id.
+	// Identifier of the request: the one to answer it by.
 	RequestId string `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	// response.
+	// The response.
 	Response UIAutoModeSwitchResponse `protobuf:"varint,3,opt,name=response,proto3,enum=copilot.cli.v1.UIAutoModeSwitchResponse" json:"response,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1191,12 +1196,12 @@ func (x *SessionUiServiceHandlePendingAutoModeSwitchRequest) GetJsonExtra() stri
 	return ""
 }
 
-// JSON: UIHandlePendingResult.
+// Result of session.ui.handlePendingAutoModeSwitch.
 type SessionUiServiceHandlePendingAutoModeSwitchResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// success.
+	// Whether it succeeded.
 	Success bool `protobuf:"varint,1,opt,name=success,proto3" json:"success,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1246,16 +1251,16 @@ func (x *SessionUiServiceHandlePendingAutoModeSwitchResponse) GetJsonExtra() str
 	return ""
 }
 
-// JSON: session.ui.handlePendingElicitation?.
+// Parameters of session.ui.handlePendingElicitation.
 type SessionUiServiceHandlePendingElicitationRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session id.
+	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// request id.
+	// Identifier of the request: the one to answer it by.
 	RequestId string `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	// result.
+	// The result.
 	Result *UIElicitationResponse `protobuf:"bytes,3,opt,name=result,proto3" json:"result,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1319,12 +1324,12 @@ func (x *SessionUiServiceHandlePendingElicitationRequest) GetJsonExtra() string 
 	return ""
 }
 
-// JSON: UIElicitationResult.
+// Result of session.ui.handlePendingElicitation.
 type SessionUiServiceHandlePendingElicitationResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// success.
+	// Whether it succeeded.
 	Success bool `protobuf:"varint,1,opt,name=success,proto3" json:"success,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1374,16 +1379,16 @@ func (x *SessionUiServiceHandlePendingElicitationResponse) GetJsonExtra() string
 	return ""
 }
 
-// JSON: session.ui.handlePendingExitPlanMode?.
+// Parameters of session.ui.handlePendingExitPlanMode.
 type SessionUiServiceHandlePendingExitPlanModeRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session id.
+	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// request id.
+	// Identifier of the request: the one to answer it by.
 	RequestId string `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	// response.
+	// The response.
 	Response *UIExitPlanModeResponse `protobuf:"bytes,3,opt,name=response,proto3" json:"response,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1447,12 +1452,12 @@ func (x *SessionUiServiceHandlePendingExitPlanModeRequest) GetJsonExtra() string
 	return ""
 }
 
-// JSON: UIHandlePendingResult.
+// Result of session.ui.handlePendingExitPlanMode.
 type SessionUiServiceHandlePendingExitPlanModeResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// success.
+	// Whether it succeeded.
 	Success bool `protobuf:"varint,1,opt,name=success,proto3" json:"success,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1502,16 +1507,16 @@ func (x *SessionUiServiceHandlePendingExitPlanModeResponse) GetJsonExtra() strin
 	return ""
 }
 
-// JSON: session.ui.handlePendingSampling?.
+// Parameters of session.ui.handlePendingSampling.
 type SessionUiServiceHandlePendingSamplingRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session id.
+	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// request id.
+	// Identifier of the request: the one to answer it by.
 	RequestId string `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	// response json.
+	// The response. The member response, as JSON text.
 	ResponseJson *string `protobuf:"bytes,3,opt,name=response_json,json=responseJson,proto3,oneof" json:"response_json,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1575,12 +1580,12 @@ func (x *SessionUiServiceHandlePendingSamplingRequest) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: UIHandlePendingResult.
+// Result of session.ui.handlePendingSampling.
 type SessionUiServiceHandlePendingSamplingResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// success.
+	// Whether it succeeded.
 	Success bool `protobuf:"varint,1,opt,name=success,proto3" json:"success,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1630,16 +1635,16 @@ func (x *SessionUiServiceHandlePendingSamplingResponse) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: session.ui.handlePendingSessionLimitsExhausted?.
+// Parameters of session.ui.handlePendingSessionLimitsExhausted.
 type SessionUiServiceHandlePendingSessionLimitsExhaustedRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session id.
+	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// request id.
+	// Identifier of the request: the one to answer it by.
 	RequestId string `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	// response.
+	// The response.
 	Response *UISessionLimitsExhaustedResponse `protobuf:"bytes,3,opt,name=response,proto3" json:"response,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1703,12 +1708,12 @@ func (x *SessionUiServiceHandlePendingSessionLimitsExhaustedRequest) GetJsonExtr
 	return ""
 }
 
-// JSON: UIHandlePendingResult.
+// Result of session.ui.handlePendingSessionLimitsExhausted.
 type SessionUiServiceHandlePendingSessionLimitsExhaustedResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// success.
+	// Whether it succeeded.
 	Success bool `protobuf:"varint,1,opt,name=success,proto3" json:"success,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1758,16 +1763,16 @@ func (x *SessionUiServiceHandlePendingSessionLimitsExhaustedResponse) GetJsonExt
 	return ""
 }
 
-// JSON: session.ui.handlePendingUserInput?.
+// Parameters of session.ui.handlePendingUserInput.
 type SessionUiServiceHandlePendingUserInputRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session id.
+	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// request id.
+	// Identifier of the request: the one to answer it by.
 	RequestId string `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	// response.
+	// The response.
 	Response *UIUserInputResponse `protobuf:"bytes,3,opt,name=response,proto3" json:"response,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1831,12 +1836,12 @@ func (x *SessionUiServiceHandlePendingUserInputRequest) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: UIHandlePendingResult.
+// Result of session.ui.handlePendingUserInput.
 type SessionUiServiceHandlePendingUserInputResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// success.
+	// Whether it succeeded.
 	Success bool `protobuf:"varint,1,opt,name=success,proto3" json:"success,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1886,12 +1891,12 @@ func (x *SessionUiServiceHandlePendingUserInputResponse) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: session.ui.registerDirectAutoModeSwitchHandler?.
+// Parameters of session.ui.registerDirectAutoModeSwitchHandler.
 type SessionUiServiceRegisterDirectAutoModeSwitchHandlerRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session id.
+	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1941,12 +1946,12 @@ func (x *SessionUiServiceRegisterDirectAutoModeSwitchHandlerRequest) GetJsonExtr
 	return ""
 }
 
-// JSON: UIRegisterDirectAutoModeSwitchHandlerResult.
+// Result of session.ui.registerDirectAutoModeSwitchHandler.
 type SessionUiServiceRegisterDirectAutoModeSwitchHandlerResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// handle.
+	// The handle.
 	Handle string `protobuf:"bytes,1,opt,name=handle,proto3" json:"handle,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1996,14 +2001,14 @@ func (x *SessionUiServiceRegisterDirectAutoModeSwitchHandlerResponse) GetJsonExt
 	return ""
 }
 
-// JSON: session.ui.unregisterDirectAutoModeSwitchHandler?.
+// Parameters of session.ui.unregisterDirectAutoModeSwitchHandler.
 type SessionUiServiceUnregisterDirectAutoModeSwitchHandlerRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session id.
+	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// handle.
+	// The handle.
 	Handle string `protobuf:"bytes,2,opt,name=handle,proto3" json:"handle,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2060,12 +2065,12 @@ func (x *SessionUiServiceUnregisterDirectAutoModeSwitchHandlerRequest) GetJsonEx
 	return ""
 }
 
-// JSON: UIUnregisterDirectAutoModeSwitchHandlerResult.
+// Result of session.ui.unregisterDirectAutoModeSwitchHandler.
 type SessionUiServiceUnregisterDirectAutoModeSwitchHandlerResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// unregistered.
+	// Whether it is unregistered.
 	Unregistered bool `protobuf:"varint,1,opt,name=unregistered,proto3" json:"unregistered,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2115,12 +2120,12 @@ func (x *SessionUiServiceUnregisterDirectAutoModeSwitchHandlerResponse) GetJsonE
 	return ""
 }
 
-// JSON: McpTaskMetadata.
+// MCP task metadata. Used by SessionUiServiceElicitationRequest.task.
 type McpTaskMetadata struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// ttl.
+	// The time to live.
 	Ttl *int64 `protobuf:"varint,1,opt,name=ttl,proto3,oneof" json:"ttl,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2170,22 +2175,22 @@ func (x *McpTaskMetadata) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: UIElicitationArrayAnyOfField.
+// UI elicitation array any of field.
 type UIElicitationArrayAnyOfField struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// title.
+	// The title.
 	Title *string `protobuf:"bytes,1,opt,name=title,proto3,oneof" json:"title,omitempty"`
-	// description.
+	// The description.
 	Description *string `protobuf:"bytes,2,opt,name=description,proto3,oneof" json:"description,omitempty"`
-	// min items.
+	// Smallest number of items.
 	MinItems *int64 `protobuf:"varint,3,opt,name=min_items,json=minItems,proto3,oneof" json:"min_items,omitempty"`
-	// max items.
+	// Largest number of items.
 	MaxItems *int64 `protobuf:"varint,4,opt,name=max_items,json=maxItems,proto3,oneof" json:"max_items,omitempty"`
-	// items.
+	// The items.
 	Items *UIElicitationArrayAnyOfFieldItems `protobuf:"bytes,5,opt,name=items,proto3" json:"items,omitempty"`
-	// default.
+	// The default.
 	Default []string `protobuf:"bytes,6,rep,name=default,proto3" json:"default,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2270,12 +2275,13 @@ func (x *UIElicitationArrayAnyOfField) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: UIElicitationArrayAnyOfFieldItems.
+// UI elicitation array any of field items. Used by
+// UIElicitationArrayAnyOfField.items.
 type UIElicitationArrayAnyOfFieldItems struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// any of.
+	// The any of.
 	AnyOf []*UIElicitationArrayAnyOfFieldItemsAnyOf `protobuf:"bytes,1,rep,name=any_of,json=anyOf,proto3" json:"any_of,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2325,14 +2331,15 @@ func (x *UIElicitationArrayAnyOfFieldItems) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: UIElicitationArrayAnyOfFieldItemsAnyOf.
+// UI elicitation array any of field items any of. Used by
+// UIElicitationArrayAnyOfFieldItems.any_of.
 type UIElicitationArrayAnyOfFieldItemsAnyOf struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// const.
+	// The const.
 	Const string `protobuf:"bytes,1,opt,name=const,proto3" json:"const,omitempty"`
-	// title.
+	// The title.
 	Title string `protobuf:"bytes,2,opt,name=title,proto3" json:"title,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2389,22 +2396,22 @@ func (x *UIElicitationArrayAnyOfFieldItemsAnyOf) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: UIElicitationArrayEnumField.
+// UI elicitation array enum field.
 type UIElicitationArrayEnumField struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// title.
+	// The title.
 	Title *string `protobuf:"bytes,1,opt,name=title,proto3,oneof" json:"title,omitempty"`
-	// description.
+	// The description.
 	Description *string `protobuf:"bytes,2,opt,name=description,proto3,oneof" json:"description,omitempty"`
-	// min items.
+	// Smallest number of items.
 	MinItems *int64 `protobuf:"varint,3,opt,name=min_items,json=minItems,proto3,oneof" json:"min_items,omitempty"`
-	// max items.
+	// Largest number of items.
 	MaxItems *int64 `protobuf:"varint,4,opt,name=max_items,json=maxItems,proto3,oneof" json:"max_items,omitempty"`
-	// items.
+	// The items.
 	Items *UIElicitationArrayEnumFieldItems `protobuf:"bytes,5,opt,name=items,proto3" json:"items,omitempty"`
-	// default.
+	// The default.
 	Default []string `protobuf:"bytes,6,rep,name=default,proto3" json:"default,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2489,12 +2496,13 @@ func (x *UIElicitationArrayEnumField) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: UIElicitationArrayEnumFieldItems.
+// UI elicitation array enum field items. Used by
+// UIElicitationArrayEnumField.items.
 type UIElicitationArrayEnumFieldItems struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// enum.
+	// The enum.
 	Enum []string `protobuf:"bytes,1,rep,name=enum,proto3" json:"enum,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2544,10 +2552,12 @@ func (x *UIElicitationArrayEnumFieldItems) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: UIElicitationFieldValue.
+// UI elicitation field value. Used by
+// SessionUiServiceElicitationResponse.content and
+// UIElicitationResponse.content.
 type UIElicitationFieldValue struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The alternatives.
+	// One of these, told apart by their form.
 	//
 	// Types that are valid to be assigned to Variant:
 	//
@@ -2648,27 +2658,27 @@ type isUIElicitationFieldValue_Variant interface {
 }
 
 type UIElicitationFieldValue_StringValue struct {
-	// string value.
+	// A string.
 	StringValue string `protobuf:"bytes,1,opt,name=string_value,json=stringValue,proto3,oneof"`
 }
 
 type UIElicitationFieldValue_DoubleValue struct {
-	// double value.
+	// A number.
 	DoubleValue float64 `protobuf:"fixed64,2,opt,name=double_value,json=doubleValue,proto3,oneof"`
 }
 
 type UIElicitationFieldValue_BoolValue struct {
-	// bool value.
+	// A boolean.
 	BoolValue bool `protobuf:"varint,3,opt,name=bool_value,json=boolValue,proto3,oneof"`
 }
 
 type UIElicitationFieldValue_List struct {
-	// list.
+	// An array.
 	List *StringList `protobuf:"bytes,4,opt,name=list,proto3,oneof"`
 }
 
 type UIElicitationFieldValue_Unrecognized struct {
-	// A value that fits none of them: JSON text.
+	// A value that fits none of them, as JSON text.
 	Unrecognized string `protobuf:"bytes,1001,opt,name=unrecognized,proto3,oneof"`
 }
 
@@ -2682,16 +2692,16 @@ func (*UIElicitationFieldValue_List) isUIElicitationFieldValue_Variant() {}
 
 func (*UIElicitationFieldValue_Unrecognized) isUIElicitationFieldValue_Variant() {}
 
-// JSON: UIElicitationResponse.
+// An answer to a form.
 type UIElicitationResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// action.
+	// Whether the form was accepted, declined or cancelled.
 	Action UIElicitationResponseAction `protobuf:"varint,1,opt,name=action,proto3,enum=copilot.cli.v1.UIElicitationResponseAction" json:"action,omitempty"`
-	// content.
+	// The values filled in, by field, when it was accepted.
 	Content map[string]*UIElicitationFieldValue `protobuf:"bytes,2,rep,name=content,proto3" json:"content,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// meta json.
+	// The meta. The member _meta, as JSON text.
 	MetaJson *string `protobuf:"bytes,3,opt,name=meta_json,json=metaJson,proto3,oneof" json:"meta_json,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2755,14 +2765,15 @@ func (x *UIElicitationResponse) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: UIElicitationSchema.
+// UI elicitation schema. Used by
+// SessionUiServiceElicitationRequest.requested_schema.
 type UIElicitationSchema struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// properties.
+	// The properties, by name.
 	Properties map[string]*UIElicitationSchemaProperty `protobuf:"bytes,1,rep,name=properties,proto3" json:"properties,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// required.
+	// The required.
 	Required []string `protobuf:"bytes,2,rep,name=required,proto3" json:"required,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2819,10 +2830,10 @@ func (x *UIElicitationSchema) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: UIElicitationSchemaProperty.
+// UI elicitation schema property. Used by UIElicitationSchema.properties.
 type UIElicitationSchemaProperty struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The alternatives.
+	// One of these, told apart by their form.
 	//
 	// Types that are valid to be assigned to Variant:
 	//
@@ -2953,42 +2964,42 @@ type isUIElicitationSchemaProperty_Variant interface {
 }
 
 type UIElicitationSchemaProperty_StringEnumField struct {
-	// string enum field.
+	// String enum field.
 	StringEnumField *UIElicitationStringEnumField `protobuf:"bytes,1,opt,name=string_enum_field,json=stringEnumField,proto3,oneof"`
 }
 
 type UIElicitationSchemaProperty_StringOneOfField struct {
-	// string one of field.
+	// String one of field.
 	StringOneOfField *UIElicitationStringOneOfField `protobuf:"bytes,2,opt,name=string_one_of_field,json=stringOneOfField,proto3,oneof"`
 }
 
 type UIElicitationSchemaProperty_ArrayEnumField struct {
-	// array enum field.
+	// Array enum field.
 	ArrayEnumField *UIElicitationArrayEnumField `protobuf:"bytes,3,opt,name=array_enum_field,json=arrayEnumField,proto3,oneof"`
 }
 
 type UIElicitationSchemaProperty_ArrayAnyOfField struct {
-	// array any of field.
+	// Array any of field.
 	ArrayAnyOfField *UIElicitationArrayAnyOfField `protobuf:"bytes,4,opt,name=array_any_of_field,json=arrayAnyOfField,proto3,oneof"`
 }
 
 type UIElicitationSchemaProperty_SchemaPropertyBoolean struct {
-	// schema property boolean.
+	// Schema property boolean.
 	SchemaPropertyBoolean *UIElicitationSchemaPropertyBoolean `protobuf:"bytes,5,opt,name=schema_property_boolean,json=schemaPropertyBoolean,proto3,oneof"`
 }
 
 type UIElicitationSchemaProperty_SchemaPropertyString struct {
-	// schema property string.
+	// Schema property string.
 	SchemaPropertyString *UIElicitationSchemaPropertyString `protobuf:"bytes,6,opt,name=schema_property_string,json=schemaPropertyString,proto3,oneof"`
 }
 
 type UIElicitationSchemaProperty_SchemaPropertyNumber struct {
-	// schema property number.
+	// Schema property number.
 	SchemaPropertyNumber *UIElicitationSchemaPropertyNumber `protobuf:"bytes,7,opt,name=schema_property_number,json=schemaPropertyNumber,proto3,oneof"`
 }
 
 type UIElicitationSchemaProperty_Unrecognized struct {
-	// A value that fits none of them: JSON text.
+	// A value that fits none of them, as JSON text.
 	Unrecognized string `protobuf:"bytes,1001,opt,name=unrecognized,proto3,oneof"`
 }
 
@@ -3008,16 +3019,16 @@ func (*UIElicitationSchemaProperty_SchemaPropertyNumber) isUIElicitationSchemaPr
 
 func (*UIElicitationSchemaProperty_Unrecognized) isUIElicitationSchemaProperty_Variant() {}
 
-// JSON: UIElicitationSchemaPropertyBoolean.
+// UI elicitation schema property boolean.
 type UIElicitationSchemaPropertyBoolean struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// title.
+	// The title.
 	Title *string `protobuf:"bytes,1,opt,name=title,proto3,oneof" json:"title,omitempty"`
-	// description.
+	// The description.
 	Description *string `protobuf:"bytes,2,opt,name=description,proto3,oneof" json:"description,omitempty"`
-	// default.
+	// Whether there is default.
 	Default *bool `protobuf:"varint,3,opt,name=default,proto3,oneof" json:"default,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3081,22 +3092,22 @@ func (x *UIElicitationSchemaPropertyBoolean) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: UIElicitationSchemaPropertyNumber.
+// UI elicitation schema property number.
 type UIElicitationSchemaPropertyNumber struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// type.
+	// The type.
 	Type UIElicitationSchemaPropertyNumberType `protobuf:"varint,1,opt,name=type,proto3,enum=copilot.cli.v1.UIElicitationSchemaPropertyNumberType" json:"type,omitempty"`
-	// title.
+	// The title.
 	Title *string `protobuf:"bytes,2,opt,name=title,proto3,oneof" json:"title,omitempty"`
-	// description.
+	// The description.
 	Description *string `protobuf:"bytes,3,opt,name=description,proto3,oneof" json:"description,omitempty"`
-	// minimum.
+	// The minimum.
 	Minimum *float64 `protobuf:"fixed64,4,opt,name=minimum,proto3,oneof" json:"minimum,omitempty"`
-	// maximum.
+	// The maximum.
 	Maximum *float64 `protobuf:"fixed64,5,opt,name=maximum,proto3,oneof" json:"maximum,omitempty"`
-	// default.
+	// The default.
 	Default *float64 `protobuf:"fixed64,6,opt,name=default,proto3,oneof" json:"default,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3181,22 +3192,22 @@ func (x *UIElicitationSchemaPropertyNumber) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: UIElicitationSchemaPropertyString.
+// UI elicitation schema property string.
 type UIElicitationSchemaPropertyString struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// title.
+	// The title.
 	Title *string `protobuf:"bytes,1,opt,name=title,proto3,oneof" json:"title,omitempty"`
-	// description.
+	// The description.
 	Description *string `protobuf:"bytes,2,opt,name=description,proto3,oneof" json:"description,omitempty"`
-	// min length.
+	// Smallest length.
 	MinLength *int64 `protobuf:"varint,3,opt,name=min_length,json=minLength,proto3,oneof" json:"min_length,omitempty"`
-	// max length.
+	// Largest length.
 	MaxLength *int64 `protobuf:"varint,4,opt,name=max_length,json=maxLength,proto3,oneof" json:"max_length,omitempty"`
-	// format.
+	// The format.
 	Format UIElicitationSchemaPropertyStringFormat `protobuf:"varint,5,opt,name=format,proto3,enum=copilot.cli.v1.UIElicitationSchemaPropertyStringFormat" json:"format,omitempty"`
-	// default.
+	// The default.
 	Default *string `protobuf:"bytes,6,opt,name=default,proto3,oneof" json:"default,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3281,20 +3292,20 @@ func (x *UIElicitationSchemaPropertyString) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: UIElicitationStringEnumField.
+// UI elicitation string enum field.
 type UIElicitationStringEnumField struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// title.
+	// The title.
 	Title *string `protobuf:"bytes,1,opt,name=title,proto3,oneof" json:"title,omitempty"`
-	// description.
+	// The description.
 	Description *string `protobuf:"bytes,2,opt,name=description,proto3,oneof" json:"description,omitempty"`
-	// enum.
+	// The enum.
 	Enum []string `protobuf:"bytes,3,rep,name=enum,proto3" json:"enum,omitempty"`
-	// enum names.
+	// Names of the enum.
 	EnumNames []string `protobuf:"bytes,4,rep,name=enum_names,json=enumNames,proto3" json:"enum_names,omitempty"`
-	// default.
+	// The default.
 	Default *string `protobuf:"bytes,5,opt,name=default,proto3,oneof" json:"default,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3372,18 +3383,18 @@ func (x *UIElicitationStringEnumField) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: UIElicitationStringOneOfField.
+// UI elicitation string one of field.
 type UIElicitationStringOneOfField struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// title.
+	// The title.
 	Title *string `protobuf:"bytes,1,opt,name=title,proto3,oneof" json:"title,omitempty"`
-	// description.
+	// The description.
 	Description *string `protobuf:"bytes,2,opt,name=description,proto3,oneof" json:"description,omitempty"`
-	// one of.
+	// The one of.
 	OneOf []*UIElicitationStringOneOfFieldOneOf `protobuf:"bytes,3,rep,name=one_of,json=oneOf,proto3" json:"one_of,omitempty"`
-	// default.
+	// The default.
 	Default *string `protobuf:"bytes,4,opt,name=default,proto3,oneof" json:"default,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3454,14 +3465,15 @@ func (x *UIElicitationStringOneOfField) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: UIElicitationStringOneOfFieldOneOf.
+// UI elicitation string one of field one of. Used by
+// UIElicitationStringOneOfField.one_of.
 type UIElicitationStringOneOfFieldOneOf struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// const.
+	// The const.
 	Const string `protobuf:"bytes,1,opt,name=const,proto3" json:"const,omitempty"`
-	// title.
+	// The title.
 	Title string `protobuf:"bytes,2,opt,name=title,proto3" json:"title,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3518,20 +3530,22 @@ func (x *UIElicitationStringOneOfFieldOneOf) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: UIExitPlanModeResponse.
+// UI exit plan mode response. Used by
+// InternalSessionUiServiceHandleHumanExitPlanModeRequest.response and
+// SessionUiServiceHandlePendingExitPlanModeRequest.response.
 type UIExitPlanModeResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// approved.
+	// Whether it is approved.
 	Approved bool `protobuf:"varint,1,opt,name=approved,proto3" json:"approved,omitempty"`
-	// selected action.
+	// The selected action.
 	SelectedAction UIExitPlanModeAction `protobuf:"varint,2,opt,name=selected_action,json=selectedAction,proto3,enum=copilot.cli.v1.UIExitPlanModeAction" json:"selected_action,omitempty"`
-	// auto approve edits.
+	// Whether there is auto approve edits.
 	AutoApproveEdits *bool `protobuf:"varint,3,opt,name=auto_approve_edits,json=autoApproveEdits,proto3,oneof" json:"auto_approve_edits,omitempty"`
-	// feedback.
+	// The feedback.
 	Feedback *string `protobuf:"bytes,4,opt,name=feedback,proto3,oneof" json:"feedback,omitempty"`
-	// defer implementation.
+	// Whether to defer implementation.
 	DeferImplementation *bool `protobuf:"varint,5,opt,name=defer_implementation,json=deferImplementation,proto3,oneof" json:"defer_implementation,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3609,16 +3623,17 @@ func (x *UIExitPlanModeResponse) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: UISessionLimitsExhaustedResponse.
+// UI session limits exhausted response. Used by
+// SessionUiServiceHandlePendingSessionLimitsExhaustedRequest.response.
 type UISessionLimitsExhaustedResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// action.
+	// The action.
 	Action UISessionLimitsExhaustedResponseAction `protobuf:"varint,1,opt,name=action,proto3,enum=copilot.cli.v1.UISessionLimitsExhaustedResponseAction" json:"action,omitempty"`
-	// additional ai credits.
+	// The additional AI credits.
 	AdditionalAiCredits *float64 `protobuf:"fixed64,2,opt,name=additional_ai_credits,json=additionalAiCredits,proto3,oneof" json:"additional_ai_credits,omitempty"`
-	// max ai credits.
+	// Largest number of AI credits.
 	MaxAiCredits *float64 `protobuf:"fixed64,3,opt,name=max_ai_credits,json=maxAiCredits,proto3,oneof" json:"max_ai_credits,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3682,14 +3697,16 @@ func (x *UISessionLimitsExhaustedResponse) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: UIUserInputResponse.
+// UI user input response. Used by
+// InternalSessionUiServiceHandleHumanUserInputRequest.response and
+// SessionUiServiceHandlePendingUserInputRequest.response.
 type UIUserInputResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// answer.
+	// The answer.
 	Answer string `protobuf:"bytes,1,opt,name=answer,proto3" json:"answer,omitempty"`
-	// was freeform.
+	// Whether it was freeform.
 	WasFreeform bool `protobuf:"varint,2,opt,name=was_freeform,json=wasFreeform,proto3" json:"was_freeform,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

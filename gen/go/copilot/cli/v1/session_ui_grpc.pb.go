@@ -49,13 +49,18 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// InternalSessionUiService: Internal: the CLI's methods under session.ui.
+// InternalSessionUiService has the CLI's methods under session.ui. They are
+// internal to the CLI: no stability is promised, and only the authorised may
+// call them.
 type InternalSessionUiServiceClient interface {
-	// Calls session.ui.handleHumanAskUser.
+	// Handles the human ask user. JSON-RPC: session.ui.handleHumanAskUser. Since
+	// CLI 1.0.92.
 	HandleHumanAskUser(ctx context.Context, in *InternalSessionUiServiceHandleHumanAskUserRequest, opts ...grpc.CallOption) (*InternalSessionUiServiceHandleHumanAskUserResponse, error)
-	// Calls session.ui.handleHumanExitPlanMode.
+	// Handles the human exit plan mode. JSON-RPC:
+	// session.ui.handleHumanExitPlanMode. Since CLI 1.0.92.
 	HandleHumanExitPlanMode(ctx context.Context, in *InternalSessionUiServiceHandleHumanExitPlanModeRequest, opts ...grpc.CallOption) (*InternalSessionUiServiceHandleHumanExitPlanModeResponse, error)
-	// Calls session.ui.handleHumanUserInput.
+	// Handles the human user input. JSON-RPC: session.ui.handleHumanUserInput.
+	// Since CLI 1.0.92.
 	HandleHumanUserInput(ctx context.Context, in *InternalSessionUiServiceHandleHumanUserInputRequest, opts ...grpc.CallOption) (*InternalSessionUiServiceHandleHumanUserInputResponse, error)
 }
 
@@ -101,13 +106,18 @@ func (c *internalSessionUiServiceClient) HandleHumanUserInput(ctx context.Contex
 // All implementations must embed UnimplementedInternalSessionUiServiceServer
 // for forward compatibility.
 //
-// InternalSessionUiService: Internal: the CLI's methods under session.ui.
+// InternalSessionUiService has the CLI's methods under session.ui. They are
+// internal to the CLI: no stability is promised, and only the authorised may
+// call them.
 type InternalSessionUiServiceServer interface {
-	// Calls session.ui.handleHumanAskUser.
+	// Handles the human ask user. JSON-RPC: session.ui.handleHumanAskUser. Since
+	// CLI 1.0.92.
 	HandleHumanAskUser(context.Context, *InternalSessionUiServiceHandleHumanAskUserRequest) (*InternalSessionUiServiceHandleHumanAskUserResponse, error)
-	// Calls session.ui.handleHumanExitPlanMode.
+	// Handles the human exit plan mode. JSON-RPC:
+	// session.ui.handleHumanExitPlanMode. Since CLI 1.0.92.
 	HandleHumanExitPlanMode(context.Context, *InternalSessionUiServiceHandleHumanExitPlanModeRequest) (*InternalSessionUiServiceHandleHumanExitPlanModeResponse, error)
-	// Calls session.ui.handleHumanUserInput.
+	// Handles the human user input. JSON-RPC: session.ui.handleHumanUserInput.
+	// Since CLI 1.0.92.
 	HandleHumanUserInput(context.Context, *InternalSessionUiServiceHandleHumanUserInputRequest) (*InternalSessionUiServiceHandleHumanUserInputResponse, error)
 	mustEmbedUnimplementedInternalSessionUiServiceServer()
 }
@@ -245,27 +255,34 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// SessionUiService: The CLI's methods under session.ui.
+// SessionUiService has the CLI's methods under session.ui.
 type SessionUiServiceClient interface {
-	// Calls session.ui.elicitation.
+	// Has a client fill in a form, and waits for it. JSON-RPC:
+	// session.ui.elicitation.
 	Elicitation(ctx context.Context, in *SessionUiServiceElicitationRequest, opts ...grpc.CallOption) (*SessionUiServiceElicitationResponse, error)
 	// Calls session.ui.ephemeralQuery.
 	EphemeralQuery(ctx context.Context, in *SessionUiServiceEphemeralQueryRequest, opts ...grpc.CallOption) (*SessionUiServiceEphemeralQueryResponse, error)
-	// Calls session.ui.handlePendingAutoModeSwitch.
+	// Answers whether to go on with a model of the CLI's choice. JSON-RPC:
+	// session.ui.handlePendingAutoModeSwitch.
 	HandlePendingAutoModeSwitch(ctx context.Context, in *SessionUiServiceHandlePendingAutoModeSwitchRequest, opts ...grpc.CallOption) (*SessionUiServiceHandlePendingAutoModeSwitchResponse, error)
-	// Calls session.ui.handlePendingElicitation.
+	// Answers a form. JSON-RPC: session.ui.handlePendingElicitation.
 	HandlePendingElicitation(ctx context.Context, in *SessionUiServiceHandlePendingElicitationRequest, opts ...grpc.CallOption) (*SessionUiServiceHandlePendingElicitationResponse, error)
-	// Calls session.ui.handlePendingExitPlanMode.
+	// Answers a plan. JSON-RPC: session.ui.handlePendingExitPlanMode.
 	HandlePendingExitPlanMode(ctx context.Context, in *SessionUiServiceHandlePendingExitPlanModeRequest, opts ...grpc.CallOption) (*SessionUiServiceHandlePendingExitPlanModeResponse, error)
-	// Calls session.ui.handlePendingSampling.
+	// Answers an MCP server's request to the model. JSON-RPC:
+	// session.ui.handlePendingSampling.
 	HandlePendingSampling(ctx context.Context, in *SessionUiServiceHandlePendingSamplingRequest, opts ...grpc.CallOption) (*SessionUiServiceHandlePendingSamplingResponse, error)
-	// Calls session.ui.handlePendingSessionLimitsExhausted.
+	// Handles the pending session limits exhausted. JSON-RPC:
+	// session.ui.handlePendingSessionLimitsExhausted.
 	HandlePendingSessionLimitsExhausted(ctx context.Context, in *SessionUiServiceHandlePendingSessionLimitsExhaustedRequest, opts ...grpc.CallOption) (*SessionUiServiceHandlePendingSessionLimitsExhaustedResponse, error)
-	// Calls session.ui.handlePendingUserInput.
+	// Answers a question for the user. JSON-RPC:
+	// session.ui.handlePendingUserInput.
 	HandlePendingUserInput(ctx context.Context, in *SessionUiServiceHandlePendingUserInputRequest, opts ...grpc.CallOption) (*SessionUiServiceHandlePendingUserInputResponse, error)
-	// Calls session.ui.registerDirectAutoModeSwitchHandler.
+	// Registers the direct auto mode switch handler. JSON-RPC:
+	// session.ui.registerDirectAutoModeSwitchHandler.
 	RegisterDirectAutoModeSwitchHandler(ctx context.Context, in *SessionUiServiceRegisterDirectAutoModeSwitchHandlerRequest, opts ...grpc.CallOption) (*SessionUiServiceRegisterDirectAutoModeSwitchHandlerResponse, error)
-	// Calls session.ui.unregisterDirectAutoModeSwitchHandler.
+	// Unregisters the direct auto mode switch handler. JSON-RPC:
+	// session.ui.unregisterDirectAutoModeSwitchHandler.
 	UnregisterDirectAutoModeSwitchHandler(ctx context.Context, in *SessionUiServiceUnregisterDirectAutoModeSwitchHandlerRequest, opts ...grpc.CallOption) (*SessionUiServiceUnregisterDirectAutoModeSwitchHandlerResponse, error)
 }
 
@@ -381,27 +398,34 @@ func (c *sessionUiServiceClient) UnregisterDirectAutoModeSwitchHandler(ctx conte
 // All implementations must embed UnimplementedSessionUiServiceServer
 // for forward compatibility.
 //
-// SessionUiService: The CLI's methods under session.ui.
+// SessionUiService has the CLI's methods under session.ui.
 type SessionUiServiceServer interface {
-	// Calls session.ui.elicitation.
+	// Has a client fill in a form, and waits for it. JSON-RPC:
+	// session.ui.elicitation.
 	Elicitation(context.Context, *SessionUiServiceElicitationRequest) (*SessionUiServiceElicitationResponse, error)
 	// Calls session.ui.ephemeralQuery.
 	EphemeralQuery(context.Context, *SessionUiServiceEphemeralQueryRequest) (*SessionUiServiceEphemeralQueryResponse, error)
-	// Calls session.ui.handlePendingAutoModeSwitch.
+	// Answers whether to go on with a model of the CLI's choice. JSON-RPC:
+	// session.ui.handlePendingAutoModeSwitch.
 	HandlePendingAutoModeSwitch(context.Context, *SessionUiServiceHandlePendingAutoModeSwitchRequest) (*SessionUiServiceHandlePendingAutoModeSwitchResponse, error)
-	// Calls session.ui.handlePendingElicitation.
+	// Answers a form. JSON-RPC: session.ui.handlePendingElicitation.
 	HandlePendingElicitation(context.Context, *SessionUiServiceHandlePendingElicitationRequest) (*SessionUiServiceHandlePendingElicitationResponse, error)
-	// Calls session.ui.handlePendingExitPlanMode.
+	// Answers a plan. JSON-RPC: session.ui.handlePendingExitPlanMode.
 	HandlePendingExitPlanMode(context.Context, *SessionUiServiceHandlePendingExitPlanModeRequest) (*SessionUiServiceHandlePendingExitPlanModeResponse, error)
-	// Calls session.ui.handlePendingSampling.
+	// Answers an MCP server's request to the model. JSON-RPC:
+	// session.ui.handlePendingSampling.
 	HandlePendingSampling(context.Context, *SessionUiServiceHandlePendingSamplingRequest) (*SessionUiServiceHandlePendingSamplingResponse, error)
-	// Calls session.ui.handlePendingSessionLimitsExhausted.
+	// Handles the pending session limits exhausted. JSON-RPC:
+	// session.ui.handlePendingSessionLimitsExhausted.
 	HandlePendingSessionLimitsExhausted(context.Context, *SessionUiServiceHandlePendingSessionLimitsExhaustedRequest) (*SessionUiServiceHandlePendingSessionLimitsExhaustedResponse, error)
-	// Calls session.ui.handlePendingUserInput.
+	// Answers a question for the user. JSON-RPC:
+	// session.ui.handlePendingUserInput.
 	HandlePendingUserInput(context.Context, *SessionUiServiceHandlePendingUserInputRequest) (*SessionUiServiceHandlePendingUserInputResponse, error)
-	// Calls session.ui.registerDirectAutoModeSwitchHandler.
+	// Registers the direct auto mode switch handler. JSON-RPC:
+	// session.ui.registerDirectAutoModeSwitchHandler.
 	RegisterDirectAutoModeSwitchHandler(context.Context, *SessionUiServiceRegisterDirectAutoModeSwitchHandlerRequest) (*SessionUiServiceRegisterDirectAutoModeSwitchHandlerResponse, error)
-	// Calls session.ui.unregisterDirectAutoModeSwitchHandler.
+	// Unregisters the direct auto mode switch handler. JSON-RPC:
+	// session.ui.unregisterDirectAutoModeSwitchHandler.
 	UnregisterDirectAutoModeSwitchHandler(context.Context, *SessionUiServiceUnregisterDirectAutoModeSwitchHandlerRequest) (*SessionUiServiceUnregisterDirectAutoModeSwitchHandlerResponse, error)
 	mustEmbedUnimplementedSessionUiServiceServer()
 }

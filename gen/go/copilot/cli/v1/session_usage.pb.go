@@ -44,18 +44,18 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// JSON: session.usage.setCodeChanges?.
+// Parameters of session.usage.setCodeChanges.
 type InternalSessionUsageServiceSetCodeChangesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session id.
+	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// lines added.
+	// The lines added.
 	LinesAdded float64 `protobuf:"fixed64,2,opt,name=lines_added,json=linesAdded,proto3" json:"lines_added,omitempty"`
-	// lines removed.
+	// The lines removed.
 	LinesRemoved float64 `protobuf:"fixed64,3,opt,name=lines_removed,json=linesRemoved,proto3" json:"lines_removed,omitempty"`
-	// files count.
+	// Number of files.
 	FilesCount *float64 `protobuf:"fixed64,4,opt,name=files_count,json=filesCount,proto3,oneof" json:"files_count,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -126,10 +126,10 @@ func (x *InternalSessionUsageServiceSetCodeChangesRequest) GetJsonExtra() string
 	return ""
 }
 
-// JSON: session.usage.setCodeChanges!.
+// session.usage.setCodeChanges has no result.
 type InternalSessionUsageServiceSetCodeChangesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// A result of another form than the declared one: JSON text.
+	// A result of another form than the one above, as JSON text.
 	Unrecognized  *string `protobuf:"bytes,1001,opt,name=unrecognized,proto3,oneof" json:"unrecognized,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -172,12 +172,12 @@ func (x *InternalSessionUsageServiceSetCodeChangesResponse) GetUnrecognized() st
 	return ""
 }
 
-// JSON: session.usage.getMetrics?.
+// Parameters of session.usage.getMetrics.
 type SessionUsageServiceGetMetricsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session id.
+	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -227,38 +227,38 @@ func (x *SessionUsageServiceGetMetricsRequest) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: UsageGetMetricsResult.
+// Result of session.usage.getMetrics.
 type SessionUsageServiceGetMetricsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// total premium request cost.
+	// The total premium request cost.
 	TotalPremiumRequestCost float64 `protobuf:"fixed64,1,opt,name=total_premium_request_cost,json=totalPremiumRequestCost,proto3" json:"total_premium_request_cost,omitempty"`
-	// total user requests.
+	// The total user requests.
 	TotalUserRequests int64 `protobuf:"varint,2,opt,name=total_user_requests,json=totalUserRequests,proto3" json:"total_user_requests,omitempty"`
-	// total nano aiu.
+	// The total nano aiu.
 	TotalNanoAiu *float64 `protobuf:"fixed64,3,opt,name=total_nano_aiu,json=totalNanoAiu,proto3,oneof" json:"total_nano_aiu,omitempty"`
-	// token details.
+	// The token details, by name.
 	TokenDetails map[string]*UsageMetricsTokenDetail `protobuf:"bytes,4,rep,name=token_details,json=tokenDetails,proto3" json:"token_details,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// total api duration ms.
+	// The total API duration, in milliseconds.
 	TotalApiDurationMs int64 `protobuf:"varint,5,opt,name=total_api_duration_ms,json=totalApiDurationMs,proto3" json:"total_api_duration_ms,omitempty"`
-	// session start time.
+	// The session start time.
 	SessionStartTime *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=session_start_time,json=sessionStartTime,proto3" json:"session_start_time,omitempty"`
-	// code changes.
+	// The code changes.
 	CodeChanges *UsageMetricsCodeChanges `protobuf:"bytes,7,opt,name=code_changes,json=codeChanges,proto3" json:"code_changes,omitempty"`
-	// model metrics.
+	// The model metrics, by name.
 	ModelMetrics map[string]*UsageMetricsModelMetric `protobuf:"bytes,8,rep,name=model_metrics,json=modelMetrics,proto3" json:"model_metrics,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// agent metrics.
+	// The agent metrics, by name.
 	AgentMetrics map[string]*UsageMetricsAgentMetric `protobuf:"bytes,9,rep,name=agent_metrics,json=agentMetrics,proto3" json:"agent_metrics,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// current model.
+	// The current model.
 	CurrentModel *string `protobuf:"bytes,10,opt,name=current_model,json=currentModel,proto3,oneof" json:"current_model,omitempty"`
-	// last call input tokens.
+	// Number of last call input tokens.
 	LastCallInputTokens int64 `protobuf:"varint,11,opt,name=last_call_input_tokens,json=lastCallInputTokens,proto3" json:"last_call_input_tokens,omitempty"`
-	// last call output tokens.
+	// Number of last call output tokens.
 	LastCallOutputTokens int64 `protobuf:"varint,12,opt,name=last_call_output_tokens,json=lastCallOutputTokens,proto3" json:"last_call_output_tokens,omitempty"`
-	// ai credits status.
+	// Status of the AI credits. Since CLI 1.0.102.
 	AiCreditsStatus AiCreditsStatus `protobuf:"varint,13,opt,name=ai_credits_status,json=aiCreditsStatus,proto3,enum=copilot.cli.v1.AiCreditsStatus" json:"ai_credits_status,omitempty"`
-	// provider model metrics.
+	// The provider model metrics. Since CLI 1.0.102.
 	ProviderModelMetrics []*UsageMetricsProviderModelMetric `protobuf:"bytes,14,rep,name=provider_model_metrics,json=providerModelMetrics,proto3" json:"provider_model_metrics,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -47,9 +47,12 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// InternalSessionUsageService: Internal: the CLI's methods under session.usage.
+// InternalSessionUsageService has the CLI's methods under session.usage. They
+// are internal to the CLI: no stability is promised, and only the authorised
+// may call them.
 type InternalSessionUsageServiceClient interface {
-	// Calls session.usage.setCodeChanges.
+	// Sets the code changes. JSON-RPC: session.usage.setCodeChanges. Since CLI
+	// 1.0.102.
 	SetCodeChanges(ctx context.Context, in *InternalSessionUsageServiceSetCodeChangesRequest, opts ...grpc.CallOption) (*InternalSessionUsageServiceSetCodeChangesResponse, error)
 }
 
@@ -75,9 +78,12 @@ func (c *internalSessionUsageServiceClient) SetCodeChanges(ctx context.Context, 
 // All implementations must embed UnimplementedInternalSessionUsageServiceServer
 // for forward compatibility.
 //
-// InternalSessionUsageService: Internal: the CLI's methods under session.usage.
+// InternalSessionUsageService has the CLI's methods under session.usage. They
+// are internal to the CLI: no stability is promised, and only the authorised
+// may call them.
 type InternalSessionUsageServiceServer interface {
-	// Calls session.usage.setCodeChanges.
+	// Sets the code changes. JSON-RPC: session.usage.setCodeChanges. Since CLI
+	// 1.0.102.
 	SetCodeChanges(context.Context, *InternalSessionUsageServiceSetCodeChangesRequest) (*InternalSessionUsageServiceSetCodeChangesResponse, error)
 	mustEmbedUnimplementedInternalSessionUsageServiceServer()
 }
@@ -156,9 +162,9 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// SessionUsageService: The CLI's methods under session.usage.
+// SessionUsageService has the CLI's methods under session.usage.
 type SessionUsageServiceClient interface {
-	// Calls session.usage.getMetrics.
+	// Returns what the session has used up. JSON-RPC: session.usage.getMetrics.
 	GetMetrics(ctx context.Context, in *SessionUsageServiceGetMetricsRequest, opts ...grpc.CallOption) (*SessionUsageServiceGetMetricsResponse, error)
 }
 
@@ -184,9 +190,9 @@ func (c *sessionUsageServiceClient) GetMetrics(ctx context.Context, in *SessionU
 // All implementations must embed UnimplementedSessionUsageServiceServer
 // for forward compatibility.
 //
-// SessionUsageService: The CLI's methods under session.usage.
+// SessionUsageService has the CLI's methods under session.usage.
 type SessionUsageServiceServer interface {
-	// Calls session.usage.getMetrics.
+	// Returns what the session has used up. JSON-RPC: session.usage.getMetrics.
 	GetMetrics(context.Context, *SessionUsageServiceGetMetricsRequest) (*SessionUsageServiceGetMetricsResponse, error)
 	mustEmbedUnimplementedSessionUsageServiceServer()
 }

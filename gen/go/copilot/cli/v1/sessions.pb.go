@@ -43,19 +43,19 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// JSON: RemoteSessionHostStatus.
+// Remote session host status. Used by RemoteSessionMetadataValue.host_status.
 type RemoteSessionHostStatus int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	RemoteSessionHostStatus_REMOTE_SESSION_HOST_STATUS_UNSPECIFIED RemoteSessionHostStatus = 0
-	// JSON "idle".
+	// JSON: "idle".
 	RemoteSessionHostStatus_REMOTE_SESSION_HOST_STATUS_IDLE RemoteSessionHostStatus = 1
-	// JSON "working".
+	// JSON: "working".
 	RemoteSessionHostStatus_REMOTE_SESSION_HOST_STATUS_WORKING RemoteSessionHostStatus = 2
-	// JSON "input-needed".
+	// JSON: "input-needed".
 	RemoteSessionHostStatus_REMOTE_SESSION_HOST_STATUS_INPUT_NEEDED RemoteSessionHostStatus = 3
-	// JSON "error".
+	// JSON: "error".
 	RemoteSessionHostStatus_REMOTE_SESSION_HOST_STATUS_ERROR RemoteSessionHostStatus = 4
 )
 
@@ -104,15 +104,16 @@ func (RemoteSessionHostStatus) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_sessions_proto_rawDescGZIP(), []int{0}
 }
 
-// JSON: RemoteSessionMetadataTaskType.
+// Remote session metadata task type. Used by
+// RemoteSessionMetadataValue.task_type.
 type RemoteSessionMetadataTaskType int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	RemoteSessionMetadataTaskType_REMOTE_SESSION_METADATA_TASK_TYPE_UNSPECIFIED RemoteSessionMetadataTaskType = 0
-	// JSON "cca".
+	// JSON: "cca".
 	RemoteSessionMetadataTaskType_REMOTE_SESSION_METADATA_TASK_TYPE_CCA RemoteSessionMetadataTaskType = 1
-	// JSON "cli".
+	// JSON: "cli".
 	RemoteSessionMetadataTaskType_REMOTE_SESSION_METADATA_TASK_TYPE_CLI RemoteSessionMetadataTaskType = 2
 )
 
@@ -157,17 +158,17 @@ func (RemoteSessionMetadataTaskType) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_sessions_proto_rawDescGZIP(), []int{1}
 }
 
-// JSON: SessionSource.
+// Session source. Used by SessionsServiceListRequest.source.
 type SessionSource int32
 
 const (
-	// Not set, or a value that this enum does not list.
+	// Unset, null, or a value that is not listed here: json_extra has it then.
 	SessionSource_SESSION_SOURCE_UNSPECIFIED SessionSource = 0
-	// JSON "local".
+	// JSON: "local".
 	SessionSource_SESSION_SOURCE_LOCAL SessionSource = 1
-	// JSON "remote".
+	// JSON: "remote".
 	SessionSource_SESSION_SOURCE_REMOTE SessionSource = 2
-	// JSON "all".
+	// JSON: "all".
 	SessionSource_SESSION_SOURCE_ALL SessionSource = 3
 )
 
@@ -214,12 +215,12 @@ func (SessionSource) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_sessions_proto_rawDescGZIP(), []int{2}
 }
 
-// JSON: SessionsCheckInUseRequest.
+// Parameters of sessions.checkInUse.
 type SessionsServiceCheckInUseRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session ids.
+	// Identifiers of the session.
 	SessionIds []string `protobuf:"bytes,1,rep,name=session_ids,json=sessionIds,proto3" json:"session_ids,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -269,12 +270,12 @@ func (x *SessionsServiceCheckInUseRequest) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: SessionsCheckInUseResult.
+// Result of sessions.checkInUse.
 type SessionsServiceCheckInUseResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// in use.
+	// The in use.
 	InUse []string `protobuf:"bytes,1,rep,name=in_use,json=inUse,proto3" json:"in_use,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -324,20 +325,20 @@ func (x *SessionsServiceCheckInUseResponse) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: SessionsListRequest.
+// Parameters of sessions.list. They may be left out altogether.
 type SessionsServiceListRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// source.
+	// Where it comes from.
 	Source SessionSource `protobuf:"varint,1,opt,name=source,proto3,enum=copilot.cli.v1.SessionSource" json:"source,omitempty"`
-	// metadata limit.
+	// The metadata limit.
 	MetadataLimit *int64 `protobuf:"varint,2,opt,name=metadata_limit,json=metadataLimit,proto3,oneof" json:"metadata_limit,omitempty"`
-	// filter.
+	// The filter.
 	Filter *SessionListFilter `protobuf:"bytes,3,opt,name=filter,proto3" json:"filter,omitempty"`
-	// include detached.
+	// Whether to include detached.
 	IncludeDetached *bool `protobuf:"varint,4,opt,name=include_detached,json=includeDetached,proto3,oneof" json:"include_detached,omitempty"`
-	// throw on error.
+	// Whether there is throw on error.
 	ThrowOnError *bool `protobuf:"varint,5,opt,name=throw_on_error,json=throwOnError,proto3,oneof" json:"throw_on_error,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -415,12 +416,12 @@ func (x *SessionsServiceListRequest) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: SessionList.
+// Result of sessions.list.
 type SessionsServiceListResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// sessions.
+	// The sessions.
 	Sessions []*SessionListEntry `protobuf:"bytes,1,rep,name=sessions,proto3" json:"sessions,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -470,18 +471,18 @@ func (x *SessionsServiceListResponse) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: SessionsReadPersistedEventsRequest.
+// Parameters of sessions.readPersistedEvents.
 type SessionsServiceReadPersistedEventsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session id.
+	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// cursor.
+	// Position in the log. It is opaque.
 	Cursor *string `protobuf:"bytes,2,opt,name=cursor,proto3,oneof" json:"cursor,omitempty"`
-	// max.
+	// The largest. At most 1000.
 	Max *int64 `protobuf:"varint,3,opt,name=max,proto3,oneof" json:"max,omitempty"`
-	// direction.
+	// The direction.
 	Direction EventsReadDirection `protobuf:"varint,4,opt,name=direction,proto3,enum=copilot.cli.v1.EventsReadDirection" json:"direction,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -552,18 +553,18 @@ func (x *SessionsServiceReadPersistedEventsRequest) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: EventsReadResult.
+// Result of sessions.readPersistedEvents.
 type SessionsServiceReadPersistedEventsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// events.
+	// The events.
 	Events []*SessionEvent `protobuf:"bytes,1,rep,name=events,proto3" json:"events,omitempty"`
-	// cursor.
+	// Position in the log. It is opaque.
 	Cursor string `protobuf:"bytes,2,opt,name=cursor,proto3" json:"cursor,omitempty"`
-	// has more.
+	// Whether it has more.
 	HasMore bool `protobuf:"varint,3,opt,name=has_more,json=hasMore,proto3" json:"has_more,omitempty"`
-	// cursor status.
+	// Status of the cursor.
 	CursorStatus EventsCursorStatus `protobuf:"varint,4,opt,name=cursor_status,json=cursorStatus,proto3,enum=copilot.cli.v1.EventsCursorStatus" json:"cursor_status,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -634,16 +635,17 @@ func (x *SessionsServiceReadPersistedEventsResponse) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: RemoteSessionMetadataRepository.
+// Remote session metadata repository. Used by
+// RemoteSessionMetadataValue.repository.
 type RemoteSessionMetadataRepository struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// owner.
+	// The owner.
 	Owner string `protobuf:"bytes,1,opt,name=owner,proto3" json:"owner,omitempty"`
-	// name.
+	// The name.
 	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	// branch.
+	// Git branch.
 	Branch string `protobuf:"bytes,3,opt,name=branch,proto3" json:"branch,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -707,40 +709,40 @@ func (x *RemoteSessionMetadataRepository) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: RemoteSessionMetadataValue.
+// A SessionListEntry with the isRemote true.
 type RemoteSessionMetadataValue struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// session id.
+	// Identifier of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// start time.
+	// The start time.
 	StartTime string `protobuf:"bytes,2,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
-	// modified time.
+	// The modified time.
 	ModifiedTime string `protobuf:"bytes,3,opt,name=modified_time,json=modifiedTime,proto3" json:"modified_time,omitempty"`
-	// summary.
+	// The summary.
 	Summary *string `protobuf:"bytes,4,opt,name=summary,proto3,oneof" json:"summary,omitempty"`
-	// name.
+	// The name.
 	Name *string `protobuf:"bytes,5,opt,name=name,proto3,oneof" json:"name,omitempty"`
-	// context.
+	// The context.
 	Context *SessionContext `protobuf:"bytes,6,opt,name=context,proto3" json:"context,omitempty"`
-	// repository.
+	// Repository on its host, as owner/name.
 	Repository *RemoteSessionMetadataRepository `protobuf:"bytes,7,opt,name=repository,proto3" json:"repository,omitempty"`
-	// remote session ids.
+	// Identifiers of the remote session.
 	RemoteSessionIds []string `protobuf:"bytes,8,rep,name=remote_session_ids,json=remoteSessionIds,proto3" json:"remote_session_ids,omitempty"`
-	// pull request number.
+	// The pull request number.
 	PullRequestNumber *int64 `protobuf:"varint,9,opt,name=pull_request_number,json=pullRequestNumber,proto3,oneof" json:"pull_request_number,omitempty"`
-	// resource id.
+	// Identifier of the resource.
 	ResourceId *string `protobuf:"bytes,10,opt,name=resource_id,json=resourceId,proto3,oneof" json:"resource_id,omitempty"`
-	// task type.
+	// Kind of task.
 	TaskType RemoteSessionMetadataTaskType `protobuf:"varint,11,opt,name=task_type,json=taskType,proto3,enum=copilot.cli.v1.RemoteSessionMetadataTaskType" json:"task_type,omitempty"`
-	// stale at.
+	// The stale at.
 	StaleAt *string `protobuf:"bytes,12,opt,name=stale_at,json=staleAt,proto3,oneof" json:"stale_at,omitempty"`
-	// state.
+	// The state.
 	State *string `protobuf:"bytes,13,opt,name=state,proto3,oneof" json:"state,omitempty"`
-	// host status.
+	// Status of the host.
 	HostStatus RemoteSessionHostStatus `protobuf:"varint,14,opt,name=host_status,json=hostStatus,proto3,enum=copilot.cli.v1.RemoteSessionHostStatus" json:"host_status,omitempty"`
-	// host activity.
+	// The host activity.
 	HostActivity *string `protobuf:"bytes,15,opt,name=host_activity,json=hostActivity,proto3,oneof" json:"host_activity,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -888,10 +890,10 @@ func (x *RemoteSessionMetadataValue) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: SessionListEntry.
+// Session list entry. Used by SessionsServiceListResponse.sessions.
 type SessionListEntry struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The alternatives.
+	// One of these, told apart by the member isRemote.
 	//
 	// Types that are valid to be assigned to Variant:
 	//
@@ -972,17 +974,17 @@ type isSessionListEntry_Variant interface {
 }
 
 type SessionListEntry_False struct {
-	// false.
+	// What is known about a stored session. JSON isRemote: false.
 	False *LocalSessionMetadataValue `protobuf:"bytes,1,opt,name=false,proto3,oneof"`
 }
 
 type SessionListEntry_True struct {
-	// true.
+	// True. JSON isRemote: true.
 	True *RemoteSessionMetadataValue `protobuf:"bytes,2,opt,name=true,proto3,oneof"`
 }
 
 type SessionListEntry_Unrecognized struct {
-	// A value that fits none of them: JSON text.
+	// A value that fits none of them, as JSON text.
 	Unrecognized string `protobuf:"bytes,1001,opt,name=unrecognized,proto3,oneof"`
 }
 

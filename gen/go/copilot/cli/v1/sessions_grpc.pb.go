@@ -49,13 +49,16 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// SessionsService: The CLI's methods under sessions.
+// SessionsService has the CLI's methods under sessions.
 type SessionsServiceClient interface {
-	// Calls sessions.checkInUse.
+	// Tells which of the given sessions another process has loaded. The lock is
+	// advisory. JSON-RPC: sessions.checkInUse.
 	CheckInUse(ctx context.Context, in *SessionsServiceCheckInUseRequest, opts ...grpc.CallOption) (*SessionsServiceCheckInUseResponse, error)
-	// Calls sessions.list.
+	// Lists stored sessions, those of other processes included. JSON-RPC:
+	// sessions.list.
 	List(ctx context.Context, in *SessionsServiceListRequest, opts ...grpc.CallOption) (*SessionsServiceListResponse, error)
-	// Calls sessions.readPersistedEvents.
+	// Reads a session's stored events without loading it. JSON-RPC:
+	// sessions.readPersistedEvents. Since CLI 1.0.92.
 	ReadPersistedEvents(ctx context.Context, in *SessionsServiceReadPersistedEventsRequest, opts ...grpc.CallOption) (*SessionsServiceReadPersistedEventsResponse, error)
 }
 
@@ -101,13 +104,16 @@ func (c *sessionsServiceClient) ReadPersistedEvents(ctx context.Context, in *Ses
 // All implementations must embed UnimplementedSessionsServiceServer
 // for forward compatibility.
 //
-// SessionsService: The CLI's methods under sessions.
+// SessionsService has the CLI's methods under sessions.
 type SessionsServiceServer interface {
-	// Calls sessions.checkInUse.
+	// Tells which of the given sessions another process has loaded. The lock is
+	// advisory. JSON-RPC: sessions.checkInUse.
 	CheckInUse(context.Context, *SessionsServiceCheckInUseRequest) (*SessionsServiceCheckInUseResponse, error)
-	// Calls sessions.list.
+	// Lists stored sessions, those of other processes included. JSON-RPC:
+	// sessions.list.
 	List(context.Context, *SessionsServiceListRequest) (*SessionsServiceListResponse, error)
-	// Calls sessions.readPersistedEvents.
+	// Reads a session's stored events without loading it. JSON-RPC:
+	// sessions.readPersistedEvents. Since CLI 1.0.92.
 	ReadPersistedEvents(context.Context, *SessionsServiceReadPersistedEventsRequest) (*SessionsServiceReadPersistedEventsResponse, error)
 	mustEmbedUnimplementedSessionsServiceServer()
 }

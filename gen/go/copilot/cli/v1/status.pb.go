@@ -43,10 +43,10 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// JSON: status.get?.
+// Parameters of status.get. They may be left out altogether.
 type StatusServiceGetRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -89,14 +89,14 @@ func (x *StatusServiceGetRequest) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: StatusGetResult.
+// Result of status.get. The CLI's version.
 type StatusServiceGetResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Version of the CLI. 1.0.81 answers 0.0.1: take it from connect.
 	Version string `protobuf:"bytes,1,opt,name=version,proto3" json:"version,omitempty"`
 	// Version of the JSON-RPC protocol.
 	ProtocolVersion int64 `protobuf:"varint,2,opt,name=protocol_version,json=protocolVersion,proto3" json:"protocol_version,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

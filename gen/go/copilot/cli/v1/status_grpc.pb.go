@@ -47,9 +47,9 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// StatusService: The CLI's methods under status.
+// StatusService has the CLI's methods under status.
 type StatusServiceClient interface {
-	// Returns the CLI's version.
+	// Returns the CLI's version. JSON-RPC: status.get.
 	Get(ctx context.Context, in *StatusServiceGetRequest, opts ...grpc.CallOption) (*StatusServiceGetResponse, error)
 }
 
@@ -75,9 +75,9 @@ func (c *statusServiceClient) Get(ctx context.Context, in *StatusServiceGetReque
 // All implementations must embed UnimplementedStatusServiceServer
 // for forward compatibility.
 //
-// StatusService: The CLI's methods under status.
+// StatusService has the CLI's methods under status.
 type StatusServiceServer interface {
-	// Returns the CLI's version.
+	// Returns the CLI's version. JSON-RPC: status.get.
 	Get(context.Context, *StatusServiceGetRequest) (*StatusServiceGetResponse, error)
 	mustEmbedUnimplementedStatusServiceServer()
 }

@@ -43,12 +43,12 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// JSON: ToolsListRequest.
+// Parameters of tools.list.
 type ToolsServiceListRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// model.
+	// Identifier of the model.
 	Model *string `protobuf:"bytes,1,opt,name=model,proto3,oneof" json:"model,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -98,12 +98,12 @@ func (x *ToolsServiceListRequest) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: ToolList.
+// Result of tools.list.
 type ToolsServiceListResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// tools.
+	// The tools.
 	Tools []*Tool `protobuf:"bytes,1,rep,name=tools,proto3" json:"tools,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -153,22 +153,22 @@ func (x *ToolsServiceListResponse) GetJsonExtra() string {
 	return ""
 }
 
-// JSON: Tool.
+// Tool. Used by ToolsServiceListResponse.tools.
 type Tool struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// name.
+	// The name.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// namespaced name.
+	// The namespaced name.
 	NamespacedName *string `protobuf:"bytes,2,opt,name=namespaced_name,json=namespacedName,proto3,oneof" json:"namespaced_name,omitempty"`
-	// description.
+	// The description.
 	Description string `protobuf:"bytes,3,opt,name=description,proto3" json:"description,omitempty"`
-	// parameters json.
+	// The parameters. The member parameters, as JSON text.
 	ParametersJson *string `protobuf:"bytes,4,opt,name=parameters_json,json=parametersJson,proto3,oneof" json:"parameters_json,omitempty"`
-	// instructions.
+	// The instructions.
 	Instructions *string `protobuf:"bytes,5,opt,name=instructions,proto3,oneof" json:"instructions,omitempty"`
-	// safe for telemetry.
+	// The safe for telemetry. Since CLI 1.0.92.
 	SafeForTelemetry *BuiltinToolSafeForTelemetry `protobuf:"bytes,6,opt,name=safe_for_telemetry,json=safeForTelemetry,proto3" json:"safe_for_telemetry,omitempty"`
-	// Members that no field holds: the text of a JSON object.
+	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -47,9 +47,9 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// ToolsService: The CLI's methods under tools.
+// ToolsService has the CLI's methods under tools.
 type ToolsServiceClient interface {
-	// Calls tools.list.
+	// Lists the CLI's built-in tools. JSON-RPC: tools.list.
 	List(ctx context.Context, in *ToolsServiceListRequest, opts ...grpc.CallOption) (*ToolsServiceListResponse, error)
 }
 
@@ -75,9 +75,9 @@ func (c *toolsServiceClient) List(ctx context.Context, in *ToolsServiceListReque
 // All implementations must embed UnimplementedToolsServiceServer
 // for forward compatibility.
 //
-// ToolsService: The CLI's methods under tools.
+// ToolsService has the CLI's methods under tools.
 type ToolsServiceServer interface {
-	// Calls tools.list.
+	// Lists the CLI's built-in tools. JSON-RPC: tools.list.
 	List(context.Context, *ToolsServiceListRequest) (*ToolsServiceListResponse, error)
 	mustEmbedUnimplementedToolsServiceServer()
 }

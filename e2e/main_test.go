@@ -1,0 +1,58 @@
+package e2e
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"runtime"
+	"testing"
+
+	"github.com/copilot-grpc/copilot-grpc/internal/testleak"
+)
+
+const (
+	// cliEnv names the executable of the Copilot CLI that the tests run.
+	cliEnv = "COPILOT_CLI_PATH"
+	// notRun is what tests say that need a CLI where none is named.
+	notRun = "NOT RUN: " + cliEnv + " is not set"
+	// parallel is how many tests run at once: they wait for the CLI more than they
+	// work, but its process is one and the machine of a CI job is small.
+	parallel = 4
+)
+
+func TestMain(m *testing.M) {
+	if serveMCP() {
+		return
+	}
+	testleak.Main(suite{m})
+}
+
+// suite is all tests with the host that most of them share.
+type suite struct{ *testing.M }
+
+// Run runs the tests and ends the shared host before anybody looks for leaks.
+func (s suite) Run() int {
+	flag.Parse()
+	if f := flag.Lookup("test.parallel"); f.Value.String() == fmt.Sprint(runtime.GOMAXPROCS(0)) {
+		_ = f.Value.Set(fmt.Sprint(parallel))
+	}
+	if os.Getenv(cliEnv) == "" {
+		fmt.Println(notRun)
+		if os.Getenv("CI") != "" {
+			fmt.Println("in CI that is a failure")
+			return 1
+		}
+	}
+	code := s.M.Run()
+	if err := shared.close(); err != nil {
+		fmt.Println("end of the shared host:", err)
+		return max(code, 1)
+	}
+	return code
+}
+
+// background is for what must still run when a test's own context has ended.
+func background() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.Background(), patience)
+}

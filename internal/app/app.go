@@ -1,0 +1,188 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"time"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge"
+	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
+	"github.com/copilot-grpc/copilot-grpc/internal/offlinemodel"
+	"github.com/copilot-grpc/copilot-grpc/server"
+)
+
+const (
+	// stopTimeout bounds how long the rest may take to end once the server has: CLI
+	// processes have a grace time and save their sessions in it.
+	stopTimeout = 20 * time.Second
+	// callGrace is how much longer than streams calls may take to end.
+	callGrace = 2 * time.Second
+)
+
+// App is a server with everything behind it. Its listeners are open from the start; it
+// answers once it runs.
+type App struct {
+	config  Config
+	logger  *slog.Logger
+	server  *server.Server
+	offline *offlinemodel.Server
+
+	closers closers
+	// hard ends when the end must not wait for anybody.
+	hard  context.Context
+	abort context.CancelFunc
+}
+
+// New builds an App. It must be run or closed. No CLI is started before somebody needs
+// one.
+func New(ctx context.Context, c Config, options ...Option) (_ *App, err error) {
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	set := newSettings(options)
+	a := &App{config: c, logger: set.logger}
+	a.hard, a.abort = context.WithCancel(context.WithoutCancel(ctx))
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, a.Close())
+		}
+	}()
+	profile, err := c.profile()
+	if err != nil {
+		return nil, err
+	}
+	var defaults []byte
+	if c.OfflineModel != "" {
+		if defaults, err = a.startOffline(ctx, &profile); err != nil {
+			return nil, err
+		}
+	}
+	b, err := a.newBridge(runner(&c, &set), profile, defaults)
+	if err != nil {
+		return nil, err
+	}
+	if err := a.listen(ctx, b); err != nil {
+		return nil, err
+	}
+	return a, nil
+}
+
+// startOffline starts the offline model and lets runtimes of the profile know it. It
+// returns what sessions have by default because of it.
+func (a *App) startOffline(ctx context.Context, profile *runtime.Profile) (defaults []byte, err error) {
+	a.offline, defaults, err = startOffline(ctx, a.config.OfflineModel, a.logger)
+	if err != nil {
+		return nil, err
+	}
+	a.closers.add("offline model", a.offline.Close)
+	env := offlineEnv(a.offline)
+	for name, value := range profile.Env { // what somebody set explicitly wins
+		env[name] = value
+	}
+	profile.Env = env
+	return defaults, nil
+}
+
+// newBridge makes the bridge and the supervisor of its runtimes, which stops first.
+func (a *App) newBridge(runner runtime.Runner, profile runtime.Profile, defaults []byte) (*bridge.Bridge, error) {
+	var supervisor *runtime.Supervisor
+	b, err := bridge.New(bridge.Config{
+		Runtimes: func(start bridge.Start) bridge.Runtimes {
+			supervisor = runtime.NewSupervisor(runtime.SupervisorConfig{
+				Start: func(ctx context.Context, p runtime.Profile) (*runtime.Runtime, error) {
+					return start(ctx, runtime.Config{Runner: runner, Profile: p, Logger: a.logger})
+				},
+				Logger: a.logger,
+			})
+			return &runtimes{supervisor: supervisor, profile: profile}
+		},
+		Defaults:           defaults,
+		MaxPromptBytes:     a.config.MaxPromptBytes,
+		MaxAttachmentBytes: a.config.MaxAttachmentBytes,
+		MaxRequestBytes:    a.config.MaxRequestBytes,
+		MaxEphemeralBytes:  a.config.MaxEphemeralBytes,
+		CallbackTimeout:    a.config.CallbackTimeout,
+		Raw:                a.config.Raw,
+		OfflineModel:       a.offline != nil,
+		Version:            a.config.Version,
+		Logger:             a.logger,
+	})
+	if err != nil {
+		return nil, err
+	}
+	a.closers.add("bridge", func(context.Context) error { b.Close(); return nil })
+	a.closers.add("runtimes", supervisor.Stop)
+	return b, nil
+}
+
+// listen makes the server.
+func (a *App) listen(ctx context.Context, b *bridge.Bridge) (err error) {
+	a.server, err = server.New(ctx, server.Config{
+		Listen:       a.config.Listen,
+		Token:        a.config.Token,
+		Services:     services(b),
+		Drainer:      drainer{b, a.config.DrainGrace},
+		Logger:       a.logger,
+		LogRequests:  a.config.LogRequests,
+		MaxRecvBytes: a.config.MaxRequestBytes,
+		StopTimeout:  a.config.DrainGrace + callGrace,
+	})
+	if err != nil {
+		return err
+	}
+	a.closers.add("server", func(context.Context) error { return a.server.Close() })
+	return nil
+}
+
+// Run serves until ctx ends, then ends everything in order. It returns nil if all went
+// well. It may be called once, and nothing else is to be called on the App after it.
+func (a *App) Run(ctx context.Context) error {
+	// The server closes itself when it has run.
+	a.closers.forget("server")
+	// Abort cuts off what the server waits for.
+	release := context.AfterFunc(a.hard, func() { _ = a.server.Close() })
+	err := a.server.Run(ctx)
+	release()
+	return errors.Join(err, a.Close())
+}
+
+// Abort hastens the end of Run, or of a Close under way: nothing is waited for that can
+// be ended by force.
+func (a *App) Abort() { a.abort() }
+
+// Close ends an App that is not to run after all.
+func (a *App) Close() error {
+	ctx, cancel := context.WithTimeout(a.hard, stopTimeout)
+	defer cancel()
+	err := a.closers.close(ctx)
+	a.abort()
+	return err
+}
+
+// Target is the first address in the form that gRPC clients dial.
+func (a *App) Target() string { return a.Targets()[0] }
+
+// Targets are the addresses, in the order of Config.Listen, in the form that gRPC
+// clients dial.
+func (a *App) Targets() []string {
+	var targets []string
+	for _, addr := range a.server.Addrs() {
+		targets = append(targets, target(addr))
+	}
+	return targets
+}
+
+func target(addr net.Addr) string {
+	if addr.Network() == "unix" {
+		return unixPrefix + addr.String()
+	}
+	return addr.String()
+}
+
+// Token is what callers over TCP have to show, "" if nobody has to.
+func (a *App) Token() string { return a.server.Token() }
+
+// OfflineModel is the offline model, nil if there is none.
+func (a *App) OfflineModel() *offlinemodel.Server { return a.offline }

@@ -1,0 +1,274 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
+
+	_ "google.golang.org/genproto/googleapis/rpc/errdetails" // details of statuses
+	_ "google.golang.org/grpc/health/grpc_health_v1"         // a service that can be called
+
+	"github.com/copilot-grpc/copilot-grpc/internal/app"
+)
+
+const callUsage = `Makes one call. METHOD is a method's full name, such as
+copilot.bridge.v1.RuntimeService/GetServerInfo, whose package may be left out. REQUEST is JSON;
+"-" reads it from stdin, and so does leaving it out of a method that takes a stream of requests.
+Replies are printed as JSON, a line each. Without METHOD it lists the methods there are.
+
+It brings the API's description along; for other servers use grpcurl.`
+
+// maxReply bounds a reply: a page of history has up to 4 MiB.
+const maxReply = 64 << 20
+
+// packages are where methods named without a package are looked for.
+var packages = []string{"", "copilot.bridge.v1.", "grpc.health.v1."}
+
+// call is the command.
+func call(ctx context.Context, p *program, args []string) error {
+	var target, token string
+	f := newFlags("call", "[flags] [METHOD [REQUEST]]", callUsage)
+	targetFlags(f, &target, &token)
+	if err := f.parse(p, args); err != nil {
+		return err
+	}
+	if f.NArg() == 0 {
+		listMethods(p.stdout)
+		return nil
+	}
+	if f.NArg() > 2 {
+		return usageError{fmt.Errorf("unexpected argument %q", f.Arg(2))}
+	}
+	method, err := findMethod(f.Arg(0))
+	if err != nil {
+		return usageError{err}
+	}
+	conn, err := dial(target, token)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	next := requests(p.stdin, method, f.Args()[1:])
+	err = converse(ctx, conn, method, next, p.stdout)
+	if st, ok := status.FromError(err); ok && err != nil {
+		p.printStatus(st)
+		return errReported
+	}
+	return err
+}
+
+// targetFlags adds the flags that say which server to call.
+func targetFlags(f *flags, target, token *string) {
+	path, err := app.DefaultSocket()
+	if err == nil {
+		*target = "unix:" + path
+	}
+	f.StringVar(target, "target", *target, "`address` of the server: unix:PATH or HOST:PORT")
+	f.StringVar(token, "token", "", "bearer `token`, for a server on a TCP port")
+}
+
+// dial returns a connection, which is made when the first call needs it.
+func dial(target, token string) (*grpc.ClientConn, error) {
+	options := []grpc.DialOption{
+		// Servers without TLS are on this machine: they listen nowhere else.
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxReply)),
+		grpc.WithUserAgent("copilot-grpc-call"),
+	}
+	if token != "" {
+		options = append(options, grpc.WithPerRPCCredentials(bearer(token)))
+	}
+	return grpc.NewClient(target, options...)
+}
+
+// bearer is a token that is sent with each call.
+type bearer string
+
+// GetRequestMetadata implements credentials.PerRPCCredentials.
+func (b bearer) GetRequestMetadata(context.Context, ...string) (map[string]string, error) {
+	return map[string]string{"authorization": "Bearer " + string(b)}, nil
+}
+
+// RequireTransportSecurity implements credentials.PerRPCCredentials.
+func (bearer) RequireTransportSecurity() bool { return false }
+
+// findMethod finds a method by its name, with or without its package.
+func findMethod(name string) (protoreflect.MethodDescriptor, error) {
+	service, method, ok := strings.Cut(strings.TrimPrefix(name, "/"), "/")
+	if !ok {
+		return nil, fmt.Errorf("%q is not of the form SERVICE/METHOD", name)
+	}
+	for _, pkg := range packages {
+		d, err := protoregistry.GlobalFiles.FindDescriptorByName(protoreflect.FullName(pkg + service))
+		if err != nil {
+			continue
+		}
+		if s, ok := d.(protoreflect.ServiceDescriptor); ok {
+			if m := s.Methods().ByName(protoreflect.Name(method)); m != nil {
+				return m, nil
+			}
+			return nil, fmt.Errorf("%s has no method %q", s.FullName(), method)
+		}
+	}
+	return nil, fmt.Errorf("there is no service %q", service)
+}
+
+// listMethods prints the methods that servers have.
+func listMethods(w io.Writer) {
+	for _, pkg := range packages[1:] {
+		protoregistry.GlobalFiles.RangeFilesByPackage(protoreflect.FullName(strings.TrimSuffix(pkg, ".")), func(file protoreflect.FileDescriptor) bool {
+			for i := range file.Services().Len() {
+				s := file.Services().Get(i)
+				for j := range s.Methods().Len() {
+					fmt.Fprintf(w, "%s/%s\n", s.FullName(), s.Methods().Get(j).Name())
+				}
+			}
+			return true
+		})
+	}
+}
+
+// newMessage returns an empty message of the generated type.
+func newMessage(d protoreflect.MessageDescriptor) (proto.Message, error) {
+	t, err := protoregistry.GlobalTypes.FindMessageByName(d.FullName())
+	if err != nil {
+		return nil, err
+	}
+	return t.New().Interface(), nil
+}
+
+// requests returns what to send, io.EOF after the last.
+func requests(stdin io.Reader, method protoreflect.MethodDescriptor, args []string) func() (proto.Message, error) {
+	var input io.Reader
+	switch {
+	case len(args) == 1 && args[0] != "-":
+		input = strings.NewReader(args[0])
+	case len(args) == 1 || method.IsStreamingClient():
+		input = stdin
+	default:
+		input = strings.NewReader("{}")
+	}
+	decoder := json.NewDecoder(input)
+	return func() (proto.Message, error) {
+		var text json.RawMessage
+		if err := decoder.Decode(&text); err != nil {
+			if !errors.Is(err, io.EOF) {
+				err = usageError{fmt.Errorf("the request is not JSON: %w", err)}
+			}
+			return nil, err
+		}
+		m, err := newMessage(method.Input())
+		if err != nil {
+			return nil, err
+		}
+		if err := protojson.Unmarshal(text, m); err != nil {
+			return nil, usageError{fmt.Errorf("the request is no %s: %w", method.Input().FullName(), err)}
+		}
+		return m, nil
+	}
+}
+
+// converse makes the call. Requests of a stream go out as they come in, beside the
+// replies.
+func converse(ctx context.Context, conn *grpc.ClientConn, method protoreflect.MethodDescriptor, next func() (proto.Message, error), out io.Writer) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	desc := &grpc.StreamDesc{ServerStreams: method.IsStreamingServer(), ClientStreams: method.IsStreamingClient()}
+	first, err := next()
+	if err != nil && !(errors.Is(err, io.EOF) && method.IsStreamingClient()) {
+		return err
+	}
+	stream, err := conn.NewStream(ctx, desc, fmt.Sprintf("/%s/%s", method.Parent().FullName(), method.Name()))
+	if err != nil {
+		return err
+	}
+	go func() {
+		// It ends with its input, or with the program: reading cannot be interrupted.
+		if err := send(stream, first, next, method.IsStreamingClient()); err != nil {
+			cancel(err)
+		}
+	}()
+	for {
+		reply, err := newMessage(method.Output())
+		if err != nil {
+			return err
+		}
+		if err := stream.RecvMsg(reply); err != nil {
+			return ended(ctx, err)
+		}
+		if err := printMessage(out, reply); err != nil {
+			return err
+		}
+		if !method.IsStreamingServer() {
+			return nil
+		}
+	}
+}
+
+// ended returns the error of a stream that ended with err.
+func ended(ctx context.Context, err error) error {
+	var usage usageError
+	switch {
+	case errors.Is(err, io.EOF):
+		return nil
+	case errors.As(context.Cause(ctx), &usage):
+		return usage // which is why the call was cancelled
+	}
+	return err
+}
+
+// send sends all requests. What the stream itself fails with, its reader is told.
+func send(stream grpc.ClientStream, first proto.Message, next func() (proto.Message, error), more bool) error {
+	for m := first; m != nil; {
+		if stream.SendMsg(m) != nil {
+			return nil
+		}
+		if !more {
+			break
+		}
+		var err error
+		if m, err = next(); err != nil && !errors.Is(err, io.EOF) {
+			return err
+		}
+	}
+	_ = stream.CloseSend() // never fails
+	return nil
+}
+
+// printMessage prints a message on one line.
+func printMessage(w io.Writer, m proto.Message) error {
+	text, err := protojson.Marshal(m)
+	if err != nil {
+		return err
+	}
+	var line bytes.Buffer
+	if err := json.Compact(&line, text); err != nil { // protojson varies its spaces
+		return err
+	}
+	line.WriteByte('\n')
+	_, err = w.Write(line.Bytes())
+	return err
+}
+
+// printStatus prints the status with which a call failed.
+func (p *program) printStatus(st *status.Status) {
+	fmt.Fprintf(p.stderr, "%s: %s\n", st.Code(), st.Message())
+	for _, detail := range st.Details() {
+		if m, ok := detail.(proto.Message); ok {
+			fmt.Fprintf(p.stderr, "  %s ", m.ProtoReflect().Descriptor().Name())
+			_ = printMessage(p.stderr, m) // it was unmarshalled a moment ago
+		}
+	}
+}

@@ -1,0 +1,156 @@
+// Package cli is the command line of copilot-grpc.
+package cli
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+)
+
+// Exit codes.
+const (
+	exitOK     = 0
+	exitFailed = 1
+	exitUsage  = 2
+	// exitInterrupted is what a shell gives a program that a second signal ended.
+	exitInterrupted = 130
+)
+
+// program is one run of the command, with all that it touches of the world.
+type program struct {
+	version string
+	stdin   io.Reader
+	stdout  io.Writer
+	stderr  io.Writer
+	getenv  func(string) string
+	// again tells of the second signal, after the first has ended the context.
+	again <-chan struct{}
+}
+
+// command is one of the program's commands.
+type command struct {
+	name    string
+	args    string
+	summary string
+	run     func(ctx context.Context, p *program, args []string) error
+}
+
+// commands are all there are, in the order in which help lists them.
+func commands() []command {
+	return []command{
+		{"serve", "[flags]", "serve the Copilot CLI over gRPC", serve},
+		{"demo", "[flags]", "show the whole thing in a few seconds", showDemo},
+		{"doctor", "[flags]", "say what is missing, and how to mend it", doctor},
+		{"call", "[flags] [METHOD [REQUEST]]", "make a call, where grpcurl is not at hand", call},
+		{"version", "", "print the versions of this program and of the CLIs it works with", printVersion},
+	}
+}
+
+// errReported is the error of a command that has said itself what was wrong.
+var errReported = errors.New("reported")
+
+// usageError is a mistake in the command line.
+type usageError struct{ error }
+
+// Main runs the program and returns its exit code.
+func Main(version string, args []string) int {
+	ctx, again, release := signals()
+	defer release()
+	p := &program{
+		version: version, stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, getenv: os.Getenv, again: again,
+	}
+	return p.main(ctx, args)
+}
+
+// signals ends the context at the first signal that asks the program to end, and tells
+// of the second.
+func signals() (ctx context.Context, again <-chan struct{}, release func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	second, over := make(chan struct{}), make(chan struct{})
+	received := make(chan os.Signal, 2)
+	signal.Notify(received, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		for _, tell := range []func(){cancel, func() { close(second) }} {
+			select {
+			case <-received:
+				tell()
+			case <-over:
+				return
+			}
+		}
+	}()
+	return ctx, second, func() {
+		signal.Stop(received)
+		close(over)
+		cancel()
+	}
+}
+
+func (p *program) main(ctx context.Context, args []string) int {
+	if len(args) == 0 {
+		p.help(p.stderr)
+		return exitUsage
+	}
+	name, args := args[0], args[1:]
+	switch name {
+	case "help", "-h", "-help", "--help":
+		if len(args) == 0 {
+			p.help(p.stdout)
+			return exitOK
+		}
+		name, args = args[0], []string{"-help"}
+	case "-version", "--version":
+		name = "version"
+	}
+	for _, c := range commands() {
+		if c.name == name {
+			return p.exit(name, c.run(ctx, p, args))
+		}
+	}
+	fmt.Fprintf(p.stderr, "copilot-grpc: there is no command %q; see \"copilot-grpc help\"\n", name)
+	return exitUsage
+}
+
+// exit reports a command's error and turns it into an exit code.
+func (p *program) exit(name string, err error) int {
+	var usage usageError
+	switch {
+	case err == nil || errors.Is(err, flag.ErrHelp):
+		return exitOK
+	case errors.As(err, &usage):
+		fmt.Fprintf(p.stderr, "copilot-grpc %s: %v\nsee \"copilot-grpc help %s\"\n", name, err, name)
+		return exitUsage
+	case !errors.Is(err, errReported):
+		fmt.Fprintf(p.stderr, "copilot-grpc %s: %v\n", name, err)
+	}
+	select {
+	case <-p.again:
+		return exitInterrupted
+	default:
+		return exitFailed
+	}
+}
+
+func (p *program) help(w io.Writer) {
+	fmt.Fprint(w, "copilot-grpc serves the GitHub Copilot CLI over gRPC.\n\nUsage: copilot-grpc COMMAND [flags]\n\nCommands:\n")
+	for _, c := range commands() {
+		fmt.Fprintf(w, "  %-8s %s\n", c.name, c.summary)
+	}
+	fmt.Fprint(w, "\n\"copilot-grpc help COMMAND\" lists a command's flags.\n")
+}
+
+// self is how the user calls this program.
+func self() string {
+	path := os.Args[0]
+	if strings.Contains(filepath.ToSlash(path), "/go-build") {
+		return "go run ./cmd/copilot-grpc" // and the executable is gone afterwards
+	}
+	return path
+}

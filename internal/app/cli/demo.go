@@ -1,0 +1,52 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/copilot-grpc/copilot-grpc/internal/app"
+	"github.com/copilot-grpc/copilot-grpc/internal/app/demo"
+)
+
+const demoUsage = `Shows the whole thing in a few seconds: the real Copilot CLI (installed if there is none) behind
+a server, a scripted model in place of a real one, and a client with a tool and a say in
+permissions. It needs no account and leaves nothing behind.`
+
+func showDemo(ctx context.Context, p *program, args []string) error {
+	c := app.DefaultConfig()
+	c.Version, c.LogLevel = p.version, "error"
+	f := newFlags("demo", "[flags]", demoUsage)
+	f.StringVar(&c.CLIPath, "cli", "", "`path` of the copilot executable; also COPILOT_CLI_PATH (default: looked for on PATH, else installed)")
+	f.BoolVar(&c.NoInstall, "no-install", false, "fail when the CLI is not found, in place of installing a private copy")
+	f.StringVar(&c.LogLevel, "log-level", c.LogLevel, "`level` of the server's log: debug, info, warn, error")
+	if err := f.parseOnly(p, args); err != nil {
+		return err
+	}
+	logger, err := c.NewLogger(p.stderr)
+	if err != nil {
+		return usageError{err}
+	}
+	fmt.Fprint(p.stdout, "The GitHub Copilot CLI behind gRPC, with a script in place of a model.\n\n")
+	err = demo.Run(ctx, demo.Config{
+		App: c, Options: []app.Option{app.WithLogger(logger)}, Out: p.stdout, Colour: p.colours(),
+	})
+	if err != nil {
+		return fmt.Errorf("%w\n\"%s doctor\" may know what is missing", err, self())
+	}
+	p.nextSteps()
+	return nil
+}
+
+// nextSteps says how to go on without the demo.
+func (p *program) nextSteps() {
+	fmt.Fprintf(p.stdout, "\nTry it yourself. In one terminal:\n\n  %s serve --offline-model %s\n\nand in another:\n\n", self(), app.OfflineDefault)
+	for _, line := range examples(defaultSocket(), false) {
+		fmt.Fprintln(p.stdout, "  "+line)
+	}
+	fmt.Fprintln(p.stdout)
+}
+
+// colours tells whether stdout shows colours, and the user wants them.
+func (p *program) colours() bool {
+	return isTerminal(p.stdout) && p.getenv("NO_COLOR") == "" && p.getenv("TERM") != "dumb"
+}

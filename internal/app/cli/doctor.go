@@ -1,0 +1,45 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
+	"github.com/copilot-grpc/copilot-grpc/internal/app"
+)
+
+const doctorUsage = `Says in plain words whether a server with the same flags could work, and what to do if not. It
+changes nothing, but for --start. The exit code is 1 if something is missing.`
+
+// marks are how grave a finding is, for people.
+var marks = map[runtime.Level]string{
+	runtime.LevelOK: "ok", runtime.LevelWarning: "look", runtime.LevelError: "MISSING",
+}
+
+func doctor(ctx context.Context, p *program, args []string) error {
+	c := app.DefaultConfig()
+	c.LogLevel = "error"
+	f := newFlags("doctor", "[flags]", doctorUsage)
+	start := f.Bool("start", false, "also start the CLI, installing it if need be, and end it again")
+	serverFlags(f, &c)
+	cliFlags(f, &c)
+	logFlags(f, &c)
+	if err := f.parseOnly(p, args); err != nil {
+		return err
+	}
+	logger, err := c.NewLogger(p.stderr)
+	if err != nil {
+		return usageError{err}
+	}
+	found := app.Diagnose(ctx, c, *start, app.WithLogger(logger))
+	for _, one := range found {
+		fmt.Fprintf(p.stdout, "%-8s %s: %s\n", marks[one.Level], one.Subject, one.Text)
+		if one.Remedy != "" && one.Level != runtime.LevelOK {
+			fmt.Fprintf(p.stdout, "%-8s to mend it: %s\n", "", one.Remedy)
+		}
+	}
+	if app.Grave(found) {
+		return errReported
+	}
+	return nil
+}

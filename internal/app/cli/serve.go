@@ -1,0 +1,123 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+
+	"github.com/copilot-grpc/copilot-grpc/internal/app"
+)
+
+const serveUsage = `Serves the GitHub Copilot CLI over gRPC until it is asked to end: by SIGINT or SIGTERM in
+order, by a second one at once. Each flag can also be set in the environment; secrets had
+better be.`
+
+func serve(ctx context.Context, p *program, args []string) error {
+	c := app.DefaultConfig()
+	c.Version = p.version
+	f := newFlags("serve", "[flags]", serveUsage)
+	serverFlags(f, &c)
+	cliFlags(f, &c)
+	logFlags(f, &c)
+	if err := f.parseOnly(p, args); err != nil {
+		return err
+	}
+	if err := c.Validate(); err != nil {
+		return usageError{err}
+	}
+	if c.Token == "" && c.LogFormat != "text" && listensOnTCP(c.Listen) {
+		return usageError{errors.New("a TCP address needs --token when the log is not for people: a random one could not be told")}
+	}
+	logger, err := c.NewLogger(p.stderr)
+	if err != nil {
+		return err
+	}
+	a, err := app.New(ctx, c, app.WithLogger(logger))
+	if err != nil {
+		return err
+	}
+	for _, target := range a.Targets() {
+		logger.Info("listening", slog.String("address", target), slog.String("version", p.version))
+	}
+	if c.LogFormat == "text" {
+		welcome(p.stderr, a, c.Token == "")
+	}
+	return p.run(ctx, a)
+}
+
+// run runs the app, and hastens its end at the second signal.
+func (p *program) run(ctx context.Context, a *app.App) error {
+	over := make(chan struct{})
+	joined := make(chan struct{})
+	go func() {
+		defer close(joined)
+		select {
+		case <-p.again:
+			a.Abort()
+		case <-over:
+		}
+	}()
+	err := a.Run(ctx)
+	close(over)
+	<-joined
+	return err
+}
+
+func listensOnTCP(addresses []string) bool {
+	for _, address := range addresses {
+		if !strings.HasPrefix(address, "unix:") {
+			return true
+		}
+	}
+	return false
+}
+
+// welcome says what to try. The token is printed when nobody knows it yet.
+func welcome(w io.Writer, a *app.App, generated bool) {
+	if generated && a.Token() != "" {
+		fmt.Fprintf(w, "\nThe token of this server, until it ends: %s\n", a.Token())
+	}
+	if model := a.OfflineModel(); model != nil {
+		fmt.Fprintf(w, "\nThe model is played by a script: %s\n", model.URL())
+	}
+	fmt.Fprintln(w, "\nTry:")
+	for _, line := range examples(a.Target(), a.Token() != "") {
+		fmt.Fprintln(w, "  "+line)
+	}
+	fmt.Fprintln(w)
+}
+
+// examples are calls of a server at that target.
+func examples(target string, token bool) []string {
+	grpcurl, call := "grpcurl -plaintext", self()+" call"
+	where := target
+	if path, ok := strings.CutPrefix(target, "unix:"); ok {
+		grpcurl, where = grpcurl+" -unix", quote(path)
+	} else if token {
+		grpcurl += ` -H "authorization: Bearer $COPILOT_GRPC_TOKEN"`
+	}
+	if target != defaultSocket() {
+		call += " --target " + quote(target)
+	}
+	const run = `'{"create": {"config": {"streaming": true}}, "prompt": {"text": "Hello"}}'`
+	return []string{
+		grpcurl + " " + where + " list",
+		grpcurl + " " + where + " describe copilot.bridge.v1.SessionService.Run",
+		grpcurl + " " + where + " copilot.bridge.v1.RuntimeService/GetServerInfo",
+		grpcurl + " -d " + run + " " + where + " copilot.bridge.v1.SessionService/Run",
+		call + " SessionService/Run " + run,
+	}
+}
+
+// quote makes a word of the shell of s.
+func quote(s string) string {
+	if strings.ContainsFunc(s, func(r rune) bool {
+		return !strings.ContainsRune("/._:-+@,=", r) && (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z')
+	}) {
+		return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+	}
+	return s
+}

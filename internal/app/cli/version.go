@@ -1,0 +1,19 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/runtime/clibin"
+)
+
+func printVersion(_ context.Context, p *program, args []string) error {
+	f := newFlags("version", "", "Prints the versions of this program and of the CLIs it works with.")
+	if err := f.parseOnly(p, args); err != nil {
+		return err
+	}
+	fmt.Fprintf(p.stdout, "copilot-grpc %s (%s, %s/%s)\nGitHub Copilot CLI %s to %s\n",
+		p.version, runtime.Version(), runtime.GOOS, runtime.GOARCH, clibin.OldestVersion, clibin.PinnedVersion)
+	return nil
+}

@@ -1,0 +1,214 @@
+package app
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge"
+	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
+	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
+	"github.com/copilot-grpc/copilot-grpc/server"
+)
+
+// OfflineDefault is the Config.OfflineModel that stands for the built-in script.
+const OfflineDefault = "default"
+
+// DefaultDrainGrace is how long streams may go on once the server drains.
+const DefaultDrainGrace = 5 * time.Second
+
+// Config says what to run. The zero value listens on the default socket, finds the CLI
+// and lets it use the home directory and the login of the user.
+type Config struct {
+	// Version is the version of this program, as callers are told it.
+	Version string
+
+	// Listen are the addresses to listen on: "unix:PATH" or a "HOST:PORT" of the
+	// loopback interface. Default: DefaultSocket.
+	Listen []string
+	// Token is what callers over TCP have to show. Default: a random one if there is a
+	// TCP address, which App.Token tells.
+	Token string
+
+	// CLIPath is the CLI's executable. Default: it is looked for, and installed if it
+	// is not found.
+	CLIPath string
+	// NoInstall makes it an error that the CLI is not found.
+	NoInstall bool
+	// Dial is the HOST:PORT of a CLI server that runs already, to be used in place of
+	// processes of our own; DialToken is its connection token.
+	Dial      string
+	DialToken string
+	// Home is the CLI's state directory (COPILOT_HOME), UserHome the home directory
+	// (HOME) of the CLI and of the shells it starts. Default: the user's own.
+	Home     string
+	UserHome string
+	// WorkDir is the working directory of sessions that name none. Default: our own.
+	WorkDir string
+	// Env is added to the CLI's environment, which otherwise has little of ours. The
+	// shells of the CLI see it.
+	Env map[string]string
+	// GitHubToken is the token of all sessions that bring none. The shells of the CLI
+	// see it too.
+	GitHubToken string
+	// NoLogin keeps the CLI from using the login that it has stored on this machine. An
+	// offline model implies it.
+	NoLogin bool
+	// CLILogLevel is how much the CLI writes to its own log files. Default: its own.
+	CLILogLevel string
+
+	// OfflineModel is the path of a script that plays the model, or OfflineDefault. ""
+	// leaves sessions to real models.
+	OfflineModel string
+	// Raw switches RawService on, which passes any call on to the CLI.
+	Raw bool
+
+	// MaxPromptBytes bounds a prompt's text, MaxAttachmentBytes an attachment sent in
+	// pieces, MaxRequestBytes any message from a caller, and MaxEphemeralBytes what is
+	// kept of each session's ephemeral events. Default: those of packages bridge and
+	// server.
+	MaxPromptBytes     int
+	MaxAttachmentBytes int
+	MaxRequestBytes    int
+	MaxEphemeralBytes  int
+	// CallbackTimeout is how long callbacks wait for an answer, unless a session sets
+	// its own. Default: that of package callback.
+	CallbackTimeout time.Duration
+	// DrainGrace is how long streams may go on once the server drains. Default:
+	// DefaultDrainGrace.
+	DrainGrace time.Duration
+
+	// LogLevel is debug, info, warn or error, LogFormat text or json. Default: info,
+	// text.
+	LogLevel  string
+	LogFormat string
+	// LogRequests puts requests into the log, without what the contract marks as
+	// secret.
+	LogRequests bool
+}
+
+// DefaultConfig returns the zero value with its defaults filled in, as far as they are
+// numbers and names.
+func DefaultConfig() Config {
+	var c Config
+	c.complete()
+	return c
+}
+
+// Validate completes the configuration and tells what is wrong with it.
+func (c *Config) Validate() error {
+	c.complete()
+	if err := c.checkListen(); err != nil {
+		return err
+	}
+	if c.Dial != "" {
+		if _, _, err := net.SplitHostPort(c.Dial); err != nil {
+			return fmt.Errorf("dial %q is not HOST:PORT: %w", c.Dial, err)
+		}
+		if c.CLIPath != "" {
+			return errors.New("a CLI server to dial and a CLI to start exclude each other")
+		}
+	} else if c.DialToken != "" {
+		return errors.New("a dial token needs an address to dial")
+	}
+	if err := c.checkNumbers(); err != nil {
+		return err
+	}
+	if _, err := parseLevel(c.LogLevel); err != nil {
+		return err
+	}
+	if !slices.Contains(logFormats, c.LogFormat) {
+		return fmt.Errorf("log format %q is none of %s", c.LogFormat, strings.Join(logFormats, ", "))
+	}
+	profile, err := c.profile()
+	if err != nil {
+		return err
+	}
+	return profile.Validate()
+}
+
+// complete fills in defaults.
+func (c *Config) complete() {
+	c.Version = cmp.Or(c.Version, "dev")
+	c.DrainGrace = cmp.Or(c.DrainGrace, DefaultDrainGrace)
+	c.MaxPromptBytes = cmp.Or(c.MaxPromptBytes, bridge.DefaultMaxPromptBytes)
+	c.MaxAttachmentBytes = cmp.Or(c.MaxAttachmentBytes, bridge.DefaultMaxAttachmentBytes)
+	c.MaxRequestBytes = cmp.Or(c.MaxRequestBytes, server.DefaultMaxRecvBytes)
+	c.MaxEphemeralBytes = cmp.Or(c.MaxEphemeralBytes, journal.DefaultMaxEphemeralBytes)
+	c.CallbackTimeout = cmp.Or(c.CallbackTimeout, callback.DefaultTimeout)
+	c.LogLevel = cmp.Or(c.LogLevel, "info")
+	c.LogFormat = cmp.Or(c.LogFormat, formatText)
+}
+
+// checkListen looks at the form of the addresses, and makes paths absolute: callers may
+// have another working directory than we.
+func (c *Config) checkListen() error {
+	if len(c.Listen) == 0 {
+		path, err := DefaultSocket()
+		if err != nil {
+			return fmt.Errorf("no default socket, name an address to listen on: %w", err)
+		}
+		c.Listen = []string{unixPrefix + path}
+	}
+	c.Listen = slices.Clone(c.Listen)
+	for i, address := range c.Listen {
+		if strings.HasPrefix(address, "/") {
+			return fmt.Errorf("address %q: a socket is written %q", address, unixPrefix+address)
+		}
+		if err := server.CheckAddress(address); err != nil {
+			return err
+		}
+		if path, ok := strings.CutPrefix(address, unixPrefix); ok {
+			absolute, err := filepath.Abs(path)
+			if err != nil {
+				return err
+			}
+			c.Listen[i] = unixPrefix + absolute
+		}
+	}
+	return nil
+}
+
+func (c *Config) checkNumbers() error {
+	for name, n := range map[string]int64{
+		"largest prompt": int64(c.MaxPromptBytes), "largest attachment": int64(c.MaxAttachmentBytes),
+		"largest request": int64(c.MaxRequestBytes), "size of ephemeral events": int64(c.MaxEphemeralBytes),
+		"callback timeout": int64(c.CallbackTimeout), "drain grace": int64(c.DrainGrace),
+	} {
+		if n < 0 {
+			return fmt.Errorf("the %s must not be negative", name)
+		}
+	}
+	if c.MaxPromptBytes > c.MaxRequestBytes {
+		return fmt.Errorf("a prompt of %d bytes does not fit into a request of %d", c.MaxPromptBytes, c.MaxRequestBytes)
+	}
+	return nil
+}
+
+// profile says what the CLI processes are like.
+func (c *Config) profile() (runtime.Profile, error) {
+	p := runtime.Profile{
+		Env: maps.Clone(c.Env), Token: c.GitHubToken, LogLevel: c.CLILogLevel,
+		UseLogin: !c.NoLogin && c.OfflineModel == "",
+	}
+	for _, dir := range []struct{ from, to *string }{
+		{&c.Home, &p.Home}, {&c.UserHome, &p.UserHome}, {&c.WorkDir, &p.Dir},
+	} {
+		if *dir.from == "" {
+			continue
+		}
+		absolute, err := filepath.Abs(*dir.from)
+		if err != nil {
+			return p, err
+		}
+		*dir.to = absolute
+	}
+	return p, nil
+}

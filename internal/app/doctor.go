@@ -1,0 +1,160 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
+)
+
+// probeTimeout bounds the question whether somebody listens at an address.
+const probeTimeout = 2 * time.Second
+
+// Diagnose says in plain words whether a server of this configuration could work, and
+// how to mend what keeps it from that. It changes nothing, but for start, with which it
+// starts a CLI, installing it if need be, and ends it again.
+func Diagnose(ctx context.Context, c Config, start bool, options ...Option) []runtime.Finding {
+	if err := c.Validate(); err != nil {
+		return []runtime.Finding{failed("configuration", err, "correct the flag or the environment variable")}
+	}
+	set := newSettings(options)
+	r := runner(&c, &set)
+	found := r.Diagnose(ctx)
+	if s, ok := r.(*runtime.Spawner); ok {
+		found = append(found, npmFinding(s))
+	}
+	for _, address := range c.Listen {
+		found = append(found, addressFinding(ctx, address))
+	}
+	if c.OfflineModel != "" {
+		found = append(found, scriptFinding(c.OfflineModel))
+	}
+	if start && !Grave(found) {
+		found = append(found, startFinding(ctx, &c, r, set.logger))
+	}
+	return found
+}
+
+// Grave tells whether something was found that keeps a server from working.
+func Grave(found []runtime.Finding) bool {
+	for _, f := range found {
+		if f.Level == runtime.LevelError {
+			return true
+		}
+	}
+	return false
+}
+
+func fine(subject, format string, args ...any) runtime.Finding {
+	return runtime.Finding{Level: runtime.LevelOK, Subject: subject, Text: fmt.Sprintf(format, args...)}
+}
+
+func failed(subject string, err error, remedy string) runtime.Finding {
+	return runtime.Finding{Level: runtime.LevelError, Subject: subject, Text: err.Error(), Remedy: remedy}
+}
+
+// npmFinding tells whether the CLI could be installed. What is missing without it, the
+// runner has said.
+func npmFinding(s *runtime.Spawner) runtime.Finding {
+	if path, ok := s.Locator.NPM(); ok {
+		return fine("npm", "%q could install the CLI", path)
+	}
+	return fine("npm", "not found; it is only needed to install the CLI")
+}
+
+// addressFinding tells whether an address can be listened on.
+func addressFinding(ctx context.Context, address string) runtime.Finding {
+	path, ok := strings.CutPrefix(address, unixPrefix)
+	if ok {
+		return socketFinding(ctx, path)
+	}
+	subject := "port " + address
+	var lc net.ListenConfig
+	l, err := lc.Listen(ctx, "tcp", address)
+	if err != nil {
+		return failed(subject, err, "end what listens there, or choose another with --listen")
+	}
+	if err := l.Close(); err != nil {
+		return failed(subject, err, "")
+	}
+	return fine(subject, "free")
+}
+
+func socketFinding(ctx context.Context, path string) runtime.Finding {
+	const subject = "socket"
+	d := net.Dialer{Timeout: probeTimeout}
+	if conn, err := d.DialContext(ctx, "unix", path); err == nil {
+		_ = conn.Close()
+		return runtime.Finding{
+			Level: runtime.LevelWarning, Subject: subject, Text: fmt.Sprintf("a server listens on %q already", path),
+			Remedy: "use that one, end it, or choose another socket with --listen",
+		}
+	}
+	dir := existing(filepath.Dir(path))
+	if err := tryWrite(dir); err != nil {
+		return failed(subject, fmt.Errorf("%q cannot be made: %w", path, err), "choose another socket with --listen unix:PATH")
+	}
+	return fine(subject, "%q can be made", path)
+}
+
+// existing returns the nearest directory above path that exists, or path itself.
+func existing(path string) string {
+	for {
+		_, err := os.Stat(path)
+		if parent := filepath.Dir(path); errors.Is(err, fs.ErrNotExist) && parent != path {
+			path = parent
+			continue
+		}
+		return path
+	}
+}
+
+// tryWrite tries, because permission bits do not tell the whole truth.
+func tryWrite(dir string) error {
+	f, err := os.CreateTemp(dir, ".probe-")
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Close(), os.Remove(f.Name()))
+}
+
+func scriptFinding(source string) runtime.Finding {
+	const subject = "offline model"
+	if source == OfflineDefault {
+		return fine(subject, "the built-in script")
+	}
+	script, err := loadScript(source)
+	if err != nil {
+		return failed(subject, err, "correct the script; docs/offline-model.md describes it")
+	}
+	return fine(subject, "%q has %d rules", source, len(script.Rules))
+}
+
+// startFinding starts a CLI to see whether that works.
+func startFinding(ctx context.Context, c *Config, r runtime.Runner, logger *slog.Logger) runtime.Finding {
+	const subject = "start"
+	profile, err := c.profile()
+	if err != nil {
+		return failed(subject, err, "")
+	}
+	// The handshake is a call and its answer, which is what a ping would be.
+	rt, err := runtime.Start(ctx, runtime.Config{Runner: r, Profile: profile, Logger: logger})
+	if err != nil {
+		return failed(subject, err, "--log-level debug shows what the CLI says")
+	}
+	info := rt.Info()
+	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
+	defer cancel()
+	if err := rt.Stop(stopping); err != nil {
+		return failed(subject, err, "")
+	}
+	return fine(subject, "version %s answered within %v, and ended", info.CLIVersion, info.StartTook.Round(time.Millisecond))
+}

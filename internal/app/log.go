@@ -1,0 +1,42 @@
+package app
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+)
+
+const (
+	formatText = "text"
+	formatJSON = "json"
+)
+
+var logFormats = []string{formatText, formatJSON}
+
+func parseLevel(name string) (slog.Level, error) {
+	switch strings.ToLower(name) {
+	case "debug":
+		return slog.LevelDebug, nil
+	case "info":
+		return slog.LevelInfo, nil
+	case "warn":
+		return slog.LevelWarn, nil
+	case "error":
+		return slog.LevelError, nil
+	}
+	return 0, fmt.Errorf("log level %q is none of debug, info, warn, error", name)
+}
+
+// NewLogger returns the logger of a valid configuration, writing to w.
+func (c *Config) NewLogger(w io.Writer) (*slog.Logger, error) {
+	level, err := parseLevel(c.LogLevel)
+	if err != nil {
+		return nil, err
+	}
+	options := &slog.HandlerOptions{Level: level}
+	if c.LogFormat == formatJSON {
+		return slog.New(slog.NewJSONHandler(w, options)), nil
+	}
+	return slog.New(slog.NewTextHandler(w, options)), nil
+}

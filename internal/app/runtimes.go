@@ -1,0 +1,75 @@
+package app
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
+	"github.com/copilot-grpc/copilot-grpc/bridge/runtime/clibin"
+)
+
+// Progress is told of what takes long while the CLI is made ready.
+type Progress func(clibin.Progress)
+
+// runtimes is the bridge's keeper of CLI processes: there is one profile, so that all
+// sessions share a runtime.
+type runtimes struct {
+	supervisor *runtime.Supervisor
+	profile    runtime.Profile
+}
+
+// Get implements bridge.Runtimes.
+func (r *runtimes) Get(ctx context.Context) (*runtime.Runtime, error) {
+	return r.supervisor.Get(ctx, r.profile)
+}
+
+// Down implements bridge.Runtimes.
+func (r *runtimes) Down() (retry time.Time, ok bool) {
+	for _, status := range r.supervisor.List() {
+		if status.Runtime == nil && status.LastError != nil {
+			return status.RetryAt, true
+		}
+	}
+	return time.Time{}, false
+}
+
+// NewRunner returns the way to the CLI that a valid configuration describes.
+func (c *Config) NewRunner(logger *slog.Logger, progress Progress) runtime.Runner {
+	if c.Dial != "" {
+		return &runtime.Dialer{Address: c.Dial, Token: c.DialToken}
+	}
+	return &runtime.Spawner{Locator: clibin.Locator{
+		Explicit: c.CLIPath, NoInstall: c.NoInstall,
+		Progress: func(p clibin.Progress) {
+			logProgress(logger, p)
+			if progress != nil {
+				progress(p)
+			}
+		},
+	}}
+}
+
+func runner(c *Config, set *settings) runtime.Runner {
+	if set.runner != nil {
+		return set.runner
+	}
+	return c.NewRunner(set.logger, set.progress)
+}
+
+// progressEvery is how often something that takes long is logged.
+const progressEvery = 10 * time.Second
+
+// logProgress logs the beginning, the end, and now and then that it still goes on.
+func logProgress(logger *slog.Logger, p clibin.Progress) {
+	seconds := p.Elapsed.Round(time.Second)
+	attrs := []any{
+		slog.String("stage", string(p.Stage)), slog.String("what", p.Text), slog.Duration("elapsed", seconds),
+	}
+	switch {
+	case p.Done:
+		logger.Info("copilot CLI made ready", attrs...)
+	case seconds%progressEvery == 0:
+		logger.Info("making the copilot CLI ready", attrs...)
+	}
+}

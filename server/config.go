@@ -1,0 +1,136 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc"
+)
+
+// Service is something the server serves.
+type Service interface {
+	// Register makes r serve it.
+	Register(r grpc.ServiceRegistrar)
+}
+
+// Drainer is told that the server is about to stop. It says goodbye on its streams and
+// ends them; when it returns, or its context ends, the server goes on without it.
+type Drainer interface {
+	Drain(context.Context) error
+}
+
+// Config is what a server needs. The zero value of an optional member stands for the
+// default given there.
+type Config struct {
+	// Listen are the addresses to listen on; at least one. "unix:PATH" is a socket that
+	// only the own user may connect to, "HOST:PORT" a TCP port, which must be on the
+	// loopback interface and then asks for Token.
+	Listen []string
+	// Token is what callers over TCP must send as "authorization: Bearer TOKEN", at
+	// least 16 characters. Default: a random one, which Server.Token tells.
+	Token string
+	// Services are what is served, beside health and reflection; at least one.
+	Services []Service
+	// Drainer ends what would keep the server from stopping. Default: nothing does.
+	Drainer Drainer
+	// Logger takes the server's log. Default: slog.Default().
+	Logger *slog.Logger
+	// LogRequests adds each call's request to the log, without what the contract marks
+	// as secret. Prompts are not among that.
+	LogRequests bool
+	// MaxRecvBytes is the largest message that is taken. Default: 16 MiB.
+	MaxRecvBytes int
+	// MaxConcurrentStreams is how many calls a connection may have at once; more wait
+	// at the caller. Default: 1024.
+	MaxConcurrentStreams uint32
+	// DrainTimeout is how long Drainer may take. Default: 30 s.
+	DrainTimeout time.Duration
+	// StopTimeout is how long calls may take to end after that, before they are cut
+	// off, and then again how long their handlers may take to notice. Default: 5 s.
+	StopTimeout time.Duration
+}
+
+// Defaults of Config.
+const (
+	DefaultMaxRecvBytes         = 16 << 20
+	DefaultMaxConcurrentStreams = 1024
+	DefaultDrainTimeout         = 30 * time.Second
+	DefaultStopTimeout          = 5 * time.Second
+)
+
+const (
+	minToken   = 16
+	unixPrefix = "unix:"
+)
+
+// complete checks c and fills in its defaults.
+func (c *Config) complete() error {
+	if len(c.Listen) == 0 {
+		return errors.New("no address to listen on")
+	}
+	if len(c.Services) == 0 {
+		return errors.New("no service to serve")
+	}
+	tcp := false
+	for _, address := range c.Listen {
+		if err := CheckAddress(address); err != nil {
+			return err
+		}
+		tcp = tcp || !strings.HasPrefix(address, unixPrefix)
+	}
+	switch {
+	case tcp && c.Token == "":
+		c.Token = rand.Text()
+	case c.Token != "" && len(c.Token) < minToken:
+		return fmt.Errorf("the token has %d characters, fewer than %d", len(c.Token), minToken)
+	}
+	if c.MaxRecvBytes < 0 || c.DrainTimeout < 0 || c.StopTimeout < 0 {
+		return errors.New("sizes and timeouts must not be negative")
+	}
+	c.MaxRecvBytes = cmp.Or(c.MaxRecvBytes, DefaultMaxRecvBytes)
+	c.MaxConcurrentStreams = cmp.Or(c.MaxConcurrentStreams, DefaultMaxConcurrentStreams)
+	c.DrainTimeout = cmp.Or(c.DrainTimeout, DefaultDrainTimeout)
+	c.StopTimeout = cmp.Or(c.StopTimeout, DefaultStopTimeout)
+	c.Logger = cmp.Or(c.Logger, slog.Default())
+	return nil
+}
+
+// CheckAddress tells what is wrong with an address of Config.Listen, as far as that can be
+// told without listening on it.
+func CheckAddress(address string) error {
+	path, ok := strings.CutPrefix(address, unixPrefix)
+	switch {
+	case !ok:
+		return checkLoopback(address)
+	case path == "":
+		return fmt.Errorf("address %q has no path", address)
+	}
+	return nil
+}
+
+// checkLoopback refuses a TCP address that others could reach.
+func checkLoopback(address string) error {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return fmt.Errorf("address %q is neither unix:PATH nor HOST:PORT: %w", address, err)
+	}
+	if !loopback(host) {
+		return fmt.Errorf("address %q is not on the loopback interface: without TLS and identities only "+
+			"localhost, 127.0.0.1 and [::1] are allowed", address)
+	}
+	return nil
+}
+
+// loopback reports that host names this machine without asking a name server, which
+// others may control.
+func loopback(host string) bool {
+	ip := net.ParseIP(host)
+	return strings.EqualFold(host, "localhost") || ip != nil && ip.IsLoopback()
+}

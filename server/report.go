@@ -1,0 +1,99 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
+	grpcstatus "google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/internal/position"
+	"github.com/copilot-grpc/copilot-grpc/server/redact"
+	"github.com/copilot-grpc/copilot-grpc/server/status"
+)
+
+// infrastructure is what the methods begin with that tools and load balancers call.
+const infrastructure = "/grpc."
+
+// reporter ends each call with a status and a line in the log.
+type reporter struct {
+	log *slog.Logger
+	// requests says that the line has the request.
+	requests bool
+}
+
+// report turns the error of a call into its status. What the caller is not told goes to
+// the log.
+func (r *reporter) report(ctx context.Context, c *call, next func(context.Context) error) error {
+	start := time.Now()
+	err := next(ctx)
+	st, told := status.Of(err)
+	attrs := append(make([]slog.Attr, 0, 8),
+		slog.String("method", c.method),
+		slog.String("code", st.Code().String()),
+		slog.Duration("duration", time.Since(start)))
+	if id := c.sessionID(); id != "" {
+		attrs = append(attrs, slog.String("session_id", id))
+	}
+	if reason := status.Reason(st); reason != "" {
+		attrs = append(attrs, slog.String("reason", reason))
+	}
+	if p, ok := peer.FromContext(ctx); ok {
+		attrs = append(attrs, slog.String("network", p.Addr.Network()))
+	}
+	if !told || st.Code() == codes.Internal {
+		attrs = append(attrs, slog.String("error", redact.Text(err.Error())))
+	}
+	if m, ok := c.request.(proto.Message); ok && r.requests {
+		attrs = append(attrs, slog.String("request", redact.Message(m)))
+	}
+	r.log.LogAttrs(ctx, level(c.method, st), "call ended", attrs...)
+	return st.Err()
+}
+
+// level is how much a call's end concerns those who run the server.
+func level(method string, st *grpcstatus.Status) slog.Level {
+	switch {
+	case st.Code() == codes.Internal || st.Code() == codes.Unknown || st.Code() == codes.DataLoss:
+		return slog.LevelError
+	case strings.HasPrefix(method, infrastructure):
+		return slog.LevelDebug
+	case st.Code() == codes.Unauthenticated || st.Code() == codes.PermissionDenied:
+		return slog.LevelWarn
+	}
+	return slog.LevelInfo
+}
+
+// rescue turns a panic into an error that says nothing; the log has the rest.
+func (r *reporter) rescue(ctx context.Context, c *call, next func(context.Context) error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			r.log.LogAttrs(ctx, slog.LevelError, "handler panicked",
+				slog.String("method", c.method),
+				slog.String("panic", redact.Text(fmt.Sprint(p))),
+				slog.String("stack", string(debug.Stack())))
+			err = fault.New(fault.Internal, "internal error")
+		}
+	}()
+	return next(ctx)
+}
+
+// trail sends the position at which the reply stands, if the bridge recorded one.
+func trail(ctx context.Context, _ *call, next func(context.Context) error) error {
+	ctx, recorder := position.WithRecorder(ctx)
+	err := next(ctx)
+	if p, ok := recorder.Position(); ok {
+		// It fails only when the call is over for the caller, who then misses nothing.
+		_ = grpc.SetTrailer(ctx, metadata.Pairs(position.Trailer, p.String()))
+	}
+	return err
+}

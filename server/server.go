@@ -1,0 +1,229 @@
+// Package server is the gRPC face of the bridge: listeners, who may call, what callers
+// are told of errors, health, reflection, and an orderly end. What it serves are the
+// services of the packages below it; what they do, the backends behind them.
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/health"
+	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/reflection"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/server/codec"
+)
+
+const (
+	// Static windows spare a PING for nearly every message of a sparse stream. These let
+	// a request of several megabytes come in without a halt.
+	streamWindow = 1 << 20
+	connWindow   = 4 << 20
+
+	maxHeaderBytes    = 64 << 10
+	handshakeTimeout  = 20 * time.Second
+	keepaliveTime     = 30 * time.Second
+	keepaliveTimeout  = 10 * time.Second
+	minClientPingTime = 10 * time.Second
+)
+
+// Server is a gRPC server with its listeners open.
+type Server struct {
+	config    Config
+	listeners []net.Listener
+	grpc      *grpc.Server
+	health    *health.Server
+
+	// leaving ends when the calls of tools and load balancers have to.
+	leaving context.Context
+	leave   context.CancelFunc
+}
+
+// New checks the configuration, opens the listeners and registers the services. Close
+// closes a server that is not to run after all.
+func New(ctx context.Context, c Config) (*Server, error) {
+	if err := c.complete(); err != nil {
+		return nil, fmt.Errorf("server: %w", err)
+	}
+	s := &Server{config: c, health: health.NewServer()}
+	for _, address := range c.Listen {
+		l, err := listen(ctx, address)
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("server: listen on %q: %w", address, err), s.closeListeners())
+		}
+		s.listeners = append(s.listeners, l)
+	}
+	s.leaving, s.leave = context.WithCancel(context.WithoutCancel(ctx))
+	s.grpc = grpc.NewServer(s.options()...)
+	for _, service := range c.Services {
+		service.Register(s.grpc)
+	}
+	s.setHealth(healthv1.HealthCheckResponse_NOT_SERVING)
+	healthv1.RegisterHealthServer(s.grpc, s.health)
+	reflection.Register(s.grpc)
+	return s, nil
+}
+
+// options are the fixed parts of the gRPC server.
+func (s *Server) options() []grpc.ServerOption {
+	r := &reporter{log: s.config.Logger, requests: s.config.LogRequests}
+	return append(
+		layered(r.report, r.rescue, newGate(s.config.Token).admit, s.release, trail),
+		grpc.ForceServerCodecV2(codec.New()),
+		grpc.MaxRecvMsgSize(s.config.MaxRecvBytes),
+		grpc.MaxConcurrentStreams(s.config.MaxConcurrentStreams),
+		grpc.MaxHeaderListSize(maxHeaderBytes),
+		grpc.StaticStreamWindowSize(streamWindow),
+		grpc.StaticConnWindowSize(connWindow),
+		grpc.ConnectionTimeout(handshakeTimeout),
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: keepaliveTime, Timeout: keepaliveTimeout}),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: minClientPingTime, PermitWithoutStream: true}),
+		grpc.WaitForHandlers(true),
+		grpc.UnknownServiceHandler(unknownMethod),
+	)
+}
+
+// unknownMethod answers what the server does not have, so that this too has a reason.
+func unknownMethod(_ any, stream grpc.ServerStream) error {
+	method, _ := grpc.MethodFromServerStream(stream)
+	return fault.New(fault.MethodUnknown, "the server has no method %q", method).With("method", method)
+}
+
+// Addrs returns the addresses that the server listens on, in the order of Config.Listen.
+func (s *Server) Addrs() []net.Addr {
+	addrs := make([]net.Addr, len(s.listeners))
+	for i, l := range s.listeners {
+		addrs[i] = l.Addr()
+	}
+	return addrs
+}
+
+// Token returns what callers over TCP must send; "" when there is none to send.
+func (s *Server) Token() string { return s.config.Token }
+
+// Run serves until ctx ends or a listener fails, then stops in order: health says
+// NOT_SERVING, Drainer ends its streams, the calls under way get StopTimeout to end,
+// and what is left is cut off. It returns nil after an orderly end. It may be called
+// once.
+func (s *Server) Run(ctx context.Context) error {
+	ctx, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
+	failures := make(chan error, len(s.listeners))
+	for _, l := range s.listeners {
+		go func() {
+			err := s.grpc.Serve(l)
+			switch {
+			case errors.Is(err, grpc.ErrServerStopped):
+				err = nil // stopped before it began
+			case err != nil:
+				err = fmt.Errorf("server: serve %q: %w", l.Addr(), err)
+				fail(err)
+			}
+			failures <- err
+		}()
+	}
+	s.setHealth(healthv1.HealthCheckResponse_SERVING)
+	<-ctx.Done()
+	errs := []error{s.drain(context.WithoutCancel(ctx))}
+	if err := s.stop(); err != nil {
+		// Serve returns after the handlers, so that it is not waited for either.
+		return errors.Join(append(errs, err)...)
+	}
+	for range s.listeners {
+		errs = append(errs, <-failures)
+	}
+	return errors.Join(errs...)
+}
+
+// drain tells everybody that the server is about to stop.
+func (s *Server) drain(ctx context.Context) error {
+	s.health.Shutdown()
+	defer s.leave()
+	if s.config.Drainer == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.config.DrainTimeout)
+	defer cancel()
+	if err := s.config.Drainer.Drain(ctx); err != nil {
+		return fmt.Errorf("server: drain: %w", err)
+	}
+	return nil
+}
+
+// stop waits for the calls under way, and cuts off those that take too long. It fails
+// when even then a handler does not return: whoever goes on has to know.
+func (s *Server) stop() error {
+	graceful, forced := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(graceful)
+		s.grpc.GracefulStop()
+	}()
+	if closedWithin(graceful, s.config.StopTimeout) {
+		return nil
+	}
+	s.config.Logger.Warn("calls cut off", slog.Duration("stop_timeout", s.config.StopTimeout))
+	go func() {
+		defer close(forced)
+		s.grpc.Stop()
+	}()
+	if closedWithin(forced, s.config.StopTimeout) && closedWithin(graceful, s.config.StopTimeout) {
+		return nil
+	}
+	return errors.New("server: handlers still run after their calls were cut off")
+}
+
+// closedWithin waits for c and reports whether it was closed in time.
+func closedWithin(c <-chan struct{}, limit time.Duration) bool {
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case <-c:
+		return true
+	case <-timer.C:
+		return false
+	}
+}
+
+// Close closes a server that never ran.
+func (s *Server) Close() error {
+	s.leave()
+	s.grpc.Stop()
+	return s.closeListeners()
+}
+
+// closeListeners closes what is open, last first.
+func (s *Server) closeListeners() error {
+	var errs []error
+	for i := len(s.listeners) - 1; i >= 0; i-- {
+		errs = append(errs, s.listeners[i].Close())
+	}
+	return errors.Join(errs...)
+}
+
+// setHealth sets the state of the server and of each of its services.
+func (s *Server) setHealth(state healthv1.HealthCheckResponse_ServingStatus) {
+	s.health.SetServingStatus("", state)
+	for name := range s.grpc.GetServiceInfo() {
+		s.health.SetServingStatus(name, state)
+	}
+}
+
+// release ends the calls of tools and load balancers when the server stops: they watch
+// its health for as long as it lasts, and would be waited for.
+func (s *Server) release(ctx context.Context, c *call, next func(context.Context) error) error {
+	if !strings.HasPrefix(c.method, infrastructure) {
+		return next(ctx)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(s.leaving, cancel)()
+	return next(ctx)
+}

@@ -1,0 +1,211 @@
+package server_test
+
+import (
+	"context"
+	"io"
+	"testing"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	grpcstatus "google.golang.org/grpc/status"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
+	"google.golang.org/protobuf/types/dynamicpb"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+	"github.com/copilot-grpc/copilot-grpc/internal/frame"
+	"github.com/copilot-grpc/copilot-grpc/server"
+	"github.com/copilot-grpc/copilot-grpc/server/callback"
+	"github.com/copilot-grpc/copilot-grpc/server/event"
+	"github.com/copilot-grpc/copilot-grpc/server/raw"
+	"github.com/copilot-grpc/copilot-grpc/server/runtime"
+	"github.com/copilot-grpc/copilot-grpc/server/servertest"
+	"github.com/copilot-grpc/copilot-grpc/server/session"
+	"github.com/copilot-grpc/copilot-grpc/server/status"
+)
+
+// TestEveryMethodReachesItsBackend calls each rpc of the contract. The backends answer
+// with an error that names the method they were called by.
+func TestEveryMethodReachesItsBackend(t *testing.T) {
+	t.Parallel()
+	var b backend
+	r := servertest.Start(t, server.Config{},
+		session.New(session.Config{Backend: b}),
+		event.New(event.Config{Backend: b}),
+		callback.New(callback.Config{Backend: b}),
+		runtime.New(runtime.Config{Backend: b}),
+		raw.New(raw.Config{Backend: b}))
+	methods := 0
+	protoregistry.GlobalFiles.RangeFilesByPackage("copilot.bridge.v1", func(file protoreflect.FileDescriptor) bool {
+		for i := range file.Services().Len() {
+			service := file.Services().Get(i)
+			for j := range service.Methods().Len() {
+				methods++
+				m := service.Methods().Get(j)
+				t.Run(string(m.FullName()), func(t *testing.T) {
+					t.Parallel()
+					st := invoke(t, r.Conn, m)
+					if st.Code() != codes.FailedPrecondition || status.Reason(st) != "SESSION_BUSY" || st.Message() != string(m.Name()) {
+						t.Errorf("status %v, reason %q", st, status.Reason(st))
+					}
+				})
+			}
+		}
+		return true
+	})
+	if methods == 0 {
+		t.Error("no method was found")
+	}
+}
+
+// invoke calls a method with the least request that gets past the server.
+func invoke(t *testing.T, conn *grpc.ClientConn, m protoreflect.MethodDescriptor) *grpcstatus.Status {
+	t.Helper()
+	desc := &grpc.StreamDesc{ServerStreams: m.IsStreamingServer(), ClientStreams: m.IsStreamingClient()}
+	stream, err := conn.NewStream(t.Context(), desc, "/"+string(m.Parent().FullName())+"/"+string(m.Name()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req := dynamicpb.NewMessage(m.Input())
+	if m.IsStreamingClient() {
+		first := m.Input().Oneofs().Get(0).Fields().Get(0)
+		req.Set(first, protoreflect.ValueOfMessage(dynamicpb.NewMessage(first.Message())))
+	}
+	if err := stream.SendMsg(req); err != nil && err != io.EOF {
+		t.Fatal(err)
+	}
+	if err := stream.CloseSend(); err != nil {
+		t.Fatal(err)
+	}
+	return grpcstatus.Convert(stream.RecvMsg(dynamicpb.NewMessage(m.Output())))
+}
+
+// backend refuses every call under its own name.
+type backend struct{}
+
+func called[T any](name string) (*T, error) { return nil, refusal(name) }
+
+func refusal(name string) error { return fault.New(fault.SessionBusy, "%s", name) }
+
+func (backend) CreateSession(context.Context, *bridgev1.CreateSessionRequest) (*bridgev1.CreateSessionResponse, error) {
+	return called[bridgev1.CreateSessionResponse]("CreateSession")
+}
+
+func (backend) ResumeSession(context.Context, *bridgev1.ResumeSessionRequest) (*bridgev1.ResumeSessionResponse, error) {
+	return called[bridgev1.ResumeSessionResponse]("ResumeSession")
+}
+
+func (backend) GetSession(context.Context, *bridgev1.GetSessionRequest) (*bridgev1.GetSessionResponse, error) {
+	return called[bridgev1.GetSessionResponse]("GetSession")
+}
+
+func (backend) ListSessions(context.Context, *bridgev1.ListSessionsRequest) (*bridgev1.ListSessionsResponse, error) {
+	return called[bridgev1.ListSessionsResponse]("ListSessions")
+}
+
+func (backend) DeleteSession(context.Context, *bridgev1.DeleteSessionRequest) (*bridgev1.DeleteSessionResponse, error) {
+	return called[bridgev1.DeleteSessionResponse]("DeleteSession")
+}
+
+func (backend) GetLastSession(context.Context, *bridgev1.GetLastSessionRequest) (*bridgev1.GetLastSessionResponse, error) {
+	return called[bridgev1.GetLastSessionResponse]("GetLastSession")
+}
+
+func (backend) DisconnectSession(context.Context, *bridgev1.DisconnectSessionRequest) (*bridgev1.DisconnectSessionResponse, error) {
+	return called[bridgev1.DisconnectSessionResponse]("DisconnectSession")
+}
+
+func (backend) GetForegroundSession(context.Context, *bridgev1.GetForegroundSessionRequest) (*bridgev1.GetForegroundSessionResponse, error) {
+	return called[bridgev1.GetForegroundSessionResponse]("GetForegroundSession")
+}
+
+func (backend) SetForegroundSession(context.Context, *bridgev1.SetForegroundSessionRequest) (*bridgev1.SetForegroundSessionResponse, error) {
+	return called[bridgev1.SetForegroundSessionResponse]("SetForegroundSession")
+}
+
+func (backend) Send(context.Context, *bridgev1.SendRequest) (*bridgev1.SendResponse, error) {
+	return called[bridgev1.SendResponse]("Send")
+}
+
+func (backend) SendAndWait(context.Context, *bridgev1.SendAndWaitRequest) (*bridgev1.SendAndWaitResponse, error) {
+	return called[bridgev1.SendAndWaitResponse]("SendAndWait")
+}
+
+func (backend) Abort(context.Context, *bridgev1.AbortRequest) (*bridgev1.AbortResponse, error) {
+	return called[bridgev1.AbortResponse]("Abort")
+}
+
+func (backend) ListEvents(context.Context, *bridgev1.ListEventsRequest) (*bridgev1.ListEventsResponse, error) {
+	return called[bridgev1.ListEventsResponse]("ListEvents")
+}
+
+func (backend) SetModel(context.Context, *bridgev1.SetModelRequest) (*bridgev1.SetModelResponse, error) {
+	return called[bridgev1.SetModelResponse]("SetModel")
+}
+
+func (backend) Log(context.Context, *bridgev1.LogRequest) (*bridgev1.LogResponse, error) {
+	return called[bridgev1.LogResponse]("Log")
+}
+
+func (backend) UpdateProvider(context.Context, *bridgev1.UpdateProviderRequest) (*bridgev1.UpdateProviderResponse, error) {
+	return called[bridgev1.UpdateProviderResponse]("UpdateProvider")
+}
+
+func (backend) ProvideCredentials(context.Context, *bridgev1.ProvideCredentialsRequest) (*bridgev1.ProvideCredentialsResponse, error) {
+	return called[bridgev1.ProvideCredentialsResponse]("ProvideCredentials")
+}
+
+func (backend) GetServerInfo(context.Context, *bridgev1.GetServerInfoRequest) (*bridgev1.GetServerInfoResponse, error) {
+	return called[bridgev1.GetServerInfoResponse]("GetServerInfo")
+}
+
+func (backend) ListRuntimes(context.Context, *bridgev1.ListRuntimesRequest) (*bridgev1.ListRuntimesResponse, error) {
+	return called[bridgev1.ListRuntimesResponse]("ListRuntimes")
+}
+
+func (backend) Ping(context.Context, *bridgev1.PingRequest) (*bridgev1.PingResponse, error) {
+	return called[bridgev1.PingResponse]("Ping")
+}
+
+func (backend) GetAuthStatus(context.Context, *bridgev1.GetAuthStatusRequest) (*bridgev1.GetAuthStatusResponse, error) {
+	return called[bridgev1.GetAuthStatusResponse]("GetAuthStatus")
+}
+
+func (backend) ListModels(context.Context, *bridgev1.ListModelsRequest) (*bridgev1.ListModelsResponse, error) {
+	return called[bridgev1.ListModelsResponse]("ListModels")
+}
+
+func (backend) Invoke(context.Context, *bridgev1.InvokeRequest) (*bridgev1.InvokeResponse, error) {
+	return called[bridgev1.InvokeResponse]("Invoke")
+}
+
+func (backend) ListPending(context.Context, *bridgev1.ListPendingRequest) (*bridgev1.ListPendingResponse, error) {
+	return called[bridgev1.ListPendingResponse]("ListPending")
+}
+
+func (backend) Resolve(context.Context, *bridgev1.ResolveRequest) (*bridgev1.ResolveResponse, error) {
+	return called[bridgev1.ResolveResponse]("Resolve")
+}
+
+func (backend) SendStream(context.Context, *bridgev1.SendRequest, func() (*bridgev1.AttachmentChunk, error)) (*bridgev1.SendStreamResponse, error) {
+	return called[bridgev1.SendStreamResponse]("SendStream")
+}
+
+func (backend) Run(context.Context, *bridgev1.RunRequest, frame.Sink) error { return refusal("Run") }
+
+func (backend) ReadEvent(context.Context, *bridgev1.ReadEventRequest, func(*bridgev1.ReadEventResponse) error) error {
+	return refusal("ReadEvent")
+}
+
+func (backend) Subscribe(context.Context, *bridgev1.SubscribeRequest, frame.Sink) error {
+	return refusal("Subscribe")
+}
+
+func (backend) WatchSessions(context.Context, *bridgev1.WatchSessionsRequest, func(*bridgev1.WatchSessionsResponse) error) error {
+	return refusal("WatchSessions")
+}
+
+func (backend) Attach(context.Context, *bridgev1.AttachStart) (callback.Attachment, error) {
+	return nil, refusal("Attach")
+}
