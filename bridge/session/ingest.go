@@ -41,18 +41,27 @@ func (s *Session) releaseHeld() {
 
 // apply puts an event into the journal and follows what it says. The caller holds mu.
 func (s *Session) apply(rec *journal.Record) {
-	if !s.journal.Append(rec) {
+	if !s.enter(rec) {
 		return
-	}
-	s.turn.lastEvent = time.Now()
-	if rec.Agent == "" {
-		s.observe(rec)
 	}
 	if k := callback.ForEvent(rec.Type); k != nil {
 		s.asked(k, rec)
 	} else if k := callback.DoneBy(rec.Type); k != nil {
 		s.settled(rec)
 	}
+}
+
+// enter is apply without the callbacks, and reports whether the event is new. The caller
+// holds mu.
+func (s *Session) enter(rec *journal.Record) bool {
+	if !s.journal.Append(rec) {
+		return false
+	}
+	s.turn.lastEvent = time.Now()
+	if rec.Agent == "" {
+		s.observe(rec)
+	}
+	return true
 }
 
 // observe follows the events of the session's own agent. The caller holds mu.
@@ -102,6 +111,7 @@ func (s *Session) observe(rec *journal.Record) {
 		s.turn.follow(rec)
 	case "session.idle":
 		s.meta.modified = time.Now()
+		s.turned = true
 		if s.turn.idle(rec) == bridgev1.TurnStatus_TURN_STATUS_ABORTED {
 			s.withdrawAborted()
 		}
