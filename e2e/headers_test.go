@@ -118,7 +118,7 @@ func TestOverridingTurnThatEndsBadly(t *testing.T) {
 	r := newRig(t, `
 rules:
   - {when: {user: "hang"}, reply: [{hang: true}]}
-  - {when: {user: "fail"}, error: {status: 400, message: "no"}}
+  - {when: {user: "refuse"}, error: {status: 400, message: "no"}}
 default: {reply: [{text: "ok"}]}`)
 	s := withHeaders(r, providerHeaders)
 	override := forTurn(bridgev1.HeaderStrategy_HEADER_STRATEGY_OVERRIDE, turnHeaders)
@@ -130,7 +130,7 @@ default: {reply: [{text: "ok"}]}`)
 		t.Fatalf("abort: %v, %v", running, err)
 	}
 	s.ask("after the abort")
-	if got := s.turn("fail", override).GetStatus(); got != bridgev1.TurnStatus_TURN_STATUS_FAILED {
+	if got := s.turn("refuse", override).GetStatus(); got != bridgev1.TurnStatus_TURN_STATUS_FAILED {
 		t.Errorf("status is %v", got)
 	}
 	s.ask("after the failure")
