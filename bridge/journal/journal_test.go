@@ -13,11 +13,11 @@ import (
 const epoch = 7
 
 func durable(n int) *Record {
-	return &Record{Type: "d", ID: fmt.Sprint("d", n), JSON: make([]byte, 100)}
+	return &Record{Type: "d", ID: ParseID(fmt.Append(nil, "d", n)), JSON: make([]byte, 100)}
 }
 
 func ephemeral(n int) *Record {
-	return &Record{Type: "e", ID: fmt.Sprint("e", n), JSON: make([]byte, 100), Ephemeral: true}
+	return &Record{Type: "e", ID: ParseID(fmt.Append(nil, "e", n)), JSON: make([]byte, 100), Ephemeral: true}
 }
 
 // roomFor is a journal that keeps n ephemeral records of the size used here.
