@@ -1,127 +1,177 @@
 package bridge
 
 import (
+	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 
+	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
-	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	"github.com/copilot-grpc/copilot-grpc/bridge/translate"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
 )
 
-const deltaEvent = `{"type":"assistant.message_delta","data":{"messageId":"m1","deltaContent":" the next"},"ephemeral":true,` +
-	`"id":"0b0f1f9a-3b0c-4a55-9d57-3f6f2f3c9a11","timestamp":"2026-01-02T03:04:05.678Z","parentId":"5a3c2f68-7b43-4be2-8c2c-6a9f6d0f7a20"}`
-
-const deltaFrame = `{"jsonrpc":"2.0","method":"session.event","params":{"sessionId":"s1","event":` + deltaEvent + `}}`
-
-// TestEvent decodes what event writes by hand.
-func TestEvent(t *testing.T) {
+// The field numbers that are written by hand are those of the descriptors.
+func TestFieldNumbers(t *testing.T) {
 	t.Parallel()
-	large := `{"type":"assistant.message","data":{"messageId":"m1","content":"` + strings.Repeat("x", journal.MaxEventBytes) +
-		`"},"id":"0b0f1f9a-3b0c-4a55-9d57-3f6f2f3c9a11","timestamp":"2026-01-02T03:04:05.678Z","parentId":null}`
-	for name, test := range map[string]struct {
-		json   string
-		form   journal.Form
-		pos    journal.Position
-		bridge bool
-		cut    bool
+	for _, test := range []struct {
+		m      proto.Message
+		field  protoreflect.Name
+		number protowire.Number
+		kind   protoreflect.Kind
+		list   bool
 	}{
-		"tidy":          {json: deltaEvent, form: journal.Tidy, pos: journal.Position{Epoch: 1, Seq: 1}},
-		"exact":         {json: deltaEvent, form: journal.Exact, pos: journal.Position{Epoch: 1 << 41, Seq: 1 << 20}},
-		"with original": {json: deltaEvent, form: journal.TidyOriginal, pos: journal.Position{Epoch: 1<<64 - 1, Seq: 1<<64 - 1}},
-		"by the bridge": {json: deltaEvent, form: journal.Tidy, bridge: true, pos: journal.Position{Epoch: 1, Seq: 2}},
-		"not to be typed": {
-			json: `{"type":"assistant.message_delta","data":7,"id":"x"}`, form: journal.Tidy, pos: journal.Position{Epoch: 1, Seq: 3},
-		},
-		"too large": {json: large, form: journal.ExactOriginal, cut: true, pos: journal.Position{Epoch: 9, Seq: 9}},
+		{&bridgev1.EventBatch{}, "events", fieldBatchEvents, protoreflect.MessageKind, true},
+		{&bridgev1.ListEventsResponse{}, "events", fieldBatchEvents, protoreflect.MessageKind, true},
+		{&bridgev1.Event{}, "position", fieldEventPosition, protoreflect.MessageKind, false},
+		{&bridgev1.Event{}, "event", fieldEventEvent, protoreflect.MessageKind, false},
+		{&bridgev1.Event{}, "original_json", fieldEventOriginal, protoreflect.StringKind, false},
+		{&bridgev1.Event{}, "cause", fieldEventCause, protoreflect.EnumKind, false},
+		{&bridgev1.Event{}, "truncated", fieldEventCut, protoreflect.BoolKind, false},
+		{&bridgev1.Position{}, "epoch", fieldEpoch, protoreflect.Uint64Kind, false},
+		{&bridgev1.Position{}, "seq", fieldSeq, protoreflect.Uint64Kind, false},
+		{&cliv1.SessionEvent{}, "type", fieldType, protoreflect.StringKind, false},
+		{&cliv1.SessionEvent{}, "unrecognized", fieldUnrecognized, protoreflect.StringKind, false},
+		{&bridgev1.SubscribeResponse{}, "session_id", fieldFrameSession, protoreflect.StringKind, false},
+		{&bridgev1.SubscribeResponse{}, "events", fieldFrameEvents, protoreflect.MessageKind, false},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			c, err := newCodec()
-			if err != nil {
-				t.Fatal(err)
-			}
-			rec, err := session.ParseEvent([]byte(test.json))
-			if err != nil {
-				t.Fatal(err)
-			}
-			rec.Pos, rec.Bridge = test.pos, test.bridge
-			// Twice: the second time in a buffer that has been used.
-			for range 2 {
-				batch := &bridgev1.EventBatch{}
-				if err := proto.Unmarshal(c.event(rec, test.form), batch); err != nil {
-					t.Fatal(err)
-				}
-				if len(batch.GetEvents()) != 1 {
-					t.Fatalf("%d events, want 1", len(batch.GetEvents()))
-				}
-				e := batch.GetEvents()[0]
-				if got := (journal.Position{Epoch: e.GetPosition().GetEpoch(), Seq: e.GetPosition().GetSeq()}); got != test.pos {
-					t.Errorf("position %v, want %v", got, test.pos)
-				}
-				if got := e.GetEvent().GetType(); got != rec.Type {
-					t.Errorf("type %q, want %q", got, rec.Type)
-				}
-				if got := e.GetCause() == bridgev1.EventCause_EVENT_CAUSE_BRIDGE; got != test.bridge {
-					t.Errorf("caused by the bridge: %v, want %v", got, test.bridge)
-				}
-				if e.GetTruncated() != test.cut {
-					t.Errorf("truncated: %v, want %v", e.GetTruncated(), test.cut)
-				}
-				original := test.form == journal.TidyOriginal || test.form == journal.ExactOriginal
-				if (e.OriginalJson != nil) != original {
-					t.Errorf("has the original: %v, want %v", e.OriginalJson != nil, original)
-				}
-				if original && !test.cut && e.GetOriginalJson() != test.json {
-					t.Errorf("original %q, want %q", e.GetOriginalJson(), test.json)
-				}
-			}
-		})
+		d := test.m.ProtoReflect().Descriptor()
+		fd := d.Fields().ByName(test.field)
+		if fd == nil || fd.Number() != test.number || fd.Kind() != test.kind || fd.IsList() != test.list {
+			t.Errorf("%s.%s is %v, not number %d of kind %v", d.Name(), test.field, fd, test.number, test.kind)
+		}
 	}
 }
 
-// TestEventAllocations guards the hot path from the frame to the shared bytes: an event
-// allocates its JSON, its record and its encoded form. What the journal's maps and lists
-// grow by is spread over many events.
-func TestEventAllocations(t *testing.T) {
+const said = `{"type":"assistant.message","id":"0f8fad5b-d9cb-469f-a165-70867728950e","timestamp":"2026-01-02T03:04:05.678Z",` +
+	`"parentId":null,"data":{"messageId":"m1","content":"hé\n","toolRequests":[],"somethingNew":{"b":1,"a":[]}}}`
+
+// The encoder's bytes are those of the message they stand for.
+func TestEventEncoding(t *testing.T) {
+	t.Parallel()
 	c, err := newCodec()
 	if err != nil {
 		t.Fatal(err)
 	}
-	const events = 2000
-	frames := make([][]byte, events)
-	for i := range frames {
-		frames[i] = []byte(strings.Replace(deltaFrame, "3f6f2f3c9a11", string([]byte{
-			'0', '0', '0', '0', '0', '0', '0', '0', "0123456789abcdef"[i>>12&15], "0123456789abcdef"[i>>8&15], "0123456789abcdef"[i>>4&15], "0123456789abcdef"[i&15],
-		}), 1))
+	for name, r := range map[string]*journal.Record{
+		"an event":       {Type: "assistant.message", JSON: []byte(said)},
+		"of the bridge":  {Type: "assistant.message", JSON: []byte(said), Bridge: true},
+		"unknown type":   {Type: "something.new", JSON: []byte(`{"type":"something.new","data":{"a":1}}`)},
+		"too long":       {Type: "assistant.message", JSON: []byte(strings.Replace(said, "hé", strings.Repeat("x", 2<<20), 1))},
+		"wrongly typed":  {Type: "assistant.message", JSON: []byte(`{"type":"assistant.message","data":{"content":17}}`)},
+		"data of a kind": {Type: "assistant.message", JSON: []byte(`{"type":"assistant.message","data":"text"}`)},
+	} {
+		r.Pos = journal.Position{Epoch: 1700000000000, Seq: 300}
+		for form := range journal.ExactOriginal + 1 {
+			t.Run(fmt.Sprint(name, form), func(t *testing.T) {
+				t.Parallel()
+				checkEncoding(t, c, r, form)
+			})
+		}
 	}
-	const want = 3
-	allocations := testing.AllocsPerRun(5, func() {
-		j := journal.New(journal.Config{Epoch: 1, Encode: c.event})
-		reader, err := j.NewReader(journal.Position{}, true, func() {})
-		if err != nil {
-			t.Fatal(err)
+}
+
+func checkEncoding(t *testing.T, c *codec, r *journal.Record, form journal.Form) {
+	t.Helper()
+	wire := c.event(r, form)
+	if len(wire) > 1<<20 {
+		t.Errorf("%d bytes", len(wire))
+	}
+	var got bridgev1.EventBatch
+	if err := proto.Unmarshal(wire, &got); err != nil || len(got.GetEvents()) != 1 {
+		t.Fatalf("%v: %v", err, &got)
+	}
+	event := got.GetEvents()[0]
+	original := form == journal.TidyOriginal || form == journal.ExactOriginal
+	exact := form == journal.Exact || form == journal.ExactOriginal
+	if p := event.GetPosition(); p.GetEpoch() != r.Pos.Epoch || p.GetSeq() != r.Pos.Seq {
+		t.Errorf("position is %v", p)
+	}
+	if (event.GetCause() == bridgev1.EventCause_EVENT_CAUSE_BRIDGE) != r.Bridge {
+		t.Errorf("cause is %v", event.GetCause())
+	}
+	if event.GetEvent().GetType() != r.Type {
+		t.Errorf("type is %q", event.GetEvent().GetType())
+	}
+	if event.GetTruncated() != (len(r.JSON) > journal.MaxEventBytes) || (event.OriginalJson != nil) != original {
+		t.Errorf("truncated %v, original %v", event.GetTruncated(), event.OriginalJson != nil)
+	}
+	if original && !event.GetTruncated() && event.GetOriginalJson() != string(r.JSON) {
+		t.Errorf("original is %s", event.GetOriginalJson())
+	}
+	if !json.Valid([]byte(event.GetOriginalJson())) && original {
+		t.Error("original is not JSON")
+	}
+	// The typed part is the table's; the frame around it is what Marshal makes of it.
+	marshalled, err := proto.MarshalOptions{Deterministic: true}.Marshal(&got)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var again bridgev1.EventBatch
+	if err := proto.Unmarshal(marshalled, &again); err != nil || !proto.Equal(&got, &again) {
+		t.Errorf("it is not what Marshal gives: %v", err)
+	}
+	if typed, err := proto.Marshal(event.GetEvent()); err != nil || len(marshalled) != len(wire) {
+		t.Errorf("%d bytes, Marshal gives %d (%d typed): %v", len(wire), len(marshalled), len(typed), err)
+	}
+	if exact && !event.GetTruncated() {
+		back, err := c.events.AppendJSON(nil, must(proto.Marshal(event.GetEvent())), translate.JSONOptions{})
+		if err != nil || !sameJSON(t, back, r.JSON) {
+			t.Errorf("back: %s, %v", back, err)
 		}
-		defer reader.Close()
-		names := session.Names{}
-		var records []*journal.Record
-		var wires [][]byte
-		for i, frame := range frames {
-			f, err := translate.ScanFrame(frame)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if !j.Append(session.Record(f.Event, append([]byte(nil), f.Event.Raw...), names)) {
-				t.Fatalf("event %d was taken for a copy", i)
-			}
-			records, _ = reader.Next(records[:0], batchBytes)
-			wires = j.Wire(wires[:0], records, journal.Tidy)
+	}
+}
+
+func must(b []byte, err error) []byte {
+	if err != nil {
+		panic(err)
+	}
+	return b
+}
+
+func sameJSON(t *testing.T, a, b []byte) bool {
+	t.Helper()
+	var x, y any
+	if err := json.Unmarshal(a, &x); err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(b, &y); err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprint(x) == fmt.Sprint(y)
+}
+
+func TestToJSON(t *testing.T) {
+	t.Parallel()
+	c, err := newCodec()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct {
+		config *cliv1.SessionConfig
+		want   string
+		reason fault.Reason
+		field  string
+	}{
+		"nothing":            {&cliv1.SessionConfig{}, `{}`, "", ""},
+		"a member":           {&cliv1.SessionConfig{Model: proto.String("m")}, `{"model":"m"}`, "", ""},
+		"something more":     {&cliv1.SessionConfig{JsonExtra: `{"newMember":[1]}`}, `{"newMember":[1]}`, "", ""},
+		"a declared member":  {&cliv1.SessionConfig{JsonExtra: `{"model":"m"}`}, "", fault.JSONExtraForbidden, "config.json_extra"},
+		"a forbidden member": {&cliv1.SessionConfig{JsonExtra: `{"sessionId":"x"}`}, "", fault.JSONExtraForbidden, "config.json_extra"},
+		"not JSON":           {&cliv1.SessionConfig{JsonExtra: `{`}, "", fault.InvalidField, "config.json_extra"},
+	} {
+		got, err := c.toJSON(test.config, "config", ownMembers...)
+		if string(got) != test.want || fault.ReasonOf(err) != test.reason {
+			t.Errorf("%s: %s, %v", name, got, err)
 		}
-	}) / events
-	if allocations > want+0.2 {
-		t.Errorf("%.2f allocations per event, want %d", allocations, want)
+		if f, ok := asFault(err); ok && f.Field != test.field {
+			t.Errorf("%s: field %q, want %q", name, f.Field, test.field)
+		}
 	}
 }
