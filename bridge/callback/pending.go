@@ -26,6 +26,8 @@ type Pending struct {
 	Params json.RawMessage
 	// Tool is the name of the tool that is called, for a tool call.
 	Tool string
+	// Agent is the sub-agent that asks; empty for the session's own agent.
+	Agent string
 	// Pos is where the event is in the journal; zero for a request.
 	Pos      journal.Position
 	Created  time.Time
