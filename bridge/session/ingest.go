@@ -6,6 +6,7 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	"github.com/copilot-grpc/copilot-grpc/bridge/translate"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
@@ -121,8 +122,15 @@ func (s *Session) observe(rec *journal.Record) {
 
 // dataOf decodes the data of an event; what does not fit is left as it was.
 func dataOf(rec *journal.Record, into any) bool {
-	var e struct {
-		Data json.RawMessage `json:"data"`
+	data := rawData(rec)
+	return data != nil && json.Unmarshal(data, into) == nil
+}
+
+// rawData returns the data of an event, as part of its JSON.
+func rawData(rec *journal.Record) json.RawMessage {
+	head, err := translate.ScanEvent(rec.JSON)
+	if err != nil {
+		return nil
 	}
-	return json.Unmarshal(rec.JSON, &e) == nil && e.Data != nil && json.Unmarshal(e.Data, into) == nil
+	return head.Data
 }

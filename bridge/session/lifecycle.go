@@ -386,12 +386,31 @@ func ParseEvent(event json.RawMessage) (*journal.Record, error) {
 	if err != nil {
 		return nil, err
 	}
-	return Record(head, event), nil
+	return Record(head, event, nil), nil
+}
+
+// Names remembers the names that events repeat, so that not every one allocates its own.
+// It is for one goroutine; a nil one remembers nothing.
+type Names map[string]string
+
+// maxNames bounds Names: past it, a name it has not seen is just not remembered.
+const maxNames = 1024
+
+func (n Names) of(name []byte) string {
+	if known, ok := n[string(name)]; ok {
+		return known
+	}
+	fresh := string(name)
+	if n != nil && len(n) < maxNames {
+		n[fresh] = fresh
+	}
+	return fresh
 }
 
 // Record makes a record of an event whose head is known. It takes text over.
-func Record(head translate.EventHead, text []byte) *journal.Record {
+func Record(head translate.EventHead, text []byte, names Names) *journal.Record {
 	return &journal.Record{
-		Type: string(head.Type), ID: string(head.ID), Agent: string(head.AgentID), Ephemeral: head.Ephemeral, JSON: text,
+		Type: names.of(head.Type), Agent: names.of(head.AgentID), ID: journal.ParseID(head.ID),
+		Ephemeral: head.Ephemeral, JSON: text,
 	}
 }
