@@ -89,6 +89,11 @@ func TestRuntimeKilledWhileAPermissionIsPending(t *testing.T) {
 	if ev := st.first(s, "assistant.message", copilot.After(decided.GetPosition())); ev.GetEvent().GetAssistantMessage().GetContent() != "worked" {
 		t.Errorf("the agent said %v", ev)
 	}
+	for _, ev := range st.all(s, "session.resume") {
+		if ev.GetCause() != bridgev1.EventCause_EVENT_CAUSE_BRIDGE {
+			t.Errorf("%v is not said to be the bridge's own", ev)
+		}
+	}
 	st.say(s, "and on")
 }
 
