@@ -13,9 +13,8 @@ CLI_OLDEST := 1.0.81
 SCHEMAS ?=
 # How long each fuzz target runs in fuzz-smoke.
 FUZZTIME ?= 5s
-# How long, and which, benchmarks run.
-BENCHTIME ?= 1s
-BENCH ?= .
+# Flags of the benchmarks, such as "-repeats 9" or "-only ingest,fanout -write ''".
+BENCHFLAGS ?=
 
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -X main.version=$(VERSION)
@@ -77,9 +76,9 @@ demo: ## show the whole thing: real CLI, bridge, a tool call, a permission
 demo-smoke: build ## the demo, as a check
 	@.ci/step "demo" go,npm .ci/demo-smoke $(CLI_VERSION)
 
-bench: ## benchmarks (BENCH, BENCHTIME), e2e ones with the real CLI
-	@COPILOT_CLI_PATH=$$(.ci/install-cli $(CLI_VERSION)) \
-		go test -run '^$$' -bench '$(BENCH)' -benchtime $(BENCHTIME) -benchmem -timeout 20m ./...
+bench: ## measure the bridge beside a CLI spoken to directly, into docs/performance.md (BENCHFLAGS)
+	@COPILOT_CLI_PATH=$${COPILOT_CLI_PATH:-$$(.ci/install-cli $(CLI_VERSION) || true)} \
+		go run ./internal/bench/cmd/bench -write docs/performance.md $(BENCHFLAGS)
 
 schema-history: ## the number ledger survives all supported schema versions (downloads them once)
 	@.ci/step "schema history" go,npm .ci/schema-history
