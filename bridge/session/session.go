@@ -105,6 +105,7 @@ type Session struct {
 	holding      bool
 	loadedOnce   bool   // the CLI has been told its tools
 	used         bool   // it has a message: the CLI keeps a history of it
+	turned       bool   // a turn has ended: the CLI has written the history of it
 	internal     bool   // what happens now is the bridge's own book-keeping
 	override     bool   // a turn runs whose headers replace the provider's
 	toldSwitches string // what the CLI was told last
