@@ -254,6 +254,9 @@ func (b *Bridge) Subscribe(ctx context.Context, r *bridgev1.SubscribeRequest, si
 			return fault.New(fault.InvalidField, "session %q is named twice", c.GetSessionId()).WithField(at + "session_id")
 		}
 		seen = append(seen, c.GetSessionId())
+		if err := known(c.GetStart(), at+"start"); err != nil {
+			return err
+		}
 		s, err := b.open(c.GetSessionId())
 		if err != nil {
 			return within(err, at)

@@ -15,6 +15,7 @@ type turn struct {
 	running   bool
 	tools     int // tool executions begun and not ended
 	aborted   bool
+	failing   bool            // an error has ended it, as far as anybody waits for it
 	message   *journal.Record // the agent's last message
 	lastEvent time.Time
 	waiters   []*Waiter
@@ -133,7 +134,7 @@ func (t *turn) userMessage(rec *journal.Record) {
 	if !t.running {
 		t.message, t.aborted = nil, false
 	}
-	t.running = true
+	t.running, t.failing = true, false
 	var d struct{ MessageID string }
 	dataOf(rec, &d)
 	for _, w := range t.waiters {
@@ -180,6 +181,7 @@ func (t *turn) failed(rec *journal.Record) {
 	if d.ErrorType == loggedError {
 		return
 	}
+	t.failing = t.running
 	te := &bridgev1.TurnError{
 		ErrorType: d.ErrorType, Message: d.Message, StatusCode: d.StatusCode,
 		Position: &bridgev1.Position{Epoch: rec.Pos.Epoch, Seq: rec.Pos.Seq},
@@ -216,7 +218,7 @@ func (t *turn) idle(rec *journal.Record) bridgev1.TurnStatus {
 			}
 		}
 	}
-	t.running, t.aborted, t.told, t.tools = false, false, false, 0
+	t.running, t.failing, t.aborted, t.told, t.tools = false, false, false, false, 0
 	return out.Status
 }
 
@@ -228,7 +230,7 @@ func (t *turn) lost(status bridgev1.TurnStatus, at journal.Position) *Outcome {
 		t.finish(w, out)
 	}
 	was := t.running
-	t.running, t.aborted, t.told, t.tools, t.message = false, false, false, 0, nil
+	t.running, t.failing, t.aborted, t.told, t.tools, t.message = false, false, false, false, 0, nil
 	if !was {
 		return nil
 	}
