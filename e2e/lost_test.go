@@ -57,12 +57,16 @@ func TestRuntimeKilledInATurn(t *testing.T) {
 	}
 }
 
-// TestRuntimeKilledWhileAPermissionIsPending: whoever was asked may still answer.
+// TestRuntimeKilledWhileAPermissionIsPending: whoever was asked may still answer, and the
+// turn goes on.
 func TestRuntimeKilledWhileAPermissionIsPending(t *testing.T) {
 	t.Parallel()
-	st := newOwnStage(t, hostConfig{}, onUser("touch", call("bash", shell("touch made"))), onResult("bash", say("done")))
+	st := newOwnStage(t, hostConfig{}, onUser("work", call("works", nil)), onResult("works", say("{{tool_result}}")))
 	asked, decide := make(chan string, 1), make(chan struct{})
 	s := st.create(copilot.SessionOptions{
+		Tools: []copilot.Tool{
+			copilot.NewTool("works", "Works", func(context.Context, struct{}) (string, error) { return "worked", nil }),
+		},
 		OnPermission: func(ctx context.Context, r *copilot.PermissionRequest) (*copilot.Decision, error) {
 			asked <- r.CallbackID
 			select {
@@ -73,7 +77,7 @@ func TestRuntimeKilledWhileAPermissionIsPending(t *testing.T) {
 			}
 		},
 	})
-	st.begin(s, "touch")
+	st.begin(s, "work")
 	id := await(st, asked, "the permission request")
 	st.written(s)
 	st.kill(s.ID())
@@ -81,9 +85,14 @@ func TestRuntimeKilledWhileAPermissionIsPending(t *testing.T) {
 		t.Errorf("pending is %v, want %q", still, id)
 	}
 	close(decide)
-	st.first(s, "assistant.message", copilot.After(st.first(s, "permission.completed").GetPosition()))
-	if !st.exists("made") {
-		t.Error("the command did not run")
+	decided := st.first(s, "permission.completed")
+	if ev := st.first(s, "assistant.message", copilot.After(decided.GetPosition())); ev.GetEvent().GetAssistantMessage().GetContent() != "worked" {
+		t.Errorf("the agent said %v", ev)
+	}
+	for _, ev := range st.all(s, "session.resume") {
+		if ev.GetCause() != bridgev1.EventCause_EVENT_CAUSE_BRIDGE {
+			t.Errorf("%v is not said to be the bridge's own", ev)
+		}
 	}
 	st.say(s, "and on")
 }

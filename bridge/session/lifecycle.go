@@ -256,7 +256,9 @@ func (s *Session) loaded(ctx context.Context) (Runtime, error) {
 	}
 	if used {
 		var params Object
-		params.SetBool("disableResume", true)
+		// What is pending is worth an event in the history: CLI 1.0.81 continues nothing
+		// in a resume that leaves none.
+		params.SetBool("disableResume", s.pending.Len() == 0)
 		params.SetBool("continuePendingWork", true)
 		err = s.reload(ctx, rt, params, true)
 	} else {

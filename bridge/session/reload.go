@@ -82,6 +82,7 @@ func (s *Session) readHistory(ctx context.Context, rt Runtime, continuePending b
 		if err != nil {
 			continue
 		}
+		rec.Bridge = s.internal && rec.Type == "session.resume"
 		s.enter(rec)
 		open.follow(rec)
 		if callback.DoneBy(rec.Type) != nil {

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"strings"
@@ -22,8 +23,8 @@ type program struct {
 	t   *testing.T
 	cmd *exec.Cmd
 	out *bufio.Scanner
-	// kept is what is only looked at when the test fails: standard error, and what keep
-	// reads until kept has ended.
+	// kept is what is only looked at when the test fails: a program's standard error, or
+	// what a daemon prints once nobody else reads it. keptEnded says that keep is done.
 	kept      *bytes.Buffer
 	keptEnded chan struct{}
 }
@@ -84,7 +85,7 @@ func (p *program) end() {
 	if p.cmd.Process == nil || p.cmd.ProcessState != nil {
 		return
 	}
-	p.keep()
+	p.keep(io.Discard)
 	<-p.keptEnded
 	_ = p.cmd.Wait()
 	if !p.cmd.ProcessState.Success() {
@@ -92,8 +93,8 @@ func (p *program) end() {
 	}
 }
 
-// keep reads what nobody else reads any more.
-func (p *program) keep() {
+// keep puts there what nobody else reads any more.
+func (p *program) keep(to io.Writer) {
 	if p.keptEnded != nil {
 		return
 	}
@@ -101,7 +102,7 @@ func (p *program) keep() {
 	go func() {
 		defer close(p.keptEnded)
 		for p.out.Scan() {
-			fmt.Fprintln(p.kept, p.out.Text())
+			_, _ = fmt.Fprintln(to, p.out.Text())
 		}
 	}()
 }

@@ -56,7 +56,7 @@ func startServer(t *testing.T) *server {
 	if found == nil {
 		t.Fatal("the server did not say where it listens")
 	}
-	p.keep()
+	p.keep(p.kept)
 	return &server{unix: found[1], tcp: found[2], model: found[3]}
 }
 
