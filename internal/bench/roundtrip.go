@@ -48,9 +48,11 @@ func (r *run) latencies(ctx context.Context) (sends, tools roundTrips, err error
 	defer r.end("bridge", b.stop)
 	tool := map[string]any{"tools": []any{map[string]any{"name": loadcli.Tool, "description": "a tool"}}}
 	all, err := r.talkers(ctx, b, r.cfg.LoadCLI, tool, &cliv1.SessionConfig{}, loadcli.Tool)
-	for name, t := range all {
-		defer r.end(name, t.close)
-	}
+	defer func() {
+		for name, t := range all {
+			r.end(name, t.close)
+		}
+	}()
 	if err != nil {
 		return sends, tools, err
 	}

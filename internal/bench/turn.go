@@ -40,11 +40,17 @@ func (r *run) turns(ctx context.Context) (roundTrips, error) {
 	}
 	defer r.end("direct", d.close)
 	bridges := map[string]*bridge{}
+	defer func() {
+		for _, b := range bridges {
+			r.end("bridge", b.stop)
+		}
+	}()
 	for _, way := range ways[1:] {
-		if bridges[way], err = r.startBridge(ctx, r.cfg.CLI); err != nil {
+		b, err := r.startBridge(ctx, r.cfg.CLI)
+		if err != nil {
 			return out, err
 		}
-		defer r.end("bridge", bridges[way].stop)
+		bridges[way] = b
 	}
 	for i := range r.cfg.Repeats + 1 {
 		if i > 0 {
