@@ -30,6 +30,8 @@ type Waiter struct {
 	messageID       string
 	// begun: the message was taken up.
 	begun bool
+	// all: it waits until the agent has come to rest, whatever fails before.
+	all bool
 	// seen are the messages taken up before the id was known, each with the end of its
 	// turn if that came too.
 	seen map[string]*Outcome
@@ -73,6 +75,15 @@ func (w *Waiter) identify(messageID string) {
 		w.s.turn.finish(w, *out)
 	}
 	w.seen = nil
+}
+
+// note keeps an outcome for whichever of the messages taken up so far is the waiter's.
+func (w *Waiter) note(out Outcome) {
+	for id, end := range w.seen {
+		if end == nil {
+			w.seen[id] = &out
+		}
+	}
 }
 
 // over reports whether the waiter has its outcome.
@@ -156,7 +167,8 @@ func (t *turn) follow(rec *journal.Record) {
 // loggedError is the type of an error that a client wrote into the timeline.
 const loggedError = "notification"
 
-// failed ends the waiting with an error: an idle event does not always follow.
+// failed ends the waiting with an error: an idle event does not always follow. It is the
+// failure of what runs; the CLI goes on with what is queued behind it.
 func (t *turn) failed(rec *journal.Record) {
 	var d struct {
 		ErrorType, Message string
@@ -170,11 +182,17 @@ func (t *turn) failed(rec *journal.Record) {
 		ErrorType: d.ErrorType, Message: d.Message, StatusCode: d.StatusCode,
 		Position: &bridgev1.Position{Epoch: rec.Pos.Epoch, Seq: rec.Pos.Seq},
 	}
+	out := Outcome{Status: bridgev1.TurnStatus_TURN_STATUS_FAILED, Error: te, Message: t.message, End: rec.Pos}
 	for _, w := range t.snapshot() {
-		if w.accepted {
-			t.finish(w, Outcome{Status: bridgev1.TurnStatus_TURN_STATUS_FAILED, Error: te, Message: t.message, End: rec.Pos})
+		switch {
+		case !w.accepted || w.all:
+		case w.begun || !t.running:
+			t.finish(w, out)
+		case !w.known:
+			w.note(out)
 		}
 	}
+	t.message = nil
 }
 
 // idle ends the turn, and says how it ended.
@@ -192,11 +210,7 @@ func (t *turn) idle(rec *journal.Record) bridgev1.TurnStatus {
 		case w.begun || out.Status == bridgev1.TurnStatus_TURN_STATUS_ABORTED:
 			t.finish(w, out)
 		case !w.known:
-			for id, end := range w.seen {
-				if end == nil {
-					w.seen[id] = &out
-				}
-			}
+			w.note(out)
 		}
 	}
 	t.running, t.aborted, t.tools = false, false, 0
