@@ -100,8 +100,7 @@ const (
 // it, and returns where that begins.
 func putHead(out []byte, p journal.Position, size int) int {
 	var parts [2][eventHead]byte
-	pos := protowire.AppendVarint(protowire.AppendTag(parts[0][:0], fieldEpoch, protowire.VarintType), p.Epoch)
-	pos = protowire.AppendVarint(protowire.AppendTag(pos, fieldSeq, protowire.VarintType), p.Seq)
+	pos := appendPosition(parts[0][:0], p)
 	body := protowire.SizeTag(fieldEventPosition) + protowire.SizeBytes(len(pos)) +
 		protowire.SizeTag(fieldEventEvent) + protowire.SizeBytes(size) + len(out) - eventHead - size
 	head := protowire.AppendVarint(protowire.AppendTag(parts[1][:0], fieldBatchEvents, protowire.BytesType), uint64(body))
@@ -110,6 +109,12 @@ func putHead(out []byte, p journal.Position, size int) int {
 	start := eventHead - len(head)
 	copy(out[start:], head)
 	return start
+}
+
+// appendPosition appends a Position message.
+func appendPosition(dst []byte, p journal.Position) []byte {
+	dst = protowire.AppendVarint(protowire.AppendTag(dst, fieldEpoch, protowire.VarintType), p.Epoch)
+	return protowire.AppendVarint(protowire.AppendTag(dst, fieldSeq, protowire.VarintType), p.Seq)
 }
 
 // toJSON gives a caller's message the CLI's form. field is where the message is in the

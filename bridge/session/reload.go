@@ -90,6 +90,7 @@ func (s *Session) readHistory(ctx context.Context, rt Runtime, continuePending b
 		}
 	}
 	// Turns of the past are over; the CLI keeps no record of their idle events.
+	s.turn.told = true
 	s.turn.lost(bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST, s.journal.Last())
 	if continuePending {
 		for _, rec := range open {

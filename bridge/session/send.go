@@ -13,6 +13,10 @@ import (
 // restoreTimeout bounds putting a provider's headers back after a turn.
 const restoreTimeout = time.Minute
 
+// failedTimeout bounds waiting for the end of a turn after its error; that takes some
+// milliseconds, and in rare cases it never comes.
+const failedTimeout = 5 * time.Second
+
 // Message is a prompt ready for the CLI.
 type Message struct {
 	// Params are the parameters of session.send.
@@ -168,6 +172,23 @@ func (s *Session) waitIdle(ctx context.Context) error {
 	}
 }
 
+// waitFailed waits a moment for the end of a turn that has failed: callers learn of that
+// from the error, before the CLI is done with the turn, and may mend its cause at once.
+func (s *Session) waitFailed(ctx context.Context) error {
+	s.mu.Lock()
+	failing := s.turn.failing
+	s.mu.Unlock()
+	if !failing {
+		return nil
+	}
+	moment, cancel := context.WithTimeout(ctx, failedTimeout)
+	defer cancel()
+	if err := s.waitIdle(moment); err != nil && ctx.Err() != nil {
+		return err
+	}
+	return nil
+}
+
 // Abort stops the running turn and what is queued, and reports whether one was running.
 func (s *Session) Abort(ctx context.Context) (bool, journal.Position, error) {
 	running := s.TurnRunning()
@@ -219,6 +240,9 @@ func (s *Session) SetProvider(ctx context.Context, change func(provider Object) 
 		return err
 	}
 	defer unlock(s.gate)
+	if err := s.waitFailed(ctx); err != nil {
+		return err
+	}
 	if s.TurnRunning() {
 		return fault.New(fault.SessionBusy, "a turn is running")
 	}

@@ -134,6 +134,7 @@ func New(cfg Config) *Session {
 		timeout: cfg.CallbackTimeout, switchNames: callback.Switches(),
 		meta: meta{start: now, modified: now},
 	}
+	s.turn.over = func(out Outcome) { s.journal.Note(TurnOver{out}) }
 	slices.Sort(s.switchNames)
 	if s.timeout <= 0 {
 		s.timeout = callback.DefaultTimeout

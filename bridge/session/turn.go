@@ -15,9 +15,24 @@ type turn struct {
 	running   bool
 	tools     int // tool executions begun and not ended
 	aborted   bool
+	failing   bool            // an error has ended it, as far as anybody waits for it
 	message   *journal.Record // the agent's last message
 	lastEvent time.Time
 	waiters   []*Waiter
+	// over hears of each turn's end, once; told says that it has heard of this one's.
+	over func(Outcome)
+	told bool
+}
+
+// TurnOver is the note that a turn has ended.
+type TurnOver struct{ Outcome Outcome }
+
+// tell tells of the end of the turn that runs, unless that has been told.
+func (t *turn) tell(out Outcome) {
+	if t.running && !t.told {
+		t.told = true
+		t.over(out)
+	}
 }
 
 // Waiter waits for the end of the turn that a message begins. A turn that takes several
@@ -127,10 +142,10 @@ func (t *turn) finish(w *Waiter, out Outcome) {
 
 // userMessage notes that a message was taken up.
 func (t *turn) userMessage(rec *journal.Record) {
-	if !t.running {
-		t.message, t.aborted = nil, false
+	if !t.running || t.failing { // what was queued behind a failure is a turn of its own
+		t.message, t.aborted, t.told = nil, false, false
 	}
-	t.running = true
+	t.running, t.failing = true, false
 	var d struct{ MessageID string }
 	dataOf(rec, &d)
 	for _, w := range t.waiters {
@@ -178,11 +193,13 @@ func (t *turn) failed(rec *journal.Record) {
 	if d.ErrorType == loggedError {
 		return
 	}
+	t.failing = t.running
 	te := &bridgev1.TurnError{
 		ErrorType: d.ErrorType, Message: d.Message, StatusCode: d.StatusCode,
 		Position: &bridgev1.Position{Epoch: rec.Pos.Epoch, Seq: rec.Pos.Seq},
 	}
 	out := Outcome{Status: bridgev1.TurnStatus_TURN_STATUS_FAILED, Error: te, Message: t.message, End: rec.Pos}
+	t.tell(out)
 	for _, w := range t.snapshot() {
 		switch {
 		case !w.accepted || w.all:
@@ -192,7 +209,6 @@ func (t *turn) failed(rec *journal.Record) {
 			w.note(out)
 		}
 	}
-	t.message = nil
 }
 
 // idle ends the turn, and says how it ended.
@@ -203,6 +219,7 @@ func (t *turn) idle(rec *journal.Record) bridgev1.TurnStatus {
 	if t.aborted || d.Aborted {
 		out.Status = bridgev1.TurnStatus_TURN_STATUS_ABORTED
 	}
+	t.tell(out)
 	for _, w := range t.snapshot() {
 		switch {
 		case !w.accepted:
@@ -213,18 +230,20 @@ func (t *turn) idle(rec *journal.Record) bridgev1.TurnStatus {
 			w.note(out)
 		}
 	}
-	t.running, t.aborted, t.tools = false, false, 0
+	t.running, t.failing, t.aborted, t.told, t.tools = false, false, false, false, 0
 	return out.Status
 }
 
 // lost ends the turn because its runtime, or the session's use, has ended.
 func (t *turn) lost(status bridgev1.TurnStatus, at journal.Position) *Outcome {
 	out := Outcome{Status: status, Message: t.message, End: at}
+	was := t.busy()
+	t.running = was
+	t.tell(out)
 	for _, w := range t.snapshot() {
 		t.finish(w, out)
 	}
-	was := t.running
-	t.running, t.aborted, t.tools, t.message = false, false, 0, nil
+	t.running, t.failing, t.aborted, t.told, t.tools, t.message = false, false, false, false, 0, nil
 	if !was {
 		return nil
 	}

@@ -35,8 +35,8 @@ async def follow(
                 yield frame
                 if frame.HasField("closed"):
                     return
-                if position := _reached(frame):
-                    place.after.CopyFrom(position)
+                if frame.HasField("resume_after"):
+                    place.after.CopyFrom(frame.resume_after)
         except grpc.aio.AioRpcError as error:
             if error.code() != grpc.StatusCode.UNAVAILABLE:
                 raise
@@ -44,18 +44,3 @@ async def follow(
         broken(why, place.after)
         await asyncio.sleep(PAUSES[min(failures, len(PAUSES) - 1)])
         failures += 1
-
-
-def _reached(frame: events.SubscribeResponse) -> sessions.Position | None:
-    """How far a frame takes its reader; None when it says nothing about that."""
-    match frame.WhichOneof("frame"):
-        case "events":
-            return frame.events.events[-1].position
-        case "heartbeat":
-            return frame.heartbeat.position
-        case "caught_up":
-            return frame.caught_up.position
-        case "gap":
-            return frame.gap.to
-        case _:
-            return None

@@ -36,7 +36,7 @@ async def main(address: str, session_id: str) -> None:
                             return
                 case "gap":
                     # `from` is a word of Python's.
-                    print(f"gap {at(getattr(frame.gap, 'from'))} to {at(frame.gap.to)}", flush=True)
+                    print(f"gap {at(frame.gap.after)} to {at(frame.gap.through)}", flush=True)
                 case "closed":
                     print("closed", flush=True)
 

@@ -29,7 +29,7 @@ export async function* follow(
         failures = 0;
         yield frame;
         if (frame.frame.case === "closed") return;
-        after = reached(frame) ?? after;
+        after = frame.resumeAfter ?? after;
       }
     } catch (thrown) {
       const error = ConnectError.from(thrown);
@@ -51,19 +51,4 @@ const connectionCodes = new Set([Code.Aborted, Code.Canceled, Code.Internal, Cod
 function passes(error: ConnectError): boolean {
   if (error.code === Code.Unavailable) return true;
   return error.details.length === 0 && connectionCodes.has(error.code);
-}
-
-/** How far a frame takes its reader; undefined when it says nothing about that. */
-function reached({ frame }: SubscribeResponse): Position | undefined {
-  switch (frame.case) {
-    case "events":
-      return frame.value.events.at(-1)?.position;
-    case "heartbeat":
-    case "caughtUp":
-      return frame.value.position;
-    case "gap":
-      return frame.value.to;
-    default:
-      return undefined;
-  }
 }
