@@ -159,7 +159,7 @@ func (s *Session) waitIdle(ctx context.Context) error {
 	defer w.Close()
 	s.mu.Lock()
 	running := s.turn.busy()
-	w.accepted, w.begun = true, true
+	w.accepted, w.begun, w.all = true, true, true
 	s.mu.Unlock()
 	if !running {
 		return nil
