@@ -289,7 +289,8 @@ func (s *Session) SetCredentials(ctx context.Context, secrets Object, token stri
 		s.mu.Unlock()
 		return fault.New(fault.InvalidField, "the session has no provider").WithField("provider")
 	}
-	s.config = s.config.Clone()
+	before := s.config
+	s.config = before.Clone()
 	if len(secrets) > 0 {
 		s.config.Set("provider", provider.Merge(secrets).JSON())
 	}
@@ -302,5 +303,11 @@ func (s *Session) SetCredentials(ctx context.Context, secrets Object, token stri
 		_, err := s.loaded(ctx)
 		return err
 	}
-	return s.warmResume(ctx, rt, nil)
+	if err := s.warmResume(ctx, rt, nil); err != nil {
+		s.mu.Lock()
+		s.config = before
+		s.mu.Unlock()
+		return err
+	}
+	return nil
 }
