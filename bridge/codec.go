@@ -13,19 +13,40 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/translate"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
+	jsonv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/json/v1"
 )
 
 // codec turns the CLI's JSON into the API's messages and back.
 type codec struct {
 	set    *translate.Set
 	events *translate.Table
+	// requests and answers are the oneofs of Callback and Answer; byMethod are the
+	// requests' cases.
+	requests, answers protoreflect.OneofDescriptor
+	byMethod          map[string]protoreflect.FieldDescriptor
 }
 
 func newCodec() (*codec, error) {
-	c := &codec{set: translate.NewSet()}
+	c := &codec{
+		set:      translate.NewSet(),
+		requests: (*bridgev1.Callback)(nil).ProtoReflect().Descriptor().Oneofs().ByName("request"),
+		answers:  (*bridgev1.Answer)(nil).ProtoReflect().Descriptor().Oneofs().ByName("answer"),
+		byMethod: map[string]protoreflect.FieldDescriptor{},
+	}
+	for i := range c.requests.Fields().Len() {
+		if field := c.requests.Fields().Get(i); c.tag(field) != "" {
+			c.byMethod[c.tag(field)] = field
+		}
+	}
 	var err error
 	c.events, err = c.set.Table((*cliv1.SessionEvent)(nil).ProtoReflect().Descriptor())
 	return c, err
+}
+
+// tag is the method, event type or hook type that a case of a oneof is for.
+func (*codec) tag(field protoreflect.FieldDescriptor) string {
+	rules, _ := proto.GetExtension(field.Options(), jsonv1.E_Field).(*jsonv1.FieldRules)
+	return rules.GetTag()
 }
 
 // The field numbers that event writes by hand; a test compares them with the descriptor.
