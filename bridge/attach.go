@@ -52,7 +52,9 @@ type Attachment struct {
 
 	mu   sync.Mutex
 	over bool // the stream has ended: nothing more is begun
-	work sync.WaitGroup
+	// disconnecting says that the participation ends when the session's use has.
+	disconnecting bool
+	work          sync.WaitGroup
 }
 
 // Attach makes the caller a participant.
@@ -270,16 +272,7 @@ func (a *Attachment) Handle(ctx context.Context, r *bridgev1.AttachRequest) erro
 		}
 	case *bridgev1.AttachRequest_Heartbeat:
 	case *bridgev1.AttachRequest_Leave:
-		if f.Leave.GetDisconnect() {
-			a.b.Go(func(ctx context.Context) {
-				ctx, cancel := context.WithTimeout(ctx, closeTimeout)
-				defer cancel()
-				if _, err := a.s.Disconnect(ctx, false); err != nil {
-					a.b.log.Warn("session not disconnected", "session_id", a.s.ID(), "error", err)
-				}
-			})
-		}
-		a.Leave()
+		a.leave(f.Leave.GetDisconnect())
 	case *bridgev1.AttachRequest_Start:
 		return fault.New(fault.FrameUnexpected, "start may only be the first frame").WithField("start")
 	default:
@@ -288,10 +281,35 @@ func (a *Attachment) Handle(ctx context.Context, r *bridgev1.AttachRequest) erro
 	return nil
 }
 
+// leave carries out the participant's goodbye. With disconnect its stream ends when the
+// use of the session has, so that what the caller does next finds it so.
+func (a *Attachment) leave(disconnect bool) {
+	if !disconnect {
+		a.Leave()
+		return
+	}
+	a.mu.Lock()
+	a.disconnecting = true
+	a.mu.Unlock()
+	a.Leave() // first: a session with participants stays
+	a.b.Go(func(ctx context.Context) {
+		defer a.end(errLeft)
+		ctx, cancel := context.WithTimeout(ctx, closeTimeout)
+		defer cancel()
+		if _, err := a.s.Disconnect(ctx, false); err != nil {
+			a.b.log.Warn("session not disconnected", "session_id", a.s.ID(), "error", err)
+		}
+	})
+}
+
 // Leave ends the participation at once.
 func (a *Attachment) Leave() {
 	a.s.Leave(a.p)
-	a.end(errLeft)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !a.disconnecting {
+		a.end(errLeft)
+	}
 }
 
 // Lost notes that the connection broke.

@@ -37,18 +37,28 @@ func (b *Bridge) create(ctx context.Context, r *bridgev1.CreateSessionRequest, a
 	if id == "" {
 		id = newUUID()
 	} else if err := b.checkNew(ctx, id); err != nil {
-		return nil, session.Joined{}, err
+		return nil, session.Joined{}, inRequest(err, at)
 	}
 	s, fresh := b.enter(id)
 	if !fresh {
-		return nil, session.Joined{}, exists(id)
+		return nil, session.Joined{}, inRequest(exists(id), at)
 	}
 	joined, err := s.Create(ctx, o)
 	if err != nil {
 		b.forget(s)
-		return nil, session.Joined{}, err
+		return nil, session.Joined{}, inRequest(err, at)
 	}
 	return s, joined, nil
+}
+
+// inRequest gives the fields of a create or resume request, as a session names them, the
+// place of that request in the caller's. Fields of the participant that joins with it
+// stay.
+func inRequest(err error, at string) error {
+	for _, field := range []string{"session_id", "config."} {
+		err = rename(err, field, at+field)
+	}
+	return err
 }
 
 // checkNew refuses an id that the CLI's history has: the CLI itself would open that
@@ -113,7 +123,7 @@ func (b *Bridge) resume(ctx context.Context, r *bridgev1.ResumeSessionRequest, a
 		if fresh {
 			b.forget(s)
 		}
-		return nil, session.Joined{}, err
+		return nil, session.Joined{}, inRequest(err, at)
 	}
 	return s, joined, nil
 }

@@ -10,18 +10,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/copilot-grpc/copilot-grpc/bridge"
-	cliruntime "github.com/copilot-grpc/copilot-grpc/bridge/runtime"
-	"github.com/copilot-grpc/copilot-grpc/bridge/runtime/clibin"
 	copilot "github.com/copilot-grpc/copilot-grpc/clients/go"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+	"github.com/copilot-grpc/copilot-grpc/internal/app"
 	"github.com/copilot-grpc/copilot-grpc/internal/offlinemodel"
-	"github.com/copilot-grpc/copilot-grpc/server"
-	"github.com/copilot-grpc/copilot-grpc/server/callback"
-	"github.com/copilot-grpc/copilot-grpc/server/event"
-	"github.com/copilot-grpc/copilot-grpc/server/raw"
-	serverruntime "github.com/copilot-grpc/copilot-grpc/server/runtime"
-	"github.com/copilot-grpc/copilot-grpc/server/session"
 )
 
 // hostConfig is what tests change about a host.
@@ -38,7 +30,7 @@ type hostConfig struct {
 	// maxPromptBytes bounds prompts; default: the bridge's.
 	maxPromptBytes int
 	// change changes anything else.
-	change func(*bridge.Config)
+	change func(*app.Config)
 }
 
 // host is a server with its CLI and an offline model.
@@ -46,13 +38,11 @@ type host struct {
 	// dir holds everything that the host writes, home is the CLI's COPILOT_HOME.
 	dir, home string
 	target    string
+	token     string // what callers over TCP have to show
 	cli       string // the CLI's version
 	model     *offlinemodel.Server
 	logs      *logBuffer
 
-	stop    context.CancelFunc
-	stopped chan struct{}
-	runErr  error
 	ended   sync.Once
 	endErr  error
 	closers []func() error
@@ -60,7 +50,7 @@ type host struct {
 
 // startHost starts everything, the CLI included.
 func startHost(ctx context.Context, config hostConfig) (_ *host, err error) {
-	h := &host{stopped: make(chan struct{}), logs: new(logBuffer)}
+	h := &host{logs: new(logBuffer)}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, h.close())
@@ -89,53 +79,29 @@ func startHost(ctx context.Context, config hostConfig) (_ *host, err error) {
 	return h, h.warm(ctx)
 }
 
-// serve starts the bridge and the server.
+// serve starts the bridge and the server, as the program does.
 func (h *host) serve(ctx context.Context, config hostConfig) error {
-	var supervisor *cliruntime.Supervisor
-	profile := cliruntime.Profile{
-		Home: h.home, UserHome: filepath.Join(h.dir, "user"), Dir: filepath.Join(h.dir, "work"), Env: config.env,
-	}
-	logger := slog.New(slog.NewTextHandler(h.logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	runner := &cliruntime.Spawner{Locator: clibin.Locator{Explicit: os.Getenv(cliEnv)}}
-	settings := bridge.Config{
-		Runtimes: func(start bridge.Start) bridge.Runtimes {
-			supervisor = cliruntime.NewSupervisor(cliruntime.SupervisorConfig{
-				Start: func(ctx context.Context, p cliruntime.Profile) (*cliruntime.Runtime, error) {
-					return start(ctx, cliruntime.Config{Runner: runner, Profile: p, Logger: logger})
-				},
-				Logger: logger,
-			})
-			return &keeper{supervisor, profile}
-		},
-		Raw: config.raw, CallbackTimeout: config.callbackTimeout, MaxPromptBytes: config.maxPromptBytes,
-		Version: "e2e", Logger: logger,
+	settings := app.Config{
+		Version: "e2e", Listen: []string{"unix:" + filepath.Join(h.dir, "s")},
+		CLIPath: os.Getenv(cliEnv), Home: h.home, UserHome: filepath.Join(h.dir, "user"),
+		WorkDir: filepath.Join(h.dir, "work"), Env: config.env, NoLogin: true, Raw: config.raw,
+		CallbackTimeout: config.callbackTimeout, MaxPromptBytes: config.maxPromptBytes, DrainGrace: time.Second,
 	}
 	if config.change != nil {
 		config.change(&settings)
 	}
-	b, err := bridge.New(settings)
+	logger := slog.New(slog.NewTextHandler(h.logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	a, err := app.New(ctx, settings, app.WithLogger(logger))
 	if err != nil {
 		return err
 	}
-	h.onClose(func() error { b.Close(); return nil })
-	h.onClose(func() error { return bounded(supervisor.Stop) })
-	s, err := server.New(ctx, server.Config{
-		Listen: []string{"unix:" + filepath.Join(h.dir, "s")}, Services: services(b), Drainer: drainer{b}, Logger: logger,
-	})
-	if err != nil {
-		return err
-	}
-	h.target = "unix:" + filepath.Join(h.dir, "s")
-	var running context.Context
-	running, h.stop = context.WithCancel(context.Background())
-	go func() {
-		defer close(h.stopped)
-		h.runErr = s.Run(running)
-	}()
+	h.target, h.token = a.Target(), a.Token()
+	running, stop := context.WithCancel(context.Background())
+	stopped := make(chan error, 1)
+	go func() { stopped <- a.Run(running) }()
 	h.onClose(func() error {
-		h.stop()
-		<-h.stopped
-		return h.runErr
+		stop()
+		return <-stopped
 	})
 	return nil
 }
@@ -196,50 +162,4 @@ func (s *sharedHost) close() error {
 		return nil
 	}
 	return s.host.close()
-}
-
-// keeper gives all sessions the one runtime.
-type keeper struct {
-	supervisor *cliruntime.Supervisor
-	profile    cliruntime.Profile
-}
-
-func (k *keeper) Get(ctx context.Context) (*cliruntime.Runtime, error) {
-	return k.supervisor.Get(ctx, k.profile)
-}
-
-func (k *keeper) Down() (retry time.Time, ok bool) {
-	for _, status := range k.supervisor.List() {
-		if status.Runtime == nil && status.LastError != nil {
-			return status.RetryAt, true
-		}
-	}
-	return time.Time{}, false
-}
-
-func services(b *bridge.Bridge) []server.Service {
-	return []server.Service{
-		session.New(session.Config{Backend: b}),
-		event.New(event.Config{Backend: b}),
-		callback.New(callback.Config{Backend: participants{b}}),
-		serverruntime.New(serverruntime.Config{Backend: b}),
-		raw.New(raw.Config{Backend: b}),
-	}
-}
-
-type participants struct{ *bridge.Bridge }
-
-func (p participants) Attach(ctx context.Context, start *bridgev1.AttachStart) (callback.Attachment, error) {
-	a, err := p.Bridge.Attach(ctx, start)
-	if err != nil {
-		return nil, err
-	}
-	return a, nil
-}
-
-type drainer struct{ bridge *bridge.Bridge }
-
-func (d drainer) Drain(context.Context) error {
-	d.bridge.Drain(time.Second)
-	return nil
 }

@@ -383,8 +383,11 @@ func (s *Session) Disconnect(ctx context.Context, force bool) (bool, error) {
 	state, rt := s.state, s.runtime
 	attached := len(s.participants) > 0 && !force
 	s.mu.Unlock()
-	if attached {
+	switch {
+	case attached:
 		return false, nil
+	case state == Disconnected: // by another who left at the same time
+		return true, nil
 	}
 	if state == Loaded {
 		if _, _, err := s.call(ctx, rt, "session.destroy", nil); err != nil && fault.ReasonOf(err) != fault.SessionNotFound && fault.ReasonOf(err) != fault.RuntimeLost {

@@ -52,11 +52,11 @@ func (s *Session) add(j Joining) (p *Participant, returned bool, err error) {
 			return subtle.ConstantTimeCompare([]byte(p.Token), []byte(j.Token)) == 1
 		})
 		if i < 0 {
-			return nil, false, fault.New(fault.ParticipantNotFound, "no participant has this token; its grace time may be over").WithField("start.token")
+			return nil, false, fault.New(fault.ParticipantNotFound, "no participant has this token; its grace time may be over").WithField("token")
 		}
 		p, returned = s.participants[i], true
 	}
-	if err := s.checkClash(j.Tools, p, "start.tools"); err != nil {
+	if err := s.checkClash(j.Tools, p, "tools"); err != nil {
 		return nil, false, err
 	}
 	if p == nil {

@@ -154,7 +154,7 @@ func (s *Session) waitIdle(ctx context.Context) error {
 	w := s.newWaiter()
 	defer w.Close()
 	s.mu.Lock()
-	running := s.turn.running
+	running := s.turn.busy()
 	w.accepted, w.begun = true, true
 	s.mu.Unlock()
 	if !running {

@@ -85,7 +85,7 @@ func (s *Session) Snapshot() *bridgev1.Session {
 			Elicitation: m.capabilities.UI.Elicitation, McpApps: m.capabilities.UI.McpApps,
 			Canvases: m.capabilities.UI.Canvases, Extensions: m.capabilities.Extensions,
 		},
-		TurnRunning: s.turn.running, Participants: s.participantList(), Position: Proto(at),
+		TurnRunning: s.turn.busy(), Participants: s.participantList(), Position: Proto(at),
 		ClientName: s.config.String("clientName"),
 	}
 	if s.runtime != nil {

@@ -2,6 +2,7 @@ package session
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
@@ -91,6 +92,12 @@ func (w *Waiter) Close() {
 	w.s.turn.drop(w)
 }
 
+// busy reports whether a turn runs, or is about to: the CLI has accepted a message, and
+// the event that says that it was taken up is still to come.
+func (t *turn) busy() bool {
+	return t.running || slices.ContainsFunc(t.waiters, func(w *Waiter) bool { return w.accepted })
+}
+
 func (t *turn) drop(w *Waiter) {
 	for i, o := range t.waiters {
 		if o == w {
@@ -146,6 +153,9 @@ func (t *turn) follow(rec *journal.Record) {
 	}
 }
 
+// loggedError is the type of an error that a client wrote into the timeline.
+const loggedError = "notification"
+
 // failed ends the waiting with an error: an idle event does not always follow.
 func (t *turn) failed(rec *journal.Record) {
 	var d struct {
@@ -153,6 +163,9 @@ func (t *turn) failed(rec *journal.Record) {
 		StatusCode         *int32
 	}
 	dataOf(rec, &d)
+	if d.ErrorType == loggedError {
+		return
+	}
 	te := &bridgev1.TurnError{
 		ErrorType: d.ErrorType, Message: d.Message, StatusCode: d.StatusCode,
 		Position: &bridgev1.Position{Epoch: rec.Pos.Epoch, Seq: rec.Pos.Seq},
@@ -257,5 +270,5 @@ func (s *Session) silent() time.Duration {
 func (s *Session) TurnRunning() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.turn.running
+	return s.turn.busy()
 }

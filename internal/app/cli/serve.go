@@ -93,14 +93,13 @@ func welcome(w io.Writer, a *app.App, generated bool) {
 // examples are calls of a server at that target.
 func examples(target string, token bool) []string {
 	grpcurl, call := "grpcurl -plaintext", self()+" call"
-	where := target
-	if path, ok := strings.CutPrefix(target, "unix:"); ok {
-		grpcurl, where = grpcurl+" -unix", quote(path)
-	} else if token {
+	// Not "-unix PATH": grpcurl 1.9.3 dials that as a host.
+	where := quote(target)
+	if token && !strings.HasPrefix(target, "unix:") {
 		grpcurl += ` -H "authorization: Bearer $COPILOT_GRPC_TOKEN"`
 	}
 	if target != defaultSocket() {
-		call += " --target " + quote(target)
+		call += " --target " + where
 	}
 	const run = `'{"create": {"config": {"streaming": true}}, "prompt": {"text": "Hello"}}'`
 	return []string{

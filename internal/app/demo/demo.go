@@ -75,12 +75,14 @@ type demo struct {
 
 // build makes the server, in a directory where nobody meets it.
 func (d *demo) build(ctx context.Context, c Config, dir string) (*app.App, error) {
-	work := filepath.Join(dir, "work")
-	if err := os.Mkdir(work, 0o700); err != nil {
+	work, temp := filepath.Join(dir, "work"), filepath.Join(dir, "tmp")
+	if err := errors.Join(os.Mkdir(work, 0o700), os.Mkdir(temp, 0o700)); err != nil {
 		return nil, err
 	}
 	c.App.Listen = []string{"unix:" + filepath.Join(dir, "s.sock")}
 	c.App.Home, c.App.UserHome, c.App.WorkDir = filepath.Join(dir, "copilot"), dir, work
+	// The CLI leaves caches in the directory for temporary files.
+	c.App.Env = map[string]string{"TMPDIR": temp}
 	c.App.OfflineModel = app.OfflineDefault
 	// The client ends its streams itself: there is nothing to wait for.
 	c.App.DrainGrace = time.Second

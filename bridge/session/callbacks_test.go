@@ -1,0 +1,307 @@
+package session
+
+import (
+	"encoding/json"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
+	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	"github.com/copilot-grpc/copilot-grpc/bridge/rpcconn"
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+	"github.com/copilot-grpc/copilot-grpc/internal/fakecli"
+)
+
+const (
+	answered  = bridgev1.CallbackOutcome_CALLBACK_OUTCOME_ANSWERED
+	unhandled = bridgev1.CallbackOutcome_CALLBACK_OUTCOME_UNHANDLED
+	expired   = bridgev1.CallbackOutcome_CALLBACK_OUTCOME_TIMED_OUT
+	withdrawn = bridgev1.CallbackOutcome_CALLBACK_OUTCOME_WITHDRAWN
+	ended     = bridgev1.CallbackOutcome_CALLBACK_OUTCOME_SESSION_ENDED
+	gone      = bridgev1.CallbackOutcome_CALLBACK_OUTCOME_RUNTIME_LOST
+)
+
+// calling is a CLI whose agent calls the tool "lookup" on "tool", and asks on "ask".
+var calling = fakecli.Script{Prompts: []fakecli.Prompt{
+	{Match: "tool", Turns: []fakecli.Turn{{Tools: []fakecli.Tool{{Name: "lookup", Arguments: json.RawMessage(`{"q":1}`)}}}, {Text: "done"}}},
+	{Match: "ask", Turns: []fakecli.Turn{{Requests: []fakecli.Reverse{{Method: "userInput.request", Params: json.RawMessage(`{"question":"?"}`)}}}, {Text: "done"}}},
+	{Match: "elicit", Turns: []fakecli.Turn{{Asks: []fakecli.Event{{Type: "elicitation.requested", Data: json.RawMessage(`{"message":"?"}`)}}}}},
+}}
+
+var lookup = []Tool{{Name: "lookup", JSON: json.RawMessage(`{"name":"lookup","skipPermission":true}`)}}
+
+func (r *rig) awaitAsked() *callback.Pending {
+	r.t.Helper()
+	return r.await("Requested", func(rec *journal.Record) bool { _, ok := rec.Note.(Requested); return ok }).Note.(Requested).Pending
+}
+
+func (r *rig) awaitOver(want bridgev1.CallbackOutcome) Resolved {
+	r.t.Helper()
+	got := r.await("Resolved", func(rec *journal.Record) bool { _, ok := rec.Note.(Resolved); return ok }).Note.(Resolved)
+	if got.Outcome != want {
+		r.t.Errorf("callback %s of %s ended %v, want %v", got.Pending.ID, got.Pending.Kind.Method, got.Outcome, want)
+	}
+	return got
+}
+
+// replies lists the CLI's requests' answers.
+func (r *rig) replies() (out []string) {
+	for _, e := range r.cli.Log() {
+		if e.Kind == fakecli.EntryReceived && e.Type == "" {
+			out = append(out, string(e.Body))
+		}
+	}
+	return out
+}
+
+func TestToolCall(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, calling)
+	r.open(Opening{})
+	p, _, err := r.s.Join(t.Context(), Joining{Tools: lookup})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sent := r.send(message("tool"))
+	call := r.awaitAsked()
+	if call.Tool != "lookup" || call.Pos.Seq == 0 || len(r.s.Offered(call)) != 1 || r.s.Offered(call)[0] != p.ID {
+		t.Errorf("asked %+v of %v", call, r.s.Offered(call))
+	}
+	has(t, string(call.Params), `"q":1`)
+	if _, err := r.s.Resolve(t.Context(), call.ID, p.ID, answer(`{"result":"42"}`)); err != nil {
+		t.Fatal(err)
+	}
+	if got := r.awaitOver(answered); got.Participant != p.ID || got.Pending != call {
+		t.Errorf("resolved: %+v", got)
+	}
+	_, err = r.s.Resolve(t.Context(), call.ID, p.ID, answer(`{"result":"43"}`))
+	wantReason(t, err, fault.CallbackResolved)
+	_, err = r.s.Resolve(t.Context(), "other", p.ID, answer(`{}`))
+	wantReason(t, err, fault.CallbackNotFound)
+	sent.Waiter.Wait(t.Context(), 0)
+	has(t, r.last("session.tools.handlePendingToolCall"), `"result":"42"`, `"requestId":"`+call.ID+`"`, `"sessionId":"s1"`)
+	if n := len(r.received("session.tools.handlePendingToolCall")); n != 1 {
+		t.Errorf("answered %d times", n)
+	}
+}
+
+func TestNobodyHandles(t *testing.T) {
+	t.Parallel()
+	for prompt, test := range map[string]struct{ method, want string }{
+		"elicit": {"session.ui.handlePendingElicitation", `"action":"cancel"`},
+		"tool":   {"session.permissions.handlePendingPermissionRequest", `"kind":"user-not-available"`},
+	} {
+		t.Run(prompt, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, calling)
+			own := tools("lookup")
+			r.open(Opening{Tools: &own})
+			r.send(message(prompt)).Waiter.Wait(t.Context(), 0)
+			r.awaitOver(unhandled)
+			has(t, r.last(test.method), test.want)
+		})
+	}
+	t.Run("ask", func(t *testing.T) {
+		t.Parallel()
+		r := newRig(t, calling)
+		r.open(Opening{})
+		r.send(message("ask")).Waiter.Wait(t.Context(), 0)
+		r.awaitOver(unhandled)
+		has(t, r.replies()[0], `"error"`, "userInput.request: nobody handles it")
+	})
+}
+
+func TestSharedHandlers(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, calling)
+	r.open(Opening{Handling: &Handling{Methods: []string{"userInput.request"}}})
+	has(t, r.last("session.create"), `"requestUserInput":true`)
+	sent := r.send(message("ask"))
+	q := r.awaitAsked()
+	// Who comes later and handles it is asked too.
+	p, _, err := r.s.Join(t.Context(), Joining{Handling: Handling{Methods: []string{"userInput.request"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again := r.awaitAsked(); again != q || len(r.s.Offered(q)) != 1 || r.s.Offered(q)[0] != p.ID {
+		t.Errorf("offered to %v", r.s.Offered(q))
+	}
+	if err := r.s.Abstain(q.ID, p.ID); err != nil {
+		t.Error(err)
+	}
+	if _, err := r.s.Resolve(t.Context(), q.ID, "", answer(`{"answer":"yes"}`)); err != nil {
+		t.Fatal(err)
+	}
+	r.awaitOver(answered)
+	sent.Waiter.Wait(t.Context(), 0)
+	has(t, r.replies()[0], `"result":{"answer":"yes"}`)
+}
+
+// A request that ends with its session is answered: it occupies a worker of the
+// connection, and the CLI ends it no more than we do.
+func TestRequestsEndWithTheSession(t *testing.T) {
+	t.Parallel()
+	s := played()
+	s.mu.Lock()
+	s.handling = Handling{Methods: []string{"userInput.request"}}
+	s.mu.Unlock()
+	result := make(chan error, 1)
+	go func() {
+		_, err := s.Ask(t.Context(), "q1", "userInput.request", nil)
+		result <- err
+	}()
+	reader, err := s.Journal().NewReader(journal.Position{}, true, func() {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reader.Close()
+	for s.Pending().Len() == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	s.end(Disconnected, bridgev1.CloseReason_CLOSE_REASON_DISCONNECTED)
+	err = <-result
+	if rpc, ok := errors.AsType[*rpcconn.Error](err); !ok || rpc.Code != callback.DefaultErrorCode {
+		t.Errorf("error is %v", err)
+	}
+}
+
+func TestCallbacksTimeOut(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, calling)
+		own := lookup
+		r.open(Opening{Tools: &own, Timeout: time.Minute})
+		begin := time.Now()
+		r.send(message("tool")).Waiter.Wait(t.Context(), 0)
+		if took := time.Since(begin); took < time.Minute || took > 61*time.Second {
+			t.Errorf("given up after %v", took)
+		}
+		r.awaitOver(expired)
+		has(t, r.last("session.tools.handlePendingToolCall"), "nobody answered in time", `"resultType":"failure"`)
+	})
+}
+
+// An answer that fails gives the callback back, and its deadline, if that passed in
+// the meantime, counts.
+func TestDeadlinePassesDuringAnAnswer(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, fakecli.Script{Prompts: calling.Prompts, Faults: []fakecli.MethodFault{
+			{Method: "session.tools.handlePendingToolCall", Times: 1, Fault: fakecli.Fault{Kind: fakecli.FaultHang}},
+		}})
+		own := lookup
+		r.open(Opening{Tools: &own, Timeout: 20 * time.Second})
+		sent := r.send(message("tool"))
+		call := r.awaitAsked()
+		time.Sleep(10 * time.Second)
+		_, err := r.s.Resolve(t.Context(), call.ID, "", answer(`{"result":"late"}`))
+		wantReason(t, err, fault.Timeout)
+		sent.Waiter.Wait(t.Context(), 0)
+		r.awaitOver(expired)
+	})
+}
+
+func TestAbortWithdraws(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, calling)
+	own := lookup
+	r.open(Opening{Tools: &own})
+	r.send(message("tool"))
+	call := r.awaitAsked()
+	if _, _, err := r.s.Abort(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := r.awaitOver(withdrawn); got.Pending != call {
+		t.Errorf("withdrawn: %+v", got)
+	}
+}
+
+func TestRuntimeLostKeepsToolCalls(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, calling)
+	own := lookup
+	r.open(Opening{Tools: &own, Handling: &Handling{Methods: []string{"userInput.request"}}})
+	r.send(message("tool"))
+	call := r.awaitAsked()
+	r.crash()
+	if _, err := r.s.Resolve(t.Context(), call.ID, "", answer(`{"result":"42"}`)); err != nil {
+		t.Fatal(err)
+	}
+	r.awaitOver(answered)
+	has(t, r.last("session.tools.handlePendingToolCall"), `"result":"42"`, call.ID)
+	if r.lives != 2 {
+		t.Errorf("life %d", r.lives)
+	}
+}
+
+func TestRuntimeLostEndsRequests(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, calling)
+	r.open(Opening{Handling: &Handling{Methods: []string{"userInput.request"}}})
+	r.send(message("ask"))
+	q := r.awaitAsked()
+	r.crash()
+	r.awaitOver(gone)
+	_, err := r.s.Resolve(t.Context(), q.ID, "", answer(`{}`))
+	wantReason(t, err, fault.CallbackResolved)
+}
+
+func TestDisconnectEndsCallbacks(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, calling)
+	own := lookup
+	r.open(Opening{Tools: &own})
+	sent := r.send(message("tool"))
+	r.awaitAsked()
+	if done, err := r.s.Disconnect(t.Context(), false); err != nil || !done {
+		t.Fatalf("disconnect: %v, %v", done, err)
+	}
+	if got := r.await("Resolved", func(rec *journal.Record) bool { _, ok := rec.Note.(Resolved); return ok }).Note.(Resolved); got.Outcome != ended && got.Outcome != withdrawn {
+		t.Errorf("ended %v", got.Outcome)
+	}
+	if out := sent.Waiter.Wait(t.Context(), 0); out.Status != aborted {
+		t.Errorf("outcome is %v", out)
+	}
+	r.await("Ended", func(rec *journal.Record) bool { _, ok := rec.Note.(Ended); return ok })
+}
+
+func TestGrace(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, calling)
+		r.open(Opening{})
+		join := func(token string, grace time.Duration) (*Participant, bool, error) {
+			return r.s.Join(t.Context(), Joining{Token: token, Tools: lookup, Grace: grace})
+		}
+		p, _, err := join("", time.Minute)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.s.Lost(p, errors.New("broken"))
+		time.Sleep(59 * time.Second)
+		again, returned, err := join(p.Token, time.Minute)
+		if err != nil || !returned || again != p {
+			t.Fatalf("back: %v, %v", returned, err)
+		}
+		time.Sleep(time.Hour)
+		if n := len(r.s.Snapshot().GetParticipants()); n != 1 {
+			t.Fatalf("%d participants", n)
+		}
+		r.s.Lost(p, errors.New("broken"))
+		time.Sleep(61 * time.Second)
+		_, _, err = join(p.Token, time.Minute)
+		wantReason(t, err, fault.ParticipantNotFound)
+		r.tasks.Wait()
+		has(t, r.last("session.tools.set"), `"tools":[]`)
+		if p, _, err = join("", 0); err != nil {
+			t.Fatal(err)
+		}
+		r.s.Lost(p, errors.New("broken"))
+		if n := len(r.s.Snapshot().GetParticipants()); n != 0 {
+			t.Errorf("%d participants without grace", n)
+		}
+	})
+}

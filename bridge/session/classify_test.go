@@ -1,0 +1,67 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/rpcconn"
+)
+
+func TestClassify(t *testing.T) {
+	t.Parallel()
+	said := func(code int64, text string) error { return &rpcconn.Error{Code: code, Message: text} }
+	for _, test := range []struct {
+		err    error
+		method string
+		want   fault.Reason
+	}{
+		{said(-32601, "Unhandled method x"), "x", fault.MethodUnknown},
+		{said(-32603, "Unhandled method session.foo"), "session.foo", fault.MethodUnknown},
+		{said(-32000, "shutting down"), "session.send", fault.RuntimeLost},
+		{said(-32603, "Session not found: abc"), "session.send", fault.SessionNotFound},
+		{said(-32603, "Failed to load session events: Session not found: a"), "session.resume", fault.SessionNotFound},
+		{said(-32603, "External tool name clash: a already registered"), "session.tools.set", fault.ToolNameClash},
+		{said(-32603, "Invalid: invalid tool name: a b"), "session.create", fault.ToolNameInvalid},
+		{said(-32603, "too many concurrent JSON-RPC requests"), "ping", fault.LimitExceeded},
+		{said(-32603, "retained request byte budget exceeded"), "ping", fault.LimitExceeded},
+		{said(-32603, "... No GitHub OAuth token or ..."), "session.send", fault.NotSignedIn},
+		{said(-32603, "Not authenticated. Please authenticate first."), "models.list", fault.NotSignedIn},
+		{said(-32603, "Session is already in use by another client"), "session.resume", fault.SessionInUse},
+		{said(-32603, "unknown variant `x`, expected one of"), "session.mode.set", fault.InvalidField},
+		{said(-32603, "missing field `mode`"), "session.mode.set", fault.InvalidField},
+		{said(-32603, "invalid type: integer"), "session.create", fault.InvalidField},
+		{said(-32603, "Expected string parameter 'requestId'"), "x", fault.InvalidField},
+		{said(-32603, "Rejected session.create request with invalid sessionId: ../x"), "session.create", fault.InvalidField},
+		{said(-32603, "something else"), "session.create", fault.SessionRefused},
+		{said(-32603, "something else"), "session.model.switchTo", fault.SessionRefused},
+		{said(-32603, "something else"), "session.log", fault.CLIError},
+		{said(-32602, "something else"), "session.log", fault.CLIError},
+		{context.DeadlineExceeded, "x", fault.Timeout},
+		{fmt.Errorf("call: %w", context.Canceled), "x", fault.Cancelled},
+		{rpcconn.ErrOutboundFull, "x", fault.LimitExceeded},
+		{errors.Join(rpcconn.ErrClosed, rpcconn.ErrPeerClosed), "x", fault.RuntimeLost},
+		{errors.New("what"), "x", fault.Internal},
+		{fault.New(fault.SessionBusy, "busy"), "x", fault.SessionBusy},
+		{fmt.Errorf("outer: %w", fault.New(fault.SessionBusy, "busy")), "x", fault.SessionBusy},
+	} {
+		err := Classify(test.err, test.method)
+		if got := fault.ReasonOf(err); got != test.want {
+			t.Errorf("%v of %s is %s, want %s", test.err, test.method, got, test.want)
+		}
+		var rpc *rpcconn.Error
+		if !errors.As(test.err, &rpc) {
+			continue
+		}
+		f, ok := errors.AsType[*fault.Error](err)
+		if !ok || f.Message != rpc.Message || f.Metadata["rpc_message"] != rpc.Message ||
+			f.Metadata["rpc_code"] != fmt.Sprint(rpc.Code) || f.Metadata["method"] != test.method {
+			t.Errorf("%v has lost what the CLI said: %+v", err, f)
+		}
+	}
+	if err := Classify(nil, "x"); err != nil {
+		t.Errorf("no error became %v", err)
+	}
+}

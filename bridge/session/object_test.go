@@ -1,0 +1,46 @@
+package session
+
+import (
+	"testing"
+)
+
+func TestObject(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		do   func(o Object) Object
+		want string
+	}{
+		"kept as it is":       {func(o Object) Object { return o }, `{"b":1.0,"a":"\u00e9","c":{"z":1,"y":2}}`},
+		"set in its place":    {func(o Object) Object { o.SetString("a", "x\"y"); return o }, `{"b":1.0,"a":"x\"y","c":{"z":1,"y":2}}`},
+		"set a new one":       {func(o Object) Object { o.SetBool("d", true); return o }, `{"b":1.0,"a":"\u00e9","c":{"z":1,"y":2},"d":true}`},
+		"removed":             {func(o Object) Object { o.Set("a", nil); return o }, `{"b":1.0,"c":{"z":1,"y":2}}`},
+		"removed what is not": {func(o Object) Object { o.Set("x", nil); return o }, `{"b":1.0,"a":"\u00e9","c":{"z":1,"y":2}}`},
+		"merged": {func(o Object) Object {
+			return o.Merge(Object{{"c", []byte("false")}, {"n", []byte("null")}})
+		}, `{"b":1.0,"a":"\u00e9","c":false,"n":null}`},
+		"a merge leaves the old one": {func(o Object) Object {
+			o.Merge(Object{{"b", []byte("2")}})
+			c := o.Clone()
+			c.Set("a", nil)
+			c.SetBool("b", false)
+			return o
+		}, `{"b":1.0,"a":"\u00e9","c":{"z":1,"y":2}}`},
+	} {
+		o := object(t, ` { "b":1.0, "a":"\u00e9","c":{"z":1,"y":2} } `)
+		if got := string(test.do(o).JSON()); got != test.want {
+			t.Errorf("%s: %s, want %s", name, got, test.want)
+		}
+	}
+	o := object(t, `{"s":"é","t":true,"n":1}`)
+	if o.String("s") != "é" || o.String("n") != "" || o.String("x") != "" || !o.Bool("t") || o.Bool("s") || o.Bool("x") {
+		t.Error("a value is read wrongly")
+	}
+	if got := string(Object(nil).JSON()); got != "{}" {
+		t.Errorf("no members give %s", got)
+	}
+	for _, bad := range []string{"", "[]", "null", `{"a":}`, `{"a":1`, `{"a":1}}`} {
+		if o, err := ParseObject([]byte(bad)); err == nil {
+			t.Errorf("%q was parsed to %v", bad, o)
+		}
+	}
+}

@@ -1,0 +1,159 @@
+package session
+
+import (
+	"context"
+	"encoding/json"
+	"sync"
+	"testing"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/internal/fakecli"
+)
+
+func overriding(text string) Message {
+	m := message(text)
+	m.Override = true
+	m.Params.Set("requestHeaders", json.RawMessage(`{"x":"turn"}`))
+	return m
+}
+
+// hanging is a session with a provider that has headers, on a CLI that hangs on "hang".
+func hanging(t *testing.T) *rig {
+	r := newRig(t, fakecli.Script{Prompts: []fakecli.Prompt{
+		{Match: "hang", Turns: []fakecli.Turn{{Hang: true}}},
+		{Match: "fail", Turns: []fakecli.Turn{{Error: &fakecli.ModelError{Type: "query", Message: "bad"}}}},
+	}})
+	r.open(Opening{Config: object(t, `{"provider":{"baseUrl":"http://x","headers":{"x":"session"},"apiKey":"k"}}`)})
+	return r
+}
+
+// The CLI merges headers; taking the provider's away for a turn is the bridge's doing.
+func TestOverrideTakesHeadersAwayForOneTurn(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{"hello", "fail"} {
+		t.Run(text, func(t *testing.T) {
+			t.Parallel()
+			r := hanging(t)
+			sent := r.send(overriding(text))
+			has(t, r.received("session.resume")[0], `"provider":{"baseUrl":"http://x","headers":{},"apiKey":"k"}`, `"disableResume":true`)
+			sent.Waiter.Wait(t.Context(), 0)
+			r.send(message("next")).Waiter.Wait(t.Context(), 0) // waits for the headers to be back
+			var order []string
+			for _, e := range r.cli.Log() {
+				if e.Kind == fakecli.EntryReceived && (e.Type == "session.resume" || e.Type == "session.send") {
+					order = append(order, e.Type)
+				}
+			}
+			if want := "[session.resume session.send session.resume session.send]"; len(order) != 4 || want != "["+order[0]+" "+order[1]+" "+order[2]+" "+order[3]+"]" {
+				t.Errorf("calls: %v", order)
+			}
+			has(t, r.last("session.resume"), `"headers":{"x":"session"}`)
+		})
+	}
+}
+
+func TestOverrideNeedsHeadersToReplace(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, fakecli.Script{})
+	r.open(Opening{Config: object(t, `{"provider":{"baseUrl":"http://x"}}`)})
+	r.send(overriding("hello")).Waiter.Wait(t.Context(), 0)
+	if got := r.received("session.resume"); len(got) != 0 {
+		t.Errorf("resumed: %v", got)
+	}
+	has(t, r.last("session.send"), `"requestHeaders":{"x":"turn"}`)
+}
+
+func TestTurnsWaitAroundAnOverride(t *testing.T) {
+	t.Parallel()
+	r := hanging(t)
+	r.send(message("hang"))
+	// An overriding message waits for the running turn.
+	var work sync.WaitGroup
+	work.Go(func() { r.send(overriding("hang too")) })
+	r.awaitEvent("assistant.turn_start")
+	if len(r.received("session.resume")) != 0 {
+		t.Error("the headers were taken from a running turn")
+	}
+	if _, _, err := r.s.Abort(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	work.Wait()
+	// Steering it is refused at once, anything else waits.
+	steer := message("steer")
+	steer.Immediate = true
+	_, err := r.s.Send(t.Context(), steer)
+	wantReason(t, err, fault.SessionBusy)
+	ctx, cancel := context.WithCancel(t.Context())
+	var waited error
+	work.Go(func() { _, waited = r.s.Send(ctx, message("waits")) })
+	// Whoever joins meanwhile does not bring the headers back.
+	if _, _, err := r.s.Join(t.Context(), Joining{Handling: Handling{Methods: []string{"hooks.invoke"}}}); err != nil {
+		t.Fatal(err)
+	}
+	has(t, r.last("session.resume"), `"hooks":true`, `"headers":{}`)
+	cancel()
+	work.Wait()
+	wantReason(t, waited, fault.Cancelled)
+	if _, _, err := r.s.Abort(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	r.send(message("next")).Waiter.Wait(t.Context(), 0)
+	has(t, r.last("session.resume"), `"headers":{"x":"session"}`, `"hooks":true`)
+}
+
+func TestOverrideEndsWithItsRuntime(t *testing.T) {
+	t.Parallel()
+	r := hanging(t)
+	sent := r.send(overriding("hang"))
+	r.crash()
+	if out := sent.Waiter.Wait(t.Context(), 0); out.Status != lost {
+		t.Errorf("outcome is %v", out)
+	}
+	r.send(message("next")).Waiter.Wait(t.Context(), 0)
+	has(t, r.last("session.resume"), `"headers":{"x":"session"}`)
+	if n := len(r.received("session.resume")); n != 1 {
+		t.Errorf("%d resumes", n)
+	}
+}
+
+func TestProvider(t *testing.T) {
+	t.Parallel()
+	r := hanging(t)
+	change := func(o Object) (Object, error) {
+		o.SetString("baseUrl", "http://y")
+		o.Set("apiKey", nil)
+		return o, nil
+	}
+	if err := r.s.SetProvider(t.Context(), change, "m2"); err != nil {
+		t.Fatal(err)
+	}
+	has(t, r.last("session.resume"), `"provider":{"baseUrl":"http://y","headers":{"x":"session"}}`, `"model":"m2"`, `"disableResume":true`)
+	if err := r.s.SetCredentials(t.Context(), object(t, `{"apiKey":"k2"}`), ""); err != nil {
+		t.Fatal(err)
+	}
+	has(t, r.last("session.resume"), `"apiKey":"k2"`, `"baseUrl":"http://y"`)
+	refuse := func(Object) (Object, error) { return nil, fault.New(fault.InvalidField, "no") }
+	wantReason(t, r.s.SetProvider(t.Context(), refuse, ""), fault.InvalidField)
+	r.send(message("hang"))
+	r.awaitEvent("assistant.turn_start")
+	wantReason(t, r.s.SetProvider(t.Context(), change, ""), fault.SessionBusy)
+}
+
+// What the CLI refuses is not remembered.
+func TestRefusedChangesAreUndone(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, fakecli.Script{Faults: []fakecli.MethodFault{
+		{Method: "session.resume", Times: 2, Fault: fakecli.Fault{Kind: fakecli.FaultError, Code: -32603, Message: "no such thing"}},
+	}})
+	r.open(Opening{Config: object(t, `{"provider":{"baseUrl":"http://x"},"model":"m"}`)})
+	err := r.s.SetProvider(t.Context(), func(o Object) (Object, error) { o.SetString("baseUrl", "bad"); return o, nil }, "bad")
+	wantReason(t, err, fault.SessionRefused)
+	own := tools("bad")
+	_, err = r.s.Resume(t.Context(), Opening{Config: object(t, `{"model":"bad"}`), Tools: &own, Handling: &Handling{Permission: true}})
+	wantReason(t, err, fault.SessionRefused)
+	if _, err := r.s.Resume(t.Context(), Opening{}); err != nil {
+		t.Fatal(err)
+	}
+	has(t, r.last("session.resume"), `"baseUrl":"http://x"`, `"model":"m"`)
+	lacks(t, r.last("session.resume"), "bad")
+}

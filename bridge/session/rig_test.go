@@ -1,0 +1,271 @@
+package session
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
+	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	"github.com/copilot-grpc/copilot-grpc/bridge/rpcconn"
+	"github.com/copilot-grpc/copilot-grpc/bridge/translate"
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+	"github.com/copilot-grpc/copilot-grpc/internal/fakecli"
+)
+
+// rig is one session on a fake CLI: the host, and the runtime too.
+type rig struct {
+	t      *testing.T
+	script fakecli.Script
+	home   string
+	s      *Session
+	tasks  sync.WaitGroup
+	ctx    context.Context
+
+	// reader reads the journal from its beginning; seen is what has not been awaited yet.
+	reader *journal.Reader
+	signal chan struct{}
+	seen   []*journal.Record
+
+	mu    sync.Mutex
+	cli   *fakecli.CLI
+	rt    *fakeRuntime
+	lives int
+	asked atomic.Int64
+	done  []bridgev1.SessionChange
+}
+
+// fakeRuntime is the connection to one life of the fake CLI.
+type fakeRuntime struct {
+	r    *rig
+	cli  *fakecli.CLI
+	conn *rpcconn.Conn
+	dead atomic.Pointer[error]
+	// routed is set while the session gets its events.
+	routed atomic.Bool
+}
+
+func newRig(t *testing.T, script fakecli.Script) *rig {
+	t.Helper()
+	r := &rig{t: t, script: script, home: t.TempDir()}
+	ctx, cancel := context.WithCancel(context.Background())
+	r.ctx = ctx
+	r.s = New(Config{ID: "s1", Host: r, Epoch: 7, Encode: func(*journal.Record, journal.Form) []byte { return nil }})
+	r.signal = make(chan struct{}, 1)
+	r.reader, _ = r.s.Journal().NewReader(journal.Position{}, true, func() {
+		select {
+		case r.signal <- struct{}{}:
+		default:
+		}
+	})
+	t.Cleanup(func() {
+		cancel()
+		r.tasks.Wait()
+		r.crash()
+	})
+	return r
+}
+
+// Runtime implements Host: the fake CLI that lives, or a new one.
+func (r *rig) Runtime(context.Context) (Runtime, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.rt == nil {
+		r.lives++
+		r.cli = fakecli.New(fakecli.Options{Script: r.script, Home: r.home})
+		rt := &fakeRuntime{r: r, cli: r.cli}
+		rt.conn = rpcconn.New(r.cli.Connect(), rpcconn.Options{Event: rt.event, Request: rt.request})
+		r.rt = rt
+	}
+	return r.rt, nil
+}
+
+// crash ends the CLI's life, and tells the session.
+func (r *rig) crash() {
+	r.mu.Lock()
+	cli, rt := r.cli, r.rt
+	r.cli, r.rt = nil, nil
+	r.mu.Unlock()
+	if cli == nil {
+		return
+	}
+	cli.Close()
+	<-rt.conn.Done()
+	cause := errors.New("crashed")
+	rt.dead.Store(&cause)
+	r.s.RuntimeLost(rt, cause)
+}
+
+// Go implements Host.
+func (r *rig) Go(f func(context.Context)) { r.tasks.Go(func() { f(r.ctx) }) }
+
+// Changed implements Host.
+func (r *rig) Changed(_ *Session, c bridgev1.SessionChange) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.done = append(r.done, c)
+}
+
+// Logger implements Host.
+func (r *rig) Logger() *slog.Logger { return slog.New(slog.DiscardHandler) }
+
+func (rt *fakeRuntime) Call(ctx context.Context, method string, params []byte, opts ...rpcconn.CallOption) (json.RawMessage, error) {
+	return rt.conn.Call(ctx, method, params, opts...)
+}
+func (rt *fakeRuntime) Route(*Session)   { rt.routed.Store(true) }
+func (rt *fakeRuntime) Unroute(*Session) { rt.routed.Store(false) }
+func (rt *fakeRuntime) Version() string  { return rt.r.script.Version }
+func (rt *fakeRuntime) Err() error {
+	if err := rt.dead.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+func (rt *fakeRuntime) event(body []byte) {
+	f, err := translate.ScanFrame(body)
+	if err == nil && rt.routed.Load() {
+		rt.r.s.Ingest(Record(f.Event, bytes.Clone(f.Event.Raw)))
+	}
+}
+
+func (rt *fakeRuntime) request(ctx context.Context, q *rpcconn.Request) (json.RawMessage, error) {
+	return rt.r.s.Ask(ctx, fmt.Sprint("q", rt.r.asked.Add(1)), q.Method, q.Params)
+}
+
+// open creates the session.
+func (r *rig) open(o Opening) Joined {
+	r.t.Helper()
+	joined, err := r.s.Create(r.t.Context(), o)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return joined
+}
+
+// received lists the parameters of the calls of a method that the CLI got.
+func (r *rig) received(method string) (out []string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.cli == nil {
+		return nil
+	}
+	for _, e := range r.cli.Log() {
+		if e.Kind == fakecli.EntryReceived && e.Type == method {
+			var m struct{ Params json.RawMessage }
+			if err := json.Unmarshal(e.Body, &m); err != nil {
+				r.t.Fatal(err)
+			}
+			out = append(out, string(m.Params))
+		}
+	}
+	return out
+}
+
+// last is the newest of received.
+func (r *rig) last(method string) string {
+	r.t.Helper()
+	all := r.received(method)
+	if len(all) == 0 {
+		r.t.Fatalf("the CLI got no %s", method)
+	}
+	return all[len(all)-1]
+}
+
+// await reads the journal, notes included, until one is found that was not found before.
+func (r *rig) await(what string, found func(*journal.Record) bool) *journal.Record {
+	r.t.Helper()
+	for {
+		for i, rec := range r.seen {
+			if found(rec) {
+				r.seen = slices.Delete(r.seen, i, i+1)
+				return rec
+			}
+		}
+		records, _ := r.reader.Next(nil, 1<<20)
+		if r.seen = append(r.seen, records...); len(records) > 0 {
+			continue
+		}
+		select {
+		case <-r.signal:
+		case <-time.After(20 * time.Second):
+			r.t.Fatalf("%s never came", what)
+		}
+	}
+}
+
+func (r *rig) awaitEvent(eventType string) *journal.Record {
+	r.t.Helper()
+	return r.await(eventType, func(rec *journal.Record) bool { return rec.Type == eventType })
+}
+
+// message is a prompt for the CLI.
+func message(text string) Message {
+	var m Message
+	m.Params.SetString("prompt", text)
+	return m
+}
+
+func (r *rig) send(m Message) Sent {
+	r.t.Helper()
+	sent, err := r.s.Send(r.t.Context(), m)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return sent
+}
+
+func object(t *testing.T, text string) Object {
+	t.Helper()
+	o, err := ParseObject([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+func tools(names ...string) []Tool {
+	var list []Tool
+	for _, n := range names {
+		list = append(list, Tool{Name: n, JSON: json.RawMessage(fmt.Sprintf(`{"name":%q}`, n))})
+	}
+	return list
+}
+
+func wantReason(t *testing.T, err error, want fault.Reason) {
+	t.Helper()
+	if got := fault.ReasonOf(err); got != want {
+		t.Errorf("error %v has reason %q, want %q", err, got, want)
+	}
+}
+
+func has(t *testing.T, text string, parts ...string) {
+	t.Helper()
+	for _, p := range parts {
+		if !strings.Contains(text, p) {
+			t.Errorf("no %s in %s", p, text)
+		}
+	}
+}
+
+func lacks(t *testing.T, text string, parts ...string) {
+	t.Helper()
+	for _, p := range parts {
+		if strings.Contains(text, p) {
+			t.Errorf("%s in %s", p, text)
+		}
+	}
+}
+
+// members is an answer of an event's kind.
+func answer(text string) callback.Reply { return callback.Reply{Members: json.RawMessage(text)} }

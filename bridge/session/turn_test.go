@@ -1,0 +1,241 @@
+package session
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+	"github.com/copilot-grpc/copilot-grpc/internal/fakecli"
+)
+
+const (
+	completed = bridgev1.TurnStatus_TURN_STATUS_COMPLETED
+	aborted   = bridgev1.TurnStatus_TURN_STATUS_ABORTED
+	failed    = bridgev1.TurnStatus_TURN_STATUS_FAILED
+	timedOut  = bridgev1.TurnStatus_TURN_STATUS_TIMED_OUT
+	lost      = bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST
+)
+
+// played is a session whose events a test plays itself.
+func played() *Session {
+	return New(Config{ID: "s1", Host: &rig{}, Epoch: 7})
+}
+
+func (s *Session) play(eventType, data string) {
+	if data == "" {
+		data = "{}"
+	}
+	s.Ingest(&journal.Record{Type: eventType, JSON: fmt.Appendf(nil, `{"type":%q,"data":%s}`, eventType, data)})
+}
+
+func user(id string) string { return fmt.Sprintf(`{"messageId":%q}`, id) }
+
+// The end of a turn may come at any time relative to the reply to session.send: the
+// reply is read in order with events, but its id is known to the sender only later.
+func TestTurnOutcomes(t *testing.T) {
+	t.Parallel()
+	type step struct{ do, data string }
+	accept, identify := step{"accept", ""}, step{"identify", "m1"}
+	taken, idle := step{"user.message", user("m1")}, step{"session.idle", ""}
+	for name, test := range map[string]struct {
+		steps []step
+		want  bridgev1.TurnStatus // 0: it waits still
+		text  string
+	}{
+		"in order":                    {steps: []step{accept, identify, taken, {"assistant.message", `{"content":"hi"}`}, idle}, want: completed, text: "hi"},
+		"taken before the reply":      {steps: []step{taken, accept, identify, idle}, want: completed},
+		"taken before the id":         {steps: []step{accept, taken, identify, idle}, want: completed},
+		"over before the id":          {steps: []step{accept, taken, {"assistant.message", `{"content":"hi"}`}, idle, identify}, want: completed, text: "hi"},
+		"the last message counts":     {steps: []step{accept, identify, taken, {"assistant.message", `{"content":"a"}`}, {"assistant.message", `{"content":"b"}`}, idle}, want: completed, text: "b"},
+		"no message at all":           {steps: []step{accept, identify, taken, idle}, want: completed},
+		"an idle from before":         {steps: []step{idle, accept, idle, identify, idle}},
+		"another's turn":              {steps: []step{accept, identify, {"user.message", user("m0")}, idle}},
+		"another's turn, id later":    {steps: []step{accept, {"user.message", user("m0")}, idle, identify}},
+		"another's turn, then ours":   {steps: []step{accept, identify, {"user.message", user("m0")}, idle, taken, idle}, want: completed},
+		"a turn for both":             {steps: []step{{"user.message", user("m0")}, accept, identify, taken, idle}, want: completed},
+		"CLI 1.0.81 names no message": {steps: []step{accept, identify, {"user.message", ""}, idle}, want: completed},
+		"an error":                    {steps: []step{accept, identify, taken, {"session.error", `{"errorType":"query","message":"no","statusCode":400}`}}, want: failed},
+		"an error before it is taken": {steps: []step{accept, identify, {"session.error", `{"errorType":"query"}`}}, want: failed},
+		"an error, id later":          {steps: []step{accept, taken, {"session.error", ""}, identify, idle}, want: failed},
+		"an error from before":        {steps: []step{{"session.error", ""}, accept, identify, taken, idle}, want: completed},
+		"a note that looks like one":  {steps: []step{accept, identify, taken, {"session.error", `{"errorType":"notification","message":"a line of a log"}`}, idle}, want: completed},
+		"an abort":                    {steps: []step{accept, identify, taken, {"abort", ""}, idle}, want: aborted},
+		"an abort told by idle":       {steps: []step{accept, identify, taken, {"session.idle", `{"aborted":true}`}}, want: aborted},
+		"an abort of what is queued":  {steps: []step{{"user.message", user("m0")}, accept, identify, {"abort", ""}, idle}, want: aborted},
+		"an abort of an earlier turn": {steps: []step{{"user.message", user("m0")}, {"abort", ""}, idle, accept, identify, taken, idle}, want: completed},
+		"the runtime is lost":         {steps: []step{accept, identify, taken, {"lost", ""}}, want: lost},
+		"lost before the id":          {steps: []step{accept, taken, {"lost", ""}, identify}, want: lost},
+		"a sub-agent's events":        {steps: []step{accept, identify, taken, {"sub", "session.error"}, {"sub", "session.idle"}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := played()
+			w := s.newWaiter()
+			for _, step := range test.steps {
+				switch step.do {
+				case "accept":
+					w.accept()
+				case "identify":
+					w.identify(step.data)
+				case "lost":
+					s.mu.Lock()
+					s.turn.lost(lost, s.journal.Last())
+					s.mu.Unlock()
+				case "sub":
+					s.Ingest(&journal.Record{Type: step.data, Agent: "agent-1", JSON: []byte(`{"data":{}}`)})
+				default:
+					s.play(step.do, step.data)
+				}
+			}
+			if !w.over() {
+				if test.want != 0 {
+					t.Fatal("the turn does not end")
+				}
+				return
+			}
+			out := w.Wait(t.Context(), 0).Proto()
+			if out.GetStatus() != test.want || out.GetText() != test.text {
+				t.Errorf("outcome is %v", out)
+			}
+			if test.want == failed && out.GetError() == nil {
+				t.Error("it does not say why")
+			}
+			if n := len(s.turn.waiters); n != 0 {
+				t.Errorf("%d waiters are left", n)
+			}
+		})
+	}
+}
+
+func TestTurnErrorSaysWhy(t *testing.T) {
+	t.Parallel()
+	s := played()
+	w := s.newWaiter()
+	w.accept()
+	s.play("user.message", user("m1"))
+	s.play("session.error", `{"errorType":"rate_limit","message":"slow down","statusCode":429}`)
+	te := w.Wait(t.Context(), 0).Proto().GetError()
+	if te.GetErrorType() != "rate_limit" || te.GetMessage() != "slow down" || te.GetStatusCode() != 429 || te.GetPosition().GetSeq() != 2 {
+		t.Errorf("error is %v", te)
+	}
+}
+
+// A later turn without a message of the agent must not show the one before's.
+func TestOldMessageIsForgotten(t *testing.T) {
+	t.Parallel()
+	s := played()
+	for i, text := range []string{"first", ""} {
+		w := s.newWaiter()
+		w.accept()
+		w.identify(fmt.Sprint("m", i))
+		s.play("user.message", user(fmt.Sprint("m", i)))
+		if text != "" {
+			s.play("assistant.message", `{"content":"first"}`)
+		}
+		s.play("session.idle", "")
+		if out := w.Wait(t.Context(), 0).Proto(); out.GetText() != text || (out.GetMessagePosition() != nil) != (text != "") {
+			t.Errorf("turn %d: %v", i, out)
+		}
+	}
+}
+
+func TestWaitTimesOut(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := played()
+		wait := func(limit, idle time.Duration) (bridgev1.TurnStatus, time.Duration) {
+			w := s.newWaiter()
+			defer w.Close()
+			begin := time.Now()
+			ctx, cancel := context.WithTimeout(t.Context(), limit)
+			defer cancel()
+			s.play("assistant.turn_start", "")
+			return w.Wait(ctx, idle).Status, time.Since(begin)
+		}
+		if status, took := wait(time.Minute, 0); status != timedOut || took != time.Minute {
+			t.Errorf("the deadline: %v after %v", status, took)
+		}
+		if status, took := wait(time.Hour, time.Minute); status != timedOut || took < time.Minute || took > 76*time.Second {
+			t.Errorf("silence: %v after %v", status, took)
+		}
+		// While a tool runs, silence means nothing.
+		s.play("tool.execution_start", "")
+		if status, took := wait(time.Hour, time.Minute); status != timedOut || took != time.Hour {
+			t.Errorf("a tool runs: %v after %v", status, took)
+		}
+		s.play("tool.execution_complete", "")
+		go func() {
+			for range 10 {
+				time.Sleep(50 * time.Second)
+				s.play("assistant.message_delta", "")
+			}
+		}()
+		if status, took := wait(time.Hour, time.Minute); status != timedOut || took < 560*time.Second || took > 576*time.Second {
+			t.Errorf("not silent: %v after %v", status, took)
+		}
+	})
+}
+
+func TestTurnsOnTheCLI(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, fakecli.Script{Prompts: []fakecli.Prompt{
+		{Match: "hang", Turns: []fakecli.Turn{{Text: "begin"}, {Hang: true}}},
+		{Match: "fail", Turns: []fakecli.Turn{{Error: &fakecli.ModelError{Type: "query", Message: "bad", StatusCode: 400}}}},
+		{Match: "die", Turns: []fakecli.Turn{{Text: "begin", Fault: &fakecli.Fault{Kind: fakecli.FaultExit, At: fakecli.AtTools}}, {Hang: true}}},
+	}})
+	r.open(Opening{})
+	if out := r.send(message("hello")).Waiter.Wait(t.Context(), 0).Proto(); out.GetStatus() != completed || out.GetText() != "You said: hello" {
+		t.Errorf("outcome is %v", out)
+	}
+	if out := r.send(message("fail")).Waiter.Wait(t.Context(), 0).Proto(); out.GetStatus() != failed || out.GetError().GetStatusCode() != 400 {
+		t.Errorf("outcome is %v", out)
+	}
+	one, two := r.send(message("hang")), r.send(message("queued"))
+	running, _, err := r.s.Abort(t.Context())
+	if err != nil || !running {
+		t.Errorf("abort: %v, %v", running, err)
+	}
+	for _, sent := range []Sent{one, two} {
+		if out := sent.Waiter.Wait(t.Context(), 0); out.Status != aborted {
+			t.Errorf("outcome is %v", out)
+		}
+	}
+	if running, _, err := r.s.Abort(t.Context()); err != nil || running {
+		t.Errorf("abort of nothing: %v, %v", running, err)
+	}
+	sent := r.send(message("hang"))
+	r.crash()
+	if out := sent.Waiter.Wait(t.Context(), 0); out.Status != lost {
+		t.Errorf("outcome is %v", out)
+	}
+	note := r.await("Restarted", func(rec *journal.Record) bool { _, ok := rec.Note.(Restarted); return ok })
+	if got := note.Note.(Restarted); got.Turn == nil || got.Turn.Status != lost || got.Cause != "crashed" {
+		t.Errorf("note is %+v", got)
+	}
+	// It is loaded again, silently.
+	if out := r.send(message("again")).Waiter.Wait(t.Context(), 0); out.Status != completed || r.lives != 2 {
+		t.Errorf("outcome is %v in life %d", out, r.lives)
+	}
+	has(t, r.last("session.resume"), `"disableResume":true`, `"continuePendingWork":true`, `"requestPermission":true`)
+	if _, ok := r.s.Journal().Find(func(rec *journal.Record) bool { return rec.Type == "session.resume" }); ok {
+		t.Error("the bridge's own resume left an event")
+	}
+}
+
+func TestSendWithoutSession(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, fakecli.Script{})
+	_, err := r.s.Send(t.Context(), message("x"))
+	wantReason(t, err, fault.SessionNotFound)
+	r.open(Opening{})
+	if done, err := r.s.Disconnect(t.Context(), false); err != nil || !done {
+		t.Errorf("disconnect: %v, %v", done, err)
+	}
+	_, err = r.s.Send(t.Context(), message("x"))
+	wantReason(t, err, fault.SessionNotFound)
+}

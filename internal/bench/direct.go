@@ -1,0 +1,134 @@
+package bench
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/rpcconn"
+	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
+	"github.com/copilot-grpc/copilot-grpc/bridge/runtime/clibin"
+	"github.com/copilot-grpc/copilot-grpc/bridge/translate"
+)
+
+// talker is one way to a session: directly or through the bridge.
+type talker interface {
+	// send says something and returns when the CLI has taken it.
+	send(ctx context.Context, prompt string) error
+	// idle returns when the turn that send began has ended, with the text of its last
+	// session.info event.
+	idle(ctx context.Context) (string, error)
+	close() error
+}
+
+// direct speaks JSON-RPC with a CLI over its standard input and output: what a caller
+// has without the bridge.
+type direct struct {
+	rt      *runtime.Runtime
+	dir     string
+	session string
+	info    string
+	over    chan string // the text of the last session.info; capacity 1
+	failed  chan error  // capacity 1
+}
+
+// newDirect starts a CLI with a session.
+func newDirect(ctx context.Context, cli, cache string, config map[string]any) (*direct, error) {
+	dir, err := os.MkdirTemp("", "copilot-grpc-bench-")
+	if err != nil {
+		return nil, err
+	}
+	d := &direct{dir: dir, session: "direct", over: make(chan string, 1), failed: make(chan error, 1)}
+	d.rt, err = runtime.Start(ctx, runtime.Config{
+		Runner:  &runtime.Spawner{Locator: clibin.Locator{Explicit: cli, CacheDir: cache, NoInstall: true}},
+		Profile: runtime.Profile{Home: filepath.Join(dir, "home"), UserHome: dir, Dir: dir},
+		RPC:     rpcconn.Options{Event: d.event},
+		Logger:  slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		return nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	if err := d.open(ctx, config); err != nil {
+		return nil, errors.Join(err, d.close())
+	}
+	return d, nil
+}
+
+// open creates a session; with a tool if the configuration names one.
+func (d *direct) open(ctx context.Context, config map[string]any) error {
+	d.session = fmt.Sprintf("direct-%d", time.Now().UnixNano())
+	params := map[string]any{"sessionId": d.session, "streaming": true}
+	for k, v := range config {
+		params[k] = v
+	}
+	_, err := d.call(ctx, "session.create", params)
+	return err
+}
+
+func (d *direct) call(ctx context.Context, method string, params any) (json.RawMessage, error) {
+	text, err := json.Marshal(params)
+	if err != nil {
+		return nil, err
+	}
+	return d.rt.Conn().Call(ctx, method, text)
+}
+
+// event looks at the type of every event, as any caller has to.
+func (d *direct) event(body []byte) {
+	frame, err := translate.ScanFrame(body)
+	if err != nil || string(frame.SessionID) != d.session {
+		return
+	}
+	switch string(frame.Event.Type) {
+	case "session.idle":
+		d.over <- d.info
+	case "session.info":
+		var data struct{ Message string }
+		_ = json.Unmarshal(frame.Event.Data, &data) // the message is checked by who needs it
+		d.info = data.Message
+	case "external_tool.requested":
+		var data struct{ RequestID string }
+		_ = json.Unmarshal(frame.Event.Data, &data) // an answer without an id is refused
+		// The reader must not wait for the reply to the answer.
+		go d.answer(data.RequestID)
+	}
+}
+
+func (d *direct) answer(id string) {
+	_, err := d.call(context.Background(), "session.tools.handlePendingToolCall", map[string]any{
+		"sessionId": d.session, "requestId": id, "result": toolResult,
+	})
+	if err != nil {
+		select {
+		case d.failed <- err:
+		default:
+		}
+	}
+}
+
+func (d *direct) send(ctx context.Context, prompt string) error {
+	_, err := d.call(ctx, "session.send", map[string]any{"sessionId": d.session, "prompt": prompt})
+	return err
+}
+
+func (d *direct) idle(ctx context.Context) (string, error) {
+	select {
+	case info := <-d.over:
+		return info, nil
+	case err := <-d.failed:
+		return "", err
+	case <-ctx.Done():
+		return "", ctx.Err()
+	}
+}
+
+func (d *direct) close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), endTimeout)
+	defer cancel()
+	return errors.Join(d.rt.Stop(ctx), os.RemoveAll(d.dir))
+}

@@ -1,0 +1,126 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	copilot "github.com/copilot-grpc/copilot-grpc/clients/go"
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+)
+
+// crowd is how many sessions, and subscribers, share a measurement of memory.
+const crowd = 1000
+
+// settling is how long the collector gets to clear up. The server runs under a memory
+// limit that it cannot keep, so that it collects all the time.
+const settling = 3 * time.Second
+
+// footprint is what idle things take, in bytes each, and how long a start takes.
+type footprint struct {
+	start, session        sample // ms
+	idleSession           sample
+	subscriber, multiplex sample
+}
+
+func (r *run) footprints(ctx context.Context) (footprint, error) {
+	var f footprint
+	for range r.cfg.Repeats {
+		if err := r.startUp(ctx, &f); err != nil {
+			return f, err
+		}
+	}
+	return f, r.crowds(ctx, &f)
+}
+
+// startUp times a start with nothing else going on.
+func (r *run) startUp(ctx context.Context, f *footprint) error {
+	b, err := r.startBridge(ctx, r.cfg.LoadCLI)
+	if err != nil {
+		return err
+	}
+	defer r.end("bridge", b.stop)
+	f.start.add(micros(b.ready) / 1e3)
+	c, err := b.dial(ctx, false)
+	if err != nil {
+		return err
+	}
+	defer r.end("client", c.Close)
+	begin := time.Now()
+	_, err = c.Sessions().CreateSession(ctx, &bridgev1.CreateSessionRequest{})
+	f.session.add(micros(time.Since(begin)) / 1e3)
+	return err
+}
+
+// crowds measures sessions, then a stream for each of them, then all on one stream.
+func (r *run) crowds(ctx context.Context, f *footprint) error {
+	b, err := r.startBridge(ctx, r.cfg.LoadCLI, "GOMEMLIMIT=1")
+	if err != nil {
+		return err
+	}
+	defer r.end("bridge", b.stop)
+	c, err := b.dial(ctx, true)
+	if err != nil {
+		return err
+	}
+	defer r.end("client", c.Close)
+	ids, err := createMany(ctx, c, 1) // what the first of anything takes is not counted
+	if err != nil {
+		return err
+	}
+	grown, err := r.growth(b, func() error {
+		more, err := createMany(ctx, c, crowd)
+		ids = append(ids, more...)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	f.idleSession.add(grown / crowd)
+	streams, cancel := context.WithCancel(ctx)
+	defer cancel()
+	if grown, err = r.growth(b, func() error {
+		for _, id := range ids[1:] {
+			if _, err := subscribe(streams, c.Conn(), id); err != nil {
+				return err
+			}
+		}
+		return nil
+	}); err != nil {
+		return err
+	}
+	f.subscriber.add(grown / crowd)
+	grown, err = r.growth(b, func() error {
+		_, err := subscribe(streams, c.Conn(), ids[1:]...)
+		return err
+	})
+	f.multiplex.add(grown / crowd)
+	return err
+}
+
+func createMany(ctx context.Context, c *copilot.Client, n int) ([]string, error) {
+	var ids []string
+	for range n {
+		s, err := c.Sessions().CreateSession(ctx, &bridgev1.CreateSessionRequest{})
+		if err != nil {
+			return nil, fmt.Errorf("create session %d: %w", len(ids)+1, err)
+		}
+		ids = append(ids, s.GetSession().GetSessionId())
+	}
+	return ids, nil
+}
+
+// growth is by how many bytes the bridge grows through what f does.
+func (r *run) growth(b *bridge, f func() error) (float64, error) {
+	time.Sleep(settling)
+	before, err := anonymous(b.cmd.Process.Pid)
+	if err != nil {
+		return 0, err
+	}
+	if err := f(); err != nil {
+		return 0, err
+	}
+	time.Sleep(settling)
+	after, err := anonymous(b.cmd.Process.Pid)
+	return float64(after - before), err
+}

@@ -1,0 +1,116 @@
+package bench
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"google.golang.org/grpc"
+
+	copilot "github.com/copilot-grpc/copilot-grpc/clients/go"
+)
+
+const (
+	startTimeout = 90 * time.Second // the real CLI may have to unpack itself
+	endTimeout   = 30 * time.Second
+)
+
+// bridge is a copilot-grpc serve, in a process of its own.
+type bridge struct {
+	cmd    *exec.Cmd
+	stderr bytes.Buffer
+	dir    string
+	unix   string
+	tcp    string
+	token  string
+	// ready is how long it took to answer its first call.
+	ready time.Duration
+}
+
+// startBridge starts the server with that CLI, and waits until it answers.
+func (r *run) startBridge(ctx context.Context, cli string, env ...string) (*bridge, error) {
+	dir, err := os.MkdirTemp("", "copilot-grpc-bench-")
+	if err != nil {
+		return nil, err
+	}
+	port, err := freePort()
+	if err != nil {
+		return nil, err
+	}
+	b := &bridge{dir: dir, unix: "unix:" + filepath.Join(dir, "s"), tcp: fmt.Sprintf("127.0.0.1:%d", port), token: rand.Text()}
+	b.cmd = exec.CommandContext(ctx, r.cfg.Server, "serve", "--listen", b.unix, "--listen", b.tcp,
+		"--cli", cli, "--no-login", "--home", filepath.Join(dir, "home"), "--user-home", dir, "--work-dir", dir,
+		"--log-level", "warn", "--log-format", "json")
+	b.cmd.Env = append(append(os.Environ(), "COPILOT_GRPC_TOKEN="+b.token), env...)
+	b.cmd.Stderr = &b.stderr
+	b.cmd.Cancel = func() error { return b.cmd.Process.Signal(syscall.SIGTERM) }
+	b.cmd.WaitDelay = endTimeout
+	begin := time.Now()
+	if err := b.cmd.Start(); err != nil {
+		return nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	c, err := b.dialReady(ctx)
+	if err != nil {
+		return nil, errors.Join(err, b.stop())
+	}
+	b.ready = time.Since(begin)
+	return b, c.Close()
+}
+
+// dialReady dials as soon as the socket is there: gRPC's own retry would wait longer.
+func (b *bridge) dialReady(ctx context.Context) (*copilot.Client, error) {
+	socket := strings.TrimPrefix(b.unix, "unix:")
+	for {
+		if _, err := os.Stat(socket); err == nil {
+			return copilot.Dial(ctx, b.unix)
+		}
+		select {
+		case <-time.After(time.Millisecond):
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// dial connects as clients/go does, over the unix socket or TCP.
+func (b *bridge) dial(ctx context.Context, tcp bool, opts ...grpc.DialOption) (*copilot.Client, error) {
+	target := b.unix
+	if tcp {
+		target = b.tcp
+	}
+	return copilot.Dial(ctx, target, copilot.WithToken(b.token), copilot.WithGRPC(opts...))
+}
+
+func (b *bridge) cpu() (time.Duration, error) { return cpuTime(b.cmd.Process.Pid) }
+
+// stop ends the server in order and removes what it left.
+func (b *bridge) stop() error {
+	err := b.cmd.Process.Signal(syscall.SIGTERM)
+	force := time.AfterFunc(endTimeout, func() { _ = b.cmd.Process.Kill() })
+	defer force.Stop()
+	if wait := b.cmd.Wait(); wait != nil && err == nil {
+		err = fmt.Errorf("bridge: %w: %s", wait, b.stderr.String())
+	}
+	return errors.Join(err, os.RemoveAll(b.dir))
+}
+
+// freePort returns a port that nobody listens on just now.
+func freePort() (int, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return 0, err
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port, nil
+}

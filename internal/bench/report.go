@@ -1,0 +1,151 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/copilot-grpc/copilot-grpc/internal/bench/loadcli"
+)
+
+func (r *run) turnTable(ctx context.Context) (Table, error) {
+	t := Table{
+		Title: "A short turn on the real CLI",
+		Note: fmt.Sprintf("From the send to session.idle, ms; the model is played offline. %d turns of each way in each of %d repeats, by turns. "+
+			"The ratio is that of the medians (p50) of a repeat. Target: 1.05.", r.cfg.Turns, r.cfg.Repeats),
+		Header: []string{"way", "p50, ms", "p99, ms", "p50 against direct", "CPU of the bridge, µs per turn"},
+	}
+	if r.cfg.CLI == "" {
+		t.row("NOT RUN: no real CLI", "", "", "", "")
+		return t, nil
+	}
+	trips, err := r.turns(ctx)
+	if err != nil {
+		return t, err
+	}
+	for _, way := range ways {
+		l := trips.way(way)
+		t.row(wayNames[way], scaled(l.p50, 1e-3).String(), scaled(l.p99, 1e-3).String(), ratio(l.p50, trips.direct.p50).String(), busy(way, l))
+	}
+	return t, nil
+}
+
+var wayNames = map[string]string{"direct": "direct, stdio", "unix": "bridge, unix socket", "tcp": "bridge, TCP"}
+
+func busy(way string, l *latency) string {
+	if way == "direct" {
+		return "–"
+	}
+	return l.cpu.String()
+}
+
+func scaled(s sample, by float64) sample {
+	var out sample
+	for _, v := range s {
+		out.add(v * by)
+	}
+	return out
+}
+
+func (r *run) roundTripTable(ctx context.Context) (Table, error) {
+	t := Table{
+		Title: "Round trips",
+		Note: fmt.Sprintf("µs, back to back, %d in each of %d repeats, with a CLI that answers at once. A send is timed by the caller, from the call to its reply; "+
+			"a tool call by the CLI, from external_tool.requested to the answer.", r.cfg.Operations, r.cfg.Repeats),
+		Header: []string{"operation", "way", "p50", "p99", "p50 against direct", "p50 added", "CPU of the bridge per operation"},
+	}
+	sends, tools, err := r.latencies(ctx)
+	if err != nil {
+		return t, err
+	}
+	for _, op := range []struct {
+		name  string
+		trips *roundTrips
+	}{{"send", &sends}, {"tool call", &tools}} {
+		for _, way := range ways {
+			l := op.trips.way(way)
+			added := fmt.Sprintf("%+.0f", l.p50.median()-op.trips.direct.p50.median())
+			t.row(op.name, wayNames[way], l.p50.String(), l.p99.String(), ratio(l.p50, op.trips.direct.p50).String(), added, busy(way, l))
+		}
+	}
+	return t, nil
+}
+
+// ingestTargets are the CPU µs that an event may cost, and what the official Go SDK
+// needs for reading alone.
+var ingestTargets = map[string][2]float64{"delta": {2.0, 10.7}, "tool1k": {3.5, 33}, "msg4k": {9, 107}, "msg20k": {35, 409}}
+
+func (r *run) ingestTable(ctx context.Context) (Table, error) {
+	t := Table{
+		Title: "One event: read, translated, kept, sent to one subscriber",
+		Note: fmt.Sprintf("CPU µs of the bridge per event, saturated: the CLI writes as fast as it is read, a write per event. %d repeats. "+
+			"The last column is what an official SDK's client (Go) was measured to need for reading alone, on another day.", r.cfg.Repeats),
+		Header: []string{"event", "bytes of JSON", "CPU", "target", "delivered live", "SDK client"},
+	}
+	all, err := r.ingests(ctx)
+	if err != nil {
+		return t, err
+	}
+	for _, p := range loadcli.Payloads {
+		target := ingestTargets[p.Name]
+		t.row(p.Name, fmt.Sprint(p.Size()), all[p.Name].cpu.String(), "≤ "+number(target[0]), percent(all[p.Name].share), number(target[1]))
+	}
+	return t, nil
+}
+
+func percent(s sample) string { return fmt.Sprintf("%.0f %%", 100*s.median()) }
+
+func (r *run) fanOutTable(ctx context.Context) (Table, error) {
+	t := Table{
+		Title: "More subscribers",
+		Note: "CPU µs of the bridge per event, saturated, and what each further subscriber adds to it (against one). " +
+			"Targets: 0.40 (delta), 1.4 (4 KB) for each further one.",
+		Header: []string{"event", "subscribers", "connections", "CPU per event", "per further subscriber", "delivered live"},
+	}
+	all, err := r.fanOuts(ctx)
+	if err != nil {
+		return t, err
+	}
+	for _, payload := range []string{"delta", "msg4k"} {
+		one := all[fanKey{payload, 1, false}].cpu
+		for _, n := range fanOut {
+			for _, shared := range []bool{false, true} {
+				f := all[fanKey{payload, n, shared}]
+				if f == nil {
+					continue
+				}
+				connections, more := fmt.Sprint(n), "–"
+				if shared {
+					connections = "1"
+				}
+				if n > 1 {
+					var added sample
+					for i := range f.cpu {
+						added.add((f.cpu[i] - one[i]) / float64(n-1))
+					}
+					more = added.String()
+				}
+				t.row(payload, fmt.Sprint(n), connections, f.cpu.String(), more, percent(f.share))
+			}
+		}
+	}
+	return t, nil
+}
+
+func (r *run) memoryTable(ctx context.Context) (Table, error) {
+	t := Table{
+		Title:  "Memory and start",
+		Note:   fmt.Sprintf("Memory is the growth of the process's own resident memory over %d of each, garbage collected. Times in ms, with a CLI that starts at once.", crowd),
+		Header: []string{"what", "figure", "target"},
+	}
+	f, err := r.footprints(ctx)
+	if err != nil {
+		return t, err
+	}
+	kb := func(s sample) string { return number(s.median()/1024) + " KB" }
+	t.row("a session, loaded and idle", kb(f.idleSession), "≤ 4 KB beside journal and configuration")
+	t.row("a subscriber with a stream of its own, idle", kb(f.subscriber), "≤ 13 KB")
+	t.row("a subscriber on a shared stream, idle", kb(f.multiplex), "≤ 2 KB")
+	t.row("start of the server to its first answer", f.start.String()+" ms", "")
+	t.row("first session, the CLI's start included", f.session.String()+" ms", "")
+	return t, nil
+}
