@@ -1,0 +1,204 @@
+package callback
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+)
+
+func noExpiry(string) {}
+
+func wantReason(t *testing.T, what string, err error, want fault.Reason) {
+	t.Helper()
+	if got := fault.ReasonOf(err); got != want || (err == nil) != (want == "") {
+		t.Errorf("%s: error %v has reason %q, want %q", what, err, got, want)
+	}
+}
+
+func TestRegistry(t *testing.T) {
+	t.Parallel()
+	r := NewRegistry()
+	a, b := &Pending{ID: "a"}, &Pending{ID: "b"}
+	if !r.Add(a, noExpiry) || !r.Add(b, noExpiry) || r.Add(&Pending{ID: "a"}, noExpiry) {
+		t.Fatal("not added once each")
+	}
+	if l := r.List(); len(l) != 2 || l[0] != a || l[1] != b || r.Len() != 2 {
+		t.Errorf("list is %v", l)
+	}
+	if p, err := r.Get("a"); p != a || err != nil {
+		t.Errorf("Get: %v, %v", p, err)
+	}
+
+	if p, err := r.Claim("a"); p != a || err != nil {
+		t.Errorf("Claim: %v, %v", p, err)
+	}
+	_, err := r.Claim("a")
+	wantReason(t, "claimed twice", err, fault.CallbackResolved)
+	r.Release(a)
+	_, err = r.Claim("a")
+	wantReason(t, "claimed after its release", err, "")
+
+	if p, ok := r.Done("a"); p != a || !ok {
+		t.Errorf("Done: %v, %v", p, ok)
+	}
+	if p, ok := r.Done("a"); p != nil || ok {
+		t.Errorf("Done twice: %v, %v", p, ok)
+	}
+	for what, call := range map[string]func(string) error{
+		"Get":     func(id string) error { _, err := r.Get(id); return err },
+		"Claim":   func(id string) error { _, err := r.Claim(id); return err },
+		"Abstain": func(id string) error { _, err := r.Abstain(id, "p"); return err },
+	} {
+		wantReason(t, what+" of what is over", call("a"), fault.CallbackResolved)
+		wantReason(t, what+" of what never was", call("x"), fault.CallbackNotFound)
+	}
+	r.Release(a) // does nothing
+	if l := r.List(); len(l) != 1 || l[0] != b {
+		t.Errorf("list is %v", l)
+	}
+
+	// The same id may be asked again, after a resume.
+	if !r.Add(&Pending{ID: "a"}, noExpiry) {
+		t.Error("an id that was over is refused")
+	}
+	if _, err := r.Get("a"); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestOnlyOneClaims(t *testing.T) {
+	t.Parallel()
+	r := NewRegistry()
+	r.Add(&Pending{ID: "a"}, noExpiry)
+	const callers = 16
+	won := make(chan bool, callers)
+	for range callers {
+		go func() {
+			_, err := r.Claim("a")
+			won <- err == nil
+		}()
+	}
+	winners := 0
+	for range callers {
+		if <-won {
+			winners++
+		}
+	}
+	if winners != 1 {
+		t.Errorf("%d claimed it", winners)
+	}
+}
+
+func TestOfferAndAbstain(t *testing.T) {
+	t.Parallel()
+	r := NewRegistry()
+	p := &Pending{ID: "a"}
+	r.Add(p, noExpiry)
+	abstain := func(participant string, want bool) {
+		t.Helper()
+		if all, err := r.Abstain("a", participant); all != want || err != nil {
+			t.Errorf("%q abstains: all %v, want %v (%v)", participant, all, want, err)
+		}
+	}
+	abstain("", false)
+	abstain("stranger", false)
+	r.Offer("a", "one", "two")
+	r.Offer("a", "two")
+	r.Offer("gone", "one")
+	if got := fmt.Sprint(r.Offered(p)); got != "[one two]" {
+		t.Errorf("offered to %s", got)
+	}
+	abstain("one", false)
+	abstain("one", false)
+	abstain("two", true)
+	r.Offer("a", "three")
+	abstain("two", false)
+}
+
+func TestExpiry(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := NewRegistry()
+		var mu sync.Mutex
+		var expired []string
+		take := func() string {
+			synctest.Wait()
+			mu.Lock()
+			defer mu.Unlock()
+			defer func() { expired = nil }()
+			return fmt.Sprint(expired)
+		}
+		add := func(id string, after time.Duration) *Pending {
+			p := &Pending{ID: id, Deadline: time.Now().Add(after)}
+			r.Add(p, func(id string) {
+				mu.Lock()
+				defer mu.Unlock()
+				expired = append(expired, id)
+			})
+			return p
+		}
+		add("short", time.Second)
+		add("done", 2*time.Second)
+		claimed := add("claimed", 3*time.Second)
+		r.Add(&Pending{ID: "endless"}, func(string) { t.Error("no deadline, and expired") })
+		r.Done("done")
+		time.Sleep(2 * time.Second)
+		if got := take(); got != "[short]" {
+			t.Errorf("expired: %s", got)
+		}
+		if _, err := r.Claim("claimed"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * time.Second) // it expires while somebody answers
+		_ = take()
+		r.Release(claimed)
+		if got := take(); got != "[claimed]" {
+			t.Errorf("expired after the release: %s", got)
+		}
+		r.Done("claimed")
+		r.Release(claimed)
+		time.Sleep(time.Hour)
+		if got := take(); got != "[]" {
+			t.Errorf("what is over expired: %s", got)
+		}
+	})
+}
+
+func TestBounds(t *testing.T) {
+	t.Parallel()
+	r := NewRegistry()
+	id := func(i int) string { return fmt.Sprint("c", i) }
+	for i := range MaxPending {
+		if !r.Add(&Pending{ID: id(i)}, noExpiry) {
+			t.Fatalf("callback %d is refused", i)
+		}
+	}
+	if r.Add(&Pending{ID: "more"}, noExpiry) {
+		t.Error("one more is taken")
+	}
+	r.Done(id(0))
+	if !r.Add(&Pending{ID: "more"}, noExpiry) {
+		t.Error("there is room, and it is refused")
+	}
+	// What is over is remembered for a while, not for ever.
+	for i := MaxPending; i < MaxPending+maxRemembered; i++ {
+		r.Done(id(i - MaxPending))
+		r.Done("more")
+		r.Add(&Pending{ID: id(i)}, noExpiry)
+	}
+	if len(r.over) > maxRemembered || len(r.overIDs) > maxRemembered {
+		t.Errorf("%d and %d are remembered", len(r.over), len(r.overIDs))
+	}
+	_, err := r.Get(id(0))
+	var f *fault.Error
+	if !errors.As(err, &f) || f.Reason != fault.CallbackNotFound || f.Field != "callback_id" || f.Metadata["callback_id"] != id(0) {
+		t.Errorf("long over: %+v", err)
+	}
+	_, err = r.Get(id(maxRemembered - 1))
+	wantReason(t, "over just now", err, fault.CallbackResolved)
+}
