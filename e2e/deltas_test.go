@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/copilot-grpc/copilot-grpc/bridge"
 	copilot "github.com/copilot-grpc/copilot-grpc/clients/go"
+	"github.com/copilot-grpc/copilot-grpc/internal/app"
 	"github.com/copilot-grpc/copilot-grpc/internal/offlinemodel"
 )
 
@@ -21,7 +21,7 @@ func TestManyDeltas(t *testing.T) {
 		n = 20_000
 	}
 	// Room for all of them: a client that lags on a loaded machine is not what is tested.
-	roomy := hostConfig{change: func(c *bridge.Config) { c.MaxEphemeralBytes = 128 << 20 }}
+	roomy := hostConfig{change: func(c *app.Config) { c.MaxEphemeralBytes = 128 << 20 }}
 	st := newOwnStage(t, roomy, onUser("burst", offlinemodel.Step{Text: "{{n}} ", Repeat: n}))
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
