@@ -110,14 +110,15 @@ func typedReply(p *callback.Pending, text json.RawMessage) callback.Reply {
 	return callback.Reply{Members: text}
 }
 
-// hookReply is the output of a hook, which must be of the hook's own type.
+// hookReply is the output of a hook, which must be of the hook's own type; only where that
+// has no output here is JSON taken.
 func (b *Bridge) hookReply(p *callback.Pending, out *cliv1.HookOutput, at string) (callback.Reply, error) {
 	m := out.ProtoReflect()
 	variant := m.WhichOneof(m.Descriptor().Oneofs().ByName("variant"))
 	switch {
 	case variant == nil: // no opinion
 		return callback.Reply{Members: json.RawMessage(`{}`)}, nil
-	case b.codec.tag(variant) != p.Hook:
+	case b.codec.tag(variant) != p.Hook && (b.codec.tag(variant) != "" || b.codec.hooks[p.Hook]):
 		return callback.Reply{}, fault.New(fault.AnswerInvalid, "the hook is a %q, the output is of another", p.Hook).
 			WithField(at).With("callback_id", p.ID)
 	}
@@ -208,6 +209,8 @@ func errorReply(p *callback.Pending, e *bridgev1.AnswerError) callback.Reply {
 		return members("error", quote(e.GetMessage()))
 	case p.Kind.Method == callback.PermissionRequested:
 		return members("result", json.RawMessage(fmt.Sprintf(`{"kind":"reject","feedback":%s}`, quote(e.GetMessage()))))
+	case p.Kind.Method == callback.HooksInvoke:
+		return callback.HookFailure(p, e.GetMessage())
 	case p.Kind.Event:
 		return p.Kind.Fallback(p, callback.Unhandled)
 	}

@@ -24,6 +24,8 @@ type codec struct {
 	// requests' cases.
 	requests, answers protoreflect.OneofDescriptor
 	byMethod          map[string]protoreflect.FieldDescriptor
+	// hooks are the types of hooks whose output has a type.
+	hooks map[string]bool
 }
 
 func newCodec() (*codec, error) {
@@ -32,11 +34,16 @@ func newCodec() (*codec, error) {
 		requests: (*bridgev1.Callback)(nil).ProtoReflect().Descriptor().Oneofs().ByName("request"),
 		answers:  (*bridgev1.Answer)(nil).ProtoReflect().Descriptor().Oneofs().ByName("answer"),
 		byMethod: map[string]protoreflect.FieldDescriptor{},
+		hooks:    map[string]bool{},
 	}
 	for i := range c.requests.Fields().Len() {
 		if field := c.requests.Fields().Get(i); c.tag(field) != "" {
 			c.byMethod[c.tag(field)] = field
 		}
+	}
+	outputs := (*cliv1.HookOutput)(nil).ProtoReflect().Descriptor().Oneofs().ByName("variant").Fields()
+	for i := range outputs.Len() {
+		c.hooks[c.tag(outputs.Get(i))] = true
 	}
 	var err error
 	c.events, err = c.set.Table((*cliv1.SessionEvent)(nil).ProtoReflect().Descriptor())

@@ -1990,8 +1990,10 @@ type Answer_Raw struct {
 }
 
 type Answer_Error struct {
-	// To any kind: an error instead of an answer. A tool call fails with the text; a
-	// permission is denied; a raw callback gets a JSON-RPC error.
+	// To any kind: an error instead of an answer. A tool call and a command fail with
+	// the text; a permission is denied with it, and so is the tool that a hook was to
+	// judge; other hooks have no opinion; what an event asks gets the kind's default
+	// answer, and a request a JSON-RPC error.
 	Error *AnswerError `protobuf:"bytes,4,opt,name=error,proto3,oneof"`
 }
 
@@ -2620,7 +2622,7 @@ type AnswerError struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// What went wrong, for people.
 	Message string `protobuf:"bytes,1,opt,name=message,proto3" json:"message,omitempty"`
-	// The JSON-RPC error code for a RAW callback; default -32603.
+	// The JSON-RPC error code, where the CLI asks by a request; default -32603.
 	Code          int32 `protobuf:"varint,2,opt,name=code,proto3" json:"code,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
