@@ -76,6 +76,8 @@ type Bridge struct {
 	// draining closes when streams are to go away, stopping when they are to end.
 	draining, stopping chan struct{}
 	drainOnce          sync.Once
+	// grace is the time between the two; it is set before draining closes.
+	grace time.Duration
 
 	// taskMu is apart from mu: sessions begin tasks with their own lock held, and mu is
 	// held while sessions are asked how they are.
@@ -128,6 +130,7 @@ func setDefault[T comparable](field *T, value T) {
 // Drain asks every stream to go away, and ends those that have not after grace.
 func (b *Bridge) Drain(grace time.Duration) {
 	b.drainOnce.Do(func() {
+		b.grace = grace
 		close(b.draining)
 		b.Go(func(ctx context.Context) {
 			select {

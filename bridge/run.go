@@ -52,7 +52,14 @@ func (b *Bridge) Run(ctx context.Context, r *bridgev1.RunRequest, sink frame.Sin
 	}
 	select {
 	case <-over:
-		return sink(frame.Frame{Message: &bridgev1.RunResponse{Frame: &bridgev1.RunResponse_Outcome{Outcome: outcome().Proto()}}})
+		err := sink(frame.Frame{Message: &bridgev1.RunResponse{Frame: &bridgev1.RunResponse_Outcome{Outcome: outcome().Proto()}}})
+		if err == nil && turn.ended != nil {
+			select { // so that what the caller does next finds the session's use over
+			case <-turn.ended:
+			case <-ctx.Done():
+			}
+		}
+		return err
 	default: // the server stops
 		return nil
 	}
@@ -63,6 +70,7 @@ type turn struct {
 	s     *session.Session
 	sent  session.Sent
 	begin *bridgev1.Position // its events come after; nil for all
+	ended <-chan struct{}    // closes when the session's use is over too; nil if it stays
 }
 
 // runTurn begins the turn, unless a Run with the same request id did before: then it is
@@ -83,7 +91,7 @@ func (b *Bridge) runTurn(ctx context.Context, r *bridgev1.RunRequest, m session.
 			return nil, err
 		}
 		over, _ := t.sent.Waiter.Done()
-		end(over)
+		t.ended = end(over)
 		b.runs.put(t)
 		begun = t
 		return &bridgev1.RunStarted{SessionId: s.ID(), MessageId: begun.sent.MessageID}, nil
@@ -131,8 +139,8 @@ func (rs *runs) get(sessionID, messageID string) *turn {
 
 // runSession returns the session of a Run, and what ends it: after the turn, whoever is
 // still listening, so that a caller whose connection broke finds it.
-func (b *Bridge) runSession(ctx context.Context, r *bridgev1.RunRequest) (s *session.Session, end func(over <-chan struct{}), err error) {
-	keep := func(<-chan struct{}) {}
+func (b *Bridge) runSession(ctx context.Context, r *bridgev1.RunRequest) (s *session.Session, end func(over <-chan struct{}) <-chan struct{}, err error) {
+	keep := func(<-chan struct{}) <-chan struct{} { return nil }
 	if r.GetCreate() == nil {
 		s, err := b.open(r.GetSessionId())
 		return s, keep, err
@@ -144,8 +152,10 @@ func (b *Bridge) runSession(ctx context.Context, r *bridgev1.RunRequest) (s *ses
 	if r.GetCreate().GetLifetime() == bridgev1.Lifetime_LIFETIME_KEEP {
 		return s, keep, nil
 	}
-	return s, func(over <-chan struct{}) {
+	return s, func(over <-chan struct{}) <-chan struct{} {
+		ended := make(chan struct{})
 		b.Go(func(ctx context.Context) {
+			defer close(ended)
 			if over != nil {
 				select {
 				case <-over:
@@ -159,5 +169,6 @@ func (b *Bridge) runSession(ctx context.Context, r *bridgev1.RunRequest) (s *ses
 				b.log.Warn("session of a run not disconnected", "session_id", s.ID(), "error", err)
 			}
 		})
+		return ended
 	}, nil
 }

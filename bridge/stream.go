@@ -19,9 +19,6 @@ import (
 // maxSubscriptions bounds the sessions on one stream.
 const maxSubscriptions = 10_000
 
-// goAwayAfter is what streams are told at the start of a drain.
-const goAwayAfter = 10 * time.Second
-
 // waker collects the followers that have something to send. Journals call it from any
 // goroutine; the stream sleeps on signal.
 type waker struct {
@@ -213,8 +210,9 @@ func (st *stream) beat() error {
 	return nil
 }
 
+// goAway says that the bridge drains.
 func (st *stream) goAway() error {
-	g := &bridgev1.GoAway{Reason: "draining", After: durationpb.New(goAwayAfter)}
+	g := &bridgev1.GoAway{Reason: "draining", After: durationpb.New(st.b.grace)}
 	for _, f := range st.followers {
 		if !f.closed {
 			g.Positions = append(g.Positions, &bridgev1.SessionPosition{SessionId: f.s.ID(), Position: session.Proto(f.r.Position())})

@@ -2,7 +2,9 @@ package e2e
 
 import (
 	"context"
+	"maps"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -61,6 +63,9 @@ func TestSessionList(t *testing.T) {
 	if got := all[open.ID()].GetSummary(); !strings.Contains(got, "open one") {
 		t.Errorf("summary is %q", got)
 	}
+	if got := all[open.ID()].GetClientName(); got != "lister" {
+		t.Errorf("client name is %q", got)
+	}
 	if got := all[open.ID()].GetState(); got != bridgev1.SessionState_SESSION_STATE_LOADED {
 		t.Errorf("state of the open session is %v", got)
 	}
@@ -72,49 +77,62 @@ func TestSessionList(t *testing.T) {
 func TestSessionListFiltered(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, echo)
+	repo := gitRepo(t)
+	inRepo := r.session(r.options(func(c *cliv1.SessionConfig) { c.WorkingDirectory = proto.String(repo) }))
+	inRepo.ask("hello")
+	plain := r.session(r.options())
+	plain.ask("hello")
+	git := inRepo.ID()
+	if r.before("1.0.102") {
+		git = "" // an older CLI does not look at the repository when it is headless
+	}
+	tests := []struct {
+		name   string
+		filter *bridgev1.SessionFilter
+		want   string
+	}{
+		{"cwd", &bridgev1.SessionFilter{Cwd: r.dir}, plain.ID()},
+		{"cwd of the other", &bridgev1.SessionFilter{Cwd: repo}, inRepo.ID()},
+		{"git root", &bridgev1.SessionFilter{GitRoot: repo}, git},
+		{"repository and cwd", &bridgev1.SessionFilter{Repository: "example/widgets", Cwd: repo}, git},
+		{"branch and cwd", &bridgev1.SessionFilter{Branch: "trunk", Cwd: repo}, git},
+		{"other branch", &bridgev1.SessionFilter{Branch: "main", Cwd: repo}, ""},
+		{"nowhere", &bridgev1.SessionFilter{Cwd: r.dir + "/nowhere"}, ""},
+	}
+	for _, tt := range tests {
+		var want []string
+		if tt.want != "" {
+			want = []string{tt.want}
+		}
+		if got := slices.Collect(maps.Keys(r.list(tt.filter))); !slices.Equal(got, want) {
+			t.Errorf("%s: sessions %q are listed, want %q", tt.name, got, want)
+		}
+	}
+	if git == "" {
+		return
+	}
+	if got := r.list(&bridgev1.SessionFilter{GitRoot: repo})[git].GetContext(); got.GetRepository() != "example/widgets" ||
+		got.GetBranch() != "trunk" || got.GetCwd() != repo || got.GetGitRoot() != repo {
+		t.Errorf("context is %v", got)
+	}
+}
+
+// gitRepo makes a repository with a commit, a branch and a remote.
+func gitRepo(t *testing.T) string {
+	t.Helper()
 	repo := realDir(t)
 	for _, args := range [][]string{
 		{"init", "--quiet", "--initial-branch", "trunk"},
 		{"-c", "user.name=e2e", "-c", "user.email=e2e@example.com", "commit", "--quiet", "--allow-empty", "--message", "first"},
 		{"remote", "add", "origin", "https://github.com/example/widgets.git"},
 	} {
-		cmd := exec.CommandContext(r.ctx, "git", args...)
+		cmd := exec.CommandContext(t.Context(), "git", args...)
 		cmd.Dir = repo
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Fatalf("git %q: %v\n%s", args, err, out)
 		}
 	}
-	inRepo := r.session(r.options(func(c *cliv1.SessionConfig) { c.WorkingDirectory = proto.String(repo) }))
-	inRepo.ask("hello")
-	plain := r.session(r.options())
-	plain.ask("hello")
-	tests := []struct {
-		name   string
-		filter *bridgev1.SessionFilter
-		want   []string
-	}{
-		{"cwd", &bridgev1.SessionFilter{Cwd: r.dir}, []string{plain.ID()}},
-		{"git root", &bridgev1.SessionFilter{GitRoot: repo}, []string{inRepo.ID()}},
-		{"repository and cwd", &bridgev1.SessionFilter{Repository: "example/widgets", Cwd: repo}, []string{inRepo.ID()}},
-		{"branch and cwd", &bridgev1.SessionFilter{Branch: "trunk", Cwd: repo}, []string{inRepo.ID()}},
-		{"other branch", &bridgev1.SessionFilter{Branch: "main", Cwd: repo}, nil},
-		{"nowhere", &bridgev1.SessionFilter{Cwd: r.dir + "/nowhere"}, nil},
-	}
-	for _, tt := range tests {
-		found := r.list(tt.filter)
-		for _, id := range tt.want {
-			if found[id] == nil {
-				t.Errorf("%s: session %q is not listed", tt.name, id)
-			}
-		}
-		if len(found) != len(tt.want) {
-			t.Errorf("%s: %d sessions are listed, want %d", tt.name, len(found), len(tt.want))
-		}
-	}
-	if got := r.list(&bridgev1.SessionFilter{GitRoot: repo})[inRepo.ID()].GetContext(); got.GetRepository() != "example/widgets" ||
-		got.GetBranch() != "trunk" || got.GetCwd() != repo || got.GetGitRoot() != repo {
-		t.Errorf("context is %v", got)
-	}
+	return repo
 }
 
 func TestSessionListPaged(t *testing.T) {

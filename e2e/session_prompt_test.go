@@ -156,6 +156,7 @@ func poet(c *cliv1.SessionConfig) {
 	c.CustomAgents = append(c.CustomAgents, &cliv1.CustomAgentConfig{
 		Name: "poet", DisplayName: proto.String("The Poet"), Description: proto.String("Writes verses."),
 		Prompt: "You are a poet. Write verses.", Infer: proto.Bool(true),
+		Tools: &cliv1.StringList{Items: []string{"grep", "view"}}, // CLI 1.0.81 demands them
 	})
 }
 
@@ -190,7 +191,6 @@ func TestSessionDefaultAgentExcludedTools(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, delegating)
 	opts := r.options(poet, func(c *cliv1.SessionConfig) {
-		c.CustomAgents[0].Tools = &cliv1.StringList{Items: []string{"grep", "view"}}
 		c.DefaultAgent = &cliv1.DefaultAgentConfig{ExcludedTools: []string{"grep"}}
 	})
 	opts.OnPermission = copilot.ApproveAll

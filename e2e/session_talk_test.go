@@ -1,8 +1,19 @@
 package e2e
 
 import (
+	"errors"
+	"io"
+	"slices"
 	"strings"
 	"testing"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
+
+	copilot "github.com/copilot-grpc/copilot-grpc/clients/go"
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
+	"github.com/copilot-grpc/copilot-grpc/internal/offlinemodel"
 )
 
 func TestSessionStateful(t *testing.T) {
@@ -31,4 +42,268 @@ default: {reply: [{text: "Noted."}]}`)
 		}
 	}
 	wantOrder(t, s.recordedTypes(), "session.start", "user.message", "assistant.message", "user.message", "assistant.message")
+}
+
+// TestSessionStartEvent finds the event that the CLI sends before it has replied to the
+// call that makes the session.
+func TestSessionStartEvent(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, echo)
+	s := r.session(r.options())
+	for ev, err := range s.Events(r.ctx, copilot.FromBeginning()) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ev.GetEvent().GetType() != "session.start" {
+			continue // others come in any order
+		}
+		start := ev.GetEvent().GetSessionStart()
+		if start.GetSessionId() != s.ID() || start.GetSelectedModel() != offlinemodel.DefaultModel ||
+			start.GetContext().GetCwd() != r.dir {
+			t.Errorf("session.start says %v", start)
+		}
+		return
+	}
+	t.Error("the events ended")
+}
+
+func TestSessionEventOrder(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, echo)
+	s := r.session(r.options())
+	s.send("hello")
+	s.waitFor("session.idle")
+	events := s.history()
+	wantOrder(t, types(events), "user.message", "assistant.turn_start", "assistant.message", "assistant.turn_end", "session.idle")
+	for i, ev := range events {
+		if got := ev.GetPosition().GetSeq(); got != uint64(i+1) {
+			t.Errorf("event %d has position %d", i, got)
+		}
+	}
+	for _, ev := range events {
+		switch data := ev.GetEvent(); data.GetType() {
+		case "user.message":
+			if got := data.GetUserMessage().GetContent(); got != "hello" {
+				t.Errorf("user.message says %q", got)
+			}
+		case "assistant.message":
+			if got := data.GetAssistantMessage().GetContent(); got != "You said: hello" {
+				t.Errorf("assistant.message says %q", got)
+			}
+		case "session.idle":
+			if !data.GetEphemeral() {
+				t.Error("session.idle is not ephemeral")
+			}
+		}
+	}
+	// What is not ephemeral is what the CLI recorded, in the same order.
+	var durable []string
+	for _, ev := range events {
+		if !ev.GetEvent().GetEphemeral() {
+			durable = append(durable, ev.GetEvent().GetId())
+		}
+	}
+	var recorded []string
+	for _, one := range s.record() {
+		if one.Type != "session.usage_record" { // CLI 1.0.102 writes these for itself
+			recorded = append(recorded, one.ID)
+		}
+	}
+	if !slices.Equal(durable, recorded) {
+		t.Errorf("durable events are %q, the CLI recorded %q", durable, recorded)
+	}
+}
+
+func TestSessionStreaming(t *testing.T) {
+	t.Parallel()
+	const text = "A long answer, said in many small pieces, one after the other."
+	for _, on := range []bool{true, false} {
+		name := map[bool]string{true: "on", false: "off"}[on]
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, `
+stream: {chunk_size: 8}
+default: {reply: [{text: "`+text+`"}]}`)
+			s := r.session(r.options(func(c *cliv1.SessionConfig) { c.Streaming = proto.Bool(on) }))
+			s.ask("Tell me")
+			s.waitFor("session.idle")
+			var pieces []string
+			for _, ev := range s.history() {
+				if d := ev.GetEvent().GetAssistantMessageDelta(); d != nil {
+					pieces = append(pieces, d.GetDeltaContent())
+				}
+			}
+			if got := r.lastModelRequest().Streaming; got != on {
+				t.Errorf("the model was asked for a stream: %t, want %t", got, on)
+			}
+			if !on {
+				if len(pieces) > 0 {
+					t.Errorf("there are deltas %q", pieces)
+				}
+				return
+			}
+			if got := strings.Join(pieces, ""); got != text || len(pieces) < 5 {
+				t.Errorf("deltas are %q", pieces)
+			}
+		})
+	}
+}
+
+// userMessages are the contents of the user's messages in the CLI's own order.
+func (s *testSession) userMessages() (contents []string, deliveries map[string]cliv1.UserMessageDelivery) {
+	deliveries = map[string]cliv1.UserMessageDelivery{}
+	for _, ev := range s.history() {
+		if m := ev.GetEvent().GetUserMessage(); m != nil {
+			contents = append(contents, m.GetContent())
+			deliveries[m.GetContent()] = m.GetDelivery()
+		}
+	}
+	return contents, deliveries
+}
+
+func TestSessionSendEnqueueAndImmediate(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, `
+rules:
+  - when: {user: "first"}
+    times: 1
+    wait_for: go
+    reply: [{text: "Answer one."}]
+default: {reply: [{text: "You said: {{user}}"}]}`)
+	s := r.session(r.options())
+	s.send("first")
+	if err := r.model.WaitGate(r.ctx, "go"); err != nil {
+		t.Fatal(err)
+	}
+	s.send("queued")
+	s.send("steering", copilot.Immediately())
+	r.model.Release("go")
+	s.waitFor("session.idle")
+	contents, deliveries := s.userMessages()
+	if want := []string{"first", "steering", "queued"}; !slices.Equal(contents, want) {
+		t.Errorf("the CLI took the messages as %q, want %q", contents, want)
+	}
+	steering := cliv1.UserMessageDelivery_USER_MESSAGE_DELIVERY_QUEUED
+	if r.before("1.0.102") {
+		steering = cliv1.UserMessageDelivery_USER_MESSAGE_DELIVERY_STEERING
+	}
+	if deliveries["first"] != cliv1.UserMessageDelivery_USER_MESSAGE_DELIVERY_IDLE ||
+		deliveries["queued"] != cliv1.UserMessageDelivery_USER_MESSAGE_DELIVERY_QUEUED ||
+		deliveries["steering"] != steering {
+		t.Errorf("deliveries are %v", deliveries)
+	}
+	if n := count(types(s.history()), "session.idle"); n != 1 {
+		t.Errorf("three messages ended in %d session.idle, want 1", n)
+	}
+	requests := r.model.ModelRequests()
+	for i, want := range []string{"first", "steering", "queued"} {
+		if i >= len(requests) || !strings.Contains(requests[i].UserText(), want) {
+			t.Errorf("model request %d is not about %q", i+1, want)
+		}
+	}
+}
+
+func TestSessionIdempotentSend(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, echo)
+	s := r.session(r.options())
+	first := s.send("only once", copilot.WithRequestID("send-"+t.Name()))
+	second := s.send("only once", copilot.WithRequestID("send-"+t.Name()))
+	if first.GetMessageId() != second.GetMessageId() || first.GetMessageId() == "" {
+		t.Errorf("message ids are %q and %q", first.GetMessageId(), second.GetMessageId())
+	}
+	if !proto.Equal(first.GetPosition(), second.GetPosition()) {
+		t.Errorf("positions are %v and %v", first.GetPosition(), second.GetPosition())
+	}
+	s.ask("another")
+	if contents, _ := s.userMessages(); !slices.Equal(contents, []string{"only once", "another"}) {
+		t.Errorf("the CLI took the messages as %q", contents)
+	}
+	_, err := s.Send(r.ctx, "something else", copilot.WithRequestID("send-"+t.Name()))
+	wantError(t, err, codes.InvalidArgument, bridgev1.ErrorReason_ERROR_REASON_REQUEST_ID_REUSED)
+}
+
+func TestSessionRunOneShot(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		lifetime bridgev1.Lifetime
+		stays    bool
+	}{
+		{bridgev1.Lifetime_LIFETIME_UNSPECIFIED, false},
+		{bridgev1.Lifetime_LIFETIME_KEEP, true},
+	}
+	for _, tt := range tests {
+		t.Run(tt.lifetime.String(), func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, echo)
+			stream, err := r.client.Sessions().Run(r.ctx, &bridgev1.RunRequest{
+				Session: &bridgev1.RunRequest_Create{Create: &bridgev1.CreateSessionRequest{
+					Config: r.options().Config, Lifetime: tt.lifetime,
+				}},
+				Prompt: &bridgev1.Prompt{Text: "hello"},
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			first, err := stream.Recv()
+			if err != nil || first.GetStarted().GetSessionId() == "" || first.GetStarted().GetMessageId() == "" {
+				t.Fatalf("first frame is %v, %v", first, err)
+			}
+			id := first.GetStarted().GetSessionId()
+			r.own(id)
+			var seen []string
+			var outcome *bridgev1.TurnOutcome
+			for {
+				frame, err := stream.Recv()
+				if errors.Is(err, io.EOF) {
+					break
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				if outcome != nil {
+					t.Errorf("after the outcome comes %v", frame)
+				}
+				seen = append(seen, types(frame.GetStream().GetEvents().GetEvents())...)
+				outcome = frame.GetOutcome()
+			}
+			wantOrder(t, seen, "session.start", "user.message", "assistant.message", "session.idle")
+			if outcome.GetStatus() != bridgev1.TurnStatus_TURN_STATUS_COMPLETED || outcome.GetText() != "You said: hello" {
+				t.Errorf("outcome is %v", outcome)
+			}
+			_, err = r.client.Session(id).Get(r.ctx)
+			if tt.stays {
+				if err != nil {
+					t.Errorf("the session did not stay: %v", err)
+				}
+				return
+			}
+			wantError(t, err, codes.NotFound, notFound)
+		})
+	}
+}
+
+func TestSessionRunTurn(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, echo)
+	s := r.session(r.options())
+	s.ask("before")
+	turn := s.Run(r.ctx, "hello")
+	var seen []string
+	for ev, err := range turn.Events() {
+		if err != nil {
+			t.Fatal(err)
+		}
+		seen = append(seen, ev.GetEvent().GetType())
+	}
+	out, err := turn.Outcome()
+	if err != nil || out.Err() != nil || out.GetText() != "You said: hello" {
+		t.Fatalf("outcome is %v, %v", out, err)
+	}
+	if count(seen, "user.message") != 1 || count(seen, "session.idle") != 1 {
+		t.Errorf("the turn's events are %q", seen)
+	}
+	if got := s.waitAfter(out.GetMessagePosition(), "assistant.turn_end"); copilot.ComparePositions(got.GetPosition(), out.GetEndPosition()) >= 0 {
+		t.Errorf("the turn ends at %v, before %v", out.GetEndPosition(), got.GetPosition())
+	}
 }

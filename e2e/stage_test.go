@@ -44,7 +44,16 @@ func (st *stage) play(rules []offlinemodel.Rule) *stage {
 	return st
 }
 
+// stageMaker sets up a stage, on whichever host.
+type stageMaker func(t *testing.T, rules ...rule) *stage
+
 // The vocabulary of scripts.
+
+type rule = offlinemodel.Rule
+
+func steps(s ...offlinemodel.Step) []offlinemodel.Step { return s }
+
+func whenUser(text string) offlinemodel.When { return offlinemodel.When{User: text} }
 
 func onUser(text string, reply ...offlinemodel.Step) offlinemodel.Rule {
 	return offlinemodel.Rule{When: offlinemodel.When{User: text}, Reply: reply}
@@ -209,6 +218,18 @@ func (st *stage) toolResults() map[string]string {
 	for _, m := range st.lastModelRequest().Messages {
 		if m.Role == offlinemodel.RoleTool {
 			out[m.ToolName] = m.Text
+		}
+	}
+	return out
+}
+
+// userTexts are what the newest request has the user say.
+func userTexts(st *stage) []string {
+	st.t.Helper()
+	var out []string
+	for _, m := range st.lastModelRequest().Messages {
+		if m.Role == offlinemodel.RoleUser {
+			out = append(out, m.Text)
 		}
 	}
 	return out

@@ -29,6 +29,8 @@ type Pending struct {
 	Tool, Hook string
 	// For is the one participant that is asked; empty for all who handle the kind.
 	For string
+	// Agent is the sub-agent that asks; empty for the session's own agent.
+	Agent string
 	// Pos is where the event is in the journal; zero for a request.
 	Pos      journal.Position
 	Created  time.Time

@@ -36,7 +36,7 @@ func (s *Session) asked(k *callback.Kind, rec *journal.Record) {
 	if json.Unmarshal(rec.JSON, &e) != nil || json.Unmarshal(e.Data, &d) != nil || d.RequestID == "" {
 		return
 	}
-	p := &callback.Pending{ID: d.RequestID, Kind: k, Params: e.Data, Tool: d.ToolName, Pos: rec.Pos}
+	p := &callback.Pending{ID: d.RequestID, Kind: k, Params: e.Data, Tool: d.ToolName, Agent: rec.Agent, Pos: rec.Pos}
 	s.register(p, s.holding)
 }
 
@@ -88,6 +88,14 @@ func (s *Session) settled(rec *journal.Record) {
 	if p, err := s.pending.Claim(d.RequestID); err == nil {
 		s.over(p, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_WITHDRAWN, "")
 	}
+}
+
+// withdrawAborted ends what the session's own agent waits for when its turn has been
+// aborted: CLI 1.0.81 does not tell the end of tool calls then. The caller holds mu.
+func (s *Session) withdrawAborted() {
+	s.withdraw(func(p *callback.Pending) bool {
+		return p.Kind.Survives && p.Agent == ""
+	}, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_WITHDRAWN)
 }
 
 // over removes a callback and tells everybody. A request that has not been answered is

@@ -102,7 +102,9 @@ func (s *Session) observe(rec *journal.Record) {
 		s.turn.follow(rec)
 	case "session.idle":
 		s.meta.modified = time.Now()
-		s.turn.idle(rec)
+		if s.turn.idle(rec) == bridgev1.TurnStatus_TURN_STATUS_ABORTED {
+			s.withdrawAborted()
+		}
 		s.journal.TurnEnded()
 	}
 }

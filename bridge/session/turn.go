@@ -177,8 +177,8 @@ func (t *turn) failed(rec *journal.Record) {
 	}
 }
 
-// idle ends the turn.
-func (t *turn) idle(rec *journal.Record) {
+// idle ends the turn, and says how it ended.
+func (t *turn) idle(rec *journal.Record) bridgev1.TurnStatus {
 	var d struct{ Aborted bool }
 	dataOf(rec, &d)
 	out := Outcome{Status: bridgev1.TurnStatus_TURN_STATUS_COMPLETED, Message: t.message, End: rec.Pos}
@@ -200,6 +200,7 @@ func (t *turn) idle(rec *journal.Record) {
 		}
 	}
 	t.running, t.aborted, t.tools = false, false, 0
+	return out.Status
 }
 
 // lost ends the turn because its runtime, or the session's use, has ended.

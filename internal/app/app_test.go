@@ -167,7 +167,8 @@ func TestApp(t *testing.T) {
 // Streams that are open when the server is asked to end are told, and end in time.
 func TestAppDrains(t *testing.T) {
 	t.Parallel()
-	r := start(t, Config{DrainGrace: 100 * time.Millisecond}, WithRunner(fake(t, fakecli.Script{})))
+	const grace = 100 * time.Millisecond
+	r := start(t, Config{DrainGrace: grace}, WithRunner(fake(t, fakecli.Script{})))
 	ctx, c := r.dial(t)
 	s, err := c.CreateSession(ctx, copilot.SessionOptions{})
 	if err != nil {
@@ -184,7 +185,12 @@ func TestAppDrains(t *testing.T) {
 			}
 			break
 		}
-		goAway = goAway || frame.GetGoAway() != nil
+		if bye := frame.GetGoAway(); bye != nil {
+			goAway = true
+			if after := bye.GetAfter().AsDuration(); after != grace {
+				t.Errorf("told to go within %v, not %v", after, grace)
+			}
+		}
 	}
 	if !goAway {
 		t.Error("no word of goodbye")

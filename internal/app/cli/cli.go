@@ -93,6 +93,10 @@ func signals() (ctx context.Context, again <-chan struct{}, release func()) {
 	}
 }
 
+// outliveReaders keeps the program alive when nobody reads its output any more: it has
+// things to end in order. Ignoring the signal would also make the CLI's shells ignore it.
+func outliveReaders() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) }
+
 func (p *program) main(ctx context.Context, args []string) int {
 	if len(args) == 0 {
 		p.help(p.stderr)

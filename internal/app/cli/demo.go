@@ -26,6 +26,7 @@ func showDemo(ctx context.Context, p *program, args []string) error {
 	if err != nil {
 		return usageError{err}
 	}
+	outliveReaders()
 	fmt.Fprint(p.stdout, "The GitHub Copilot CLI behind gRPC, with a script in place of a model.\n\n")
 	err = demo.Run(ctx, demo.Config{
 		App: c, Options: []app.Option{app.WithLogger(logger)}, Out: p.stdout, Colour: p.colours(),

@@ -35,6 +35,7 @@ func serve(ctx context.Context, p *program, args []string) error {
 	if err != nil {
 		return err
 	}
+	outliveReaders()
 	a, err := app.New(ctx, c, app.WithLogger(logger))
 	if err != nil {
 		return err

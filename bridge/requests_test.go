@@ -1,0 +1,198 @@
+package bridge
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/fieldmaskpb"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
+	"github.com/copilot-grpc/copilot-grpc/internal/fakecli"
+)
+
+func TestFilter(t *testing.T) {
+	t.Parallel()
+	message := &journal.Record{Type: "assistant.message"}
+	delta := &journal.Record{Type: "assistant.message_delta", Ephemeral: true}
+	heavy := &journal.Record{Type: "system.message"}
+	sub := &journal.Record{Type: "assistant.message", Agent: "a1"}
+	idle := &journal.Record{Type: "session.idle", Ephemeral: true}
+	all := []*journal.Record{message, delta, heavy, sub, idle}
+	for name, test := range map[string]struct {
+		f    *bridgev1.EventFilter
+		want string // which of all pass
+	}{
+		"none given":          {nil, "mdsi"},
+		"empty":               {&bridgev1.EventFilter{}, "mdsi"},
+		"heavy too":           {&bridgev1.EventFilter{IncludeHeavy: true}, "mdhsi"},
+		"heavy by its name":   {&bridgev1.EventFilter{Types: []string{"system.message"}}, "h"},
+		"a type":              {&bridgev1.EventFilter{Types: []string{"assistant.message"}}, "ms"},
+		"a family":            {&bridgev1.EventFilter{Types: []string{"assistant.*"}}, "mds"},
+		"a family and a type": {&bridgev1.EventFilter{Types: []string{"session.*", "assistant.message"}}, "msi"},
+		"not a type":          {&bridgev1.EventFilter{ExcludeTypes: []string{"assistant.message"}}, "di"},
+		"exclusion wins":      {&bridgev1.EventFilter{Types: []string{"assistant.*"}, ExcludeTypes: []string{"assistant.message_delta"}}, "ms"},
+		"not a family":        {&bridgev1.EventFilter{ExcludeTypes: []string{"assistant.*"}}, "i"},
+		"durable":             {&bridgev1.EventFilter{ExcludeEphemeral: true}, "ms"},
+		"the main agent":      {&bridgev1.EventFilter{AgentIds: []string{"main"}}, "mdi"},
+		"a sub-agent":         {&bridgev1.EventFilter{AgentIds: []string{"a1"}}, "s"},
+		"both":                {&bridgev1.EventFilter{AgentIds: []string{"a1", "main"}}, "mdsi"},
+		"nothing":             {&bridgev1.EventFilter{None: true, Types: []string{"assistant.message"}}, ""},
+	} {
+		f, err := newFilter(test.f, "filter")
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := ""
+		for range 2 { // the second time from what it remembers
+			got = ""
+			for i, r := range all {
+				if f.passes(r) {
+					got += "mdhsi"[i : i+1]
+				}
+			}
+		}
+		if got != test.want {
+			t.Errorf("%s: %q pass, want %q", name, got, test.want)
+		}
+		if f.ephemeral() != (!test.f.GetExcludeEphemeral() && !test.f.GetNone()) {
+			t.Errorf("%s: ephemeral is %v", name, f.ephemeral())
+		}
+	}
+	for _, bad := range []string{"", "*", "a*", "a.*.b", "*.a"} {
+		_, err := newFilter(&bridgev1.EventFilter{Types: []string{"ok", bad}}, "filter")
+		wantField(t, bad, err, fault.InvalidField, "filter.types")
+		_, err = newFilter(&bridgev1.EventFilter{ExcludeTypes: []string{bad}}, "filter")
+		wantField(t, bad, err, fault.InvalidField, "filter.exclude_types")
+	}
+}
+
+func TestPrompt(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, fakecli.Script{}, func(c *Config) { c.MaxPromptBytes = 10 })
+	headers := map[string]string{"x": "y"}
+	for name, test := range map[string]struct {
+		p      *bridgev1.Prompt
+		want   string
+		reason fault.Reason
+		field  string
+		over   bool
+	}{
+		"text":           {p: &bridgev1.Prompt{Text: "hi"}, want: `{"prompt":"hi"}`},
+		"nothing":        {p: nil, reason: fault.PromptEmpty, field: "prompt.text"},
+		"white space":    {p: &bridgev1.Prompt{Text: " \n"}, reason: fault.PromptEmpty, field: "prompt.text"},
+		"long enough":    {p: &bridgev1.Prompt{Text: "0123456789"}, want: `{"prompt":"0123456789"}`},
+		"too long":       {p: &bridgev1.Prompt{Text: "0123456789a"}, reason: fault.PromptTooLarge, field: "prompt.text"},
+		"mode":           {p: &bridgev1.Prompt{Text: "hi", Mode: cliv1.SendMode_SEND_MODE_ENQUEUE}, want: `{"prompt":"hi","mode":"enqueue"}`},
+		"headers":        {p: &bridgev1.Prompt{Text: "hi", RequestHeaders: headers}, want: `{"prompt":"hi","requestHeaders":{"x":"y"}}`, over: true},
+		"merged headers": {p: &bridgev1.Prompt{Text: "hi", RequestHeaders: headers, HeaderStrategy: bridgev1.HeaderStrategy_HEADER_STRATEGY_MERGE}, want: `{"prompt":"hi","requestHeaders":{"x":"y"}}`},
+		"extra":          {p: &bridgev1.Prompt{Text: "hi", JsonExtra: `{"new":1}`}, want: `{"prompt":"hi","new":1}`},
+		"session id":     {p: &bridgev1.Prompt{Text: "hi", JsonExtra: `{"sessionId":"x"}`}, reason: fault.JSONExtraForbidden, field: "prompt.json_extra"},
+		"wait":           {p: &bridgev1.Prompt{Text: "hi", JsonExtra: `{"wait":true}`}, reason: fault.JSONExtraForbidden, field: "prompt.json_extra"},
+		"declared":       {p: &bridgev1.Prompt{Text: "hi", JsonExtra: `{"mode":"x"}`}, reason: fault.JSONExtraForbidden, field: "prompt.json_extra"},
+	} {
+		m, err := r.prompt(test.p, "prompt")
+		if test.reason != "" {
+			wantField(t, name, err, test.reason, test.field)
+			continue
+		}
+		m.Params.Set("sessionId", nil) // empty as yet
+		if err != nil || !sameJSON(t, m.Params.JSON(), []byte(test.want)) || m.Override != test.over {
+			t.Errorf("%s: %s, override %v, %v", name, m.Params.JSON(), m.Override, err)
+		}
+	}
+}
+
+func TestOpenings(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, fakecli.Script{}, func(c *Config) { c.Defaults = []byte(`{"provider":{"baseUrl":"http://d"},"model":"d"}`) })
+	creation := func(q *bridgev1.CreateSessionRequest) (session.Opening, error) { return r.creation(q, "create.") }
+	o, err := creation(&bridgev1.CreateSessionRequest{Config: &cliv1.SessionConfig{Model: proto.String("m")}})
+	if err != nil || !sameJSON(t, o.Config.JSON(), []byte(`{"provider":{"baseUrl":"http://d"},"model":"m"}`)) || o.Tools != nil {
+		t.Errorf("defaults: %s, %v", o.Config.JSON(), err)
+	}
+	o, err = creation(&bridgev1.CreateSessionRequest{Config: &cliv1.SessionConfig{GithubToken: proto.String("t")}})
+	if err != nil || o.Config.Get("provider") != nil || o.Config.String("gitHubToken") != "t" {
+		t.Errorf("with a token: %s, %v", o.Config.JSON(), err)
+	}
+	for what, test := range map[string]struct {
+		q      *bridgev1.CreateSessionRequest
+		reason fault.Reason
+		field  string
+	}{
+		"id":        {&bridgev1.CreateSessionRequest{SessionId: "../x"}, fault.InvalidField, "create.session_id"},
+		"tool name": {&bridgev1.CreateSessionRequest{Config: &cliv1.SessionConfig{Tools: []*cliv1.ToolDefinition{{Name: "a b"}}}}, fault.ToolNameInvalid, "create.config.tools[0].name"},
+		"timeout":   {&bridgev1.CreateSessionRequest{CallbackTimeout: durationpb.New(-time.Second)}, fault.InvalidField, "create.callback_timeout"},
+		"own":       {&bridgev1.CreateSessionRequest{Config: &cliv1.SessionConfig{JsonExtra: `{"disableResume":true}`}}, fault.JSONExtraForbidden, "create.config.json_extra"},
+	} {
+		_, err := creation(test.q)
+		wantField(t, what, err, test.reason, test.field)
+	}
+	_, err = r.resumption(&bridgev1.ResumeSessionRequest{}, "")
+	wantField(t, "resume without id", err, fault.InvalidField, "session_id")
+}
+
+func TestProviderMask(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, fakecli.Script{})
+	const before = `{"type":"openai","baseUrl":"http://x","apiKey":"k","headers":{"a":"1"},"new":true}`
+	given := &cliv1.ProviderConfig{BaseUrl: "http://y", BearerToken: proto.String("b")}
+	for name, test := range map[string]struct {
+		p     *cliv1.ProviderConfig
+		paths []string
+		want  string
+		field string
+	}{
+		"what is set":         {p: given, want: `{"type":"openai","baseUrl":"http://y","apiKey":"k","headers":{"a":"1"},"new":true,"bearerToken":"b"}`},
+		"not the required":    {p: &cliv1.ProviderConfig{ApiKey: proto.String("n")}, want: strings.Replace(before, `"k"`, `"n"`, 1)},
+		"only what is named":  {p: given, paths: []string{"bearer_token"}, want: strings.TrimSuffix(before, "}") + `,"bearerToken":"b"}`},
+		"named and unset":     {p: given, paths: []string{"api_key", "base_url"}, want: `{"type":"openai","baseUrl":"http://y","headers":{"a":"1"},"new":true}`},
+		"headers gone":        {p: nil, paths: []string{"headers"}, want: `{"type":"openai","baseUrl":"http://x","apiKey":"k","new":true}`},
+		"all":                 {p: &cliv1.ProviderConfig{BaseUrl: "http://y", JsonExtra: `{"newer":1}`}, paths: []string{"*"}, want: `{"baseUrl":"http://y","newer":1}`},
+		"extra":               {p: &cliv1.ProviderConfig{JsonExtra: `{"new":2}`}, want: strings.Replace(before, `"new":true`, `"new":2`, 1)},
+		"an unknown field":    {p: given, paths: []string{"baseUrl"}, field: "update_mask"},
+		"a field of a field":  {p: given, paths: []string{"azure.api_version"}, field: "update_mask"},
+		"extra by its name":   {p: given, paths: []string{"json_extra"}, field: "update_mask"},
+		"extra of what there": {p: &cliv1.ProviderConfig{JsonExtra: `{"baseUrl":"z"}`}, field: "provider.json_extra"},
+	} {
+		over, err := r.providerChange(&bridgev1.UpdateProviderRequest{Provider: test.p, UpdateMask: &fieldmaskpb.FieldMask{Paths: test.paths}})
+		if test.field != "" {
+			reason := fault.InvalidField
+			if strings.HasSuffix(test.field, "json_extra") {
+				reason = fault.JSONExtraForbidden
+			}
+			wantField(t, name, err, reason, test.field)
+			continue
+		}
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		o, err := session.ParseObject([]byte(before))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := over(o).JSON(); !sameJSON(t, got, []byte(test.want)) {
+			t.Errorf("%s: %s\nwant %s", name, got, test.want)
+		}
+	}
+}
+
+func TestPageTokens(t *testing.T) {
+	t.Parallel()
+	for _, p := range []journal.Position{{}, {Epoch: 1, Seq: 0}, {Epoch: 1 << 63, Seq: 1<<64 - 1}} {
+		if got, err := parseToken(pageToken(p)); err != nil || got != p {
+			t.Errorf("%v became %v, %v", p, got, err)
+		}
+	}
+	for _, bad := range []string{"x", "%", pageToken(journal.Position{})[:2], "MS8", "LTEvMQ"} {
+		_, err := parseToken(bad)
+		wantField(t, bad, err, fault.InvalidField, "page_token")
+	}
+}

@@ -1,0 +1,293 @@
+package bridge
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+	"github.com/copilot-grpc/copilot-grpc/internal/fakecli"
+)
+
+func TestStreamFrames(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, fakecli.Script{})
+	r.create("s1")
+	r.ask("s1", "hello")
+	s := r.subscribe(&bridgev1.SubscribeRequest{Sessions: one("s1")})
+	attached := s.next()
+	if a := attached.GetAttached(); attached.GetSessionId() != "s1" || a.GetPosition().GetSeq() == 0 || a.GetFirstAvailable().GetSeq() != 1 || a.GetSession().GetSessionId() != "s1" {
+		t.Errorf("attached: %v", attached)
+	}
+	replay := s.until("<caught_up>")
+	if i := slices.Index(replay, "session.idle"); i < 0 || replay[0] != "session.start" {
+		t.Errorf("replay: %q", replay)
+	}
+	// From a position on, and only what happens.
+	tail := r.subscribe(&bridgev1.SubscribeRequest{Sessions: []*bridgev1.SessionCursor{{SessionId: "s1", Start: bridgev1.Start_START_TAIL}}})
+	after := r.subscribe(&bridgev1.SubscribeRequest{Sessions: []*bridgev1.SessionCursor{{SessionId: "s1", After: attached.GetAttached().GetPosition()}}})
+	for _, s := range []*reading{tail, after} {
+		if got := append(words(s.next()), words(s.next())...); fmt.Sprint(got) != "[<attached> <caught_up>]" {
+			t.Errorf("frames: %q", got)
+		}
+	}
+	r.ask("s1", "again")
+	want := s.all("session.idle")
+	for _, s := range []*reading{tail, after} {
+		if got := s.all("session.idle"); !slices.Equal(got, want) {
+			t.Errorf("got %d events, want the same %d", len(got), len(want))
+		}
+	}
+	if _, err := r.DisconnectSession(t.Context(), &bridgev1.DisconnectSessionRequest{SessionId: "s1"}); err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range []*reading{tail, after, s} {
+		if got := s.until("<closed>"); len(got) > 3 {
+			t.Errorf("the end: %q", got)
+		}
+		if err := <-s.err; err != nil {
+			t.Errorf("the stream ended with %v", err)
+		}
+	}
+}
+
+func TestSeveralSessionsOnAStream(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, fakecli.Script{})
+	r.create("s1")
+	r.create("s2")
+	s := r.subscribe(&bridgev1.SubscribeRequest{Sessions: append(one("s1"), one("s2")...)})
+	r.ask("s1", "to one")
+	r.ask("s2", "to two")
+	seen := map[string]string{}
+	idle := 0
+	for idle < 2 {
+		f := s.next()
+		for _, e := range f.GetEvents().GetEvents() {
+			seen[f.GetSessionId()] += e.GetEvent().GetAssistantMessage().GetContent()
+			if e.GetEvent().GetType() == "session.idle" {
+				idle++
+			}
+		}
+	}
+	if seen["s1"] != "You said: to one" || seen["s2"] != "You said: to two" {
+		t.Errorf("seen: %q", seen)
+	}
+	// One that ends does not end the other.
+	if _, err := r.DeleteSession(t.Context(), &bridgev1.DeleteSessionRequest{SessionId: "s1"}); err != nil {
+		t.Fatal(err)
+	}
+	s.until("<closed>")
+	r.ask("s2", "still there")
+	s.until("session.idle")
+	s.stop()
+	if err := <-s.err; fault.ReasonOf(err) != fault.Cancelled {
+		t.Errorf("the stream ended with %v", err)
+	}
+}
+
+// A reader that takes nothing delays nobody, and gets everything when it reads again.
+func TestSlowReader(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, fakecli.Script{Prompts: []fakecli.Prompt{{Match: "burst", Turns: []fakecli.Turn{{Deltas: &fakecli.Deltas{Count: 5000, Size: 20}, Text: "end"}}}}})
+	r.create("s1")
+	slow := r.subscribe(&bridgev1.SubscribeRequest{Sessions: one("s1")})
+	quick := r.subscribe(&bridgev1.SubscribeRequest{Sessions: one("s1")})
+	slow.next()
+	slow.hold.Lock()
+	r.ask("s1", "burst")
+	want := quick.all("session.idle")
+	slow.hold.Unlock()
+	got := slow.all("session.idle")
+	if len(want) < 5000 || !slices.Equal(got, want) {
+		t.Errorf("the slow reader got %d events, the quick one %d", len(got), len(want))
+	}
+}
+
+// What a reader missed because it is no longer kept is told, with how things are.
+func TestGap(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, fakecli.Script{Prompts: []fakecli.Prompt{{Match: "burst", Turns: []fakecli.Turn{{Deltas: &fakecli.Deltas{Count: 2000, Size: 20}, Text: "end"}}}}},
+		func(c *Config) { c.MaxEphemeralBytes = 32 << 10 })
+	r.create("s1")
+	r.ask("s1", "burst")
+	s := r.subscribe(&bridgev1.SubscribeRequest{Sessions: one("s1")})
+	s.next()
+	gap := s.next().GetGap()
+	if gap.GetFrom().GetSeq() != 0 || gap.GetTo().GetSeq() < 1000 || gap.GetReason() != bridgev1.GapReason_GAP_REASON_EPHEMERAL_LOST || gap.GetSession() == nil {
+		t.Fatalf("gap: %v", gap)
+	}
+	got := s.until("<caught_up>")
+	for _, durable := range []string{"session.start", "user.message", "assistant.message"} {
+		if !slices.Contains(got, durable) {
+			t.Errorf("%s was dropped", durable)
+		}
+	}
+	// Who wants no ephemeral events has missed nothing.
+	s = r.subscribe(&bridgev1.SubscribeRequest{Sessions: []*bridgev1.SessionCursor{{SessionId: "s1", Filter: &bridgev1.EventFilter{ExcludeEphemeral: true}}}})
+	if got := s.until("<caught_up>"); slices.Contains(got, "<gap>") || slices.Contains(got, "session.idle") {
+		t.Errorf("frames: %q", got)
+	}
+}
+
+func TestHeartbeats(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, fakecli.Script{})
+		r.create("s1")
+		r.create("s2")
+		s := r.subscribe(&bridgev1.SubscribeRequest{
+			Sessions: append(one("s1"), one("s2")...),
+			Options:  &bridgev1.StreamOptions{HeartbeatInterval: durationpb.New(10 * time.Second)},
+		})
+		synctest.Wait()
+		for len(s.frames) > 0 {
+			<-s.frames
+		}
+		time.Sleep(20*time.Second + time.Millisecond) // the first interval was not idle
+		synctest.Wait()
+		if got := words(s.next()); len(s.frames) > 0 || got[0] != "<heartbeat>" {
+			t.Errorf("when idle: %q and %d more", got, len(s.frames))
+		}
+		if _, err := r.DisconnectSession(t.Context(), &bridgev1.DisconnectSessionRequest{SessionId: "s1"}); err != nil {
+			t.Fatal(err)
+		}
+		s.until("<closed>")
+		time.Sleep(20 * time.Second)
+		synctest.Wait()
+		if f := s.next(); f.GetHeartbeat() == nil || f.GetSessionId() != "s2" {
+			t.Errorf("when the first session is over: %v", f)
+		}
+	})
+}
+
+func TestDrain(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, fakecli.Script{})
+	r.create("s1")
+	s := r.subscribe(&bridgev1.SubscribeRequest{Sessions: one("s1")})
+	s.until("<caught_up>")
+	r.Drain(time.Millisecond)
+	away := s.next().GetGoAway()
+	if away.GetReason() == "" || len(away.GetPositions()) != 1 || away.GetPositions()[0].GetSessionId() != "s1" || away.GetPositions()[0].GetPosition().GetSeq() == 0 {
+		t.Errorf("go away: %v", away)
+	}
+	if f := s.next().GetClosed(); f.GetReason() != bridgev1.CloseReason_CLOSE_REASON_DRAINING {
+		t.Errorf("closed: %v", f)
+	}
+	if err := <-s.err; err != nil {
+		t.Errorf("the stream ended with %v", err)
+	}
+}
+
+func TestSubscribeChecks(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, fakecli.Script{})
+	r.create("s1")
+	for what, test := range map[string]struct {
+		q      *bridgev1.SubscribeRequest
+		reason fault.Reason
+		field  string
+	}{
+		"no session":     {&bridgev1.SubscribeRequest{}, fault.InvalidField, "sessions"},
+		"no id":          {&bridgev1.SubscribeRequest{Sessions: one("")}, fault.InvalidField, "sessions[0].session_id"},
+		"unknown":        {&bridgev1.SubscribeRequest{Sessions: append(one("s1"), one("x")...)}, fault.SessionNotFound, "sessions[1].session_id"},
+		"twice":          {&bridgev1.SubscribeRequest{Sessions: append(one("s1"), one("s1")...)}, fault.InvalidField, "sessions[1].session_id"},
+		"the future":     {&bridgev1.SubscribeRequest{Sessions: []*bridgev1.SessionCursor{{SessionId: "s1", After: &bridgev1.Position{Epoch: 1 << 60, Seq: 1}}}}, fault.InvalidField, "sessions[0].after"},
+		"a filter":       {&bridgev1.SubscribeRequest{Sessions: []*bridgev1.SessionCursor{{SessionId: "s1", Filter: &bridgev1.EventFilter{Types: []string{"a*b"}}}}}, fault.InvalidField, "sessions[0].filter.types"},
+		"the heartbeat":  {&bridgev1.SubscribeRequest{Sessions: one("s1"), Options: &bridgev1.StreamOptions{HeartbeatInterval: durationpb.New(time.Millisecond)}}, fault.InvalidField, "options.heartbeat_interval"},
+		"the lingering":  {&bridgev1.SubscribeRequest{Sessions: one("s1"), Options: &bridgev1.StreamOptions{Linger: durationpb.New(time.Second)}}, fault.InvalidField, "options.linger"},
+		"a bad duration": {&bridgev1.SubscribeRequest{Sessions: one("s1"), Options: &bridgev1.StreamOptions{Linger: &durationpb.Duration{Nanos: -1, Seconds: 1}}}, fault.InvalidField, "options.linger"},
+	} {
+		s := r.subscribe(test.q)
+		wantField(t, what, <-s.err, test.reason, test.field)
+	}
+}
+
+// Followers take turns: each that is woken is drained once before any is again.
+func TestWakerIsFair(t *testing.T) {
+	t.Parallel()
+	w := newWaker()
+	a, b, c := &follower{}, &follower{}, &follower{}
+	for _, f := range []*follower{a, b, a, a} {
+		w.wake(f)
+	}
+	<-w.signal
+	if got := w.take(nil); !slices.Equal(got, []*follower{a, b}) {
+		t.Errorf("ready: %v", got)
+	}
+	if got := w.take(nil); len(got) != 0 || len(w.signal) != 0 {
+		t.Errorf("then: %v", got)
+	}
+	w.wake(b)
+	w.wake(c)
+	w.wake(a)
+	if got := w.take(nil); !slices.Equal(got, []*follower{b, c, a}) || len(w.signal) != 1 {
+		t.Errorf("ready: %v", got)
+	}
+}
+
+func TestListEvents(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, fakecli.Script{})
+	r.create("s1")
+	r.ask("s1", strings.Repeat("x", 3000))
+	list := func(q *bridgev1.ListEventsRequest) *bridgev1.ListEventsResponse {
+		t.Helper()
+		q.SessionId = "s1"
+		out, err := r.ListEvents(t.Context(), q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	whole := list(&bridgev1.ListEventsRequest{}).GetEvents()
+	var paged []*bridgev1.Event
+	pages := 0
+	for token := ""; ; pages++ {
+		out := list(&bridgev1.ListEventsRequest{PageBytes: minPageBytes, PageToken: token})
+		paged = append(paged, out.GetEvents()...)
+		if token = out.GetNextPageToken(); token == "" {
+			break
+		}
+	}
+	if fmt.Sprint(paged) != fmt.Sprint(whole) || pages < 3 {
+		t.Errorf("%d events on %d pages, %d at once", len(paged), pages, len(whole))
+	}
+	after := list(&bridgev1.ListEventsRequest{After: whole[2].GetPosition()}).GetEvents()
+	if len(after) != len(whole)-3 || after[0].GetPosition().GetSeq() != 4 {
+		t.Errorf("%d events after the third of %d", len(after), len(whole))
+	}
+	if got := list(&bridgev1.ListEventsRequest{Filter: &bridgev1.EventFilter{Types: []string{"user.message"}}}).GetEvents(); len(got) != 1 {
+		t.Errorf("%d user messages", len(got))
+	}
+	for what, test := range map[string]struct {
+		q     *bridgev1.ListEventsRequest
+		field string
+	}{
+		"token":  {&bridgev1.ListEventsRequest{SessionId: "s1", PageToken: "what"}, "page_token"},
+		"bytes":  {&bridgev1.ListEventsRequest{SessionId: "s1", PageBytes: 3}, "page_bytes"},
+		"future": {&bridgev1.ListEventsRequest{SessionId: "s1", After: &bridgev1.Position{Epoch: whole[0].GetPosition().GetEpoch(), Seq: 1e6}}, "after"},
+	} {
+		_, err := r.ListEvents(t.Context(), test.q)
+		wantField(t, what, err, fault.InvalidField, test.field)
+	}
+	var text []byte
+	var total int64
+	err := r.ReadEvent(t.Context(), &bridgev1.ReadEventRequest{SessionId: "s1", Position: whole[0].GetPosition()}, func(p *bridgev1.ReadEventResponse) error {
+		text = append(text, p.GetJsonChunk()...)
+		total += p.GetTotalBytes()
+		return nil
+	})
+	if err != nil || int64(len(text)) != total || !strings.Contains(string(text), `"type":"session.start"`) {
+		t.Errorf("read: %v, %d of %d", err, len(text), total)
+	}
+	err = r.ReadEvent(t.Context(), &bridgev1.ReadEventRequest{SessionId: "s1", Position: &bridgev1.Position{}}, nil)
+	wantField(t, "no event", err, fault.EventNotFound, "position")
+}

@@ -1,0 +1,119 @@
+package e2e
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+
+	copilot "github.com/copilot-grpc/copilot-grpc/clients/go"
+	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
+)
+
+func TestSessionMCPServer(t *testing.T) {
+	t.Parallel()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := newRig(t, `
+rules:
+  - when: {user: "Say it aloud"}
+    reply: [{tool_call: {name: loud-shout, arguments: {text: hello}}}]
+  - when: {tool_result: {name: loud-shout}}
+    reply: [{text: "It said: {{tool_result}}"}]
+default: {reply: [{text: "ok"}]}`)
+	opts := r.options(func(c *cliv1.SessionConfig) {
+		c.McpServers = map[string]*cliv1.McpSerializableServerConfig{"loud": {Variant: &cliv1.McpSerializableServerConfig_Stdio{
+			Stdio: &cliv1.McpServerConfigStdio{
+				Command: self, Env: map[string]string{mcpEnv: "1", "E2E_MCP_WORD": "from afar"},
+				Tools: &cliv1.StringList{Items: []string{"*"}},
+			},
+		}}}
+	})
+	kinds := make(chan string, 10)
+	opts.OnPermission = func(ctx context.Context, req *copilot.PermissionRequest) (*copilot.Decision, error) {
+		kinds <- req.Kind
+		return copilot.ApproveAll(ctx, req)
+	}
+	s := r.session(opts)
+	if got := s.ask("Say it aloud"); !strings.Contains(got, "hello! (from afar)") {
+		t.Errorf("the agent says %q", got)
+	}
+	if got := <-kinds; got != "mcp" {
+		t.Errorf("leave was asked for %q", got)
+	}
+	first := r.model.ModelRequests()[0]
+	if !slices.Contains(first.ToolNames(), "loud-shout") {
+		t.Errorf("the model was offered %q", first.ToolNames())
+	}
+	wantOrder(t, s.recordedTypes(), "tool.execution_start", "tool.execution_complete")
+}
+
+func TestSessionConfigDir(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, echo)
+	dir := realDir(t)
+	s := r.session(r.options(func(c *cliv1.SessionConfig) { c.ConfigDir = proto.String(dir) }))
+	s.ask("hello")
+	recorded := readRecord(t, filepath.Join(dir, "session-state", s.ID(), "events.jsonl"))
+	if len(recorded) == 0 {
+		t.Error("the CLI recorded nothing there")
+	}
+	if other := s.record(); other != nil {
+		t.Errorf("the CLI recorded %d events in its own folder", len(other))
+	}
+	if got := s.Info().GetWorkspacePath(); got != filepath.Join(dir, "session-state", s.ID()) {
+		t.Errorf("workspace path is %q", got)
+	}
+}
+
+func TestSessionInfiniteSwitch(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, echo)
+	for _, on := range []bool{true, false} {
+		s := r.session(r.options(func(c *cliv1.SessionConfig) {
+			c.InfiniteSessions = &cliv1.InfiniteSessionConfig{Enabled: proto.Bool(on)}
+		}))
+		s.ask("hello")
+		want := ""
+		if on {
+			want = filepath.Join(r.host.home, "session-state", s.ID())
+		}
+		if got := s.Info().GetWorkspacePath(); got != want {
+			t.Errorf("infinite: %t, workspace path is %q, want %q", on, got, want)
+		}
+	}
+}
+
+func TestSessionInfiniteCompacts(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, `
+rules:
+  - name: summary
+    when: {user: "summary of the conversation"}
+    reply: [{text: "<overview>They spoke of herons.</overview>"}]
+default: {reply: [{text: "You said: {{user}}"}]}`)
+	s := r.session(r.options(func(c *cliv1.SessionConfig) {
+		c.InfiniteSessions = &cliv1.InfiniteSessionConfig{
+			Enabled:                       proto.Bool(true),
+			BackgroundCompactionThreshold: proto.Float64(0.01), BufferExhaustionThreshold: proto.Float64(0.02),
+		}
+	}))
+	s.ask("one")
+	s.ask("two")
+	done := s.waitFor("session.compaction_complete").GetEvent().GetSessionCompactionComplete()
+	if !done.GetSuccess() || !strings.Contains(done.GetSummaryContent(), "They spoke of herons.") {
+		t.Errorf("session.compaction_complete says %v", done)
+	}
+	s.ask("three")
+	last := r.lastModelRequest()
+	if told := string(last.Body); !strings.Contains(told, "They spoke of herons.") {
+		t.Error("the model was not told the summary")
+	}
+	wantOrder(t, s.recordedTypes(), "session.compaction_start", "session.compaction_complete", "user.message")
+}
