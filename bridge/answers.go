@@ -49,7 +49,7 @@ func (b *Bridge) resolve(ctx context.Context, s *session.Session, id, participan
 		return journal.Position{}, err
 	}
 	if a.GetAbstain() != nil {
-		return s.Journal().Last(), s.Abstain(id, participant)
+		return s.Abstain(ctx, id, participant)
 	}
 	reply, err := b.reply(p, a, at)
 	if err != nil {
@@ -94,6 +94,9 @@ func (b *Bridge) reply(p *callback.Pending, a *bridgev1.Answer, at string) (call
 	at += "." + string(field.Name())
 	if hook, ok := answer.(*cliv1.HookOutput); ok {
 		return b.hookReply(p, hook, at)
+	}
+	if lacking := b.codec.lacking(answer.ProtoReflect()); lacking != "" {
+		return callback.Reply{}, fault.New(fault.AnswerInvalid, "%s is required", lacking).WithField(at+"."+lacking).With("callback_id", p.ID)
 	}
 	text, err := b.codec.toJSON(answer, at)
 	if err != nil {

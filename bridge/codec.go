@@ -56,6 +56,30 @@ func (*codec) tag(field protoreflect.FieldDescriptor) string {
 	return rules.GetTag()
 }
 
+// lacking names a field that the CLI requires and a message lacks, or "": an enum without a
+// value or a message that is not set would be no member at all. So would a union without
+// a case, for which its oneof is named.
+func (c *codec) lacking(m protoreflect.Message) (field string) {
+	rules, _ := proto.GetExtension(m.Descriptor().Options(), jsonv1.E_Message).(*jsonv1.MessageRules)
+	if oneofs := m.Descriptor().Oneofs(); rules.GetShape() == jsonv1.Shape_SHAPE_UNION && m.WhichOneof(oneofs.Get(0)) == nil {
+		return string(oneofs.Get(0).Name())
+	}
+	for i := range m.Descriptor().Fields().Len() {
+		fd := m.Descriptor().Fields().Get(i)
+		rules, _ := proto.GetExtension(fd.Options(), jsonv1.E_Field).(*jsonv1.FieldRules)
+		single := !fd.IsList() && !fd.IsMap()
+		switch {
+		case m.Has(fd) && single && fd.Message() != nil:
+			if inner := c.lacking(m.Get(fd).Message()); inner != "" {
+				return string(fd.Name()) + "." + inner
+			}
+		case !m.Has(fd) && single && rules.GetRequired() && (fd.Enum() != nil || fd.Message() != nil):
+			return string(fd.Name())
+		}
+	}
+	return ""
+}
+
 // The field numbers that event writes by hand; a test compares them with the descriptor.
 const (
 	fieldBatchEvents   protowire.Number = 1

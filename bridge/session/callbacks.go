@@ -75,7 +75,7 @@ func (s *Session) handlers(p *callback.Pending) (to []string, handled bool) {
 			to = append(to, part.ID)
 		}
 	}
-	return to, shared || len(to) > 0 || p.For == everybody && s.handling.handles(p)
+	return to, shared || len(to) > 0 || (p.For == everybody || p.For == itself) && s.handling.handles(p)
 }
 
 // settled ends the callback that an event says is over, unless an answer of ours is
@@ -224,21 +224,31 @@ func (s *Session) reply(ctx context.Context, p *callback.Pending, r callback.Rep
 // Pending returns the registry of pending callbacks.
 func (s *Session) Pending() *callback.Registry { return s.pending }
 
-// Abstain notes that a participant leaves a callback to others.
-func (s *Session) Abstain(id, participant string) error {
-	_, err := s.pending.Abstain(id, participant)
-	return err
+// Abstain notes that a participant leaves a callback to others. Where it alone was asked,
+// it has no opinion.
+func (s *Session) Abstain(ctx context.Context, id, participant string) (journal.Position, error) {
+	p, err := s.pending.Get(id)
+	if err != nil {
+		return journal.Position{}, err
+	}
+	all, err := s.pending.Abstain(id, participant)
+	if err == nil && all && p.For == participant {
+		return s.Resolve(ctx, id, participant, callback.Reply{Members: json.RawMessage(`{}`)})
+	}
+	return s.journal.Last(), err
 }
 
 // orphans gives up what nobody handles any longer and what does not outlive its
-// handlers: a tool call or a permission may still be answered by somebody else.
-func (s *Session) orphans() {
+// handlers: a tool call or a permission may still be answered by somebody else. It is
+// done before the CLI learns that nobody handles the kind, after which it might not take
+// the answer.
+func (s *Session) orphans(ctx context.Context) {
 	for _, p := range s.pending.List() {
 		s.mu.Lock()
 		_, handled := s.handlers(p)
 		s.mu.Unlock()
 		if !handled && !p.Kind.Survives {
-			s.host.Go(func(ctx context.Context) { s.giveUp(ctx, p.ID, callback.Unhandled) })
+			s.giveUp(ctx, p.ID, callback.Unhandled)
 		}
 	}
 }

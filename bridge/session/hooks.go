@@ -9,8 +9,12 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/rpcconn"
 )
 
-// everybody stands, in a list of participants, for whoever answers for the session.
-const everybody = ""
+// In the place of a participant who is asked: everybody is all who handle the kind,
+// itself whoever answers for the session, by Resolve.
+const (
+	everybody = ""
+	itself    = "."
+)
 
 // askHooks asks all who handle a hook, one after the other in the order they came, each
 // with what those before it changed. A refusal ends it.
@@ -20,7 +24,10 @@ func (s *Session) askHooks(ctx context.Context, id string, params json.RawMessag
 		return nil, &rpcconn.Error{Code: codeInternal, Message: "hooks.invoke: parameters are not an object"}
 	}
 	hook := call.String("hookType")
-	who := s.hookHandlers(hook)
+	who, elsewhere := s.hookHandlers(hook)
+	if len(who) == 0 && elsewhere {
+		return json.RawMessage(`{}`), nil // only hooks of other types are of interest
+	}
 	if len(who) <= 1 {
 		only := everybody
 		if len(who) == 1 {
@@ -56,21 +63,21 @@ func (s *Session) askHooks(ctx context.Context, id string, params json.RawMessag
 	return Object{{"output", out.JSON()}}.JSON(), nil
 }
 
-// hookHandlers returns who handles a hook: the session's own handlers first.
-func (s *Session) hookHandlers(hook string) []string {
+// hookHandlers returns who handles a hook: the session's own handlers first. elsewhere
+// reports whether anybody handles hooks at all.
+func (s *Session) hookHandlers(hook string) (who []string, elsewhere bool) {
 	probe := &callback.Pending{Kind: callback.ForRequest(callback.HooksInvoke), Hook: hook}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var who []string
 	if s.handling.handles(probe) {
-		who = append(who, everybody)
+		who = append(who, itself)
 	}
 	for _, p := range s.participants {
 		if p.handling.handles(probe) {
 			who = append(who, p.ID)
 		}
 	}
-	return who
+	return who, s.wantsMethod(callback.HooksInvoke)
 }
 
 // hookOutput is the output in an answer to hooks.invoke; nil is no opinion.

@@ -117,7 +117,7 @@ func (s *Session) Change(ctx context.Context, p *Participant, tools *[]Tool, han
 	}
 	s.offerTo(p)
 	s.mu.Unlock()
-	s.orphans()
+	s.orphans(ctx)
 	return s.Sync(ctx)
 }
 
@@ -163,10 +163,10 @@ func (s *Session) leave(p *Participant, right func() bool) {
 	}
 	last := len(s.participants) == 0 && s.lifetime == bridgev1.Lifetime_LIFETIME_END_WITH_LAST_PARTICIPANT
 	s.mu.Unlock()
-	s.orphans()
 	s.host.Go(func(ctx context.Context) {
 		ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 		defer cancel()
+		s.orphans(ctx)
 		var err error
 		if last {
 			_, err = s.Disconnect(ctx, false)
