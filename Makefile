@@ -13,16 +13,16 @@ CLI_OLDEST := 1.0.81
 SCHEMAS ?=
 # How long each fuzz target runs in fuzz-smoke.
 FUZZTIME ?= 5s
-# How long, and which, benchmarks run.
-BENCHTIME ?= 1s
-BENCH ?= .
+# Flags of the benchmarks, such as "-repeats 9" or "-only ingest,fanout -write ''".
+BENCHFLAGS ?=
 
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -X main.version=$(VERSION)
 TOOL := go tool -modfile=internal/tools/go.mod
 
 .PHONY: help build generate lint test test-all unit race check-generated proto-lint \
-	proto-breaking e2e e2e-81 fuzz-smoke demo demo-smoke bench schema-history clean
+	proto-breaking e2e e2e-81 fuzz-smoke demo demo-smoke \
+	clients client-typescript client-python bench schema-history clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -39,7 +39,7 @@ endif
 lint: ## formatting, vet, staticcheck, revive, import directions, sizes, texts
 	@.ci/step lint go,git .ci/lint
 
-test: lint build race check-generated proto-lint proto-breaking e2e e2e-81 fuzz-smoke demo-smoke ## everything a change must pass, under 20 minutes on 2 cores
+test: lint build race check-generated proto-lint proto-breaking e2e e2e-81 clients fuzz-smoke demo-smoke ## everything a change must pass, under 20 minutes on 2 cores
 	@echo "make test: done; a step that was left out says NOT RUN above"
 
 test-all: test ## test, and what takes longer: schema history, a minute per fuzz target, e2e with -race
@@ -68,6 +68,14 @@ e2e: ## end-to-end tests with the pinned real CLI
 e2e-81: ## a sample of them with the oldest supported CLI
 	@.ci/step "e2e sample on CLI $(CLI_OLDEST)" go,npm .ci/e2e $(CLI_OLDEST) e2e/sample-$(CLI_OLDEST).txt
 
+clients: client-typescript client-python ## the clients that are not Go: stubs, types, examples on the real CLI
+
+client-typescript: build ## the TypeScript one alone
+	@.ci/step "TypeScript client" go,node,npm .ci/client typescript $(CLI_VERSION)
+
+client-python: build ## the Python one alone
+	@.ci/step "Python client" go,npm,python3 .ci/client python $(CLI_VERSION)
+
 fuzz-smoke: ## every fuzz target for a few seconds (FUZZTIME)
 	@.ci/step "fuzz smokes" go,git .ci/fuzz-smoke $(FUZZTIME)
 
@@ -77,9 +85,9 @@ demo: ## show the whole thing: real CLI, bridge, a tool call, a permission
 demo-smoke: build ## the demo, as a check
 	@.ci/step "demo" go,npm .ci/demo-smoke $(CLI_VERSION)
 
-bench: ## benchmarks (BENCH, BENCHTIME), e2e ones with the real CLI
-	@COPILOT_CLI_PATH=$$(.ci/install-cli $(CLI_VERSION)) \
-		go test -run '^$$' -bench '$(BENCH)' -benchtime $(BENCHTIME) -benchmem -timeout 20m ./...
+bench: ## measure the bridge beside a CLI spoken to directly, into docs/performance.md (BENCHFLAGS)
+	@COPILOT_CLI_PATH=$${COPILOT_CLI_PATH:-$$(.ci/install-cli $(CLI_VERSION) || true)} \
+		go run ./internal/bench/cmd/bench -write docs/performance.md $(BENCHFLAGS)
 
 schema-history: ## the number ledger survives all supported schema versions (downloads them once)
 	@.ci/step "schema history" go,npm .ci/schema-history

@@ -268,7 +268,7 @@ func (a *Attachment) Handle(ctx context.Context, r *bridgev1.AttachRequest) erro
 		case a.commands <- f.Command:
 		default:
 			err := fault.New(fault.LimitExceeded, "%d commands are waiting", commandQueue)
-			a.reply(ctx, failed(f.Command.GetCommandId(), "", err))
+			a.reply(ctx, commandFailed(f.Command, err))
 		}
 	case *bridgev1.AttachRequest_Heartbeat:
 	case *bridgev1.AttachRequest_Leave:
@@ -325,10 +325,10 @@ func (a *Attachment) runCommands(ctx context.Context) {
 		case c := <-a.commands:
 			done, err := a.command(ctx, c)
 			if err != nil {
-				a.reply(ctx, failed(c.GetCommandId(), "", err))
+				a.reply(ctx, commandFailed(c, err))
 				continue
 			}
-			done.CommandId = c.GetCommandId()
+			done.Of = &bridgev1.AttachDone_CommandId{CommandId: c.GetCommandId()}
 			a.reply(ctx, &bridgev1.AttachResponse{Frame: &bridgev1.AttachResponse_Done{Done: done}})
 		case <-ctx.Done():
 			return
@@ -371,11 +371,11 @@ func (a *Attachment) command(ctx context.Context, c *bridgev1.AttachCommand) (*b
 func (a *Attachment) answer(ctx context.Context, c *bridgev1.CallbackAnswer) {
 	at, err := a.b.resolve(ctx, a.s, c.GetCallbackId(), a.p.ID, c.GetAnswer(), "answer")
 	if err != nil {
-		a.reply(ctx, failed("", c.GetCallbackId(), err))
+		a.reply(ctx, failed(&bridgev1.AttachFailed{Of: &bridgev1.AttachFailed_CallbackId{CallbackId: c.GetCallbackId()}}, err))
 		return
 	}
 	a.reply(ctx, &bridgev1.AttachResponse{Frame: &bridgev1.AttachResponse_Done{Done: &bridgev1.AttachDone{
-		CallbackId: c.GetCallbackId(), Position: session.Proto(at),
+		Of: &bridgev1.AttachDone_CallbackId{CallbackId: c.GetCallbackId()}, Position: session.Proto(at),
 	}}})
 }
 
@@ -388,10 +388,13 @@ func (a *Attachment) reply(ctx context.Context, r *bridgev1.AttachResponse) {
 	}
 }
 
-// failed is the frame that says why a command or an answer failed.
-func failed(command, callbackID string, err error) *bridgev1.AttachResponse {
-	why, _ := reason.Failure(session.Classify(err, ""))
-	return &bridgev1.AttachResponse{Frame: &bridgev1.AttachResponse_Failed{Failed: &bridgev1.AttachFailed{
-		CommandId: command, CallbackId: callbackID, Failure: why,
-	}}}
+// commandFailed is the frame that says why a command failed.
+func commandFailed(c *bridgev1.AttachCommand, err error) *bridgev1.AttachResponse {
+	return failed(&bridgev1.AttachFailed{Of: &bridgev1.AttachFailed_CommandId{CommandId: c.GetCommandId()}}, err)
+}
+
+// failed is the frame that says why something failed.
+func failed(what *bridgev1.AttachFailed, err error) *bridgev1.AttachResponse {
+	what.Failure, _ = reason.Failure(session.Classify(err, ""))
+	return &bridgev1.AttachResponse{Frame: &bridgev1.AttachResponse_Failed{Failed: what}}
 }

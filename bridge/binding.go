@@ -38,6 +38,8 @@ const maxDownBindings = 4
 type binding struct {
 	b  *Bridge
 	id string
+	// names are of the events; only the connection's reader uses them.
+	names session.Names
 
 	mu       sync.RWMutex
 	rt       *runtime.Runtime
@@ -47,7 +49,7 @@ type binding struct {
 
 // startRuntime starts a runtime and watches its end.
 func (b *Bridge) startRuntime(ctx context.Context, cfg runtime.Config) (*runtime.Runtime, error) {
-	bind := &binding{b: b, id: "rt-" + rand.Text()[:8], sessions: map[string]*session.Session{}}
+	bind := &binding{b: b, id: "rt-" + rand.Text()[:8], sessions: map[string]*session.Session{}, names: session.Names{}}
 	cfg.RPC.Event = bind.event
 	cfg.RPC.Notification = bind.notification
 	cfg.RPC.Request = bind.request
@@ -139,7 +141,7 @@ func (bind *binding) event(body []byte) {
 		return
 	}
 	if s := bind.session(frame.SessionID); s != nil {
-		s.Ingest(session.Record(frame.Event, bytes.Clone(frame.Event.Raw)))
+		s.Ingest(session.Record(frame.Event, bytes.Clone(frame.Event.Raw), bind.names))
 	}
 }
 

@@ -1,8 +1,11 @@
 package bridge
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
+	"slices"
+	"sync"
 
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
@@ -26,6 +29,8 @@ type codec struct {
 	byMethod          map[string]protoreflect.FieldDescriptor
 	// hooks are the types of hooks whose output has a type.
 	hooks map[string]bool
+	// scratch has buffers in which events are put together.
+	scratch sync.Pool
 }
 
 func newCodec() (*codec, error) {
@@ -35,6 +40,7 @@ func newCodec() (*codec, error) {
 		answers:  (*bridgev1.Answer)(nil).ProtoReflect().Descriptor().Oneofs().ByName("answer"),
 		byMethod: map[string]protoreflect.FieldDescriptor{},
 		hooks:    map[string]bool{},
+		scratch:  sync.Pool{New: func() any { return new([]byte) }},
 	}
 	for i := range c.requests.Fields().Len() {
 		if field := c.requests.Fields().Get(i); c.tag(field) != "" {
@@ -107,28 +113,61 @@ func (c *codec) event(r *journal.Record, f journal.Form) []byte {
 	}
 	text, cut := journal.CutEvent(r.JSON, limit)
 
-	typed, err := c.events.AppendWire(make([]byte, 0, len(text)), text, fidelity)
+	// The event is put together in a buffer that is used again, after room for what
+	// comes before it and is only known afterwards; what is kept is an exact copy.
+	scratch := c.scratch.Get().(*[]byte)
+	out := slices.Grow((*scratch)[:0], eventHead+len(text))[:eventHead]
+	typed, err := c.events.AppendWire(out, text, fidelity)
 	if err != nil {
-		typed = protowire.AppendString(protowire.AppendTag(typed[:0], fieldType, protowire.BytesType), r.Type)
+		typed = protowire.AppendString(protowire.AppendTag(out, fieldType, protowire.BytesType), r.Type)
 		typed = protowire.AppendBytes(protowire.AppendTag(typed, fieldUnrecognized, protowire.BytesType), text)
 	}
-	pos := protowire.AppendVarint(protowire.AppendTag(nil, fieldEpoch, protowire.VarintType), r.Pos.Epoch)
-	pos = protowire.AppendVarint(protowire.AppendTag(pos, fieldSeq, protowire.VarintType), r.Pos.Seq)
-
-	body := make([]byte, 0, len(typed)+len(pos)+32)
-	body = protowire.AppendBytes(protowire.AppendTag(body, fieldEventPosition, protowire.BytesType), pos)
-	body = protowire.AppendBytes(protowire.AppendTag(body, fieldEventEvent, protowire.BytesType), typed)
+	out = typed
 	if original {
-		body = protowire.AppendBytes(protowire.AppendTag(body, fieldEventOriginal, protowire.BytesType), text)
+		out = protowire.AppendBytes(protowire.AppendTag(out, fieldEventOriginal, protowire.BytesType), text)
 	}
 	if r.Bridge {
-		body = protowire.AppendVarint(protowire.AppendTag(body, fieldEventCause, protowire.VarintType), uint64(bridgev1.EventCause_EVENT_CAUSE_BRIDGE))
+		out = protowire.AppendVarint(protowire.AppendTag(out, fieldEventCause, protowire.VarintType), uint64(bridgev1.EventCause_EVENT_CAUSE_BRIDGE))
 	}
 	if cut {
-		body = protowire.AppendVarint(protowire.AppendTag(body, fieldEventCut, protowire.VarintType), 1)
+		out = protowire.AppendVarint(protowire.AppendTag(out, fieldEventCut, protowire.VarintType), 1)
 	}
-	out := make([]byte, 0, len(body)+8)
-	return protowire.AppendBytes(protowire.AppendTag(out, fieldBatchEvents, protowire.BytesType), body)
+	start := putHead(out, r.Pos, len(typed)-eventHead)
+	wire := bytes.Clone(out[start:])
+	if cap(out) <= maxScratch {
+		*scratch = out
+		c.scratch.Put(scratch)
+	}
+	return wire
+}
+
+const (
+	// eventHead is room for the tags and lengths of an event and its parts and for its
+	// position, all at their longest.
+	eventHead = 48
+	// maxScratch is the largest buffer that is kept to be used again.
+	maxScratch = 1 << 20
+)
+
+// putHead writes what comes before an event's typed form, of size bytes, right before
+// it, and returns where that begins.
+func putHead(out []byte, p journal.Position, size int) int {
+	var parts [2][eventHead]byte
+	pos := appendPosition(parts[0][:0], p)
+	body := protowire.SizeTag(fieldEventPosition) + protowire.SizeBytes(len(pos)) +
+		protowire.SizeTag(fieldEventEvent) + protowire.SizeBytes(size) + len(out) - eventHead - size
+	head := protowire.AppendVarint(protowire.AppendTag(parts[1][:0], fieldBatchEvents, protowire.BytesType), uint64(body))
+	head = protowire.AppendBytes(protowire.AppendTag(head, fieldEventPosition, protowire.BytesType), pos)
+	head = protowire.AppendVarint(protowire.AppendTag(head, fieldEventEvent, protowire.BytesType), uint64(size))
+	start := eventHead - len(head)
+	copy(out[start:], head)
+	return start
+}
+
+// appendPosition appends a Position message.
+func appendPosition(dst []byte, p journal.Position) []byte {
+	dst = protowire.AppendVarint(protowire.AppendTag(dst, fieldEpoch, protowire.VarintType), p.Epoch)
+	return protowire.AppendVarint(protowire.AppendTag(dst, fieldSeq, protowire.VarintType), p.Seq)
 }
 
 // toJSON gives a caller's message the CLI's form. field is where the message is in the

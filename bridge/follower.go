@@ -21,6 +21,7 @@ const batchBytes = 256 << 10
 const (
 	fieldFrameSession protowire.Number = 1
 	fieldFrameEvents  protowire.Number = 3
+	fieldFrameResume  protowire.Number = 12
 )
 
 // follower makes the frames of one session on one stream.
@@ -36,6 +37,7 @@ type follower struct {
 
 	until   journal.Position // replay ends here
 	caught  bool
+	at      journal.Position // the stream has come to here: what is before was sent or left out
 	told    journal.Position // of the last frame that told one
 	closed  bool
 	records []*journal.Record
@@ -65,7 +67,11 @@ func (b *Bridge) follow(s *session.Session, c cursor, f *bridgev1.EventFilter, a
 	if errors.Is(err, journal.ErrFuture) {
 		return nil, fault.New(fault.InvalidField, "the journal has not come to position %d/%d", begin.Epoch, begin.Seq).WithField(at + "after")
 	}
-	return fl, err
+	if err != nil {
+		return nil, err
+	}
+	fl.at = fl.r.Position()
+	return fl, nil
 }
 
 // attached opens the session's frames.
@@ -78,7 +84,7 @@ func (f *follower) attached() *bridgev1.SubscribeResponse {
 }
 
 func (f *follower) frame(r *bridgev1.SubscribeResponse) *bridgev1.SubscribeResponse {
-	r.SessionId = f.s.ID()
+	r.SessionId, r.ResumeAfter = f.s.ID(), session.Proto(f.at)
 	return r
 }
 
@@ -95,11 +101,13 @@ func (f *follower) drain(sink frame.Sink) (more bool, err error) {
 	var gap *journal.Gap
 	f.records, gap = f.r.Next(f.records[:0], batchBytes)
 	if gap != nil {
+		f.at = f.r.Position()
 		return true, f.sendGap(gap, sink)
 	}
 	for i, r := range f.records {
 		switch {
 		case r.Note == nil:
+			f.at = r.Pos
 			if f.filter.passes(r) {
 				f.passed = append(f.passed, r)
 			}
@@ -121,10 +129,10 @@ func (f *follower) drain(sink frame.Sink) (more bool, err error) {
 	}
 	more = len(f.records) > 0
 	clear(f.records)
-	if !f.caught && !less(f.r.Position(), f.until) {
+	if !f.caught && !less(f.at, f.until) {
 		f.caught = true
 		return more, f.send(sink, &bridgev1.SubscribeResponse{Frame: &bridgev1.SubscribeResponse_CaughtUp{
-			CaughtUp: &bridgev1.CaughtUp{Position: session.Proto(f.r.Position())},
+			CaughtUp: &bridgev1.CaughtUp{Position: session.Proto(f.at)},
 		}})
 	}
 	return more, nil
@@ -135,7 +143,7 @@ func less(a, b journal.Position) bool {
 }
 
 func (f *follower) send(sink frame.Sink, r *bridgev1.SubscribeResponse) error {
-	f.told = f.r.Position()
+	f.told = f.at
 	return sink(frame.Frame{Message: f.frame(r)})
 }
 
@@ -150,11 +158,13 @@ func (f *follower) sendEvents(sink frame.Sink) error {
 		size += len(w)
 	}
 	id := f.s.ID()
-	head := make([]byte, 0, len(id)+16)
+	head := make([]byte, 0, len(id)+48)
 	head = protowire.AppendString(protowire.AppendTag(head, fieldFrameSession, protowire.BytesType), id)
+	head = protowire.AppendTag(head, fieldFrameResume, protowire.BytesType)
+	head = protowire.AppendBytes(head, appendPosition(make([]byte, 0, 24), f.at))
 	head = protowire.AppendVarint(protowire.AppendTag(head, fieldFrameEvents, protowire.BytesType), uint64(size))
 	f.wires[0] = head
-	f.told = f.r.Position()
+	f.told = f.at
 	err := sink(frame.Frame{Wire: f.wires})
 	clear(f.wires)
 	return err
@@ -166,7 +176,7 @@ func (f *follower) sendGap(gap *journal.Gap, sink frame.Sink) error {
 		reason = bridgev1.GapReason_GAP_REASON_EPOCH_ENDED
 	}
 	return f.send(sink, &bridgev1.SubscribeResponse{Frame: &bridgev1.SubscribeResponse_Gap{Gap: &bridgev1.Gap{
-		From: session.Proto(gap.From), To: session.Proto(gap.To), Reason: reason,
+		After: session.Proto(gap.From), Through: session.Proto(gap.To), Reason: reason,
 		Session: f.s.Snapshot(), PendingCallbacks: f.pending(),
 	}}})
 }
@@ -192,6 +202,10 @@ func (f *follower) sendNote(r *journal.Record, sink frame.Sink) error {
 			rr.TurnOutcome = n.Turn.Proto()
 		}
 		return f.send(sink, &bridgev1.SubscribeResponse{Frame: &bridgev1.SubscribeResponse_RuntimeRestarted{RuntimeRestarted: rr}})
+	case session.TurnOver:
+		return f.send(sink, &bridgev1.SubscribeResponse{Frame: &bridgev1.SubscribeResponse_TurnEnded{
+			TurnEnded: &bridgev1.TurnEnded{Outcome: n.Outcome.Proto()},
+		}})
 	case session.Ended:
 		return f.close(n.Reason, sink)
 	}
@@ -213,13 +227,13 @@ func (f *follower) sendRequested(p *callback.Pending, sink frame.Sink) error {
 func (f *follower) close(reason bridgev1.CloseReason, sink frame.Sink) error {
 	f.closed = true
 	return f.send(sink, &bridgev1.SubscribeResponse{Frame: &bridgev1.SubscribeResponse_Closed{
-		Closed: &bridgev1.Closed{Reason: reason, Position: session.Proto(f.r.Position())},
+		Closed: &bridgev1.Closed{Reason: reason, Position: session.Proto(f.at)},
 	}})
 }
 
 func (f *follower) beat(sink frame.Sink) error {
 	return f.send(sink, &bridgev1.SubscribeResponse{Frame: &bridgev1.SubscribeResponse_Heartbeat{
-		Heartbeat: &bridgev1.Heartbeat{Position: session.Proto(f.r.Position())},
+		Heartbeat: &bridgev1.Heartbeat{Position: session.Proto(f.at)},
 	}})
 }
 

@@ -16,7 +16,7 @@ import (
 
 const (
 	minPageBytes     = 1 << 10
-	maxPageBytes     = 4 << 20
+	maxPageBytes     = 3 << 20 // with its envelope under the 4 MiB that most clients take
 	defaultPageBytes = 1 << 20
 	// chunkBytes is the size of the pieces of ReadEvent.
 	chunkBytes = 256 << 10
@@ -73,7 +73,7 @@ func page(s *session.Session, reader *journal.Reader, flt *filter, f journal.For
 			if gap.Reason == journal.EpochEnded {
 				reason = bridgev1.GapReason_GAP_REASON_EPOCH_ENDED
 			}
-			out.Gap = &bridgev1.Gap{From: session.Proto(gap.From), To: session.Proto(gap.To), Reason: reason, Session: s.Snapshot()}
+			out.Gap = &bridgev1.Gap{After: session.Proto(gap.From), Through: session.Proto(gap.To), Reason: reason, Session: s.Snapshot()}
 			continue
 		}
 		if more = len(records) > 0; !more || !flt.passes(records[0]) {

@@ -185,7 +185,7 @@ func (st *stream) drain(ready []*follower) error {
 func (st *stream) finish() error {
 	end := st.end()
 	for _, f := range st.followers {
-		for more := true; more && !f.closed && less(f.r.Position(), end); {
+		for more := true; more && !f.closed && less(f.at, end); {
 			var err error
 			if more, err = f.drain(st.sink); err != nil {
 				return err
@@ -199,7 +199,7 @@ func (st *stream) finish() error {
 // for one when nothing else was sent.
 func (st *stream) beat() error {
 	for _, f := range st.followers {
-		if f.closed || !less(f.told, f.r.Position()) && st.sent {
+		if f.closed || !less(f.told, f.at) && st.sent {
 			continue
 		}
 		if err := f.beat(st.sink); err != nil {
@@ -215,7 +215,7 @@ func (st *stream) goAway() error {
 	g := &bridgev1.GoAway{Reason: "draining", After: durationpb.New(st.b.grace)}
 	for _, f := range st.followers {
 		if !f.closed {
-			g.Positions = append(g.Positions, &bridgev1.SessionPosition{SessionId: f.s.ID(), Position: session.Proto(f.r.Position())})
+			g.Positions = append(g.Positions, &bridgev1.SessionPosition{SessionId: f.s.ID(), Position: session.Proto(f.at)})
 		}
 	}
 	return st.sink(frame.Frame{Message: &bridgev1.SubscribeResponse{Frame: &bridgev1.SubscribeResponse_GoAway{GoAway: g}}})

@@ -120,7 +120,7 @@ func TestGap(t *testing.T) {
 	s := r.subscribe(&bridgev1.SubscribeRequest{Sessions: one("s1")})
 	s.next()
 	gap := s.next().GetGap()
-	if gap.GetFrom().GetSeq() != 0 || gap.GetTo().GetSeq() < 1000 || gap.GetReason() != bridgev1.GapReason_GAP_REASON_EPHEMERAL_LOST || gap.GetSession() == nil {
+	if gap.GetAfter().GetSeq() != 0 || gap.GetThrough().GetSeq() < 1000 || gap.GetReason() != bridgev1.GapReason_GAP_REASON_EPHEMERAL_LOST || gap.GetSession() == nil {
 		t.Fatalf("gap: %v", gap)
 	}
 	got := s.until("<caught_up>")

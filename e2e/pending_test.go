@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
@@ -16,102 +17,94 @@ import (
 	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
 )
 
-// endings are the ways in which a session with pending work is unloaded. In the first its
-// only client leaves; in the second the CLI is killed.
-var endings = map[string]struct {
-	own bool
-	end func(st *stage, s *copilot.Session)
-}{
-	"client leaves": {end: func(st *stage, s *copilot.Session) {
-		st.t.Helper()
-		frames := st.callbacks(s.ID())
-		if err := s.Close(); err != nil {
-			st.t.Fatal(err)
-		}
-		if c := frames.ended(); c.GetReason() != bridgev1.CloseReason_CLOSE_REASON_DISCONNECTED {
-			st.t.Fatalf("the session ended as %v", c)
-		}
-	}},
-	"CLI is killed": {own: true, end: func(st *stage, s *copilot.Session) {
-		st.t.Helper()
-		// The client is gone before the CLI, and must not be the one who answers.
-		if err := s.Close(); err != nil {
-			st.t.Fatal(err)
-		}
-		st.kill(s.ID())
-	}},
+// unfinished is a session that is unloaded in the middle of something, in two halves.
+type unfinished struct {
+	name  string
+	rules []rule
+	// before brings a session so far; after goes on with it once it has been unloaded.
+	before func(st *stage, lifetime bridgev1.Lifetime) (s *copilot.Session, after func(st *stage))
 }
 
-// kill kills the CLI that has a session.
-func (st *stage) kill(id string) *bridgev1.RuntimeRestarted {
-	st.t.Helper()
-	frames := st.callbacks(id)
-	runtimes, err := st.client.Runtimes().ListRuntimes(st.ctx, &bridgev1.ListRuntimesRequest{})
-	if err != nil {
-		st.t.Fatal(err)
-	}
-	for _, rt := range runtimes.GetRuntimes() {
-		if rt.GetState() == bridgev1.RuntimeState_RUNTIME_STATE_READY {
-			if err := syscall.Kill(int(rt.GetPid()), syscall.SIGKILL); err != nil {
-				st.t.Fatalf("kill %d: %v", rt.GetPid(), err)
-			}
-			return frames.restarted()
-		}
-	}
-	st.t.Fatalf("no runtime to kill: %v", runtimes)
-	return nil
+// allUnfinished are told apart by their words and tools, so that one script has all.
+var allUnfinished = []unfinished{
+	{"permission", rules(onUser("ask", call("asks", nil)), onResult("asks", say("{{tool_result}}"))), pendingPermission},
+	{"tool call", rules(onUser("work", call("works", nil)), onResult("works", say("{{tool_result}}"))), pendingToolCall},
+	{"two tool calls", rules(
+		onUser("both", call("left", nil), call("right", nil)),
+		onResult("right", say("{{tool_result.left}}, {{tool_result.right}}")),
+		onResult("left", say("{{tool_result.left}}, {{tool_result.right}}")),
+	), twoPendingToolCalls},
+	{"nothing", rules(onUser("do", call("does", nil)), onResult("does", say("{{tool_result}}"))), nothingPending},
+	{"tool call that is dropped", rules(onUser("drop", call("drops", nil))), droppedToolCall},
 }
 
-// eachEnding runs a test for each way in which a session is unloaded.
-func eachEnding(t *testing.T, test func(t *testing.T, newStage stageMaker, lifetime bridgev1.Lifetime, end func(*stage, *copilot.Session))) {
-	t.Helper()
-	for name, ending := range endings {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			if ending.own {
-				own := func(t *testing.T, rules ...rule) *stage { return newOwnStage(t, hostConfig{}, rules...) }
-				test(t, own, bridgev1.Lifetime_LIFETIME_KEEP, ending.end)
-				return
-			}
-			test(t, newStage, bridgev1.Lifetime_LIFETIME_END_WITH_LAST_PARTICIPANT, ending.end)
-		})
-	}
-}
-
-// blocking is a tool that begins and does not end by itself.
-func blocking(name string, begun chan<- string) copilot.Tool {
-	return copilot.NewTool(name, "Blocks", func(ctx context.Context, _ struct{}) (string, error) {
-		from, _ := copilot.CallFrom(ctx)
-		begun <- from.CallbackID
-		<-ctx.Done()
-		return "", ctx.Err()
-	}, copilot.SkipPermission())
-}
-
-// TestPendingPermissionIsContinued: a permission is pending when its client is gone; the
-// next one resumes, answers it under its old id, and carries out the tool.
-func TestPendingPermissionIsContinued(t *testing.T) {
+// TestPendingWorkOfAClientThatLeft: the session was unloaded when its only client left.
+func TestPendingWorkOfAClientThatLeft(t *testing.T) {
 	t.Parallel()
-	eachEnding(t, func(t *testing.T, newStage stageMaker, lifetime bridgev1.Lifetime, end func(*stage, *copilot.Session)) {
-		st := newStage(t, onUser("work", call("work", nil)), onResult("work", say("{{tool_result}}")))
-		tool := func(text string) copilot.Tool {
-			return copilot.NewTool("work", "Works", func(context.Context, struct{}) (string, error) { return text, nil })
-		}
-		asked := make(chan string, 1)
-		s := st.create(copilot.SessionOptions{
-			Lifetime: lifetime, Tools: []copilot.Tool{tool("by the first")},
-			OnPermission: func(ctx context.Context, r *copilot.PermissionRequest) (*copilot.Decision, error) {
-				asked <- r.CallbackID
-				<-ctx.Done()
-				return nil, copilot.ErrAbstain
-			},
+	for _, u := range allUnfinished {
+		t.Run(u.name, func(t *testing.T) {
+			t.Parallel()
+			st := newStage(t, u.rules...)
+			s, after := u.before(st, bridgev1.Lifetime_LIFETIME_END_WITH_LAST_PARTICIPANT)
+			frames := st.callbacks(s.ID())
+			if err := s.Close(); err != nil {
+				t.Fatal(err)
+			}
+			if c := frames.ended(); c.GetReason() != bridgev1.CloseReason_CLOSE_REASON_DISCONNECTED {
+				t.Fatalf("the session ended as %v", c)
+			}
+			after(st)
 		})
-		if _, err := s.Send(st.ctx, "work"); err != nil {
+	}
+}
+
+// TestPendingWorkOfAKilledCLI: one CLI is killed with all of these sessions, whose clients
+// are gone before, so that they are not the ones who answer.
+func TestPendingWorkOfAKilledCLI(t *testing.T) {
+	t.Parallel()
+	var script []rule
+	for _, u := range allUnfinished {
+		script = append(script, u.rules...)
+	}
+	st := newOwnStage(t, hostConfig{}, script...)
+	ids := make([]string, len(allUnfinished))
+	after := make([]func(*stage), len(allUnfinished))
+	for i, u := range allUnfinished {
+		var s *copilot.Session
+		s, after[i] = u.before(st, bridgev1.Lifetime_LIFETIME_KEEP)
+		st.written(s)
+		if err := s.Close(); err != nil {
 			t.Fatal(err)
 		}
-		id := await(st, asked, "the permission request")
-		end(st, s)
+		ids[i] = s.ID()
+	}
+	st.kill(ids...)
+	for i, u := range allUnfinished {
+		t.Run(u.name, func(t *testing.T) {
+			defer func(outer *testing.T) { st.t = outer }(st.t)
+			st.t = t
+			after[i](st)
+		})
+	}
+}
 
+// pendingPermission: the next client is asked under the old id, and carries out the tool.
+func pendingPermission(st *stage, lifetime bridgev1.Lifetime) (*copilot.Session, func(*stage)) {
+	tool := func(text string) copilot.Tool {
+		return copilot.NewTool("asks", "Asks", func(context.Context, struct{}) (string, error) { return text, nil })
+	}
+	asked := make(chan string, 1)
+	s := st.create(copilot.SessionOptions{
+		Lifetime: lifetime, Tools: []copilot.Tool{tool("by the first")},
+		OnPermission: func(ctx context.Context, r *copilot.PermissionRequest) (*copilot.Decision, error) {
+			asked <- r.CallbackID
+			<-ctx.Done()
+			return nil, copilot.ErrAbstain
+		},
+	})
+	st.begin(s, "ask")
+	id := await(st, asked, "the permission request")
+	return s, func(st *stage) {
 		again := make(chan string, 1)
 		next := st.reopen(s.ID(), copilot.SessionOptions{
 			ContinuePendingWork: true, Tools: []copilot.Tool{tool("by the next")},
@@ -121,115 +114,112 @@ func TestPendingPermissionIsContinued(t *testing.T) {
 			},
 		})
 		if got := await(st, again, "the permission request again"); got != id {
-			t.Errorf("the permission has id %q now, was %q", got, id)
+			st.t.Errorf("the permission has id %q now, was %q", got, id)
 		}
-		if ev := st.first(next, "assistant.message"); ev.GetEvent().GetAssistantMessage().GetContent() != "by the next" {
-			t.Errorf("the agent said %v", ev)
-		}
-		st.first(next, "session.idle")
-		wantContinued(st, next, true, false)
+		wantEnd(st, next, "by the next")
+		wantResumed(st, next, true, false)
 		st.say(next, "and on")
-	})
+	}
 }
 
-// TestPendingToolCallIsContinued: the same with a tool call.
-func TestPendingToolCallIsContinued(t *testing.T) {
-	t.Parallel()
-	eachEnding(t, func(t *testing.T, newStage stageMaker, lifetime bridgev1.Lifetime, end func(*stage, *copilot.Session)) {
-		st := newStage(t, onUser("work", call("work", nil)), onResult("work", say("{{tool_result}}")))
-		begun := make(chan string, 1)
-		s := st.create(copilot.SessionOptions{Lifetime: lifetime, Tools: []copilot.Tool{blocking("work", begun)}})
-		if _, err := s.Send(st.ctx, "work"); err != nil {
-			t.Fatal(err)
-		}
-		id := await(st, begun, "the tool's call")
-		end(st, s)
-
+// pendingToolCall: the next client carries it out under the old id.
+func pendingToolCall(st *stage, lifetime bridgev1.Lifetime) (*copilot.Session, func(*stage)) {
+	begun := make(chan string, 1)
+	s := st.create(copilot.SessionOptions{Lifetime: lifetime, Tools: []copilot.Tool{blocking("works", begun)}})
+	st.begin(s, "work")
+	id := await(st, begun, "the tool's call")
+	return s, func(st *stage) {
 		again := make(chan string, 1)
 		next := st.reopen(s.ID(), copilot.SessionOptions{ContinuePendingWork: true, Tools: []copilot.Tool{
-			copilot.NewTool("work", "Works", func(ctx context.Context, _ struct{}) (string, error) {
+			copilot.NewTool("works", "Works", func(ctx context.Context, _ struct{}) (string, error) {
 				from, _ := copilot.CallFrom(ctx)
 				again <- from.CallbackID
 				return "by the next", nil
 			}, copilot.SkipPermission()),
 		}})
 		if got := await(st, again, "the tool's call again"); got != id {
-			t.Errorf("the call has id %q now, was %q", got, id)
+			st.t.Errorf("the call has id %q now, was %q", got, id)
 		}
-		if ev := st.first(next, "assistant.message"); ev.GetEvent().GetAssistantMessage().GetContent() != "by the next" {
-			t.Errorf("the agent said %v", ev)
-		}
-		st.first(next, "session.idle")
+		wantEnd(st, next, "by the next")
+		wantResumed(st, next, true, false)
 		st.say(next, "and on")
-	})
+	}
 }
 
-// TestTwoPendingToolCallsAreAnsweredInTheOtherOrder does so by hand.
-func TestTwoPendingToolCallsAreAnsweredInTheOtherOrder(t *testing.T) {
-	t.Parallel()
-	eachEnding(t, func(t *testing.T, newStage stageMaker, lifetime bridgev1.Lifetime, end func(*stage, *copilot.Session)) {
-		st := newStage(t,
-			onUser("work", call("left", nil), call("right", nil)),
-			onResult("", say("{{tool_result.left}}, {{tool_result.right}}")),
-		)
-		begun := make(chan string, 2)
-		s := st.create(copilot.SessionOptions{Lifetime: lifetime, Tools: []copilot.Tool{blocking("left", begun), blocking("right", begun)}})
-		if _, err := s.Send(st.ctx, "work"); err != nil {
-			t.Fatal(err)
-		}
-		await(st, begun, "a tool's call")
-		await(st, begun, "the other tool's call")
-		before := map[string]string{}
-		for _, cb := range st.pending(s, 2) {
-			before[cb.GetToolCall().GetToolName()] = cb.GetCallbackId()
-		}
-		end(st, s)
-
-		declared := func(name string) copilot.Tool {
-			return copilot.Tool{Definition: &cliv1.ToolDefinition{Name: name, Description: "Works", SkipPermission: proto.Bool(true)}}
-		}
+// twoPendingToolCalls: they are answered by hand, the second first.
+func twoPendingToolCalls(st *stage, lifetime bridgev1.Lifetime) (*copilot.Session, func(*stage)) {
+	begun := make(chan string, 2)
+	s := st.create(copilot.SessionOptions{
+		Lifetime: lifetime, Tools: []copilot.Tool{blocking("left", begun), blocking("right", begun)},
+	})
+	st.begin(s, "both")
+	await(st, begun, "a tool's call")
+	await(st, begun, "the other tool's call")
+	before := map[string]string{}
+	for _, cb := range st.pending(s, 2) {
+		before[cb.GetToolCall().GetToolName()] = cb.GetCallbackId()
+	}
+	return s, func(st *stage) {
 		next := st.reopen(s.ID(), copilot.SessionOptions{
 			ContinuePendingWork: true, Tools: []copilot.Tool{declared("left"), declared("right")},
 		})
 		for _, cb := range st.pending(next, 2) {
 			if name := cb.GetToolCall().GetToolName(); cb.GetCallbackId() != before[name] {
-				t.Errorf("the call of %s has id %q now, was %q", name, cb.GetCallbackId(), before[name])
+				st.t.Errorf("the call of %s has id %q now, was %q", name, cb.GetCallbackId(), before[name])
 			}
 		}
 		for _, name := range []string{"right", "left"} {
 			answer, _ := copilot.AnswerTool("from the " + name)
 			if err := next.Resolve(st.ctx, before[name], answer); err != nil {
-				t.Fatalf("answer of %s: %v", name, err)
+				st.t.Fatalf("answer of %s: %v", name, err)
 			}
 		}
-		if ev := st.first(next, "assistant.message"); ev.GetEvent().GetAssistantMessage().GetContent() != "from the left, from the right" {
-			t.Errorf("the agent said %v", ev)
-		}
-		st.first(next, "session.idle")
-	})
+		wantEnd(st, next, "from the left, from the right")
+	}
 }
 
-// TestNothingPendingToContinue: continuing then does nothing.
-func TestNothingPendingToContinue(t *testing.T) {
-	t.Parallel()
-	eachEnding(t, func(t *testing.T, newStage stageMaker, lifetime bridgev1.Lifetime, end func(*stage, *copilot.Session)) {
-		st := newStage(t, onUser("work", call("work", nil)), onResult("work", say("{{tool_result}}")))
-		s := st.create(copilot.SessionOptions{Lifetime: lifetime, Tools: []copilot.Tool{answering("work", "done")}})
-		st.say(s, "work")
-		end(st, s)
-		next := st.reopen(s.ID(), copilot.SessionOptions{ContinuePendingWork: true, Tools: []copilot.Tool{answering("work", "done again")}})
-		if list := st.pending(next, 0); len(list) > 0 {
-			t.Errorf("pending: %v", list)
+// nothingPending: there is nothing to continue, and that is no error.
+func nothingPending(st *stage, lifetime bridgev1.Lifetime) (*copilot.Session, func(*stage)) {
+	s := st.create(copilot.SessionOptions{Lifetime: lifetime, Tools: []copilot.Tool{answering("does", "done")}})
+	st.say(s, "do")
+	return s, func(st *stage) {
+		next := st.reopen(s.ID(), copilot.SessionOptions{
+			ContinuePendingWork: true, Tools: []copilot.Tool{answering("does", "done again")},
+		})
+		st.pending(next, 0)
+		if now, err := next.Get(st.ctx); err != nil || now.GetTurnRunning() {
+			st.t.Errorf("a turn is running: %v, %v", now, err)
 		}
-		now, err := next.Get(st.ctx)
-		if err != nil || now.GetTurnRunning() {
-			t.Errorf("a turn is running: %v, %v", now, err)
+		if out := st.say(next, "do"); out.GetText() != "done again" {
+			st.t.Errorf("the agent said %q", out.GetText())
 		}
-		if out := st.say(next, "work"); out.GetText() != "done again" {
-			t.Errorf("the agent said %q", out.GetText())
+		wantResumed(st, next, true, false)
+	}
+}
+
+// droppedToolCall: the next client does not continue what was pending. That is over then,
+// and the model hears so.
+func droppedToolCall(st *stage, lifetime bridgev1.Lifetime) (*copilot.Session, func(*stage)) {
+	begun := make(chan string, 1)
+	s := st.create(copilot.SessionOptions{Lifetime: lifetime, Tools: []copilot.Tool{blocking("drops", begun)}})
+	st.begin(s, "drop")
+	id := await(st, begun, "the tool's call")
+	return s, func(st *stage) {
+		next := st.reopen(s.ID(), copilot.SessionOptions{Tools: []copilot.Tool{answering("drops", "too late")}})
+		answer, _ := copilot.AnswerTool("too late")
+		wantReason(st.t, next.Resolve(st.ctx, id, answer), bridgev1.ErrorReason_ERROR_REASON_CALLBACK_RESOLVED)
+		st.pending(next, 0)
+		if now, err := next.Get(st.ctx); err != nil || now.GetTurnRunning() {
+			st.t.Errorf("the turn goes on: %v, %v", now, err)
 		}
-		wantContinued(st, next, true, false)
-	})
+		if out := st.say(next, "something new"); out.GetText() != "You said: something new" {
+			st.t.Errorf("the agent said %q", out.GetText())
+		}
+		if told := st.toolResults()["drops"]; told == "" || strings.Contains(told, "too late") {
+			st.t.Errorf("of the call the model was told %q", told)
+		}
+		wantResumed(st, next, false, false)
+	}
 }
 
 // TestWarmResumeKeepsWhatIsPending: continue_pending_work is about what was unloaded, and
@@ -269,43 +259,104 @@ func TestWarmResumeKeepsWhatIsPending(t *testing.T) {
 	if asked := st.all(s, "external_tool.requested"); len(asked) != 1 {
 		t.Errorf("the CLI asked %d times", len(asked))
 	}
-	wantContinued(st, s, false, true)
+	wantResumed(st, s, false, true)
 }
 
-// TestColdResumeDropsWhatIsPending: what was pending is over, and the model hears so.
-func TestColdResumeDropsWhatIsPending(t *testing.T) {
-	t.Parallel()
-	eachEnding(t, func(t *testing.T, newStage stageMaker, lifetime bridgev1.Lifetime, end func(*stage, *copilot.Session)) {
-		st := newStage(t, onUser("work", call("work", nil)))
-		begun := make(chan string, 1)
-		s := st.create(copilot.SessionOptions{Lifetime: lifetime, Tools: []copilot.Tool{blocking("work", begun)}})
-		if _, err := s.Send(st.ctx, "work"); err != nil {
-			t.Fatal(err)
+// written waits until the CLI has written down all that it has told of a session: it does
+// so a little later, and what it has not is lost with it. Nobody is told when it has, so
+// that one has to look.
+func (st *stage) written(s *copilot.Session) {
+	st.t.Helper()
+	session := &testSession{s, st.rig}
+	want := 0
+	for ev, err := range s.History(st.ctx, copilot.WithFilter(&bridgev1.EventFilter{ExcludeEphemeral: true, IncludeHeavy: true})) {
+		if err != nil {
+			st.t.Fatal(err)
 		}
-		id := await(st, begun, "the tool's call")
-		end(st, s)
+		if !ev.GetEvent().GetEphemeral() {
+			want++
+		}
+	}
+	for tick := time.NewTicker(10 * time.Millisecond); ; {
+		got := len(session.record())
+		if got >= want {
+			tick.Stop()
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-st.ctx.Done():
+			st.t.Fatalf("the CLI has written %d of %d events", got, want)
+		}
+	}
+}
 
-		next := st.reopen(s.ID(), copilot.SessionOptions{Tools: []copilot.Tool{answering("work", "too late")}})
-		answer, _ := copilot.AnswerTool("too late")
-		wantReason(t, next.Resolve(st.ctx, id, answer), bridgev1.ErrorReason_ERROR_REASON_CALLBACK_RESOLVED)
-		if list := st.pending(next, 0); len(list) > 0 {
-			t.Errorf("pending: %v", list)
-		}
-		if now, err := next.Get(st.ctx); err != nil || now.GetTurnRunning() {
-			t.Errorf("the turn goes on: %v, %v", now, err)
-		}
-		if out := st.say(next, "something new"); out.GetText() != "You said: something new" {
-			t.Errorf("the agent said %q", out.GetText())
-		}
-		if told := st.toolResults()["work"]; told == "" || strings.Contains(told, "too late") {
-			t.Errorf("of the call the model was told %q", told)
-		}
-		wantContinued(st, next, false, false)
+// kill kills the CLI, and waits until these sessions' subscribers have been told.
+func (st *stage) kill(ids ...string) *bridgev1.RuntimeRestarted {
+	st.t.Helper()
+	frames := make([]*callbackWatch, len(ids))
+	for i, id := range ids {
+		frames[i] = st.callbacks(id)
+	}
+	list, err := st.client.Runtimes().ListRuntimes(st.ctx, &bridgev1.ListRuntimesRequest{})
+	if err != nil {
+		st.t.Fatal(err)
+	}
+	i := slices.IndexFunc(list.GetRuntimes(), func(rt *bridgev1.Runtime) bool {
+		return rt.GetState() == bridgev1.RuntimeState_RUNTIME_STATE_READY
 	})
+	if i < 0 {
+		st.t.Fatalf("no runtime to kill: %v", list)
+	}
+	if err := syscall.Kill(int(list.GetRuntimes()[i].GetPid()), syscall.SIGKILL); err != nil {
+		st.t.Fatal(err)
+	}
+	var first *bridgev1.RuntimeRestarted
+	for _, f := range frames {
+		if r := f.restarted(); first == nil {
+			first = r
+		}
+	}
+	return first
 }
 
-// wantContinued checks that a session was resumed once, and what the event says of it.
-func wantContinued(st *stage, s *copilot.Session, continued, active bool) {
+// begin sends a prompt and does not wait for anything.
+func (st *stage) begin(s *copilot.Session, text string) {
+	st.t.Helper()
+	if _, err := s.Send(st.ctx, text); err != nil {
+		st.t.Fatalf("send %q: %v", text, err)
+	}
+}
+
+// declared is a tool that only Resolve answers for.
+func declared(name string) copilot.Tool {
+	return copilot.Tool{Definition: &cliv1.ToolDefinition{
+		Name: name, Description: "Waits", SkipPermission: proto.Bool(true),
+	}}
+}
+
+// wantEnd waits for the end of the turn, and checks what the agent said since this client
+// came.
+func wantEnd(st *stage, s *copilot.Session, text string) {
+	st.t.Helper()
+	if ev := st.first(s, "assistant.message"); ev.GetEvent().GetAssistantMessage().GetContent() != text {
+		st.t.Errorf("the agent said %v, want %q", ev, text)
+	}
+	st.first(s, "session.idle")
+}
+
+// blocking is a tool that begins and does not end by itself.
+func blocking(name string, begun chan<- string) copilot.Tool {
+	return copilot.NewTool(name, "Blocks", func(ctx context.Context, _ struct{}) (string, error) {
+		from, _ := copilot.CallFrom(ctx)
+		begun <- from.CallbackID
+		<-ctx.Done()
+		return "", ctx.Err()
+	}, copilot.SkipPermission())
+}
+
+// wantResumed checks that a session was resumed once, and what the event says of it.
+func wantResumed(st *stage, s *copilot.Session, continued, active bool) {
 	st.t.Helper()
 	events := st.all(s, "session.resume")
 	if len(events) != 1 {
@@ -321,121 +372,13 @@ func wantContinued(st *stage, s *copilot.Session, continued, active bool) {
 	}
 }
 
-// TestRuntimeKilledWhileIdle: the next send finds everything as it was.
-func TestRuntimeKilledWhileIdle(t *testing.T) {
-	t.Parallel()
-	st := newOwnStage(t, hostConfig{}, onUser("work", call("work", nil)), onResult("work", say("{{tool_result}}")))
-	s := st.create(copilot.SessionOptions{Config: st.particular(), Tools: []copilot.Tool{answering("work", "done")}})
-	st.say(s, "first")
-	restarted := st.kill(s.ID())
-	if restarted.GetTurnOutcome() != nil || restarted.GetCause() == "" {
-		t.Errorf("the subscriber was told %v", restarted)
-	}
-	if out := st.say(s, "work"); out.GetText() != "done" {
-		t.Errorf("the agent said %q", out.GetText())
-	}
-	wantWhole(st, "work")
-	for _, ev := range st.all(s, "session.resume") {
-		t.Errorf("the restart left %v in the history", ev)
-	}
-}
-
-// TestRuntimeKilledInATurn: the turn is lost, and nothing else.
-func TestRuntimeKilledInATurn(t *testing.T) {
-	t.Parallel()
-	st := newOwnStage(t, hostConfig{}, rule{When: whenUser("slow"), WaitFor: "never", Reply: steps(say("never"))})
-	s := st.create(copilot.SessionOptions{Config: st.particular(), Tools: []copilot.Tool{answering("work", "done")}})
-	st.say(s, "first")
-	ended := st.goTurn(s, "slow")
-	st.gate("never")
-	restarted := st.kill(s.ID())
-	lost := bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST
-	if restarted.GetTurnOutcome().GetStatus() != lost {
-		t.Errorf("the subscriber was told %v", restarted)
-	}
-	if out := ended(); out.GetStatus() != lost {
-		t.Errorf("the sender was told %v", out)
-	}
-	st.say(s, "second")
-	wantWhole(st, "work")
-	if texts := userTexts(st); !slices.Contains(texts, "first") || !slices.Contains(texts, "second") {
-		t.Errorf("the model was told %q", texts)
-	}
-}
-
-// TestRuntimeKilledWhileAPermissionIsPending: whoever was asked may still answer.
-func TestRuntimeKilledWhileAPermissionIsPending(t *testing.T) {
-	t.Parallel()
-	st := newOwnStage(t, hostConfig{}, onUser("touch", call("bash", shell("touch made"))), onResult("bash", say("done")))
-	asked, decide := make(chan string, 1), make(chan struct{})
-	s := st.create(copilot.SessionOptions{
-		OnPermission: func(ctx context.Context, r *copilot.PermissionRequest) (*copilot.Decision, error) {
-			asked <- r.CallbackID
-			select {
-			case <-decide:
-				return copilot.ApproveOnce(), nil
-			case <-ctx.Done():
-				return nil, copilot.ErrAbstain
-			}
-		},
-	})
-	if _, err := s.Send(st.ctx, "touch"); err != nil {
-		t.Fatal(err)
-	}
-	id := await(st, asked, "the permission request")
-	st.kill(s.ID())
-	if still := st.pending(s, 1)[0]; still.GetCallbackId() != id {
-		t.Errorf("pending is %v, want %q", still, id)
-	}
-	close(decide)
-	st.first(s, "assistant.message", copilot.After(st.first(s, "permission.completed").GetPosition()))
-	if !st.exists("made") {
-		t.Error("the command did not run")
-	}
-	st.say(s, "and on")
-}
-
-// particular is a configuration that shows in each model request.
-func (st *stage) particular() *cliv1.SessionConfig {
-	config := st.config()
-	config.SystemMessage = &cliv1.SystemMessageConfig{
-		Mode: cliv1.SystemMessageMode_SYSTEM_MESSAGE_MODE_APPEND, Content: proto.String("Always be brief."),
-	}
-	config.ExcludedTools = &cliv1.StringList{Items: []string{"view"}}
-	return config
-}
-
-// wantWhole checks that the newest model request shows the particular configuration, and
-// offers tools.
-func wantWhole(st *stage, tools ...string) {
-	st.t.Helper()
-	request := st.lastModelRequest()
-	if !strings.Contains(request.System, "Always be brief.") {
-		st.t.Error("the model was not told to be brief")
-	}
-	offered := names(request.Tools)
-	for _, name := range tools {
-		if !slices.Contains(offered, name) {
-			st.t.Errorf("the model was offered %q, without %q", offered, name)
-		}
-	}
-	if slices.Contains(offered, "view") {
-		st.t.Errorf("the model was offered %q, an excluded tool included", offered)
-	}
-	if !request.Streaming {
-		st.t.Error("streaming was lost")
-	}
-}
-
 // TestUnansweredWorkOfADisconnectedSession cannot be answered before a resume.
 func TestUnansweredWorkOfADisconnectedSession(t *testing.T) {
 	t.Parallel()
 	st := newStage(t, onUser("work", call("work", nil)))
 	begun := make(chan string, 1)
 	s := st.create(copilot.SessionOptions{Tools: []copilot.Tool{blocking("work", begun)}})
-	if _, err := s.Send(st.ctx, "work"); err != nil {
-		t.Fatal(err)
-	}
+	st.begin(s, "work")
 	id := await(st, begun, "the tool's call")
 	if err := s.Disconnect(st.ctx); err != nil {
 		t.Fatal(err)

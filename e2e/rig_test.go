@@ -223,12 +223,15 @@ func (r *rig) cleanup() {
 	}
 }
 
-// diagnose logs what the sessions' journals and the model know.
+// diagnose logs what the sessions' journals, but for the many deltas, and the model know.
 func (r *rig) diagnose(ctx context.Context, c *copilot.Client) {
 	r.t.Logf("CLI %s", r.host.cli)
+	telling := copilot.WithFilter(&bridgev1.EventFilter{
+		IncludeHeavy: true, ExcludeTypes: []string{"assistant.message_delta", "assistant.streaming_delta"},
+	})
 	for _, id := range r.sessions {
 		var types []string
-		for ev, err := range c.Session(id).History(ctx, copilot.WithFilter(&bridgev1.EventFilter{IncludeHeavy: true})) {
+		for ev, err := range c.Session(id).History(ctx, telling) {
 			if err != nil {
 				types = append(types, fmt.Sprintf("(%v)", err))
 				continue

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"crypto/rand"
 	"slices"
 	"strings"
 	"sync"
@@ -242,7 +243,7 @@ func TestSessionDeleteDisconnected(t *testing.T) {
 func TestSessionIdempotentCreate(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, echo)
-	req := &bridgev1.CreateSessionRequest{RequestId: "once-" + t.Name(), Config: r.options().Config}
+	req := &bridgev1.CreateSessionRequest{RequestId: rand.Text(), Config: r.options().Config}
 	var ids []string
 	for range 2 {
 		resp, err := r.client.Sessions().CreateSession(r.ctx, req)

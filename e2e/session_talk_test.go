@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"crypto/rand"
 	"errors"
 	"io"
 	"slices"
@@ -207,8 +208,8 @@ func TestSessionIdempotentSend(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, echo)
 	s := r.session(r.options())
-	first := s.send("only once", copilot.WithRequestID("send-"+t.Name()))
-	second := s.send("only once", copilot.WithRequestID("send-"+t.Name()))
+	once := copilot.WithRequestID(rand.Text())
+	first, second := s.send("only once", once), s.send("only once", once)
 	if first.GetMessageId() != second.GetMessageId() || first.GetMessageId() == "" {
 		t.Errorf("message ids are %q and %q", first.GetMessageId(), second.GetMessageId())
 	}
@@ -219,7 +220,7 @@ func TestSessionIdempotentSend(t *testing.T) {
 	if contents, _ := s.userMessages(); !slices.Equal(contents, []string{"only once", "another"}) {
 		t.Errorf("the CLI took the messages as %q", contents)
 	}
-	_, err := s.Send(r.ctx, "something else", copilot.WithRequestID("send-"+t.Name()))
+	_, err := s.Send(r.ctx, "something else", once)
 	wantError(t, err, codes.InvalidArgument, bridgev1.ErrorReason_ERROR_REASON_REQUEST_ID_REUSED)
 }
 

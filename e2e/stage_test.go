@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"iter"
 	"os"
 	"path/filepath"
 	"slices"
@@ -21,13 +20,13 @@ import (
 type stage struct{ *rig }
 
 // newStage sets up a stage on the host that tests share.
-func newStage(t *testing.T, rules ...offlinemodel.Rule) *stage {
+func newStage(t *testing.T, rules ...rule) *stage {
 	t.Helper()
 	return (&stage{newRig(t, echo)}).play(rules)
 }
 
 // newOwnStage sets up a stage with a server and a CLI process of its own.
-func newOwnStage(t *testing.T, config hostConfig, rules ...offlinemodel.Rule) *stage {
+func newOwnStage(t *testing.T, config hostConfig, rules ...rule) *stage {
 	t.Helper()
 	return (&stage{newOwnRig(t, echo, config)}).play(rules)
 }
@@ -44,12 +43,11 @@ func (st *stage) play(rules []offlinemodel.Rule) *stage {
 	return st
 }
 
-// stageMaker sets up a stage, on whichever host.
-type stageMaker func(t *testing.T, rules ...rule) *stage
-
 // The vocabulary of scripts.
 
 type rule = offlinemodel.Rule
+
+func rules(r ...rule) []rule { return r }
 
 func steps(s ...offlinemodel.Step) []offlinemodel.Step { return s }
 
@@ -389,20 +387,6 @@ func (w *callbackWatch) ended() (c *bridgev1.Closed) {
 		return c != nil
 	})
 	return c
-}
-
-// pull reads a sequence of events one at a time.
-func pull(st *stage, events iter.Seq2[*bridgev1.Event, error]) (next func() *bridgev1.Event) {
-	step, stop := iter.Pull2(events)
-	st.t.Cleanup(stop)
-	return func() *bridgev1.Event {
-		st.t.Helper()
-		ev, err, ok := step()
-		if err != nil || !ok {
-			st.t.Fatalf("the events ended: %v", err)
-		}
-		return ev
-	}
 }
 
 // read is what a file of the working directory has.

@@ -137,7 +137,7 @@ func TestPositionTrailer(t *testing.T) {
 		do   func(context.Context)
 	}{
 		"reply":    {nil, []string{"3/17"}, record},
-		"error":    {fault.New(fault.SessionBusy, "busy"), []string{"3/17"}, record},
+		"error":    {fault.New(fault.SessionBusy, "busy").WithField("prompt.mode"), []string{"3/17"}, record},
 		"no place": {nil, nil, func(context.Context) {}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -164,6 +164,13 @@ func TestPositionTrailer(t *testing.T) {
 			for kind, md := range map[string]metadata.MD{"unary": unary, "stream": stream.Trailer()} {
 				if got := md.Get(position.Trailer); strings.Join(got, " ") != strings.Join(tc.want, " ") {
 					t.Errorf("%s: trailer %q, want %q", kind, got, tc.want)
+				}
+				reason, field := "", ""
+				if tc.err != nil {
+					reason, field = "SESSION_BUSY", "prompt.mode"
+				}
+				if got := [2]string{strings.Join(md.Get("copilot-reason"), " "), strings.Join(md.Get("copilot-field"), " ")}; got != [2]string{reason, field} {
+					t.Errorf("%s: reason and field in the trailer are %q", kind, got)
 				}
 			}
 		})

@@ -46,6 +46,8 @@ func (r *reporter) report(ctx context.Context, c *call, next func(context.Contex
 	}
 	if reason := status.Reason(st); reason != "" {
 		attrs = append(attrs, slog.String("reason", reason))
+		// It fails only when the call is over for the caller, who then misses nothing.
+		_ = grpc.SetTrailer(ctx, reasonTrailer(reason, status.Field(st)))
 	}
 	if p, ok := peer.FromContext(ctx); ok {
 		attrs = append(attrs, slog.String("network", p.Addr.Network()))
@@ -58,6 +60,21 @@ func (r *reporter) report(ctx context.Context, c *call, next func(context.Contex
 	}
 	r.log.LogAttrs(ctx, level(c.method, st), "call ended", attrs...)
 	return st.Err()
+}
+
+// The trailers that repeat an error's reason and field, for callers who have no use for
+// its details.
+const (
+	trailerReason = "copilot-reason"
+	trailerField  = "copilot-field"
+)
+
+func reasonTrailer(reason, field string) metadata.MD {
+	md := metadata.Pairs(trailerReason, reason)
+	if field != "" {
+		md.Set(trailerField, field)
+	}
+	return md
 }
 
 // level is how much a call's end concerns those who run the server.

@@ -1,36 +1,36 @@
 package journal
 
-import "encoding/hex"
+import (
+	"crypto/sha256"
+	"encoding/hex"
+)
 
 // maxTurnIDs bounds the ids remembered for one turn. A turn with more events than that
 // forgets its oldest half: duplicates have been seen up to 86,000 events late.
 const maxTurnIDs = 1 << 20
 
-// id is an event's id: a UUID in 16 bytes, or the hash-free text of another form.
-type id struct {
-	uuid [16]byte
-	text string
-}
+// ID is an event's id: a UUID in 16 bytes, or what stands for the text of another form.
+// The zero ID is that of an event without one.
+type ID [16]byte
 
 // dedupe remembers which events have been seen: durable ones for good, ephemeral ones
 // of the current turn and the one before.
 type dedupe struct {
-	durable           map[id]struct{}
-	current, previous map[id]struct{}
+	durable           map[ID]struct{}
+	current, previous map[ID]struct{}
 	limit             int // of ids in each of them
 }
 
 func newDedupe() dedupe {
-	return dedupe{durable: map[id]struct{}{}, current: map[id]struct{}{}, limit: maxTurnIDs}
+	return dedupe{durable: map[ID]struct{}{}, current: map[ID]struct{}{}, limit: maxTurnIDs}
 }
 
 // add reports whether the id is new, and remembers it. An event without an id is
 // always new.
-func (d *dedupe) add(text string, ephemeral bool) bool {
-	if text == "" {
+func (d *dedupe) add(k ID, ephemeral bool) bool {
+	if k == (ID{}) {
 		return true
 	}
-	k := parseID(text)
 	if _, ok := d.durable[k]; ok {
 		return false
 	}
@@ -56,12 +56,15 @@ func (d *dedupe) rotate() {
 	if len(d.current) == 0 {
 		return
 	}
-	d.previous, d.current = d.current, map[id]struct{}{}
+	d.previous, d.current = d.current, map[ID]struct{}{}
 }
 
-// parseID packs a UUID; other ids are kept as they are.
-func parseID(text string) id {
-	var k id
+// ParseID packs the text of an id. What is not a UUID is told apart by its hash.
+func ParseID(text []byte) ID {
+	var k ID
+	if len(text) == 0 {
+		return k
+	}
 	if len(text) == 36 && text[8] == '-' && text[13] == '-' && text[18] == '-' && text[23] == '-' {
 		var digits [32]byte
 		copy(digits[0:], text[0:8])
@@ -69,9 +72,10 @@ func parseID(text string) id {
 		copy(digits[12:], text[14:18])
 		copy(digits[16:], text[19:23])
 		copy(digits[20:], text[24:36])
-		if _, err := hex.Decode(k.uuid[:], digits[:]); err == nil {
+		if _, err := hex.Decode(k[:], digits[:]); err == nil {
 			return k
 		}
 	}
-	return id{text: text}
+	sum := sha256.Sum256(text)
+	return ID(sum[:16])
 }

@@ -32,7 +32,7 @@ func TestDedupe(t *testing.T) {
 			for i, a := range adds {
 				if a == turn {
 					d.rotate()
-				} else if got := d.add(a.id, a.ephemeral); got != a.fresh {
+				} else if got := d.add(ParseID([]byte(a.id)), a.ephemeral); got != a.fresh {
 					t.Errorf("add %d of %q: new is %v, want %v", i, a.id, got, a.fresh)
 				}
 			}
@@ -47,7 +47,7 @@ func TestDedupeLateCopies(t *testing.T) {
 	const burst = 90_000
 	j := New(Config{Epoch: 1, MaxEphemeralBytes: 1 << 20})
 	event := func(i int) *Record {
-		return &Record{Type: "assistant.message_delta", ID: fmt.Sprintf("00000000-0000-4000-8000-%012x", i), Ephemeral: true}
+		return &Record{Type: "assistant.message_delta", ID: ParseID(fmt.Appendf(nil, "00000000-0000-4000-8000-%012x", i)), Ephemeral: true}
 	}
 	for i := range burst {
 		if !j.Append(event(i)) {
@@ -70,7 +70,7 @@ func TestDedupeIsBounded(t *testing.T) {
 	d := newDedupe()
 	d.limit = 10
 	for i := range 25 {
-		if !d.add(fmt.Sprint(i), true) || d.add(fmt.Sprint(i), true) {
+		if !d.add(ParseID(fmt.Append(nil, i)), true) || d.add(ParseID(fmt.Append(nil, i)), true) {
 			t.Errorf("id %d is not remembered", i)
 		}
 	}

@@ -20,10 +20,44 @@ const (
 // send: what it cannot type, it passes on as text.
 type Encoder func(r *Record, f Form) []byte
 
-type cached struct{ wire []byte }
+// maxWireBytes bounds the encoded events of a journal that are kept for other readers.
+// Who is further behind has them encoded again: readers that follow are close together,
+// and kept for good they would double what a session takes.
+const maxWireBytes = 2 << 20
 
-// Wire returns the records' wire form, encoding each at most once however many
-// readers ask. Notes give nil. The bytes are shared: they must not be written to.
+// wires are the encoded events that are kept, oldest first.
+type wires struct {
+	queue []wired
+	first int // queue[:first] is free
+	bytes int
+}
+
+type wired struct {
+	record *Record
+	form   Form
+}
+
+// keep keeps an encoded event, and lets go of the oldest for it.
+func (w *wires) keep(r *Record, f Form) {
+	w.queue = append(w.queue, wired{r, f})
+	w.bytes += len(r.wire[f])
+	for w.bytes > maxWireBytes && w.first < len(w.queue)-1 {
+		old := &w.queue[w.first]
+		w.bytes -= len(old.record.wire[old.form])
+		old.record.wire[old.form] = nil
+		*old = wired{}
+		w.first++
+	}
+	if w.first > len(w.queue)/2 {
+		n := copy(w.queue, w.queue[w.first:])
+		clear(w.queue[n:])
+		w.queue, w.first = w.queue[:n], 0
+	}
+}
+
+// Wire returns the records' wire form, encoding each once however many readers ask, so
+// long as they are not far apart. Notes give nil. The bytes are shared: they must not be
+// written to.
 func (j *Journal) Wire(dst [][]byte, records []*Record, f Form) [][]byte {
 	j.encodeLock.Lock()
 	defer j.encodeLock.Unlock()
@@ -32,11 +66,13 @@ func (j *Journal) Wire(dst [][]byte, records []*Record, f Form) [][]byte {
 			dst = append(dst, nil)
 			continue
 		}
-		c := &r.cache[f]
-		if c.wire == nil {
-			c.wire = j.cfg.Encode(r, f)
+		if r.wire[f] == nil {
+			r.wire[f] = j.cfg.Encode(r, f)
+			dst = append(dst, r.wire[f])
+			j.encoded.keep(r, f)
+			continue
 		}
-		dst = append(dst, c.wire)
+		dst = append(dst, r.wire[f])
 	}
 	return dst
 }

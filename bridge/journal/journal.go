@@ -28,8 +28,8 @@ type Record struct {
 	Type string
 	// Agent is the id of the sub-agent it belongs to; empty for the main agent.
 	Agent string
-	// ID is the event's id as the CLI gave it.
-	ID string
+	// ID is the event's id.
+	ID ID
 	// JSON is the event, to the byte.
 	JSON []byte
 	// Ephemeral says that the CLI keeps no record of it.
@@ -39,8 +39,8 @@ type Record struct {
 	// Note is the note; nil for an event.
 	Note any
 
-	off   uint64
-	cache [numForms]cached
+	off  uint64
+	wire [numForms][]byte
 }
 
 // size is what the record counts for against the ephemeral limit.
@@ -76,6 +76,7 @@ type Journal struct {
 	seen       dedupe
 	readers    map[*Reader]struct{}
 	encodeLock sync.Mutex
+	encoded    wires
 }
 
 // New returns an empty journal.

@@ -13,11 +13,11 @@ import (
 const epoch = 7
 
 func durable(n int) *Record {
-	return &Record{Type: "d", ID: fmt.Sprint("d", n), JSON: make([]byte, 100)}
+	return &Record{Type: "d", ID: ParseID(fmt.Append(nil, "d", n)), JSON: make([]byte, 100)}
 }
 
 func ephemeral(n int) *Record {
-	return &Record{Type: "e", ID: fmt.Sprint("e", n), JSON: make([]byte, 100), Ephemeral: true}
+	return &Record{Type: "e", ID: ParseID(fmt.Append(nil, "e", n)), JSON: make([]byte, 100), Ephemeral: true}
 }
 
 // roomFor is a journal that keeps n ephemeral records of the size used here.
@@ -276,6 +276,41 @@ func TestWakesOnceForEachSleep(t *testing.T) {
 }
 
 // Readers that sleep until they are woken see everything while many write.
+// Encoded forms are kept up to a size, and made again for who comes later.
+func TestWiresAreBounded(t *testing.T) {
+	t.Parallel()
+	const size = 64 << 10
+	encoded := 0
+	j := New(Config{Epoch: epoch, Encode: func(*Record, Form) []byte {
+		encoded++
+		return make([]byte, size)
+	}})
+	var records []*Record
+	for i := range 4 * maxWireBytes / size {
+		r := durable(i)
+		j.Append(r)
+		records = append(records, r)
+		j.Wire(nil, []*Record{r}, Tidy)
+		j.Wire(nil, []*Record{r}, Tidy)
+	}
+	if encoded != len(records) {
+		t.Errorf("encoded %d times, want %d: once for readers that are together", encoded, len(records))
+	}
+	kept := 0
+	for _, r := range records {
+		kept += len(r.wire[Tidy])
+	}
+	if kept == 0 || kept > maxWireBytes || kept != j.encoded.bytes {
+		t.Errorf("%d bytes are kept and %d counted, want at most %d", kept, j.encoded.bytes, maxWireBytes)
+	}
+	if n := len(j.encoded.queue); n > 2*maxWireBytes/size+2 {
+		t.Errorf("the queue has %d entries", n)
+	}
+	if got := j.Wire(nil, records[:1], Tidy); len(got[0]) != size || encoded != len(records)+1 {
+		t.Errorf("the first event came as %d bytes after %d encodings", len(got[0]), encoded)
+	}
+}
+
 func TestNoWakeUpIsLost(t *testing.T) {
 	t.Parallel()
 	const writers, each, readers = 4, 2000, 4

@@ -29,14 +29,12 @@ type Resolved struct {
 
 // asked registers the callback that an event asks. The caller holds mu.
 func (s *Session) asked(k *callback.Kind, rec *journal.Record) {
-	var e struct {
-		Data json.RawMessage `json:"data"`
-	}
+	data := rawData(rec)
 	var d struct{ RequestID, ToolName string }
-	if json.Unmarshal(rec.JSON, &e) != nil || json.Unmarshal(e.Data, &d) != nil || d.RequestID == "" {
+	if json.Unmarshal(data, &d) != nil || d.RequestID == "" {
 		return
 	}
-	p := &callback.Pending{ID: d.RequestID, Kind: k, Params: e.Data, Tool: d.ToolName, Agent: rec.Agent, Pos: rec.Pos}
+	p := &callback.Pending{ID: d.RequestID, Kind: k, Params: data, Tool: d.ToolName, Agent: rec.Agent, Pos: rec.Pos}
 	s.register(p, s.holding)
 }
 

@@ -6,6 +6,7 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	"github.com/copilot-grpc/copilot-grpc/bridge/translate"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
@@ -41,18 +42,27 @@ func (s *Session) releaseHeld() {
 
 // apply puts an event into the journal and follows what it says. The caller holds mu.
 func (s *Session) apply(rec *journal.Record) {
-	if !s.journal.Append(rec) {
+	if !s.enter(rec) {
 		return
-	}
-	s.turn.lastEvent = time.Now()
-	if rec.Agent == "" {
-		s.observe(rec)
 	}
 	if k := callback.ForEvent(rec.Type); k != nil {
 		s.asked(k, rec)
 	} else if callback.Ends(rec.Type) {
 		s.settled(rec)
 	}
+}
+
+// enter is apply without the callbacks, and reports whether the event is new. The caller
+// holds mu.
+func (s *Session) enter(rec *journal.Record) bool {
+	if !s.journal.Append(rec) {
+		return false
+	}
+	s.turn.lastEvent = time.Now()
+	if rec.Agent == "" {
+		s.observe(rec)
+	}
+	return true
 }
 
 // observe follows the events of the session's own agent. The caller holds mu.
@@ -102,6 +112,7 @@ func (s *Session) observe(rec *journal.Record) {
 		s.turn.follow(rec)
 	case "session.idle":
 		s.meta.modified = time.Now()
+		s.turned = true
 		if s.turn.idle(rec) == bridgev1.TurnStatus_TURN_STATUS_ABORTED {
 			s.withdrawAborted()
 		}
@@ -111,8 +122,15 @@ func (s *Session) observe(rec *journal.Record) {
 
 // dataOf decodes the data of an event; what does not fit is left as it was.
 func dataOf(rec *journal.Record, into any) bool {
-	var e struct {
-		Data json.RawMessage `json:"data"`
+	data := rawData(rec)
+	return data != nil && json.Unmarshal(data, into) == nil
+}
+
+// rawData returns the data of an event, as part of its JSON.
+func rawData(rec *journal.Record) json.RawMessage {
+	head, err := translate.ScanEvent(rec.JSON)
+	if err != nil {
+		return nil
 	}
-	return json.Unmarshal(rec.JSON, &e) == nil && e.Data != nil && json.Unmarshal(e.Data, into) == nil
+	return head.Data
 }

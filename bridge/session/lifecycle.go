@@ -188,7 +188,7 @@ func (s *Session) resume(ctx context.Context, o Opening) error {
 	if err := s.checkUnused(ctx, rt); err != nil {
 		return err
 	}
-	if err := s.coldResume(ctx, rt, params, o.ContinuePending); err != nil {
+	if err := s.reload(ctx, rt, params, o.ContinuePending); err != nil {
 		return err
 	}
 	s.host.Changed(s, bridgev1.SessionChange_SESSION_CHANGE_UPDATED)
@@ -212,93 +212,6 @@ func (s *Session) checkUnused(ctx context.Context, rt Runtime) error {
 func quoteList(items ...string) json.RawMessage {
 	b, _ := json.Marshal(items) // strings always encode
 	return b
-}
-
-// coldResume loads the session from the CLI's history, and brings the journal in step
-// with it: what happened before comes before what happens now.
-func (s *Session) coldResume(ctx context.Context, rt Runtime, extra Object, continuePending bool) error {
-	s.mu.Lock()
-	params := s.effective().Merge(extra)
-	tools, switches := toolsJSON(s.union()), s.switches()
-	s.holding = true
-	s.mu.Unlock()
-	rt.Route(s)
-	result, _, err := s.call(ctx, rt, "session.resume", params)
-	if err == nil {
-		err = s.readHistory(ctx, rt)
-	}
-	if err != nil {
-		rt.Unroute(s)
-		s.mu.Lock()
-		s.held, s.holding = nil, false
-		s.mu.Unlock()
-		return err
-	}
-	s.noteTold(tools, switches, result)
-	s.loadedIn(rt)
-	// Only now: what is asked in these events can be answered in a session that is loaded.
-	s.mu.Lock()
-	s.releaseHeld()
-	s.mu.Unlock()
-	if err := s.registerInterests(ctx, rt); err != nil {
-		return err
-	}
-	if !continuePending {
-		s.withdraw(func(*callback.Pending) bool { return true }, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_WITHDRAWN)
-		return nil
-	}
-	return s.keepPending(ctx, rt)
-}
-
-// readHistory puts what the CLI kept into the journal, where it is missing.
-func (s *Session) readHistory(ctx context.Context, rt Runtime) error {
-	result, _, err := s.call(ctx, rt, "session.getMessages", nil)
-	if err != nil {
-		return err
-	}
-	var history struct{ Events []json.RawMessage }
-	if err := json.Unmarshal(result, &history); err != nil {
-		return fault.Wrap(err, fault.CLIProtocolError, "reading the history of session %q", s.id)
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, event := range history.Events {
-		if rec, err := ParseEvent(event); err == nil {
-			s.apply(rec)
-		}
-	}
-	// Turns of the past are over; the CLI keeps no record of their idle events.
-	s.turn.lost(bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST, s.journal.Last())
-	s.turn.running = s.pending.Len() > 0
-	return nil
-}
-
-// keepPending drops the callbacks that the CLI no longer waits for, so that what was
-// never answered in some earlier life is not asked for ever.
-func (s *Session) keepPending(ctx context.Context, rt Runtime) error {
-	lists := map[string]string{
-		callback.PermissionRequested: "session.permissions.pendingRequests",
-		callback.ToolRequested:       "session.tools.listPendingRequests",
-	}
-	for kind, method := range lists {
-		result, _, err := s.call(ctx, rt, method, nil)
-		if fault.ReasonOf(err) == fault.MethodUnknown {
-			continue // CLI 1.0.81 cannot tell which tool calls it waits for
-		}
-		if err != nil {
-			return err
-		}
-		var list struct{ Items []struct{ RequestID string } }
-		if err := json.Unmarshal(result, &list); err != nil {
-			return fault.Wrap(err, fault.CLIProtocolError, "reading the result of %s", method)
-		}
-		waiting := map[string]bool{}
-		for _, item := range list.Items {
-			waiting[item.RequestID] = true
-		}
-		s.withdraw(func(p *callback.Pending) bool { return p.Kind.Method == kind && !waiting[p.ID] }, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_WITHDRAWN)
-	}
-	return nil
 }
 
 // withdraw ends pending callbacks.
@@ -343,9 +256,11 @@ func (s *Session) loaded(ctx context.Context) (Runtime, error) {
 	}
 	if used {
 		var params Object
-		params.SetBool("disableResume", true)
+		// What is pending is worth an event in the history: CLI 1.0.81 continues nothing
+		// in a resume that leaves none.
+		params.SetBool("disableResume", s.pending.Len() == 0)
 		params.SetBool("continuePendingWork", true)
-		err = s.coldResume(ctx, rt, params, true)
+		err = s.reload(ctx, rt, params, true)
 	} else {
 		// The CLI keeps nothing of a session that was never sent anything.
 		err = s.create(ctx, rt, nil)
@@ -473,12 +388,31 @@ func ParseEvent(event json.RawMessage) (*journal.Record, error) {
 	if err != nil {
 		return nil, err
 	}
-	return Record(head, event), nil
+	return Record(head, event, nil), nil
+}
+
+// Names remembers the names that events repeat, so that not every one allocates its own.
+// It is for one goroutine; a nil one remembers nothing.
+type Names map[string]string
+
+// maxNames bounds Names: past it, a name it has not seen is just not remembered.
+const maxNames = 1024
+
+func (n Names) of(name []byte) string {
+	if known, ok := n[string(name)]; ok {
+		return known
+	}
+	fresh := string(name)
+	if n != nil && len(n) < maxNames {
+		n[fresh] = fresh
+	}
+	return fresh
 }
 
 // Record makes a record of an event whose head is known. It takes text over.
-func Record(head translate.EventHead, text []byte) *journal.Record {
+func Record(head translate.EventHead, text []byte, names Names) *journal.Record {
 	return &journal.Record{
-		Type: string(head.Type), ID: string(head.ID), Agent: string(head.AgentID), Ephemeral: head.Ephemeral, JSON: text,
+		Type: names.of(head.Type), Agent: names.of(head.AgentID), ID: journal.ParseID(head.ID),
+		Ephemeral: head.Ephemeral, JSON: text,
 	}
 }

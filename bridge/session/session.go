@@ -106,6 +106,7 @@ type Session struct {
 	loadedOnce   bool            // the CLI has been told its tools
 	interests    map[string]bool // the event types that were asked for in this runtime
 	used         bool            // it has a message: the CLI keeps a history of it
+	turned       bool            // a turn has ended: the CLI has written the history of it
 	internal     bool            // what happens now is the bridge's own book-keeping
 	override     bool            // a turn runs whose headers replace the provider's
 	toldSwitches string          // what the CLI was told last
@@ -134,6 +135,7 @@ func New(cfg Config) *Session {
 		interests: map[string]bool{}, timeout: cfg.CallbackTimeout, switchNames: callback.Switches(),
 		meta: meta{start: now, modified: now},
 	}
+	s.turn.over = func(out Outcome) { s.journal.Note(TurnOver{out}) }
 	slices.Sort(s.switchNames)
 	if s.timeout <= 0 {
 		s.timeout = callback.DefaultTimeout

@@ -18,6 +18,20 @@ type turn struct {
 	message   *journal.Record // the agent's last message
 	lastEvent time.Time
 	waiters   []*Waiter
+	// over hears of each turn's end, once; told says that it has heard of this one's.
+	over func(Outcome)
+	told bool
+}
+
+// TurnOver is the note that a turn has ended.
+type TurnOver struct{ Outcome Outcome }
+
+// tell tells of the end of the turn that runs, unless that has been told.
+func (t *turn) tell(out Outcome) {
+	if t.running && !t.told {
+		t.told = true
+		t.over(out)
+	}
 }
 
 // Waiter waits for the end of the turn that a message begins. A turn that takes several
@@ -170,9 +184,11 @@ func (t *turn) failed(rec *journal.Record) {
 		ErrorType: d.ErrorType, Message: d.Message, StatusCode: d.StatusCode,
 		Position: &bridgev1.Position{Epoch: rec.Pos.Epoch, Seq: rec.Pos.Seq},
 	}
+	out := Outcome{Status: bridgev1.TurnStatus_TURN_STATUS_FAILED, Error: te, Message: t.message, End: rec.Pos}
+	t.tell(out)
 	for _, w := range t.snapshot() {
 		if w.accepted {
-			t.finish(w, Outcome{Status: bridgev1.TurnStatus_TURN_STATUS_FAILED, Error: te, Message: t.message, End: rec.Pos})
+			t.finish(w, out)
 		}
 	}
 }
@@ -185,6 +201,7 @@ func (t *turn) idle(rec *journal.Record) bridgev1.TurnStatus {
 	if t.aborted || d.Aborted {
 		out.Status = bridgev1.TurnStatus_TURN_STATUS_ABORTED
 	}
+	t.tell(out)
 	for _, w := range t.snapshot() {
 		switch {
 		case !w.accepted:
@@ -199,18 +216,19 @@ func (t *turn) idle(rec *journal.Record) bridgev1.TurnStatus {
 			}
 		}
 	}
-	t.running, t.aborted, t.tools = false, false, 0
+	t.running, t.aborted, t.told, t.tools = false, false, false, 0
 	return out.Status
 }
 
 // lost ends the turn because its runtime, or the session's use, has ended.
 func (t *turn) lost(status bridgev1.TurnStatus, at journal.Position) *Outcome {
 	out := Outcome{Status: status, Message: t.message, End: at}
+	t.tell(out)
 	for _, w := range t.snapshot() {
 		t.finish(w, out)
 	}
 	was := t.running
-	t.running, t.aborted, t.tools, t.message = false, false, 0, nil
+	t.running, t.aborted, t.told, t.tools, t.message = false, false, false, 0, nil
 	if !was {
 		return nil
 	}

@@ -43,21 +43,12 @@ func (p *participant) receive(l *link, alive func()) error {
 
 // onStream takes a frame about the session. An error ends the link.
 func (p *participant) onStream(frame *bridgev1.SubscribeResponse) error {
+	p.pos.note(frame.GetResumeAfter())
 	switch f := frame.GetFrame().(type) {
 	case *bridgev1.SubscribeResponse_Attached:
-		p.pos.note(f.Attached.GetPosition())
 		p.reconcile(f.Attached.GetPendingCallbacks())
 	case *bridgev1.SubscribeResponse_Gap:
-		p.pos.note(f.Gap.GetTo())
 		p.reconcile(f.Gap.GetPendingCallbacks())
-	case *bridgev1.SubscribeResponse_Events:
-		if n := len(f.Events.GetEvents()); n > 0 {
-			p.pos.note(f.Events.GetEvents()[n-1].GetPosition())
-		}
-	case *bridgev1.SubscribeResponse_CaughtUp:
-		p.pos.note(f.CaughtUp.GetPosition())
-	case *bridgev1.SubscribeResponse_Heartbeat:
-		p.pos.note(f.Heartbeat.GetPosition())
 	case *bridgev1.SubscribeResponse_CallbackRequested:
 		p.ask(f.CallbackRequested.GetCallback(), f.CallbackRequested.GetOffered())
 	case *bridgev1.SubscribeResponse_CallbackResolved:

@@ -193,9 +193,7 @@ func TestReattachTakesThePlaceAndRepeatsTheAnswer(t *testing.T) {
 			return "done", nil
 		}),
 	}})
-	a.tell(&bridgev1.SubscribeResponse{Frame: &bridgev1.SubscribeResponse_Heartbeat{
-		Heartbeat: &bridgev1.Heartbeat{Position: pos(1, 7)},
-	}})
+	a.tell(heartbeatFrame(7))
 	running := toolCall("1", "slow", "{}")
 	a.ask(running)
 	receive(t, calls, "call")
@@ -411,7 +409,7 @@ func TestSetTools(t *testing.T) {
 		t.Errorf("command = %v", cmd)
 	}
 	a.send(&bridgev1.AttachResponse{Frame: &bridgev1.AttachResponse_Done{
-		Done: &bridgev1.AttachDone{CommandId: cmd.GetCommandId()},
+		Done: &bridgev1.AttachDone{Of: &bridgev1.AttachDone_CommandId{CommandId: cmd.GetCommandId()}},
 	}})
 	if err := receive(t, ch, "reply"); err != nil {
 		t.Error(err)
@@ -419,8 +417,7 @@ func TestSetTools(t *testing.T) {
 
 	ch = set(say("two")) // refused: the tools stay
 	cmd = receive(t, a.in, "command").GetCommand()
-	a.send(&bridgev1.AttachResponse{Frame: &bridgev1.AttachResponse_Failed{Failed: &bridgev1.AttachFailed{
-		CommandId: cmd.GetCommandId(),
+	a.send(&bridgev1.AttachResponse{Frame: &bridgev1.AttachResponse_Failed{Failed: &bridgev1.AttachFailed{Of: &bridgev1.AttachFailed_CommandId{CommandId: cmd.GetCommandId()},
 		Failure: &bridgev1.Failure{
 			Code: int32(codes.AlreadyExists), Reason: bridgev1.ErrorReason_ERROR_REASON_TOOL_NAME_CLASH,
 		},

@@ -183,7 +183,7 @@ type GapError struct {
 
 // Error says which events are missing, and why.
 func (e *GapError) Error() string {
-	from, to := e.Gap.GetFrom(), e.Gap.GetTo()
+	from, to := e.Gap.GetAfter(), e.Gap.GetThrough()
 	why := strings.ToLower(strings.TrimPrefix(e.Gap.GetReason().String(), "GAP_REASON_"))
 	return fmt.Sprintf("copilot: events after %d/%d up to %d/%d are gone: %s",
 		from.GetEpoch(), from.GetSeq(), to.GetEpoch(), to.GetSeq(), why)

@@ -292,25 +292,16 @@ func (c *cursor) request() *bridgev1.SubscribeRequest {
 // the frame empty when no others are in it. It reports whether the session's frames end
 // here, or else, by an error, that the stream is to be opened again.
 func (c *cursor) take(frame *bridgev1.SubscribeResponse) (over bool, again error) {
+	defer c.move(frame.GetResumeAfter())
 	switch f := frame.GetFrame().(type) {
 	case *bridgev1.SubscribeResponse_Attached:
-		if c.tail && c.after == nil {
-			c.move(f.Attached.GetPosition())
-		}
 		c.session.pos.note(f.Attached.GetPosition())
 	case *bridgev1.SubscribeResponse_Events:
 		f.Events.Events = c.fresh(f.Events.GetEvents())
 		if len(f.Events.Events) == 0 {
 			frame.Frame = nil
 		}
-	case *bridgev1.SubscribeResponse_CaughtUp:
-		c.move(f.CaughtUp.GetPosition())
-	case *bridgev1.SubscribeResponse_Heartbeat:
-		c.move(f.Heartbeat.GetPosition())
-	case *bridgev1.SubscribeResponse_Gap:
-		c.move(f.Gap.GetTo())
 	case *bridgev1.SubscribeResponse_Closed:
-		c.move(f.Closed.GetPosition())
 		if f.Closed.GetReason() == bridgev1.CloseReason_CLOSE_REASON_DRAINING {
 			return false, unavailable("the server is draining")
 		}

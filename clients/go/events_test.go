@@ -44,7 +44,9 @@ func events(seqs ...uint64) *bridgev1.SubscribeResponse {
 	for _, seq := range seqs {
 		batch.Events = append(batch.Events, event(seq))
 	}
-	return &bridgev1.SubscribeResponse{SessionId: "s1", Frame: &bridgev1.SubscribeResponse_Events{Events: batch}}
+	return &bridgev1.SubscribeResponse{
+		SessionId: "s1", ResumeAfter: pos(1, seqs[len(seqs)-1]), Frame: &bridgev1.SubscribeResponse_Events{Events: batch},
+	}
 }
 
 func closedFrame(reason bridgev1.CloseReason) *bridgev1.SubscribeResponse {
@@ -60,14 +62,14 @@ func attachedFrame(seq uint64) *bridgev1.SubscribeResponse {
 }
 
 func heartbeatFrame(seq uint64) *bridgev1.SubscribeResponse {
-	return &bridgev1.SubscribeResponse{SessionId: "s1", Frame: &bridgev1.SubscribeResponse_Heartbeat{
+	return &bridgev1.SubscribeResponse{SessionId: "s1", ResumeAfter: pos(1, seq), Frame: &bridgev1.SubscribeResponse_Heartbeat{
 		Heartbeat: &bridgev1.Heartbeat{Position: pos(1, seq)},
 	}}
 }
 
 func gapFrame(from, to uint64, reason bridgev1.GapReason) *bridgev1.SubscribeResponse {
-	return &bridgev1.SubscribeResponse{SessionId: "s1", Frame: &bridgev1.SubscribeResponse_Gap{
-		Gap: &bridgev1.Gap{From: pos(1, from), To: pos(1, to), Reason: reason},
+	return &bridgev1.SubscribeResponse{SessionId: "s1", ResumeAfter: pos(1, from), Frame: &bridgev1.SubscribeResponse_Gap{
+		Gap: &bridgev1.Gap{After: pos(1, from), Through: pos(1, to), Reason: reason},
 	}}
 }
 
@@ -195,7 +197,7 @@ func TestGaps(t *testing.T) {
 		closedFrame(bridgev1.CloseReason_CLOSE_REASON_DELETED))
 	wantSeqs(t, ch, 3)
 	var gap *copilot.GapError
-	if got := receive(t, ch, "gap"); !errors.As(got.err, &gap) || gap.Gap.GetTo().GetSeq() != 8 {
+	if got := receive(t, ch, "gap"); !errors.As(got.err, &gap) || gap.Gap.GetThrough().GetSeq() != 8 {
 		t.Errorf("err = %v", got.err)
 	}
 	wantSeqs(t, ch, 9)

@@ -88,9 +88,15 @@ func (a *audience) blast(ctx context.Context, payload string, n int) (cpu, share
 	return micros(after-before) / float64(n), min(1, float64(came)/float64(n*len(a.subs))), err
 }
 
+// close ends the subscribers and deletes the session: what it has kept must not weigh
+// on what is measured next.
 func (a *audience) close() error {
-	a.cancel()
 	var errs []error
+	if a.session != "" {
+		_, err := a.conns[0].Sessions().DeleteSession(context.Background(), &bridgev1.DeleteSessionRequest{SessionId: a.session})
+		errs = append(errs, err)
+	}
+	a.cancel()
 	for _, c := range a.conns {
 		errs = append(errs, c.Close())
 	}

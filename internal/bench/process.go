@@ -68,11 +68,13 @@ func (r *run) startBridge(ctx context.Context, cli string, env ...string) (*brid
 	return b, c.Close()
 }
 
-// dialReady dials as soon as the socket is there: gRPC's own retry would wait longer.
+// dialReady dials as soon as the socket takes connections: gRPC's own retry would wait
+// longer.
 func (b *bridge) dialReady(ctx context.Context) (*copilot.Client, error) {
 	socket := strings.TrimPrefix(b.unix, "unix:")
 	for {
-		if _, err := os.Stat(socket); err == nil {
+		if probe, err := net.Dial("unix", socket); err == nil {
+			_ = probe.Close()
 			return copilot.Dial(ctx, b.unix)
 		}
 		select {

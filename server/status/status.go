@@ -62,6 +62,16 @@ func Reason(st *status.Status) string {
 	return ""
 }
 
+// Field returns the field at fault in a status made by Of, "" if it names none.
+func Field(st *status.Status) string {
+	for _, d := range st.Details() {
+		if info, ok := d.(*errdetails.ErrorInfo); ok {
+			return info.GetMetadata()[metadataField]
+		}
+	}
+	return ""
+}
+
 // ofLibrary adds to a status what it lacks. One that names no reason and needs none,
 // such as the health service's for an unknown service, stays as it is.
 func ofLibrary(s *status.Status) *status.Status {

@@ -27,7 +27,7 @@ async function main(): Promise<void> {
         }
         break;
       case "gap":
-        console.log(`gap ${at(frame.value.from)} to ${at(frame.value.to)}`);
+        console.log(`gap ${at(frame.value.after)} to ${at(frame.value.through)}`);
         break;
       case "closed":
         console.log("closed");

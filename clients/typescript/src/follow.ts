@@ -12,7 +12,7 @@ const pauses = [0.1, 0.5, 1, 2, 5].map((seconds) => seconds * 1000);
  * Follows a session through broken connections and servers that restart: each time the
  * stream breaks, it is opened again after the last position seen. It ends with the
  * session's `closed` frame, and throws what does not pass by itself. `broken` hears of
- * each break.
+ * each break, and throws to give up.
  */
 export async function* follow(
   events: Client<typeof EventService>,
@@ -22,35 +22,33 @@ export async function* follow(
   let after: Position | undefined;
   for (let failures = 0; ; failures++) {
     let why = "the server ended it";
+    const call = new AbortController();
     try {
-      for await (const frame of events.subscribe({ sessions: [after ? { ...cursor, after } : cursor] })) {
+      const sessions = [after ? { ...cursor, after } : cursor];
+      for await (const frame of events.subscribe({ sessions }, { signal: call.signal })) {
         failures = 0;
         yield frame;
         if (frame.frame.case === "closed") return;
-        after = reached(frame) ?? after;
+        after = frame.resumeAfter ?? after;
       }
     } catch (thrown) {
       const error = ConnectError.from(thrown);
-      // A connection that breaks is UNAVAILABLE, or ABORTED in the middle of a stream.
-      if (error.code !== Code.Unavailable && error.code !== Code.Aborted) throw error;
+      if (!passes(error)) throw error;
       why = error.message;
+    } finally {
+      // Leaving the loop alone leaves the call open, and the program running.
+      call.abort();
     }
     broken(why, after);
     await sleep(pauses[Math.min(failures, pauses.length - 1)]);
   }
 }
 
-/** How far a frame takes its reader; undefined when it says nothing about that. */
-function reached({ frame }: SubscribeResponse): Position | undefined {
-  switch (frame.case) {
-    case "events":
-      return frame.value.events.at(-1)?.position;
-    case "heartbeat":
-    case "caughtUp":
-      return frame.value.position;
-    case "gap":
-      return frame.value.to;
-    default:
-      return undefined;
-  }
+/** What Node.js makes of connections that break and of servers that are not there. */
+const connectionCodes = new Set([Code.Aborted, Code.Canceled, Code.Internal, Code.Unknown]);
+
+/** Whether trying again can help. What the server itself says, it says with details. */
+function passes(error: ConnectError): boolean {
+  if (error.code === Code.Unavailable) return true;
+  return error.details.length === 0 && connectionCodes.has(error.code);
 }

@@ -905,10 +905,13 @@ func (x *AttachStarted) GetReturned() bool {
 // AttachDone replies to a command or an answer.
 type AttachDone struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The command's id; empty for an answer.
-	CommandId string `protobuf:"bytes,1,opt,name=command_id,json=commandId,proto3" json:"command_id,omitempty"`
-	// The callback that was answered; empty for a command.
-	CallbackId string `protobuf:"bytes,2,opt,name=callback_id,json=callbackId,proto3" json:"callback_id,omitempty"`
+	// What was carried out.
+	//
+	// Types that are valid to be assigned to Of:
+	//
+	//	*AttachDone_CommandId
+	//	*AttachDone_CallbackId
+	Of isAttachDone_Of `protobuf_oneof:"of"`
 	// For `send`, the message's id.
 	MessageId string `protobuf:"bytes,3,opt,name=message_id,json=messageId,proto3" json:"message_id,omitempty"`
 	// The journal's last position when the CLI replied.
@@ -947,16 +950,27 @@ func (*AttachDone) Descriptor() ([]byte, []int) {
 	return file_copilot_bridge_v1_callback_service_proto_rawDescGZIP(), []int{10}
 }
 
+func (x *AttachDone) GetOf() isAttachDone_Of {
+	if x != nil {
+		return x.Of
+	}
+	return nil
+}
+
 func (x *AttachDone) GetCommandId() string {
 	if x != nil {
-		return x.CommandId
+		if x, ok := x.Of.(*AttachDone_CommandId); ok {
+			return x.CommandId
+		}
 	}
 	return ""
 }
 
 func (x *AttachDone) GetCallbackId() string {
 	if x != nil {
-		return x.CallbackId
+		if x, ok := x.Of.(*AttachDone_CallbackId); ok {
+			return x.CallbackId
+		}
 	}
 	return ""
 }
@@ -975,13 +989,34 @@ func (x *AttachDone) GetPosition() *Position {
 	return nil
 }
 
+type isAttachDone_Of interface {
+	isAttachDone_Of()
+}
+
+type AttachDone_CommandId struct {
+	// A command, by its id.
+	CommandId string `protobuf:"bytes,1,opt,name=command_id,json=commandId,proto3,oneof"`
+}
+
+type AttachDone_CallbackId struct {
+	// An answer, by its callback.
+	CallbackId string `protobuf:"bytes,2,opt,name=callback_id,json=callbackId,proto3,oneof"`
+}
+
+func (*AttachDone_CommandId) isAttachDone_Of() {}
+
+func (*AttachDone_CallbackId) isAttachDone_Of() {}
+
 // AttachFailed says why a command or an answer failed.
 type AttachFailed struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The command's id; empty for an answer.
-	CommandId string `protobuf:"bytes,1,opt,name=command_id,json=commandId,proto3" json:"command_id,omitempty"`
-	// The callback that was to be answered; empty for a command.
-	CallbackId string `protobuf:"bytes,2,opt,name=callback_id,json=callbackId,proto3" json:"callback_id,omitempty"`
+	// What failed.
+	//
+	// Types that are valid to be assigned to Of:
+	//
+	//	*AttachFailed_CommandId
+	//	*AttachFailed_CallbackId
+	Of isAttachFailed_Of `protobuf_oneof:"of"`
 	// What went wrong.
 	Failure       *Failure `protobuf:"bytes,3,opt,name=failure,proto3" json:"failure,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1018,16 +1053,27 @@ func (*AttachFailed) Descriptor() ([]byte, []int) {
 	return file_copilot_bridge_v1_callback_service_proto_rawDescGZIP(), []int{11}
 }
 
+func (x *AttachFailed) GetOf() isAttachFailed_Of {
+	if x != nil {
+		return x.Of
+	}
+	return nil
+}
+
 func (x *AttachFailed) GetCommandId() string {
 	if x != nil {
-		return x.CommandId
+		if x, ok := x.Of.(*AttachFailed_CommandId); ok {
+			return x.CommandId
+		}
 	}
 	return ""
 }
 
 func (x *AttachFailed) GetCallbackId() string {
 	if x != nil {
-		return x.CallbackId
+		if x, ok := x.Of.(*AttachFailed_CallbackId); ok {
+			return x.CallbackId
+		}
 	}
 	return ""
 }
@@ -1038,6 +1084,24 @@ func (x *AttachFailed) GetFailure() *Failure {
 	}
 	return nil
 }
+
+type isAttachFailed_Of interface {
+	isAttachFailed_Of()
+}
+
+type AttachFailed_CommandId struct {
+	// A command, by its id.
+	CommandId string `protobuf:"bytes,1,opt,name=command_id,json=commandId,proto3,oneof"`
+}
+
+type AttachFailed_CallbackId struct {
+	// An answer, by its callback.
+	CallbackId string `protobuf:"bytes,2,opt,name=callback_id,json=callbackId,proto3,oneof"`
+}
+
+func (*AttachFailed_CommandId) isAttachFailed_Of() {}
+
+func (*AttachFailed_CallbackId) isAttachFailed_Of() {}
 
 // ListPendingRequest is what CallbackService.ListPending takes.
 type ListPendingRequest struct {
@@ -1310,22 +1374,24 @@ const file_copilot_bridge_v1_callback_service_proto_rawDesc = "" +
 	"\x0eparticipant_id\x18\x01 \x01(\tR\rparticipantId\x12\x19\n" +
 	"\x05token\x18\x02 \x01(\tB\x03\x80\x01\x01R\x05token\x124\n" +
 	"\asession\x18\x03 \x01(\v2\x1a.copilot.bridge.v1.SessionR\asession\x12\x1a\n" +
-	"\breturned\x18\x04 \x01(\bR\breturned\"\xa4\x01\n" +
+	"\breturned\x18\x04 \x01(\bR\breturned\"\xae\x01\n" +
 	"\n" +
-	"AttachDone\x12\x1d\n" +
+	"AttachDone\x12\x1f\n" +
 	"\n" +
-	"command_id\x18\x01 \x01(\tR\tcommandId\x12\x1f\n" +
-	"\vcallback_id\x18\x02 \x01(\tR\n" +
+	"command_id\x18\x01 \x01(\tH\x00R\tcommandId\x12!\n" +
+	"\vcallback_id\x18\x02 \x01(\tH\x00R\n" +
 	"callbackId\x12\x1d\n" +
 	"\n" +
 	"message_id\x18\x03 \x01(\tR\tmessageId\x127\n" +
-	"\bposition\x18\x04 \x01(\v2\x1b.copilot.bridge.v1.PositionR\bposition\"\x84\x01\n" +
-	"\fAttachFailed\x12\x1d\n" +
+	"\bposition\x18\x04 \x01(\v2\x1b.copilot.bridge.v1.PositionR\bpositionB\x04\n" +
+	"\x02of\"\x8e\x01\n" +
+	"\fAttachFailed\x12\x1f\n" +
 	"\n" +
-	"command_id\x18\x01 \x01(\tR\tcommandId\x12\x1f\n" +
-	"\vcallback_id\x18\x02 \x01(\tR\n" +
+	"command_id\x18\x01 \x01(\tH\x00R\tcommandId\x12!\n" +
+	"\vcallback_id\x18\x02 \x01(\tH\x00R\n" +
 	"callbackId\x124\n" +
-	"\afailure\x18\x03 \x01(\v2\x1a.copilot.bridge.v1.FailureR\afailure\"3\n" +
+	"\afailure\x18\x03 \x01(\v2\x1a.copilot.bridge.v1.FailureR\afailureB\x04\n" +
+	"\x02of\"3\n" +
 	"\x12ListPendingRequest\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\"P\n" +
@@ -1469,6 +1535,14 @@ func file_copilot_bridge_v1_callback_service_proto_init() {
 		(*AttachResponse_Stream)(nil),
 		(*AttachResponse_Done)(nil),
 		(*AttachResponse_Failed)(nil),
+	}
+	file_copilot_bridge_v1_callback_service_proto_msgTypes[10].OneofWrappers = []any{
+		(*AttachDone_CommandId)(nil),
+		(*AttachDone_CallbackId)(nil),
+	}
+	file_copilot_bridge_v1_callback_service_proto_msgTypes[11].OneofWrappers = []any{
+		(*AttachFailed_CommandId)(nil),
+		(*AttachFailed_CallbackId)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{

@@ -26,7 +26,16 @@ const (
 // "copilot-grpc", without the ERROR_REASON_ prefix. Where a field of the request
 // is at fault, a google.rpc.BadRequest detail names it; where trying again helps,
 // a google.rpc.RetryInfo detail says when. The metadata key `field` repeats the
-// field; `session_id`, `callback_id`, `method` name what was concerned.
+// field; `session_id`, `callback_id`, `method` name what was concerned. For clients
+// without the google.rpc messages, the trailers `copilot-reason` and `copilot-field` say
+// the reason and the field too.
+//
+// What may be tried again: UNAVAILABLE passes by itself. A status without ErrorInfo does
+// not come from this server but from the way to it, whatever its code (a reset connection
+// is UNAVAILABLE, CANCELED, ABORTED or INTERNAL, depending on the library): connect
+// again, repeat requests under their request id, and resume streams by position. The one
+// exception is a message over the size limit, which gRPC itself refuses with
+// RESOURCE_EXHAUSTED.
 type ErrorReason int32
 
 const (

@@ -708,7 +708,11 @@ type SubscribeResponse struct {
 	//	*SubscribeResponse_RuntimeRestarted
 	//	*SubscribeResponse_GoAway
 	//	*SubscribeResponse_Closed
-	Frame         isSubscribeResponse_Frame `protobuf_oneof:"frame"`
+	//	*SubscribeResponse_TurnEnded
+	Frame isSubscribeResponse_Frame `protobuf_oneof:"frame"`
+	// Resume after this position: how far the stream has come with this frame. Set on
+	// every frame about a session.
+	ResumeAfter   *Position `protobuf:"bytes,12,opt,name=resume_after,json=resumeAfter,proto3" json:"resume_after,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -847,6 +851,22 @@ func (x *SubscribeResponse) GetClosed() *Closed {
 	return nil
 }
 
+func (x *SubscribeResponse) GetTurnEnded() *TurnEnded {
+	if x != nil {
+		if x, ok := x.Frame.(*SubscribeResponse_TurnEnded); ok {
+			return x.TurnEnded
+		}
+	}
+	return nil
+}
+
+func (x *SubscribeResponse) GetResumeAfter() *Position {
+	if x != nil {
+		return x.ResumeAfter
+	}
+	return nil
+}
+
 type isSubscribeResponse_Frame interface {
 	isSubscribeResponse_Frame()
 }
@@ -901,6 +921,11 @@ type SubscribeResponse_Closed struct {
 	Closed *Closed `protobuf:"bytes,11,opt,name=closed,proto3,oneof"`
 }
 
+type SubscribeResponse_TurnEnded struct {
+	// A turn has ended.
+	TurnEnded *TurnEnded `protobuf:"bytes,13,opt,name=turn_ended,json=turnEnded,proto3,oneof"`
+}
+
 func (*SubscribeResponse_Attached) isSubscribeResponse_Frame() {}
 
 func (*SubscribeResponse_Events) isSubscribeResponse_Frame() {}
@@ -920,6 +945,8 @@ func (*SubscribeResponse_RuntimeRestarted) isSubscribeResponse_Frame() {}
 func (*SubscribeResponse_GoAway) isSubscribeResponse_Frame() {}
 
 func (*SubscribeResponse_Closed) isSubscribeResponse_Frame() {}
+
+func (*SubscribeResponse_TurnEnded) isSubscribeResponse_Frame() {}
 
 // Attached opens a session's frames.
 type Attached struct {
@@ -1219,10 +1246,10 @@ func (x *Heartbeat) GetPosition() *Position {
 // Gap stands where events are missing.
 type Gap struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The position after which events are missing.
-	From *Position `protobuf:"bytes,1,opt,name=from,proto3" json:"from,omitempty"`
+	// Events are missing after this position.
+	After *Position `protobuf:"bytes,1,opt,name=after,proto3" json:"after,omitempty"`
 	// The last position that is missing.
-	To *Position `protobuf:"bytes,2,opt,name=to,proto3" json:"to,omitempty"`
+	Through *Position `protobuf:"bytes,2,opt,name=through,proto3" json:"through,omitempty"`
 	// Why.
 	Reason GapReason `protobuf:"varint,3,opt,name=reason,proto3,enum=copilot.bridge.v1.GapReason" json:"reason,omitempty"`
 	// The session as it is now, to start afresh from.
@@ -1263,16 +1290,16 @@ func (*Gap) Descriptor() ([]byte, []int) {
 	return file_copilot_bridge_v1_event_service_proto_rawDescGZIP(), []int{10}
 }
 
-func (x *Gap) GetFrom() *Position {
+func (x *Gap) GetAfter() *Position {
 	if x != nil {
-		return x.From
+		return x.After
 	}
 	return nil
 }
 
-func (x *Gap) GetTo() *Position {
+func (x *Gap) GetThrough() *Position {
 	if x != nil {
-		return x.To
+		return x.Through
 	}
 	return nil
 }
@@ -1353,6 +1380,52 @@ func (x *RuntimeRestarted) GetCause() string {
 	return ""
 }
 
+// TurnEnded says that a turn has ended, whatever the filter of events lets through.
+type TurnEnded struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// How it ended.
+	Outcome       *TurnOutcome `protobuf:"bytes,1,opt,name=outcome,proto3" json:"outcome,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TurnEnded) Reset() {
+	*x = TurnEnded{}
+	mi := &file_copilot_bridge_v1_event_service_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TurnEnded) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TurnEnded) ProtoMessage() {}
+
+func (x *TurnEnded) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_bridge_v1_event_service_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TurnEnded.ProtoReflect.Descriptor instead.
+func (*TurnEnded) Descriptor() ([]byte, []int) {
+	return file_copilot_bridge_v1_event_service_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *TurnEnded) GetOutcome() *TurnOutcome {
+	if x != nil {
+		return x.Outcome
+	}
+	return nil
+}
+
 // GoAway asks the caller to leave: the server ends the stream soon.
 type GoAway struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1368,7 +1441,7 @@ type GoAway struct {
 
 func (x *GoAway) Reset() {
 	*x = GoAway{}
-	mi := &file_copilot_bridge_v1_event_service_proto_msgTypes[12]
+	mi := &file_copilot_bridge_v1_event_service_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1380,7 +1453,7 @@ func (x *GoAway) String() string {
 func (*GoAway) ProtoMessage() {}
 
 func (x *GoAway) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_event_service_proto_msgTypes[12]
+	mi := &file_copilot_bridge_v1_event_service_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1393,7 +1466,7 @@ func (x *GoAway) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GoAway.ProtoReflect.Descriptor instead.
 func (*GoAway) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_event_service_proto_rawDescGZIP(), []int{12}
+	return file_copilot_bridge_v1_event_service_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *GoAway) GetReason() string {
@@ -1430,7 +1503,7 @@ type SessionPosition struct {
 
 func (x *SessionPosition) Reset() {
 	*x = SessionPosition{}
-	mi := &file_copilot_bridge_v1_event_service_proto_msgTypes[13]
+	mi := &file_copilot_bridge_v1_event_service_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1442,7 +1515,7 @@ func (x *SessionPosition) String() string {
 func (*SessionPosition) ProtoMessage() {}
 
 func (x *SessionPosition) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_event_service_proto_msgTypes[13]
+	mi := &file_copilot_bridge_v1_event_service_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1455,7 +1528,7 @@ func (x *SessionPosition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionPosition.ProtoReflect.Descriptor instead.
 func (*SessionPosition) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_event_service_proto_rawDescGZIP(), []int{13}
+	return file_copilot_bridge_v1_event_service_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *SessionPosition) GetSessionId() string {
@@ -1485,7 +1558,7 @@ type Closed struct {
 
 func (x *Closed) Reset() {
 	*x = Closed{}
-	mi := &file_copilot_bridge_v1_event_service_proto_msgTypes[14]
+	mi := &file_copilot_bridge_v1_event_service_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1497,7 +1570,7 @@ func (x *Closed) String() string {
 func (*Closed) ProtoMessage() {}
 
 func (x *Closed) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_event_service_proto_msgTypes[14]
+	mi := &file_copilot_bridge_v1_event_service_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1510,7 +1583,7 @@ func (x *Closed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Closed.ProtoReflect.Descriptor instead.
 func (*Closed) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_event_service_proto_rawDescGZIP(), []int{14}
+	return file_copilot_bridge_v1_event_service_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Closed) GetReason() CloseReason {
@@ -1538,7 +1611,7 @@ type WatchSessionsRequest struct {
 
 func (x *WatchSessionsRequest) Reset() {
 	*x = WatchSessionsRequest{}
-	mi := &file_copilot_bridge_v1_event_service_proto_msgTypes[15]
+	mi := &file_copilot_bridge_v1_event_service_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1550,7 +1623,7 @@ func (x *WatchSessionsRequest) String() string {
 func (*WatchSessionsRequest) ProtoMessage() {}
 
 func (x *WatchSessionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_event_service_proto_msgTypes[15]
+	mi := &file_copilot_bridge_v1_event_service_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1563,7 +1636,7 @@ func (x *WatchSessionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchSessionsRequest.ProtoReflect.Descriptor instead.
 func (*WatchSessionsRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_event_service_proto_rawDescGZIP(), []int{15}
+	return file_copilot_bridge_v1_event_service_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *WatchSessionsRequest) GetHeartbeatInterval() *durationpb.Duration {
@@ -1586,7 +1659,7 @@ type WatchSessionsResponse struct {
 
 func (x *WatchSessionsResponse) Reset() {
 	*x = WatchSessionsResponse{}
-	mi := &file_copilot_bridge_v1_event_service_proto_msgTypes[16]
+	mi := &file_copilot_bridge_v1_event_service_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1598,7 +1671,7 @@ func (x *WatchSessionsResponse) String() string {
 func (*WatchSessionsResponse) ProtoMessage() {}
 
 func (x *WatchSessionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_event_service_proto_msgTypes[16]
+	mi := &file_copilot_bridge_v1_event_service_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1611,7 +1684,7 @@ func (x *WatchSessionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchSessionsResponse.ProtoReflect.Descriptor instead.
 func (*WatchSessionsResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_event_service_proto_rawDescGZIP(), []int{16}
+	return file_copilot_bridge_v1_event_service_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *WatchSessionsResponse) GetChange() SessionChange {
@@ -1654,7 +1727,7 @@ const file_copilot_bridge_v1_event_service_proto_rawDesc = "" +
 	"\bfidelity\x18\x01 \x01(\x0e2\x1b.copilot.bridge.v1.FidelityR\bfidelity\x12#\n" +
 	"\roriginal_json\x18\x02 \x01(\bR\foriginalJson\x12H\n" +
 	"\x12heartbeat_interval\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x11heartbeatInterval\x121\n" +
-	"\x06linger\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\x06linger\"\xbf\x05\n" +
+	"\x06linger\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\x06linger\"\xbe\x06\n" +
 	"\x11SubscribeResponse\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x129\n" +
@@ -1668,7 +1741,10 @@ const file_copilot_bridge_v1_event_service_proto_rawDesc = "" +
 	"\x11runtime_restarted\x18\t \x01(\v2#.copilot.bridge.v1.RuntimeRestartedH\x00R\x10runtimeRestarted\x124\n" +
 	"\ago_away\x18\n" +
 	" \x01(\v2\x19.copilot.bridge.v1.GoAwayH\x00R\x06goAway\x123\n" +
-	"\x06closed\x18\v \x01(\v2\x19.copilot.bridge.v1.ClosedH\x00R\x06closedB\a\n" +
+	"\x06closed\x18\v \x01(\v2\x19.copilot.bridge.v1.ClosedH\x00R\x06closed\x12=\n" +
+	"\n" +
+	"turn_ended\x18\r \x01(\v2\x1c.copilot.bridge.v1.TurnEndedH\x00R\tturnEnded\x12>\n" +
+	"\fresume_after\x18\f \x01(\v2\x1b.copilot.bridge.v1.PositionR\vresumeAfterB\a\n" +
 	"\x05frame\"\x89\x02\n" +
 	"\bAttached\x127\n" +
 	"\bposition\x18\x01 \x01(\v2\x1b.copilot.bridge.v1.PositionR\bposition\x12D\n" +
@@ -1688,16 +1764,18 @@ const file_copilot_bridge_v1_event_service_proto_rawDesc = "" +
 	"\bCaughtUp\x127\n" +
 	"\bposition\x18\x01 \x01(\v2\x1b.copilot.bridge.v1.PositionR\bposition\"D\n" +
 	"\tHeartbeat\x127\n" +
-	"\bposition\x18\x01 \x01(\v2\x1b.copilot.bridge.v1.PositionR\bposition\"\x99\x02\n" +
-	"\x03Gap\x12/\n" +
-	"\x04from\x18\x01 \x01(\v2\x1b.copilot.bridge.v1.PositionR\x04from\x12+\n" +
-	"\x02to\x18\x02 \x01(\v2\x1b.copilot.bridge.v1.PositionR\x02to\x124\n" +
+	"\bposition\x18\x01 \x01(\v2\x1b.copilot.bridge.v1.PositionR\bposition\"\xa5\x02\n" +
+	"\x03Gap\x121\n" +
+	"\x05after\x18\x01 \x01(\v2\x1b.copilot.bridge.v1.PositionR\x05after\x125\n" +
+	"\athrough\x18\x02 \x01(\v2\x1b.copilot.bridge.v1.PositionR\athrough\x124\n" +
 	"\x06reason\x18\x03 \x01(\x0e2\x1c.copilot.bridge.v1.GapReasonR\x06reason\x124\n" +
 	"\asession\x18\x04 \x01(\v2\x1a.copilot.bridge.v1.SessionR\asession\x12H\n" +
 	"\x11pending_callbacks\x18\x05 \x03(\v2\x1b.copilot.bridge.v1.CallbackR\x10pendingCallbacks\"k\n" +
 	"\x10RuntimeRestarted\x12A\n" +
 	"\fturn_outcome\x18\x01 \x01(\v2\x1e.copilot.bridge.v1.TurnOutcomeR\vturnOutcome\x12\x14\n" +
-	"\x05cause\x18\x02 \x01(\tR\x05cause\"\x93\x01\n" +
+	"\x05cause\x18\x02 \x01(\tR\x05cause\"E\n" +
+	"\tTurnEnded\x128\n" +
+	"\aoutcome\x18\x01 \x01(\v2\x1e.copilot.bridge.v1.TurnOutcomeR\aoutcome\"\x93\x01\n" +
 	"\x06GoAway\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\x12/\n" +
 	"\x05after\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x05after\x12@\n" +
@@ -1767,7 +1845,7 @@ func file_copilot_bridge_v1_event_service_proto_rawDescGZIP() []byte {
 }
 
 var file_copilot_bridge_v1_event_service_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
-var file_copilot_bridge_v1_event_service_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
+var file_copilot_bridge_v1_event_service_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
 var file_copilot_bridge_v1_event_service_proto_goTypes = []any{
 	(Start)(0),                    // 0: copilot.bridge.v1.Start
 	(Fidelity)(0),                 // 1: copilot.bridge.v1.Fidelity
@@ -1787,72 +1865,76 @@ var file_copilot_bridge_v1_event_service_proto_goTypes = []any{
 	(*Heartbeat)(nil),             // 15: copilot.bridge.v1.Heartbeat
 	(*Gap)(nil),                   // 16: copilot.bridge.v1.Gap
 	(*RuntimeRestarted)(nil),      // 17: copilot.bridge.v1.RuntimeRestarted
-	(*GoAway)(nil),                // 18: copilot.bridge.v1.GoAway
-	(*SessionPosition)(nil),       // 19: copilot.bridge.v1.SessionPosition
-	(*Closed)(nil),                // 20: copilot.bridge.v1.Closed
-	(*WatchSessionsRequest)(nil),  // 21: copilot.bridge.v1.WatchSessionsRequest
-	(*WatchSessionsResponse)(nil), // 22: copilot.bridge.v1.WatchSessionsResponse
-	(*Position)(nil),              // 23: copilot.bridge.v1.Position
-	(*durationpb.Duration)(nil),   // 24: google.protobuf.Duration
-	(*CallbackRequested)(nil),     // 25: copilot.bridge.v1.CallbackRequested
-	(*CallbackResolved)(nil),      // 26: copilot.bridge.v1.CallbackResolved
-	(*Session)(nil),               // 27: copilot.bridge.v1.Session
-	(*Callback)(nil),              // 28: copilot.bridge.v1.Callback
-	(*v1.SessionEvent)(nil),       // 29: copilot.cli.v1.SessionEvent
-	(*TurnOutcome)(nil),           // 30: copilot.bridge.v1.TurnOutcome
+	(*TurnEnded)(nil),             // 18: copilot.bridge.v1.TurnEnded
+	(*GoAway)(nil),                // 19: copilot.bridge.v1.GoAway
+	(*SessionPosition)(nil),       // 20: copilot.bridge.v1.SessionPosition
+	(*Closed)(nil),                // 21: copilot.bridge.v1.Closed
+	(*WatchSessionsRequest)(nil),  // 22: copilot.bridge.v1.WatchSessionsRequest
+	(*WatchSessionsResponse)(nil), // 23: copilot.bridge.v1.WatchSessionsResponse
+	(*Position)(nil),              // 24: copilot.bridge.v1.Position
+	(*durationpb.Duration)(nil),   // 25: google.protobuf.Duration
+	(*CallbackRequested)(nil),     // 26: copilot.bridge.v1.CallbackRequested
+	(*CallbackResolved)(nil),      // 27: copilot.bridge.v1.CallbackResolved
+	(*Session)(nil),               // 28: copilot.bridge.v1.Session
+	(*Callback)(nil),              // 29: copilot.bridge.v1.Callback
+	(*v1.SessionEvent)(nil),       // 30: copilot.cli.v1.SessionEvent
+	(*TurnOutcome)(nil),           // 31: copilot.bridge.v1.TurnOutcome
 }
 var file_copilot_bridge_v1_event_service_proto_depIdxs = []int32{
 	7,  // 0: copilot.bridge.v1.SubscribeRequest.sessions:type_name -> copilot.bridge.v1.SessionCursor
 	9,  // 1: copilot.bridge.v1.SubscribeRequest.options:type_name -> copilot.bridge.v1.StreamOptions
-	23, // 2: copilot.bridge.v1.SessionCursor.after:type_name -> copilot.bridge.v1.Position
+	24, // 2: copilot.bridge.v1.SessionCursor.after:type_name -> copilot.bridge.v1.Position
 	0,  // 3: copilot.bridge.v1.SessionCursor.start:type_name -> copilot.bridge.v1.Start
 	8,  // 4: copilot.bridge.v1.SessionCursor.filter:type_name -> copilot.bridge.v1.EventFilter
 	1,  // 5: copilot.bridge.v1.StreamOptions.fidelity:type_name -> copilot.bridge.v1.Fidelity
-	24, // 6: copilot.bridge.v1.StreamOptions.heartbeat_interval:type_name -> google.protobuf.Duration
-	24, // 7: copilot.bridge.v1.StreamOptions.linger:type_name -> google.protobuf.Duration
+	25, // 6: copilot.bridge.v1.StreamOptions.heartbeat_interval:type_name -> google.protobuf.Duration
+	25, // 7: copilot.bridge.v1.StreamOptions.linger:type_name -> google.protobuf.Duration
 	11, // 8: copilot.bridge.v1.SubscribeResponse.attached:type_name -> copilot.bridge.v1.Attached
 	12, // 9: copilot.bridge.v1.SubscribeResponse.events:type_name -> copilot.bridge.v1.EventBatch
 	14, // 10: copilot.bridge.v1.SubscribeResponse.caught_up:type_name -> copilot.bridge.v1.CaughtUp
 	15, // 11: copilot.bridge.v1.SubscribeResponse.heartbeat:type_name -> copilot.bridge.v1.Heartbeat
 	16, // 12: copilot.bridge.v1.SubscribeResponse.gap:type_name -> copilot.bridge.v1.Gap
-	25, // 13: copilot.bridge.v1.SubscribeResponse.callback_requested:type_name -> copilot.bridge.v1.CallbackRequested
-	26, // 14: copilot.bridge.v1.SubscribeResponse.callback_resolved:type_name -> copilot.bridge.v1.CallbackResolved
+	26, // 13: copilot.bridge.v1.SubscribeResponse.callback_requested:type_name -> copilot.bridge.v1.CallbackRequested
+	27, // 14: copilot.bridge.v1.SubscribeResponse.callback_resolved:type_name -> copilot.bridge.v1.CallbackResolved
 	17, // 15: copilot.bridge.v1.SubscribeResponse.runtime_restarted:type_name -> copilot.bridge.v1.RuntimeRestarted
-	18, // 16: copilot.bridge.v1.SubscribeResponse.go_away:type_name -> copilot.bridge.v1.GoAway
-	20, // 17: copilot.bridge.v1.SubscribeResponse.closed:type_name -> copilot.bridge.v1.Closed
-	23, // 18: copilot.bridge.v1.Attached.position:type_name -> copilot.bridge.v1.Position
-	23, // 19: copilot.bridge.v1.Attached.first_available:type_name -> copilot.bridge.v1.Position
-	27, // 20: copilot.bridge.v1.Attached.session:type_name -> copilot.bridge.v1.Session
-	28, // 21: copilot.bridge.v1.Attached.pending_callbacks:type_name -> copilot.bridge.v1.Callback
-	13, // 22: copilot.bridge.v1.EventBatch.events:type_name -> copilot.bridge.v1.Event
-	23, // 23: copilot.bridge.v1.Event.position:type_name -> copilot.bridge.v1.Position
-	29, // 24: copilot.bridge.v1.Event.event:type_name -> copilot.cli.v1.SessionEvent
-	2,  // 25: copilot.bridge.v1.Event.cause:type_name -> copilot.bridge.v1.EventCause
-	23, // 26: copilot.bridge.v1.CaughtUp.position:type_name -> copilot.bridge.v1.Position
-	23, // 27: copilot.bridge.v1.Heartbeat.position:type_name -> copilot.bridge.v1.Position
-	23, // 28: copilot.bridge.v1.Gap.from:type_name -> copilot.bridge.v1.Position
-	23, // 29: copilot.bridge.v1.Gap.to:type_name -> copilot.bridge.v1.Position
-	3,  // 30: copilot.bridge.v1.Gap.reason:type_name -> copilot.bridge.v1.GapReason
-	27, // 31: copilot.bridge.v1.Gap.session:type_name -> copilot.bridge.v1.Session
-	28, // 32: copilot.bridge.v1.Gap.pending_callbacks:type_name -> copilot.bridge.v1.Callback
-	30, // 33: copilot.bridge.v1.RuntimeRestarted.turn_outcome:type_name -> copilot.bridge.v1.TurnOutcome
-	24, // 34: copilot.bridge.v1.GoAway.after:type_name -> google.protobuf.Duration
-	19, // 35: copilot.bridge.v1.GoAway.positions:type_name -> copilot.bridge.v1.SessionPosition
-	23, // 36: copilot.bridge.v1.SessionPosition.position:type_name -> copilot.bridge.v1.Position
-	4,  // 37: copilot.bridge.v1.Closed.reason:type_name -> copilot.bridge.v1.CloseReason
-	23, // 38: copilot.bridge.v1.Closed.position:type_name -> copilot.bridge.v1.Position
-	24, // 39: copilot.bridge.v1.WatchSessionsRequest.heartbeat_interval:type_name -> google.protobuf.Duration
-	5,  // 40: copilot.bridge.v1.WatchSessionsResponse.change:type_name -> copilot.bridge.v1.SessionChange
-	27, // 41: copilot.bridge.v1.WatchSessionsResponse.session:type_name -> copilot.bridge.v1.Session
-	6,  // 42: copilot.bridge.v1.EventService.Subscribe:input_type -> copilot.bridge.v1.SubscribeRequest
-	21, // 43: copilot.bridge.v1.EventService.WatchSessions:input_type -> copilot.bridge.v1.WatchSessionsRequest
-	10, // 44: copilot.bridge.v1.EventService.Subscribe:output_type -> copilot.bridge.v1.SubscribeResponse
-	22, // 45: copilot.bridge.v1.EventService.WatchSessions:output_type -> copilot.bridge.v1.WatchSessionsResponse
-	44, // [44:46] is the sub-list for method output_type
-	42, // [42:44] is the sub-list for method input_type
-	42, // [42:42] is the sub-list for extension type_name
-	42, // [42:42] is the sub-list for extension extendee
-	0,  // [0:42] is the sub-list for field type_name
+	19, // 16: copilot.bridge.v1.SubscribeResponse.go_away:type_name -> copilot.bridge.v1.GoAway
+	21, // 17: copilot.bridge.v1.SubscribeResponse.closed:type_name -> copilot.bridge.v1.Closed
+	18, // 18: copilot.bridge.v1.SubscribeResponse.turn_ended:type_name -> copilot.bridge.v1.TurnEnded
+	24, // 19: copilot.bridge.v1.SubscribeResponse.resume_after:type_name -> copilot.bridge.v1.Position
+	24, // 20: copilot.bridge.v1.Attached.position:type_name -> copilot.bridge.v1.Position
+	24, // 21: copilot.bridge.v1.Attached.first_available:type_name -> copilot.bridge.v1.Position
+	28, // 22: copilot.bridge.v1.Attached.session:type_name -> copilot.bridge.v1.Session
+	29, // 23: copilot.bridge.v1.Attached.pending_callbacks:type_name -> copilot.bridge.v1.Callback
+	13, // 24: copilot.bridge.v1.EventBatch.events:type_name -> copilot.bridge.v1.Event
+	24, // 25: copilot.bridge.v1.Event.position:type_name -> copilot.bridge.v1.Position
+	30, // 26: copilot.bridge.v1.Event.event:type_name -> copilot.cli.v1.SessionEvent
+	2,  // 27: copilot.bridge.v1.Event.cause:type_name -> copilot.bridge.v1.EventCause
+	24, // 28: copilot.bridge.v1.CaughtUp.position:type_name -> copilot.bridge.v1.Position
+	24, // 29: copilot.bridge.v1.Heartbeat.position:type_name -> copilot.bridge.v1.Position
+	24, // 30: copilot.bridge.v1.Gap.after:type_name -> copilot.bridge.v1.Position
+	24, // 31: copilot.bridge.v1.Gap.through:type_name -> copilot.bridge.v1.Position
+	3,  // 32: copilot.bridge.v1.Gap.reason:type_name -> copilot.bridge.v1.GapReason
+	28, // 33: copilot.bridge.v1.Gap.session:type_name -> copilot.bridge.v1.Session
+	29, // 34: copilot.bridge.v1.Gap.pending_callbacks:type_name -> copilot.bridge.v1.Callback
+	31, // 35: copilot.bridge.v1.RuntimeRestarted.turn_outcome:type_name -> copilot.bridge.v1.TurnOutcome
+	31, // 36: copilot.bridge.v1.TurnEnded.outcome:type_name -> copilot.bridge.v1.TurnOutcome
+	25, // 37: copilot.bridge.v1.GoAway.after:type_name -> google.protobuf.Duration
+	20, // 38: copilot.bridge.v1.GoAway.positions:type_name -> copilot.bridge.v1.SessionPosition
+	24, // 39: copilot.bridge.v1.SessionPosition.position:type_name -> copilot.bridge.v1.Position
+	4,  // 40: copilot.bridge.v1.Closed.reason:type_name -> copilot.bridge.v1.CloseReason
+	24, // 41: copilot.bridge.v1.Closed.position:type_name -> copilot.bridge.v1.Position
+	25, // 42: copilot.bridge.v1.WatchSessionsRequest.heartbeat_interval:type_name -> google.protobuf.Duration
+	5,  // 43: copilot.bridge.v1.WatchSessionsResponse.change:type_name -> copilot.bridge.v1.SessionChange
+	28, // 44: copilot.bridge.v1.WatchSessionsResponse.session:type_name -> copilot.bridge.v1.Session
+	6,  // 45: copilot.bridge.v1.EventService.Subscribe:input_type -> copilot.bridge.v1.SubscribeRequest
+	22, // 46: copilot.bridge.v1.EventService.WatchSessions:input_type -> copilot.bridge.v1.WatchSessionsRequest
+	10, // 47: copilot.bridge.v1.EventService.Subscribe:output_type -> copilot.bridge.v1.SubscribeResponse
+	23, // 48: copilot.bridge.v1.EventService.WatchSessions:output_type -> copilot.bridge.v1.WatchSessionsResponse
+	47, // [47:49] is the sub-list for method output_type
+	45, // [45:47] is the sub-list for method input_type
+	45, // [45:45] is the sub-list for extension type_name
+	45, // [45:45] is the sub-list for extension extendee
+	0,  // [0:45] is the sub-list for field type_name
 }
 
 func init() { file_copilot_bridge_v1_event_service_proto_init() }
@@ -1873,6 +1955,7 @@ func file_copilot_bridge_v1_event_service_proto_init() {
 		(*SubscribeResponse_RuntimeRestarted)(nil),
 		(*SubscribeResponse_GoAway)(nil),
 		(*SubscribeResponse_Closed)(nil),
+		(*SubscribeResponse_TurnEnded)(nil),
 	}
 	file_copilot_bridge_v1_event_service_proto_msgTypes[7].OneofWrappers = []any{}
 	type x struct{}
@@ -1881,7 +1964,7 @@ func file_copilot_bridge_v1_event_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_copilot_bridge_v1_event_service_proto_rawDesc), len(file_copilot_bridge_v1_event_service_proto_rawDesc)),
 			NumEnums:      6,
-			NumMessages:   17,
+			NumMessages:   18,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -271,7 +271,7 @@ func (TurnStatus) EnumDescriptor() ([]byte, []int) {
 // there, or says in a Gap what can no longer be had.
 type Position struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Counts the times continuity of the journal could not be proven; starts at 1.
+	// Grows each time that continuity of the journal cannot be proven, and says nothing else.
 	Epoch uint64 `protobuf:"varint,1,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	// The event's number within the epoch; starts at 1. 0 is before the first.
 	Seq           uint64 `protobuf:"varint,2,opt,name=seq,proto3" json:"seq,omitempty"`

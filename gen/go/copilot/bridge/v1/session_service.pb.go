@@ -1908,7 +1908,7 @@ type ListEventsRequest struct {
 	After *Position `protobuf:"bytes,2,opt,name=after,proto3" json:"after,omitempty"`
 	// Which events; default: all but the heavy ones.
 	Filter *EventFilter `protobuf:"bytes,3,opt,name=filter,proto3" json:"filter,omitempty"`
-	// The most bytes of events to return: 1 KiB to 4 MiB, default 1 MiB. A page has at
+	// The most bytes of events to return: 1 KiB to 3 MiB, default 1 MiB. A page has at
 	// least one event when there is one.
 	PageBytes int32 `protobuf:"varint,4,opt,name=page_bytes,json=pageBytes,proto3" json:"page_bytes,omitempty"`
 	// The next_page_token of the page before; it wins over `after`.

@@ -1,0 +1,168 @@
+package session
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
+	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+)
+
+// reload loads the session from the CLI's history. The CLI writes that a little late: of
+// a session whose runtime was lost in its first turn it may have nothing, and the session
+// begins anew.
+func (s *Session) reload(ctx context.Context, rt Runtime, extra Object, continuePending bool) error {
+	err := s.coldResume(ctx, rt, extra, continuePending)
+	s.mu.Lock()
+	unwritten := s.state == Unloaded && !s.turned
+	s.mu.Unlock()
+	if !unwritten || fault.ReasonOf(err) != fault.SessionNotFound {
+		return err
+	}
+	s.withdraw(func(*callback.Pending) bool { return true }, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_RUNTIME_LOST)
+	return s.create(ctx, rt, nil)
+}
+
+// coldResume loads the session from the CLI's history, and brings the journal in step
+// with it: what happened before comes before what happens now.
+func (s *Session) coldResume(ctx context.Context, rt Runtime, extra Object, continuePending bool) error {
+	s.mu.Lock()
+	params := s.effective().Merge(extra)
+	tools, switches := toolsJSON(s.union()), s.switches()
+	s.holding = true
+	s.mu.Unlock()
+	rt.Route(s)
+	result, _, err := s.call(ctx, rt, "session.resume", params)
+	if err == nil {
+		err = s.readHistory(ctx, rt, continuePending)
+	}
+	if err != nil {
+		rt.Unroute(s)
+		s.mu.Lock()
+		s.held, s.holding = nil, false
+		s.mu.Unlock()
+		return err
+	}
+	s.noteTold(tools, switches, result)
+	s.loadedIn(rt)
+	// Only now: what is asked in these events can be answered in a session that is loaded.
+	s.mu.Lock()
+	s.releaseHeld()
+	s.mu.Unlock()
+	if err := s.registerInterests(ctx, rt); err != nil {
+		return err
+	}
+	if !continuePending {
+		s.withdraw(func(*callback.Pending) bool { return true }, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_WITHDRAWN)
+	} else if err := s.keepPending(ctx, rt); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.turn.running = s.turn.running || s.pending.Len() > 0
+	return nil
+}
+
+// readHistory puts what the CLI kept into the journal, where it is missing, and with
+// continuePending takes up what has not been answered.
+func (s *Session) readHistory(ctx context.Context, rt Runtime, continuePending bool) error {
+	result, _, err := s.call(ctx, rt, "session.getMessages", nil)
+	if err != nil {
+		return err
+	}
+	var history struct{ Events []json.RawMessage }
+	if err := json.Unmarshal(result, &history); err != nil {
+		return fault.Wrap(err, fault.CLIProtocolError, "reading the history of session %q", s.id)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var open unanswered
+	for _, event := range history.Events {
+		rec, err := ParseEvent(event)
+		if err != nil {
+			continue
+		}
+		rec.Bridge = s.internal && rec.Type == "session.resume"
+		s.enter(rec)
+		open.follow(rec)
+		if callback.Ends(rec.Type) {
+			s.settled(rec)
+		}
+	}
+	// Turns of the past are over; the CLI keeps no record of their idle events.
+	s.turn.told = true
+	s.turn.lost(bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST, s.journal.Last())
+	if continuePending {
+		for _, rec := range open {
+			if k := callback.ForEvent(rec.Type); k.Survives {
+				s.asked(k, s.kept(rec))
+			}
+		}
+	}
+	return nil
+}
+
+// kept is a record as the journal has it, with its position.
+func (s *Session) kept(rec *journal.Record) *journal.Record {
+	if old, ok := s.journal.Find(func(r *journal.Record) bool { return r.ID == rec.ID }); ok {
+		return old
+	}
+	return rec
+}
+
+// unanswered are the events of a history that ask something and have no answer in it,
+// oldest first.
+type unanswered []*journal.Record
+
+// follow takes the next event.
+func (u *unanswered) follow(rec *journal.Record) {
+	switch {
+	case callback.ForEvent(rec.Type) != nil:
+		*u = append(*u, rec)
+	case callback.Ends(rec.Type):
+		var done, asked struct{ RequestID string }
+		dataOf(rec, &done)
+		*u = slices.DeleteFunc(*u, func(r *journal.Record) bool {
+			return dataOf(r, &asked) && asked.RequestID == done.RequestID
+		})
+	case rec.Type == "abort" && rec.Agent == "":
+		// CLI 1.0.81 does not tell of each call that an abort has ended it.
+		*u = slices.DeleteFunc(*u, func(r *journal.Record) bool { return r.Agent == "" })
+	case rec.Type == "session.resume":
+		var resumed struct{ ContinuePendingWork, SessionWasActive bool }
+		if dataOf(rec, &resumed) && !resumed.ContinuePendingWork && !resumed.SessionWasActive {
+			*u = nil
+		}
+	}
+}
+
+// keepPending drops the callbacks that the CLI no longer waits for, so that what was
+// never answered in some earlier life is not asked for ever.
+func (s *Session) keepPending(ctx context.Context, rt Runtime) error {
+	lists := map[string]string{
+		callback.PermissionRequested: "session.permissions.pendingRequests",
+		callback.ToolRequested:       "session.tools.listPendingRequests",
+	}
+	for kind, method := range lists {
+		result, _, err := s.call(ctx, rt, method, nil)
+		if fault.ReasonOf(err) == fault.MethodUnknown {
+			continue // CLI 1.0.81 cannot tell which tool calls it waits for
+		}
+		if err != nil {
+			return err
+		}
+		var list struct{ Items []struct{ RequestID string } }
+		if err := json.Unmarshal(result, &list); err != nil {
+			return fault.Wrap(err, fault.CLIProtocolError, "reading the result of %s", method)
+		}
+		waiting := map[string]bool{}
+		for _, item := range list.Items {
+			waiting[item.RequestID] = true
+		}
+		s.withdraw(func(p *callback.Pending) bool { return p.Kind.Method == kind && !waiting[p.ID] }, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_WITHDRAWN)
+	}
+	return nil
+}

@@ -1,0 +1,63 @@
+package translate_test
+
+import (
+	"encoding/json"
+	"testing"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/translate"
+	"github.com/copilot-grpc/copilot-grpc/bridge/translate/reference"
+	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
+)
+
+// BenchmarkPeers is what AppendWire and AppendJSON replace, on the same events:
+//
+//   - valid is encoding/json checking the text, without making anything of it: a
+//     yardstick for the machine
+//   - any is encoding/json decoding it without a type
+//   - reference is the slow transcoder that the fast one is tested against
+//   - proto decodes and encodes the wire form, as a bridge with Go structs would have to
+//   - protojson writes the wire form as protobuf's own JSON, which is not the CLI's
+func BenchmarkPeers(b *testing.B) {
+	for _, p := range payloads() {
+		wire, err := eventTable(b).AppendWire(nil, p.event, translate.Tidy)
+		if err != nil {
+			b.Fatal(err)
+		}
+		for name, f := range map[string]func() error{
+			"valid": func() error { _ = json.Valid(p.event); return nil },
+			"any":   func() error { var v any; return json.Unmarshal(p.event, &v) },
+			"reference": func() error {
+				_, err := reference.Encode((*cliv1.SessionEvent)(nil).ProtoReflect().Descriptor(), p.event, false)
+				return err
+			},
+			"proto": func() error {
+				m := &cliv1.SessionEvent{}
+				if err := proto.Unmarshal(wire, m); err != nil {
+					return err
+				}
+				_, err := proto.Marshal(m)
+				return err
+			},
+			"protojson": func() error {
+				m := &cliv1.SessionEvent{}
+				if err := proto.Unmarshal(wire, m); err != nil {
+					return err
+				}
+				_, err := protojson.Marshal(m)
+				return err
+			},
+		} {
+			b.Run(name+"/"+p.name, func(b *testing.B) {
+				b.ReportAllocs()
+				for b.Loop() {
+					if err := f(); err != nil {
+						b.Fatal(err)
+					}
+				}
+			})
+		}
+	}
+}
