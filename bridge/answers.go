@@ -49,7 +49,7 @@ func (b *Bridge) resolve(ctx context.Context, s *session.Session, id, participan
 		return journal.Position{}, err
 	}
 	if a.GetAbstain() != nil {
-		return s.Journal().Last(), s.Abstain(id, participant)
+		return s.Abstain(ctx, id, participant)
 	}
 	reply, err := b.reply(p, a, at)
 	if err != nil {
@@ -66,6 +66,8 @@ func (b *Bridge) reply(p *callback.Pending, a *bridgev1.Answer, at string) (call
 			WithField(at).With("callback_id", p.ID)
 	}
 	switch answer := a.GetAnswer().(type) {
+	case nil:
+		return callback.Reply{}, fault.New(fault.AnswerInvalid, "the answer is empty").WithField(at)
 	case *bridgev1.Answer_Tool:
 		if p.Kind.Type != bridgev1.CallbackKind_CALLBACK_KIND_TOOL_CALL {
 			return wrong()
@@ -77,15 +79,57 @@ func (b *Bridge) reply(p *callback.Pending, a *bridgev1.Answer, at string) (call
 		}
 		return b.permissionReply(answer.Permission, at+".permission")
 	case *bridgev1.Answer_Raw:
-		if p.Kind.Type != bridgev1.CallbackKind_CALLBACK_KIND_RAW {
+		if p.Kind.Type == bridgev1.CallbackKind_CALLBACK_KIND_TOOL_CALL || p.Kind.Type == bridgev1.CallbackKind_CALLBACK_KIND_PERMISSION {
 			return wrong()
 		}
 		return rawReply(p, answer.Raw, at+".raw")
 	case *bridgev1.Answer_Error:
 		return errorReply(p, answer.Error), nil
-	default:
-		return callback.Reply{}, fault.New(fault.AnswerInvalid, "the answer is empty").WithField(at)
 	}
+	field := a.ProtoReflect().WhichOneof(b.codec.answers)
+	if b.codec.tag(field) != p.Kind.Method {
+		return wrong()
+	}
+	answer := a.ProtoReflect().Get(field).Message().Interface()
+	at += "." + string(field.Name())
+	if hook, ok := answer.(*cliv1.HookOutput); ok {
+		return b.hookReply(p, hook, at)
+	}
+	if lacking := b.codec.lacking(answer.ProtoReflect()); lacking != "" {
+		return callback.Reply{}, fault.New(fault.AnswerInvalid, "%s is required", lacking).WithField(at+"."+lacking).With("callback_id", p.ID)
+	}
+	text, err := b.codec.toJSON(answer, at)
+	if err != nil {
+		return callback.Reply{}, answerInvalid(err)
+	}
+	return typedReply(p, text), nil
+}
+
+// typedReply puts an answer where its kind wants it.
+func typedReply(p *callback.Pending, text json.RawMessage) callback.Reply {
+	if p.Kind.Event && p.Kind.AnswerMember != "" {
+		return members(p.Kind.AnswerMember, text)
+	}
+	return callback.Reply{Members: text}
+}
+
+// hookReply is the output of a hook, which must be of the hook's own type; only where that
+// has no output here is JSON taken.
+func (b *Bridge) hookReply(p *callback.Pending, out *cliv1.HookOutput, at string) (callback.Reply, error) {
+	m := out.ProtoReflect()
+	variant := m.WhichOneof(m.Descriptor().Oneofs().ByName("variant"))
+	switch {
+	case variant == nil: // no opinion
+		return callback.Reply{Members: json.RawMessage(`{}`)}, nil
+	case b.codec.tag(variant) != p.Hook && (b.codec.tag(variant) != "" || b.codec.hooks[p.Hook]):
+		return callback.Reply{}, fault.New(fault.AnswerInvalid, "the hook is a %q, the output is of another", p.Hook).
+			WithField(at).With("callback_id", p.ID)
+	}
+	text, err := b.codec.toJSON(out, at)
+	if err != nil {
+		return callback.Reply{}, answerInvalid(err)
+	}
+	return members("output", text), nil
 }
 
 // toolReply has three ways: a result, which may be a failure; an exception; nothing.
@@ -148,19 +192,17 @@ func (b *Bridge) permissionReply(d *cliv1.PermissionDecision, at string) (callba
 	return members("result", decision.JSON()), nil
 }
 
-// rawReply is the result of a request, or the result member of an event's answer.
+// rawReply is an answer as JSON: a request's result, or what the event's answering call
+// takes.
 func rawReply(p *callback.Pending, a *bridgev1.RawAnswer, at string) (callback.Reply, error) {
 	text := json.RawMessage(a.GetResultJson())
 	if !json.Valid(text) {
 		return callback.Reply{}, fault.New(fault.AnswerInvalid, "result_json is not JSON").WithField(at + ".result_json")
 	}
-	if !p.Kind.Event {
-		return callback.Reply{Members: text}, nil
+	if _, err := session.ParseObject(text); err != nil && p.Kind.Event && p.Kind.AnswerMember == "" {
+		return callback.Reply{}, fault.New(fault.AnswerInvalid, "result_json is not a JSON object").WithField(at + ".result_json")
 	}
-	if p.Kind.Method == callback.CommandExecute {
-		return members("", nil), nil // a command has no result, only an error
-	}
-	return members("result", text), nil
+	return typedReply(p, text), nil
 }
 
 // errorReply answers with an error in the way that the kind has.
@@ -170,6 +212,8 @@ func errorReply(p *callback.Pending, e *bridgev1.AnswerError) callback.Reply {
 		return members("error", quote(e.GetMessage()))
 	case p.Kind.Method == callback.PermissionRequested:
 		return members("result", json.RawMessage(fmt.Sprintf(`{"kind":"reject","feedback":%s}`, quote(e.GetMessage()))))
+	case p.Kind.Method == callback.HooksInvoke:
+		return callback.HookFailure(p, e.GetMessage())
 	case p.Kind.Event:
 		return p.Kind.Fallback(p, callback.Unhandled)
 	}

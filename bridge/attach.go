@@ -120,7 +120,9 @@ func (a *Attachment) joining() (session.Joining, error) {
 		return session.Joining{}, err
 	}
 	j := session.Joining{Name: start.GetName(), Token: start.GetToken(), Tools: tools, Grace: grace}
-	if h := handling(start.GetHandlers()); h != nil {
+	if h, err := handling(start.GetHandlers(), "start.handlers"); err != nil {
+		return session.Joining{}, err
+	} else if h != nil {
 		j.Handling = *h
 	}
 	return j, nil
@@ -358,7 +360,11 @@ func (a *Attachment) command(ctx context.Context, c *bridgev1.AttachCommand) (*b
 		}
 		return done(a.s.Journal().Last(), a.s.Change(ctx, a.p, &tools, nil))
 	case *bridgev1.AttachCommand_SetHandlers:
-		return done(a.s.Journal().Last(), a.s.Change(ctx, a.p, nil, handling(do.SetHandlers)))
+		h, err := handling(do.SetHandlers, "command.set_handlers")
+		if err != nil {
+			return nil, err
+		}
+		return done(a.s.Journal().Last(), a.s.Change(ctx, a.p, nil, h))
 	default:
 		return nil, fault.New(fault.InvalidField, "the command is empty").WithField("command")
 	}

@@ -45,6 +45,8 @@ type binding struct {
 	rt       *runtime.Runtime
 	sessions map[string]*session.Session
 	lost     error
+
+	shells shells
 }
 
 // startRuntime starts a runtime and watches its end.
@@ -160,7 +162,12 @@ var lifecycleChanges = map[string]bridgev1.SessionChange{
 // notification takes any other notification. Creation and deletion are told by the
 // bridge itself, once each: the CLI tells them several times.
 func (bind *binding) notification(method string, params []byte) {
-	if method != "session.lifecycle" {
+	switch method {
+	case "session.lifecycle":
+	case shellOutput, shellExit:
+		bind.shells.take(method, params)
+		return
+	default:
 		return
 	}
 	var l lifecycle
@@ -196,6 +203,7 @@ func (bind *binding) ended(cause error) {
 	sessions := bind.sessions
 	bind.sessions, bind.lost = map[string]*session.Session{}, cause
 	bind.mu.Unlock()
+	bind.shells.end(cause)
 	for _, s := range sessions {
 		s.RuntimeLost(bind, cause)
 	}

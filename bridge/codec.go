@@ -16,21 +16,74 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/translate"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
+	jsonv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/json/v1"
 )
 
 // codec turns the CLI's JSON into the API's messages and back.
 type codec struct {
 	set    *translate.Set
 	events *translate.Table
+	// requests and answers are the oneofs of Callback and Answer; byMethod are the
+	// requests' cases.
+	requests, answers protoreflect.OneofDescriptor
+	byMethod          map[string]protoreflect.FieldDescriptor
+	// hooks are the types of hooks whose output has a type.
+	hooks map[string]bool
 	// scratch has buffers in which events are put together.
 	scratch sync.Pool
 }
 
 func newCodec() (*codec, error) {
-	c := &codec{set: translate.NewSet(), scratch: sync.Pool{New: func() any { return new([]byte) }}}
+	c := &codec{
+		set:      translate.NewSet(),
+		requests: (*bridgev1.Callback)(nil).ProtoReflect().Descriptor().Oneofs().ByName("request"),
+		answers:  (*bridgev1.Answer)(nil).ProtoReflect().Descriptor().Oneofs().ByName("answer"),
+		byMethod: map[string]protoreflect.FieldDescriptor{},
+		hooks:    map[string]bool{},
+		scratch:  sync.Pool{New: func() any { return new([]byte) }},
+	}
+	for i := range c.requests.Fields().Len() {
+		if field := c.requests.Fields().Get(i); c.tag(field) != "" {
+			c.byMethod[c.tag(field)] = field
+		}
+	}
+	outputs := (*cliv1.HookOutput)(nil).ProtoReflect().Descriptor().Oneofs().ByName("variant").Fields()
+	for i := range outputs.Len() {
+		c.hooks[c.tag(outputs.Get(i))] = true
+	}
 	var err error
 	c.events, err = c.set.Table((*cliv1.SessionEvent)(nil).ProtoReflect().Descriptor())
 	return c, err
+}
+
+// tag is the method, event type or hook type that a case of a oneof is for.
+func (*codec) tag(field protoreflect.FieldDescriptor) string {
+	rules, _ := proto.GetExtension(field.Options(), jsonv1.E_Field).(*jsonv1.FieldRules)
+	return rules.GetTag()
+}
+
+// lacking names a field that the CLI requires and a message lacks, or "": an enum without a
+// value or a message that is not set would be no member at all. So would a union without
+// a case, for which its oneof is named.
+func (c *codec) lacking(m protoreflect.Message) (field string) {
+	rules, _ := proto.GetExtension(m.Descriptor().Options(), jsonv1.E_Message).(*jsonv1.MessageRules)
+	if oneofs := m.Descriptor().Oneofs(); rules.GetShape() == jsonv1.Shape_SHAPE_UNION && m.WhichOneof(oneofs.Get(0)) == nil {
+		return string(oneofs.Get(0).Name())
+	}
+	for i := range m.Descriptor().Fields().Len() {
+		fd := m.Descriptor().Fields().Get(i)
+		rules, _ := proto.GetExtension(fd.Options(), jsonv1.E_Field).(*jsonv1.FieldRules)
+		single := !fd.IsList() && !fd.IsMap()
+		switch {
+		case m.Has(fd) && single && fd.Message() != nil:
+			if inner := c.lacking(m.Get(fd).Message()); inner != "" {
+				return string(fd.Name()) + "." + inner
+			}
+		case !m.Has(fd) && single && rules.GetRequired() && (fd.Enum() != nil || fd.Message() != nil):
+			return string(fd.Name())
+		}
+	}
+	return ""
 }
 
 // The field numbers that event writes by hand; a test compares them with the descriptor.

@@ -11,7 +11,6 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
-	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/frame"
 )
 
@@ -261,23 +260,18 @@ func (b *Bridge) callback(s *session.Session, p *callback.Pending) *bridgev1.Cal
 	if !p.Deadline.IsZero() {
 		c.Deadline = timestamppb.New(p.Deadline)
 	}
-	var err error
-	switch p.Kind.Type {
-	case bridgev1.CallbackKind_CALLBACK_KIND_TOOL_CALL:
-		call := &cliv1.ExternalToolRequestedData{}
-		err = b.codec.fromJSON(p.Params, call)
-		c.Request = &bridgev1.Callback_ToolCall{ToolCall: call}
-	case bridgev1.CallbackKind_CALLBACK_KIND_PERMISSION:
-		permission := &cliv1.PermissionRequestedData{}
-		err = b.codec.fromJSON(p.Params, permission)
-		c.Request = &bridgev1.Callback_Permission{Permission: permission}
-	default:
+	field := b.codec.byMethod[p.Kind.Method]
+	if field == nil {
 		c.Request = raw(p)
+		return c
 	}
-	if err != nil {
+	request := c.ProtoReflect().NewField(field)
+	if err := b.codec.fromJSON(p.Params, request.Message().Interface()); err != nil {
 		b.log.Warn("callback not typed", "session_id", s.ID(), "method", p.Kind.Method, "error", err)
 		c.Request = raw(p)
+		return c
 	}
+	c.ProtoReflect().Set(field, request)
 	return c
 }
 

@@ -147,6 +147,9 @@ var guarded = map[string]string{
 	"session.permissions.handlePendingPermissionRequest": "CallbackService.Resolve",
 	"session.ui.handlePending":                           "CallbackService.Resolve",
 	"session.commands.handlePendingCommand":              "CallbackService.Resolve",
+	"session.commands.respondToQueuedCommand":            "CallbackService.Resolve",
+	"session.mcp.oauth.handlePendingRequest":             "CallbackService.Resolve",
+	"session.mcp.headers.":                               "CallbackService.Resolve",
 	"session.options.update":                             "SessionService.ResumeSession",
 	"session.model.switchTo":                             "SessionService.SetModel",
 	"session.suspend":                                    "SessionService.DisconnectSession",
@@ -156,10 +159,14 @@ var guarded = map[string]string{
 	"host.":                                              "nothing: the bridge is the host",
 }
 
+func rawOff() error {
+	return fault.New(fault.FeatureDisabled, "RawService is off; the server's operator can switch it on with --raw")
+}
+
 // Invoke passes a call through.
 func (b *Bridge) Invoke(ctx context.Context, r *bridgev1.InvokeRequest) (*bridgev1.InvokeResponse, error) {
 	if !b.cfg.Raw {
-		return nil, fault.New(fault.FeatureDisabled, "RawService is off; the server's operator can switch it on with --raw")
+		return nil, rawOff()
 	}
 	method := r.GetMethod()
 	if method == "" {

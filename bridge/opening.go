@@ -1,12 +1,15 @@
 package bridge
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
@@ -45,11 +48,22 @@ func (b *Bridge) config(c *cliv1.SessionConfig, at string) (session.Object, *[]s
 }
 
 // handling reads which callbacks a caller answers.
-func handling(h *bridgev1.Handlers) *session.Handling {
+func handling(h *bridgev1.Handlers, at string) (*session.Handling, error) {
 	if h == nil {
-		return nil
+		return nil, nil
 	}
-	return &session.Handling{Permission: h.GetPermission(), Methods: h.GetMethods()}
+	out := &session.Handling{Methods: slices.Clone(h.GetMethods()), HookTypes: h.GetHookTypes()}
+	if h.GetPermission() {
+		out.Methods = append(out.Methods, callback.PermissionRequested)
+	}
+	for i, kind := range h.GetKinds() {
+		method, ok := callback.MethodOf(kind)
+		if !ok {
+			return nil, fault.New(fault.InvalidField, "%v is no kind that can be handled", kind).WithField(fmt.Sprintf("%s.kinds[%d]", at, i))
+		}
+		out.Methods = append(out.Methods, method)
+	}
+	return out, nil
 }
 
 // duration reads a duration within bounds; unset is zero.
@@ -106,8 +120,9 @@ func (b *Bridge) creation(r *bridgev1.CreateSessionRequest, at string) (o sessio
 		}
 		o.Params.Set("cloud", text)
 	}
-	o.Handling, o.Lifetime = handling(r.GetHandlers()), r.GetLifetime()
-	return o, nil
+	o.Lifetime = r.GetLifetime()
+	o.Handling, err = handling(r.GetHandlers(), at+"handlers")
+	return o, err
 }
 
 // resumption reads a ResumeSessionRequest.
@@ -136,8 +151,9 @@ func (b *Bridge) resumption(r *bridgev1.ResumeSessionRequest, at string) (o sess
 			o.Params.Set(own, nil)
 		}
 	}
-	o.Handling, o.Lifetime, o.ContinuePending = handling(r.GetHandlers()), r.GetLifetime(), r.GetContinuePendingWork()
-	return o, nil
+	o.Lifetime, o.ContinuePending = r.GetLifetime(), r.GetContinuePendingWork()
+	o.Handling, err = handling(r.GetHandlers(), at+"handlers")
+	return o, err
 }
 
 // prompt reads what a caller says. at is where it is in the request.

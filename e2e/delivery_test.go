@@ -26,14 +26,6 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/internal/offlinemodel"
 )
 
-// answerWith is a handler that notes what it is asked and answers always the same.
-func answerWith(asked chan<- json.RawMessage, result any) copilot.RequestHandler {
-	return func(_ context.Context, req *copilot.Request) (any, error) {
-		asked <- req.Params
-		return result, nil
-	}
-}
-
 const asking = `
 rules:
   - when: {user: "ask me", tools: [ask_user]}
@@ -45,13 +37,18 @@ default: {reply: [{text: "You said: {{user}}"}]}`
 func TestUserInput(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, asking)
-	asked := make(chan json.RawMessage, 10)
-	s := r.session(withOnRequest(r.options(), "userInput.request", answerWith(asked, map[string]any{"answer": "green", "wasFreeform": true})))
+	asked := make(chan *copilot.UserInputRequest, 10)
+	o := r.options()
+	o.OnUserInput = func(_ context.Context, q *copilot.UserInputRequest) (*copilot.UserInputAnswer, error) {
+		asked <- q
+		return &copilot.UserInputAnswer{Answer: "green", WasFreeform: true}, nil
+	}
+	s := r.session(o)
 	if got := s.ask("ask me"); !strings.Contains(got, "green") {
 		t.Errorf("the model was told %q", got)
 	}
-	if got := string(<-asked); !strings.Contains(got, "Which colour?") || !strings.Contains(got, "blue") {
-		t.Errorf("asked with %s", got)
+	if got := <-asked; got.GetQuestion() != "Which colour?" || !slices.Contains(got.GetChoices(), "blue") {
+		t.Errorf("asked with %v", got)
 	}
 	// Nobody is asked once the one who answers has left: the tool is gone with him.
 	other := r.sessionOf(r.dial(), r.options())
@@ -62,11 +59,6 @@ func TestUserInput(t *testing.T) {
 	}
 }
 
-func withOnRequest(o copilot.SessionOptions, method string, h copilot.RequestHandler) copilot.SessionOptions {
-	o.OnRequest = map[string]copilot.RequestHandler{method: h}
-	return o
-}
-
 // An unanswered question ends with the bridge's own answer, and the turn goes on.
 func TestUnansweredUserInput(t *testing.T) {
 	t.Parallel()
@@ -74,7 +66,7 @@ func TestUnansweredUserInput(t *testing.T) {
 	s := r.session(func() copilot.SessionOptions {
 		o := r.options()
 		o.CallbackTimeout = 300 * time.Millisecond
-		o.SessionHandlers = &bridgev1.Handlers{Methods: []string{"userInput.request"}}
+		o.SessionHandlers = &bridgev1.Handlers{Kinds: []bridgev1.CallbackKind{bridgev1.CallbackKind_CALLBACK_KIND_USER_INPUT}}
 		return o
 	}())
 	got := s.ask("ask me")
@@ -91,7 +83,7 @@ func TestUserInputByResolve(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, asking)
 	o := r.options()
-	o.SessionHandlers = &bridgev1.Handlers{Methods: []string{"userInput.request"}}
+	o.SessionHandlers = &bridgev1.Handlers{Kinds: []bridgev1.CallbackKind{bridgev1.CallbackKind_CALLBACK_KIND_USER_INPUT}}
 	s := r.session(o)
 	s.send("ask me")
 	s.waitFor("user_input.requested")
@@ -105,7 +97,7 @@ func TestUserInputByResolve(t *testing.T) {
 			question = pending[0]
 		}
 	}
-	if question.GetKind() != bridgev1.CallbackKind_CALLBACK_KIND_RAW || question.GetRaw().GetMethod() != "userInput.request" || question.GetDeadline() == nil {
+	if question.GetUserInput().GetQuestion() != "Which colour?" || question.GetDeadline() == nil {
 		t.Errorf("pending: %v", question)
 	}
 	err := s.Resolve(r.ctx, question.GetCallbackId(), &bridgev1.Answer{Answer: &bridgev1.Answer_Tool{Tool: &bridgev1.ToolAnswer{}}})
@@ -135,19 +127,22 @@ rules:
     reply: [{text: "I was told: {{tool_result}}"}]
 default: {reply: [{text: "ok"}]}`
 	for name, test := range map[string]struct {
-		hook func(context.Context, *copilot.Request) (any, error)
+		hook func(context.Context, *cliv1.HookPreToolUseInput) (*cliv1.HookPreToolUseOutput, error)
 		want string
 		not  string
 	}{
-		"denied": {func(_ context.Context, q *copilot.Request) (any, error) {
-			var p struct{ HookType string }
-			if json.Unmarshal(q.Params, &p) == nil && p.HookType == "preToolUse" {
-				return map[string]any{"output": map[string]any{"permissionDecision": "deny", "permissionDecisionReason": "not on my watch"}}, nil
-			}
-			return map[string]any{}, nil
+		"denied": {func(context.Context, *cliv1.HookPreToolUseInput) (*cliv1.HookPreToolUseOutput, error) {
+			return &cliv1.HookPreToolUseOutput{
+				PermissionDecision:       cliv1.HookPermissionDecision_HOOK_PERMISSION_DECISION_DENY,
+				PermissionDecisionReason: proto.String("not on my watch"),
+			}, nil
 		}, "not on my watch", "the content"},
-		"failing":         {func(context.Context, *copilot.Request) (any, error) { return nil, errors.New("broken") }, "", ""},
-		"without opinion": {func(context.Context, *copilot.Request) (any, error) { return map[string]any{}, nil }, "the content", "watch"},
+		"failing": {func(context.Context, *cliv1.HookPreToolUseInput) (*cliv1.HookPreToolUseOutput, error) {
+			return nil, errors.New("broken")
+		}, "broken", "the content"},
+		"without opinion": {func(context.Context, *cliv1.HookPreToolUseInput) (*cliv1.HookPreToolUseOutput, error) {
+			return nil, nil
+		}, "the content", "watch"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -156,8 +151,8 @@ default: {reply: [{text: "ok"}]}`
 			if err := r.model.SetScript(parse(t, strings.ReplaceAll(script, "{{match.0}}", path))); err != nil {
 				t.Fatal(err)
 			}
-			o := withOnRequest(r.options(), "hooks.invoke", test.hook)
-			o.OnPermission = copilot.ApproveAll
+			o := r.options()
+			o.OnHooks.PreToolUse, o.OnPermission = test.hook, copilot.ApproveAll
 			s := r.session(o)
 			got := s.ask("look")
 			if !strings.Contains(got, test.want) || test.not != "" && strings.Contains(got, test.not) {
@@ -183,7 +178,7 @@ default: {reply: [{text: "ok"}]}`)); err != nil {
 	}
 	o := r.options()
 	o.OnPermission, o.CallbackTimeout = copilot.ApproveAll, 200*time.Millisecond
-	o.SessionHandlers = &bridgev1.Handlers{Methods: []string{"hooks.invoke"}}
+	o.SessionHandlers = &bridgev1.Handlers{Kinds: []bridgev1.CallbackKind{bridgev1.CallbackKind_CALLBACK_KIND_HOOK}}
 	if got := r.session(o).ask("look"); strings.Contains(got, "the content") || !strings.Contains(got, "hook not answered") {
 		t.Errorf("the model was told %q", got)
 	}

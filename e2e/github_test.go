@@ -1,7 +1,7 @@
 package e2e
 
 import (
-	"encoding/json"
+	"context"
 	"slices"
 	"testing"
 
@@ -130,20 +130,24 @@ func TestGitHub(t *testing.T) {
 func TestAutoModeSwitch(t *testing.T) {
 	t.Parallel()
 	g := newGitHub(t)
-	asked := make(chan json.RawMessage, 10)
+	asked := make(chan *copilot.AutoModeSwitchRequest, 10)
 	s := g.session(copilot.SessionOptions{
-		Config:    g.as("token-of-ann", "claude-sonnet-4.5"),
-		OnRequest: map[string]copilot.RequestHandler{"autoModeSwitch.request": answerWith(asked, map[string]any{"response": "yes"})},
+		Config: g.as("token-of-ann", "claude-sonnet-4.5"),
+		OnAutoModeSwitch: func(_ context.Context, q *copilot.AutoModeSwitchRequest) (*copilot.AutoModeSwitchAnswer, error) {
+			asked <- q
+			return &copilot.AutoModeSwitchAnswer{
+				Response: cliv1.CallbackAutoModeSwitchServiceRequestResponseResponse_CALLBACK_AUTO_MODE_SWITCH_SERVICE_REQUEST_RESPONSE_RESPONSE_YES,
+			}, nil
+		},
 	})
 	out := s.turn("limited")
 	if got := out.GetError().GetStatusCode(); got != 429 {
 		t.Errorf("the turn ended %v", out)
 	}
 	select { // after the error
-	case params := <-asked:
-		var p struct{ RetryAfterSeconds float64 }
-		if err := json.Unmarshal(params, &p); err != nil || p.RetryAfterSeconds != 1 {
-			t.Errorf("asked with %s", params)
+	case q := <-asked:
+		if q.GetRetryAfterSeconds() != 1 || q.GetErrorCode() != "user_weekly_rate_limited" {
+			t.Errorf("asked with %v", q)
 		}
 	case <-g.ctx.Done():
 		t.Fatalf("it did not ask; the turn ended %v", out)

@@ -209,3 +209,7 @@ func (backend) WatchSessions(context.Context, *bridgev1.WatchSessionsRequest, fu
 func (backend) Attach(context.Context, *bridgev1.AttachStart) (callback.Attachment, error) {
 	return nil, refusal("Attach")
 }
+
+func (backend) RunShell(context.Context, *bridgev1.RunShellRequest, func(*bridgev1.RunShellResponse) error) error {
+	return refusal("RunShell")
+}

@@ -31,7 +31,11 @@ func errorFallback(p *Pending, why Why) Reply {
 
 // hookFallback refuses what a hook before a tool was to judge, and has no opinion in
 // all other hooks: what nobody looked at is not let through.
-func hookFallback(p *Pending, why Why) Reply {
+func hookFallback(p *Pending, why Why) Reply { return HookFailure(p, "hook not answered: "+why.text()) }
+
+// HookFailure answers a hook whose handler failed: the CLI would take an error for
+// consent.
+func HookFailure(p *Pending, reason string) Reply {
 	var call struct {
 		HookType string `json:"hookType"`
 	}
@@ -40,7 +44,7 @@ func hookFallback(p *Pending, why Why) Reply {
 	}
 	return Reply{Members: mustJSON(map[string]any{"output": map[string]any{
 		"permissionDecision":       "deny",
-		"permissionDecisionReason": "hook not answered: " + why.text(),
+		"permissionDecisionReason": reason,
 	}})}
 }
 

@@ -7,7 +7,10 @@ import (
 	"encoding/json"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+	jsonv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/json/v1"
 )
 
 // Kind is one kind of callback.
@@ -17,10 +20,14 @@ type Kind struct {
 	Method string
 	// Type is the kind's type in the API.
 	Type bridgev1.CallbackKind
-	// Event is set when an event asks: AnswerMethod then takes the answer, and the
-	// event of type DoneEvent says that the callback is over.
-	Event                   bool
-	AnswerMethod, DoneEvent string
+	// Event is set when an event asks: AnswerMethod then takes the answer, in the
+	// parameter AnswerMember if it has one of its own, and the event of type DoneEvent
+	// says that the callback is over.
+	Event                                 bool
+	AnswerMethod, AnswerMember, DoneEvent string
+	// Interest says that the CLI sends the event to those only who registered an
+	// interest in it.
+	Interest bool
 	// Switch is the member of the session's configuration that makes the CLI ask;
 	// empty when nothing has to be switched on.
 	Switch string
@@ -75,66 +82,110 @@ const DefaultErrorCode = -32603
 
 // The names other packages need.
 const (
-	ToolRequested        = "external_tool.requested"
-	PermissionRequested  = "permission.requested"
-	ElicitationRequested = "elicitation.requested"
-	CommandExecute       = "command.execute"
-	UserInputRequest     = "userInput.request"
-	ExitPlanModeRequest  = "exitPlanMode.request"
-	AutoModeRequest      = "autoModeSwitch.request"
-	HooksInvoke          = "hooks.invoke"
-	SystemTransform      = "systemMessage.transform"
+	ToolRequested       = "external_tool.requested"
+	PermissionRequested = "permission.requested"
+	CommandExecute      = "command.execute"
+	HooksInvoke         = "hooks.invoke"
 )
 
-// events are the kinds that an event asks. A kind that has both a request and an
-// event, such as user input, is answered by the request; its event only tells.
+// events are the kinds that an event asks.
 var events = []*Kind{
 	{
-		Method: ToolRequested, Type: bridgev1.CallbackKind_CALLBACK_KIND_TOOL_CALL, Event: true,
-		AnswerMethod: "session.tools.handlePendingToolCall", DoneEvent: "external_tool.completed",
-		Survives: true, Fallback: toolFallback,
+		Method: ToolRequested, AnswerMethod: "session.tools.handlePendingToolCall",
+		DoneEvent: "external_tool.completed", Survives: true, Fallback: toolFallback,
 	},
 	{
-		Method: PermissionRequested, Type: bridgev1.CallbackKind_CALLBACK_KIND_PERMISSION, Event: true,
-		AnswerMethod: "session.permissions.handlePendingPermissionRequest", DoneEvent: "permission.completed",
-		Survives: true, Fallback: fixed(`{"result":{"kind":"user-not-available"}}`),
+		Method: PermissionRequested, AnswerMethod: "session.permissions.handlePendingPermissionRequest", AnswerMember: "result",
+		DoneEvent: "permission.completed", Survives: true, Fallback: fixed(`{"result":{"kind":"user-not-available"}}`),
 	},
 	{
-		Method: ElicitationRequested, Type: raw, Event: true, Switch: "requestElicitation",
-		AnswerMethod: "session.ui.handlePendingElicitation", DoneEvent: "elicitation.completed",
-		Fallback: fixed(`{"result":{"action":"cancel"}}`),
+		Method: "elicitation.requested", Switch: "requestElicitation", AnswerMethod: "session.ui.handlePendingElicitation", AnswerMember: "result",
+		DoneEvent: "elicitation.completed", Fallback: fixed(`{"result":{"action":"cancel"}}`),
 	},
 	{
-		Method: CommandExecute, Type: raw, Event: true,
-		AnswerMethod: "session.commands.handlePendingCommand", DoneEvent: "command.completed",
-		Fallback: commandFallback,
+		Method: CommandExecute, AnswerMethod: "session.commands.handlePendingCommand",
+		DoneEvent: "command.completed", Fallback: commandFallback,
+	},
+	{
+		Method: "command.queued", AnswerMethod: "session.commands.respondToQueuedCommand", AnswerMember: "result",
+		DoneEvent: "command.completed", Fallback: fixed(`{"result":{"handled":false}}`),
+	},
+	{
+		Method: "sampling.requested", AnswerMethod: "session.ui.handlePendingSampling",
+		DoneEvent: "sampling.completed", Fallback: fixed(`{}`),
+	},
+	{
+		Method: "mcp.oauth_required", AnswerMethod: "session.mcp.oauth.handlePendingRequest", AnswerMember: "result", Interest: true,
+		DoneEvent: "mcp.oauth_completed", Fallback: fixed(`{"result":{"kind":"cancelled"}}`),
+	},
+	{
+		Method: "mcp.headers_refresh_required", AnswerMember: "result", Interest: true,
+		AnswerMethod: "session.mcp.headers.handlePendingHeadersRefreshRequest",
+		DoneEvent:    "mcp.headers_refresh_completed", Fallback: fixed(`{"result":{"kind":"none"}}`),
+	},
+	{
+		Method: "session_limits_exhausted.requested", AnswerMethod: "session.ui.handlePendingSessionLimitsExhausted", AnswerMember: "response",
+		DoneEvent: "session_limits_exhausted.completed", Fallback: fixed(`{"response":{"action":"cancel"}}`),
 	},
 }
 
-// requests are the kinds that a JSON-RPC request asks and that the bridge has an
-// answer of its own for; all others fall back to an error.
+// Told are the events that only tell of what a request asks, with that request.
+var Told = map[string]string{
+	"user_input.requested":       "userInput.request",
+	"exit_plan_mode.requested":   "exitPlanMode.request",
+	"auto_mode_switch.requested": "autoModeSwitch.request",
+}
+
+// requests are the kinds that a JSON-RPC request asks and whose fallback is not an error,
+// or that have a switch. Every other request is of a kind that has neither.
 var requests = []*Kind{
-	{Method: UserInputRequest, Type: raw, Switch: "requestUserInput", Fallback: errorFallback},
-	{Method: ExitPlanModeRequest, Type: raw, Switch: "requestExitPlanMode", Fallback: fixed(`{"approved":false}`)},
-	{Method: AutoModeRequest, Type: raw, Switch: "requestAutoModeSwitch", Fallback: fixed(`{"response":"no"}`)},
-	{Method: HooksInvoke, Type: raw, Switch: "hooks", Fallback: hookFallback},
-	{Method: SystemTransform, Type: raw, Fallback: unchangedSections},
+	{Method: "userInput.request", Switch: "requestUserInput", Fallback: errorFallback},
+	{Method: "exitPlanMode.request", Switch: "requestExitPlanMode", Fallback: fixed(`{"approved":false}`)},
+	{Method: "autoModeSwitch.request", Switch: "requestAutoModeSwitch", Fallback: fixed(`{"response":"no"}`)},
+	{Method: HooksInvoke, Switch: "hooks", Fallback: hookFallback},
+	{Method: "systemMessage.transform", Fallback: unchangedSections},
 }
-
-const raw = bridgev1.CallbackKind_CALLBACK_KIND_RAW
 
 var (
 	byMethod = map[string]*Kind{}
-	byDone   = map[string]*Kind{}
+	byDone   = map[string][]*Kind{}
+	// types are the kinds of the API, by method: the options of the enum's values say so.
+	types   = map[string]bridgev1.CallbackKind{}
+	methods = map[bridgev1.CallbackKind]string{}
 )
 
 func init() {
+	values := bridgev1.CallbackKind(0).Descriptor().Values()
+	for i := range values.Len() {
+		v := values.Get(i)
+		if rules, _ := proto.GetExtension(v.Options(), jsonv1.E_EnumValue).(*jsonv1.EnumValueRules); rules.GetValue() != "" {
+			types[rules.GetValue()] = bridgev1.CallbackKind(v.Number())
+			methods[bridgev1.CallbackKind(v.Number())] = rules.GetValue()
+		}
+	}
 	for _, k := range events {
-		byMethod[k.Method], byDone[k.DoneEvent] = k, k
+		k.Event, k.Type = true, typeOf(k.Method)
+		byMethod[k.Method] = k
+		byDone[k.DoneEvent] = append(byDone[k.DoneEvent], k)
 	}
 	for _, k := range requests {
+		k.Type = typeOf(k.Method)
 		byMethod[k.Method] = k
 	}
+}
+
+func typeOf(method string) bridgev1.CallbackKind {
+	if t, ok := types[method]; ok {
+		return t
+	}
+	return bridgev1.CallbackKind_CALLBACK_KIND_RAW
+}
+
+// MethodOf returns the method or event type of a kind of the API; ok is false for RAW and
+// for numbers that are none.
+func MethodOf(t bridgev1.CallbackKind) (method string, ok bool) {
+	method, ok = methods[t]
+	return method, ok
 }
 
 // ForEvent returns the kind that events of the type ask, or nil.
@@ -145,8 +196,8 @@ func ForEvent(eventType string) *Kind {
 	return nil
 }
 
-// DoneBy returns the kind whose callbacks events of the type end, or nil.
-func DoneBy(eventType string) *Kind { return byDone[eventType] }
+// Ends reports whether events of the type end callbacks.
+func Ends(eventType string) bool { return byDone[eventType] != nil }
 
 // ForRequest returns the kind of a JSON-RPC request; a method it has not heard of has
 // a kind too.
@@ -154,7 +205,7 @@ func ForRequest(method string) *Kind {
 	if k := byMethod[method]; k != nil && !k.Event {
 		return k
 	}
-	return &Kind{Method: method, Type: raw, Fallback: errorFallback}
+	return &Kind{Method: method, Type: typeOf(method), Fallback: errorFallback}
 }
 
 // SwitchFor returns the member of a session's configuration that makes the CLI ask
@@ -164,6 +215,18 @@ func SwitchFor(method string) string {
 		return k.Switch
 	}
 	return ""
+}
+
+// Interests lists the event types that the CLI only sends to those who registered an
+// interest in them.
+func Interests() []string {
+	var out []string
+	for _, k := range events {
+		if k.Interest {
+			out = append(out, k.Method)
+		}
+	}
+	return out
 }
 
 // Switches lists every member of a session's configuration that is one.

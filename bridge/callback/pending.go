@@ -24,8 +24,11 @@ type Pending struct {
 	Kind *Kind
 	// Params are the request's parameters, or the event's data.
 	Params json.RawMessage
-	// Tool is the name of the tool that is called, for a tool call.
-	Tool string
+	// Tool is the name of the tool that is called, for a tool call; Hook is the type of a
+	// hook.
+	Tool, Hook string
+	// For is the one participant that is asked; empty for all who handle the kind.
+	For string
 	// Agent is the sub-agent that asks; empty for the session's own agent.
 	Agent string
 	// Pos is where the event is in the journal; zero for a request.

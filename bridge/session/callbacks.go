@@ -66,11 +66,14 @@ func (s *Session) handlers(p *callback.Pending) (to []string, handled bool) {
 	isTool := p.Kind.Method == callback.ToolRequested
 	shared := isTool && named(s.tools)
 	for _, part := range s.participants {
-		if isTool && (shared || named(part.tools)) || !isTool && part.handling.handles(p.Kind) {
+		if p.For != everybody && p.For != part.ID {
+			continue
+		}
+		if isTool && (shared || named(part.tools)) || !isTool && part.handling.handles(p) {
 			to = append(to, part.ID)
 		}
 	}
-	return to, shared || len(to) > 0 || s.handling.handles(p.Kind)
+	return to, shared || len(to) > 0 || (p.For == everybody || p.For == itself) && s.handling.handles(p)
 }
 
 // settled ends the callback that an event says is over, unless an answer of ours is
@@ -136,13 +139,21 @@ func (s *Session) fallback(ctx context.Context, p *callback.Pending, why callbac
 // Ask registers a request of the CLI and waits for its answer. It runs on one of the
 // connection's workers; the context ends with the connection.
 func (s *Session) Ask(ctx context.Context, id, method string, params json.RawMessage) (json.RawMessage, error) {
+	if method == callback.HooksInvoke {
+		return s.askHooks(ctx, id, params)
+	}
+	return s.ask(ctx, &callback.Pending{ID: id, Kind: callback.ForRequest(method), Params: params})
+}
+
+// ask registers a callback and waits for its answer.
+func (s *Session) ask(ctx context.Context, p *callback.Pending) (json.RawMessage, error) {
 	answer := make(chan callback.Reply, 1)
-	p := &callback.Pending{ID: id, Kind: callback.ForRequest(method), Params: params, Reply: func(r callback.Reply) {
+	p.Reply = func(r callback.Reply) {
 		select {
 		case answer <- r:
 		default: // the first answer counts
 		}
-	}}
+	}
 	s.mu.Lock()
 	s.register(p, false)
 	s.mu.Unlock()
@@ -211,8 +222,31 @@ func (s *Session) reply(ctx context.Context, p *callback.Pending, r callback.Rep
 // Pending returns the registry of pending callbacks.
 func (s *Session) Pending() *callback.Registry { return s.pending }
 
-// Abstain notes that a participant leaves a callback to others.
-func (s *Session) Abstain(id, participant string) error {
-	_, err := s.pending.Abstain(id, participant)
-	return err
+// Abstain notes that a participant leaves a callback to others. Where it alone was asked,
+// it has no opinion.
+func (s *Session) Abstain(ctx context.Context, id, participant string) (journal.Position, error) {
+	p, err := s.pending.Get(id)
+	if err != nil {
+		return journal.Position{}, err
+	}
+	all, err := s.pending.Abstain(id, participant)
+	if err == nil && all && p.For == participant {
+		return s.Resolve(ctx, id, participant, callback.Reply{Members: json.RawMessage(`{}`)})
+	}
+	return s.journal.Last(), err
+}
+
+// orphans gives up what nobody handles any longer and what does not outlive its
+// handlers: a tool call or a permission may still be answered by somebody else. It is
+// done before the CLI learns that nobody handles the kind, after which it might not take
+// the answer.
+func (s *Session) orphans(ctx context.Context) {
+	for _, p := range s.pending.List() {
+		s.mu.Lock()
+		_, handled := s.handlers(p)
+		s.mu.Unlock()
+		if !handled && !p.Kind.Survives {
+			s.giveUp(ctx, p.ID, callback.Unhandled)
+		}
+	}
 }

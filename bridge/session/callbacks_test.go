@@ -129,7 +129,7 @@ func TestSharedHandlers(t *testing.T) {
 	if again := r.awaitAsked(); again != q || len(r.s.Offered(q)) != 1 || r.s.Offered(q)[0] != p.ID {
 		t.Errorf("offered to %v", r.s.Offered(q))
 	}
-	if err := r.s.Abstain(q.ID, p.ID); err != nil {
+	if _, err := r.s.Abstain(t.Context(), q.ID, p.ID); err != nil {
 		t.Error(err)
 	}
 	if _, err := r.s.Resolve(t.Context(), q.ID, "", answer(`{"answer":"yes"}`)); err != nil {

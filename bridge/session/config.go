@@ -19,17 +19,16 @@ type Tool struct {
 
 // Handling is which callbacks a caller answers.
 type Handling struct {
-	Permission bool
 	// Methods are JSON-RPC methods and event types.
 	Methods []string
+	// HookTypes are the hooks that are of interest; none for all.
+	HookTypes []string
 }
 
-// handles reports whether callbacks of the kind are answered.
-func (h Handling) handles(k *callback.Kind) bool {
-	if k.Method == callback.PermissionRequested && h.Permission {
-		return true
-	}
-	return slices.Contains(h.Methods, k.Method)
+// handles reports whether a callback is answered.
+func (h Handling) handles(p *callback.Pending) bool {
+	return slices.Contains(h.Methods, p.Kind.Method) &&
+		(p.Hook == "" || len(h.HookTypes) == 0 || slices.Contains(h.HookTypes, p.Hook))
 }
 
 // toolName is what the CLI accepts.
@@ -132,6 +131,12 @@ func (s *Session) wants(name string) bool {
 		return true
 	}
 	return slices.ContainsFunc(s.participants, func(p *Participant) bool { return p.handling.wants(name) })
+}
+
+// wantsMethod reports whether anybody handles a method or event type. The caller holds mu.
+func (s *Session) wantsMethod(method string) bool {
+	return slices.Contains(s.handling.Methods, method) ||
+		slices.ContainsFunc(s.participants, func(p *Participant) bool { return slices.Contains(p.handling.Methods, method) })
 }
 
 func (h Handling) wants(name string) bool {

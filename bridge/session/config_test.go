@@ -2,6 +2,7 @@ package session
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 
@@ -43,19 +44,27 @@ func TestParseTools(t *testing.T) {
 
 func TestHandles(t *testing.T) {
 	t.Parallel()
-	permission, input := callback.ForEvent(callback.PermissionRequested), callback.ForRequest(callback.UserInputRequest)
+	permission := &callback.Pending{Kind: callback.ForEvent(callback.PermissionRequested)}
+	input := &callback.Pending{Kind: callback.ForRequest("userInput.request")}
+	before := &callback.Pending{Kind: callback.ForRequest(callback.HooksInvoke), Hook: "preToolUse"}
+	after := &callback.Pending{Kind: callback.ForRequest(callback.HooksInvoke), Hook: "postToolUse"}
 	for name, test := range map[string]struct {
-		h          Handling
-		perm, user bool
+		h    Handling
+		want []*callback.Pending
 	}{
-		"nothing":              {},
-		"permission":           {Handling{Permission: true}, true, false},
-		"permission as method": {Handling{Methods: []string{"permission.requested"}}, true, false},
-		"user input":           {Handling{Methods: []string{"x", "userInput.request"}}, false, true},
-		"the event that tells": {Handling{Methods: []string{"user_input.requested"}}, false, false},
+		"nothing":               {},
+		"permission":            {Handling{Methods: []string{"permission.requested"}}, []*callback.Pending{permission}},
+		"user input":            {Handling{Methods: []string{"x", "userInput.request"}}, []*callback.Pending{input}},
+		"the event that tells":  {Handling{Methods: []string{"user_input.requested"}}, nil},
+		"hooks":                 {Handling{Methods: []string{"hooks.invoke"}}, []*callback.Pending{before, after}},
+		"one hook":              {Handling{Methods: []string{"hooks.invoke"}, HookTypes: []string{"postToolUse"}}, []*callback.Pending{after}},
+		"a hook's type alone":   {Handling{HookTypes: []string{"postToolUse"}}, nil},
+		"a hook's type, others": {Handling{Methods: []string{"permission.requested"}, HookTypes: []string{"postToolUse"}}, []*callback.Pending{permission}},
 	} {
-		if test.h.handles(permission) != test.perm || test.h.handles(input) != test.user {
-			t.Errorf("%s: handles permission %v, user input %v", name, test.h.handles(permission), test.h.handles(input))
+		for _, p := range []*callback.Pending{permission, input, before, after} {
+			if got, want := test.h.handles(p), slices.Contains(test.want, p); got != want {
+				t.Errorf("%s: handles %s %s: %v, want %v", name, p.Kind.Method, p.Hook, got, want)
+			}
 		}
 	}
 }

@@ -47,7 +47,7 @@ func (s *Session) apply(rec *journal.Record) {
 	}
 	if k := callback.ForEvent(rec.Type); k != nil {
 		s.asked(k, rec)
-	} else if k := callback.DoneBy(rec.Type); k != nil {
+	} else if callback.Ends(rec.Type) {
 		s.settled(rec)
 	}
 }

@@ -128,14 +128,14 @@ func (s *Session) create(ctx context.Context, rt Runtime, extra Object) error {
 	}
 	s.noteTold(tools, switches, result)
 	s.loadedIn(rt)
-	return nil
+	return s.registerInterests(ctx, rt)
 }
 
 // loadedIn notes which runtime has the session. If that ended since it answered, nobody
 // else will tell: a session that was not loaded in it had nothing to lose.
 func (s *Session) loadedIn(rt Runtime) {
 	s.mu.Lock()
-	s.runtime, s.state = rt, Loaded
+	s.runtime, s.state, s.interests = rt, Loaded, map[string]bool{}
 	s.mu.Unlock()
 	if cause := rt.Err(); cause != nil {
 		s.RuntimeLost(rt, cause)

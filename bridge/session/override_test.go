@@ -6,6 +6,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/internal/fakecli"
 )
@@ -150,7 +151,7 @@ func TestRefusedChangesAreUndone(t *testing.T) {
 	err := r.s.SetProvider(t.Context(), func(o Object) (Object, error) { o.SetString("baseUrl", "bad"); return o, nil }, "bad")
 	wantReason(t, err, fault.SessionRefused)
 	own := tools("bad")
-	_, err = r.s.Resume(t.Context(), Opening{Config: object(t, `{"model":"bad"}`), Tools: &own, Handling: &Handling{Permission: true}})
+	_, err = r.s.Resume(t.Context(), Opening{Config: object(t, `{"model":"bad"}`), Tools: &own, Handling: &Handling{Methods: []string{callback.PermissionRequested}}})
 	wantReason(t, err, fault.SessionRefused)
 	if _, err := r.s.Resume(t.Context(), Opening{}); err != nil {
 		t.Fatal(err)

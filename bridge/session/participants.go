@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
@@ -116,6 +117,7 @@ func (s *Session) Change(ctx context.Context, p *Participant, tools *[]Tool, han
 	}
 	s.offerTo(p)
 	s.mu.Unlock()
+	s.orphans(ctx)
 	return s.Sync(ctx)
 }
 
@@ -164,6 +166,7 @@ func (s *Session) leave(p *Participant, right func() bool) {
 	s.host.Go(func(ctx context.Context) {
 		ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 		defer cancel()
+		s.orphans(ctx)
 		var err error
 		if last {
 			_, err = s.Disconnect(ctx, false)
@@ -192,6 +195,9 @@ func (s *Session) Sync(ctx context.Context) error {
 // sync is Sync with the gate held. Tools alone are set as such, which does not disturb a
 // running turn; a changed switch takes a warm resume with everything.
 func (s *Session) sync(ctx context.Context, rt Runtime) error {
+	if err := s.registerInterests(ctx, rt); err != nil {
+		return err
+	}
 	s.mu.Lock()
 	tools, switches := toolsJSON(s.union()), s.switches()
 	told := s.toldTools
@@ -209,6 +215,27 @@ func (s *Session) sync(ctx context.Context, rt Runtime) error {
 	s.mu.Lock()
 	s.toldTools = tools
 	s.mu.Unlock()
+	return nil
+}
+
+// registerInterests tells the CLI of the events that it only sends on request.
+func (s *Session) registerInterests(ctx context.Context, rt Runtime) error {
+	for _, eventType := range callback.Interests() {
+		s.mu.Lock()
+		needed := s.wantsMethod(eventType) && !s.interests[eventType]
+		s.mu.Unlock()
+		if !needed {
+			continue
+		}
+		var params Object
+		params.SetString("eventType", eventType)
+		if _, _, err := s.call(ctx, rt, "session.eventLog.registerInterest", params); err != nil {
+			return err
+		}
+		s.mu.Lock()
+		s.interests[eventType] = true
+		s.mu.Unlock()
+	}
 	return nil
 }
 

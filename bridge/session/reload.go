@@ -52,6 +52,9 @@ func (s *Session) coldResume(ctx context.Context, rt Runtime, extra Object, cont
 	s.mu.Lock()
 	s.releaseHeld()
 	s.mu.Unlock()
+	if err := s.registerInterests(ctx, rt); err != nil {
+		return err
+	}
 	if !continuePending {
 		s.withdraw(func(*callback.Pending) bool { return true }, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_WITHDRAWN)
 	} else if err := s.keepPending(ctx, rt); err != nil {
@@ -85,7 +88,7 @@ func (s *Session) readHistory(ctx context.Context, rt Runtime, continuePending b
 		rec.Bridge = s.internal && rec.Type == "session.resume"
 		s.enter(rec)
 		open.follow(rec)
-		if callback.DoneBy(rec.Type) != nil {
+		if callback.Ends(rec.Type) {
 			s.settled(rec)
 		}
 	}
@@ -94,7 +97,9 @@ func (s *Session) readHistory(ctx context.Context, rt Runtime, continuePending b
 	s.turn.lost(bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST, s.journal.Last())
 	if continuePending {
 		for _, rec := range open {
-			s.asked(callback.ForEvent(rec.Type), s.kept(rec))
+			if k := callback.ForEvent(rec.Type); k.Survives {
+				s.asked(k, s.kept(rec))
+			}
 		}
 	}
 	return nil
@@ -117,7 +122,7 @@ func (u *unanswered) follow(rec *journal.Record) {
 	switch {
 	case callback.ForEvent(rec.Type) != nil:
 		*u = append(*u, rec)
-	case callback.DoneBy(rec.Type) != nil:
+	case callback.Ends(rec.Type):
 		var done, asked struct{ RequestID string }
 		dataOf(rec, &done)
 		*u = slices.DeleteFunc(*u, func(r *journal.Record) bool {

@@ -103,12 +103,13 @@ type Session struct {
 	meta         meta
 	held         []*journal.Record // events kept back while history is being read
 	holding      bool
-	loadedOnce   bool   // the CLI has been told its tools
-	used         bool   // it has a message: the CLI keeps a history of it
-	turned       bool   // a turn has ended: the CLI has written the history of it
-	internal     bool   // what happens now is the bridge's own book-keeping
-	override     bool   // a turn runs whose headers replace the provider's
-	toldSwitches string // what the CLI was told last
+	loadedOnce   bool            // the CLI has been told its tools
+	interests    map[string]bool // the event types that were asked for in this runtime
+	used         bool            // it has a message: the CLI keeps a history of it
+	turned       bool            // a turn has ended: the CLI has written the history of it
+	internal     bool            // what happens now is the bridge's own book-keeping
+	override     bool            // a turn runs whose headers replace the provider's
+	toldSwitches string          // what the CLI was told last
 	toldTools    json.RawMessage
 }
 
@@ -131,7 +132,7 @@ func New(cfg Config) *Session {
 		journal: journal.New(journal.Config{Epoch: cfg.Epoch, MaxEphemeralBytes: cfg.MaxEphemeralBytes, Encode: cfg.Encode}),
 		pending: callback.NewRegistry(),
 		gate:    make(chan struct{}, 1), sending: make(chan struct{}, 1),
-		timeout: cfg.CallbackTimeout, switchNames: callback.Switches(),
+		interests: map[string]bool{}, timeout: cfg.CallbackTimeout, switchNames: callback.Switches(),
 		meta: meta{start: now, modified: now},
 	}
 	s.turn.over = func(out Outcome) { s.journal.Note(TurnOver{out}) }

@@ -64,7 +64,7 @@ func TestCreateSaysEverythingInItsFirstFrame(t *testing.T) {
 		ID: "mine", Config: config, Lifetime: bridgev1.Lifetime_LIFETIME_KEEP,
 		OnPermission: copilot.ApproveAll,
 		OnRequest: map[string]copilot.RequestHandler{
-			"userInput.request": func(context.Context, *copilot.Request) (any, error) { return nil, nil },
+			"new.request": func(context.Context, *copilot.Request) (any, error) { return nil, nil },
 		},
 		Tools: []copilot.Tool{
 			copilot.NewTool("b", "", func(context.Context, struct{}) (string, error) { return "", nil }),
@@ -86,7 +86,7 @@ func TestCreateSaysEverythingInItsFirstFrame(t *testing.T) {
 	if tools := a.start.GetTools(); len(tools) != 2 || tools[0].GetName() != "a" || tools[1].GetName() != "b" {
 		t.Errorf("the participant's tools = %v", tools)
 	}
-	if h := a.start.GetHandlers(); !h.GetPermission() || len(h.GetMethods()) != 1 {
+	if h := a.start.GetHandlers(); !h.GetPermission() || len(h.GetMethods()) != 1 || len(h.GetKinds()) != 0 {
 		t.Errorf("handlers = %v", h)
 	}
 	if a.start.GetName() != "unit" {

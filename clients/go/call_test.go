@@ -173,11 +173,11 @@ func TestRawRequests(t *testing.T) {
 	t.Parallel()
 	f, c := newFake(t)
 	_, a := session(t, f, c, copilot.SessionOptions{OnRequest: map[string]copilot.RequestHandler{
-		"userInput.request": func(_ context.Context, req *copilot.Request) (any, error) {
+		"new.request": func(_ context.Context, req *copilot.Request) (any, error) {
 			return map[string]any{"answer": string(req.Params), "wasFreeform": true}, nil
 		},
-		"hooks.invoke":          func(context.Context, *copilot.Request) (any, error) { return nil, errors.New("no") },
-		"elicitation.requested": func(context.Context, *copilot.Request) (any, error) { panic("boom") },
+		"new.refused":   func(context.Context, *copilot.Request) (any, error) { return nil, errors.New("no") },
+		"new.requested": func(context.Context, *copilot.Request) (any, error) { panic("boom") },
 	}})
 	raw := func(method string) *bridgev1.Callback {
 		return &bridgev1.Callback{
@@ -186,15 +186,15 @@ func TestRawRequests(t *testing.T) {
 		}
 	}
 	a.ask(raw("unheard.of")) // nobody answers it here
-	a.ask(raw("userInput.request"))
+	a.ask(raw("new.request"))
 	if got := a.answer().GetAnswer().GetRaw().GetResultJson(); got != `{"answer":"[1]","wasFreeform":true}` {
 		t.Errorf("answer = %s", got)
 	}
-	a.ask(raw("hooks.invoke"))
+	a.ask(raw("new.refused"))
 	if got := a.answer().GetAnswer().GetError().GetMessage(); got != "no" {
 		t.Errorf("error = %q", got)
 	}
-	a.ask(raw("elicitation.requested"))
+	a.ask(raw("new.requested"))
 	if got := a.answer().GetAnswer().GetError().GetMessage(); !strings.Contains(got, "boom") {
 		t.Errorf("error = %q", got)
 	}

@@ -49,10 +49,9 @@ type Request struct {
 	Params json.RawMessage
 }
 
-// RequestHandler answers callbacks that have no type of their own: user input, hooks,
-// elicitation and the rest. What it returns is sent as JSON, in the form that the CLI
-// expects for the method. An error is sent as an error; [ErrAbstain] leaves the callback
-// to others.
+// RequestHandler answers callbacks that have no type of their own: those of a CLI newer
+// than this client. What it returns is sent as JSON, in the form that the CLI expects for
+// the method. An error is sent as an error; [ErrAbstain] leaves the callback to others.
 type RequestHandler func(ctx context.Context, req *Request) (any, error)
 
 // WithdrawnError is the cause with which a handler's context ends when its answer is no
@@ -87,6 +86,10 @@ func (p *participant) answererFor(cb *bridgev1.Callback, offered bool) answerer 
 	case bridgev1.CallbackKind_CALLBACK_KIND_RAW:
 		if h := p.opts.OnRequest[cb.GetRaw().GetMethod()]; h != nil && offered {
 			return func(ctx context.Context) *bridgev1.Answer { return p.answerRequest(ctx, cb, h) }
+		}
+	default:
+		if h, ok := p.handlerFor(cb); ok && offered {
+			return func(ctx context.Context) *bridgev1.Answer { return p.answerWith(ctx, cb, h) }
 		}
 	}
 	return nil

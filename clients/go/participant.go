@@ -29,6 +29,7 @@ type participant struct {
 	log       *slog.Logger
 	sessionID string
 	pos       *progress
+	handlers  map[handlerKey]Handler
 
 	// ctx ends, with the reason as its cause, when the participation is over.
 	ctx    context.Context
@@ -52,12 +53,15 @@ type participant struct {
 	commands map[string]chan *Error
 }
 
-func newParticipant(ctx context.Context, c *Client, opts SessionOptions, tools map[string]Tool) *participant {
+func newParticipant(
+	ctx context.Context, c *Client, opts SessionOptions, tools map[string]Tool, handlers map[handlerKey]Handler,
+) *participant {
 	p := &participant{
 		client:        c,
 		opts:          opts,
 		log:           c.log,
 		pos:           new(progress),
+		handlers:      handlers,
 		done:          make(chan struct{}),
 		changed:       make(chan struct{}),
 		toolSlots:     make(chan struct{}, opts.maxConcurrentTools()),
@@ -99,10 +103,7 @@ func (p *participant) complete(start *bridgev1.AttachStart) {
 		start.Name = p.client.name
 	}
 	start.Tools = p.declared(false)
-	start.Handlers = &bridgev1.Handlers{Permission: p.opts.OnPermission != nil}
-	for method := range p.opts.OnRequest {
-		start.Handlers.Methods = append(start.Handlers.Methods, method)
-	}
+	start.Handlers = p.announced()
 	if p.opts.Grace > 0 {
 		start.Grace = durationpb.New(p.opts.Grace)
 	}

@@ -78,7 +78,11 @@ func (c *Client) Session(id string) *Session {
 func (c *Client) attach(
 	ctx context.Context, opts SessionOptions, tools map[string]Tool, start *bridgev1.AttachStart,
 ) (*Session, error) {
-	p := newParticipant(ctx, c, opts, tools)
+	handlers, err := opts.handlers()
+	if err != nil {
+		return nil, err
+	}
+	p := newParticipant(ctx, c, opts, tools, handlers)
 	started, err := p.open(ctx, start)
 	if err != nil {
 		return nil, err

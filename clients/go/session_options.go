@@ -1,6 +1,7 @@
 package copilot
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -47,8 +48,26 @@ type SessionOptions struct {
 	// Decides about permission requests. Nil: this participant takes no part in them,
 	// and where nobody does they are denied.
 	OnPermission PermissionHandler
-	// Answers callbacks that have no type of their own, by JSON-RPC method or event type:
-	// "userInput.request", "elicitation.requested", "hooks.invoke", ….
+	// Answers the agent's questions. Where no participant does, the agent has no tool to
+	// ask with.
+	OnUserInput func(context.Context, *UserInputRequest) (*UserInputAnswer, error)
+	// Fills in forms of tools and MCP servers.
+	OnElicitation func(context.Context, *ElicitationRequest) (*ElicitationAnswer, error)
+	// Decides about the plans of an agent in plan mode.
+	OnExitPlanMode func(context.Context, *ExitPlanModeRequest) (*ExitPlanModeAnswer, error)
+	// Decides whether another model is used when a rate limit is reached.
+	OnAutoModeSwitch func(context.Context, *AutoModeSwitchRequest) (*AutoModeSwitchAnswer, error)
+	// Carries out the commands that Config.Commands names. An error ends the command
+	// with its text.
+	OnCommand func(context.Context, *Command) error
+	// Gives a model provider its bearer token, before each request to the model. It is
+	// asked where the provider has HasBearerTokenProvider set.
+	OnProviderToken func(ctx context.Context, provider string) (string, error)
+	// The hooks.
+	OnHooks Hooks
+	// Answers callbacks of any other kind: see [Handle].
+	Handlers []Handler
+	// Answers callbacks that have no type of their own, by JSON-RPC method or event type.
 	OnRequest map[string]RequestHandler
 	// The participant's name, for people and logs; default: that of [WithName].
 	Name string

@@ -15,6 +15,7 @@ import (
 // errors of package fault.
 type Backend interface {
 	Invoke(context.Context, *bridgev1.InvokeRequest) (*bridgev1.InvokeResponse, error)
+	RunShell(ctx context.Context, req *bridgev1.RunShellRequest, emit func(*bridgev1.RunShellResponse) error) error
 }
 
 // Config is what a Service needs.
@@ -44,4 +45,9 @@ func (s *Service) Register(r grpc.ServiceRegistrar) { bridgev1.RegisterRawServic
 // Invoke implements bridgev1.RawServiceServer.
 func (s *Service) Invoke(ctx context.Context, req *bridgev1.InvokeRequest) (*bridgev1.InvokeResponse, error) {
 	return s.backend.Invoke(ctx, req)
+}
+
+// RunShell implements bridgev1.RawServiceServer.
+func (s *Service) RunShell(req *bridgev1.RunShellRequest, stream grpc.ServerStreamingServer[bridgev1.RunShellResponse]) error {
+	return s.backend.RunShell(stream.Context(), req, stream.Send)
 }

@@ -8,6 +8,7 @@ package bridgev1
 
 import (
 	v1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
+	_ "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/json/v1"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
@@ -23,7 +24,8 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// CallbackKind says what a callback asks for.
+// CallbackKind says what a callback asks for. Each has the JSON-RPC method, or the type
+// of the event, by which the CLI asks.
 type CallbackKind int32
 
 const (
@@ -33,23 +35,199 @@ const (
 	CallbackKind_CALLBACK_KIND_TOOL_CALL CallbackKind = 1
 	// The agent wants to do something that needs leave.
 	CallbackKind_CALLBACK_KIND_PERMISSION CallbackKind = 2
-	// Anything else the CLI asks, as JSON.
+	// Anything this version has no kind for, as JSON.
 	CallbackKind_CALLBACK_KIND_RAW CallbackKind = 3
+	// The agent asks its user a question.
+	CallbackKind_CALLBACK_KIND_USER_INPUT CallbackKind = 4
+	// A tool or an MCP server asks the user to fill in a form, or to visit a page.
+	CallbackKind_CALLBACK_KIND_ELICITATION CallbackKind = 5
+	// The agent has a plan and asks to carry it out.
+	CallbackKind_CALLBACK_KIND_EXIT_PLAN_MODE CallbackKind = 6
+	// A rate limit is reached and the agent asks to go on with an automatically chosen model.
+	CallbackKind_CALLBACK_KIND_AUTO_MODE_SWITCH CallbackKind = 7
+	// A hook: the agent is at a point where callers may look on, change things or refuse.
+	CallbackKind_CALLBACK_KIND_HOOK CallbackKind = 8
+	// Sections of the system message are to be rewritten.
+	CallbackKind_CALLBACK_KIND_SYSTEM_MESSAGE_TRANSFORM CallbackKind = 9
+	// A user gave a command that a caller registered.
+	CallbackKind_CALLBACK_KIND_COMMAND CallbackKind = 10
+	// A command waited for the turn's end, and a caller may handle it.
+	CallbackKind_CALLBACK_KIND_QUEUED_COMMAND CallbackKind = 11
+	// An MCP server asks for a model's answer.
+	CallbackKind_CALLBACK_KIND_SAMPLING CallbackKind = 12
+	// An MCP server needs an OAuth token.
+	CallbackKind_CALLBACK_KIND_MCP_OAUTH CallbackKind = 13
+	// The headers for an MCP server need to be renewed.
+	CallbackKind_CALLBACK_KIND_MCP_HEADERS CallbackKind = 14
+	// The session has used up its limit, and may get more.
+	CallbackKind_CALLBACK_KIND_SESSION_LIMITS CallbackKind = 15
+	// A model provider needs a bearer token, before each of its requests.
+	CallbackKind_CALLBACK_KIND_PROVIDER_TOKEN CallbackKind = 16
+	// A GitHub token is needed.
+	CallbackKind_CALLBACK_KIND_GITHUB_TOKEN CallbackKind = 17
+	// A canvas of the caller is to be opened.
+	CallbackKind_CALLBACK_KIND_CANVAS_OPEN CallbackKind = 18
+	// A canvas is to be closed.
+	CallbackKind_CALLBACK_KIND_CANVAS_CLOSE CallbackKind = 19
+	// An action of a canvas is invoked.
+	CallbackKind_CALLBACK_KIND_CANVAS_ACTION CallbackKind = 20
+	// The skills of a caller are to be listed.
+	CallbackKind_CALLBACK_KIND_SKILL_LIST CallbackKind = 21
+	// A skill of a caller is to be read.
+	CallbackKind_CALLBACK_KIND_SKILL_READ CallbackKind = 22
+	// A workflow of a caller is to be run (from 1.0.92).
+	CallbackKind_CALLBACK_KIND_WORKFLOW_EXECUTE CallbackKind = 23
+	// A workflow is to be ended.
+	CallbackKind_CALLBACK_KIND_WORKFLOW_ABORT CallbackKind = 24
+	// An agent factory of a caller is to be run (until 1.0.82).
+	CallbackKind_CALLBACK_KIND_FACTORY_EXECUTE CallbackKind = 25
+	// An agent factory is to be ended.
+	CallbackKind_CALLBACK_KIND_FACTORY_ABORT CallbackKind = 26
+	// A task of a caller is to be cancelled.
+	CallbackKind_CALLBACK_KIND_TASK_CANCEL CallbackKind = 27
+	// Something is to be installed, and a person must agree.
+	CallbackKind_CALLBACK_KIND_INSTALLATION_CONFIRM CallbackKind = 28
+	// An extension is to be started, and a caller says how.
+	CallbackKind_CALLBACK_KIND_EXTENSION_LAUNCH CallbackKind = 29
+	// Something is to be run on the caller's user-interface thread.
+	CallbackKind_CALLBACK_KIND_UI_THREAD CallbackKind = 30
+	// A text file of the session's file system is to be read.
+	CallbackKind_CALLBACK_KIND_FS_READ_FILE CallbackKind = 31
+	// A file is to be read as bytes.
+	CallbackKind_CALLBACK_KIND_FS_READ_FILE_BYTES CallbackKind = 32
+	// A text file is to be written.
+	CallbackKind_CALLBACK_KIND_FS_WRITE_FILE CallbackKind = 33
+	// A file is to be written as bytes.
+	CallbackKind_CALLBACK_KIND_FS_WRITE_FILE_BYTES CallbackKind = 34
+	// Text is to be added to a file.
+	CallbackKind_CALLBACK_KIND_FS_APPEND_FILE CallbackKind = 35
+	// Whether a path exists.
+	CallbackKind_CALLBACK_KIND_FS_EXISTS CallbackKind = 36
+	// What is known of a path.
+	CallbackKind_CALLBACK_KIND_FS_STAT CallbackKind = 37
+	// A folder is to be made.
+	CallbackKind_CALLBACK_KIND_FS_MKDIR CallbackKind = 38
+	// A folder is to be listed, by name.
+	CallbackKind_CALLBACK_KIND_FS_READDIR CallbackKind = 39
+	// A folder is to be listed, with the kind of each entry.
+	CallbackKind_CALLBACK_KIND_FS_READDIR_WITH_TYPES CallbackKind = 40
+	// A path is to be removed.
+	CallbackKind_CALLBACK_KIND_FS_RM CallbackKind = 41
+	// A path is to be moved.
+	CallbackKind_CALLBACK_KIND_FS_RENAME CallbackKind = 42
+	// A statement is to be run on a SQLite database of the session.
+	CallbackKind_CALLBACK_KIND_FS_SQLITE_QUERY CallbackKind = 43
+	// Several statements are to be run as one on a SQLite database.
+	CallbackKind_CALLBACK_KIND_FS_SQLITE_TRANSACTION CallbackKind = 44
+	// Whether a SQLite database exists.
+	CallbackKind_CALLBACK_KIND_FS_SQLITE_EXISTS CallbackKind = 45
+	// A request to a model begins, for a caller that makes them itself.
+	CallbackKind_CALLBACK_KIND_MODEL_REQUEST_START CallbackKind = 46
+	// A piece of a request to a model, in order.
+	CallbackKind_CALLBACK_KIND_MODEL_REQUEST_CHUNK CallbackKind = 47
 )
 
 // Enum value maps for CallbackKind.
 var (
 	CallbackKind_name = map[int32]string{
-		0: "CALLBACK_KIND_UNSPECIFIED",
-		1: "CALLBACK_KIND_TOOL_CALL",
-		2: "CALLBACK_KIND_PERMISSION",
-		3: "CALLBACK_KIND_RAW",
+		0:  "CALLBACK_KIND_UNSPECIFIED",
+		1:  "CALLBACK_KIND_TOOL_CALL",
+		2:  "CALLBACK_KIND_PERMISSION",
+		3:  "CALLBACK_KIND_RAW",
+		4:  "CALLBACK_KIND_USER_INPUT",
+		5:  "CALLBACK_KIND_ELICITATION",
+		6:  "CALLBACK_KIND_EXIT_PLAN_MODE",
+		7:  "CALLBACK_KIND_AUTO_MODE_SWITCH",
+		8:  "CALLBACK_KIND_HOOK",
+		9:  "CALLBACK_KIND_SYSTEM_MESSAGE_TRANSFORM",
+		10: "CALLBACK_KIND_COMMAND",
+		11: "CALLBACK_KIND_QUEUED_COMMAND",
+		12: "CALLBACK_KIND_SAMPLING",
+		13: "CALLBACK_KIND_MCP_OAUTH",
+		14: "CALLBACK_KIND_MCP_HEADERS",
+		15: "CALLBACK_KIND_SESSION_LIMITS",
+		16: "CALLBACK_KIND_PROVIDER_TOKEN",
+		17: "CALLBACK_KIND_GITHUB_TOKEN",
+		18: "CALLBACK_KIND_CANVAS_OPEN",
+		19: "CALLBACK_KIND_CANVAS_CLOSE",
+		20: "CALLBACK_KIND_CANVAS_ACTION",
+		21: "CALLBACK_KIND_SKILL_LIST",
+		22: "CALLBACK_KIND_SKILL_READ",
+		23: "CALLBACK_KIND_WORKFLOW_EXECUTE",
+		24: "CALLBACK_KIND_WORKFLOW_ABORT",
+		25: "CALLBACK_KIND_FACTORY_EXECUTE",
+		26: "CALLBACK_KIND_FACTORY_ABORT",
+		27: "CALLBACK_KIND_TASK_CANCEL",
+		28: "CALLBACK_KIND_INSTALLATION_CONFIRM",
+		29: "CALLBACK_KIND_EXTENSION_LAUNCH",
+		30: "CALLBACK_KIND_UI_THREAD",
+		31: "CALLBACK_KIND_FS_READ_FILE",
+		32: "CALLBACK_KIND_FS_READ_FILE_BYTES",
+		33: "CALLBACK_KIND_FS_WRITE_FILE",
+		34: "CALLBACK_KIND_FS_WRITE_FILE_BYTES",
+		35: "CALLBACK_KIND_FS_APPEND_FILE",
+		36: "CALLBACK_KIND_FS_EXISTS",
+		37: "CALLBACK_KIND_FS_STAT",
+		38: "CALLBACK_KIND_FS_MKDIR",
+		39: "CALLBACK_KIND_FS_READDIR",
+		40: "CALLBACK_KIND_FS_READDIR_WITH_TYPES",
+		41: "CALLBACK_KIND_FS_RM",
+		42: "CALLBACK_KIND_FS_RENAME",
+		43: "CALLBACK_KIND_FS_SQLITE_QUERY",
+		44: "CALLBACK_KIND_FS_SQLITE_TRANSACTION",
+		45: "CALLBACK_KIND_FS_SQLITE_EXISTS",
+		46: "CALLBACK_KIND_MODEL_REQUEST_START",
+		47: "CALLBACK_KIND_MODEL_REQUEST_CHUNK",
 	}
 	CallbackKind_value = map[string]int32{
-		"CALLBACK_KIND_UNSPECIFIED": 0,
-		"CALLBACK_KIND_TOOL_CALL":   1,
-		"CALLBACK_KIND_PERMISSION":  2,
-		"CALLBACK_KIND_RAW":         3,
+		"CALLBACK_KIND_UNSPECIFIED":              0,
+		"CALLBACK_KIND_TOOL_CALL":                1,
+		"CALLBACK_KIND_PERMISSION":               2,
+		"CALLBACK_KIND_RAW":                      3,
+		"CALLBACK_KIND_USER_INPUT":               4,
+		"CALLBACK_KIND_ELICITATION":              5,
+		"CALLBACK_KIND_EXIT_PLAN_MODE":           6,
+		"CALLBACK_KIND_AUTO_MODE_SWITCH":         7,
+		"CALLBACK_KIND_HOOK":                     8,
+		"CALLBACK_KIND_SYSTEM_MESSAGE_TRANSFORM": 9,
+		"CALLBACK_KIND_COMMAND":                  10,
+		"CALLBACK_KIND_QUEUED_COMMAND":           11,
+		"CALLBACK_KIND_SAMPLING":                 12,
+		"CALLBACK_KIND_MCP_OAUTH":                13,
+		"CALLBACK_KIND_MCP_HEADERS":              14,
+		"CALLBACK_KIND_SESSION_LIMITS":           15,
+		"CALLBACK_KIND_PROVIDER_TOKEN":           16,
+		"CALLBACK_KIND_GITHUB_TOKEN":             17,
+		"CALLBACK_KIND_CANVAS_OPEN":              18,
+		"CALLBACK_KIND_CANVAS_CLOSE":             19,
+		"CALLBACK_KIND_CANVAS_ACTION":            20,
+		"CALLBACK_KIND_SKILL_LIST":               21,
+		"CALLBACK_KIND_SKILL_READ":               22,
+		"CALLBACK_KIND_WORKFLOW_EXECUTE":         23,
+		"CALLBACK_KIND_WORKFLOW_ABORT":           24,
+		"CALLBACK_KIND_FACTORY_EXECUTE":          25,
+		"CALLBACK_KIND_FACTORY_ABORT":            26,
+		"CALLBACK_KIND_TASK_CANCEL":              27,
+		"CALLBACK_KIND_INSTALLATION_CONFIRM":     28,
+		"CALLBACK_KIND_EXTENSION_LAUNCH":         29,
+		"CALLBACK_KIND_UI_THREAD":                30,
+		"CALLBACK_KIND_FS_READ_FILE":             31,
+		"CALLBACK_KIND_FS_READ_FILE_BYTES":       32,
+		"CALLBACK_KIND_FS_WRITE_FILE":            33,
+		"CALLBACK_KIND_FS_WRITE_FILE_BYTES":      34,
+		"CALLBACK_KIND_FS_APPEND_FILE":           35,
+		"CALLBACK_KIND_FS_EXISTS":                36,
+		"CALLBACK_KIND_FS_STAT":                  37,
+		"CALLBACK_KIND_FS_MKDIR":                 38,
+		"CALLBACK_KIND_FS_READDIR":               39,
+		"CALLBACK_KIND_FS_READDIR_WITH_TYPES":    40,
+		"CALLBACK_KIND_FS_RM":                    41,
+		"CALLBACK_KIND_FS_RENAME":                42,
+		"CALLBACK_KIND_FS_SQLITE_QUERY":          43,
+		"CALLBACK_KIND_FS_SQLITE_TRANSACTION":    44,
+		"CALLBACK_KIND_FS_SQLITE_EXISTS":         45,
+		"CALLBACK_KIND_MODEL_REQUEST_START":      46,
+		"CALLBACK_KIND_MODEL_REQUEST_CHUNK":      47,
 	}
 )
 
@@ -174,6 +352,50 @@ type Callback struct {
 	//	*Callback_ToolCall
 	//	*Callback_Permission
 	//	*Callback_Raw
+	//	*Callback_UserInput
+	//	*Callback_Elicitation
+	//	*Callback_ExitPlanMode
+	//	*Callback_AutoModeSwitch
+	//	*Callback_Hook
+	//	*Callback_SystemMessageTransform
+	//	*Callback_Command
+	//	*Callback_QueuedCommand
+	//	*Callback_Sampling
+	//	*Callback_McpOauth
+	//	*Callback_McpHeaders
+	//	*Callback_SessionLimits
+	//	*Callback_ProviderToken
+	//	*Callback_GithubToken
+	//	*Callback_CanvasOpen
+	//	*Callback_CanvasClose
+	//	*Callback_CanvasAction
+	//	*Callback_SkillList
+	//	*Callback_SkillRead
+	//	*Callback_WorkflowExecute
+	//	*Callback_WorkflowAbort
+	//	*Callback_FactoryExecute
+	//	*Callback_FactoryAbort
+	//	*Callback_TaskCancel
+	//	*Callback_InstallationConfirm
+	//	*Callback_ExtensionLaunch
+	//	*Callback_UiThread
+	//	*Callback_FsReadFile
+	//	*Callback_FsReadFileBytes
+	//	*Callback_FsWriteFile
+	//	*Callback_FsWriteFileBytes
+	//	*Callback_FsAppendFile
+	//	*Callback_FsExists
+	//	*Callback_FsStat
+	//	*Callback_FsMkdir
+	//	*Callback_FsReaddir
+	//	*Callback_FsReaddirWithTypes
+	//	*Callback_FsRm
+	//	*Callback_FsRename
+	//	*Callback_FsSqliteQuery
+	//	*Callback_FsSqliteTransaction
+	//	*Callback_FsSqliteExists
+	//	*Callback_ModelRequestStart
+	//	*Callback_ModelRequestChunk
 	Request       isCallback_Request `protobuf_oneof:"request"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -292,6 +514,402 @@ func (x *Callback) GetRaw() *RawCallback {
 	return nil
 }
 
+func (x *Callback) GetUserInput() *v1.CallbackUserInputServiceRequestRequest {
+	if x != nil {
+		if x, ok := x.Request.(*Callback_UserInput); ok {
+			return x.UserInput
+		}
+	}
+	return nil
+}
+
+func (x *Callback) GetElicitation() *v1.ElicitationRequestedData {
+	if x != nil {
+		if x, ok := x.Request.(*Callback_Elicitation); ok {
+			return x.Elicitation
+		}
+	}
+	return nil
+}
+
+func (x *Callback) GetExitPlanMode() *v1.CallbackExitPlanModeServiceRequestRequest {
+	if x != nil {
+		if x, ok := x.Request.(*Callback_ExitPlanMode); ok {
+			return x.ExitPlanMode
+		}
+	}
+	return nil
+}
+
+func (x *Callback) GetAutoModeSwitch() *v1.CallbackAutoModeSwitchServiceRequestRequest {
+	if x != nil {
+		if x, ok := x.Request.(*Callback_AutoModeSwitch); ok {
+			return x.AutoModeSwitch
+		}
+	}
+	return nil
+}
+
+func (x *Callback) GetHook() *v1.HookInvocation {
+	if x != nil {
+		if x, ok := x.Request.(*Callback_Hook); ok {
+			return x.Hook
+		}
+	}
+	return nil
+}
+
+func (x *Callback) GetSystemMessageTransform() *v1.CallbackSystemMessageServiceTransformRequest {
+	if x != nil {
+		if x, ok := x.Request.(*Callback_SystemMessageTransform); ok {
+			return x.SystemMessageTransform
+		}
+	}
+	return nil
+}
+
+func (x *Callback) GetCommand() *v1.CommandExecuteData {
+	if x != nil {
+		if x, ok := x.Request.(*Callback_Command); ok {
+			return x.Command
+		}
+	}
+	return nil
+}
+
+func (x *Callback) GetQueuedCommand() *v1.CommandQueuedData {
+	if x != nil {
+		if x, ok := x.Request.(*Callback_QueuedCommand); ok {
+			return x.QueuedCommand
+		}
+	}
+	return nil
+}
+
+func (x *Callback) GetSampling() *v1.SamplingRequestedData {
+	if x != nil {
+		if x, ok := x.Request.(*Callback_Sampling); ok {
+			return x.Sampling
+		}
+	}
+	return nil
+}
+
+func (x *Callback) GetMcpOauth() *v1.McpOauthRequiredData {
+	if x != nil {
+		if x, ok := x.Request.(*Callback_McpOauth); ok {
+			return x.McpOauth
+		}
+	}
+	return nil
+}
+
+func (x *Callback) GetMcpHeaders() *v1.McpHeadersRefreshRequiredData {
+	if x != nil {
+		if x, ok := x.Request.(*Callback_McpHeaders); ok {
+			return x.McpHeaders
+		}
+	}
+	return nil
+}
+
+func (x *Callback) GetSessionLimits() *v1.SessionLimitsExhaustedRequestedData {
+	if x != nil {
+		if x, ok := x.Request.(*Callback_SessionLimits); ok {
+			return x.SessionLimits
+		}
+	}
+	return nil
+}
+
+func (x *Callback) GetProviderToken() *v1.CallbackProviderTokenServiceGetTokenRequest {
+	if x != nil {
+		if x, ok := x.Request.(*Callback_ProviderToken); ok {
+			return x.ProviderToken
+		}
+	}
+	return nil
+}
+
+func (x *Callback) GetGithubToken() *v1.CallbackGitHubTokenServiceGetTokenRequest {
+	if x != nil {
+		if x, ok := x.Request.(*Callback_GithubToken); ok {
+			return x.GithubToken
+		}
+	}
+	return nil
+}
+
+func (x *Callback) GetCanvasOpen() *v1.CallbackCanvasServiceOpenRequest {
+	if x != nil {
+		if x, ok := x.Request.(*Callback_CanvasOpen); ok {
+			return x.CanvasOpen
+		}
+	}
+	return nil
+}
+
+func (x *Callback) GetCanvasClose() *v1.CallbackCanvasServiceCloseRequest {
+	if x != nil {
+		if x, ok := x.Request.(*Callback_CanvasClose); ok {
+			return x.CanvasClose
+		}
+	}
+	return nil
+}
+
+func (x *Callback) GetCanvasAction() *v1.CallbackCanvasActionServiceInvokeRequest {
+	if x != nil {
+		if x, ok := x.Request.(*Callback_CanvasAction); ok {
+			return x.CanvasAction
+		}
+	}
+	return nil
+}
+
+func (x *Callback) GetSkillList() *v1.InternalCallbackSkillProviderServiceListRequest {
+	if x != nil {
+		if x, ok := x.Request.(*Callback_SkillList); ok {
+			return x.SkillList
+		}
+	}
+	return nil
+}
+
+func (x *Callback) GetSkillRead() *v1.InternalCallbackSkillProviderServiceReadRequest {
+	if x != nil {
+		if x, ok := x.Request.(*Callback_SkillRead); ok {
+			return x.SkillRead
+		}
+	}
+	return nil
+}
+
+func (x *Callback) GetWorkflowExecute() *v1.CallbackWorkflowServiceExecuteRequest {
+	if x != nil {
+		if x, ok := x.Request.(*Callback_WorkflowExecute); ok {
+			return x.WorkflowExecute
+		}
+	}
+	return nil
+}
+
+func (x *Callback) GetWorkflowAbort() *v1.CallbackWorkflowServiceAbortRequest {
+	if x != nil {
+		if x, ok := x.Request.(*Callback_WorkflowAbort); ok {
+			return x.WorkflowAbort
+		}
+	}
+	return nil
+}
+
+func (x *Callback) GetFactoryExecute() *v1.CallbackFactoryServiceExecuteRequest {
+	if x != nil {
+		if x, ok := x.Request.(*Callback_FactoryExecute); ok {
+			return x.FactoryExecute
+		}
+	}
+	return nil
+}
+
+func (x *Callback) GetFactoryAbort() *v1.CallbackFactoryServiceAbortRequest {
+	if x != nil {
+		if x, ok := x.Request.(*Callback_FactoryAbort); ok {
+			return x.FactoryAbort
+		}
+	}
+	return nil
+}
+
+func (x *Callback) GetTaskCancel() *v1.CallbackTasksServiceCancelRequest {
+	if x != nil {
+		if x, ok := x.Request.(*Callback_TaskCancel); ok {
+			return x.TaskCancel
+		}
+	}
+	return nil
+}
+
+func (x *Callback) GetInstallationConfirm() *v1.CallbackInstallationsServiceConfirmRequest {
+	if x != nil {
+		if x, ok := x.Request.(*Callback_InstallationConfirm); ok {
+			return x.InstallationConfirm
+		}
+	}
+	return nil
+}
+
+func (x *Callback) GetExtensionLaunch() *v1.CallbackExtensionLaunchProviderServiceResolveRequest {
+	if x != nil {
+		if x, ok := x.Request.(*Callback_ExtensionLaunch); ok {
+			return x.ExtensionLaunch
+		}
+	}
+	return nil
+}
+
+func (x *Callback) GetUiThread() *v1.CallbackUiThreadServiceRunRequest {
+	if x != nil {
+		if x, ok := x.Request.(*Callback_UiThread); ok {
+			return x.UiThread
+		}
+	}
+	return nil
+}
+
+func (x *Callback) GetFsReadFile() *v1.CallbackSessionFsServiceReadFileRequest {
+	if x != nil {
+		if x, ok := x.Request.(*Callback_FsReadFile); ok {
+			return x.FsReadFile
+		}
+	}
+	return nil
+}
+
+func (x *Callback) GetFsReadFileBytes() *v1.CallbackSessionFsServiceReadFileBytesRequest {
+	if x != nil {
+		if x, ok := x.Request.(*Callback_FsReadFileBytes); ok {
+			return x.FsReadFileBytes
+		}
+	}
+	return nil
+}
+
+func (x *Callback) GetFsWriteFile() *v1.CallbackSessionFsServiceWriteFileRequest {
+	if x != nil {
+		if x, ok := x.Request.(*Callback_FsWriteFile); ok {
+			return x.FsWriteFile
+		}
+	}
+	return nil
+}
+
+func (x *Callback) GetFsWriteFileBytes() *v1.CallbackSessionFsServiceWriteFileBytesRequest {
+	if x != nil {
+		if x, ok := x.Request.(*Callback_FsWriteFileBytes); ok {
+			return x.FsWriteFileBytes
+		}
+	}
+	return nil
+}
+
+func (x *Callback) GetFsAppendFile() *v1.CallbackSessionFsServiceAppendFileRequest {
+	if x != nil {
+		if x, ok := x.Request.(*Callback_FsAppendFile); ok {
+			return x.FsAppendFile
+		}
+	}
+	return nil
+}
+
+func (x *Callback) GetFsExists() *v1.CallbackSessionFsServiceExistsRequest {
+	if x != nil {
+		if x, ok := x.Request.(*Callback_FsExists); ok {
+			return x.FsExists
+		}
+	}
+	return nil
+}
+
+func (x *Callback) GetFsStat() *v1.CallbackSessionFsServiceStatRequest {
+	if x != nil {
+		if x, ok := x.Request.(*Callback_FsStat); ok {
+			return x.FsStat
+		}
+	}
+	return nil
+}
+
+func (x *Callback) GetFsMkdir() *v1.CallbackSessionFsServiceMkdirRequest {
+	if x != nil {
+		if x, ok := x.Request.(*Callback_FsMkdir); ok {
+			return x.FsMkdir
+		}
+	}
+	return nil
+}
+
+func (x *Callback) GetFsReaddir() *v1.CallbackSessionFsServiceReaddirRequest {
+	if x != nil {
+		if x, ok := x.Request.(*Callback_FsReaddir); ok {
+			return x.FsReaddir
+		}
+	}
+	return nil
+}
+
+func (x *Callback) GetFsReaddirWithTypes() *v1.CallbackSessionFsServiceReaddirWithTypesRequest {
+	if x != nil {
+		if x, ok := x.Request.(*Callback_FsReaddirWithTypes); ok {
+			return x.FsReaddirWithTypes
+		}
+	}
+	return nil
+}
+
+func (x *Callback) GetFsRm() *v1.CallbackSessionFsServiceRmRequest {
+	if x != nil {
+		if x, ok := x.Request.(*Callback_FsRm); ok {
+			return x.FsRm
+		}
+	}
+	return nil
+}
+
+func (x *Callback) GetFsRename() *v1.CallbackSessionFsServiceRenameRequest {
+	if x != nil {
+		if x, ok := x.Request.(*Callback_FsRename); ok {
+			return x.FsRename
+		}
+	}
+	return nil
+}
+
+func (x *Callback) GetFsSqliteQuery() *v1.CallbackSessionFsServiceSqliteQueryRequest {
+	if x != nil {
+		if x, ok := x.Request.(*Callback_FsSqliteQuery); ok {
+			return x.FsSqliteQuery
+		}
+	}
+	return nil
+}
+
+func (x *Callback) GetFsSqliteTransaction() *v1.CallbackSessionFsServiceSqliteTransactionRequest {
+	if x != nil {
+		if x, ok := x.Request.(*Callback_FsSqliteTransaction); ok {
+			return x.FsSqliteTransaction
+		}
+	}
+	return nil
+}
+
+func (x *Callback) GetFsSqliteExists() *v1.CallbackSessionFsServiceSqliteExistsRequest {
+	if x != nil {
+		if x, ok := x.Request.(*Callback_FsSqliteExists); ok {
+			return x.FsSqliteExists
+		}
+	}
+	return nil
+}
+
+func (x *Callback) GetModelRequestStart() *v1.CallbackLlmInferenceServiceHttpRequestStartRequest {
+	if x != nil {
+		if x, ok := x.Request.(*Callback_ModelRequestStart); ok {
+			return x.ModelRequestStart
+		}
+	}
+	return nil
+}
+
+func (x *Callback) GetModelRequestChunk() *v1.CallbackLlmInferenceServiceHttpRequestChunkRequest {
+	if x != nil {
+		if x, ok := x.Request.(*Callback_ModelRequestChunk); ok {
+			return x.ModelRequestChunk
+		}
+	}
+	return nil
+}
+
 type isCallback_Request interface {
 	isCallback_Request()
 }
@@ -311,11 +929,319 @@ type Callback_Raw struct {
 	Raw *RawCallback `protobuf:"bytes,12,opt,name=raw,proto3,oneof"`
 }
 
+type Callback_UserInput struct {
+	// For USER_INPUT: what is asked, and the choices offered.
+	UserInput *v1.CallbackUserInputServiceRequestRequest `protobuf:"bytes,13,opt,name=user_input,json=userInput,proto3,oneof"`
+}
+
+type Callback_Elicitation struct {
+	// For ELICITATION: the form, as JSON Schema, or the page.
+	Elicitation *v1.ElicitationRequestedData `protobuf:"bytes,14,opt,name=elicitation,proto3,oneof"`
+}
+
+type Callback_ExitPlanMode struct {
+	// For EXIT_PLAN_MODE: the plan, and the ways to go on.
+	ExitPlanMode *v1.CallbackExitPlanModeServiceRequestRequest `protobuf:"bytes,15,opt,name=exit_plan_mode,json=exitPlanMode,proto3,oneof"`
+}
+
+type Callback_AutoModeSwitch struct {
+	// For AUTO_MODE_SWITCH: which limit, and for how long.
+	AutoModeSwitch *v1.CallbackAutoModeSwitchServiceRequestRequest `protobuf:"bytes,16,opt,name=auto_mode_switch,json=autoModeSwitch,proto3,oneof"`
+}
+
+type Callback_Hook struct {
+	// For HOOK: which hook, and its input.
+	Hook *v1.HookInvocation `protobuf:"bytes,17,opt,name=hook,proto3,oneof"`
+}
+
+type Callback_SystemMessageTransform struct {
+	// For SYSTEM_MESSAGE_TRANSFORM: the sections whose action is transform, as they are.
+	SystemMessageTransform *v1.CallbackSystemMessageServiceTransformRequest `protobuf:"bytes,18,opt,name=system_message_transform,json=systemMessageTransform,proto3,oneof"`
+}
+
+type Callback_Command struct {
+	// For COMMAND: the command and its arguments.
+	Command *v1.CommandExecuteData `protobuf:"bytes,19,opt,name=command,proto3,oneof"`
+}
+
+type Callback_QueuedCommand struct {
+	// For QUEUED_COMMAND: the command.
+	QueuedCommand *v1.CommandQueuedData `protobuf:"bytes,20,opt,name=queued_command,json=queuedCommand,proto3,oneof"`
+}
+
+type Callback_Sampling struct {
+	// For SAMPLING: which server asks.
+	Sampling *v1.SamplingRequestedData `protobuf:"bytes,21,opt,name=sampling,proto3,oneof"`
+}
+
+type Callback_McpOauth struct {
+	// For MCP_OAUTH: the server, and what it says of its authorization.
+	McpOauth *v1.McpOauthRequiredData `protobuf:"bytes,22,opt,name=mcp_oauth,json=mcpOauth,proto3,oneof"`
+}
+
+type Callback_McpHeaders struct {
+	// For MCP_HEADERS: the server, and why.
+	McpHeaders *v1.McpHeadersRefreshRequiredData `protobuf:"bytes,23,opt,name=mcp_headers,json=mcpHeaders,proto3,oneof"`
+}
+
+type Callback_SessionLimits struct {
+	// For SESSION_LIMITS: what was used, of how much.
+	SessionLimits *v1.SessionLimitsExhaustedRequestedData `protobuf:"bytes,24,opt,name=session_limits,json=sessionLimits,proto3,oneof"`
+}
+
+type Callback_ProviderToken struct {
+	// For PROVIDER_TOKEN: the provider.
+	ProviderToken *v1.CallbackProviderTokenServiceGetTokenRequest `protobuf:"bytes,25,opt,name=provider_token,json=providerToken,proto3,oneof"`
+}
+
+type Callback_GithubToken struct {
+	// For GITHUB_TOKEN: for what.
+	GithubToken *v1.CallbackGitHubTokenServiceGetTokenRequest `protobuf:"bytes,26,opt,name=github_token,json=githubToken,proto3,oneof"`
+}
+
+type Callback_CanvasOpen struct {
+	// For CANVAS_OPEN: the canvas and its input.
+	CanvasOpen *v1.CallbackCanvasServiceOpenRequest `protobuf:"bytes,27,opt,name=canvas_open,json=canvasOpen,proto3,oneof"`
+}
+
+type Callback_CanvasClose struct {
+	// For CANVAS_CLOSE: the canvas.
+	CanvasClose *v1.CallbackCanvasServiceCloseRequest `protobuf:"bytes,28,opt,name=canvas_close,json=canvasClose,proto3,oneof"`
+}
+
+type Callback_CanvasAction struct {
+	// For CANVAS_ACTION: the action and its input.
+	CanvasAction *v1.CallbackCanvasActionServiceInvokeRequest `protobuf:"bytes,29,opt,name=canvas_action,json=canvasAction,proto3,oneof"`
+}
+
+type Callback_SkillList struct {
+	// For SKILL_LIST: for which session.
+	SkillList *v1.InternalCallbackSkillProviderServiceListRequest `protobuf:"bytes,30,opt,name=skill_list,json=skillList,proto3,oneof"`
+}
+
+type Callback_SkillRead struct {
+	// For SKILL_READ: the skill.
+	SkillRead *v1.InternalCallbackSkillProviderServiceReadRequest `protobuf:"bytes,31,opt,name=skill_read,json=skillRead,proto3,oneof"`
+}
+
+type Callback_WorkflowExecute struct {
+	// For WORKFLOW_EXECUTE: the workflow and its arguments.
+	WorkflowExecute *v1.CallbackWorkflowServiceExecuteRequest `protobuf:"bytes,32,opt,name=workflow_execute,json=workflowExecute,proto3,oneof"`
+}
+
+type Callback_WorkflowAbort struct {
+	// For WORKFLOW_ABORT: the run.
+	WorkflowAbort *v1.CallbackWorkflowServiceAbortRequest `protobuf:"bytes,33,opt,name=workflow_abort,json=workflowAbort,proto3,oneof"`
+}
+
+type Callback_FactoryExecute struct {
+	// For FACTORY_EXECUTE: the factory and its arguments.
+	FactoryExecute *v1.CallbackFactoryServiceExecuteRequest `protobuf:"bytes,34,opt,name=factory_execute,json=factoryExecute,proto3,oneof"`
+}
+
+type Callback_FactoryAbort struct {
+	// For FACTORY_ABORT: the run.
+	FactoryAbort *v1.CallbackFactoryServiceAbortRequest `protobuf:"bytes,35,opt,name=factory_abort,json=factoryAbort,proto3,oneof"`
+}
+
+type Callback_TaskCancel struct {
+	// For TASK_CANCEL: the task.
+	TaskCancel *v1.CallbackTasksServiceCancelRequest `protobuf:"bytes,36,opt,name=task_cancel,json=taskCancel,proto3,oneof"`
+}
+
+type Callback_InstallationConfirm struct {
+	// For INSTALLATION_CONFIRM: what, and from where.
+	InstallationConfirm *v1.CallbackInstallationsServiceConfirmRequest `protobuf:"bytes,37,opt,name=installation_confirm,json=installationConfirm,proto3,oneof"`
+}
+
+type Callback_ExtensionLaunch struct {
+	// For EXTENSION_LAUNCH: the extension.
+	ExtensionLaunch *v1.CallbackExtensionLaunchProviderServiceResolveRequest `protobuf:"bytes,38,opt,name=extension_launch,json=extensionLaunch,proto3,oneof"`
+}
+
+type Callback_UiThread struct {
+	// For UI_THREAD: what.
+	UiThread *v1.CallbackUiThreadServiceRunRequest `protobuf:"bytes,39,opt,name=ui_thread,json=uiThread,proto3,oneof"`
+}
+
+type Callback_FsReadFile struct {
+	// For FS_READ_FILE: the path and what goes with it.
+	FsReadFile *v1.CallbackSessionFsServiceReadFileRequest `protobuf:"bytes,40,opt,name=fs_read_file,json=fsReadFile,proto3,oneof"`
+}
+
+type Callback_FsReadFileBytes struct {
+	// For FS_READ_FILE_BYTES: the path and what goes with it.
+	FsReadFileBytes *v1.CallbackSessionFsServiceReadFileBytesRequest `protobuf:"bytes,41,opt,name=fs_read_file_bytes,json=fsReadFileBytes,proto3,oneof"`
+}
+
+type Callback_FsWriteFile struct {
+	// For FS_WRITE_FILE: the path and what goes with it.
+	FsWriteFile *v1.CallbackSessionFsServiceWriteFileRequest `protobuf:"bytes,42,opt,name=fs_write_file,json=fsWriteFile,proto3,oneof"`
+}
+
+type Callback_FsWriteFileBytes struct {
+	// For FS_WRITE_FILE_BYTES: the path and what goes with it.
+	FsWriteFileBytes *v1.CallbackSessionFsServiceWriteFileBytesRequest `protobuf:"bytes,43,opt,name=fs_write_file_bytes,json=fsWriteFileBytes,proto3,oneof"`
+}
+
+type Callback_FsAppendFile struct {
+	// For FS_APPEND_FILE: the path and what goes with it.
+	FsAppendFile *v1.CallbackSessionFsServiceAppendFileRequest `protobuf:"bytes,44,opt,name=fs_append_file,json=fsAppendFile,proto3,oneof"`
+}
+
+type Callback_FsExists struct {
+	// For FS_EXISTS: the path and what goes with it.
+	FsExists *v1.CallbackSessionFsServiceExistsRequest `protobuf:"bytes,45,opt,name=fs_exists,json=fsExists,proto3,oneof"`
+}
+
+type Callback_FsStat struct {
+	// For FS_STAT: the path and what goes with it.
+	FsStat *v1.CallbackSessionFsServiceStatRequest `protobuf:"bytes,46,opt,name=fs_stat,json=fsStat,proto3,oneof"`
+}
+
+type Callback_FsMkdir struct {
+	// For FS_MKDIR: the path and what goes with it.
+	FsMkdir *v1.CallbackSessionFsServiceMkdirRequest `protobuf:"bytes,47,opt,name=fs_mkdir,json=fsMkdir,proto3,oneof"`
+}
+
+type Callback_FsReaddir struct {
+	// For FS_READDIR: the path and what goes with it.
+	FsReaddir *v1.CallbackSessionFsServiceReaddirRequest `protobuf:"bytes,48,opt,name=fs_readdir,json=fsReaddir,proto3,oneof"`
+}
+
+type Callback_FsReaddirWithTypes struct {
+	// For FS_READDIR_WITH_TYPES: the path and what goes with it.
+	FsReaddirWithTypes *v1.CallbackSessionFsServiceReaddirWithTypesRequest `protobuf:"bytes,49,opt,name=fs_readdir_with_types,json=fsReaddirWithTypes,proto3,oneof"`
+}
+
+type Callback_FsRm struct {
+	// For FS_RM: the path and what goes with it.
+	FsRm *v1.CallbackSessionFsServiceRmRequest `protobuf:"bytes,50,opt,name=fs_rm,json=fsRm,proto3,oneof"`
+}
+
+type Callback_FsRename struct {
+	// For FS_RENAME: the path and what goes with it.
+	FsRename *v1.CallbackSessionFsServiceRenameRequest `protobuf:"bytes,51,opt,name=fs_rename,json=fsRename,proto3,oneof"`
+}
+
+type Callback_FsSqliteQuery struct {
+	// For FS_SQLITE_QUERY: the path and what goes with it.
+	FsSqliteQuery *v1.CallbackSessionFsServiceSqliteQueryRequest `protobuf:"bytes,52,opt,name=fs_sqlite_query,json=fsSqliteQuery,proto3,oneof"`
+}
+
+type Callback_FsSqliteTransaction struct {
+	// For FS_SQLITE_TRANSACTION: the path and what goes with it.
+	FsSqliteTransaction *v1.CallbackSessionFsServiceSqliteTransactionRequest `protobuf:"bytes,53,opt,name=fs_sqlite_transaction,json=fsSqliteTransaction,proto3,oneof"`
+}
+
+type Callback_FsSqliteExists struct {
+	// For FS_SQLITE_EXISTS: the path and what goes with it.
+	FsSqliteExists *v1.CallbackSessionFsServiceSqliteExistsRequest `protobuf:"bytes,54,opt,name=fs_sqlite_exists,json=fsSqliteExists,proto3,oneof"`
+}
+
+type Callback_ModelRequestStart struct {
+	// For MODEL_REQUEST_START: the request's head.
+	ModelRequestStart *v1.CallbackLlmInferenceServiceHttpRequestStartRequest `protobuf:"bytes,55,opt,name=model_request_start,json=modelRequestStart,proto3,oneof"`
+}
+
+type Callback_ModelRequestChunk struct {
+	// For MODEL_REQUEST_CHUNK: the piece.
+	ModelRequestChunk *v1.CallbackLlmInferenceServiceHttpRequestChunkRequest `protobuf:"bytes,56,opt,name=model_request_chunk,json=modelRequestChunk,proto3,oneof"`
+}
+
 func (*Callback_ToolCall) isCallback_Request() {}
 
 func (*Callback_Permission) isCallback_Request() {}
 
 func (*Callback_Raw) isCallback_Request() {}
+
+func (*Callback_UserInput) isCallback_Request() {}
+
+func (*Callback_Elicitation) isCallback_Request() {}
+
+func (*Callback_ExitPlanMode) isCallback_Request() {}
+
+func (*Callback_AutoModeSwitch) isCallback_Request() {}
+
+func (*Callback_Hook) isCallback_Request() {}
+
+func (*Callback_SystemMessageTransform) isCallback_Request() {}
+
+func (*Callback_Command) isCallback_Request() {}
+
+func (*Callback_QueuedCommand) isCallback_Request() {}
+
+func (*Callback_Sampling) isCallback_Request() {}
+
+func (*Callback_McpOauth) isCallback_Request() {}
+
+func (*Callback_McpHeaders) isCallback_Request() {}
+
+func (*Callback_SessionLimits) isCallback_Request() {}
+
+func (*Callback_ProviderToken) isCallback_Request() {}
+
+func (*Callback_GithubToken) isCallback_Request() {}
+
+func (*Callback_CanvasOpen) isCallback_Request() {}
+
+func (*Callback_CanvasClose) isCallback_Request() {}
+
+func (*Callback_CanvasAction) isCallback_Request() {}
+
+func (*Callback_SkillList) isCallback_Request() {}
+
+func (*Callback_SkillRead) isCallback_Request() {}
+
+func (*Callback_WorkflowExecute) isCallback_Request() {}
+
+func (*Callback_WorkflowAbort) isCallback_Request() {}
+
+func (*Callback_FactoryExecute) isCallback_Request() {}
+
+func (*Callback_FactoryAbort) isCallback_Request() {}
+
+func (*Callback_TaskCancel) isCallback_Request() {}
+
+func (*Callback_InstallationConfirm) isCallback_Request() {}
+
+func (*Callback_ExtensionLaunch) isCallback_Request() {}
+
+func (*Callback_UiThread) isCallback_Request() {}
+
+func (*Callback_FsReadFile) isCallback_Request() {}
+
+func (*Callback_FsReadFileBytes) isCallback_Request() {}
+
+func (*Callback_FsWriteFile) isCallback_Request() {}
+
+func (*Callback_FsWriteFileBytes) isCallback_Request() {}
+
+func (*Callback_FsAppendFile) isCallback_Request() {}
+
+func (*Callback_FsExists) isCallback_Request() {}
+
+func (*Callback_FsStat) isCallback_Request() {}
+
+func (*Callback_FsMkdir) isCallback_Request() {}
+
+func (*Callback_FsReaddir) isCallback_Request() {}
+
+func (*Callback_FsReaddirWithTypes) isCallback_Request() {}
+
+func (*Callback_FsRm) isCallback_Request() {}
+
+func (*Callback_FsRename) isCallback_Request() {}
+
+func (*Callback_FsSqliteQuery) isCallback_Request() {}
+
+func (*Callback_FsSqliteTransaction) isCallback_Request() {}
+
+func (*Callback_FsSqliteExists) isCallback_Request() {}
+
+func (*Callback_ModelRequestStart) isCallback_Request() {}
+
+func (*Callback_ModelRequestChunk) isCallback_Request() {}
 
 // RawCallback is a request of the CLI that has no type of its own here.
 type RawCallback struct {
@@ -512,6 +1438,50 @@ type Answer struct {
 	//	*Answer_Raw
 	//	*Answer_Error
 	//	*Answer_Abstain
+	//	*Answer_UserInput
+	//	*Answer_Elicitation
+	//	*Answer_ExitPlanMode
+	//	*Answer_AutoModeSwitch
+	//	*Answer_Hook
+	//	*Answer_SystemMessageTransform
+	//	*Answer_Command
+	//	*Answer_QueuedCommand
+	//	*Answer_Sampling
+	//	*Answer_McpOauth
+	//	*Answer_McpHeaders
+	//	*Answer_SessionLimits
+	//	*Answer_ProviderToken
+	//	*Answer_GithubToken
+	//	*Answer_CanvasOpen
+	//	*Answer_CanvasClose
+	//	*Answer_CanvasAction
+	//	*Answer_SkillList
+	//	*Answer_SkillRead
+	//	*Answer_WorkflowExecute
+	//	*Answer_WorkflowAbort
+	//	*Answer_FactoryExecute
+	//	*Answer_FactoryAbort
+	//	*Answer_TaskCancel
+	//	*Answer_InstallationConfirm
+	//	*Answer_ExtensionLaunch
+	//	*Answer_UiThread
+	//	*Answer_FsReadFile
+	//	*Answer_FsReadFileBytes
+	//	*Answer_FsWriteFile
+	//	*Answer_FsWriteFileBytes
+	//	*Answer_FsAppendFile
+	//	*Answer_FsExists
+	//	*Answer_FsStat
+	//	*Answer_FsMkdir
+	//	*Answer_FsReaddir
+	//	*Answer_FsReaddirWithTypes
+	//	*Answer_FsRm
+	//	*Answer_FsRename
+	//	*Answer_FsSqliteQuery
+	//	*Answer_FsSqliteTransaction
+	//	*Answer_FsSqliteExists
+	//	*Answer_ModelRequestStart
+	//	*Answer_ModelRequestChunk
 	Answer        isAnswer_Answer `protobuf_oneof:"answer"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -599,6 +1569,402 @@ func (x *Answer) GetAbstain() *Abstain {
 	return nil
 }
 
+func (x *Answer) GetUserInput() *v1.CallbackUserInputServiceRequestResponse {
+	if x != nil {
+		if x, ok := x.Answer.(*Answer_UserInput); ok {
+			return x.UserInput
+		}
+	}
+	return nil
+}
+
+func (x *Answer) GetElicitation() *v1.UIElicitationResponse {
+	if x != nil {
+		if x, ok := x.Answer.(*Answer_Elicitation); ok {
+			return x.Elicitation
+		}
+	}
+	return nil
+}
+
+func (x *Answer) GetExitPlanMode() *v1.CallbackExitPlanModeServiceRequestResponse {
+	if x != nil {
+		if x, ok := x.Answer.(*Answer_ExitPlanMode); ok {
+			return x.ExitPlanMode
+		}
+	}
+	return nil
+}
+
+func (x *Answer) GetAutoModeSwitch() *v1.CallbackAutoModeSwitchServiceRequestResponse {
+	if x != nil {
+		if x, ok := x.Answer.(*Answer_AutoModeSwitch); ok {
+			return x.AutoModeSwitch
+		}
+	}
+	return nil
+}
+
+func (x *Answer) GetHook() *v1.HookOutput {
+	if x != nil {
+		if x, ok := x.Answer.(*Answer_Hook); ok {
+			return x.Hook
+		}
+	}
+	return nil
+}
+
+func (x *Answer) GetSystemMessageTransform() *v1.CallbackSystemMessageServiceTransformResponse {
+	if x != nil {
+		if x, ok := x.Answer.(*Answer_SystemMessageTransform); ok {
+			return x.SystemMessageTransform
+		}
+	}
+	return nil
+}
+
+func (x *Answer) GetCommand() *CommandAnswer {
+	if x != nil {
+		if x, ok := x.Answer.(*Answer_Command); ok {
+			return x.Command
+		}
+	}
+	return nil
+}
+
+func (x *Answer) GetQueuedCommand() *v1.QueuedCommandResult {
+	if x != nil {
+		if x, ok := x.Answer.(*Answer_QueuedCommand); ok {
+			return x.QueuedCommand
+		}
+	}
+	return nil
+}
+
+func (x *Answer) GetSampling() *SamplingAnswer {
+	if x != nil {
+		if x, ok := x.Answer.(*Answer_Sampling); ok {
+			return x.Sampling
+		}
+	}
+	return nil
+}
+
+func (x *Answer) GetMcpOauth() *v1.McpOauthPendingRequestResponse {
+	if x != nil {
+		if x, ok := x.Answer.(*Answer_McpOauth); ok {
+			return x.McpOauth
+		}
+	}
+	return nil
+}
+
+func (x *Answer) GetMcpHeaders() *v1.McpHeadersHandlePendingHeadersRefreshRequest {
+	if x != nil {
+		if x, ok := x.Answer.(*Answer_McpHeaders); ok {
+			return x.McpHeaders
+		}
+	}
+	return nil
+}
+
+func (x *Answer) GetSessionLimits() *v1.UISessionLimitsExhaustedResponse {
+	if x != nil {
+		if x, ok := x.Answer.(*Answer_SessionLimits); ok {
+			return x.SessionLimits
+		}
+	}
+	return nil
+}
+
+func (x *Answer) GetProviderToken() *v1.CallbackProviderTokenServiceGetTokenResponse {
+	if x != nil {
+		if x, ok := x.Answer.(*Answer_ProviderToken); ok {
+			return x.ProviderToken
+		}
+	}
+	return nil
+}
+
+func (x *Answer) GetGithubToken() *v1.CallbackGitHubTokenServiceGetTokenResponse {
+	if x != nil {
+		if x, ok := x.Answer.(*Answer_GithubToken); ok {
+			return x.GithubToken
+		}
+	}
+	return nil
+}
+
+func (x *Answer) GetCanvasOpen() *v1.CallbackCanvasServiceOpenResponse {
+	if x != nil {
+		if x, ok := x.Answer.(*Answer_CanvasOpen); ok {
+			return x.CanvasOpen
+		}
+	}
+	return nil
+}
+
+func (x *Answer) GetCanvasClose() *v1.CallbackCanvasServiceCloseResponse {
+	if x != nil {
+		if x, ok := x.Answer.(*Answer_CanvasClose); ok {
+			return x.CanvasClose
+		}
+	}
+	return nil
+}
+
+func (x *Answer) GetCanvasAction() *v1.CallbackCanvasActionServiceInvokeResponse {
+	if x != nil {
+		if x, ok := x.Answer.(*Answer_CanvasAction); ok {
+			return x.CanvasAction
+		}
+	}
+	return nil
+}
+
+func (x *Answer) GetSkillList() *v1.InternalCallbackSkillProviderServiceListResponse {
+	if x != nil {
+		if x, ok := x.Answer.(*Answer_SkillList); ok {
+			return x.SkillList
+		}
+	}
+	return nil
+}
+
+func (x *Answer) GetSkillRead() *v1.InternalCallbackSkillProviderServiceReadResponse {
+	if x != nil {
+		if x, ok := x.Answer.(*Answer_SkillRead); ok {
+			return x.SkillRead
+		}
+	}
+	return nil
+}
+
+func (x *Answer) GetWorkflowExecute() *v1.CallbackWorkflowServiceExecuteResponse {
+	if x != nil {
+		if x, ok := x.Answer.(*Answer_WorkflowExecute); ok {
+			return x.WorkflowExecute
+		}
+	}
+	return nil
+}
+
+func (x *Answer) GetWorkflowAbort() *v1.CallbackWorkflowServiceAbortResponse {
+	if x != nil {
+		if x, ok := x.Answer.(*Answer_WorkflowAbort); ok {
+			return x.WorkflowAbort
+		}
+	}
+	return nil
+}
+
+func (x *Answer) GetFactoryExecute() *v1.CallbackFactoryServiceExecuteResponse {
+	if x != nil {
+		if x, ok := x.Answer.(*Answer_FactoryExecute); ok {
+			return x.FactoryExecute
+		}
+	}
+	return nil
+}
+
+func (x *Answer) GetFactoryAbort() *v1.CallbackFactoryServiceAbortResponse {
+	if x != nil {
+		if x, ok := x.Answer.(*Answer_FactoryAbort); ok {
+			return x.FactoryAbort
+		}
+	}
+	return nil
+}
+
+func (x *Answer) GetTaskCancel() *v1.CallbackTasksServiceCancelResponse {
+	if x != nil {
+		if x, ok := x.Answer.(*Answer_TaskCancel); ok {
+			return x.TaskCancel
+		}
+	}
+	return nil
+}
+
+func (x *Answer) GetInstallationConfirm() *v1.CallbackInstallationsServiceConfirmResponse {
+	if x != nil {
+		if x, ok := x.Answer.(*Answer_InstallationConfirm); ok {
+			return x.InstallationConfirm
+		}
+	}
+	return nil
+}
+
+func (x *Answer) GetExtensionLaunch() *v1.CallbackExtensionLaunchProviderServiceResolveResponse {
+	if x != nil {
+		if x, ok := x.Answer.(*Answer_ExtensionLaunch); ok {
+			return x.ExtensionLaunch
+		}
+	}
+	return nil
+}
+
+func (x *Answer) GetUiThread() *v1.CallbackUiThreadServiceRunResponse {
+	if x != nil {
+		if x, ok := x.Answer.(*Answer_UiThread); ok {
+			return x.UiThread
+		}
+	}
+	return nil
+}
+
+func (x *Answer) GetFsReadFile() *v1.CallbackSessionFsServiceReadFileResponse {
+	if x != nil {
+		if x, ok := x.Answer.(*Answer_FsReadFile); ok {
+			return x.FsReadFile
+		}
+	}
+	return nil
+}
+
+func (x *Answer) GetFsReadFileBytes() *v1.CallbackSessionFsServiceReadFileBytesResponse {
+	if x != nil {
+		if x, ok := x.Answer.(*Answer_FsReadFileBytes); ok {
+			return x.FsReadFileBytes
+		}
+	}
+	return nil
+}
+
+func (x *Answer) GetFsWriteFile() *v1.CallbackSessionFsServiceWriteFileResponse {
+	if x != nil {
+		if x, ok := x.Answer.(*Answer_FsWriteFile); ok {
+			return x.FsWriteFile
+		}
+	}
+	return nil
+}
+
+func (x *Answer) GetFsWriteFileBytes() *v1.CallbackSessionFsServiceWriteFileBytesResponse {
+	if x != nil {
+		if x, ok := x.Answer.(*Answer_FsWriteFileBytes); ok {
+			return x.FsWriteFileBytes
+		}
+	}
+	return nil
+}
+
+func (x *Answer) GetFsAppendFile() *v1.CallbackSessionFsServiceAppendFileResponse {
+	if x != nil {
+		if x, ok := x.Answer.(*Answer_FsAppendFile); ok {
+			return x.FsAppendFile
+		}
+	}
+	return nil
+}
+
+func (x *Answer) GetFsExists() *v1.CallbackSessionFsServiceExistsResponse {
+	if x != nil {
+		if x, ok := x.Answer.(*Answer_FsExists); ok {
+			return x.FsExists
+		}
+	}
+	return nil
+}
+
+func (x *Answer) GetFsStat() *v1.CallbackSessionFsServiceStatResponse {
+	if x != nil {
+		if x, ok := x.Answer.(*Answer_FsStat); ok {
+			return x.FsStat
+		}
+	}
+	return nil
+}
+
+func (x *Answer) GetFsMkdir() *v1.CallbackSessionFsServiceMkdirResponse {
+	if x != nil {
+		if x, ok := x.Answer.(*Answer_FsMkdir); ok {
+			return x.FsMkdir
+		}
+	}
+	return nil
+}
+
+func (x *Answer) GetFsReaddir() *v1.CallbackSessionFsServiceReaddirResponse {
+	if x != nil {
+		if x, ok := x.Answer.(*Answer_FsReaddir); ok {
+			return x.FsReaddir
+		}
+	}
+	return nil
+}
+
+func (x *Answer) GetFsReaddirWithTypes() *v1.CallbackSessionFsServiceReaddirWithTypesResponse {
+	if x != nil {
+		if x, ok := x.Answer.(*Answer_FsReaddirWithTypes); ok {
+			return x.FsReaddirWithTypes
+		}
+	}
+	return nil
+}
+
+func (x *Answer) GetFsRm() *v1.CallbackSessionFsServiceRmResponse {
+	if x != nil {
+		if x, ok := x.Answer.(*Answer_FsRm); ok {
+			return x.FsRm
+		}
+	}
+	return nil
+}
+
+func (x *Answer) GetFsRename() *v1.CallbackSessionFsServiceRenameResponse {
+	if x != nil {
+		if x, ok := x.Answer.(*Answer_FsRename); ok {
+			return x.FsRename
+		}
+	}
+	return nil
+}
+
+func (x *Answer) GetFsSqliteQuery() *v1.CallbackSessionFsServiceSqliteQueryResponse {
+	if x != nil {
+		if x, ok := x.Answer.(*Answer_FsSqliteQuery); ok {
+			return x.FsSqliteQuery
+		}
+	}
+	return nil
+}
+
+func (x *Answer) GetFsSqliteTransaction() *v1.CallbackSessionFsServiceSqliteTransactionResponse {
+	if x != nil {
+		if x, ok := x.Answer.(*Answer_FsSqliteTransaction); ok {
+			return x.FsSqliteTransaction
+		}
+	}
+	return nil
+}
+
+func (x *Answer) GetFsSqliteExists() *v1.CallbackSessionFsServiceSqliteExistsResponse {
+	if x != nil {
+		if x, ok := x.Answer.(*Answer_FsSqliteExists); ok {
+			return x.FsSqliteExists
+		}
+	}
+	return nil
+}
+
+func (x *Answer) GetModelRequestStart() *v1.CallbackLlmInferenceServiceHttpRequestStartResponse {
+	if x != nil {
+		if x, ok := x.Answer.(*Answer_ModelRequestStart); ok {
+			return x.ModelRequestStart
+		}
+	}
+	return nil
+}
+
+func (x *Answer) GetModelRequestChunk() *v1.CallbackLlmInferenceServiceHttpRequestChunkResponse {
+	if x != nil {
+		if x, ok := x.Answer.(*Answer_ModelRequestChunk); ok {
+			return x.ModelRequestChunk
+		}
+	}
+	return nil
+}
+
 type isAnswer_Answer interface {
 	isAnswer_Answer()
 }
@@ -619,19 +1985,241 @@ type Answer_Permission struct {
 }
 
 type Answer_Raw struct {
-	// To RAW: the result.
+	// To any kind but TOOL_CALL and PERMISSION: the result as JSON.
 	Raw *RawAnswer `protobuf:"bytes,3,opt,name=raw,proto3,oneof"`
 }
 
 type Answer_Error struct {
-	// To any kind: an error instead of an answer. A tool call fails with the text; a
-	// permission is denied; a raw callback gets a JSON-RPC error.
+	// To any kind: an error instead of an answer. A tool call and a command fail with
+	// the text; a permission is denied with it, and so is the tool that a hook was to
+	// judge; other hooks have no opinion; what an event asks gets the kind's default
+	// answer, and a request a JSON-RPC error.
 	Error *AnswerError `protobuf:"bytes,4,opt,name=error,proto3,oneof"`
 }
 
 type Answer_Abstain struct {
 	// To any kind: "not me". Nothing is sent; others may still answer.
 	Abstain *Abstain `protobuf:"bytes,5,opt,name=abstain,proto3,oneof"`
+}
+
+type Answer_UserInput struct {
+	// To USER_INPUT: what the user said.
+	UserInput *v1.CallbackUserInputServiceRequestResponse `protobuf:"bytes,13,opt,name=user_input,json=userInput,proto3,oneof"`
+}
+
+type Answer_Elicitation struct {
+	// To ELICITATION: whether the user accepted, and the form's content.
+	Elicitation *v1.UIElicitationResponse `protobuf:"bytes,14,opt,name=elicitation,proto3,oneof"`
+}
+
+type Answer_ExitPlanMode struct {
+	// To EXIT_PLAN_MODE: whether it may, and how.
+	ExitPlanMode *v1.CallbackExitPlanModeServiceRequestResponse `protobuf:"bytes,15,opt,name=exit_plan_mode,json=exitPlanMode,proto3,oneof"`
+}
+
+type Answer_AutoModeSwitch struct {
+	// To AUTO_MODE_SWITCH: whether to switch, once or always.
+	AutoModeSwitch *v1.CallbackAutoModeSwitchServiceRequestResponse `protobuf:"bytes,16,opt,name=auto_mode_switch,json=autoModeSwitch,proto3,oneof"`
+}
+
+type Answer_Hook struct {
+	// To HOOK: what the hook has to say, in the case of its own type; none for no opinion.
+	Hook *v1.HookOutput `protobuf:"bytes,17,opt,name=hook,proto3,oneof"`
+}
+
+type Answer_SystemMessageTransform struct {
+	// To SYSTEM_MESSAGE_TRANSFORM: the sections as they are to be.
+	SystemMessageTransform *v1.CallbackSystemMessageServiceTransformResponse `protobuf:"bytes,18,opt,name=system_message_transform,json=systemMessageTransform,proto3,oneof"`
+}
+
+type Answer_Command struct {
+	// To COMMAND: how it ended.
+	Command *CommandAnswer `protobuf:"bytes,19,opt,name=command,proto3,oneof"`
+}
+
+type Answer_QueuedCommand struct {
+	// To QUEUED_COMMAND: whether it was handled.
+	QueuedCommand *v1.QueuedCommandResult `protobuf:"bytes,20,opt,name=queued_command,json=queuedCommand,proto3,oneof"`
+}
+
+type Answer_Sampling struct {
+	// To SAMPLING: the model's answer.
+	Sampling *SamplingAnswer `protobuf:"bytes,21,opt,name=sampling,proto3,oneof"`
+}
+
+type Answer_McpOauth struct {
+	// To MCP_OAUTH: the token, or that there is none.
+	McpOauth *v1.McpOauthPendingRequestResponse `protobuf:"bytes,22,opt,name=mcp_oauth,json=mcpOauth,proto3,oneof"`
+}
+
+type Answer_McpHeaders struct {
+	// To MCP_HEADERS: the new headers, none, or an error.
+	McpHeaders *v1.McpHeadersHandlePendingHeadersRefreshRequest `protobuf:"bytes,23,opt,name=mcp_headers,json=mcpHeaders,proto3,oneof"`
+}
+
+type Answer_SessionLimits struct {
+	// To SESSION_LIMITS: what to do.
+	SessionLimits *v1.UISessionLimitsExhaustedResponse `protobuf:"bytes,24,opt,name=session_limits,json=sessionLimits,proto3,oneof"`
+}
+
+type Answer_ProviderToken struct {
+	// To PROVIDER_TOKEN: the token.
+	ProviderToken *v1.CallbackProviderTokenServiceGetTokenResponse `protobuf:"bytes,25,opt,name=provider_token,json=providerToken,proto3,oneof"`
+}
+
+type Answer_GithubToken struct {
+	// To GITHUB_TOKEN: the token, or that there is none.
+	GithubToken *v1.CallbackGitHubTokenServiceGetTokenResponse `protobuf:"bytes,26,opt,name=github_token,json=githubToken,proto3,oneof"`
+}
+
+type Answer_CanvasOpen struct {
+	// To CANVAS_OPEN: where it is.
+	CanvasOpen *v1.CallbackCanvasServiceOpenResponse `protobuf:"bytes,27,opt,name=canvas_open,json=canvasOpen,proto3,oneof"`
+}
+
+type Answer_CanvasClose struct {
+	// To CANVAS_CLOSE: nothing more.
+	CanvasClose *v1.CallbackCanvasServiceCloseResponse `protobuf:"bytes,28,opt,name=canvas_close,json=canvasClose,proto3,oneof"`
+}
+
+type Answer_CanvasAction struct {
+	// To CANVAS_ACTION: what it gave.
+	CanvasAction *v1.CallbackCanvasActionServiceInvokeResponse `protobuf:"bytes,29,opt,name=canvas_action,json=canvasAction,proto3,oneof"`
+}
+
+type Answer_SkillList struct {
+	// To SKILL_LIST: the skills.
+	SkillList *v1.InternalCallbackSkillProviderServiceListResponse `protobuf:"bytes,30,opt,name=skill_list,json=skillList,proto3,oneof"`
+}
+
+type Answer_SkillRead struct {
+	// To SKILL_READ: its text.
+	SkillRead *v1.InternalCallbackSkillProviderServiceReadResponse `protobuf:"bytes,31,opt,name=skill_read,json=skillRead,proto3,oneof"`
+}
+
+type Answer_WorkflowExecute struct {
+	// To WORKFLOW_EXECUTE: what it gave.
+	WorkflowExecute *v1.CallbackWorkflowServiceExecuteResponse `protobuf:"bytes,32,opt,name=workflow_execute,json=workflowExecute,proto3,oneof"`
+}
+
+type Answer_WorkflowAbort struct {
+	// To WORKFLOW_ABORT: nothing more.
+	WorkflowAbort *v1.CallbackWorkflowServiceAbortResponse `protobuf:"bytes,33,opt,name=workflow_abort,json=workflowAbort,proto3,oneof"`
+}
+
+type Answer_FactoryExecute struct {
+	// To FACTORY_EXECUTE: what it gave.
+	FactoryExecute *v1.CallbackFactoryServiceExecuteResponse `protobuf:"bytes,34,opt,name=factory_execute,json=factoryExecute,proto3,oneof"`
+}
+
+type Answer_FactoryAbort struct {
+	// To FACTORY_ABORT: nothing more.
+	FactoryAbort *v1.CallbackFactoryServiceAbortResponse `protobuf:"bytes,35,opt,name=factory_abort,json=factoryAbort,proto3,oneof"`
+}
+
+type Answer_TaskCancel struct {
+	// To TASK_CANCEL: whether it was.
+	TaskCancel *v1.CallbackTasksServiceCancelResponse `protobuf:"bytes,36,opt,name=task_cancel,json=taskCancel,proto3,oneof"`
+}
+
+type Answer_InstallationConfirm struct {
+	// To INSTALLATION_CONFIRM: whether to go on.
+	InstallationConfirm *v1.CallbackInstallationsServiceConfirmResponse `protobuf:"bytes,37,opt,name=installation_confirm,json=installationConfirm,proto3,oneof"`
+}
+
+type Answer_ExtensionLaunch struct {
+	// To EXTENSION_LAUNCH: the command that starts it.
+	ExtensionLaunch *v1.CallbackExtensionLaunchProviderServiceResolveResponse `protobuf:"bytes,38,opt,name=extension_launch,json=extensionLaunch,proto3,oneof"`
+}
+
+type Answer_UiThread struct {
+	// To UI_THREAD: nothing more.
+	UiThread *v1.CallbackUiThreadServiceRunResponse `protobuf:"bytes,39,opt,name=ui_thread,json=uiThread,proto3,oneof"`
+}
+
+type Answer_FsReadFile struct {
+	// To FS_READ_FILE: what came of it; an error of the file system goes into its error member.
+	FsReadFile *v1.CallbackSessionFsServiceReadFileResponse `protobuf:"bytes,40,opt,name=fs_read_file,json=fsReadFile,proto3,oneof"`
+}
+
+type Answer_FsReadFileBytes struct {
+	// To FS_READ_FILE_BYTES: what came of it; an error of the file system goes into its error member.
+	FsReadFileBytes *v1.CallbackSessionFsServiceReadFileBytesResponse `protobuf:"bytes,41,opt,name=fs_read_file_bytes,json=fsReadFileBytes,proto3,oneof"`
+}
+
+type Answer_FsWriteFile struct {
+	// To FS_WRITE_FILE: what came of it; an error of the file system goes into its error member.
+	FsWriteFile *v1.CallbackSessionFsServiceWriteFileResponse `protobuf:"bytes,42,opt,name=fs_write_file,json=fsWriteFile,proto3,oneof"`
+}
+
+type Answer_FsWriteFileBytes struct {
+	// To FS_WRITE_FILE_BYTES: what came of it; an error of the file system goes into its error member.
+	FsWriteFileBytes *v1.CallbackSessionFsServiceWriteFileBytesResponse `protobuf:"bytes,43,opt,name=fs_write_file_bytes,json=fsWriteFileBytes,proto3,oneof"`
+}
+
+type Answer_FsAppendFile struct {
+	// To FS_APPEND_FILE: what came of it; an error of the file system goes into its error member.
+	FsAppendFile *v1.CallbackSessionFsServiceAppendFileResponse `protobuf:"bytes,44,opt,name=fs_append_file,json=fsAppendFile,proto3,oneof"`
+}
+
+type Answer_FsExists struct {
+	// To FS_EXISTS: what came of it; an error of the file system goes into its error member.
+	FsExists *v1.CallbackSessionFsServiceExistsResponse `protobuf:"bytes,45,opt,name=fs_exists,json=fsExists,proto3,oneof"`
+}
+
+type Answer_FsStat struct {
+	// To FS_STAT: what came of it; an error of the file system goes into its error member.
+	FsStat *v1.CallbackSessionFsServiceStatResponse `protobuf:"bytes,46,opt,name=fs_stat,json=fsStat,proto3,oneof"`
+}
+
+type Answer_FsMkdir struct {
+	// To FS_MKDIR: what came of it; an error of the file system goes into its error member.
+	FsMkdir *v1.CallbackSessionFsServiceMkdirResponse `protobuf:"bytes,47,opt,name=fs_mkdir,json=fsMkdir,proto3,oneof"`
+}
+
+type Answer_FsReaddir struct {
+	// To FS_READDIR: what came of it; an error of the file system goes into its error member.
+	FsReaddir *v1.CallbackSessionFsServiceReaddirResponse `protobuf:"bytes,48,opt,name=fs_readdir,json=fsReaddir,proto3,oneof"`
+}
+
+type Answer_FsReaddirWithTypes struct {
+	// To FS_READDIR_WITH_TYPES: what came of it; an error of the file system goes into its error member.
+	FsReaddirWithTypes *v1.CallbackSessionFsServiceReaddirWithTypesResponse `protobuf:"bytes,49,opt,name=fs_readdir_with_types,json=fsReaddirWithTypes,proto3,oneof"`
+}
+
+type Answer_FsRm struct {
+	// To FS_RM: what came of it; an error of the file system goes into its error member.
+	FsRm *v1.CallbackSessionFsServiceRmResponse `protobuf:"bytes,50,opt,name=fs_rm,json=fsRm,proto3,oneof"`
+}
+
+type Answer_FsRename struct {
+	// To FS_RENAME: what came of it; an error of the file system goes into its error member.
+	FsRename *v1.CallbackSessionFsServiceRenameResponse `protobuf:"bytes,51,opt,name=fs_rename,json=fsRename,proto3,oneof"`
+}
+
+type Answer_FsSqliteQuery struct {
+	// To FS_SQLITE_QUERY: what came of it; an error of the file system goes into its error member.
+	FsSqliteQuery *v1.CallbackSessionFsServiceSqliteQueryResponse `protobuf:"bytes,52,opt,name=fs_sqlite_query,json=fsSqliteQuery,proto3,oneof"`
+}
+
+type Answer_FsSqliteTransaction struct {
+	// To FS_SQLITE_TRANSACTION: what came of it; an error of the file system goes into its error member.
+	FsSqliteTransaction *v1.CallbackSessionFsServiceSqliteTransactionResponse `protobuf:"bytes,53,opt,name=fs_sqlite_transaction,json=fsSqliteTransaction,proto3,oneof"`
+}
+
+type Answer_FsSqliteExists struct {
+	// To FS_SQLITE_EXISTS: what came of it; an error of the file system goes into its error member.
+	FsSqliteExists *v1.CallbackSessionFsServiceSqliteExistsResponse `protobuf:"bytes,54,opt,name=fs_sqlite_exists,json=fsSqliteExists,proto3,oneof"`
+}
+
+type Answer_ModelRequestStart struct {
+	// To MODEL_REQUEST_START: that it was taken.
+	ModelRequestStart *v1.CallbackLlmInferenceServiceHttpRequestStartResponse `protobuf:"bytes,55,opt,name=model_request_start,json=modelRequestStart,proto3,oneof"`
+}
+
+type Answer_ModelRequestChunk struct {
+	// To MODEL_REQUEST_CHUNK: that it was taken.
+	ModelRequestChunk *v1.CallbackLlmInferenceServiceHttpRequestChunkResponse `protobuf:"bytes,56,opt,name=model_request_chunk,json=modelRequestChunk,proto3,oneof"`
 }
 
 func (*Answer_Tool) isAnswer_Answer() {}
@@ -643,6 +2231,94 @@ func (*Answer_Raw) isAnswer_Answer() {}
 func (*Answer_Error) isAnswer_Answer() {}
 
 func (*Answer_Abstain) isAnswer_Answer() {}
+
+func (*Answer_UserInput) isAnswer_Answer() {}
+
+func (*Answer_Elicitation) isAnswer_Answer() {}
+
+func (*Answer_ExitPlanMode) isAnswer_Answer() {}
+
+func (*Answer_AutoModeSwitch) isAnswer_Answer() {}
+
+func (*Answer_Hook) isAnswer_Answer() {}
+
+func (*Answer_SystemMessageTransform) isAnswer_Answer() {}
+
+func (*Answer_Command) isAnswer_Answer() {}
+
+func (*Answer_QueuedCommand) isAnswer_Answer() {}
+
+func (*Answer_Sampling) isAnswer_Answer() {}
+
+func (*Answer_McpOauth) isAnswer_Answer() {}
+
+func (*Answer_McpHeaders) isAnswer_Answer() {}
+
+func (*Answer_SessionLimits) isAnswer_Answer() {}
+
+func (*Answer_ProviderToken) isAnswer_Answer() {}
+
+func (*Answer_GithubToken) isAnswer_Answer() {}
+
+func (*Answer_CanvasOpen) isAnswer_Answer() {}
+
+func (*Answer_CanvasClose) isAnswer_Answer() {}
+
+func (*Answer_CanvasAction) isAnswer_Answer() {}
+
+func (*Answer_SkillList) isAnswer_Answer() {}
+
+func (*Answer_SkillRead) isAnswer_Answer() {}
+
+func (*Answer_WorkflowExecute) isAnswer_Answer() {}
+
+func (*Answer_WorkflowAbort) isAnswer_Answer() {}
+
+func (*Answer_FactoryExecute) isAnswer_Answer() {}
+
+func (*Answer_FactoryAbort) isAnswer_Answer() {}
+
+func (*Answer_TaskCancel) isAnswer_Answer() {}
+
+func (*Answer_InstallationConfirm) isAnswer_Answer() {}
+
+func (*Answer_ExtensionLaunch) isAnswer_Answer() {}
+
+func (*Answer_UiThread) isAnswer_Answer() {}
+
+func (*Answer_FsReadFile) isAnswer_Answer() {}
+
+func (*Answer_FsReadFileBytes) isAnswer_Answer() {}
+
+func (*Answer_FsWriteFile) isAnswer_Answer() {}
+
+func (*Answer_FsWriteFileBytes) isAnswer_Answer() {}
+
+func (*Answer_FsAppendFile) isAnswer_Answer() {}
+
+func (*Answer_FsExists) isAnswer_Answer() {}
+
+func (*Answer_FsStat) isAnswer_Answer() {}
+
+func (*Answer_FsMkdir) isAnswer_Answer() {}
+
+func (*Answer_FsReaddir) isAnswer_Answer() {}
+
+func (*Answer_FsReaddirWithTypes) isAnswer_Answer() {}
+
+func (*Answer_FsRm) isAnswer_Answer() {}
+
+func (*Answer_FsRename) isAnswer_Answer() {}
+
+func (*Answer_FsSqliteQuery) isAnswer_Answer() {}
+
+func (*Answer_FsSqliteTransaction) isAnswer_Answer() {}
+
+func (*Answer_FsSqliteExists) isAnswer_Answer() {}
+
+func (*Answer_ModelRequestStart) isAnswer_Answer() {}
+
+func (*Answer_ModelRequestChunk) isAnswer_Answer() {}
 
 // ToolAnswer is what a tool did.
 type ToolAnswer struct {
@@ -803,7 +2479,99 @@ func (*NoResult) Descriptor() ([]byte, []int) {
 	return file_copilot_bridge_v1_callback_proto_rawDescGZIP(), []int{6}
 }
 
-// RawAnswer is the answer to a RAW callback.
+// CommandAnswer says how a command ended.
+type CommandAnswer struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What went wrong; unset when it succeeded.
+	Error         *string `protobuf:"bytes,1,opt,name=error,proto3,oneof" json:"error,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CommandAnswer) Reset() {
+	*x = CommandAnswer{}
+	mi := &file_copilot_bridge_v1_callback_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CommandAnswer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CommandAnswer) ProtoMessage() {}
+
+func (x *CommandAnswer) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_bridge_v1_callback_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CommandAnswer.ProtoReflect.Descriptor instead.
+func (*CommandAnswer) Descriptor() ([]byte, []int) {
+	return file_copilot_bridge_v1_callback_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *CommandAnswer) GetError() string {
+	if x != nil && x.Error != nil {
+		return *x.Error
+	}
+	return ""
+}
+
+// SamplingAnswer is what a model answered to an MCP server.
+type SamplingAnswer struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The result of MCP's sampling/createMessage; unset to refuse.
+	ResponseJson  *string `protobuf:"bytes,1,opt,name=response_json,json=responseJson,proto3,oneof" json:"response_json,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SamplingAnswer) Reset() {
+	*x = SamplingAnswer{}
+	mi := &file_copilot_bridge_v1_callback_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SamplingAnswer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SamplingAnswer) ProtoMessage() {}
+
+func (x *SamplingAnswer) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_bridge_v1_callback_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SamplingAnswer.ProtoReflect.Descriptor instead.
+func (*SamplingAnswer) Descriptor() ([]byte, []int) {
+	return file_copilot_bridge_v1_callback_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *SamplingAnswer) GetResponseJson() string {
+	if x != nil && x.ResponseJson != nil {
+		return *x.ResponseJson
+	}
+	return ""
+}
+
+// RawAnswer is the answer to a callback as JSON.
 type RawAnswer struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The result as JSON text, in the form that the CLI's method expects.
@@ -814,7 +2582,7 @@ type RawAnswer struct {
 
 func (x *RawAnswer) Reset() {
 	*x = RawAnswer{}
-	mi := &file_copilot_bridge_v1_callback_proto_msgTypes[7]
+	mi := &file_copilot_bridge_v1_callback_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -826,7 +2594,7 @@ func (x *RawAnswer) String() string {
 func (*RawAnswer) ProtoMessage() {}
 
 func (x *RawAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_callback_proto_msgTypes[7]
+	mi := &file_copilot_bridge_v1_callback_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -839,7 +2607,7 @@ func (x *RawAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RawAnswer.ProtoReflect.Descriptor instead.
 func (*RawAnswer) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_callback_proto_rawDescGZIP(), []int{7}
+	return file_copilot_bridge_v1_callback_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *RawAnswer) GetResultJson() string {
@@ -854,7 +2622,7 @@ type AnswerError struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// What went wrong, for people.
 	Message string `protobuf:"bytes,1,opt,name=message,proto3" json:"message,omitempty"`
-	// The JSON-RPC error code for a RAW callback; default -32603.
+	// The JSON-RPC error code, where the CLI asks by a request; default -32603.
 	Code          int32 `protobuf:"varint,2,opt,name=code,proto3" json:"code,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -862,7 +2630,7 @@ type AnswerError struct {
 
 func (x *AnswerError) Reset() {
 	*x = AnswerError{}
-	mi := &file_copilot_bridge_v1_callback_proto_msgTypes[8]
+	mi := &file_copilot_bridge_v1_callback_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -874,7 +2642,7 @@ func (x *AnswerError) String() string {
 func (*AnswerError) ProtoMessage() {}
 
 func (x *AnswerError) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_callback_proto_msgTypes[8]
+	mi := &file_copilot_bridge_v1_callback_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -887,7 +2655,7 @@ func (x *AnswerError) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerError.ProtoReflect.Descriptor instead.
 func (*AnswerError) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_callback_proto_rawDescGZIP(), []int{8}
+	return file_copilot_bridge_v1_callback_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *AnswerError) GetMessage() string {
@@ -913,7 +2681,7 @@ type Abstain struct {
 
 func (x *Abstain) Reset() {
 	*x = Abstain{}
-	mi := &file_copilot_bridge_v1_callback_proto_msgTypes[9]
+	mi := &file_copilot_bridge_v1_callback_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -925,7 +2693,7 @@ func (x *Abstain) String() string {
 func (*Abstain) ProtoMessage() {}
 
 func (x *Abstain) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_callback_proto_msgTypes[9]
+	mi := &file_copilot_bridge_v1_callback_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -938,18 +2706,24 @@ func (x *Abstain) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Abstain.ProtoReflect.Descriptor instead.
 func (*Abstain) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_callback_proto_rawDescGZIP(), []int{9}
+	return file_copilot_bridge_v1_callback_proto_rawDescGZIP(), []int{11}
 }
 
 // Handlers says which callbacks a caller answers. What nobody handles, the bridge
-// answers by the kind's default; see CallbackService.
+// answers by the kind's default; see CallbackService. Handling a kind also switches it
+// on in the CLI, where it has a switch: without a handler of USER_INPUT, say, the agent
+// has no tool to ask its user.
 type Handlers struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Permission requests.
+	// Permission requests: short for the kind PERMISSION.
 	Permission bool `protobuf:"varint,1,opt,name=permission,proto3" json:"permission,omitempty"`
-	// Other callbacks, by JSON-RPC method or event type ("userInput.request",
-	// "elicitation.requested", "hooks.invoke", …): they come as RawCallback. Naming one
-	// also switches it on in the CLI, where it has a switch.
+	// The kinds. TOOL_CALL needs no mention: tools say it themselves.
+	Kinds []CallbackKind `protobuf:"varint,2,rep,packed,name=kinds,proto3,enum=copilot.bridge.v1.CallbackKind" json:"kinds,omitempty"`
+	// For HOOK, the hook types ("preToolUse", …); empty for all. Other hooks are answered
+	// with no opinion at once.
+	HookTypes []string `protobuf:"bytes,3,rep,name=hook_types,json=hookTypes,proto3" json:"hook_types,omitempty"`
+	// Callbacks that have no kind, by JSON-RPC method or event type. They come as
+	// RawCallback.
 	Methods       []string `protobuf:"bytes,15,rep,name=methods,proto3" json:"methods,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -957,7 +2731,7 @@ type Handlers struct {
 
 func (x *Handlers) Reset() {
 	*x = Handlers{}
-	mi := &file_copilot_bridge_v1_callback_proto_msgTypes[10]
+	mi := &file_copilot_bridge_v1_callback_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -969,7 +2743,7 @@ func (x *Handlers) String() string {
 func (*Handlers) ProtoMessage() {}
 
 func (x *Handlers) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_callback_proto_msgTypes[10]
+	mi := &file_copilot_bridge_v1_callback_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -982,7 +2756,7 @@ func (x *Handlers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Handlers.ProtoReflect.Descriptor instead.
 func (*Handlers) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_callback_proto_rawDescGZIP(), []int{10}
+	return file_copilot_bridge_v1_callback_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Handlers) GetPermission() bool {
@@ -990,6 +2764,20 @@ func (x *Handlers) GetPermission() bool {
 		return x.Permission
 	}
 	return false
+}
+
+func (x *Handlers) GetKinds() []CallbackKind {
+	if x != nil {
+		return x.Kinds
+	}
+	return nil
+}
+
+func (x *Handlers) GetHookTypes() []string {
+	if x != nil {
+		return x.HookTypes
+	}
+	return nil
 }
 
 func (x *Handlers) GetMethods() []string {
@@ -1003,7 +2791,7 @@ var File_copilot_bridge_v1_callback_proto protoreflect.FileDescriptor
 
 const file_copilot_bridge_v1_callback_proto_rawDesc = "" +
 	"\n" +
-	" copilot/bridge/v1/callback.proto\x12\x11copilot.bridge.v1\x1a\x1fcopilot/bridge/v1/session.proto\x1a copilot/cli/v1/event_types.proto\x1a(copilot/cli/v1/session_permissions.proto\x1a\"copilot/cli/v1/session_tools.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xaa\x04\n" +
+	" copilot/bridge/v1/callback.proto\x12\x11copilot.bridge.v1\x1a\x1fcopilot/bridge/v1/session.proto\x1a.copilot/cli/v1/callback_auto_mode_switch.proto\x1a$copilot/cli/v1/callback_canvas.proto\x1a+copilot/cli/v1/callback_canvas_action.proto\x1a,copilot/cli/v1/callback_exit_plan_mode.proto\x1a7copilot/cli/v1/callback_extension_launch_provider.proto\x1a%copilot/cli/v1/callback_factory.proto\x1a*copilot/cli/v1/callback_github_token.proto\x1a#copilot/cli/v1/callback_hooks.proto\x1a+copilot/cli/v1/callback_installations.proto\x1a+copilot/cli/v1/callback_llm_inference.proto\x1a,copilot/cli/v1/callback_provider_token.proto\x1a(copilot/cli/v1/callback_session_fs.proto\x1a,copilot/cli/v1/callback_skill_provider.proto\x1a,copilot/cli/v1/callback_system_message.proto\x1a#copilot/cli/v1/callback_tasks.proto\x1a'copilot/cli/v1/callback_ui_thread.proto\x1a(copilot/cli/v1/callback_user_input.proto\x1a&copilot/cli/v1/callback_workflow.proto\x1a copilot/cli/v1/event_types.proto\x1a%copilot/cli/v1/session_commands.proto\x1a(copilot/cli/v1/session_mcp_headers.proto\x1a&copilot/cli/v1/session_mcp_oauth.proto\x1a(copilot/cli/v1/session_permissions.proto\x1a\"copilot/cli/v1/session_tools.proto\x1a\x1fcopilot/cli/v1/session_ui.proto\x1a\x1dcopilot/json/v1/options.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xc3.\n" +
 	"\bCallback\x12\x1f\n" +
 	"\vcallback_id\x18\x01 \x01(\tR\n" +
 	"callbackId\x12\x1d\n" +
@@ -1014,13 +2802,65 @@ const file_copilot_bridge_v1_callback_proto_rawDesc = "" +
 	"\vcreate_time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"createTime\x126\n" +
 	"\bdeadline\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\bdeadline\x12'\n" +
-	"\x0fparticipant_ids\x18\a \x03(\tR\x0eparticipantIds\x12H\n" +
+	"\x0fparticipant_ids\x18\a \x03(\tR\x0eparticipantIds\x12g\n" +
 	"\ttool_call\x18\n" +
-	" \x01(\v2).copilot.cli.v1.ExternalToolRequestedDataH\x00R\btoolCall\x12I\n" +
+	" \x01(\v2).copilot.cli.v1.ExternalToolRequestedDataB\x1d\x82\x80\x19\x19*\x17external_tool.requestedH\x00R\btoolCall\x12e\n" +
 	"\n" +
-	"permission\x18\v \x01(\v2'.copilot.cli.v1.PermissionRequestedDataH\x00R\n" +
+	"permission\x18\v \x01(\v2'.copilot.cli.v1.PermissionRequestedDataB\x1a\x82\x80\x19\x16*\x14permission.requestedH\x00R\n" +
 	"permission\x122\n" +
-	"\x03raw\x18\f \x01(\v2\x1e.copilot.bridge.v1.RawCallbackH\x00R\x03rawB\t\n" +
+	"\x03raw\x18\f \x01(\v2\x1e.copilot.bridge.v1.RawCallbackH\x00R\x03raw\x12p\n" +
+	"\n" +
+	"user_input\x18\r \x01(\v26.copilot.cli.v1.CallbackUserInputServiceRequestRequestB\x17\x82\x80\x19\x13*\x11userInput.requestH\x00R\tuserInput\x12i\n" +
+	"\velicitation\x18\x0e \x01(\v2(.copilot.cli.v1.ElicitationRequestedDataB\x1b\x82\x80\x19\x17*\x15elicitation.requestedH\x00R\velicitation\x12}\n" +
+	"\x0eexit_plan_mode\x18\x0f \x01(\v29.copilot.cli.v1.CallbackExitPlanModeServiceRequestRequestB\x1a\x82\x80\x19\x16*\x14exitPlanMode.requestH\x00R\fexitPlanMode\x12\x85\x01\n" +
+	"\x10auto_mode_switch\x18\x10 \x01(\v2;.copilot.cli.v1.CallbackAutoModeSwitchServiceRequestRequestB\x1c\x82\x80\x19\x18*\x16autoModeSwitch.requestH\x00R\x0eautoModeSwitch\x12H\n" +
+	"\x04hook\x18\x11 \x01(\v2\x1e.copilot.cli.v1.HookInvocationB\x12\x82\x80\x19\x0e*\fhooks.invokeH\x00R\x04hook\x12\x97\x01\n" +
+	"\x18system_message_transform\x18\x12 \x01(\v2<.copilot.cli.v1.CallbackSystemMessageServiceTransformRequestB\x1d\x82\x80\x19\x19*\x17systemMessage.transformH\x00R\x16systemMessageTransform\x12U\n" +
+	"\acommand\x18\x13 \x01(\v2\".copilot.cli.v1.CommandExecuteDataB\x15\x82\x80\x19\x11*\x0fcommand.executeH\x00R\acommand\x12`\n" +
+	"\x0equeued_command\x18\x14 \x01(\v2!.copilot.cli.v1.CommandQueuedDataB\x14\x82\x80\x19\x10*\x0ecommand.queuedH\x00R\rqueuedCommand\x12]\n" +
+	"\bsampling\x18\x15 \x01(\v2%.copilot.cli.v1.SamplingRequestedDataB\x18\x82\x80\x19\x14*\x12sampling.requestedH\x00R\bsampling\x12]\n" +
+	"\tmcp_oauth\x18\x16 \x01(\v2$.copilot.cli.v1.McpOauthRequiredDataB\x18\x82\x80\x19\x14*\x12mcp.oauth_requiredH\x00R\bmcpOauth\x12t\n" +
+	"\vmcp_headers\x18\x17 \x01(\v2-.copilot.cli.v1.McpHeadersRefreshRequiredDataB\"\x82\x80\x19\x1e*\x1cmcp.headers_refresh_requiredH\x00R\n" +
+	"mcpHeaders\x12\x86\x01\n" +
+	"\x0esession_limits\x18\x18 \x01(\v23.copilot.cli.v1.SessionLimitsExhaustedRequestedDataB(\x82\x80\x19$*\"session_limits_exhausted.requestedH\x00R\rsessionLimits\x12\x82\x01\n" +
+	"\x0eprovider_token\x18\x19 \x01(\v2;.copilot.cli.v1.CallbackProviderTokenServiceGetTokenRequestB\x1c\x82\x80\x19\x18*\x16providerToken.getTokenH\x00R\rproviderToken\x12z\n" +
+	"\fgithub_token\x18\x1a \x01(\v29.copilot.cli.v1.CallbackGitHubTokenServiceGetTokenRequestB\x1a\x82\x80\x19\x16*\x14gitHubToken.getTokenH\x00R\vgithubToken\x12f\n" +
+	"\vcanvas_open\x18\x1b \x01(\v20.copilot.cli.v1.CallbackCanvasServiceOpenRequestB\x11\x82\x80\x19\r*\vcanvas.openH\x00R\n" +
+	"canvasOpen\x12j\n" +
+	"\fcanvas_close\x18\x1c \x01(\v21.copilot.cli.v1.CallbackCanvasServiceCloseRequestB\x12\x82\x80\x19\x0e*\fcanvas.closeH\x00R\vcanvasClose\x12{\n" +
+	"\rcanvas_action\x18\x1d \x01(\v28.copilot.cli.v1.CallbackCanvasActionServiceInvokeRequestB\x1a\x82\x80\x19\x16*\x14canvas.action.invokeH\x00R\fcanvasAction\x12z\n" +
+	"\n" +
+	"skill_list\x18\x1e \x01(\v2?.copilot.cli.v1.InternalCallbackSkillProviderServiceListRequestB\x18\x82\x80\x19\x14*\x12skillProvider.listH\x00R\tskillList\x12z\n" +
+	"\n" +
+	"skill_read\x18\x1f \x01(\v2?.copilot.cli.v1.InternalCallbackSkillProviderServiceReadRequestB\x18\x82\x80\x19\x14*\x12skillProvider.readH\x00R\tskillRead\x12z\n" +
+	"\x10workflow_execute\x18  \x01(\v25.copilot.cli.v1.CallbackWorkflowServiceExecuteRequestB\x16\x82\x80\x19\x12*\x10workflow.executeH\x00R\x0fworkflowExecute\x12r\n" +
+	"\x0eworkflow_abort\x18! \x01(\v23.copilot.cli.v1.CallbackWorkflowServiceAbortRequestB\x14\x82\x80\x19\x10*\x0eworkflow.abortH\x00R\rworkflowAbort\x12v\n" +
+	"\x0ffactory_execute\x18\" \x01(\v24.copilot.cli.v1.CallbackFactoryServiceExecuteRequestB\x15\x82\x80\x19\x11*\x0ffactory.executeH\x00R\x0efactoryExecute\x12n\n" +
+	"\rfactory_abort\x18# \x01(\v22.copilot.cli.v1.CallbackFactoryServiceAbortRequestB\x13\x82\x80\x19\x0f*\rfactory.abortH\x00R\ffactoryAbort\x12h\n" +
+	"\vtask_cancel\x18$ \x01(\v21.copilot.cli.v1.CallbackTasksServiceCancelRequestB\x12\x82\x80\x19\x0e*\ftasks.cancelH\x00R\n" +
+	"taskCancel\x12\x8c\x01\n" +
+	"\x14installation_confirm\x18% \x01(\v2:.copilot.cli.v1.CallbackInstallationsServiceConfirmRequestB\x1b\x82\x80\x19\x17*\x15installations.confirmH\x00R\x13installationConfirm\x12\x98\x01\n" +
+	"\x10extension_launch\x18& \x01(\v2D.copilot.cli.v1.CallbackExtensionLaunchProviderServiceResolveRequestB%\x82\x80\x19!*\x1fextensionLaunchProvider.resolveH\x00R\x0fextensionLaunch\x12d\n" +
+	"\tui_thread\x18' \x01(\v21.copilot.cli.v1.CallbackUiThreadServiceRunRequestB\x12\x82\x80\x19\x0e*\fuiThread.runH\x00R\buiThread\x12u\n" +
+	"\ffs_read_file\x18( \x01(\v27.copilot.cli.v1.CallbackSessionFsServiceReadFileRequestB\x18\x82\x80\x19\x14*\x12sessionFs.readFileH\x00R\n" +
+	"fsReadFile\x12\x8a\x01\n" +
+	"\x12fs_read_file_bytes\x18) \x01(\v2<.copilot.cli.v1.CallbackSessionFsServiceReadFileBytesRequestB\x1d\x82\x80\x19\x19*\x17sessionFs.readFileBytesH\x00R\x0ffsReadFileBytes\x12y\n" +
+	"\rfs_write_file\x18* \x01(\v28.copilot.cli.v1.CallbackSessionFsServiceWriteFileRequestB\x19\x82\x80\x19\x15*\x13sessionFs.writeFileH\x00R\vfsWriteFile\x12\x8e\x01\n" +
+	"\x13fs_write_file_bytes\x18+ \x01(\v2=.copilot.cli.v1.CallbackSessionFsServiceWriteFileBytesRequestB\x1e\x82\x80\x19\x1a*\x18sessionFs.writeFileBytesH\x00R\x10fsWriteFileBytes\x12}\n" +
+	"\x0efs_append_file\x18, \x01(\v29.copilot.cli.v1.CallbackSessionFsServiceAppendFileRequestB\x1a\x82\x80\x19\x16*\x14sessionFs.appendFileH\x00R\ffsAppendFile\x12l\n" +
+	"\tfs_exists\x18- \x01(\v25.copilot.cli.v1.CallbackSessionFsServiceExistsRequestB\x16\x82\x80\x19\x12*\x10sessionFs.existsH\x00R\bfsExists\x12d\n" +
+	"\afs_stat\x18. \x01(\v23.copilot.cli.v1.CallbackSessionFsServiceStatRequestB\x14\x82\x80\x19\x10*\x0esessionFs.statH\x00R\x06fsStat\x12h\n" +
+	"\bfs_mkdir\x18/ \x01(\v24.copilot.cli.v1.CallbackSessionFsServiceMkdirRequestB\x15\x82\x80\x19\x11*\x0fsessionFs.mkdirH\x00R\afsMkdir\x12p\n" +
+	"\n" +
+	"fs_readdir\x180 \x01(\v26.copilot.cli.v1.CallbackSessionFsServiceReaddirRequestB\x17\x82\x80\x19\x13*\x11sessionFs.readdirH\x00R\tfsReaddir\x12\x96\x01\n" +
+	"\x15fs_readdir_with_types\x181 \x01(\v2?.copilot.cli.v1.CallbackSessionFsServiceReaddirWithTypesRequestB \x82\x80\x19\x1c*\x1asessionFs.readdirWithTypesH\x00R\x12fsReaddirWithTypes\x12\\\n" +
+	"\x05fs_rm\x182 \x01(\v21.copilot.cli.v1.CallbackSessionFsServiceRmRequestB\x12\x82\x80\x19\x0e*\fsessionFs.rmH\x00R\x04fsRm\x12l\n" +
+	"\tfs_rename\x183 \x01(\v25.copilot.cli.v1.CallbackSessionFsServiceRenameRequestB\x16\x82\x80\x19\x12*\x10sessionFs.renameH\x00R\bfsRename\x12\x81\x01\n" +
+	"\x0ffs_sqlite_query\x184 \x01(\v2:.copilot.cli.v1.CallbackSessionFsServiceSqliteQueryRequestB\x1b\x82\x80\x19\x17*\x15sessionFs.sqliteQueryH\x00R\rfsSqliteQuery\x12\x99\x01\n" +
+	"\x15fs_sqlite_transaction\x185 \x01(\v2@.copilot.cli.v1.CallbackSessionFsServiceSqliteTransactionRequestB!\x82\x80\x19\x1d*\x1bsessionFs.sqliteTransactionH\x00R\x13fsSqliteTransaction\x12\x85\x01\n" +
+	"\x10fs_sqlite_exists\x186 \x01(\v2;.copilot.cli.v1.CallbackSessionFsServiceSqliteExistsRequestB\x1c\x82\x80\x19\x18*\x16sessionFs.sqliteExistsH\x00R\x0efsSqliteExists\x12\x99\x01\n" +
+	"\x13model_request_start\x187 \x01(\v2B.copilot.cli.v1.CallbackLlmInferenceServiceHttpRequestStartRequestB#\x82\x80\x19\x1f*\x1dllmInference.httpRequestStartH\x00R\x11modelRequestStart\x12\x99\x01\n" +
+	"\x13model_request_chunk\x188 \x01(\v2B.copilot.cli.v1.CallbackLlmInferenceServiceHttpRequestChunkRequestB#\x82\x80\x19\x1f*\x1dllmInference.httpRequestChunkH\x00R\x11modelRequestChunkB\t\n" +
 	"\arequest\"F\n" +
 	"\vRawCallback\x12\x16\n" +
 	"\x06method\x18\x01 \x01(\tR\x06method\x12\x1f\n" +
@@ -1034,7 +2874,7 @@ const file_copilot_bridge_v1_callback_proto_rawDesc = "" +
 	"callbackId\x123\n" +
 	"\x04kind\x18\x02 \x01(\x0e2\x1f.copilot.bridge.v1.CallbackKindR\x04kind\x12<\n" +
 	"\aoutcome\x18\x03 \x01(\x0e2\".copilot.bridge.v1.CallbackOutcomeR\aoutcome\x12%\n" +
-	"\x0eparticipant_id\x18\x04 \x01(\tR\rparticipantId\"\xaf\x02\n" +
+	"\x0eparticipant_id\x18\x04 \x01(\tR\rparticipantId\"\xbd,\n" +
 	"\x06Answer\x123\n" +
 	"\x04tool\x18\x01 \x01(\v2\x1d.copilot.bridge.v1.ToolAnswerH\x00R\x04tool\x12D\n" +
 	"\n" +
@@ -1042,7 +2882,59 @@ const file_copilot_bridge_v1_callback_proto_rawDesc = "" +
 	"permission\x120\n" +
 	"\x03raw\x18\x03 \x01(\v2\x1c.copilot.bridge.v1.RawAnswerH\x00R\x03raw\x126\n" +
 	"\x05error\x18\x04 \x01(\v2\x1e.copilot.bridge.v1.AnswerErrorH\x00R\x05error\x126\n" +
-	"\aabstain\x18\x05 \x01(\v2\x1a.copilot.bridge.v1.AbstainH\x00R\aabstainB\b\n" +
+	"\aabstain\x18\x05 \x01(\v2\x1a.copilot.bridge.v1.AbstainH\x00R\aabstain\x12q\n" +
+	"\n" +
+	"user_input\x18\r \x01(\v27.copilot.cli.v1.CallbackUserInputServiceRequestResponseB\x17\x82\x80\x19\x13*\x11userInput.requestH\x00R\tuserInput\x12f\n" +
+	"\velicitation\x18\x0e \x01(\v2%.copilot.cli.v1.UIElicitationResponseB\x1b\x82\x80\x19\x17*\x15elicitation.requestedH\x00R\velicitation\x12~\n" +
+	"\x0eexit_plan_mode\x18\x0f \x01(\v2:.copilot.cli.v1.CallbackExitPlanModeServiceRequestResponseB\x1a\x82\x80\x19\x16*\x14exitPlanMode.requestH\x00R\fexitPlanMode\x12\x86\x01\n" +
+	"\x10auto_mode_switch\x18\x10 \x01(\v2<.copilot.cli.v1.CallbackAutoModeSwitchServiceRequestResponseB\x1c\x82\x80\x19\x18*\x16autoModeSwitch.requestH\x00R\x0eautoModeSwitch\x12D\n" +
+	"\x04hook\x18\x11 \x01(\v2\x1a.copilot.cli.v1.HookOutputB\x12\x82\x80\x19\x0e*\fhooks.invokeH\x00R\x04hook\x12\x98\x01\n" +
+	"\x18system_message_transform\x18\x12 \x01(\v2=.copilot.cli.v1.CallbackSystemMessageServiceTransformResponseB\x1d\x82\x80\x19\x19*\x17systemMessage.transformH\x00R\x16systemMessageTransform\x12S\n" +
+	"\acommand\x18\x13 \x01(\v2 .copilot.bridge.v1.CommandAnswerB\x15\x82\x80\x19\x11*\x0fcommand.executeH\x00R\acommand\x12b\n" +
+	"\x0equeued_command\x18\x14 \x01(\v2#.copilot.cli.v1.QueuedCommandResultB\x14\x82\x80\x19\x10*\x0ecommand.queuedH\x00R\rqueuedCommand\x12Y\n" +
+	"\bsampling\x18\x15 \x01(\v2!.copilot.bridge.v1.SamplingAnswerB\x18\x82\x80\x19\x14*\x12sampling.requestedH\x00R\bsampling\x12g\n" +
+	"\tmcp_oauth\x18\x16 \x01(\v2..copilot.cli.v1.McpOauthPendingRequestResponseB\x18\x82\x80\x19\x14*\x12mcp.oauth_requiredH\x00R\bmcpOauth\x12\x83\x01\n" +
+	"\vmcp_headers\x18\x17 \x01(\v2<.copilot.cli.v1.McpHeadersHandlePendingHeadersRefreshRequestB\"\x82\x80\x19\x1e*\x1cmcp.headers_refresh_requiredH\x00R\n" +
+	"mcpHeaders\x12\x83\x01\n" +
+	"\x0esession_limits\x18\x18 \x01(\v20.copilot.cli.v1.UISessionLimitsExhaustedResponseB(\x82\x80\x19$*\"session_limits_exhausted.requestedH\x00R\rsessionLimits\x12\x83\x01\n" +
+	"\x0eprovider_token\x18\x19 \x01(\v2<.copilot.cli.v1.CallbackProviderTokenServiceGetTokenResponseB\x1c\x82\x80\x19\x18*\x16providerToken.getTokenH\x00R\rproviderToken\x12{\n" +
+	"\fgithub_token\x18\x1a \x01(\v2:.copilot.cli.v1.CallbackGitHubTokenServiceGetTokenResponseB\x1a\x82\x80\x19\x16*\x14gitHubToken.getTokenH\x00R\vgithubToken\x12g\n" +
+	"\vcanvas_open\x18\x1b \x01(\v21.copilot.cli.v1.CallbackCanvasServiceOpenResponseB\x11\x82\x80\x19\r*\vcanvas.openH\x00R\n" +
+	"canvasOpen\x12k\n" +
+	"\fcanvas_close\x18\x1c \x01(\v22.copilot.cli.v1.CallbackCanvasServiceCloseResponseB\x12\x82\x80\x19\x0e*\fcanvas.closeH\x00R\vcanvasClose\x12|\n" +
+	"\rcanvas_action\x18\x1d \x01(\v29.copilot.cli.v1.CallbackCanvasActionServiceInvokeResponseB\x1a\x82\x80\x19\x16*\x14canvas.action.invokeH\x00R\fcanvasAction\x12{\n" +
+	"\n" +
+	"skill_list\x18\x1e \x01(\v2@.copilot.cli.v1.InternalCallbackSkillProviderServiceListResponseB\x18\x82\x80\x19\x14*\x12skillProvider.listH\x00R\tskillList\x12{\n" +
+	"\n" +
+	"skill_read\x18\x1f \x01(\v2@.copilot.cli.v1.InternalCallbackSkillProviderServiceReadResponseB\x18\x82\x80\x19\x14*\x12skillProvider.readH\x00R\tskillRead\x12{\n" +
+	"\x10workflow_execute\x18  \x01(\v26.copilot.cli.v1.CallbackWorkflowServiceExecuteResponseB\x16\x82\x80\x19\x12*\x10workflow.executeH\x00R\x0fworkflowExecute\x12s\n" +
+	"\x0eworkflow_abort\x18! \x01(\v24.copilot.cli.v1.CallbackWorkflowServiceAbortResponseB\x14\x82\x80\x19\x10*\x0eworkflow.abortH\x00R\rworkflowAbort\x12w\n" +
+	"\x0ffactory_execute\x18\" \x01(\v25.copilot.cli.v1.CallbackFactoryServiceExecuteResponseB\x15\x82\x80\x19\x11*\x0ffactory.executeH\x00R\x0efactoryExecute\x12o\n" +
+	"\rfactory_abort\x18# \x01(\v23.copilot.cli.v1.CallbackFactoryServiceAbortResponseB\x13\x82\x80\x19\x0f*\rfactory.abortH\x00R\ffactoryAbort\x12i\n" +
+	"\vtask_cancel\x18$ \x01(\v22.copilot.cli.v1.CallbackTasksServiceCancelResponseB\x12\x82\x80\x19\x0e*\ftasks.cancelH\x00R\n" +
+	"taskCancel\x12\x8d\x01\n" +
+	"\x14installation_confirm\x18% \x01(\v2;.copilot.cli.v1.CallbackInstallationsServiceConfirmResponseB\x1b\x82\x80\x19\x17*\x15installations.confirmH\x00R\x13installationConfirm\x12\x99\x01\n" +
+	"\x10extension_launch\x18& \x01(\v2E.copilot.cli.v1.CallbackExtensionLaunchProviderServiceResolveResponseB%\x82\x80\x19!*\x1fextensionLaunchProvider.resolveH\x00R\x0fextensionLaunch\x12e\n" +
+	"\tui_thread\x18' \x01(\v22.copilot.cli.v1.CallbackUiThreadServiceRunResponseB\x12\x82\x80\x19\x0e*\fuiThread.runH\x00R\buiThread\x12v\n" +
+	"\ffs_read_file\x18( \x01(\v28.copilot.cli.v1.CallbackSessionFsServiceReadFileResponseB\x18\x82\x80\x19\x14*\x12sessionFs.readFileH\x00R\n" +
+	"fsReadFile\x12\x8b\x01\n" +
+	"\x12fs_read_file_bytes\x18) \x01(\v2=.copilot.cli.v1.CallbackSessionFsServiceReadFileBytesResponseB\x1d\x82\x80\x19\x19*\x17sessionFs.readFileBytesH\x00R\x0ffsReadFileBytes\x12z\n" +
+	"\rfs_write_file\x18* \x01(\v29.copilot.cli.v1.CallbackSessionFsServiceWriteFileResponseB\x19\x82\x80\x19\x15*\x13sessionFs.writeFileH\x00R\vfsWriteFile\x12\x8f\x01\n" +
+	"\x13fs_write_file_bytes\x18+ \x01(\v2>.copilot.cli.v1.CallbackSessionFsServiceWriteFileBytesResponseB\x1e\x82\x80\x19\x1a*\x18sessionFs.writeFileBytesH\x00R\x10fsWriteFileBytes\x12~\n" +
+	"\x0efs_append_file\x18, \x01(\v2:.copilot.cli.v1.CallbackSessionFsServiceAppendFileResponseB\x1a\x82\x80\x19\x16*\x14sessionFs.appendFileH\x00R\ffsAppendFile\x12m\n" +
+	"\tfs_exists\x18- \x01(\v26.copilot.cli.v1.CallbackSessionFsServiceExistsResponseB\x16\x82\x80\x19\x12*\x10sessionFs.existsH\x00R\bfsExists\x12e\n" +
+	"\afs_stat\x18. \x01(\v24.copilot.cli.v1.CallbackSessionFsServiceStatResponseB\x14\x82\x80\x19\x10*\x0esessionFs.statH\x00R\x06fsStat\x12i\n" +
+	"\bfs_mkdir\x18/ \x01(\v25.copilot.cli.v1.CallbackSessionFsServiceMkdirResponseB\x15\x82\x80\x19\x11*\x0fsessionFs.mkdirH\x00R\afsMkdir\x12q\n" +
+	"\n" +
+	"fs_readdir\x180 \x01(\v27.copilot.cli.v1.CallbackSessionFsServiceReaddirResponseB\x17\x82\x80\x19\x13*\x11sessionFs.readdirH\x00R\tfsReaddir\x12\x97\x01\n" +
+	"\x15fs_readdir_with_types\x181 \x01(\v2@.copilot.cli.v1.CallbackSessionFsServiceReaddirWithTypesResponseB \x82\x80\x19\x1c*\x1asessionFs.readdirWithTypesH\x00R\x12fsReaddirWithTypes\x12]\n" +
+	"\x05fs_rm\x182 \x01(\v22.copilot.cli.v1.CallbackSessionFsServiceRmResponseB\x12\x82\x80\x19\x0e*\fsessionFs.rmH\x00R\x04fsRm\x12m\n" +
+	"\tfs_rename\x183 \x01(\v26.copilot.cli.v1.CallbackSessionFsServiceRenameResponseB\x16\x82\x80\x19\x12*\x10sessionFs.renameH\x00R\bfsRename\x12\x82\x01\n" +
+	"\x0ffs_sqlite_query\x184 \x01(\v2;.copilot.cli.v1.CallbackSessionFsServiceSqliteQueryResponseB\x1b\x82\x80\x19\x17*\x15sessionFs.sqliteQueryH\x00R\rfsSqliteQuery\x12\x9a\x01\n" +
+	"\x15fs_sqlite_transaction\x185 \x01(\v2A.copilot.cli.v1.CallbackSessionFsServiceSqliteTransactionResponseB!\x82\x80\x19\x1d*\x1bsessionFs.sqliteTransactionH\x00R\x13fsSqliteTransaction\x12\x86\x01\n" +
+	"\x10fs_sqlite_exists\x186 \x01(\v2<.copilot.cli.v1.CallbackSessionFsServiceSqliteExistsResponseB\x1c\x82\x80\x19\x18*\x16sessionFs.sqliteExistsH\x00R\x0efsSqliteExists\x12\x9a\x01\n" +
+	"\x13model_request_start\x187 \x01(\v2C.copilot.cli.v1.CallbackLlmInferenceServiceHttpRequestStartResponseB#\x82\x80\x19\x1f*\x1dllmInference.httpRequestStartH\x00R\x11modelRequestStart\x12\x9a\x01\n" +
+	"\x13model_request_chunk\x188 \x01(\v2C.copilot.cli.v1.CallbackLlmInferenceServiceHttpRequestChunkResponseB#\x82\x80\x19\x1f*\x1dllmInference.httpRequestChunkH\x00R\x11modelRequestChunkB\b\n" +
 	"\x06answer\"\xd1\x01\n" +
 	"\n" +
 	"ToolAnswer\x12\x14\n" +
@@ -1052,24 +2944,125 @@ const file_copilot_bridge_v1_callback_proto_rawDesc = "" +
 	"\tno_result\x18\x04 \x01(\v2\x1b.copilot.bridge.v1.NoResultH\x00R\bnoResultB\t\n" +
 	"\aoutcome\"\n" +
 	"\n" +
-	"\bNoResult\",\n" +
+	"\bNoResult\"4\n" +
+	"\rCommandAnswer\x12\x19\n" +
+	"\x05error\x18\x01 \x01(\tH\x00R\x05error\x88\x01\x01B\b\n" +
+	"\x06_error\"^\n" +
+	"\x0eSamplingAnswer\x12:\n" +
+	"\rresponse_json\x18\x01 \x01(\tB\x10\x82\x80\x19\f\n" +
+	"\bresponse\x10\x01H\x00R\fresponseJson\x88\x01\x01B\x10\n" +
+	"\x0e_response_json\",\n" +
 	"\tRawAnswer\x12\x1f\n" +
 	"\vresult_json\x18\x01 \x01(\tR\n" +
 	"resultJson\";\n" +
 	"\vAnswerError\x12\x18\n" +
 	"\amessage\x18\x01 \x01(\tR\amessage\x12\x12\n" +
 	"\x04code\x18\x02 \x01(\x05R\x04code\"\t\n" +
-	"\aAbstain\"D\n" +
+	"\aAbstain\"\x9a\x01\n" +
 	"\bHandlers\x12\x1e\n" +
 	"\n" +
 	"permission\x18\x01 \x01(\bR\n" +
-	"permission\x12\x18\n" +
-	"\amethods\x18\x0f \x03(\tR\amethods*\x7f\n" +
+	"permission\x125\n" +
+	"\x05kinds\x18\x02 \x03(\x0e2\x1f.copilot.bridge.v1.CallbackKindR\x05kinds\x12\x1d\n" +
+	"\n" +
+	"hook_types\x18\x03 \x03(\tR\thookTypes\x12\x18\n" +
+	"\amethods\x18\x0f \x03(\tR\amethods*\x94\x16\n" +
 	"\fCallbackKind\x12\x1d\n" +
-	"\x19CALLBACK_KIND_UNSPECIFIED\x10\x00\x12\x1b\n" +
-	"\x17CALLBACK_KIND_TOOL_CALL\x10\x01\x12\x1c\n" +
-	"\x18CALLBACK_KIND_PERMISSION\x10\x02\x12\x15\n" +
-	"\x11CALLBACK_KIND_RAW\x10\x03*\xf9\x01\n" +
+	"\x19CALLBACK_KIND_UNSPECIFIED\x10\x00\x12:\n" +
+	"\x17CALLBACK_KIND_TOOL_CALL\x10\x01\x1a\x1d\x82\x80\x19\x19\n" +
+	"\x17external_tool.requested\x128\n" +
+	"\x18CALLBACK_KIND_PERMISSION\x10\x02\x1a\x1a\x82\x80\x19\x16\n" +
+	"\x14permission.requested\x12\x15\n" +
+	"\x11CALLBACK_KIND_RAW\x10\x03\x125\n" +
+	"\x18CALLBACK_KIND_USER_INPUT\x10\x04\x1a\x17\x82\x80\x19\x13\n" +
+	"\x11userInput.request\x12:\n" +
+	"\x19CALLBACK_KIND_ELICITATION\x10\x05\x1a\x1b\x82\x80\x19\x17\n" +
+	"\x15elicitation.requested\x12<\n" +
+	"\x1cCALLBACK_KIND_EXIT_PLAN_MODE\x10\x06\x1a\x1a\x82\x80\x19\x16\n" +
+	"\x14exitPlanMode.request\x12@\n" +
+	"\x1eCALLBACK_KIND_AUTO_MODE_SWITCH\x10\a\x1a\x1c\x82\x80\x19\x18\n" +
+	"\x16autoModeSwitch.request\x12*\n" +
+	"\x12CALLBACK_KIND_HOOK\x10\b\x1a\x12\x82\x80\x19\x0e\n" +
+	"\fhooks.invoke\x12I\n" +
+	"&CALLBACK_KIND_SYSTEM_MESSAGE_TRANSFORM\x10\t\x1a\x1d\x82\x80\x19\x19\n" +
+	"\x17systemMessage.transform\x120\n" +
+	"\x15CALLBACK_KIND_COMMAND\x10\n" +
+	"\x1a\x15\x82\x80\x19\x11\n" +
+	"\x0fcommand.execute\x126\n" +
+	"\x1cCALLBACK_KIND_QUEUED_COMMAND\x10\v\x1a\x14\x82\x80\x19\x10\n" +
+	"\x0ecommand.queued\x124\n" +
+	"\x16CALLBACK_KIND_SAMPLING\x10\f\x1a\x18\x82\x80\x19\x14\n" +
+	"\x12sampling.requested\x125\n" +
+	"\x17CALLBACK_KIND_MCP_OAUTH\x10\r\x1a\x18\x82\x80\x19\x14\n" +
+	"\x12mcp.oauth_required\x12A\n" +
+	"\x19CALLBACK_KIND_MCP_HEADERS\x10\x0e\x1a\"\x82\x80\x19\x1e\n" +
+	"\x1cmcp.headers_refresh_required\x12J\n" +
+	"\x1cCALLBACK_KIND_SESSION_LIMITS\x10\x0f\x1a(\x82\x80\x19$\n" +
+	"\"session_limits_exhausted.requested\x12>\n" +
+	"\x1cCALLBACK_KIND_PROVIDER_TOKEN\x10\x10\x1a\x1c\x82\x80\x19\x18\n" +
+	"\x16providerToken.getToken\x12:\n" +
+	"\x1aCALLBACK_KIND_GITHUB_TOKEN\x10\x11\x1a\x1a\x82\x80\x19\x16\n" +
+	"\x14gitHubToken.getToken\x120\n" +
+	"\x19CALLBACK_KIND_CANVAS_OPEN\x10\x12\x1a\x11\x82\x80\x19\r\n" +
+	"\vcanvas.open\x122\n" +
+	"\x1aCALLBACK_KIND_CANVAS_CLOSE\x10\x13\x1a\x12\x82\x80\x19\x0e\n" +
+	"\fcanvas.close\x12;\n" +
+	"\x1bCALLBACK_KIND_CANVAS_ACTION\x10\x14\x1a\x1a\x82\x80\x19\x16\n" +
+	"\x14canvas.action.invoke\x126\n" +
+	"\x18CALLBACK_KIND_SKILL_LIST\x10\x15\x1a\x18\x82\x80\x19\x14\n" +
+	"\x12skillProvider.list\x126\n" +
+	"\x18CALLBACK_KIND_SKILL_READ\x10\x16\x1a\x18\x82\x80\x19\x14\n" +
+	"\x12skillProvider.read\x12:\n" +
+	"\x1eCALLBACK_KIND_WORKFLOW_EXECUTE\x10\x17\x1a\x16\x82\x80\x19\x12\n" +
+	"\x10workflow.execute\x126\n" +
+	"\x1cCALLBACK_KIND_WORKFLOW_ABORT\x10\x18\x1a\x14\x82\x80\x19\x10\n" +
+	"\x0eworkflow.abort\x128\n" +
+	"\x1dCALLBACK_KIND_FACTORY_EXECUTE\x10\x19\x1a\x15\x82\x80\x19\x11\n" +
+	"\x0ffactory.execute\x124\n" +
+	"\x1bCALLBACK_KIND_FACTORY_ABORT\x10\x1a\x1a\x13\x82\x80\x19\x0f\n" +
+	"\rfactory.abort\x121\n" +
+	"\x19CALLBACK_KIND_TASK_CANCEL\x10\x1b\x1a\x12\x82\x80\x19\x0e\n" +
+	"\ftasks.cancel\x12C\n" +
+	"\"CALLBACK_KIND_INSTALLATION_CONFIRM\x10\x1c\x1a\x1b\x82\x80\x19\x17\n" +
+	"\x15installations.confirm\x12I\n" +
+	"\x1eCALLBACK_KIND_EXTENSION_LAUNCH\x10\x1d\x1a%\x82\x80\x19!\n" +
+	"\x1fextensionLaunchProvider.resolve\x12/\n" +
+	"\x17CALLBACK_KIND_UI_THREAD\x10\x1e\x1a\x12\x82\x80\x19\x0e\n" +
+	"\fuiThread.run\x128\n" +
+	"\x1aCALLBACK_KIND_FS_READ_FILE\x10\x1f\x1a\x18\x82\x80\x19\x14\n" +
+	"\x12sessionFs.readFile\x12C\n" +
+	" CALLBACK_KIND_FS_READ_FILE_BYTES\x10 \x1a\x1d\x82\x80\x19\x19\n" +
+	"\x17sessionFs.readFileBytes\x12:\n" +
+	"\x1bCALLBACK_KIND_FS_WRITE_FILE\x10!\x1a\x19\x82\x80\x19\x15\n" +
+	"\x13sessionFs.writeFile\x12E\n" +
+	"!CALLBACK_KIND_FS_WRITE_FILE_BYTES\x10\"\x1a\x1e\x82\x80\x19\x1a\n" +
+	"\x18sessionFs.writeFileBytes\x12<\n" +
+	"\x1cCALLBACK_KIND_FS_APPEND_FILE\x10#\x1a\x1a\x82\x80\x19\x16\n" +
+	"\x14sessionFs.appendFile\x123\n" +
+	"\x17CALLBACK_KIND_FS_EXISTS\x10$\x1a\x16\x82\x80\x19\x12\n" +
+	"\x10sessionFs.exists\x12/\n" +
+	"\x15CALLBACK_KIND_FS_STAT\x10%\x1a\x14\x82\x80\x19\x10\n" +
+	"\x0esessionFs.stat\x121\n" +
+	"\x16CALLBACK_KIND_FS_MKDIR\x10&\x1a\x15\x82\x80\x19\x11\n" +
+	"\x0fsessionFs.mkdir\x125\n" +
+	"\x18CALLBACK_KIND_FS_READDIR\x10'\x1a\x17\x82\x80\x19\x13\n" +
+	"\x11sessionFs.readdir\x12I\n" +
+	"#CALLBACK_KIND_FS_READDIR_WITH_TYPES\x10(\x1a \x82\x80\x19\x1c\n" +
+	"\x1asessionFs.readdirWithTypes\x12+\n" +
+	"\x13CALLBACK_KIND_FS_RM\x10)\x1a\x12\x82\x80\x19\x0e\n" +
+	"\fsessionFs.rm\x123\n" +
+	"\x17CALLBACK_KIND_FS_RENAME\x10*\x1a\x16\x82\x80\x19\x12\n" +
+	"\x10sessionFs.rename\x12>\n" +
+	"\x1dCALLBACK_KIND_FS_SQLITE_QUERY\x10+\x1a\x1b\x82\x80\x19\x17\n" +
+	"\x15sessionFs.sqliteQuery\x12J\n" +
+	"#CALLBACK_KIND_FS_SQLITE_TRANSACTION\x10,\x1a!\x82\x80\x19\x1d\n" +
+	"\x1bsessionFs.sqliteTransaction\x12@\n" +
+	"\x1eCALLBACK_KIND_FS_SQLITE_EXISTS\x10-\x1a\x1c\x82\x80\x19\x18\n" +
+	"\x16sessionFs.sqliteExists\x12J\n" +
+	"!CALLBACK_KIND_MODEL_REQUEST_START\x10.\x1a#\x82\x80\x19\x1f\n" +
+	"\x1dllmInference.httpRequestStart\x12J\n" +
+	"!CALLBACK_KIND_MODEL_REQUEST_CHUNK\x10/\x1a#\x82\x80\x19\x1f\n" +
+	"\x1dllmInference.httpRequestChunk*\xf9\x01\n" +
 	"\x0fCallbackOutcome\x12 \n" +
 	"\x1cCALLBACK_OUTCOME_UNSPECIFIED\x10\x00\x12\x1d\n" +
 	"\x19CALLBACK_OUTCOME_ANSWERED\x10\x01\x12\x1e\n" +
@@ -1092,51 +3085,228 @@ func file_copilot_bridge_v1_callback_proto_rawDescGZIP() []byte {
 }
 
 var file_copilot_bridge_v1_callback_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_copilot_bridge_v1_callback_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
+var file_copilot_bridge_v1_callback_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
 var file_copilot_bridge_v1_callback_proto_goTypes = []any{
-	(CallbackKind)(0),                       // 0: copilot.bridge.v1.CallbackKind
-	(CallbackOutcome)(0),                    // 1: copilot.bridge.v1.CallbackOutcome
-	(*Callback)(nil),                        // 2: copilot.bridge.v1.Callback
-	(*RawCallback)(nil),                     // 3: copilot.bridge.v1.RawCallback
-	(*CallbackRequested)(nil),               // 4: copilot.bridge.v1.CallbackRequested
-	(*CallbackResolved)(nil),                // 5: copilot.bridge.v1.CallbackResolved
-	(*Answer)(nil),                          // 6: copilot.bridge.v1.Answer
-	(*ToolAnswer)(nil),                      // 7: copilot.bridge.v1.ToolAnswer
-	(*NoResult)(nil),                        // 8: copilot.bridge.v1.NoResult
-	(*RawAnswer)(nil),                       // 9: copilot.bridge.v1.RawAnswer
-	(*AnswerError)(nil),                     // 10: copilot.bridge.v1.AnswerError
-	(*Abstain)(nil),                         // 11: copilot.bridge.v1.Abstain
-	(*Handlers)(nil),                        // 12: copilot.bridge.v1.Handlers
-	(*Position)(nil),                        // 13: copilot.bridge.v1.Position
-	(*timestamppb.Timestamp)(nil),           // 14: google.protobuf.Timestamp
-	(*v1.ExternalToolRequestedData)(nil),    // 15: copilot.cli.v1.ExternalToolRequestedData
-	(*v1.PermissionRequestedData)(nil),      // 16: copilot.cli.v1.PermissionRequestedData
-	(*v1.PermissionDecision)(nil),           // 17: copilot.cli.v1.PermissionDecision
-	(*v1.ExternalToolTextResultForLlm)(nil), // 18: copilot.cli.v1.ExternalToolTextResultForLlm
+	(CallbackKind)(0),                                                // 0: copilot.bridge.v1.CallbackKind
+	(CallbackOutcome)(0),                                             // 1: copilot.bridge.v1.CallbackOutcome
+	(*Callback)(nil),                                                 // 2: copilot.bridge.v1.Callback
+	(*RawCallback)(nil),                                              // 3: copilot.bridge.v1.RawCallback
+	(*CallbackRequested)(nil),                                        // 4: copilot.bridge.v1.CallbackRequested
+	(*CallbackResolved)(nil),                                         // 5: copilot.bridge.v1.CallbackResolved
+	(*Answer)(nil),                                                   // 6: copilot.bridge.v1.Answer
+	(*ToolAnswer)(nil),                                               // 7: copilot.bridge.v1.ToolAnswer
+	(*NoResult)(nil),                                                 // 8: copilot.bridge.v1.NoResult
+	(*CommandAnswer)(nil),                                            // 9: copilot.bridge.v1.CommandAnswer
+	(*SamplingAnswer)(nil),                                           // 10: copilot.bridge.v1.SamplingAnswer
+	(*RawAnswer)(nil),                                                // 11: copilot.bridge.v1.RawAnswer
+	(*AnswerError)(nil),                                              // 12: copilot.bridge.v1.AnswerError
+	(*Abstain)(nil),                                                  // 13: copilot.bridge.v1.Abstain
+	(*Handlers)(nil),                                                 // 14: copilot.bridge.v1.Handlers
+	(*Position)(nil),                                                 // 15: copilot.bridge.v1.Position
+	(*timestamppb.Timestamp)(nil),                                    // 16: google.protobuf.Timestamp
+	(*v1.ExternalToolRequestedData)(nil),                             // 17: copilot.cli.v1.ExternalToolRequestedData
+	(*v1.PermissionRequestedData)(nil),                               // 18: copilot.cli.v1.PermissionRequestedData
+	(*v1.CallbackUserInputServiceRequestRequest)(nil),                // 19: copilot.cli.v1.CallbackUserInputServiceRequestRequest
+	(*v1.ElicitationRequestedData)(nil),                              // 20: copilot.cli.v1.ElicitationRequestedData
+	(*v1.CallbackExitPlanModeServiceRequestRequest)(nil),             // 21: copilot.cli.v1.CallbackExitPlanModeServiceRequestRequest
+	(*v1.CallbackAutoModeSwitchServiceRequestRequest)(nil),           // 22: copilot.cli.v1.CallbackAutoModeSwitchServiceRequestRequest
+	(*v1.HookInvocation)(nil),                                        // 23: copilot.cli.v1.HookInvocation
+	(*v1.CallbackSystemMessageServiceTransformRequest)(nil),          // 24: copilot.cli.v1.CallbackSystemMessageServiceTransformRequest
+	(*v1.CommandExecuteData)(nil),                                    // 25: copilot.cli.v1.CommandExecuteData
+	(*v1.CommandQueuedData)(nil),                                     // 26: copilot.cli.v1.CommandQueuedData
+	(*v1.SamplingRequestedData)(nil),                                 // 27: copilot.cli.v1.SamplingRequestedData
+	(*v1.McpOauthRequiredData)(nil),                                  // 28: copilot.cli.v1.McpOauthRequiredData
+	(*v1.McpHeadersRefreshRequiredData)(nil),                         // 29: copilot.cli.v1.McpHeadersRefreshRequiredData
+	(*v1.SessionLimitsExhaustedRequestedData)(nil),                   // 30: copilot.cli.v1.SessionLimitsExhaustedRequestedData
+	(*v1.CallbackProviderTokenServiceGetTokenRequest)(nil),           // 31: copilot.cli.v1.CallbackProviderTokenServiceGetTokenRequest
+	(*v1.CallbackGitHubTokenServiceGetTokenRequest)(nil),             // 32: copilot.cli.v1.CallbackGitHubTokenServiceGetTokenRequest
+	(*v1.CallbackCanvasServiceOpenRequest)(nil),                      // 33: copilot.cli.v1.CallbackCanvasServiceOpenRequest
+	(*v1.CallbackCanvasServiceCloseRequest)(nil),                     // 34: copilot.cli.v1.CallbackCanvasServiceCloseRequest
+	(*v1.CallbackCanvasActionServiceInvokeRequest)(nil),              // 35: copilot.cli.v1.CallbackCanvasActionServiceInvokeRequest
+	(*v1.InternalCallbackSkillProviderServiceListRequest)(nil),       // 36: copilot.cli.v1.InternalCallbackSkillProviderServiceListRequest
+	(*v1.InternalCallbackSkillProviderServiceReadRequest)(nil),       // 37: copilot.cli.v1.InternalCallbackSkillProviderServiceReadRequest
+	(*v1.CallbackWorkflowServiceExecuteRequest)(nil),                 // 38: copilot.cli.v1.CallbackWorkflowServiceExecuteRequest
+	(*v1.CallbackWorkflowServiceAbortRequest)(nil),                   // 39: copilot.cli.v1.CallbackWorkflowServiceAbortRequest
+	(*v1.CallbackFactoryServiceExecuteRequest)(nil),                  // 40: copilot.cli.v1.CallbackFactoryServiceExecuteRequest
+	(*v1.CallbackFactoryServiceAbortRequest)(nil),                    // 41: copilot.cli.v1.CallbackFactoryServiceAbortRequest
+	(*v1.CallbackTasksServiceCancelRequest)(nil),                     // 42: copilot.cli.v1.CallbackTasksServiceCancelRequest
+	(*v1.CallbackInstallationsServiceConfirmRequest)(nil),            // 43: copilot.cli.v1.CallbackInstallationsServiceConfirmRequest
+	(*v1.CallbackExtensionLaunchProviderServiceResolveRequest)(nil),  // 44: copilot.cli.v1.CallbackExtensionLaunchProviderServiceResolveRequest
+	(*v1.CallbackUiThreadServiceRunRequest)(nil),                     // 45: copilot.cli.v1.CallbackUiThreadServiceRunRequest
+	(*v1.CallbackSessionFsServiceReadFileRequest)(nil),               // 46: copilot.cli.v1.CallbackSessionFsServiceReadFileRequest
+	(*v1.CallbackSessionFsServiceReadFileBytesRequest)(nil),          // 47: copilot.cli.v1.CallbackSessionFsServiceReadFileBytesRequest
+	(*v1.CallbackSessionFsServiceWriteFileRequest)(nil),              // 48: copilot.cli.v1.CallbackSessionFsServiceWriteFileRequest
+	(*v1.CallbackSessionFsServiceWriteFileBytesRequest)(nil),         // 49: copilot.cli.v1.CallbackSessionFsServiceWriteFileBytesRequest
+	(*v1.CallbackSessionFsServiceAppendFileRequest)(nil),             // 50: copilot.cli.v1.CallbackSessionFsServiceAppendFileRequest
+	(*v1.CallbackSessionFsServiceExistsRequest)(nil),                 // 51: copilot.cli.v1.CallbackSessionFsServiceExistsRequest
+	(*v1.CallbackSessionFsServiceStatRequest)(nil),                   // 52: copilot.cli.v1.CallbackSessionFsServiceStatRequest
+	(*v1.CallbackSessionFsServiceMkdirRequest)(nil),                  // 53: copilot.cli.v1.CallbackSessionFsServiceMkdirRequest
+	(*v1.CallbackSessionFsServiceReaddirRequest)(nil),                // 54: copilot.cli.v1.CallbackSessionFsServiceReaddirRequest
+	(*v1.CallbackSessionFsServiceReaddirWithTypesRequest)(nil),       // 55: copilot.cli.v1.CallbackSessionFsServiceReaddirWithTypesRequest
+	(*v1.CallbackSessionFsServiceRmRequest)(nil),                     // 56: copilot.cli.v1.CallbackSessionFsServiceRmRequest
+	(*v1.CallbackSessionFsServiceRenameRequest)(nil),                 // 57: copilot.cli.v1.CallbackSessionFsServiceRenameRequest
+	(*v1.CallbackSessionFsServiceSqliteQueryRequest)(nil),            // 58: copilot.cli.v1.CallbackSessionFsServiceSqliteQueryRequest
+	(*v1.CallbackSessionFsServiceSqliteTransactionRequest)(nil),      // 59: copilot.cli.v1.CallbackSessionFsServiceSqliteTransactionRequest
+	(*v1.CallbackSessionFsServiceSqliteExistsRequest)(nil),           // 60: copilot.cli.v1.CallbackSessionFsServiceSqliteExistsRequest
+	(*v1.CallbackLlmInferenceServiceHttpRequestStartRequest)(nil),    // 61: copilot.cli.v1.CallbackLlmInferenceServiceHttpRequestStartRequest
+	(*v1.CallbackLlmInferenceServiceHttpRequestChunkRequest)(nil),    // 62: copilot.cli.v1.CallbackLlmInferenceServiceHttpRequestChunkRequest
+	(*v1.PermissionDecision)(nil),                                    // 63: copilot.cli.v1.PermissionDecision
+	(*v1.CallbackUserInputServiceRequestResponse)(nil),               // 64: copilot.cli.v1.CallbackUserInputServiceRequestResponse
+	(*v1.UIElicitationResponse)(nil),                                 // 65: copilot.cli.v1.UIElicitationResponse
+	(*v1.CallbackExitPlanModeServiceRequestResponse)(nil),            // 66: copilot.cli.v1.CallbackExitPlanModeServiceRequestResponse
+	(*v1.CallbackAutoModeSwitchServiceRequestResponse)(nil),          // 67: copilot.cli.v1.CallbackAutoModeSwitchServiceRequestResponse
+	(*v1.HookOutput)(nil),                                            // 68: copilot.cli.v1.HookOutput
+	(*v1.CallbackSystemMessageServiceTransformResponse)(nil),         // 69: copilot.cli.v1.CallbackSystemMessageServiceTransformResponse
+	(*v1.QueuedCommandResult)(nil),                                   // 70: copilot.cli.v1.QueuedCommandResult
+	(*v1.McpOauthPendingRequestResponse)(nil),                        // 71: copilot.cli.v1.McpOauthPendingRequestResponse
+	(*v1.McpHeadersHandlePendingHeadersRefreshRequest)(nil),          // 72: copilot.cli.v1.McpHeadersHandlePendingHeadersRefreshRequest
+	(*v1.UISessionLimitsExhaustedResponse)(nil),                      // 73: copilot.cli.v1.UISessionLimitsExhaustedResponse
+	(*v1.CallbackProviderTokenServiceGetTokenResponse)(nil),          // 74: copilot.cli.v1.CallbackProviderTokenServiceGetTokenResponse
+	(*v1.CallbackGitHubTokenServiceGetTokenResponse)(nil),            // 75: copilot.cli.v1.CallbackGitHubTokenServiceGetTokenResponse
+	(*v1.CallbackCanvasServiceOpenResponse)(nil),                     // 76: copilot.cli.v1.CallbackCanvasServiceOpenResponse
+	(*v1.CallbackCanvasServiceCloseResponse)(nil),                    // 77: copilot.cli.v1.CallbackCanvasServiceCloseResponse
+	(*v1.CallbackCanvasActionServiceInvokeResponse)(nil),             // 78: copilot.cli.v1.CallbackCanvasActionServiceInvokeResponse
+	(*v1.InternalCallbackSkillProviderServiceListResponse)(nil),      // 79: copilot.cli.v1.InternalCallbackSkillProviderServiceListResponse
+	(*v1.InternalCallbackSkillProviderServiceReadResponse)(nil),      // 80: copilot.cli.v1.InternalCallbackSkillProviderServiceReadResponse
+	(*v1.CallbackWorkflowServiceExecuteResponse)(nil),                // 81: copilot.cli.v1.CallbackWorkflowServiceExecuteResponse
+	(*v1.CallbackWorkflowServiceAbortResponse)(nil),                  // 82: copilot.cli.v1.CallbackWorkflowServiceAbortResponse
+	(*v1.CallbackFactoryServiceExecuteResponse)(nil),                 // 83: copilot.cli.v1.CallbackFactoryServiceExecuteResponse
+	(*v1.CallbackFactoryServiceAbortResponse)(nil),                   // 84: copilot.cli.v1.CallbackFactoryServiceAbortResponse
+	(*v1.CallbackTasksServiceCancelResponse)(nil),                    // 85: copilot.cli.v1.CallbackTasksServiceCancelResponse
+	(*v1.CallbackInstallationsServiceConfirmResponse)(nil),           // 86: copilot.cli.v1.CallbackInstallationsServiceConfirmResponse
+	(*v1.CallbackExtensionLaunchProviderServiceResolveResponse)(nil), // 87: copilot.cli.v1.CallbackExtensionLaunchProviderServiceResolveResponse
+	(*v1.CallbackUiThreadServiceRunResponse)(nil),                    // 88: copilot.cli.v1.CallbackUiThreadServiceRunResponse
+	(*v1.CallbackSessionFsServiceReadFileResponse)(nil),              // 89: copilot.cli.v1.CallbackSessionFsServiceReadFileResponse
+	(*v1.CallbackSessionFsServiceReadFileBytesResponse)(nil),         // 90: copilot.cli.v1.CallbackSessionFsServiceReadFileBytesResponse
+	(*v1.CallbackSessionFsServiceWriteFileResponse)(nil),             // 91: copilot.cli.v1.CallbackSessionFsServiceWriteFileResponse
+	(*v1.CallbackSessionFsServiceWriteFileBytesResponse)(nil),        // 92: copilot.cli.v1.CallbackSessionFsServiceWriteFileBytesResponse
+	(*v1.CallbackSessionFsServiceAppendFileResponse)(nil),            // 93: copilot.cli.v1.CallbackSessionFsServiceAppendFileResponse
+	(*v1.CallbackSessionFsServiceExistsResponse)(nil),                // 94: copilot.cli.v1.CallbackSessionFsServiceExistsResponse
+	(*v1.CallbackSessionFsServiceStatResponse)(nil),                  // 95: copilot.cli.v1.CallbackSessionFsServiceStatResponse
+	(*v1.CallbackSessionFsServiceMkdirResponse)(nil),                 // 96: copilot.cli.v1.CallbackSessionFsServiceMkdirResponse
+	(*v1.CallbackSessionFsServiceReaddirResponse)(nil),               // 97: copilot.cli.v1.CallbackSessionFsServiceReaddirResponse
+	(*v1.CallbackSessionFsServiceReaddirWithTypesResponse)(nil),      // 98: copilot.cli.v1.CallbackSessionFsServiceReaddirWithTypesResponse
+	(*v1.CallbackSessionFsServiceRmResponse)(nil),                    // 99: copilot.cli.v1.CallbackSessionFsServiceRmResponse
+	(*v1.CallbackSessionFsServiceRenameResponse)(nil),                // 100: copilot.cli.v1.CallbackSessionFsServiceRenameResponse
+	(*v1.CallbackSessionFsServiceSqliteQueryResponse)(nil),           // 101: copilot.cli.v1.CallbackSessionFsServiceSqliteQueryResponse
+	(*v1.CallbackSessionFsServiceSqliteTransactionResponse)(nil),     // 102: copilot.cli.v1.CallbackSessionFsServiceSqliteTransactionResponse
+	(*v1.CallbackSessionFsServiceSqliteExistsResponse)(nil),          // 103: copilot.cli.v1.CallbackSessionFsServiceSqliteExistsResponse
+	(*v1.CallbackLlmInferenceServiceHttpRequestStartResponse)(nil),   // 104: copilot.cli.v1.CallbackLlmInferenceServiceHttpRequestStartResponse
+	(*v1.CallbackLlmInferenceServiceHttpRequestChunkResponse)(nil),   // 105: copilot.cli.v1.CallbackLlmInferenceServiceHttpRequestChunkResponse
+	(*v1.ExternalToolTextResultForLlm)(nil),                          // 106: copilot.cli.v1.ExternalToolTextResultForLlm
 }
 var file_copilot_bridge_v1_callback_proto_depIdxs = []int32{
-	0,  // 0: copilot.bridge.v1.Callback.kind:type_name -> copilot.bridge.v1.CallbackKind
-	13, // 1: copilot.bridge.v1.Callback.position:type_name -> copilot.bridge.v1.Position
-	14, // 2: copilot.bridge.v1.Callback.create_time:type_name -> google.protobuf.Timestamp
-	14, // 3: copilot.bridge.v1.Callback.deadline:type_name -> google.protobuf.Timestamp
-	15, // 4: copilot.bridge.v1.Callback.tool_call:type_name -> copilot.cli.v1.ExternalToolRequestedData
-	16, // 5: copilot.bridge.v1.Callback.permission:type_name -> copilot.cli.v1.PermissionRequestedData
-	3,  // 6: copilot.bridge.v1.Callback.raw:type_name -> copilot.bridge.v1.RawCallback
-	2,  // 7: copilot.bridge.v1.CallbackRequested.callback:type_name -> copilot.bridge.v1.Callback
-	0,  // 8: copilot.bridge.v1.CallbackResolved.kind:type_name -> copilot.bridge.v1.CallbackKind
-	1,  // 9: copilot.bridge.v1.CallbackResolved.outcome:type_name -> copilot.bridge.v1.CallbackOutcome
-	7,  // 10: copilot.bridge.v1.Answer.tool:type_name -> copilot.bridge.v1.ToolAnswer
-	17, // 11: copilot.bridge.v1.Answer.permission:type_name -> copilot.cli.v1.PermissionDecision
-	9,  // 12: copilot.bridge.v1.Answer.raw:type_name -> copilot.bridge.v1.RawAnswer
-	10, // 13: copilot.bridge.v1.Answer.error:type_name -> copilot.bridge.v1.AnswerError
-	11, // 14: copilot.bridge.v1.Answer.abstain:type_name -> copilot.bridge.v1.Abstain
-	18, // 15: copilot.bridge.v1.ToolAnswer.result:type_name -> copilot.cli.v1.ExternalToolTextResultForLlm
-	8,  // 16: copilot.bridge.v1.ToolAnswer.no_result:type_name -> copilot.bridge.v1.NoResult
-	17, // [17:17] is the sub-list for method output_type
-	17, // [17:17] is the sub-list for method input_type
-	17, // [17:17] is the sub-list for extension type_name
-	17, // [17:17] is the sub-list for extension extendee
-	0,  // [0:17] is the sub-list for field type_name
+	0,   // 0: copilot.bridge.v1.Callback.kind:type_name -> copilot.bridge.v1.CallbackKind
+	15,  // 1: copilot.bridge.v1.Callback.position:type_name -> copilot.bridge.v1.Position
+	16,  // 2: copilot.bridge.v1.Callback.create_time:type_name -> google.protobuf.Timestamp
+	16,  // 3: copilot.bridge.v1.Callback.deadline:type_name -> google.protobuf.Timestamp
+	17,  // 4: copilot.bridge.v1.Callback.tool_call:type_name -> copilot.cli.v1.ExternalToolRequestedData
+	18,  // 5: copilot.bridge.v1.Callback.permission:type_name -> copilot.cli.v1.PermissionRequestedData
+	3,   // 6: copilot.bridge.v1.Callback.raw:type_name -> copilot.bridge.v1.RawCallback
+	19,  // 7: copilot.bridge.v1.Callback.user_input:type_name -> copilot.cli.v1.CallbackUserInputServiceRequestRequest
+	20,  // 8: copilot.bridge.v1.Callback.elicitation:type_name -> copilot.cli.v1.ElicitationRequestedData
+	21,  // 9: copilot.bridge.v1.Callback.exit_plan_mode:type_name -> copilot.cli.v1.CallbackExitPlanModeServiceRequestRequest
+	22,  // 10: copilot.bridge.v1.Callback.auto_mode_switch:type_name -> copilot.cli.v1.CallbackAutoModeSwitchServiceRequestRequest
+	23,  // 11: copilot.bridge.v1.Callback.hook:type_name -> copilot.cli.v1.HookInvocation
+	24,  // 12: copilot.bridge.v1.Callback.system_message_transform:type_name -> copilot.cli.v1.CallbackSystemMessageServiceTransformRequest
+	25,  // 13: copilot.bridge.v1.Callback.command:type_name -> copilot.cli.v1.CommandExecuteData
+	26,  // 14: copilot.bridge.v1.Callback.queued_command:type_name -> copilot.cli.v1.CommandQueuedData
+	27,  // 15: copilot.bridge.v1.Callback.sampling:type_name -> copilot.cli.v1.SamplingRequestedData
+	28,  // 16: copilot.bridge.v1.Callback.mcp_oauth:type_name -> copilot.cli.v1.McpOauthRequiredData
+	29,  // 17: copilot.bridge.v1.Callback.mcp_headers:type_name -> copilot.cli.v1.McpHeadersRefreshRequiredData
+	30,  // 18: copilot.bridge.v1.Callback.session_limits:type_name -> copilot.cli.v1.SessionLimitsExhaustedRequestedData
+	31,  // 19: copilot.bridge.v1.Callback.provider_token:type_name -> copilot.cli.v1.CallbackProviderTokenServiceGetTokenRequest
+	32,  // 20: copilot.bridge.v1.Callback.github_token:type_name -> copilot.cli.v1.CallbackGitHubTokenServiceGetTokenRequest
+	33,  // 21: copilot.bridge.v1.Callback.canvas_open:type_name -> copilot.cli.v1.CallbackCanvasServiceOpenRequest
+	34,  // 22: copilot.bridge.v1.Callback.canvas_close:type_name -> copilot.cli.v1.CallbackCanvasServiceCloseRequest
+	35,  // 23: copilot.bridge.v1.Callback.canvas_action:type_name -> copilot.cli.v1.CallbackCanvasActionServiceInvokeRequest
+	36,  // 24: copilot.bridge.v1.Callback.skill_list:type_name -> copilot.cli.v1.InternalCallbackSkillProviderServiceListRequest
+	37,  // 25: copilot.bridge.v1.Callback.skill_read:type_name -> copilot.cli.v1.InternalCallbackSkillProviderServiceReadRequest
+	38,  // 26: copilot.bridge.v1.Callback.workflow_execute:type_name -> copilot.cli.v1.CallbackWorkflowServiceExecuteRequest
+	39,  // 27: copilot.bridge.v1.Callback.workflow_abort:type_name -> copilot.cli.v1.CallbackWorkflowServiceAbortRequest
+	40,  // 28: copilot.bridge.v1.Callback.factory_execute:type_name -> copilot.cli.v1.CallbackFactoryServiceExecuteRequest
+	41,  // 29: copilot.bridge.v1.Callback.factory_abort:type_name -> copilot.cli.v1.CallbackFactoryServiceAbortRequest
+	42,  // 30: copilot.bridge.v1.Callback.task_cancel:type_name -> copilot.cli.v1.CallbackTasksServiceCancelRequest
+	43,  // 31: copilot.bridge.v1.Callback.installation_confirm:type_name -> copilot.cli.v1.CallbackInstallationsServiceConfirmRequest
+	44,  // 32: copilot.bridge.v1.Callback.extension_launch:type_name -> copilot.cli.v1.CallbackExtensionLaunchProviderServiceResolveRequest
+	45,  // 33: copilot.bridge.v1.Callback.ui_thread:type_name -> copilot.cli.v1.CallbackUiThreadServiceRunRequest
+	46,  // 34: copilot.bridge.v1.Callback.fs_read_file:type_name -> copilot.cli.v1.CallbackSessionFsServiceReadFileRequest
+	47,  // 35: copilot.bridge.v1.Callback.fs_read_file_bytes:type_name -> copilot.cli.v1.CallbackSessionFsServiceReadFileBytesRequest
+	48,  // 36: copilot.bridge.v1.Callback.fs_write_file:type_name -> copilot.cli.v1.CallbackSessionFsServiceWriteFileRequest
+	49,  // 37: copilot.bridge.v1.Callback.fs_write_file_bytes:type_name -> copilot.cli.v1.CallbackSessionFsServiceWriteFileBytesRequest
+	50,  // 38: copilot.bridge.v1.Callback.fs_append_file:type_name -> copilot.cli.v1.CallbackSessionFsServiceAppendFileRequest
+	51,  // 39: copilot.bridge.v1.Callback.fs_exists:type_name -> copilot.cli.v1.CallbackSessionFsServiceExistsRequest
+	52,  // 40: copilot.bridge.v1.Callback.fs_stat:type_name -> copilot.cli.v1.CallbackSessionFsServiceStatRequest
+	53,  // 41: copilot.bridge.v1.Callback.fs_mkdir:type_name -> copilot.cli.v1.CallbackSessionFsServiceMkdirRequest
+	54,  // 42: copilot.bridge.v1.Callback.fs_readdir:type_name -> copilot.cli.v1.CallbackSessionFsServiceReaddirRequest
+	55,  // 43: copilot.bridge.v1.Callback.fs_readdir_with_types:type_name -> copilot.cli.v1.CallbackSessionFsServiceReaddirWithTypesRequest
+	56,  // 44: copilot.bridge.v1.Callback.fs_rm:type_name -> copilot.cli.v1.CallbackSessionFsServiceRmRequest
+	57,  // 45: copilot.bridge.v1.Callback.fs_rename:type_name -> copilot.cli.v1.CallbackSessionFsServiceRenameRequest
+	58,  // 46: copilot.bridge.v1.Callback.fs_sqlite_query:type_name -> copilot.cli.v1.CallbackSessionFsServiceSqliteQueryRequest
+	59,  // 47: copilot.bridge.v1.Callback.fs_sqlite_transaction:type_name -> copilot.cli.v1.CallbackSessionFsServiceSqliteTransactionRequest
+	60,  // 48: copilot.bridge.v1.Callback.fs_sqlite_exists:type_name -> copilot.cli.v1.CallbackSessionFsServiceSqliteExistsRequest
+	61,  // 49: copilot.bridge.v1.Callback.model_request_start:type_name -> copilot.cli.v1.CallbackLlmInferenceServiceHttpRequestStartRequest
+	62,  // 50: copilot.bridge.v1.Callback.model_request_chunk:type_name -> copilot.cli.v1.CallbackLlmInferenceServiceHttpRequestChunkRequest
+	2,   // 51: copilot.bridge.v1.CallbackRequested.callback:type_name -> copilot.bridge.v1.Callback
+	0,   // 52: copilot.bridge.v1.CallbackResolved.kind:type_name -> copilot.bridge.v1.CallbackKind
+	1,   // 53: copilot.bridge.v1.CallbackResolved.outcome:type_name -> copilot.bridge.v1.CallbackOutcome
+	7,   // 54: copilot.bridge.v1.Answer.tool:type_name -> copilot.bridge.v1.ToolAnswer
+	63,  // 55: copilot.bridge.v1.Answer.permission:type_name -> copilot.cli.v1.PermissionDecision
+	11,  // 56: copilot.bridge.v1.Answer.raw:type_name -> copilot.bridge.v1.RawAnswer
+	12,  // 57: copilot.bridge.v1.Answer.error:type_name -> copilot.bridge.v1.AnswerError
+	13,  // 58: copilot.bridge.v1.Answer.abstain:type_name -> copilot.bridge.v1.Abstain
+	64,  // 59: copilot.bridge.v1.Answer.user_input:type_name -> copilot.cli.v1.CallbackUserInputServiceRequestResponse
+	65,  // 60: copilot.bridge.v1.Answer.elicitation:type_name -> copilot.cli.v1.UIElicitationResponse
+	66,  // 61: copilot.bridge.v1.Answer.exit_plan_mode:type_name -> copilot.cli.v1.CallbackExitPlanModeServiceRequestResponse
+	67,  // 62: copilot.bridge.v1.Answer.auto_mode_switch:type_name -> copilot.cli.v1.CallbackAutoModeSwitchServiceRequestResponse
+	68,  // 63: copilot.bridge.v1.Answer.hook:type_name -> copilot.cli.v1.HookOutput
+	69,  // 64: copilot.bridge.v1.Answer.system_message_transform:type_name -> copilot.cli.v1.CallbackSystemMessageServiceTransformResponse
+	9,   // 65: copilot.bridge.v1.Answer.command:type_name -> copilot.bridge.v1.CommandAnswer
+	70,  // 66: copilot.bridge.v1.Answer.queued_command:type_name -> copilot.cli.v1.QueuedCommandResult
+	10,  // 67: copilot.bridge.v1.Answer.sampling:type_name -> copilot.bridge.v1.SamplingAnswer
+	71,  // 68: copilot.bridge.v1.Answer.mcp_oauth:type_name -> copilot.cli.v1.McpOauthPendingRequestResponse
+	72,  // 69: copilot.bridge.v1.Answer.mcp_headers:type_name -> copilot.cli.v1.McpHeadersHandlePendingHeadersRefreshRequest
+	73,  // 70: copilot.bridge.v1.Answer.session_limits:type_name -> copilot.cli.v1.UISessionLimitsExhaustedResponse
+	74,  // 71: copilot.bridge.v1.Answer.provider_token:type_name -> copilot.cli.v1.CallbackProviderTokenServiceGetTokenResponse
+	75,  // 72: copilot.bridge.v1.Answer.github_token:type_name -> copilot.cli.v1.CallbackGitHubTokenServiceGetTokenResponse
+	76,  // 73: copilot.bridge.v1.Answer.canvas_open:type_name -> copilot.cli.v1.CallbackCanvasServiceOpenResponse
+	77,  // 74: copilot.bridge.v1.Answer.canvas_close:type_name -> copilot.cli.v1.CallbackCanvasServiceCloseResponse
+	78,  // 75: copilot.bridge.v1.Answer.canvas_action:type_name -> copilot.cli.v1.CallbackCanvasActionServiceInvokeResponse
+	79,  // 76: copilot.bridge.v1.Answer.skill_list:type_name -> copilot.cli.v1.InternalCallbackSkillProviderServiceListResponse
+	80,  // 77: copilot.bridge.v1.Answer.skill_read:type_name -> copilot.cli.v1.InternalCallbackSkillProviderServiceReadResponse
+	81,  // 78: copilot.bridge.v1.Answer.workflow_execute:type_name -> copilot.cli.v1.CallbackWorkflowServiceExecuteResponse
+	82,  // 79: copilot.bridge.v1.Answer.workflow_abort:type_name -> copilot.cli.v1.CallbackWorkflowServiceAbortResponse
+	83,  // 80: copilot.bridge.v1.Answer.factory_execute:type_name -> copilot.cli.v1.CallbackFactoryServiceExecuteResponse
+	84,  // 81: copilot.bridge.v1.Answer.factory_abort:type_name -> copilot.cli.v1.CallbackFactoryServiceAbortResponse
+	85,  // 82: copilot.bridge.v1.Answer.task_cancel:type_name -> copilot.cli.v1.CallbackTasksServiceCancelResponse
+	86,  // 83: copilot.bridge.v1.Answer.installation_confirm:type_name -> copilot.cli.v1.CallbackInstallationsServiceConfirmResponse
+	87,  // 84: copilot.bridge.v1.Answer.extension_launch:type_name -> copilot.cli.v1.CallbackExtensionLaunchProviderServiceResolveResponse
+	88,  // 85: copilot.bridge.v1.Answer.ui_thread:type_name -> copilot.cli.v1.CallbackUiThreadServiceRunResponse
+	89,  // 86: copilot.bridge.v1.Answer.fs_read_file:type_name -> copilot.cli.v1.CallbackSessionFsServiceReadFileResponse
+	90,  // 87: copilot.bridge.v1.Answer.fs_read_file_bytes:type_name -> copilot.cli.v1.CallbackSessionFsServiceReadFileBytesResponse
+	91,  // 88: copilot.bridge.v1.Answer.fs_write_file:type_name -> copilot.cli.v1.CallbackSessionFsServiceWriteFileResponse
+	92,  // 89: copilot.bridge.v1.Answer.fs_write_file_bytes:type_name -> copilot.cli.v1.CallbackSessionFsServiceWriteFileBytesResponse
+	93,  // 90: copilot.bridge.v1.Answer.fs_append_file:type_name -> copilot.cli.v1.CallbackSessionFsServiceAppendFileResponse
+	94,  // 91: copilot.bridge.v1.Answer.fs_exists:type_name -> copilot.cli.v1.CallbackSessionFsServiceExistsResponse
+	95,  // 92: copilot.bridge.v1.Answer.fs_stat:type_name -> copilot.cli.v1.CallbackSessionFsServiceStatResponse
+	96,  // 93: copilot.bridge.v1.Answer.fs_mkdir:type_name -> copilot.cli.v1.CallbackSessionFsServiceMkdirResponse
+	97,  // 94: copilot.bridge.v1.Answer.fs_readdir:type_name -> copilot.cli.v1.CallbackSessionFsServiceReaddirResponse
+	98,  // 95: copilot.bridge.v1.Answer.fs_readdir_with_types:type_name -> copilot.cli.v1.CallbackSessionFsServiceReaddirWithTypesResponse
+	99,  // 96: copilot.bridge.v1.Answer.fs_rm:type_name -> copilot.cli.v1.CallbackSessionFsServiceRmResponse
+	100, // 97: copilot.bridge.v1.Answer.fs_rename:type_name -> copilot.cli.v1.CallbackSessionFsServiceRenameResponse
+	101, // 98: copilot.bridge.v1.Answer.fs_sqlite_query:type_name -> copilot.cli.v1.CallbackSessionFsServiceSqliteQueryResponse
+	102, // 99: copilot.bridge.v1.Answer.fs_sqlite_transaction:type_name -> copilot.cli.v1.CallbackSessionFsServiceSqliteTransactionResponse
+	103, // 100: copilot.bridge.v1.Answer.fs_sqlite_exists:type_name -> copilot.cli.v1.CallbackSessionFsServiceSqliteExistsResponse
+	104, // 101: copilot.bridge.v1.Answer.model_request_start:type_name -> copilot.cli.v1.CallbackLlmInferenceServiceHttpRequestStartResponse
+	105, // 102: copilot.bridge.v1.Answer.model_request_chunk:type_name -> copilot.cli.v1.CallbackLlmInferenceServiceHttpRequestChunkResponse
+	106, // 103: copilot.bridge.v1.ToolAnswer.result:type_name -> copilot.cli.v1.ExternalToolTextResultForLlm
+	8,   // 104: copilot.bridge.v1.ToolAnswer.no_result:type_name -> copilot.bridge.v1.NoResult
+	0,   // 105: copilot.bridge.v1.Handlers.kinds:type_name -> copilot.bridge.v1.CallbackKind
+	106, // [106:106] is the sub-list for method output_type
+	106, // [106:106] is the sub-list for method input_type
+	106, // [106:106] is the sub-list for extension type_name
+	106, // [106:106] is the sub-list for extension extendee
+	0,   // [0:106] is the sub-list for field type_name
 }
 
 func init() { file_copilot_bridge_v1_callback_proto_init() }
@@ -1149,6 +3319,50 @@ func file_copilot_bridge_v1_callback_proto_init() {
 		(*Callback_ToolCall)(nil),
 		(*Callback_Permission)(nil),
 		(*Callback_Raw)(nil),
+		(*Callback_UserInput)(nil),
+		(*Callback_Elicitation)(nil),
+		(*Callback_ExitPlanMode)(nil),
+		(*Callback_AutoModeSwitch)(nil),
+		(*Callback_Hook)(nil),
+		(*Callback_SystemMessageTransform)(nil),
+		(*Callback_Command)(nil),
+		(*Callback_QueuedCommand)(nil),
+		(*Callback_Sampling)(nil),
+		(*Callback_McpOauth)(nil),
+		(*Callback_McpHeaders)(nil),
+		(*Callback_SessionLimits)(nil),
+		(*Callback_ProviderToken)(nil),
+		(*Callback_GithubToken)(nil),
+		(*Callback_CanvasOpen)(nil),
+		(*Callback_CanvasClose)(nil),
+		(*Callback_CanvasAction)(nil),
+		(*Callback_SkillList)(nil),
+		(*Callback_SkillRead)(nil),
+		(*Callback_WorkflowExecute)(nil),
+		(*Callback_WorkflowAbort)(nil),
+		(*Callback_FactoryExecute)(nil),
+		(*Callback_FactoryAbort)(nil),
+		(*Callback_TaskCancel)(nil),
+		(*Callback_InstallationConfirm)(nil),
+		(*Callback_ExtensionLaunch)(nil),
+		(*Callback_UiThread)(nil),
+		(*Callback_FsReadFile)(nil),
+		(*Callback_FsReadFileBytes)(nil),
+		(*Callback_FsWriteFile)(nil),
+		(*Callback_FsWriteFileBytes)(nil),
+		(*Callback_FsAppendFile)(nil),
+		(*Callback_FsExists)(nil),
+		(*Callback_FsStat)(nil),
+		(*Callback_FsMkdir)(nil),
+		(*Callback_FsReaddir)(nil),
+		(*Callback_FsReaddirWithTypes)(nil),
+		(*Callback_FsRm)(nil),
+		(*Callback_FsRename)(nil),
+		(*Callback_FsSqliteQuery)(nil),
+		(*Callback_FsSqliteTransaction)(nil),
+		(*Callback_FsSqliteExists)(nil),
+		(*Callback_ModelRequestStart)(nil),
+		(*Callback_ModelRequestChunk)(nil),
 	}
 	file_copilot_bridge_v1_callback_proto_msgTypes[4].OneofWrappers = []any{
 		(*Answer_Tool)(nil),
@@ -1156,6 +3370,50 @@ func file_copilot_bridge_v1_callback_proto_init() {
 		(*Answer_Raw)(nil),
 		(*Answer_Error)(nil),
 		(*Answer_Abstain)(nil),
+		(*Answer_UserInput)(nil),
+		(*Answer_Elicitation)(nil),
+		(*Answer_ExitPlanMode)(nil),
+		(*Answer_AutoModeSwitch)(nil),
+		(*Answer_Hook)(nil),
+		(*Answer_SystemMessageTransform)(nil),
+		(*Answer_Command)(nil),
+		(*Answer_QueuedCommand)(nil),
+		(*Answer_Sampling)(nil),
+		(*Answer_McpOauth)(nil),
+		(*Answer_McpHeaders)(nil),
+		(*Answer_SessionLimits)(nil),
+		(*Answer_ProviderToken)(nil),
+		(*Answer_GithubToken)(nil),
+		(*Answer_CanvasOpen)(nil),
+		(*Answer_CanvasClose)(nil),
+		(*Answer_CanvasAction)(nil),
+		(*Answer_SkillList)(nil),
+		(*Answer_SkillRead)(nil),
+		(*Answer_WorkflowExecute)(nil),
+		(*Answer_WorkflowAbort)(nil),
+		(*Answer_FactoryExecute)(nil),
+		(*Answer_FactoryAbort)(nil),
+		(*Answer_TaskCancel)(nil),
+		(*Answer_InstallationConfirm)(nil),
+		(*Answer_ExtensionLaunch)(nil),
+		(*Answer_UiThread)(nil),
+		(*Answer_FsReadFile)(nil),
+		(*Answer_FsReadFileBytes)(nil),
+		(*Answer_FsWriteFile)(nil),
+		(*Answer_FsWriteFileBytes)(nil),
+		(*Answer_FsAppendFile)(nil),
+		(*Answer_FsExists)(nil),
+		(*Answer_FsStat)(nil),
+		(*Answer_FsMkdir)(nil),
+		(*Answer_FsReaddir)(nil),
+		(*Answer_FsReaddirWithTypes)(nil),
+		(*Answer_FsRm)(nil),
+		(*Answer_FsRename)(nil),
+		(*Answer_FsSqliteQuery)(nil),
+		(*Answer_FsSqliteTransaction)(nil),
+		(*Answer_FsSqliteExists)(nil),
+		(*Answer_ModelRequestStart)(nil),
+		(*Answer_ModelRequestChunk)(nil),
 	}
 	file_copilot_bridge_v1_callback_proto_msgTypes[5].OneofWrappers = []any{
 		(*ToolAnswer_Text)(nil),
@@ -1163,13 +3421,15 @@ func file_copilot_bridge_v1_callback_proto_init() {
 		(*ToolAnswer_Exception)(nil),
 		(*ToolAnswer_NoResult)(nil),
 	}
+	file_copilot_bridge_v1_callback_proto_msgTypes[7].OneofWrappers = []any{}
+	file_copilot_bridge_v1_callback_proto_msgTypes[8].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_copilot_bridge_v1_callback_proto_rawDesc), len(file_copilot_bridge_v1_callback_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   11,
+			NumMessages:   13,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -9,6 +9,7 @@ package bridgev1
 import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	durationpb "google.golang.org/protobuf/types/known/durationpb"
 	reflect "reflect"
 	sync "sync"
 	unsafe "unsafe"
@@ -132,11 +133,223 @@ func (x *InvokeResponse) GetResultJson() string {
 	return ""
 }
 
+// RunShellRequest is what RawService.RunShell takes.
+type RunShellRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The session.
+	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	// The command, for the shell.
+	Command string `protobuf:"bytes,2,opt,name=command,proto3" json:"command,omitempty"`
+	// Where to run it; default: the session's working directory.
+	WorkingDirectory string `protobuf:"bytes,3,opt,name=working_directory,json=workingDirectory,proto3" json:"working_directory,omitempty"`
+	// After how long the CLI ends it; up to a day. Default: the CLI's 30 s.
+	Timeout       *durationpb.Duration `protobuf:"bytes,4,opt,name=timeout,proto3" json:"timeout,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RunShellRequest) Reset() {
+	*x = RunShellRequest{}
+	mi := &file_copilot_bridge_v1_raw_service_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RunShellRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RunShellRequest) ProtoMessage() {}
+
+func (x *RunShellRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_bridge_v1_raw_service_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RunShellRequest.ProtoReflect.Descriptor instead.
+func (*RunShellRequest) Descriptor() ([]byte, []int) {
+	return file_copilot_bridge_v1_raw_service_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *RunShellRequest) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+func (x *RunShellRequest) GetCommand() string {
+	if x != nil {
+		return x.Command
+	}
+	return ""
+}
+
+func (x *RunShellRequest) GetWorkingDirectory() string {
+	if x != nil {
+		return x.WorkingDirectory
+	}
+	return ""
+}
+
+func (x *RunShellRequest) GetTimeout() *durationpb.Duration {
+	if x != nil {
+		return x.Timeout
+	}
+	return nil
+}
+
+// RunShellResponse is a frame of RawService.RunShell.
+type RunShellResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What it says.
+	//
+	// Types that are valid to be assigned to Frame:
+	//
+	//	*RunShellResponse_ProcessId
+	//	*RunShellResponse_Stdout
+	//	*RunShellResponse_Stderr
+	//	*RunShellResponse_LostBytes
+	//	*RunShellResponse_ExitCode
+	Frame         isRunShellResponse_Frame `protobuf_oneof:"frame"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RunShellResponse) Reset() {
+	*x = RunShellResponse{}
+	mi := &file_copilot_bridge_v1_raw_service_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RunShellResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RunShellResponse) ProtoMessage() {}
+
+func (x *RunShellResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_bridge_v1_raw_service_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RunShellResponse.ProtoReflect.Descriptor instead.
+func (*RunShellResponse) Descriptor() ([]byte, []int) {
+	return file_copilot_bridge_v1_raw_service_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *RunShellResponse) GetFrame() isRunShellResponse_Frame {
+	if x != nil {
+		return x.Frame
+	}
+	return nil
+}
+
+func (x *RunShellResponse) GetProcessId() string {
+	if x != nil {
+		if x, ok := x.Frame.(*RunShellResponse_ProcessId); ok {
+			return x.ProcessId
+		}
+	}
+	return ""
+}
+
+func (x *RunShellResponse) GetStdout() string {
+	if x != nil {
+		if x, ok := x.Frame.(*RunShellResponse_Stdout); ok {
+			return x.Stdout
+		}
+	}
+	return ""
+}
+
+func (x *RunShellResponse) GetStderr() string {
+	if x != nil {
+		if x, ok := x.Frame.(*RunShellResponse_Stderr); ok {
+			return x.Stderr
+		}
+	}
+	return ""
+}
+
+func (x *RunShellResponse) GetLostBytes() int64 {
+	if x != nil {
+		if x, ok := x.Frame.(*RunShellResponse_LostBytes); ok {
+			return x.LostBytes
+		}
+	}
+	return 0
+}
+
+func (x *RunShellResponse) GetExitCode() int64 {
+	if x != nil {
+		if x, ok := x.Frame.(*RunShellResponse_ExitCode); ok {
+			return x.ExitCode
+		}
+	}
+	return 0
+}
+
+type isRunShellResponse_Frame interface {
+	isRunShellResponse_Frame()
+}
+
+type RunShellResponse_ProcessId struct {
+	// The command runs, by this process id: the CLI's name for it, not the system's. The
+	// first frame.
+	ProcessId string `protobuf:"bytes,1,opt,name=process_id,json=processId,proto3,oneof"`
+}
+
+type RunShellResponse_Stdout struct {
+	// A piece of what it wrote to its standard output.
+	Stdout string `protobuf:"bytes,2,opt,name=stdout,proto3,oneof"`
+}
+
+type RunShellResponse_Stderr struct {
+	// A piece of what it wrote to its standard error.
+	Stderr string `protobuf:"bytes,3,opt,name=stderr,proto3,oneof"`
+}
+
+type RunShellResponse_LostBytes struct {
+	// So many bytes of output are missing here.
+	LostBytes int64 `protobuf:"varint,4,opt,name=lost_bytes,json=lostBytes,proto3,oneof"`
+}
+
+type RunShellResponse_ExitCode struct {
+	// It has ended with this code. The last frame.
+	ExitCode int64 `protobuf:"varint,5,opt,name=exit_code,json=exitCode,proto3,oneof"`
+}
+
+func (*RunShellResponse_ProcessId) isRunShellResponse_Frame() {}
+
+func (*RunShellResponse_Stdout) isRunShellResponse_Frame() {}
+
+func (*RunShellResponse_Stderr) isRunShellResponse_Frame() {}
+
+func (*RunShellResponse_LostBytes) isRunShellResponse_Frame() {}
+
+func (*RunShellResponse_ExitCode) isRunShellResponse_Frame() {}
+
 var File_copilot_bridge_v1_raw_service_proto protoreflect.FileDescriptor
 
 const file_copilot_bridge_v1_raw_service_proto_rawDesc = "" +
 	"\n" +
-	"#copilot/bridge/v1/raw_service.proto\x12\x11copilot.bridge.v1\"g\n" +
+	"#copilot/bridge/v1/raw_service.proto\x12\x11copilot.bridge.v1\x1a\x1egoogle/protobuf/duration.proto\"g\n" +
 	"\rInvokeRequest\x12\x16\n" +
 	"\x06method\x18\x01 \x01(\tR\x06method\x12\x1f\n" +
 	"\vparams_json\x18\x02 \x01(\tR\n" +
@@ -145,10 +358,26 @@ const file_copilot_bridge_v1_raw_service_proto_rawDesc = "" +
 	"session_id\x18\x03 \x01(\tR\tsessionId\"1\n" +
 	"\x0eInvokeResponse\x12\x1f\n" +
 	"\vresult_json\x18\x01 \x01(\tR\n" +
-	"resultJson2[\n" +
+	"resultJson\"\xac\x01\n" +
+	"\x0fRunShellRequest\x12\x1d\n" +
+	"\n" +
+	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x18\n" +
+	"\acommand\x18\x02 \x01(\tR\acommand\x12+\n" +
+	"\x11working_directory\x18\x03 \x01(\tR\x10workingDirectory\x123\n" +
+	"\atimeout\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\atimeout\"\xb0\x01\n" +
+	"\x10RunShellResponse\x12\x1f\n" +
+	"\n" +
+	"process_id\x18\x01 \x01(\tH\x00R\tprocessId\x12\x18\n" +
+	"\x06stdout\x18\x02 \x01(\tH\x00R\x06stdout\x12\x18\n" +
+	"\x06stderr\x18\x03 \x01(\tH\x00R\x06stderr\x12\x1f\n" +
+	"\n" +
+	"lost_bytes\x18\x04 \x01(\x03H\x00R\tlostBytes\x12\x1d\n" +
+	"\texit_code\x18\x05 \x01(\x03H\x00R\bexitCodeB\a\n" +
+	"\x05frame2\xb2\x01\n" +
 	"\n" +
 	"RawService\x12M\n" +
-	"\x06Invoke\x12 .copilot.bridge.v1.InvokeRequest\x1a!.copilot.bridge.v1.InvokeResponseBHZFgithub.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1;bridgev1b\x06proto3"
+	"\x06Invoke\x12 .copilot.bridge.v1.InvokeRequest\x1a!.copilot.bridge.v1.InvokeResponse\x12U\n" +
+	"\bRunShell\x12\".copilot.bridge.v1.RunShellRequest\x1a#.copilot.bridge.v1.RunShellResponse0\x01BHZFgithub.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1;bridgev1b\x06proto3"
 
 var (
 	file_copilot_bridge_v1_raw_service_proto_rawDescOnce sync.Once
@@ -162,19 +391,25 @@ func file_copilot_bridge_v1_raw_service_proto_rawDescGZIP() []byte {
 	return file_copilot_bridge_v1_raw_service_proto_rawDescData
 }
 
-var file_copilot_bridge_v1_raw_service_proto_msgTypes = make([]protoimpl.MessageInfo, 2)
+var file_copilot_bridge_v1_raw_service_proto_msgTypes = make([]protoimpl.MessageInfo, 4)
 var file_copilot_bridge_v1_raw_service_proto_goTypes = []any{
-	(*InvokeRequest)(nil),  // 0: copilot.bridge.v1.InvokeRequest
-	(*InvokeResponse)(nil), // 1: copilot.bridge.v1.InvokeResponse
+	(*InvokeRequest)(nil),       // 0: copilot.bridge.v1.InvokeRequest
+	(*InvokeResponse)(nil),      // 1: copilot.bridge.v1.InvokeResponse
+	(*RunShellRequest)(nil),     // 2: copilot.bridge.v1.RunShellRequest
+	(*RunShellResponse)(nil),    // 3: copilot.bridge.v1.RunShellResponse
+	(*durationpb.Duration)(nil), // 4: google.protobuf.Duration
 }
 var file_copilot_bridge_v1_raw_service_proto_depIdxs = []int32{
-	0, // 0: copilot.bridge.v1.RawService.Invoke:input_type -> copilot.bridge.v1.InvokeRequest
-	1, // 1: copilot.bridge.v1.RawService.Invoke:output_type -> copilot.bridge.v1.InvokeResponse
-	1, // [1:2] is the sub-list for method output_type
-	0, // [0:1] is the sub-list for method input_type
-	0, // [0:0] is the sub-list for extension type_name
-	0, // [0:0] is the sub-list for extension extendee
-	0, // [0:0] is the sub-list for field type_name
+	4, // 0: copilot.bridge.v1.RunShellRequest.timeout:type_name -> google.protobuf.Duration
+	0, // 1: copilot.bridge.v1.RawService.Invoke:input_type -> copilot.bridge.v1.InvokeRequest
+	2, // 2: copilot.bridge.v1.RawService.RunShell:input_type -> copilot.bridge.v1.RunShellRequest
+	1, // 3: copilot.bridge.v1.RawService.Invoke:output_type -> copilot.bridge.v1.InvokeResponse
+	3, // 4: copilot.bridge.v1.RawService.RunShell:output_type -> copilot.bridge.v1.RunShellResponse
+	3, // [3:5] is the sub-list for method output_type
+	1, // [1:3] is the sub-list for method input_type
+	1, // [1:1] is the sub-list for extension type_name
+	1, // [1:1] is the sub-list for extension extendee
+	0, // [0:1] is the sub-list for field type_name
 }
 
 func init() { file_copilot_bridge_v1_raw_service_proto_init() }
@@ -182,13 +417,20 @@ func file_copilot_bridge_v1_raw_service_proto_init() {
 	if File_copilot_bridge_v1_raw_service_proto != nil {
 		return
 	}
+	file_copilot_bridge_v1_raw_service_proto_msgTypes[3].OneofWrappers = []any{
+		(*RunShellResponse_ProcessId)(nil),
+		(*RunShellResponse_Stdout)(nil),
+		(*RunShellResponse_Stderr)(nil),
+		(*RunShellResponse_LostBytes)(nil),
+		(*RunShellResponse_ExitCode)(nil),
+	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_copilot_bridge_v1_raw_service_proto_rawDesc), len(file_copilot_bridge_v1_raw_service_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   2,
+			NumMessages:   4,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -19,7 +19,8 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	RawService_Invoke_FullMethodName = "/copilot.bridge.v1.RawService/Invoke"
+	RawService_Invoke_FullMethodName   = "/copilot.bridge.v1.RawService/Invoke"
+	RawService_RunShell_FullMethodName = "/copilot.bridge.v1.RawService/RunShell"
 )
 
 // RawServiceClient is the client API for RawService service.
@@ -37,6 +38,17 @@ type RawServiceClient interface {
 	// Errors: FAILED_PRECONDITION FEATURE_DISABLED; INVALID_ARGUMENT INVALID_FIELD;
 	// UNIMPLEMENTED METHOD_UNKNOWN; INTERNAL CLI_ERROR with the CLI's words.
 	Invoke(ctx context.Context, in *InvokeRequest, opts ...grpc.CallOption) (*InvokeResponse, error)
+	// RunShell runs a command in a session's working directory, on the CLI's machine, and
+	// streams its output until it has ended. Neither the agent nor the session's record
+	// learns of it. A call that ends early ends the command.
+	//
+	// Output that the caller is too slow for is lost beyond 1 MiB; `lost_bytes` says so.
+	// From 1.0.92 on the CLI no longer tells what commands write: it is refused there.
+	//
+	// Errors: FAILED_PRECONDITION FEATURE_DISABLED; INVALID_ARGUMENT INVALID_FIELD;
+	// NOT_FOUND SESSION_NOT_FOUND; UNIMPLEMENTED METHOD_UNKNOWN; UNAVAILABLE RUNTIME_LOST;
+	// INTERNAL CLI_ERROR.
+	RunShell(ctx context.Context, in *RunShellRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[RunShellResponse], error)
 }
 
 type rawServiceClient struct {
@@ -57,6 +69,25 @@ func (c *rawServiceClient) Invoke(ctx context.Context, in *InvokeRequest, opts .
 	return out, nil
 }
 
+func (c *rawServiceClient) RunShell(ctx context.Context, in *RunShellRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[RunShellResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &RawService_ServiceDesc.Streams[0], RawService_RunShell_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[RunShellRequest, RunShellResponse]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type RawService_RunShellClient = grpc.ServerStreamingClient[RunShellResponse]
+
 // RawServiceServer is the server API for RawService service.
 // All implementations must embed UnimplementedRawServiceServer
 // for forward compatibility.
@@ -72,6 +103,17 @@ type RawServiceServer interface {
 	// Errors: FAILED_PRECONDITION FEATURE_DISABLED; INVALID_ARGUMENT INVALID_FIELD;
 	// UNIMPLEMENTED METHOD_UNKNOWN; INTERNAL CLI_ERROR with the CLI's words.
 	Invoke(context.Context, *InvokeRequest) (*InvokeResponse, error)
+	// RunShell runs a command in a session's working directory, on the CLI's machine, and
+	// streams its output until it has ended. Neither the agent nor the session's record
+	// learns of it. A call that ends early ends the command.
+	//
+	// Output that the caller is too slow for is lost beyond 1 MiB; `lost_bytes` says so.
+	// From 1.0.92 on the CLI no longer tells what commands write: it is refused there.
+	//
+	// Errors: FAILED_PRECONDITION FEATURE_DISABLED; INVALID_ARGUMENT INVALID_FIELD;
+	// NOT_FOUND SESSION_NOT_FOUND; UNIMPLEMENTED METHOD_UNKNOWN; UNAVAILABLE RUNTIME_LOST;
+	// INTERNAL CLI_ERROR.
+	RunShell(*RunShellRequest, grpc.ServerStreamingServer[RunShellResponse]) error
 	mustEmbedUnimplementedRawServiceServer()
 }
 
@@ -84,6 +126,9 @@ type UnimplementedRawServiceServer struct{}
 
 func (UnimplementedRawServiceServer) Invoke(context.Context, *InvokeRequest) (*InvokeResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Invoke not implemented")
+}
+func (UnimplementedRawServiceServer) RunShell(*RunShellRequest, grpc.ServerStreamingServer[RunShellResponse]) error {
+	return status.Error(codes.Unimplemented, "method RunShell not implemented")
 }
 func (UnimplementedRawServiceServer) mustEmbedUnimplementedRawServiceServer() {}
 func (UnimplementedRawServiceServer) testEmbeddedByValue()                    {}
@@ -124,6 +169,17 @@ func _RawService_Invoke_Handler(srv interface{}, ctx context.Context, dec func(i
 	return interceptor(ctx, in, info, handler)
 }
 
+func _RawService_RunShell_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(RunShellRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(RawServiceServer).RunShell(m, &grpc.GenericServerStream[RunShellRequest, RunShellResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type RawService_RunShellServer = grpc.ServerStreamingServer[RunShellResponse]
+
 // RawService_ServiceDesc is the grpc.ServiceDesc for RawService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -136,6 +192,12 @@ var RawService_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _RawService_Invoke_Handler,
 		},
 	},
-	Streams:  []grpc.StreamDesc{},
+	Streams: []grpc.StreamDesc{
+		{
+			StreamName:    "RunShell",
+			Handler:       _RawService_RunShell_Handler,
+			ServerStreams: true,
+		},
+	},
 	Metadata: "copilot/bridge/v1/raw_service.proto",
 }

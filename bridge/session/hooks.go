@@ -1,0 +1,139 @@
+package session
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
+	"github.com/copilot-grpc/copilot-grpc/bridge/rpcconn"
+)
+
+// In the place of a participant who is asked: everybody is all who handle the kind,
+// itself whoever answers for the session, by Resolve.
+const (
+	everybody = ""
+	itself    = "."
+)
+
+// askHooks asks all who handle a hook, one after the other in the order they came, each
+// with what those before it changed. A refusal ends it.
+func (s *Session) askHooks(ctx context.Context, id string, params json.RawMessage) (json.RawMessage, error) {
+	call, err := ParseObject(params)
+	if err != nil {
+		return nil, &rpcconn.Error{Code: codeInternal, Message: "hooks.invoke: parameters are not an object"}
+	}
+	hook := call.String("hookType")
+	who, elsewhere := s.hookHandlers(hook)
+	if len(who) == 0 && elsewhere {
+		return json.RawMessage(`{}`), nil // only hooks of other types are of interest
+	}
+	if len(who) <= 1 {
+		only := everybody
+		if len(who) == 1 {
+			only = who[0]
+		}
+		return s.ask(ctx, &callback.Pending{ID: id, Kind: callback.ForRequest(callback.HooksInvoke), Params: params, Hook: hook, For: only})
+	}
+	var out Object
+	for i, participant := range who {
+		p := &callback.Pending{
+			ID: fmt.Sprintf("%s.%d", id, i), Kind: callback.ForRequest(callback.HooksInvoke),
+			Params: call.JSON(), Hook: hook, For: participant,
+		}
+		answer, err := s.ask(ctx, p)
+		if ctx.Err() != nil {
+			return nil, err
+		}
+		if err != nil {
+			// An error of one says nothing for a hook that only looks on, and refuses
+			// where a hook is there to refuse.
+			answer = p.Kind.Fallback(p, callback.Unhandled).Members
+		}
+		said := hookOutput(answer)
+		out = chain(out, said)
+		if refuses(said) {
+			break
+		}
+		call = carry(call, hook, said)
+	}
+	if len(out) == 0 {
+		return json.RawMessage(`{}`), nil
+	}
+	return Object{{"output", out.JSON()}}.JSON(), nil
+}
+
+// hookHandlers returns who handles a hook: the session's own handlers first. elsewhere
+// reports whether anybody handles hooks at all.
+func (s *Session) hookHandlers(hook string) (who []string, elsewhere bool) {
+	probe := &callback.Pending{Kind: callback.ForRequest(callback.HooksInvoke), Hook: hook}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.handling.handles(probe) {
+		who = append(who, itself)
+	}
+	for _, p := range s.participants {
+		if p.handling.handles(probe) {
+			who = append(who, p.ID)
+		}
+	}
+	return who, s.wantsMethod(callback.HooksInvoke)
+}
+
+// hookOutput is the output in an answer to hooks.invoke; nil is no opinion.
+func hookOutput(answer json.RawMessage) Object {
+	result, err := ParseObject(answer)
+	if err != nil {
+		return nil
+	}
+	out, err := ParseObject(result.Get("output"))
+	if err != nil {
+		return nil
+	}
+	return out
+}
+
+// refuses reports whether an output ends the matter.
+func refuses(out Object) bool {
+	return out.String("permissionDecision") == "deny" || out.String("decision") == "block"
+}
+
+// chain puts an output over the ones before it: the last to speak wins, but nobody can
+// allow what another wants to be asked about, and context adds up.
+func chain(before, said Object) Object {
+	out := before.Merge(said)
+	if before.String("permissionDecision") == "ask" && said.String("permissionDecision") == "allow" {
+		out.SetString("permissionDecision", "ask")
+		out.Set("permissionDecisionReason", before.Get("permissionDecisionReason"))
+	}
+	if a, b := before.String("additionalContext"), said.String("additionalContext"); a != "" && b != "" {
+		out.SetString("additionalContext", a+"\n\n"+b)
+	}
+	return out
+}
+
+// changes says which member of a hook's input an output replaces.
+var changes = map[string][2]string{
+	"preToolUse":            {"modifiedArgs", "toolArgs"},
+	"preMcpToolCall":        {"metaToUse", "_meta"},
+	"postToolUse":           {"modifiedResult", "toolResult"},
+	"userPromptSubmitted":   {"modifiedPrompt", "prompt"},
+	"userPromptTransformed": {"modifiedTransformedPrompt", "transformedPrompt"},
+}
+
+// carry gives the next handler the input as an output left it.
+func carry(call Object, hook string, said Object) Object {
+	change, ok := changes[hook]
+	value := said.Get(change[0])
+	if !ok || value == nil {
+		return call
+	}
+	input, err := ParseObject(call.Get("input"))
+	if err != nil {
+		return call
+	}
+	input.Set(change[1], value)
+	call = call.Clone()
+	call.Set("input", input.JSON())
+	return call
+}

@@ -1,0 +1,103 @@
+package bridge
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+)
+
+func output(id, stream, data string) []byte {
+	return fmt.Appendf(nil, `{"processId":%q,"stream":%q,"data":%q}`, id, stream, data)
+}
+
+func shellFrames(pieces []*bridgev1.RunShellResponse) string {
+	var all []string
+	for _, p := range pieces {
+		switch f := p.GetFrame().(type) {
+		case *bridgev1.RunShellResponse_Stdout:
+			all = append(all, "out "+f.Stdout)
+		case *bridgev1.RunShellResponse_Stderr:
+			all = append(all, "err "+f.Stderr)
+		case *bridgev1.RunShellResponse_LostBytes:
+			all = append(all, fmt.Sprint("lost ", f.LostBytes))
+		case *bridgev1.RunShellResponse_ExitCode:
+			all = append(all, fmt.Sprint("exit ", f.ExitCode))
+		}
+	}
+	return strings.Join(all, ", ")
+}
+
+// Output finds its command by the process id, also when it comes before the id is known.
+func TestShellOutput(t *testing.T) {
+	t.Parallel()
+	var s shells
+	s.take(shellOutput, output("early", "stdout", "a"))
+	s.take(shellOutput, output("other", "stdout", "x"))
+	sh := s.get("early", true)
+	s.take(shellOutput, output("early", "stderr", "b"))
+	s.take(shellExit, []byte(`{"processId":"early","exitCode":3}`))
+	s.take(shellOutput, output("early", "stdout", "after the end"))
+	s.take(shellOutput, []byte(`{"data":"nobody's"}`))
+	pieces, over, err := sh.drain()
+	if got := shellFrames(pieces); got != "out a, err b, exit 3" || !over || err != nil {
+		t.Errorf("%s, over %v, %v", got, over, err)
+	}
+	if pieces, over, _ := s.get("other", true).drain(); shellFrames(pieces) != "out x" || over {
+		t.Errorf("the other command: %s, over %v", shellFrames(pieces), over)
+	}
+}
+
+// What a slow caller does not take is lost beyond a bound, and it is told.
+func TestShellOutputIsBounded(t *testing.T) {
+	t.Parallel()
+	var s shells
+	sh := s.get("1", true)
+	piece := strings.Repeat("x", maxShellBytes/4-shellPiece)
+	for range 6 {
+		s.take(shellOutput, output("1", "stdout", piece))
+	}
+	pieces, _, _ := sh.drain()
+	if len(pieces) != 4 {
+		t.Fatalf("%d pieces are kept, want 4", len(pieces))
+	}
+	s.take(shellOutput, output("1", "stdout", "again"))
+	s.take(shellExit, []byte(`{"processId":"1","exitCode":0}`))
+	pieces, _, _ = sh.drain()
+	if got, want := shellFrames(pieces), fmt.Sprintf("lost %d, out again, exit 0", 2*len(piece)); got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}
+
+// Commands that nobody asks for are forgotten, the oldest first.
+func TestUnclaimedShellsAreBounded(t *testing.T) {
+	t.Parallel()
+	var s shells
+	kept := s.get("kept", true)
+	for i := range maxUnclaimedShells + 3 {
+		s.take(shellOutput, output(fmt.Sprint(i), "stdout", "x"))
+	}
+	if len(s.byID) != maxUnclaimedShells+1 || s.byID["2"] != nil || s.byID["3"] == nil || s.byID["kept"] != kept {
+		t.Errorf("%d commands are kept", len(s.byID))
+	}
+}
+
+func TestShellsEndWithTheirRuntime(t *testing.T) {
+	t.Parallel()
+	var s shells
+	sh, done := s.get("1", true), s.get("2", true)
+	s.take(shellExit, []byte(`{"processId":"2","exitCode":0}`))
+	s.end(errors.New("killed"))
+	if _, over, err := sh.drain(); !over || fault.ReasonOf(err) != fault.RuntimeLost {
+		t.Errorf("over %v, %v", over, err)
+	}
+	if _, over, err := done.drain(); !over || err != nil {
+		t.Errorf("one that had ended: over %v, %v", over, err)
+	}
+	if _, over, err := s.get("late", true).drain(); !over || fault.ReasonOf(err) != fault.RuntimeLost {
+		t.Errorf("one that came too late: over %v, %v", over, err)
+	}
+}

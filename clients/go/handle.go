@@ -1,0 +1,222 @@
+package copilot
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
+	jsonv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/json/v1"
+)
+
+// Handler answers the callbacks of one kind, or the hooks of one type. [Handle] makes
+// one.
+type Handler struct {
+	kind bridgev1.CallbackKind
+	// hook is the hook's type; empty for all of them, and for what is no hook.
+	hook string
+	// request and answer are the cases of Callback and Answer; input and output those
+	// within a hook's, where the handler is for one type.
+	request, answer, input, output protoreflect.FieldDescriptor
+
+	run func(ctx context.Context, req proto.Message) (proto.Message, error)
+	err error
+}
+
+// Handle makes a handler of a function. Which kind of callback it answers follows from
+// its request, which is a case of [bridgev1.Callback]; its answer is the case of
+// [bridgev1.Answer] of the same name. For hooks of one type, the two are that type's
+// input and output: *cliv1.HookPreToolUseInput and *cliv1.HookPreToolUseOutput.
+//
+// An error, a panic and a nil answer are sent as an error, from which the CLI makes the
+// most cautious answer that the kind has; a hook may well give nil, which is no opinion.
+// [ErrAbstain] leaves the callback to others. ctx ends when the answer is no longer
+// wanted. Functions whose types do not fit make CreateSession, ResumeSession or
+// JoinSession fail.
+func Handle[Req, Answer proto.Message](fn func(context.Context, Req) (Answer, error)) Handler {
+	var req Req
+	var answer Answer
+	if any(req) == nil || any(answer) == nil {
+		return Handler{err: errors.New("copilot: a handler needs the types of its messages")}
+	}
+	h := newHandler(req.ProtoReflect().Descriptor(), answer.ProtoReflect().Descriptor())
+	h.run = func(ctx context.Context, m proto.Message) (proto.Message, error) {
+		req, ok := m.(Req)
+		if !ok {
+			return nil, fmt.Errorf("the request is a %T", m)
+		}
+		out, err := fn(ctx, req)
+		if err != nil || !out.ProtoReflect().IsValid() {
+			return nil, err
+		}
+		return out, nil
+	}
+	return h
+}
+
+// newHandler finds the kind that a pair of messages is for.
+func newHandler(req, answer protoreflect.MessageDescriptor) Handler {
+	c := cases()
+	tag, h := c.requests[req.FullName()], Handler{}
+	if tag == "" {
+		if h.hook = c.inputs[req.FullName()]; h.hook == "" {
+			return Handler{err: fmt.Errorf("copilot: no callback has the request %s", req.FullName())}
+		}
+		tag = c.requests[hookInvocation]
+		h.input, h.output = c.input[h.hook], c.output[h.hook]
+	}
+	h.kind, h.request, h.answer = c.kinds[tag], c.request[tag], c.answer[tag]
+	want := h.answer // a hook without an output of its own may answer with any
+	if h.output != nil {
+		want = h.output
+	}
+	switch {
+	case want == nil:
+		h.err = fmt.Errorf("copilot: %s is handled by the session's tools and OnPermission", tag)
+	case want.Message().FullName() != answer.FullName():
+		h.err = fmt.Errorf("copilot: the answer to %s is a %s, not a %s", req.FullName(), want.Message().FullName(), answer.FullName())
+	}
+	return h
+}
+
+// message is the request that the handler takes; nil if the callback has it not.
+func (h Handler) message(cb *bridgev1.Callback) proto.Message {
+	m := cb.ProtoReflect()
+	if !m.Has(h.request) {
+		return nil
+	}
+	m = m.Get(h.request).Message()
+	if h.input != nil {
+		if !m.Has(h.input) {
+			return nil
+		}
+		m = m.Get(h.input).Message()
+	}
+	return m.Interface()
+}
+
+// wrap makes an answer of what the handler's function gave.
+func (h Handler) wrap(m proto.Message) *bridgev1.Answer {
+	if h.kind == bridgev1.CallbackKind_CALLBACK_KIND_HOOK && m == nil {
+		return &bridgev1.Answer{Answer: &bridgev1.Answer_Hook{Hook: &cliv1.HookOutput{}}}
+	}
+	if h.output != nil {
+		hook := &cliv1.HookOutput{}
+		hook.ProtoReflect().Set(h.output, protoreflect.ValueOfMessage(m.ProtoReflect()))
+		m = hook
+	}
+	a := &bridgev1.Answer{}
+	a.ProtoReflect().Set(h.answer, protoreflect.ValueOfMessage(m.ProtoReflect()))
+	return a
+}
+
+// handlerKey is what there can be one handler for.
+type handlerKey struct {
+	kind bridgev1.CallbackKind
+	hook string
+}
+
+// handlerFor finds the handler of a callback: that of a hook's type before that of all.
+func (p *participant) handlerFor(cb *bridgev1.Callback) (Handler, bool) {
+	if hook := cb.GetHook().GetHookType(); hook != "" {
+		if h, ok := p.handlers[handlerKey{cb.GetKind(), hook}]; ok {
+			return h, true
+		}
+	}
+	h, ok := p.handlers[handlerKey{kind: cb.GetKind()}]
+	return h, ok
+}
+
+// answerWith has a handler answer a callback.
+func (p *participant) answerWith(ctx context.Context, cb *bridgev1.Callback, h Handler) (answer *bridgev1.Answer) {
+	defer func() {
+		if r := recover(); r != nil {
+			answer = answerError(p.panicText(cb, r))
+		}
+	}()
+	req := h.message(cb)
+	if req == nil {
+		return answerError("the request has a form that its handler does not know")
+	}
+	out, err := h.run(ctx, req)
+	switch {
+	case errors.Is(err, ErrAbstain):
+		return abstain()
+	case err != nil:
+		return answerError(err.Error())
+	case out == nil && h.kind != bridgev1.CallbackKind_CALLBACK_KIND_HOOK:
+		return answerError("the handler gave no answer")
+	}
+	return h.wrap(out)
+}
+
+// AnswerWith is the answer that a message is, for [Session.Resolve]: a case of
+// [bridgev1.Answer], or of [cliv1.HookOutput].
+func AnswerWith(m proto.Message) (*bridgev1.Answer, error) {
+	c, name := cases(), m.ProtoReflect().Descriptor().FullName()
+	if field := c.outputs[name]; field != nil {
+		return Handler{answer: c.answer[c.requests[hookInvocation]], output: field}.wrap(m), nil
+	}
+	if field := c.answers[name]; field != nil {
+		return Handler{answer: field}.wrap(m), nil
+	}
+	return nil, fmt.Errorf("copilot: no callback is answered with a %s", name)
+}
+
+// hookInvocation is the request that holds the inputs of all hooks.
+const hookInvocation = protoreflect.FullName("copilot.cli.v1.HookInvocation")
+
+// contract is what the descriptors say of callbacks, by the tags that they have: JSON-RPC
+// methods, types of events, types of hooks.
+type contract struct {
+	kinds           map[string]bridgev1.CallbackKind
+	requests        map[protoreflect.FullName]string // the tag, by message
+	request, answer map[string]protoreflect.FieldDescriptor
+	answers         map[protoreflect.FullName]protoreflect.FieldDescriptor
+	inputs          map[protoreflect.FullName]string // the hook, by message
+	input, output   map[string]protoreflect.FieldDescriptor
+	outputs         map[protoreflect.FullName]protoreflect.FieldDescriptor
+}
+
+// cases reads the descriptors, once.
+var cases = sync.OnceValue(func() *contract {
+	c := &contract{kinds: map[string]bridgev1.CallbackKind{}}
+	values := bridgev1.CallbackKind(0).Descriptor().Values()
+	for i := range values.Len() {
+		rules, _ := proto.GetExtension(values.Get(i).Options(), jsonv1.E_EnumValue).(*jsonv1.EnumValueRules)
+		if rules.GetValue() != "" {
+			c.kinds[rules.GetValue()] = bridgev1.CallbackKind(values.Get(i).Number())
+		}
+	}
+	c.requests, c.request, _ = tagged((*bridgev1.Callback)(nil), "request")
+	_, c.answer, c.answers = tagged((*bridgev1.Answer)(nil), "answer")
+	c.inputs, c.input, _ = tagged((*cliv1.HookInvocation)(nil), "data")
+	_, c.output, c.outputs = tagged((*cliv1.HookOutput)(nil), "variant")
+	return c
+})
+
+// tagged lists the cases of a oneof that have a tag.
+func tagged(m proto.Message, oneof protoreflect.Name) (
+	tags map[protoreflect.FullName]string,
+	byTag map[string]protoreflect.FieldDescriptor,
+	byMessage map[protoreflect.FullName]protoreflect.FieldDescriptor,
+) {
+	tags, byTag = map[protoreflect.FullName]string{}, map[string]protoreflect.FieldDescriptor{}
+	byMessage = map[protoreflect.FullName]protoreflect.FieldDescriptor{}
+	fields := m.ProtoReflect().Descriptor().Oneofs().ByName(oneof).Fields()
+	for i := range fields.Len() {
+		field := fields.Get(i)
+		rules, _ := proto.GetExtension(field.Options(), jsonv1.E_Field).(*jsonv1.FieldRules)
+		if rules.GetTag() == "" {
+			continue
+		}
+		name := field.Message().FullName()
+		tags[name], byTag[rules.GetTag()], byMessage[name] = rules.GetTag(), field, field
+	}
+	return tags, byTag, byMessage
+}

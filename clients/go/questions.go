@@ -1,0 +1,161 @@
+package copilot
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"google.golang.org/protobuf/proto"
+
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
+)
+
+// What is most often asked, and how it is answered.
+type (
+	// UserInputRequest is a question of the agent to its user.
+	UserInputRequest = cliv1.CallbackUserInputServiceRequestRequest
+	// UserInputAnswer is what the user said.
+	UserInputAnswer = cliv1.CallbackUserInputServiceRequestResponse
+	// ElicitationRequest is a form to fill in, or a page to visit.
+	ElicitationRequest = cliv1.ElicitationRequestedData
+	// ElicitationAnswer is what became of it.
+	ElicitationAnswer = cliv1.UIElicitationResponse
+	// ExitPlanModeRequest is a plan that the agent would carry out.
+	ExitPlanModeRequest = cliv1.CallbackExitPlanModeServiceRequestRequest
+	// ExitPlanModeAnswer says whether it may.
+	ExitPlanModeAnswer = cliv1.CallbackExitPlanModeServiceRequestResponse
+	// AutoModeSwitchRequest tells of the rate limit that was reached.
+	AutoModeSwitchRequest = cliv1.CallbackAutoModeSwitchServiceRequestRequest
+	// AutoModeSwitchAnswer says whether the CLI may choose another model.
+	AutoModeSwitchAnswer = cliv1.CallbackAutoModeSwitchServiceRequestResponse
+	// Command is a command that a user gave.
+	Command = cliv1.CommandExecuteData
+)
+
+// Hooks are functions that the agent calls at points of its work, where they may look
+// on, change things or refuse. Those that are nil are not called. Where several
+// participants have a hook, each is called with what those before it changed, and a
+// refusal ends it. A nil output is no opinion; an error, and no answer in time, refuse
+// before a tool and are no opinion elsewhere.
+type Hooks struct {
+	// Before a tool is used: allow, deny, ask, or change its arguments.
+	PreToolUse func(context.Context, *cliv1.HookPreToolUseInput) (*cliv1.HookPreToolUseOutput, error)
+	// Before a tool of an MCP server is called: the metadata of the call.
+	PreMCPToolCall func(context.Context, *cliv1.HookPreMcpToolCallInput) (*cliv1.HookPreMcpToolCallOutput, error)
+	// After a tool has succeeded: change its result, or add to it.
+	PostToolUse func(context.Context, *cliv1.HookPostToolUseInput) (*cliv1.HookPostToolUseOutput, error)
+	// After a tool has failed: what else the model is told.
+	PostToolUseFailure func(context.Context, *cliv1.HookPostToolUseFailureInput) (*cliv1.HookPostToolUseFailureOutput, error)
+	// When a prompt has come: change it, or add to it.
+	UserPromptSubmitted func(context.Context, *cliv1.HookUserPromptSubmittedInput) (*cliv1.HookUserPromptSubmittedOutput, error)
+	// When the prompt has the form that the model gets: change that.
+	UserPromptTransformed func(context.Context, *cliv1.HookUserPromptTransformedInput) (*cliv1.HookUserPromptTransformedOutput, error)
+	// When the session begins: what the model is told besides.
+	SessionStart func(context.Context, *cliv1.HookSessionStartInput) (*cliv1.HookSessionStartOutput, error)
+	// When the session ends.
+	SessionEnd func(context.Context, *cliv1.HookSessionEndInput) (*cliv1.HookSessionEndOutput, error)
+	// When something failed: try again, skip it, or give up.
+	ErrorOccurred func(context.Context, *cliv1.HookErrorOccurredInput) (*cliv1.HookErrorOccurredOutput, error)
+	// When the agent considers its work done: whether it may stop.
+	AgentStop func(context.Context, *cliv1.HookAgentStopInput) (*cliv1.HookAgentStopOutput, error)
+	// When a sub-agent begins. There is nothing to say about it.
+	SubagentStart func(context.Context, *cliv1.HookSubagentStartInput) error
+	// When a sub-agent ends. There is nothing to say about it.
+	SubagentStop func(context.Context, *cliv1.HookSubagentStopInput) error
+}
+
+func (h *Hooks) handlers() []Handler {
+	var all []Handler
+	all = handle(all, h.PreToolUse)
+	all = handle(all, h.PreMCPToolCall)
+	all = handle(all, h.PostToolUse)
+	all = handle(all, h.PostToolUseFailure)
+	all = handle(all, h.UserPromptSubmitted)
+	all = handle(all, h.UserPromptTransformed)
+	all = handle(all, h.SessionStart)
+	all = handle(all, h.SessionEnd)
+	all = handle(all, h.ErrorOccurred)
+	all = handle(all, h.AgentStop)
+	all = handle(all, silent(h.SubagentStart))
+	return handle(all, silent(h.SubagentStop))
+}
+
+// silent is a hook that has nothing to say.
+func silent[Input proto.Message](fn func(context.Context, Input) error) func(context.Context, Input) (*cliv1.HookOutput, error) {
+	if fn == nil {
+		return nil
+	}
+	return func(ctx context.Context, in Input) (*cliv1.HookOutput, error) { return nil, fn(ctx, in) }
+}
+
+// handle adds a handler of a function, unless that is nil.
+func handle[Req, Answer proto.Message](all []Handler, fn func(context.Context, Req) (Answer, error)) []Handler {
+	if fn == nil {
+		return all
+	}
+	return append(all, Handle(fn))
+}
+
+// handlers are all handlers of the options, by what they are for.
+func (o *SessionOptions) handlers() (map[handlerKey]Handler, error) {
+	all := slices.Concat(o.Handlers, o.OnHooks.handlers())
+	all = handle(all, o.OnUserInput)
+	all = handle(all, o.OnElicitation)
+	all = handle(all, o.OnExitPlanMode)
+	all = handle(all, o.OnAutoModeSwitch)
+	if fn := o.OnCommand; fn != nil {
+		all = append(all, Handle(func(ctx context.Context, c *Command) (*bridgev1.CommandAnswer, error) {
+			return &bridgev1.CommandAnswer{}, fn(ctx, c)
+		}))
+	}
+	if fn := o.OnProviderToken; fn != nil {
+		all = append(all, Handle(func(ctx context.Context, r *cliv1.CallbackProviderTokenServiceGetTokenRequest) (*cliv1.CallbackProviderTokenServiceGetTokenResponse, error) {
+			token, err := fn(ctx, r.GetProviderName())
+			return &cliv1.CallbackProviderTokenServiceGetTokenResponse{Token: token}, err
+		}))
+	}
+	byKind := make(map[handlerKey]Handler, len(all))
+	for _, h := range all {
+		key := handlerKey{h.kind, h.hook}
+		if h.err != nil {
+			return nil, h.err
+		}
+		if _, twice := byKind[key]; twice {
+			return nil, fmt.Errorf("copilot: there are two handlers of %v %s", h.kind, h.hook)
+		}
+		byKind[key] = h
+	}
+	for method := range o.OnRequest {
+		if cases().kinds[method] != 0 {
+			return nil, fmt.Errorf("copilot: %q has a type of its own: Handle takes it, not OnRequest", method)
+		}
+	}
+	return byKind, nil
+}
+
+// announced is what the participant tells the server of its handlers.
+func (p *participant) announced() *bridgev1.Handlers {
+	a := &bridgev1.Handlers{Permission: p.opts.OnPermission != nil}
+	allHooks := false
+	for key := range p.handlers {
+		if !slices.Contains(a.Kinds, key.kind) {
+			a.Kinds = append(a.Kinds, key.kind)
+		}
+		if key.hook != "" {
+			a.HookTypes = append(a.HookTypes, key.hook)
+		} else if key.kind == bridgev1.CallbackKind_CALLBACK_KIND_HOOK {
+			allHooks = true
+		}
+	}
+	if allHooks {
+		a.HookTypes = nil
+	}
+	for method := range p.opts.OnRequest {
+		a.Methods = append(a.Methods, method)
+	}
+	slices.Sort(a.Kinds)
+	slices.Sort(a.HookTypes)
+	slices.Sort(a.Methods)
+	return a
+}

@@ -1,0 +1,256 @@
+package e2e
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	copilot "github.com/copilot-grpc/copilot-grpc/clients/go"
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
+	"github.com/copilot-grpc/copilot-grpc/internal/offlinemodel"
+)
+
+// question is a kind of callback: how the CLI is brought to ask, and what becomes of each
+// answer.
+type question struct {
+	kind bridgev1.CallbackKind
+	// config is what the session needs for it.
+	config func(*stage, *cliv1.SessionConfig)
+	rules  []offlinemodel.Rule
+	// ask has the CLI ask; default: a turn "ask". It gives what came of the answer.
+	ask func(*stage, *copilot.Session) (became func() string)
+	// request is a part of the request's text, as protobuf.
+	request string
+	// accept and decline are answers, wrong is one that is not fit; nil: one of another
+	// kind. answers makes accept from the request, where it must.
+	accept, decline, wrong proto.Message
+	answer                 func(*bridgev1.Callback) proto.Message
+	// accepted, declined and silent say what comes of the answers, and of none: a part
+	// of it.
+	accepted, declined, silent string
+	// hooks are the hook types of interest.
+	hooks []string
+	// alone says that participants are asked one after the other, which has a test of its own.
+	alone bool
+}
+
+// test puts the question in each of the ways that there are.
+func (q question) test(t *testing.T, h *host) {
+	for name, way := range map[string]func(*asker){
+		"answered": (*asker).answered, "declined": (*asker).refused, "unanswered": (*asker).unanswered,
+		"two participants": (*asker).two, "participant gone": (*asker).gone, "wrong answer": (*asker).wronged,
+	} {
+		if q.decline == nil && name == "declined" || q.alone && name == "two participants" {
+			continue
+		}
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			way(&asker{stage: (&stage{newRigOn(t, h, echo)}).play(q.rules), question: q})
+		})
+	}
+}
+
+// asker is a question that is put.
+type asker struct {
+	*stage
+	question
+}
+
+// open makes the session that asks. Its creator handles nothing, unless it says so.
+func (a *asker) open(opts copilot.SessionOptions) *copilot.Session {
+	a.t.Helper()
+	opts.Config = a.stage.config()
+	opts.OnPermission = copilot.ApproveAll
+	if a.question.config != nil {
+		a.question.config(a.stage, opts.Config)
+	}
+	return a.create(opts)
+}
+
+// handlers are those of one who answers the question.
+func (a *asker) handlers() *bridgev1.Handlers {
+	return &bridgev1.Handlers{Kinds: []bridgev1.CallbackKind{a.kind}, HookTypes: a.hooks}
+}
+
+func (a *asker) participant(s *copilot.Session) *attached {
+	a.t.Helper()
+	return a.attach(joinOf(s.ID(), a.handlers()))
+}
+
+// begin has the CLI ask.
+func (a *asker) begin(s *copilot.Session) (became func() string) {
+	if a.ask != nil {
+		return a.ask(a.stage, s)
+	}
+	wait := a.goTurn(s, "ask")
+	return func() string { return wait().GetText() }
+}
+
+func (a *asker) with(m proto.Message) *bridgev1.Answer {
+	a.t.Helper()
+	answer, err := copilot.AnswerWith(m)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return answer
+}
+
+// yes is the answer that accepts.
+func (a *asker) yes(cb *bridgev1.Callback) *bridgev1.Answer {
+	a.t.Helper()
+	if a.question.answer != nil {
+		return a.with(a.question.answer(cb))
+	}
+	return a.with(a.accept)
+}
+
+// check looks at a callback.
+func (a *asker) check(cb *bridgev1.Callback) *bridgev1.Callback {
+	a.t.Helper()
+	if cb.GetKind() != a.kind || cb.GetRaw() != nil || cb.GetDeadline() == nil || !strings.Contains(unspaced(cb.String()), unspaced(a.request)) {
+		a.t.Errorf("asked %v, want a %v with %s", cb, a.kind, a.request)
+	}
+	return cb
+}
+
+// unspaced evens out the spaces that the text of messages has at random.
+func unspaced(text string) string { return strings.Join(strings.Fields(text), " ") }
+
+func (a *asker) became(got func() string, want string) {
+	a.t.Helper()
+	if text := got(); !strings.Contains(text, want) {
+		a.t.Errorf("what came of it is %q, want %q", text, want)
+	}
+}
+
+func (a *asker) outcome(p *attached, cb *bridgev1.Callback, want bridgev1.CallbackOutcome, by string) {
+	a.t.Helper()
+	if over := p.resolved(cb.GetCallbackId()); over.GetOutcome() != want || over.GetParticipantId() != by || over.GetKind() != a.kind {
+		a.t.Errorf("it ended %v, want %v by %q", over, want, by)
+	}
+}
+
+func (a *asker) answered() {
+	s := a.open(copilot.SessionOptions{})
+	p := a.participant(s)
+	got := a.begin(s)
+	cb := a.check(p.requested())
+	if len(cb.GetParticipantIds()) != 1 || cb.GetParticipantIds()[0] != p.id {
+		a.t.Errorf("offered to %q, want %q", cb.GetParticipantIds(), p.id)
+	}
+	if r := p.answer(cb.GetCallbackId(), a.yes(cb)); r.failed != nil {
+		a.t.Fatalf("the answer was refused: %v", r.failed)
+	}
+	a.outcome(p, cb, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_ANSWERED, p.id)
+	a.became(got, a.accepted)
+}
+
+func (a *asker) refused() {
+	s := a.open(copilot.SessionOptions{})
+	p := a.participant(s)
+	got := a.begin(s)
+	cb := p.requested()
+	if r := p.answer(cb.GetCallbackId(), a.with(a.decline)); r.failed != nil {
+		a.t.Fatalf("the answer was refused: %v", r.failed)
+	}
+	a.became(got, a.declined)
+}
+
+// unanswered waits for the bridge to lose patience.
+func (a *asker) unanswered() {
+	s := a.open(copilot.SessionOptions{CallbackTimeout: 300 * time.Millisecond, SessionHandlers: a.handlers()})
+	frames := a.callbacks(s.ID())
+	got := a.begin(s)
+	cb := frames.requested(a.kind)
+	if over := frames.resolved(cb.GetCallbackId()); over.GetOutcome() != bridgev1.CallbackOutcome_CALLBACK_OUTCOME_TIMED_OUT {
+		a.t.Errorf("it ended %v", over)
+	}
+	a.became(got, a.silent)
+}
+
+// two has one participant abstain and another answer; both learn of it.
+func (a *asker) two() {
+	s := a.open(copilot.SessionOptions{})
+	one, two := a.participant(s), a.participant(s)
+	got := a.begin(s)
+	cb := one.requested()
+	one.send(&bridgev1.AttachRequest{Frame: &bridgev1.AttachRequest_Answer{Answer: &bridgev1.CallbackAnswer{
+		CallbackId: cb.GetCallbackId(), Answer: &bridgev1.Answer{Answer: &bridgev1.Answer_Abstain{Abstain: &bridgev1.Abstain{}}},
+	}}})
+	if same := two.requested(); same.GetCallbackId() != cb.GetCallbackId() || len(same.GetParticipantIds()) != 2 {
+		a.t.Errorf("the other was asked %v", same)
+	}
+	if r := two.answer(cb.GetCallbackId(), a.yes(cb)); r.failed != nil {
+		a.t.Fatalf("the answer was refused: %v", r.failed)
+	}
+	a.outcome(one, cb, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_ANSWERED, two.id)
+	if r := one.answer(cb.GetCallbackId(), a.yes(cb)); r.failed.GetReason() != bridgev1.ErrorReason_ERROR_REASON_CALLBACK_RESOLVED {
+		a.t.Errorf("the late answer came to %v", r)
+	}
+	a.became(got, a.accepted)
+}
+
+// gone has the one who would answer leave.
+func (a *asker) gone() {
+	s := a.open(copilot.SessionOptions{})
+	frames := a.callbacks(s.ID())
+	p := a.participant(s)
+	got := a.begin(s)
+	cb := p.requested()
+	p.send(&bridgev1.AttachRequest{Frame: &bridgev1.AttachRequest_Leave{Leave: &bridgev1.AttachLeave{}}})
+	if over := frames.resolved(cb.GetCallbackId()); over.GetOutcome() != bridgev1.CallbackOutcome_CALLBACK_OUTCOME_UNHANDLED {
+		a.t.Errorf("it ended %v", over)
+	}
+	a.became(got, a.silent)
+}
+
+// wronged gives answers that do not fit, after which a good one still counts.
+func (a *asker) wronged() {
+	s := a.open(copilot.SessionOptions{})
+	p := a.participant(s)
+	got := a.begin(s)
+	cb := p.requested()
+	bad := []*bridgev1.Answer{
+		{Answer: &bridgev1.Answer_Tool{Tool: &bridgev1.ToolAnswer{Outcome: &bridgev1.ToolAnswer_Text{Text: "no tool"}}}},
+		{Answer: &bridgev1.Answer_Raw{Raw: &bridgev1.RawAnswer{ResultJson: "{"}}},
+		{},
+	}
+	if a.wrong != nil {
+		bad = append(bad, a.with(a.wrong))
+	}
+	for _, answer := range bad {
+		if r := p.answer(cb.GetCallbackId(), answer); r.failed.GetReason() != bridgev1.ErrorReason_ERROR_REASON_ANSWER_INVALID {
+			a.t.Errorf("%v came to %v", answer, r)
+		}
+	}
+	if r := p.answer(cb.GetCallbackId(), a.yes(cb)); r.failed != nil {
+		a.t.Fatalf("the answer was refused: %v", r.failed)
+	}
+	a.became(got, a.accepted)
+}
+
+// invoke calls a method of the CLI by RawService; what it returns waits for the result.
+func (st *stage) invoke(s *copilot.Session, method string, params any) (result func() string) {
+	st.t.Helper()
+	text, err := json.Marshal(params)
+	if err != nil {
+		st.t.Fatal(err)
+	}
+	done := make(chan string, 1)
+	go func() {
+		resp, err := st.client.Raw().Invoke(st.ctx, &bridgev1.InvokeRequest{Method: method, SessionId: s.ID(), ParamsJson: string(text)})
+		if err != nil {
+			done <- err.Error()
+			return
+		}
+		done <- resp.GetResultJson()
+	}()
+	return func() string {
+		st.t.Helper()
+		return await(st, done, "the result of "+method)
+	}
+}

@@ -1,0 +1,153 @@
+package e2e
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+
+	copilot "github.com/copilot-grpc/copilot-grpc/clients/go"
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
+	"github.com/copilot-grpc/copilot-grpc/internal/offlinemodel"
+)
+
+// questions are the kinds of callbacks that one CLI can be brought to ask.
+var questions = map[string]question{
+	"user input": {
+		kind: bridgev1.CallbackKind_CALLBACK_KIND_USER_INPUT,
+		rules: []offlinemodel.Rule{
+			onUser("ask", call("ask_user", map[string]any{"question": "Which colour?", "choices": []string{"red", "blue"}, "allow_freeform": true})),
+			onResult("ask_user", say("told: {{tool_result}}")),
+		},
+		request: `question:"Which colour?"`,
+		accept:  &copilot.UserInputAnswer{Answer: "green", WasFreeform: true}, accepted: "green",
+		silent: "unable to respond",
+	},
+	"elicitation": {
+		kind: bridgev1.CallbackKind_CALLBACK_KIND_ELICITATION,
+		ask: func(st *stage, s *copilot.Session) func() string {
+			return st.invoke(s, "session.ui.elicitation", map[string]any{
+				"message": "Who are you?",
+				"requestedSchema": map[string]any{
+					"type": "object", "properties": map[string]any{"name": map[string]any{"type": "string"}}, "required": []string{"name"},
+				},
+			})
+		},
+		request: `message:"Who are you?"`,
+		accept: &copilot.ElicitationAnswer{
+			Action: cliv1.UIElicitationResponseAction_UI_ELICITATION_RESPONSE_ACTION_ACCEPT,
+			Content: map[string]*cliv1.UIElicitationFieldValue{
+				"name": {Variant: &cliv1.UIElicitationFieldValue_StringValue{StringValue: "Ada"}},
+			},
+		},
+		accepted: `"name":"Ada"`,
+		decline:  &copilot.ElicitationAnswer{Action: cliv1.UIElicitationResponseAction_UI_ELICITATION_RESPONSE_ACTION_DECLINE},
+		declined: `"decline"`,
+		wrong:    &copilot.ElicitationAnswer{},
+		silent:   `"cancel"`,
+	},
+	"plan exit": {
+		kind: bridgev1.CallbackKind_CALLBACK_KIND_EXIT_PLAN_MODE,
+		rules: []offlinemodel.Rule{
+			onUser("ask", call("exit_plan_mode", map[string]any{
+				"summary": "First this, then that.", "actions": []string{"interactive", "exit_only"}, "recommendedAction": "interactive",
+			})),
+			onResult("exit_plan_mode", say("told: {{tool_result}}")),
+		},
+		ask: func(st *stage, s *copilot.Session) func() string {
+			wait := st.goTurn(s, "ask", copilot.WithPrompt(func(p *bridgev1.Prompt) { p.AgentMode = cliv1.SendAgentMode_SEND_AGENT_MODE_PLAN }))
+			return func() string {
+				text := wait().GetText() // none where the agent is not told to go on
+				done := st.first(s, "exit_plan_mode.completed").GetEvent().GetExitPlanModeCompleted()
+				return fmt.Sprintf("approved: %v, told: %s", done.GetApproved(), text)
+			}
+		},
+		request: `summary:"First this, then that."`,
+		accept:  &copilot.ExitPlanModeAnswer{Approved: true, SelectedAction: proto.String("interactive")}, accepted: "approved: true",
+		decline: &copilot.ExitPlanModeAnswer{Feedback: proto.String("that first")}, declined: "that first",
+		silent: "approved: false",
+	},
+	"hook": {
+		kind:  bridgev1.CallbackKind_CALLBACK_KIND_HOOK,
+		hooks: []string{"preToolUse"},
+		rules: []offlinemodel.Rule{
+			onUser("ask", call("bash", shell("echo as asked"))),
+			onResult("bash", say("told: {{tool_result}}")),
+		},
+		request: `tool_name:"bash"`,
+		accept:  &cliv1.HookPreToolUseOutput{ModifiedArgsJson: proto.String(`{"command":"echo changed","description":"a test"}`)}, accepted: "changed",
+		decline: &cliv1.HookPreToolUseOutput{
+			PermissionDecision:       cliv1.HookPermissionDecision_HOOK_PERMISSION_DECISION_DENY,
+			PermissionDecisionReason: proto.String("not today"),
+		}, declined: "not today",
+		wrong:  &cliv1.HookPostToolUseOutput{},
+		silent: "hook not answered", alone: true,
+	},
+	"system message": {
+		kind: bridgev1.CallbackKind_CALLBACK_KIND_SYSTEM_MESSAGE_TRANSFORM,
+		config: func(_ *stage, c *cliv1.SessionConfig) {
+			c.SystemMessage = &cliv1.SystemMessageConfig{
+				Mode: cliv1.SystemMessageMode_SYSTEM_MESSAGE_MODE_CUSTOMIZE,
+				Sections: map[string]*cliv1.SystemMessageSectionOverride{
+					"tone": {Action: cliv1.SystemMessageSectionAction_SYSTEM_MESSAGE_SECTION_ACTION_TRANSFORM},
+				},
+			}
+		},
+		ask: func(st *stage, s *copilot.Session) func() string {
+			wait := st.goTurn(s, "ask")
+			return func() string { wait(); return st.lastModelRequest().System }
+		},
+		request: `key:"tone"`,
+		answer: func(cb *bridgev1.Callback) proto.Message {
+			sections := cb.GetSystemMessageTransform().GetSections()
+			for _, name := range slices.Sorted(maps.Keys(sections)) {
+				sections[name] = &cliv1.SystemMessageSectionText{Content: "Speak like a pirate."}
+			}
+			return &cliv1.CallbackSystemMessageServiceTransformResponse{Sections: sections}
+		},
+		accepted: "Speak like a pirate.",
+	},
+	"command": {
+		kind: bridgev1.CallbackKind_CALLBACK_KIND_COMMAND,
+		config: func(_ *stage, c *cliv1.SessionConfig) {
+			c.Commands = []*cliv1.CommandDeclaration{{Name: "deploy", Description: "Deploys."}}
+		},
+		ask: func(st *stage, s *copilot.Session) func() string {
+			return st.invoke(s, "session.commands.invoke", map[string]any{"name": "deploy", "input": "prod"})
+		},
+		request: `command_name:"deploy"`,
+		accept:  &bridgev1.CommandAnswer{}, accepted: "completed",
+		decline: &bridgev1.CommandAnswer{Error: proto.String("not on a Friday")}, declined: "not on a Friday",
+		silent: "nobody",
+	},
+	"provider token": {
+		kind: bridgev1.CallbackKind_CALLBACK_KIND_PROVIDER_TOKEN,
+		config: func(_ *stage, c *cliv1.SessionConfig) {
+			c.Provider.ApiKey, c.Provider.HasBearerTokenProvider = nil, proto.Bool(true)
+		},
+		ask: func(st *stage, s *copilot.Session) func() string {
+			wait := st.goTurn(s, "ask")
+			return func() string {
+				out := wait()
+				if requests := st.model.ModelRequests(); len(requests) > 0 {
+					return requests[len(requests)-1].Token()
+				}
+				return out.GetError().GetMessage()
+			}
+		},
+		request: `provider_name:"default"`,
+		accept:  &cliv1.CallbackProviderTokenServiceGetTokenResponse{Token: "fresh"}, accepted: "fresh",
+		silent: "nobody",
+	},
+}
+
+func TestQuestions(t *testing.T) {
+	t.Parallel()
+	host := newOwnRig(t, echo, hostConfig{raw: true}).host
+	for name, q := range questions {
+		t.Run(name, func(t *testing.T) { q.test(t, host) })
+	}
+}
