@@ -226,38 +226,6 @@ func TestRawService(t *testing.T) {
 	}
 }
 
-// An elicitation, here one that a caller asks for, goes to who handles it.
-func TestElicitation(t *testing.T) {
-	t.Parallel()
-	r := newOwnRig(t, echo, hostConfig{raw: true})
-	const schema = `{"message":"Which colour?","requestedSchema":{"type":"object","properties":{"colour":{"type":"string"}},"required":["colour"]}}`
-	elicit := func(s *testSession) string {
-		t.Helper()
-		out, err := r.client.Raw().Invoke(r.ctx, &bridgev1.InvokeRequest{Method: "session.ui.elicitation", ParamsJson: schema, SessionId: s.ID()})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return out.GetResultJson()
-	}
-	asked := make(chan json.RawMessage, 10)
-	s := r.session(withOnRequest(r.options(), "elicitation.requested", answerWith(asked, map[string]any{
-		"action": "accept", "content": map[string]any{"colour": "teal"},
-	})))
-	if got := elicit(s); !strings.Contains(got, "accept") || !strings.Contains(got, "teal") {
-		t.Errorf("accepted: %s", got)
-	}
-	if got := string(<-asked); !strings.Contains(got, "Which colour?") {
-		t.Errorf("asked with %s", got)
-	}
-	// Nobody answers in time: it is cancelled.
-	o := r.options()
-	o.CallbackTimeout = 200 * time.Millisecond
-	o.SessionHandlers = &bridgev1.Handlers{Methods: []string{"elicitation.requested"}}
-	if got := elicit(r.session(o)); !strings.Contains(got, "cancel") {
-		t.Errorf("unanswered: %s", got)
-	}
-}
-
 func TestRuntimeService(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, echo)

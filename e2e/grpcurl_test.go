@@ -24,9 +24,10 @@ func TestReadmeGrpcurl(t *testing.T) {
 	if len(lines) < 8 {
 		t.Fatalf("the README has %d lines to run: %q", len(lines), lines)
 	}
+	bin := grpcurl(t) // first: it may have to be built
 	r := newOwnRig(t, echo, hostConfig{change: func(c *app.Config) { c.OfflineModel = app.OfflineDefault }})
 	tour := &tour{rig: r, vars: map[string]string{
-		"SOCK": strings.TrimPrefix(r.host.target, "unix:"), "PATH": filepath.Dir(grpcurl(t)) + ":" + os.Getenv("PATH"),
+		"SOCK": strings.TrimPrefix(r.host.target, "unix:"), "PATH": filepath.Dir(bin) + ":" + os.Getenv("PATH"),
 	}}
 	for _, line := range lines {
 		t.Log(line)
