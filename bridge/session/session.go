@@ -103,6 +103,7 @@ type Session struct {
 	meta         meta
 	held         []*journal.Record // events kept back while history is being read
 	holding      bool
+	order        order
 	loadedOnce   bool   // the CLI has been told its tools
 	used         bool   // it has a message: the CLI keeps a history of it
 	turned       bool   // a turn has ended: the CLI has written the history of it
