@@ -2,10 +2,12 @@ package session
 
 import (
 	"bytes"
+	"encoding/json"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf16"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
@@ -17,15 +19,18 @@ import (
 // and come once only, so that dropping second copies does not put them right. What
 // order does is merge the two queues again.
 //
-// It looks at timestamps only from the first second copy to the end of the turn, since
-// no early event has been seen before one. It compares the CLI's timestamps with each
-// other, never with our clock: a server on another machine has its own.
+// It looks at timestamps only in a burst, or from the first second copy on, to the end of
+// the turn. It compares the CLI's timestamps with each other, never with our clock: a
+// server on another machine has its own.
 const (
 	// leap and growth are by how many milliseconds, or bytes of the response, an event is
 	// ahead of the one before when it may be early. Early ones have been seen to begin
 	// 7 ms to 1.6 s ahead; what is in order leaps 50 ms too, and then is held back only
 	// until the text that makes it follow is there.
 	leap, growth = 50, 16
+	// That many ephemeral events in that time are a burst. The CLI remembers about 3,800,
+	// and says nothing again before it has lost some.
+	burstEvents, burstTime = 1024, 2 * time.Second
 	// maxEarlyBytes bounds what is held back: some 20,000 deltas. Past it all of it goes
 	// on as it is.
 	maxEarlyBytes = 8 << 20
@@ -39,14 +44,16 @@ const (
 
 // order puts the events of a burst back in order. It is guarded by the session's mu.
 type order struct {
-	// repeating says that the CLI sends second copies, hence may send early events.
-	repeating bool
-	last      place    // of the last event that went on, while repeating
-	early     []placed // held back, in order
-	bytes     int      // of them
-	run       int      // of them, since an event went on
-	since     time.Time
-	timer     *time.Timer // runs while early is not empty
+	// watching says that the CLI sends a burst or second copies, hence may send early events.
+	watching bool
+	count    int         // ephemeral events since begun, while not watching
+	begun    time.Time   // when counting began
+	last     place       // of the last event that went on, while watching
+	early    []placed    // held back, in order
+	bytes    int         // of them
+	run      int         // of them, since an event went on
+	since    time.Time   // when that was
+	timer    *time.Timer // runs while early is not empty
 }
 
 // place is where an event belongs, as far as the CLI tells.
@@ -56,9 +63,35 @@ type place struct {
 	// total is how much of the response there was, which orders events of the same
 	// millisecond. Only the sizes tell it; it is also that of the text that follows one.
 	total int64
-	// size and text say that the event is such a size, or the piece of text after it.
-	size, text bool
+	kind  kind
 }
+
+// kind is what an event is in the stream of a response.
+type kind uint8
+
+const (
+	other kind = iota
+	size       // of the response so far; comes directly before what made it so
+	said       // a piece of the answer
+	piece      // of something else that the size counts
+)
+
+func kindOf(rec *journal.Record) kind {
+	if rec.Agent != "" { // sub-agents have responses of their own
+		return other
+	}
+	switch rec.Type {
+	case "assistant.streaming_delta":
+		return size
+	case "assistant.message_delta":
+		return said
+	case "assistant.reasoning_delta", "assistant.tool_call_delta":
+		return piece
+	}
+	return other
+}
+
+func (k kind) text() bool { return k >= said }
 
 type placed struct {
 	place
@@ -70,10 +103,10 @@ func (p place) leads(q place) bool {
 	switch {
 	case q.at == 0, p.at < q.at: // the latter are second copies
 		return false
-	case p.at-q.at >= leap, p.size && q.total > 0 && p.total-q.total > growth:
+	case p.at-q.at >= leap, p.kind == size && q.total > 0 && p.total-q.total > growth:
 		return true
 	}
-	return p.text && q.text && q.total > 0 // the size of it has not come
+	return p.kind == said && q.kind == said && q.total > 0 // the size of it has not come
 }
 
 func (p place) before(q place) bool {
@@ -85,18 +118,36 @@ func (p place) before(q place) bool {
 func (s *Session) inOrder(rec *journal.Record) {
 	o := &s.order
 	switch {
-	case !o.repeating:
-		// An event the CLI repeats: nothing is held, and this is the only cost of a calm day.
-		o.repeating = !s.apply(rec) && rec.Ephemeral
+	case !o.watching:
+		fresh := s.apply(rec)
+		o.watch(rec, fresh)
 	case !sortable(rec):
 		// It means something for the session, or is kept by the CLI and in order with the
 		// rest of what is. The burst is over; another begins anew.
 		s.releaseEarly()
 		s.apply(rec)
 		o.last = place{}
-		o.repeating = rec.Type != "session.idle"
+		if rec.Type == "session.idle" {
+			o.watching, o.count = false, 0
+		}
 	default:
 		s.sort(rec)
+	}
+}
+
+// watch finds out whether early events may come. It is what order costs on a calm day.
+func (o *order) watch(rec *journal.Record, fresh bool) {
+	if !rec.Ephemeral {
+		return
+	}
+	if o.count == 0 {
+		o.begun = time.Now()
+	}
+	o.count++
+	o.watching = !fresh
+	if o.count == burstEvents {
+		o.watching = o.watching || time.Since(o.begun) < burstTime
+		o.count = 0
 	}
 }
 
@@ -174,8 +225,8 @@ func (s *Session) earlyOverdue() {
 		return
 	}
 	s.releaseEarly()
-	// The CLI is not busy repeating itself: until it is again, nothing is held back.
-	o.repeating, o.last = false, place{}
+	// It was a pause: until there is a burst again, nothing is held back.
+	o.watching, o.count, o.last = false, 0, place{}
 }
 
 // releaseEarly hands on all that is held back. The caller holds mu.
@@ -209,14 +260,14 @@ func (s *Session) release(n int) {
 // text that comes with it says whether text is missing before it.
 func (o *order) due() int {
 	i := 0
-	if o.last.size && len(o.early) > 0 && o.early[0].text {
+	if o.last.kind == size && len(o.early) > 0 && o.early[0].kind.text() {
 		i = 1 // the text of that size, it seems; what comes next shows it
 	}
 	n := i + 2
-	if len(o.early) < n || !o.early[i].size || !o.early[i+1].text || i == 0 && !o.last.text {
+	if len(o.early) < n || o.early[i].kind != size || !o.early[i+1].kind.text() || i == 0 && !o.last.kind.text() {
 		return 0
 	}
-	if o.early[i].total-textSize(o.early[i+1].rec.JSON) != o.last.total {
+	if grown := o.early[i].total - o.last.total; !hasSize(o.early[i+1].rec.JSON, grown) {
 		return 0
 	}
 	for n < len(o.early) && !o.early[n].leads(o.early[n-1].place) {
@@ -248,27 +299,25 @@ func (o *order) holds(p place, id journal.ID) bool {
 
 // placeOf tells where an event belongs.
 func (o *order) placeOf(rec *journal.Record) place {
-	p := place{at: timestamp(rec.JSON)}
-	if rec.Type == "assistant.streaming_delta" {
-		p.size = true
+	p := place{at: timestamp(rec.JSON), kind: kindOf(rec)}
+	if p.kind == size {
 		p.total = number(rec.JSON, `"totalResponseSizeBytes":`)
 		return p
 	}
 	// The size comes directly before its delta in both queues: it is the last of one of
 	// them, and if of both, then of the one that is at the same time.
-	p.text = rec.Type == "assistant.message_delta"
 	p.total = o.last.total
 	if n := len(o.early); n > 0 {
 		tail := o.early[n-1].place
-		if tail.size != o.last.size && tail.size || tail.size == o.last.size && p.at != o.last.at {
+		if t, l := tail.kind == size, o.last.kind == size; t && !l || t == l && p.at != o.last.at {
 			p.total = tail.total
 		}
 	}
 	return p
 }
 
-// timestamp is the time of an event in milliseconds, modulo a month of 31 days, and zero
-// if it is not in the form in which the CLI writes it. The member is looked for from the
+// timestamp is the time of an event in milliseconds, as if all months had 31 days, and
+// zero if it is not in the form in which the CLI writes it. The member is looked for from the
 // end, where it is; no string can contain its text, for its quotes would be escaped.
 func timestamp(event []byte) int64 {
 	const key, form = `"timestamp":"`, `2006-01-02T15:04:05.000Z"`
@@ -283,18 +332,22 @@ func timestamp(event []byte) int64 {
 		}
 	}
 	pair := func(i int) int64 { return int64(t[i]-'0')*10 + int64(t[i+1]-'0') }
-	at := ((pair(8)*24+pair(11))*60+pair(14))*60 + pair(17)
+	day := ((pair(0)*100+pair(2))*12+pair(5))*31 + pair(8)
+	at := ((day*24+pair(11))*60+pair(14))*60 + pair(17)
 	return at*1000 + pair(20)*10 + int64(t[22]-'0')
 }
 
-// textSize is how long a piece of text without escapes is, or -1.
-func textSize(event []byte) int64 {
-	_, rest, ok := bytes.Cut(event, []byte(`"deltaContent":"`))
-	end := bytes.IndexAny(rest, `"\\`)
-	if !ok || end < 0 || rest[end] != '"' {
-		return -1
+// hasSize reports whether an event's piece of text is n bytes long, or n units of UTF-16.
+func hasSize(event []byte, n int64) bool {
+	_, rest, ok := bytes.Cut(event, []byte(`"deltaContent":`))
+	if !ok {
+		_, rest, ok = bytes.Cut(event, []byte(`"inputDelta":`))
 	}
-	return int64(end)
+	var text string
+	if !ok || json.NewDecoder(bytes.NewReader(rest)).Decode(&text) != nil {
+		return false
+	}
+	return int64(len(text)) == n || int64(len(utf16.Encode([]rune(text)))) == n
 }
 
 // number is a member that is a number, or zero.
