@@ -28,7 +28,7 @@ func newBurst(pieces int, leaps map[int]time.Duration) *burst {
 		if i%4 == 0 {
 			now = now.Add(time.Millisecond)
 		}
-		text := fmt.Sprint(i, " ")
+		text := fmt.Sprint(i, []string{" ", "\n", "\"", "é "}[i%7%4])
 		total += len(text)
 		b.at, b.pieces, b.totals = append(b.at, now), append(b.pieces, text), append(b.totals, total)
 	}
@@ -147,6 +147,53 @@ func TestOrderCalm(t *testing.T) {
 		}
 	}
 	wantKept(t, s, names(arrivals)...)
+}
+
+// TestOrderWatched: early events are put right in a burst, without any second copy too,
+// until the turn ends. Events that come slowly are left as they are.
+func TestOrderWatched(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		pause time.Duration // once, on the way
+		idle  bool
+		want  bool
+	}{
+		"burst":    {0, false, true},
+		"slow":     {burstTime, false, false},
+		"next one": {0, true, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				b, s := newBurst(1000, nil), newOrdered(t)
+				for n := range burstEvents + 2 {
+					if n == 500 {
+						time.Sleep(c.pause)
+					}
+					s.Ingest(b.event(n))
+				}
+				before := run(0, burstEvents+2)
+				if c.idle {
+					s.Ingest(eventAt("session.idle", "{}", "idle", b.at[burstEvents/2], true))
+				}
+				arrivals := slices.Concat(run(1500, 1520), run(burstEvents+2, 1500))
+				for _, n := range arrivals {
+					s.Ingest(b.event(n))
+				}
+				if c.want {
+					slices.Sort(arrivals)
+				}
+				want := names(before)
+				if c.idle {
+					want = append(want, "idle")
+				}
+				s.mu.Lock()
+				s.endOrder()
+				s.mu.Unlock()
+				wantKept(t, s, append(want, names(arrivals)...)...)
+			})
+		})
+	}
 }
 
 // repeating returns a session that holds back events 100 to 109, after 0 to 9.
@@ -316,9 +363,9 @@ func TestTimestamp(t *testing.T) {
 	}
 }
 
-// BenchmarkIngest is a calm burst, and one that the CLI repeats but keeps in order.
+// BenchmarkIngest takes events that come slowly, and those of a burst in order.
 func BenchmarkIngest(b *testing.B) {
-	for name, again := range map[string]bool{"calm": false, "repeating": true} {
+	for name, burst := range map[string]bool{"calm": false, "burst": true} {
 		b.Run(name, func(b *testing.B) {
 			src := newBurst(4000, nil)
 			recs := make([]journal.Record, 8000)
@@ -330,11 +377,12 @@ func BenchmarkIngest(b *testing.B) {
 			b.ResetTimer()
 			for i := range b.N {
 				rec := recs[i%len(recs)]
-				rec.ID[0], rec.ID[1], rec.ID[2], rec.ID[3] = byte(i), byte(i>>8), byte(i>>16), byte(i>>24)
-				s.Ingest(&rec)
-				if i == 0 && again {
-					s.Ingest(&rec)
+				rec.ID = journal.ID{1, 15: byte(i), 14: byte(i >> 8), 13: byte(i >> 16), 12: byte(i >> 24)}
+				s.order.watching = burst
+				if !burst {
+					s.order.count = 1
 				}
+				s.Ingest(&rec)
 			}
 		})
 	}
