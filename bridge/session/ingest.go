@@ -14,7 +14,8 @@ import (
 // taken as they come, and history that comes after them is only for what is missing.
 const maxHeld = 10_000
 
-// Ingest takes an event of the session, in the order the CLI sent it. It runs on the
+// Ingest takes an event of the session, in the order in which the CLI sent it, and puts
+// right what that got wrong. It runs on the
 // goroutine that reads the runtime's connection and never blocks. The record is taken
 // over.
 func (s *Session) Ingest(rec *journal.Record) {
@@ -28,7 +29,7 @@ func (s *Session) Ingest(rec *journal.Record) {
 		}
 		return
 	}
-	s.apply(rec)
+	s.inOrder(rec)
 }
 
 // releaseHeld ends holding. The caller holds mu.
@@ -40,16 +41,18 @@ func (s *Session) releaseHeld() {
 	}
 }
 
-// apply puts an event into the journal and follows what it says. The caller holds mu.
-func (s *Session) apply(rec *journal.Record) {
+// apply puts an event into the journal and follows what it says. It reports whether the
+// event is new. The caller holds mu.
+func (s *Session) apply(rec *journal.Record) bool {
 	if !s.enter(rec) {
-		return
+		return false
 	}
 	if k := callback.ForEvent(rec.Type); k != nil {
 		s.asked(k, rec)
 	} else if callback.Ends(rec.Type) {
 		s.settled(rec)
 	}
+	return true
 }
 
 // enter is apply without the callbacks, and reports whether the event is new. The caller

@@ -281,6 +281,7 @@ func (s *Session) RuntimeLost(rt Runtime, cause error) {
 	if s.runtime != rt || s.state != Loaded {
 		return
 	}
+	s.endOrder()
 	s.state, s.runtime, s.loadedOnce, s.override = Unloaded, nil, false, false
 	outcome := s.turn.lost(bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST, s.journal.Last())
 	s.withdraw(func(p *callback.Pending) bool { return !p.Kind.Survives }, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_RUNTIME_LOST)
@@ -369,6 +370,7 @@ func (s *Session) end(state State, reason bridgev1.CloseReason) {
 	if s.runtime != nil {
 		s.runtime.Unroute(s)
 	}
+	s.endOrder()
 	s.state, s.runtime, s.loadedOnce, s.override = state, nil, false, false
 	for _, p := range s.participants {
 		p.left, p.connected = true, false

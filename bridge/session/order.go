@@ -1,0 +1,369 @@
+package session
+
+import (
+	"bytes"
+	"encoding/json"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf16"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
+	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+)
+
+// A CLI that falls behind in a burst says it again from its memory, and new events of
+// the burst get in between: each queue is in order, the two together are not. The new
+// ones are ahead by hundreds of milliseconds of the CLI's clock and thousands of events,
+// and come once only, so that dropping second copies does not put them right. What
+// order does is merge the two queues again.
+//
+// It looks at timestamps only in a burst, or from the first second copy on, to the end of
+// the turn. It compares the CLI's timestamps with each other, never with our clock: a
+// server on another machine has its own.
+const (
+	// leap and growth are by how many milliseconds, or bytes of the response, an event is
+	// ahead of the one before when it may be early. Early ones have been seen to begin
+	// 7 ms to 1.6 s ahead; what is in order leaps 50 ms too, and then is held back only
+	// until the text that makes it follow is there.
+	leap, growth = 50, 16
+	// That many ephemeral events in that time are a burst. The CLI remembers about 3,800,
+	// and says nothing again before it has lost some.
+	burstEvents, burstTime = 1024, 2 * time.Second
+	// maxEarlyBytes bounds what is held back: some 20,000 deltas. Past it all of it goes
+	// on as it is.
+	maxEarlyBytes = 8 << 20
+	// maxEarlyRun is how many events in a row may be early: 2,000 have been seen. After
+	// that there is nothing left that comes before them.
+	maxEarlyRun = 4096
+	// earlyPatience is how long the next event that is not early may take: 1.6 s has been
+	// seen on a loaded machine.
+	earlyPatience = 2 * time.Second
+)
+
+// order puts the events of a burst back in order. It is guarded by the session's mu.
+type order struct {
+	// watching says that the CLI sends a burst or second copies, hence may send early events.
+	watching bool
+	count    int         // ephemeral events since begun, while not watching
+	begun    time.Time   // when counting began
+	last     place       // of the last event that went on, while watching
+	early    []placed    // held back, in order
+	bytes    int         // of them
+	run      int         // of them, since an event went on
+	since    time.Time   // when that was
+	timer    *time.Timer // runs while early is not empty
+}
+
+// place is where an event belongs, as far as the CLI tells.
+type place struct {
+	// at is the event's timestamp in milliseconds; zero means that it is not known.
+	at int64
+	// total is how much of the response there was, which orders events of the same
+	// millisecond. Only the sizes tell it; it is also that of the text that follows one.
+	total int64
+	kind  kind
+}
+
+// kind is what an event is in the stream of a response.
+type kind uint8
+
+const (
+	other kind = iota
+	size       // of the response so far; comes directly before what made it so
+	said       // a piece of the answer
+	piece      // of something else that the size counts
+)
+
+func kindOf(rec *journal.Record) kind {
+	if rec.Agent != "" { // sub-agents have responses of their own
+		return other
+	}
+	switch rec.Type {
+	case "assistant.streaming_delta":
+		return size
+	case "assistant.message_delta":
+		return said
+	case "assistant.reasoning_delta", "assistant.tool_call_delta":
+		return piece
+	}
+	return other
+}
+
+func (k kind) text() bool { return k >= said }
+
+type placed struct {
+	place
+	rec *journal.Record
+}
+
+// leads reports whether p is too far ahead of q to be what comes next.
+func (p place) leads(q place) bool {
+	switch {
+	case q.at == 0, p.at < q.at: // the latter are second copies
+		return false
+	case p.at-q.at >= leap, p.kind == size && q.total > 0 && p.total-q.total > growth:
+		return true
+	}
+	return p.kind == said && q.kind == said && q.total > 0 // the size of it has not come
+}
+
+func (p place) before(q place) bool {
+	return p.at < q.at || p.at == q.at && p.total < q.total
+}
+
+// inOrder hands an event on to apply, or keeps it until its turn has come. The caller
+// holds mu.
+func (s *Session) inOrder(rec *journal.Record) {
+	o := &s.order
+	switch {
+	case !o.watching:
+		fresh := s.apply(rec)
+		o.watch(rec, fresh)
+	case !sortable(rec):
+		// It means something for the session, or is kept by the CLI and in order with the
+		// rest of what is. The burst is over; another begins anew.
+		s.releaseEarly()
+		s.apply(rec)
+		o.last = place{}
+		if rec.Type == "session.idle" {
+			o.watching, o.count = false, 0
+		}
+	default:
+		s.sort(rec)
+	}
+}
+
+// watch finds out whether early events may come. It is what order costs on a calm day.
+func (o *order) watch(rec *journal.Record, fresh bool) {
+	if !rec.Ephemeral {
+		return
+	}
+	if o.count == 0 {
+		o.begun = time.Now()
+	}
+	o.count++
+	o.watching = !fresh
+	if o.count == burstEvents {
+		o.watching = o.watching || time.Since(o.begun) < burstTime
+		o.count = 0
+	}
+}
+
+// sortable reports whether an event may be kept back for a while.
+func sortable(rec *journal.Record) bool {
+	return rec.Ephemeral && !strings.HasPrefix(rec.Type, "session.") && rec.Type != "assistant.idle" &&
+		callback.ForEvent(rec.Type) == nil && !callback.Ends(rec.Type)
+}
+
+// sort is inOrder for an event that may be early. The caller holds mu.
+func (s *Session) sort(rec *journal.Record) {
+	o := &s.order
+	p := o.placeOf(rec)
+	switch {
+	case p.at == 0:
+		s.apply(rec)
+	case len(o.early) == 0:
+		if p.leads(o.last) {
+			s.holdEarly(placed{p, rec})
+			return
+		}
+		s.goOn(placed{p, rec})
+	case p.before(o.early[0].place):
+		s.goOn(placed{p, rec})
+	case p.before(o.early[len(o.early)-1].place):
+		if o.holds(p, rec.ID) {
+			return
+		}
+		s.release(o.after(p))
+		s.goOn(placed{p, rec})
+	default:
+		s.holdEarly(placed{p, rec})
+	}
+	for n := o.due(); n > 0; n = o.due() {
+		s.release(n)
+	}
+}
+
+// goOn hands an event on in its place. Second copies say nothing about how far the CLI
+// has come. The caller holds mu.
+func (s *Session) goOn(e placed) {
+	if s.apply(e.rec) {
+		s.order.last, s.order.run, s.order.since = e.place, 0, time.Now()
+	}
+}
+
+// holdEarly keeps an event back that comes after all that are. The caller holds mu.
+func (s *Session) holdEarly(e placed) {
+	o := &s.order
+	if len(o.early) == 0 {
+		o.since, o.run = time.Now(), 0
+		if o.timer == nil {
+			o.timer = time.AfterFunc(earlyPatience, s.earlyOverdue)
+		} else {
+			o.timer.Reset(earlyPatience)
+		}
+	}
+	o.early = append(o.early, e)
+	o.bytes += len(e.rec.JSON)
+	if o.run++; o.run >= maxEarlyRun || o.bytes > maxEarlyBytes {
+		s.releaseEarly()
+	}
+}
+
+// earlyOverdue is called by the timer.
+func (s *Session) earlyOverdue() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	o := &s.order
+	if len(o.early) == 0 {
+		return
+	}
+	if left := earlyPatience - time.Since(o.since); left > 0 {
+		o.timer.Reset(left)
+		return
+	}
+	s.releaseEarly()
+	// It was a pause: until there is a burst again, nothing is held back.
+	o.watching, o.count, o.last = false, 0, place{}
+}
+
+// releaseEarly hands on all that is held back. The caller holds mu.
+func (s *Session) releaseEarly() {
+	if o := &s.order; len(o.early) > 0 {
+		s.release(len(o.early))
+	}
+}
+
+// endOrder is for when no more events come: what is held back is handed on, and the timer
+// ends. The caller holds mu.
+func (s *Session) endOrder() {
+	s.releaseEarly()
+	s.order = order{}
+}
+
+// release hands on the first n that are held back. The caller holds mu.
+func (s *Session) release(n int) {
+	o := &s.order
+	for _, e := range o.early[:n] {
+		o.bytes -= len(e.rec.JSON)
+		s.goOn(e)
+	}
+	if o.early = slices.Delete(o.early, 0, n); len(o.early) == 0 {
+		o.early = nil
+		o.timer.Stop()
+	}
+}
+
+// due is how many of the first follow what has gone on. The first size held back less the
+// text that comes with it says whether text is missing before it.
+func (o *order) due() int {
+	i := 0
+	if o.last.kind == size && len(o.early) > 0 && o.early[0].kind.text() {
+		i = 1 // the text of that size, it seems; what comes next shows it
+	}
+	n := i + 2
+	if len(o.early) < n || o.early[i].kind != size || !o.early[i+1].kind.text() || i == 0 && !o.last.kind.text() {
+		return 0
+	}
+	if grown := o.early[i].total - o.last.total; !hasSize(o.early[i+1].rec.JSON, grown) {
+		return 0
+	}
+	for n < len(o.early) && !o.early[n].leads(o.early[n-1].place) {
+		n++
+	}
+	return n
+}
+
+// after is the index of the first that comes after p.
+func (o *order) after(p place) int {
+	i, _ := slices.BinarySearchFunc(o.early, p, func(e placed, p place) int {
+		if p.before(e.place) {
+			return 1
+		}
+		return -1
+	})
+	return i
+}
+
+// holds reports whether an event at p is held back already.
+func (o *order) holds(p place, id journal.ID) bool {
+	for i := o.after(p) - 1; i >= 0 && o.early[i].at == p.at; i-- {
+		if o.early[i].rec.ID == id {
+			return true
+		}
+	}
+	return false
+}
+
+// placeOf tells where an event belongs.
+func (o *order) placeOf(rec *journal.Record) place {
+	p := place{at: timestamp(rec.JSON), kind: kindOf(rec)}
+	if p.kind == size {
+		p.total = number(rec.JSON, `"totalResponseSizeBytes":`)
+		return p
+	}
+	// The size comes directly before its delta in both queues: it is the last of one of
+	// them, and if of both, then of the one that is at the same time.
+	p.total = o.last.total
+	if n := len(o.early); n > 0 {
+		tail := o.early[n-1].place
+		if t, l := tail.kind == size, o.last.kind == size; t && !l || t == l && p.at != o.last.at {
+			p.total = tail.total
+		}
+	}
+	return p
+}
+
+// timestamp is the time of an event in milliseconds, as if all months had 31 days, and
+// zero if it is not in the form in which the CLI writes it. The member is looked for from the
+// end, where it is; no string can contain its text, for its quotes would be escaped.
+func timestamp(event []byte) int64 {
+	const key, form = `"timestamp":"`, `2006-01-02T15:04:05.000Z"`
+	i := bytes.LastIndex(event, []byte(key))
+	if i < 0 || len(event) < i+len(key)+len(form) {
+		return 0
+	}
+	t := event[i+len(key):][:len(form)]
+	for k, c := range []byte(form) {
+		if digit := '0' <= c && c <= '9'; digit != ('0' <= t[k] && t[k] <= '9') || !digit && t[k] != c {
+			return 0
+		}
+	}
+	pair := func(i int) int64 { return int64(t[i]-'0')*10 + int64(t[i+1]-'0') }
+	day := ((pair(0)*100+pair(2))*12+pair(5))*31 + pair(8)
+	at := ((day*24+pair(11))*60+pair(14))*60 + pair(17)
+	return at*1000 + pair(20)*10 + int64(t[22]-'0')
+}
+
+// hasSize reports whether an event's piece of text is n bytes long, or n units of UTF-16.
+func hasSize(event []byte, n int64) bool {
+	_, rest, ok := bytes.Cut(event, []byte(`"deltaContent":`))
+	if !ok {
+		_, rest, ok = bytes.Cut(event, []byte(`"inputDelta":`))
+	}
+	var text string
+	if !ok || json.NewDecoder(bytes.NewReader(rest)).Decode(&text) != nil {
+		return false
+	}
+	return int64(len(text)) == n || int64(len(utf16.Encode([]rune(text)))) == n
+}
+
+// number is a member that is a number, or zero.
+func number(event []byte, key string) int64 {
+	i := bytes.Index(event, []byte(key))
+	if i < 0 {
+		return 0
+	}
+	digits := event[i+len(key):]
+	end := 0
+	for end < len(digits) && '0' <= digits[end] && digits[end] <= '9' {
+		end++
+	}
+	n, err := strconv.ParseInt(string(digits[:end]), 10, 64)
+	if err != nil {
+		return 0
+	}
+	return n
+}
