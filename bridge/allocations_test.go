@@ -52,7 +52,7 @@ func TestEventAllocations(t *testing.T) {
 			wires = j.Wire(wires[:0], records, journal.Tidy)
 		}
 	}) / events
-	if allocations > want+0.2 {
+	if allocations > want+poolSlack {
 		t.Errorf("%.2f allocations per event, want %d", allocations, want)
 	}
 }

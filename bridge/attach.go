@@ -102,6 +102,9 @@ func (a *Attachment) joining() (session.Joining, error) {
 	if _, err = newFilter(start.GetFilter(), "start.filter"); err != nil {
 		return session.Joining{}, err
 	}
+	if err := known(start.GetStart(), "start.start"); err != nil {
+		return session.Joining{}, err
+	}
 	if len(start.GetName()) > maxName {
 		return session.Joining{}, fault.New(fault.InvalidField, "longer than %d characters", maxName).WithField("start.name")
 	}

@@ -102,6 +102,9 @@ type options struct {
 }
 
 func newOptions(o *bridgev1.StreamOptions) (out options, err error) {
+	if err := known(o.GetFidelity(), "options.fidelity"); err != nil {
+		return out, err
+	}
 	out.form = form(o.GetFidelity(), o.GetOriginalJson())
 	if out.heartbeat, err = heartbeat(o.GetHeartbeatInterval(), "options.heartbeat_interval"); err != nil {
 		return out, err

@@ -35,6 +35,9 @@ func (b *Bridge) ListEvents(ctx context.Context, r *bridgev1.ListEventsRequest) 
 	if limit < minPageBytes || limit > maxPageBytes {
 		return nil, fault.New(fault.InvalidField, "page_bytes is %d, not between %d and %d", limit, minPageBytes, maxPageBytes).WithField("page_bytes")
 	}
+	if err := known(r.GetFidelity(), "fidelity"); err != nil {
+		return nil, err
+	}
 	after := journal.Position{Epoch: r.GetAfter().GetEpoch(), Seq: r.GetAfter().GetSeq()}
 	if token := r.GetPageToken(); token != "" {
 		if after, err = parseToken(token); err != nil {

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
@@ -79,6 +80,15 @@ func duration(d *durationpb.Duration, field string, low, high time.Duration) (ti
 	return d.AsDuration(), nil
 }
 
+// known refuses an enum's number that this version has no name for: what it was to mean
+// cannot be guessed.
+func known(e protoreflect.Enum, field string) error {
+	if e.Descriptor().Values().ByNumber(e.Number()) == nil {
+		return fault.New(fault.InvalidField, "%s has no value %d", e.Descriptor().Name(), e.Number()).WithField(field)
+	}
+	return nil
+}
+
 // creation reads a CreateSessionRequest. at is where it is in the caller's request, with
 // its dot, or empty.
 func (b *Bridge) creation(r *bridgev1.CreateSessionRequest, at string) (o session.Opening, err error) {
@@ -98,6 +108,9 @@ func (b *Bridge) creation(r *bridgev1.CreateSessionRequest, at string) (o sessio
 		}
 	}
 	if o.Timeout, err = duration(r.GetCallbackTimeout(), at+"callback_timeout", time.Millisecond, maxTimeout); err != nil {
+		return o, err
+	}
+	if err := known(r.GetLifetime(), at+"lifetime"); err != nil {
 		return o, err
 	}
 	if cloud := r.GetCloud(); cloud != nil {
@@ -121,6 +134,9 @@ func (b *Bridge) resumption(r *bridgev1.ResumeSessionRequest, at string) (o sess
 		return o, err
 	}
 	if o.Timeout, err = duration(r.GetCallbackTimeout(), at+"callback_timeout", time.Millisecond, maxTimeout); err != nil {
+		return o, err
+	}
+	if err := known(r.GetLifetime(), at+"lifetime"); err != nil {
 		return o, err
 	}
 	if r.GetOptions() != nil {
@@ -147,6 +163,9 @@ func (b *Bridge) prompt(p *bridgev1.Prompt, at string) (m session.Message, err e
 	}
 	if n := len(p.GetText()); n > b.cfg.MaxPromptBytes {
 		return m, fault.New(fault.PromptTooLarge, "the prompt has %d bytes, more than %d", n, b.cfg.MaxPromptBytes).WithField(at + ".text")
+	}
+	if err := known(p.GetHeaderStrategy(), at+".header_strategy"); err != nil {
+		return m, err
 	}
 	// The CLI's own request has the same members; it is translated as one.
 	send := &cliv1.SessionServiceSendRequest{

@@ -3,7 +3,6 @@ package bridge
 import (
 	"context"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -234,37 +233,59 @@ func (st *stream) closeAll(reason bridgev1.CloseReason) error {
 
 // Subscribe streams the events of sessions.
 func (b *Bridge) Subscribe(ctx context.Context, r *bridgev1.SubscribeRequest, sink frame.Sink) error {
-	if err := b.accepting(); err != nil {
-		return err
-	}
-	o, err := newOptions(r.GetOptions())
+	st, err := b.subscription(r)
 	if err != nil {
 		return err
 	}
-	if n := len(r.GetSessions()); n == 0 || n > maxSubscriptions {
-		return fault.New(fault.InvalidField, "%d sessions, not between 1 and %d", n, maxSubscriptions).WithField("sessions")
-	}
-	st := b.newStream(o)
 	defer st.close()
 	st.to(sink)
-	var seen []string
-	for i, c := range r.GetSessions() {
-		at := fmt.Sprintf("sessions[%d].", i)
-		if slices.Contains(seen, c.GetSessionId()) {
-			return fault.New(fault.InvalidField, "session %q is named twice", c.GetSessionId()).WithField(at + "session_id")
-		}
-		seen = append(seen, c.GetSessionId())
-		s, err := b.open(c.GetSessionId())
-		if err != nil {
-			return within(err, at)
-		}
-		f, err := st.follow(s, cursor{c.GetAfter(), c.GetStart() == bridgev1.Start_START_TAIL}, c.GetFilter(), at)
-		if err != nil {
-			return err
-		}
-		f.callbacks = r.GetCallbacks()
-	}
 	return st.run(ctx)
+}
+
+// subscription prepares the stream of a subscription. It is apart from Subscribe so that
+// what it needs of the stack is not held for as long as the stream lasts.
+func (b *Bridge) subscription(r *bridgev1.SubscribeRequest) (*stream, error) {
+	if err := b.accepting(); err != nil {
+		return nil, err
+	}
+	o, err := newOptions(r.GetOptions())
+	if err != nil {
+		return nil, err
+	}
+	if n := len(r.GetSessions()); n == 0 || n > maxSubscriptions {
+		return nil, fault.New(fault.InvalidField, "%d sessions, not between 1 and %d", n, maxSubscriptions).WithField("sessions")
+	}
+	st := b.newStream(o)
+	seen := make(map[string]bool, len(r.GetSessions()))
+	for i, c := range r.GetSessions() {
+		if err := st.subscribe(c, fmt.Sprintf("sessions[%d].", i), r.GetCallbacks(), seen); err != nil {
+			st.close()
+			return nil, err
+		}
+	}
+	return st, nil
+}
+
+// subscribe adds a session of a subscription. seen are those that it has already.
+func (st *stream) subscribe(c *bridgev1.SessionCursor, at string, callbacks bool, seen map[string]bool) error {
+	id := c.GetSessionId()
+	if seen[id] {
+		return fault.New(fault.InvalidField, "session %q is named twice", id).WithField(at + "session_id")
+	}
+	seen[id] = true
+	if err := known(c.GetStart(), at+"start"); err != nil {
+		return err
+	}
+	s, err := st.b.open(id)
+	if err != nil {
+		return within(err, at)
+	}
+	f, err := st.follow(s, cursor{c.GetAfter(), c.GetStart() == bridgev1.Start_START_TAIL}, c.GetFilter(), at)
+	if err != nil {
+		return err
+	}
+	f.callbacks = callbacks
+	return nil
 }
 
 // within puts a prefix before the field that an error names.

@@ -175,7 +175,7 @@ func (b *Bridge) Log(ctx context.Context, r *bridgev1.LogRequest) (*bridgev1.Log
 	}
 	text, err := b.codec.toJSON(request, "log")
 	if err != nil {
-		return nil, err
+		return nil, rename(err, "log.", "")
 	}
 	params, err := session.ParseObject(text)
 	if err != nil {

@@ -521,3 +521,29 @@ func wantSame(t *testing.T, path string, got, want any) {
 		}
 	}
 }
+
+// A turn that fails is no failure of what is queued behind it.
+func TestQueuedBehindAFailure(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, `
+rules: [{when: {user: "refuse"}, wait_for: go, error: {status: 400, message: "no"}}]
+default: {reply: [{text: "You said: {{user}}"}]}`)
+	s := r.session(r.options())
+	outcomes := make(chan string, 2)
+	say := func(text string) {
+		out, err := s.SendAndWait(r.ctx, text)
+		outcomes <- fmt.Sprint(text, ": ", out.GetStatus(), " ", out.GetText(), " ", err)
+	}
+	go say("refuse")
+	if _, err := r.model.WaitRequests(r.ctx, 1); err != nil {
+		t.Fatal(err)
+	}
+	go say("queued")
+	s.waitAfter(s.waitFor("assistant.turn_start").GetPosition(), "pending_messages.modified") // it is queued
+	r.model.Release("go")
+	got := []string{<-outcomes, <-outcomes}
+	want := []string{fmt.Sprint("refuse: ", bridgev1.TurnStatus_TURN_STATUS_FAILED, "  <nil>"), fmt.Sprint("queued: ", bridgev1.TurnStatus_TURN_STATUS_COMPLETED, " You said: queued <nil>")}
+	if !slices.Equal(got, want) {
+		t.Errorf("the turns ended %q, want %q", got, want)
+	}
+}

@@ -129,12 +129,12 @@ func TestReadersBegin(t *testing.T) {
 		if err != nil {
 			continue
 		}
-		defer r.Close()
-		defer func() {
+		t.Cleanup(func() {
 			if got := read(t, r); !slices.Equal(got, test.want) {
 				t.Errorf("%s: %q, want %q", name, got, test.want)
 			}
-		}()
+			r.Close()
+		})
 	}
 	j.Append(durable(3))
 	j.Note("late")

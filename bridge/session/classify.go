@@ -90,5 +90,8 @@ func classifyReply(rpc *rpcconn.Error, method string) error {
 	}
 	f := fault.Wrap(rpc, reason, "%s", rpc.Message)
 	f.Message = rpc.Message
+	if reason == fault.SessionNotFound {
+		f = f.WithField("session_id")
+	}
 	return f.With("rpc_code", strconv.FormatInt(rpc.Code, 10)).With("rpc_message", rpc.Message).With("method", method)
 }

@@ -106,6 +106,7 @@ func TestOverrideEndsWithItsRuntime(t *testing.T) {
 	t.Parallel()
 	r := hanging(t)
 	sent := r.send(overriding("hang"))
+	r.awaitEvent("assistant.turn_start")
 	r.crash()
 	if out := sent.Waiter.Wait(t.Context(), 0); out.Status != lost {
 		t.Errorf("outcome is %v", out)

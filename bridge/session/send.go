@@ -13,6 +13,10 @@ import (
 // restoreTimeout bounds putting a provider's headers back after a turn.
 const restoreTimeout = time.Minute
 
+// failedTimeout bounds waiting for the end of a turn after its error; that takes some
+// milliseconds, and in rare cases it never comes.
+const failedTimeout = 5 * time.Second
+
 // Message is a prompt ready for the CLI.
 type Message struct {
 	// Params are the parameters of session.send.
@@ -155,7 +159,7 @@ func (s *Session) waitIdle(ctx context.Context) error {
 	defer w.Close()
 	s.mu.Lock()
 	running := s.turn.busy()
-	w.accepted, w.begun = true, true
+	w.accepted, w.begun, w.all = true, true, true
 	s.mu.Unlock()
 	if !running {
 		return nil
@@ -166,6 +170,23 @@ func (s *Session) waitIdle(ctx context.Context) error {
 	case <-ctx.Done():
 		return Classify(ctx.Err(), "")
 	}
+}
+
+// waitFailed waits a moment for the end of a turn that has failed: callers learn of that
+// from the error, before the CLI is done with the turn, and may mend its cause at once.
+func (s *Session) waitFailed(ctx context.Context) error {
+	s.mu.Lock()
+	failing := s.turn.failing
+	s.mu.Unlock()
+	if !failing {
+		return nil
+	}
+	moment, cancel := context.WithTimeout(ctx, failedTimeout)
+	defer cancel()
+	if err := s.waitIdle(moment); err != nil && ctx.Err() != nil {
+		return err
+	}
+	return nil
 }
 
 // Abort stops the running turn and what is queued, and reports whether one was running.
@@ -219,6 +240,9 @@ func (s *Session) SetProvider(ctx context.Context, change func(provider Object) 
 		return err
 	}
 	defer unlock(s.gate)
+	if err := s.waitFailed(ctx); err != nil {
+		return err
+	}
 	if s.TurnRunning() {
 		return fault.New(fault.SessionBusy, "a turn is running")
 	}
@@ -265,7 +289,8 @@ func (s *Session) SetCredentials(ctx context.Context, secrets Object, token stri
 		s.mu.Unlock()
 		return fault.New(fault.InvalidField, "the session has no provider").WithField("provider")
 	}
-	s.config = s.config.Clone()
+	before := s.config
+	s.config = before.Clone()
 	if len(secrets) > 0 {
 		s.config.Set("provider", provider.Merge(secrets).JSON())
 	}
@@ -278,5 +303,11 @@ func (s *Session) SetCredentials(ctx context.Context, secrets Object, token stri
 		_, err := s.loaded(ctx)
 		return err
 	}
-	return s.warmResume(ctx, rt, nil)
+	if err := s.warmResume(ctx, rt, nil); err != nil {
+		s.mu.Lock()
+		s.config = before
+		s.mu.Unlock()
+		return err
+	}
+	return nil
 }

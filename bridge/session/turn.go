@@ -15,6 +15,7 @@ type turn struct {
 	running   bool
 	tools     int // tool executions begun and not ended
 	aborted   bool
+	failing   bool            // an error has ended it, as far as anybody waits for it
 	message   *journal.Record // the agent's last message
 	lastEvent time.Time
 	waiters   []*Waiter
@@ -44,6 +45,8 @@ type Waiter struct {
 	messageID       string
 	// begun: the message was taken up.
 	begun bool
+	// all: it waits until the agent has come to rest, whatever fails before.
+	all bool
 	// seen are the messages taken up before the id was known, each with the end of its
 	// turn if that came too.
 	seen map[string]*Outcome
@@ -89,6 +92,15 @@ func (w *Waiter) identify(messageID string) {
 	w.seen = nil
 }
 
+// note keeps an outcome for whichever of the messages taken up so far is the waiter's.
+func (w *Waiter) note(out Outcome) {
+	for id, end := range w.seen {
+		if end == nil {
+			w.seen[id] = &out
+		}
+	}
+}
+
 // over reports whether the waiter has its outcome.
 func (w *Waiter) over() bool {
 	select {
@@ -130,10 +142,10 @@ func (t *turn) finish(w *Waiter, out Outcome) {
 
 // userMessage notes that a message was taken up.
 func (t *turn) userMessage(rec *journal.Record) {
-	if !t.running {
-		t.message, t.aborted = nil, false
+	if !t.running || t.failing { // what was queued behind a failure is a turn of its own
+		t.message, t.aborted, t.told = nil, false, false
 	}
-	t.running = true
+	t.running, t.failing = true, false
 	var d struct{ MessageID string }
 	dataOf(rec, &d)
 	for _, w := range t.waiters {
@@ -170,7 +182,8 @@ func (t *turn) follow(rec *journal.Record) {
 // loggedError is the type of an error that a client wrote into the timeline.
 const loggedError = "notification"
 
-// failed ends the waiting with an error: an idle event does not always follow.
+// failed ends the waiting with an error: an idle event does not always follow. It is the
+// failure of what runs; the CLI goes on with what is queued behind it.
 func (t *turn) failed(rec *journal.Record) {
 	var d struct {
 		ErrorType, Message string
@@ -180,6 +193,7 @@ func (t *turn) failed(rec *journal.Record) {
 	if d.ErrorType == loggedError {
 		return
 	}
+	t.failing = t.running
 	te := &bridgev1.TurnError{
 		ErrorType: d.ErrorType, Message: d.Message, StatusCode: d.StatusCode,
 		Position: &bridgev1.Position{Epoch: rec.Pos.Epoch, Seq: rec.Pos.Seq},
@@ -187,8 +201,12 @@ func (t *turn) failed(rec *journal.Record) {
 	out := Outcome{Status: bridgev1.TurnStatus_TURN_STATUS_FAILED, Error: te, Message: t.message, End: rec.Pos}
 	t.tell(out)
 	for _, w := range t.snapshot() {
-		if w.accepted {
+		switch {
+		case !w.accepted || w.all:
+		case w.begun || !t.running:
 			t.finish(w, out)
+		case !w.known:
+			w.note(out)
 		}
 	}
 }
@@ -209,26 +227,23 @@ func (t *turn) idle(rec *journal.Record) bridgev1.TurnStatus {
 		case w.begun || out.Status == bridgev1.TurnStatus_TURN_STATUS_ABORTED:
 			t.finish(w, out)
 		case !w.known:
-			for id, end := range w.seen {
-				if end == nil {
-					w.seen[id] = &out
-				}
-			}
+			w.note(out)
 		}
 	}
-	t.running, t.aborted, t.told, t.tools = false, false, false, 0
+	t.running, t.failing, t.aborted, t.told, t.tools = false, false, false, false, 0
 	return out.Status
 }
 
 // lost ends the turn because its runtime, or the session's use, has ended.
 func (t *turn) lost(status bridgev1.TurnStatus, at journal.Position) *Outcome {
 	out := Outcome{Status: status, Message: t.message, End: at}
+	was := t.busy()
+	t.running = was
 	t.tell(out)
 	for _, w := range t.snapshot() {
 		t.finish(w, out)
 	}
-	was := t.running
-	t.running, t.aborted, t.told, t.tools, t.message = false, false, false, 0, nil
+	t.running, t.failing, t.aborted, t.told, t.tools, t.message = false, false, false, false, 0, nil
 	if !was {
 		return nil
 	}

@@ -62,15 +62,19 @@ func TestTurnOutcomes(t *testing.T) {
 		"an error":                    {steps: []step{accept, identify, taken, {"session.error", `{"errorType":"query","message":"no","statusCode":400}`}}, want: failed},
 		"an error before it is taken": {steps: []step{accept, identify, {"session.error", `{"errorType":"query"}`}}, want: failed},
 		"an error, id later":          {steps: []step{accept, taken, {"session.error", ""}, identify, idle}, want: failed},
-		"an error from before":        {steps: []step{{"session.error", ""}, accept, identify, taken, idle}, want: completed},
-		"a note that looks like one":  {steps: []step{accept, identify, taken, {"session.error", `{"errorType":"notification","message":"a line of a log"}`}, idle}, want: completed},
-		"an abort":                    {steps: []step{accept, identify, taken, {"abort", ""}, idle}, want: aborted},
-		"an abort told by idle":       {steps: []step{accept, identify, taken, {"session.idle", `{"aborted":true}`}}, want: aborted},
-		"an abort of what is queued":  {steps: []step{{"user.message", user("m0")}, accept, identify, {"abort", ""}, idle}, want: aborted},
-		"an abort of an earlier turn": {steps: []step{{"user.message", user("m0")}, {"abort", ""}, idle, accept, identify, taken, idle}, want: completed},
-		"the runtime is lost":         {steps: []step{accept, identify, taken, {"lost", ""}}, want: lost},
-		"lost before the id":          {steps: []step{accept, taken, {"lost", ""}, identify}, want: lost},
-		"a sub-agent's events":        {steps: []step{accept, identify, taken, {"sub", "session.error"}, {"sub", "session.idle"}}},
+		"another's failure": {steps: []step{{"user.message", user("m0")}, {"assistant.message", `{"content":"old"}`}, accept, identify, {"session.error", ""}, taken,
+			{"assistant.message", `{"content":"hi"}`}, idle}, want: completed, text: "hi"},
+		"another's failure, id later":  {steps: []step{{"user.message", user("m0")}, accept, {"session.error", ""}, taken, idle, identify}, want: completed},
+		"another's failure, then ours": {steps: []step{{"user.message", user("m0")}, accept, identify, {"session.error", ""}, taken, {"session.error", ""}}, want: failed},
+		"an error from before":         {steps: []step{{"session.error", ""}, accept, identify, taken, idle}, want: completed},
+		"a note that looks like one":   {steps: []step{accept, identify, taken, {"session.error", `{"errorType":"notification","message":"a line of a log"}`}, idle}, want: completed},
+		"an abort":                     {steps: []step{accept, identify, taken, {"abort", ""}, idle}, want: aborted},
+		"an abort told by idle":        {steps: []step{accept, identify, taken, {"session.idle", `{"aborted":true}`}}, want: aborted},
+		"an abort of what is queued":   {steps: []step{{"user.message", user("m0")}, accept, identify, {"abort", ""}, idle}, want: aborted},
+		"an abort of an earlier turn":  {steps: []step{{"user.message", user("m0")}, {"abort", ""}, idle, accept, identify, taken, idle}, want: completed},
+		"the runtime is lost":          {steps: []step{accept, identify, taken, {"lost", ""}}, want: lost},
+		"lost before the id":           {steps: []step{accept, taken, {"lost", ""}, identify}, want: lost},
+		"a sub-agent's events":         {steps: []step{accept, identify, taken, {"sub", "session.error"}, {"sub", "session.idle"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -117,6 +121,7 @@ func TestTurnErrorSaysWhy(t *testing.T) {
 	s := played()
 	w := s.newWaiter()
 	w.accept()
+	w.identify("m1")
 	s.play("user.message", user("m1"))
 	s.play("session.error", `{"errorType":"rate_limit","message":"slow down","statusCode":429}`)
 	te := w.Wait(t.Context(), 0).Proto().GetError()

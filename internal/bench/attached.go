@@ -20,9 +20,10 @@ const toolResult = "It is sunny in Paris."
 // attached speaks with a session through the bridge, over one Attach stream. It decodes
 // every event, as callers do.
 type attached struct {
-	client *copilot.Client
-	stream grpc.BidiStreamingClient[bridgev1.AttachRequest, bridgev1.AttachResponse]
-	cancel context.CancelFunc
+	client  *copilot.Client
+	session string
+	stream  grpc.BidiStreamingClient[bridgev1.AttachRequest, bridgev1.AttachResponse]
+	cancel  context.CancelFunc
 
 	sending sync.Mutex
 	command int
@@ -62,6 +63,7 @@ func newAttached(ctx context.Context, b *bridge, tcp bool, config *cliv1.Session
 	if err != nil {
 		return nil, errors.Join(err, a.close())
 	}
+	a.session = first.GetStarted().GetSession().GetSessionId()
 	a.read.Go(a.receive)
 	return a, nil
 }
@@ -147,6 +149,12 @@ func (a *attached) idle(ctx context.Context) (string, error) {
 	case <-ctx.Done():
 		return "", ctx.Err()
 	}
+}
+
+// end ends the session, and with it the stream.
+func (a *attached) end(ctx context.Context) error {
+	_, err := a.client.Sessions().DisconnectSession(ctx, &bridgev1.DisconnectSessionRequest{SessionId: a.session, Force: true})
+	return errors.Join(err, a.close())
 }
 
 func (a *attached) close() error {

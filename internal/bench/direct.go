@@ -23,11 +23,13 @@ type talker interface {
 	// idle returns when the turn that send began has ended, with the text of its last
 	// session.info event.
 	idle(ctx context.Context) (string, error)
+	// end ends the session.
+	end(ctx context.Context) error
 	close() error
 }
 
 // direct speaks JSON-RPC with a CLI over its standard input and output: what a caller
-// has without the bridge.
+// has without the bridge. It has one session at a time.
 type direct struct {
 	rt      *runtime.Runtime
 	dir     string
@@ -81,7 +83,7 @@ func (d *direct) call(ctx context.Context, method string, params any) (json.RawM
 // event looks at the type of every event, as any caller has to.
 func (d *direct) event(body []byte) {
 	frame, err := translate.ScanFrame(body)
-	if err != nil || string(frame.SessionID) != d.session {
+	if err != nil {
 		return
 	}
 	switch string(frame.Event.Type) {
@@ -125,6 +127,12 @@ func (d *direct) idle(ctx context.Context) (string, error) {
 	case <-ctx.Done():
 		return "", ctx.Err()
 	}
+}
+
+// end ends the session.
+func (d *direct) end(ctx context.Context) error {
+	_, err := d.call(ctx, "session.destroy", map[string]any{"sessionId": d.session})
+	return err
 }
 
 func (d *direct) close() error {

@@ -48,19 +48,21 @@ func (r *run) latencies(ctx context.Context) (sends, tools roundTrips, err error
 	defer r.end("bridge", b.stop)
 	tool := map[string]any{"tools": []any{map[string]any{"name": loadcli.Tool, "description": "a tool"}}}
 	all, err := r.talkers(ctx, b, r.cfg.LoadCLI, tool, &cliv1.SessionConfig{}, loadcli.Tool)
-	for name, t := range all {
-		defer r.end(name, t.close)
-	}
+	defer func() {
+		for name, t := range all {
+			r.end(name, t.close)
+		}
+	}()
 	if err != nil {
 		return sends, tools, err
 	}
 	for i := range r.cfg.Repeats + 1 {
 		for _, way := range r.shuffled(ways) {
-			sent, err := r.measured(b, way, r.cfg.Operations, func() ([]float64, error) { return manySends(ctx, all[way], r.cfg.Operations) })
+			sent, err := r.measured(b, r.cfg.Operations, func() ([]float64, error) { return manySends(ctx, all[way], r.cfg.Operations) })
 			if err != nil {
 				return sends, tools, fmt.Errorf("send over %s: %w", way, err)
 			}
-			called, err := r.measured(b, way, r.cfg.Operations, func() ([]float64, error) { return manyTools(ctx, all[way], r.cfg.Operations) })
+			called, err := r.measured(b, r.cfg.Operations, func() ([]float64, error) { return manyTools(ctx, all[way], r.cfg.Operations) })
 			if err != nil {
 				return sends, tools, fmt.Errorf("tool call over %s: %w", way, err)
 			}
@@ -86,7 +88,7 @@ func (b burst) into(l *latency) {
 }
 
 // measured runs a series with the bridge's clock before and after it.
-func (r *run) measured(b *bridge, way string, n int, series func() ([]float64, error)) (burst, error) {
+func (r *run) measured(b *bridge, n int, series func() ([]float64, error)) (burst, error) {
 	before, err := b.cpu()
 	if err != nil {
 		return burst{}, err

@@ -3,6 +3,7 @@ package schemagen
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -66,11 +67,14 @@ func unpack(ctx context.Context, tmp, version string) (string, error) {
 		"PATH=" + os.Getenv("PATH"), "HOME=" + tmp,
 		"COPILOT_SEA_EXTRACT_ONLY=1", "COPILOT_PKG_CACHE_HOME=" + cache,
 	}
-	if err := runQuiet(extract); err != nil {
-		return "", err
-	}
+	// Older versions unpack themselves too, but then miss a prompt and fail: what counts
+	// is what they leave, and that its checksums are right.
+	failed := runQuiet(extract)
 	file, err := one(filepath.Join(cache, "pkg", "*", version, "schemas", SchemaFiles[0]))
-	return filepath.Dir(file), err
+	if err != nil {
+		return "", errors.Join(err, failed)
+	}
+	return filepath.Dir(file), nil
 }
 
 func executable() string {

@@ -1,0 +1,124 @@
+package e2e
+
+import (
+	"testing"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
+
+	copilot "github.com/copilot-grpc/copilot-grpc/clients/go"
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
+)
+
+// permissionKinds are what the API can say to a permission request, and what comes of it.
+var permissionKinds = map[string]struct {
+	decision *copilot.Decision
+	// result is how the CLI completes it; empty: it is not let through.
+	result string
+}{
+	"approve once": {copilot.ApproveOnce(), "approved"},
+	"reject":       {copilot.Reject("no"), "denied_interactively_by_user"},
+	"approved, an older word": {&copilot.Decision{Variant: &cliv1.PermissionDecision_Approved{
+		Approved: &cliv1.PermissionDecisionApproved{},
+	}}, "approved"},
+	"denied interactively, an older word": {&copilot.Decision{Variant: &cliv1.PermissionDecision_DeniedInteractivelyByUser{
+		DeniedInteractivelyByUser: &cliv1.PermissionDecisionDeniedInteractivelyByUser{},
+	}}, "denied_interactively_by_user"},
+	"approved for a location": {&copilot.Decision{Variant: &cliv1.PermissionDecision_ApprovedForLocation{
+		ApprovedForLocation: &cliv1.PermissionDecisionApprovedForLocation{},
+	}}, ""},
+	"denied by rules": {&copilot.Decision{Variant: &cliv1.PermissionDecision_DeniedByRules{
+		DeniedByRules: &cliv1.PermissionDecisionDeniedByRules{},
+	}}, ""},
+	"cancelled": {&copilot.Decision{Variant: &cliv1.PermissionDecision_Cancelled{
+		Cancelled: &cliv1.PermissionDecisionCancelled{},
+	}}, ""},
+	"a word nobody knows": {&copilot.Decision{Variant: &cliv1.PermissionDecision_Unrecognized{
+		Unrecognized: `{"kind":"approve-everything"}`,
+	}}, ""},
+	"no word": {&copilot.Decision{}, ""},
+}
+
+// TestPermissionKinds: what the CLI would take and choke on does not reach it, and the
+// request can be answered after it.
+func TestPermissionKinds(t *testing.T) {
+	t.Parallel()
+	for name, kind := range permissionKinds {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			st := newStage(t, onUser("touch", call("bash", shell("touch made"))), onResult("bash", say("done")))
+			s := st.create(copilot.SessionOptions{SessionHandlers: &bridgev1.Handlers{Permission: true}})
+			turn := st.goTurn(s, "touch") // a rejection without a word to the agent aborts it
+			id := st.pending(s, 1)[0].GetCallbackId()
+			err := s.Resolve(st.ctx, id, copilot.AnswerPermission(kind.decision))
+			want := kind.result
+			if want == "" {
+				wantError(t, err, codes.InvalidArgument, bridgev1.ErrorReason_ERROR_REASON_ANSWER_INVALID)
+				st.pending(s, 1)
+				err, want = s.Resolve(st.ctx, id, copilot.AnswerPermission(copilot.ApproveOnce())), "approved"
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			turn()
+			result := st.first(s, "permission.completed").GetEvent().GetPermissionCompleted().GetResult().ProtoReflect()
+			if got := result.WhichOneof(result.Descriptor().Oneofs().Get(0)); got == nil || string(got.Name()) != want {
+				t.Errorf("completed as %v, want %q", got, want)
+			}
+			if made := st.exists("made"); made != (want == "approved") {
+				t.Errorf("made: %v, as %q", made, want)
+			}
+		})
+	}
+}
+
+// TestBadAnswers to a tool call leave it pending.
+func TestBadAnswers(t *testing.T) {
+	t.Parallel()
+	st := newStage(t, onUser("wait", call("waits", nil)), onResult("waits", say("{{tool_result}}")))
+	s := st.create(copilot.SessionOptions{Tools: []copilot.Tool{declared("waits")}})
+	turn := st.goSay(s, "wait")
+	id := st.pending(s, 1)[0].GetCallbackId()
+	good, _ := copilot.AnswerTool("good")
+	for name, bad := range map[string]struct {
+		id     string
+		answer *bridgev1.Answer
+		code   codes.Code
+		reason bridgev1.ErrorReason
+		field  string
+	}{
+		"unknown callback": {"nobody", good, codes.NotFound, bridgev1.ErrorReason_ERROR_REASON_CALLBACK_NOT_FOUND, "callback_id"},
+		"no callback":      {"", good, codes.NotFound, bridgev1.ErrorReason_ERROR_REASON_CALLBACK_NOT_FOUND, "callback_id"},
+		"no answer":        {id, nil, codes.InvalidArgument, bridgev1.ErrorReason_ERROR_REASON_ANSWER_INVALID, "answer"},
+		"another kind": {
+			id, copilot.AnswerPermission(copilot.ApproveOnce()), codes.InvalidArgument,
+			bridgev1.ErrorReason_ERROR_REASON_ANSWER_INVALID, "answer",
+		},
+		"raw": {
+			id, &bridgev1.Answer{Answer: &bridgev1.Answer_Raw{Raw: &bridgev1.RawAnswer{ResultJson: "{}"}}},
+			codes.InvalidArgument, bridgev1.ErrorReason_ERROR_REASON_ANSWER_INVALID, "answer",
+		},
+		"tool without an outcome": {
+			id, &bridgev1.Answer{Answer: &bridgev1.Answer_Tool{Tool: &bridgev1.ToolAnswer{}}},
+			codes.InvalidArgument, bridgev1.ErrorReason_ERROR_REASON_ANSWER_INVALID, "answer.tool",
+		},
+		"telemetry that is no JSON": {
+			id, &bridgev1.Answer{Answer: &bridgev1.Answer_Tool{Tool: &bridgev1.ToolAnswer{Outcome: &bridgev1.ToolAnswer_Result{
+				Result: &copilot.ToolResult{TextResultForLlm: "x", ToolTelemetryJson: proto.String("{")},
+			}}}},
+			codes.InvalidArgument, bridgev1.ErrorReason_ERROR_REASON_ANSWER_INVALID, "answer.tool.result.tool_telemetry_json",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			wantField(t, s.Resolve(st.ctx, bad.id, bad.answer), bad.code, bad.reason, bad.field)
+		})
+	}
+	if err := s.Resolve(st.ctx, id, good); err != nil {
+		t.Fatal(err)
+	}
+	wantField(t, s.Resolve(st.ctx, id, good), codes.FailedPrecondition, bridgev1.ErrorReason_ERROR_REASON_CALLBACK_RESOLVED, "callback_id")
+	if out := turn(); out.GetText() != "good" {
+		t.Errorf("the agent said %q", out.GetText())
+	}
+}

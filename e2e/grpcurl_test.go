@@ -1,0 +1,146 @@
+package e2e
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/copilot-grpc/copilot-grpc/internal/app"
+)
+
+// The README's tour with grpcurl works, line by line, as it is written.
+func TestReadmeGrpcurl(t *testing.T) {
+	t.Parallel()
+	lines := readmeLines(t)
+	if len(lines) < 8 {
+		t.Fatalf("the README has %d lines to run: %q", len(lines), lines)
+	}
+	bin := grpcurl(t) // first: it may have to be built
+	r := newOwnRig(t, echo, hostConfig{change: func(c *app.Config) { c.OfflineModel = app.OfflineDefault }})
+	tour := &tour{rig: r, vars: map[string]string{
+		"SOCK": strings.TrimPrefix(r.host.target, "unix:"), "PATH": filepath.Dir(bin) + ":" + os.Getenv("PATH"),
+	}}
+	for _, line := range lines {
+		t.Log(line)
+		tour.follow(line)
+	}
+}
+
+// readmeLines are the lines of the blocks that are marked to be run.
+func readmeLines(t *testing.T) (lines []string) {
+	t.Helper()
+	text, err := os.ReadFile("../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, block := range regexp.MustCompile("(?s)<!-- test:grpcurl -->\n```sh\n(.*?)\n```").FindAllSubmatch(text, -1) {
+		lines = append(lines, strings.Split(string(block[1]), "\n")...)
+	}
+	return lines
+}
+
+// grpcurl is the path of the executable, of the version that the tools are pinned to.
+func grpcurl(t *testing.T) string {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), "go", "tool", "-modfile=../internal/tools/go.mod", "-n", "grpcurl").Output()
+	if err != nil {
+		var exit *exec.ExitError
+		if errors.As(err, &exit) {
+			err = fmt.Errorf("%w: %s", err, exit.Stderr)
+		}
+		t.Fatalf("grpcurl: %v", err)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// tour is somebody who follows the README.
+type tour struct {
+	*rig
+	vars map[string]string
+}
+
+// follow types a line in, until it gives what the README says that it does.
+func (s *tour) follow(line string) {
+	s.t.Helper()
+	switch {
+	case strings.Contains(line, "/ListPending"):
+		// A person is slower than the CLI; a test has to wait until it asks.
+		s.adopt(s.client.Session("tour")).waitFor("permission.requested")
+		var list struct{ Callbacks []struct{ CallbackID string } }
+		if err := json.Unmarshal(s.run(line), &list); err != nil || len(list.Callbacks) != 1 {
+			s.t.Fatalf("%s\ngives %v, %v", line, list, err)
+		}
+		s.vars["CALLBACK"] = list.Callbacks[0].CallbackID
+	case strings.Contains(line, "/Subscribe"):
+		s.watch(line, "session.idle")
+	default:
+		out := bytes.TrimSpace(s.run(line))
+		calls := strings.Contains(line, "/") && !strings.Contains(line, " list") && !strings.Contains(line, " describe")
+		if len(out) == 0 || calls && !isJSON(out) {
+			s.t.Errorf("%s\ngives\n%s", line, out)
+		}
+	}
+}
+
+// isJSON reports whether text is a sequence of JSON objects.
+func isJSON(text []byte) bool {
+	dec := json.NewDecoder(bytes.NewReader(text))
+	for {
+		var object map[string]json.RawMessage
+		if err := dec.Decode(&object); errors.Is(err, io.EOF) {
+			return true
+		} else if err != nil {
+			return false
+		}
+	}
+}
+
+func (s *tour) command(line string) *exec.Cmd {
+	cmd := exec.CommandContext(s.ctx, "bash", "-c", "exec "+line)
+	for name, value := range s.vars {
+		cmd.Env = append(cmd.Env, name+"="+value)
+	}
+	return cmd
+}
+
+func (s *tour) run(line string) []byte {
+	s.t.Helper()
+	cmd := s.command(line)
+	var failure bytes.Buffer
+	cmd.Stderr = &failure
+	out, err := cmd.Output()
+	if err != nil {
+		s.t.Fatalf("%s\nfails: %v\n%s", line, err, failure.Bytes())
+	}
+	return out
+}
+
+// watch runs a line that does not end by itself until it says something.
+func (s *tour) watch(line, until string) {
+	s.t.Helper()
+	cmd := s.command(line)
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		s.t.Fatal(err)
+	}
+	found := false
+	for text := bufio.NewScanner(out); !found && text.Scan(); {
+		found = strings.Contains(text.Text(), until)
+	}
+	_ = cmd.Process.Signal(os.Interrupt) // it may have ended
+	if err := cmd.Wait(); !found {
+		s.t.Errorf("%s\nended without saying %q: %v", line, until, err)
+	}
+}
