@@ -123,6 +123,31 @@ var questions = map[string]question{
 		decline: &bridgev1.CommandAnswer{Error: proto.String("not on a Friday")}, declined: "not on a Friday",
 		silent: "nobody",
 	},
+	"queued command": {
+		kind: bridgev1.CallbackKind_CALLBACK_KIND_QUEUED_COMMAND,
+		ask: func(st *stage, s *copilot.Session) func() string {
+			st.invoke(s, "session.commands.enqueue", map[string]any{"command": "/unheard of"})
+			return func() string { return string(st.first(s, "command.completed").GetEvent().GetType()) }
+		},
+		request: `command:"/unheard of"`,
+		accept:  &cliv1.QueuedCommandResult{Variant: &cliv1.QueuedCommandResult_True{True: &cliv1.QueuedCommandHandled{}}}, accepted: "command.completed",
+		decline: &cliv1.QueuedCommandResult{Variant: &cliv1.QueuedCommandResult_False{False: &cliv1.QueuedCommandNotHandled{}}}, declined: "command.completed",
+		wrong:  &cliv1.QueuedCommandResult{},
+		silent: "command.completed",
+	},
+	"canvas": {
+		kind: bridgev1.CallbackKind_CALLBACK_KIND_CANVAS_OPEN,
+		config: func(_ *stage, c *cliv1.SessionConfig) {
+			c.RequestCanvasRenderer = proto.Bool(true)
+			c.Canvases = []*cliv1.CanvasDeclaration{{Id: "board", DisplayName: "Board", Description: "A board."}}
+		},
+		ask: func(st *stage, s *copilot.Session) func() string {
+			return st.invoke(s, "session.canvas.open", map[string]any{"canvasId": "board", "instanceId": "one", "input": map[string]any{"colour": "red"}})
+		},
+		request: `canvas_id:"board"`,
+		accept:  &cliv1.CallbackCanvasServiceOpenResponse{Url: proto.String("http://127.0.0.1/board")}, accepted: "http://127.0.0.1/board",
+		silent: "nobody",
+	},
 	"provider token": {
 		kind: bridgev1.CallbackKind_CALLBACK_KIND_PROVIDER_TOKEN,
 		config: func(_ *stage, c *cliv1.SessionConfig) {

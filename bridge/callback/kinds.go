@@ -107,11 +107,11 @@ var events = []*Kind{
 		DoneEvent: "command.completed", Fallback: commandFallback,
 	},
 	{
-		Method: "command.queued", AnswerMethod: "session.commands.respondToQueuedCommand", AnswerMember: "result",
+		Method: "command.queued", AnswerMethod: "session.commands.respondToQueuedCommand", AnswerMember: "result", Interest: true,
 		DoneEvent: "command.completed", Fallback: fixed(`{"result":{"handled":false}}`),
 	},
 	{
-		Method: "sampling.requested", AnswerMethod: "session.ui.handlePendingSampling",
+		Method: "sampling.requested", AnswerMethod: "session.ui.handlePendingSampling", Interest: true,
 		DoneEvent: "sampling.completed", Fallback: fixed(`{}`),
 	},
 	{
@@ -124,7 +124,7 @@ var events = []*Kind{
 		DoneEvent:    "mcp.headers_refresh_completed", Fallback: fixed(`{"result":{"kind":"none"}}`),
 	},
 	{
-		Method: "session_limits_exhausted.requested", AnswerMethod: "session.ui.handlePendingSessionLimitsExhausted", AnswerMember: "response",
+		Method: "session_limits_exhausted.requested", AnswerMethod: "session.ui.handlePendingSessionLimitsExhausted", AnswerMember: "response", Interest: true,
 		DoneEvent: "session_limits_exhausted.completed", Fallback: fixed(`{"response":{"action":"cancel"}}`),
 	},
 }

@@ -28,6 +28,15 @@
 // carries no events, so nothing that a program does with events can hold up a callback.
 // [Client.Session] gives a handle on a session without taking part in it.
 //
+// # Callbacks
+//
+// What the agent asks is answered by functions of [SessionOptions]: OnPermission,
+// OnUserInput, OnHooks and the like for what most programs need, and [Handle] for every
+// other kind, by the types of its request and answer:
+//
+//	copilot.Handle(func(ctx context.Context, r *cliv1.CallbackCanvasServiceOpenRequest) (
+//		*cliv1.CallbackCanvasServiceOpenResponse, error) { … })
+//
 // # Events
 //
 // [Session.Events] opens a stream of its own and yields events as they are read. The
