@@ -19,8 +19,8 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime/clibin"
-	"github.com/copilot-grpc/copilot-grpc/bridge/runtime/internal/leakgate"
 	"github.com/copilot-grpc/copilot-grpc/internal/fakecli"
+	"github.com/copilot-grpc/copilot-grpc/internal/testleak"
 )
 
 // roleEnv makes the test binary play the fake CLI or the parent of a runtime.
@@ -34,9 +34,15 @@ func TestMain(m *testing.M) {
 		playParent()
 		return
 	}
-	code := leakgate.Run(m)
-	removeRealCache()
-	os.Exit(code)
+	testleak.Main(tests{m})
+}
+
+// tests are the package's, and clear away what they share.
+type tests struct{ *testing.M }
+
+func (t tests) Run() int {
+	defer removeRealCache()
+	return t.M.Run()
 }
 
 // playParent starts a runtime as the arguments say, names it, and waits to be

@@ -8,10 +8,10 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/copilot-grpc/copilot-grpc/bridge/runtime/internal/leakgate"
+	"github.com/copilot-grpc/copilot-grpc/internal/testleak"
 )
 
-func TestMain(m *testing.M) { os.Exit(leakgate.Run(m)) }
+func TestMain(m *testing.M) { testleak.Main(m) }
 
 // fakeCLI is a program that answers --version as the CLI does, and otherwise
 // unpacks like it, counting how often.

@@ -15,8 +15,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/copilot-grpc/copilot-grpc/bridge/runtime/internal/leakgate"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime/process"
+	"github.com/copilot-grpc/copilot-grpc/internal/testleak"
 )
 
 // roleEnv makes the test binary play one of the children in roles.
@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 		roles[role]()
 		return
 	}
-	os.Exit(leakgate.Run(m))
+	testleak.Main(m)
 }
 
 // sleep is for children that are ended from outside; an empty select would be a deadlock.
