@@ -386,13 +386,11 @@ func TestPositionTrailer(t *testing.T) {
 		_, err := r.client.Sessions().Log(r.ctx, &bridgev1.LogRequest{SessionId: s.ID(), Message: "a line"}, o...)
 		return err
 	})
-	if copilot.ComparePositions(log, idle) <= 0 {
+	if copilot.ComparePositions(log, idle) < 0 {
 		t.Errorf("the line is at %v, the turn's end at %v", log, idle)
 	}
-	i := slices.IndexFunc(s.history(), func(ev *bridgev1.Event) bool { return ev.GetEvent().GetType() == "session.info" })
-	if i < 0 || copilot.ComparePositions(s.history()[i].GetPosition(), log) > 0 {
-		t.Errorf("the line's event is not there by %v", log)
-	}
+	// The CLI does not say whether the line's event comes before its reply or after.
+	s.waitAfter(idle, "session.info")
 }
 
 // A line logged as an error does not end the turn that runs.
