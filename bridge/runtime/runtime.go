@@ -94,6 +94,7 @@ type Runtime struct {
 	kill      context.CancelCauseFunc
 
 	stopOnce sync.Once
+	shut     chan struct{} // made by the first Stop, closed when it has asked the CLI to end
 	stopping atomic.Bool
 	health   health
 
@@ -236,15 +237,19 @@ func (r *Runtime) Stop(ctx context.Context) error {
 		r.stopping.Store(true)
 		r.setLost()
 		r.cfg.Logger.Debug("runtime stopping", slog.Int("pid", r.info.Peer.PID))
-		go r.shutdown(ctx)
+		r.shut = make(chan struct{})
+		go func() {
+			defer close(r.shut)
+			r.shutdown(ctx)
+		}()
 	})
 	select {
 	case <-r.done:
-		return nil
 	case <-ctx.Done():
+		r.kill(errStopped)
+		<-r.done
 	}
-	r.kill(errStopped)
-	<-r.done
+	<-r.shut
 	return nil
 }
 
