@@ -13,7 +13,7 @@ import (
 )
 
 const usage = `usage:
-  schemagen [-schemas DIR/1.0.81,DIR/1.0.102] [-out proto] [-ledger FILE] [-emit selected|all]
+  schemagen [-schemas DIR/1.0.81,DIR/1.0.102] [-out proto] [-ledger FILE]
       generate from the schema folders given, oldest first; a folder's name is the version
   schemagen fetch [-dir DIR] [version ...]
       get the schemas out of the CLI's npm package, one folder per version`
@@ -31,15 +31,11 @@ func generate(args []string, out io.Writer) error {
 	schemas := fs.String("schemas", "", "schema folders, oldest version first, separated by commas (default: what fetch has put into the user's cache)")
 	root := fs.String("out", "proto", "root of the .proto files")
 	ledgerFile := fs.String("ledger", "internal/schemagen/ledger.json", "ledger of numbers")
-	emit := fs.String("emit", "selected", "which methods to write out: selected or all")
 	if err := fs.Parse(args); err != nil {
 		return err
 	}
 	if fs.NArg() > 0 {
 		return errors.New(usage)
-	}
-	if *emit != "selected" && *emit != "all" {
-		return fmt.Errorf("-emit %q: must be selected or all", *emit)
 	}
 	dirs, err := schemaDirs(*schemas)
 	if err != nil {
@@ -53,7 +49,7 @@ func generate(args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	steps, err := schemagen.Roll(models, ledger, *emit == "all")
+	steps, err := schemagen.Roll(models, ledger)
 	if err != nil {
 		return err
 	}

@@ -18,7 +18,6 @@ func TestRunRefuses(t *testing.T) {
 	}{
 		{"unknown flag", []string{"-nonsense"}, "not defined"},
 		{"stray argument", []string{"-schemas", empty, "more"}, "usage:"},
-		{"bad emit", []string{"-schemas", empty, "-emit", "some"}, `"some"`},
 		{"no schema", []string{"-schemas", filepath.Join(empty, "1.0.81")}, "1.0.81"},
 		{"version that is none", []string{"fetch", "-dir", empty, "../x"}, "not a version"},
 	} {

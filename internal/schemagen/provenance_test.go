@@ -28,7 +28,7 @@ func TestSchemaHistoryCopiesNoText(t *testing.T) {
 			collectTexts(doc, false, theirs)
 		}
 	}
-	out, err := Generate(Config{Schemas: models, Ledger: NewLedger(), All: true})
+	out, err := Generate(Config{Schemas: models, Ledger: NewLedger()})
 	if err != nil {
 		t.Fatal(err)
 	}
