@@ -51,6 +51,10 @@ type binding struct {
 	lost     error
 
 	shells shells
+
+	// leaving says that the runtime is being replaced, retiring that it has been asked to
+	// end; only tend uses them.
+	leaving, retiring bool
 }
 
 // startRuntime starts a runtime and watches its end.
@@ -202,10 +206,14 @@ func (bind *binding) ended(cause error) {
 	}
 	bind.mu.Unlock()
 	bind.shells.end(cause)
+	var wanted []*session.Session
 	for _, s := range sessions {
-		s.RuntimeLost(bind, cause)
+		if s.RuntimeLost(bind, cause) {
+			wanted = append(wanted, s)
+		}
 	}
 	b := bind.b
+	b.revive(wanted)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if fault.ReasonOf(cause) == fault.RuntimeStopping { // it was of no more use

@@ -4,7 +4,6 @@ import (
 	"context"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
@@ -46,7 +45,6 @@ func (pl *place) Runtime(ctx context.Context) (session.Runtime, error) {
 	if err != nil {
 		return nil, err
 	}
-	pl.watchIdle()
 	bind, err := pl.up(ctx, p)
 	if err != nil {
 		pl.table.Remove(pl.id, p)
@@ -70,7 +68,6 @@ func (b *Bridge) runtimeOf(ctx context.Context, p runtime.Profile) (*binding, er
 	if err != nil {
 		return nil, err
 	}
-	b.watchIdle()
 	return b.up(ctx, p)
 }
 
@@ -91,33 +88,10 @@ func (b *Bridge) up(ctx context.Context, p runtime.Profile) (*binding, error) {
 	return nil, fault.New(fault.RuntimeLost, "the runtime has just ended")
 }
 
-// idleChecks is how often in an idle time runtimes are looked through.
-const idleChecks = 4
-
-// retireTimeout bounds the end of an idle runtime; past it it is forced.
-const retireTimeout = 30 * time.Second
-
-// watchIdle ends runtimes that nobody needs, from the first runtime on.
-func (b *Bridge) watchIdle() {
-	b.idleOnce.Do(func() {
-		b.Go(func(ctx context.Context) {
-			tick := time.NewTicker(max(b.table.Config().Idle/idleChecks, time.Millisecond))
-			defer tick.Stop()
-			for {
-				select {
-				case <-tick.C:
-					b.retireIdle(ctx)
-				case <-ctx.Done():
-					return
-				}
-			}
-		})
-	})
-}
-
-func (b *Bridge) retireIdle(ctx context.Context) {
+// retireIdle ends the runtimes that nobody needs.
+func (b *Bridge) retireIdle() {
 	for _, p := range b.table.Unused(b.hasLoaded) {
-		b.Go(func(context.Context) {
+		b.Go(func(ctx context.Context) {
 			ctx, cancel := context.WithTimeout(ctx, retireTimeout)
 			defer cancel()
 			b.log.Info("idle runtime ends", "profile", p.Hash())
