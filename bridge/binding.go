@@ -45,6 +45,8 @@ type binding struct {
 	rt       *runtime.Runtime
 	sessions map[string]*session.Session
 	lost     error
+	// told is closed when the sessions have been told of the end.
+	told chan struct{}
 
 	shells shells
 
@@ -55,7 +57,7 @@ type binding struct {
 
 // startRuntime starts a runtime and watches its end.
 func (b *Bridge) startRuntime(ctx context.Context, cfg runtime.Config) (*runtime.Runtime, error) {
-	bind := &binding{b: b, id: "rt-" + rand.Text()[:8], sessions: map[string]*session.Session{}, names: session.Names{}}
+	bind := &binding{b: b, id: "rt-" + rand.Text()[:8], sessions: map[string]*session.Session{}, names: session.Names{}, told: make(chan struct{})}
 	cfg.RPC.Event = bind.event
 	cfg.RPC.Notification = bind.notification
 	cfg.RPC.Request = bind.request
@@ -214,6 +216,7 @@ func (bind *binding) ended(cause error) {
 			wanted = append(wanted, s)
 		}
 	}
+	close(bind.told)
 	b := bind.b
 	b.revive(wanted)
 	b.mu.Lock()
@@ -230,3 +233,6 @@ func (bind *binding) Err() error {
 	defer bind.mu.RUnlock()
 	return bind.lost
 }
+
+// Ended is closed when the runtime has ended and its sessions know it.
+func (bind *binding) Ended() <-chan struct{} { return bind.told }
