@@ -25,20 +25,12 @@ type lives struct {
 	born  chan *fakecli.CLI
 }
 
-// supervised is a keeper of the runtimes of one profile.
-type supervised struct{ s *runtime.Supervisor }
-
-// Get implements Runtimes.
-func (k supervised) Get(ctx context.Context) (*runtime.Runtime, error) {
-	return k.s.Get(ctx, runtime.Profile{})
-}
-
-// Release implements Releaser.
-func (k supervised) Release(rt *runtime.Runtime) bool { return k.s.Release(rt) }
+// supervised is a keeper of runtimes as the program has it.
+type supervised struct{ *runtime.Supervisor }
 
 // Down implements Runtimes.
-func (k supervised) Down() (time.Time, bool) {
-	for _, status := range k.s.List() {
+func (k supervised) Down(runtime.Profile) (time.Time, bool) {
+	for _, status := range k.List() {
 		if status.Runtime == nil && status.LastError != nil {
 			return status.RetryAt, true
 		}
