@@ -97,6 +97,7 @@ type Runtime struct {
 	shut     chan struct{} // made by the first Stop, closed when it has asked the CLI to end
 	stopping atomic.Bool
 	health   health
+	extras   extras
 
 	lostOnce sync.Once
 	lost     chan struct{}
@@ -140,7 +141,9 @@ func (r *Runtime) ready(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, r.cfg.StartTimeout)
 	defer cancel()
 	peer := r.transport.Peer()
-	g, err := handshake(ctx, r.conn, connectParams{Token: peer.Token, Telemetry: r.cfg.Profile.Telemetry})
+	g, err := handshake(ctx, r.conn, connectParams{
+		Token: peer.Token, Telemetry: r.cfg.Profile.Telemetry, TaskKinds: taskKinds,
+	})
 	if err != nil {
 		return err
 	}
@@ -287,6 +290,7 @@ func (r *Runtime) supervise() {
 		// process sees to its own end.
 		<-r.transport.Done()
 	}
+	r.extras.end()
 	_ = r.conn.Close()
 	<-r.transport.Done()
 	r.conn.Wait()

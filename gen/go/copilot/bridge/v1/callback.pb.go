@@ -268,7 +268,8 @@ const (
 	CallbackOutcome_CALLBACK_OUTCOME_ANSWERED CallbackOutcome = 1
 	// Nobody answered in time: the bridge gave the kind's default answer.
 	CallbackOutcome_CALLBACK_OUTCOME_TIMED_OUT CallbackOutcome = 2
-	// Nobody handles its kind: the bridge gave the kind's default answer.
+	// Nobody handles its kind, or all who do have abstained: the bridge gave the kind's
+	// default answer.
 	CallbackOutcome_CALLBACK_OUTCOME_UNHANDLED CallbackOutcome = 3
 	// The CLI withdrew it: the turn was aborted, or a rule settled it.
 	CallbackOutcome_CALLBACK_OUTCOME_WITHDRAWN CallbackOutcome = 4
@@ -1998,7 +1999,10 @@ type Answer_Error struct {
 }
 
 type Answer_Abstain struct {
-	// To any kind: "not me". Nothing is sent; others may still answer.
+	// To any kind: "not me". Nothing is sent; others may still answer. When all it was
+	// offered to have abstained, the bridge gives the kind's default answer at once,
+	// unless the session itself handles the kind (or declared the tool): then whoever
+	// calls Resolve may answer until the deadline.
 	Abstain *Abstain `protobuf:"bytes,5,opt,name=abstain,proto3,oneof"`
 }
 
