@@ -47,6 +47,11 @@ type binding struct {
 	lost     error
 
 	shells shells
+
+	// registered are the methods of Register that were called; registering is held while
+	// one is.
+	registering sync.Mutex
+	registered  map[string]bool
 }
 
 // startRuntime starts a runtime and watches its end.
@@ -186,7 +191,10 @@ func (bind *binding) request(ctx context.Context, r *rpcconn.Request) (json.RawM
 	var params struct {
 		SessionID string `json:"sessionId"`
 	}
-	_ = json.Unmarshal(r.Params, &params) // a request that names no session is nobody's
+	_ = json.Unmarshal(r.Params, &params) // what is not understood names no session
+	if params.SessionID == "" {
+		return bind.askAll(ctx, r)
+	}
 	s := bind.session([]byte(params.SessionID))
 	if s == nil {
 		return nil, &rpcconn.Error{Code: rpcconn.CodeMethodNotFound, Message: "nobody handles " + r.Method}

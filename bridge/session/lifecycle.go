@@ -120,6 +120,9 @@ func (s *Session) create(ctx context.Context, rt Runtime, extra Object) error {
 	params := s.effective().Merge(extra)
 	tools, switches := toolsJSON(s.union()), s.switches()
 	s.mu.Unlock()
+	if err := s.registerProviders(ctx, rt); err != nil {
+		return err
+	}
 	rt.Route(s)
 	result, _, err := s.call(ctx, rt, "session.create", params)
 	if err != nil {
@@ -128,7 +131,7 @@ func (s *Session) create(ctx context.Context, rt Runtime, extra Object) error {
 	}
 	s.noteTold(tools, switches, result)
 	s.loadedIn(rt)
-	return s.registerInterests(ctx, rt)
+	return s.attend(ctx, rt)
 }
 
 // loadedIn notes which runtime has the session. If that ended since it answered, nobody
@@ -176,10 +179,14 @@ func (s *Session) resume(ctx context.Context, o Opening) error {
 	params.SetBool("continuePendingWork", o.ContinuePending)
 	if warm {
 		// The same call without disableResume: the caller's own, so it leaves its event.
-		return s.warmResume(ctx, rt, func(p *Object) {
+		err := s.warmResume(ctx, rt, func(p *Object) {
 			p.Set("disableResume", nil)
 			*p = p.Merge(params)
 		})
+		if err != nil {
+			return err
+		}
+		return s.attend(ctx, rt)
 	}
 	rt, err := s.host.Runtime(ctx)
 	if err != nil {
@@ -282,6 +289,7 @@ func (s *Session) RuntimeLost(rt Runtime, cause error) {
 		return
 	}
 	s.endOrder()
+	s.dropSatellites()
 	s.state, s.runtime, s.loadedOnce, s.override = Unloaded, nil, false, false
 	outcome := s.turn.lost(bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST, s.journal.Last())
 	s.withdraw(func(p *callback.Pending) bool { return !p.Kind.Survives }, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_RUNTIME_LOST)
@@ -306,6 +314,7 @@ func (s *Session) Disconnect(ctx context.Context, force bool) (bool, error) {
 		return true, nil
 	}
 	if state == Loaded {
+		s.leaveSatellites(ctx)
 		if _, _, err := s.call(ctx, rt, "session.destroy", nil); err != nil && fault.ReasonOf(err) != fault.SessionNotFound && fault.ReasonOf(err) != fault.RuntimeLost {
 			return false, err
 		}
@@ -371,6 +380,7 @@ func (s *Session) end(state State, reason bridgev1.CloseReason) {
 		s.runtime.Unroute(s)
 	}
 	s.endOrder()
+	s.dropSatellites()
 	s.state, s.runtime, s.loadedOnce, s.override = state, nil, false, false
 	for _, p := range s.participants {
 		p.left, p.connected = true, false

@@ -35,7 +35,11 @@ func (s *Session) coldResume(ctx context.Context, rt Runtime, extra Object, cont
 	s.holding = true
 	s.mu.Unlock()
 	rt.Route(s)
-	result, _, err := s.call(ctx, rt, "session.resume", params)
+	err := s.registerProviders(ctx, rt)
+	var result json.RawMessage
+	if err == nil {
+		result, _, err = s.call(ctx, rt, "session.resume", params)
+	}
 	if err == nil {
 		err = s.readHistory(ctx, rt, continuePending)
 	}
@@ -52,7 +56,7 @@ func (s *Session) coldResume(ctx context.Context, rt Runtime, extra Object, cont
 	s.mu.Lock()
 	s.releaseHeld()
 	s.mu.Unlock()
-	if err := s.registerInterests(ctx, rt); err != nil {
+	if err := s.attend(ctx, rt); err != nil {
 		return err
 	}
 	if !continuePending {

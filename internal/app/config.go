@@ -64,6 +64,10 @@ type Config struct {
 	// CLILogLevel is how much the CLI writes to its own log files. Default: its own.
 	CLILogLevel string
 
+	// MultiConnection has the CLI take several connections: participants with canvases
+	// get one each. It then listens on a loopback port, with a token, in place of stdio.
+	MultiConnection bool
+
 	// OfflineModel is the path of a script that plays the model, or OfflineDefault. ""
 	// leaves sessions to real models.
 	OfflineModel string
@@ -196,6 +200,7 @@ func (c *Config) checkNumbers() error {
 func (c *Config) profile() (runtime.Profile, error) {
 	p := runtime.Profile{
 		Env: maps.Clone(c.Env), Token: c.GitHubToken, LogLevel: c.CLILogLevel,
+		Multi:    c.MultiConnection,
 		UseLogin: !c.NoLogin && c.OfflineModel == "",
 	}
 	for _, dir := range []struct{ from, to *string }{
