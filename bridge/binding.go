@@ -47,11 +47,6 @@ type binding struct {
 	lost     error
 
 	shells shells
-
-	// registered are the methods of Register that were called; registering is held while
-	// one is.
-	registering sync.Mutex
-	registered  map[string]bool
 }
 
 // startRuntime starts a runtime and watches its end.

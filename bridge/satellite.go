@@ -28,24 +28,6 @@ func (bind *binding) Satellite(ctx context.Context, participant string, ask sess
 	})
 }
 
-// Register tells the CLI, once, that this client answers for its whole process what the
-// method is the name of.
-func (bind *binding) Register(ctx context.Context, method string) error {
-	bind.registering.Lock()
-	defer bind.registering.Unlock()
-	if bind.registered[method] {
-		return nil
-	}
-	if _, err := bind.Call(ctx, method, []byte("{}")); err != nil {
-		return err
-	}
-	if bind.registered == nil {
-		bind.registered = map[string]bool{}
-	}
-	bind.registered[method] = true
-	return nil
-}
-
 // askAll serves a request that names no session: the sessions whose callers handle it are
 // asked one after the other, until one answers.
 func (bind *binding) askAll(ctx context.Context, r *rpcconn.Request) (json.RawMessage, error) {

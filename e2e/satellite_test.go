@@ -40,18 +40,24 @@ func opened(method string, params map[string]any) func(*stage, *copilot.Session)
 	return func(st *stage, s *copilot.Session) func() string {
 		st.t.Helper()
 		got := openBoard(st, s)
-		cb := st.pending(s, 1)[0]
-		answer, err := copilot.AnswerWith(&cliv1.CallbackCanvasServiceOpenResponse{Url: proto.String("http://127.0.0.1/board")})
-		if err == nil {
-			err = s.Resolve(st.ctx, cb.GetCallbackId(), answer)
-		}
-		if err != nil {
-			st.t.Fatal(err)
-		}
+		st.settle(s, &cliv1.CallbackCanvasServiceOpenResponse{Url: proto.String("http://127.0.0.1/board")})
 		if text := got(); !strings.Contains(text, "http://127.0.0.1/board") {
 			st.t.Fatalf("the canvas opened as %s", text)
 		}
 		return st.invoke(s, method, params)
+	}
+}
+
+// settle answers the one callback that is pending, from outside.
+func (st *stage) settle(s *copilot.Session, m proto.Message) {
+	st.t.Helper()
+	cb := st.pending(s, 1)[0]
+	answer, err := copilot.AnswerWith(m)
+	if err == nil {
+		err = s.Resolve(st.ctx, cb.GetCallbackId(), answer)
+	}
+	if err != nil {
+		st.t.Fatal(err)
 	}
 }
 

@@ -35,9 +35,6 @@ type Kind struct {
 	// Bound says that the CLI asks on the connection on which what it asks about was
 	// declared: one participant's, or else the session's.
 	Bound bool
-	// Register is the method by which a client says that it answers the kind for the
-	// CLI's whole process; the CLI's requests then name no session.
-	Register string
 	// Survives says that the CLI still knows the callback after its process died and
 	// the session was resumed with continuePendingWork.
 	Survives bool
@@ -148,8 +145,8 @@ var Told = map[string]string{
 }
 
 // requests are the kinds that a JSON-RPC request asks and whose fallback is not an error,
-// or that have a switch, a registration or a connection of their own. Every other request
-// is of a kind that has none of these.
+// or that have a switch or a connection of their own. Every other request is of a kind that
+// has none of these.
 var requests = []*Kind{
 	{Method: "userInput.request", Switch: "requestUserInput", Fallback: errorFallback},
 	{Method: "exitPlanMode.request", Switch: "requestExitPlanMode", Fallback: fixed(`{"approved":false}`)},
@@ -161,7 +158,6 @@ var requests = []*Kind{
 	{Method: "canvas.action.invoke", Bound: true, Fallback: errorFallback},
 	{Method: "skillProvider.list", Switch: "hasSkillProvider", Fallback: errorFallback},
 	{Method: "skillProvider.read", Switch: "hasSkillProvider", Fallback: errorFallback},
-	{Method: "extensionLaunchProvider.resolve", Register: "registerExtensionLaunchProvider", Fallback: errorFallback},
 }
 
 var (
@@ -242,18 +238,6 @@ func Interests() []string {
 	for _, k := range events {
 		if k.Interest {
 			out = append(out, k.Method)
-		}
-	}
-	return out
-}
-
-// Registrations are the methods by which a client says that it answers a kind for the
-// CLI's whole process, by the kind's own method.
-func Registrations() map[string]string {
-	out := map[string]string{}
-	for _, k := range requests {
-		if k.Register != "" {
-			out[k.Method] = k.Register
 		}
 	}
 	return out

@@ -44,6 +44,8 @@ type Profile struct {
 	// for the whole process. Such a runtime is that participant's alone.
 	SessionFS      string `json:"session_fs,omitzero"`
 	ModelInference string `json:"model_inference,omitzero"`
+	// ExtensionLaunch has callers say how extensions are started, in place of the CLI.
+	ExtensionLaunch bool `json:"extension_launch,omitzero"`
 	// Multi has the runtime take several connections: it listens on a loopback port,
 	// with a token, in place of stdio.
 	Multi bool `json:"multi,omitzero"`

@@ -120,9 +120,6 @@ func (s *Session) create(ctx context.Context, rt Runtime, extra Object) error {
 	params := s.effective().Merge(extra)
 	tools, switches := toolsJSON(s.union()), s.switches()
 	s.mu.Unlock()
-	if err := s.registerProviders(ctx, rt); err != nil {
-		return err
-	}
 	rt.Route(s)
 	result, _, err := s.call(ctx, rt, "session.create", params)
 	if err != nil {

@@ -245,26 +245,7 @@ func (s *Session) attend(ctx context.Context, rt Runtime) error {
 	if err := s.registerInterests(ctx, rt); err != nil {
 		return err
 	}
-	if err := s.registerProviders(ctx, rt); err != nil {
-		return err
-	}
 	return s.syncSatellites(ctx, rt)
-}
-
-// registerProviders tells the CLI what is answered for its whole process.
-func (s *Session) registerProviders(ctx context.Context, rt Runtime) error {
-	for method, register := range callback.Registrations() {
-		s.mu.Lock()
-		needed := s.wantsMethod(method)
-		s.mu.Unlock()
-		if !needed {
-			continue
-		}
-		if err := rt.Register(ctx, register); err != nil {
-			return Classify(err, register)
-		}
-	}
-	return nil
 }
 
 // registerInterests tells the CLI of the events that it only sends on request.

@@ -35,11 +35,7 @@ func (s *Session) coldResume(ctx context.Context, rt Runtime, extra Object, cont
 	s.holding = true
 	s.mu.Unlock()
 	rt.Route(s)
-	err := s.registerProviders(ctx, rt)
-	var result json.RawMessage
-	if err == nil {
-		result, _, err = s.call(ctx, rt, "session.resume", params)
-	}
+	result, _, err := s.call(ctx, rt, "session.resume", params)
 	if err == nil {
 		err = s.readHistory(ctx, rt, continuePending)
 	}

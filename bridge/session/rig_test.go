@@ -122,10 +122,9 @@ func (r *rig) Logger() *slog.Logger { return slog.New(slog.DiscardHandler) }
 func (rt *fakeRuntime) Call(ctx context.Context, method string, params []byte, opts ...rpcconn.CallOption) (json.RawMessage, error) {
 	return rt.conn.Call(ctx, method, params, opts...)
 }
-func (rt *fakeRuntime) Register(context.Context, string) error { return nil }
-func (rt *fakeRuntime) Route(*Session)                         { rt.routed.Store(true) }
-func (rt *fakeRuntime) Unroute(*Session)                       { rt.routed.Store(false) }
-func (rt *fakeRuntime) Version() string                        { return rt.r.script.Version }
+func (rt *fakeRuntime) Route(*Session)   { rt.routed.Store(true) }
+func (rt *fakeRuntime) Unroute(*Session) { rt.routed.Store(false) }
+func (rt *fakeRuntime) Version() string  { return rt.r.script.Version }
 func (rt *fakeRuntime) Err() error {
 	if err := rt.dead.Load(); err != nil {
 		return *err

@@ -33,9 +33,6 @@ type Runtime interface {
 	// Satellite opens a connection beside the one that Call uses, for a participant. What
 	// the CLI asks there goes to ask; what it tells there is not heard.
 	Satellite(ctx context.Context, participant string, ask Asker) (Satellite, error)
-	// Register tells the CLI, once, that this client answers for its whole process what
-	// method is the name of.
-	Register(ctx context.Context, method string) error
 	// Version is the CLI's version.
 	Version() string
 	// Err says why the runtime ended; nil while it has not.

@@ -64,6 +64,8 @@ type Config struct {
 	// CLILogLevel is how much the CLI writes to its own log files. Default: its own.
 	CLILogLevel string
 
+	// ExtensionLaunch has callers say how extensions are started, in place of the CLI.
+	ExtensionLaunch bool
 	// MultiConnection has the CLI take several connections: participants with canvases
 	// get one each. It then listens on a loopback port, with a token, in place of stdio.
 	MultiConnection bool
@@ -200,7 +202,7 @@ func (c *Config) checkNumbers() error {
 func (c *Config) profile() (runtime.Profile, error) {
 	p := runtime.Profile{
 		Env: maps.Clone(c.Env), Token: c.GitHubToken, LogLevel: c.CLILogLevel,
-		Multi:    c.MultiConnection,
+		Multi: c.MultiConnection, ExtensionLaunch: c.ExtensionLaunch,
 		UseLogin: !c.NoLogin && c.OfflineModel == "",
 	}
 	for _, dir := range []struct{ from, to *string }{
