@@ -47,6 +47,10 @@ type binding struct {
 	lost     error
 
 	shells shells
+
+	// leaving says that the runtime is being replaced, retiring that it has been asked to
+	// end; only tend uses them.
+	leaving, retiring bool
 }
 
 // startRuntime starts a runtime and watches its end.
@@ -207,10 +211,14 @@ func (bind *binding) ended(cause error) {
 	bind.sessions, bind.lost = map[string]*session.Session{}, cause
 	bind.mu.Unlock()
 	bind.shells.end(cause)
+	var wanted []*session.Session
 	for _, s := range sessions {
-		s.RuntimeLost(bind, cause)
+		if s.RuntimeLost(bind, cause) {
+			wanted = append(wanted, s)
+		}
 	}
 	b := bind.b
+	b.revive(wanted)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	down := slices.DeleteFunc(slices.Clone(b.bindings), func(o *binding) bool { return o.Err() == nil })

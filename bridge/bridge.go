@@ -48,6 +48,12 @@ type Config struct {
 	MaxEphemeralBytes int
 	// CallbackTimeout is how long callbacks wait for an answer.
 	CallbackTimeout time.Duration
+	// Turns bounds turns in which nothing happens.
+	Turns session.Bounds
+	// IdleUnload is how long nothing goes on in a session before it is unloaded.
+	IdleUnload time.Duration
+	// Wear says when runtimes are replaced.
+	Wear Wear
 	// Raw switches RawService on.
 	Raw bool
 	// OfflineModel says that a scripted model takes the place of real ones.
@@ -83,6 +89,8 @@ type Bridge struct {
 	// held while sessions are asked how they are.
 	taskMu sync.Mutex
 	closed bool
+	// unloading holds the one session that is being unloaded.
+	unloading chan struct{}
 
 	mu        sync.Mutex
 	sessions  map[string]*session.Session
@@ -97,6 +105,10 @@ func New(cfg Config) (*Bridge, error) {
 	setDefault(&cfg.MaxAttachmentBytes, DefaultMaxAttachmentBytes)
 	setDefault(&cfg.CallbackTimeout, callback.DefaultTimeout)
 	setDefault(&cfg.MaxEphemeralBytes, journal.DefaultMaxEphemeralBytes)
+	setDefault(&cfg.IdleUnload, DefaultIdleUnload)
+	setDefault(&cfg.Turns.Stall, session.DefaultStall)
+	setDefault(&cfg.Turns.ModelCall, session.DefaultModelCall)
+	setDefault(&cfg.Turns.Rest, session.DefaultRest)
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -114,9 +126,10 @@ func New(cfg Config) (*Bridge, error) {
 	b := &Bridge{
 		cfg: cfg, log: cfg.Logger, codec: c, defaults: defaults, once: idempotency.New(time.Now),
 		ctx: ctx, cancel: cancel, draining: make(chan struct{}), stopping: make(chan struct{}),
-		sessions: map[string]*session.Session{},
+		sessions: map[string]*session.Session{}, unloading: make(chan struct{}, 1),
 	}
 	b.runtimes = cfg.Runtimes(b.startRuntime)
+	b.Go(b.tend)
 	return b, nil
 }
 
@@ -140,6 +153,15 @@ func (b *Bridge) Drain(grace time.Duration) {
 			close(b.stopping)
 		})
 	})
+}
+
+// AwaitTurns waits for the end of the turns that run, for as long as ctx lasts.
+func (b *Bridge) AwaitTurns(ctx context.Context) {
+	for _, s := range b.all() {
+		if s.AwaitRest(ctx) != nil {
+			return
+		}
+	}
 }
 
 // Close ends what runs in the background and waits for it. Streams and calls must have
@@ -216,7 +238,7 @@ func (b *Bridge) enter(id string) (s *session.Session, fresh bool) {
 	b.lastEpoch = max(b.lastEpoch+1, uint64(time.Now().UnixMilli()))
 	s = session.New(session.Config{
 		ID: id, Host: b, Encode: b.codec.event, Epoch: b.lastEpoch,
-		MaxEphemeralBytes: b.cfg.MaxEphemeralBytes, CallbackTimeout: b.cfg.CallbackTimeout,
+		MaxEphemeralBytes: b.cfg.MaxEphemeralBytes, CallbackTimeout: b.cfg.CallbackTimeout, Bounds: b.cfg.Turns,
 	})
 	b.sessions[id] = s
 	return s, true

@@ -135,7 +135,7 @@ func (s *Session) create(ctx context.Context, rt Runtime, extra Object) error {
 // else will tell: a session that was not loaded in it had nothing to lose.
 func (s *Session) loadedIn(rt Runtime) {
 	s.mu.Lock()
-	s.runtime, s.state, s.interests = rt, Loaded, map[string]bool{}
+	s.runtime, s.state, s.interests, s.touched = rt, Loaded, map[string]bool{}, time.Now()
 	s.mu.Unlock()
 	if cause := rt.Err(); cause != nil {
 		s.RuntimeLost(rt, cause)
@@ -266,8 +266,7 @@ func (s *Session) loaded(ctx context.Context) (Runtime, error) {
 		params.SetBool("continuePendingWork", true)
 		err = s.reload(ctx, rt, params, true)
 	} else {
-		// The CLI keeps nothing of a session that was never sent anything.
-		err = s.create(ctx, rt, nil)
+		err = s.recreate(ctx, rt)
 	}
 	return rt, err
 }
@@ -278,12 +277,13 @@ func (s *Session) setInternal(on bool) {
 	s.internal = on
 }
 
-// RuntimeLost notes that a runtime has ended. The session is loaded again when needed.
-func (s *Session) RuntimeLost(rt Runtime, cause error) {
+// RuntimeLost notes that a runtime has ended, and reports whether somebody waits for the
+// session, so that it had better be loaded again at once; else it is when needed.
+func (s *Session) RuntimeLost(rt Runtime, cause error) (wanted bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.runtime != rt || s.state != Loaded {
-		return
+		return false
 	}
 	s.endOrder()
 	s.dropSatellites()
@@ -291,6 +291,7 @@ func (s *Session) RuntimeLost(rt Runtime, cause error) {
 	outcome := s.turn.lost(bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST, s.journal.Last())
 	s.withdraw(func(p *callback.Pending) bool { return !p.Kind.Survives }, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_RUNTIME_LOST)
 	s.journal.Note(Restarted{Turn: outcome, Cause: cause.Error()})
+	return outcome != nil || len(s.participants) > 0 || s.pending.Len() > 0 || s.journal.Watched()
 }
 
 // Disconnect ends the use of the session, and reports whether it did: without force it

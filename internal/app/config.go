@@ -15,6 +15,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	"github.com/copilot-grpc/copilot-grpc/server"
 )
 
@@ -87,9 +88,28 @@ type Config struct {
 	// CallbackTimeout is how long callbacks wait for an answer, unless a session sets
 	// its own. Default: that of package callback.
 	CallbackTimeout time.Duration
-	// DrainGrace is how long streams may go on once the server drains. Default:
+	// DrainGrace is how long streams and turns may go on once the server drains. Default:
 	// DefaultDrainGrace.
 	DrainGrace time.Duration
+
+	// StallTimeout is how long nothing may happen in a turn, ModelCallTimeout how long
+	// while it waits for a model. IdleUnload is how long nothing goes on in a session
+	// before it is unloaded. Default: those of packages session and bridge.
+	StallTimeout     time.Duration
+	ModelCallTimeout time.Duration
+	IdleUnload       time.Duration
+
+	// MaxRuntimeAge, MaxRuntimeRSS (bytes) and MaxRuntimeLatency say when a CLI process is
+	// replaced, as soon as nothing goes on in it; KillRSS when it is ended at once. 0
+	// sets no limit.
+	MaxRuntimeAge     time.Duration
+	MaxRuntimeRSS     int64
+	MaxRuntimeLatency time.Duration
+	KillRSS           int64
+	// PingInterval is how often a CLI process is asked for a sign of life, PingTimeout how
+	// long it may be silent then. Default: those of package runtime.
+	PingInterval time.Duration
+	PingTimeout  time.Duration
 
 	// LogLevel is debug, info, warn or error, LogFormat text or json. Default: info,
 	// text.
@@ -149,6 +169,11 @@ func (c *Config) complete() {
 	c.MaxRequestBytes = cmp.Or(c.MaxRequestBytes, server.DefaultMaxRecvBytes)
 	c.MaxEphemeralBytes = cmp.Or(c.MaxEphemeralBytes, journal.DefaultMaxEphemeralBytes)
 	c.CallbackTimeout = cmp.Or(c.CallbackTimeout, callback.DefaultTimeout)
+	c.StallTimeout = cmp.Or(c.StallTimeout, session.DefaultStall)
+	c.ModelCallTimeout = cmp.Or(c.ModelCallTimeout, session.DefaultModelCall)
+	c.IdleUnload = cmp.Or(c.IdleUnload, bridge.DefaultIdleUnload)
+	c.PingInterval = cmp.Or(c.PingInterval, runtime.DefaultPingInterval)
+	c.PingTimeout = cmp.Or(c.PingTimeout, runtime.DefaultPingTimeout)
 	c.LogLevel = cmp.Or(c.LogLevel, "info")
 	c.LogFormat = cmp.Or(c.LogFormat, formatText)
 }
@@ -187,6 +212,11 @@ func (c *Config) checkNumbers() error {
 		"largest prompt": int64(c.MaxPromptBytes), "largest attachment": int64(c.MaxAttachmentBytes),
 		"largest request": int64(c.MaxRequestBytes), "size of ephemeral events": int64(c.MaxEphemeralBytes),
 		"callback timeout": int64(c.CallbackTimeout), "drain grace": int64(c.DrainGrace),
+		"stall timeout": int64(c.StallTimeout), "model call timeout": int64(c.ModelCallTimeout),
+		"time until idle sessions are unloaded": int64(c.IdleUnload),
+		"age limit of runtimes":                 int64(c.MaxRuntimeAge), "latency limit of runtimes": int64(c.MaxRuntimeLatency),
+		"memory limit of runtimes": c.MaxRuntimeRSS, "memory limit at which runtimes are ended": c.KillRSS,
+		"ping interval": int64(c.PingInterval), "ping timeout": int64(c.PingTimeout),
 	} {
 		if n < 0 {
 			return fmt.Errorf("the %s must not be negative", name)

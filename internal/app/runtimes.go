@@ -24,6 +24,9 @@ func (r *runtimes) Get(ctx context.Context) (*runtime.Runtime, error) {
 	return r.supervisor.Get(ctx, r.profile)
 }
 
+// Release implements bridge.Releaser.
+func (r *runtimes) Release(rt *runtime.Runtime) bool { return r.supervisor.Release(rt) }
+
 // Down implements bridge.Runtimes.
 func (r *runtimes) Down() (retry time.Time, ok bool) {
 	for _, status := range r.supervisor.List() {

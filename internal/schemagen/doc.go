@@ -9,7 +9,6 @@
 //     union of what they hold;
 //   - plan: decide for every type which message, enum or field stands for it;
 //   - ledger: give every field and enum value the number it keeps for ever;
-//   - selection: choose which of it is written out;
 //   - emit: print .proto files.
 //
 // Whatever departs from the rules is a row of data with a reason, in

@@ -17,7 +17,6 @@ const (
 // emitter prints the files of a plan.
 type emitter struct {
 	plan *Plan
-	sel  *Selection
 	docs *docs
 }
 
@@ -49,10 +48,10 @@ func (e *emitter) files() map[string]string {
 		return parts[name]
 	}
 	tops := map[string]bool{}
-	for _, s := range e.sel.services {
+	for _, s := range e.plan.Services {
 		e.service(get(s.File), s)
 	}
-	for _, s := range e.sel.services {
+	for _, s := range e.plan.Services {
 		for _, r := range s.RPCs {
 			for _, m := range []*Message{r.Request, r.Response} {
 				tops[m.Name] = true
@@ -60,15 +59,14 @@ func (e *emitter) files() map[string]string {
 			}
 		}
 	}
-	for _, name := range sortedKeys(e.sel.types) {
-		if m := e.plan.Messages[name]; m != nil && !tops[name] {
+	for _, name := range sortedKeys(e.plan.Messages) {
+		if m := e.plan.Messages[name]; !tops[name] {
 			e.message(get(m.File), m)
 		}
 	}
-	for _, name := range sortedKeys(e.sel.types) {
-		if en := e.plan.Enums[name]; en != nil {
-			e.enum(get(en.File), en)
-		}
+	for _, name := range sortedKeys(e.plan.Enums) {
+		en := e.plan.Enums[name]
+		e.enum(get(en.File), en)
 	}
 	out := map[string]string{}
 	for name, f := range parts {

@@ -16,8 +16,6 @@ type Config struct {
 	Schemas []*Model
 	// Ledger gives the numbers. It is brought up to date.
 	Ledger *Ledger
-	// All writes out every method instead of the selected ones.
-	All bool
 	// Strict fails on rows of exception tables that match nothing. It is off for
 	// older sets of schemas than the newest.
 	Strict bool
@@ -26,10 +24,10 @@ type Config struct {
 // Roll brings a ledger up to date with a history of schemas, one version at a
 // time, as it would have grown had each been generated from when it came out.
 // It returns the output of every step.
-func Roll(schemas []*Model, l *Ledger, all bool) ([]*Output, error) {
+func Roll(schemas []*Model, l *Ledger) ([]*Output, error) {
 	var out []*Output
 	for i := range schemas {
-		o, err := Generate(Config{Schemas: schemas[:i+1], Ledger: l, All: all, Strict: i == len(schemas)-1})
+		o, err := Generate(Config{Schemas: schemas[:i+1], Ledger: l, Strict: i == len(schemas)-1})
 		if err != nil {
 			return nil, fmt.Errorf("up to %s: %w", schemas[i].Versions[0], err)
 		}
@@ -63,17 +61,14 @@ func Generate(cfg Config) (*Output, error) {
 	}
 	pl.assignFiles()
 	cfg.Ledger.number(pl)
-	sel := pl.selectAll()
-	if !cfg.All {
-		if sel, err = pl.selectRows(cfg.Strict); err != nil {
-			return nil, err
-		}
+	if cfg.Ledger.Tables, err = TablesSum(); err != nil {
+		return nil, err
 	}
 	words, err := loadWording(wordFiles)
 	if err != nil {
 		return nil, err
 	}
-	e := &emitter{plan: pl, sel: sel, docs: newDocs(pl, words)}
+	e := &emitter{plan: pl, docs: newDocs(pl, words)}
 	out := &Output{Files: e.files(), Plan: pl}
 	if dead := words.dead(); cfg.Strict && len(dead) > 0 {
 		return nil, fmt.Errorf("texts for nothing: %s", strings.Join(dead, "; "))

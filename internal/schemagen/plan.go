@@ -118,7 +118,7 @@ type RPC struct {
 	Request, Response *Message
 }
 
-// Plan is everything that could be written out.
+// Plan is everything that is written out.
 type Plan struct {
 	Model    *Model
 	Messages map[string]*Message

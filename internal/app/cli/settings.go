@@ -136,6 +136,12 @@ func cliFlags(f *flags, c *app.Config) {
 	f.BoolVar(&c.MultiConnection, "multi-connection", false,
 		"let the CLI take several connections, on a loopback port with a token: participants with canvases need one each")
 	f.BoolVar(&c.NoLogin, "no-login", false, "do not let the CLI use the login it has stored on this machine")
+	f.DurationVar(&c.MaxRuntimeAge, "max-runtime-age", c.MaxRuntimeAge, "replace a CLI process that is older, when nothing goes on in its sessions; 0 never")
+	f.Int64Var(&c.MaxRuntimeRSS, "max-runtime-rss", c.MaxRuntimeRSS, "replace a CLI process that has more memory, in `bytes`; 0 never")
+	f.DurationVar(&c.MaxRuntimeLatency, "max-runtime-latency", c.MaxRuntimeLatency, "replace a CLI process that takes longer to answer a ping; 0 never")
+	f.Int64Var(&c.KillRSS, "kill-rss", c.KillRSS, "end a CLI process at once that has more memory, in `bytes`; 0 never")
+	f.DurationVar(&c.PingInterval, "ping-interval", c.PingInterval, "how often a CLI process is asked for a sign of life")
+	f.DurationVar(&c.PingTimeout, "ping-timeout", c.PingTimeout, "how long it may be silent then before it is ended and replaced")
 	f.StringVar(&c.CLILogLevel, "cli-log-level", "", "`level` of the CLI's own log files: none, error, warning, info, debug, all")
 }
 
@@ -150,7 +156,10 @@ func serverFlags(f *flags, c *app.Config) {
 	f.IntVar(&c.MaxRequestBytes, "max-request-bytes", c.MaxRequestBytes, "largest message of a caller, in `bytes`")
 	f.IntVar(&c.MaxEphemeralBytes, "max-ephemeral-bytes", c.MaxEphemeralBytes, "most that is kept of each session's ephemeral events, in `bytes`")
 	f.DurationVar(&c.CallbackTimeout, "callback-timeout", c.CallbackTimeout, "how long tool calls, permissions and the like wait for an answer")
-	f.DurationVar(&c.DrainGrace, "drain-grace", c.DrainGrace, "how long streams may go on once the server is asked to end")
+	f.DurationVar(&c.DrainGrace, "drain-grace", c.DrainGrace, "how long streams and turns may go on once the server is asked to end")
+	f.DurationVar(&c.StallTimeout, "stall-timeout", c.StallTimeout, "how long nothing may happen in a turn, with no tool or callback outstanding, before it ends as stalled")
+	f.DurationVar(&c.ModelCallTimeout, "model-call-timeout", c.ModelCallTimeout, "the same while the turn waits for a model")
+	f.DurationVar(&c.IdleUnload, "idle-unload", c.IdleUnload, "how long nothing goes on in a session before it is unloaded; whatever needs it loads it again")
 }
 
 // logFlags adds the flags of our own log.

@@ -44,6 +44,217 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// Parameters of account.getAllUsers. They may be left out altogether.
+type AccountServiceGetAllUsersRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AccountServiceGetAllUsersRequest) Reset() {
+	*x = AccountServiceGetAllUsersRequest{}
+	mi := &file_copilot_cli_v1_account_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AccountServiceGetAllUsersRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AccountServiceGetAllUsersRequest) ProtoMessage() {}
+
+func (x *AccountServiceGetAllUsersRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_account_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AccountServiceGetAllUsersRequest.ProtoReflect.Descriptor instead.
+func (*AccountServiceGetAllUsersRequest) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_account_proto_rawDescGZIP(), []int{0}
+}
+
+func (x *AccountServiceGetAllUsersRequest) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// Result of account.getAllUsers.
+type AccountServiceGetAllUsersResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The items.
+	Items []*AccountAllUsers `protobuf:"bytes,1,rep,name=items,proto3" json:"items,omitempty"`
+	// A result of another form than the one above, as JSON text.
+	Unrecognized  *string `protobuf:"bytes,1001,opt,name=unrecognized,proto3,oneof" json:"unrecognized,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AccountServiceGetAllUsersResponse) Reset() {
+	*x = AccountServiceGetAllUsersResponse{}
+	mi := &file_copilot_cli_v1_account_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AccountServiceGetAllUsersResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AccountServiceGetAllUsersResponse) ProtoMessage() {}
+
+func (x *AccountServiceGetAllUsersResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_account_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AccountServiceGetAllUsersResponse.ProtoReflect.Descriptor instead.
+func (*AccountServiceGetAllUsersResponse) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_account_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *AccountServiceGetAllUsersResponse) GetItems() []*AccountAllUsers {
+	if x != nil {
+		return x.Items
+	}
+	return nil
+}
+
+func (x *AccountServiceGetAllUsersResponse) GetUnrecognized() string {
+	if x != nil && x.Unrecognized != nil {
+		return *x.Unrecognized
+	}
+	return ""
+}
+
+// Parameters of account.getCurrentAuth. They may be left out altogether.
+type AccountServiceGetCurrentAuthRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AccountServiceGetCurrentAuthRequest) Reset() {
+	*x = AccountServiceGetCurrentAuthRequest{}
+	mi := &file_copilot_cli_v1_account_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AccountServiceGetCurrentAuthRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AccountServiceGetCurrentAuthRequest) ProtoMessage() {}
+
+func (x *AccountServiceGetCurrentAuthRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_account_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AccountServiceGetCurrentAuthRequest.ProtoReflect.Descriptor instead.
+func (*AccountServiceGetCurrentAuthRequest) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_account_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *AccountServiceGetCurrentAuthRequest) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// Result of account.getCurrentAuth.
+type AccountServiceGetCurrentAuthResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The authentication info.
+	AuthInfo *AuthInfo `protobuf:"bytes,1,opt,name=auth_info,json=authInfo,proto3" json:"auth_info,omitempty"`
+	// The authentication errors.
+	AuthErrors []string `protobuf:"bytes,2,rep,name=auth_errors,json=authErrors,proto3" json:"auth_errors,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AccountServiceGetCurrentAuthResponse) Reset() {
+	*x = AccountServiceGetCurrentAuthResponse{}
+	mi := &file_copilot_cli_v1_account_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AccountServiceGetCurrentAuthResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AccountServiceGetCurrentAuthResponse) ProtoMessage() {}
+
+func (x *AccountServiceGetCurrentAuthResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_account_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AccountServiceGetCurrentAuthResponse.ProtoReflect.Descriptor instead.
+func (*AccountServiceGetCurrentAuthResponse) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_account_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *AccountServiceGetCurrentAuthResponse) GetAuthInfo() *AuthInfo {
+	if x != nil {
+		return x.AuthInfo
+	}
+	return nil
+}
+
+func (x *AccountServiceGetCurrentAuthResponse) GetAuthErrors() []string {
+	if x != nil {
+		return x.AuthErrors
+	}
+	return nil
+}
+
+func (x *AccountServiceGetCurrentAuthResponse) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
 // Parameters of account.getQuota. They may be left out altogether.
 type AccountServiceGetQuotaRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -59,7 +270,7 @@ type AccountServiceGetQuotaRequest struct {
 
 func (x *AccountServiceGetQuotaRequest) Reset() {
 	*x = AccountServiceGetQuotaRequest{}
-	mi := &file_copilot_cli_v1_account_proto_msgTypes[0]
+	mi := &file_copilot_cli_v1_account_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -71,7 +282,7 @@ func (x *AccountServiceGetQuotaRequest) String() string {
 func (*AccountServiceGetQuotaRequest) ProtoMessage() {}
 
 func (x *AccountServiceGetQuotaRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_account_proto_msgTypes[0]
+	mi := &file_copilot_cli_v1_account_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -84,7 +295,7 @@ func (x *AccountServiceGetQuotaRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccountServiceGetQuotaRequest.ProtoReflect.Descriptor instead.
 func (*AccountServiceGetQuotaRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_account_proto_rawDescGZIP(), []int{0}
+	return file_copilot_cli_v1_account_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *AccountServiceGetQuotaRequest) GetSelectionId() string {
@@ -121,7 +332,7 @@ type AccountServiceGetQuotaResponse struct {
 
 func (x *AccountServiceGetQuotaResponse) Reset() {
 	*x = AccountServiceGetQuotaResponse{}
-	mi := &file_copilot_cli_v1_account_proto_msgTypes[1]
+	mi := &file_copilot_cli_v1_account_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -133,7 +344,7 @@ func (x *AccountServiceGetQuotaResponse) String() string {
 func (*AccountServiceGetQuotaResponse) ProtoMessage() {}
 
 func (x *AccountServiceGetQuotaResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_account_proto_msgTypes[1]
+	mi := &file_copilot_cli_v1_account_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -146,7 +357,7 @@ func (x *AccountServiceGetQuotaResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccountServiceGetQuotaResponse.ProtoReflect.Descriptor instead.
 func (*AccountServiceGetQuotaResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_account_proto_rawDescGZIP(), []int{1}
+	return file_copilot_cli_v1_account_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *AccountServiceGetQuotaResponse) GetQuotaSnapshots() map[string]*AccountQuotaSnapshot {
@@ -157,6 +368,793 @@ func (x *AccountServiceGetQuotaResponse) GetQuotaSnapshots() map[string]*Account
 }
 
 func (x *AccountServiceGetQuotaResponse) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// Parameters of account.login.
+type AccountServiceLoginRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The host.
+	Host string `protobuf:"bytes,1,opt,name=host,proto3" json:"host,omitempty"`
+	// The login.
+	Login *string `protobuf:"bytes,2,opt,name=login,proto3,oneof" json:"login,omitempty"`
+	// The token.
+	Token string `protobuf:"bytes,3,opt,name=token,proto3" json:"token,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AccountServiceLoginRequest) Reset() {
+	*x = AccountServiceLoginRequest{}
+	mi := &file_copilot_cli_v1_account_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AccountServiceLoginRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AccountServiceLoginRequest) ProtoMessage() {}
+
+func (x *AccountServiceLoginRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_account_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AccountServiceLoginRequest.ProtoReflect.Descriptor instead.
+func (*AccountServiceLoginRequest) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_account_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *AccountServiceLoginRequest) GetHost() string {
+	if x != nil {
+		return x.Host
+	}
+	return ""
+}
+
+func (x *AccountServiceLoginRequest) GetLogin() string {
+	if x != nil && x.Login != nil {
+		return *x.Login
+	}
+	return ""
+}
+
+func (x *AccountServiceLoginRequest) GetToken() string {
+	if x != nil {
+		return x.Token
+	}
+	return ""
+}
+
+func (x *AccountServiceLoginRequest) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// Result of account.login.
+type AccountServiceLoginResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Whether there is stored in vault.
+	StoredInVault bool `protobuf:"varint,1,opt,name=stored_in_vault,json=storedInVault,proto3" json:"stored_in_vault,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AccountServiceLoginResponse) Reset() {
+	*x = AccountServiceLoginResponse{}
+	mi := &file_copilot_cli_v1_account_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AccountServiceLoginResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AccountServiceLoginResponse) ProtoMessage() {}
+
+func (x *AccountServiceLoginResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_account_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AccountServiceLoginResponse.ProtoReflect.Descriptor instead.
+func (*AccountServiceLoginResponse) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_account_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *AccountServiceLoginResponse) GetStoredInVault() bool {
+	if x != nil {
+		return x.StoredInVault
+	}
+	return false
+}
+
+func (x *AccountServiceLoginResponse) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// Parameters of account.logout.
+type AccountServiceLogoutRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Identifier of the selection.
+	SelectionId *string `protobuf:"bytes,1,opt,name=selection_id,json=selectionId,proto3,oneof" json:"selection_id,omitempty"`
+	// The authentication info.
+	AuthInfo *AuthInfo `protobuf:"bytes,2,opt,name=auth_info,json=authInfo,proto3" json:"auth_info,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AccountServiceLogoutRequest) Reset() {
+	*x = AccountServiceLogoutRequest{}
+	mi := &file_copilot_cli_v1_account_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AccountServiceLogoutRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AccountServiceLogoutRequest) ProtoMessage() {}
+
+func (x *AccountServiceLogoutRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_account_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AccountServiceLogoutRequest.ProtoReflect.Descriptor instead.
+func (*AccountServiceLogoutRequest) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_account_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *AccountServiceLogoutRequest) GetSelectionId() string {
+	if x != nil && x.SelectionId != nil {
+		return *x.SelectionId
+	}
+	return ""
+}
+
+func (x *AccountServiceLogoutRequest) GetAuthInfo() *AuthInfo {
+	if x != nil {
+		return x.AuthInfo
+	}
+	return nil
+}
+
+func (x *AccountServiceLogoutRequest) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// Result of account.logout.
+type AccountServiceLogoutResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Whether it has more users.
+	HasMoreUsers bool `protobuf:"varint,1,opt,name=has_more_users,json=hasMoreUsers,proto3" json:"has_more_users,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AccountServiceLogoutResponse) Reset() {
+	*x = AccountServiceLogoutResponse{}
+	mi := &file_copilot_cli_v1_account_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AccountServiceLogoutResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AccountServiceLogoutResponse) ProtoMessage() {}
+
+func (x *AccountServiceLogoutResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_account_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AccountServiceLogoutResponse.ProtoReflect.Descriptor instead.
+func (*AccountServiceLogoutResponse) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_account_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *AccountServiceLogoutResponse) GetHasMoreUsers() bool {
+	if x != nil {
+		return x.HasMoreUsers
+	}
+	return false
+}
+
+func (x *AccountServiceLogoutResponse) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// Parameters of account.describeAuthInfo.
+type InternalAccountServiceDescribeAuthInfoRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The identity.
+	Identity *AuthIdentity `protobuf:"bytes,1,opt,name=identity,proto3" json:"identity,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *InternalAccountServiceDescribeAuthInfoRequest) Reset() {
+	*x = InternalAccountServiceDescribeAuthInfoRequest{}
+	mi := &file_copilot_cli_v1_account_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *InternalAccountServiceDescribeAuthInfoRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*InternalAccountServiceDescribeAuthInfoRequest) ProtoMessage() {}
+
+func (x *InternalAccountServiceDescribeAuthInfoRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_account_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use InternalAccountServiceDescribeAuthInfoRequest.ProtoReflect.Descriptor instead.
+func (*InternalAccountServiceDescribeAuthInfoRequest) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_account_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *InternalAccountServiceDescribeAuthInfoRequest) GetIdentity() *AuthIdentity {
+	if x != nil {
+		return x.Identity
+	}
+	return nil
+}
+
+func (x *InternalAccountServiceDescribeAuthInfoRequest) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// Result of account.describeAuthInfo.
+type InternalAccountServiceDescribeAuthInfoResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The message.
+	Message string `protobuf:"bytes,1,opt,name=message,proto3" json:"message,omitempty"`
+	// The description.
+	Description string `protobuf:"bytes,2,opt,name=description,proto3" json:"description,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *InternalAccountServiceDescribeAuthInfoResponse) Reset() {
+	*x = InternalAccountServiceDescribeAuthInfoResponse{}
+	mi := &file_copilot_cli_v1_account_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *InternalAccountServiceDescribeAuthInfoResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*InternalAccountServiceDescribeAuthInfoResponse) ProtoMessage() {}
+
+func (x *InternalAccountServiceDescribeAuthInfoResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_account_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use InternalAccountServiceDescribeAuthInfoResponse.ProtoReflect.Descriptor instead.
+func (*InternalAccountServiceDescribeAuthInfoResponse) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_account_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *InternalAccountServiceDescribeAuthInfoResponse) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+func (x *InternalAccountServiceDescribeAuthInfoResponse) GetDescription() string {
+	if x != nil {
+		return x.Description
+	}
+	return ""
+}
+
+func (x *InternalAccountServiceDescribeAuthInfoResponse) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// Parameters of account.getGistSupport.
+type InternalAccountServiceGetGistSupportRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The identity.
+	Identity *AuthIdentity `protobuf:"bytes,1,opt,name=identity,proto3" json:"identity,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *InternalAccountServiceGetGistSupportRequest) Reset() {
+	*x = InternalAccountServiceGetGistSupportRequest{}
+	mi := &file_copilot_cli_v1_account_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *InternalAccountServiceGetGistSupportRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*InternalAccountServiceGetGistSupportRequest) ProtoMessage() {}
+
+func (x *InternalAccountServiceGetGistSupportRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_account_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use InternalAccountServiceGetGistSupportRequest.ProtoReflect.Descriptor instead.
+func (*InternalAccountServiceGetGistSupportRequest) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_account_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *InternalAccountServiceGetGistSupportRequest) GetIdentity() *AuthIdentity {
+	if x != nil {
+		return x.Identity
+	}
+	return nil
+}
+
+func (x *InternalAccountServiceGetGistSupportRequest) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// Result of account.getGistSupport.
+type InternalAccountServiceGetGistSupportResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Whether it is supported.
+	Supported bool `protobuf:"varint,1,opt,name=supported,proto3" json:"supported,omitempty"`
+	// The kind.
+	Kind *string `protobuf:"bytes,2,opt,name=kind,proto3,oneof" json:"kind,omitempty"`
+	// The reason.
+	Reason *string `protobuf:"bytes,3,opt,name=reason,proto3,oneof" json:"reason,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *InternalAccountServiceGetGistSupportResponse) Reset() {
+	*x = InternalAccountServiceGetGistSupportResponse{}
+	mi := &file_copilot_cli_v1_account_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *InternalAccountServiceGetGistSupportResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*InternalAccountServiceGetGistSupportResponse) ProtoMessage() {}
+
+func (x *InternalAccountServiceGetGistSupportResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_account_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use InternalAccountServiceGetGistSupportResponse.ProtoReflect.Descriptor instead.
+func (*InternalAccountServiceGetGistSupportResponse) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_account_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *InternalAccountServiceGetGistSupportResponse) GetSupported() bool {
+	if x != nil {
+		return x.Supported
+	}
+	return false
+}
+
+func (x *InternalAccountServiceGetGistSupportResponse) GetKind() string {
+	if x != nil && x.Kind != nil {
+		return *x.Kind
+	}
+	return ""
+}
+
+func (x *InternalAccountServiceGetGistSupportResponse) GetReason() string {
+	if x != nil && x.Reason != nil {
+		return *x.Reason
+	}
+	return ""
+}
+
+func (x *InternalAccountServiceGetGistSupportResponse) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// Parameters of account.getTokenEnvVar. They may be left out altogether.
+type InternalAccountServiceGetTokenEnvVarRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *InternalAccountServiceGetTokenEnvVarRequest) Reset() {
+	*x = InternalAccountServiceGetTokenEnvVarRequest{}
+	mi := &file_copilot_cli_v1_account_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *InternalAccountServiceGetTokenEnvVarRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*InternalAccountServiceGetTokenEnvVarRequest) ProtoMessage() {}
+
+func (x *InternalAccountServiceGetTokenEnvVarRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_account_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use InternalAccountServiceGetTokenEnvVarRequest.ProtoReflect.Descriptor instead.
+func (*InternalAccountServiceGetTokenEnvVarRequest) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_account_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *InternalAccountServiceGetTokenEnvVarRequest) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// Result of account.getTokenEnvVar.
+type InternalAccountServiceGetTokenEnvVarResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The name.
+	Name *string `protobuf:"bytes,1,opt,name=name,proto3,oneof" json:"name,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *InternalAccountServiceGetTokenEnvVarResponse) Reset() {
+	*x = InternalAccountServiceGetTokenEnvVarResponse{}
+	mi := &file_copilot_cli_v1_account_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *InternalAccountServiceGetTokenEnvVarResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*InternalAccountServiceGetTokenEnvVarResponse) ProtoMessage() {}
+
+func (x *InternalAccountServiceGetTokenEnvVarResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_account_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use InternalAccountServiceGetTokenEnvVarResponse.ProtoReflect.Descriptor instead.
+func (*InternalAccountServiceGetTokenEnvVarResponse) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_account_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *InternalAccountServiceGetTokenEnvVarResponse) GetName() string {
+	if x != nil && x.Name != nil {
+		return *x.Name
+	}
+	return ""
+}
+
+func (x *InternalAccountServiceGetTokenEnvVarResponse) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// Parameters of account.getWebUrl.
+type InternalAccountServiceGetWebUrlRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The path.
+	Path string `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
+	// The identity.
+	Identity *AuthIdentity `protobuf:"bytes,2,opt,name=identity,proto3" json:"identity,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *InternalAccountServiceGetWebUrlRequest) Reset() {
+	*x = InternalAccountServiceGetWebUrlRequest{}
+	mi := &file_copilot_cli_v1_account_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *InternalAccountServiceGetWebUrlRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*InternalAccountServiceGetWebUrlRequest) ProtoMessage() {}
+
+func (x *InternalAccountServiceGetWebUrlRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_account_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use InternalAccountServiceGetWebUrlRequest.ProtoReflect.Descriptor instead.
+func (*InternalAccountServiceGetWebUrlRequest) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_account_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *InternalAccountServiceGetWebUrlRequest) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *InternalAccountServiceGetWebUrlRequest) GetIdentity() *AuthIdentity {
+	if x != nil {
+		return x.Identity
+	}
+	return nil
+}
+
+func (x *InternalAccountServiceGetWebUrlRequest) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// Result of account.getWebUrl.
+type InternalAccountServiceGetWebUrlResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The URL.
+	Url string `protobuf:"bytes,1,opt,name=url,proto3" json:"url,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *InternalAccountServiceGetWebUrlResponse) Reset() {
+	*x = InternalAccountServiceGetWebUrlResponse{}
+	mi := &file_copilot_cli_v1_account_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *InternalAccountServiceGetWebUrlResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*InternalAccountServiceGetWebUrlResponse) ProtoMessage() {}
+
+func (x *InternalAccountServiceGetWebUrlResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_account_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use InternalAccountServiceGetWebUrlResponse.ProtoReflect.Descriptor instead.
+func (*InternalAccountServiceGetWebUrlResponse) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_account_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *InternalAccountServiceGetWebUrlResponse) GetUrl() string {
+	if x != nil {
+		return x.Url
+	}
+	return ""
+}
+
+func (x *InternalAccountServiceGetWebUrlResponse) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// Account all users.
+type AccountAllUsers struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The authentication info.
+	AuthInfo *AuthInfo `protobuf:"bytes,1,opt,name=auth_info,json=authInfo,proto3" json:"auth_info,omitempty"`
+	// Identifier of the selection.
+	SelectionId *string `protobuf:"bytes,2,opt,name=selection_id,json=selectionId,proto3,oneof" json:"selection_id,omitempty"`
+	// The token.
+	Token *string `protobuf:"bytes,3,opt,name=token,proto3,oneof" json:"token,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AccountAllUsers) Reset() {
+	*x = AccountAllUsers{}
+	mi := &file_copilot_cli_v1_account_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AccountAllUsers) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AccountAllUsers) ProtoMessage() {}
+
+func (x *AccountAllUsers) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_account_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AccountAllUsers.ProtoReflect.Descriptor instead.
+func (*AccountAllUsers) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_account_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *AccountAllUsers) GetAuthInfo() *AuthInfo {
+	if x != nil {
+		return x.AuthInfo
+	}
+	return nil
+}
+
+func (x *AccountAllUsers) GetSelectionId() string {
+	if x != nil && x.SelectionId != nil {
+		return *x.SelectionId
+	}
+	return ""
+}
+
+func (x *AccountAllUsers) GetToken() string {
+	if x != nil && x.Token != nil {
+		return *x.Token
+	}
+	return ""
+}
+
+func (x *AccountAllUsers) GetJsonExtra() string {
 	if x != nil {
 		return x.JsonExtra
 	}
@@ -190,7 +1188,7 @@ type AccountQuotaSnapshot struct {
 
 func (x *AccountQuotaSnapshot) Reset() {
 	*x = AccountQuotaSnapshot{}
-	mi := &file_copilot_cli_v1_account_proto_msgTypes[2]
+	mi := &file_copilot_cli_v1_account_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -202,7 +1200,7 @@ func (x *AccountQuotaSnapshot) String() string {
 func (*AccountQuotaSnapshot) ProtoMessage() {}
 
 func (x *AccountQuotaSnapshot) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_account_proto_msgTypes[2]
+	mi := &file_copilot_cli_v1_account_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -215,7 +1213,7 @@ func (x *AccountQuotaSnapshot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccountQuotaSnapshot.ProtoReflect.Descriptor instead.
 func (*AccountQuotaSnapshot) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_account_proto_rawDescGZIP(), []int{2}
+	return file_copilot_cli_v1_account_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *AccountQuotaSnapshot) GetIsUnlimitedEntitlement() bool {
@@ -285,7 +1283,23 @@ var File_copilot_cli_v1_account_proto protoreflect.FileDescriptor
 
 const file_copilot_cli_v1_account_proto_rawDesc = "" +
 	"\n" +
-	"\x1ccopilot/cli/v1/account.proto\x12\x0ecopilot.cli.v1\x1a\x1dcopilot/json/v1/options.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xbe\x01\n" +
+	"\x1ccopilot/cli/v1/account.proto\x12\x0ecopilot.cli.v1\x1a\x1bcopilot/cli/v1/common.proto\x1a\x1dcopilot/json/v1/options.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"J\n" +
+	" AccountServiceGetAllUsersRequest\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x06\x82\x80\x19\x02(\x01\"\x9d\x01\n" +
+	"!AccountServiceGetAllUsersResponse\x125\n" +
+	"\x05items\x18\x01 \x03(\v2\x1f.copilot.cli.v1.AccountAllUsersR\x05items\x12(\n" +
+	"\funrecognized\x18\xe9\a \x01(\tH\x00R\funrecognized\x88\x01\x01:\x06\x82\x80\x19\x02\b\x04B\x0f\n" +
+	"\r_unrecognized\"M\n" +
+	"#AccountServiceGetCurrentAuthRequest\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x06\x82\x80\x19\x02(\x01\"\xa3\x01\n" +
+	"$AccountServiceGetCurrentAuthResponse\x12:\n" +
+	"\tauth_info\x18\x01 \x01(\v2\x18.copilot.cli.v1.AuthInfoB\x03\x80\x01\x01R\bauthInfo\x12\x1f\n" +
+	"\vauth_errors\x18\x02 \x03(\tR\n" +
+	"authErrors\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"\xbe\x01\n" +
 	"\x1dAccountServiceGetQuotaRequest\x12&\n" +
 	"\fselection_id\x18\x01 \x01(\tH\x00R\vselectionId\x88\x01\x01\x12+\n" +
 	"\fgithub_token\x18\x02 \x01(\tB\x03\x80\x01\x01H\x01R\vgitHubToken\x88\x01\x01\x12\x1e\n" +
@@ -299,7 +1313,74 @@ const file_copilot_cli_v1_account_proto_rawDesc = "" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\x1ag\n" +
 	"\x13QuotaSnapshotsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12:\n" +
-	"\x05value\x18\x02 \x01(\v2$.copilot.cli.v1.AccountQuotaSnapshotR\x05value:\x028\x01\"\xa4\x04\n" +
+	"\x05value\x18\x02 \x01(\v2$.copilot.cli.v1.AccountQuotaSnapshotR\x05value:\x028\x01\"\x9e\x01\n" +
+	"\x1aAccountServiceLoginRequest\x12\x1a\n" +
+	"\x04host\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x04host\x12\x19\n" +
+	"\x05login\x18\x02 \x01(\tH\x00R\x05login\x88\x01\x01\x12\x1f\n" +
+	"\x05token\x18\x03 \x01(\tB\t\x82\x80\x19\x02\x18\x01\x80\x01\x01R\x05token\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\b\n" +
+	"\x06_login\"m\n" +
+	"\x1bAccountServiceLoginResponse\x12.\n" +
+	"\x0fstored_in_vault\x18\x01 \x01(\bB\x06\x82\x80\x19\x02\x18\x01R\rstoredInVault\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"\xb2\x01\n" +
+	"\x1bAccountServiceLogoutRequest\x12&\n" +
+	"\fselection_id\x18\x01 \x01(\tH\x00R\vselectionId\x88\x01\x01\x12:\n" +
+	"\tauth_info\x18\x02 \x01(\v2\x18.copilot.cli.v1.AuthInfoB\x03\x80\x01\x01R\bauthInfo\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\x0f\n" +
+	"\r_selection_id\"l\n" +
+	"\x1cAccountServiceLogoutResponse\x12,\n" +
+	"\x0ehas_more_users\x18\x01 \x01(\bB\x06\x82\x80\x19\x02\x18\x01R\fhasMoreUsers\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"\x99\x01\n" +
+	"-InternalAccountServiceDescribeAuthInfoRequest\x12@\n" +
+	"\bidentity\x18\x01 \x01(\v2\x1c.copilot.cli.v1.AuthIdentityB\x06\x82\x80\x19\x02\x18\x01R\bidentity\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x06\x82\x80\x19\x020\x01\"\xa4\x01\n" +
+	".InternalAccountServiceDescribeAuthInfoResponse\x12 \n" +
+	"\amessage\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\amessage\x12(\n" +
+	"\vdescription\x18\x02 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\vdescription\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x06\x82\x80\x19\x020\x01\"\x97\x01\n" +
+	"+InternalAccountServiceGetGistSupportRequest\x12@\n" +
+	"\bidentity\x18\x01 \x01(\v2\x1c.copilot.cli.v1.AuthIdentityB\x06\x82\x80\x19\x02\x18\x01R\bidentity\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x06\x82\x80\x19\x020\x01\"\xc6\x01\n" +
+	",InternalAccountServiceGetGistSupportResponse\x12$\n" +
+	"\tsupported\x18\x01 \x01(\bB\x06\x82\x80\x19\x02\x18\x01R\tsupported\x12\x17\n" +
+	"\x04kind\x18\x02 \x01(\tH\x00R\x04kind\x88\x01\x01\x12\x1b\n" +
+	"\x06reason\x18\x03 \x01(\tH\x01R\x06reason\x88\x01\x01\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x06\x82\x80\x19\x020\x01B\a\n" +
+	"\x05_kindB\t\n" +
+	"\a_reason\"W\n" +
+	"+InternalAccountServiceGetTokenEnvVarRequest\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\b\x82\x80\x19\x04(\x010\x01\"x\n" +
+	",InternalAccountServiceGetTokenEnvVarResponse\x12\x17\n" +
+	"\x04name\x18\x01 \x01(\tH\x00R\x04name\x88\x01\x01\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x06\x82\x80\x19\x020\x01B\a\n" +
+	"\x05_name\"\xa6\x01\n" +
+	"&InternalAccountServiceGetWebUrlRequest\x12\x1a\n" +
+	"\x04path\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x04path\x128\n" +
+	"\bidentity\x18\x02 \x01(\v2\x1c.copilot.cli.v1.AuthIdentityR\bidentity\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x06\x82\x80\x19\x020\x01\"k\n" +
+	"'InternalAccountServiceGetWebUrlResponse\x12\x18\n" +
+	"\x03url\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x03url\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x06\x82\x80\x19\x020\x01\"\xd6\x01\n" +
+	"\x0fAccountAllUsers\x12@\n" +
+	"\tauth_info\x18\x01 \x01(\v2\x18.copilot.cli.v1.AuthInfoB\t\x82\x80\x19\x02\x18\x01\x80\x01\x01R\bauthInfo\x12&\n" +
+	"\fselection_id\x18\x02 \x01(\tH\x00R\vselectionId\x88\x01\x01\x12\x1e\n" +
+	"\x05token\x18\x03 \x01(\tB\x03\x80\x01\x01H\x01R\x05token\x88\x01\x01\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\x0f\n" +
+	"\r_selection_idB\b\n" +
+	"\x06_token\"\xa4\x04\n" +
 	"\x14AccountQuotaSnapshot\x12@\n" +
 	"\x18is_unlimited_entitlement\x18\x01 \x01(\bB\x06\x82\x80\x19\x02\x18\x01R\x16isUnlimitedEntitlement\x129\n" +
 	"\x14entitlement_requests\x18\x02 \x01(\x03B\x06\x82\x80\x19\x02\x18\x01R\x13entitlementRequests\x12+\n" +
@@ -311,10 +1392,27 @@ const file_copilot_cli_v1_account_proto_rawDesc = "" +
 	"\n" +
 	"reset_date\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\tresetDate\x12\x1e\n" +
 	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra2\x94\x01\n" +
-	"\x0eAccountService\x12\x81\x01\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra2\xb2\x05\n" +
+	"\x0eAccountService\x12\x8d\x01\n" +
+	"\vGetAllUsers\x120.copilot.cli.v1.AccountServiceGetAllUsersRequest\x1a1.copilot.cli.v1.AccountServiceGetAllUsersResponse\"\x19\x82\x80\x19\x15\n" +
+	"\x13account.getAllUsers\x12\x99\x01\n" +
+	"\x0eGetCurrentAuth\x123.copilot.cli.v1.AccountServiceGetCurrentAuthRequest\x1a4.copilot.cli.v1.AccountServiceGetCurrentAuthResponse\"\x1c\x82\x80\x19\x18\n" +
+	"\x16account.getCurrentAuth\x12\x81\x01\n" +
 	"\bGetQuota\x12-.copilot.cli.v1.AccountServiceGetQuotaRequest\x1a..copilot.cli.v1.AccountServiceGetQuotaResponse\"\x16\x82\x80\x19\x12\n" +
-	"\x10account.getQuotaBBZ@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1b\x06proto3"
+	"\x10account.getQuota\x12u\n" +
+	"\x05Login\x12*.copilot.cli.v1.AccountServiceLoginRequest\x1a+.copilot.cli.v1.AccountServiceLoginResponse\"\x13\x82\x80\x19\x0f\n" +
+	"\raccount.login\x12y\n" +
+	"\x06Logout\x12+.copilot.cli.v1.AccountServiceLogoutRequest\x1a,.copilot.cli.v1.AccountServiceLogoutResponse\"\x14\x82\x80\x19\x10\n" +
+	"\x0eaccount.logout2\xe8\x05\n" +
+	"\x16InternalAccountService\x12\xbc\x01\n" +
+	"\x10DescribeAuthInfo\x12=.copilot.cli.v1.InternalAccountServiceDescribeAuthInfoRequest\x1a>.copilot.cli.v1.InternalAccountServiceDescribeAuthInfoResponse\")\x82\x80\x19%\n" +
+	"\x18account.describeAuthInfo \x01*\a1.0.102\x12\xb4\x01\n" +
+	"\x0eGetGistSupport\x12;.copilot.cli.v1.InternalAccountServiceGetGistSupportRequest\x1a<.copilot.cli.v1.InternalAccountServiceGetGistSupportResponse\"'\x82\x80\x19#\n" +
+	"\x16account.getGistSupport \x01*\a1.0.102\x12\xb4\x01\n" +
+	"\x0eGetTokenEnvVar\x12;.copilot.cli.v1.InternalAccountServiceGetTokenEnvVarRequest\x1a<.copilot.cli.v1.InternalAccountServiceGetTokenEnvVarResponse\"'\x82\x80\x19#\n" +
+	"\x16account.getTokenEnvVar \x01*\a1.0.102\x12\xa0\x01\n" +
+	"\tGetWebUrl\x126.copilot.cli.v1.InternalAccountServiceGetWebUrlRequest\x1a7.copilot.cli.v1.InternalAccountServiceGetWebUrlResponse\"\"\x82\x80\x19\x1e\n" +
+	"\x11account.getWebUrl \x01*\a1.0.102BBZ@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1b\x06proto3"
 
 var (
 	file_copilot_cli_v1_account_proto_rawDescOnce sync.Once
@@ -328,25 +1426,67 @@ func file_copilot_cli_v1_account_proto_rawDescGZIP() []byte {
 	return file_copilot_cli_v1_account_proto_rawDescData
 }
 
-var file_copilot_cli_v1_account_proto_msgTypes = make([]protoimpl.MessageInfo, 4)
+var file_copilot_cli_v1_account_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
 var file_copilot_cli_v1_account_proto_goTypes = []any{
-	(*AccountServiceGetQuotaRequest)(nil),  // 0: copilot.cli.v1.AccountServiceGetQuotaRequest
-	(*AccountServiceGetQuotaResponse)(nil), // 1: copilot.cli.v1.AccountServiceGetQuotaResponse
-	(*AccountQuotaSnapshot)(nil),           // 2: copilot.cli.v1.AccountQuotaSnapshot
-	nil,                                    // 3: copilot.cli.v1.AccountServiceGetQuotaResponse.QuotaSnapshotsEntry
-	(*timestamppb.Timestamp)(nil),          // 4: google.protobuf.Timestamp
+	(*AccountServiceGetAllUsersRequest)(nil),               // 0: copilot.cli.v1.AccountServiceGetAllUsersRequest
+	(*AccountServiceGetAllUsersResponse)(nil),              // 1: copilot.cli.v1.AccountServiceGetAllUsersResponse
+	(*AccountServiceGetCurrentAuthRequest)(nil),            // 2: copilot.cli.v1.AccountServiceGetCurrentAuthRequest
+	(*AccountServiceGetCurrentAuthResponse)(nil),           // 3: copilot.cli.v1.AccountServiceGetCurrentAuthResponse
+	(*AccountServiceGetQuotaRequest)(nil),                  // 4: copilot.cli.v1.AccountServiceGetQuotaRequest
+	(*AccountServiceGetQuotaResponse)(nil),                 // 5: copilot.cli.v1.AccountServiceGetQuotaResponse
+	(*AccountServiceLoginRequest)(nil),                     // 6: copilot.cli.v1.AccountServiceLoginRequest
+	(*AccountServiceLoginResponse)(nil),                    // 7: copilot.cli.v1.AccountServiceLoginResponse
+	(*AccountServiceLogoutRequest)(nil),                    // 8: copilot.cli.v1.AccountServiceLogoutRequest
+	(*AccountServiceLogoutResponse)(nil),                   // 9: copilot.cli.v1.AccountServiceLogoutResponse
+	(*InternalAccountServiceDescribeAuthInfoRequest)(nil),  // 10: copilot.cli.v1.InternalAccountServiceDescribeAuthInfoRequest
+	(*InternalAccountServiceDescribeAuthInfoResponse)(nil), // 11: copilot.cli.v1.InternalAccountServiceDescribeAuthInfoResponse
+	(*InternalAccountServiceGetGistSupportRequest)(nil),    // 12: copilot.cli.v1.InternalAccountServiceGetGistSupportRequest
+	(*InternalAccountServiceGetGistSupportResponse)(nil),   // 13: copilot.cli.v1.InternalAccountServiceGetGistSupportResponse
+	(*InternalAccountServiceGetTokenEnvVarRequest)(nil),    // 14: copilot.cli.v1.InternalAccountServiceGetTokenEnvVarRequest
+	(*InternalAccountServiceGetTokenEnvVarResponse)(nil),   // 15: copilot.cli.v1.InternalAccountServiceGetTokenEnvVarResponse
+	(*InternalAccountServiceGetWebUrlRequest)(nil),         // 16: copilot.cli.v1.InternalAccountServiceGetWebUrlRequest
+	(*InternalAccountServiceGetWebUrlResponse)(nil),        // 17: copilot.cli.v1.InternalAccountServiceGetWebUrlResponse
+	(*AccountAllUsers)(nil),                                // 18: copilot.cli.v1.AccountAllUsers
+	(*AccountQuotaSnapshot)(nil),                           // 19: copilot.cli.v1.AccountQuotaSnapshot
+	nil,                                                    // 20: copilot.cli.v1.AccountServiceGetQuotaResponse.QuotaSnapshotsEntry
+	(*AuthInfo)(nil),                                       // 21: copilot.cli.v1.AuthInfo
+	(*AuthIdentity)(nil),                                   // 22: copilot.cli.v1.AuthIdentity
+	(*timestamppb.Timestamp)(nil),                          // 23: google.protobuf.Timestamp
 }
 var file_copilot_cli_v1_account_proto_depIdxs = []int32{
-	3, // 0: copilot.cli.v1.AccountServiceGetQuotaResponse.quota_snapshots:type_name -> copilot.cli.v1.AccountServiceGetQuotaResponse.QuotaSnapshotsEntry
-	4, // 1: copilot.cli.v1.AccountQuotaSnapshot.reset_date:type_name -> google.protobuf.Timestamp
-	2, // 2: copilot.cli.v1.AccountServiceGetQuotaResponse.QuotaSnapshotsEntry.value:type_name -> copilot.cli.v1.AccountQuotaSnapshot
-	0, // 3: copilot.cli.v1.AccountService.GetQuota:input_type -> copilot.cli.v1.AccountServiceGetQuotaRequest
-	1, // 4: copilot.cli.v1.AccountService.GetQuota:output_type -> copilot.cli.v1.AccountServiceGetQuotaResponse
-	4, // [4:5] is the sub-list for method output_type
-	3, // [3:4] is the sub-list for method input_type
-	3, // [3:3] is the sub-list for extension type_name
-	3, // [3:3] is the sub-list for extension extendee
-	0, // [0:3] is the sub-list for field type_name
+	18, // 0: copilot.cli.v1.AccountServiceGetAllUsersResponse.items:type_name -> copilot.cli.v1.AccountAllUsers
+	21, // 1: copilot.cli.v1.AccountServiceGetCurrentAuthResponse.auth_info:type_name -> copilot.cli.v1.AuthInfo
+	20, // 2: copilot.cli.v1.AccountServiceGetQuotaResponse.quota_snapshots:type_name -> copilot.cli.v1.AccountServiceGetQuotaResponse.QuotaSnapshotsEntry
+	21, // 3: copilot.cli.v1.AccountServiceLogoutRequest.auth_info:type_name -> copilot.cli.v1.AuthInfo
+	22, // 4: copilot.cli.v1.InternalAccountServiceDescribeAuthInfoRequest.identity:type_name -> copilot.cli.v1.AuthIdentity
+	22, // 5: copilot.cli.v1.InternalAccountServiceGetGistSupportRequest.identity:type_name -> copilot.cli.v1.AuthIdentity
+	22, // 6: copilot.cli.v1.InternalAccountServiceGetWebUrlRequest.identity:type_name -> copilot.cli.v1.AuthIdentity
+	21, // 7: copilot.cli.v1.AccountAllUsers.auth_info:type_name -> copilot.cli.v1.AuthInfo
+	23, // 8: copilot.cli.v1.AccountQuotaSnapshot.reset_date:type_name -> google.protobuf.Timestamp
+	19, // 9: copilot.cli.v1.AccountServiceGetQuotaResponse.QuotaSnapshotsEntry.value:type_name -> copilot.cli.v1.AccountQuotaSnapshot
+	0,  // 10: copilot.cli.v1.AccountService.GetAllUsers:input_type -> copilot.cli.v1.AccountServiceGetAllUsersRequest
+	2,  // 11: copilot.cli.v1.AccountService.GetCurrentAuth:input_type -> copilot.cli.v1.AccountServiceGetCurrentAuthRequest
+	4,  // 12: copilot.cli.v1.AccountService.GetQuota:input_type -> copilot.cli.v1.AccountServiceGetQuotaRequest
+	6,  // 13: copilot.cli.v1.AccountService.Login:input_type -> copilot.cli.v1.AccountServiceLoginRequest
+	8,  // 14: copilot.cli.v1.AccountService.Logout:input_type -> copilot.cli.v1.AccountServiceLogoutRequest
+	10, // 15: copilot.cli.v1.InternalAccountService.DescribeAuthInfo:input_type -> copilot.cli.v1.InternalAccountServiceDescribeAuthInfoRequest
+	12, // 16: copilot.cli.v1.InternalAccountService.GetGistSupport:input_type -> copilot.cli.v1.InternalAccountServiceGetGistSupportRequest
+	14, // 17: copilot.cli.v1.InternalAccountService.GetTokenEnvVar:input_type -> copilot.cli.v1.InternalAccountServiceGetTokenEnvVarRequest
+	16, // 18: copilot.cli.v1.InternalAccountService.GetWebUrl:input_type -> copilot.cli.v1.InternalAccountServiceGetWebUrlRequest
+	1,  // 19: copilot.cli.v1.AccountService.GetAllUsers:output_type -> copilot.cli.v1.AccountServiceGetAllUsersResponse
+	3,  // 20: copilot.cli.v1.AccountService.GetCurrentAuth:output_type -> copilot.cli.v1.AccountServiceGetCurrentAuthResponse
+	5,  // 21: copilot.cli.v1.AccountService.GetQuota:output_type -> copilot.cli.v1.AccountServiceGetQuotaResponse
+	7,  // 22: copilot.cli.v1.AccountService.Login:output_type -> copilot.cli.v1.AccountServiceLoginResponse
+	9,  // 23: copilot.cli.v1.AccountService.Logout:output_type -> copilot.cli.v1.AccountServiceLogoutResponse
+	11, // 24: copilot.cli.v1.InternalAccountService.DescribeAuthInfo:output_type -> copilot.cli.v1.InternalAccountServiceDescribeAuthInfoResponse
+	13, // 25: copilot.cli.v1.InternalAccountService.GetGistSupport:output_type -> copilot.cli.v1.InternalAccountServiceGetGistSupportResponse
+	15, // 26: copilot.cli.v1.InternalAccountService.GetTokenEnvVar:output_type -> copilot.cli.v1.InternalAccountServiceGetTokenEnvVarResponse
+	17, // 27: copilot.cli.v1.InternalAccountService.GetWebUrl:output_type -> copilot.cli.v1.InternalAccountServiceGetWebUrlResponse
+	19, // [19:28] is the sub-list for method output_type
+	10, // [10:19] is the sub-list for method input_type
+	10, // [10:10] is the sub-list for extension type_name
+	10, // [10:10] is the sub-list for extension extendee
+	0,  // [0:10] is the sub-list for field type_name
 }
 
 func init() { file_copilot_cli_v1_account_proto_init() }
@@ -354,16 +1494,23 @@ func file_copilot_cli_v1_account_proto_init() {
 	if File_copilot_cli_v1_account_proto != nil {
 		return
 	}
-	file_copilot_cli_v1_account_proto_msgTypes[0].OneofWrappers = []any{}
+	file_copilot_cli_v1_common_proto_init()
+	file_copilot_cli_v1_account_proto_msgTypes[1].OneofWrappers = []any{}
+	file_copilot_cli_v1_account_proto_msgTypes[4].OneofWrappers = []any{}
+	file_copilot_cli_v1_account_proto_msgTypes[6].OneofWrappers = []any{}
+	file_copilot_cli_v1_account_proto_msgTypes[8].OneofWrappers = []any{}
+	file_copilot_cli_v1_account_proto_msgTypes[13].OneofWrappers = []any{}
+	file_copilot_cli_v1_account_proto_msgTypes[15].OneofWrappers = []any{}
+	file_copilot_cli_v1_account_proto_msgTypes[18].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_copilot_cli_v1_account_proto_rawDesc), len(file_copilot_cli_v1_account_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   4,
+			NumMessages:   21,
 			NumExtensions: 0,
-			NumServices:   1,
+			NumServices:   2,
 		},
 		GoTypes:           file_copilot_cli_v1_account_proto_goTypes,
 		DependencyIndexes: file_copilot_cli_v1_account_proto_depIdxs,

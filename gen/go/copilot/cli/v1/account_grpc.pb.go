@@ -40,7 +40,11 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	AccountService_GetQuota_FullMethodName = "/copilot.cli.v1.AccountService/GetQuota"
+	AccountService_GetAllUsers_FullMethodName    = "/copilot.cli.v1.AccountService/GetAllUsers"
+	AccountService_GetCurrentAuth_FullMethodName = "/copilot.cli.v1.AccountService/GetCurrentAuth"
+	AccountService_GetQuota_FullMethodName       = "/copilot.cli.v1.AccountService/GetQuota"
+	AccountService_Login_FullMethodName          = "/copilot.cli.v1.AccountService/Login"
+	AccountService_Logout_FullMethodName         = "/copilot.cli.v1.AccountService/Logout"
 )
 
 // AccountServiceClient is the client API for AccountService service.
@@ -49,8 +53,16 @@ const (
 //
 // AccountService has the CLI's methods under account.
 type AccountServiceClient interface {
+	// Gets the all users. JSON-RPC: account.getAllUsers.
+	GetAllUsers(ctx context.Context, in *AccountServiceGetAllUsersRequest, opts ...grpc.CallOption) (*AccountServiceGetAllUsersResponse, error)
+	// Gets the current authentication. JSON-RPC: account.getCurrentAuth.
+	GetCurrentAuth(ctx context.Context, in *AccountServiceGetCurrentAuthRequest, opts ...grpc.CallOption) (*AccountServiceGetCurrentAuthResponse, error)
 	// Returns what is left of the user's quotas. JSON-RPC: account.getQuota.
 	GetQuota(ctx context.Context, in *AccountServiceGetQuotaRequest, opts ...grpc.CallOption) (*AccountServiceGetQuotaResponse, error)
+	// Calls account.login.
+	Login(ctx context.Context, in *AccountServiceLoginRequest, opts ...grpc.CallOption) (*AccountServiceLoginResponse, error)
+	// Logouts the account. JSON-RPC: account.logout.
+	Logout(ctx context.Context, in *AccountServiceLogoutRequest, opts ...grpc.CallOption) (*AccountServiceLogoutResponse, error)
 }
 
 type accountServiceClient struct {
@@ -59,6 +71,26 @@ type accountServiceClient struct {
 
 func NewAccountServiceClient(cc grpc.ClientConnInterface) AccountServiceClient {
 	return &accountServiceClient{cc}
+}
+
+func (c *accountServiceClient) GetAllUsers(ctx context.Context, in *AccountServiceGetAllUsersRequest, opts ...grpc.CallOption) (*AccountServiceGetAllUsersResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(AccountServiceGetAllUsersResponse)
+	err := c.cc.Invoke(ctx, AccountService_GetAllUsers_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *accountServiceClient) GetCurrentAuth(ctx context.Context, in *AccountServiceGetCurrentAuthRequest, opts ...grpc.CallOption) (*AccountServiceGetCurrentAuthResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(AccountServiceGetCurrentAuthResponse)
+	err := c.cc.Invoke(ctx, AccountService_GetCurrentAuth_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
 }
 
 func (c *accountServiceClient) GetQuota(ctx context.Context, in *AccountServiceGetQuotaRequest, opts ...grpc.CallOption) (*AccountServiceGetQuotaResponse, error) {
@@ -71,14 +103,42 @@ func (c *accountServiceClient) GetQuota(ctx context.Context, in *AccountServiceG
 	return out, nil
 }
 
+func (c *accountServiceClient) Login(ctx context.Context, in *AccountServiceLoginRequest, opts ...grpc.CallOption) (*AccountServiceLoginResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(AccountServiceLoginResponse)
+	err := c.cc.Invoke(ctx, AccountService_Login_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *accountServiceClient) Logout(ctx context.Context, in *AccountServiceLogoutRequest, opts ...grpc.CallOption) (*AccountServiceLogoutResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(AccountServiceLogoutResponse)
+	err := c.cc.Invoke(ctx, AccountService_Logout_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // AccountServiceServer is the server API for AccountService service.
 // All implementations must embed UnimplementedAccountServiceServer
 // for forward compatibility.
 //
 // AccountService has the CLI's methods under account.
 type AccountServiceServer interface {
+	// Gets the all users. JSON-RPC: account.getAllUsers.
+	GetAllUsers(context.Context, *AccountServiceGetAllUsersRequest) (*AccountServiceGetAllUsersResponse, error)
+	// Gets the current authentication. JSON-RPC: account.getCurrentAuth.
+	GetCurrentAuth(context.Context, *AccountServiceGetCurrentAuthRequest) (*AccountServiceGetCurrentAuthResponse, error)
 	// Returns what is left of the user's quotas. JSON-RPC: account.getQuota.
 	GetQuota(context.Context, *AccountServiceGetQuotaRequest) (*AccountServiceGetQuotaResponse, error)
+	// Calls account.login.
+	Login(context.Context, *AccountServiceLoginRequest) (*AccountServiceLoginResponse, error)
+	// Logouts the account. JSON-RPC: account.logout.
+	Logout(context.Context, *AccountServiceLogoutRequest) (*AccountServiceLogoutResponse, error)
 	mustEmbedUnimplementedAccountServiceServer()
 }
 
@@ -89,8 +149,20 @@ type AccountServiceServer interface {
 // pointer dereference when methods are called.
 type UnimplementedAccountServiceServer struct{}
 
+func (UnimplementedAccountServiceServer) GetAllUsers(context.Context, *AccountServiceGetAllUsersRequest) (*AccountServiceGetAllUsersResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetAllUsers not implemented")
+}
+func (UnimplementedAccountServiceServer) GetCurrentAuth(context.Context, *AccountServiceGetCurrentAuthRequest) (*AccountServiceGetCurrentAuthResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetCurrentAuth not implemented")
+}
 func (UnimplementedAccountServiceServer) GetQuota(context.Context, *AccountServiceGetQuotaRequest) (*AccountServiceGetQuotaResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetQuota not implemented")
+}
+func (UnimplementedAccountServiceServer) Login(context.Context, *AccountServiceLoginRequest) (*AccountServiceLoginResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Login not implemented")
+}
+func (UnimplementedAccountServiceServer) Logout(context.Context, *AccountServiceLogoutRequest) (*AccountServiceLogoutResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Logout not implemented")
 }
 func (UnimplementedAccountServiceServer) mustEmbedUnimplementedAccountServiceServer() {}
 func (UnimplementedAccountServiceServer) testEmbeddedByValue()                        {}
@@ -113,6 +185,42 @@ func RegisterAccountServiceServer(s grpc.ServiceRegistrar, srv AccountServiceSer
 	s.RegisterService(&AccountService_ServiceDesc, srv)
 }
 
+func _AccountService_GetAllUsers_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(AccountServiceGetAllUsersRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AccountServiceServer).GetAllUsers(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AccountService_GetAllUsers_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AccountServiceServer).GetAllUsers(ctx, req.(*AccountServiceGetAllUsersRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _AccountService_GetCurrentAuth_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(AccountServiceGetCurrentAuthRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AccountServiceServer).GetCurrentAuth(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AccountService_GetCurrentAuth_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AccountServiceServer).GetCurrentAuth(ctx, req.(*AccountServiceGetCurrentAuthRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _AccountService_GetQuota_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(AccountServiceGetQuotaRequest)
 	if err := dec(in); err != nil {
@@ -131,6 +239,42 @@ func _AccountService_GetQuota_Handler(srv interface{}, ctx context.Context, dec 
 	return interceptor(ctx, in, info, handler)
 }
 
+func _AccountService_Login_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(AccountServiceLoginRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AccountServiceServer).Login(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AccountService_Login_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AccountServiceServer).Login(ctx, req.(*AccountServiceLoginRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _AccountService_Logout_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(AccountServiceLogoutRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AccountServiceServer).Logout(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AccountService_Logout_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AccountServiceServer).Logout(ctx, req.(*AccountServiceLogoutRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // AccountService_ServiceDesc is the grpc.ServiceDesc for AccountService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -139,8 +283,257 @@ var AccountService_ServiceDesc = grpc.ServiceDesc{
 	HandlerType: (*AccountServiceServer)(nil),
 	Methods: []grpc.MethodDesc{
 		{
+			MethodName: "GetAllUsers",
+			Handler:    _AccountService_GetAllUsers_Handler,
+		},
+		{
+			MethodName: "GetCurrentAuth",
+			Handler:    _AccountService_GetCurrentAuth_Handler,
+		},
+		{
 			MethodName: "GetQuota",
 			Handler:    _AccountService_GetQuota_Handler,
+		},
+		{
+			MethodName: "Login",
+			Handler:    _AccountService_Login_Handler,
+		},
+		{
+			MethodName: "Logout",
+			Handler:    _AccountService_Logout_Handler,
+		},
+	},
+	Streams:  []grpc.StreamDesc{},
+	Metadata: "copilot/cli/v1/account.proto",
+}
+
+const (
+	InternalAccountService_DescribeAuthInfo_FullMethodName = "/copilot.cli.v1.InternalAccountService/DescribeAuthInfo"
+	InternalAccountService_GetGistSupport_FullMethodName   = "/copilot.cli.v1.InternalAccountService/GetGistSupport"
+	InternalAccountService_GetTokenEnvVar_FullMethodName   = "/copilot.cli.v1.InternalAccountService/GetTokenEnvVar"
+	InternalAccountService_GetWebUrl_FullMethodName        = "/copilot.cli.v1.InternalAccountService/GetWebUrl"
+)
+
+// InternalAccountServiceClient is the client API for InternalAccountService service.
+//
+// For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
+//
+// InternalAccountService has the CLI's methods under account. They are internal
+// to the CLI: no stability is promised, and only the authorised may call them.
+type InternalAccountServiceClient interface {
+	// Calls account.describeAuthInfo. Since CLI 1.0.102.
+	DescribeAuthInfo(ctx context.Context, in *InternalAccountServiceDescribeAuthInfoRequest, opts ...grpc.CallOption) (*InternalAccountServiceDescribeAuthInfoResponse, error)
+	// Gets the gist support. JSON-RPC: account.getGistSupport. Since CLI 1.0.102.
+	GetGistSupport(ctx context.Context, in *InternalAccountServiceGetGistSupportRequest, opts ...grpc.CallOption) (*InternalAccountServiceGetGistSupportResponse, error)
+	// Gets the token environment var. JSON-RPC: account.getTokenEnvVar. Since CLI
+	// 1.0.102.
+	GetTokenEnvVar(ctx context.Context, in *InternalAccountServiceGetTokenEnvVarRequest, opts ...grpc.CallOption) (*InternalAccountServiceGetTokenEnvVarResponse, error)
+	// Gets the web URL. JSON-RPC: account.getWebUrl. Since CLI 1.0.102.
+	GetWebUrl(ctx context.Context, in *InternalAccountServiceGetWebUrlRequest, opts ...grpc.CallOption) (*InternalAccountServiceGetWebUrlResponse, error)
+}
+
+type internalAccountServiceClient struct {
+	cc grpc.ClientConnInterface
+}
+
+func NewInternalAccountServiceClient(cc grpc.ClientConnInterface) InternalAccountServiceClient {
+	return &internalAccountServiceClient{cc}
+}
+
+func (c *internalAccountServiceClient) DescribeAuthInfo(ctx context.Context, in *InternalAccountServiceDescribeAuthInfoRequest, opts ...grpc.CallOption) (*InternalAccountServiceDescribeAuthInfoResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(InternalAccountServiceDescribeAuthInfoResponse)
+	err := c.cc.Invoke(ctx, InternalAccountService_DescribeAuthInfo_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *internalAccountServiceClient) GetGistSupport(ctx context.Context, in *InternalAccountServiceGetGistSupportRequest, opts ...grpc.CallOption) (*InternalAccountServiceGetGistSupportResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(InternalAccountServiceGetGistSupportResponse)
+	err := c.cc.Invoke(ctx, InternalAccountService_GetGistSupport_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *internalAccountServiceClient) GetTokenEnvVar(ctx context.Context, in *InternalAccountServiceGetTokenEnvVarRequest, opts ...grpc.CallOption) (*InternalAccountServiceGetTokenEnvVarResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(InternalAccountServiceGetTokenEnvVarResponse)
+	err := c.cc.Invoke(ctx, InternalAccountService_GetTokenEnvVar_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *internalAccountServiceClient) GetWebUrl(ctx context.Context, in *InternalAccountServiceGetWebUrlRequest, opts ...grpc.CallOption) (*InternalAccountServiceGetWebUrlResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(InternalAccountServiceGetWebUrlResponse)
+	err := c.cc.Invoke(ctx, InternalAccountService_GetWebUrl_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// InternalAccountServiceServer is the server API for InternalAccountService service.
+// All implementations must embed UnimplementedInternalAccountServiceServer
+// for forward compatibility.
+//
+// InternalAccountService has the CLI's methods under account. They are internal
+// to the CLI: no stability is promised, and only the authorised may call them.
+type InternalAccountServiceServer interface {
+	// Calls account.describeAuthInfo. Since CLI 1.0.102.
+	DescribeAuthInfo(context.Context, *InternalAccountServiceDescribeAuthInfoRequest) (*InternalAccountServiceDescribeAuthInfoResponse, error)
+	// Gets the gist support. JSON-RPC: account.getGistSupport. Since CLI 1.0.102.
+	GetGistSupport(context.Context, *InternalAccountServiceGetGistSupportRequest) (*InternalAccountServiceGetGistSupportResponse, error)
+	// Gets the token environment var. JSON-RPC: account.getTokenEnvVar. Since CLI
+	// 1.0.102.
+	GetTokenEnvVar(context.Context, *InternalAccountServiceGetTokenEnvVarRequest) (*InternalAccountServiceGetTokenEnvVarResponse, error)
+	// Gets the web URL. JSON-RPC: account.getWebUrl. Since CLI 1.0.102.
+	GetWebUrl(context.Context, *InternalAccountServiceGetWebUrlRequest) (*InternalAccountServiceGetWebUrlResponse, error)
+	mustEmbedUnimplementedInternalAccountServiceServer()
+}
+
+// UnimplementedInternalAccountServiceServer must be embedded to have
+// forward compatible implementations.
+//
+// NOTE: this should be embedded by value instead of pointer to avoid a nil
+// pointer dereference when methods are called.
+type UnimplementedInternalAccountServiceServer struct{}
+
+func (UnimplementedInternalAccountServiceServer) DescribeAuthInfo(context.Context, *InternalAccountServiceDescribeAuthInfoRequest) (*InternalAccountServiceDescribeAuthInfoResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method DescribeAuthInfo not implemented")
+}
+func (UnimplementedInternalAccountServiceServer) GetGistSupport(context.Context, *InternalAccountServiceGetGistSupportRequest) (*InternalAccountServiceGetGistSupportResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetGistSupport not implemented")
+}
+func (UnimplementedInternalAccountServiceServer) GetTokenEnvVar(context.Context, *InternalAccountServiceGetTokenEnvVarRequest) (*InternalAccountServiceGetTokenEnvVarResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetTokenEnvVar not implemented")
+}
+func (UnimplementedInternalAccountServiceServer) GetWebUrl(context.Context, *InternalAccountServiceGetWebUrlRequest) (*InternalAccountServiceGetWebUrlResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetWebUrl not implemented")
+}
+func (UnimplementedInternalAccountServiceServer) mustEmbedUnimplementedInternalAccountServiceServer() {
+}
+func (UnimplementedInternalAccountServiceServer) testEmbeddedByValue() {}
+
+// UnsafeInternalAccountServiceServer may be embedded to opt out of forward compatibility for this service.
+// Use of this interface is not recommended, as added methods to InternalAccountServiceServer will
+// result in compilation errors.
+type UnsafeInternalAccountServiceServer interface {
+	mustEmbedUnimplementedInternalAccountServiceServer()
+}
+
+func RegisterInternalAccountServiceServer(s grpc.ServiceRegistrar, srv InternalAccountServiceServer) {
+	// If the following call panics, it indicates UnimplementedInternalAccountServiceServer was
+	// embedded by pointer and is nil.  This will cause panics if an
+	// unimplemented method is ever invoked, so we test this at initialization
+	// time to prevent it from happening at runtime later due to I/O.
+	if t, ok := srv.(interface{ testEmbeddedByValue() }); ok {
+		t.testEmbeddedByValue()
+	}
+	s.RegisterService(&InternalAccountService_ServiceDesc, srv)
+}
+
+func _InternalAccountService_DescribeAuthInfo_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(InternalAccountServiceDescribeAuthInfoRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(InternalAccountServiceServer).DescribeAuthInfo(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: InternalAccountService_DescribeAuthInfo_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(InternalAccountServiceServer).DescribeAuthInfo(ctx, req.(*InternalAccountServiceDescribeAuthInfoRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _InternalAccountService_GetGistSupport_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(InternalAccountServiceGetGistSupportRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(InternalAccountServiceServer).GetGistSupport(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: InternalAccountService_GetGistSupport_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(InternalAccountServiceServer).GetGistSupport(ctx, req.(*InternalAccountServiceGetGistSupportRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _InternalAccountService_GetTokenEnvVar_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(InternalAccountServiceGetTokenEnvVarRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(InternalAccountServiceServer).GetTokenEnvVar(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: InternalAccountService_GetTokenEnvVar_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(InternalAccountServiceServer).GetTokenEnvVar(ctx, req.(*InternalAccountServiceGetTokenEnvVarRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _InternalAccountService_GetWebUrl_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(InternalAccountServiceGetWebUrlRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(InternalAccountServiceServer).GetWebUrl(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: InternalAccountService_GetWebUrl_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(InternalAccountServiceServer).GetWebUrl(ctx, req.(*InternalAccountServiceGetWebUrlRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+// InternalAccountService_ServiceDesc is the grpc.ServiceDesc for InternalAccountService service.
+// It's only intended for direct use with grpc.RegisterService,
+// and not to be introspected or modified (even as a copy)
+var InternalAccountService_ServiceDesc = grpc.ServiceDesc{
+	ServiceName: "copilot.cli.v1.InternalAccountService",
+	HandlerType: (*InternalAccountServiceServer)(nil),
+	Methods: []grpc.MethodDesc{
+		{
+			MethodName: "DescribeAuthInfo",
+			Handler:    _InternalAccountService_DescribeAuthInfo_Handler,
+		},
+		{
+			MethodName: "GetGistSupport",
+			Handler:    _InternalAccountService_GetGistSupport_Handler,
+		},
+		{
+			MethodName: "GetTokenEnvVar",
+			Handler:    _InternalAccountService_GetTokenEnvVar_Handler,
+		},
+		{
+			MethodName: "GetWebUrl",
+			Handler:    _InternalAccountService_GetWebUrl_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

@@ -105,6 +105,72 @@ func (AbortReason) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{0}
 }
 
+// Account kind. Used by AccountStatus.kind and AuthLoginAccount.kind. Since CLI
+// 1.0.92.
+type AccountKind int32
+
+const (
+	// Unset, null, or a value that is not listed here: json_extra has it then.
+	AccountKind_ACCOUNT_KIND_UNSPECIFIED AccountKind = 0
+	// JSON: "githubDotCom".
+	AccountKind_ACCOUNT_KIND_GITHUB_DOT_COM AccountKind = 1
+	// JSON: "proxima".
+	AccountKind_ACCOUNT_KIND_PROXIMA AccountKind = 2
+	// JSON: "entraEmu".
+	AccountKind_ACCOUNT_KIND_ENTRA_EMU AccountKind = 3
+	// JSON: "entra".
+	AccountKind_ACCOUNT_KIND_ENTRA AccountKind = 4
+	// JSON: "loki".
+	AccountKind_ACCOUNT_KIND_LOKI AccountKind = 5
+)
+
+// Enum value maps for AccountKind.
+var (
+	AccountKind_name = map[int32]string{
+		0: "ACCOUNT_KIND_UNSPECIFIED",
+		1: "ACCOUNT_KIND_GITHUB_DOT_COM",
+		2: "ACCOUNT_KIND_PROXIMA",
+		3: "ACCOUNT_KIND_ENTRA_EMU",
+		4: "ACCOUNT_KIND_ENTRA",
+		5: "ACCOUNT_KIND_LOKI",
+	}
+	AccountKind_value = map[string]int32{
+		"ACCOUNT_KIND_UNSPECIFIED":    0,
+		"ACCOUNT_KIND_GITHUB_DOT_COM": 1,
+		"ACCOUNT_KIND_PROXIMA":        2,
+		"ACCOUNT_KIND_ENTRA_EMU":      3,
+		"ACCOUNT_KIND_ENTRA":          4,
+		"ACCOUNT_KIND_LOKI":           5,
+	}
+)
+
+func (x AccountKind) Enum() *AccountKind {
+	p := new(AccountKind)
+	*p = x
+	return p
+}
+
+func (x AccountKind) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (AccountKind) Descriptor() protoreflect.EnumDescriptor {
+	return file_copilot_cli_v1_common_proto_enumTypes[1].Descriptor()
+}
+
+func (AccountKind) Type() protoreflect.EnumType {
+	return &file_copilot_cli_v1_common_proto_enumTypes[1]
+}
+
+func (x AccountKind) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use AccountKind.Descriptor instead.
+func (AccountKind) EnumDescriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{1}
+}
+
 // Adaptive thinking support. Used by
 // ModelCapabilitiesOverrideSupports.adaptive_thinking and
 // ModelCapabilitiesSupports.adaptive_thinking.
@@ -152,11 +218,11 @@ func (x AdaptiveThinkingSupport) String() string {
 }
 
 func (AdaptiveThinkingSupport) Descriptor() protoreflect.EnumDescriptor {
-	return file_copilot_cli_v1_common_proto_enumTypes[1].Descriptor()
+	return file_copilot_cli_v1_common_proto_enumTypes[2].Descriptor()
 }
 
 func (AdaptiveThinkingSupport) Type() protoreflect.EnumType {
-	return &file_copilot_cli_v1_common_proto_enumTypes[1]
+	return &file_copilot_cli_v1_common_proto_enumTypes[2]
 }
 
 func (x AdaptiveThinkingSupport) Number() protoreflect.EnumNumber {
@@ -165,7 +231,76 @@ func (x AdaptiveThinkingSupport) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use AdaptiveThinkingSupport.Descriptor instead.
 func (AdaptiveThinkingSupport) EnumDescriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{1}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{2}
+}
+
+// Agent info source. Used by AgentInfo.source.
+type AgentInfoSource int32
+
+const (
+	// Unset, null, or a value that is not listed here: json_extra has it then.
+	AgentInfoSource_AGENT_INFO_SOURCE_UNSPECIFIED AgentInfoSource = 0
+	// JSON: "user".
+	AgentInfoSource_AGENT_INFO_SOURCE_USER AgentInfoSource = 1
+	// JSON: "project".
+	AgentInfoSource_AGENT_INFO_SOURCE_PROJECT AgentInfoSource = 2
+	// JSON: "inherited".
+	AgentInfoSource_AGENT_INFO_SOURCE_INHERITED AgentInfoSource = 3
+	// JSON: "remote".
+	AgentInfoSource_AGENT_INFO_SOURCE_REMOTE AgentInfoSource = 4
+	// JSON: "plugin".
+	AgentInfoSource_AGENT_INFO_SOURCE_PLUGIN AgentInfoSource = 5
+	// JSON: "builtin".
+	AgentInfoSource_AGENT_INFO_SOURCE_BUILTIN AgentInfoSource = 6
+)
+
+// Enum value maps for AgentInfoSource.
+var (
+	AgentInfoSource_name = map[int32]string{
+		0: "AGENT_INFO_SOURCE_UNSPECIFIED",
+		1: "AGENT_INFO_SOURCE_USER",
+		2: "AGENT_INFO_SOURCE_PROJECT",
+		3: "AGENT_INFO_SOURCE_INHERITED",
+		4: "AGENT_INFO_SOURCE_REMOTE",
+		5: "AGENT_INFO_SOURCE_PLUGIN",
+		6: "AGENT_INFO_SOURCE_BUILTIN",
+	}
+	AgentInfoSource_value = map[string]int32{
+		"AGENT_INFO_SOURCE_UNSPECIFIED": 0,
+		"AGENT_INFO_SOURCE_USER":        1,
+		"AGENT_INFO_SOURCE_PROJECT":     2,
+		"AGENT_INFO_SOURCE_INHERITED":   3,
+		"AGENT_INFO_SOURCE_REMOTE":      4,
+		"AGENT_INFO_SOURCE_PLUGIN":      5,
+		"AGENT_INFO_SOURCE_BUILTIN":     6,
+	}
+)
+
+func (x AgentInfoSource) Enum() *AgentInfoSource {
+	p := new(AgentInfoSource)
+	*p = x
+	return p
+}
+
+func (x AgentInfoSource) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (AgentInfoSource) Descriptor() protoreflect.EnumDescriptor {
+	return file_copilot_cli_v1_common_proto_enumTypes[3].Descriptor()
+}
+
+func (AgentInfoSource) Type() protoreflect.EnumType {
+	return &file_copilot_cli_v1_common_proto_enumTypes[3]
+}
+
+func (x AgentInfoSource) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use AgentInfoSource.Descriptor instead.
+func (AgentInfoSource) EnumDescriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{3}
 }
 
 // Agent model policy. Used by AgentInfo.model_policy,
@@ -206,11 +341,11 @@ func (x AgentModelPolicy) String() string {
 }
 
 func (AgentModelPolicy) Descriptor() protoreflect.EnumDescriptor {
-	return file_copilot_cli_v1_common_proto_enumTypes[2].Descriptor()
+	return file_copilot_cli_v1_common_proto_enumTypes[4].Descriptor()
 }
 
 func (AgentModelPolicy) Type() protoreflect.EnumType {
-	return &file_copilot_cli_v1_common_proto_enumTypes[2]
+	return &file_copilot_cli_v1_common_proto_enumTypes[4]
 }
 
 func (x AgentModelPolicy) Number() protoreflect.EnumNumber {
@@ -219,7 +354,7 @@ func (x AgentModelPolicy) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use AgentModelPolicy.Descriptor instead.
 func (AgentModelPolicy) EnumDescriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{2}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{4}
 }
 
 // AI credits status. Used by AssistantUsageData.ai_credits_status,
@@ -265,11 +400,11 @@ func (x AiCreditsStatus) String() string {
 }
 
 func (AiCreditsStatus) Descriptor() protoreflect.EnumDescriptor {
-	return file_copilot_cli_v1_common_proto_enumTypes[3].Descriptor()
+	return file_copilot_cli_v1_common_proto_enumTypes[5].Descriptor()
 }
 
 func (AiCreditsStatus) Type() protoreflect.EnumType {
-	return &file_copilot_cli_v1_common_proto_enumTypes[3]
+	return &file_copilot_cli_v1_common_proto_enumTypes[5]
 }
 
 func (x AiCreditsStatus) Number() protoreflect.EnumNumber {
@@ -278,7 +413,7 @@ func (x AiCreditsStatus) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use AiCreditsStatus.Descriptor instead.
 func (AiCreditsStatus) EnumDescriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{3}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{5}
 }
 
 // Assisted approval judge failure reason. Used by
@@ -331,11 +466,11 @@ func (x AssistedApprovalJudgeFailureReason) String() string {
 }
 
 func (AssistedApprovalJudgeFailureReason) Descriptor() protoreflect.EnumDescriptor {
-	return file_copilot_cli_v1_common_proto_enumTypes[4].Descriptor()
+	return file_copilot_cli_v1_common_proto_enumTypes[6].Descriptor()
 }
 
 func (AssistedApprovalJudgeFailureReason) Type() protoreflect.EnumType {
-	return &file_copilot_cli_v1_common_proto_enumTypes[4]
+	return &file_copilot_cli_v1_common_proto_enumTypes[6]
 }
 
 func (x AssistedApprovalJudgeFailureReason) Number() protoreflect.EnumNumber {
@@ -344,7 +479,7 @@ func (x AssistedApprovalJudgeFailureReason) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use AssistedApprovalJudgeFailureReason.Descriptor instead.
 func (AssistedApprovalJudgeFailureReason) EnumDescriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{4}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{6}
 }
 
 // Assisted approval recommendation. Used by
@@ -393,11 +528,11 @@ func (x AssistedApprovalRecommendation) String() string {
 }
 
 func (AssistedApprovalRecommendation) Descriptor() protoreflect.EnumDescriptor {
-	return file_copilot_cli_v1_common_proto_enumTypes[5].Descriptor()
+	return file_copilot_cli_v1_common_proto_enumTypes[7].Descriptor()
 }
 
 func (AssistedApprovalRecommendation) Type() protoreflect.EnumType {
-	return &file_copilot_cli_v1_common_proto_enumTypes[5]
+	return &file_copilot_cli_v1_common_proto_enumTypes[7]
 }
 
 func (x AssistedApprovalRecommendation) Number() protoreflect.EnumNumber {
@@ -406,7 +541,7 @@ func (x AssistedApprovalRecommendation) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use AssistedApprovalRecommendation.Descriptor instead.
 func (AssistedApprovalRecommendation) EnumDescriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{5}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{7}
 }
 
 // Attachment GitHub reference type. Used by
@@ -451,11 +586,11 @@ func (x AttachmentGitHubReferenceType) String() string {
 }
 
 func (AttachmentGitHubReferenceType) Descriptor() protoreflect.EnumDescriptor {
-	return file_copilot_cli_v1_common_proto_enumTypes[6].Descriptor()
+	return file_copilot_cli_v1_common_proto_enumTypes[8].Descriptor()
 }
 
 func (AttachmentGitHubReferenceType) Type() protoreflect.EnumType {
-	return &file_copilot_cli_v1_common_proto_enumTypes[6]
+	return &file_copilot_cli_v1_common_proto_enumTypes[8]
 }
 
 func (x AttachmentGitHubReferenceType) Number() protoreflect.EnumNumber {
@@ -464,7 +599,89 @@ func (x AttachmentGitHubReferenceType) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use AttachmentGitHubReferenceType.Descriptor instead.
 func (AttachmentGitHubReferenceType) EnumDescriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{6}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{8}
+}
+
+// Authentication info type. Used by AuthIdentity.type,
+// AuthIdentityMetadata.type and others.
+type AuthInfoType int32
+
+const (
+	// Unset, null, or a value that is not listed here: json_extra has it then.
+	AuthInfoType_AUTH_INFO_TYPE_UNSPECIFIED AuthInfoType = 0
+	// JSON: "hmac".
+	AuthInfoType_AUTH_INFO_TYPE_HMAC AuthInfoType = 1
+	// JSON: "env".
+	AuthInfoType_AUTH_INFO_TYPE_ENV AuthInfoType = 2
+	// JSON: "user".
+	AuthInfoType_AUTH_INFO_TYPE_USER AuthInfoType = 3
+	// JSON: "gh-cli".
+	AuthInfoType_AUTH_INFO_TYPE_GH_CLI AuthInfoType = 4
+	// JSON: "api-key".
+	AuthInfoType_AUTH_INFO_TYPE_API_KEY AuthInfoType = 5
+	// JSON: "token".
+	AuthInfoType_AUTH_INFO_TYPE_TOKEN AuthInfoType = 6
+	// JSON: "token-provider".
+	AuthInfoType_AUTH_INFO_TYPE_TOKEN_PROVIDER AuthInfoType = 7
+	// JSON: "copilot-api-token".
+	AuthInfoType_AUTH_INFO_TYPE_COPILOT_API_TOKEN AuthInfoType = 8
+	// JSON: "account". Since CLI 1.0.92.
+	AuthInfoType_AUTH_INFO_TYPE_ACCOUNT AuthInfoType = 9
+)
+
+// Enum value maps for AuthInfoType.
+var (
+	AuthInfoType_name = map[int32]string{
+		0: "AUTH_INFO_TYPE_UNSPECIFIED",
+		1: "AUTH_INFO_TYPE_HMAC",
+		2: "AUTH_INFO_TYPE_ENV",
+		3: "AUTH_INFO_TYPE_USER",
+		4: "AUTH_INFO_TYPE_GH_CLI",
+		5: "AUTH_INFO_TYPE_API_KEY",
+		6: "AUTH_INFO_TYPE_TOKEN",
+		7: "AUTH_INFO_TYPE_TOKEN_PROVIDER",
+		8: "AUTH_INFO_TYPE_COPILOT_API_TOKEN",
+		9: "AUTH_INFO_TYPE_ACCOUNT",
+	}
+	AuthInfoType_value = map[string]int32{
+		"AUTH_INFO_TYPE_UNSPECIFIED":       0,
+		"AUTH_INFO_TYPE_HMAC":              1,
+		"AUTH_INFO_TYPE_ENV":               2,
+		"AUTH_INFO_TYPE_USER":              3,
+		"AUTH_INFO_TYPE_GH_CLI":            4,
+		"AUTH_INFO_TYPE_API_KEY":           5,
+		"AUTH_INFO_TYPE_TOKEN":             6,
+		"AUTH_INFO_TYPE_TOKEN_PROVIDER":    7,
+		"AUTH_INFO_TYPE_COPILOT_API_TOKEN": 8,
+		"AUTH_INFO_TYPE_ACCOUNT":           9,
+	}
+)
+
+func (x AuthInfoType) Enum() *AuthInfoType {
+	p := new(AuthInfoType)
+	*p = x
+	return p
+}
+
+func (x AuthInfoType) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (AuthInfoType) Descriptor() protoreflect.EnumDescriptor {
+	return file_copilot_cli_v1_common_proto_enumTypes[9].Descriptor()
+}
+
+func (AuthInfoType) Type() protoreflect.EnumType {
+	return &file_copilot_cli_v1_common_proto_enumTypes[9]
+}
+
+func (x AuthInfoType) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use AuthInfoType.Descriptor instead.
+func (AuthInfoType) EnumDescriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{9}
 }
 
 // Auto tier. Used by AutoTierSwitchFailedData.effective_auto_tier,
@@ -514,11 +731,11 @@ func (x AutoTier) String() string {
 }
 
 func (AutoTier) Descriptor() protoreflect.EnumDescriptor {
-	return file_copilot_cli_v1_common_proto_enumTypes[7].Descriptor()
+	return file_copilot_cli_v1_common_proto_enumTypes[10].Descriptor()
 }
 
 func (AutoTier) Type() protoreflect.EnumType {
-	return &file_copilot_cli_v1_common_proto_enumTypes[7]
+	return &file_copilot_cli_v1_common_proto_enumTypes[10]
 }
 
 func (x AutoTier) Number() protoreflect.EnumNumber {
@@ -527,7 +744,630 @@ func (x AutoTier) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use AutoTier.Descriptor instead.
 func (AutoTier) EnumDescriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{7}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{10}
+}
+
+// Catalog authentication required reason. Used by
+// CatalogAuthenticationRequiredError.reason.
+type CatalogAuthenticationRequiredReason int32
+
+const (
+	// Unset, null, or a value that is not listed here: json_extra has it then.
+	CatalogAuthenticationRequiredReason_CATALOG_AUTHENTICATION_REQUIRED_REASON_UNSPECIFIED CatalogAuthenticationRequiredReason = 0
+	// JSON: "no-credential".
+	CatalogAuthenticationRequiredReason_CATALOG_AUTHENTICATION_REQUIRED_REASON_NO_CREDENTIAL CatalogAuthenticationRequiredReason = 1
+	// JSON: "credential-expired".
+	CatalogAuthenticationRequiredReason_CATALOG_AUTHENTICATION_REQUIRED_REASON_CREDENTIAL_EXPIRED CatalogAuthenticationRequiredReason = 2
+	// JSON: "credential-rejected".
+	CatalogAuthenticationRequiredReason_CATALOG_AUTHENTICATION_REQUIRED_REASON_CREDENTIAL_REJECTED CatalogAuthenticationRequiredReason = 3
+)
+
+// Enum value maps for CatalogAuthenticationRequiredReason.
+var (
+	CatalogAuthenticationRequiredReason_name = map[int32]string{
+		0: "CATALOG_AUTHENTICATION_REQUIRED_REASON_UNSPECIFIED",
+		1: "CATALOG_AUTHENTICATION_REQUIRED_REASON_NO_CREDENTIAL",
+		2: "CATALOG_AUTHENTICATION_REQUIRED_REASON_CREDENTIAL_EXPIRED",
+		3: "CATALOG_AUTHENTICATION_REQUIRED_REASON_CREDENTIAL_REJECTED",
+	}
+	CatalogAuthenticationRequiredReason_value = map[string]int32{
+		"CATALOG_AUTHENTICATION_REQUIRED_REASON_UNSPECIFIED":         0,
+		"CATALOG_AUTHENTICATION_REQUIRED_REASON_NO_CREDENTIAL":       1,
+		"CATALOG_AUTHENTICATION_REQUIRED_REASON_CREDENTIAL_EXPIRED":  2,
+		"CATALOG_AUTHENTICATION_REQUIRED_REASON_CREDENTIAL_REJECTED": 3,
+	}
+)
+
+func (x CatalogAuthenticationRequiredReason) Enum() *CatalogAuthenticationRequiredReason {
+	p := new(CatalogAuthenticationRequiredReason)
+	*p = x
+	return p
+}
+
+func (x CatalogAuthenticationRequiredReason) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (CatalogAuthenticationRequiredReason) Descriptor() protoreflect.EnumDescriptor {
+	return file_copilot_cli_v1_common_proto_enumTypes[11].Descriptor()
+}
+
+func (CatalogAuthenticationRequiredReason) Type() protoreflect.EnumType {
+	return &file_copilot_cli_v1_common_proto_enumTypes[11]
+}
+
+func (x CatalogAuthenticationRequiredReason) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use CatalogAuthenticationRequiredReason.Descriptor instead.
+func (CatalogAuthenticationRequiredReason) EnumDescriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{11}
+}
+
+// Catalog capability. Used by CatalogNegotiatedContract.granted_capabilities.
+type CatalogCapability int32
+
+const (
+	// Unset, null, or a value that is not listed here: json_extra has it then.
+	CatalogCapability_CATALOG_CAPABILITY_UNSPECIFIED CatalogCapability = 0
+	// JSON: "mcp-server-card".
+	CatalogCapability_CATALOG_CAPABILITY_MCP_SERVER_CARD CatalogCapability = 1
+	// JSON: "legacy-mcp-server-card".
+	CatalogCapability_CATALOG_CAPABILITY_LEGACY_MCP_SERVER_CARD CatalogCapability = 2
+	// JSON: "ai-skill-discovery".
+	CatalogCapability_CATALOG_CAPABILITY_AI_SKILL_DISCOVERY CatalogCapability = 3
+	// JSON: "mcp-install-planning".
+	CatalogCapability_CATALOG_CAPABILITY_MCP_INSTALL_PLANNING CatalogCapability = 4
+	// JSON: "multiple-transport-choice".
+	CatalogCapability_CATALOG_CAPABILITY_MULTIPLE_TRANSPORT_CHOICE CatalogCapability = 5
+	// JSON: "agent-plugin-discovery". Since CLI 1.0.92.
+	CatalogCapability_CATALOG_CAPABILITY_AGENT_PLUGIN_DISCOVERY CatalogCapability = 6
+	// JSON: "catalog-search-pagination". Since CLI 1.0.92.
+	CatalogCapability_CATALOG_CAPABILITY_CATALOG_SEARCH_PAGINATION CatalogCapability = 7
+	// JSON: "trust-snapshot". Since CLI 1.0.92.
+	CatalogCapability_CATALOG_CAPABILITY_TRUST_SNAPSHOT CatalogCapability = 8
+	// JSON: "catalog-selection". Since CLI 1.0.92.
+	CatalogCapability_CATALOG_CAPABILITY_CATALOG_SELECTION CatalogCapability = 9
+	// JSON: "catalog-search-credential-required". Since CLI 1.0.92.
+	CatalogCapability_CATALOG_CAPABILITY_CATALOG_SEARCH_CREDENTIAL_REQUIRED CatalogCapability = 10
+	// JSON: "catalog-search-session-bound". Since CLI 1.0.92.
+	CatalogCapability_CATALOG_CAPABILITY_CATALOG_SEARCH_SESSION_BOUND CatalogCapability = 11
+	// JSON: "mcp-confirmed-remote-installation". Since CLI 1.0.92.
+	CatalogCapability_CATALOG_CAPABILITY_MCP_CONFIRMED_REMOTE_INSTALLATION CatalogCapability = 12
+	// JSON: "mcp-configured-remote-installation". Since CLI 1.0.92.
+	CatalogCapability_CATALOG_CAPABILITY_MCP_CONFIGURED_REMOTE_INSTALLATION CatalogCapability = 13
+	// JSON: "skill-confirmed-installation". Since CLI 1.0.92.
+	CatalogCapability_CATALOG_CAPABILITY_SKILL_CONFIRMED_INSTALLATION CatalogCapability = 14
+	// JSON: "agent-plugin-formats". Since CLI 1.0.102.
+	CatalogCapability_CATALOG_CAPABILITY_AGENT_PLUGIN_FORMATS CatalogCapability = 15
+	// JSON: "agent-plugin-confirmed-installation". Since CLI 1.0.102.
+	CatalogCapability_CATALOG_CAPABILITY_AGENT_PLUGIN_CONFIRMED_INSTALLATION CatalogCapability = 16
+	// JSON: "catalog-reference-installation". Since CLI 1.0.102.
+	CatalogCapability_CATALOG_CAPABILITY_CATALOG_REFERENCE_INSTALLATION CatalogCapability = 17
+	// JSON: "catalog-feeds". Since CLI 1.0.102.
+	CatalogCapability_CATALOG_CAPABILITY_CATALOG_FEEDS CatalogCapability = 18
+	// JSON: "catalog-search-categories". Since CLI 1.0.102.
+	CatalogCapability_CATALOG_CAPABILITY_CATALOG_SEARCH_CATEGORIES CatalogCapability = 19
+)
+
+// Enum value maps for CatalogCapability.
+var (
+	CatalogCapability_name = map[int32]string{
+		0:  "CATALOG_CAPABILITY_UNSPECIFIED",
+		1:  "CATALOG_CAPABILITY_MCP_SERVER_CARD",
+		2:  "CATALOG_CAPABILITY_LEGACY_MCP_SERVER_CARD",
+		3:  "CATALOG_CAPABILITY_AI_SKILL_DISCOVERY",
+		4:  "CATALOG_CAPABILITY_MCP_INSTALL_PLANNING",
+		5:  "CATALOG_CAPABILITY_MULTIPLE_TRANSPORT_CHOICE",
+		6:  "CATALOG_CAPABILITY_AGENT_PLUGIN_DISCOVERY",
+		7:  "CATALOG_CAPABILITY_CATALOG_SEARCH_PAGINATION",
+		8:  "CATALOG_CAPABILITY_TRUST_SNAPSHOT",
+		9:  "CATALOG_CAPABILITY_CATALOG_SELECTION",
+		10: "CATALOG_CAPABILITY_CATALOG_SEARCH_CREDENTIAL_REQUIRED",
+		11: "CATALOG_CAPABILITY_CATALOG_SEARCH_SESSION_BOUND",
+		12: "CATALOG_CAPABILITY_MCP_CONFIRMED_REMOTE_INSTALLATION",
+		13: "CATALOG_CAPABILITY_MCP_CONFIGURED_REMOTE_INSTALLATION",
+		14: "CATALOG_CAPABILITY_SKILL_CONFIRMED_INSTALLATION",
+		15: "CATALOG_CAPABILITY_AGENT_PLUGIN_FORMATS",
+		16: "CATALOG_CAPABILITY_AGENT_PLUGIN_CONFIRMED_INSTALLATION",
+		17: "CATALOG_CAPABILITY_CATALOG_REFERENCE_INSTALLATION",
+		18: "CATALOG_CAPABILITY_CATALOG_FEEDS",
+		19: "CATALOG_CAPABILITY_CATALOG_SEARCH_CATEGORIES",
+	}
+	CatalogCapability_value = map[string]int32{
+		"CATALOG_CAPABILITY_UNSPECIFIED":                         0,
+		"CATALOG_CAPABILITY_MCP_SERVER_CARD":                     1,
+		"CATALOG_CAPABILITY_LEGACY_MCP_SERVER_CARD":              2,
+		"CATALOG_CAPABILITY_AI_SKILL_DISCOVERY":                  3,
+		"CATALOG_CAPABILITY_MCP_INSTALL_PLANNING":                4,
+		"CATALOG_CAPABILITY_MULTIPLE_TRANSPORT_CHOICE":           5,
+		"CATALOG_CAPABILITY_AGENT_PLUGIN_DISCOVERY":              6,
+		"CATALOG_CAPABILITY_CATALOG_SEARCH_PAGINATION":           7,
+		"CATALOG_CAPABILITY_TRUST_SNAPSHOT":                      8,
+		"CATALOG_CAPABILITY_CATALOG_SELECTION":                   9,
+		"CATALOG_CAPABILITY_CATALOG_SEARCH_CREDENTIAL_REQUIRED":  10,
+		"CATALOG_CAPABILITY_CATALOG_SEARCH_SESSION_BOUND":        11,
+		"CATALOG_CAPABILITY_MCP_CONFIRMED_REMOTE_INSTALLATION":   12,
+		"CATALOG_CAPABILITY_MCP_CONFIGURED_REMOTE_INSTALLATION":  13,
+		"CATALOG_CAPABILITY_SKILL_CONFIRMED_INSTALLATION":        14,
+		"CATALOG_CAPABILITY_AGENT_PLUGIN_FORMATS":                15,
+		"CATALOG_CAPABILITY_AGENT_PLUGIN_CONFIRMED_INSTALLATION": 16,
+		"CATALOG_CAPABILITY_CATALOG_REFERENCE_INSTALLATION":      17,
+		"CATALOG_CAPABILITY_CATALOG_FEEDS":                       18,
+		"CATALOG_CAPABILITY_CATALOG_SEARCH_CATEGORIES":           19,
+	}
+)
+
+func (x CatalogCapability) Enum() *CatalogCapability {
+	p := new(CatalogCapability)
+	*p = x
+	return p
+}
+
+func (x CatalogCapability) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (CatalogCapability) Descriptor() protoreflect.EnumDescriptor {
+	return file_copilot_cli_v1_common_proto_enumTypes[12].Descriptor()
+}
+
+func (CatalogCapability) Type() protoreflect.EnumType {
+	return &file_copilot_cli_v1_common_proto_enumTypes[12]
+}
+
+func (x CatalogCapability) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use CatalogCapability.Descriptor instead.
+func (CatalogCapability) EnumDescriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{12}
+}
+
+// Catalog contract violation reason. Used by
+// CatalogContractViolationError.reason.
+type CatalogContractViolationReason int32
+
+const (
+	// Unset, null, or a value that is not listed here: json_extra has it then.
+	CatalogContractViolationReason_CATALOG_CONTRACT_VIOLATION_REASON_UNSPECIFIED CatalogContractViolationReason = 0
+	// JSON: "both-url-and-data".
+	CatalogContractViolationReason_CATALOG_CONTRACT_VIOLATION_REASON_BOTH_URL_AND_DATA CatalogContractViolationReason = 1
+	// JSON: "neither-url-nor-data".
+	CatalogContractViolationReason_CATALOG_CONTRACT_VIOLATION_REASON_NEITHER_URL_NOR_DATA CatalogContractViolationReason = 2
+	// JSON: "duplicate-identity".
+	CatalogContractViolationReason_CATALOG_CONTRACT_VIOLATION_REASON_DUPLICATE_IDENTITY CatalogContractViolationReason = 3
+	// JSON: "unknown-media-type".
+	CatalogContractViolationReason_CATALOG_CONTRACT_VIOLATION_REASON_UNKNOWN_MEDIA_TYPE CatalogContractViolationReason = 4
+)
+
+// Enum value maps for CatalogContractViolationReason.
+var (
+	CatalogContractViolationReason_name = map[int32]string{
+		0: "CATALOG_CONTRACT_VIOLATION_REASON_UNSPECIFIED",
+		1: "CATALOG_CONTRACT_VIOLATION_REASON_BOTH_URL_AND_DATA",
+		2: "CATALOG_CONTRACT_VIOLATION_REASON_NEITHER_URL_NOR_DATA",
+		3: "CATALOG_CONTRACT_VIOLATION_REASON_DUPLICATE_IDENTITY",
+		4: "CATALOG_CONTRACT_VIOLATION_REASON_UNKNOWN_MEDIA_TYPE",
+	}
+	CatalogContractViolationReason_value = map[string]int32{
+		"CATALOG_CONTRACT_VIOLATION_REASON_UNSPECIFIED":          0,
+		"CATALOG_CONTRACT_VIOLATION_REASON_BOTH_URL_AND_DATA":    1,
+		"CATALOG_CONTRACT_VIOLATION_REASON_NEITHER_URL_NOR_DATA": 2,
+		"CATALOG_CONTRACT_VIOLATION_REASON_DUPLICATE_IDENTITY":   3,
+		"CATALOG_CONTRACT_VIOLATION_REASON_UNKNOWN_MEDIA_TYPE":   4,
+	}
+)
+
+func (x CatalogContractViolationReason) Enum() *CatalogContractViolationReason {
+	p := new(CatalogContractViolationReason)
+	*p = x
+	return p
+}
+
+func (x CatalogContractViolationReason) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (CatalogContractViolationReason) Descriptor() protoreflect.EnumDescriptor {
+	return file_copilot_cli_v1_common_proto_enumTypes[13].Descriptor()
+}
+
+func (CatalogContractViolationReason) Type() protoreflect.EnumType {
+	return &file_copilot_cli_v1_common_proto_enumTypes[13]
+}
+
+func (x CatalogContractViolationReason) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use CatalogContractViolationReason.Descriptor instead.
+func (CatalogContractViolationReason) EnumDescriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{13}
+}
+
+// Catalog invalid request field. Used by CatalogInvalidRequestError.field.
+type CatalogInvalidRequestField int32
+
+const (
+	// Unset, null, or a value that is not listed here: json_extra has it then.
+	CatalogInvalidRequestField_CATALOG_INVALID_REQUEST_FIELD_UNSPECIFIED CatalogInvalidRequestField = 0
+	// JSON: "query".
+	CatalogInvalidRequestField_CATALOG_INVALID_REQUEST_FIELD_QUERY CatalogInvalidRequestField = 1
+	// JSON: "limit".
+	CatalogInvalidRequestField_CATALOG_INVALID_REQUEST_FIELD_LIMIT CatalogInvalidRequestField = 2
+	// JSON: "kinds".
+	CatalogInvalidRequestField_CATALOG_INVALID_REQUEST_FIELD_KINDS CatalogInvalidRequestField = 3
+	// JSON: "contract".
+	CatalogInvalidRequestField_CATALOG_INVALID_REQUEST_FIELD_CONTRACT CatalogInvalidRequestField = 4
+	// JSON: "source".
+	CatalogInvalidRequestField_CATALOG_INVALID_REQUEST_FIELD_SOURCE CatalogInvalidRequestField = 5
+	// JSON: "card".
+	CatalogInvalidRequestField_CATALOG_INVALID_REQUEST_FIELD_CARD CatalogInvalidRequestField = 6
+	// JSON: "scope".
+	CatalogInvalidRequestField_CATALOG_INVALID_REQUEST_FIELD_SCOPE CatalogInvalidRequestField = 7
+	// JSON: "policySessionId". Since CLI 1.0.92.
+	CatalogInvalidRequestField_CATALOG_INVALID_REQUEST_FIELD_POLICY_SESSION_ID CatalogInvalidRequestField = 8
+	// JSON: "page". Since CLI 1.0.92.
+	CatalogInvalidRequestField_CATALOG_INVALID_REQUEST_FIELD_PAGE CatalogInvalidRequestField = 9
+	// JSON: "sessionId". Since CLI 1.0.92.
+	CatalogInvalidRequestField_CATALOG_INVALID_REQUEST_FIELD_SESSION_ID CatalogInvalidRequestField = 10
+	// JSON: "selectionRef". Since CLI 1.0.92.
+	CatalogInvalidRequestField_CATALOG_INVALID_REQUEST_FIELD_SELECTION_REF CatalogInvalidRequestField = 11
+	// JSON: "outcome". Since CLI 1.0.92.
+	CatalogInvalidRequestField_CATALOG_INVALID_REQUEST_FIELD_OUTCOME CatalogInvalidRequestField = 12
+	// JSON: "feed". Since CLI 1.0.102.
+	CatalogInvalidRequestField_CATALOG_INVALID_REQUEST_FIELD_FEED CatalogInvalidRequestField = 13
+	// JSON: "trustTiers". Since CLI 1.0.102.
+	CatalogInvalidRequestField_CATALOG_INVALID_REQUEST_FIELD_TRUST_TIERS CatalogInvalidRequestField = 14
+	// JSON: "categories". Since CLI 1.0.102.
+	CatalogInvalidRequestField_CATALOG_INVALID_REQUEST_FIELD_CATEGORIES CatalogInvalidRequestField = 15
+)
+
+// Enum value maps for CatalogInvalidRequestField.
+var (
+	CatalogInvalidRequestField_name = map[int32]string{
+		0:  "CATALOG_INVALID_REQUEST_FIELD_UNSPECIFIED",
+		1:  "CATALOG_INVALID_REQUEST_FIELD_QUERY",
+		2:  "CATALOG_INVALID_REQUEST_FIELD_LIMIT",
+		3:  "CATALOG_INVALID_REQUEST_FIELD_KINDS",
+		4:  "CATALOG_INVALID_REQUEST_FIELD_CONTRACT",
+		5:  "CATALOG_INVALID_REQUEST_FIELD_SOURCE",
+		6:  "CATALOG_INVALID_REQUEST_FIELD_CARD",
+		7:  "CATALOG_INVALID_REQUEST_FIELD_SCOPE",
+		8:  "CATALOG_INVALID_REQUEST_FIELD_POLICY_SESSION_ID",
+		9:  "CATALOG_INVALID_REQUEST_FIELD_PAGE",
+		10: "CATALOG_INVALID_REQUEST_FIELD_SESSION_ID",
+		11: "CATALOG_INVALID_REQUEST_FIELD_SELECTION_REF",
+		12: "CATALOG_INVALID_REQUEST_FIELD_OUTCOME",
+		13: "CATALOG_INVALID_REQUEST_FIELD_FEED",
+		14: "CATALOG_INVALID_REQUEST_FIELD_TRUST_TIERS",
+		15: "CATALOG_INVALID_REQUEST_FIELD_CATEGORIES",
+	}
+	CatalogInvalidRequestField_value = map[string]int32{
+		"CATALOG_INVALID_REQUEST_FIELD_UNSPECIFIED":       0,
+		"CATALOG_INVALID_REQUEST_FIELD_QUERY":             1,
+		"CATALOG_INVALID_REQUEST_FIELD_LIMIT":             2,
+		"CATALOG_INVALID_REQUEST_FIELD_KINDS":             3,
+		"CATALOG_INVALID_REQUEST_FIELD_CONTRACT":          4,
+		"CATALOG_INVALID_REQUEST_FIELD_SOURCE":            5,
+		"CATALOG_INVALID_REQUEST_FIELD_CARD":              6,
+		"CATALOG_INVALID_REQUEST_FIELD_SCOPE":             7,
+		"CATALOG_INVALID_REQUEST_FIELD_POLICY_SESSION_ID": 8,
+		"CATALOG_INVALID_REQUEST_FIELD_PAGE":              9,
+		"CATALOG_INVALID_REQUEST_FIELD_SESSION_ID":        10,
+		"CATALOG_INVALID_REQUEST_FIELD_SELECTION_REF":     11,
+		"CATALOG_INVALID_REQUEST_FIELD_OUTCOME":           12,
+		"CATALOG_INVALID_REQUEST_FIELD_FEED":              13,
+		"CATALOG_INVALID_REQUEST_FIELD_TRUST_TIERS":       14,
+		"CATALOG_INVALID_REQUEST_FIELD_CATEGORIES":        15,
+	}
+)
+
+func (x CatalogInvalidRequestField) Enum() *CatalogInvalidRequestField {
+	p := new(CatalogInvalidRequestField)
+	*p = x
+	return p
+}
+
+func (x CatalogInvalidRequestField) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (CatalogInvalidRequestField) Descriptor() protoreflect.EnumDescriptor {
+	return file_copilot_cli_v1_common_proto_enumTypes[14].Descriptor()
+}
+
+func (CatalogInvalidRequestField) Type() protoreflect.EnumType {
+	return &file_copilot_cli_v1_common_proto_enumTypes[14]
+}
+
+func (x CatalogInvalidRequestField) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use CatalogInvalidRequestField.Descriptor instead.
+func (CatalogInvalidRequestField) EnumDescriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{14}
+}
+
+// Catalog malformed card reason. Used by CatalogMalformedCardError.reason.
+type CatalogMalformedCardReason int32
+
+const (
+	// Unset, null, or a value that is not listed here: json_extra has it then.
+	CatalogMalformedCardReason_CATALOG_MALFORMED_CARD_REASON_UNSPECIFIED CatalogMalformedCardReason = 0
+	// JSON: "invalid-json".
+	CatalogMalformedCardReason_CATALOG_MALFORMED_CARD_REASON_INVALID_JSON CatalogMalformedCardReason = 1
+	// JSON: "schema-violation".
+	CatalogMalformedCardReason_CATALOG_MALFORMED_CARD_REASON_SCHEMA_VIOLATION CatalogMalformedCardReason = 2
+	// JSON: "unsupported-media-type".
+	CatalogMalformedCardReason_CATALOG_MALFORMED_CARD_REASON_UNSUPPORTED_MEDIA_TYPE CatalogMalformedCardReason = 3
+	// JSON: "missing-required-field".
+	CatalogMalformedCardReason_CATALOG_MALFORMED_CARD_REASON_MISSING_REQUIRED_FIELD CatalogMalformedCardReason = 4
+	// JSON: "size-limit-exceeded".
+	CatalogMalformedCardReason_CATALOG_MALFORMED_CARD_REASON_SIZE_LIMIT_EXCEEDED CatalogMalformedCardReason = 5
+)
+
+// Enum value maps for CatalogMalformedCardReason.
+var (
+	CatalogMalformedCardReason_name = map[int32]string{
+		0: "CATALOG_MALFORMED_CARD_REASON_UNSPECIFIED",
+		1: "CATALOG_MALFORMED_CARD_REASON_INVALID_JSON",
+		2: "CATALOG_MALFORMED_CARD_REASON_SCHEMA_VIOLATION",
+		3: "CATALOG_MALFORMED_CARD_REASON_UNSUPPORTED_MEDIA_TYPE",
+		4: "CATALOG_MALFORMED_CARD_REASON_MISSING_REQUIRED_FIELD",
+		5: "CATALOG_MALFORMED_CARD_REASON_SIZE_LIMIT_EXCEEDED",
+	}
+	CatalogMalformedCardReason_value = map[string]int32{
+		"CATALOG_MALFORMED_CARD_REASON_UNSPECIFIED":            0,
+		"CATALOG_MALFORMED_CARD_REASON_INVALID_JSON":           1,
+		"CATALOG_MALFORMED_CARD_REASON_SCHEMA_VIOLATION":       2,
+		"CATALOG_MALFORMED_CARD_REASON_UNSUPPORTED_MEDIA_TYPE": 3,
+		"CATALOG_MALFORMED_CARD_REASON_MISSING_REQUIRED_FIELD": 4,
+		"CATALOG_MALFORMED_CARD_REASON_SIZE_LIMIT_EXCEEDED":    5,
+	}
+)
+
+func (x CatalogMalformedCardReason) Enum() *CatalogMalformedCardReason {
+	p := new(CatalogMalformedCardReason)
+	*p = x
+	return p
+}
+
+func (x CatalogMalformedCardReason) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (CatalogMalformedCardReason) Descriptor() protoreflect.EnumDescriptor {
+	return file_copilot_cli_v1_common_proto_enumTypes[15].Descriptor()
+}
+
+func (CatalogMalformedCardReason) Type() protoreflect.EnumType {
+	return &file_copilot_cli_v1_common_proto_enumTypes[15]
+}
+
+func (x CatalogMalformedCardReason) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use CatalogMalformedCardReason.Descriptor instead.
+func (CatalogMalformedCardReason) EnumDescriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{15}
+}
+
+// Catalog media type. Used by CatalogMalformedCardError.media_type.
+type CatalogMediaType int32
+
+const (
+	// Unset, null, or a value that is not listed here: json_extra has it then.
+	CatalogMediaType_CATALOG_MEDIA_TYPE_UNSPECIFIED CatalogMediaType = 0
+	// JSON: "application/mcp-server-card+json".
+	CatalogMediaType_CATALOG_MEDIA_TYPE_APPLICATION_MCP_SERVER_CARD_JSON CatalogMediaType = 1
+	// JSON: "application/mcp-server+json".
+	CatalogMediaType_CATALOG_MEDIA_TYPE_APPLICATION_MCP_SERVER_JSON CatalogMediaType = 2
+	// JSON: "application/ai-skill".
+	CatalogMediaType_CATALOG_MEDIA_TYPE_APPLICATION_AI_SKILL CatalogMediaType = 3
+	// JSON: "application/vnd.github.copilot-plugin". Since CLI 1.0.92.
+	CatalogMediaType_CATALOG_MEDIA_TYPE_APPLICATION_VND_GITHUB_COPILOT_PLUGIN CatalogMediaType = 4
+	// JSON: "application/vnd.anthropic.claude-plugin+json". Since CLI 1.0.102.
+	CatalogMediaType_CATALOG_MEDIA_TYPE_APPLICATION_VND_ANTHROPIC_CLAUDE_PLUGIN_JSON CatalogMediaType = 5
+	// JSON: "application/agent-plugin+json". Since CLI 1.0.102.
+	CatalogMediaType_CATALOG_MEDIA_TYPE_APPLICATION_AGENT_PLUGIN_JSON CatalogMediaType = 6
+)
+
+// Enum value maps for CatalogMediaType.
+var (
+	CatalogMediaType_name = map[int32]string{
+		0: "CATALOG_MEDIA_TYPE_UNSPECIFIED",
+		1: "CATALOG_MEDIA_TYPE_APPLICATION_MCP_SERVER_CARD_JSON",
+		2: "CATALOG_MEDIA_TYPE_APPLICATION_MCP_SERVER_JSON",
+		3: "CATALOG_MEDIA_TYPE_APPLICATION_AI_SKILL",
+		4: "CATALOG_MEDIA_TYPE_APPLICATION_VND_GITHUB_COPILOT_PLUGIN",
+		5: "CATALOG_MEDIA_TYPE_APPLICATION_VND_ANTHROPIC_CLAUDE_PLUGIN_JSON",
+		6: "CATALOG_MEDIA_TYPE_APPLICATION_AGENT_PLUGIN_JSON",
+	}
+	CatalogMediaType_value = map[string]int32{
+		"CATALOG_MEDIA_TYPE_UNSPECIFIED":                                  0,
+		"CATALOG_MEDIA_TYPE_APPLICATION_MCP_SERVER_CARD_JSON":             1,
+		"CATALOG_MEDIA_TYPE_APPLICATION_MCP_SERVER_JSON":                  2,
+		"CATALOG_MEDIA_TYPE_APPLICATION_AI_SKILL":                         3,
+		"CATALOG_MEDIA_TYPE_APPLICATION_VND_GITHUB_COPILOT_PLUGIN":        4,
+		"CATALOG_MEDIA_TYPE_APPLICATION_VND_ANTHROPIC_CLAUDE_PLUGIN_JSON": 5,
+		"CATALOG_MEDIA_TYPE_APPLICATION_AGENT_PLUGIN_JSON":                6,
+	}
+)
+
+func (x CatalogMediaType) Enum() *CatalogMediaType {
+	p := new(CatalogMediaType)
+	*p = x
+	return p
+}
+
+func (x CatalogMediaType) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (CatalogMediaType) Descriptor() protoreflect.EnumDescriptor {
+	return file_copilot_cli_v1_common_proto_enumTypes[16].Descriptor()
+}
+
+func (CatalogMediaType) Type() protoreflect.EnumType {
+	return &file_copilot_cli_v1_common_proto_enumTypes[16]
+}
+
+func (x CatalogMediaType) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use CatalogMediaType.Descriptor instead.
+func (CatalogMediaType) EnumDescriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{16}
+}
+
+// Catalog negotiation refused reason. Used by
+// CatalogNegotiationRefusedError.reason.
+type CatalogNegotiationRefusedReason int32
+
+const (
+	// Unset, null, or a value that is not listed here: json_extra has it then.
+	CatalogNegotiationRefusedReason_CATALOG_NEGOTIATION_REFUSED_REASON_UNSPECIFIED CatalogNegotiationRefusedReason = 0
+	// JSON: "unsupported-protocol-version".
+	CatalogNegotiationRefusedReason_CATALOG_NEGOTIATION_REFUSED_REASON_UNSUPPORTED_PROTOCOL_VERSION CatalogNegotiationRefusedReason = 1
+	// JSON: "unsupported-capability".
+	CatalogNegotiationRefusedReason_CATALOG_NEGOTIATION_REFUSED_REASON_UNSUPPORTED_CAPABILITY CatalogNegotiationRefusedReason = 2
+)
+
+// Enum value maps for CatalogNegotiationRefusedReason.
+var (
+	CatalogNegotiationRefusedReason_name = map[int32]string{
+		0: "CATALOG_NEGOTIATION_REFUSED_REASON_UNSPECIFIED",
+		1: "CATALOG_NEGOTIATION_REFUSED_REASON_UNSUPPORTED_PROTOCOL_VERSION",
+		2: "CATALOG_NEGOTIATION_REFUSED_REASON_UNSUPPORTED_CAPABILITY",
+	}
+	CatalogNegotiationRefusedReason_value = map[string]int32{
+		"CATALOG_NEGOTIATION_REFUSED_REASON_UNSPECIFIED":                  0,
+		"CATALOG_NEGOTIATION_REFUSED_REASON_UNSUPPORTED_PROTOCOL_VERSION": 1,
+		"CATALOG_NEGOTIATION_REFUSED_REASON_UNSUPPORTED_CAPABILITY":       2,
+	}
+)
+
+func (x CatalogNegotiationRefusedReason) Enum() *CatalogNegotiationRefusedReason {
+	p := new(CatalogNegotiationRefusedReason)
+	*p = x
+	return p
+}
+
+func (x CatalogNegotiationRefusedReason) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (CatalogNegotiationRefusedReason) Descriptor() protoreflect.EnumDescriptor {
+	return file_copilot_cli_v1_common_proto_enumTypes[17].Descriptor()
+}
+
+func (CatalogNegotiationRefusedReason) Type() protoreflect.EnumType {
+	return &file_copilot_cli_v1_common_proto_enumTypes[17]
+}
+
+func (x CatalogNegotiationRefusedReason) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use CatalogNegotiationRefusedReason.Descriptor instead.
+func (CatalogNegotiationRefusedReason) EnumDescriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{17}
+}
+
+// Catalog network failure reason. Used by CatalogNetworkFailureError.reason.
+type CatalogNetworkFailureReason int32
+
+const (
+	// Unset, null, or a value that is not listed here: json_extra has it then.
+	CatalogNetworkFailureReason_CATALOG_NETWORK_FAILURE_REASON_UNSPECIFIED CatalogNetworkFailureReason = 0
+	// JSON: "offline".
+	CatalogNetworkFailureReason_CATALOG_NETWORK_FAILURE_REASON_OFFLINE CatalogNetworkFailureReason = 1
+	// JSON: "dns".
+	CatalogNetworkFailureReason_CATALOG_NETWORK_FAILURE_REASON_DNS CatalogNetworkFailureReason = 2
+	// JSON: "timeout".
+	CatalogNetworkFailureReason_CATALOG_NETWORK_FAILURE_REASON_TIMEOUT CatalogNetworkFailureReason = 3
+	// JSON: "tls".
+	CatalogNetworkFailureReason_CATALOG_NETWORK_FAILURE_REASON_TLS CatalogNetworkFailureReason = 4
+	// JSON: "connection-refused".
+	CatalogNetworkFailureReason_CATALOG_NETWORK_FAILURE_REASON_CONNECTION_REFUSED CatalogNetworkFailureReason = 5
+	// JSON: "http-status".
+	CatalogNetworkFailureReason_CATALOG_NETWORK_FAILURE_REASON_HTTP_STATUS CatalogNetworkFailureReason = 6
+	// JSON: "response-too-large".
+	CatalogNetworkFailureReason_CATALOG_NETWORK_FAILURE_REASON_RESPONSE_TOO_LARGE CatalogNetworkFailureReason = 7
+	// JSON: "redirect-rejected".
+	CatalogNetworkFailureReason_CATALOG_NETWORK_FAILURE_REASON_REDIRECT_REJECTED CatalogNetworkFailureReason = 8
+	// JSON: "proxy-authentication-required". Since CLI 1.0.92.
+	CatalogNetworkFailureReason_CATALOG_NETWORK_FAILURE_REASON_PROXY_AUTHENTICATION_REQUIRED CatalogNetworkFailureReason = 9
+	// JSON: "rate-limited". Since CLI 1.0.92.
+	CatalogNetworkFailureReason_CATALOG_NETWORK_FAILURE_REASON_RATE_LIMITED CatalogNetworkFailureReason = 10
+	// JSON: "service-unavailable". Since CLI 1.0.92.
+	CatalogNetworkFailureReason_CATALOG_NETWORK_FAILURE_REASON_SERVICE_UNAVAILABLE CatalogNetworkFailureReason = 11
+)
+
+// Enum value maps for CatalogNetworkFailureReason.
+var (
+	CatalogNetworkFailureReason_name = map[int32]string{
+		0:  "CATALOG_NETWORK_FAILURE_REASON_UNSPECIFIED",
+		1:  "CATALOG_NETWORK_FAILURE_REASON_OFFLINE",
+		2:  "CATALOG_NETWORK_FAILURE_REASON_DNS",
+		3:  "CATALOG_NETWORK_FAILURE_REASON_TIMEOUT",
+		4:  "CATALOG_NETWORK_FAILURE_REASON_TLS",
+		5:  "CATALOG_NETWORK_FAILURE_REASON_CONNECTION_REFUSED",
+		6:  "CATALOG_NETWORK_FAILURE_REASON_HTTP_STATUS",
+		7:  "CATALOG_NETWORK_FAILURE_REASON_RESPONSE_TOO_LARGE",
+		8:  "CATALOG_NETWORK_FAILURE_REASON_REDIRECT_REJECTED",
+		9:  "CATALOG_NETWORK_FAILURE_REASON_PROXY_AUTHENTICATION_REQUIRED",
+		10: "CATALOG_NETWORK_FAILURE_REASON_RATE_LIMITED",
+		11: "CATALOG_NETWORK_FAILURE_REASON_SERVICE_UNAVAILABLE",
+	}
+	CatalogNetworkFailureReason_value = map[string]int32{
+		"CATALOG_NETWORK_FAILURE_REASON_UNSPECIFIED":                   0,
+		"CATALOG_NETWORK_FAILURE_REASON_OFFLINE":                       1,
+		"CATALOG_NETWORK_FAILURE_REASON_DNS":                           2,
+		"CATALOG_NETWORK_FAILURE_REASON_TIMEOUT":                       3,
+		"CATALOG_NETWORK_FAILURE_REASON_TLS":                           4,
+		"CATALOG_NETWORK_FAILURE_REASON_CONNECTION_REFUSED":            5,
+		"CATALOG_NETWORK_FAILURE_REASON_HTTP_STATUS":                   6,
+		"CATALOG_NETWORK_FAILURE_REASON_RESPONSE_TOO_LARGE":            7,
+		"CATALOG_NETWORK_FAILURE_REASON_REDIRECT_REJECTED":             8,
+		"CATALOG_NETWORK_FAILURE_REASON_PROXY_AUTHENTICATION_REQUIRED": 9,
+		"CATALOG_NETWORK_FAILURE_REASON_RATE_LIMITED":                  10,
+		"CATALOG_NETWORK_FAILURE_REASON_SERVICE_UNAVAILABLE":           11,
+	}
+)
+
+func (x CatalogNetworkFailureReason) Enum() *CatalogNetworkFailureReason {
+	p := new(CatalogNetworkFailureReason)
+	*p = x
+	return p
+}
+
+func (x CatalogNetworkFailureReason) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (CatalogNetworkFailureReason) Descriptor() protoreflect.EnumDescriptor {
+	return file_copilot_cli_v1_common_proto_enumTypes[18].Descriptor()
+}
+
+func (CatalogNetworkFailureReason) Type() protoreflect.EnumType {
+	return &file_copilot_cli_v1_common_proto_enumTypes[18]
+}
+
+func (x CatalogNetworkFailureReason) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use CatalogNetworkFailureReason.Descriptor instead.
+func (CatalogNetworkFailureReason) EnumDescriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{18}
 }
 
 // Catalog trust eligibility. Used by CatalogTrustSnapshotAbsent.eligibility,
@@ -576,11 +1416,11 @@ func (x CatalogTrustEligibility) String() string {
 }
 
 func (CatalogTrustEligibility) Descriptor() protoreflect.EnumDescriptor {
-	return file_copilot_cli_v1_common_proto_enumTypes[8].Descriptor()
+	return file_copilot_cli_v1_common_proto_enumTypes[19].Descriptor()
 }
 
 func (CatalogTrustEligibility) Type() protoreflect.EnumType {
-	return &file_copilot_cli_v1_common_proto_enumTypes[8]
+	return &file_copilot_cli_v1_common_proto_enumTypes[19]
 }
 
 func (x CatalogTrustEligibility) Number() protoreflect.EnumNumber {
@@ -589,7 +1429,7 @@ func (x CatalogTrustEligibility) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use CatalogTrustEligibility.Descriptor instead.
 func (CatalogTrustEligibility) EnumDescriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{8}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{19}
 }
 
 // Catalog trust tier. Used by
@@ -631,11 +1471,11 @@ func (x CatalogTrustTier) String() string {
 }
 
 func (CatalogTrustTier) Descriptor() protoreflect.EnumDescriptor {
-	return file_copilot_cli_v1_common_proto_enumTypes[9].Descriptor()
+	return file_copilot_cli_v1_common_proto_enumTypes[20].Descriptor()
 }
 
 func (CatalogTrustTier) Type() protoreflect.EnumType {
-	return &file_copilot_cli_v1_common_proto_enumTypes[9]
+	return &file_copilot_cli_v1_common_proto_enumTypes[20]
 }
 
 func (x CatalogTrustTier) Number() protoreflect.EnumNumber {
@@ -644,7 +1484,211 @@ func (x CatalogTrustTier) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use CatalogTrustTier.Descriptor instead.
 func (CatalogTrustTier) EnumDescriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{9}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{20}
+}
+
+// Catalog unavailable reason. Used by CatalogUnavailableError.reason.
+type CatalogUnavailableReason int32
+
+const (
+	// Unset, null, or a value that is not listed here: json_extra has it then.
+	CatalogUnavailableReason_CATALOG_UNAVAILABLE_REASON_UNSPECIFIED CatalogUnavailableReason = 0
+	// JSON: "search-unavailable".
+	CatalogUnavailableReason_CATALOG_UNAVAILABLE_REASON_SEARCH_UNAVAILABLE CatalogUnavailableReason = 1
+	// JSON: "planning-unavailable".
+	CatalogUnavailableReason_CATALOG_UNAVAILABLE_REASON_PLANNING_UNAVAILABLE CatalogUnavailableReason = 2
+	// JSON: "authority-not-configured".
+	CatalogUnavailableReason_CATALOG_UNAVAILABLE_REASON_AUTHORITY_NOT_CONFIGURED CatalogUnavailableReason = 3
+	// JSON: "disabled-by-policy".
+	CatalogUnavailableReason_CATALOG_UNAVAILABLE_REASON_DISABLED_BY_POLICY CatalogUnavailableReason = 4
+	// JSON: "selection-unavailable". Since CLI 1.0.92.
+	CatalogUnavailableReason_CATALOG_UNAVAILABLE_REASON_SELECTION_UNAVAILABLE CatalogUnavailableReason = 5
+	// JSON: "feed-not-found". Since CLI 1.0.102.
+	CatalogUnavailableReason_CATALOG_UNAVAILABLE_REASON_FEED_NOT_FOUND CatalogUnavailableReason = 6
+)
+
+// Enum value maps for CatalogUnavailableReason.
+var (
+	CatalogUnavailableReason_name = map[int32]string{
+		0: "CATALOG_UNAVAILABLE_REASON_UNSPECIFIED",
+		1: "CATALOG_UNAVAILABLE_REASON_SEARCH_UNAVAILABLE",
+		2: "CATALOG_UNAVAILABLE_REASON_PLANNING_UNAVAILABLE",
+		3: "CATALOG_UNAVAILABLE_REASON_AUTHORITY_NOT_CONFIGURED",
+		4: "CATALOG_UNAVAILABLE_REASON_DISABLED_BY_POLICY",
+		5: "CATALOG_UNAVAILABLE_REASON_SELECTION_UNAVAILABLE",
+		6: "CATALOG_UNAVAILABLE_REASON_FEED_NOT_FOUND",
+	}
+	CatalogUnavailableReason_value = map[string]int32{
+		"CATALOG_UNAVAILABLE_REASON_UNSPECIFIED":              0,
+		"CATALOG_UNAVAILABLE_REASON_SEARCH_UNAVAILABLE":       1,
+		"CATALOG_UNAVAILABLE_REASON_PLANNING_UNAVAILABLE":     2,
+		"CATALOG_UNAVAILABLE_REASON_AUTHORITY_NOT_CONFIGURED": 3,
+		"CATALOG_UNAVAILABLE_REASON_DISABLED_BY_POLICY":       4,
+		"CATALOG_UNAVAILABLE_REASON_SELECTION_UNAVAILABLE":    5,
+		"CATALOG_UNAVAILABLE_REASON_FEED_NOT_FOUND":           6,
+	}
+)
+
+func (x CatalogUnavailableReason) Enum() *CatalogUnavailableReason {
+	p := new(CatalogUnavailableReason)
+	*p = x
+	return p
+}
+
+func (x CatalogUnavailableReason) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (CatalogUnavailableReason) Descriptor() protoreflect.EnumDescriptor {
+	return file_copilot_cli_v1_common_proto_enumTypes[21].Descriptor()
+}
+
+func (CatalogUnavailableReason) Type() protoreflect.EnumType {
+	return &file_copilot_cli_v1_common_proto_enumTypes[21]
+}
+
+func (x CatalogUnavailableReason) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use CatalogUnavailableReason.Descriptor instead.
+func (CatalogUnavailableReason) EnumDescriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{21}
+}
+
+// Catalog unsafe retrieval reason. Used by CatalogUnsafeRetrievalError.reason.
+type CatalogUnsafeRetrievalReason int32
+
+const (
+	// Unset, null, or a value that is not listed here: json_extra has it then.
+	CatalogUnsafeRetrievalReason_CATALOG_UNSAFE_RETRIEVAL_REASON_UNSPECIFIED CatalogUnsafeRetrievalReason = 0
+	// JSON: "blocked-scheme".
+	CatalogUnsafeRetrievalReason_CATALOG_UNSAFE_RETRIEVAL_REASON_BLOCKED_SCHEME CatalogUnsafeRetrievalReason = 1
+	// JSON: "credentials-in-url".
+	CatalogUnsafeRetrievalReason_CATALOG_UNSAFE_RETRIEVAL_REASON_CREDENTIALS_IN_URL CatalogUnsafeRetrievalReason = 2
+	// JSON: "blocked-address".
+	CatalogUnsafeRetrievalReason_CATALOG_UNSAFE_RETRIEVAL_REASON_BLOCKED_ADDRESS CatalogUnsafeRetrievalReason = 3
+	// JSON: "redirect-to-blocked-address".
+	CatalogUnsafeRetrievalReason_CATALOG_UNSAFE_RETRIEVAL_REASON_REDIRECT_TO_BLOCKED_ADDRESS CatalogUnsafeRetrievalReason = 4
+	// JSON: "proxy-rejected".
+	CatalogUnsafeRetrievalReason_CATALOG_UNSAFE_RETRIEVAL_REASON_PROXY_REJECTED CatalogUnsafeRetrievalReason = 5
+	// JSON: "host-not-permitted".
+	CatalogUnsafeRetrievalReason_CATALOG_UNSAFE_RETRIEVAL_REASON_HOST_NOT_PERMITTED CatalogUnsafeRetrievalReason = 6
+)
+
+// Enum value maps for CatalogUnsafeRetrievalReason.
+var (
+	CatalogUnsafeRetrievalReason_name = map[int32]string{
+		0: "CATALOG_UNSAFE_RETRIEVAL_REASON_UNSPECIFIED",
+		1: "CATALOG_UNSAFE_RETRIEVAL_REASON_BLOCKED_SCHEME",
+		2: "CATALOG_UNSAFE_RETRIEVAL_REASON_CREDENTIALS_IN_URL",
+		3: "CATALOG_UNSAFE_RETRIEVAL_REASON_BLOCKED_ADDRESS",
+		4: "CATALOG_UNSAFE_RETRIEVAL_REASON_REDIRECT_TO_BLOCKED_ADDRESS",
+		5: "CATALOG_UNSAFE_RETRIEVAL_REASON_PROXY_REJECTED",
+		6: "CATALOG_UNSAFE_RETRIEVAL_REASON_HOST_NOT_PERMITTED",
+	}
+	CatalogUnsafeRetrievalReason_value = map[string]int32{
+		"CATALOG_UNSAFE_RETRIEVAL_REASON_UNSPECIFIED":                 0,
+		"CATALOG_UNSAFE_RETRIEVAL_REASON_BLOCKED_SCHEME":              1,
+		"CATALOG_UNSAFE_RETRIEVAL_REASON_CREDENTIALS_IN_URL":          2,
+		"CATALOG_UNSAFE_RETRIEVAL_REASON_BLOCKED_ADDRESS":             3,
+		"CATALOG_UNSAFE_RETRIEVAL_REASON_REDIRECT_TO_BLOCKED_ADDRESS": 4,
+		"CATALOG_UNSAFE_RETRIEVAL_REASON_PROXY_REJECTED":              5,
+		"CATALOG_UNSAFE_RETRIEVAL_REASON_HOST_NOT_PERMITTED":          6,
+	}
+)
+
+func (x CatalogUnsafeRetrievalReason) Enum() *CatalogUnsafeRetrievalReason {
+	p := new(CatalogUnsafeRetrievalReason)
+	*p = x
+	return p
+}
+
+func (x CatalogUnsafeRetrievalReason) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (CatalogUnsafeRetrievalReason) Descriptor() protoreflect.EnumDescriptor {
+	return file_copilot_cli_v1_common_proto_enumTypes[22].Descriptor()
+}
+
+func (CatalogUnsafeRetrievalReason) Type() protoreflect.EnumType {
+	return &file_copilot_cli_v1_common_proto_enumTypes[22]
+}
+
+func (x CatalogUnsafeRetrievalReason) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use CatalogUnsafeRetrievalReason.Descriptor instead.
+func (CatalogUnsafeRetrievalReason) EnumDescriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{22}
+}
+
+// Connector catalog status. Used by ConnectorCatalogEntry.status and
+// ConnectorDiscoveryCatalogEntry.status. Since CLI 1.0.92.
+type ConnectorCatalogStatus int32
+
+const (
+	// Unset, null, or a value that is not listed here: json_extra has it then.
+	ConnectorCatalogStatus_CONNECTOR_CATALOG_STATUS_UNSPECIFIED ConnectorCatalogStatus = 0
+	// JSON: "not_connected".
+	ConnectorCatalogStatus_CONNECTOR_CATALOG_STATUS_NOT_CONNECTED ConnectorCatalogStatus = 1
+	// JSON: "pending".
+	ConnectorCatalogStatus_CONNECTOR_CATALOG_STATUS_PENDING ConnectorCatalogStatus = 2
+	// JSON: "connected".
+	ConnectorCatalogStatus_CONNECTOR_CATALOG_STATUS_CONNECTED ConnectorCatalogStatus = 3
+	// JSON: "error".
+	ConnectorCatalogStatus_CONNECTOR_CATALOG_STATUS_ERROR ConnectorCatalogStatus = 4
+	// JSON: "unknown".
+	ConnectorCatalogStatus_CONNECTOR_CATALOG_STATUS_UNKNOWN ConnectorCatalogStatus = 5
+)
+
+// Enum value maps for ConnectorCatalogStatus.
+var (
+	ConnectorCatalogStatus_name = map[int32]string{
+		0: "CONNECTOR_CATALOG_STATUS_UNSPECIFIED",
+		1: "CONNECTOR_CATALOG_STATUS_NOT_CONNECTED",
+		2: "CONNECTOR_CATALOG_STATUS_PENDING",
+		3: "CONNECTOR_CATALOG_STATUS_CONNECTED",
+		4: "CONNECTOR_CATALOG_STATUS_ERROR",
+		5: "CONNECTOR_CATALOG_STATUS_UNKNOWN",
+	}
+	ConnectorCatalogStatus_value = map[string]int32{
+		"CONNECTOR_CATALOG_STATUS_UNSPECIFIED":   0,
+		"CONNECTOR_CATALOG_STATUS_NOT_CONNECTED": 1,
+		"CONNECTOR_CATALOG_STATUS_PENDING":       2,
+		"CONNECTOR_CATALOG_STATUS_CONNECTED":     3,
+		"CONNECTOR_CATALOG_STATUS_ERROR":         4,
+		"CONNECTOR_CATALOG_STATUS_UNKNOWN":       5,
+	}
+)
+
+func (x ConnectorCatalogStatus) Enum() *ConnectorCatalogStatus {
+	p := new(ConnectorCatalogStatus)
+	*p = x
+	return p
+}
+
+func (x ConnectorCatalogStatus) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (ConnectorCatalogStatus) Descriptor() protoreflect.EnumDescriptor {
+	return file_copilot_cli_v1_common_proto_enumTypes[23].Descriptor()
+}
+
+func (ConnectorCatalogStatus) Type() protoreflect.EnumType {
+	return &file_copilot_cli_v1_common_proto_enumTypes[23]
+}
+
+func (x ConnectorCatalogStatus) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use ConnectorCatalogStatus.Descriptor instead.
+func (ConnectorCatalogStatus) EnumDescriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{23}
 }
 
 // Content filter mode.
@@ -688,11 +1732,11 @@ func (x ContentFilterMode) String() string {
 }
 
 func (ContentFilterMode) Descriptor() protoreflect.EnumDescriptor {
-	return file_copilot_cli_v1_common_proto_enumTypes[10].Descriptor()
+	return file_copilot_cli_v1_common_proto_enumTypes[24].Descriptor()
 }
 
 func (ContentFilterMode) Type() protoreflect.EnumType {
-	return &file_copilot_cli_v1_common_proto_enumTypes[10]
+	return &file_copilot_cli_v1_common_proto_enumTypes[24]
 }
 
 func (x ContentFilterMode) Number() protoreflect.EnumNumber {
@@ -701,7 +1745,7 @@ func (x ContentFilterMode) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ContentFilterMode.Descriptor instead.
 func (ContentFilterMode) EnumDescriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{10}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{24}
 }
 
 // Size of a model's context window.
@@ -741,11 +1785,11 @@ func (x ContextTier) String() string {
 }
 
 func (ContextTier) Descriptor() protoreflect.EnumDescriptor {
-	return file_copilot_cli_v1_common_proto_enumTypes[11].Descriptor()
+	return file_copilot_cli_v1_common_proto_enumTypes[25].Descriptor()
 }
 
 func (ContextTier) Type() protoreflect.EnumType {
-	return &file_copilot_cli_v1_common_proto_enumTypes[11]
+	return &file_copilot_cli_v1_common_proto_enumTypes[25]
 }
 
 func (x ContextTier) Number() protoreflect.EnumNumber {
@@ -754,7 +1798,7 @@ func (x ContextTier) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ContextTier.Descriptor instead.
 func (ContextTier) EnumDescriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{11}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{25}
 }
 
 // Events cursor status. Used by
@@ -796,11 +1840,11 @@ func (x EventsCursorStatus) String() string {
 }
 
 func (EventsCursorStatus) Descriptor() protoreflect.EnumDescriptor {
-	return file_copilot_cli_v1_common_proto_enumTypes[12].Descriptor()
+	return file_copilot_cli_v1_common_proto_enumTypes[26].Descriptor()
 }
 
 func (EventsCursorStatus) Type() protoreflect.EnumType {
-	return &file_copilot_cli_v1_common_proto_enumTypes[12]
+	return &file_copilot_cli_v1_common_proto_enumTypes[26]
 }
 
 func (x EventsCursorStatus) Number() protoreflect.EnumNumber {
@@ -809,7 +1853,7 @@ func (x EventsCursorStatus) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use EventsCursorStatus.Descriptor instead.
 func (EventsCursorStatus) EnumDescriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{12}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{26}
 }
 
 // Events read direction. Used by SessionEventLogServiceReadRequest.direction
@@ -850,11 +1894,11 @@ func (x EventsReadDirection) String() string {
 }
 
 func (EventsReadDirection) Descriptor() protoreflect.EnumDescriptor {
-	return file_copilot_cli_v1_common_proto_enumTypes[13].Descriptor()
+	return file_copilot_cli_v1_common_proto_enumTypes[27].Descriptor()
 }
 
 func (EventsReadDirection) Type() protoreflect.EnumType {
-	return &file_copilot_cli_v1_common_proto_enumTypes[13]
+	return &file_copilot_cli_v1_common_proto_enumTypes[27]
 }
 
 func (x EventsReadDirection) Number() protoreflect.EnumNumber {
@@ -863,7 +1907,7 @@ func (x EventsReadDirection) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use EventsReadDirection.Descriptor instead.
 func (EventsReadDirection) EnumDescriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{13}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{27}
 }
 
 // Extension source. Used by
@@ -913,11 +1957,11 @@ func (x ExtensionSource) String() string {
 }
 
 func (ExtensionSource) Descriptor() protoreflect.EnumDescriptor {
-	return file_copilot_cli_v1_common_proto_enumTypes[14].Descriptor()
+	return file_copilot_cli_v1_common_proto_enumTypes[28].Descriptor()
 }
 
 func (ExtensionSource) Type() protoreflect.EnumType {
-	return &file_copilot_cli_v1_common_proto_enumTypes[14]
+	return &file_copilot_cli_v1_common_proto_enumTypes[28]
 }
 
 func (x ExtensionSource) Number() protoreflect.EnumNumber {
@@ -926,7 +1970,7 @@ func (x ExtensionSource) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ExtensionSource.Descriptor instead.
 func (ExtensionSource) EnumDescriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{14}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{28}
 }
 
 // Factory permission operation. Used by
@@ -970,11 +2014,11 @@ func (x FactoryPermissionOperation) String() string {
 }
 
 func (FactoryPermissionOperation) Descriptor() protoreflect.EnumDescriptor {
-	return file_copilot_cli_v1_common_proto_enumTypes[15].Descriptor()
+	return file_copilot_cli_v1_common_proto_enumTypes[29].Descriptor()
 }
 
 func (FactoryPermissionOperation) Type() protoreflect.EnumType {
-	return &file_copilot_cli_v1_common_proto_enumTypes[15]
+	return &file_copilot_cli_v1_common_proto_enumTypes[29]
 }
 
 func (x FactoryPermissionOperation) Number() protoreflect.EnumNumber {
@@ -983,7 +2027,7 @@ func (x FactoryPermissionOperation) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use FactoryPermissionOperation.Descriptor instead.
 func (FactoryPermissionOperation) EnumDescriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{15}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{29}
 }
 
 // History rewind unavailable reason. Used by
@@ -1029,11 +2073,11 @@ func (x HistoryRewindUnavailableReason) String() string {
 }
 
 func (HistoryRewindUnavailableReason) Descriptor() protoreflect.EnumDescriptor {
-	return file_copilot_cli_v1_common_proto_enumTypes[16].Descriptor()
+	return file_copilot_cli_v1_common_proto_enumTypes[30].Descriptor()
 }
 
 func (HistoryRewindUnavailableReason) Type() protoreflect.EnumType {
-	return &file_copilot_cli_v1_common_proto_enumTypes[16]
+	return &file_copilot_cli_v1_common_proto_enumTypes[30]
 }
 
 func (x HistoryRewindUnavailableReason) Number() protoreflect.EnumNumber {
@@ -1042,7 +2086,7 @@ func (x HistoryRewindUnavailableReason) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use HistoryRewindUnavailableReason.Descriptor instead.
 func (HistoryRewindUnavailableReason) EnumDescriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{16}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{30}
 }
 
 // Indexed search state. Used by IndexedSearchDataStatus.state and
@@ -1095,11 +2139,11 @@ func (x IndexedSearchState) String() string {
 }
 
 func (IndexedSearchState) Descriptor() protoreflect.EnumDescriptor {
-	return file_copilot_cli_v1_common_proto_enumTypes[17].Descriptor()
+	return file_copilot_cli_v1_common_proto_enumTypes[31].Descriptor()
 }
 
 func (IndexedSearchState) Type() protoreflect.EnumType {
-	return &file_copilot_cli_v1_common_proto_enumTypes[17]
+	return &file_copilot_cli_v1_common_proto_enumTypes[31]
 }
 
 func (x IndexedSearchState) Number() protoreflect.EnumNumber {
@@ -1108,7 +2152,199 @@ func (x IndexedSearchState) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use IndexedSearchState.Descriptor instead.
 func (IndexedSearchState) EnumDescriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{17}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{31}
+}
+
+// Instruction source location. Used by InstructionSource.location.
+type InstructionSourceLocation int32
+
+const (
+	// Unset, null, or a value that is not listed here: json_extra has it then.
+	InstructionSourceLocation_INSTRUCTION_SOURCE_LOCATION_UNSPECIFIED InstructionSourceLocation = 0
+	// JSON: "user".
+	InstructionSourceLocation_INSTRUCTION_SOURCE_LOCATION_USER InstructionSourceLocation = 1
+	// JSON: "repository".
+	InstructionSourceLocation_INSTRUCTION_SOURCE_LOCATION_REPOSITORY InstructionSourceLocation = 2
+	// JSON: "working-directory".
+	InstructionSourceLocation_INSTRUCTION_SOURCE_LOCATION_WORKING_DIRECTORY InstructionSourceLocation = 3
+	// JSON: "plugin".
+	InstructionSourceLocation_INSTRUCTION_SOURCE_LOCATION_PLUGIN InstructionSourceLocation = 4
+)
+
+// Enum value maps for InstructionSourceLocation.
+var (
+	InstructionSourceLocation_name = map[int32]string{
+		0: "INSTRUCTION_SOURCE_LOCATION_UNSPECIFIED",
+		1: "INSTRUCTION_SOURCE_LOCATION_USER",
+		2: "INSTRUCTION_SOURCE_LOCATION_REPOSITORY",
+		3: "INSTRUCTION_SOURCE_LOCATION_WORKING_DIRECTORY",
+		4: "INSTRUCTION_SOURCE_LOCATION_PLUGIN",
+	}
+	InstructionSourceLocation_value = map[string]int32{
+		"INSTRUCTION_SOURCE_LOCATION_UNSPECIFIED":       0,
+		"INSTRUCTION_SOURCE_LOCATION_USER":              1,
+		"INSTRUCTION_SOURCE_LOCATION_REPOSITORY":        2,
+		"INSTRUCTION_SOURCE_LOCATION_WORKING_DIRECTORY": 3,
+		"INSTRUCTION_SOURCE_LOCATION_PLUGIN":            4,
+	}
+)
+
+func (x InstructionSourceLocation) Enum() *InstructionSourceLocation {
+	p := new(InstructionSourceLocation)
+	*p = x
+	return p
+}
+
+func (x InstructionSourceLocation) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (InstructionSourceLocation) Descriptor() protoreflect.EnumDescriptor {
+	return file_copilot_cli_v1_common_proto_enumTypes[32].Descriptor()
+}
+
+func (InstructionSourceLocation) Type() protoreflect.EnumType {
+	return &file_copilot_cli_v1_common_proto_enumTypes[32]
+}
+
+func (x InstructionSourceLocation) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use InstructionSourceLocation.Descriptor instead.
+func (InstructionSourceLocation) EnumDescriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{32}
+}
+
+// Instruction source type. Used by InstructionSource.type.
+type InstructionSourceType int32
+
+const (
+	// Unset, null, or a value that is not listed here: json_extra has it then.
+	InstructionSourceType_INSTRUCTION_SOURCE_TYPE_UNSPECIFIED InstructionSourceType = 0
+	// JSON: "home".
+	InstructionSourceType_INSTRUCTION_SOURCE_TYPE_HOME InstructionSourceType = 1
+	// JSON: "repo".
+	InstructionSourceType_INSTRUCTION_SOURCE_TYPE_REPO InstructionSourceType = 2
+	// JSON: "model".
+	InstructionSourceType_INSTRUCTION_SOURCE_TYPE_MODEL InstructionSourceType = 3
+	// JSON: "vscode".
+	InstructionSourceType_INSTRUCTION_SOURCE_TYPE_VSCODE InstructionSourceType = 4
+	// JSON: "nested-agents".
+	InstructionSourceType_INSTRUCTION_SOURCE_TYPE_NESTED_AGENTS InstructionSourceType = 5
+	// JSON: "child-instructions".
+	InstructionSourceType_INSTRUCTION_SOURCE_TYPE_CHILD_INSTRUCTIONS InstructionSourceType = 6
+	// JSON: "plugin".
+	InstructionSourceType_INSTRUCTION_SOURCE_TYPE_PLUGIN InstructionSourceType = 7
+)
+
+// Enum value maps for InstructionSourceType.
+var (
+	InstructionSourceType_name = map[int32]string{
+		0: "INSTRUCTION_SOURCE_TYPE_UNSPECIFIED",
+		1: "INSTRUCTION_SOURCE_TYPE_HOME",
+		2: "INSTRUCTION_SOURCE_TYPE_REPO",
+		3: "INSTRUCTION_SOURCE_TYPE_MODEL",
+		4: "INSTRUCTION_SOURCE_TYPE_VSCODE",
+		5: "INSTRUCTION_SOURCE_TYPE_NESTED_AGENTS",
+		6: "INSTRUCTION_SOURCE_TYPE_CHILD_INSTRUCTIONS",
+		7: "INSTRUCTION_SOURCE_TYPE_PLUGIN",
+	}
+	InstructionSourceType_value = map[string]int32{
+		"INSTRUCTION_SOURCE_TYPE_UNSPECIFIED":        0,
+		"INSTRUCTION_SOURCE_TYPE_HOME":               1,
+		"INSTRUCTION_SOURCE_TYPE_REPO":               2,
+		"INSTRUCTION_SOURCE_TYPE_MODEL":              3,
+		"INSTRUCTION_SOURCE_TYPE_VSCODE":             4,
+		"INSTRUCTION_SOURCE_TYPE_NESTED_AGENTS":      5,
+		"INSTRUCTION_SOURCE_TYPE_CHILD_INSTRUCTIONS": 6,
+		"INSTRUCTION_SOURCE_TYPE_PLUGIN":             7,
+	}
+)
+
+func (x InstructionSourceType) Enum() *InstructionSourceType {
+	p := new(InstructionSourceType)
+	*p = x
+	return p
+}
+
+func (x InstructionSourceType) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (InstructionSourceType) Descriptor() protoreflect.EnumDescriptor {
+	return file_copilot_cli_v1_common_proto_enumTypes[33].Descriptor()
+}
+
+func (InstructionSourceType) Type() protoreflect.EnumType {
+	return &file_copilot_cli_v1_common_proto_enumTypes[33]
+}
+
+func (x InstructionSourceType) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use InstructionSourceType.Descriptor instead.
+func (InstructionSourceType) EnumDescriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{33}
+}
+
+// Login provider kind. Used by AuthEnumerateQueryLoginAccounts.provider,
+// ProviderDescriptor.kind and others. Since CLI 1.0.92.
+type LoginProviderKind int32
+
+const (
+	// Unset, null, or a value that is not listed here: json_extra has it then.
+	LoginProviderKind_LOGIN_PROVIDER_KIND_UNSPECIFIED LoginProviderKind = 0
+	// JSON: "githubDotCom".
+	LoginProviderKind_LOGIN_PROVIDER_KIND_GITHUB_DOT_COM LoginProviderKind = 1
+	// JSON: "proxima".
+	LoginProviderKind_LOGIN_PROVIDER_KIND_PROXIMA LoginProviderKind = 2
+	// JSON: "entra".
+	LoginProviderKind_LOGIN_PROVIDER_KIND_ENTRA LoginProviderKind = 3
+)
+
+// Enum value maps for LoginProviderKind.
+var (
+	LoginProviderKind_name = map[int32]string{
+		0: "LOGIN_PROVIDER_KIND_UNSPECIFIED",
+		1: "LOGIN_PROVIDER_KIND_GITHUB_DOT_COM",
+		2: "LOGIN_PROVIDER_KIND_PROXIMA",
+		3: "LOGIN_PROVIDER_KIND_ENTRA",
+	}
+	LoginProviderKind_value = map[string]int32{
+		"LOGIN_PROVIDER_KIND_UNSPECIFIED":    0,
+		"LOGIN_PROVIDER_KIND_GITHUB_DOT_COM": 1,
+		"LOGIN_PROVIDER_KIND_PROXIMA":        2,
+		"LOGIN_PROVIDER_KIND_ENTRA":          3,
+	}
+)
+
+func (x LoginProviderKind) Enum() *LoginProviderKind {
+	p := new(LoginProviderKind)
+	*p = x
+	return p
+}
+
+func (x LoginProviderKind) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (LoginProviderKind) Descriptor() protoreflect.EnumDescriptor {
+	return file_copilot_cli_v1_common_proto_enumTypes[34].Descriptor()
+}
+
+func (LoginProviderKind) Type() protoreflect.EnumType {
+	return &file_copilot_cli_v1_common_proto_enumTypes[34]
+}
+
+func (x LoginProviderKind) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use LoginProviderKind.Descriptor instead.
+func (LoginProviderKind) EnumDescriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{34}
 }
 
 // Managed settings resolved source. Used by ManagedSettingsResolvedData.source
@@ -1165,11 +2401,11 @@ func (x ManagedSettingsResolvedSource) String() string {
 }
 
 func (ManagedSettingsResolvedSource) Descriptor() protoreflect.EnumDescriptor {
-	return file_copilot_cli_v1_common_proto_enumTypes[18].Descriptor()
+	return file_copilot_cli_v1_common_proto_enumTypes[35].Descriptor()
 }
 
 func (ManagedSettingsResolvedSource) Type() protoreflect.EnumType {
-	return &file_copilot_cli_v1_common_proto_enumTypes[18]
+	return &file_copilot_cli_v1_common_proto_enumTypes[35]
 }
 
 func (x ManagedSettingsResolvedSource) Number() protoreflect.EnumNumber {
@@ -1178,7 +2414,146 @@ func (x ManagedSettingsResolvedSource) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ManagedSettingsResolvedSource.Descriptor instead.
 func (ManagedSettingsResolvedSource) EnumDescriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{18}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{35}
+}
+
+// MCP installation failure reason. Used by
+// McpInstallationManagementOutcomeRefused.reason,
+// McpInstallationOutcomeRefused.reason and others. Since CLI 1.0.92.
+type McpInstallationFailureReason int32
+
+const (
+	// Unset, null, or a value that is not listed here: json_extra has it then.
+	McpInstallationFailureReason_MCP_INSTALLATION_FAILURE_REASON_UNSPECIFIED McpInstallationFailureReason = 0
+	// JSON: "invalid-request".
+	McpInstallationFailureReason_MCP_INSTALLATION_FAILURE_REASON_INVALID_REQUEST McpInstallationFailureReason = 1
+	// JSON: "operation-limit".
+	McpInstallationFailureReason_MCP_INSTALLATION_FAILURE_REASON_OPERATION_LIMIT McpInstallationFailureReason = 2
+	// JSON: "cancelled".
+	McpInstallationFailureReason_MCP_INSTALLATION_FAILURE_REASON_CANCELLED McpInstallationFailureReason = 3
+	// JSON: "capability-required".
+	McpInstallationFailureReason_MCP_INSTALLATION_FAILURE_REASON_CAPABILITY_REQUIRED McpInstallationFailureReason = 4
+	// JSON: "confirmation-unavailable".
+	McpInstallationFailureReason_MCP_INSTALLATION_FAILURE_REASON_CONFIRMATION_UNAVAILABLE McpInstallationFailureReason = 5
+	// JSON: "confirmation-invalid".
+	McpInstallationFailureReason_MCP_INSTALLATION_FAILURE_REASON_CONFIRMATION_INVALID McpInstallationFailureReason = 6
+	// JSON: "policy-context-unavailable".
+	McpInstallationFailureReason_MCP_INSTALLATION_FAILURE_REASON_POLICY_CONTEXT_UNAVAILABLE McpInstallationFailureReason = 7
+	// JSON: "policy-changed".
+	McpInstallationFailureReason_MCP_INSTALLATION_FAILURE_REASON_POLICY_CHANGED McpInstallationFailureReason = 8
+	// JSON: "policy-denied".
+	McpInstallationFailureReason_MCP_INSTALLATION_FAILURE_REASON_POLICY_DENIED McpInstallationFailureReason = 9
+	// JSON: "configuration-changed".
+	McpInstallationFailureReason_MCP_INSTALLATION_FAILURE_REASON_CONFIGURATION_CHANGED McpInstallationFailureReason = 10
+	// JSON: "configuration-modified".
+	McpInstallationFailureReason_MCP_INSTALLATION_FAILURE_REASON_CONFIGURATION_MODIFIED McpInstallationFailureReason = 11
+	// JSON: "resource-not-found".
+	McpInstallationFailureReason_MCP_INSTALLATION_FAILURE_REASON_RESOURCE_NOT_FOUND McpInstallationFailureReason = 12
+	// JSON: "plan-expired".
+	McpInstallationFailureReason_MCP_INSTALLATION_FAILURE_REASON_PLAN_EXPIRED McpInstallationFailureReason = 13
+	// JSON: "plan-replayed".
+	McpInstallationFailureReason_MCP_INSTALLATION_FAILURE_REASON_PLAN_REPLAYED McpInstallationFailureReason = 14
+	// JSON: "foreign-runtime".
+	McpInstallationFailureReason_MCP_INSTALLATION_FAILURE_REASON_FOREIGN_RUNTIME McpInstallationFailureReason = 15
+	// JSON: "replan-required".
+	McpInstallationFailureReason_MCP_INSTALLATION_FAILURE_REASON_REPLAN_REQUIRED McpInstallationFailureReason = 16
+	// JSON: "source-revalidation-unavailable".
+	McpInstallationFailureReason_MCP_INSTALLATION_FAILURE_REASON_SOURCE_REVALIDATION_UNAVAILABLE McpInstallationFailureReason = 17
+	// JSON: "source-changed".
+	McpInstallationFailureReason_MCP_INSTALLATION_FAILURE_REASON_SOURCE_CHANGED McpInstallationFailureReason = 18
+	// JSON: "source-unavailable".
+	McpInstallationFailureReason_MCP_INSTALLATION_FAILURE_REASON_SOURCE_UNAVAILABLE McpInstallationFailureReason = 19
+	// JSON: "registry-unavailable".
+	McpInstallationFailureReason_MCP_INSTALLATION_FAILURE_REASON_REGISTRY_UNAVAILABLE McpInstallationFailureReason = 20
+	// JSON: "secret-store-unavailable".
+	McpInstallationFailureReason_MCP_INSTALLATION_FAILURE_REASON_SECRET_STORE_UNAVAILABLE McpInstallationFailureReason = 21
+	// JSON: "lifecycle-unavailable".
+	McpInstallationFailureReason_MCP_INSTALLATION_FAILURE_REASON_LIFECYCLE_UNAVAILABLE McpInstallationFailureReason = 22
+	// JSON: "write-failed".
+	McpInstallationFailureReason_MCP_INSTALLATION_FAILURE_REASON_WRITE_FAILED McpInstallationFailureReason = 23
+)
+
+// Enum value maps for McpInstallationFailureReason.
+var (
+	McpInstallationFailureReason_name = map[int32]string{
+		0:  "MCP_INSTALLATION_FAILURE_REASON_UNSPECIFIED",
+		1:  "MCP_INSTALLATION_FAILURE_REASON_INVALID_REQUEST",
+		2:  "MCP_INSTALLATION_FAILURE_REASON_OPERATION_LIMIT",
+		3:  "MCP_INSTALLATION_FAILURE_REASON_CANCELLED",
+		4:  "MCP_INSTALLATION_FAILURE_REASON_CAPABILITY_REQUIRED",
+		5:  "MCP_INSTALLATION_FAILURE_REASON_CONFIRMATION_UNAVAILABLE",
+		6:  "MCP_INSTALLATION_FAILURE_REASON_CONFIRMATION_INVALID",
+		7:  "MCP_INSTALLATION_FAILURE_REASON_POLICY_CONTEXT_UNAVAILABLE",
+		8:  "MCP_INSTALLATION_FAILURE_REASON_POLICY_CHANGED",
+		9:  "MCP_INSTALLATION_FAILURE_REASON_POLICY_DENIED",
+		10: "MCP_INSTALLATION_FAILURE_REASON_CONFIGURATION_CHANGED",
+		11: "MCP_INSTALLATION_FAILURE_REASON_CONFIGURATION_MODIFIED",
+		12: "MCP_INSTALLATION_FAILURE_REASON_RESOURCE_NOT_FOUND",
+		13: "MCP_INSTALLATION_FAILURE_REASON_PLAN_EXPIRED",
+		14: "MCP_INSTALLATION_FAILURE_REASON_PLAN_REPLAYED",
+		15: "MCP_INSTALLATION_FAILURE_REASON_FOREIGN_RUNTIME",
+		16: "MCP_INSTALLATION_FAILURE_REASON_REPLAN_REQUIRED",
+		17: "MCP_INSTALLATION_FAILURE_REASON_SOURCE_REVALIDATION_UNAVAILABLE",
+		18: "MCP_INSTALLATION_FAILURE_REASON_SOURCE_CHANGED",
+		19: "MCP_INSTALLATION_FAILURE_REASON_SOURCE_UNAVAILABLE",
+		20: "MCP_INSTALLATION_FAILURE_REASON_REGISTRY_UNAVAILABLE",
+		21: "MCP_INSTALLATION_FAILURE_REASON_SECRET_STORE_UNAVAILABLE",
+		22: "MCP_INSTALLATION_FAILURE_REASON_LIFECYCLE_UNAVAILABLE",
+		23: "MCP_INSTALLATION_FAILURE_REASON_WRITE_FAILED",
+	}
+	McpInstallationFailureReason_value = map[string]int32{
+		"MCP_INSTALLATION_FAILURE_REASON_UNSPECIFIED":                     0,
+		"MCP_INSTALLATION_FAILURE_REASON_INVALID_REQUEST":                 1,
+		"MCP_INSTALLATION_FAILURE_REASON_OPERATION_LIMIT":                 2,
+		"MCP_INSTALLATION_FAILURE_REASON_CANCELLED":                       3,
+		"MCP_INSTALLATION_FAILURE_REASON_CAPABILITY_REQUIRED":             4,
+		"MCP_INSTALLATION_FAILURE_REASON_CONFIRMATION_UNAVAILABLE":        5,
+		"MCP_INSTALLATION_FAILURE_REASON_CONFIRMATION_INVALID":            6,
+		"MCP_INSTALLATION_FAILURE_REASON_POLICY_CONTEXT_UNAVAILABLE":      7,
+		"MCP_INSTALLATION_FAILURE_REASON_POLICY_CHANGED":                  8,
+		"MCP_INSTALLATION_FAILURE_REASON_POLICY_DENIED":                   9,
+		"MCP_INSTALLATION_FAILURE_REASON_CONFIGURATION_CHANGED":           10,
+		"MCP_INSTALLATION_FAILURE_REASON_CONFIGURATION_MODIFIED":          11,
+		"MCP_INSTALLATION_FAILURE_REASON_RESOURCE_NOT_FOUND":              12,
+		"MCP_INSTALLATION_FAILURE_REASON_PLAN_EXPIRED":                    13,
+		"MCP_INSTALLATION_FAILURE_REASON_PLAN_REPLAYED":                   14,
+		"MCP_INSTALLATION_FAILURE_REASON_FOREIGN_RUNTIME":                 15,
+		"MCP_INSTALLATION_FAILURE_REASON_REPLAN_REQUIRED":                 16,
+		"MCP_INSTALLATION_FAILURE_REASON_SOURCE_REVALIDATION_UNAVAILABLE": 17,
+		"MCP_INSTALLATION_FAILURE_REASON_SOURCE_CHANGED":                  18,
+		"MCP_INSTALLATION_FAILURE_REASON_SOURCE_UNAVAILABLE":              19,
+		"MCP_INSTALLATION_FAILURE_REASON_REGISTRY_UNAVAILABLE":            20,
+		"MCP_INSTALLATION_FAILURE_REASON_SECRET_STORE_UNAVAILABLE":        21,
+		"MCP_INSTALLATION_FAILURE_REASON_LIFECYCLE_UNAVAILABLE":           22,
+		"MCP_INSTALLATION_FAILURE_REASON_WRITE_FAILED":                    23,
+	}
+)
+
+func (x McpInstallationFailureReason) Enum() *McpInstallationFailureReason {
+	p := new(McpInstallationFailureReason)
+	*p = x
+	return p
+}
+
+func (x McpInstallationFailureReason) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (McpInstallationFailureReason) Descriptor() protoreflect.EnumDescriptor {
+	return file_copilot_cli_v1_common_proto_enumTypes[36].Descriptor()
+}
+
+func (McpInstallationFailureReason) Type() protoreflect.EnumType {
+	return &file_copilot_cli_v1_common_proto_enumTypes[36]
+}
+
+func (x McpInstallationFailureReason) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use McpInstallationFailureReason.Descriptor instead.
+func (McpInstallationFailureReason) EnumDescriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{36}
 }
 
 // MCP installation secret storage. Used by
@@ -1220,11 +2595,11 @@ func (x McpInstallationSecretStorage) String() string {
 }
 
 func (McpInstallationSecretStorage) Descriptor() protoreflect.EnumDescriptor {
-	return file_copilot_cli_v1_common_proto_enumTypes[19].Descriptor()
+	return file_copilot_cli_v1_common_proto_enumTypes[37].Descriptor()
 }
 
 func (McpInstallationSecretStorage) Type() protoreflect.EnumType {
-	return &file_copilot_cli_v1_common_proto_enumTypes[19]
+	return &file_copilot_cli_v1_common_proto_enumTypes[37]
 }
 
 func (x McpInstallationSecretStorage) Number() protoreflect.EnumNumber {
@@ -1233,7 +2608,77 @@ func (x McpInstallationSecretStorage) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use McpInstallationSecretStorage.Descriptor instead.
 func (McpInstallationSecretStorage) EnumDescriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{19}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{37}
+}
+
+// MCP installation state. Used by McpInstallationSummary.state. Since CLI
+// 1.0.92.
+type McpInstallationState int32
+
+const (
+	// Unset, null, or a value that is not listed here: json_extra has it then.
+	McpInstallationState_MCP_INSTALLATION_STATE_UNSPECIFIED McpInstallationState = 0
+	// JSON: "needs-setup".
+	McpInstallationState_MCP_INSTALLATION_STATE_NEEDS_SETUP McpInstallationState = 1
+	// JSON: "active".
+	McpInstallationState_MCP_INSTALLATION_STATE_ACTIVE McpInstallationState = 2
+	// JSON: "authentication-required".
+	McpInstallationState_MCP_INSTALLATION_STATE_AUTHENTICATION_REQUIRED McpInstallationState = 3
+	// JSON: "activation-failed".
+	McpInstallationState_MCP_INSTALLATION_STATE_ACTIVATION_FAILED McpInstallationState = 4
+	// JSON: "configuration-modified".
+	McpInstallationState_MCP_INSTALLATION_STATE_CONFIGURATION_MODIFIED McpInstallationState = 5
+	// JSON: "recovery-required".
+	McpInstallationState_MCP_INSTALLATION_STATE_RECOVERY_REQUIRED McpInstallationState = 6
+)
+
+// Enum value maps for McpInstallationState.
+var (
+	McpInstallationState_name = map[int32]string{
+		0: "MCP_INSTALLATION_STATE_UNSPECIFIED",
+		1: "MCP_INSTALLATION_STATE_NEEDS_SETUP",
+		2: "MCP_INSTALLATION_STATE_ACTIVE",
+		3: "MCP_INSTALLATION_STATE_AUTHENTICATION_REQUIRED",
+		4: "MCP_INSTALLATION_STATE_ACTIVATION_FAILED",
+		5: "MCP_INSTALLATION_STATE_CONFIGURATION_MODIFIED",
+		6: "MCP_INSTALLATION_STATE_RECOVERY_REQUIRED",
+	}
+	McpInstallationState_value = map[string]int32{
+		"MCP_INSTALLATION_STATE_UNSPECIFIED":             0,
+		"MCP_INSTALLATION_STATE_NEEDS_SETUP":             1,
+		"MCP_INSTALLATION_STATE_ACTIVE":                  2,
+		"MCP_INSTALLATION_STATE_AUTHENTICATION_REQUIRED": 3,
+		"MCP_INSTALLATION_STATE_ACTIVATION_FAILED":       4,
+		"MCP_INSTALLATION_STATE_CONFIGURATION_MODIFIED":  5,
+		"MCP_INSTALLATION_STATE_RECOVERY_REQUIRED":       6,
+	}
+)
+
+func (x McpInstallationState) Enum() *McpInstallationState {
+	p := new(McpInstallationState)
+	*p = x
+	return p
+}
+
+func (x McpInstallationState) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (McpInstallationState) Descriptor() protoreflect.EnumDescriptor {
+	return file_copilot_cli_v1_common_proto_enumTypes[38].Descriptor()
+}
+
+func (McpInstallationState) Type() protoreflect.EnumType {
+	return &file_copilot_cli_v1_common_proto_enumTypes[38]
+}
+
+func (x McpInstallationState) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use McpInstallationState.Descriptor instead.
+func (McpInstallationState) EnumDescriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{38}
 }
 
 // MCP plan configuration operation. Used by
@@ -1274,11 +2719,11 @@ func (x McpPlanConfigurationOperation) String() string {
 }
 
 func (McpPlanConfigurationOperation) Descriptor() protoreflect.EnumDescriptor {
-	return file_copilot_cli_v1_common_proto_enumTypes[20].Descriptor()
+	return file_copilot_cli_v1_common_proto_enumTypes[39].Descriptor()
 }
 
 func (McpPlanConfigurationOperation) Type() protoreflect.EnumType {
-	return &file_copilot_cli_v1_common_proto_enumTypes[20]
+	return &file_copilot_cli_v1_common_proto_enumTypes[39]
 }
 
 func (x McpPlanConfigurationOperation) Number() protoreflect.EnumNumber {
@@ -1287,7 +2732,7 @@ func (x McpPlanConfigurationOperation) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use McpPlanConfigurationOperation.Descriptor instead.
 func (McpPlanConfigurationOperation) EnumDescriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{20}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{39}
 }
 
 // MCP plan policy decision. Used by McpPlanPolicyResult.decision.
@@ -1331,11 +2776,11 @@ func (x McpPlanPolicyDecision) String() string {
 }
 
 func (McpPlanPolicyDecision) Descriptor() protoreflect.EnumDescriptor {
-	return file_copilot_cli_v1_common_proto_enumTypes[21].Descriptor()
+	return file_copilot_cli_v1_common_proto_enumTypes[40].Descriptor()
 }
 
 func (McpPlanPolicyDecision) Type() protoreflect.EnumType {
-	return &file_copilot_cli_v1_common_proto_enumTypes[21]
+	return &file_copilot_cli_v1_common_proto_enumTypes[40]
 }
 
 func (x McpPlanPolicyDecision) Number() protoreflect.EnumNumber {
@@ -1344,7 +2789,7 @@ func (x McpPlanPolicyDecision) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use McpPlanPolicyDecision.Descriptor instead.
 func (McpPlanPolicyDecision) EnumDescriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{21}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{40}
 }
 
 // MCP plan policy source. Used by CatalogPolicyRejectedError.source and
@@ -1393,11 +2838,11 @@ func (x McpPlanPolicySource) String() string {
 }
 
 func (McpPlanPolicySource) Descriptor() protoreflect.EnumDescriptor {
-	return file_copilot_cli_v1_common_proto_enumTypes[22].Descriptor()
+	return file_copilot_cli_v1_common_proto_enumTypes[41].Descriptor()
 }
 
 func (McpPlanPolicySource) Type() protoreflect.EnumType {
-	return &file_copilot_cli_v1_common_proto_enumTypes[22]
+	return &file_copilot_cli_v1_common_proto_enumTypes[41]
 }
 
 func (x McpPlanPolicySource) Number() protoreflect.EnumNumber {
@@ -1406,7 +2851,7 @@ func (x McpPlanPolicySource) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use McpPlanPolicySource.Descriptor instead.
 func (McpPlanPolicySource) EnumDescriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{22}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{41}
 }
 
 // MCP plan remote transport. Used by
@@ -1452,11 +2897,11 @@ func (x McpPlanRemoteTransport) String() string {
 }
 
 func (McpPlanRemoteTransport) Descriptor() protoreflect.EnumDescriptor {
-	return file_copilot_cli_v1_common_proto_enumTypes[23].Descriptor()
+	return file_copilot_cli_v1_common_proto_enumTypes[42].Descriptor()
 }
 
 func (McpPlanRemoteTransport) Type() protoreflect.EnumType {
-	return &file_copilot_cli_v1_common_proto_enumTypes[23]
+	return &file_copilot_cli_v1_common_proto_enumTypes[42]
 }
 
 func (x McpPlanRemoteTransport) Number() protoreflect.EnumNumber {
@@ -1465,7 +2910,7 @@ func (x McpPlanRemoteTransport) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use McpPlanRemoteTransport.Descriptor instead.
 func (McpPlanRemoteTransport) EnumDescriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{23}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{42}
 }
 
 // MCP plan scalar value type. Used by McpPlanRequiredValueScalar.value_type.
@@ -1513,11 +2958,11 @@ func (x McpPlanScalarValueType) String() string {
 }
 
 func (McpPlanScalarValueType) Descriptor() protoreflect.EnumDescriptor {
-	return file_copilot_cli_v1_common_proto_enumTypes[24].Descriptor()
+	return file_copilot_cli_v1_common_proto_enumTypes[43].Descriptor()
 }
 
 func (McpPlanScalarValueType) Type() protoreflect.EnumType {
-	return &file_copilot_cli_v1_common_proto_enumTypes[24]
+	return &file_copilot_cli_v1_common_proto_enumTypes[43]
 }
 
 func (x McpPlanScalarValueType) Number() protoreflect.EnumNumber {
@@ -1526,7 +2971,7 @@ func (x McpPlanScalarValueType) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use McpPlanScalarValueType.Descriptor instead.
 func (McpPlanScalarValueType) EnumDescriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{24}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{43}
 }
 
 // MCP plan value category. Used by McpInstallationInput.category,
@@ -1579,11 +3024,11 @@ func (x McpPlanValueCategory) String() string {
 }
 
 func (McpPlanValueCategory) Descriptor() protoreflect.EnumDescriptor {
-	return file_copilot_cli_v1_common_proto_enumTypes[25].Descriptor()
+	return file_copilot_cli_v1_common_proto_enumTypes[44].Descriptor()
 }
 
 func (McpPlanValueCategory) Type() protoreflect.EnumType {
-	return &file_copilot_cli_v1_common_proto_enumTypes[25]
+	return &file_copilot_cli_v1_common_proto_enumTypes[44]
 }
 
 func (x McpPlanValueCategory) Number() protoreflect.EnumNumber {
@@ -1592,7 +3037,7 @@ func (x McpPlanValueCategory) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use McpPlanValueCategory.Descriptor instead.
 func (McpPlanValueCategory) EnumDescriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{25}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{44}
 }
 
 // MCP server card media type. Used by CatalogMcpServerCandidate.media_type,
@@ -1633,11 +3078,11 @@ func (x McpServerCardMediaType) String() string {
 }
 
 func (McpServerCardMediaType) Descriptor() protoreflect.EnumDescriptor {
-	return file_copilot_cli_v1_common_proto_enumTypes[26].Descriptor()
+	return file_copilot_cli_v1_common_proto_enumTypes[45].Descriptor()
 }
 
 func (McpServerCardMediaType) Type() protoreflect.EnumType {
-	return &file_copilot_cli_v1_common_proto_enumTypes[26]
+	return &file_copilot_cli_v1_common_proto_enumTypes[45]
 }
 
 func (x McpServerCardMediaType) Number() protoreflect.EnumNumber {
@@ -1646,7 +3091,7 @@ func (x McpServerCardMediaType) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use McpServerCardMediaType.Descriptor instead.
 func (McpServerCardMediaType) EnumDescriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{26}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{45}
 }
 
 // MCP server configuration defer tools. Used by
@@ -1688,11 +3133,11 @@ func (x McpServerConfigDeferTools) String() string {
 }
 
 func (McpServerConfigDeferTools) Descriptor() protoreflect.EnumDescriptor {
-	return file_copilot_cli_v1_common_proto_enumTypes[27].Descriptor()
+	return file_copilot_cli_v1_common_proto_enumTypes[46].Descriptor()
 }
 
 func (McpServerConfigDeferTools) Type() protoreflect.EnumType {
-	return &file_copilot_cli_v1_common_proto_enumTypes[27]
+	return &file_copilot_cli_v1_common_proto_enumTypes[46]
 }
 
 func (x McpServerConfigDeferTools) Number() protoreflect.EnumNumber {
@@ -1701,7 +3146,7 @@ func (x McpServerConfigDeferTools) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use McpServerConfigDeferTools.Descriptor instead.
 func (McpServerConfigDeferTools) EnumDescriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{27}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{46}
 }
 
 // MCP server configuration HTTP OAuth grant type. Used by
@@ -1743,11 +3188,11 @@ func (x McpServerConfigHttpOauthGrantType) String() string {
 }
 
 func (McpServerConfigHttpOauthGrantType) Descriptor() protoreflect.EnumDescriptor {
-	return file_copilot_cli_v1_common_proto_enumTypes[28].Descriptor()
+	return file_copilot_cli_v1_common_proto_enumTypes[47].Descriptor()
 }
 
 func (McpServerConfigHttpOauthGrantType) Type() protoreflect.EnumType {
-	return &file_copilot_cli_v1_common_proto_enumTypes[28]
+	return &file_copilot_cli_v1_common_proto_enumTypes[47]
 }
 
 func (x McpServerConfigHttpOauthGrantType) Number() protoreflect.EnumNumber {
@@ -1756,7 +3201,7 @@ func (x McpServerConfigHttpOauthGrantType) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use McpServerConfigHttpOauthGrantType.Descriptor instead.
 func (McpServerConfigHttpOauthGrantType) EnumDescriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{28}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{47}
 }
 
 // MCP server configuration HTTP type. Used by McpServerConfigHttp.type.
@@ -1796,11 +3241,11 @@ func (x McpServerConfigHttpType) String() string {
 }
 
 func (McpServerConfigHttpType) Descriptor() protoreflect.EnumDescriptor {
-	return file_copilot_cli_v1_common_proto_enumTypes[29].Descriptor()
+	return file_copilot_cli_v1_common_proto_enumTypes[48].Descriptor()
 }
 
 func (McpServerConfigHttpType) Type() protoreflect.EnumType {
-	return &file_copilot_cli_v1_common_proto_enumTypes[29]
+	return &file_copilot_cli_v1_common_proto_enumTypes[48]
 }
 
 func (x McpServerConfigHttpType) Number() protoreflect.EnumNumber {
@@ -1809,7 +3254,7 @@ func (x McpServerConfigHttpType) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use McpServerConfigHttpType.Descriptor instead.
 func (McpServerConfigHttpType) EnumDescriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{29}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{48}
 }
 
 // MCP server configuration stdio type. Used by McpServerConfigStdio.type.
@@ -1849,11 +3294,11 @@ func (x McpServerConfigStdioType) String() string {
 }
 
 func (McpServerConfigStdioType) Descriptor() protoreflect.EnumDescriptor {
-	return file_copilot_cli_v1_common_proto_enumTypes[30].Descriptor()
+	return file_copilot_cli_v1_common_proto_enumTypes[49].Descriptor()
 }
 
 func (McpServerConfigStdioType) Type() protoreflect.EnumType {
-	return &file_copilot_cli_v1_common_proto_enumTypes[30]
+	return &file_copilot_cli_v1_common_proto_enumTypes[49]
 }
 
 func (x McpServerConfigStdioType) Number() protoreflect.EnumNumber {
@@ -1862,7 +3307,7 @@ func (x McpServerConfigStdioType) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use McpServerConfigStdioType.Descriptor instead.
 func (McpServerConfigStdioType) EnumDescriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{30}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{49}
 }
 
 // MCP server source. Used by DiscoveredMcpServer.source,
@@ -1919,11 +3364,11 @@ func (x McpServerSource) String() string {
 }
 
 func (McpServerSource) Descriptor() protoreflect.EnumDescriptor {
-	return file_copilot_cli_v1_common_proto_enumTypes[31].Descriptor()
+	return file_copilot_cli_v1_common_proto_enumTypes[50].Descriptor()
 }
 
 func (McpServerSource) Type() protoreflect.EnumType {
-	return &file_copilot_cli_v1_common_proto_enumTypes[31]
+	return &file_copilot_cli_v1_common_proto_enumTypes[50]
 }
 
 func (x McpServerSource) Number() protoreflect.EnumNumber {
@@ -1932,7 +3377,7 @@ func (x McpServerSource) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use McpServerSource.Descriptor instead.
 func (McpServerSource) EnumDescriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{31}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{50}
 }
 
 // MCP server status. Used by McpConfiguredServerState.status, McpServer.status
@@ -1993,11 +3438,11 @@ func (x McpServerStatus) String() string {
 }
 
 func (McpServerStatus) Descriptor() protoreflect.EnumDescriptor {
-	return file_copilot_cli_v1_common_proto_enumTypes[32].Descriptor()
+	return file_copilot_cli_v1_common_proto_enumTypes[51].Descriptor()
 }
 
 func (McpServerStatus) Type() protoreflect.EnumType {
-	return &file_copilot_cli_v1_common_proto_enumTypes[32]
+	return &file_copilot_cli_v1_common_proto_enumTypes[51]
 }
 
 func (x McpServerStatus) Number() protoreflect.EnumNumber {
@@ -2006,7 +3451,7 @@ func (x McpServerStatus) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use McpServerStatus.Descriptor instead.
 func (McpServerStatus) EnumDescriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{32}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{51}
 }
 
 // Model change source. Used by ModelChangeData.source,
@@ -2091,11 +3536,11 @@ func (x ModelChangeSource) String() string {
 }
 
 func (ModelChangeSource) Descriptor() protoreflect.EnumDescriptor {
-	return file_copilot_cli_v1_common_proto_enumTypes[33].Descriptor()
+	return file_copilot_cli_v1_common_proto_enumTypes[52].Descriptor()
 }
 
 func (ModelChangeSource) Type() protoreflect.EnumType {
-	return &file_copilot_cli_v1_common_proto_enumTypes[33]
+	return &file_copilot_cli_v1_common_proto_enumTypes[52]
 }
 
 func (x ModelChangeSource) Number() protoreflect.EnumNumber {
@@ -2104,7 +3549,7 @@ func (x ModelChangeSource) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ModelChangeSource.Descriptor instead.
 func (ModelChangeSource) EnumDescriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{33}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{52}
 }
 
 // Model picker price category. Used by Model.model_picker_price_category and
@@ -2153,11 +3598,11 @@ func (x ModelPickerPriceCategory) String() string {
 }
 
 func (ModelPickerPriceCategory) Descriptor() protoreflect.EnumDescriptor {
-	return file_copilot_cli_v1_common_proto_enumTypes[34].Descriptor()
+	return file_copilot_cli_v1_common_proto_enumTypes[53].Descriptor()
 }
 
 func (ModelPickerPriceCategory) Type() protoreflect.EnumType {
-	return &file_copilot_cli_v1_common_proto_enumTypes[34]
+	return &file_copilot_cli_v1_common_proto_enumTypes[53]
 }
 
 func (x ModelPickerPriceCategory) Number() protoreflect.EnumNumber {
@@ -2166,7 +3611,7 @@ func (x ModelPickerPriceCategory) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ModelPickerPriceCategory.Descriptor instead.
 func (ModelPickerPriceCategory) EnumDescriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{34}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{53}
 }
 
 // Model provider kind. Used by ModelProviderDescriptor.kind and
@@ -2207,11 +3652,11 @@ func (x ModelProviderKind) String() string {
 }
 
 func (ModelProviderKind) Descriptor() protoreflect.EnumDescriptor {
-	return file_copilot_cli_v1_common_proto_enumTypes[35].Descriptor()
+	return file_copilot_cli_v1_common_proto_enumTypes[54].Descriptor()
 }
 
 func (ModelProviderKind) Type() protoreflect.EnumType {
-	return &file_copilot_cli_v1_common_proto_enumTypes[35]
+	return &file_copilot_cli_v1_common_proto_enumTypes[54]
 }
 
 func (x ModelProviderKind) Number() protoreflect.EnumNumber {
@@ -2220,7 +3665,131 @@ func (x ModelProviderKind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ModelProviderKind.Descriptor instead.
 func (ModelProviderKind) EnumDescriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{35}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{54}
+}
+
+// Model provider operation outcome code. Used by
+// ModelProviderOperationOutcome.code. Since CLI 1.0.92.
+type ModelProviderOperationOutcomeCode int32
+
+const (
+	// Unset, null, or a value that is not listed here: json_extra has it then.
+	ModelProviderOperationOutcomeCode_MODEL_PROVIDER_OPERATION_OUTCOME_CODE_UNSPECIFIED ModelProviderOperationOutcomeCode = 0
+	// JSON: "success".
+	ModelProviderOperationOutcomeCode_MODEL_PROVIDER_OPERATION_OUTCOME_CODE_SUCCESS ModelProviderOperationOutcomeCode = 1
+	// JSON: "absent".
+	ModelProviderOperationOutcomeCode_MODEL_PROVIDER_OPERATION_OUTCOME_CODE_ABSENT ModelProviderOperationOutcomeCode = 2
+	// JSON: "unreachable".
+	ModelProviderOperationOutcomeCode_MODEL_PROVIDER_OPERATION_OUTCOME_CODE_UNREACHABLE ModelProviderOperationOutcomeCode = 3
+	// JSON: "failed".
+	ModelProviderOperationOutcomeCode_MODEL_PROVIDER_OPERATION_OUTCOME_CODE_FAILED ModelProviderOperationOutcomeCode = 4
+)
+
+// Enum value maps for ModelProviderOperationOutcomeCode.
+var (
+	ModelProviderOperationOutcomeCode_name = map[int32]string{
+		0: "MODEL_PROVIDER_OPERATION_OUTCOME_CODE_UNSPECIFIED",
+		1: "MODEL_PROVIDER_OPERATION_OUTCOME_CODE_SUCCESS",
+		2: "MODEL_PROVIDER_OPERATION_OUTCOME_CODE_ABSENT",
+		3: "MODEL_PROVIDER_OPERATION_OUTCOME_CODE_UNREACHABLE",
+		4: "MODEL_PROVIDER_OPERATION_OUTCOME_CODE_FAILED",
+	}
+	ModelProviderOperationOutcomeCode_value = map[string]int32{
+		"MODEL_PROVIDER_OPERATION_OUTCOME_CODE_UNSPECIFIED": 0,
+		"MODEL_PROVIDER_OPERATION_OUTCOME_CODE_SUCCESS":     1,
+		"MODEL_PROVIDER_OPERATION_OUTCOME_CODE_ABSENT":      2,
+		"MODEL_PROVIDER_OPERATION_OUTCOME_CODE_UNREACHABLE": 3,
+		"MODEL_PROVIDER_OPERATION_OUTCOME_CODE_FAILED":      4,
+	}
+)
+
+func (x ModelProviderOperationOutcomeCode) Enum() *ModelProviderOperationOutcomeCode {
+	p := new(ModelProviderOperationOutcomeCode)
+	*p = x
+	return p
+}
+
+func (x ModelProviderOperationOutcomeCode) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (ModelProviderOperationOutcomeCode) Descriptor() protoreflect.EnumDescriptor {
+	return file_copilot_cli_v1_common_proto_enumTypes[55].Descriptor()
+}
+
+func (ModelProviderOperationOutcomeCode) Type() protoreflect.EnumType {
+	return &file_copilot_cli_v1_common_proto_enumTypes[55]
+}
+
+func (x ModelProviderOperationOutcomeCode) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use ModelProviderOperationOutcomeCode.Descriptor instead.
+func (ModelProviderOperationOutcomeCode) EnumDescriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{55}
+}
+
+// Model provider provenance source. Used by ModelProviderAttribution.source and
+// ModelProviderProvenance.source. Since CLI 1.0.92.
+type ModelProviderProvenanceSource int32
+
+const (
+	// Unset, null, or a value that is not listed here: json_extra has it then.
+	ModelProviderProvenanceSource_MODEL_PROVIDER_PROVENANCE_SOURCE_UNSPECIFIED ModelProviderProvenanceSource = 0
+	// JSON: "builtIn".
+	ModelProviderProvenanceSource_MODEL_PROVIDER_PROVENANCE_SOURCE_BUILT_IN ModelProviderProvenanceSource = 1
+	// JSON: "configured".
+	ModelProviderProvenanceSource_MODEL_PROVIDER_PROVENANCE_SOURCE_CONFIGURED ModelProviderProvenanceSource = 2
+	// JSON: "extension".
+	ModelProviderProvenanceSource_MODEL_PROVIDER_PROVENANCE_SOURCE_EXTENSION ModelProviderProvenanceSource = 3
+	// JSON: "custom".
+	ModelProviderProvenanceSource_MODEL_PROVIDER_PROVENANCE_SOURCE_CUSTOM ModelProviderProvenanceSource = 4
+)
+
+// Enum value maps for ModelProviderProvenanceSource.
+var (
+	ModelProviderProvenanceSource_name = map[int32]string{
+		0: "MODEL_PROVIDER_PROVENANCE_SOURCE_UNSPECIFIED",
+		1: "MODEL_PROVIDER_PROVENANCE_SOURCE_BUILT_IN",
+		2: "MODEL_PROVIDER_PROVENANCE_SOURCE_CONFIGURED",
+		3: "MODEL_PROVIDER_PROVENANCE_SOURCE_EXTENSION",
+		4: "MODEL_PROVIDER_PROVENANCE_SOURCE_CUSTOM",
+	}
+	ModelProviderProvenanceSource_value = map[string]int32{
+		"MODEL_PROVIDER_PROVENANCE_SOURCE_UNSPECIFIED": 0,
+		"MODEL_PROVIDER_PROVENANCE_SOURCE_BUILT_IN":    1,
+		"MODEL_PROVIDER_PROVENANCE_SOURCE_CONFIGURED":  2,
+		"MODEL_PROVIDER_PROVENANCE_SOURCE_EXTENSION":   3,
+		"MODEL_PROVIDER_PROVENANCE_SOURCE_CUSTOM":      4,
+	}
+)
+
+func (x ModelProviderProvenanceSource) Enum() *ModelProviderProvenanceSource {
+	p := new(ModelProviderProvenanceSource)
+	*p = x
+	return p
+}
+
+func (x ModelProviderProvenanceSource) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (ModelProviderProvenanceSource) Descriptor() protoreflect.EnumDescriptor {
+	return file_copilot_cli_v1_common_proto_enumTypes[56].Descriptor()
+}
+
+func (ModelProviderProvenanceSource) Type() protoreflect.EnumType {
+	return &file_copilot_cli_v1_common_proto_enumTypes[56]
+}
+
+func (x ModelProviderProvenanceSource) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use ModelProviderProvenanceSource.Descriptor instead.
+func (ModelProviderProvenanceSource) EnumDescriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{56}
 }
 
 // Omitted binary omitted reason. Used by AttachmentBlob.omitted_reason,
@@ -2261,11 +3830,11 @@ func (x OmittedBinaryOmittedReason) String() string {
 }
 
 func (OmittedBinaryOmittedReason) Descriptor() protoreflect.EnumDescriptor {
-	return file_copilot_cli_v1_common_proto_enumTypes[36].Descriptor()
+	return file_copilot_cli_v1_common_proto_enumTypes[57].Descriptor()
 }
 
 func (OmittedBinaryOmittedReason) Type() protoreflect.EnumType {
-	return &file_copilot_cli_v1_common_proto_enumTypes[36]
+	return &file_copilot_cli_v1_common_proto_enumTypes[57]
 }
 
 func (x OmittedBinaryOmittedReason) Number() protoreflect.EnumNumber {
@@ -2274,7 +3843,7 @@ func (x OmittedBinaryOmittedReason) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use OmittedBinaryOmittedReason.Descriptor instead.
 func (OmittedBinaryOmittedReason) EnumDescriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{36}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{57}
 }
 
 // Options update tool filter precedence. Used by
@@ -2316,11 +3885,11 @@ func (x OptionsUpdateToolFilterPrecedence) String() string {
 }
 
 func (OptionsUpdateToolFilterPrecedence) Descriptor() protoreflect.EnumDescriptor {
-	return file_copilot_cli_v1_common_proto_enumTypes[37].Descriptor()
+	return file_copilot_cli_v1_common_proto_enumTypes[58].Descriptor()
 }
 
 func (OptionsUpdateToolFilterPrecedence) Type() protoreflect.EnumType {
-	return &file_copilot_cli_v1_common_proto_enumTypes[37]
+	return &file_copilot_cli_v1_common_proto_enumTypes[58]
 }
 
 func (x OptionsUpdateToolFilterPrecedence) Number() protoreflect.EnumNumber {
@@ -2329,7 +3898,7 @@ func (x OptionsUpdateToolFilterPrecedence) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use OptionsUpdateToolFilterPrecedence.Descriptor instead.
 func (OptionsUpdateToolFilterPrecedence) EnumDescriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{37}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{58}
 }
 
 // Permission approval evaluation evaluation stage. Used by
@@ -2382,11 +3951,11 @@ func (x PermissionApprovalEvaluationEvaluationStage) String() string {
 }
 
 func (PermissionApprovalEvaluationEvaluationStage) Descriptor() protoreflect.EnumDescriptor {
-	return file_copilot_cli_v1_common_proto_enumTypes[38].Descriptor()
+	return file_copilot_cli_v1_common_proto_enumTypes[59].Descriptor()
 }
 
 func (PermissionApprovalEvaluationEvaluationStage) Type() protoreflect.EnumType {
-	return &file_copilot_cli_v1_common_proto_enumTypes[38]
+	return &file_copilot_cli_v1_common_proto_enumTypes[59]
 }
 
 func (x PermissionApprovalEvaluationEvaluationStage) Number() protoreflect.EnumNumber {
@@ -2395,7 +3964,7 @@ func (x PermissionApprovalEvaluationEvaluationStage) Number() protoreflect.EnumN
 
 // Deprecated: Use PermissionApprovalEvaluationEvaluationStage.Descriptor instead.
 func (PermissionApprovalEvaluationEvaluationStage) EnumDescriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{38}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{59}
 }
 
 // Permission approval evaluation judge status. Used by
@@ -2452,11 +4021,11 @@ func (x PermissionApprovalEvaluationJudgeStatus) String() string {
 }
 
 func (PermissionApprovalEvaluationJudgeStatus) Descriptor() protoreflect.EnumDescriptor {
-	return file_copilot_cli_v1_common_proto_enumTypes[39].Descriptor()
+	return file_copilot_cli_v1_common_proto_enumTypes[60].Descriptor()
 }
 
 func (PermissionApprovalEvaluationJudgeStatus) Type() protoreflect.EnumType {
-	return &file_copilot_cli_v1_common_proto_enumTypes[39]
+	return &file_copilot_cli_v1_common_proto_enumTypes[60]
 }
 
 func (x PermissionApprovalEvaluationJudgeStatus) Number() protoreflect.EnumNumber {
@@ -2465,7 +4034,7 @@ func (x PermissionApprovalEvaluationJudgeStatus) Number() protoreflect.EnumNumbe
 
 // Deprecated: Use PermissionApprovalEvaluationJudgeStatus.Descriptor instead.
 func (PermissionApprovalEvaluationJudgeStatus) EnumDescriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{39}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{60}
 }
 
 // Permission approval evaluation reason code. Used by
@@ -2634,11 +4203,11 @@ func (x PermissionApprovalEvaluationReasonCode) String() string {
 }
 
 func (PermissionApprovalEvaluationReasonCode) Descriptor() protoreflect.EnumDescriptor {
-	return file_copilot_cli_v1_common_proto_enumTypes[40].Descriptor()
+	return file_copilot_cli_v1_common_proto_enumTypes[61].Descriptor()
 }
 
 func (PermissionApprovalEvaluationReasonCode) Type() protoreflect.EnumType {
-	return &file_copilot_cli_v1_common_proto_enumTypes[40]
+	return &file_copilot_cli_v1_common_proto_enumTypes[61]
 }
 
 func (x PermissionApprovalEvaluationReasonCode) Number() protoreflect.EnumNumber {
@@ -2647,7 +4216,7 @@ func (x PermissionApprovalEvaluationReasonCode) Number() protoreflect.EnumNumber
 
 // Deprecated: Use PermissionApprovalEvaluationReasonCode.Descriptor instead.
 func (PermissionApprovalEvaluationReasonCode) EnumDescriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{40}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{61}
 }
 
 // Permission decision outcome. Used by PermissionDecisionContext.outcome.
@@ -2691,11 +4260,11 @@ func (x PermissionDecisionOutcome) String() string {
 }
 
 func (PermissionDecisionOutcome) Descriptor() protoreflect.EnumDescriptor {
-	return file_copilot_cli_v1_common_proto_enumTypes[41].Descriptor()
+	return file_copilot_cli_v1_common_proto_enumTypes[62].Descriptor()
 }
 
 func (PermissionDecisionOutcome) Type() protoreflect.EnumType {
-	return &file_copilot_cli_v1_common_proto_enumTypes[41]
+	return &file_copilot_cli_v1_common_proto_enumTypes[62]
 }
 
 func (x PermissionDecisionOutcome) Number() protoreflect.EnumNumber {
@@ -2704,7 +4273,7 @@ func (x PermissionDecisionOutcome) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use PermissionDecisionOutcome.Descriptor instead.
 func (PermissionDecisionOutcome) EnumDescriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{41}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{62}
 }
 
 // Permission decision source. Used by
@@ -2758,11 +4327,11 @@ func (x PermissionDecisionSource) String() string {
 }
 
 func (PermissionDecisionSource) Descriptor() protoreflect.EnumDescriptor {
-	return file_copilot_cli_v1_common_proto_enumTypes[42].Descriptor()
+	return file_copilot_cli_v1_common_proto_enumTypes[63].Descriptor()
 }
 
 func (PermissionDecisionSource) Type() protoreflect.EnumType {
-	return &file_copilot_cli_v1_common_proto_enumTypes[42]
+	return &file_copilot_cli_v1_common_proto_enumTypes[63]
 }
 
 func (x PermissionDecisionSource) Number() protoreflect.EnumNumber {
@@ -2771,7 +4340,7 @@ func (x PermissionDecisionSource) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use PermissionDecisionSource.Descriptor instead.
 func (PermissionDecisionSource) EnumDescriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{42}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{63}
 }
 
 // Permission decision surface. Used by PermissionDecisionContext.surface.
@@ -2823,11 +4392,11 @@ func (x PermissionDecisionSurface) String() string {
 }
 
 func (PermissionDecisionSurface) Descriptor() protoreflect.EnumDescriptor {
-	return file_copilot_cli_v1_common_proto_enumTypes[43].Descriptor()
+	return file_copilot_cli_v1_common_proto_enumTypes[64].Descriptor()
 }
 
 func (PermissionDecisionSurface) Type() protoreflect.EnumType {
-	return &file_copilot_cli_v1_common_proto_enumTypes[43]
+	return &file_copilot_cli_v1_common_proto_enumTypes[64]
 }
 
 func (x PermissionDecisionSurface) Number() protoreflect.EnumNumber {
@@ -2836,7 +4405,7 @@ func (x PermissionDecisionSurface) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use PermissionDecisionSurface.Descriptor instead.
 func (PermissionDecisionSurface) EnumDescriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{43}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{64}
 }
 
 // Permission mode. Used by PermissionRequestedData.permission_mode,
@@ -2881,11 +4450,11 @@ func (x PermissionMode) String() string {
 }
 
 func (PermissionMode) Descriptor() protoreflect.EnumDescriptor {
-	return file_copilot_cli_v1_common_proto_enumTypes[44].Descriptor()
+	return file_copilot_cli_v1_common_proto_enumTypes[65].Descriptor()
 }
 
 func (PermissionMode) Type() protoreflect.EnumType {
-	return &file_copilot_cli_v1_common_proto_enumTypes[44]
+	return &file_copilot_cli_v1_common_proto_enumTypes[65]
 }
 
 func (x PermissionMode) Number() protoreflect.EnumNumber {
@@ -2894,7 +4463,7 @@ func (x PermissionMode) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use PermissionMode.Descriptor instead.
 func (PermissionMode) EnumDescriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{44}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{65}
 }
 
 // Permission prompt request path access kind. Used by
@@ -2939,11 +4508,11 @@ func (x PermissionPromptRequestPathAccessKind) String() string {
 }
 
 func (PermissionPromptRequestPathAccessKind) Descriptor() protoreflect.EnumDescriptor {
-	return file_copilot_cli_v1_common_proto_enumTypes[45].Descriptor()
+	return file_copilot_cli_v1_common_proto_enumTypes[66].Descriptor()
 }
 
 func (PermissionPromptRequestPathAccessKind) Type() protoreflect.EnumType {
-	return &file_copilot_cli_v1_common_proto_enumTypes[45]
+	return &file_copilot_cli_v1_common_proto_enumTypes[66]
 }
 
 func (x PermissionPromptRequestPathAccessKind) Number() protoreflect.EnumNumber {
@@ -2952,7 +4521,7 @@ func (x PermissionPromptRequestPathAccessKind) Number() protoreflect.EnumNumber 
 
 // Deprecated: Use PermissionPromptRequestPathAccessKind.Descriptor instead.
 func (PermissionPromptRequestPathAccessKind) EnumDescriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{45}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{66}
 }
 
 // Permission recommendation. Used by
@@ -2990,11 +4559,11 @@ func (x PermissionRecommendation) String() string {
 }
 
 func (PermissionRecommendation) Descriptor() protoreflect.EnumDescriptor {
-	return file_copilot_cli_v1_common_proto_enumTypes[46].Descriptor()
+	return file_copilot_cli_v1_common_proto_enumTypes[67].Descriptor()
 }
 
 func (PermissionRecommendation) Type() protoreflect.EnumType {
-	return &file_copilot_cli_v1_common_proto_enumTypes[46]
+	return &file_copilot_cli_v1_common_proto_enumTypes[67]
 }
 
 func (x PermissionRecommendation) Number() protoreflect.EnumNumber {
@@ -3003,7 +4572,7 @@ func (x PermissionRecommendation) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use PermissionRecommendation.Descriptor instead.
 func (PermissionRecommendation) EnumDescriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{46}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{67}
 }
 
 // Permission recovery attempt disposition. Used by
@@ -3060,11 +4629,11 @@ func (x PermissionRecoveryAttemptDisposition) String() string {
 }
 
 func (PermissionRecoveryAttemptDisposition) Descriptor() protoreflect.EnumDescriptor {
-	return file_copilot_cli_v1_common_proto_enumTypes[47].Descriptor()
+	return file_copilot_cli_v1_common_proto_enumTypes[68].Descriptor()
 }
 
 func (PermissionRecoveryAttemptDisposition) Type() protoreflect.EnumType {
-	return &file_copilot_cli_v1_common_proto_enumTypes[47]
+	return &file_copilot_cli_v1_common_proto_enumTypes[68]
 }
 
 func (x PermissionRecoveryAttemptDisposition) Number() protoreflect.EnumNumber {
@@ -3073,7 +4642,7 @@ func (x PermissionRecoveryAttemptDisposition) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use PermissionRecoveryAttemptDisposition.Descriptor instead.
 func (PermissionRecoveryAttemptDisposition) EnumDescriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{47}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{68}
 }
 
 // Permission recovery attempt reason. Used by PermissionRecoveryAttempt.reason.
@@ -3134,11 +4703,11 @@ func (x PermissionRecoveryAttemptReason) String() string {
 }
 
 func (PermissionRecoveryAttemptReason) Descriptor() protoreflect.EnumDescriptor {
-	return file_copilot_cli_v1_common_proto_enumTypes[48].Descriptor()
+	return file_copilot_cli_v1_common_proto_enumTypes[69].Descriptor()
 }
 
 func (PermissionRecoveryAttemptReason) Type() protoreflect.EnumType {
-	return &file_copilot_cli_v1_common_proto_enumTypes[48]
+	return &file_copilot_cli_v1_common_proto_enumTypes[69]
 }
 
 func (x PermissionRecoveryAttemptReason) Number() protoreflect.EnumNumber {
@@ -3147,7 +4716,7 @@ func (x PermissionRecoveryAttemptReason) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use PermissionRecoveryAttemptReason.Descriptor instead.
 func (PermissionRecoveryAttemptReason) EnumDescriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{48}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{69}
 }
 
 // Permission recovery attempt relation. Used by
@@ -3192,11 +4761,11 @@ func (x PermissionRecoveryAttemptRelation) String() string {
 }
 
 func (PermissionRecoveryAttemptRelation) Descriptor() protoreflect.EnumDescriptor {
-	return file_copilot_cli_v1_common_proto_enumTypes[49].Descriptor()
+	return file_copilot_cli_v1_common_proto_enumTypes[70].Descriptor()
 }
 
 func (PermissionRecoveryAttemptRelation) Type() protoreflect.EnumType {
-	return &file_copilot_cli_v1_common_proto_enumTypes[49]
+	return &file_copilot_cli_v1_common_proto_enumTypes[70]
 }
 
 func (x PermissionRecoveryAttemptRelation) Number() protoreflect.EnumNumber {
@@ -3205,7 +4774,7 @@ func (x PermissionRecoveryAttemptRelation) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use PermissionRecoveryAttemptRelation.Descriptor instead.
 func (PermissionRecoveryAttemptRelation) EnumDescriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{49}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{70}
 }
 
 // Permission recovery on blocked. Used by PermissionRecoveryData.on_blocked.
@@ -3246,11 +4815,11 @@ func (x PermissionRecoveryOnBlocked) String() string {
 }
 
 func (PermissionRecoveryOnBlocked) Descriptor() protoreflect.EnumDescriptor {
-	return file_copilot_cli_v1_common_proto_enumTypes[50].Descriptor()
+	return file_copilot_cli_v1_common_proto_enumTypes[71].Descriptor()
 }
 
 func (PermissionRecoveryOnBlocked) Type() protoreflect.EnumType {
-	return &file_copilot_cli_v1_common_proto_enumTypes[50]
+	return &file_copilot_cli_v1_common_proto_enumTypes[71]
 }
 
 func (x PermissionRecoveryOnBlocked) Number() protoreflect.EnumNumber {
@@ -3259,7 +4828,7 @@ func (x PermissionRecoveryOnBlocked) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use PermissionRecoveryOnBlocked.Descriptor instead.
 func (PermissionRecoveryOnBlocked) EnumDescriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{50}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{71}
 }
 
 // Permission recovery reason. Used by PermissionRecoveryData.reason and
@@ -3320,11 +4889,11 @@ func (x PermissionRecoveryReason) String() string {
 }
 
 func (PermissionRecoveryReason) Descriptor() protoreflect.EnumDescriptor {
-	return file_copilot_cli_v1_common_proto_enumTypes[51].Descriptor()
+	return file_copilot_cli_v1_common_proto_enumTypes[72].Descriptor()
 }
 
 func (PermissionRecoveryReason) Type() protoreflect.EnumType {
-	return &file_copilot_cli_v1_common_proto_enumTypes[51]
+	return &file_copilot_cli_v1_common_proto_enumTypes[72]
 }
 
 func (x PermissionRecoveryReason) Number() protoreflect.EnumNumber {
@@ -3333,7 +4902,7 @@ func (x PermissionRecoveryReason) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use PermissionRecoveryReason.Descriptor instead.
 func (PermissionRecoveryReason) EnumDescriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{51}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{72}
 }
 
 // Permission recovery status. Used by PermissionRecoveryData.status. Since CLI
@@ -3382,11 +4951,11 @@ func (x PermissionRecoveryStatus) String() string {
 }
 
 func (PermissionRecoveryStatus) Descriptor() protoreflect.EnumDescriptor {
-	return file_copilot_cli_v1_common_proto_enumTypes[52].Descriptor()
+	return file_copilot_cli_v1_common_proto_enumTypes[73].Descriptor()
 }
 
 func (PermissionRecoveryStatus) Type() protoreflect.EnumType {
-	return &file_copilot_cli_v1_common_proto_enumTypes[52]
+	return &file_copilot_cli_v1_common_proto_enumTypes[73]
 }
 
 func (x PermissionRecoveryStatus) Number() protoreflect.EnumNumber {
@@ -3395,7 +4964,7 @@ func (x PermissionRecoveryStatus) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use PermissionRecoveryStatus.Descriptor instead.
 func (PermissionRecoveryStatus) EnumDescriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{52}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{73}
 }
 
 // Permission request memory action. Used by
@@ -3436,11 +5005,11 @@ func (x PermissionRequestMemoryAction) String() string {
 }
 
 func (PermissionRequestMemoryAction) Descriptor() protoreflect.EnumDescriptor {
-	return file_copilot_cli_v1_common_proto_enumTypes[53].Descriptor()
+	return file_copilot_cli_v1_common_proto_enumTypes[74].Descriptor()
 }
 
 func (PermissionRequestMemoryAction) Type() protoreflect.EnumType {
-	return &file_copilot_cli_v1_common_proto_enumTypes[53]
+	return &file_copilot_cli_v1_common_proto_enumTypes[74]
 }
 
 func (x PermissionRequestMemoryAction) Number() protoreflect.EnumNumber {
@@ -3449,7 +5018,7 @@ func (x PermissionRequestMemoryAction) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use PermissionRequestMemoryAction.Descriptor instead.
 func (PermissionRequestMemoryAction) EnumDescriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{53}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{74}
 }
 
 // Permission request memory direction. Used by
@@ -3491,11 +5060,11 @@ func (x PermissionRequestMemoryDirection) String() string {
 }
 
 func (PermissionRequestMemoryDirection) Descriptor() protoreflect.EnumDescriptor {
-	return file_copilot_cli_v1_common_proto_enumTypes[54].Descriptor()
+	return file_copilot_cli_v1_common_proto_enumTypes[75].Descriptor()
 }
 
 func (PermissionRequestMemoryDirection) Type() protoreflect.EnumType {
-	return &file_copilot_cli_v1_common_proto_enumTypes[54]
+	return &file_copilot_cli_v1_common_proto_enumTypes[75]
 }
 
 func (x PermissionRequestMemoryDirection) Number() protoreflect.EnumNumber {
@@ -3504,7 +5073,7 @@ func (x PermissionRequestMemoryDirection) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use PermissionRequestMemoryDirection.Descriptor instead.
 func (PermissionRequestMemoryDirection) EnumDescriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{54}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{75}
 }
 
 // Permission response capability. Used by
@@ -3549,11 +5118,11 @@ func (x PermissionResponseCapability) String() string {
 }
 
 func (PermissionResponseCapability) Descriptor() protoreflect.EnumDescriptor {
-	return file_copilot_cli_v1_common_proto_enumTypes[55].Descriptor()
+	return file_copilot_cli_v1_common_proto_enumTypes[76].Descriptor()
 }
 
 func (PermissionResponseCapability) Type() protoreflect.EnumType {
-	return &file_copilot_cli_v1_common_proto_enumTypes[55]
+	return &file_copilot_cli_v1_common_proto_enumTypes[76]
 }
 
 func (x PermissionResponseCapability) Number() protoreflect.EnumNumber {
@@ -3562,7 +5131,7 @@ func (x PermissionResponseCapability) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use PermissionResponseCapability.Descriptor instead.
 func (PermissionResponseCapability) EnumDescriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{55}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{76}
 }
 
 // Permission sandbox path grant access. Used by
@@ -3603,11 +5172,11 @@ func (x PermissionSandboxPathGrantAccess) String() string {
 }
 
 func (PermissionSandboxPathGrantAccess) Descriptor() protoreflect.EnumDescriptor {
-	return file_copilot_cli_v1_common_proto_enumTypes[56].Descriptor()
+	return file_copilot_cli_v1_common_proto_enumTypes[77].Descriptor()
 }
 
 func (PermissionSandboxPathGrantAccess) Type() protoreflect.EnumType {
-	return &file_copilot_cli_v1_common_proto_enumTypes[56]
+	return &file_copilot_cli_v1_common_proto_enumTypes[77]
 }
 
 func (x PermissionSandboxPathGrantAccess) Number() protoreflect.EnumNumber {
@@ -3616,7 +5185,62 @@ func (x PermissionSandboxPathGrantAccess) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use PermissionSandboxPathGrantAccess.Descriptor instead.
 func (PermissionSandboxPathGrantAccess) EnumDescriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{56}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{77}
+}
+
+// Plugin install staging mode. Used by
+// PluginsServiceInstallResponse.staging_mode and
+// SessionPluginsServiceInstallResponse.staging_mode. Since CLI 1.0.92.
+type PluginInstallStagingMode int32
+
+const (
+	// Unset, null, or a value that is not listed here: json_extra has it then.
+	PluginInstallStagingMode_PLUGIN_INSTALL_STAGING_MODE_UNSPECIFIED PluginInstallStagingMode = 0
+	// JSON: "external".
+	PluginInstallStagingMode_PLUGIN_INSTALL_STAGING_MODE_EXTERNAL PluginInstallStagingMode = 1
+	// JSON: "destination_sibling".
+	PluginInstallStagingMode_PLUGIN_INSTALL_STAGING_MODE_DESTINATION_SIBLING PluginInstallStagingMode = 2
+)
+
+// Enum value maps for PluginInstallStagingMode.
+var (
+	PluginInstallStagingMode_name = map[int32]string{
+		0: "PLUGIN_INSTALL_STAGING_MODE_UNSPECIFIED",
+		1: "PLUGIN_INSTALL_STAGING_MODE_EXTERNAL",
+		2: "PLUGIN_INSTALL_STAGING_MODE_DESTINATION_SIBLING",
+	}
+	PluginInstallStagingMode_value = map[string]int32{
+		"PLUGIN_INSTALL_STAGING_MODE_UNSPECIFIED":         0,
+		"PLUGIN_INSTALL_STAGING_MODE_EXTERNAL":            1,
+		"PLUGIN_INSTALL_STAGING_MODE_DESTINATION_SIBLING": 2,
+	}
+)
+
+func (x PluginInstallStagingMode) Enum() *PluginInstallStagingMode {
+	p := new(PluginInstallStagingMode)
+	*p = x
+	return p
+}
+
+func (x PluginInstallStagingMode) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (PluginInstallStagingMode) Descriptor() protoreflect.EnumDescriptor {
+	return file_copilot_cli_v1_common_proto_enumTypes[78].Descriptor()
+}
+
+func (PluginInstallStagingMode) Type() protoreflect.EnumType {
+	return &file_copilot_cli_v1_common_proto_enumTypes[78]
+}
+
+func (x PluginInstallStagingMode) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use PluginInstallStagingMode.Descriptor instead.
+func (PluginInstallStagingMode) EnumDescriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{78}
 }
 
 // Plugin installation MCP transport. Used by
@@ -3657,11 +5281,11 @@ func (x PluginInstallationMcpTransport) String() string {
 }
 
 func (PluginInstallationMcpTransport) Descriptor() protoreflect.EnumDescriptor {
-	return file_copilot_cli_v1_common_proto_enumTypes[57].Descriptor()
+	return file_copilot_cli_v1_common_proto_enumTypes[79].Descriptor()
 }
 
 func (PluginInstallationMcpTransport) Type() protoreflect.EnumType {
-	return &file_copilot_cli_v1_common_proto_enumTypes[57]
+	return &file_copilot_cli_v1_common_proto_enumTypes[79]
 }
 
 func (x PluginInstallationMcpTransport) Number() protoreflect.EnumNumber {
@@ -3670,7 +5294,7 @@ func (x PluginInstallationMcpTransport) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use PluginInstallationMcpTransport.Descriptor instead.
 func (PluginInstallationMcpTransport) EnumDescriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{57}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{79}
 }
 
 // Protocol append mode. Used by ProtocolSystemMessageAppendConfig.mode. Since
@@ -3707,11 +5331,11 @@ func (x ProtocolAppendMode) String() string {
 }
 
 func (ProtocolAppendMode) Descriptor() protoreflect.EnumDescriptor {
-	return file_copilot_cli_v1_common_proto_enumTypes[58].Descriptor()
+	return file_copilot_cli_v1_common_proto_enumTypes[80].Descriptor()
 }
 
 func (ProtocolAppendMode) Type() protoreflect.EnumType {
-	return &file_copilot_cli_v1_common_proto_enumTypes[58]
+	return &file_copilot_cli_v1_common_proto_enumTypes[80]
 }
 
 func (x ProtocolAppendMode) Number() protoreflect.EnumNumber {
@@ -3720,7 +5344,7 @@ func (x ProtocolAppendMode) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ProtocolAppendMode.Descriptor instead.
 func (ProtocolAppendMode) EnumDescriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{58}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{80}
 }
 
 // Protocol static section action. Used by ProtocolStaticSectionOverride.action.
@@ -3769,11 +5393,11 @@ func (x ProtocolStaticSectionAction) String() string {
 }
 
 func (ProtocolStaticSectionAction) Descriptor() protoreflect.EnumDescriptor {
-	return file_copilot_cli_v1_common_proto_enumTypes[59].Descriptor()
+	return file_copilot_cli_v1_common_proto_enumTypes[81].Descriptor()
 }
 
 func (ProtocolStaticSectionAction) Type() protoreflect.EnumType {
-	return &file_copilot_cli_v1_common_proto_enumTypes[59]
+	return &file_copilot_cli_v1_common_proto_enumTypes[81]
 }
 
 func (x ProtocolStaticSectionAction) Number() protoreflect.EnumNumber {
@@ -3782,7 +5406,7 @@ func (x ProtocolStaticSectionAction) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ProtocolStaticSectionAction.Descriptor instead.
 func (ProtocolStaticSectionAction) EnumDescriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{59}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{81}
 }
 
 // Provider configuration model provider. Used by
@@ -3844,11 +5468,11 @@ func (x ProviderConfigModelProvider) String() string {
 }
 
 func (ProviderConfigModelProvider) Descriptor() protoreflect.EnumDescriptor {
-	return file_copilot_cli_v1_common_proto_enumTypes[60].Descriptor()
+	return file_copilot_cli_v1_common_proto_enumTypes[82].Descriptor()
 }
 
 func (ProviderConfigModelProvider) Type() protoreflect.EnumType {
-	return &file_copilot_cli_v1_common_proto_enumTypes[60]
+	return &file_copilot_cli_v1_common_proto_enumTypes[82]
 }
 
 func (x ProviderConfigModelProvider) Number() protoreflect.EnumNumber {
@@ -3857,7 +5481,7 @@ func (x ProviderConfigModelProvider) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ProviderConfigModelProvider.Descriptor instead.
 func (ProviderConfigModelProvider) EnumDescriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{60}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{82}
 }
 
 // Provider configuration transport. Used by NamedProviderConfig.transport and
@@ -3898,11 +5522,11 @@ func (x ProviderConfigTransport) String() string {
 }
 
 func (ProviderConfigTransport) Descriptor() protoreflect.EnumDescriptor {
-	return file_copilot_cli_v1_common_proto_enumTypes[61].Descriptor()
+	return file_copilot_cli_v1_common_proto_enumTypes[83].Descriptor()
 }
 
 func (ProviderConfigTransport) Type() protoreflect.EnumType {
-	return &file_copilot_cli_v1_common_proto_enumTypes[61]
+	return &file_copilot_cli_v1_common_proto_enumTypes[83]
 }
 
 func (x ProviderConfigTransport) Number() protoreflect.EnumNumber {
@@ -3911,7 +5535,7 @@ func (x ProviderConfigTransport) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ProviderConfigTransport.Descriptor instead.
 func (ProviderConfigTransport) EnumDescriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{61}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{83}
 }
 
 // Provider configuration type. Used by NamedProviderConfig.type and
@@ -3956,11 +5580,11 @@ func (x ProviderConfigType) String() string {
 }
 
 func (ProviderConfigType) Descriptor() protoreflect.EnumDescriptor {
-	return file_copilot_cli_v1_common_proto_enumTypes[62].Descriptor()
+	return file_copilot_cli_v1_common_proto_enumTypes[84].Descriptor()
 }
 
 func (ProviderConfigType) Type() protoreflect.EnumType {
-	return &file_copilot_cli_v1_common_proto_enumTypes[62]
+	return &file_copilot_cli_v1_common_proto_enumTypes[84]
 }
 
 func (x ProviderConfigType) Number() protoreflect.EnumNumber {
@@ -3969,7 +5593,7 @@ func (x ProviderConfigType) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ProviderConfigType.Descriptor instead.
 func (ProviderConfigType) EnumDescriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{62}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{84}
 }
 
 // Provider configuration wire API. Used by NamedProviderConfig.wire_api and
@@ -4010,11 +5634,11 @@ func (x ProviderConfigWireApi) String() string {
 }
 
 func (ProviderConfigWireApi) Descriptor() protoreflect.EnumDescriptor {
-	return file_copilot_cli_v1_common_proto_enumTypes[63].Descriptor()
+	return file_copilot_cli_v1_common_proto_enumTypes[85].Descriptor()
 }
 
 func (ProviderConfigWireApi) Type() protoreflect.EnumType {
-	return &file_copilot_cli_v1_common_proto_enumTypes[63]
+	return &file_copilot_cli_v1_common_proto_enumTypes[85]
 }
 
 func (x ProviderConfigWireApi) Number() protoreflect.EnumNumber {
@@ -4023,7 +5647,174 @@ func (x ProviderConfigWireApi) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ProviderConfigWireApi.Descriptor instead.
 func (ProviderConfigWireApi) EnumDescriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{63}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{85}
+}
+
+// Provider endpoint transport. Used by
+// ModelProviderInstance.inference_transport and
+// SessionProviderServiceGetEndpointResponse.transport.
+type ProviderEndpointTransport int32
+
+const (
+	// Unset, null, or a value that is not listed here: json_extra has it then.
+	ProviderEndpointTransport_PROVIDER_ENDPOINT_TRANSPORT_UNSPECIFIED ProviderEndpointTransport = 0
+	// JSON: "http".
+	ProviderEndpointTransport_PROVIDER_ENDPOINT_TRANSPORT_HTTP ProviderEndpointTransport = 1
+	// JSON: "websockets".
+	ProviderEndpointTransport_PROVIDER_ENDPOINT_TRANSPORT_WEBSOCKETS ProviderEndpointTransport = 2
+)
+
+// Enum value maps for ProviderEndpointTransport.
+var (
+	ProviderEndpointTransport_name = map[int32]string{
+		0: "PROVIDER_ENDPOINT_TRANSPORT_UNSPECIFIED",
+		1: "PROVIDER_ENDPOINT_TRANSPORT_HTTP",
+		2: "PROVIDER_ENDPOINT_TRANSPORT_WEBSOCKETS",
+	}
+	ProviderEndpointTransport_value = map[string]int32{
+		"PROVIDER_ENDPOINT_TRANSPORT_UNSPECIFIED": 0,
+		"PROVIDER_ENDPOINT_TRANSPORT_HTTP":        1,
+		"PROVIDER_ENDPOINT_TRANSPORT_WEBSOCKETS":  2,
+	}
+)
+
+func (x ProviderEndpointTransport) Enum() *ProviderEndpointTransport {
+	p := new(ProviderEndpointTransport)
+	*p = x
+	return p
+}
+
+func (x ProviderEndpointTransport) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (ProviderEndpointTransport) Descriptor() protoreflect.EnumDescriptor {
+	return file_copilot_cli_v1_common_proto_enumTypes[86].Descriptor()
+}
+
+func (ProviderEndpointTransport) Type() protoreflect.EnumType {
+	return &file_copilot_cli_v1_common_proto_enumTypes[86]
+}
+
+func (x ProviderEndpointTransport) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use ProviderEndpointTransport.Descriptor instead.
+func (ProviderEndpointTransport) EnumDescriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{86}
+}
+
+// Provider endpoint type. Used by ModelProviderInstance.inference_type and
+// SessionProviderServiceGetEndpointResponse.type.
+type ProviderEndpointType int32
+
+const (
+	// Unset, null, or a value that is not listed here: json_extra has it then.
+	ProviderEndpointType_PROVIDER_ENDPOINT_TYPE_UNSPECIFIED ProviderEndpointType = 0
+	// JSON: "openai".
+	ProviderEndpointType_PROVIDER_ENDPOINT_TYPE_OPENAI ProviderEndpointType = 1
+	// JSON: "azure".
+	ProviderEndpointType_PROVIDER_ENDPOINT_TYPE_AZURE ProviderEndpointType = 2
+	// JSON: "anthropic".
+	ProviderEndpointType_PROVIDER_ENDPOINT_TYPE_ANTHROPIC ProviderEndpointType = 3
+)
+
+// Enum value maps for ProviderEndpointType.
+var (
+	ProviderEndpointType_name = map[int32]string{
+		0: "PROVIDER_ENDPOINT_TYPE_UNSPECIFIED",
+		1: "PROVIDER_ENDPOINT_TYPE_OPENAI",
+		2: "PROVIDER_ENDPOINT_TYPE_AZURE",
+		3: "PROVIDER_ENDPOINT_TYPE_ANTHROPIC",
+	}
+	ProviderEndpointType_value = map[string]int32{
+		"PROVIDER_ENDPOINT_TYPE_UNSPECIFIED": 0,
+		"PROVIDER_ENDPOINT_TYPE_OPENAI":      1,
+		"PROVIDER_ENDPOINT_TYPE_AZURE":       2,
+		"PROVIDER_ENDPOINT_TYPE_ANTHROPIC":   3,
+	}
+)
+
+func (x ProviderEndpointType) Enum() *ProviderEndpointType {
+	p := new(ProviderEndpointType)
+	*p = x
+	return p
+}
+
+func (x ProviderEndpointType) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (ProviderEndpointType) Descriptor() protoreflect.EnumDescriptor {
+	return file_copilot_cli_v1_common_proto_enumTypes[87].Descriptor()
+}
+
+func (ProviderEndpointType) Type() protoreflect.EnumType {
+	return &file_copilot_cli_v1_common_proto_enumTypes[87]
+}
+
+func (x ProviderEndpointType) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use ProviderEndpointType.Descriptor instead.
+func (ProviderEndpointType) EnumDescriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{87}
+}
+
+// Provider endpoint wire API. Used by ModelProviderInstance.inference_wire_api
+// and SessionProviderServiceGetEndpointResponse.wire_api.
+type ProviderEndpointWireApi int32
+
+const (
+	// Unset, null, or a value that is not listed here: json_extra has it then.
+	ProviderEndpointWireApi_PROVIDER_ENDPOINT_WIRE_API_UNSPECIFIED ProviderEndpointWireApi = 0
+	// JSON: "completions".
+	ProviderEndpointWireApi_PROVIDER_ENDPOINT_WIRE_API_COMPLETIONS ProviderEndpointWireApi = 1
+	// JSON: "responses".
+	ProviderEndpointWireApi_PROVIDER_ENDPOINT_WIRE_API_RESPONSES ProviderEndpointWireApi = 2
+)
+
+// Enum value maps for ProviderEndpointWireApi.
+var (
+	ProviderEndpointWireApi_name = map[int32]string{
+		0: "PROVIDER_ENDPOINT_WIRE_API_UNSPECIFIED",
+		1: "PROVIDER_ENDPOINT_WIRE_API_COMPLETIONS",
+		2: "PROVIDER_ENDPOINT_WIRE_API_RESPONSES",
+	}
+	ProviderEndpointWireApi_value = map[string]int32{
+		"PROVIDER_ENDPOINT_WIRE_API_UNSPECIFIED": 0,
+		"PROVIDER_ENDPOINT_WIRE_API_COMPLETIONS": 1,
+		"PROVIDER_ENDPOINT_WIRE_API_RESPONSES":   2,
+	}
+)
+
+func (x ProviderEndpointWireApi) Enum() *ProviderEndpointWireApi {
+	p := new(ProviderEndpointWireApi)
+	*p = x
+	return p
+}
+
+func (x ProviderEndpointWireApi) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (ProviderEndpointWireApi) Descriptor() protoreflect.EnumDescriptor {
+	return file_copilot_cli_v1_common_proto_enumTypes[88].Descriptor()
+}
+
+func (ProviderEndpointWireApi) Type() protoreflect.EnumType {
+	return &file_copilot_cli_v1_common_proto_enumTypes[88]
+}
+
+func (x ProviderEndpointWireApi) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use ProviderEndpointWireApi.Descriptor instead.
+func (ProviderEndpointWireApi) EnumDescriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{88}
 }
 
 // Provider monthly usage scope. Used by ProviderMonthlyUsage.scope. Since CLI
@@ -4064,11 +5855,11 @@ func (x ProviderMonthlyUsageScope) String() string {
 }
 
 func (ProviderMonthlyUsageScope) Descriptor() protoreflect.EnumDescriptor {
-	return file_copilot_cli_v1_common_proto_enumTypes[64].Descriptor()
+	return file_copilot_cli_v1_common_proto_enumTypes[89].Descriptor()
 }
 
 func (ProviderMonthlyUsageScope) Type() protoreflect.EnumType {
-	return &file_copilot_cli_v1_common_proto_enumTypes[64]
+	return &file_copilot_cli_v1_common_proto_enumTypes[89]
 }
 
 func (x ProviderMonthlyUsageScope) Number() protoreflect.EnumNumber {
@@ -4077,7 +5868,7 @@ func (x ProviderMonthlyUsageScope) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ProviderMonthlyUsageScope.Descriptor instead.
 func (ProviderMonthlyUsageScope) EnumDescriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{64}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{89}
 }
 
 // Provider monthly usage state. Used by ProviderMonthlyUsage.state. Since CLI
@@ -4126,11 +5917,11 @@ func (x ProviderMonthlyUsageState) String() string {
 }
 
 func (ProviderMonthlyUsageState) Descriptor() protoreflect.EnumDescriptor {
-	return file_copilot_cli_v1_common_proto_enumTypes[65].Descriptor()
+	return file_copilot_cli_v1_common_proto_enumTypes[90].Descriptor()
 }
 
 func (ProviderMonthlyUsageState) Type() protoreflect.EnumType {
-	return &file_copilot_cli_v1_common_proto_enumTypes[65]
+	return &file_copilot_cli_v1_common_proto_enumTypes[90]
 }
 
 func (x ProviderMonthlyUsageState) Number() protoreflect.EnumNumber {
@@ -4139,7 +5930,7 @@ func (x ProviderMonthlyUsageState) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ProviderMonthlyUsageState.Descriptor instead.
 func (ProviderMonthlyUsageState) EnumDescriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{65}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{90}
 }
 
 // Provider quota access state. Used by ProviderQuotaState.access_state. Since
@@ -4192,11 +5983,11 @@ func (x ProviderQuotaAccessState) String() string {
 }
 
 func (ProviderQuotaAccessState) Descriptor() protoreflect.EnumDescriptor {
-	return file_copilot_cli_v1_common_proto_enumTypes[66].Descriptor()
+	return file_copilot_cli_v1_common_proto_enumTypes[91].Descriptor()
 }
 
 func (ProviderQuotaAccessState) Type() protoreflect.EnumType {
-	return &file_copilot_cli_v1_common_proto_enumTypes[66]
+	return &file_copilot_cli_v1_common_proto_enumTypes[91]
 }
 
 func (x ProviderQuotaAccessState) Number() protoreflect.EnumNumber {
@@ -4205,7 +5996,7 @@ func (x ProviderQuotaAccessState) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ProviderQuotaAccessState.Descriptor instead.
 func (ProviderQuotaAccessState) EnumDescriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{66}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{91}
 }
 
 // Provider quota acquisition status. Used by
@@ -4250,11 +6041,11 @@ func (x ProviderQuotaAcquisitionStatus) String() string {
 }
 
 func (ProviderQuotaAcquisitionStatus) Descriptor() protoreflect.EnumDescriptor {
-	return file_copilot_cli_v1_common_proto_enumTypes[67].Descriptor()
+	return file_copilot_cli_v1_common_proto_enumTypes[92].Descriptor()
 }
 
 func (ProviderQuotaAcquisitionStatus) Type() protoreflect.EnumType {
-	return &file_copilot_cli_v1_common_proto_enumTypes[67]
+	return &file_copilot_cli_v1_common_proto_enumTypes[92]
 }
 
 func (x ProviderQuotaAcquisitionStatus) Number() protoreflect.EnumNumber {
@@ -4263,7 +6054,7 @@ func (x ProviderQuotaAcquisitionStatus) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ProviderQuotaAcquisitionStatus.Descriptor instead.
 func (ProviderQuotaAcquisitionStatus) EnumDescriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{67}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{92}
 }
 
 // Provider quota capacity state. Used by ProviderQuotaState.capacity_state.
@@ -4324,11 +6115,11 @@ func (x ProviderQuotaCapacityState) String() string {
 }
 
 func (ProviderQuotaCapacityState) Descriptor() protoreflect.EnumDescriptor {
-	return file_copilot_cli_v1_common_proto_enumTypes[68].Descriptor()
+	return file_copilot_cli_v1_common_proto_enumTypes[93].Descriptor()
 }
 
 func (ProviderQuotaCapacityState) Type() protoreflect.EnumType {
-	return &file_copilot_cli_v1_common_proto_enumTypes[68]
+	return &file_copilot_cli_v1_common_proto_enumTypes[93]
 }
 
 func (x ProviderQuotaCapacityState) Number() protoreflect.EnumNumber {
@@ -4337,7 +6128,7 @@ func (x ProviderQuotaCapacityState) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ProviderQuotaCapacityState.Descriptor instead.
 func (ProviderQuotaCapacityState) EnumDescriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{68}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{93}
 }
 
 // Provider quota observation kind. Used by ProviderQuotaState.observation_kind.
@@ -4378,11 +6169,11 @@ func (x ProviderQuotaObservationKind) String() string {
 }
 
 func (ProviderQuotaObservationKind) Descriptor() protoreflect.EnumDescriptor {
-	return file_copilot_cli_v1_common_proto_enumTypes[69].Descriptor()
+	return file_copilot_cli_v1_common_proto_enumTypes[94].Descriptor()
 }
 
 func (ProviderQuotaObservationKind) Type() protoreflect.EnumType {
-	return &file_copilot_cli_v1_common_proto_enumTypes[69]
+	return &file_copilot_cli_v1_common_proto_enumTypes[94]
 }
 
 func (x ProviderQuotaObservationKind) Number() protoreflect.EnumNumber {
@@ -4391,7 +6182,7 @@ func (x ProviderQuotaObservationKind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ProviderQuotaObservationKind.Descriptor instead.
 func (ProviderQuotaObservationKind) EnumDescriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{69}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{94}
 }
 
 // Provider quota quantity kind. Used by ProviderQuotaState.quantity_kind. Since
@@ -4436,11 +6227,11 @@ func (x ProviderQuotaQuantityKind) String() string {
 }
 
 func (ProviderQuotaQuantityKind) Descriptor() protoreflect.EnumDescriptor {
-	return file_copilot_cli_v1_common_proto_enumTypes[70].Descriptor()
+	return file_copilot_cli_v1_common_proto_enumTypes[95].Descriptor()
 }
 
 func (ProviderQuotaQuantityKind) Type() protoreflect.EnumType {
-	return &file_copilot_cli_v1_common_proto_enumTypes[70]
+	return &file_copilot_cli_v1_common_proto_enumTypes[95]
 }
 
 func (x ProviderQuotaQuantityKind) Number() protoreflect.EnumNumber {
@@ -4449,7 +6240,7 @@ func (x ProviderQuotaQuantityKind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ProviderQuotaQuantityKind.Descriptor instead.
 func (ProviderQuotaQuantityKind) EnumDescriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{70}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{95}
 }
 
 // Provider quota unit. Used by ProviderMonthlyUsage.unit and
@@ -4498,11 +6289,11 @@ func (x ProviderQuotaUnit) String() string {
 }
 
 func (ProviderQuotaUnit) Descriptor() protoreflect.EnumDescriptor {
-	return file_copilot_cli_v1_common_proto_enumTypes[71].Descriptor()
+	return file_copilot_cli_v1_common_proto_enumTypes[96].Descriptor()
 }
 
 func (ProviderQuotaUnit) Type() protoreflect.EnumType {
-	return &file_copilot_cli_v1_common_proto_enumTypes[71]
+	return &file_copilot_cli_v1_common_proto_enumTypes[96]
 }
 
 func (x ProviderQuotaUnit) Number() protoreflect.EnumNumber {
@@ -4511,7 +6302,7 @@ func (x ProviderQuotaUnit) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ProviderQuotaUnit.Descriptor instead.
 func (ProviderQuotaUnit) EnumDescriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{71}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{96}
 }
 
 // How much of its reasoning a model sums up.
@@ -4555,11 +6346,11 @@ func (x ReasoningSummary) String() string {
 }
 
 func (ReasoningSummary) Descriptor() protoreflect.EnumDescriptor {
-	return file_copilot_cli_v1_common_proto_enumTypes[72].Descriptor()
+	return file_copilot_cli_v1_common_proto_enumTypes[97].Descriptor()
 }
 
 func (ReasoningSummary) Type() protoreflect.EnumType {
-	return &file_copilot_cli_v1_common_proto_enumTypes[72]
+	return &file_copilot_cli_v1_common_proto_enumTypes[97]
 }
 
 func (x ReasoningSummary) Number() protoreflect.EnumNumber {
@@ -4568,7 +6359,7 @@ func (x ReasoningSummary) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ReasoningSummary.Descriptor instead.
 func (ReasoningSummary) EnumDescriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{72}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{97}
 }
 
 // Remediation action. Used by ErrorData.remediation,
@@ -4625,11 +6416,11 @@ func (x RemediationAction) String() string {
 }
 
 func (RemediationAction) Descriptor() protoreflect.EnumDescriptor {
-	return file_copilot_cli_v1_common_proto_enumTypes[73].Descriptor()
+	return file_copilot_cli_v1_common_proto_enumTypes[98].Descriptor()
 }
 
 func (RemediationAction) Type() protoreflect.EnumType {
-	return &file_copilot_cli_v1_common_proto_enumTypes[73]
+	return &file_copilot_cli_v1_common_proto_enumTypes[98]
 }
 
 func (x RemediationAction) Number() protoreflect.EnumNumber {
@@ -4638,7 +6429,7 @@ func (x RemediationAction) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use RemediationAction.Descriptor instead.
 func (RemediationAction) EnumDescriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{73}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{98}
 }
 
 // Sandbox configuration source. Used by
@@ -4700,11 +6491,11 @@ func (x SandboxConfigSource) String() string {
 }
 
 func (SandboxConfigSource) Descriptor() protoreflect.EnumDescriptor {
-	return file_copilot_cli_v1_common_proto_enumTypes[74].Descriptor()
+	return file_copilot_cli_v1_common_proto_enumTypes[99].Descriptor()
 }
 
 func (SandboxConfigSource) Type() protoreflect.EnumType {
-	return &file_copilot_cli_v1_common_proto_enumTypes[74]
+	return &file_copilot_cli_v1_common_proto_enumTypes[99]
 }
 
 func (x SandboxConfigSource) Number() protoreflect.EnumNumber {
@@ -4713,7 +6504,7 @@ func (x SandboxConfigSource) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use SandboxConfigSource.Descriptor instead.
 func (SandboxConfigSource) EnumDescriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{74}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{99}
 }
 
 // Send agent mode. Used by QueueInsertMessage.agent_mode,
@@ -4762,11 +6553,11 @@ func (x SendAgentMode) String() string {
 }
 
 func (SendAgentMode) Descriptor() protoreflect.EnumDescriptor {
-	return file_copilot_cli_v1_common_proto_enumTypes[75].Descriptor()
+	return file_copilot_cli_v1_common_proto_enumTypes[100].Descriptor()
 }
 
 func (SendAgentMode) Type() protoreflect.EnumType {
-	return &file_copilot_cli_v1_common_proto_enumTypes[75]
+	return &file_copilot_cli_v1_common_proto_enumTypes[100]
 }
 
 func (x SendAgentMode) Number() protoreflect.EnumNumber {
@@ -4775,7 +6566,7 @@ func (x SendAgentMode) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use SendAgentMode.Descriptor instead.
 func (SendAgentMode) EnumDescriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{75}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{100}
 }
 
 // What happens to a prompt that is sent while a turn is running.
@@ -4815,11 +6606,11 @@ func (x SendMode) String() string {
 }
 
 func (SendMode) Descriptor() protoreflect.EnumDescriptor {
-	return file_copilot_cli_v1_common_proto_enumTypes[76].Descriptor()
+	return file_copilot_cli_v1_common_proto_enumTypes[101].Descriptor()
 }
 
 func (SendMode) Type() protoreflect.EnumType {
-	return &file_copilot_cli_v1_common_proto_enumTypes[76]
+	return &file_copilot_cli_v1_common_proto_enumTypes[101]
 }
 
 func (x SendMode) Number() protoreflect.EnumNumber {
@@ -4828,7 +6619,7 @@ func (x SendMode) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use SendMode.Descriptor instead.
 func (SendMode) EnumDescriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{76}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{101}
 }
 
 // Session capability. Used by SessionOpenOptions.session_capabilities.
@@ -4904,11 +6695,11 @@ func (x SessionCapability) String() string {
 }
 
 func (SessionCapability) Descriptor() protoreflect.EnumDescriptor {
-	return file_copilot_cli_v1_common_proto_enumTypes[77].Descriptor()
+	return file_copilot_cli_v1_common_proto_enumTypes[102].Descriptor()
 }
 
 func (SessionCapability) Type() protoreflect.EnumType {
-	return &file_copilot_cli_v1_common_proto_enumTypes[77]
+	return &file_copilot_cli_v1_common_proto_enumTypes[102]
 }
 
 func (x SessionCapability) Number() protoreflect.EnumNumber {
@@ -4917,7 +6708,7 @@ func (x SessionCapability) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use SessionCapability.Descriptor instead.
 func (SessionCapability) EnumDescriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{77}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{102}
 }
 
 // Session context host type. Used by SessionContext.host_type.
@@ -4957,11 +6748,11 @@ func (x SessionContextHostType) String() string {
 }
 
 func (SessionContextHostType) Descriptor() protoreflect.EnumDescriptor {
-	return file_copilot_cli_v1_common_proto_enumTypes[78].Descriptor()
+	return file_copilot_cli_v1_common_proto_enumTypes[103].Descriptor()
 }
 
 func (SessionContextHostType) Type() protoreflect.EnumType {
-	return &file_copilot_cli_v1_common_proto_enumTypes[78]
+	return &file_copilot_cli_v1_common_proto_enumTypes[103]
 }
 
 func (x SessionContextHostType) Number() protoreflect.EnumNumber {
@@ -4970,7 +6761,7 @@ func (x SessionContextHostType) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use SessionContextHostType.Descriptor instead.
 func (SessionContextHostType) EnumDescriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{78}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{103}
 }
 
 // How an agent goes about its work.
@@ -5015,11 +6806,11 @@ func (x SessionMode) String() string {
 }
 
 func (SessionMode) Descriptor() protoreflect.EnumDescriptor {
-	return file_copilot_cli_v1_common_proto_enumTypes[79].Descriptor()
+	return file_copilot_cli_v1_common_proto_enumTypes[104].Descriptor()
 }
 
 func (SessionMode) Type() protoreflect.EnumType {
-	return &file_copilot_cli_v1_common_proto_enumTypes[79]
+	return &file_copilot_cli_v1_common_proto_enumTypes[104]
 }
 
 func (x SessionMode) Number() protoreflect.EnumNumber {
@@ -5028,7 +6819,7 @@ func (x SessionMode) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use SessionMode.Descriptor instead.
 func (SessionMode) EnumDescriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{79}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{104}
 }
 
 // Session working directory context host type. Used by
@@ -5070,11 +6861,11 @@ func (x SessionWorkingDirectoryContextHostType) String() string {
 }
 
 func (SessionWorkingDirectoryContextHostType) Descriptor() protoreflect.EnumDescriptor {
-	return file_copilot_cli_v1_common_proto_enumTypes[80].Descriptor()
+	return file_copilot_cli_v1_common_proto_enumTypes[105].Descriptor()
 }
 
 func (SessionWorkingDirectoryContextHostType) Type() protoreflect.EnumType {
-	return &file_copilot_cli_v1_common_proto_enumTypes[80]
+	return &file_copilot_cli_v1_common_proto_enumTypes[105]
 }
 
 func (x SessionWorkingDirectoryContextHostType) Number() protoreflect.EnumNumber {
@@ -5083,7 +6874,128 @@ func (x SessionWorkingDirectoryContextHostType) Number() protoreflect.EnumNumber
 
 // Deprecated: Use SessionWorkingDirectoryContextHostType.Descriptor instead.
 func (SessionWorkingDirectoryContextHostType) EnumDescriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{80}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{105}
+}
+
+// Settings edit operation. Used by
+// InternalRepoSettingsServiceEditRequest.operation and
+// InternalUserSettingsServiceEditRequest.operation. Since CLI 1.0.102.
+type SettingsEditOperation int32
+
+const (
+	// Unset, null, or a value that is not listed here: json_extra has it then.
+	SettingsEditOperation_SETTINGS_EDIT_OPERATION_UNSPECIFIED SettingsEditOperation = 0
+	// JSON: "set".
+	SettingsEditOperation_SETTINGS_EDIT_OPERATION_SET SettingsEditOperation = 1
+	// JSON: "add-item".
+	SettingsEditOperation_SETTINGS_EDIT_OPERATION_ADD_ITEM SettingsEditOperation = 2
+	// JSON: "remove-item".
+	SettingsEditOperation_SETTINGS_EDIT_OPERATION_REMOVE_ITEM SettingsEditOperation = 3
+	// JSON: "remove".
+	SettingsEditOperation_SETTINGS_EDIT_OPERATION_REMOVE SettingsEditOperation = 4
+)
+
+// Enum value maps for SettingsEditOperation.
+var (
+	SettingsEditOperation_name = map[int32]string{
+		0: "SETTINGS_EDIT_OPERATION_UNSPECIFIED",
+		1: "SETTINGS_EDIT_OPERATION_SET",
+		2: "SETTINGS_EDIT_OPERATION_ADD_ITEM",
+		3: "SETTINGS_EDIT_OPERATION_REMOVE_ITEM",
+		4: "SETTINGS_EDIT_OPERATION_REMOVE",
+	}
+	SettingsEditOperation_value = map[string]int32{
+		"SETTINGS_EDIT_OPERATION_UNSPECIFIED": 0,
+		"SETTINGS_EDIT_OPERATION_SET":         1,
+		"SETTINGS_EDIT_OPERATION_ADD_ITEM":    2,
+		"SETTINGS_EDIT_OPERATION_REMOVE_ITEM": 3,
+		"SETTINGS_EDIT_OPERATION_REMOVE":      4,
+	}
+)
+
+func (x SettingsEditOperation) Enum() *SettingsEditOperation {
+	p := new(SettingsEditOperation)
+	*p = x
+	return p
+}
+
+func (x SettingsEditOperation) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (SettingsEditOperation) Descriptor() protoreflect.EnumDescriptor {
+	return file_copilot_cli_v1_common_proto_enumTypes[106].Descriptor()
+}
+
+func (SettingsEditOperation) Type() protoreflect.EnumType {
+	return &file_copilot_cli_v1_common_proto_enumTypes[106]
+}
+
+func (x SettingsEditOperation) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use SettingsEditOperation.Descriptor instead.
+func (SettingsEditOperation) EnumDescriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{106}
+}
+
+// Settings edit status. Used by InternalRepoSettingsServiceEditResponse.status
+// and InternalUserSettingsServiceEditResponse.status. Since CLI 1.0.102.
+type SettingsEditStatus int32
+
+const (
+	// Unset, null, or a value that is not listed here: json_extra has it then.
+	SettingsEditStatus_SETTINGS_EDIT_STATUS_UNSPECIFIED SettingsEditStatus = 0
+	// JSON: "changed".
+	SettingsEditStatus_SETTINGS_EDIT_STATUS_CHANGED SettingsEditStatus = 1
+	// JSON: "unchanged".
+	SettingsEditStatus_SETTINGS_EDIT_STATUS_UNCHANGED SettingsEditStatus = 2
+	// JSON: "invalid".
+	SettingsEditStatus_SETTINGS_EDIT_STATUS_INVALID SettingsEditStatus = 3
+)
+
+// Enum value maps for SettingsEditStatus.
+var (
+	SettingsEditStatus_name = map[int32]string{
+		0: "SETTINGS_EDIT_STATUS_UNSPECIFIED",
+		1: "SETTINGS_EDIT_STATUS_CHANGED",
+		2: "SETTINGS_EDIT_STATUS_UNCHANGED",
+		3: "SETTINGS_EDIT_STATUS_INVALID",
+	}
+	SettingsEditStatus_value = map[string]int32{
+		"SETTINGS_EDIT_STATUS_UNSPECIFIED": 0,
+		"SETTINGS_EDIT_STATUS_CHANGED":     1,
+		"SETTINGS_EDIT_STATUS_UNCHANGED":   2,
+		"SETTINGS_EDIT_STATUS_INVALID":     3,
+	}
+)
+
+func (x SettingsEditStatus) Enum() *SettingsEditStatus {
+	p := new(SettingsEditStatus)
+	*p = x
+	return p
+}
+
+func (x SettingsEditStatus) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (SettingsEditStatus) Descriptor() protoreflect.EnumDescriptor {
+	return file_copilot_cli_v1_common_proto_enumTypes[107].Descriptor()
+}
+
+func (SettingsEditStatus) Type() protoreflect.EnumType {
+	return &file_copilot_cli_v1_common_proto_enumTypes[107]
+}
+
+func (x SettingsEditStatus) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use SettingsEditStatus.Descriptor instead.
+func (SettingsEditStatus) EnumDescriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{107}
 }
 
 // Shell init profile. Used by ShellOptions.init_profile.
@@ -5123,11 +7035,11 @@ func (x ShellInitProfile) String() string {
 }
 
 func (ShellInitProfile) Descriptor() protoreflect.EnumDescriptor {
-	return file_copilot_cli_v1_common_proto_enumTypes[81].Descriptor()
+	return file_copilot_cli_v1_common_proto_enumTypes[108].Descriptor()
 }
 
 func (ShellInitProfile) Type() protoreflect.EnumType {
-	return &file_copilot_cli_v1_common_proto_enumTypes[81]
+	return &file_copilot_cli_v1_common_proto_enumTypes[108]
 }
 
 func (x ShellInitProfile) Number() protoreflect.EnumNumber {
@@ -5136,7 +7048,7 @@ func (x ShellInitProfile) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ShellInitProfile.Descriptor instead.
 func (ShellInitProfile) EnumDescriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{81}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{108}
 }
 
 // Shell init script shell. Used by ShellInitScript.shell.
@@ -5176,11 +7088,11 @@ func (x ShellInitScriptShell) String() string {
 }
 
 func (ShellInitScriptShell) Descriptor() protoreflect.EnumDescriptor {
-	return file_copilot_cli_v1_common_proto_enumTypes[82].Descriptor()
+	return file_copilot_cli_v1_common_proto_enumTypes[109].Descriptor()
 }
 
 func (ShellInitScriptShell) Type() protoreflect.EnumType {
-	return &file_copilot_cli_v1_common_proto_enumTypes[82]
+	return &file_copilot_cli_v1_common_proto_enumTypes[109]
 }
 
 func (x ShellInitScriptShell) Number() protoreflect.EnumNumber {
@@ -5189,7 +7101,7 @@ func (x ShellInitScriptShell) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ShellInitScriptShell.Descriptor instead.
 func (ShellInitScriptShell) EnumDescriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{82}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{109}
 }
 
 // Shutdown type. Used by SessionServiceShutdownRequest.type and
@@ -5230,11 +7142,11 @@ func (x ShutdownType) String() string {
 }
 
 func (ShutdownType) Descriptor() protoreflect.EnumDescriptor {
-	return file_copilot_cli_v1_common_proto_enumTypes[83].Descriptor()
+	return file_copilot_cli_v1_common_proto_enumTypes[110].Descriptor()
 }
 
 func (ShutdownType) Type() protoreflect.EnumType {
-	return &file_copilot_cli_v1_common_proto_enumTypes[83]
+	return &file_copilot_cli_v1_common_proto_enumTypes[110]
 }
 
 func (x ShutdownType) Number() protoreflect.EnumNumber {
@@ -5243,7 +7155,187 @@ func (x ShutdownType) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ShutdownType.Descriptor instead.
 func (ShutdownType) EnumDescriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{83}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{110}
+}
+
+// Skill installation failure reason. Used by
+// SkillInstallationManagementOutcomeRefused.reason,
+// SkillInstallationManagementOutcomeRolledBack.reason and others. Since CLI
+// 1.0.92.
+type SkillInstallationFailureReason int32
+
+const (
+	// Unset, null, or a value that is not listed here: json_extra has it then.
+	SkillInstallationFailureReason_SKILL_INSTALLATION_FAILURE_REASON_UNSPECIFIED SkillInstallationFailureReason = 0
+	// JSON: "feature-disabled".
+	SkillInstallationFailureReason_SKILL_INSTALLATION_FAILURE_REASON_FEATURE_DISABLED SkillInstallationFailureReason = 1
+	// JSON: "invalid-request".
+	SkillInstallationFailureReason_SKILL_INSTALLATION_FAILURE_REASON_INVALID_REQUEST SkillInstallationFailureReason = 2
+	// JSON: "operation-limit".
+	SkillInstallationFailureReason_SKILL_INSTALLATION_FAILURE_REASON_OPERATION_LIMIT SkillInstallationFailureReason = 3
+	// JSON: "cancelled".
+	SkillInstallationFailureReason_SKILL_INSTALLATION_FAILURE_REASON_CANCELLED SkillInstallationFailureReason = 4
+	// JSON: "confirmation-unavailable".
+	SkillInstallationFailureReason_SKILL_INSTALLATION_FAILURE_REASON_CONFIRMATION_UNAVAILABLE SkillInstallationFailureReason = 5
+	// JSON: "confirmation-invalid".
+	SkillInstallationFailureReason_SKILL_INSTALLATION_FAILURE_REASON_CONFIRMATION_INVALID SkillInstallationFailureReason = 6
+	// JSON: "policy-context-unavailable".
+	SkillInstallationFailureReason_SKILL_INSTALLATION_FAILURE_REASON_POLICY_CONTEXT_UNAVAILABLE SkillInstallationFailureReason = 7
+	// JSON: "policy-changed".
+	SkillInstallationFailureReason_SKILL_INSTALLATION_FAILURE_REASON_POLICY_CHANGED SkillInstallationFailureReason = 8
+	// JSON: "resource-not-found".
+	SkillInstallationFailureReason_SKILL_INSTALLATION_FAILURE_REASON_RESOURCE_NOT_FOUND SkillInstallationFailureReason = 9
+	// JSON: "plan-expired".
+	SkillInstallationFailureReason_SKILL_INSTALLATION_FAILURE_REASON_PLAN_EXPIRED SkillInstallationFailureReason = 10
+	// JSON: "plan-replayed".
+	SkillInstallationFailureReason_SKILL_INSTALLATION_FAILURE_REASON_PLAN_REPLAYED SkillInstallationFailureReason = 11
+	// JSON: "foreign-runtime".
+	SkillInstallationFailureReason_SKILL_INSTALLATION_FAILURE_REASON_FOREIGN_RUNTIME SkillInstallationFailureReason = 12
+	// JSON: "wrong-kind".
+	SkillInstallationFailureReason_SKILL_INSTALLATION_FAILURE_REASON_WRONG_KIND SkillInstallationFailureReason = 13
+	// JSON: "search-mismatch".
+	SkillInstallationFailureReason_SKILL_INSTALLATION_FAILURE_REASON_SEARCH_MISMATCH SkillInstallationFailureReason = 14
+	// JSON: "expired".
+	SkillInstallationFailureReason_SKILL_INSTALLATION_FAILURE_REASON_EXPIRED SkillInstallationFailureReason = 15
+	// JSON: "invalid-candidate".
+	SkillInstallationFailureReason_SKILL_INSTALLATION_FAILURE_REASON_INVALID_CANDIDATE SkillInstallationFailureReason = 16
+	// JSON: "descriptor-unavailable".
+	SkillInstallationFailureReason_SKILL_INSTALLATION_FAILURE_REASON_DESCRIPTOR_UNAVAILABLE SkillInstallationFailureReason = 17
+	// JSON: "descriptor-invalid".
+	SkillInstallationFailureReason_SKILL_INSTALLATION_FAILURE_REASON_DESCRIPTOR_INVALID SkillInstallationFailureReason = 18
+	// JSON: "entrypoint-unavailable".
+	SkillInstallationFailureReason_SKILL_INSTALLATION_FAILURE_REASON_ENTRYPOINT_UNAVAILABLE SkillInstallationFailureReason = 19
+	// JSON: "invalid-skill".
+	SkillInstallationFailureReason_SKILL_INSTALLATION_FAILURE_REASON_INVALID_SKILL SkillInstallationFailureReason = 20
+	// JSON: "payload-unavailable".
+	SkillInstallationFailureReason_SKILL_INSTALLATION_FAILURE_REASON_PAYLOAD_UNAVAILABLE SkillInstallationFailureReason = 21
+	// JSON: "payload-mismatch".
+	SkillInstallationFailureReason_SKILL_INSTALLATION_FAILURE_REASON_PAYLOAD_MISMATCH SkillInstallationFailureReason = 22
+	// JSON: "source-changed".
+	SkillInstallationFailureReason_SKILL_INSTALLATION_FAILURE_REASON_SOURCE_CHANGED SkillInstallationFailureReason = 23
+	// JSON: "lifecycle-unavailable".
+	SkillInstallationFailureReason_SKILL_INSTALLATION_FAILURE_REASON_LIFECYCLE_UNAVAILABLE SkillInstallationFailureReason = 24
+	// JSON: "recovery-required".
+	SkillInstallationFailureReason_SKILL_INSTALLATION_FAILURE_REASON_RECOVERY_REQUIRED SkillInstallationFailureReason = 25
+	// JSON: "review-too-large".
+	SkillInstallationFailureReason_SKILL_INSTALLATION_FAILURE_REASON_REVIEW_TOO_LARGE SkillInstallationFailureReason = 26
+	// JSON: "busy".
+	SkillInstallationFailureReason_SKILL_INSTALLATION_FAILURE_REASON_BUSY SkillInstallationFailureReason = 27
+	// JSON: "already-installed".
+	SkillInstallationFailureReason_SKILL_INSTALLATION_FAILURE_REASON_ALREADY_INSTALLED SkillInstallationFailureReason = 28
+	// JSON: "configuration-modified".
+	SkillInstallationFailureReason_SKILL_INSTALLATION_FAILURE_REASON_CONFIGURATION_MODIFIED SkillInstallationFailureReason = 29
+	// JSON: "write-failed".
+	SkillInstallationFailureReason_SKILL_INSTALLATION_FAILURE_REASON_WRITE_FAILED SkillInstallationFailureReason = 30
+	// JSON: "source-rate-limited". Since CLI 1.0.102.
+	SkillInstallationFailureReason_SKILL_INSTALLATION_FAILURE_REASON_SOURCE_RATE_LIMITED SkillInstallationFailureReason = 31
+	// JSON: "no-credential". Since CLI 1.0.102.
+	SkillInstallationFailureReason_SKILL_INSTALLATION_FAILURE_REASON_NO_CREDENTIAL SkillInstallationFailureReason = 32
+	// JSON: "credential-rejected". Since CLI 1.0.102.
+	SkillInstallationFailureReason_SKILL_INSTALLATION_FAILURE_REASON_CREDENTIAL_REJECTED SkillInstallationFailureReason = 33
+)
+
+// Enum value maps for SkillInstallationFailureReason.
+var (
+	SkillInstallationFailureReason_name = map[int32]string{
+		0:  "SKILL_INSTALLATION_FAILURE_REASON_UNSPECIFIED",
+		1:  "SKILL_INSTALLATION_FAILURE_REASON_FEATURE_DISABLED",
+		2:  "SKILL_INSTALLATION_FAILURE_REASON_INVALID_REQUEST",
+		3:  "SKILL_INSTALLATION_FAILURE_REASON_OPERATION_LIMIT",
+		4:  "SKILL_INSTALLATION_FAILURE_REASON_CANCELLED",
+		5:  "SKILL_INSTALLATION_FAILURE_REASON_CONFIRMATION_UNAVAILABLE",
+		6:  "SKILL_INSTALLATION_FAILURE_REASON_CONFIRMATION_INVALID",
+		7:  "SKILL_INSTALLATION_FAILURE_REASON_POLICY_CONTEXT_UNAVAILABLE",
+		8:  "SKILL_INSTALLATION_FAILURE_REASON_POLICY_CHANGED",
+		9:  "SKILL_INSTALLATION_FAILURE_REASON_RESOURCE_NOT_FOUND",
+		10: "SKILL_INSTALLATION_FAILURE_REASON_PLAN_EXPIRED",
+		11: "SKILL_INSTALLATION_FAILURE_REASON_PLAN_REPLAYED",
+		12: "SKILL_INSTALLATION_FAILURE_REASON_FOREIGN_RUNTIME",
+		13: "SKILL_INSTALLATION_FAILURE_REASON_WRONG_KIND",
+		14: "SKILL_INSTALLATION_FAILURE_REASON_SEARCH_MISMATCH",
+		15: "SKILL_INSTALLATION_FAILURE_REASON_EXPIRED",
+		16: "SKILL_INSTALLATION_FAILURE_REASON_INVALID_CANDIDATE",
+		17: "SKILL_INSTALLATION_FAILURE_REASON_DESCRIPTOR_UNAVAILABLE",
+		18: "SKILL_INSTALLATION_FAILURE_REASON_DESCRIPTOR_INVALID",
+		19: "SKILL_INSTALLATION_FAILURE_REASON_ENTRYPOINT_UNAVAILABLE",
+		20: "SKILL_INSTALLATION_FAILURE_REASON_INVALID_SKILL",
+		21: "SKILL_INSTALLATION_FAILURE_REASON_PAYLOAD_UNAVAILABLE",
+		22: "SKILL_INSTALLATION_FAILURE_REASON_PAYLOAD_MISMATCH",
+		23: "SKILL_INSTALLATION_FAILURE_REASON_SOURCE_CHANGED",
+		24: "SKILL_INSTALLATION_FAILURE_REASON_LIFECYCLE_UNAVAILABLE",
+		25: "SKILL_INSTALLATION_FAILURE_REASON_RECOVERY_REQUIRED",
+		26: "SKILL_INSTALLATION_FAILURE_REASON_REVIEW_TOO_LARGE",
+		27: "SKILL_INSTALLATION_FAILURE_REASON_BUSY",
+		28: "SKILL_INSTALLATION_FAILURE_REASON_ALREADY_INSTALLED",
+		29: "SKILL_INSTALLATION_FAILURE_REASON_CONFIGURATION_MODIFIED",
+		30: "SKILL_INSTALLATION_FAILURE_REASON_WRITE_FAILED",
+		31: "SKILL_INSTALLATION_FAILURE_REASON_SOURCE_RATE_LIMITED",
+		32: "SKILL_INSTALLATION_FAILURE_REASON_NO_CREDENTIAL",
+		33: "SKILL_INSTALLATION_FAILURE_REASON_CREDENTIAL_REJECTED",
+	}
+	SkillInstallationFailureReason_value = map[string]int32{
+		"SKILL_INSTALLATION_FAILURE_REASON_UNSPECIFIED":                0,
+		"SKILL_INSTALLATION_FAILURE_REASON_FEATURE_DISABLED":           1,
+		"SKILL_INSTALLATION_FAILURE_REASON_INVALID_REQUEST":            2,
+		"SKILL_INSTALLATION_FAILURE_REASON_OPERATION_LIMIT":            3,
+		"SKILL_INSTALLATION_FAILURE_REASON_CANCELLED":                  4,
+		"SKILL_INSTALLATION_FAILURE_REASON_CONFIRMATION_UNAVAILABLE":   5,
+		"SKILL_INSTALLATION_FAILURE_REASON_CONFIRMATION_INVALID":       6,
+		"SKILL_INSTALLATION_FAILURE_REASON_POLICY_CONTEXT_UNAVAILABLE": 7,
+		"SKILL_INSTALLATION_FAILURE_REASON_POLICY_CHANGED":             8,
+		"SKILL_INSTALLATION_FAILURE_REASON_RESOURCE_NOT_FOUND":         9,
+		"SKILL_INSTALLATION_FAILURE_REASON_PLAN_EXPIRED":               10,
+		"SKILL_INSTALLATION_FAILURE_REASON_PLAN_REPLAYED":              11,
+		"SKILL_INSTALLATION_FAILURE_REASON_FOREIGN_RUNTIME":            12,
+		"SKILL_INSTALLATION_FAILURE_REASON_WRONG_KIND":                 13,
+		"SKILL_INSTALLATION_FAILURE_REASON_SEARCH_MISMATCH":            14,
+		"SKILL_INSTALLATION_FAILURE_REASON_EXPIRED":                    15,
+		"SKILL_INSTALLATION_FAILURE_REASON_INVALID_CANDIDATE":          16,
+		"SKILL_INSTALLATION_FAILURE_REASON_DESCRIPTOR_UNAVAILABLE":     17,
+		"SKILL_INSTALLATION_FAILURE_REASON_DESCRIPTOR_INVALID":         18,
+		"SKILL_INSTALLATION_FAILURE_REASON_ENTRYPOINT_UNAVAILABLE":     19,
+		"SKILL_INSTALLATION_FAILURE_REASON_INVALID_SKILL":              20,
+		"SKILL_INSTALLATION_FAILURE_REASON_PAYLOAD_UNAVAILABLE":        21,
+		"SKILL_INSTALLATION_FAILURE_REASON_PAYLOAD_MISMATCH":           22,
+		"SKILL_INSTALLATION_FAILURE_REASON_SOURCE_CHANGED":             23,
+		"SKILL_INSTALLATION_FAILURE_REASON_LIFECYCLE_UNAVAILABLE":      24,
+		"SKILL_INSTALLATION_FAILURE_REASON_RECOVERY_REQUIRED":          25,
+		"SKILL_INSTALLATION_FAILURE_REASON_REVIEW_TOO_LARGE":           26,
+		"SKILL_INSTALLATION_FAILURE_REASON_BUSY":                       27,
+		"SKILL_INSTALLATION_FAILURE_REASON_ALREADY_INSTALLED":          28,
+		"SKILL_INSTALLATION_FAILURE_REASON_CONFIGURATION_MODIFIED":     29,
+		"SKILL_INSTALLATION_FAILURE_REASON_WRITE_FAILED":               30,
+		"SKILL_INSTALLATION_FAILURE_REASON_SOURCE_RATE_LIMITED":        31,
+		"SKILL_INSTALLATION_FAILURE_REASON_NO_CREDENTIAL":              32,
+		"SKILL_INSTALLATION_FAILURE_REASON_CREDENTIAL_REJECTED":        33,
+	}
+)
+
+func (x SkillInstallationFailureReason) Enum() *SkillInstallationFailureReason {
+	p := new(SkillInstallationFailureReason)
+	*p = x
+	return p
+}
+
+func (x SkillInstallationFailureReason) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (SkillInstallationFailureReason) Descriptor() protoreflect.EnumDescriptor {
+	return file_copilot_cli_v1_common_proto_enumTypes[111].Descriptor()
+}
+
+func (SkillInstallationFailureReason) Type() protoreflect.EnumType {
+	return &file_copilot_cli_v1_common_proto_enumTypes[111]
+}
+
+func (x SkillInstallationFailureReason) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use SkillInstallationFailureReason.Descriptor instead.
+func (SkillInstallationFailureReason) EnumDescriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{111}
 }
 
 // Skill installation ownership state. Used by
@@ -5288,11 +7380,11 @@ func (x SkillInstallationOwnershipState) String() string {
 }
 
 func (SkillInstallationOwnershipState) Descriptor() protoreflect.EnumDescriptor {
-	return file_copilot_cli_v1_common_proto_enumTypes[84].Descriptor()
+	return file_copilot_cli_v1_common_proto_enumTypes[112].Descriptor()
 }
 
 func (SkillInstallationOwnershipState) Type() protoreflect.EnumType {
-	return &file_copilot_cli_v1_common_proto_enumTypes[84]
+	return &file_copilot_cli_v1_common_proto_enumTypes[112]
 }
 
 func (x SkillInstallationOwnershipState) Number() protoreflect.EnumNumber {
@@ -5301,7 +7393,7 @@ func (x SkillInstallationOwnershipState) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use SkillInstallationOwnershipState.Descriptor instead.
 func (SkillInstallationOwnershipState) EnumDescriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{84}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{112}
 }
 
 // Skill installation session state. Used by
@@ -5350,11 +7442,11 @@ func (x SkillInstallationSessionState) String() string {
 }
 
 func (SkillInstallationSessionState) Descriptor() protoreflect.EnumDescriptor {
-	return file_copilot_cli_v1_common_proto_enumTypes[85].Descriptor()
+	return file_copilot_cli_v1_common_proto_enumTypes[113].Descriptor()
 }
 
 func (SkillInstallationSessionState) Type() protoreflect.EnumType {
-	return &file_copilot_cli_v1_common_proto_enumTypes[85]
+	return &file_copilot_cli_v1_common_proto_enumTypes[113]
 }
 
 func (x SkillInstallationSessionState) Number() protoreflect.EnumNumber {
@@ -5363,7 +7455,7 @@ func (x SkillInstallationSessionState) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use SkillInstallationSessionState.Descriptor instead.
 func (SkillInstallationSessionState) EnumDescriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{85}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{113}
 }
 
 // Skill source. Used by ServerSkill.source, Skill.source and others.
@@ -5427,11 +7519,11 @@ func (x SkillSource) String() string {
 }
 
 func (SkillSource) Descriptor() protoreflect.EnumDescriptor {
-	return file_copilot_cli_v1_common_proto_enumTypes[86].Descriptor()
+	return file_copilot_cli_v1_common_proto_enumTypes[114].Descriptor()
 }
 
 func (SkillSource) Type() protoreflect.EnumType {
-	return &file_copilot_cli_v1_common_proto_enumTypes[86]
+	return &file_copilot_cli_v1_common_proto_enumTypes[114]
 }
 
 func (x SkillSource) Number() protoreflect.EnumNumber {
@@ -5440,7 +7532,7 @@ func (x SkillSource) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use SkillSource.Descriptor instead.
 func (SkillSource) EnumDescriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{86}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{114}
 }
 
 // Slash command input completion. Used by SlashCommandInput.completion.
@@ -5476,11 +7568,11 @@ func (x SlashCommandInputCompletion) String() string {
 }
 
 func (SlashCommandInputCompletion) Descriptor() protoreflect.EnumDescriptor {
-	return file_copilot_cli_v1_common_proto_enumTypes[87].Descriptor()
+	return file_copilot_cli_v1_common_proto_enumTypes[115].Descriptor()
 }
 
 func (SlashCommandInputCompletion) Type() protoreflect.EnumType {
-	return &file_copilot_cli_v1_common_proto_enumTypes[87]
+	return &file_copilot_cli_v1_common_proto_enumTypes[115]
 }
 
 func (x SlashCommandInputCompletion) Number() protoreflect.EnumNumber {
@@ -5489,7 +7581,7 @@ func (x SlashCommandInputCompletion) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use SlashCommandInputCompletion.Descriptor instead.
 func (SlashCommandInputCompletion) EnumDescriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{87}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{115}
 }
 
 // Slash command kind. Used by SlashCommandInfo.kind.
@@ -5533,11 +7625,11 @@ func (x SlashCommandKind) String() string {
 }
 
 func (SlashCommandKind) Descriptor() protoreflect.EnumDescriptor {
-	return file_copilot_cli_v1_common_proto_enumTypes[88].Descriptor()
+	return file_copilot_cli_v1_common_proto_enumTypes[116].Descriptor()
 }
 
 func (SlashCommandKind) Type() protoreflect.EnumType {
-	return &file_copilot_cli_v1_common_proto_enumTypes[88]
+	return &file_copilot_cli_v1_common_proto_enumTypes[116]
 }
 
 func (x SlashCommandKind) Number() protoreflect.EnumNumber {
@@ -5546,7 +7638,7 @@ func (x SlashCommandKind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use SlashCommandKind.Descriptor instead.
 func (SlashCommandKind) EnumDescriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{88}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{116}
 }
 
 // Task completion outcome. Used by
@@ -5592,11 +7684,11 @@ func (x TaskCompletionOutcome) String() string {
 }
 
 func (TaskCompletionOutcome) Descriptor() protoreflect.EnumDescriptor {
-	return file_copilot_cli_v1_common_proto_enumTypes[89].Descriptor()
+	return file_copilot_cli_v1_common_proto_enumTypes[117].Descriptor()
 }
 
 func (TaskCompletionOutcome) Type() protoreflect.EnumType {
-	return &file_copilot_cli_v1_common_proto_enumTypes[89]
+	return &file_copilot_cli_v1_common_proto_enumTypes[117]
 }
 
 func (x TaskCompletionOutcome) Number() protoreflect.EnumNumber {
@@ -5605,7 +7697,7 @@ func (x TaskCompletionOutcome) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use TaskCompletionOutcome.Descriptor instead.
 func (TaskCompletionOutcome) EnumDescriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{89}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{117}
 }
 
 // Whether a tool is offered to the model at once.
@@ -5645,11 +7737,11 @@ func (x ToolDefer) String() string {
 }
 
 func (ToolDefer) Descriptor() protoreflect.EnumDescriptor {
-	return file_copilot_cli_v1_common_proto_enumTypes[90].Descriptor()
+	return file_copilot_cli_v1_common_proto_enumTypes[118].Descriptor()
 }
 
 func (ToolDefer) Type() protoreflect.EnumType {
-	return &file_copilot_cli_v1_common_proto_enumTypes[90]
+	return &file_copilot_cli_v1_common_proto_enumTypes[118]
 }
 
 func (x ToolDefer) Number() protoreflect.EnumNumber {
@@ -5658,7 +7750,7 @@ func (x ToolDefer) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ToolDefer.Descriptor instead.
 func (ToolDefer) EnumDescriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{90}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{118}
 }
 
 // Verbosity. Used by ModelChangeData.previous_verbosity,
@@ -5703,11 +7795,11 @@ func (x Verbosity) String() string {
 }
 
 func (Verbosity) Descriptor() protoreflect.EnumDescriptor {
-	return file_copilot_cli_v1_common_proto_enumTypes[91].Descriptor()
+	return file_copilot_cli_v1_common_proto_enumTypes[119].Descriptor()
 }
 
 func (Verbosity) Type() protoreflect.EnumType {
-	return &file_copilot_cli_v1_common_proto_enumTypes[91]
+	return &file_copilot_cli_v1_common_proto_enumTypes[119]
 }
 
 func (x Verbosity) Number() protoreflect.EnumNumber {
@@ -5716,7 +7808,7 @@ func (x Verbosity) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Verbosity.Descriptor instead.
 func (Verbosity) EnumDescriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{91}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{119}
 }
 
 // Workflow permission operation. Used by
@@ -5758,11 +7850,11 @@ func (x WorkflowPermissionOperation) String() string {
 }
 
 func (WorkflowPermissionOperation) Descriptor() protoreflect.EnumDescriptor {
-	return file_copilot_cli_v1_common_proto_enumTypes[92].Descriptor()
+	return file_copilot_cli_v1_common_proto_enumTypes[120].Descriptor()
 }
 
 func (WorkflowPermissionOperation) Type() protoreflect.EnumType {
-	return &file_copilot_cli_v1_common_proto_enumTypes[92]
+	return &file_copilot_cli_v1_common_proto_enumTypes[120]
 }
 
 func (x WorkflowPermissionOperation) Number() protoreflect.EnumNumber {
@@ -5771,7 +7863,345 @@ func (x WorkflowPermissionOperation) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use WorkflowPermissionOperation.Descriptor instead.
 func (WorkflowPermissionOperation) EnumDescriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{92}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{120}
+}
+
+// A AuthInfo with the type account. A SettableAuthInfo with the type account.
+// Since CLI 1.0.92.
+type AccountAuthInfo struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The host.
+	Host string `protobuf:"bytes,1,opt,name=host,proto3" json:"host,omitempty"`
+	// The login.
+	Login string `protobuf:"bytes,2,opt,name=login,proto3" json:"login,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AccountAuthInfo) Reset() {
+	*x = AccountAuthInfo{}
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AccountAuthInfo) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AccountAuthInfo) ProtoMessage() {}
+
+func (x *AccountAuthInfo) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AccountAuthInfo.ProtoReflect.Descriptor instead.
+func (*AccountAuthInfo) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{0}
+}
+
+func (x *AccountAuthInfo) GetHost() string {
+	if x != nil {
+		return x.Host
+	}
+	return ""
+}
+
+func (x *AccountAuthInfo) GetLogin() string {
+	if x != nil {
+		return x.Login
+	}
+	return ""
+}
+
+func (x *AccountAuthInfo) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// Agent info. Used by AgentsServiceDiscoverResponse.agents,
+// SessionAgentServiceGetCurrentResponse.agent and others.
+type AgentInfo struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The name.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// The display name.
+	DisplayName string `protobuf:"bytes,2,opt,name=display_name,json=displayName,proto3" json:"display_name,omitempty"`
+	// The description.
+	Description string `protobuf:"bytes,3,opt,name=description,proto3" json:"description,omitempty"`
+	// The path.
+	Path *string `protobuf:"bytes,4,opt,name=path,proto3,oneof" json:"path,omitempty"`
+	// The identifier.
+	Id string `protobuf:"bytes,5,opt,name=id,proto3" json:"id,omitempty"`
+	// Where it comes from.
+	Source AgentInfoSource `protobuf:"varint,6,opt,name=source,proto3,enum=copilot.cli.v1.AgentInfoSource" json:"source,omitempty"`
+	// Whether it is user invocable.
+	UserInvocable *bool `protobuf:"varint,7,opt,name=user_invocable,json=userInvocable,proto3,oneof" json:"user_invocable,omitempty"`
+	// The tools.
+	Tools []string `protobuf:"bytes,8,rep,name=tools,proto3" json:"tools,omitempty"`
+	// Identifier of the model.
+	Model *string `protobuf:"bytes,9,opt,name=model,proto3,oneof" json:"model,omitempty"`
+	// The MCP servers. The member mcpServers, as JSON text.
+	McpServersJson *string `protobuf:"bytes,10,opt,name=mcp_servers_json,json=mcpServersJson,proto3,oneof" json:"mcp_servers_json,omitempty"`
+	// The skills.
+	Skills []string `protobuf:"bytes,11,rep,name=skills,proto3" json:"skills,omitempty"`
+	// The prompt.
+	Prompt *string `protobuf:"bytes,12,opt,name=prompt,proto3,oneof" json:"prompt,omitempty"`
+	// Whether model invocation is switched off. Since CLI 1.0.92.
+	DisableModelInvocation *bool `protobuf:"varint,13,opt,name=disable_model_invocation,json=disableModelInvocation,proto3,oneof" json:"disable_model_invocation,omitempty"`
+	// The models. Since CLI 1.0.92.
+	Models []string `protobuf:"bytes,14,rep,name=models,proto3" json:"models,omitempty"`
+	// The model policy. Since CLI 1.0.92.
+	ModelPolicy AgentModelPolicy `protobuf:"varint,15,opt,name=model_policy,json=modelPolicy,proto3,enum=copilot.cli.v1.AgentModelPolicy" json:"model_policy,omitempty"`
+	// How much the model may think before it answers. Since CLI 1.0.92.
+	ReasoningEffort *string `protobuf:"bytes,16,opt,name=reasoning_effort,json=reasoningEffort,proto3,oneof" json:"reasoning_effort,omitempty"`
+	// The hooks. The member hooks, as JSON text. Since CLI 1.0.102.
+	HooksJson *string `protobuf:"bytes,17,opt,name=hooks_json,json=hooksJson,proto3,oneof" json:"hooks_json,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AgentInfo) Reset() {
+	*x = AgentInfo{}
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AgentInfo) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AgentInfo) ProtoMessage() {}
+
+func (x *AgentInfo) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AgentInfo.ProtoReflect.Descriptor instead.
+func (*AgentInfo) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *AgentInfo) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *AgentInfo) GetDisplayName() string {
+	if x != nil {
+		return x.DisplayName
+	}
+	return ""
+}
+
+func (x *AgentInfo) GetDescription() string {
+	if x != nil {
+		return x.Description
+	}
+	return ""
+}
+
+func (x *AgentInfo) GetPath() string {
+	if x != nil && x.Path != nil {
+		return *x.Path
+	}
+	return ""
+}
+
+func (x *AgentInfo) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *AgentInfo) GetSource() AgentInfoSource {
+	if x != nil {
+		return x.Source
+	}
+	return AgentInfoSource_AGENT_INFO_SOURCE_UNSPECIFIED
+}
+
+func (x *AgentInfo) GetUserInvocable() bool {
+	if x != nil && x.UserInvocable != nil {
+		return *x.UserInvocable
+	}
+	return false
+}
+
+func (x *AgentInfo) GetTools() []string {
+	if x != nil {
+		return x.Tools
+	}
+	return nil
+}
+
+func (x *AgentInfo) GetModel() string {
+	if x != nil && x.Model != nil {
+		return *x.Model
+	}
+	return ""
+}
+
+func (x *AgentInfo) GetMcpServersJson() string {
+	if x != nil && x.McpServersJson != nil {
+		return *x.McpServersJson
+	}
+	return ""
+}
+
+func (x *AgentInfo) GetSkills() []string {
+	if x != nil {
+		return x.Skills
+	}
+	return nil
+}
+
+func (x *AgentInfo) GetPrompt() string {
+	if x != nil && x.Prompt != nil {
+		return *x.Prompt
+	}
+	return ""
+}
+
+func (x *AgentInfo) GetDisableModelInvocation() bool {
+	if x != nil && x.DisableModelInvocation != nil {
+		return *x.DisableModelInvocation
+	}
+	return false
+}
+
+func (x *AgentInfo) GetModels() []string {
+	if x != nil {
+		return x.Models
+	}
+	return nil
+}
+
+func (x *AgentInfo) GetModelPolicy() AgentModelPolicy {
+	if x != nil {
+		return x.ModelPolicy
+	}
+	return AgentModelPolicy_AGENT_MODEL_POLICY_UNSPECIFIED
+}
+
+func (x *AgentInfo) GetReasoningEffort() string {
+	if x != nil && x.ReasoningEffort != nil {
+		return *x.ReasoningEffort
+	}
+	return ""
+}
+
+func (x *AgentInfo) GetHooksJson() string {
+	if x != nil && x.HooksJson != nil {
+		return *x.HooksJson
+	}
+	return ""
+}
+
+func (x *AgentInfo) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// A AuthInfo with the type api-key. A SettableAuthInfo with the type api-key.
+type ApiKeyAuthInfo struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The API key.
+	ApiKey string `protobuf:"bytes,1,opt,name=api_key,json=apiKey,proto3" json:"api_key,omitempty"`
+	// The host.
+	Host string `protobuf:"bytes,2,opt,name=host,proto3" json:"host,omitempty"`
+	// The copilot user.
+	CopilotUser *CopilotUserResponse `protobuf:"bytes,3,opt,name=copilot_user,json=copilotUser,proto3" json:"copilot_user,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ApiKeyAuthInfo) Reset() {
+	*x = ApiKeyAuthInfo{}
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ApiKeyAuthInfo) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ApiKeyAuthInfo) ProtoMessage() {}
+
+func (x *ApiKeyAuthInfo) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ApiKeyAuthInfo.ProtoReflect.Descriptor instead.
+func (*ApiKeyAuthInfo) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *ApiKeyAuthInfo) GetApiKey() string {
+	if x != nil {
+		return x.ApiKey
+	}
+	return ""
+}
+
+func (x *ApiKeyAuthInfo) GetHost() string {
+	if x != nil {
+		return x.Host
+	}
+	return ""
+}
+
+func (x *ApiKeyAuthInfo) GetCopilotUser() *CopilotUserResponse {
+	if x != nil {
+		return x.CopilotUser
+	}
+	return nil
+}
+
+func (x *ApiKeyAuthInfo) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
 }
 
 // Something that goes with a prompt.
@@ -5804,7 +8234,7 @@ type Attachment struct {
 
 func (x *Attachment) Reset() {
 	*x = Attachment{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[0]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5816,7 +8246,7 @@ func (x *Attachment) String() string {
 func (*Attachment) ProtoMessage() {}
 
 func (x *Attachment) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[0]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5829,7 +8259,7 @@ func (x *Attachment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attachment.ProtoReflect.Descriptor instead.
 func (*Attachment) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{0}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Attachment) GetVariant() isAttachment_Variant {
@@ -6123,7 +8553,7 @@ type AttachmentBlob struct {
 
 func (x *AttachmentBlob) Reset() {
 	*x = AttachmentBlob{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[1]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6135,7 +8565,7 @@ func (x *AttachmentBlob) String() string {
 func (*AttachmentBlob) ProtoMessage() {}
 
 func (x *AttachmentBlob) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[1]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6148,7 +8578,7 @@ func (x *AttachmentBlob) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachmentBlob.ProtoReflect.Descriptor instead.
 func (*AttachmentBlob) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{1}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *AttachmentBlob) GetData() []byte {
@@ -6217,7 +8647,7 @@ type AttachmentDirectory struct {
 
 func (x *AttachmentDirectory) Reset() {
 	*x = AttachmentDirectory{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[2]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6229,7 +8659,7 @@ func (x *AttachmentDirectory) String() string {
 func (*AttachmentDirectory) ProtoMessage() {}
 
 func (x *AttachmentDirectory) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[2]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6242,7 +8672,7 @@ func (x *AttachmentDirectory) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachmentDirectory.ProtoReflect.Descriptor instead.
 func (*AttachmentDirectory) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{2}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *AttachmentDirectory) GetPath() string {
@@ -6296,7 +8726,7 @@ type AttachmentExtensionContext struct {
 
 func (x *AttachmentExtensionContext) Reset() {
 	*x = AttachmentExtensionContext{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[3]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6308,7 +8738,7 @@ func (x *AttachmentExtensionContext) String() string {
 func (*AttachmentExtensionContext) ProtoMessage() {}
 
 func (x *AttachmentExtensionContext) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[3]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6321,7 +8751,7 @@ func (x *AttachmentExtensionContext) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachmentExtensionContext.ProtoReflect.Descriptor instead.
 func (*AttachmentExtensionContext) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{3}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *AttachmentExtensionContext) GetExtensionId() string {
@@ -6400,7 +8830,7 @@ type AttachmentFile struct {
 
 func (x *AttachmentFile) Reset() {
 	*x = AttachmentFile{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[4]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6412,7 +8842,7 @@ func (x *AttachmentFile) String() string {
 func (*AttachmentFile) ProtoMessage() {}
 
 func (x *AttachmentFile) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[4]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6425,7 +8855,7 @@ func (x *AttachmentFile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachmentFile.ProtoReflect.Descriptor instead.
 func (*AttachmentFile) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{4}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *AttachmentFile) GetPath() string {
@@ -6507,7 +8937,7 @@ type AttachmentFileLineRange struct {
 
 func (x *AttachmentFileLineRange) Reset() {
 	*x = AttachmentFileLineRange{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[5]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6519,7 +8949,7 @@ func (x *AttachmentFileLineRange) String() string {
 func (*AttachmentFileLineRange) ProtoMessage() {}
 
 func (x *AttachmentFileLineRange) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[5]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6532,7 +8962,7 @@ func (x *AttachmentFileLineRange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachmentFileLineRange.ProtoReflect.Descriptor instead.
 func (*AttachmentFileLineRange) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{5}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *AttachmentFileLineRange) GetStart() int64 {
@@ -6579,7 +9009,7 @@ type AttachmentGitHubActionsJob struct {
 
 func (x *AttachmentGitHubActionsJob) Reset() {
 	*x = AttachmentGitHubActionsJob{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[6]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6591,7 +9021,7 @@ func (x *AttachmentGitHubActionsJob) String() string {
 func (*AttachmentGitHubActionsJob) ProtoMessage() {}
 
 func (x *AttachmentGitHubActionsJob) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[6]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6604,7 +9034,7 @@ func (x *AttachmentGitHubActionsJob) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachmentGitHubActionsJob.ProtoReflect.Descriptor instead.
 func (*AttachmentGitHubActionsJob) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{6}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *AttachmentGitHubActionsJob) GetRepo() *GitHubRepoRef {
@@ -6675,7 +9105,7 @@ type AttachmentGitHubCommit struct {
 
 func (x *AttachmentGitHubCommit) Reset() {
 	*x = AttachmentGitHubCommit{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[7]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6687,7 +9117,7 @@ func (x *AttachmentGitHubCommit) String() string {
 func (*AttachmentGitHubCommit) ProtoMessage() {}
 
 func (x *AttachmentGitHubCommit) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[7]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6700,7 +9130,7 @@ func (x *AttachmentGitHubCommit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachmentGitHubCommit.ProtoReflect.Descriptor instead.
 func (*AttachmentGitHubCommit) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{7}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *AttachmentGitHubCommit) GetRepo() *GitHubRepoRef {
@@ -6757,7 +9187,7 @@ type AttachmentGitHubFile struct {
 
 func (x *AttachmentGitHubFile) Reset() {
 	*x = AttachmentGitHubFile{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[8]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6769,7 +9199,7 @@ func (x *AttachmentGitHubFile) String() string {
 func (*AttachmentGitHubFile) ProtoMessage() {}
 
 func (x *AttachmentGitHubFile) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[8]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6782,7 +9212,7 @@ func (x *AttachmentGitHubFile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachmentGitHubFile.ProtoReflect.Descriptor instead.
 func (*AttachmentGitHubFile) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{8}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *AttachmentGitHubFile) GetRepo() *GitHubRepoRef {
@@ -6837,7 +9267,7 @@ type AttachmentGitHubFileDiff struct {
 
 func (x *AttachmentGitHubFileDiff) Reset() {
 	*x = AttachmentGitHubFileDiff{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[9]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6849,7 +9279,7 @@ func (x *AttachmentGitHubFileDiff) String() string {
 func (*AttachmentGitHubFileDiff) ProtoMessage() {}
 
 func (x *AttachmentGitHubFileDiff) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[9]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6862,7 +9292,7 @@ func (x *AttachmentGitHubFileDiff) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachmentGitHubFileDiff.ProtoReflect.Descriptor instead.
 func (*AttachmentGitHubFileDiff) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{9}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *AttachmentGitHubFileDiff) GetUrl() string {
@@ -6911,7 +9341,7 @@ type AttachmentGitHubFileDiffSide struct {
 
 func (x *AttachmentGitHubFileDiffSide) Reset() {
 	*x = AttachmentGitHubFileDiffSide{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[10]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6923,7 +9353,7 @@ func (x *AttachmentGitHubFileDiffSide) String() string {
 func (*AttachmentGitHubFileDiffSide) ProtoMessage() {}
 
 func (x *AttachmentGitHubFileDiffSide) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[10]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6936,7 +9366,7 @@ func (x *AttachmentGitHubFileDiffSide) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachmentGitHubFileDiffSide.ProtoReflect.Descriptor instead.
 func (*AttachmentGitHubFileDiffSide) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{10}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *AttachmentGitHubFileDiffSide) GetRepo() *GitHubRepoRef {
@@ -6988,7 +9418,7 @@ type AttachmentGitHubReference struct {
 
 func (x *AttachmentGitHubReference) Reset() {
 	*x = AttachmentGitHubReference{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[11]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7000,7 +9430,7 @@ func (x *AttachmentGitHubReference) String() string {
 func (*AttachmentGitHubReference) ProtoMessage() {}
 
 func (x *AttachmentGitHubReference) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[11]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7013,7 +9443,7 @@ func (x *AttachmentGitHubReference) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachmentGitHubReference.ProtoReflect.Descriptor instead.
 func (*AttachmentGitHubReference) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{11}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *AttachmentGitHubReference) GetNumber() int64 {
@@ -7077,7 +9507,7 @@ type AttachmentGitHubRelease struct {
 
 func (x *AttachmentGitHubRelease) Reset() {
 	*x = AttachmentGitHubRelease{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[12]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7089,7 +9519,7 @@ func (x *AttachmentGitHubRelease) String() string {
 func (*AttachmentGitHubRelease) ProtoMessage() {}
 
 func (x *AttachmentGitHubRelease) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[12]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7102,7 +9532,7 @@ func (x *AttachmentGitHubRelease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachmentGitHubRelease.ProtoReflect.Descriptor instead.
 func (*AttachmentGitHubRelease) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{12}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *AttachmentGitHubRelease) GetRepo() *GitHubRepoRef {
@@ -7159,7 +9589,7 @@ type AttachmentGitHubRepository struct {
 
 func (x *AttachmentGitHubRepository) Reset() {
 	*x = AttachmentGitHubRepository{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[13]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7171,7 +9601,7 @@ func (x *AttachmentGitHubRepository) String() string {
 func (*AttachmentGitHubRepository) ProtoMessage() {}
 
 func (x *AttachmentGitHubRepository) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[13]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7184,7 +9614,7 @@ func (x *AttachmentGitHubRepository) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachmentGitHubRepository.ProtoReflect.Descriptor instead.
 func (*AttachmentGitHubRepository) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{13}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *AttachmentGitHubRepository) GetRepo() *GitHubRepoRef {
@@ -7243,7 +9673,7 @@ type AttachmentGitHubSnippet struct {
 
 func (x *AttachmentGitHubSnippet) Reset() {
 	*x = AttachmentGitHubSnippet{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[14]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7255,7 +9685,7 @@ func (x *AttachmentGitHubSnippet) String() string {
 func (*AttachmentGitHubSnippet) ProtoMessage() {}
 
 func (x *AttachmentGitHubSnippet) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[14]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7268,7 +9698,7 @@ func (x *AttachmentGitHubSnippet) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachmentGitHubSnippet.ProtoReflect.Descriptor instead.
 func (*AttachmentGitHubSnippet) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{14}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *AttachmentGitHubSnippet) GetRepo() *GitHubRepoRef {
@@ -7330,7 +9760,7 @@ type AttachmentGitHubTreeComparison struct {
 
 func (x *AttachmentGitHubTreeComparison) Reset() {
 	*x = AttachmentGitHubTreeComparison{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[15]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7342,7 +9772,7 @@ func (x *AttachmentGitHubTreeComparison) String() string {
 func (*AttachmentGitHubTreeComparison) ProtoMessage() {}
 
 func (x *AttachmentGitHubTreeComparison) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[15]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7355,7 +9785,7 @@ func (x *AttachmentGitHubTreeComparison) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachmentGitHubTreeComparison.ProtoReflect.Descriptor instead.
 func (*AttachmentGitHubTreeComparison) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{15}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *AttachmentGitHubTreeComparison) GetUrl() string {
@@ -7402,7 +9832,7 @@ type AttachmentGitHubTreeComparisonSide struct {
 
 func (x *AttachmentGitHubTreeComparisonSide) Reset() {
 	*x = AttachmentGitHubTreeComparisonSide{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[16]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7414,7 +9844,7 @@ func (x *AttachmentGitHubTreeComparisonSide) String() string {
 func (*AttachmentGitHubTreeComparisonSide) ProtoMessage() {}
 
 func (x *AttachmentGitHubTreeComparisonSide) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[16]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7427,7 +9857,7 @@ func (x *AttachmentGitHubTreeComparisonSide) ProtoReflect() protoreflect.Message
 
 // Deprecated: Use AttachmentGitHubTreeComparisonSide.ProtoReflect.Descriptor instead.
 func (*AttachmentGitHubTreeComparisonSide) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{16}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *AttachmentGitHubTreeComparisonSide) GetRepo() *GitHubRepoRef {
@@ -7464,7 +9894,7 @@ type AttachmentGitHubUrl struct {
 
 func (x *AttachmentGitHubUrl) Reset() {
 	*x = AttachmentGitHubUrl{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[17]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7476,7 +9906,7 @@ func (x *AttachmentGitHubUrl) String() string {
 func (*AttachmentGitHubUrl) ProtoMessage() {}
 
 func (x *AttachmentGitHubUrl) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[17]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7489,7 +9919,7 @@ func (x *AttachmentGitHubUrl) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachmentGitHubUrl.ProtoReflect.Descriptor instead.
 func (*AttachmentGitHubUrl) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{17}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *AttachmentGitHubUrl) GetUrl() string {
@@ -7525,7 +9955,7 @@ type AttachmentSelection struct {
 
 func (x *AttachmentSelection) Reset() {
 	*x = AttachmentSelection{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[18]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7537,7 +9967,7 @@ func (x *AttachmentSelection) String() string {
 func (*AttachmentSelection) ProtoMessage() {}
 
 func (x *AttachmentSelection) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[18]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7550,7 +9980,7 @@ func (x *AttachmentSelection) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachmentSelection.ProtoReflect.Descriptor instead.
 func (*AttachmentSelection) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{18}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *AttachmentSelection) GetFilePath() string {
@@ -7603,7 +10033,7 @@ type AttachmentSelectionDetails struct {
 
 func (x *AttachmentSelectionDetails) Reset() {
 	*x = AttachmentSelectionDetails{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[19]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7615,7 +10045,7 @@ func (x *AttachmentSelectionDetails) String() string {
 func (*AttachmentSelectionDetails) ProtoMessage() {}
 
 func (x *AttachmentSelectionDetails) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[19]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7628,7 +10058,7 @@ func (x *AttachmentSelectionDetails) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachmentSelectionDetails.ProtoReflect.Descriptor instead.
 func (*AttachmentSelectionDetails) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{19}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *AttachmentSelectionDetails) GetStart() *AttachmentSelectionDetailsStart {
@@ -7667,7 +10097,7 @@ type AttachmentSelectionDetailsEnd struct {
 
 func (x *AttachmentSelectionDetailsEnd) Reset() {
 	*x = AttachmentSelectionDetailsEnd{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[20]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7679,7 +10109,7 @@ func (x *AttachmentSelectionDetailsEnd) String() string {
 func (*AttachmentSelectionDetailsEnd) ProtoMessage() {}
 
 func (x *AttachmentSelectionDetailsEnd) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[20]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7692,7 +10122,7 @@ func (x *AttachmentSelectionDetailsEnd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachmentSelectionDetailsEnd.ProtoReflect.Descriptor instead.
 func (*AttachmentSelectionDetailsEnd) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{20}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *AttachmentSelectionDetailsEnd) GetLine() int64 {
@@ -7731,7 +10161,7 @@ type AttachmentSelectionDetailsStart struct {
 
 func (x *AttachmentSelectionDetailsStart) Reset() {
 	*x = AttachmentSelectionDetailsStart{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[21]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7743,7 +10173,7 @@ func (x *AttachmentSelectionDetailsStart) String() string {
 func (*AttachmentSelectionDetailsStart) ProtoMessage() {}
 
 func (x *AttachmentSelectionDetailsStart) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[21]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7756,7 +10186,7 @@ func (x *AttachmentSelectionDetailsStart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachmentSelectionDetailsStart.ProtoReflect.Descriptor instead.
 func (*AttachmentSelectionDetailsStart) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{21}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *AttachmentSelectionDetailsStart) GetLine() int64 {
@@ -7780,6 +10210,397 @@ func (x *AttachmentSelectionDetailsStart) GetJsonExtra() string {
 	return ""
 }
 
+// Authentication identity. Used by
+// InternalAccountServiceDescribeAuthInfoRequest.identity,
+// InternalAccountServiceGetGistSupportRequest.identity and others.
+type AuthIdentity struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The type.
+	Type AuthInfoType `protobuf:"varint,1,opt,name=type,proto3,enum=copilot.cli.v1.AuthInfoType" json:"type,omitempty"`
+	// The host.
+	Host string `protobuf:"bytes,2,opt,name=host,proto3" json:"host,omitempty"`
+	// The login.
+	Login *string `protobuf:"bytes,3,opt,name=login,proto3,oneof" json:"login,omitempty"`
+	// The environment var.
+	EnvVar *string `protobuf:"bytes,4,opt,name=env_var,json=envVar,proto3,oneof" json:"env_var,omitempty"`
+	// Identifier of the registration.
+	RegistrationId *string `protobuf:"bytes,5,opt,name=registration_id,json=registrationId,proto3,oneof" json:"registration_id,omitempty"`
+	// The copilot user.
+	CopilotUser *CopilotUserResponse `protobuf:"bytes,6,opt,name=copilot_user,json=copilotUser,proto3" json:"copilot_user,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AuthIdentity) Reset() {
+	*x = AuthIdentity{}
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AuthIdentity) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AuthIdentity) ProtoMessage() {}
+
+func (x *AuthIdentity) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AuthIdentity.ProtoReflect.Descriptor instead.
+func (*AuthIdentity) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *AuthIdentity) GetType() AuthInfoType {
+	if x != nil {
+		return x.Type
+	}
+	return AuthInfoType_AUTH_INFO_TYPE_UNSPECIFIED
+}
+
+func (x *AuthIdentity) GetHost() string {
+	if x != nil {
+		return x.Host
+	}
+	return ""
+}
+
+func (x *AuthIdentity) GetLogin() string {
+	if x != nil && x.Login != nil {
+		return *x.Login
+	}
+	return ""
+}
+
+func (x *AuthIdentity) GetEnvVar() string {
+	if x != nil && x.EnvVar != nil {
+		return *x.EnvVar
+	}
+	return ""
+}
+
+func (x *AuthIdentity) GetRegistrationId() string {
+	if x != nil && x.RegistrationId != nil {
+		return *x.RegistrationId
+	}
+	return ""
+}
+
+func (x *AuthIdentity) GetCopilotUser() *CopilotUserResponse {
+	if x != nil {
+		return x.CopilotUser
+	}
+	return nil
+}
+
+func (x *AuthIdentity) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// Authentication info. Used by AccountAllUsers.auth_info,
+// AccountServiceGetCurrentAuthResponse.auth_info and others.
+type AuthInfo struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// One of these, told apart by the member type.
+	//
+	// Types that are valid to be assigned to Variant:
+	//
+	//	*AuthInfo_Hmac
+	//	*AuthInfo_Env
+	//	*AuthInfo_Token
+	//	*AuthInfo_TokenProvider
+	//	*AuthInfo_CopilotApiToken
+	//	*AuthInfo_User
+	//	*AuthInfo_GhCli
+	//	*AuthInfo_ApiKey
+	//	*AuthInfo_Account
+	//	*AuthInfo_Unrecognized
+	Variant       isAuthInfo_Variant `protobuf_oneof:"variant"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AuthInfo) Reset() {
+	*x = AuthInfo{}
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AuthInfo) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AuthInfo) ProtoMessage() {}
+
+func (x *AuthInfo) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AuthInfo.ProtoReflect.Descriptor instead.
+func (*AuthInfo) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *AuthInfo) GetVariant() isAuthInfo_Variant {
+	if x != nil {
+		return x.Variant
+	}
+	return nil
+}
+
+func (x *AuthInfo) GetHmac() *HMACAuthInfo {
+	if x != nil {
+		if x, ok := x.Variant.(*AuthInfo_Hmac); ok {
+			return x.Hmac
+		}
+	}
+	return nil
+}
+
+func (x *AuthInfo) GetEnv() *EnvAuthInfo {
+	if x != nil {
+		if x, ok := x.Variant.(*AuthInfo_Env); ok {
+			return x.Env
+		}
+	}
+	return nil
+}
+
+func (x *AuthInfo) GetToken() *TokenAuthInfo {
+	if x != nil {
+		if x, ok := x.Variant.(*AuthInfo_Token); ok {
+			return x.Token
+		}
+	}
+	return nil
+}
+
+func (x *AuthInfo) GetTokenProvider() *TokenProviderAuthInfo {
+	if x != nil {
+		if x, ok := x.Variant.(*AuthInfo_TokenProvider); ok {
+			return x.TokenProvider
+		}
+	}
+	return nil
+}
+
+func (x *AuthInfo) GetCopilotApiToken() *CopilotApiTokenAuthInfo {
+	if x != nil {
+		if x, ok := x.Variant.(*AuthInfo_CopilotApiToken); ok {
+			return x.CopilotApiToken
+		}
+	}
+	return nil
+}
+
+func (x *AuthInfo) GetUser() *UserAuthInfo {
+	if x != nil {
+		if x, ok := x.Variant.(*AuthInfo_User); ok {
+			return x.User
+		}
+	}
+	return nil
+}
+
+func (x *AuthInfo) GetGhCli() *GhCliAuthInfo {
+	if x != nil {
+		if x, ok := x.Variant.(*AuthInfo_GhCli); ok {
+			return x.GhCli
+		}
+	}
+	return nil
+}
+
+func (x *AuthInfo) GetApiKey() *ApiKeyAuthInfo {
+	if x != nil {
+		if x, ok := x.Variant.(*AuthInfo_ApiKey); ok {
+			return x.ApiKey
+		}
+	}
+	return nil
+}
+
+func (x *AuthInfo) GetAccount() *AccountAuthInfo {
+	if x != nil {
+		if x, ok := x.Variant.(*AuthInfo_Account); ok {
+			return x.Account
+		}
+	}
+	return nil
+}
+
+func (x *AuthInfo) GetUnrecognized() string {
+	if x != nil {
+		if x, ok := x.Variant.(*AuthInfo_Unrecognized); ok {
+			return x.Unrecognized
+		}
+	}
+	return ""
+}
+
+type isAuthInfo_Variant interface {
+	isAuthInfo_Variant()
+}
+
+type AuthInfo_Hmac struct {
+	// Hmac. JSON type: hmac.
+	Hmac *HMACAuthInfo `protobuf:"bytes,1,opt,name=hmac,proto3,oneof"`
+}
+
+type AuthInfo_Env struct {
+	// Environment. JSON type: env.
+	Env *EnvAuthInfo `protobuf:"bytes,2,opt,name=env,proto3,oneof"`
+}
+
+type AuthInfo_Token struct {
+	// Token. JSON type: token.
+	Token *TokenAuthInfo `protobuf:"bytes,3,opt,name=token,proto3,oneof"`
+}
+
+type AuthInfo_TokenProvider struct {
+	// Token provider. JSON type: token-provider.
+	TokenProvider *TokenProviderAuthInfo `protobuf:"bytes,4,opt,name=token_provider,json=tokenProvider,proto3,oneof"`
+}
+
+type AuthInfo_CopilotApiToken struct {
+	// Copilot API token. JSON type: copilot-api-token.
+	CopilotApiToken *CopilotApiTokenAuthInfo `protobuf:"bytes,5,opt,name=copilot_api_token,json=copilotApiToken,proto3,oneof"`
+}
+
+type AuthInfo_User struct {
+	// User. JSON type: user.
+	User *UserAuthInfo `protobuf:"bytes,6,opt,name=user,proto3,oneof"`
+}
+
+type AuthInfo_GhCli struct {
+	// Gh CLI. JSON type: gh-cli.
+	GhCli *GhCliAuthInfo `protobuf:"bytes,7,opt,name=gh_cli,json=ghCli,proto3,oneof"`
+}
+
+type AuthInfo_ApiKey struct {
+	// API key. JSON type: api-key.
+	ApiKey *ApiKeyAuthInfo `protobuf:"bytes,8,opt,name=api_key,json=apiKey,proto3,oneof"`
+}
+
+type AuthInfo_Account struct {
+	// Account. JSON type: account. Since CLI 1.0.92.
+	Account *AccountAuthInfo `protobuf:"bytes,9,opt,name=account,proto3,oneof"`
+}
+
+type AuthInfo_Unrecognized struct {
+	// A value that fits none of them, as JSON text.
+	Unrecognized string `protobuf:"bytes,1001,opt,name=unrecognized,proto3,oneof"`
+}
+
+func (*AuthInfo_Hmac) isAuthInfo_Variant() {}
+
+func (*AuthInfo_Env) isAuthInfo_Variant() {}
+
+func (*AuthInfo_Token) isAuthInfo_Variant() {}
+
+func (*AuthInfo_TokenProvider) isAuthInfo_Variant() {}
+
+func (*AuthInfo_CopilotApiToken) isAuthInfo_Variant() {}
+
+func (*AuthInfo_User) isAuthInfo_Variant() {}
+
+func (*AuthInfo_GhCli) isAuthInfo_Variant() {}
+
+func (*AuthInfo_ApiKey) isAuthInfo_Variant() {}
+
+func (*AuthInfo_Account) isAuthInfo_Variant() {}
+
+func (*AuthInfo_Unrecognized) isAuthInfo_Variant() {}
+
+// Authentication validation error. Used by
+// SessionAccountsServiceGetResponseLastErrors.errors.
+type AuthValidationError struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The message.
+	Message string `protobuf:"bytes,1,opt,name=message,proto3" json:"message,omitempty"`
+	// The GitHub message.
+	GithubMessage *string `protobuf:"bytes,2,opt,name=github_message,json=githubMessage,proto3,oneof" json:"github_message,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AuthValidationError) Reset() {
+	*x = AuthValidationError{}
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AuthValidationError) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AuthValidationError) ProtoMessage() {}
+
+func (x *AuthValidationError) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AuthValidationError.ProtoReflect.Descriptor instead.
+func (*AuthValidationError) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *AuthValidationError) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+func (x *AuthValidationError) GetGithubMessage() string {
+	if x != nil && x.GithubMessage != nil {
+		return *x.GithubMessage
+	}
+	return ""
+}
+
+func (x *AuthValidationError) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
 // Auto tier billing. Used by AutoTierDescriptor.billing. Since CLI 1.0.102.
 type AutoTierBilling struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -7793,7 +10614,7 @@ type AutoTierBilling struct {
 
 func (x *AutoTierBilling) Reset() {
 	*x = AutoTierBilling{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[22]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7805,7 +10626,7 @@ func (x *AutoTierBilling) String() string {
 func (*AutoTierBilling) ProtoMessage() {}
 
 func (x *AutoTierBilling) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[22]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7818,7 +10639,7 @@ func (x *AutoTierBilling) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AutoTierBilling.ProtoReflect.Descriptor instead.
 func (*AutoTierBilling) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{22}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *AutoTierBilling) GetPromo() *AutoTierBillingPromo {
@@ -7858,7 +10679,7 @@ type AutoTierBillingPromo struct {
 
 func (x *AutoTierBillingPromo) Reset() {
 	*x = AutoTierBillingPromo{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[23]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7870,7 +10691,7 @@ func (x *AutoTierBillingPromo) String() string {
 func (*AutoTierBillingPromo) ProtoMessage() {}
 
 func (x *AutoTierBillingPromo) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[23]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7883,7 +10704,7 @@ func (x *AutoTierBillingPromo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AutoTierBillingPromo.ProtoReflect.Descriptor instead.
 func (*AutoTierBillingPromo) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{23}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *AutoTierBillingPromo) GetId() string {
@@ -7960,7 +10781,7 @@ type AutoTierDescriptor struct {
 
 func (x *AutoTierDescriptor) Reset() {
 	*x = AutoTierDescriptor{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[24]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7972,7 +10793,7 @@ func (x *AutoTierDescriptor) String() string {
 func (*AutoTierDescriptor) ProtoMessage() {}
 
 func (x *AutoTierDescriptor) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[24]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7985,7 +10806,7 @@ func (x *AutoTierDescriptor) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AutoTierDescriptor.ProtoReflect.Descriptor instead.
 func (*AutoTierDescriptor) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{24}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *AutoTierDescriptor) GetId() string {
@@ -8062,7 +10883,7 @@ type AutoTierMetadata struct {
 
 func (x *AutoTierMetadata) Reset() {
 	*x = AutoTierMetadata{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[25]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8074,7 +10895,7 @@ func (x *AutoTierMetadata) String() string {
 func (*AutoTierMetadata) ProtoMessage() {}
 
 func (x *AutoTierMetadata) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[25]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8087,7 +10908,7 @@ func (x *AutoTierMetadata) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AutoTierMetadata.ProtoReflect.Descriptor instead.
 func (*AutoTierMetadata) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{25}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *AutoTierMetadata) GetDefaultTier() string {
@@ -8137,7 +10958,7 @@ type AutoTierStatus struct {
 
 func (x *AutoTierStatus) Reset() {
 	*x = AutoTierStatus{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[26]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8149,7 +10970,7 @@ func (x *AutoTierStatus) String() string {
 func (*AutoTierStatus) ProtoMessage() {}
 
 func (x *AutoTierStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[26]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8162,7 +10983,7 @@ func (x *AutoTierStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AutoTierStatus.ProtoReflect.Descriptor instead.
 func (*AutoTierStatus) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{26}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *AutoTierStatus) GetEnabled() bool {
@@ -8216,7 +11037,7 @@ type AutopilotOptions struct {
 
 func (x *AutopilotOptions) Reset() {
 	*x = AutopilotOptions{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[27]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8228,7 +11049,7 @@ func (x *AutopilotOptions) String() string {
 func (*AutopilotOptions) ProtoMessage() {}
 
 func (x *AutopilotOptions) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[27]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8241,7 +11062,7 @@ func (x *AutopilotOptions) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AutopilotOptions.ProtoReflect.Descriptor instead.
 func (*AutopilotOptions) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{27}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *AutopilotOptions) GetContinuationEnabled() bool {
@@ -8283,7 +11104,7 @@ type BuiltinToolSafeForTelemetry struct {
 
 func (x *BuiltinToolSafeForTelemetry) Reset() {
 	*x = BuiltinToolSafeForTelemetry{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[28]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8295,7 +11116,7 @@ func (x *BuiltinToolSafeForTelemetry) String() string {
 func (*BuiltinToolSafeForTelemetry) ProtoMessage() {}
 
 func (x *BuiltinToolSafeForTelemetry) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[28]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8308,7 +11129,7 @@ func (x *BuiltinToolSafeForTelemetry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BuiltinToolSafeForTelemetry.ProtoReflect.Descriptor instead.
 func (*BuiltinToolSafeForTelemetry) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{28}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *BuiltinToolSafeForTelemetry) GetVariant() isBuiltinToolSafeForTelemetry_Variant {
@@ -8385,7 +11206,7 @@ type BuiltinToolSafeTelemetryFields struct {
 
 func (x *BuiltinToolSafeTelemetryFields) Reset() {
 	*x = BuiltinToolSafeTelemetryFields{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[29]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8397,7 +11218,7 @@ func (x *BuiltinToolSafeTelemetryFields) String() string {
 func (*BuiltinToolSafeTelemetryFields) ProtoMessage() {}
 
 func (x *BuiltinToolSafeTelemetryFields) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[29]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8410,7 +11231,7 @@ func (x *BuiltinToolSafeTelemetryFields) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BuiltinToolSafeTelemetryFields.ProtoReflect.Descriptor instead.
 func (*BuiltinToolSafeTelemetryFields) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{29}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *BuiltinToolSafeTelemetryFields) GetName() bool {
@@ -8448,7 +11269,7 @@ type CanvasHostContext struct {
 
 func (x *CanvasHostContext) Reset() {
 	*x = CanvasHostContext{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[30]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8460,7 +11281,7 @@ func (x *CanvasHostContext) String() string {
 func (*CanvasHostContext) ProtoMessage() {}
 
 func (x *CanvasHostContext) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[30]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8473,7 +11294,7 @@ func (x *CanvasHostContext) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CanvasHostContext.ProtoReflect.Descriptor instead.
 func (*CanvasHostContext) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{30}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *CanvasHostContext) GetCapabilities() *CanvasHostContextCapabilities {
@@ -8503,7 +11324,7 @@ type CanvasHostContextCapabilities struct {
 
 func (x *CanvasHostContextCapabilities) Reset() {
 	*x = CanvasHostContextCapabilities{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[31]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8515,7 +11336,7 @@ func (x *CanvasHostContextCapabilities) String() string {
 func (*CanvasHostContextCapabilities) ProtoMessage() {}
 
 func (x *CanvasHostContextCapabilities) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[31]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8528,7 +11349,7 @@ func (x *CanvasHostContextCapabilities) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CanvasHostContextCapabilities.ProtoReflect.Descriptor instead.
 func (*CanvasHostContextCapabilities) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{31}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *CanvasHostContextCapabilities) GetCanvases() bool {
@@ -8560,7 +11381,7 @@ type CanvasSessionContext struct {
 
 func (x *CanvasSessionContext) Reset() {
 	*x = CanvasSessionContext{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[32]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8572,7 +11393,7 @@ func (x *CanvasSessionContext) String() string {
 func (*CanvasSessionContext) ProtoMessage() {}
 
 func (x *CanvasSessionContext) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[32]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8585,7 +11406,7 @@ func (x *CanvasSessionContext) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CanvasSessionContext.ProtoReflect.Descriptor instead.
 func (*CanvasSessionContext) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{32}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *CanvasSessionContext) GetWorkingDirectory() string {
@@ -8617,7 +11438,7 @@ type CapiSessionOptions struct {
 
 func (x *CapiSessionOptions) Reset() {
 	*x = CapiSessionOptions{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[33]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8629,7 +11450,7 @@ func (x *CapiSessionOptions) String() string {
 func (*CapiSessionOptions) ProtoMessage() {}
 
 func (x *CapiSessionOptions) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[33]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8642,7 +11463,7 @@ func (x *CapiSessionOptions) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CapiSessionOptions.ProtoReflect.Descriptor instead.
 func (*CapiSessionOptions) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{33}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *CapiSessionOptions) GetEnableWebSocketResponses() bool {
@@ -8679,7 +11500,7 @@ type CardDigest struct {
 
 func (x *CardDigest) Reset() {
 	*x = CardDigest{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[34]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8691,7 +11512,7 @@ func (x *CardDigest) String() string {
 func (*CardDigest) ProtoMessage() {}
 
 func (x *CardDigest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[34]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8704,7 +11525,7 @@ func (x *CardDigest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CardDigest.ProtoReflect.Descriptor instead.
 func (*CardDigest) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{34}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *CardDigest) GetValue() string {
@@ -8715,6 +11536,649 @@ func (x *CardDigest) GetValue() string {
 }
 
 func (x *CardDigest) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// Catalog authentication required error.
+type CatalogAuthenticationRequiredError struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The reason.
+	Reason CatalogAuthenticationRequiredReason `protobuf:"varint,1,opt,name=reason,proto3,enum=copilot.cli.v1.CatalogAuthenticationRequiredReason" json:"reason,omitempty"`
+	// The message.
+	Message string `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CatalogAuthenticationRequiredError) Reset() {
+	*x = CatalogAuthenticationRequiredError{}
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[41]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CatalogAuthenticationRequiredError) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CatalogAuthenticationRequiredError) ProtoMessage() {}
+
+func (x *CatalogAuthenticationRequiredError) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[41]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CatalogAuthenticationRequiredError.ProtoReflect.Descriptor instead.
+func (*CatalogAuthenticationRequiredError) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{41}
+}
+
+func (x *CatalogAuthenticationRequiredError) GetReason() CatalogAuthenticationRequiredReason {
+	if x != nil {
+		return x.Reason
+	}
+	return CatalogAuthenticationRequiredReason_CATALOG_AUTHENTICATION_REQUIRED_REASON_UNSPECIFIED
+}
+
+func (x *CatalogAuthenticationRequiredError) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+func (x *CatalogAuthenticationRequiredError) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// Catalog client contract. Used by
+// CatalogServiceGetGeneratedFeedRequest.contract,
+// CatalogServiceGetSavedFeedRequest.contract and others.
+type CatalogClientContract struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Version of the protocol. At most 4294967295.
+	ProtocolVersion int64 `protobuf:"varint,1,opt,name=protocol_version,json=protocolVersion,proto3" json:"protocol_version,omitempty"`
+	// The required capabilities.
+	RequiredCapabilities []string `protobuf:"bytes,2,rep,name=required_capabilities,json=requiredCapabilities,proto3" json:"required_capabilities,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CatalogClientContract) Reset() {
+	*x = CatalogClientContract{}
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[42]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CatalogClientContract) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CatalogClientContract) ProtoMessage() {}
+
+func (x *CatalogClientContract) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[42]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CatalogClientContract.ProtoReflect.Descriptor instead.
+func (*CatalogClientContract) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{42}
+}
+
+func (x *CatalogClientContract) GetProtocolVersion() int64 {
+	if x != nil {
+		return x.ProtocolVersion
+	}
+	return 0
+}
+
+func (x *CatalogClientContract) GetRequiredCapabilities() []string {
+	if x != nil {
+		return x.RequiredCapabilities
+	}
+	return nil
+}
+
+func (x *CatalogClientContract) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// Catalog contract violation error.
+type CatalogContractViolationError struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The reason.
+	Reason CatalogContractViolationReason `protobuf:"varint,1,opt,name=reason,proto3,enum=copilot.cli.v1.CatalogContractViolationReason" json:"reason,omitempty"`
+	// The message.
+	Message string `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CatalogContractViolationError) Reset() {
+	*x = CatalogContractViolationError{}
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[43]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CatalogContractViolationError) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CatalogContractViolationError) ProtoMessage() {}
+
+func (x *CatalogContractViolationError) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[43]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CatalogContractViolationError.ProtoReflect.Descriptor instead.
+func (*CatalogContractViolationError) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{43}
+}
+
+func (x *CatalogContractViolationError) GetReason() CatalogContractViolationReason {
+	if x != nil {
+		return x.Reason
+	}
+	return CatalogContractViolationReason_CATALOG_CONTRACT_VIOLATION_REASON_UNSPECIFIED
+}
+
+func (x *CatalogContractViolationError) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+func (x *CatalogContractViolationError) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// Catalog invalid request error.
+type CatalogInvalidRequestError struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The field.
+	Field CatalogInvalidRequestField `protobuf:"varint,1,opt,name=field,proto3,enum=copilot.cli.v1.CatalogInvalidRequestField" json:"field,omitempty"`
+	// The message.
+	Message string `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CatalogInvalidRequestError) Reset() {
+	*x = CatalogInvalidRequestError{}
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[44]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CatalogInvalidRequestError) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CatalogInvalidRequestError) ProtoMessage() {}
+
+func (x *CatalogInvalidRequestError) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[44]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CatalogInvalidRequestError.ProtoReflect.Descriptor instead.
+func (*CatalogInvalidRequestError) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{44}
+}
+
+func (x *CatalogInvalidRequestError) GetField() CatalogInvalidRequestField {
+	if x != nil {
+		return x.Field
+	}
+	return CatalogInvalidRequestField_CATALOG_INVALID_REQUEST_FIELD_UNSPECIFIED
+}
+
+func (x *CatalogInvalidRequestError) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+func (x *CatalogInvalidRequestError) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// Catalog malformed card error.
+type CatalogMalformedCardError struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The reason.
+	Reason CatalogMalformedCardReason `protobuf:"varint,1,opt,name=reason,proto3,enum=copilot.cli.v1.CatalogMalformedCardReason" json:"reason,omitempty"`
+	// Kind of media.
+	MediaType CatalogMediaType `protobuf:"varint,2,opt,name=media_type,json=mediaType,proto3,enum=copilot.cli.v1.CatalogMediaType" json:"media_type,omitempty"`
+	// The message.
+	Message string `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CatalogMalformedCardError) Reset() {
+	*x = CatalogMalformedCardError{}
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[45]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CatalogMalformedCardError) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CatalogMalformedCardError) ProtoMessage() {}
+
+func (x *CatalogMalformedCardError) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[45]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CatalogMalformedCardError.ProtoReflect.Descriptor instead.
+func (*CatalogMalformedCardError) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{45}
+}
+
+func (x *CatalogMalformedCardError) GetReason() CatalogMalformedCardReason {
+	if x != nil {
+		return x.Reason
+	}
+	return CatalogMalformedCardReason_CATALOG_MALFORMED_CARD_REASON_UNSPECIFIED
+}
+
+func (x *CatalogMalformedCardError) GetMediaType() CatalogMediaType {
+	if x != nil {
+		return x.MediaType
+	}
+	return CatalogMediaType_CATALOG_MEDIA_TYPE_UNSPECIFIED
+}
+
+func (x *CatalogMalformedCardError) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+func (x *CatalogMalformedCardError) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// Catalog negotiated contract. Used by
+// CatalogGetGeneratedFeedSucceeded.negotiated,
+// CatalogGetSavedFeedSucceeded.negotiated and others.
+type CatalogNegotiatedContract struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Version of the runtime protocol.
+	RuntimeProtocolVersion int64 `protobuf:"varint,1,opt,name=runtime_protocol_version,json=runtimeProtocolVersion,proto3" json:"runtime_protocol_version,omitempty"`
+	// The granted capabilities.
+	GrantedCapabilities []CatalogCapability `protobuf:"varint,2,rep,packed,name=granted_capabilities,json=grantedCapabilities,proto3,enum=copilot.cli.v1.CatalogCapability" json:"granted_capabilities,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CatalogNegotiatedContract) Reset() {
+	*x = CatalogNegotiatedContract{}
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[46]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CatalogNegotiatedContract) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CatalogNegotiatedContract) ProtoMessage() {}
+
+func (x *CatalogNegotiatedContract) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[46]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CatalogNegotiatedContract.ProtoReflect.Descriptor instead.
+func (*CatalogNegotiatedContract) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{46}
+}
+
+func (x *CatalogNegotiatedContract) GetRuntimeProtocolVersion() int64 {
+	if x != nil {
+		return x.RuntimeProtocolVersion
+	}
+	return 0
+}
+
+func (x *CatalogNegotiatedContract) GetGrantedCapabilities() []CatalogCapability {
+	if x != nil {
+		return x.GrantedCapabilities
+	}
+	return nil
+}
+
+func (x *CatalogNegotiatedContract) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// Catalog negotiation refused error.
+type CatalogNegotiationRefusedError struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The reason.
+	Reason CatalogNegotiationRefusedReason `protobuf:"varint,1,opt,name=reason,proto3,enum=copilot.cli.v1.CatalogNegotiationRefusedReason" json:"reason,omitempty"`
+	// Version of the runtime protocol.
+	RuntimeProtocolVersion int64 `protobuf:"varint,2,opt,name=runtime_protocol_version,json=runtimeProtocolVersion,proto3" json:"runtime_protocol_version,omitempty"`
+	// Version of the minimum supported protocol.
+	MinimumSupportedProtocolVersion int64 `protobuf:"varint,3,opt,name=minimum_supported_protocol_version,json=minimumSupportedProtocolVersion,proto3" json:"minimum_supported_protocol_version,omitempty"`
+	// The unsupported capabilities.
+	UnsupportedCapabilities []string `protobuf:"bytes,5,rep,name=unsupported_capabilities,json=unsupportedCapabilities,proto3" json:"unsupported_capabilities,omitempty"`
+	// The message.
+	Message string `protobuf:"bytes,6,opt,name=message,proto3" json:"message,omitempty"`
+	// The supported capabilities.
+	SupportedCapabilities []string `protobuf:"bytes,7,rep,name=supported_capabilities,json=supportedCapabilities,proto3" json:"supported_capabilities,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CatalogNegotiationRefusedError) Reset() {
+	*x = CatalogNegotiationRefusedError{}
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[47]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CatalogNegotiationRefusedError) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CatalogNegotiationRefusedError) ProtoMessage() {}
+
+func (x *CatalogNegotiationRefusedError) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[47]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CatalogNegotiationRefusedError.ProtoReflect.Descriptor instead.
+func (*CatalogNegotiationRefusedError) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{47}
+}
+
+func (x *CatalogNegotiationRefusedError) GetReason() CatalogNegotiationRefusedReason {
+	if x != nil {
+		return x.Reason
+	}
+	return CatalogNegotiationRefusedReason_CATALOG_NEGOTIATION_REFUSED_REASON_UNSPECIFIED
+}
+
+func (x *CatalogNegotiationRefusedError) GetRuntimeProtocolVersion() int64 {
+	if x != nil {
+		return x.RuntimeProtocolVersion
+	}
+	return 0
+}
+
+func (x *CatalogNegotiationRefusedError) GetMinimumSupportedProtocolVersion() int64 {
+	if x != nil {
+		return x.MinimumSupportedProtocolVersion
+	}
+	return 0
+}
+
+func (x *CatalogNegotiationRefusedError) GetUnsupportedCapabilities() []string {
+	if x != nil {
+		return x.UnsupportedCapabilities
+	}
+	return nil
+}
+
+func (x *CatalogNegotiationRefusedError) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+func (x *CatalogNegotiationRefusedError) GetSupportedCapabilities() []string {
+	if x != nil {
+		return x.SupportedCapabilities
+	}
+	return nil
+}
+
+func (x *CatalogNegotiationRefusedError) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// Catalog network failure error.
+type CatalogNetworkFailureError struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The reason.
+	Reason CatalogNetworkFailureReason `protobuf:"varint,1,opt,name=reason,proto3,enum=copilot.cli.v1.CatalogNetworkFailureReason" json:"reason,omitempty"`
+	// The status code. From 100 to 599.
+	StatusCode *int64 `protobuf:"varint,2,opt,name=status_code,json=statusCode,proto3,oneof" json:"status_code,omitempty"`
+	// The message.
+	Message string `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
+	// The retry after, in seconds. From 1 to 300. Since CLI 1.0.92.
+	RetryAfterSeconds *int64 `protobuf:"varint,4,opt,name=retry_after_seconds,json=retryAfterSeconds,proto3,oneof" json:"retry_after_seconds,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CatalogNetworkFailureError) Reset() {
+	*x = CatalogNetworkFailureError{}
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[48]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CatalogNetworkFailureError) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CatalogNetworkFailureError) ProtoMessage() {}
+
+func (x *CatalogNetworkFailureError) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[48]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CatalogNetworkFailureError.ProtoReflect.Descriptor instead.
+func (*CatalogNetworkFailureError) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{48}
+}
+
+func (x *CatalogNetworkFailureError) GetReason() CatalogNetworkFailureReason {
+	if x != nil {
+		return x.Reason
+	}
+	return CatalogNetworkFailureReason_CATALOG_NETWORK_FAILURE_REASON_UNSPECIFIED
+}
+
+func (x *CatalogNetworkFailureError) GetStatusCode() int64 {
+	if x != nil && x.StatusCode != nil {
+		return *x.StatusCode
+	}
+	return 0
+}
+
+func (x *CatalogNetworkFailureError) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+func (x *CatalogNetworkFailureError) GetRetryAfterSeconds() int64 {
+	if x != nil && x.RetryAfterSeconds != nil {
+		return *x.RetryAfterSeconds
+	}
+	return 0
+}
+
+func (x *CatalogNetworkFailureError) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// Catalog policy rejected error.
+type CatalogPolicyRejectedError struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Where it comes from.
+	Source McpPlanPolicySource `protobuf:"varint,1,opt,name=source,proto3,enum=copilot.cli.v1.McpPlanPolicySource" json:"source,omitempty"`
+	// The message.
+	Message string `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CatalogPolicyRejectedError) Reset() {
+	*x = CatalogPolicyRejectedError{}
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[49]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CatalogPolicyRejectedError) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CatalogPolicyRejectedError) ProtoMessage() {}
+
+func (x *CatalogPolicyRejectedError) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[49]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CatalogPolicyRejectedError.ProtoReflect.Descriptor instead.
+func (*CatalogPolicyRejectedError) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{49}
+}
+
+func (x *CatalogPolicyRejectedError) GetSource() McpPlanPolicySource {
+	if x != nil {
+		return x.Source
+	}
+	return McpPlanPolicySource_MCP_PLAN_POLICY_SOURCE_UNSPECIFIED
+}
+
+func (x *CatalogPolicyRejectedError) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+func (x *CatalogPolicyRejectedError) GetJsonExtra() string {
 	if x != nil {
 		return x.JsonExtra
 	}
@@ -8735,7 +12199,7 @@ type CatalogTrustProvenance struct {
 
 func (x *CatalogTrustProvenance) Reset() {
 	*x = CatalogTrustProvenance{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[35]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8747,7 +12211,7 @@ func (x *CatalogTrustProvenance) String() string {
 func (*CatalogTrustProvenance) ProtoMessage() {}
 
 func (x *CatalogTrustProvenance) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[35]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8760,7 +12224,7 @@ func (x *CatalogTrustProvenance) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CatalogTrustProvenance.ProtoReflect.Descriptor instead.
 func (*CatalogTrustProvenance) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{35}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *CatalogTrustProvenance) GetObservedAt() *timestamppb.Timestamp {
@@ -8800,7 +12264,7 @@ type CatalogTrustSnapshot struct {
 
 func (x *CatalogTrustSnapshot) Reset() {
 	*x = CatalogTrustSnapshot{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[36]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8812,7 +12276,7 @@ func (x *CatalogTrustSnapshot) String() string {
 func (*CatalogTrustSnapshot) ProtoMessage() {}
 
 func (x *CatalogTrustSnapshot) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[36]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8825,7 +12289,7 @@ func (x *CatalogTrustSnapshot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CatalogTrustSnapshot.ProtoReflect.Descriptor instead.
 func (*CatalogTrustSnapshot) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{36}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *CatalogTrustSnapshot) GetVariant() isCatalogTrustSnapshot_Variant {
@@ -8982,7 +12446,7 @@ type CatalogTrustSnapshotAbsent struct {
 
 func (x *CatalogTrustSnapshotAbsent) Reset() {
 	*x = CatalogTrustSnapshotAbsent{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[37]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8994,7 +12458,7 @@ func (x *CatalogTrustSnapshotAbsent) String() string {
 func (*CatalogTrustSnapshotAbsent) ProtoMessage() {}
 
 func (x *CatalogTrustSnapshotAbsent) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[37]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9007,7 +12471,7 @@ func (x *CatalogTrustSnapshotAbsent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CatalogTrustSnapshotAbsent.ProtoReflect.Descriptor instead.
 func (*CatalogTrustSnapshotAbsent) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{37}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *CatalogTrustSnapshotAbsent) GetEligibility() CatalogTrustEligibility {
@@ -9048,7 +12512,7 @@ type CatalogTrustSnapshotCurrent struct {
 
 func (x *CatalogTrustSnapshotCurrent) Reset() {
 	*x = CatalogTrustSnapshotCurrent{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[38]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9060,7 +12524,7 @@ func (x *CatalogTrustSnapshotCurrent) String() string {
 func (*CatalogTrustSnapshotCurrent) ProtoMessage() {}
 
 func (x *CatalogTrustSnapshotCurrent) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[38]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9073,7 +12537,7 @@ func (x *CatalogTrustSnapshotCurrent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CatalogTrustSnapshotCurrent.ProtoReflect.Descriptor instead.
 func (*CatalogTrustSnapshotCurrent) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{38}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *CatalogTrustSnapshotCurrent) GetTier() CatalogTrustTier {
@@ -9119,7 +12583,7 @@ type CatalogTrustSnapshotDowngraded struct {
 
 func (x *CatalogTrustSnapshotDowngraded) Reset() {
 	*x = CatalogTrustSnapshotDowngraded{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[39]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9131,7 +12595,7 @@ func (x *CatalogTrustSnapshotDowngraded) String() string {
 func (*CatalogTrustSnapshotDowngraded) ProtoMessage() {}
 
 func (x *CatalogTrustSnapshotDowngraded) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[39]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9144,7 +12608,7 @@ func (x *CatalogTrustSnapshotDowngraded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CatalogTrustSnapshotDowngraded.ProtoReflect.Descriptor instead.
 func (*CatalogTrustSnapshotDowngraded) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{39}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *CatalogTrustSnapshotDowngraded) GetEligibility() CatalogTrustEligibility {
@@ -9183,7 +12647,7 @@ type CatalogTrustSnapshotMalformed struct {
 
 func (x *CatalogTrustSnapshotMalformed) Reset() {
 	*x = CatalogTrustSnapshotMalformed{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[40]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9195,7 +12659,7 @@ func (x *CatalogTrustSnapshotMalformed) String() string {
 func (*CatalogTrustSnapshotMalformed) ProtoMessage() {}
 
 func (x *CatalogTrustSnapshotMalformed) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[40]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9208,7 +12672,7 @@ func (x *CatalogTrustSnapshotMalformed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CatalogTrustSnapshotMalformed.ProtoReflect.Descriptor instead.
 func (*CatalogTrustSnapshotMalformed) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{40}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *CatalogTrustSnapshotMalformed) GetEligibility() CatalogTrustEligibility {
@@ -9247,7 +12711,7 @@ type CatalogTrustSnapshotRevoked struct {
 
 func (x *CatalogTrustSnapshotRevoked) Reset() {
 	*x = CatalogTrustSnapshotRevoked{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[41]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9259,7 +12723,7 @@ func (x *CatalogTrustSnapshotRevoked) String() string {
 func (*CatalogTrustSnapshotRevoked) ProtoMessage() {}
 
 func (x *CatalogTrustSnapshotRevoked) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[41]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9272,7 +12736,7 @@ func (x *CatalogTrustSnapshotRevoked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CatalogTrustSnapshotRevoked.ProtoReflect.Descriptor instead.
 func (*CatalogTrustSnapshotRevoked) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{41}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *CatalogTrustSnapshotRevoked) GetEligibility() CatalogTrustEligibility {
@@ -9311,7 +12775,7 @@ type CatalogTrustSnapshotStale struct {
 
 func (x *CatalogTrustSnapshotStale) Reset() {
 	*x = CatalogTrustSnapshotStale{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[42]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9323,7 +12787,7 @@ func (x *CatalogTrustSnapshotStale) String() string {
 func (*CatalogTrustSnapshotStale) ProtoMessage() {}
 
 func (x *CatalogTrustSnapshotStale) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[42]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9336,7 +12800,7 @@ func (x *CatalogTrustSnapshotStale) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CatalogTrustSnapshotStale.ProtoReflect.Descriptor instead.
 func (*CatalogTrustSnapshotStale) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{42}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *CatalogTrustSnapshotStale) GetEligibility() CatalogTrustEligibility {
@@ -9375,7 +12839,7 @@ type CatalogTrustSnapshotUnsupported struct {
 
 func (x *CatalogTrustSnapshotUnsupported) Reset() {
 	*x = CatalogTrustSnapshotUnsupported{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[43]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9387,7 +12851,7 @@ func (x *CatalogTrustSnapshotUnsupported) String() string {
 func (*CatalogTrustSnapshotUnsupported) ProtoMessage() {}
 
 func (x *CatalogTrustSnapshotUnsupported) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[43]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9400,7 +12864,7 @@ func (x *CatalogTrustSnapshotUnsupported) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CatalogTrustSnapshotUnsupported.ProtoReflect.Descriptor instead.
 func (*CatalogTrustSnapshotUnsupported) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{43}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *CatalogTrustSnapshotUnsupported) GetEligibility() CatalogTrustEligibility {
@@ -9424,6 +12888,1246 @@ func (x *CatalogTrustSnapshotUnsupported) GetJsonExtra() string {
 	return ""
 }
 
+// Catalog unavailable error.
+type CatalogUnavailableError struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The reason.
+	Reason CatalogUnavailableReason `protobuf:"varint,1,opt,name=reason,proto3,enum=copilot.cli.v1.CatalogUnavailableReason" json:"reason,omitempty"`
+	// The message.
+	Message string `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CatalogUnavailableError) Reset() {
+	*x = CatalogUnavailableError{}
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[59]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CatalogUnavailableError) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CatalogUnavailableError) ProtoMessage() {}
+
+func (x *CatalogUnavailableError) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[59]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CatalogUnavailableError.ProtoReflect.Descriptor instead.
+func (*CatalogUnavailableError) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{59}
+}
+
+func (x *CatalogUnavailableError) GetReason() CatalogUnavailableReason {
+	if x != nil {
+		return x.Reason
+	}
+	return CatalogUnavailableReason_CATALOG_UNAVAILABLE_REASON_UNSPECIFIED
+}
+
+func (x *CatalogUnavailableError) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+func (x *CatalogUnavailableError) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// Catalog unsafe retrieval error.
+type CatalogUnsafeRetrievalError struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The reason.
+	Reason CatalogUnsafeRetrievalReason `protobuf:"varint,1,opt,name=reason,proto3,enum=copilot.cli.v1.CatalogUnsafeRetrievalReason" json:"reason,omitempty"`
+	// The message.
+	Message string `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CatalogUnsafeRetrievalError) Reset() {
+	*x = CatalogUnsafeRetrievalError{}
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[60]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CatalogUnsafeRetrievalError) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CatalogUnsafeRetrievalError) ProtoMessage() {}
+
+func (x *CatalogUnsafeRetrievalError) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[60]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CatalogUnsafeRetrievalError.ProtoReflect.Descriptor instead.
+func (*CatalogUnsafeRetrievalError) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{60}
+}
+
+func (x *CatalogUnsafeRetrievalError) GetReason() CatalogUnsafeRetrievalReason {
+	if x != nil {
+		return x.Reason
+	}
+	return CatalogUnsafeRetrievalReason_CATALOG_UNSAFE_RETRIEVAL_REASON_UNSPECIFIED
+}
+
+func (x *CatalogUnsafeRetrievalError) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+func (x *CatalogUnsafeRetrievalError) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// A AuthInfo with the type copilot-api-token. A SettableAuthInfo with the type
+// copilot-api-token.
+type CopilotApiTokenAuthInfo struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The copilot user.
+	CopilotUser *CopilotUserResponse `protobuf:"bytes,1,opt,name=copilot_user,json=copilotUser,proto3" json:"copilot_user,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CopilotApiTokenAuthInfo) Reset() {
+	*x = CopilotApiTokenAuthInfo{}
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[61]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CopilotApiTokenAuthInfo) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CopilotApiTokenAuthInfo) ProtoMessage() {}
+
+func (x *CopilotApiTokenAuthInfo) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[61]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CopilotApiTokenAuthInfo.ProtoReflect.Descriptor instead.
+func (*CopilotApiTokenAuthInfo) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{61}
+}
+
+func (x *CopilotApiTokenAuthInfo) GetCopilotUser() *CopilotUserResponse {
+	if x != nil {
+		return x.CopilotUser
+	}
+	return nil
+}
+
+func (x *CopilotApiTokenAuthInfo) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// Copilot user response. Used by ApiKeyAuthInfo.copilot_user,
+// AuthIdentity.copilot_user and others.
+type CopilotUserResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The login.
+	Login *string `protobuf:"bytes,1,opt,name=login,proto3,oneof" json:"login,omitempty"`
+	// The access type sku.
+	AccessTypeSku *string `protobuf:"bytes,2,opt,name=access_type_sku,proto3,oneof" json:"access_type_sku,omitempty"`
+	// Identifier of the analytics tracking.
+	AnalyticsTrackingId *string `protobuf:"bytes,3,opt,name=analytics_tracking_id,proto3,oneof" json:"analytics_tracking_id,omitempty"`
+	// The assigned date. An explicit null, which is not the same as absence,
+	// stands in json_extra.
+	AssignedDate *string `protobuf:"bytes,4,opt,name=assigned_date,proto3,oneof" json:"assigned_date,omitempty"`
+	// Whether it can signup for limited.
+	CanSignupForLimited *bool `protobuf:"varint,5,opt,name=can_signup_for_limited,proto3,oneof" json:"can_signup_for_limited,omitempty"`
+	// Whether chat is enabled.
+	ChatEnabled *bool `protobuf:"varint,6,opt,name=chat_enabled,proto3,oneof" json:"chat_enabled,omitempty"`
+	// The copilot plan.
+	CopilotPlan *string `protobuf:"bytes,7,opt,name=copilot_plan,proto3,oneof" json:"copilot_plan,omitempty"`
+	// Whether copilotignore is enabled.
+	CopilotignoreEnabled *bool `protobuf:"varint,8,opt,name=copilotignore_enabled,proto3,oneof" json:"copilotignore_enabled,omitempty"`
+	// The endpoints.
+	Endpoints *CopilotUserResponseEndpoints `protobuf:"bytes,9,opt,name=endpoints,proto3" json:"endpoints,omitempty"`
+	// The organization login list.
+	OrganizationLoginList []string `protobuf:"bytes,10,rep,name=organization_login_list,proto3" json:"organization_login_list,omitempty"`
+	// The organization list. An explicit null, which is not the same as absence,
+	// stands in json_extra.
+	OrganizationList []*CopilotUserResponseOrganizationList `protobuf:"bytes,11,rep,name=organization_list,proto3" json:"organization_list,omitempty"`
+	// Whether codex agent is enabled.
+	CodexAgentEnabled *bool `protobuf:"varint,12,opt,name=codex_agent_enabled,proto3,oneof" json:"codex_agent_enabled,omitempty"`
+	// Whether it is MCP enabled. An explicit null, which is not the same as
+	// absence, stands in json_extra.
+	IsMcpEnabled *bool `protobuf:"varint,13,opt,name=is_mcp_enabled,proto3,oneof" json:"is_mcp_enabled,omitempty"`
+	// The quota reset date.
+	QuotaResetDate *string `protobuf:"bytes,14,opt,name=quota_reset_date,proto3,oneof" json:"quota_reset_date,omitempty"`
+	// The quota snapshots.
+	QuotaSnapshots *CopilotUserResponseQuotaSnapshots `protobuf:"bytes,15,opt,name=quota_snapshots,proto3" json:"quota_snapshots,omitempty"`
+	// Whether there is restricted telemetry.
+	RestrictedTelemetry *bool `protobuf:"varint,16,opt,name=restricted_telemetry,proto3,oneof" json:"restricted_telemetry,omitempty"`
+	// Whether it is staff.
+	IsStaff *bool `protobuf:"varint,17,opt,name=is_staff,proto3,oneof" json:"is_staff,omitempty"`
+	// Whether there is te.
+	Te *bool `protobuf:"varint,18,opt,name=te,proto3,oneof" json:"te,omitempty"`
+	// Whether it is token based billing.
+	TokenBasedBilling *bool `protobuf:"varint,19,opt,name=token_based_billing,proto3,oneof" json:"token_based_billing,omitempty"`
+	// Whether it can upgrade plan.
+	CanUpgradePlan *bool `protobuf:"varint,20,opt,name=can_upgrade_plan,proto3,oneof" json:"can_upgrade_plan,omitempty"`
+	// The quota reset date utc.
+	QuotaResetDateUtc *string `protobuf:"bytes,21,opt,name=quota_reset_date_utc,proto3,oneof" json:"quota_reset_date_utc,omitempty"`
+	// The limited user quotas, by name.
+	LimitedUserQuotas map[string]float64 `protobuf:"bytes,22,rep,name=limited_user_quotas,proto3" json:"limited_user_quotas,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"fixed64,2,opt,name=value"`
+	// The limited user reset date.
+	LimitedUserResetDate *string `protobuf:"bytes,23,opt,name=limited_user_reset_date,proto3,oneof" json:"limited_user_reset_date,omitempty"`
+	// The monthly quotas, by name.
+	MonthlyQuotas map[string]float64 `protobuf:"bytes,24,rep,name=monthly_quotas,proto3" json:"monthly_quotas,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"fixed64,2,opt,name=value"`
+	// Whether cloud session storage is enabled.
+	CloudSessionStorageEnabled *bool `protobuf:"varint,25,opt,name=cloud_session_storage_enabled,proto3,oneof" json:"cloud_session_storage_enabled,omitempty"`
+	// Whether CLI remote control is enabled.
+	CliRemoteControlEnabled *bool `protobuf:"varint,26,opt,name=cli_remote_control_enabled,proto3,oneof" json:"cli_remote_control_enabled,omitempty"`
+	// The enterprise list. An explicit null, which is not the same as absence,
+	// stands in json_extra. Since CLI 1.0.92.
+	EnterpriseList []*CopilotUserResponseEnterpriseList `protobuf:"bytes,27,rep,name=enterprise_list,proto3" json:"enterprise_list,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CopilotUserResponse) Reset() {
+	*x = CopilotUserResponse{}
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[62]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CopilotUserResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CopilotUserResponse) ProtoMessage() {}
+
+func (x *CopilotUserResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[62]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CopilotUserResponse.ProtoReflect.Descriptor instead.
+func (*CopilotUserResponse) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{62}
+}
+
+func (x *CopilotUserResponse) GetLogin() string {
+	if x != nil && x.Login != nil {
+		return *x.Login
+	}
+	return ""
+}
+
+func (x *CopilotUserResponse) GetAccessTypeSku() string {
+	if x != nil && x.AccessTypeSku != nil {
+		return *x.AccessTypeSku
+	}
+	return ""
+}
+
+func (x *CopilotUserResponse) GetAnalyticsTrackingId() string {
+	if x != nil && x.AnalyticsTrackingId != nil {
+		return *x.AnalyticsTrackingId
+	}
+	return ""
+}
+
+func (x *CopilotUserResponse) GetAssignedDate() string {
+	if x != nil && x.AssignedDate != nil {
+		return *x.AssignedDate
+	}
+	return ""
+}
+
+func (x *CopilotUserResponse) GetCanSignupForLimited() bool {
+	if x != nil && x.CanSignupForLimited != nil {
+		return *x.CanSignupForLimited
+	}
+	return false
+}
+
+func (x *CopilotUserResponse) GetChatEnabled() bool {
+	if x != nil && x.ChatEnabled != nil {
+		return *x.ChatEnabled
+	}
+	return false
+}
+
+func (x *CopilotUserResponse) GetCopilotPlan() string {
+	if x != nil && x.CopilotPlan != nil {
+		return *x.CopilotPlan
+	}
+	return ""
+}
+
+func (x *CopilotUserResponse) GetCopilotignoreEnabled() bool {
+	if x != nil && x.CopilotignoreEnabled != nil {
+		return *x.CopilotignoreEnabled
+	}
+	return false
+}
+
+func (x *CopilotUserResponse) GetEndpoints() *CopilotUserResponseEndpoints {
+	if x != nil {
+		return x.Endpoints
+	}
+	return nil
+}
+
+func (x *CopilotUserResponse) GetOrganizationLoginList() []string {
+	if x != nil {
+		return x.OrganizationLoginList
+	}
+	return nil
+}
+
+func (x *CopilotUserResponse) GetOrganizationList() []*CopilotUserResponseOrganizationList {
+	if x != nil {
+		return x.OrganizationList
+	}
+	return nil
+}
+
+func (x *CopilotUserResponse) GetCodexAgentEnabled() bool {
+	if x != nil && x.CodexAgentEnabled != nil {
+		return *x.CodexAgentEnabled
+	}
+	return false
+}
+
+func (x *CopilotUserResponse) GetIsMcpEnabled() bool {
+	if x != nil && x.IsMcpEnabled != nil {
+		return *x.IsMcpEnabled
+	}
+	return false
+}
+
+func (x *CopilotUserResponse) GetQuotaResetDate() string {
+	if x != nil && x.QuotaResetDate != nil {
+		return *x.QuotaResetDate
+	}
+	return ""
+}
+
+func (x *CopilotUserResponse) GetQuotaSnapshots() *CopilotUserResponseQuotaSnapshots {
+	if x != nil {
+		return x.QuotaSnapshots
+	}
+	return nil
+}
+
+func (x *CopilotUserResponse) GetRestrictedTelemetry() bool {
+	if x != nil && x.RestrictedTelemetry != nil {
+		return *x.RestrictedTelemetry
+	}
+	return false
+}
+
+func (x *CopilotUserResponse) GetIsStaff() bool {
+	if x != nil && x.IsStaff != nil {
+		return *x.IsStaff
+	}
+	return false
+}
+
+func (x *CopilotUserResponse) GetTe() bool {
+	if x != nil && x.Te != nil {
+		return *x.Te
+	}
+	return false
+}
+
+func (x *CopilotUserResponse) GetTokenBasedBilling() bool {
+	if x != nil && x.TokenBasedBilling != nil {
+		return *x.TokenBasedBilling
+	}
+	return false
+}
+
+func (x *CopilotUserResponse) GetCanUpgradePlan() bool {
+	if x != nil && x.CanUpgradePlan != nil {
+		return *x.CanUpgradePlan
+	}
+	return false
+}
+
+func (x *CopilotUserResponse) GetQuotaResetDateUtc() string {
+	if x != nil && x.QuotaResetDateUtc != nil {
+		return *x.QuotaResetDateUtc
+	}
+	return ""
+}
+
+func (x *CopilotUserResponse) GetLimitedUserQuotas() map[string]float64 {
+	if x != nil {
+		return x.LimitedUserQuotas
+	}
+	return nil
+}
+
+func (x *CopilotUserResponse) GetLimitedUserResetDate() string {
+	if x != nil && x.LimitedUserResetDate != nil {
+		return *x.LimitedUserResetDate
+	}
+	return ""
+}
+
+func (x *CopilotUserResponse) GetMonthlyQuotas() map[string]float64 {
+	if x != nil {
+		return x.MonthlyQuotas
+	}
+	return nil
+}
+
+func (x *CopilotUserResponse) GetCloudSessionStorageEnabled() bool {
+	if x != nil && x.CloudSessionStorageEnabled != nil {
+		return *x.CloudSessionStorageEnabled
+	}
+	return false
+}
+
+func (x *CopilotUserResponse) GetCliRemoteControlEnabled() bool {
+	if x != nil && x.CliRemoteControlEnabled != nil {
+		return *x.CliRemoteControlEnabled
+	}
+	return false
+}
+
+func (x *CopilotUserResponse) GetEnterpriseList() []*CopilotUserResponseEnterpriseList {
+	if x != nil {
+		return x.EnterpriseList
+	}
+	return nil
+}
+
+func (x *CopilotUserResponse) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// Copilot user response endpoints. Used by CopilotUserResponse.endpoints.
+type CopilotUserResponseEndpoints struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The API.
+	Api *string `protobuf:"bytes,1,opt,name=api,proto3,oneof" json:"api,omitempty"`
+	// The origin tracker.
+	OriginTracker *string `protobuf:"bytes,2,opt,name=origin_tracker,json=origin-tracker,proto3,oneof" json:"origin_tracker,omitempty"`
+	// The proxy.
+	Proxy *string `protobuf:"bytes,3,opt,name=proxy,proto3,oneof" json:"proxy,omitempty"`
+	// The telemetry.
+	Telemetry *string `protobuf:"bytes,4,opt,name=telemetry,proto3,oneof" json:"telemetry,omitempty"`
+	// The exp.
+	Exp *string `protobuf:"bytes,5,opt,name=exp,proto3,oneof" json:"exp,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CopilotUserResponseEndpoints) Reset() {
+	*x = CopilotUserResponseEndpoints{}
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[63]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CopilotUserResponseEndpoints) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CopilotUserResponseEndpoints) ProtoMessage() {}
+
+func (x *CopilotUserResponseEndpoints) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[63]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CopilotUserResponseEndpoints.ProtoReflect.Descriptor instead.
+func (*CopilotUserResponseEndpoints) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{63}
+}
+
+func (x *CopilotUserResponseEndpoints) GetApi() string {
+	if x != nil && x.Api != nil {
+		return *x.Api
+	}
+	return ""
+}
+
+func (x *CopilotUserResponseEndpoints) GetOriginTracker() string {
+	if x != nil && x.OriginTracker != nil {
+		return *x.OriginTracker
+	}
+	return ""
+}
+
+func (x *CopilotUserResponseEndpoints) GetProxy() string {
+	if x != nil && x.Proxy != nil {
+		return *x.Proxy
+	}
+	return ""
+}
+
+func (x *CopilotUserResponseEndpoints) GetTelemetry() string {
+	if x != nil && x.Telemetry != nil {
+		return *x.Telemetry
+	}
+	return ""
+}
+
+func (x *CopilotUserResponseEndpoints) GetExp() string {
+	if x != nil && x.Exp != nil {
+		return *x.Exp
+	}
+	return ""
+}
+
+func (x *CopilotUserResponseEndpoints) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// Copilot user response enterprise list. Used by
+// CopilotUserResponse.enterprise_list.
+type CopilotUserResponseEnterpriseList struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The identifier. From 0 to 9007199254740991. Since CLI 1.0.92.
+	Id *int64 `protobuf:"varint,1,opt,name=id,proto3,oneof" json:"id,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CopilotUserResponseEnterpriseList) Reset() {
+	*x = CopilotUserResponseEnterpriseList{}
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[64]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CopilotUserResponseEnterpriseList) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CopilotUserResponseEnterpriseList) ProtoMessage() {}
+
+func (x *CopilotUserResponseEnterpriseList) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[64]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CopilotUserResponseEnterpriseList.ProtoReflect.Descriptor instead.
+func (*CopilotUserResponseEnterpriseList) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{64}
+}
+
+func (x *CopilotUserResponseEnterpriseList) GetId() int64 {
+	if x != nil && x.Id != nil {
+		return *x.Id
+	}
+	return 0
+}
+
+func (x *CopilotUserResponseEnterpriseList) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// Copilot user response organization list. Used by
+// CopilotUserResponse.organization_list.
+type CopilotUserResponseOrganizationList struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The login. An explicit null, which is not the same as absence, stands in
+	// json_extra.
+	Login *string `protobuf:"bytes,1,opt,name=login,proto3,oneof" json:"login,omitempty"`
+	// The name. An explicit null, which is not the same as absence, stands in
+	// json_extra.
+	Name *string `protobuf:"bytes,2,opt,name=name,proto3,oneof" json:"name,omitempty"`
+	// The identifier. Since CLI 1.0.92.
+	Id *float64 `protobuf:"fixed64,3,opt,name=id,proto3,oneof" json:"id,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CopilotUserResponseOrganizationList) Reset() {
+	*x = CopilotUserResponseOrganizationList{}
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[65]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CopilotUserResponseOrganizationList) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CopilotUserResponseOrganizationList) ProtoMessage() {}
+
+func (x *CopilotUserResponseOrganizationList) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[65]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CopilotUserResponseOrganizationList.ProtoReflect.Descriptor instead.
+func (*CopilotUserResponseOrganizationList) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{65}
+}
+
+func (x *CopilotUserResponseOrganizationList) GetLogin() string {
+	if x != nil && x.Login != nil {
+		return *x.Login
+	}
+	return ""
+}
+
+func (x *CopilotUserResponseOrganizationList) GetName() string {
+	if x != nil && x.Name != nil {
+		return *x.Name
+	}
+	return ""
+}
+
+func (x *CopilotUserResponseOrganizationList) GetId() float64 {
+	if x != nil && x.Id != nil {
+		return *x.Id
+	}
+	return 0
+}
+
+func (x *CopilotUserResponseOrganizationList) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// Copilot user response quota snapshots. Used by
+// CopilotUserResponse.quota_snapshots.
+type CopilotUserResponseQuotaSnapshots struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The chat.
+	Chat *CopilotUserResponseQuotaSnapshotsChat `protobuf:"bytes,1,opt,name=chat,proto3" json:"chat,omitempty"`
+	// The completions.
+	Completions *CopilotUserResponseQuotaSnapshotsCompletions `protobuf:"bytes,2,opt,name=completions,proto3" json:"completions,omitempty"`
+	// The premium interactions.
+	PremiumInteractions *CopilotUserResponseQuotaSnapshotsPremiumInteractions `protobuf:"bytes,3,opt,name=premium_interactions,proto3" json:"premium_interactions,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CopilotUserResponseQuotaSnapshots) Reset() {
+	*x = CopilotUserResponseQuotaSnapshots{}
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[66]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CopilotUserResponseQuotaSnapshots) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CopilotUserResponseQuotaSnapshots) ProtoMessage() {}
+
+func (x *CopilotUserResponseQuotaSnapshots) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[66]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CopilotUserResponseQuotaSnapshots.ProtoReflect.Descriptor instead.
+func (*CopilotUserResponseQuotaSnapshots) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{66}
+}
+
+func (x *CopilotUserResponseQuotaSnapshots) GetChat() *CopilotUserResponseQuotaSnapshotsChat {
+	if x != nil {
+		return x.Chat
+	}
+	return nil
+}
+
+func (x *CopilotUserResponseQuotaSnapshots) GetCompletions() *CopilotUserResponseQuotaSnapshotsCompletions {
+	if x != nil {
+		return x.Completions
+	}
+	return nil
+}
+
+func (x *CopilotUserResponseQuotaSnapshots) GetPremiumInteractions() *CopilotUserResponseQuotaSnapshotsPremiumInteractions {
+	if x != nil {
+		return x.PremiumInteractions
+	}
+	return nil
+}
+
+func (x *CopilotUserResponseQuotaSnapshots) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// Copilot user response quota snapshots chat. Used by
+// CopilotUserResponseQuotaSnapshots.chat.
+type CopilotUserResponseQuotaSnapshotsChat struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The entitlement.
+	Entitlement *float64 `protobuf:"fixed64,1,opt,name=entitlement,proto3,oneof" json:"entitlement,omitempty"`
+	// Number of overages.
+	OverageCount *float64 `protobuf:"fixed64,2,opt,name=overage_count,proto3,oneof" json:"overage_count,omitempty"`
+	// Whether the overage is permitted.
+	OveragePermitted *bool `protobuf:"varint,3,opt,name=overage_permitted,proto3,oneof" json:"overage_permitted,omitempty"`
+	// The percent remaining.
+	PercentRemaining *float64 `protobuf:"fixed64,4,opt,name=percent_remaining,proto3,oneof" json:"percent_remaining,omitempty"`
+	// Identifier of the quota.
+	QuotaId *string `protobuf:"bytes,5,opt,name=quota_id,proto3,oneof" json:"quota_id,omitempty"`
+	// The quota remaining.
+	QuotaRemaining *float64 `protobuf:"fixed64,6,opt,name=quota_remaining,proto3,oneof" json:"quota_remaining,omitempty"`
+	// The remaining.
+	Remaining *float64 `protobuf:"fixed64,7,opt,name=remaining,proto3,oneof" json:"remaining,omitempty"`
+	// Whether it is unlimited.
+	Unlimited *bool `protobuf:"varint,8,opt,name=unlimited,proto3,oneof" json:"unlimited,omitempty"`
+	// The timestamp utc.
+	TimestampUtc *string `protobuf:"bytes,9,opt,name=timestamp_utc,proto3,oneof" json:"timestamp_utc,omitempty"`
+	// Whether it has quota.
+	HasQuota *bool `protobuf:"varint,10,opt,name=has_quota,proto3,oneof" json:"has_quota,omitempty"`
+	// The quota reset at.
+	QuotaResetAt *float64 `protobuf:"fixed64,11,opt,name=quota_reset_at,proto3,oneof" json:"quota_reset_at,omitempty"`
+	// Whether it is token based billing.
+	TokenBasedBilling *bool `protobuf:"varint,12,opt,name=token_based_billing,proto3,oneof" json:"token_based_billing,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CopilotUserResponseQuotaSnapshotsChat) Reset() {
+	*x = CopilotUserResponseQuotaSnapshotsChat{}
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[67]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CopilotUserResponseQuotaSnapshotsChat) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CopilotUserResponseQuotaSnapshotsChat) ProtoMessage() {}
+
+func (x *CopilotUserResponseQuotaSnapshotsChat) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[67]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CopilotUserResponseQuotaSnapshotsChat.ProtoReflect.Descriptor instead.
+func (*CopilotUserResponseQuotaSnapshotsChat) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{67}
+}
+
+func (x *CopilotUserResponseQuotaSnapshotsChat) GetEntitlement() float64 {
+	if x != nil && x.Entitlement != nil {
+		return *x.Entitlement
+	}
+	return 0
+}
+
+func (x *CopilotUserResponseQuotaSnapshotsChat) GetOverageCount() float64 {
+	if x != nil && x.OverageCount != nil {
+		return *x.OverageCount
+	}
+	return 0
+}
+
+func (x *CopilotUserResponseQuotaSnapshotsChat) GetOveragePermitted() bool {
+	if x != nil && x.OveragePermitted != nil {
+		return *x.OveragePermitted
+	}
+	return false
+}
+
+func (x *CopilotUserResponseQuotaSnapshotsChat) GetPercentRemaining() float64 {
+	if x != nil && x.PercentRemaining != nil {
+		return *x.PercentRemaining
+	}
+	return 0
+}
+
+func (x *CopilotUserResponseQuotaSnapshotsChat) GetQuotaId() string {
+	if x != nil && x.QuotaId != nil {
+		return *x.QuotaId
+	}
+	return ""
+}
+
+func (x *CopilotUserResponseQuotaSnapshotsChat) GetQuotaRemaining() float64 {
+	if x != nil && x.QuotaRemaining != nil {
+		return *x.QuotaRemaining
+	}
+	return 0
+}
+
+func (x *CopilotUserResponseQuotaSnapshotsChat) GetRemaining() float64 {
+	if x != nil && x.Remaining != nil {
+		return *x.Remaining
+	}
+	return 0
+}
+
+func (x *CopilotUserResponseQuotaSnapshotsChat) GetUnlimited() bool {
+	if x != nil && x.Unlimited != nil {
+		return *x.Unlimited
+	}
+	return false
+}
+
+func (x *CopilotUserResponseQuotaSnapshotsChat) GetTimestampUtc() string {
+	if x != nil && x.TimestampUtc != nil {
+		return *x.TimestampUtc
+	}
+	return ""
+}
+
+func (x *CopilotUserResponseQuotaSnapshotsChat) GetHasQuota() bool {
+	if x != nil && x.HasQuota != nil {
+		return *x.HasQuota
+	}
+	return false
+}
+
+func (x *CopilotUserResponseQuotaSnapshotsChat) GetQuotaResetAt() float64 {
+	if x != nil && x.QuotaResetAt != nil {
+		return *x.QuotaResetAt
+	}
+	return 0
+}
+
+func (x *CopilotUserResponseQuotaSnapshotsChat) GetTokenBasedBilling() bool {
+	if x != nil && x.TokenBasedBilling != nil {
+		return *x.TokenBasedBilling
+	}
+	return false
+}
+
+func (x *CopilotUserResponseQuotaSnapshotsChat) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// Copilot user response quota snapshots completions. Used by
+// CopilotUserResponseQuotaSnapshots.completions.
+type CopilotUserResponseQuotaSnapshotsCompletions struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The entitlement.
+	Entitlement *float64 `protobuf:"fixed64,1,opt,name=entitlement,proto3,oneof" json:"entitlement,omitempty"`
+	// Number of overages.
+	OverageCount *float64 `protobuf:"fixed64,2,opt,name=overage_count,proto3,oneof" json:"overage_count,omitempty"`
+	// Whether the overage is permitted.
+	OveragePermitted *bool `protobuf:"varint,3,opt,name=overage_permitted,proto3,oneof" json:"overage_permitted,omitempty"`
+	// The percent remaining.
+	PercentRemaining *float64 `protobuf:"fixed64,4,opt,name=percent_remaining,proto3,oneof" json:"percent_remaining,omitempty"`
+	// Identifier of the quota.
+	QuotaId *string `protobuf:"bytes,5,opt,name=quota_id,proto3,oneof" json:"quota_id,omitempty"`
+	// The quota remaining.
+	QuotaRemaining *float64 `protobuf:"fixed64,6,opt,name=quota_remaining,proto3,oneof" json:"quota_remaining,omitempty"`
+	// The remaining.
+	Remaining *float64 `protobuf:"fixed64,7,opt,name=remaining,proto3,oneof" json:"remaining,omitempty"`
+	// Whether it is unlimited.
+	Unlimited *bool `protobuf:"varint,8,opt,name=unlimited,proto3,oneof" json:"unlimited,omitempty"`
+	// The timestamp utc.
+	TimestampUtc *string `protobuf:"bytes,9,opt,name=timestamp_utc,proto3,oneof" json:"timestamp_utc,omitempty"`
+	// Whether it has quota.
+	HasQuota *bool `protobuf:"varint,10,opt,name=has_quota,proto3,oneof" json:"has_quota,omitempty"`
+	// The quota reset at.
+	QuotaResetAt *float64 `protobuf:"fixed64,11,opt,name=quota_reset_at,proto3,oneof" json:"quota_reset_at,omitempty"`
+	// Whether it is token based billing.
+	TokenBasedBilling *bool `protobuf:"varint,12,opt,name=token_based_billing,proto3,oneof" json:"token_based_billing,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CopilotUserResponseQuotaSnapshotsCompletions) Reset() {
+	*x = CopilotUserResponseQuotaSnapshotsCompletions{}
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[68]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CopilotUserResponseQuotaSnapshotsCompletions) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CopilotUserResponseQuotaSnapshotsCompletions) ProtoMessage() {}
+
+func (x *CopilotUserResponseQuotaSnapshotsCompletions) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[68]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CopilotUserResponseQuotaSnapshotsCompletions.ProtoReflect.Descriptor instead.
+func (*CopilotUserResponseQuotaSnapshotsCompletions) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{68}
+}
+
+func (x *CopilotUserResponseQuotaSnapshotsCompletions) GetEntitlement() float64 {
+	if x != nil && x.Entitlement != nil {
+		return *x.Entitlement
+	}
+	return 0
+}
+
+func (x *CopilotUserResponseQuotaSnapshotsCompletions) GetOverageCount() float64 {
+	if x != nil && x.OverageCount != nil {
+		return *x.OverageCount
+	}
+	return 0
+}
+
+func (x *CopilotUserResponseQuotaSnapshotsCompletions) GetOveragePermitted() bool {
+	if x != nil && x.OveragePermitted != nil {
+		return *x.OveragePermitted
+	}
+	return false
+}
+
+func (x *CopilotUserResponseQuotaSnapshotsCompletions) GetPercentRemaining() float64 {
+	if x != nil && x.PercentRemaining != nil {
+		return *x.PercentRemaining
+	}
+	return 0
+}
+
+func (x *CopilotUserResponseQuotaSnapshotsCompletions) GetQuotaId() string {
+	if x != nil && x.QuotaId != nil {
+		return *x.QuotaId
+	}
+	return ""
+}
+
+func (x *CopilotUserResponseQuotaSnapshotsCompletions) GetQuotaRemaining() float64 {
+	if x != nil && x.QuotaRemaining != nil {
+		return *x.QuotaRemaining
+	}
+	return 0
+}
+
+func (x *CopilotUserResponseQuotaSnapshotsCompletions) GetRemaining() float64 {
+	if x != nil && x.Remaining != nil {
+		return *x.Remaining
+	}
+	return 0
+}
+
+func (x *CopilotUserResponseQuotaSnapshotsCompletions) GetUnlimited() bool {
+	if x != nil && x.Unlimited != nil {
+		return *x.Unlimited
+	}
+	return false
+}
+
+func (x *CopilotUserResponseQuotaSnapshotsCompletions) GetTimestampUtc() string {
+	if x != nil && x.TimestampUtc != nil {
+		return *x.TimestampUtc
+	}
+	return ""
+}
+
+func (x *CopilotUserResponseQuotaSnapshotsCompletions) GetHasQuota() bool {
+	if x != nil && x.HasQuota != nil {
+		return *x.HasQuota
+	}
+	return false
+}
+
+func (x *CopilotUserResponseQuotaSnapshotsCompletions) GetQuotaResetAt() float64 {
+	if x != nil && x.QuotaResetAt != nil {
+		return *x.QuotaResetAt
+	}
+	return 0
+}
+
+func (x *CopilotUserResponseQuotaSnapshotsCompletions) GetTokenBasedBilling() bool {
+	if x != nil && x.TokenBasedBilling != nil {
+		return *x.TokenBasedBilling
+	}
+	return false
+}
+
+func (x *CopilotUserResponseQuotaSnapshotsCompletions) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// Copilot user response quota snapshots premium interactions. Used by
+// CopilotUserResponseQuotaSnapshots.premium_interactions.
+type CopilotUserResponseQuotaSnapshotsPremiumInteractions struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The entitlement.
+	Entitlement *float64 `protobuf:"fixed64,1,opt,name=entitlement,proto3,oneof" json:"entitlement,omitempty"`
+	// Number of overages.
+	OverageCount *float64 `protobuf:"fixed64,2,opt,name=overage_count,proto3,oneof" json:"overage_count,omitempty"`
+	// Whether the overage is permitted.
+	OveragePermitted *bool `protobuf:"varint,3,opt,name=overage_permitted,proto3,oneof" json:"overage_permitted,omitempty"`
+	// The percent remaining.
+	PercentRemaining *float64 `protobuf:"fixed64,4,opt,name=percent_remaining,proto3,oneof" json:"percent_remaining,omitempty"`
+	// Identifier of the quota.
+	QuotaId *string `protobuf:"bytes,5,opt,name=quota_id,proto3,oneof" json:"quota_id,omitempty"`
+	// The quota remaining.
+	QuotaRemaining *float64 `protobuf:"fixed64,6,opt,name=quota_remaining,proto3,oneof" json:"quota_remaining,omitempty"`
+	// The remaining.
+	Remaining *float64 `protobuf:"fixed64,7,opt,name=remaining,proto3,oneof" json:"remaining,omitempty"`
+	// Whether it is unlimited.
+	Unlimited *bool `protobuf:"varint,8,opt,name=unlimited,proto3,oneof" json:"unlimited,omitempty"`
+	// The timestamp utc.
+	TimestampUtc *string `protobuf:"bytes,9,opt,name=timestamp_utc,proto3,oneof" json:"timestamp_utc,omitempty"`
+	// Whether it has quota.
+	HasQuota *bool `protobuf:"varint,10,opt,name=has_quota,proto3,oneof" json:"has_quota,omitempty"`
+	// The quota reset at.
+	QuotaResetAt *float64 `protobuf:"fixed64,11,opt,name=quota_reset_at,proto3,oneof" json:"quota_reset_at,omitempty"`
+	// Whether it is token based billing.
+	TokenBasedBilling *bool `protobuf:"varint,12,opt,name=token_based_billing,proto3,oneof" json:"token_based_billing,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CopilotUserResponseQuotaSnapshotsPremiumInteractions) Reset() {
+	*x = CopilotUserResponseQuotaSnapshotsPremiumInteractions{}
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[69]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CopilotUserResponseQuotaSnapshotsPremiumInteractions) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CopilotUserResponseQuotaSnapshotsPremiumInteractions) ProtoMessage() {}
+
+func (x *CopilotUserResponseQuotaSnapshotsPremiumInteractions) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[69]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CopilotUserResponseQuotaSnapshotsPremiumInteractions.ProtoReflect.Descriptor instead.
+func (*CopilotUserResponseQuotaSnapshotsPremiumInteractions) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{69}
+}
+
+func (x *CopilotUserResponseQuotaSnapshotsPremiumInteractions) GetEntitlement() float64 {
+	if x != nil && x.Entitlement != nil {
+		return *x.Entitlement
+	}
+	return 0
+}
+
+func (x *CopilotUserResponseQuotaSnapshotsPremiumInteractions) GetOverageCount() float64 {
+	if x != nil && x.OverageCount != nil {
+		return *x.OverageCount
+	}
+	return 0
+}
+
+func (x *CopilotUserResponseQuotaSnapshotsPremiumInteractions) GetOveragePermitted() bool {
+	if x != nil && x.OveragePermitted != nil {
+		return *x.OveragePermitted
+	}
+	return false
+}
+
+func (x *CopilotUserResponseQuotaSnapshotsPremiumInteractions) GetPercentRemaining() float64 {
+	if x != nil && x.PercentRemaining != nil {
+		return *x.PercentRemaining
+	}
+	return 0
+}
+
+func (x *CopilotUserResponseQuotaSnapshotsPremiumInteractions) GetQuotaId() string {
+	if x != nil && x.QuotaId != nil {
+		return *x.QuotaId
+	}
+	return ""
+}
+
+func (x *CopilotUserResponseQuotaSnapshotsPremiumInteractions) GetQuotaRemaining() float64 {
+	if x != nil && x.QuotaRemaining != nil {
+		return *x.QuotaRemaining
+	}
+	return 0
+}
+
+func (x *CopilotUserResponseQuotaSnapshotsPremiumInteractions) GetRemaining() float64 {
+	if x != nil && x.Remaining != nil {
+		return *x.Remaining
+	}
+	return 0
+}
+
+func (x *CopilotUserResponseQuotaSnapshotsPremiumInteractions) GetUnlimited() bool {
+	if x != nil && x.Unlimited != nil {
+		return *x.Unlimited
+	}
+	return false
+}
+
+func (x *CopilotUserResponseQuotaSnapshotsPremiumInteractions) GetTimestampUtc() string {
+	if x != nil && x.TimestampUtc != nil {
+		return *x.TimestampUtc
+	}
+	return ""
+}
+
+func (x *CopilotUserResponseQuotaSnapshotsPremiumInteractions) GetHasQuota() bool {
+	if x != nil && x.HasQuota != nil {
+		return *x.HasQuota
+	}
+	return false
+}
+
+func (x *CopilotUserResponseQuotaSnapshotsPremiumInteractions) GetQuotaResetAt() float64 {
+	if x != nil && x.QuotaResetAt != nil {
+		return *x.QuotaResetAt
+	}
+	return 0
+}
+
+func (x *CopilotUserResponseQuotaSnapshotsPremiumInteractions) GetTokenBasedBilling() bool {
+	if x != nil && x.TokenBasedBilling != nil {
+		return *x.TokenBasedBilling
+	}
+	return false
+}
+
+func (x *CopilotUserResponseQuotaSnapshotsPremiumInteractions) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
 // Embedded blob resource contents.
 type EmbeddedBlobResourceContents struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -9441,7 +14145,7 @@ type EmbeddedBlobResourceContents struct {
 
 func (x *EmbeddedBlobResourceContents) Reset() {
 	*x = EmbeddedBlobResourceContents{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[44]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9453,7 +14157,7 @@ func (x *EmbeddedBlobResourceContents) String() string {
 func (*EmbeddedBlobResourceContents) ProtoMessage() {}
 
 func (x *EmbeddedBlobResourceContents) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[44]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9466,7 +14170,7 @@ func (x *EmbeddedBlobResourceContents) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EmbeddedBlobResourceContents.ProtoReflect.Descriptor instead.
 func (*EmbeddedBlobResourceContents) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{44}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *EmbeddedBlobResourceContents) GetUri() string {
@@ -9514,7 +14218,7 @@ type EmbeddedTextResourceContents struct {
 
 func (x *EmbeddedTextResourceContents) Reset() {
 	*x = EmbeddedTextResourceContents{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[45]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9526,7 +14230,7 @@ func (x *EmbeddedTextResourceContents) String() string {
 func (*EmbeddedTextResourceContents) ProtoMessage() {}
 
 func (x *EmbeddedTextResourceContents) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[45]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9539,7 +14243,7 @@ func (x *EmbeddedTextResourceContents) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EmbeddedTextResourceContents.ProtoReflect.Descriptor instead.
 func (*EmbeddedTextResourceContents) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{45}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *EmbeddedTextResourceContents) GetUri() string {
@@ -9570,6 +14274,97 @@ func (x *EmbeddedTextResourceContents) GetJsonExtra() string {
 	return ""
 }
 
+// A AuthInfo with the type env. A SettableAuthInfo with the type env.
+type EnvAuthInfo struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The host.
+	Host string `protobuf:"bytes,1,opt,name=host,proto3" json:"host,omitempty"`
+	// The login.
+	Login *string `protobuf:"bytes,2,opt,name=login,proto3,oneof" json:"login,omitempty"`
+	// The token.
+	Token string `protobuf:"bytes,3,opt,name=token,proto3" json:"token,omitempty"`
+	// The environment var.
+	EnvVar string `protobuf:"bytes,4,opt,name=env_var,json=envVar,proto3" json:"env_var,omitempty"`
+	// The copilot user.
+	CopilotUser *CopilotUserResponse `protobuf:"bytes,5,opt,name=copilot_user,json=copilotUser,proto3" json:"copilot_user,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EnvAuthInfo) Reset() {
+	*x = EnvAuthInfo{}
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[72]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EnvAuthInfo) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EnvAuthInfo) ProtoMessage() {}
+
+func (x *EnvAuthInfo) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[72]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EnvAuthInfo.ProtoReflect.Descriptor instead.
+func (*EnvAuthInfo) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{72}
+}
+
+func (x *EnvAuthInfo) GetHost() string {
+	if x != nil {
+		return x.Host
+	}
+	return ""
+}
+
+func (x *EnvAuthInfo) GetLogin() string {
+	if x != nil && x.Login != nil {
+		return *x.Login
+	}
+	return ""
+}
+
+func (x *EnvAuthInfo) GetToken() string {
+	if x != nil {
+		return x.Token
+	}
+	return ""
+}
+
+func (x *EnvAuthInfo) GetEnvVar() string {
+	if x != nil {
+		return x.EnvVar
+	}
+	return ""
+}
+
+func (x *EnvAuthInfo) GetCopilotUser() *CopilotUserResponse {
+	if x != nil {
+		return x.CopilotUser
+	}
+	return nil
+}
+
+func (x *EnvAuthInfo) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
 // Factory permission phase. Used by PermissionPromptRequestFactory.phases and
 // PermissionRequestFactory.phases. Last in CLI 1.0.82.
 //
@@ -9592,7 +14387,7 @@ type FactoryPermissionPhase struct {
 
 func (x *FactoryPermissionPhase) Reset() {
 	*x = FactoryPermissionPhase{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[46]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9604,7 +14399,7 @@ func (x *FactoryPermissionPhase) String() string {
 func (*FactoryPermissionPhase) ProtoMessage() {}
 
 func (x *FactoryPermissionPhase) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[46]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9617,7 +14412,7 @@ func (x *FactoryPermissionPhase) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FactoryPermissionPhase.ProtoReflect.Descriptor instead.
 func (*FactoryPermissionPhase) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{46}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{73}
 }
 
 // Deprecated: Marked as deprecated in copilot/cli/v1/common.proto.
@@ -9661,7 +14456,7 @@ type FilterMapping struct {
 
 func (x *FilterMapping) Reset() {
 	*x = FilterMapping{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[47]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9673,7 +14468,7 @@ func (x *FilterMapping) String() string {
 func (*FilterMapping) ProtoMessage() {}
 
 func (x *FilterMapping) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[47]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9686,7 +14481,7 @@ func (x *FilterMapping) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FilterMapping.ProtoReflect.Descriptor instead.
 func (*FilterMapping) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{47}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *FilterMapping) GetVariant() isFilterMapping_Variant {
@@ -9759,7 +14554,7 @@ type FilterMappingMap struct {
 
 func (x *FilterMappingMap) Reset() {
 	*x = FilterMappingMap{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[48]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9771,7 +14566,7 @@ func (x *FilterMappingMap) String() string {
 func (*FilterMappingMap) ProtoMessage() {}
 
 func (x *FilterMappingMap) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[48]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9784,7 +14579,7 @@ func (x *FilterMappingMap) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FilterMappingMap.ProtoReflect.Descriptor instead.
 func (*FilterMappingMap) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{48}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *FilterMappingMap) GetEntries() map[string]ContentFilterMode {
@@ -9792,6 +14587,88 @@ func (x *FilterMappingMap) GetEntries() map[string]ContentFilterMode {
 		return x.Entries
 	}
 	return nil
+}
+
+// A AuthInfo with the type gh-cli. A SettableAuthInfo with the type gh-cli.
+type GhCliAuthInfo struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The host.
+	Host string `protobuf:"bytes,1,opt,name=host,proto3" json:"host,omitempty"`
+	// The login.
+	Login string `protobuf:"bytes,2,opt,name=login,proto3" json:"login,omitempty"`
+	// The token.
+	Token string `protobuf:"bytes,3,opt,name=token,proto3" json:"token,omitempty"`
+	// The copilot user.
+	CopilotUser *CopilotUserResponse `protobuf:"bytes,4,opt,name=copilot_user,json=copilotUser,proto3" json:"copilot_user,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GhCliAuthInfo) Reset() {
+	*x = GhCliAuthInfo{}
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[76]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GhCliAuthInfo) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GhCliAuthInfo) ProtoMessage() {}
+
+func (x *GhCliAuthInfo) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[76]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GhCliAuthInfo.ProtoReflect.Descriptor instead.
+func (*GhCliAuthInfo) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{76}
+}
+
+func (x *GhCliAuthInfo) GetHost() string {
+	if x != nil {
+		return x.Host
+	}
+	return ""
+}
+
+func (x *GhCliAuthInfo) GetLogin() string {
+	if x != nil {
+		return x.Login
+	}
+	return ""
+}
+
+func (x *GhCliAuthInfo) GetToken() string {
+	if x != nil {
+		return x.Token
+	}
+	return ""
+}
+
+func (x *GhCliAuthInfo) GetCopilotUser() *CopilotUserResponse {
+	if x != nil {
+		return x.CopilotUser
+	}
+	return nil
+}
+
+func (x *GhCliAuthInfo) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
 }
 
 // GitHub repository ref. Used by AttachmentGitHubActionsJob.repo,
@@ -9812,7 +14689,7 @@ type GitHubRepoRef struct {
 
 func (x *GitHubRepoRef) Reset() {
 	*x = GitHubRepoRef{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[49]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9824,7 +14701,7 @@ func (x *GitHubRepoRef) String() string {
 func (*GitHubRepoRef) ProtoMessage() {}
 
 func (x *GitHubRepoRef) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[49]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9837,7 +14714,7 @@ func (x *GitHubRepoRef) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GitHubRepoRef.ProtoReflect.Descriptor instead.
 func (*GitHubRepoRef) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{49}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *GitHubRepoRef) GetId() int64 {
@@ -9868,6 +14745,70 @@ func (x *GitHubRepoRef) GetJsonExtra() string {
 	return ""
 }
 
+// A AuthInfo with the type hmac. A SettableAuthInfo with the type hmac.
+type HMACAuthInfo struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The hmac.
+	Hmac string `protobuf:"bytes,1,opt,name=hmac,proto3" json:"hmac,omitempty"`
+	// The copilot user.
+	CopilotUser *CopilotUserResponse `protobuf:"bytes,2,opt,name=copilot_user,json=copilotUser,proto3" json:"copilot_user,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HMACAuthInfo) Reset() {
+	*x = HMACAuthInfo{}
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[78]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HMACAuthInfo) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HMACAuthInfo) ProtoMessage() {}
+
+func (x *HMACAuthInfo) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[78]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HMACAuthInfo.ProtoReflect.Descriptor instead.
+func (*HMACAuthInfo) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{78}
+}
+
+func (x *HMACAuthInfo) GetHmac() string {
+	if x != nil {
+		return x.Hmac
+	}
+	return ""
+}
+
+func (x *HMACAuthInfo) GetCopilotUser() *CopilotUserResponse {
+	if x != nil {
+		return x.CopilotUser
+	}
+	return nil
+}
+
+func (x *HMACAuthInfo) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
 // Header entry. Used by McpOauthHttpResponse.headers.
 type HeaderEntry struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -9883,7 +14824,7 @@ type HeaderEntry struct {
 
 func (x *HeaderEntry) Reset() {
 	*x = HeaderEntry{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[50]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9895,7 +14836,7 @@ func (x *HeaderEntry) String() string {
 func (*HeaderEntry) ProtoMessage() {}
 
 func (x *HeaderEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[50]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9908,7 +14849,7 @@ func (x *HeaderEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeaderEntry.ProtoReflect.Descriptor instead.
 func (*HeaderEntry) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{50}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *HeaderEntry) GetName() string {
@@ -9963,7 +14904,7 @@ type InstallationCatalogueIdentity struct {
 
 func (x *InstallationCatalogueIdentity) Reset() {
 	*x = InstallationCatalogueIdentity{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[51]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9975,7 +14916,7 @@ func (x *InstallationCatalogueIdentity) String() string {
 func (*InstallationCatalogueIdentity) ProtoMessage() {}
 
 func (x *InstallationCatalogueIdentity) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[51]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9988,7 +14929,7 @@ func (x *InstallationCatalogueIdentity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InstallationCatalogueIdentity.ProtoReflect.Descriptor instead.
 func (*InstallationCatalogueIdentity) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{51}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *InstallationCatalogueIdentity) GetResourceId() string {
@@ -10061,6 +15002,858 @@ func (x *InstallationCatalogueIdentity) GetJsonExtra() string {
 	return ""
 }
 
+// Installed plugin. Used by
+// InternalGlobalStateServiceLoadForConfigDirResponse.installed_plugins,
+// InternalGlobalStateServiceLoadResponse.installed_plugins and others.
+type InstalledPlugin struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The name.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// The marketplace.
+	Marketplace string `protobuf:"bytes,2,opt,name=marketplace,proto3" json:"marketplace,omitempty"`
+	// The version.
+	Version *string `protobuf:"bytes,3,opt,name=version,proto3,oneof" json:"version,omitempty"`
+	// The installed at.
+	InstalledAt string `protobuf:"bytes,4,opt,name=installed_at,proto3" json:"installed_at,omitempty"`
+	// Whether it is switched on.
+	Enabled bool `protobuf:"varint,5,opt,name=enabled,proto3" json:"enabled,omitempty"`
+	// Path of the cache.
+	CachePath *string `protobuf:"bytes,6,opt,name=cache_path,proto3,oneof" json:"cache_path,omitempty"`
+	// Where it comes from.
+	Source *InstalledPluginSource `protobuf:"bytes,7,opt,name=source,proto3" json:"source,omitempty"`
+	// The source SHA.
+	SourceSha *string `protobuf:"bytes,8,opt,name=source_sha,proto3,oneof" json:"source_sha,omitempty"`
+	// The installed from.
+	InstalledFrom *string `protobuf:"bytes,9,opt,name=installed_from,proto3,oneof" json:"installed_from,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *InstalledPlugin) Reset() {
+	*x = InstalledPlugin{}
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[81]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *InstalledPlugin) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*InstalledPlugin) ProtoMessage() {}
+
+func (x *InstalledPlugin) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[81]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use InstalledPlugin.ProtoReflect.Descriptor instead.
+func (*InstalledPlugin) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{81}
+}
+
+func (x *InstalledPlugin) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *InstalledPlugin) GetMarketplace() string {
+	if x != nil {
+		return x.Marketplace
+	}
+	return ""
+}
+
+func (x *InstalledPlugin) GetVersion() string {
+	if x != nil && x.Version != nil {
+		return *x.Version
+	}
+	return ""
+}
+
+func (x *InstalledPlugin) GetInstalledAt() string {
+	if x != nil {
+		return x.InstalledAt
+	}
+	return ""
+}
+
+func (x *InstalledPlugin) GetEnabled() bool {
+	if x != nil {
+		return x.Enabled
+	}
+	return false
+}
+
+func (x *InstalledPlugin) GetCachePath() string {
+	if x != nil && x.CachePath != nil {
+		return *x.CachePath
+	}
+	return ""
+}
+
+func (x *InstalledPlugin) GetSource() *InstalledPluginSource {
+	if x != nil {
+		return x.Source
+	}
+	return nil
+}
+
+func (x *InstalledPlugin) GetSourceSha() string {
+	if x != nil && x.SourceSha != nil {
+		return *x.SourceSha
+	}
+	return ""
+}
+
+func (x *InstalledPlugin) GetInstalledFrom() string {
+	if x != nil && x.InstalledFrom != nil {
+		return *x.InstalledFrom
+	}
+	return ""
+}
+
+func (x *InstalledPlugin) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// Installed plugin info. Used by PluginsServiceInstallResponse.plugin,
+// PluginsServiceListResponse.plugins and others.
+type InstalledPluginInfo struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The name.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// The marketplace.
+	Marketplace string `protobuf:"bytes,2,opt,name=marketplace,proto3" json:"marketplace,omitempty"`
+	// Identifier of the direct source.
+	DirectSourceId *string `protobuf:"bytes,3,opt,name=direct_source_id,json=directSourceId,proto3,oneof" json:"direct_source_id,omitempty"`
+	// The version.
+	Version *string `protobuf:"bytes,4,opt,name=version,proto3,oneof" json:"version,omitempty"`
+	// Whether it is switched on.
+	Enabled bool `protobuf:"varint,5,opt,name=enabled,proto3" json:"enabled,omitempty"`
+	// The installed from.
+	InstalledFrom *string `protobuf:"bytes,6,opt,name=installed_from,json=installedFrom,proto3,oneof" json:"installed_from,omitempty"`
+	// Where it comes from. Since CLI 1.0.92.
+	Source *string `protobuf:"bytes,7,opt,name=source,proto3,oneof" json:"source,omitempty"`
+	// Whether it is managed. Since CLI 1.0.92.
+	Managed *bool `protobuf:"varint,8,opt,name=managed,proto3,oneof" json:"managed,omitempty"`
+	// Whether managed desired is enabled. Since CLI 1.0.92.
+	ManagedDesiredEnabled *bool `protobuf:"varint,9,opt,name=managed_desired_enabled,json=managedDesiredEnabled,proto3,oneof" json:"managed_desired_enabled,omitempty"`
+	// Whether it is installed. Since CLI 1.0.92.
+	Installed *bool `protobuf:"varint,10,opt,name=installed,proto3,oneof" json:"installed,omitempty"`
+	// The description. Since CLI 1.0.102.
+	Description *string `protobuf:"bytes,11,opt,name=description,proto3,oneof" json:"description,omitempty"`
+	// The verified source. Since CLI 1.0.102.
+	VerifiedSource *InstalledPluginVerifiedSource `protobuf:"bytes,12,opt,name=verified_source,json=verifiedSource,proto3" json:"verified_source,omitempty"`
+	// URL of the icon. A URI. Since CLI 1.0.102.
+	IconUrl *string `protobuf:"bytes,13,opt,name=icon_url,json=iconUrl,proto3,oneof" json:"icon_url,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *InstalledPluginInfo) Reset() {
+	*x = InstalledPluginInfo{}
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[82]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *InstalledPluginInfo) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*InstalledPluginInfo) ProtoMessage() {}
+
+func (x *InstalledPluginInfo) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[82]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use InstalledPluginInfo.ProtoReflect.Descriptor instead.
+func (*InstalledPluginInfo) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{82}
+}
+
+func (x *InstalledPluginInfo) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *InstalledPluginInfo) GetMarketplace() string {
+	if x != nil {
+		return x.Marketplace
+	}
+	return ""
+}
+
+func (x *InstalledPluginInfo) GetDirectSourceId() string {
+	if x != nil && x.DirectSourceId != nil {
+		return *x.DirectSourceId
+	}
+	return ""
+}
+
+func (x *InstalledPluginInfo) GetVersion() string {
+	if x != nil && x.Version != nil {
+		return *x.Version
+	}
+	return ""
+}
+
+func (x *InstalledPluginInfo) GetEnabled() bool {
+	if x != nil {
+		return x.Enabled
+	}
+	return false
+}
+
+func (x *InstalledPluginInfo) GetInstalledFrom() string {
+	if x != nil && x.InstalledFrom != nil {
+		return *x.InstalledFrom
+	}
+	return ""
+}
+
+func (x *InstalledPluginInfo) GetSource() string {
+	if x != nil && x.Source != nil {
+		return *x.Source
+	}
+	return ""
+}
+
+func (x *InstalledPluginInfo) GetManaged() bool {
+	if x != nil && x.Managed != nil {
+		return *x.Managed
+	}
+	return false
+}
+
+func (x *InstalledPluginInfo) GetManagedDesiredEnabled() bool {
+	if x != nil && x.ManagedDesiredEnabled != nil {
+		return *x.ManagedDesiredEnabled
+	}
+	return false
+}
+
+func (x *InstalledPluginInfo) GetInstalled() bool {
+	if x != nil && x.Installed != nil {
+		return *x.Installed
+	}
+	return false
+}
+
+func (x *InstalledPluginInfo) GetDescription() string {
+	if x != nil && x.Description != nil {
+		return *x.Description
+	}
+	return ""
+}
+
+func (x *InstalledPluginInfo) GetVerifiedSource() *InstalledPluginVerifiedSource {
+	if x != nil {
+		return x.VerifiedSource
+	}
+	return nil
+}
+
+func (x *InstalledPluginInfo) GetIconUrl() string {
+	if x != nil && x.IconUrl != nil {
+		return *x.IconUrl
+	}
+	return ""
+}
+
+func (x *InstalledPluginInfo) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// Installed plugin source. Used by InstalledPlugin.source.
+type InstalledPluginSource struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// One of these, told apart by the member source.
+	//
+	// Types that are valid to be assigned to Variant:
+	//
+	//	*InstalledPluginSource_StringValue
+	//	*InstalledPluginSource_Github
+	//	*InstalledPluginSource_Url
+	//	*InstalledPluginSource_Local
+	//	*InstalledPluginSource_Unrecognized
+	Variant       isInstalledPluginSource_Variant `protobuf_oneof:"variant"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *InstalledPluginSource) Reset() {
+	*x = InstalledPluginSource{}
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[83]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *InstalledPluginSource) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*InstalledPluginSource) ProtoMessage() {}
+
+func (x *InstalledPluginSource) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[83]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use InstalledPluginSource.ProtoReflect.Descriptor instead.
+func (*InstalledPluginSource) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{83}
+}
+
+func (x *InstalledPluginSource) GetVariant() isInstalledPluginSource_Variant {
+	if x != nil {
+		return x.Variant
+	}
+	return nil
+}
+
+func (x *InstalledPluginSource) GetStringValue() string {
+	if x != nil {
+		if x, ok := x.Variant.(*InstalledPluginSource_StringValue); ok {
+			return x.StringValue
+		}
+	}
+	return ""
+}
+
+func (x *InstalledPluginSource) GetGithub() *InstalledPluginSourceGitHub {
+	if x != nil {
+		if x, ok := x.Variant.(*InstalledPluginSource_Github); ok {
+			return x.Github
+		}
+	}
+	return nil
+}
+
+func (x *InstalledPluginSource) GetUrl() *InstalledPluginSourceUrl {
+	if x != nil {
+		if x, ok := x.Variant.(*InstalledPluginSource_Url); ok {
+			return x.Url
+		}
+	}
+	return nil
+}
+
+func (x *InstalledPluginSource) GetLocal() *InstalledPluginSourceLocal {
+	if x != nil {
+		if x, ok := x.Variant.(*InstalledPluginSource_Local); ok {
+			return x.Local
+		}
+	}
+	return nil
+}
+
+func (x *InstalledPluginSource) GetUnrecognized() string {
+	if x != nil {
+		if x, ok := x.Variant.(*InstalledPluginSource_Unrecognized); ok {
+			return x.Unrecognized
+		}
+	}
+	return ""
+}
+
+type isInstalledPluginSource_Variant interface {
+	isInstalledPluginSource_Variant()
+}
+
+type InstalledPluginSource_StringValue struct {
+	// A string.
+	StringValue string `protobuf:"bytes,1,opt,name=string_value,json=stringValue,proto3,oneof"`
+}
+
+type InstalledPluginSource_Github struct {
+	// GitHub. JSON source: github.
+	Github *InstalledPluginSourceGitHub `protobuf:"bytes,2,opt,name=github,proto3,oneof"`
+}
+
+type InstalledPluginSource_Url struct {
+	// URL. JSON source: url.
+	Url *InstalledPluginSourceUrl `protobuf:"bytes,3,opt,name=url,proto3,oneof"`
+}
+
+type InstalledPluginSource_Local struct {
+	// Local. JSON source: local.
+	Local *InstalledPluginSourceLocal `protobuf:"bytes,4,opt,name=local,proto3,oneof"`
+}
+
+type InstalledPluginSource_Unrecognized struct {
+	// A value that fits none of them, as JSON text.
+	Unrecognized string `protobuf:"bytes,1001,opt,name=unrecognized,proto3,oneof"`
+}
+
+func (*InstalledPluginSource_StringValue) isInstalledPluginSource_Variant() {}
+
+func (*InstalledPluginSource_Github) isInstalledPluginSource_Variant() {}
+
+func (*InstalledPluginSource_Url) isInstalledPluginSource_Variant() {}
+
+func (*InstalledPluginSource_Local) isInstalledPluginSource_Variant() {}
+
+func (*InstalledPluginSource_Unrecognized) isInstalledPluginSource_Variant() {}
+
+// A InstalledPluginSource with the source github.
+type InstalledPluginSourceGitHub struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The repository.
+	Repo string `protobuf:"bytes,1,opt,name=repo,proto3" json:"repo,omitempty"`
+	// The ref.
+	Ref *string `protobuf:"bytes,2,opt,name=ref,proto3,oneof" json:"ref,omitempty"`
+	// The SHA.
+	Sha *string `protobuf:"bytes,3,opt,name=sha,proto3,oneof" json:"sha,omitempty"`
+	// The path.
+	Path *string `protobuf:"bytes,4,opt,name=path,proto3,oneof" json:"path,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *InstalledPluginSourceGitHub) Reset() {
+	*x = InstalledPluginSourceGitHub{}
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[84]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *InstalledPluginSourceGitHub) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*InstalledPluginSourceGitHub) ProtoMessage() {}
+
+func (x *InstalledPluginSourceGitHub) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[84]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use InstalledPluginSourceGitHub.ProtoReflect.Descriptor instead.
+func (*InstalledPluginSourceGitHub) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{84}
+}
+
+func (x *InstalledPluginSourceGitHub) GetRepo() string {
+	if x != nil {
+		return x.Repo
+	}
+	return ""
+}
+
+func (x *InstalledPluginSourceGitHub) GetRef() string {
+	if x != nil && x.Ref != nil {
+		return *x.Ref
+	}
+	return ""
+}
+
+func (x *InstalledPluginSourceGitHub) GetSha() string {
+	if x != nil && x.Sha != nil {
+		return *x.Sha
+	}
+	return ""
+}
+
+func (x *InstalledPluginSourceGitHub) GetPath() string {
+	if x != nil && x.Path != nil {
+		return *x.Path
+	}
+	return ""
+}
+
+func (x *InstalledPluginSourceGitHub) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// A InstalledPluginSource with the source local.
+type InstalledPluginSourceLocal struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The path.
+	Path string `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *InstalledPluginSourceLocal) Reset() {
+	*x = InstalledPluginSourceLocal{}
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[85]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *InstalledPluginSourceLocal) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*InstalledPluginSourceLocal) ProtoMessage() {}
+
+func (x *InstalledPluginSourceLocal) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[85]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use InstalledPluginSourceLocal.ProtoReflect.Descriptor instead.
+func (*InstalledPluginSourceLocal) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{85}
+}
+
+func (x *InstalledPluginSourceLocal) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *InstalledPluginSourceLocal) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// A InstalledPluginSource with the source url.
+type InstalledPluginSourceUrl struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The URL. A URI.
+	Url string `protobuf:"bytes,1,opt,name=url,proto3" json:"url,omitempty"`
+	// The ref.
+	Ref *string `protobuf:"bytes,2,opt,name=ref,proto3,oneof" json:"ref,omitempty"`
+	// The SHA.
+	Sha *string `protobuf:"bytes,3,opt,name=sha,proto3,oneof" json:"sha,omitempty"`
+	// The path.
+	Path *string `protobuf:"bytes,4,opt,name=path,proto3,oneof" json:"path,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *InstalledPluginSourceUrl) Reset() {
+	*x = InstalledPluginSourceUrl{}
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[86]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *InstalledPluginSourceUrl) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*InstalledPluginSourceUrl) ProtoMessage() {}
+
+func (x *InstalledPluginSourceUrl) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[86]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use InstalledPluginSourceUrl.ProtoReflect.Descriptor instead.
+func (*InstalledPluginSourceUrl) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{86}
+}
+
+func (x *InstalledPluginSourceUrl) GetUrl() string {
+	if x != nil {
+		return x.Url
+	}
+	return ""
+}
+
+func (x *InstalledPluginSourceUrl) GetRef() string {
+	if x != nil && x.Ref != nil {
+		return *x.Ref
+	}
+	return ""
+}
+
+func (x *InstalledPluginSourceUrl) GetSha() string {
+	if x != nil && x.Sha != nil {
+		return *x.Sha
+	}
+	return ""
+}
+
+func (x *InstalledPluginSourceUrl) GetPath() string {
+	if x != nil && x.Path != nil {
+		return *x.Path
+	}
+	return ""
+}
+
+func (x *InstalledPluginSourceUrl) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// Installed plugin verified source. Used by
+// InstalledPluginInfo.verified_source. Since CLI 1.0.102.
+type InstalledPluginVerifiedSource struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Repository on its host, as owner/name.
+	Repository string `protobuf:"bytes,1,opt,name=repository,proto3" json:"repository,omitempty"`
+	// The revision.
+	Revision string `protobuf:"bytes,2,opt,name=revision,proto3" json:"revision,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *InstalledPluginVerifiedSource) Reset() {
+	*x = InstalledPluginVerifiedSource{}
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[87]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *InstalledPluginVerifiedSource) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*InstalledPluginVerifiedSource) ProtoMessage() {}
+
+func (x *InstalledPluginVerifiedSource) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[87]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use InstalledPluginVerifiedSource.ProtoReflect.Descriptor instead.
+func (*InstalledPluginVerifiedSource) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{87}
+}
+
+func (x *InstalledPluginVerifiedSource) GetRepository() string {
+	if x != nil {
+		return x.Repository
+	}
+	return ""
+}
+
+func (x *InstalledPluginVerifiedSource) GetRevision() string {
+	if x != nil {
+		return x.Revision
+	}
+	return ""
+}
+
+func (x *InstalledPluginVerifiedSource) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// Instruction source. Used by InstructionsServiceDiscoverResponse.sources,
+// InternalInstructionsServiceDiscoverRepoSourcesResponse.sources and others.
+type InstructionSource struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The identifier.
+	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// The label.
+	Label string `protobuf:"bytes,2,opt,name=label,proto3" json:"label,omitempty"`
+	// Path of the source.
+	SourcePath string `protobuf:"bytes,3,opt,name=source_path,json=sourcePath,proto3" json:"source_path,omitempty"`
+	// The content.
+	Content string `protobuf:"bytes,4,opt,name=content,proto3" json:"content,omitempty"`
+	// The type.
+	Type InstructionSourceType `protobuf:"varint,5,opt,name=type,proto3,enum=copilot.cli.v1.InstructionSourceType" json:"type,omitempty"`
+	// The location.
+	Location InstructionSourceLocation `protobuf:"varint,6,opt,name=location,proto3,enum=copilot.cli.v1.InstructionSourceLocation" json:"location,omitempty"`
+	// The apply to.
+	ApplyTo []string `protobuf:"bytes,7,rep,name=apply_to,json=applyTo,proto3" json:"apply_to,omitempty"`
+	// The description.
+	Description *string `protobuf:"bytes,8,opt,name=description,proto3,oneof" json:"description,omitempty"`
+	// Whether default is disabled.
+	DefaultDisabled *bool `protobuf:"varint,9,opt,name=default_disabled,json=defaultDisabled,proto3,oneof" json:"default_disabled,omitempty"`
+	// Path of the project.
+	ProjectPath *string `protobuf:"bytes,10,opt,name=project_path,json=projectPath,proto3,oneof" json:"project_path,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *InstructionSource) Reset() {
+	*x = InstructionSource{}
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[88]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *InstructionSource) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*InstructionSource) ProtoMessage() {}
+
+func (x *InstructionSource) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[88]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use InstructionSource.ProtoReflect.Descriptor instead.
+func (*InstructionSource) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{88}
+}
+
+func (x *InstructionSource) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *InstructionSource) GetLabel() string {
+	if x != nil {
+		return x.Label
+	}
+	return ""
+}
+
+func (x *InstructionSource) GetSourcePath() string {
+	if x != nil {
+		return x.SourcePath
+	}
+	return ""
+}
+
+func (x *InstructionSource) GetContent() string {
+	if x != nil {
+		return x.Content
+	}
+	return ""
+}
+
+func (x *InstructionSource) GetType() InstructionSourceType {
+	if x != nil {
+		return x.Type
+	}
+	return InstructionSourceType_INSTRUCTION_SOURCE_TYPE_UNSPECIFIED
+}
+
+func (x *InstructionSource) GetLocation() InstructionSourceLocation {
+	if x != nil {
+		return x.Location
+	}
+	return InstructionSourceLocation_INSTRUCTION_SOURCE_LOCATION_UNSPECIFIED
+}
+
+func (x *InstructionSource) GetApplyTo() []string {
+	if x != nil {
+		return x.ApplyTo
+	}
+	return nil
+}
+
+func (x *InstructionSource) GetDescription() string {
+	if x != nil && x.Description != nil {
+		return *x.Description
+	}
+	return ""
+}
+
+func (x *InstructionSource) GetDefaultDisabled() bool {
+	if x != nil && x.DefaultDisabled != nil {
+		return *x.DefaultDisabled
+	}
+	return false
+}
+
+func (x *InstructionSource) GetProjectPath() string {
+	if x != nil && x.ProjectPath != nil {
+		return *x.ProjectPath
+	}
+	return ""
+}
+
+func (x *InstructionSource) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
 // What is known about a stored session.
 type LocalSessionMetadataValue struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -10090,7 +15883,7 @@ type LocalSessionMetadataValue struct {
 
 func (x *LocalSessionMetadataValue) Reset() {
 	*x = LocalSessionMetadataValue{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[52]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10102,7 +15895,7 @@ func (x *LocalSessionMetadataValue) String() string {
 func (*LocalSessionMetadataValue) ProtoMessage() {}
 
 func (x *LocalSessionMetadataValue) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[52]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10115,7 +15908,7 @@ func (x *LocalSessionMetadataValue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LocalSessionMetadataValue.ProtoReflect.Descriptor instead.
 func (*LocalSessionMetadataValue) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{52}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *LocalSessionMetadataValue) GetSessionId() string {
@@ -10206,7 +15999,7 @@ type ManagedPermissionsContext struct {
 
 func (x *ManagedPermissionsContext) Reset() {
 	*x = ManagedPermissionsContext{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[53]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10218,7 +16011,7 @@ func (x *ManagedPermissionsContext) String() string {
 func (*ManagedPermissionsContext) ProtoMessage() {}
 
 func (x *ManagedPermissionsContext) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[53]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10231,7 +16024,7 @@ func (x *ManagedPermissionsContext) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ManagedPermissionsContext.ProtoReflect.Descriptor instead.
 func (*ManagedPermissionsContext) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{53}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *ManagedPermissionsContext) GetPermissionsJson() string {
@@ -10290,7 +16083,7 @@ type ManagedSettingsResolvedData struct {
 
 func (x *ManagedSettingsResolvedData) Reset() {
 	*x = ManagedSettingsResolvedData{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[54]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10302,7 +16095,7 @@ func (x *ManagedSettingsResolvedData) String() string {
 func (*ManagedSettingsResolvedData) ProtoMessage() {}
 
 func (x *ManagedSettingsResolvedData) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[54]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10315,7 +16108,7 @@ func (x *ManagedSettingsResolvedData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ManagedSettingsResolvedData.ProtoReflect.Descriptor instead.
 func (*ManagedSettingsResolvedData) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{54}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *ManagedSettingsResolvedData) GetSource() ManagedSettingsResolvedSource {
@@ -10409,6 +16202,248 @@ func (x *ManagedSettingsResolvedData) GetJsonExtra() string {
 	return ""
 }
 
+// Marketplace info. Used by PluginsMarketplacesServiceListResponse.marketplaces
+// and SessionPluginsMarketplacesServiceListResponse.marketplaces.
+type MarketplaceInfo struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The name.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// Where it comes from.
+	Source string `protobuf:"bytes,2,opt,name=source,proto3" json:"source,omitempty"`
+	// Whether it is default.
+	IsDefault *bool `protobuf:"varint,3,opt,name=is_default,json=isDefault,proto3,oneof" json:"is_default,omitempty"`
+	// Whether it is managed. Since CLI 1.0.92.
+	Managed *bool `protobuf:"varint,4,opt,name=managed,proto3,oneof" json:"managed,omitempty"`
+	// Whether it is available. Since CLI 1.0.92.
+	Available *bool `protobuf:"varint,5,opt,name=available,proto3,oneof" json:"available,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MarketplaceInfo) Reset() {
+	*x = MarketplaceInfo{}
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[92]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MarketplaceInfo) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MarketplaceInfo) ProtoMessage() {}
+
+func (x *MarketplaceInfo) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[92]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MarketplaceInfo.ProtoReflect.Descriptor instead.
+func (*MarketplaceInfo) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{92}
+}
+
+func (x *MarketplaceInfo) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *MarketplaceInfo) GetSource() string {
+	if x != nil {
+		return x.Source
+	}
+	return ""
+}
+
+func (x *MarketplaceInfo) GetIsDefault() bool {
+	if x != nil && x.IsDefault != nil {
+		return *x.IsDefault
+	}
+	return false
+}
+
+func (x *MarketplaceInfo) GetManaged() bool {
+	if x != nil && x.Managed != nil {
+		return *x.Managed
+	}
+	return false
+}
+
+func (x *MarketplaceInfo) GetAvailable() bool {
+	if x != nil && x.Available != nil {
+		return *x.Available
+	}
+	return false
+}
+
+func (x *MarketplaceInfo) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// Marketplace plugin info. Used by
+// PluginsMarketplacesServiceBrowseResponse.plugins and
+// SessionPluginsMarketplacesServiceBrowseResponse.plugins.
+type MarketplacePluginInfo struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The name.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// The description.
+	Description *string `protobuf:"bytes,2,opt,name=description,proto3,oneof" json:"description,omitempty"`
+	// Version of the plugin.
+	Version *string `protobuf:"bytes,3,opt,name=version,proto3,oneof" json:"version,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MarketplacePluginInfo) Reset() {
+	*x = MarketplacePluginInfo{}
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[93]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MarketplacePluginInfo) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MarketplacePluginInfo) ProtoMessage() {}
+
+func (x *MarketplacePluginInfo) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[93]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MarketplacePluginInfo.ProtoReflect.Descriptor instead.
+func (*MarketplacePluginInfo) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{93}
+}
+
+func (x *MarketplacePluginInfo) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *MarketplacePluginInfo) GetDescription() string {
+	if x != nil && x.Description != nil {
+		return *x.Description
+	}
+	return ""
+}
+
+func (x *MarketplacePluginInfo) GetVersion() string {
+	if x != nil && x.Version != nil {
+		return *x.Version
+	}
+	return ""
+}
+
+func (x *MarketplacePluginInfo) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// Marketplace refresh entry. Used by
+// PluginsMarketplacesServiceRefreshResponse.results and
+// SessionPluginsMarketplacesServiceRefreshResponse.results.
+type MarketplaceRefreshEntry struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The name.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// Whether it succeeded.
+	Success bool `protobuf:"varint,2,opt,name=success,proto3" json:"success,omitempty"`
+	// The error.
+	Error *string `protobuf:"bytes,3,opt,name=error,proto3,oneof" json:"error,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MarketplaceRefreshEntry) Reset() {
+	*x = MarketplaceRefreshEntry{}
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[94]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MarketplaceRefreshEntry) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MarketplaceRefreshEntry) ProtoMessage() {}
+
+func (x *MarketplaceRefreshEntry) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[94]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MarketplaceRefreshEntry.ProtoReflect.Descriptor instead.
+func (*MarketplaceRefreshEntry) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{94}
+}
+
+func (x *MarketplaceRefreshEntry) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *MarketplaceRefreshEntry) GetSuccess() bool {
+	if x != nil {
+		return x.Success
+	}
+	return false
+}
+
+func (x *MarketplaceRefreshEntry) GetError() string {
+	if x != nil && x.Error != nil {
+		return *x.Error
+	}
+	return ""
+}
+
+func (x *MarketplaceRefreshEntry) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
 // MCP installation input. Used by McpInstallationReviewInstall.inputs and
 // McpServicePrepareInstallRequest.inputs. Since CLI 1.0.92.
 type McpInstallationInput struct {
@@ -10427,7 +16462,7 @@ type McpInstallationInput struct {
 
 func (x *McpInstallationInput) Reset() {
 	*x = McpInstallationInput{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[55]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10439,7 +16474,7 @@ func (x *McpInstallationInput) String() string {
 func (*McpInstallationInput) ProtoMessage() {}
 
 func (x *McpInstallationInput) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[55]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10452,7 +16487,7 @@ func (x *McpInstallationInput) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use McpInstallationInput.ProtoReflect.Descriptor instead.
 func (*McpInstallationInput) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{55}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *McpInstallationInput) GetCategory() McpPlanValueCategory {
@@ -10483,6 +16518,1904 @@ func (x *McpInstallationInput) GetJsonExtra() string {
 	return ""
 }
 
+// MCP installation management outcome. Used by
+// McpInstallationsServiceCancelResponseOutcome.outcome,
+// McpInstallationsServiceListResponseOutcome.outcome and others. Since CLI
+// 1.0.92.
+type McpInstallationManagementOutcome struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// One of these, told apart by the member kind.
+	//
+	// Types that are valid to be assigned to Variant:
+	//
+	//	*McpInstallationManagementOutcome_RecoveryRequired
+	//	*McpInstallationManagementOutcome_InstallPrepared
+	//	*McpInstallationManagementOutcome_Listed
+	//	*McpInstallationManagementOutcome_Recovered
+	//	*McpInstallationManagementOutcome_UninstallPlanned
+	//	*McpInstallationManagementOutcome_Operation
+	//	*McpInstallationManagementOutcome_Refused
+	//	*McpInstallationManagementOutcome_Unrecognized
+	Variant       isMcpInstallationManagementOutcome_Variant `protobuf_oneof:"variant"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *McpInstallationManagementOutcome) Reset() {
+	*x = McpInstallationManagementOutcome{}
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[96]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *McpInstallationManagementOutcome) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*McpInstallationManagementOutcome) ProtoMessage() {}
+
+func (x *McpInstallationManagementOutcome) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[96]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use McpInstallationManagementOutcome.ProtoReflect.Descriptor instead.
+func (*McpInstallationManagementOutcome) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{96}
+}
+
+func (x *McpInstallationManagementOutcome) GetVariant() isMcpInstallationManagementOutcome_Variant {
+	if x != nil {
+		return x.Variant
+	}
+	return nil
+}
+
+func (x *McpInstallationManagementOutcome) GetRecoveryRequired() *McpInstallationManagementOutcomeRecoveryRequired {
+	if x != nil {
+		if x, ok := x.Variant.(*McpInstallationManagementOutcome_RecoveryRequired); ok {
+			return x.RecoveryRequired
+		}
+	}
+	return nil
+}
+
+func (x *McpInstallationManagementOutcome) GetInstallPrepared() *McpInstallationManagementOutcomeInstallPrepared {
+	if x != nil {
+		if x, ok := x.Variant.(*McpInstallationManagementOutcome_InstallPrepared); ok {
+			return x.InstallPrepared
+		}
+	}
+	return nil
+}
+
+func (x *McpInstallationManagementOutcome) GetListed() *McpInstallationManagementOutcomeListed {
+	if x != nil {
+		if x, ok := x.Variant.(*McpInstallationManagementOutcome_Listed); ok {
+			return x.Listed
+		}
+	}
+	return nil
+}
+
+func (x *McpInstallationManagementOutcome) GetRecovered() *McpInstallationManagementOutcomeRecovered {
+	if x != nil {
+		if x, ok := x.Variant.(*McpInstallationManagementOutcome_Recovered); ok {
+			return x.Recovered
+		}
+	}
+	return nil
+}
+
+func (x *McpInstallationManagementOutcome) GetUninstallPlanned() *McpInstallationManagementOutcomeUninstallPlanned {
+	if x != nil {
+		if x, ok := x.Variant.(*McpInstallationManagementOutcome_UninstallPlanned); ok {
+			return x.UninstallPlanned
+		}
+	}
+	return nil
+}
+
+func (x *McpInstallationManagementOutcome) GetOperation() *McpInstallationManagementOutcomeOperation {
+	if x != nil {
+		if x, ok := x.Variant.(*McpInstallationManagementOutcome_Operation); ok {
+			return x.Operation
+		}
+	}
+	return nil
+}
+
+func (x *McpInstallationManagementOutcome) GetRefused() *McpInstallationManagementOutcomeRefused {
+	if x != nil {
+		if x, ok := x.Variant.(*McpInstallationManagementOutcome_Refused); ok {
+			return x.Refused
+		}
+	}
+	return nil
+}
+
+func (x *McpInstallationManagementOutcome) GetUnrecognized() string {
+	if x != nil {
+		if x, ok := x.Variant.(*McpInstallationManagementOutcome_Unrecognized); ok {
+			return x.Unrecognized
+		}
+	}
+	return ""
+}
+
+type isMcpInstallationManagementOutcome_Variant interface {
+	isMcpInstallationManagementOutcome_Variant()
+}
+
+type McpInstallationManagementOutcome_RecoveryRequired struct {
+	// Recovery required. JSON kind: recovery-required.
+	RecoveryRequired *McpInstallationManagementOutcomeRecoveryRequired `protobuf:"bytes,1,opt,name=recovery_required,json=recoveryRequired,proto3,oneof"`
+}
+
+type McpInstallationManagementOutcome_InstallPrepared struct {
+	// Install prepared. JSON kind: install-prepared.
+	InstallPrepared *McpInstallationManagementOutcomeInstallPrepared `protobuf:"bytes,2,opt,name=install_prepared,json=installPrepared,proto3,oneof"`
+}
+
+type McpInstallationManagementOutcome_Listed struct {
+	// Listed. JSON kind: listed.
+	Listed *McpInstallationManagementOutcomeListed `protobuf:"bytes,3,opt,name=listed,proto3,oneof"`
+}
+
+type McpInstallationManagementOutcome_Recovered struct {
+	// Recovered. JSON kind: recovered.
+	Recovered *McpInstallationManagementOutcomeRecovered `protobuf:"bytes,4,opt,name=recovered,proto3,oneof"`
+}
+
+type McpInstallationManagementOutcome_UninstallPlanned struct {
+	// Uninstall planned. JSON kind: uninstall-planned.
+	UninstallPlanned *McpInstallationManagementOutcomeUninstallPlanned `protobuf:"bytes,5,opt,name=uninstall_planned,json=uninstallPlanned,proto3,oneof"`
+}
+
+type McpInstallationManagementOutcome_Operation struct {
+	// Operation. JSON kind: operation.
+	Operation *McpInstallationManagementOutcomeOperation `protobuf:"bytes,6,opt,name=operation,proto3,oneof"`
+}
+
+type McpInstallationManagementOutcome_Refused struct {
+	// Refused. JSON kind: refused.
+	Refused *McpInstallationManagementOutcomeRefused `protobuf:"bytes,7,opt,name=refused,proto3,oneof"`
+}
+
+type McpInstallationManagementOutcome_Unrecognized struct {
+	// A value that fits none of them, as JSON text.
+	Unrecognized string `protobuf:"bytes,1001,opt,name=unrecognized,proto3,oneof"`
+}
+
+func (*McpInstallationManagementOutcome_RecoveryRequired) isMcpInstallationManagementOutcome_Variant() {
+}
+
+func (*McpInstallationManagementOutcome_InstallPrepared) isMcpInstallationManagementOutcome_Variant() {
+}
+
+func (*McpInstallationManagementOutcome_Listed) isMcpInstallationManagementOutcome_Variant() {}
+
+func (*McpInstallationManagementOutcome_Recovered) isMcpInstallationManagementOutcome_Variant() {}
+
+func (*McpInstallationManagementOutcome_UninstallPlanned) isMcpInstallationManagementOutcome_Variant() {
+}
+
+func (*McpInstallationManagementOutcome_Operation) isMcpInstallationManagementOutcome_Variant() {}
+
+func (*McpInstallationManagementOutcome_Refused) isMcpInstallationManagementOutcome_Variant() {}
+
+func (*McpInstallationManagementOutcome_Unrecognized) isMcpInstallationManagementOutcome_Variant() {}
+
+// A McpInstallationManagementOutcome with the kind install-prepared.
+type McpInstallationManagementOutcomeInstallPrepared struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The operation. Since CLI 1.0.92.
+	Operation *McpPreparedInstall `protobuf:"bytes,1,opt,name=operation,proto3" json:"operation,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *McpInstallationManagementOutcomeInstallPrepared) Reset() {
+	*x = McpInstallationManagementOutcomeInstallPrepared{}
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[97]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *McpInstallationManagementOutcomeInstallPrepared) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*McpInstallationManagementOutcomeInstallPrepared) ProtoMessage() {}
+
+func (x *McpInstallationManagementOutcomeInstallPrepared) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[97]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use McpInstallationManagementOutcomeInstallPrepared.ProtoReflect.Descriptor instead.
+func (*McpInstallationManagementOutcomeInstallPrepared) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{97}
+}
+
+func (x *McpInstallationManagementOutcomeInstallPrepared) GetOperation() *McpPreparedInstall {
+	if x != nil {
+		return x.Operation
+	}
+	return nil
+}
+
+func (x *McpInstallationManagementOutcomeInstallPrepared) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// A McpInstallationManagementOutcome with the kind listed.
+type McpInstallationManagementOutcomeListed struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The installations. Since CLI 1.0.92.
+	Installations []*McpInstallationSummary `protobuf:"bytes,1,rep,name=installations,proto3" json:"installations,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *McpInstallationManagementOutcomeListed) Reset() {
+	*x = McpInstallationManagementOutcomeListed{}
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[98]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *McpInstallationManagementOutcomeListed) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*McpInstallationManagementOutcomeListed) ProtoMessage() {}
+
+func (x *McpInstallationManagementOutcomeListed) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[98]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use McpInstallationManagementOutcomeListed.ProtoReflect.Descriptor instead.
+func (*McpInstallationManagementOutcomeListed) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{98}
+}
+
+func (x *McpInstallationManagementOutcomeListed) GetInstallations() []*McpInstallationSummary {
+	if x != nil {
+		return x.Installations
+	}
+	return nil
+}
+
+func (x *McpInstallationManagementOutcomeListed) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// A McpInstallationManagementOutcome with the kind operation.
+type McpInstallationManagementOutcomeOperation struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The operation. Since CLI 1.0.92.
+	Operation *McpInstallationOperationStatus `protobuf:"bytes,1,opt,name=operation,proto3" json:"operation,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *McpInstallationManagementOutcomeOperation) Reset() {
+	*x = McpInstallationManagementOutcomeOperation{}
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[99]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *McpInstallationManagementOutcomeOperation) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*McpInstallationManagementOutcomeOperation) ProtoMessage() {}
+
+func (x *McpInstallationManagementOutcomeOperation) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[99]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use McpInstallationManagementOutcomeOperation.ProtoReflect.Descriptor instead.
+func (*McpInstallationManagementOutcomeOperation) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{99}
+}
+
+func (x *McpInstallationManagementOutcomeOperation) GetOperation() *McpInstallationOperationStatus {
+	if x != nil {
+		return x.Operation
+	}
+	return nil
+}
+
+func (x *McpInstallationManagementOutcomeOperation) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// A McpInstallationManagementOutcome with the kind recovered.
+type McpInstallationManagementOutcomeRecovered struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The installations. Since CLI 1.0.92.
+	Installations []*McpInstallationSummary `protobuf:"bytes,1,rep,name=installations,proto3" json:"installations,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *McpInstallationManagementOutcomeRecovered) Reset() {
+	*x = McpInstallationManagementOutcomeRecovered{}
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[100]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *McpInstallationManagementOutcomeRecovered) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*McpInstallationManagementOutcomeRecovered) ProtoMessage() {}
+
+func (x *McpInstallationManagementOutcomeRecovered) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[100]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use McpInstallationManagementOutcomeRecovered.ProtoReflect.Descriptor instead.
+func (*McpInstallationManagementOutcomeRecovered) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{100}
+}
+
+func (x *McpInstallationManagementOutcomeRecovered) GetInstallations() []*McpInstallationSummary {
+	if x != nil {
+		return x.Installations
+	}
+	return nil
+}
+
+func (x *McpInstallationManagementOutcomeRecovered) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// A McpInstallationManagementOutcome with the kind recovery-required.
+type McpInstallationManagementOutcomeRecoveryRequired struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *McpInstallationManagementOutcomeRecoveryRequired) Reset() {
+	*x = McpInstallationManagementOutcomeRecoveryRequired{}
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[101]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *McpInstallationManagementOutcomeRecoveryRequired) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*McpInstallationManagementOutcomeRecoveryRequired) ProtoMessage() {}
+
+func (x *McpInstallationManagementOutcomeRecoveryRequired) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[101]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use McpInstallationManagementOutcomeRecoveryRequired.ProtoReflect.Descriptor instead.
+func (*McpInstallationManagementOutcomeRecoveryRequired) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{101}
+}
+
+func (x *McpInstallationManagementOutcomeRecoveryRequired) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// A McpInstallationManagementOutcome with the kind refused.
+type McpInstallationManagementOutcomeRefused struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The reason. Since CLI 1.0.92.
+	Reason McpInstallationFailureReason `protobuf:"varint,1,opt,name=reason,proto3,enum=copilot.cli.v1.McpInstallationFailureReason" json:"reason,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *McpInstallationManagementOutcomeRefused) Reset() {
+	*x = McpInstallationManagementOutcomeRefused{}
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[102]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *McpInstallationManagementOutcomeRefused) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*McpInstallationManagementOutcomeRefused) ProtoMessage() {}
+
+func (x *McpInstallationManagementOutcomeRefused) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[102]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use McpInstallationManagementOutcomeRefused.ProtoReflect.Descriptor instead.
+func (*McpInstallationManagementOutcomeRefused) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{102}
+}
+
+func (x *McpInstallationManagementOutcomeRefused) GetReason() McpInstallationFailureReason {
+	if x != nil {
+		return x.Reason
+	}
+	return McpInstallationFailureReason_MCP_INSTALLATION_FAILURE_REASON_UNSPECIFIED
+}
+
+func (x *McpInstallationManagementOutcomeRefused) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// A McpInstallationManagementOutcome with the kind uninstall-planned.
+type McpInstallationManagementOutcomeUninstallPlanned struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The plan. Since CLI 1.0.92.
+	Plan *McpUninstallPlan `protobuf:"bytes,1,opt,name=plan,proto3" json:"plan,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *McpInstallationManagementOutcomeUninstallPlanned) Reset() {
+	*x = McpInstallationManagementOutcomeUninstallPlanned{}
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[103]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *McpInstallationManagementOutcomeUninstallPlanned) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*McpInstallationManagementOutcomeUninstallPlanned) ProtoMessage() {}
+
+func (x *McpInstallationManagementOutcomeUninstallPlanned) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[103]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use McpInstallationManagementOutcomeUninstallPlanned.ProtoReflect.Descriptor instead.
+func (*McpInstallationManagementOutcomeUninstallPlanned) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{103}
+}
+
+func (x *McpInstallationManagementOutcomeUninstallPlanned) GetPlan() *McpUninstallPlan {
+	if x != nil {
+		return x.Plan
+	}
+	return nil
+}
+
+func (x *McpInstallationManagementOutcomeUninstallPlanned) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// MCP installation operation status. Used by
+// McpInstallationManagementOutcomeOperation.operation. Since CLI 1.0.92.
+type McpInstallationOperationStatus struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// One of these, told apart by the member phase.
+	//
+	// Types that are valid to be assigned to Variant:
+	//
+	//	*McpInstallationOperationStatus_Preparing
+	//	*McpInstallationOperationStatus_Prepared
+	//	*McpInstallationOperationStatus_AwaitingConfirmation
+	//	*McpInstallationOperationStatus_Revalidating
+	//	*McpInstallationOperationStatus_Applying
+	//	*McpInstallationOperationStatus_Completed
+	//	*McpInstallationOperationStatus_Unrecognized
+	Variant       isMcpInstallationOperationStatus_Variant `protobuf_oneof:"variant"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *McpInstallationOperationStatus) Reset() {
+	*x = McpInstallationOperationStatus{}
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[104]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *McpInstallationOperationStatus) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*McpInstallationOperationStatus) ProtoMessage() {}
+
+func (x *McpInstallationOperationStatus) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[104]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use McpInstallationOperationStatus.ProtoReflect.Descriptor instead.
+func (*McpInstallationOperationStatus) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{104}
+}
+
+func (x *McpInstallationOperationStatus) GetVariant() isMcpInstallationOperationStatus_Variant {
+	if x != nil {
+		return x.Variant
+	}
+	return nil
+}
+
+func (x *McpInstallationOperationStatus) GetPreparing() *McpInstallationOperationStatusPreparing {
+	if x != nil {
+		if x, ok := x.Variant.(*McpInstallationOperationStatus_Preparing); ok {
+			return x.Preparing
+		}
+	}
+	return nil
+}
+
+func (x *McpInstallationOperationStatus) GetPrepared() *McpInstallationOperationStatusPrepared {
+	if x != nil {
+		if x, ok := x.Variant.(*McpInstallationOperationStatus_Prepared); ok {
+			return x.Prepared
+		}
+	}
+	return nil
+}
+
+func (x *McpInstallationOperationStatus) GetAwaitingConfirmation() *McpInstallationOperationStatusAwaitingConfirmation {
+	if x != nil {
+		if x, ok := x.Variant.(*McpInstallationOperationStatus_AwaitingConfirmation); ok {
+			return x.AwaitingConfirmation
+		}
+	}
+	return nil
+}
+
+func (x *McpInstallationOperationStatus) GetRevalidating() *McpInstallationOperationStatusRevalidating {
+	if x != nil {
+		if x, ok := x.Variant.(*McpInstallationOperationStatus_Revalidating); ok {
+			return x.Revalidating
+		}
+	}
+	return nil
+}
+
+func (x *McpInstallationOperationStatus) GetApplying() *McpInstallationOperationStatusApplying {
+	if x != nil {
+		if x, ok := x.Variant.(*McpInstallationOperationStatus_Applying); ok {
+			return x.Applying
+		}
+	}
+	return nil
+}
+
+func (x *McpInstallationOperationStatus) GetCompleted() *McpInstallationOperationStatusCompleted {
+	if x != nil {
+		if x, ok := x.Variant.(*McpInstallationOperationStatus_Completed); ok {
+			return x.Completed
+		}
+	}
+	return nil
+}
+
+func (x *McpInstallationOperationStatus) GetUnrecognized() string {
+	if x != nil {
+		if x, ok := x.Variant.(*McpInstallationOperationStatus_Unrecognized); ok {
+			return x.Unrecognized
+		}
+	}
+	return ""
+}
+
+type isMcpInstallationOperationStatus_Variant interface {
+	isMcpInstallationOperationStatus_Variant()
+}
+
+type McpInstallationOperationStatus_Preparing struct {
+	// Preparing. JSON phase: preparing.
+	Preparing *McpInstallationOperationStatusPreparing `protobuf:"bytes,1,opt,name=preparing,proto3,oneof"`
+}
+
+type McpInstallationOperationStatus_Prepared struct {
+	// Prepared. JSON phase: prepared.
+	Prepared *McpInstallationOperationStatusPrepared `protobuf:"bytes,2,opt,name=prepared,proto3,oneof"`
+}
+
+type McpInstallationOperationStatus_AwaitingConfirmation struct {
+	// Awaiting confirmation. JSON phase: awaiting-confirmation.
+	AwaitingConfirmation *McpInstallationOperationStatusAwaitingConfirmation `protobuf:"bytes,3,opt,name=awaiting_confirmation,json=awaitingConfirmation,proto3,oneof"`
+}
+
+type McpInstallationOperationStatus_Revalidating struct {
+	// Revalidating. JSON phase: revalidating.
+	Revalidating *McpInstallationOperationStatusRevalidating `protobuf:"bytes,4,opt,name=revalidating,proto3,oneof"`
+}
+
+type McpInstallationOperationStatus_Applying struct {
+	// Applying. JSON phase: applying.
+	Applying *McpInstallationOperationStatusApplying `protobuf:"bytes,5,opt,name=applying,proto3,oneof"`
+}
+
+type McpInstallationOperationStatus_Completed struct {
+	// Completed. JSON phase: completed.
+	Completed *McpInstallationOperationStatusCompleted `protobuf:"bytes,6,opt,name=completed,proto3,oneof"`
+}
+
+type McpInstallationOperationStatus_Unrecognized struct {
+	// A value that fits none of them, as JSON text.
+	Unrecognized string `protobuf:"bytes,1001,opt,name=unrecognized,proto3,oneof"`
+}
+
+func (*McpInstallationOperationStatus_Preparing) isMcpInstallationOperationStatus_Variant() {}
+
+func (*McpInstallationOperationStatus_Prepared) isMcpInstallationOperationStatus_Variant() {}
+
+func (*McpInstallationOperationStatus_AwaitingConfirmation) isMcpInstallationOperationStatus_Variant() {
+}
+
+func (*McpInstallationOperationStatus_Revalidating) isMcpInstallationOperationStatus_Variant() {}
+
+func (*McpInstallationOperationStatus_Applying) isMcpInstallationOperationStatus_Variant() {}
+
+func (*McpInstallationOperationStatus_Completed) isMcpInstallationOperationStatus_Variant() {}
+
+func (*McpInstallationOperationStatus_Unrecognized) isMcpInstallationOperationStatus_Variant() {}
+
+// A McpInstallationOperationStatus with the phase applying.
+type McpInstallationOperationStatusApplying struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Identifier of the operation. Since CLI 1.0.92.
+	OperationId string `protobuf:"bytes,1,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
+	// Whether the cancellation is requested. Since CLI 1.0.92.
+	CancellationRequested bool `protobuf:"varint,2,opt,name=cancellation_requested,json=cancellationRequested,proto3" json:"cancellation_requested,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *McpInstallationOperationStatusApplying) Reset() {
+	*x = McpInstallationOperationStatusApplying{}
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[105]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *McpInstallationOperationStatusApplying) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*McpInstallationOperationStatusApplying) ProtoMessage() {}
+
+func (x *McpInstallationOperationStatusApplying) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[105]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use McpInstallationOperationStatusApplying.ProtoReflect.Descriptor instead.
+func (*McpInstallationOperationStatusApplying) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{105}
+}
+
+func (x *McpInstallationOperationStatusApplying) GetOperationId() string {
+	if x != nil {
+		return x.OperationId
+	}
+	return ""
+}
+
+func (x *McpInstallationOperationStatusApplying) GetCancellationRequested() bool {
+	if x != nil {
+		return x.CancellationRequested
+	}
+	return false
+}
+
+func (x *McpInstallationOperationStatusApplying) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// A McpInstallationOperationStatus with the phase awaiting-confirmation.
+type McpInstallationOperationStatusAwaitingConfirmation struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Identifier of the operation. Since CLI 1.0.92.
+	OperationId string `protobuf:"bytes,1,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
+	// Whether the cancellation is requested. Since CLI 1.0.92.
+	CancellationRequested bool `protobuf:"varint,2,opt,name=cancellation_requested,json=cancellationRequested,proto3" json:"cancellation_requested,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *McpInstallationOperationStatusAwaitingConfirmation) Reset() {
+	*x = McpInstallationOperationStatusAwaitingConfirmation{}
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[106]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *McpInstallationOperationStatusAwaitingConfirmation) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*McpInstallationOperationStatusAwaitingConfirmation) ProtoMessage() {}
+
+func (x *McpInstallationOperationStatusAwaitingConfirmation) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[106]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use McpInstallationOperationStatusAwaitingConfirmation.ProtoReflect.Descriptor instead.
+func (*McpInstallationOperationStatusAwaitingConfirmation) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{106}
+}
+
+func (x *McpInstallationOperationStatusAwaitingConfirmation) GetOperationId() string {
+	if x != nil {
+		return x.OperationId
+	}
+	return ""
+}
+
+func (x *McpInstallationOperationStatusAwaitingConfirmation) GetCancellationRequested() bool {
+	if x != nil {
+		return x.CancellationRequested
+	}
+	return false
+}
+
+func (x *McpInstallationOperationStatusAwaitingConfirmation) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// A McpInstallationOperationStatus with the phase completed.
+type McpInstallationOperationStatusCompleted struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Identifier of the operation. Since CLI 1.0.92.
+	OperationId string `protobuf:"bytes,1,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
+	// Whether the cancellation is requested. Since CLI 1.0.92.
+	CancellationRequested bool `protobuf:"varint,2,opt,name=cancellation_requested,json=cancellationRequested,proto3" json:"cancellation_requested,omitempty"`
+	// The outcome. Since CLI 1.0.92.
+	Outcome *McpInstallationOutcome `protobuf:"bytes,3,opt,name=outcome,proto3" json:"outcome,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *McpInstallationOperationStatusCompleted) Reset() {
+	*x = McpInstallationOperationStatusCompleted{}
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[107]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *McpInstallationOperationStatusCompleted) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*McpInstallationOperationStatusCompleted) ProtoMessage() {}
+
+func (x *McpInstallationOperationStatusCompleted) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[107]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use McpInstallationOperationStatusCompleted.ProtoReflect.Descriptor instead.
+func (*McpInstallationOperationStatusCompleted) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{107}
+}
+
+func (x *McpInstallationOperationStatusCompleted) GetOperationId() string {
+	if x != nil {
+		return x.OperationId
+	}
+	return ""
+}
+
+func (x *McpInstallationOperationStatusCompleted) GetCancellationRequested() bool {
+	if x != nil {
+		return x.CancellationRequested
+	}
+	return false
+}
+
+func (x *McpInstallationOperationStatusCompleted) GetOutcome() *McpInstallationOutcome {
+	if x != nil {
+		return x.Outcome
+	}
+	return nil
+}
+
+func (x *McpInstallationOperationStatusCompleted) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// A McpInstallationOperationStatus with the phase prepared.
+type McpInstallationOperationStatusPrepared struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Identifier of the operation. Since CLI 1.0.92.
+	OperationId string `protobuf:"bytes,1,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
+	// Whether the cancellation is requested. Since CLI 1.0.92.
+	CancellationRequested bool `protobuf:"varint,2,opt,name=cancellation_requested,json=cancellationRequested,proto3" json:"cancellation_requested,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *McpInstallationOperationStatusPrepared) Reset() {
+	*x = McpInstallationOperationStatusPrepared{}
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[108]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *McpInstallationOperationStatusPrepared) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*McpInstallationOperationStatusPrepared) ProtoMessage() {}
+
+func (x *McpInstallationOperationStatusPrepared) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[108]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use McpInstallationOperationStatusPrepared.ProtoReflect.Descriptor instead.
+func (*McpInstallationOperationStatusPrepared) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{108}
+}
+
+func (x *McpInstallationOperationStatusPrepared) GetOperationId() string {
+	if x != nil {
+		return x.OperationId
+	}
+	return ""
+}
+
+func (x *McpInstallationOperationStatusPrepared) GetCancellationRequested() bool {
+	if x != nil {
+		return x.CancellationRequested
+	}
+	return false
+}
+
+func (x *McpInstallationOperationStatusPrepared) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// A McpInstallationOperationStatus with the phase preparing.
+type McpInstallationOperationStatusPreparing struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Identifier of the operation. Since CLI 1.0.92.
+	OperationId string `protobuf:"bytes,1,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
+	// Whether the cancellation is requested. Since CLI 1.0.92.
+	CancellationRequested bool `protobuf:"varint,2,opt,name=cancellation_requested,json=cancellationRequested,proto3" json:"cancellation_requested,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *McpInstallationOperationStatusPreparing) Reset() {
+	*x = McpInstallationOperationStatusPreparing{}
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[109]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *McpInstallationOperationStatusPreparing) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*McpInstallationOperationStatusPreparing) ProtoMessage() {}
+
+func (x *McpInstallationOperationStatusPreparing) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[109]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use McpInstallationOperationStatusPreparing.ProtoReflect.Descriptor instead.
+func (*McpInstallationOperationStatusPreparing) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{109}
+}
+
+func (x *McpInstallationOperationStatusPreparing) GetOperationId() string {
+	if x != nil {
+		return x.OperationId
+	}
+	return ""
+}
+
+func (x *McpInstallationOperationStatusPreparing) GetCancellationRequested() bool {
+	if x != nil {
+		return x.CancellationRequested
+	}
+	return false
+}
+
+func (x *McpInstallationOperationStatusPreparing) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// A McpInstallationOperationStatus with the phase revalidating.
+type McpInstallationOperationStatusRevalidating struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Identifier of the operation. Since CLI 1.0.92.
+	OperationId string `protobuf:"bytes,1,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
+	// Whether the cancellation is requested. Since CLI 1.0.92.
+	CancellationRequested bool `protobuf:"varint,2,opt,name=cancellation_requested,json=cancellationRequested,proto3" json:"cancellation_requested,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *McpInstallationOperationStatusRevalidating) Reset() {
+	*x = McpInstallationOperationStatusRevalidating{}
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[110]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *McpInstallationOperationStatusRevalidating) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*McpInstallationOperationStatusRevalidating) ProtoMessage() {}
+
+func (x *McpInstallationOperationStatusRevalidating) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[110]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use McpInstallationOperationStatusRevalidating.ProtoReflect.Descriptor instead.
+func (*McpInstallationOperationStatusRevalidating) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{110}
+}
+
+func (x *McpInstallationOperationStatusRevalidating) GetOperationId() string {
+	if x != nil {
+		return x.OperationId
+	}
+	return ""
+}
+
+func (x *McpInstallationOperationStatusRevalidating) GetCancellationRequested() bool {
+	if x != nil {
+		return x.CancellationRequested
+	}
+	return false
+}
+
+func (x *McpInstallationOperationStatusRevalidating) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// MCP installation outcome. Used by
+// McpInstallationOperationStatusCompleted.outcome,
+// McpServiceApplyInstallResponseOutcome.outcome and others. Since CLI 1.0.92.
+type McpInstallationOutcome struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// One of these, told apart by the member kind.
+	//
+	// Types that are valid to be assigned to Variant:
+	//
+	//	*McpInstallationOutcome_Installed
+	//	*McpInstallationOutcome_Uninstalled
+	//	*McpInstallationOutcome_RolledBack
+	//	*McpInstallationOutcome_RecoveryRequired
+	//	*McpInstallationOutcome_Declined
+	//	*McpInstallationOutcome_Cancelled
+	//	*McpInstallationOutcome_Refused
+	//	*McpInstallationOutcome_Unrecognized
+	Variant       isMcpInstallationOutcome_Variant `protobuf_oneof:"variant"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *McpInstallationOutcome) Reset() {
+	*x = McpInstallationOutcome{}
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[111]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *McpInstallationOutcome) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*McpInstallationOutcome) ProtoMessage() {}
+
+func (x *McpInstallationOutcome) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[111]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use McpInstallationOutcome.ProtoReflect.Descriptor instead.
+func (*McpInstallationOutcome) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{111}
+}
+
+func (x *McpInstallationOutcome) GetVariant() isMcpInstallationOutcome_Variant {
+	if x != nil {
+		return x.Variant
+	}
+	return nil
+}
+
+func (x *McpInstallationOutcome) GetInstalled() *McpInstallationOutcomeInstalled {
+	if x != nil {
+		if x, ok := x.Variant.(*McpInstallationOutcome_Installed); ok {
+			return x.Installed
+		}
+	}
+	return nil
+}
+
+func (x *McpInstallationOutcome) GetUninstalled() *McpInstallationOutcomeUninstalled {
+	if x != nil {
+		if x, ok := x.Variant.(*McpInstallationOutcome_Uninstalled); ok {
+			return x.Uninstalled
+		}
+	}
+	return nil
+}
+
+func (x *McpInstallationOutcome) GetRolledBack() *McpInstallationOutcomeRolledBack {
+	if x != nil {
+		if x, ok := x.Variant.(*McpInstallationOutcome_RolledBack); ok {
+			return x.RolledBack
+		}
+	}
+	return nil
+}
+
+func (x *McpInstallationOutcome) GetRecoveryRequired() *McpInstallationOutcomeRecoveryRequired {
+	if x != nil {
+		if x, ok := x.Variant.(*McpInstallationOutcome_RecoveryRequired); ok {
+			return x.RecoveryRequired
+		}
+	}
+	return nil
+}
+
+func (x *McpInstallationOutcome) GetDeclined() *McpInstallationOutcomeDeclined {
+	if x != nil {
+		if x, ok := x.Variant.(*McpInstallationOutcome_Declined); ok {
+			return x.Declined
+		}
+	}
+	return nil
+}
+
+func (x *McpInstallationOutcome) GetCancelled() *McpInstallationOutcomeCancelled {
+	if x != nil {
+		if x, ok := x.Variant.(*McpInstallationOutcome_Cancelled); ok {
+			return x.Cancelled
+		}
+	}
+	return nil
+}
+
+func (x *McpInstallationOutcome) GetRefused() *McpInstallationOutcomeRefused {
+	if x != nil {
+		if x, ok := x.Variant.(*McpInstallationOutcome_Refused); ok {
+			return x.Refused
+		}
+	}
+	return nil
+}
+
+func (x *McpInstallationOutcome) GetUnrecognized() string {
+	if x != nil {
+		if x, ok := x.Variant.(*McpInstallationOutcome_Unrecognized); ok {
+			return x.Unrecognized
+		}
+	}
+	return ""
+}
+
+type isMcpInstallationOutcome_Variant interface {
+	isMcpInstallationOutcome_Variant()
+}
+
+type McpInstallationOutcome_Installed struct {
+	// Installed. JSON kind: installed.
+	Installed *McpInstallationOutcomeInstalled `protobuf:"bytes,1,opt,name=installed,proto3,oneof"`
+}
+
+type McpInstallationOutcome_Uninstalled struct {
+	// Uninstalled. JSON kind: uninstalled.
+	Uninstalled *McpInstallationOutcomeUninstalled `protobuf:"bytes,2,opt,name=uninstalled,proto3,oneof"`
+}
+
+type McpInstallationOutcome_RolledBack struct {
+	// Rolled back. JSON kind: rolled-back.
+	RolledBack *McpInstallationOutcomeRolledBack `protobuf:"bytes,3,opt,name=rolled_back,json=rolledBack,proto3,oneof"`
+}
+
+type McpInstallationOutcome_RecoveryRequired struct {
+	// Recovery required. JSON kind: recovery-required.
+	RecoveryRequired *McpInstallationOutcomeRecoveryRequired `protobuf:"bytes,4,opt,name=recovery_required,json=recoveryRequired,proto3,oneof"`
+}
+
+type McpInstallationOutcome_Declined struct {
+	// Declined. JSON kind: declined.
+	Declined *McpInstallationOutcomeDeclined `protobuf:"bytes,5,opt,name=declined,proto3,oneof"`
+}
+
+type McpInstallationOutcome_Cancelled struct {
+	// Cancelled. JSON kind: cancelled.
+	Cancelled *McpInstallationOutcomeCancelled `protobuf:"bytes,6,opt,name=cancelled,proto3,oneof"`
+}
+
+type McpInstallationOutcome_Refused struct {
+	// Refused. JSON kind: refused.
+	Refused *McpInstallationOutcomeRefused `protobuf:"bytes,7,opt,name=refused,proto3,oneof"`
+}
+
+type McpInstallationOutcome_Unrecognized struct {
+	// A value that fits none of them, as JSON text.
+	Unrecognized string `protobuf:"bytes,1001,opt,name=unrecognized,proto3,oneof"`
+}
+
+func (*McpInstallationOutcome_Installed) isMcpInstallationOutcome_Variant() {}
+
+func (*McpInstallationOutcome_Uninstalled) isMcpInstallationOutcome_Variant() {}
+
+func (*McpInstallationOutcome_RolledBack) isMcpInstallationOutcome_Variant() {}
+
+func (*McpInstallationOutcome_RecoveryRequired) isMcpInstallationOutcome_Variant() {}
+
+func (*McpInstallationOutcome_Declined) isMcpInstallationOutcome_Variant() {}
+
+func (*McpInstallationOutcome_Cancelled) isMcpInstallationOutcome_Variant() {}
+
+func (*McpInstallationOutcome_Refused) isMcpInstallationOutcome_Variant() {}
+
+func (*McpInstallationOutcome_Unrecognized) isMcpInstallationOutcome_Variant() {}
+
+// A McpInstallationOutcome with the kind cancelled.
+type McpInstallationOutcomeCancelled struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Identifier of the operation. Since CLI 1.0.92.
+	OperationId string `protobuf:"bytes,1,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *McpInstallationOutcomeCancelled) Reset() {
+	*x = McpInstallationOutcomeCancelled{}
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[112]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *McpInstallationOutcomeCancelled) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*McpInstallationOutcomeCancelled) ProtoMessage() {}
+
+func (x *McpInstallationOutcomeCancelled) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[112]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use McpInstallationOutcomeCancelled.ProtoReflect.Descriptor instead.
+func (*McpInstallationOutcomeCancelled) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{112}
+}
+
+func (x *McpInstallationOutcomeCancelled) GetOperationId() string {
+	if x != nil {
+		return x.OperationId
+	}
+	return ""
+}
+
+func (x *McpInstallationOutcomeCancelled) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// A McpInstallationOutcome with the kind declined.
+type McpInstallationOutcomeDeclined struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Identifier of the operation. Since CLI 1.0.92.
+	OperationId string `protobuf:"bytes,1,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *McpInstallationOutcomeDeclined) Reset() {
+	*x = McpInstallationOutcomeDeclined{}
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[113]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *McpInstallationOutcomeDeclined) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*McpInstallationOutcomeDeclined) ProtoMessage() {}
+
+func (x *McpInstallationOutcomeDeclined) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[113]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use McpInstallationOutcomeDeclined.ProtoReflect.Descriptor instead.
+func (*McpInstallationOutcomeDeclined) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{113}
+}
+
+func (x *McpInstallationOutcomeDeclined) GetOperationId() string {
+	if x != nil {
+		return x.OperationId
+	}
+	return ""
+}
+
+func (x *McpInstallationOutcomeDeclined) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// A McpInstallationOutcome with the kind installed.
+type McpInstallationOutcomeInstalled struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The installation. Since CLI 1.0.92.
+	Installation *McpInstallationSummary `protobuf:"bytes,1,opt,name=installation,proto3" json:"installation,omitempty"`
+	// Whether it is cleanup pending. Since CLI 1.0.92.
+	CleanupPending bool `protobuf:"varint,2,opt,name=cleanup_pending,json=cleanupPending,proto3" json:"cleanup_pending,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *McpInstallationOutcomeInstalled) Reset() {
+	*x = McpInstallationOutcomeInstalled{}
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[114]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *McpInstallationOutcomeInstalled) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*McpInstallationOutcomeInstalled) ProtoMessage() {}
+
+func (x *McpInstallationOutcomeInstalled) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[114]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use McpInstallationOutcomeInstalled.ProtoReflect.Descriptor instead.
+func (*McpInstallationOutcomeInstalled) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{114}
+}
+
+func (x *McpInstallationOutcomeInstalled) GetInstallation() *McpInstallationSummary {
+	if x != nil {
+		return x.Installation
+	}
+	return nil
+}
+
+func (x *McpInstallationOutcomeInstalled) GetCleanupPending() bool {
+	if x != nil {
+		return x.CleanupPending
+	}
+	return false
+}
+
+func (x *McpInstallationOutcomeInstalled) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// A McpInstallationOutcome with the kind recovery-required.
+type McpInstallationOutcomeRecoveryRequired struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Identifier of the operation. Since CLI 1.0.92.
+	OperationId string `protobuf:"bytes,1,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *McpInstallationOutcomeRecoveryRequired) Reset() {
+	*x = McpInstallationOutcomeRecoveryRequired{}
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[115]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *McpInstallationOutcomeRecoveryRequired) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*McpInstallationOutcomeRecoveryRequired) ProtoMessage() {}
+
+func (x *McpInstallationOutcomeRecoveryRequired) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[115]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use McpInstallationOutcomeRecoveryRequired.ProtoReflect.Descriptor instead.
+func (*McpInstallationOutcomeRecoveryRequired) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{115}
+}
+
+func (x *McpInstallationOutcomeRecoveryRequired) GetOperationId() string {
+	if x != nil {
+		return x.OperationId
+	}
+	return ""
+}
+
+func (x *McpInstallationOutcomeRecoveryRequired) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// A McpInstallationOutcome with the kind refused.
+type McpInstallationOutcomeRefused struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The reason. Since CLI 1.0.92.
+	Reason McpInstallationFailureReason `protobuf:"varint,1,opt,name=reason,proto3,enum=copilot.cli.v1.McpInstallationFailureReason" json:"reason,omitempty"`
+	// Identifier of the operation. Since CLI 1.0.92.
+	OperationId *string `protobuf:"bytes,2,opt,name=operation_id,json=operationId,proto3,oneof" json:"operation_id,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *McpInstallationOutcomeRefused) Reset() {
+	*x = McpInstallationOutcomeRefused{}
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[116]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *McpInstallationOutcomeRefused) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*McpInstallationOutcomeRefused) ProtoMessage() {}
+
+func (x *McpInstallationOutcomeRefused) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[116]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use McpInstallationOutcomeRefused.ProtoReflect.Descriptor instead.
+func (*McpInstallationOutcomeRefused) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{116}
+}
+
+func (x *McpInstallationOutcomeRefused) GetReason() McpInstallationFailureReason {
+	if x != nil {
+		return x.Reason
+	}
+	return McpInstallationFailureReason_MCP_INSTALLATION_FAILURE_REASON_UNSPECIFIED
+}
+
+func (x *McpInstallationOutcomeRefused) GetOperationId() string {
+	if x != nil && x.OperationId != nil {
+		return *x.OperationId
+	}
+	return ""
+}
+
+func (x *McpInstallationOutcomeRefused) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// A McpInstallationOutcome with the kind rolled-back.
+type McpInstallationOutcomeRolledBack struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The reason. Since CLI 1.0.92.
+	Reason McpInstallationFailureReason `protobuf:"varint,1,opt,name=reason,proto3,enum=copilot.cli.v1.McpInstallationFailureReason" json:"reason,omitempty"`
+	// Identifier of the operation. Since CLI 1.0.92.
+	OperationId string `protobuf:"bytes,2,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *McpInstallationOutcomeRolledBack) Reset() {
+	*x = McpInstallationOutcomeRolledBack{}
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[117]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *McpInstallationOutcomeRolledBack) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*McpInstallationOutcomeRolledBack) ProtoMessage() {}
+
+func (x *McpInstallationOutcomeRolledBack) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[117]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use McpInstallationOutcomeRolledBack.ProtoReflect.Descriptor instead.
+func (*McpInstallationOutcomeRolledBack) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{117}
+}
+
+func (x *McpInstallationOutcomeRolledBack) GetReason() McpInstallationFailureReason {
+	if x != nil {
+		return x.Reason
+	}
+	return McpInstallationFailureReason_MCP_INSTALLATION_FAILURE_REASON_UNSPECIFIED
+}
+
+func (x *McpInstallationOutcomeRolledBack) GetOperationId() string {
+	if x != nil {
+		return x.OperationId
+	}
+	return ""
+}
+
+func (x *McpInstallationOutcomeRolledBack) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// A McpInstallationOutcome with the kind uninstalled.
+type McpInstallationOutcomeUninstalled struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Identifier of the installation. Since CLI 1.0.92.
+	InstallationId string `protobuf:"bytes,1,opt,name=installation_id,json=installationId,proto3" json:"installation_id,omitempty"`
+	// Identifier of the operation. Since CLI 1.0.92.
+	OperationId string `protobuf:"bytes,2,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
+	// Whether it is cleanup pending. Since CLI 1.0.92.
+	CleanupPending bool `protobuf:"varint,3,opt,name=cleanup_pending,json=cleanupPending,proto3" json:"cleanup_pending,omitempty"`
+	// Whether there is restored previous configuration. Since CLI 1.0.92.
+	RestoredPreviousConfiguration bool `protobuf:"varint,4,opt,name=restored_previous_configuration,json=restoredPreviousConfiguration,proto3" json:"restored_previous_configuration,omitempty"`
+	// The removed owned secrets. Since CLI 1.0.92.
+	RemovedOwnedSecrets int64 `protobuf:"varint,5,opt,name=removed_owned_secrets,json=removedOwnedSecrets,proto3" json:"removed_owned_secrets,omitempty"`
+	// Whether there is preserved shared authentication. Since CLI 1.0.92.
+	PreservedSharedAuthentication bool `protobuf:"varint,6,opt,name=preserved_shared_authentication,json=preservedSharedAuthentication,proto3" json:"preserved_shared_authentication,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *McpInstallationOutcomeUninstalled) Reset() {
+	*x = McpInstallationOutcomeUninstalled{}
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[118]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *McpInstallationOutcomeUninstalled) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*McpInstallationOutcomeUninstalled) ProtoMessage() {}
+
+func (x *McpInstallationOutcomeUninstalled) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[118]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use McpInstallationOutcomeUninstalled.ProtoReflect.Descriptor instead.
+func (*McpInstallationOutcomeUninstalled) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{118}
+}
+
+func (x *McpInstallationOutcomeUninstalled) GetInstallationId() string {
+	if x != nil {
+		return x.InstallationId
+	}
+	return ""
+}
+
+func (x *McpInstallationOutcomeUninstalled) GetOperationId() string {
+	if x != nil {
+		return x.OperationId
+	}
+	return ""
+}
+
+func (x *McpInstallationOutcomeUninstalled) GetCleanupPending() bool {
+	if x != nil {
+		return x.CleanupPending
+	}
+	return false
+}
+
+func (x *McpInstallationOutcomeUninstalled) GetRestoredPreviousConfiguration() bool {
+	if x != nil {
+		return x.RestoredPreviousConfiguration
+	}
+	return false
+}
+
+func (x *McpInstallationOutcomeUninstalled) GetRemovedOwnedSecrets() int64 {
+	if x != nil {
+		return x.RemovedOwnedSecrets
+	}
+	return 0
+}
+
+func (x *McpInstallationOutcomeUninstalled) GetPreservedSharedAuthentication() bool {
+	if x != nil {
+		return x.PreservedSharedAuthentication
+	}
+	return false
+}
+
+func (x *McpInstallationOutcomeUninstalled) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// MCP installation summary. Used by
+// McpInstallationManagementOutcomeListed.installations,
+// McpInstallationManagementOutcomeRecovered.installations and others. Since CLI
+// 1.0.92.
+type McpInstallationSummary struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Identifier of the installation.
+	InstallationId string `protobuf:"bytes,1,opt,name=installation_id,json=installationId,proto3" json:"installation_id,omitempty"`
+	// Identifier of the operation.
+	OperationId string `protobuf:"bytes,2,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
+	// The identity.
+	Identity *McpPlanResourceIdentity `protobuf:"bytes,3,opt,name=identity,proto3" json:"identity,omitempty"`
+	// Identifier of the choice.
+	ChoiceId string `protobuf:"bytes,4,opt,name=choice_id,json=choiceId,proto3" json:"choice_id,omitempty"`
+	// The state.
+	State McpInstallationState `protobuf:"varint,5,opt,name=state,proto3,enum=copilot.cli.v1.McpInstallationState" json:"state,omitempty"`
+	// The catalogue.
+	Catalogue *InstallationCatalogueIdentity `protobuf:"bytes,6,opt,name=catalogue,proto3" json:"catalogue,omitempty"`
+	// The installed at.
+	InstalledAt *string `protobuf:"bytes,7,opt,name=installed_at,json=installedAt,proto3,oneof" json:"installed_at,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *McpInstallationSummary) Reset() {
+	*x = McpInstallationSummary{}
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[119]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *McpInstallationSummary) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*McpInstallationSummary) ProtoMessage() {}
+
+func (x *McpInstallationSummary) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[119]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use McpInstallationSummary.ProtoReflect.Descriptor instead.
+func (*McpInstallationSummary) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{119}
+}
+
+func (x *McpInstallationSummary) GetInstallationId() string {
+	if x != nil {
+		return x.InstallationId
+	}
+	return ""
+}
+
+func (x *McpInstallationSummary) GetOperationId() string {
+	if x != nil {
+		return x.OperationId
+	}
+	return ""
+}
+
+func (x *McpInstallationSummary) GetIdentity() *McpPlanResourceIdentity {
+	if x != nil {
+		return x.Identity
+	}
+	return nil
+}
+
+func (x *McpInstallationSummary) GetChoiceId() string {
+	if x != nil {
+		return x.ChoiceId
+	}
+	return ""
+}
+
+func (x *McpInstallationSummary) GetState() McpInstallationState {
+	if x != nil {
+		return x.State
+	}
+	return McpInstallationState_MCP_INSTALLATION_STATE_UNSPECIFIED
+}
+
+func (x *McpInstallationSummary) GetCatalogue() *InstallationCatalogueIdentity {
+	if x != nil {
+		return x.Catalogue
+	}
+	return nil
+}
+
+func (x *McpInstallationSummary) GetInstalledAt() string {
+	if x != nil && x.InstalledAt != nil {
+		return *x.InstalledAt
+	}
+	return ""
+}
+
+func (x *McpInstallationSummary) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
 // MCP OAuth HTTP response. Used by McpOauthRequiredData.http_response,
 // SessionMcpOauthServiceProbeResponseAuthenticated.http_response and others.
 type McpOauthHttpResponse struct {
@@ -10501,7 +18434,7 @@ type McpOauthHttpResponse struct {
 
 func (x *McpOauthHttpResponse) Reset() {
 	*x = McpOauthHttpResponse{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[56]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[120]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10513,7 +18446,7 @@ func (x *McpOauthHttpResponse) String() string {
 func (*McpOauthHttpResponse) ProtoMessage() {}
 
 func (x *McpOauthHttpResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[56]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[120]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10526,7 +18459,7 @@ func (x *McpOauthHttpResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use McpOauthHttpResponse.ProtoReflect.Descriptor instead.
 func (*McpOauthHttpResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{56}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{120}
 }
 
 func (x *McpOauthHttpResponse) GetStatusCode() int64 {
@@ -10576,7 +18509,7 @@ type McpOauthWWWAuthenticateParams struct {
 
 func (x *McpOauthWWWAuthenticateParams) Reset() {
 	*x = McpOauthWWWAuthenticateParams{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[57]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[121]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10588,7 +18521,7 @@ func (x *McpOauthWWWAuthenticateParams) String() string {
 func (*McpOauthWWWAuthenticateParams) ProtoMessage() {}
 
 func (x *McpOauthWWWAuthenticateParams) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[57]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[121]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10601,7 +18534,7 @@ func (x *McpOauthWWWAuthenticateParams) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use McpOauthWWWAuthenticateParams.ProtoReflect.Descriptor instead.
 func (*McpOauthWWWAuthenticateParams) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{57}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{121}
 }
 
 func (x *McpOauthWWWAuthenticateParams) GetResourceMetadataUrl() string {
@@ -10652,7 +18585,7 @@ type McpPlanConfigurationChange struct {
 
 func (x *McpPlanConfigurationChange) Reset() {
 	*x = McpPlanConfigurationChange{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[58]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[122]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10664,7 +18597,7 @@ func (x *McpPlanConfigurationChange) String() string {
 func (*McpPlanConfigurationChange) ProtoMessage() {}
 
 func (x *McpPlanConfigurationChange) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[58]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[122]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10677,7 +18610,7 @@ func (x *McpPlanConfigurationChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use McpPlanConfigurationChange.ProtoReflect.Descriptor instead.
 func (*McpPlanConfigurationChange) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{58}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{122}
 }
 
 func (x *McpPlanConfigurationChange) GetOperation() McpPlanConfigurationOperation {
@@ -10733,7 +18666,7 @@ type McpPlanPolicyResult struct {
 
 func (x *McpPlanPolicyResult) Reset() {
 	*x = McpPlanPolicyResult{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[59]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[123]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10745,7 +18678,7 @@ func (x *McpPlanPolicyResult) String() string {
 func (*McpPlanPolicyResult) ProtoMessage() {}
 
 func (x *McpPlanPolicyResult) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[59]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[123]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10758,7 +18691,7 @@ func (x *McpPlanPolicyResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use McpPlanPolicyResult.ProtoReflect.Descriptor instead.
 func (*McpPlanPolicyResult) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{59}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{123}
 }
 
 func (x *McpPlanPolicyResult) GetDecision() McpPlanPolicyDecision {
@@ -10809,7 +18742,7 @@ type McpPlanProvenance struct {
 
 func (x *McpPlanProvenance) Reset() {
 	*x = McpPlanProvenance{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[60]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[124]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10821,7 +18754,7 @@ func (x *McpPlanProvenance) String() string {
 func (*McpPlanProvenance) ProtoMessage() {}
 
 func (x *McpPlanProvenance) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[60]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[124]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10834,7 +18767,7 @@ func (x *McpPlanProvenance) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use McpPlanProvenance.ProtoReflect.Descriptor instead.
 func (*McpPlanProvenance) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{60}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{124}
 }
 
 func (x *McpPlanProvenance) GetAuthority() string {
@@ -10891,7 +18824,7 @@ type McpPlanRequiredValue struct {
 
 func (x *McpPlanRequiredValue) Reset() {
 	*x = McpPlanRequiredValue{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[61]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[125]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10903,7 +18836,7 @@ func (x *McpPlanRequiredValue) String() string {
 func (*McpPlanRequiredValue) ProtoMessage() {}
 
 func (x *McpPlanRequiredValue) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[61]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[125]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10916,7 +18849,7 @@ func (x *McpPlanRequiredValue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use McpPlanRequiredValue.ProtoReflect.Descriptor instead.
 func (*McpPlanRequiredValue) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{61}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{125}
 }
 
 func (x *McpPlanRequiredValue) GetVariant() isMcpPlanRequiredValue_Variant {
@@ -11005,7 +18938,7 @@ type McpPlanRequiredValueEnum struct {
 
 func (x *McpPlanRequiredValueEnum) Reset() {
 	*x = McpPlanRequiredValueEnum{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[62]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[126]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11017,7 +18950,7 @@ func (x *McpPlanRequiredValueEnum) String() string {
 func (*McpPlanRequiredValueEnum) ProtoMessage() {}
 
 func (x *McpPlanRequiredValueEnum) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[62]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[126]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11030,7 +18963,7 @@ func (x *McpPlanRequiredValueEnum) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use McpPlanRequiredValueEnum.ProtoReflect.Descriptor instead.
 func (*McpPlanRequiredValueEnum) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{62}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{126}
 }
 
 func (x *McpPlanRequiredValueEnum) GetKey() string {
@@ -11123,7 +19056,7 @@ type McpPlanRequiredValueScalar struct {
 
 func (x *McpPlanRequiredValueScalar) Reset() {
 	*x = McpPlanRequiredValueScalar{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[63]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[127]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11135,7 +19068,7 @@ func (x *McpPlanRequiredValueScalar) String() string {
 func (*McpPlanRequiredValueScalar) ProtoMessage() {}
 
 func (x *McpPlanRequiredValueScalar) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[63]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[127]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11148,7 +19081,7 @@ func (x *McpPlanRequiredValueScalar) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use McpPlanRequiredValueScalar.ProtoReflect.Descriptor instead.
 func (*McpPlanRequiredValueScalar) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{63}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{127}
 }
 
 func (x *McpPlanRequiredValueScalar) GetKey() string {
@@ -11234,7 +19167,7 @@ type McpPlanResourceIdentity struct {
 
 func (x *McpPlanResourceIdentity) Reset() {
 	*x = McpPlanResourceIdentity{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[64]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[128]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11246,7 +19179,7 @@ func (x *McpPlanResourceIdentity) String() string {
 func (*McpPlanResourceIdentity) ProtoMessage() {}
 
 func (x *McpPlanResourceIdentity) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[64]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[128]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11259,7 +19192,7 @@ func (x *McpPlanResourceIdentity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use McpPlanResourceIdentity.ProtoReflect.Descriptor instead.
 func (*McpPlanResourceIdentity) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{64}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{128}
 }
 
 func (x *McpPlanResourceIdentity) GetCanonicalName() string {
@@ -11316,7 +19249,7 @@ type McpPlanSecretPlaceholder struct {
 
 func (x *McpPlanSecretPlaceholder) Reset() {
 	*x = McpPlanSecretPlaceholder{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[65]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[129]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11328,7 +19261,7 @@ func (x *McpPlanSecretPlaceholder) String() string {
 func (*McpPlanSecretPlaceholder) ProtoMessage() {}
 
 func (x *McpPlanSecretPlaceholder) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[65]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[129]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11341,7 +19274,7 @@ func (x *McpPlanSecretPlaceholder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use McpPlanSecretPlaceholder.ProtoReflect.Descriptor instead.
 func (*McpPlanSecretPlaceholder) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{65}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{129}
 }
 
 func (x *McpPlanSecretPlaceholder) GetKey() string {
@@ -11386,7 +19319,7 @@ type McpPlanTarget struct {
 
 func (x *McpPlanTarget) Reset() {
 	*x = McpPlanTarget{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[66]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[130]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11398,7 +19331,7 @@ func (x *McpPlanTarget) String() string {
 func (*McpPlanTarget) ProtoMessage() {}
 
 func (x *McpPlanTarget) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[66]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[130]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11411,7 +19344,7 @@ func (x *McpPlanTarget) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use McpPlanTarget.ProtoReflect.Descriptor instead.
 func (*McpPlanTarget) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{66}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{130}
 }
 
 func (x *McpPlanTarget) GetConfigKey() string {
@@ -11446,7 +19379,7 @@ type McpPlanTransportChoice struct {
 
 func (x *McpPlanTransportChoice) Reset() {
 	*x = McpPlanTransportChoice{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[67]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[131]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11458,7 +19391,7 @@ func (x *McpPlanTransportChoice) String() string {
 func (*McpPlanTransportChoice) ProtoMessage() {}
 
 func (x *McpPlanTransportChoice) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[67]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[131]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11471,7 +19404,7 @@ func (x *McpPlanTransportChoice) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use McpPlanTransportChoice.ProtoReflect.Descriptor instead.
 func (*McpPlanTransportChoice) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{67}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{131}
 }
 
 func (x *McpPlanTransportChoice) GetVariant() isMcpPlanTransportChoice_Variant {
@@ -11554,7 +19487,7 @@ type McpPlanTransportChoicePackage struct {
 
 func (x *McpPlanTransportChoicePackage) Reset() {
 	*x = McpPlanTransportChoicePackage{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[68]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[132]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11566,7 +19499,7 @@ func (x *McpPlanTransportChoicePackage) String() string {
 func (*McpPlanTransportChoicePackage) ProtoMessage() {}
 
 func (x *McpPlanTransportChoicePackage) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[68]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[132]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11579,7 +19512,7 @@ func (x *McpPlanTransportChoicePackage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use McpPlanTransportChoicePackage.ProtoReflect.Descriptor instead.
 func (*McpPlanTransportChoicePackage) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{68}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{132}
 }
 
 func (x *McpPlanTransportChoicePackage) GetChoiceId() string {
@@ -11645,7 +19578,7 @@ type McpPlanTransportChoiceRemote struct {
 
 func (x *McpPlanTransportChoiceRemote) Reset() {
 	*x = McpPlanTransportChoiceRemote{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[69]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[133]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11657,7 +19590,7 @@ func (x *McpPlanTransportChoiceRemote) String() string {
 func (*McpPlanTransportChoiceRemote) ProtoMessage() {}
 
 func (x *McpPlanTransportChoiceRemote) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[69]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[133]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11670,7 +19603,7 @@ func (x *McpPlanTransportChoiceRemote) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use McpPlanTransportChoiceRemote.ProtoReflect.Descriptor instead.
 func (*McpPlanTransportChoiceRemote) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{69}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{133}
 }
 
 func (x *McpPlanTransportChoiceRemote) GetChoiceId() string {
@@ -11715,6 +19648,71 @@ func (x *McpPlanTransportChoiceRemote) GetJsonExtra() string {
 	return ""
 }
 
+// MCP prepared install. Used by
+// McpInstallationManagementOutcomeInstallPrepared.operation. Since CLI 1.0.92.
+type McpPreparedInstall struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Identifier of the operation.
+	OperationId string `protobuf:"bytes,1,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
+	// The expires at epoch, in milliseconds.
+	ExpiresAtEpochMs int64 `protobuf:"varint,2,opt,name=expires_at_epoch_ms,json=expiresAtEpochMs,proto3" json:"expires_at_epoch_ms,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *McpPreparedInstall) Reset() {
+	*x = McpPreparedInstall{}
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[134]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *McpPreparedInstall) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*McpPreparedInstall) ProtoMessage() {}
+
+func (x *McpPreparedInstall) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[134]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use McpPreparedInstall.ProtoReflect.Descriptor instead.
+func (*McpPreparedInstall) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{134}
+}
+
+func (x *McpPreparedInstall) GetOperationId() string {
+	if x != nil {
+		return x.OperationId
+	}
+	return ""
+}
+
+func (x *McpPreparedInstall) GetExpiresAtEpochMs() int64 {
+	if x != nil {
+		return x.ExpiresAtEpochMs
+	}
+	return 0
+}
+
+func (x *McpPreparedInstall) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
 // MCP safe for telemetry. Used by McpServerConfigHttp.safe_for_telemetry,
 // McpServerConfigMemory.safe_for_telemetry and others.
 type McpSafeForTelemetry struct {
@@ -11733,7 +19731,7 @@ type McpSafeForTelemetry struct {
 
 func (x *McpSafeForTelemetry) Reset() {
 	*x = McpSafeForTelemetry{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[70]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[135]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11745,7 +19743,7 @@ func (x *McpSafeForTelemetry) String() string {
 func (*McpSafeForTelemetry) ProtoMessage() {}
 
 func (x *McpSafeForTelemetry) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[70]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[135]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11758,7 +19756,7 @@ func (x *McpSafeForTelemetry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use McpSafeForTelemetry.ProtoReflect.Descriptor instead.
 func (*McpSafeForTelemetry) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{70}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{135}
 }
 
 func (x *McpSafeForTelemetry) GetVariant() isMcpSafeForTelemetry_Variant {
@@ -11835,7 +19833,7 @@ type McpSafeForTelemetryFields struct {
 
 func (x *McpSafeForTelemetryFields) Reset() {
 	*x = McpSafeForTelemetryFields{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[71]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[136]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11847,7 +19845,7 @@ func (x *McpSafeForTelemetryFields) String() string {
 func (*McpSafeForTelemetryFields) ProtoMessage() {}
 
 func (x *McpSafeForTelemetryFields) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[71]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[136]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11860,7 +19858,7 @@ func (x *McpSafeForTelemetryFields) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use McpSafeForTelemetryFields.ProtoReflect.Descriptor instead.
 func (*McpSafeForTelemetryFields) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{71}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{136}
 }
 
 func (x *McpSafeForTelemetryFields) GetName() bool {
@@ -11901,7 +19899,7 @@ type McpSerializableServerConfig struct {
 
 func (x *McpSerializableServerConfig) Reset() {
 	*x = McpSerializableServerConfig{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[72]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[137]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11913,7 +19911,7 @@ func (x *McpSerializableServerConfig) String() string {
 func (*McpSerializableServerConfig) ProtoMessage() {}
 
 func (x *McpSerializableServerConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[72]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[137]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11926,7 +19924,7 @@ func (x *McpSerializableServerConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use McpSerializableServerConfig.ProtoReflect.Descriptor instead.
 func (*McpSerializableServerConfig) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{72}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{137}
 }
 
 func (x *McpSerializableServerConfig) GetVariant() isMcpSerializableServerConfig_Variant {
@@ -12006,7 +20004,7 @@ type McpServerAuthConfig struct {
 
 func (x *McpServerAuthConfig) Reset() {
 	*x = McpServerAuthConfig{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[73]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[138]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12018,7 +20016,7 @@ func (x *McpServerAuthConfig) String() string {
 func (*McpServerAuthConfig) ProtoMessage() {}
 
 func (x *McpServerAuthConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[73]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[138]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12031,7 +20029,7 @@ func (x *McpServerAuthConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use McpServerAuthConfig.ProtoReflect.Descriptor instead.
 func (*McpServerAuthConfig) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{73}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{138}
 }
 
 func (x *McpServerAuthConfig) GetVariant() isMcpServerAuthConfig_Variant {
@@ -12106,7 +20104,7 @@ type McpServerAuthConfigRedirectPort struct {
 
 func (x *McpServerAuthConfigRedirectPort) Reset() {
 	*x = McpServerAuthConfigRedirectPort{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[74]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[139]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12118,7 +20116,7 @@ func (x *McpServerAuthConfigRedirectPort) String() string {
 func (*McpServerAuthConfigRedirectPort) ProtoMessage() {}
 
 func (x *McpServerAuthConfigRedirectPort) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[74]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[139]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12131,7 +20129,7 @@ func (x *McpServerAuthConfigRedirectPort) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use McpServerAuthConfigRedirectPort.ProtoReflect.Descriptor instead.
 func (*McpServerAuthConfigRedirectPort) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{74}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{139}
 }
 
 func (x *McpServerAuthConfigRedirectPort) GetRedirectPort() int64 {
@@ -12218,7 +20216,7 @@ type McpServerConfigHttp struct {
 
 func (x *McpServerConfigHttp) Reset() {
 	*x = McpServerConfigHttp{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[75]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[140]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12230,7 +20228,7 @@ func (x *McpServerConfigHttp) String() string {
 func (*McpServerConfigHttp) ProtoMessage() {}
 
 func (x *McpServerConfigHttp) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[75]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[140]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12243,7 +20241,7 @@ func (x *McpServerConfigHttp) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use McpServerConfigHttp.ProtoReflect.Descriptor instead.
 func (*McpServerConfigHttp) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{75}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{140}
 }
 
 func (x *McpServerConfigHttp) GetDisplayName() string {
@@ -12520,7 +20518,7 @@ type McpServerConfigStdio struct {
 
 func (x *McpServerConfigStdio) Reset() {
 	*x = McpServerConfigStdio{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[76]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[141]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12532,7 +20530,7 @@ func (x *McpServerConfigStdio) String() string {
 func (*McpServerConfigStdio) ProtoMessage() {}
 
 func (x *McpServerConfigStdio) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[76]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[141]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12545,7 +20543,7 @@ func (x *McpServerConfigStdio) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use McpServerConfigStdio.ProtoReflect.Descriptor instead.
 func (*McpServerConfigStdio) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{76}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{141}
 }
 
 func (x *McpServerConfigStdio) GetDisplayName() string {
@@ -12751,7 +20749,7 @@ type McpServerMetadata struct {
 
 func (x *McpServerMetadata) Reset() {
 	*x = McpServerMetadata{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[77]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[142]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12763,7 +20761,7 @@ func (x *McpServerMetadata) String() string {
 func (*McpServerMetadata) ProtoMessage() {}
 
 func (x *McpServerMetadata) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[77]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[142]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12776,7 +20774,7 @@ func (x *McpServerMetadata) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use McpServerMetadata.ProtoReflect.Descriptor instead.
 func (*McpServerMetadata) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{77}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{142}
 }
 
 func (x *McpServerMetadata) GetInstructions() string {
@@ -12787,6 +20785,116 @@ func (x *McpServerMetadata) GetInstructions() string {
 }
 
 func (x *McpServerMetadata) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// MCP uninstall plan. Used by
+// McpInstallationManagementOutcomeUninstallPlanned.plan. Since CLI 1.0.92.
+type McpUninstallPlan struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The plan handle.
+	PlanHandle string `protobuf:"bytes,1,opt,name=plan_handle,json=planHandle,proto3" json:"plan_handle,omitempty"`
+	// Identifier of the operation.
+	OperationId string `protobuf:"bytes,2,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
+	// The expires at epoch, in milliseconds.
+	ExpiresAtEpochMs int64 `protobuf:"varint,3,opt,name=expires_at_epoch_ms,json=expiresAtEpochMs,proto3" json:"expires_at_epoch_ms,omitempty"`
+	// The installation.
+	Installation *McpInstallationSummary `protobuf:"bytes,4,opt,name=installation,proto3" json:"installation,omitempty"`
+	// Whether there is restores previous configuration.
+	RestoresPreviousConfiguration bool `protobuf:"varint,5,opt,name=restores_previous_configuration,json=restoresPreviousConfiguration,proto3" json:"restores_previous_configuration,omitempty"`
+	// Number of owned secrets.
+	OwnedSecretCount int64 `protobuf:"varint,6,opt,name=owned_secret_count,json=ownedSecretCount,proto3" json:"owned_secret_count,omitempty"`
+	// Whether there is preserves shared authentication.
+	PreservesSharedAuthentication bool `protobuf:"varint,7,opt,name=preserves_shared_authentication,json=preservesSharedAuthentication,proto3" json:"preserves_shared_authentication,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *McpUninstallPlan) Reset() {
+	*x = McpUninstallPlan{}
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[143]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *McpUninstallPlan) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*McpUninstallPlan) ProtoMessage() {}
+
+func (x *McpUninstallPlan) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[143]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use McpUninstallPlan.ProtoReflect.Descriptor instead.
+func (*McpUninstallPlan) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{143}
+}
+
+func (x *McpUninstallPlan) GetPlanHandle() string {
+	if x != nil {
+		return x.PlanHandle
+	}
+	return ""
+}
+
+func (x *McpUninstallPlan) GetOperationId() string {
+	if x != nil {
+		return x.OperationId
+	}
+	return ""
+}
+
+func (x *McpUninstallPlan) GetExpiresAtEpochMs() int64 {
+	if x != nil {
+		return x.ExpiresAtEpochMs
+	}
+	return 0
+}
+
+func (x *McpUninstallPlan) GetInstallation() *McpInstallationSummary {
+	if x != nil {
+		return x.Installation
+	}
+	return nil
+}
+
+func (x *McpUninstallPlan) GetRestoresPreviousConfiguration() bool {
+	if x != nil {
+		return x.RestoresPreviousConfiguration
+	}
+	return false
+}
+
+func (x *McpUninstallPlan) GetOwnedSecretCount() int64 {
+	if x != nil {
+		return x.OwnedSecretCount
+	}
+	return 0
+}
+
+func (x *McpUninstallPlan) GetPreservesSharedAuthentication() bool {
+	if x != nil {
+		return x.PreservesSharedAuthentication
+	}
+	return false
+}
+
+func (x *McpUninstallPlan) GetJsonExtra() string {
 	if x != nil {
 		return x.JsonExtra
 	}
@@ -12809,7 +20917,7 @@ type ModelCapabilities struct {
 
 func (x *ModelCapabilities) Reset() {
 	*x = ModelCapabilities{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[78]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[144]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12821,7 +20929,7 @@ func (x *ModelCapabilities) String() string {
 func (*ModelCapabilities) ProtoMessage() {}
 
 func (x *ModelCapabilities) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[78]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[144]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12834,7 +20942,7 @@ func (x *ModelCapabilities) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelCapabilities.ProtoReflect.Descriptor instead.
 func (*ModelCapabilities) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{78}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{144}
 }
 
 func (x *ModelCapabilities) GetSupports() *ModelCapabilitiesSupports {
@@ -12877,7 +20985,7 @@ type ModelCapabilitiesLimits struct {
 
 func (x *ModelCapabilitiesLimits) Reset() {
 	*x = ModelCapabilitiesLimits{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[79]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[145]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12889,7 +20997,7 @@ func (x *ModelCapabilitiesLimits) String() string {
 func (*ModelCapabilitiesLimits) ProtoMessage() {}
 
 func (x *ModelCapabilitiesLimits) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[79]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[145]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12902,7 +21010,7 @@ func (x *ModelCapabilitiesLimits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelCapabilitiesLimits.ProtoReflect.Descriptor instead.
 func (*ModelCapabilitiesLimits) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{79}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{145}
 }
 
 func (x *ModelCapabilitiesLimits) GetMaxPromptTokens() int64 {
@@ -12957,7 +21065,7 @@ type ModelCapabilitiesLimitsVision struct {
 
 func (x *ModelCapabilitiesLimitsVision) Reset() {
 	*x = ModelCapabilitiesLimitsVision{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[80]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[146]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12969,7 +21077,7 @@ func (x *ModelCapabilitiesLimitsVision) String() string {
 func (*ModelCapabilitiesLimitsVision) ProtoMessage() {}
 
 func (x *ModelCapabilitiesLimitsVision) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[80]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[146]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12982,7 +21090,7 @@ func (x *ModelCapabilitiesLimitsVision) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelCapabilitiesLimitsVision.ProtoReflect.Descriptor instead.
 func (*ModelCapabilitiesLimitsVision) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{80}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{146}
 }
 
 func (x *ModelCapabilitiesLimitsVision) GetSupportedMediaTypes() []string {
@@ -13028,7 +21136,7 @@ type ModelCapabilitiesOverride struct {
 
 func (x *ModelCapabilitiesOverride) Reset() {
 	*x = ModelCapabilitiesOverride{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[81]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[147]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13040,7 +21148,7 @@ func (x *ModelCapabilitiesOverride) String() string {
 func (*ModelCapabilitiesOverride) ProtoMessage() {}
 
 func (x *ModelCapabilitiesOverride) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[81]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[147]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13053,7 +21161,7 @@ func (x *ModelCapabilitiesOverride) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelCapabilitiesOverride.ProtoReflect.Descriptor instead.
 func (*ModelCapabilitiesOverride) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{81}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{147}
 }
 
 func (x *ModelCapabilitiesOverride) GetSupports() *ModelCapabilitiesOverrideSupports {
@@ -13096,7 +21204,7 @@ type ModelCapabilitiesOverrideLimits struct {
 
 func (x *ModelCapabilitiesOverrideLimits) Reset() {
 	*x = ModelCapabilitiesOverrideLimits{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[82]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[148]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13108,7 +21216,7 @@ func (x *ModelCapabilitiesOverrideLimits) String() string {
 func (*ModelCapabilitiesOverrideLimits) ProtoMessage() {}
 
 func (x *ModelCapabilitiesOverrideLimits) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[82]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[148]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13121,7 +21229,7 @@ func (x *ModelCapabilitiesOverrideLimits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelCapabilitiesOverrideLimits.ProtoReflect.Descriptor instead.
 func (*ModelCapabilitiesOverrideLimits) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{82}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{148}
 }
 
 func (x *ModelCapabilitiesOverrideLimits) GetMaxPromptTokens() int64 {
@@ -13177,7 +21285,7 @@ type ModelCapabilitiesOverrideLimitsVision struct {
 
 func (x *ModelCapabilitiesOverrideLimitsVision) Reset() {
 	*x = ModelCapabilitiesOverrideLimitsVision{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[83]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[149]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13189,7 +21297,7 @@ func (x *ModelCapabilitiesOverrideLimitsVision) String() string {
 func (*ModelCapabilitiesOverrideLimitsVision) ProtoMessage() {}
 
 func (x *ModelCapabilitiesOverrideLimitsVision) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[83]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[149]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13202,7 +21310,7 @@ func (x *ModelCapabilitiesOverrideLimitsVision) ProtoReflect() protoreflect.Mess
 
 // Deprecated: Use ModelCapabilitiesOverrideLimitsVision.ProtoReflect.Descriptor instead.
 func (*ModelCapabilitiesOverrideLimitsVision) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{83}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{149}
 }
 
 func (x *ModelCapabilitiesOverrideLimitsVision) GetSupportedMediaTypes() []string {
@@ -13253,7 +21361,7 @@ type ModelCapabilitiesOverrideSupports struct {
 
 func (x *ModelCapabilitiesOverrideSupports) Reset() {
 	*x = ModelCapabilitiesOverrideSupports{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[84]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[150]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13265,7 +21373,7 @@ func (x *ModelCapabilitiesOverrideSupports) String() string {
 func (*ModelCapabilitiesOverrideSupports) ProtoMessage() {}
 
 func (x *ModelCapabilitiesOverrideSupports) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[84]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[150]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13278,7 +21386,7 @@ func (x *ModelCapabilitiesOverrideSupports) ProtoReflect() protoreflect.Message 
 
 // Deprecated: Use ModelCapabilitiesOverrideSupports.ProtoReflect.Descriptor instead.
 func (*ModelCapabilitiesOverrideSupports) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{84}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{150}
 }
 
 func (x *ModelCapabilitiesOverrideSupports) GetVision() bool {
@@ -13337,7 +21445,7 @@ type ModelCapabilitiesSupports struct {
 
 func (x *ModelCapabilitiesSupports) Reset() {
 	*x = ModelCapabilitiesSupports{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[85]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[151]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13349,7 +21457,7 @@ func (x *ModelCapabilitiesSupports) String() string {
 func (*ModelCapabilitiesSupports) ProtoMessage() {}
 
 func (x *ModelCapabilitiesSupports) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[85]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[151]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13362,7 +21470,7 @@ func (x *ModelCapabilitiesSupports) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelCapabilitiesSupports.ProtoReflect.Descriptor instead.
 func (*ModelCapabilitiesSupports) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{85}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{151}
 }
 
 func (x *ModelCapabilitiesSupports) GetVision() bool {
@@ -13426,7 +21534,7 @@ type ModelPickerSettingsContext struct {
 
 func (x *ModelPickerSettingsContext) Reset() {
 	*x = ModelPickerSettingsContext{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[86]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[152]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13438,7 +21546,7 @@ func (x *ModelPickerSettingsContext) String() string {
 func (*ModelPickerSettingsContext) ProtoMessage() {}
 
 func (x *ModelPickerSettingsContext) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[86]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[152]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13451,7 +21559,7 @@ func (x *ModelPickerSettingsContext) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelPickerSettingsContext.ProtoReflect.Descriptor instead.
 func (*ModelPickerSettingsContext) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{86}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{152}
 }
 
 func (x *ModelPickerSettingsContext) GetConfigDir() string {
@@ -13482,6 +21590,360 @@ func (x *ModelPickerSettingsContext) GetJsonExtra() string {
 	return ""
 }
 
+// Model provider instance. Used by
+// SessionProvidersModelsServicePrepareConfigurationRequest.instance,
+// SessionProvidersServiceDiscoverResponse.instances and others. Since CLI
+// 1.0.92.
+type ModelProviderInstance struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The reference.
+	Reference *ModelProviderInstanceReference `protobuf:"bytes,1,opt,name=reference,proto3" json:"reference,omitempty"`
+	// The display name.
+	DisplayName string `protobuf:"bytes,2,opt,name=display_name,json=displayName,proto3" json:"display_name,omitempty"`
+	// The provenance.
+	Provenance *ModelProviderProvenance `protobuf:"bytes,3,opt,name=provenance,proto3" json:"provenance,omitempty"`
+	// The inference endpoint. A URI.
+	InferenceEndpoint *string `protobuf:"bytes,4,opt,name=inference_endpoint,json=inferenceEndpoint,proto3,oneof" json:"inference_endpoint,omitempty"`
+	// Kind of inference.
+	InferenceType ProviderEndpointType `protobuf:"varint,5,opt,name=inference_type,json=inferenceType,proto3,enum=copilot.cli.v1.ProviderEndpointType" json:"inference_type,omitempty"`
+	// The inference wire API.
+	InferenceWireApi ProviderEndpointWireApi `protobuf:"varint,6,opt,name=inference_wire_api,json=inferenceWireApi,proto3,enum=copilot.cli.v1.ProviderEndpointWireApi" json:"inference_wire_api,omitempty"`
+	// The inference transport.
+	InferenceTransport ProviderEndpointTransport `protobuf:"varint,7,opt,name=inference_transport,json=inferenceTransport,proto3,enum=copilot.cli.v1.ProviderEndpointTransport" json:"inference_transport,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ModelProviderInstance) Reset() {
+	*x = ModelProviderInstance{}
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[153]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ModelProviderInstance) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ModelProviderInstance) ProtoMessage() {}
+
+func (x *ModelProviderInstance) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[153]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ModelProviderInstance.ProtoReflect.Descriptor instead.
+func (*ModelProviderInstance) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{153}
+}
+
+func (x *ModelProviderInstance) GetReference() *ModelProviderInstanceReference {
+	if x != nil {
+		return x.Reference
+	}
+	return nil
+}
+
+func (x *ModelProviderInstance) GetDisplayName() string {
+	if x != nil {
+		return x.DisplayName
+	}
+	return ""
+}
+
+func (x *ModelProviderInstance) GetProvenance() *ModelProviderProvenance {
+	if x != nil {
+		return x.Provenance
+	}
+	return nil
+}
+
+func (x *ModelProviderInstance) GetInferenceEndpoint() string {
+	if x != nil && x.InferenceEndpoint != nil {
+		return *x.InferenceEndpoint
+	}
+	return ""
+}
+
+func (x *ModelProviderInstance) GetInferenceType() ProviderEndpointType {
+	if x != nil {
+		return x.InferenceType
+	}
+	return ProviderEndpointType_PROVIDER_ENDPOINT_TYPE_UNSPECIFIED
+}
+
+func (x *ModelProviderInstance) GetInferenceWireApi() ProviderEndpointWireApi {
+	if x != nil {
+		return x.InferenceWireApi
+	}
+	return ProviderEndpointWireApi_PROVIDER_ENDPOINT_WIRE_API_UNSPECIFIED
+}
+
+func (x *ModelProviderInstance) GetInferenceTransport() ProviderEndpointTransport {
+	if x != nil {
+		return x.InferenceTransport
+	}
+	return ProviderEndpointTransport_PROVIDER_ENDPOINT_TRANSPORT_UNSPECIFIED
+}
+
+func (x *ModelProviderInstance) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// Model provider instance reference. Used by ModelProviderInstance.reference,
+// SessionProvidersModelsServiceListRequest.instance and others. Since CLI
+// 1.0.92.
+type ModelProviderInstanceReference struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Identifier of the adapter.
+	AdapterId string `protobuf:"bytes,1,opt,name=adapter_id,json=adapterId,proto3" json:"adapter_id,omitempty"`
+	// Kind of provider.
+	ProviderKind string `protobuf:"bytes,2,opt,name=provider_kind,json=providerKind,proto3" json:"provider_kind,omitempty"`
+	// The identifier.
+	Id string `protobuf:"bytes,3,opt,name=id,proto3" json:"id,omitempty"`
+	// The management endpoint. A URI.
+	ManagementEndpoint string `protobuf:"bytes,4,opt,name=management_endpoint,json=managementEndpoint,proto3" json:"management_endpoint,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ModelProviderInstanceReference) Reset() {
+	*x = ModelProviderInstanceReference{}
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[154]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ModelProviderInstanceReference) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ModelProviderInstanceReference) ProtoMessage() {}
+
+func (x *ModelProviderInstanceReference) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[154]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ModelProviderInstanceReference.ProtoReflect.Descriptor instead.
+func (*ModelProviderInstanceReference) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{154}
+}
+
+func (x *ModelProviderInstanceReference) GetAdapterId() string {
+	if x != nil {
+		return x.AdapterId
+	}
+	return ""
+}
+
+func (x *ModelProviderInstanceReference) GetProviderKind() string {
+	if x != nil {
+		return x.ProviderKind
+	}
+	return ""
+}
+
+func (x *ModelProviderInstanceReference) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *ModelProviderInstanceReference) GetManagementEndpoint() string {
+	if x != nil {
+		return x.ManagementEndpoint
+	}
+	return ""
+}
+
+func (x *ModelProviderInstanceReference) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// Model provider operation outcome. Used by
+// SessionProvidersModelsServiceListResponse.outcome,
+// SessionProvidersServiceDiscoverResponse.outcome and others. Since CLI 1.0.92.
+type ModelProviderOperationOutcome struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The code.
+	Code ModelProviderOperationOutcomeCode `protobuf:"varint,1,opt,name=code,proto3,enum=copilot.cli.v1.ModelProviderOperationOutcomeCode" json:"code,omitempty"`
+	// The message.
+	Message *string `protobuf:"bytes,2,opt,name=message,proto3,oneof" json:"message,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ModelProviderOperationOutcome) Reset() {
+	*x = ModelProviderOperationOutcome{}
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[155]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ModelProviderOperationOutcome) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ModelProviderOperationOutcome) ProtoMessage() {}
+
+func (x *ModelProviderOperationOutcome) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[155]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ModelProviderOperationOutcome.ProtoReflect.Descriptor instead.
+func (*ModelProviderOperationOutcome) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{155}
+}
+
+func (x *ModelProviderOperationOutcome) GetCode() ModelProviderOperationOutcomeCode {
+	if x != nil {
+		return x.Code
+	}
+	return ModelProviderOperationOutcomeCode_MODEL_PROVIDER_OPERATION_OUTCOME_CODE_UNSPECIFIED
+}
+
+func (x *ModelProviderOperationOutcome) GetMessage() string {
+	if x != nil && x.Message != nil {
+		return *x.Message
+	}
+	return ""
+}
+
+func (x *ModelProviderOperationOutcome) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// Model provider provenance. Used by DiscoveredModel.provenance and
+// ModelProviderInstance.provenance. Since CLI 1.0.92.
+type ModelProviderProvenance struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Identifier of the adapter.
+	AdapterId string `protobuf:"bytes,1,opt,name=adapter_id,json=adapterId,proto3" json:"adapter_id,omitempty"`
+	// Kind of provider.
+	ProviderKind string `protobuf:"bytes,2,opt,name=provider_kind,json=providerKind,proto3" json:"provider_kind,omitempty"`
+	// Where it comes from.
+	Source ModelProviderProvenanceSource `protobuf:"varint,3,opt,name=source,proto3,enum=copilot.cli.v1.ModelProviderProvenanceSource" json:"source,omitempty"`
+	// Identifier of the owner.
+	OwnerId *string `protobuf:"bytes,4,opt,name=owner_id,json=ownerId,proto3,oneof" json:"owner_id,omitempty"`
+	// Name of the owner to show to people.
+	OwnerDisplayName *string `protobuf:"bytes,5,opt,name=owner_display_name,json=ownerDisplayName,proto3,oneof" json:"owner_display_name,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ModelProviderProvenance) Reset() {
+	*x = ModelProviderProvenance{}
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[156]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ModelProviderProvenance) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ModelProviderProvenance) ProtoMessage() {}
+
+func (x *ModelProviderProvenance) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[156]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ModelProviderProvenance.ProtoReflect.Descriptor instead.
+func (*ModelProviderProvenance) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{156}
+}
+
+func (x *ModelProviderProvenance) GetAdapterId() string {
+	if x != nil {
+		return x.AdapterId
+	}
+	return ""
+}
+
+func (x *ModelProviderProvenance) GetProviderKind() string {
+	if x != nil {
+		return x.ProviderKind
+	}
+	return ""
+}
+
+func (x *ModelProviderProvenance) GetSource() ModelProviderProvenanceSource {
+	if x != nil {
+		return x.Source
+	}
+	return ModelProviderProvenanceSource_MODEL_PROVIDER_PROVENANCE_SOURCE_UNSPECIFIED
+}
+
+func (x *ModelProviderProvenance) GetOwnerId() string {
+	if x != nil && x.OwnerId != nil {
+		return *x.OwnerId
+	}
+	return ""
+}
+
+func (x *ModelProviderProvenance) GetOwnerDisplayName() string {
+	if x != nil && x.OwnerDisplayName != nil {
+		return *x.OwnerDisplayName
+	}
+	return ""
+}
+
+func (x *ModelProviderProvenance) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
 // Model provider ref. Used by AssistantUsageData.provider,
 // CompactionCompleteCompactionTokensUsed.provider and others. Since CLI 1.0.92.
 type ModelProviderRef struct {
@@ -13500,7 +21962,7 @@ type ModelProviderRef struct {
 
 func (x *ModelProviderRef) Reset() {
 	*x = ModelProviderRef{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[87]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[157]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13512,7 +21974,7 @@ func (x *ModelProviderRef) String() string {
 func (*ModelProviderRef) ProtoMessage() {}
 
 func (x *ModelProviderRef) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[87]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[157]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13525,7 +21987,7 @@ func (x *ModelProviderRef) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelProviderRef.ProtoReflect.Descriptor instead.
 func (*ModelProviderRef) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{87}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{157}
 }
 
 func (x *ModelProviderRef) GetId() string {
@@ -13575,7 +22037,7 @@ type ModelSwitchConfirmation struct {
 
 func (x *ModelSwitchConfirmation) Reset() {
 	*x = ModelSwitchConfirmation{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[88]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[158]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13587,7 +22049,7 @@ func (x *ModelSwitchConfirmation) String() string {
 func (*ModelSwitchConfirmation) ProtoMessage() {}
 
 func (x *ModelSwitchConfirmation) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[88]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[158]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13600,7 +22062,7 @@ func (x *ModelSwitchConfirmation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelSwitchConfirmation.ProtoReflect.Descriptor instead.
 func (*ModelSwitchConfirmation) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{88}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{158}
 }
 
 func (x *ModelSwitchConfirmation) GetTargetModelDisplayName() string {
@@ -13665,7 +22127,7 @@ type NamedProviderConfig struct {
 
 func (x *NamedProviderConfig) Reset() {
 	*x = NamedProviderConfig{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[89]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[159]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13677,7 +22139,7 @@ func (x *NamedProviderConfig) String() string {
 func (*NamedProviderConfig) ProtoMessage() {}
 
 func (x *NamedProviderConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[89]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[159]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13690,7 +22152,7 @@ func (x *NamedProviderConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NamedProviderConfig.ProtoReflect.Descriptor instead.
 func (*NamedProviderConfig) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{89}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{159}
 }
 
 func (x *NamedProviderConfig) GetName() string {
@@ -13806,7 +22268,7 @@ type OpenCanvasInstance struct {
 
 func (x *OpenCanvasInstance) Reset() {
 	*x = OpenCanvasInstance{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[90]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[160]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13818,7 +22280,7 @@ func (x *OpenCanvasInstance) String() string {
 func (*OpenCanvasInstance) ProtoMessage() {}
 
 func (x *OpenCanvasInstance) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[90]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[160]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13831,7 +22293,7 @@ func (x *OpenCanvasInstance) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenCanvasInstance.ProtoReflect.Descriptor instead.
 func (*OpenCanvasInstance) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{90}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{160}
 }
 
 func (x *OpenCanvasInstance) GetInstanceId() string {
@@ -13924,7 +22386,7 @@ type PermissionApprovalEvaluation struct {
 
 func (x *PermissionApprovalEvaluation) Reset() {
 	*x = PermissionApprovalEvaluation{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[91]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[161]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13936,7 +22398,7 @@ func (x *PermissionApprovalEvaluation) String() string {
 func (*PermissionApprovalEvaluation) ProtoMessage() {}
 
 func (x *PermissionApprovalEvaluation) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[91]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[161]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13949,7 +22411,7 @@ func (x *PermissionApprovalEvaluation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PermissionApprovalEvaluation.ProtoReflect.Descriptor instead.
 func (*PermissionApprovalEvaluation) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{91}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{161}
 }
 
 func (x *PermissionApprovalEvaluation) GetReasonCode() PermissionApprovalEvaluationReasonCode {
@@ -14012,7 +22474,7 @@ type PermissionAssistedApproval struct {
 
 func (x *PermissionAssistedApproval) Reset() {
 	*x = PermissionAssistedApproval{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[92]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[162]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -14024,7 +22486,7 @@ func (x *PermissionAssistedApproval) String() string {
 func (*PermissionAssistedApproval) ProtoMessage() {}
 
 func (x *PermissionAssistedApproval) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[92]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[162]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -14037,7 +22499,7 @@ func (x *PermissionAssistedApproval) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PermissionAssistedApproval.ProtoReflect.Descriptor instead.
 func (*PermissionAssistedApproval) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{92}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{162}
 }
 
 func (x *PermissionAssistedApproval) GetRecommendation() AssistedApprovalRecommendation {
@@ -14112,7 +22574,7 @@ type PermissionDecisionContext struct {
 
 func (x *PermissionDecisionContext) Reset() {
 	*x = PermissionDecisionContext{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[93]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[163]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -14124,7 +22586,7 @@ func (x *PermissionDecisionContext) String() string {
 func (*PermissionDecisionContext) ProtoMessage() {}
 
 func (x *PermissionDecisionContext) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[93]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[163]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -14137,7 +22599,7 @@ func (x *PermissionDecisionContext) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PermissionDecisionContext.ProtoReflect.Descriptor instead.
 func (*PermissionDecisionContext) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{93}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{163}
 }
 
 func (x *PermissionDecisionContext) GetOutcome() PermissionDecisionOutcome {
@@ -14212,7 +22674,7 @@ type PermissionPromptRequest struct {
 
 func (x *PermissionPromptRequest) Reset() {
 	*x = PermissionPromptRequest{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[94]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[164]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -14224,7 +22686,7 @@ func (x *PermissionPromptRequest) String() string {
 func (*PermissionPromptRequest) ProtoMessage() {}
 
 func (x *PermissionPromptRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[94]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[164]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -14237,7 +22699,7 @@ func (x *PermissionPromptRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PermissionPromptRequest.ProtoReflect.Descriptor instead.
 func (*PermissionPromptRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{94}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{164}
 }
 
 func (x *PermissionPromptRequest) GetVariant() isPermissionPromptRequest_Variant {
@@ -14529,7 +22991,7 @@ type PermissionPromptRequestCommands struct {
 
 func (x *PermissionPromptRequestCommands) Reset() {
 	*x = PermissionPromptRequestCommands{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[95]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[165]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -14541,7 +23003,7 @@ func (x *PermissionPromptRequestCommands) String() string {
 func (*PermissionPromptRequestCommands) ProtoMessage() {}
 
 func (x *PermissionPromptRequestCommands) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[95]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[165]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -14554,7 +23016,7 @@ func (x *PermissionPromptRequestCommands) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PermissionPromptRequestCommands.ProtoReflect.Descriptor instead.
 func (*PermissionPromptRequestCommands) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{95}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{165}
 }
 
 func (x *PermissionPromptRequestCommands) GetToolCallId() string {
@@ -14669,7 +23131,7 @@ type PermissionPromptRequestCustomTool struct {
 
 func (x *PermissionPromptRequestCustomTool) Reset() {
 	*x = PermissionPromptRequestCustomTool{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[96]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[166]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -14681,7 +23143,7 @@ func (x *PermissionPromptRequestCustomTool) String() string {
 func (*PermissionPromptRequestCustomTool) ProtoMessage() {}
 
 func (x *PermissionPromptRequestCustomTool) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[96]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[166]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -14694,7 +23156,7 @@ func (x *PermissionPromptRequestCustomTool) ProtoReflect() protoreflect.Message 
 
 // Deprecated: Use PermissionPromptRequestCustomTool.ProtoReflect.Descriptor instead.
 func (*PermissionPromptRequestCustomTool) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{96}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{166}
 }
 
 func (x *PermissionPromptRequestCustomTool) GetToolCallId() string {
@@ -14758,7 +23220,7 @@ type PermissionPromptRequestExtensionEnvAccess struct {
 
 func (x *PermissionPromptRequestExtensionEnvAccess) Reset() {
 	*x = PermissionPromptRequestExtensionEnvAccess{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[97]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[167]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -14770,7 +23232,7 @@ func (x *PermissionPromptRequestExtensionEnvAccess) String() string {
 func (*PermissionPromptRequestExtensionEnvAccess) ProtoMessage() {}
 
 func (x *PermissionPromptRequestExtensionEnvAccess) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[97]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[167]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -14783,7 +23245,7 @@ func (x *PermissionPromptRequestExtensionEnvAccess) ProtoReflect() protoreflect.
 
 // Deprecated: Use PermissionPromptRequestExtensionEnvAccess.ProtoReflect.Descriptor instead.
 func (*PermissionPromptRequestExtensionEnvAccess) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{97}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{167}
 }
 
 func (x *PermissionPromptRequestExtensionEnvAccess) GetToolCallId() string {
@@ -14840,7 +23302,7 @@ type PermissionPromptRequestExtensionManagement struct {
 
 func (x *PermissionPromptRequestExtensionManagement) Reset() {
 	*x = PermissionPromptRequestExtensionManagement{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[98]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[168]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -14852,7 +23314,7 @@ func (x *PermissionPromptRequestExtensionManagement) String() string {
 func (*PermissionPromptRequestExtensionManagement) ProtoMessage() {}
 
 func (x *PermissionPromptRequestExtensionManagement) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[98]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[168]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -14865,7 +23327,7 @@ func (x *PermissionPromptRequestExtensionManagement) ProtoReflect() protoreflect
 
 // Deprecated: Use PermissionPromptRequestExtensionManagement.ProtoReflect.Descriptor instead.
 func (*PermissionPromptRequestExtensionManagement) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{98}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{168}
 }
 
 func (x *PermissionPromptRequestExtensionManagement) GetToolCallId() string {
@@ -14922,7 +23384,7 @@ type PermissionPromptRequestExtensionPermissionAccess struct {
 
 func (x *PermissionPromptRequestExtensionPermissionAccess) Reset() {
 	*x = PermissionPromptRequestExtensionPermissionAccess{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[99]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[169]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -14934,7 +23396,7 @@ func (x *PermissionPromptRequestExtensionPermissionAccess) String() string {
 func (*PermissionPromptRequestExtensionPermissionAccess) ProtoMessage() {}
 
 func (x *PermissionPromptRequestExtensionPermissionAccess) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[99]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[169]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -14947,7 +23409,7 @@ func (x *PermissionPromptRequestExtensionPermissionAccess) ProtoReflect() protor
 
 // Deprecated: Use PermissionPromptRequestExtensionPermissionAccess.ProtoReflect.Descriptor instead.
 func (*PermissionPromptRequestExtensionPermissionAccess) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{99}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{169}
 }
 
 func (x *PermissionPromptRequestExtensionPermissionAccess) GetToolCallId() string {
@@ -15066,7 +23528,7 @@ type PermissionPromptRequestFactory struct {
 
 func (x *PermissionPromptRequestFactory) Reset() {
 	*x = PermissionPromptRequestFactory{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[100]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[170]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -15078,7 +23540,7 @@ func (x *PermissionPromptRequestFactory) String() string {
 func (*PermissionPromptRequestFactory) ProtoMessage() {}
 
 func (x *PermissionPromptRequestFactory) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[100]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[170]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -15091,7 +23553,7 @@ func (x *PermissionPromptRequestFactory) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PermissionPromptRequestFactory.ProtoReflect.Descriptor instead.
 func (*PermissionPromptRequestFactory) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{100}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{170}
 }
 
 // Deprecated: Marked as deprecated in copilot/cli/v1/common.proto.
@@ -15258,7 +23720,7 @@ type PermissionPromptRequestHook struct {
 
 func (x *PermissionPromptRequestHook) Reset() {
 	*x = PermissionPromptRequestHook{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[101]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[171]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -15270,7 +23732,7 @@ func (x *PermissionPromptRequestHook) String() string {
 func (*PermissionPromptRequestHook) ProtoMessage() {}
 
 func (x *PermissionPromptRequestHook) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[101]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[171]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -15283,7 +23745,7 @@ func (x *PermissionPromptRequestHook) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PermissionPromptRequestHook.ProtoReflect.Descriptor instead.
 func (*PermissionPromptRequestHook) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{101}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{171}
 }
 
 func (x *PermissionPromptRequestHook) GetToolCallId() string {
@@ -15355,7 +23817,7 @@ type PermissionPromptRequestMcp struct {
 
 func (x *PermissionPromptRequestMcp) Reset() {
 	*x = PermissionPromptRequestMcp{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[102]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[172]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -15367,7 +23829,7 @@ func (x *PermissionPromptRequestMcp) String() string {
 func (*PermissionPromptRequestMcp) ProtoMessage() {}
 
 func (x *PermissionPromptRequestMcp) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[102]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[172]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -15380,7 +23842,7 @@ func (x *PermissionPromptRequestMcp) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PermissionPromptRequestMcp.ProtoReflect.Descriptor instead.
 func (*PermissionPromptRequestMcp) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{102}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{172}
 }
 
 func (x *PermissionPromptRequestMcp) GetToolCallId() string {
@@ -15473,7 +23935,7 @@ type PermissionPromptRequestMemory struct {
 
 func (x *PermissionPromptRequestMemory) Reset() {
 	*x = PermissionPromptRequestMemory{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[103]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[173]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -15485,7 +23947,7 @@ func (x *PermissionPromptRequestMemory) String() string {
 func (*PermissionPromptRequestMemory) ProtoMessage() {}
 
 func (x *PermissionPromptRequestMemory) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[103]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[173]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -15498,7 +23960,7 @@ func (x *PermissionPromptRequestMemory) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PermissionPromptRequestMemory.ProtoReflect.Descriptor instead.
 func (*PermissionPromptRequestMemory) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{103}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{173}
 }
 
 func (x *PermissionPromptRequestMemory) GetToolCallId() string {
@@ -15585,7 +24047,7 @@ type PermissionPromptRequestPath struct {
 
 func (x *PermissionPromptRequestPath) Reset() {
 	*x = PermissionPromptRequestPath{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[104]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[174]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -15597,7 +24059,7 @@ func (x *PermissionPromptRequestPath) String() string {
 func (*PermissionPromptRequestPath) ProtoMessage() {}
 
 func (x *PermissionPromptRequestPath) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[104]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[174]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -15610,7 +24072,7 @@ func (x *PermissionPromptRequestPath) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PermissionPromptRequestPath.ProtoReflect.Descriptor instead.
 func (*PermissionPromptRequestPath) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{104}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{174}
 }
 
 func (x *PermissionPromptRequestPath) GetToolCallId() string {
@@ -15678,7 +24140,7 @@ type PermissionPromptRequestRead struct {
 
 func (x *PermissionPromptRequestRead) Reset() {
 	*x = PermissionPromptRequestRead{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[105]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[175]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -15690,7 +24152,7 @@ func (x *PermissionPromptRequestRead) String() string {
 func (*PermissionPromptRequestRead) ProtoMessage() {}
 
 func (x *PermissionPromptRequestRead) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[105]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[175]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -15703,7 +24165,7 @@ func (x *PermissionPromptRequestRead) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PermissionPromptRequestRead.ProtoReflect.Descriptor instead.
 func (*PermissionPromptRequestRead) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{105}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{175}
 }
 
 func (x *PermissionPromptRequestRead) GetToolCallId() string {
@@ -15782,7 +24244,7 @@ type PermissionPromptRequestUrl struct {
 
 func (x *PermissionPromptRequestUrl) Reset() {
 	*x = PermissionPromptRequestUrl{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[106]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[176]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -15794,7 +24256,7 @@ func (x *PermissionPromptRequestUrl) String() string {
 func (*PermissionPromptRequestUrl) ProtoMessage() {}
 
 func (x *PermissionPromptRequestUrl) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[106]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[176]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -15807,7 +24269,7 @@ func (x *PermissionPromptRequestUrl) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PermissionPromptRequestUrl.ProtoReflect.Descriptor instead.
 func (*PermissionPromptRequestUrl) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{106}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{176}
 }
 
 func (x *PermissionPromptRequestUrl) GetToolCallId() string {
@@ -15918,7 +24380,7 @@ type PermissionPromptRequestWorkflow struct {
 
 func (x *PermissionPromptRequestWorkflow) Reset() {
 	*x = PermissionPromptRequestWorkflow{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[107]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[177]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -15930,7 +24392,7 @@ func (x *PermissionPromptRequestWorkflow) String() string {
 func (*PermissionPromptRequestWorkflow) ProtoMessage() {}
 
 func (x *PermissionPromptRequestWorkflow) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[107]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[177]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -15943,7 +24405,7 @@ func (x *PermissionPromptRequestWorkflow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PermissionPromptRequestWorkflow.ProtoReflect.Descriptor instead.
 func (*PermissionPromptRequestWorkflow) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{107}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{177}
 }
 
 func (x *PermissionPromptRequestWorkflow) GetToolCallId() string {
@@ -16103,7 +24565,7 @@ type PermissionPromptRequestWrite struct {
 
 func (x *PermissionPromptRequestWrite) Reset() {
 	*x = PermissionPromptRequestWrite{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[108]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[178]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -16115,7 +24577,7 @@ func (x *PermissionPromptRequestWrite) String() string {
 func (*PermissionPromptRequestWrite) ProtoMessage() {}
 
 func (x *PermissionPromptRequestWrite) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[108]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[178]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -16128,7 +24590,7 @@ func (x *PermissionPromptRequestWrite) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PermissionPromptRequestWrite.ProtoReflect.Descriptor instead.
 func (*PermissionPromptRequestWrite) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{108}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{178}
 }
 
 func (x *PermissionPromptRequestWrite) GetToolCallId() string {
@@ -16236,7 +24698,7 @@ type PermissionRecoveryAttempt struct {
 
 func (x *PermissionRecoveryAttempt) Reset() {
 	*x = PermissionRecoveryAttempt{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[109]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[179]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -16248,7 +24710,7 @@ func (x *PermissionRecoveryAttempt) String() string {
 func (*PermissionRecoveryAttempt) ProtoMessage() {}
 
 func (x *PermissionRecoveryAttempt) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[109]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[179]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -16261,7 +24723,7 @@ func (x *PermissionRecoveryAttempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PermissionRecoveryAttempt.ProtoReflect.Descriptor instead.
 func (*PermissionRecoveryAttempt) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{109}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{179}
 }
 
 func (x *PermissionRecoveryAttempt) GetAttemptId() string {
@@ -16354,7 +24816,7 @@ type PermissionRecoveryData struct {
 
 func (x *PermissionRecoveryData) Reset() {
 	*x = PermissionRecoveryData{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[110]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[180]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -16366,7 +24828,7 @@ func (x *PermissionRecoveryData) String() string {
 func (*PermissionRecoveryData) ProtoMessage() {}
 
 func (x *PermissionRecoveryData) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[110]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[180]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -16379,7 +24841,7 @@ func (x *PermissionRecoveryData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PermissionRecoveryData.ProtoReflect.Descriptor instead.
 func (*PermissionRecoveryData) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{110}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{180}
 }
 
 func (x *PermissionRecoveryData) GetEpisodeId() string {
@@ -16461,7 +24923,7 @@ type PermissionRule struct {
 
 func (x *PermissionRule) Reset() {
 	*x = PermissionRule{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[111]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[181]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -16473,7 +24935,7 @@ func (x *PermissionRule) String() string {
 func (*PermissionRule) ProtoMessage() {}
 
 func (x *PermissionRule) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[111]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[181]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -16486,7 +24948,7 @@ func (x *PermissionRule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PermissionRule.ProtoReflect.Descriptor instead.
 func (*PermissionRule) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{111}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{181}
 }
 
 func (x *PermissionRule) GetKind() string {
@@ -16531,7 +24993,7 @@ type PermissionSandboxPathGrant struct {
 
 func (x *PermissionSandboxPathGrant) Reset() {
 	*x = PermissionSandboxPathGrant{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[112]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[182]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -16543,7 +25005,7 @@ func (x *PermissionSandboxPathGrant) String() string {
 func (*PermissionSandboxPathGrant) ProtoMessage() {}
 
 func (x *PermissionSandboxPathGrant) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[112]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[182]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -16556,7 +25018,7 @@ func (x *PermissionSandboxPathGrant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PermissionSandboxPathGrant.ProtoReflect.Descriptor instead.
 func (*PermissionSandboxPathGrant) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{112}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{182}
 }
 
 func (x *PermissionSandboxPathGrant) GetPath() string {
@@ -16610,7 +25072,7 @@ type PermissionWriteFileContent struct {
 
 func (x *PermissionWriteFileContent) Reset() {
 	*x = PermissionWriteFileContent{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[113]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[183]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -16622,7 +25084,7 @@ func (x *PermissionWriteFileContent) String() string {
 func (*PermissionWriteFileContent) ProtoMessage() {}
 
 func (x *PermissionWriteFileContent) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[113]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[183]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -16635,7 +25097,7 @@ func (x *PermissionWriteFileContent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PermissionWriteFileContent.ProtoReflect.Descriptor instead.
 func (*PermissionWriteFileContent) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{113}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{183}
 }
 
 func (x *PermissionWriteFileContent) GetPath() string {
@@ -16675,7 +25137,7 @@ type PermissionWriteFileEdit struct {
 
 func (x *PermissionWriteFileEdit) Reset() {
 	*x = PermissionWriteFileEdit{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[114]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[184]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -16687,7 +25149,7 @@ func (x *PermissionWriteFileEdit) String() string {
 func (*PermissionWriteFileEdit) ProtoMessage() {}
 
 func (x *PermissionWriteFileEdit) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[114]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[184]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -16700,7 +25162,7 @@ func (x *PermissionWriteFileEdit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PermissionWriteFileEdit.ProtoReflect.Descriptor instead.
 func (*PermissionWriteFileEdit) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{114}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{184}
 }
 
 func (x *PermissionWriteFileEdit) GetBefore() *PermissionWriteFileContent {
@@ -16718,6 +25180,90 @@ func (x *PermissionWriteFileEdit) GetAfter() *PermissionWriteFileContent {
 }
 
 func (x *PermissionWriteFileEdit) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// Plugin install plan. Used by
+// CatalogReferenceInstallationOutcomePluginInstallPlanned.plan and
+// PluginInstallationManagementOutcomeInstallPlanned.plan. Since CLI 1.0.102.
+type PluginInstallPlan struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The plan handle.
+	PlanHandle string `protobuf:"bytes,1,opt,name=plan_handle,json=planHandle,proto3" json:"plan_handle,omitempty"`
+	// Identifier of the operation.
+	OperationId string `protobuf:"bytes,2,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
+	// The expires at.
+	ExpiresAt string `protobuf:"bytes,3,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
+	// The review.
+	Review *PluginInstallationReview `protobuf:"bytes,4,opt,name=review,proto3" json:"review,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PluginInstallPlan) Reset() {
+	*x = PluginInstallPlan{}
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[185]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PluginInstallPlan) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PluginInstallPlan) ProtoMessage() {}
+
+func (x *PluginInstallPlan) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[185]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PluginInstallPlan.ProtoReflect.Descriptor instead.
+func (*PluginInstallPlan) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{185}
+}
+
+func (x *PluginInstallPlan) GetPlanHandle() string {
+	if x != nil {
+		return x.PlanHandle
+	}
+	return ""
+}
+
+func (x *PluginInstallPlan) GetOperationId() string {
+	if x != nil {
+		return x.OperationId
+	}
+	return ""
+}
+
+func (x *PluginInstallPlan) GetExpiresAt() string {
+	if x != nil {
+		return x.ExpiresAt
+	}
+	return ""
+}
+
+func (x *PluginInstallPlan) GetReview() *PluginInstallationReview {
+	if x != nil {
+		return x.Review
+	}
+	return nil
+}
+
+func (x *PluginInstallPlan) GetJsonExtra() string {
 	if x != nil {
 		return x.JsonExtra
 	}
@@ -16746,7 +25292,7 @@ type PluginInstallationFileReview struct {
 
 func (x *PluginInstallationFileReview) Reset() {
 	*x = PluginInstallationFileReview{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[115]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[186]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -16758,7 +25304,7 @@ func (x *PluginInstallationFileReview) String() string {
 func (*PluginInstallationFileReview) ProtoMessage() {}
 
 func (x *PluginInstallationFileReview) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[115]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[186]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -16771,7 +25317,7 @@ func (x *PluginInstallationFileReview) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PluginInstallationFileReview.ProtoReflect.Descriptor instead.
 func (*PluginInstallationFileReview) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{115}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{186}
 }
 
 func (x *PluginInstallationFileReview) GetPath() string {
@@ -16832,7 +25378,7 @@ type PluginInstallationLocation struct {
 
 func (x *PluginInstallationLocation) Reset() {
 	*x = PluginInstallationLocation{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[116]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[187]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -16844,7 +25390,7 @@ func (x *PluginInstallationLocation) String() string {
 func (*PluginInstallationLocation) ProtoMessage() {}
 
 func (x *PluginInstallationLocation) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[116]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[187]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -16857,7 +25403,7 @@ func (x *PluginInstallationLocation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PluginInstallationLocation.ProtoReflect.Descriptor instead.
 func (*PluginInstallationLocation) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{116}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{187}
 }
 
 func (x *PluginInstallationLocation) GetRelativePath() string {
@@ -16899,7 +25445,7 @@ type PluginInstallationMcpServerReview struct {
 
 func (x *PluginInstallationMcpServerReview) Reset() {
 	*x = PluginInstallationMcpServerReview{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[117]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[188]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -16911,7 +25457,7 @@ func (x *PluginInstallationMcpServerReview) String() string {
 func (*PluginInstallationMcpServerReview) ProtoMessage() {}
 
 func (x *PluginInstallationMcpServerReview) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[117]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[188]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -16924,7 +25470,7 @@ func (x *PluginInstallationMcpServerReview) ProtoReflect() protoreflect.Message 
 
 // Deprecated: Use PluginInstallationMcpServerReview.ProtoReflect.Descriptor instead.
 func (*PluginInstallationMcpServerReview) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{117}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{188}
 }
 
 func (x *PluginInstallationMcpServerReview) GetName() string {
@@ -16991,7 +25537,7 @@ type PluginInstallationReview struct {
 
 func (x *PluginInstallationReview) Reset() {
 	*x = PluginInstallationReview{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[118]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[189]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -17003,7 +25549,7 @@ func (x *PluginInstallationReview) String() string {
 func (*PluginInstallationReview) ProtoMessage() {}
 
 func (x *PluginInstallationReview) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[118]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[189]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -17016,7 +25562,7 @@ func (x *PluginInstallationReview) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PluginInstallationReview.ProtoReflect.Descriptor instead.
 func (*PluginInstallationReview) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{118}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{189}
 }
 
 func (x *PluginInstallationReview) GetName() string {
@@ -17138,7 +25684,7 @@ type PluginInstallationSource struct {
 
 func (x *PluginInstallationSource) Reset() {
 	*x = PluginInstallationSource{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[119]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[190]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -17150,7 +25696,7 @@ func (x *PluginInstallationSource) String() string {
 func (*PluginInstallationSource) ProtoMessage() {}
 
 func (x *PluginInstallationSource) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[119]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[190]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -17163,7 +25709,7 @@ func (x *PluginInstallationSource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PluginInstallationSource.ProtoReflect.Descriptor instead.
 func (*PluginInstallationSource) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{119}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{190}
 }
 
 func (x *PluginInstallationSource) GetResourceId() string {
@@ -17247,7 +25793,7 @@ type ProtocolMarkerSectionOverride struct {
 
 func (x *ProtocolMarkerSectionOverride) Reset() {
 	*x = ProtocolMarkerSectionOverride{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[120]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[191]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -17259,7 +25805,7 @@ func (x *ProtocolMarkerSectionOverride) String() string {
 func (*ProtocolMarkerSectionOverride) ProtoMessage() {}
 
 func (x *ProtocolMarkerSectionOverride) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[120]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[191]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -17272,7 +25818,7 @@ func (x *ProtocolMarkerSectionOverride) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProtocolMarkerSectionOverride.ProtoReflect.Descriptor instead.
 func (*ProtocolMarkerSectionOverride) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{120}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{191}
 }
 
 func (x *ProtocolMarkerSectionOverride) GetVariant() isProtocolMarkerSectionOverride_Variant {
@@ -17345,7 +25891,7 @@ type ProtocolMarkerSectionOverridePreserve struct {
 
 func (x *ProtocolMarkerSectionOverridePreserve) Reset() {
 	*x = ProtocolMarkerSectionOverridePreserve{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[121]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[192]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -17357,7 +25903,7 @@ func (x *ProtocolMarkerSectionOverridePreserve) String() string {
 func (*ProtocolMarkerSectionOverridePreserve) ProtoMessage() {}
 
 func (x *ProtocolMarkerSectionOverridePreserve) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[121]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[192]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -17370,7 +25916,7 @@ func (x *ProtocolMarkerSectionOverridePreserve) ProtoReflect() protoreflect.Mess
 
 // Deprecated: Use ProtocolMarkerSectionOverridePreserve.ProtoReflect.Descriptor instead.
 func (*ProtocolMarkerSectionOverridePreserve) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{121}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{192}
 }
 
 func (x *ProtocolMarkerSectionOverridePreserve) GetJsonExtra() string {
@@ -17391,7 +25937,7 @@ type ProtocolMarkerSectionOverrideTransform struct {
 
 func (x *ProtocolMarkerSectionOverrideTransform) Reset() {
 	*x = ProtocolMarkerSectionOverrideTransform{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[122]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[193]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -17403,7 +25949,7 @@ func (x *ProtocolMarkerSectionOverrideTransform) String() string {
 func (*ProtocolMarkerSectionOverrideTransform) ProtoMessage() {}
 
 func (x *ProtocolMarkerSectionOverrideTransform) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[122]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[193]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -17416,7 +25962,7 @@ func (x *ProtocolMarkerSectionOverrideTransform) ProtoReflect() protoreflect.Mes
 
 // Deprecated: Use ProtocolMarkerSectionOverrideTransform.ProtoReflect.Descriptor instead.
 func (*ProtocolMarkerSectionOverrideTransform) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{122}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{193}
 }
 
 func (x *ProtocolMarkerSectionOverrideTransform) GetJsonExtra() string {
@@ -17444,7 +25990,7 @@ type ProtocolSectionOverride struct {
 
 func (x *ProtocolSectionOverride) Reset() {
 	*x = ProtocolSectionOverride{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[123]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[194]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -17456,7 +26002,7 @@ func (x *ProtocolSectionOverride) String() string {
 func (*ProtocolSectionOverride) ProtoMessage() {}
 
 func (x *ProtocolSectionOverride) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[123]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[194]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -17469,7 +26015,7 @@ func (x *ProtocolSectionOverride) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProtocolSectionOverride.ProtoReflect.Descriptor instead.
 func (*ProtocolSectionOverride) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{123}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{194}
 }
 
 func (x *ProtocolSectionOverride) GetVariant() isProtocolSectionOverride_Variant {
@@ -17547,7 +26093,7 @@ type ProtocolStaticSectionOverride struct {
 
 func (x *ProtocolStaticSectionOverride) Reset() {
 	*x = ProtocolStaticSectionOverride{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[124]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[195]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -17559,7 +26105,7 @@ func (x *ProtocolStaticSectionOverride) String() string {
 func (*ProtocolStaticSectionOverride) ProtoMessage() {}
 
 func (x *ProtocolStaticSectionOverride) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[124]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[195]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -17572,7 +26118,7 @@ func (x *ProtocolStaticSectionOverride) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProtocolStaticSectionOverride.ProtoReflect.Descriptor instead.
 func (*ProtocolStaticSectionOverride) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{124}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{195}
 }
 
 func (x *ProtocolStaticSectionOverride) GetAction() ProtocolStaticSectionAction {
@@ -17611,7 +26157,7 @@ type ProtocolSystemMessageAppendConfig struct {
 
 func (x *ProtocolSystemMessageAppendConfig) Reset() {
 	*x = ProtocolSystemMessageAppendConfig{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[125]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[196]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -17623,7 +26169,7 @@ func (x *ProtocolSystemMessageAppendConfig) String() string {
 func (*ProtocolSystemMessageAppendConfig) ProtoMessage() {}
 
 func (x *ProtocolSystemMessageAppendConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[125]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[196]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -17636,7 +26182,7 @@ func (x *ProtocolSystemMessageAppendConfig) ProtoReflect() protoreflect.Message 
 
 // Deprecated: Use ProtocolSystemMessageAppendConfig.ProtoReflect.Descriptor instead.
 func (*ProtocolSystemMessageAppendConfig) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{125}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{196}
 }
 
 func (x *ProtocolSystemMessageAppendConfig) GetMode() ProtocolAppendMode {
@@ -17675,7 +26221,7 @@ type ProtocolSystemMessageCustomizeConfig struct {
 
 func (x *ProtocolSystemMessageCustomizeConfig) Reset() {
 	*x = ProtocolSystemMessageCustomizeConfig{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[126]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[197]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -17687,7 +26233,7 @@ func (x *ProtocolSystemMessageCustomizeConfig) String() string {
 func (*ProtocolSystemMessageCustomizeConfig) ProtoMessage() {}
 
 func (x *ProtocolSystemMessageCustomizeConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[126]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[197]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -17700,7 +26246,7 @@ func (x *ProtocolSystemMessageCustomizeConfig) ProtoReflect() protoreflect.Messa
 
 // Deprecated: Use ProtocolSystemMessageCustomizeConfig.ProtoReflect.Descriptor instead.
 func (*ProtocolSystemMessageCustomizeConfig) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{126}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{197}
 }
 
 func (x *ProtocolSystemMessageCustomizeConfig) GetSections() map[string]*ProtocolSectionOverride {
@@ -17739,7 +26285,7 @@ type ProtocolSystemMessageReplaceConfig struct {
 
 func (x *ProtocolSystemMessageReplaceConfig) Reset() {
 	*x = ProtocolSystemMessageReplaceConfig{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[127]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[198]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -17751,7 +26297,7 @@ func (x *ProtocolSystemMessageReplaceConfig) String() string {
 func (*ProtocolSystemMessageReplaceConfig) ProtoMessage() {}
 
 func (x *ProtocolSystemMessageReplaceConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[127]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[198]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -17764,7 +26310,7 @@ func (x *ProtocolSystemMessageReplaceConfig) ProtoReflect() protoreflect.Message
 
 // Deprecated: Use ProtocolSystemMessageReplaceConfig.ProtoReflect.Descriptor instead.
 func (*ProtocolSystemMessageReplaceConfig) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{127}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{198}
 }
 
 func (x *ProtocolSystemMessageReplaceConfig) GetContent() string {
@@ -17836,7 +26382,7 @@ type ProviderConfig struct {
 
 func (x *ProviderConfig) Reset() {
 	*x = ProviderConfig{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[128]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[199]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -17848,7 +26394,7 @@ func (x *ProviderConfig) String() string {
 func (*ProviderConfig) ProtoMessage() {}
 
 func (x *ProviderConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[128]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[199]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -17861,7 +26407,7 @@ func (x *ProviderConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProviderConfig.ProtoReflect.Descriptor instead.
 func (*ProviderConfig) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{128}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{199}
 }
 
 func (x *ProviderConfig) GetType() ProviderConfigType {
@@ -18010,7 +26556,7 @@ type ProviderConfigAzure struct {
 
 func (x *ProviderConfigAzure) Reset() {
 	*x = ProviderConfigAzure{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[129]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[200]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -18022,7 +26568,7 @@ func (x *ProviderConfigAzure) String() string {
 func (*ProviderConfigAzure) ProtoMessage() {}
 
 func (x *ProviderConfigAzure) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[129]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[200]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -18035,7 +26581,7 @@ func (x *ProviderConfigAzure) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProviderConfigAzure.ProtoReflect.Descriptor instead.
 func (*ProviderConfigAzure) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{129}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{200}
 }
 
 func (x *ProviderConfigAzure) GetApiVersion() string {
@@ -18085,7 +26631,7 @@ type ProviderModelConfig struct {
 
 func (x *ProviderModelConfig) Reset() {
 	*x = ProviderModelConfig{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[130]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[201]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -18097,7 +26643,7 @@ func (x *ProviderModelConfig) String() string {
 func (*ProviderModelConfig) ProtoMessage() {}
 
 func (x *ProviderModelConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[130]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[201]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -18110,7 +26656,7 @@ func (x *ProviderModelConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProviderModelConfig.ProtoReflect.Descriptor instead.
 func (*ProviderModelConfig) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{130}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{201}
 }
 
 func (x *ProviderModelConfig) GetId() string {
@@ -18223,7 +26769,7 @@ type ProviderMonthlyUsage struct {
 
 func (x *ProviderMonthlyUsage) Reset() {
 	*x = ProviderMonthlyUsage{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[131]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[202]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -18235,7 +26781,7 @@ func (x *ProviderMonthlyUsage) String() string {
 func (*ProviderMonthlyUsage) ProtoMessage() {}
 
 func (x *ProviderMonthlyUsage) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[131]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[202]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -18248,7 +26794,7 @@ func (x *ProviderMonthlyUsage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProviderMonthlyUsage.ProtoReflect.Descriptor instead.
 func (*ProviderMonthlyUsage) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{131}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{202}
 }
 
 func (x *ProviderMonthlyUsage) GetState() ProviderMonthlyUsageState {
@@ -18341,7 +26887,7 @@ type ProviderQuotaBudgetMetadata struct {
 
 func (x *ProviderQuotaBudgetMetadata) Reset() {
 	*x = ProviderQuotaBudgetMetadata{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[132]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[203]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -18353,7 +26899,7 @@ func (x *ProviderQuotaBudgetMetadata) String() string {
 func (*ProviderQuotaBudgetMetadata) ProtoMessage() {}
 
 func (x *ProviderQuotaBudgetMetadata) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[132]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[203]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -18366,7 +26912,7 @@ func (x *ProviderQuotaBudgetMetadata) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProviderQuotaBudgetMetadata.ProtoReflect.Descriptor instead.
 func (*ProviderQuotaBudgetMetadata) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{132}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{203}
 }
 
 func (x *ProviderQuotaBudgetMetadata) GetUnlimited() bool {
@@ -18511,7 +27057,7 @@ type ProviderQuotaState struct {
 
 func (x *ProviderQuotaState) Reset() {
 	*x = ProviderQuotaState{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[133]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[204]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -18523,7 +27069,7 @@ func (x *ProviderQuotaState) String() string {
 func (*ProviderQuotaState) ProtoMessage() {}
 
 func (x *ProviderQuotaState) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[133]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[204]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -18536,7 +27082,7 @@ func (x *ProviderQuotaState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProviderQuotaState.ProtoReflect.Descriptor instead.
 func (*ProviderQuotaState) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{133}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{204}
 }
 
 func (x *ProviderQuotaState) GetProvider() *ModelProviderRef {
@@ -18723,7 +27269,7 @@ type SandboxConfig struct {
 
 func (x *SandboxConfig) Reset() {
 	*x = SandboxConfig{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[134]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[205]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -18735,7 +27281,7 @@ func (x *SandboxConfig) String() string {
 func (*SandboxConfig) ProtoMessage() {}
 
 func (x *SandboxConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[134]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[205]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -18748,7 +27294,7 @@ func (x *SandboxConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SandboxConfig.ProtoReflect.Descriptor instead.
 func (*SandboxConfig) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{134}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{205}
 }
 
 func (x *SandboxConfig) GetEnabled() bool {
@@ -18850,7 +27396,7 @@ type SandboxConfigAuth struct {
 
 func (x *SandboxConfigAuth) Reset() {
 	*x = SandboxConfigAuth{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[135]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[206]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -18862,7 +27408,7 @@ func (x *SandboxConfigAuth) String() string {
 func (*SandboxConfigAuth) ProtoMessage() {}
 
 func (x *SandboxConfigAuth) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[135]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[206]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -18875,7 +27421,7 @@ func (x *SandboxConfigAuth) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SandboxConfigAuth.ProtoReflect.Descriptor instead.
 func (*SandboxConfigAuth) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{135}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{206}
 }
 
 func (x *SandboxConfigAuth) GetGit() bool {
@@ -18918,7 +27464,7 @@ type SandboxConfigUserPolicy struct {
 
 func (x *SandboxConfigUserPolicy) Reset() {
 	*x = SandboxConfigUserPolicy{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[136]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[207]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -18930,7 +27476,7 @@ func (x *SandboxConfigUserPolicy) String() string {
 func (*SandboxConfigUserPolicy) ProtoMessage() {}
 
 func (x *SandboxConfigUserPolicy) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[136]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[207]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -18943,7 +27489,7 @@ func (x *SandboxConfigUserPolicy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SandboxConfigUserPolicy.ProtoReflect.Descriptor instead.
 func (*SandboxConfigUserPolicy) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{136}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{207}
 }
 
 func (x *SandboxConfigUserPolicy) GetFilesystem() *SandboxConfigUserPolicyFilesystem {
@@ -18995,7 +27541,7 @@ type SandboxConfigUserPolicyExperimental struct {
 
 func (x *SandboxConfigUserPolicyExperimental) Reset() {
 	*x = SandboxConfigUserPolicyExperimental{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[137]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[208]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -19007,7 +27553,7 @@ func (x *SandboxConfigUserPolicyExperimental) String() string {
 func (*SandboxConfigUserPolicyExperimental) ProtoMessage() {}
 
 func (x *SandboxConfigUserPolicyExperimental) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[137]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[208]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -19020,7 +27566,7 @@ func (x *SandboxConfigUserPolicyExperimental) ProtoReflect() protoreflect.Messag
 
 // Deprecated: Use SandboxConfigUserPolicyExperimental.ProtoReflect.Descriptor instead.
 func (*SandboxConfigUserPolicyExperimental) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{137}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{208}
 }
 
 func (x *SandboxConfigUserPolicyExperimental) GetSeatbelt() *SandboxConfigUserPolicyExperimentalSeatbelt {
@@ -19051,7 +27597,7 @@ type SandboxConfigUserPolicyExperimentalSeatbelt struct {
 
 func (x *SandboxConfigUserPolicyExperimentalSeatbelt) Reset() {
 	*x = SandboxConfigUserPolicyExperimentalSeatbelt{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[138]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[209]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -19063,7 +27609,7 @@ func (x *SandboxConfigUserPolicyExperimentalSeatbelt) String() string {
 func (*SandboxConfigUserPolicyExperimentalSeatbelt) ProtoMessage() {}
 
 func (x *SandboxConfigUserPolicyExperimentalSeatbelt) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[138]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[209]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -19076,7 +27622,7 @@ func (x *SandboxConfigUserPolicyExperimentalSeatbelt) ProtoReflect() protoreflec
 
 // Deprecated: Use SandboxConfigUserPolicyExperimentalSeatbelt.ProtoReflect.Descriptor instead.
 func (*SandboxConfigUserPolicyExperimentalSeatbelt) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{138}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{209}
 }
 
 func (x *SandboxConfigUserPolicyExperimentalSeatbelt) GetKeychainAccess() bool {
@@ -19113,7 +27659,7 @@ type SandboxConfigUserPolicyFilesystem struct {
 
 func (x *SandboxConfigUserPolicyFilesystem) Reset() {
 	*x = SandboxConfigUserPolicyFilesystem{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[139]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[210]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -19125,7 +27671,7 @@ func (x *SandboxConfigUserPolicyFilesystem) String() string {
 func (*SandboxConfigUserPolicyFilesystem) ProtoMessage() {}
 
 func (x *SandboxConfigUserPolicyFilesystem) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[139]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[210]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -19138,7 +27684,7 @@ func (x *SandboxConfigUserPolicyFilesystem) ProtoReflect() protoreflect.Message 
 
 // Deprecated: Use SandboxConfigUserPolicyFilesystem.ProtoReflect.Descriptor instead.
 func (*SandboxConfigUserPolicyFilesystem) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{139}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{210}
 }
 
 func (x *SandboxConfigUserPolicyFilesystem) GetReadwritePaths() []string {
@@ -19198,7 +27744,7 @@ type SandboxConfigUserPolicyNetwork struct {
 
 func (x *SandboxConfigUserPolicyNetwork) Reset() {
 	*x = SandboxConfigUserPolicyNetwork{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[140]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[211]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -19210,7 +27756,7 @@ func (x *SandboxConfigUserPolicyNetwork) String() string {
 func (*SandboxConfigUserPolicyNetwork) ProtoMessage() {}
 
 func (x *SandboxConfigUserPolicyNetwork) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[140]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[211]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -19223,7 +27769,7 @@ func (x *SandboxConfigUserPolicyNetwork) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SandboxConfigUserPolicyNetwork.ProtoReflect.Descriptor instead.
 func (*SandboxConfigUserPolicyNetwork) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{140}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{211}
 }
 
 func (x *SandboxConfigUserPolicyNetwork) GetAllowOutbound() bool {
@@ -19286,7 +27832,7 @@ type SandboxConfigUserPolicyNetworkProxy struct {
 
 func (x *SandboxConfigUserPolicyNetworkProxy) Reset() {
 	*x = SandboxConfigUserPolicyNetworkProxy{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[141]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[212]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -19298,7 +27844,7 @@ func (x *SandboxConfigUserPolicyNetworkProxy) String() string {
 func (*SandboxConfigUserPolicyNetworkProxy) ProtoMessage() {}
 
 func (x *SandboxConfigUserPolicyNetworkProxy) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[141]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[212]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -19311,7 +27857,7 @@ func (x *SandboxConfigUserPolicyNetworkProxy) ProtoReflect() protoreflect.Messag
 
 // Deprecated: Use SandboxConfigUserPolicyNetworkProxy.ProtoReflect.Descriptor instead.
 func (*SandboxConfigUserPolicyNetworkProxy) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{141}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{212}
 }
 
 func (x *SandboxConfigUserPolicyNetworkProxy) GetUrl() string {
@@ -19356,7 +27902,7 @@ type SandboxConfigUserPolicySeatbelt struct {
 
 func (x *SandboxConfigUserPolicySeatbelt) Reset() {
 	*x = SandboxConfigUserPolicySeatbelt{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[142]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[213]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -19368,7 +27914,7 @@ func (x *SandboxConfigUserPolicySeatbelt) String() string {
 func (*SandboxConfigUserPolicySeatbelt) ProtoMessage() {}
 
 func (x *SandboxConfigUserPolicySeatbelt) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[142]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[213]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -19381,7 +27927,7 @@ func (x *SandboxConfigUserPolicySeatbelt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SandboxConfigUserPolicySeatbelt.ProtoReflect.Descriptor instead.
 func (*SandboxConfigUserPolicySeatbelt) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{142}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{213}
 }
 
 func (x *SandboxConfigUserPolicySeatbelt) GetKeychainAccess() bool {
@@ -19412,7 +27958,7 @@ type SandboxCredentialsConfig struct {
 
 func (x *SandboxCredentialsConfig) Reset() {
 	*x = SandboxCredentialsConfig{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[143]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[214]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -19424,7 +27970,7 @@ func (x *SandboxCredentialsConfig) String() string {
 func (*SandboxCredentialsConfig) ProtoMessage() {}
 
 func (x *SandboxCredentialsConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[143]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[214]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -19437,7 +27983,7 @@ func (x *SandboxCredentialsConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SandboxCredentialsConfig.ProtoReflect.Descriptor instead.
 func (*SandboxCredentialsConfig) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{143}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{214}
 }
 
 func (x *SandboxCredentialsConfig) GetEnvVars() map[string]*SandboxMaskedEnvVar {
@@ -19468,7 +28014,7 @@ type SandboxMaskedEnvVar struct {
 
 func (x *SandboxMaskedEnvVar) Reset() {
 	*x = SandboxMaskedEnvVar{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[144]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[215]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -19480,7 +28026,7 @@ func (x *SandboxMaskedEnvVar) String() string {
 func (*SandboxMaskedEnvVar) ProtoMessage() {}
 
 func (x *SandboxMaskedEnvVar) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[144]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[215]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -19493,7 +28039,7 @@ func (x *SandboxMaskedEnvVar) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SandboxMaskedEnvVar.ProtoReflect.Descriptor instead.
 func (*SandboxMaskedEnvVar) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{144}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{215}
 }
 
 func (x *SandboxMaskedEnvVar) GetInjectHosts() []string {
@@ -19532,7 +28078,7 @@ type SessionContext struct {
 
 func (x *SessionContext) Reset() {
 	*x = SessionContext{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[145]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[216]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -19544,7 +28090,7 @@ func (x *SessionContext) String() string {
 func (*SessionContext) ProtoMessage() {}
 
 func (x *SessionContext) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[145]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[216]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -19557,7 +28103,7 @@ func (x *SessionContext) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionContext.ProtoReflect.Descriptor instead.
 func (*SessionContext) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{145}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{216}
 }
 
 func (x *SessionContext) GetCwd() string {
@@ -19615,7 +28161,7 @@ type SessionLimitsConfig struct {
 
 func (x *SessionLimitsConfig) Reset() {
 	*x = SessionLimitsConfig{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[146]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[217]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -19627,7 +28173,7 @@ func (x *SessionLimitsConfig) String() string {
 func (*SessionLimitsConfig) ProtoMessage() {}
 
 func (x *SessionLimitsConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[146]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[217]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -19640,7 +28186,7 @@ func (x *SessionLimitsConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionLimitsConfig.ProtoReflect.Descriptor instead.
 func (*SessionLimitsConfig) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{146}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{217}
 }
 
 func (x *SessionLimitsConfig) GetMaxAiCredits() float64 {
@@ -19677,7 +28223,7 @@ type SessionListFilter struct {
 
 func (x *SessionListFilter) Reset() {
 	*x = SessionListFilter{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[147]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[218]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -19689,7 +28235,7 @@ func (x *SessionListFilter) String() string {
 func (*SessionListFilter) ProtoMessage() {}
 
 func (x *SessionListFilter) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[147]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[218]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -19702,7 +28248,7 @@ func (x *SessionListFilter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionListFilter.ProtoReflect.Descriptor instead.
 func (*SessionListFilter) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{147}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{218}
 }
 
 func (x *SessionListFilter) GetCwd() string {
@@ -19763,7 +28309,7 @@ type SessionManagedPermissions struct {
 
 func (x *SessionManagedPermissions) Reset() {
 	*x = SessionManagedPermissions{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[148]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[219]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -19775,7 +28321,7 @@ func (x *SessionManagedPermissions) String() string {
 func (*SessionManagedPermissions) ProtoMessage() {}
 
 func (x *SessionManagedPermissions) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[148]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[219]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -19788,7 +28334,7 @@ func (x *SessionManagedPermissions) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionManagedPermissions.ProtoReflect.Descriptor instead.
 func (*SessionManagedPermissions) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{148}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{219}
 }
 
 func (x *SessionManagedPermissions) GetDisableBypassPermissionsMode() string {
@@ -19854,7 +28400,7 @@ type SessionManagedSettings struct {
 
 func (x *SessionManagedSettings) Reset() {
 	*x = SessionManagedSettings{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[149]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[220]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -19866,7 +28412,7 @@ func (x *SessionManagedSettings) String() string {
 func (*SessionManagedSettings) ProtoMessage() {}
 
 func (x *SessionManagedSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[149]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[220]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -19879,7 +28425,7 @@ func (x *SessionManagedSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionManagedSettings.ProtoReflect.Descriptor instead.
 func (*SessionManagedSettings) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{149}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{220}
 }
 
 func (x *SessionManagedSettings) GetPermissions() *SessionManagedPermissions {
@@ -19911,7 +28457,7 @@ type ShellCredentials struct {
 
 func (x *ShellCredentials) Reset() {
 	*x = ShellCredentials{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[150]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[221]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -19923,7 +28469,7 @@ func (x *ShellCredentials) String() string {
 func (*ShellCredentials) ProtoMessage() {}
 
 func (x *ShellCredentials) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[150]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[221]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -19936,7 +28482,7 @@ func (x *ShellCredentials) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShellCredentials.ProtoReflect.Descriptor instead.
 func (*ShellCredentials) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{150}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{221}
 }
 
 func (x *ShellCredentials) GetGit() bool {
@@ -19975,7 +28521,7 @@ type ShellInitScript struct {
 
 func (x *ShellInitScript) Reset() {
 	*x = ShellInitScript{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[151]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[222]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -19987,7 +28533,7 @@ func (x *ShellInitScript) String() string {
 func (*ShellInitScript) ProtoMessage() {}
 
 func (x *ShellInitScript) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[151]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[222]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -20000,7 +28546,7 @@ func (x *ShellInitScript) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShellInitScript.ProtoReflect.Descriptor instead.
 func (*ShellInitScript) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{151}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{222}
 }
 
 func (x *ShellInitScript) GetPath() string {
@@ -20044,7 +28590,7 @@ type ShellOptions struct {
 
 func (x *ShellOptions) Reset() {
 	*x = ShellOptions{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[152]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[223]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -20056,7 +28602,7 @@ func (x *ShellOptions) String() string {
 func (*ShellOptions) ProtoMessage() {}
 
 func (x *ShellOptions) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[152]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[223]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -20069,7 +28615,7 @@ func (x *ShellOptions) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShellOptions.ProtoReflect.Descriptor instead.
 func (*ShellOptions) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{152}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{223}
 }
 
 func (x *ShellOptions) GetInitProfile() ShellInitProfile {
@@ -20107,6 +28653,90 @@ func (x *ShellOptions) GetJsonExtra() string {
 	return ""
 }
 
+// Skill install plan. Used by
+// CatalogReferenceInstallationOutcomeSkillInstallPlanned.plan and
+// SkillInstallationManagementOutcomeInstallPlanned.plan. Since CLI 1.0.92.
+type SkillInstallPlan struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The plan handle.
+	PlanHandle string `protobuf:"bytes,1,opt,name=plan_handle,json=planHandle,proto3" json:"plan_handle,omitempty"`
+	// Identifier of the operation.
+	OperationId string `protobuf:"bytes,2,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
+	// The expires at.
+	ExpiresAt string `protobuf:"bytes,3,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
+	// The review.
+	Review *SkillInstallationReview `protobuf:"bytes,4,opt,name=review,proto3" json:"review,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SkillInstallPlan) Reset() {
+	*x = SkillInstallPlan{}
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[224]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SkillInstallPlan) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SkillInstallPlan) ProtoMessage() {}
+
+func (x *SkillInstallPlan) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[224]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SkillInstallPlan.ProtoReflect.Descriptor instead.
+func (*SkillInstallPlan) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{224}
+}
+
+func (x *SkillInstallPlan) GetPlanHandle() string {
+	if x != nil {
+		return x.PlanHandle
+	}
+	return ""
+}
+
+func (x *SkillInstallPlan) GetOperationId() string {
+	if x != nil {
+		return x.OperationId
+	}
+	return ""
+}
+
+func (x *SkillInstallPlan) GetExpiresAt() string {
+	if x != nil {
+		return x.ExpiresAt
+	}
+	return ""
+}
+
+func (x *SkillInstallPlan) GetReview() *SkillInstallationReview {
+	if x != nil {
+		return x.Review
+	}
+	return nil
+}
+
+func (x *SkillInstallPlan) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
 // Skill installation file review. Used by SkillInstallationReviewInstall.files
 // and SkillInstallationReviewUninstall.files. Since CLI 1.0.92.
 type SkillInstallationFileReview struct {
@@ -20129,7 +28759,7 @@ type SkillInstallationFileReview struct {
 
 func (x *SkillInstallationFileReview) Reset() {
 	*x = SkillInstallationFileReview{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[153]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[225]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -20141,7 +28771,7 @@ func (x *SkillInstallationFileReview) String() string {
 func (*SkillInstallationFileReview) ProtoMessage() {}
 
 func (x *SkillInstallationFileReview) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[153]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[225]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -20154,7 +28784,7 @@ func (x *SkillInstallationFileReview) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SkillInstallationFileReview.ProtoReflect.Descriptor instead.
 func (*SkillInstallationFileReview) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{153}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{225}
 }
 
 func (x *SkillInstallationFileReview) GetPath() string {
@@ -20217,7 +28847,7 @@ type SkillInstallationLocation struct {
 
 func (x *SkillInstallationLocation) Reset() {
 	*x = SkillInstallationLocation{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[154]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[226]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -20229,7 +28859,7 @@ func (x *SkillInstallationLocation) String() string {
 func (*SkillInstallationLocation) ProtoMessage() {}
 
 func (x *SkillInstallationLocation) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[154]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[226]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -20242,7 +28872,7 @@ func (x *SkillInstallationLocation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SkillInstallationLocation.ProtoReflect.Descriptor instead.
 func (*SkillInstallationLocation) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{154}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{226}
 }
 
 func (x *SkillInstallationLocation) GetRelativePath() string {
@@ -20273,6 +28903,1931 @@ func (x *SkillInstallationLocation) GetJsonExtra() string {
 	return ""
 }
 
+// Skill installation management outcome. Used by
+// SkillsInstallationsServiceCancelResponseOutcome.outcome,
+// SkillsInstallationsServiceListResponseOutcome.outcome and others. Since CLI
+// 1.0.92.
+type SkillInstallationManagementOutcome struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// One of these, told apart by the member kind.
+	//
+	// Types that are valid to be assigned to Variant:
+	//
+	//	*SkillInstallationManagementOutcome_RecoveryRequired
+	//	*SkillInstallationManagementOutcome_InstallPlanned
+	//	*SkillInstallationManagementOutcome_Listed
+	//	*SkillInstallationManagementOutcome_Recovered
+	//	*SkillInstallationManagementOutcome_RolledBack
+	//	*SkillInstallationManagementOutcome_UninstallPlanned
+	//	*SkillInstallationManagementOutcome_Operation
+	//	*SkillInstallationManagementOutcome_EnabledChanged
+	//	*SkillInstallationManagementOutcome_Refused
+	//	*SkillInstallationManagementOutcome_Unrecognized
+	Variant       isSkillInstallationManagementOutcome_Variant `protobuf_oneof:"variant"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SkillInstallationManagementOutcome) Reset() {
+	*x = SkillInstallationManagementOutcome{}
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[227]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SkillInstallationManagementOutcome) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SkillInstallationManagementOutcome) ProtoMessage() {}
+
+func (x *SkillInstallationManagementOutcome) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[227]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SkillInstallationManagementOutcome.ProtoReflect.Descriptor instead.
+func (*SkillInstallationManagementOutcome) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{227}
+}
+
+func (x *SkillInstallationManagementOutcome) GetVariant() isSkillInstallationManagementOutcome_Variant {
+	if x != nil {
+		return x.Variant
+	}
+	return nil
+}
+
+func (x *SkillInstallationManagementOutcome) GetRecoveryRequired() *SkillInstallationManagementOutcomeRecoveryRequired {
+	if x != nil {
+		if x, ok := x.Variant.(*SkillInstallationManagementOutcome_RecoveryRequired); ok {
+			return x.RecoveryRequired
+		}
+	}
+	return nil
+}
+
+func (x *SkillInstallationManagementOutcome) GetInstallPlanned() *SkillInstallationManagementOutcomeInstallPlanned {
+	if x != nil {
+		if x, ok := x.Variant.(*SkillInstallationManagementOutcome_InstallPlanned); ok {
+			return x.InstallPlanned
+		}
+	}
+	return nil
+}
+
+func (x *SkillInstallationManagementOutcome) GetListed() *SkillInstallationManagementOutcomeListed {
+	if x != nil {
+		if x, ok := x.Variant.(*SkillInstallationManagementOutcome_Listed); ok {
+			return x.Listed
+		}
+	}
+	return nil
+}
+
+func (x *SkillInstallationManagementOutcome) GetRecovered() *SkillInstallationManagementOutcomeRecovered {
+	if x != nil {
+		if x, ok := x.Variant.(*SkillInstallationManagementOutcome_Recovered); ok {
+			return x.Recovered
+		}
+	}
+	return nil
+}
+
+func (x *SkillInstallationManagementOutcome) GetRolledBack() *SkillInstallationManagementOutcomeRolledBack {
+	if x != nil {
+		if x, ok := x.Variant.(*SkillInstallationManagementOutcome_RolledBack); ok {
+			return x.RolledBack
+		}
+	}
+	return nil
+}
+
+func (x *SkillInstallationManagementOutcome) GetUninstallPlanned() *SkillInstallationManagementOutcomeUninstallPlanned {
+	if x != nil {
+		if x, ok := x.Variant.(*SkillInstallationManagementOutcome_UninstallPlanned); ok {
+			return x.UninstallPlanned
+		}
+	}
+	return nil
+}
+
+func (x *SkillInstallationManagementOutcome) GetOperation() *SkillInstallationManagementOutcomeOperation {
+	if x != nil {
+		if x, ok := x.Variant.(*SkillInstallationManagementOutcome_Operation); ok {
+			return x.Operation
+		}
+	}
+	return nil
+}
+
+func (x *SkillInstallationManagementOutcome) GetEnabledChanged() *SkillInstallationManagementOutcomeEnabledChanged {
+	if x != nil {
+		if x, ok := x.Variant.(*SkillInstallationManagementOutcome_EnabledChanged); ok {
+			return x.EnabledChanged
+		}
+	}
+	return nil
+}
+
+func (x *SkillInstallationManagementOutcome) GetRefused() *SkillInstallationManagementOutcomeRefused {
+	if x != nil {
+		if x, ok := x.Variant.(*SkillInstallationManagementOutcome_Refused); ok {
+			return x.Refused
+		}
+	}
+	return nil
+}
+
+func (x *SkillInstallationManagementOutcome) GetUnrecognized() string {
+	if x != nil {
+		if x, ok := x.Variant.(*SkillInstallationManagementOutcome_Unrecognized); ok {
+			return x.Unrecognized
+		}
+	}
+	return ""
+}
+
+type isSkillInstallationManagementOutcome_Variant interface {
+	isSkillInstallationManagementOutcome_Variant()
+}
+
+type SkillInstallationManagementOutcome_RecoveryRequired struct {
+	// Recovery required. JSON kind: recovery-required.
+	RecoveryRequired *SkillInstallationManagementOutcomeRecoveryRequired `protobuf:"bytes,1,opt,name=recovery_required,json=recoveryRequired,proto3,oneof"`
+}
+
+type SkillInstallationManagementOutcome_InstallPlanned struct {
+	// Install planned. JSON kind: install-planned.
+	InstallPlanned *SkillInstallationManagementOutcomeInstallPlanned `protobuf:"bytes,2,opt,name=install_planned,json=installPlanned,proto3,oneof"`
+}
+
+type SkillInstallationManagementOutcome_Listed struct {
+	// Listed. JSON kind: listed.
+	Listed *SkillInstallationManagementOutcomeListed `protobuf:"bytes,3,opt,name=listed,proto3,oneof"`
+}
+
+type SkillInstallationManagementOutcome_Recovered struct {
+	// Recovered. JSON kind: recovered.
+	Recovered *SkillInstallationManagementOutcomeRecovered `protobuf:"bytes,4,opt,name=recovered,proto3,oneof"`
+}
+
+type SkillInstallationManagementOutcome_RolledBack struct {
+	// Rolled back. JSON kind: rolled-back.
+	RolledBack *SkillInstallationManagementOutcomeRolledBack `protobuf:"bytes,5,opt,name=rolled_back,json=rolledBack,proto3,oneof"`
+}
+
+type SkillInstallationManagementOutcome_UninstallPlanned struct {
+	// Uninstall planned. JSON kind: uninstall-planned.
+	UninstallPlanned *SkillInstallationManagementOutcomeUninstallPlanned `protobuf:"bytes,6,opt,name=uninstall_planned,json=uninstallPlanned,proto3,oneof"`
+}
+
+type SkillInstallationManagementOutcome_Operation struct {
+	// Operation. JSON kind: operation.
+	Operation *SkillInstallationManagementOutcomeOperation `protobuf:"bytes,7,opt,name=operation,proto3,oneof"`
+}
+
+type SkillInstallationManagementOutcome_EnabledChanged struct {
+	// Enabled changed. JSON kind: enabled-changed.
+	EnabledChanged *SkillInstallationManagementOutcomeEnabledChanged `protobuf:"bytes,8,opt,name=enabled_changed,json=enabledChanged,proto3,oneof"`
+}
+
+type SkillInstallationManagementOutcome_Refused struct {
+	// Refused. JSON kind: refused.
+	Refused *SkillInstallationManagementOutcomeRefused `protobuf:"bytes,9,opt,name=refused,proto3,oneof"`
+}
+
+type SkillInstallationManagementOutcome_Unrecognized struct {
+	// A value that fits none of them, as JSON text.
+	Unrecognized string `protobuf:"bytes,1001,opt,name=unrecognized,proto3,oneof"`
+}
+
+func (*SkillInstallationManagementOutcome_RecoveryRequired) isSkillInstallationManagementOutcome_Variant() {
+}
+
+func (*SkillInstallationManagementOutcome_InstallPlanned) isSkillInstallationManagementOutcome_Variant() {
+}
+
+func (*SkillInstallationManagementOutcome_Listed) isSkillInstallationManagementOutcome_Variant() {}
+
+func (*SkillInstallationManagementOutcome_Recovered) isSkillInstallationManagementOutcome_Variant() {}
+
+func (*SkillInstallationManagementOutcome_RolledBack) isSkillInstallationManagementOutcome_Variant() {
+}
+
+func (*SkillInstallationManagementOutcome_UninstallPlanned) isSkillInstallationManagementOutcome_Variant() {
+}
+
+func (*SkillInstallationManagementOutcome_Operation) isSkillInstallationManagementOutcome_Variant() {}
+
+func (*SkillInstallationManagementOutcome_EnabledChanged) isSkillInstallationManagementOutcome_Variant() {
+}
+
+func (*SkillInstallationManagementOutcome_Refused) isSkillInstallationManagementOutcome_Variant() {}
+
+func (*SkillInstallationManagementOutcome_Unrecognized) isSkillInstallationManagementOutcome_Variant() {
+}
+
+// A SkillInstallationManagementOutcome with the kind enabled-changed.
+type SkillInstallationManagementOutcomeEnabledChanged struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The installation. Since CLI 1.0.92.
+	Installation *SkillInstallationSummary `protobuf:"bytes,1,opt,name=installation,proto3" json:"installation,omitempty"`
+	// The diagnostics. Since CLI 1.0.92.
+	Diagnostics []string `protobuf:"bytes,2,rep,name=diagnostics,proto3" json:"diagnostics,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SkillInstallationManagementOutcomeEnabledChanged) Reset() {
+	*x = SkillInstallationManagementOutcomeEnabledChanged{}
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[228]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SkillInstallationManagementOutcomeEnabledChanged) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SkillInstallationManagementOutcomeEnabledChanged) ProtoMessage() {}
+
+func (x *SkillInstallationManagementOutcomeEnabledChanged) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[228]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SkillInstallationManagementOutcomeEnabledChanged.ProtoReflect.Descriptor instead.
+func (*SkillInstallationManagementOutcomeEnabledChanged) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{228}
+}
+
+func (x *SkillInstallationManagementOutcomeEnabledChanged) GetInstallation() *SkillInstallationSummary {
+	if x != nil {
+		return x.Installation
+	}
+	return nil
+}
+
+func (x *SkillInstallationManagementOutcomeEnabledChanged) GetDiagnostics() []string {
+	if x != nil {
+		return x.Diagnostics
+	}
+	return nil
+}
+
+func (x *SkillInstallationManagementOutcomeEnabledChanged) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// A SkillInstallationManagementOutcome with the kind install-planned.
+type SkillInstallationManagementOutcomeInstallPlanned struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The plan. Since CLI 1.0.92.
+	Plan *SkillInstallPlan `protobuf:"bytes,1,opt,name=plan,proto3" json:"plan,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SkillInstallationManagementOutcomeInstallPlanned) Reset() {
+	*x = SkillInstallationManagementOutcomeInstallPlanned{}
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[229]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SkillInstallationManagementOutcomeInstallPlanned) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SkillInstallationManagementOutcomeInstallPlanned) ProtoMessage() {}
+
+func (x *SkillInstallationManagementOutcomeInstallPlanned) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[229]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SkillInstallationManagementOutcomeInstallPlanned.ProtoReflect.Descriptor instead.
+func (*SkillInstallationManagementOutcomeInstallPlanned) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{229}
+}
+
+func (x *SkillInstallationManagementOutcomeInstallPlanned) GetPlan() *SkillInstallPlan {
+	if x != nil {
+		return x.Plan
+	}
+	return nil
+}
+
+func (x *SkillInstallationManagementOutcomeInstallPlanned) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// A SkillInstallationManagementOutcome with the kind listed.
+type SkillInstallationManagementOutcomeListed struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The installations. Since CLI 1.0.92.
+	Installations []*SkillInstallationSummary `protobuf:"bytes,1,rep,name=installations,proto3" json:"installations,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SkillInstallationManagementOutcomeListed) Reset() {
+	*x = SkillInstallationManagementOutcomeListed{}
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[230]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SkillInstallationManagementOutcomeListed) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SkillInstallationManagementOutcomeListed) ProtoMessage() {}
+
+func (x *SkillInstallationManagementOutcomeListed) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[230]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SkillInstallationManagementOutcomeListed.ProtoReflect.Descriptor instead.
+func (*SkillInstallationManagementOutcomeListed) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{230}
+}
+
+func (x *SkillInstallationManagementOutcomeListed) GetInstallations() []*SkillInstallationSummary {
+	if x != nil {
+		return x.Installations
+	}
+	return nil
+}
+
+func (x *SkillInstallationManagementOutcomeListed) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// A SkillInstallationManagementOutcome with the kind operation.
+type SkillInstallationManagementOutcomeOperation struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The operation. Since CLI 1.0.92.
+	Operation *SkillInstallationOperationStatus `protobuf:"bytes,1,opt,name=operation,proto3" json:"operation,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SkillInstallationManagementOutcomeOperation) Reset() {
+	*x = SkillInstallationManagementOutcomeOperation{}
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[231]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SkillInstallationManagementOutcomeOperation) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SkillInstallationManagementOutcomeOperation) ProtoMessage() {}
+
+func (x *SkillInstallationManagementOutcomeOperation) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[231]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SkillInstallationManagementOutcomeOperation.ProtoReflect.Descriptor instead.
+func (*SkillInstallationManagementOutcomeOperation) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{231}
+}
+
+func (x *SkillInstallationManagementOutcomeOperation) GetOperation() *SkillInstallationOperationStatus {
+	if x != nil {
+		return x.Operation
+	}
+	return nil
+}
+
+func (x *SkillInstallationManagementOutcomeOperation) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// A SkillInstallationManagementOutcome with the kind recovered.
+type SkillInstallationManagementOutcomeRecovered struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The installations. Since CLI 1.0.92.
+	Installations []*SkillInstallationSummary `protobuf:"bytes,1,rep,name=installations,proto3" json:"installations,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SkillInstallationManagementOutcomeRecovered) Reset() {
+	*x = SkillInstallationManagementOutcomeRecovered{}
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[232]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SkillInstallationManagementOutcomeRecovered) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SkillInstallationManagementOutcomeRecovered) ProtoMessage() {}
+
+func (x *SkillInstallationManagementOutcomeRecovered) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[232]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SkillInstallationManagementOutcomeRecovered.ProtoReflect.Descriptor instead.
+func (*SkillInstallationManagementOutcomeRecovered) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{232}
+}
+
+func (x *SkillInstallationManagementOutcomeRecovered) GetInstallations() []*SkillInstallationSummary {
+	if x != nil {
+		return x.Installations
+	}
+	return nil
+}
+
+func (x *SkillInstallationManagementOutcomeRecovered) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// A SkillInstallationManagementOutcome with the kind recovery-required.
+type SkillInstallationManagementOutcomeRecoveryRequired struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SkillInstallationManagementOutcomeRecoveryRequired) Reset() {
+	*x = SkillInstallationManagementOutcomeRecoveryRequired{}
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[233]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SkillInstallationManagementOutcomeRecoveryRequired) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SkillInstallationManagementOutcomeRecoveryRequired) ProtoMessage() {}
+
+func (x *SkillInstallationManagementOutcomeRecoveryRequired) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[233]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SkillInstallationManagementOutcomeRecoveryRequired.ProtoReflect.Descriptor instead.
+func (*SkillInstallationManagementOutcomeRecoveryRequired) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{233}
+}
+
+func (x *SkillInstallationManagementOutcomeRecoveryRequired) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// A SkillInstallationManagementOutcome with the kind refused.
+type SkillInstallationManagementOutcomeRefused struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The reason. Since CLI 1.0.92.
+	Reason SkillInstallationFailureReason `protobuf:"varint,1,opt,name=reason,proto3,enum=copilot.cli.v1.SkillInstallationFailureReason" json:"reason,omitempty"`
+	// The retry after, in seconds. Since CLI 1.0.102.
+	RetryAfterSeconds *int64 `protobuf:"varint,2,opt,name=retry_after_seconds,json=retryAfterSeconds,proto3,oneof" json:"retry_after_seconds,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SkillInstallationManagementOutcomeRefused) Reset() {
+	*x = SkillInstallationManagementOutcomeRefused{}
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[234]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SkillInstallationManagementOutcomeRefused) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SkillInstallationManagementOutcomeRefused) ProtoMessage() {}
+
+func (x *SkillInstallationManagementOutcomeRefused) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[234]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SkillInstallationManagementOutcomeRefused.ProtoReflect.Descriptor instead.
+func (*SkillInstallationManagementOutcomeRefused) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{234}
+}
+
+func (x *SkillInstallationManagementOutcomeRefused) GetReason() SkillInstallationFailureReason {
+	if x != nil {
+		return x.Reason
+	}
+	return SkillInstallationFailureReason_SKILL_INSTALLATION_FAILURE_REASON_UNSPECIFIED
+}
+
+func (x *SkillInstallationManagementOutcomeRefused) GetRetryAfterSeconds() int64 {
+	if x != nil && x.RetryAfterSeconds != nil {
+		return *x.RetryAfterSeconds
+	}
+	return 0
+}
+
+func (x *SkillInstallationManagementOutcomeRefused) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// A SkillInstallationManagementOutcome with the kind rolled-back.
+type SkillInstallationManagementOutcomeRolledBack struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The reason. Since CLI 1.0.92.
+	Reason SkillInstallationFailureReason `protobuf:"varint,1,opt,name=reason,proto3,enum=copilot.cli.v1.SkillInstallationFailureReason" json:"reason,omitempty"`
+	// Identifier of the operation. Since CLI 1.0.92.
+	OperationId string `protobuf:"bytes,2,opt,name=operation_id,proto3" json:"operation_id,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SkillInstallationManagementOutcomeRolledBack) Reset() {
+	*x = SkillInstallationManagementOutcomeRolledBack{}
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[235]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SkillInstallationManagementOutcomeRolledBack) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SkillInstallationManagementOutcomeRolledBack) ProtoMessage() {}
+
+func (x *SkillInstallationManagementOutcomeRolledBack) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[235]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SkillInstallationManagementOutcomeRolledBack.ProtoReflect.Descriptor instead.
+func (*SkillInstallationManagementOutcomeRolledBack) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{235}
+}
+
+func (x *SkillInstallationManagementOutcomeRolledBack) GetReason() SkillInstallationFailureReason {
+	if x != nil {
+		return x.Reason
+	}
+	return SkillInstallationFailureReason_SKILL_INSTALLATION_FAILURE_REASON_UNSPECIFIED
+}
+
+func (x *SkillInstallationManagementOutcomeRolledBack) GetOperationId() string {
+	if x != nil {
+		return x.OperationId
+	}
+	return ""
+}
+
+func (x *SkillInstallationManagementOutcomeRolledBack) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// A SkillInstallationManagementOutcome with the kind uninstall-planned.
+type SkillInstallationManagementOutcomeUninstallPlanned struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The plan. Since CLI 1.0.92.
+	Plan *SkillUninstallPlan `protobuf:"bytes,1,opt,name=plan,proto3" json:"plan,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SkillInstallationManagementOutcomeUninstallPlanned) Reset() {
+	*x = SkillInstallationManagementOutcomeUninstallPlanned{}
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[236]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SkillInstallationManagementOutcomeUninstallPlanned) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SkillInstallationManagementOutcomeUninstallPlanned) ProtoMessage() {}
+
+func (x *SkillInstallationManagementOutcomeUninstallPlanned) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[236]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SkillInstallationManagementOutcomeUninstallPlanned.ProtoReflect.Descriptor instead.
+func (*SkillInstallationManagementOutcomeUninstallPlanned) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{236}
+}
+
+func (x *SkillInstallationManagementOutcomeUninstallPlanned) GetPlan() *SkillUninstallPlan {
+	if x != nil {
+		return x.Plan
+	}
+	return nil
+}
+
+func (x *SkillInstallationManagementOutcomeUninstallPlanned) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// Skill installation operation status. Used by
+// SkillInstallationManagementOutcomeOperation.operation. Since CLI 1.0.92.
+type SkillInstallationOperationStatus struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// One of these, told apart by the member phase.
+	//
+	// Types that are valid to be assigned to Variant:
+	//
+	//	*SkillInstallationOperationStatus_Preparing
+	//	*SkillInstallationOperationStatus_Prepared
+	//	*SkillInstallationOperationStatus_AwaitingConfirmation
+	//	*SkillInstallationOperationStatus_Revalidating
+	//	*SkillInstallationOperationStatus_Applying
+	//	*SkillInstallationOperationStatus_Completed
+	//	*SkillInstallationOperationStatus_Unrecognized
+	Variant       isSkillInstallationOperationStatus_Variant `protobuf_oneof:"variant"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SkillInstallationOperationStatus) Reset() {
+	*x = SkillInstallationOperationStatus{}
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[237]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SkillInstallationOperationStatus) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SkillInstallationOperationStatus) ProtoMessage() {}
+
+func (x *SkillInstallationOperationStatus) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[237]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SkillInstallationOperationStatus.ProtoReflect.Descriptor instead.
+func (*SkillInstallationOperationStatus) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{237}
+}
+
+func (x *SkillInstallationOperationStatus) GetVariant() isSkillInstallationOperationStatus_Variant {
+	if x != nil {
+		return x.Variant
+	}
+	return nil
+}
+
+func (x *SkillInstallationOperationStatus) GetPreparing() *SkillInstallationOperationStatusPreparing {
+	if x != nil {
+		if x, ok := x.Variant.(*SkillInstallationOperationStatus_Preparing); ok {
+			return x.Preparing
+		}
+	}
+	return nil
+}
+
+func (x *SkillInstallationOperationStatus) GetPrepared() *SkillInstallationOperationStatusPrepared {
+	if x != nil {
+		if x, ok := x.Variant.(*SkillInstallationOperationStatus_Prepared); ok {
+			return x.Prepared
+		}
+	}
+	return nil
+}
+
+func (x *SkillInstallationOperationStatus) GetAwaitingConfirmation() *SkillInstallationOperationStatusAwaitingConfirmation {
+	if x != nil {
+		if x, ok := x.Variant.(*SkillInstallationOperationStatus_AwaitingConfirmation); ok {
+			return x.AwaitingConfirmation
+		}
+	}
+	return nil
+}
+
+func (x *SkillInstallationOperationStatus) GetRevalidating() *SkillInstallationOperationStatusRevalidating {
+	if x != nil {
+		if x, ok := x.Variant.(*SkillInstallationOperationStatus_Revalidating); ok {
+			return x.Revalidating
+		}
+	}
+	return nil
+}
+
+func (x *SkillInstallationOperationStatus) GetApplying() *SkillInstallationOperationStatusApplying {
+	if x != nil {
+		if x, ok := x.Variant.(*SkillInstallationOperationStatus_Applying); ok {
+			return x.Applying
+		}
+	}
+	return nil
+}
+
+func (x *SkillInstallationOperationStatus) GetCompleted() *SkillInstallationOperationStatusCompleted {
+	if x != nil {
+		if x, ok := x.Variant.(*SkillInstallationOperationStatus_Completed); ok {
+			return x.Completed
+		}
+	}
+	return nil
+}
+
+func (x *SkillInstallationOperationStatus) GetUnrecognized() string {
+	if x != nil {
+		if x, ok := x.Variant.(*SkillInstallationOperationStatus_Unrecognized); ok {
+			return x.Unrecognized
+		}
+	}
+	return ""
+}
+
+type isSkillInstallationOperationStatus_Variant interface {
+	isSkillInstallationOperationStatus_Variant()
+}
+
+type SkillInstallationOperationStatus_Preparing struct {
+	// Preparing. JSON phase: preparing.
+	Preparing *SkillInstallationOperationStatusPreparing `protobuf:"bytes,1,opt,name=preparing,proto3,oneof"`
+}
+
+type SkillInstallationOperationStatus_Prepared struct {
+	// Prepared. JSON phase: prepared.
+	Prepared *SkillInstallationOperationStatusPrepared `protobuf:"bytes,2,opt,name=prepared,proto3,oneof"`
+}
+
+type SkillInstallationOperationStatus_AwaitingConfirmation struct {
+	// Awaiting confirmation. JSON phase: awaiting-confirmation.
+	AwaitingConfirmation *SkillInstallationOperationStatusAwaitingConfirmation `protobuf:"bytes,3,opt,name=awaiting_confirmation,json=awaitingConfirmation,proto3,oneof"`
+}
+
+type SkillInstallationOperationStatus_Revalidating struct {
+	// Revalidating. JSON phase: revalidating.
+	Revalidating *SkillInstallationOperationStatusRevalidating `protobuf:"bytes,4,opt,name=revalidating,proto3,oneof"`
+}
+
+type SkillInstallationOperationStatus_Applying struct {
+	// Applying. JSON phase: applying.
+	Applying *SkillInstallationOperationStatusApplying `protobuf:"bytes,5,opt,name=applying,proto3,oneof"`
+}
+
+type SkillInstallationOperationStatus_Completed struct {
+	// Completed. JSON phase: completed.
+	Completed *SkillInstallationOperationStatusCompleted `protobuf:"bytes,6,opt,name=completed,proto3,oneof"`
+}
+
+type SkillInstallationOperationStatus_Unrecognized struct {
+	// A value that fits none of them, as JSON text.
+	Unrecognized string `protobuf:"bytes,1001,opt,name=unrecognized,proto3,oneof"`
+}
+
+func (*SkillInstallationOperationStatus_Preparing) isSkillInstallationOperationStatus_Variant() {}
+
+func (*SkillInstallationOperationStatus_Prepared) isSkillInstallationOperationStatus_Variant() {}
+
+func (*SkillInstallationOperationStatus_AwaitingConfirmation) isSkillInstallationOperationStatus_Variant() {
+}
+
+func (*SkillInstallationOperationStatus_Revalidating) isSkillInstallationOperationStatus_Variant() {}
+
+func (*SkillInstallationOperationStatus_Applying) isSkillInstallationOperationStatus_Variant() {}
+
+func (*SkillInstallationOperationStatus_Completed) isSkillInstallationOperationStatus_Variant() {}
+
+func (*SkillInstallationOperationStatus_Unrecognized) isSkillInstallationOperationStatus_Variant() {}
+
+// A SkillInstallationOperationStatus with the phase applying.
+type SkillInstallationOperationStatusApplying struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Identifier of the operation. Since CLI 1.0.92.
+	OperationId string `protobuf:"bytes,1,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
+	// Whether the cancellation is requested. Since CLI 1.0.92.
+	CancellationRequested bool `protobuf:"varint,2,opt,name=cancellation_requested,json=cancellationRequested,proto3" json:"cancellation_requested,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SkillInstallationOperationStatusApplying) Reset() {
+	*x = SkillInstallationOperationStatusApplying{}
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[238]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SkillInstallationOperationStatusApplying) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SkillInstallationOperationStatusApplying) ProtoMessage() {}
+
+func (x *SkillInstallationOperationStatusApplying) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[238]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SkillInstallationOperationStatusApplying.ProtoReflect.Descriptor instead.
+func (*SkillInstallationOperationStatusApplying) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{238}
+}
+
+func (x *SkillInstallationOperationStatusApplying) GetOperationId() string {
+	if x != nil {
+		return x.OperationId
+	}
+	return ""
+}
+
+func (x *SkillInstallationOperationStatusApplying) GetCancellationRequested() bool {
+	if x != nil {
+		return x.CancellationRequested
+	}
+	return false
+}
+
+func (x *SkillInstallationOperationStatusApplying) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// A SkillInstallationOperationStatus with the phase awaiting-confirmation.
+type SkillInstallationOperationStatusAwaitingConfirmation struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Identifier of the operation. Since CLI 1.0.92.
+	OperationId string `protobuf:"bytes,1,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
+	// Whether the cancellation is requested. Since CLI 1.0.92.
+	CancellationRequested bool `protobuf:"varint,2,opt,name=cancellation_requested,json=cancellationRequested,proto3" json:"cancellation_requested,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SkillInstallationOperationStatusAwaitingConfirmation) Reset() {
+	*x = SkillInstallationOperationStatusAwaitingConfirmation{}
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[239]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SkillInstallationOperationStatusAwaitingConfirmation) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SkillInstallationOperationStatusAwaitingConfirmation) ProtoMessage() {}
+
+func (x *SkillInstallationOperationStatusAwaitingConfirmation) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[239]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SkillInstallationOperationStatusAwaitingConfirmation.ProtoReflect.Descriptor instead.
+func (*SkillInstallationOperationStatusAwaitingConfirmation) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{239}
+}
+
+func (x *SkillInstallationOperationStatusAwaitingConfirmation) GetOperationId() string {
+	if x != nil {
+		return x.OperationId
+	}
+	return ""
+}
+
+func (x *SkillInstallationOperationStatusAwaitingConfirmation) GetCancellationRequested() bool {
+	if x != nil {
+		return x.CancellationRequested
+	}
+	return false
+}
+
+func (x *SkillInstallationOperationStatusAwaitingConfirmation) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// A SkillInstallationOperationStatus with the phase completed.
+type SkillInstallationOperationStatusCompleted struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Identifier of the operation. Since CLI 1.0.92.
+	OperationId string `protobuf:"bytes,1,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
+	// Whether the cancellation is requested. Since CLI 1.0.92.
+	CancellationRequested bool `protobuf:"varint,2,opt,name=cancellation_requested,json=cancellationRequested,proto3" json:"cancellation_requested,omitempty"`
+	// The outcome. Since CLI 1.0.92.
+	Outcome *SkillInstallationOutcome `protobuf:"bytes,3,opt,name=outcome,proto3" json:"outcome,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SkillInstallationOperationStatusCompleted) Reset() {
+	*x = SkillInstallationOperationStatusCompleted{}
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[240]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SkillInstallationOperationStatusCompleted) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SkillInstallationOperationStatusCompleted) ProtoMessage() {}
+
+func (x *SkillInstallationOperationStatusCompleted) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[240]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SkillInstallationOperationStatusCompleted.ProtoReflect.Descriptor instead.
+func (*SkillInstallationOperationStatusCompleted) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{240}
+}
+
+func (x *SkillInstallationOperationStatusCompleted) GetOperationId() string {
+	if x != nil {
+		return x.OperationId
+	}
+	return ""
+}
+
+func (x *SkillInstallationOperationStatusCompleted) GetCancellationRequested() bool {
+	if x != nil {
+		return x.CancellationRequested
+	}
+	return false
+}
+
+func (x *SkillInstallationOperationStatusCompleted) GetOutcome() *SkillInstallationOutcome {
+	if x != nil {
+		return x.Outcome
+	}
+	return nil
+}
+
+func (x *SkillInstallationOperationStatusCompleted) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// A SkillInstallationOperationStatus with the phase prepared.
+type SkillInstallationOperationStatusPrepared struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Identifier of the operation. Since CLI 1.0.92.
+	OperationId string `protobuf:"bytes,1,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
+	// Whether the cancellation is requested. Since CLI 1.0.92.
+	CancellationRequested bool `protobuf:"varint,2,opt,name=cancellation_requested,json=cancellationRequested,proto3" json:"cancellation_requested,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SkillInstallationOperationStatusPrepared) Reset() {
+	*x = SkillInstallationOperationStatusPrepared{}
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[241]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SkillInstallationOperationStatusPrepared) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SkillInstallationOperationStatusPrepared) ProtoMessage() {}
+
+func (x *SkillInstallationOperationStatusPrepared) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[241]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SkillInstallationOperationStatusPrepared.ProtoReflect.Descriptor instead.
+func (*SkillInstallationOperationStatusPrepared) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{241}
+}
+
+func (x *SkillInstallationOperationStatusPrepared) GetOperationId() string {
+	if x != nil {
+		return x.OperationId
+	}
+	return ""
+}
+
+func (x *SkillInstallationOperationStatusPrepared) GetCancellationRequested() bool {
+	if x != nil {
+		return x.CancellationRequested
+	}
+	return false
+}
+
+func (x *SkillInstallationOperationStatusPrepared) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// A SkillInstallationOperationStatus with the phase preparing.
+type SkillInstallationOperationStatusPreparing struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Identifier of the operation. Since CLI 1.0.92.
+	OperationId string `protobuf:"bytes,1,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
+	// Whether the cancellation is requested. Since CLI 1.0.92.
+	CancellationRequested bool `protobuf:"varint,2,opt,name=cancellation_requested,json=cancellationRequested,proto3" json:"cancellation_requested,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SkillInstallationOperationStatusPreparing) Reset() {
+	*x = SkillInstallationOperationStatusPreparing{}
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[242]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SkillInstallationOperationStatusPreparing) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SkillInstallationOperationStatusPreparing) ProtoMessage() {}
+
+func (x *SkillInstallationOperationStatusPreparing) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[242]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SkillInstallationOperationStatusPreparing.ProtoReflect.Descriptor instead.
+func (*SkillInstallationOperationStatusPreparing) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{242}
+}
+
+func (x *SkillInstallationOperationStatusPreparing) GetOperationId() string {
+	if x != nil {
+		return x.OperationId
+	}
+	return ""
+}
+
+func (x *SkillInstallationOperationStatusPreparing) GetCancellationRequested() bool {
+	if x != nil {
+		return x.CancellationRequested
+	}
+	return false
+}
+
+func (x *SkillInstallationOperationStatusPreparing) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// A SkillInstallationOperationStatus with the phase revalidating.
+type SkillInstallationOperationStatusRevalidating struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Identifier of the operation. Since CLI 1.0.92.
+	OperationId string `protobuf:"bytes,1,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
+	// Whether the cancellation is requested. Since CLI 1.0.92.
+	CancellationRequested bool `protobuf:"varint,2,opt,name=cancellation_requested,json=cancellationRequested,proto3" json:"cancellation_requested,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SkillInstallationOperationStatusRevalidating) Reset() {
+	*x = SkillInstallationOperationStatusRevalidating{}
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[243]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SkillInstallationOperationStatusRevalidating) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SkillInstallationOperationStatusRevalidating) ProtoMessage() {}
+
+func (x *SkillInstallationOperationStatusRevalidating) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[243]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SkillInstallationOperationStatusRevalidating.ProtoReflect.Descriptor instead.
+func (*SkillInstallationOperationStatusRevalidating) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{243}
+}
+
+func (x *SkillInstallationOperationStatusRevalidating) GetOperationId() string {
+	if x != nil {
+		return x.OperationId
+	}
+	return ""
+}
+
+func (x *SkillInstallationOperationStatusRevalidating) GetCancellationRequested() bool {
+	if x != nil {
+		return x.CancellationRequested
+	}
+	return false
+}
+
+func (x *SkillInstallationOperationStatusRevalidating) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// Skill installation outcome. Used by
+// SkillInstallationOperationStatusCompleted.outcome,
+// SkillsServiceApplyInstallResponseOutcome.outcome and others. Since CLI
+// 1.0.92.
+type SkillInstallationOutcome struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// One of these, told apart by the member kind.
+	//
+	// Types that are valid to be assigned to Variant:
+	//
+	//	*SkillInstallationOutcome_Installed
+	//	*SkillInstallationOutcome_Uninstalled
+	//	*SkillInstallationOutcome_RolledBack
+	//	*SkillInstallationOutcome_RecoveryRequired
+	//	*SkillInstallationOutcome_Declined
+	//	*SkillInstallationOutcome_Cancelled
+	//	*SkillInstallationOutcome_Refused
+	//	*SkillInstallationOutcome_Unrecognized
+	Variant       isSkillInstallationOutcome_Variant `protobuf_oneof:"variant"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SkillInstallationOutcome) Reset() {
+	*x = SkillInstallationOutcome{}
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[244]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SkillInstallationOutcome) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SkillInstallationOutcome) ProtoMessage() {}
+
+func (x *SkillInstallationOutcome) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[244]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SkillInstallationOutcome.ProtoReflect.Descriptor instead.
+func (*SkillInstallationOutcome) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{244}
+}
+
+func (x *SkillInstallationOutcome) GetVariant() isSkillInstallationOutcome_Variant {
+	if x != nil {
+		return x.Variant
+	}
+	return nil
+}
+
+func (x *SkillInstallationOutcome) GetInstalled() *SkillInstallationOutcomeInstalled {
+	if x != nil {
+		if x, ok := x.Variant.(*SkillInstallationOutcome_Installed); ok {
+			return x.Installed
+		}
+	}
+	return nil
+}
+
+func (x *SkillInstallationOutcome) GetUninstalled() *SkillInstallationOutcomeUninstalled {
+	if x != nil {
+		if x, ok := x.Variant.(*SkillInstallationOutcome_Uninstalled); ok {
+			return x.Uninstalled
+		}
+	}
+	return nil
+}
+
+func (x *SkillInstallationOutcome) GetRolledBack() *SkillInstallationOutcomeRolledBack {
+	if x != nil {
+		if x, ok := x.Variant.(*SkillInstallationOutcome_RolledBack); ok {
+			return x.RolledBack
+		}
+	}
+	return nil
+}
+
+func (x *SkillInstallationOutcome) GetRecoveryRequired() *SkillInstallationOutcomeRecoveryRequired {
+	if x != nil {
+		if x, ok := x.Variant.(*SkillInstallationOutcome_RecoveryRequired); ok {
+			return x.RecoveryRequired
+		}
+	}
+	return nil
+}
+
+func (x *SkillInstallationOutcome) GetDeclined() *SkillInstallationOutcomeDeclined {
+	if x != nil {
+		if x, ok := x.Variant.(*SkillInstallationOutcome_Declined); ok {
+			return x.Declined
+		}
+	}
+	return nil
+}
+
+func (x *SkillInstallationOutcome) GetCancelled() *SkillInstallationOutcomeCancelled {
+	if x != nil {
+		if x, ok := x.Variant.(*SkillInstallationOutcome_Cancelled); ok {
+			return x.Cancelled
+		}
+	}
+	return nil
+}
+
+func (x *SkillInstallationOutcome) GetRefused() *SkillInstallationOutcomeRefused {
+	if x != nil {
+		if x, ok := x.Variant.(*SkillInstallationOutcome_Refused); ok {
+			return x.Refused
+		}
+	}
+	return nil
+}
+
+func (x *SkillInstallationOutcome) GetUnrecognized() string {
+	if x != nil {
+		if x, ok := x.Variant.(*SkillInstallationOutcome_Unrecognized); ok {
+			return x.Unrecognized
+		}
+	}
+	return ""
+}
+
+type isSkillInstallationOutcome_Variant interface {
+	isSkillInstallationOutcome_Variant()
+}
+
+type SkillInstallationOutcome_Installed struct {
+	// Installed. JSON kind: installed.
+	Installed *SkillInstallationOutcomeInstalled `protobuf:"bytes,1,opt,name=installed,proto3,oneof"`
+}
+
+type SkillInstallationOutcome_Uninstalled struct {
+	// Uninstalled. JSON kind: uninstalled.
+	Uninstalled *SkillInstallationOutcomeUninstalled `protobuf:"bytes,2,opt,name=uninstalled,proto3,oneof"`
+}
+
+type SkillInstallationOutcome_RolledBack struct {
+	// Rolled back. JSON kind: rolled-back.
+	RolledBack *SkillInstallationOutcomeRolledBack `protobuf:"bytes,3,opt,name=rolled_back,json=rolledBack,proto3,oneof"`
+}
+
+type SkillInstallationOutcome_RecoveryRequired struct {
+	// Recovery required. JSON kind: recovery-required.
+	RecoveryRequired *SkillInstallationOutcomeRecoveryRequired `protobuf:"bytes,4,opt,name=recovery_required,json=recoveryRequired,proto3,oneof"`
+}
+
+type SkillInstallationOutcome_Declined struct {
+	// Declined. JSON kind: declined.
+	Declined *SkillInstallationOutcomeDeclined `protobuf:"bytes,5,opt,name=declined,proto3,oneof"`
+}
+
+type SkillInstallationOutcome_Cancelled struct {
+	// Cancelled. JSON kind: cancelled.
+	Cancelled *SkillInstallationOutcomeCancelled `protobuf:"bytes,6,opt,name=cancelled,proto3,oneof"`
+}
+
+type SkillInstallationOutcome_Refused struct {
+	// Refused. JSON kind: refused.
+	Refused *SkillInstallationOutcomeRefused `protobuf:"bytes,7,opt,name=refused,proto3,oneof"`
+}
+
+type SkillInstallationOutcome_Unrecognized struct {
+	// A value that fits none of them, as JSON text.
+	Unrecognized string `protobuf:"bytes,1001,opt,name=unrecognized,proto3,oneof"`
+}
+
+func (*SkillInstallationOutcome_Installed) isSkillInstallationOutcome_Variant() {}
+
+func (*SkillInstallationOutcome_Uninstalled) isSkillInstallationOutcome_Variant() {}
+
+func (*SkillInstallationOutcome_RolledBack) isSkillInstallationOutcome_Variant() {}
+
+func (*SkillInstallationOutcome_RecoveryRequired) isSkillInstallationOutcome_Variant() {}
+
+func (*SkillInstallationOutcome_Declined) isSkillInstallationOutcome_Variant() {}
+
+func (*SkillInstallationOutcome_Cancelled) isSkillInstallationOutcome_Variant() {}
+
+func (*SkillInstallationOutcome_Refused) isSkillInstallationOutcome_Variant() {}
+
+func (*SkillInstallationOutcome_Unrecognized) isSkillInstallationOutcome_Variant() {}
+
+// A SkillInstallationOutcome with the kind cancelled.
+type SkillInstallationOutcomeCancelled struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Identifier of the operation. Since CLI 1.0.92.
+	OperationId string `protobuf:"bytes,1,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SkillInstallationOutcomeCancelled) Reset() {
+	*x = SkillInstallationOutcomeCancelled{}
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[245]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SkillInstallationOutcomeCancelled) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SkillInstallationOutcomeCancelled) ProtoMessage() {}
+
+func (x *SkillInstallationOutcomeCancelled) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[245]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SkillInstallationOutcomeCancelled.ProtoReflect.Descriptor instead.
+func (*SkillInstallationOutcomeCancelled) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{245}
+}
+
+func (x *SkillInstallationOutcomeCancelled) GetOperationId() string {
+	if x != nil {
+		return x.OperationId
+	}
+	return ""
+}
+
+func (x *SkillInstallationOutcomeCancelled) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// A SkillInstallationOutcome with the kind declined.
+type SkillInstallationOutcomeDeclined struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Identifier of the operation. Since CLI 1.0.92.
+	OperationId string `protobuf:"bytes,1,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SkillInstallationOutcomeDeclined) Reset() {
+	*x = SkillInstallationOutcomeDeclined{}
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[246]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SkillInstallationOutcomeDeclined) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SkillInstallationOutcomeDeclined) ProtoMessage() {}
+
+func (x *SkillInstallationOutcomeDeclined) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[246]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SkillInstallationOutcomeDeclined.ProtoReflect.Descriptor instead.
+func (*SkillInstallationOutcomeDeclined) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{246}
+}
+
+func (x *SkillInstallationOutcomeDeclined) GetOperationId() string {
+	if x != nil {
+		return x.OperationId
+	}
+	return ""
+}
+
+func (x *SkillInstallationOutcomeDeclined) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// A SkillInstallationOutcome with the kind installed.
+type SkillInstallationOutcomeInstalled struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The installation. Since CLI 1.0.92.
+	Installation *SkillInstallationSummary `protobuf:"bytes,1,opt,name=installation,proto3" json:"installation,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SkillInstallationOutcomeInstalled) Reset() {
+	*x = SkillInstallationOutcomeInstalled{}
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[247]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SkillInstallationOutcomeInstalled) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SkillInstallationOutcomeInstalled) ProtoMessage() {}
+
+func (x *SkillInstallationOutcomeInstalled) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[247]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SkillInstallationOutcomeInstalled.ProtoReflect.Descriptor instead.
+func (*SkillInstallationOutcomeInstalled) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{247}
+}
+
+func (x *SkillInstallationOutcomeInstalled) GetInstallation() *SkillInstallationSummary {
+	if x != nil {
+		return x.Installation
+	}
+	return nil
+}
+
+func (x *SkillInstallationOutcomeInstalled) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// A SkillInstallationOutcome with the kind recovery-required.
+type SkillInstallationOutcomeRecoveryRequired struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Identifier of the operation. Since CLI 1.0.92.
+	OperationId string `protobuf:"bytes,1,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SkillInstallationOutcomeRecoveryRequired) Reset() {
+	*x = SkillInstallationOutcomeRecoveryRequired{}
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[248]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SkillInstallationOutcomeRecoveryRequired) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SkillInstallationOutcomeRecoveryRequired) ProtoMessage() {}
+
+func (x *SkillInstallationOutcomeRecoveryRequired) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[248]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SkillInstallationOutcomeRecoveryRequired.ProtoReflect.Descriptor instead.
+func (*SkillInstallationOutcomeRecoveryRequired) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{248}
+}
+
+func (x *SkillInstallationOutcomeRecoveryRequired) GetOperationId() string {
+	if x != nil {
+		return x.OperationId
+	}
+	return ""
+}
+
+func (x *SkillInstallationOutcomeRecoveryRequired) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// A SkillInstallationOutcome with the kind refused.
+type SkillInstallationOutcomeRefused struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The reason. Since CLI 1.0.92.
+	Reason SkillInstallationFailureReason `protobuf:"varint,1,opt,name=reason,proto3,enum=copilot.cli.v1.SkillInstallationFailureReason" json:"reason,omitempty"`
+	// Identifier of the operation. Since CLI 1.0.92.
+	OperationId *string `protobuf:"bytes,2,opt,name=operation_id,json=operationId,proto3,oneof" json:"operation_id,omitempty"`
+	// The retry after, in seconds. Since CLI 1.0.102.
+	RetryAfterSeconds *int64 `protobuf:"varint,3,opt,name=retry_after_seconds,json=retryAfterSeconds,proto3,oneof" json:"retry_after_seconds,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SkillInstallationOutcomeRefused) Reset() {
+	*x = SkillInstallationOutcomeRefused{}
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[249]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SkillInstallationOutcomeRefused) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SkillInstallationOutcomeRefused) ProtoMessage() {}
+
+func (x *SkillInstallationOutcomeRefused) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[249]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SkillInstallationOutcomeRefused.ProtoReflect.Descriptor instead.
+func (*SkillInstallationOutcomeRefused) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{249}
+}
+
+func (x *SkillInstallationOutcomeRefused) GetReason() SkillInstallationFailureReason {
+	if x != nil {
+		return x.Reason
+	}
+	return SkillInstallationFailureReason_SKILL_INSTALLATION_FAILURE_REASON_UNSPECIFIED
+}
+
+func (x *SkillInstallationOutcomeRefused) GetOperationId() string {
+	if x != nil && x.OperationId != nil {
+		return *x.OperationId
+	}
+	return ""
+}
+
+func (x *SkillInstallationOutcomeRefused) GetRetryAfterSeconds() int64 {
+	if x != nil && x.RetryAfterSeconds != nil {
+		return *x.RetryAfterSeconds
+	}
+	return 0
+}
+
+func (x *SkillInstallationOutcomeRefused) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// A SkillInstallationOutcome with the kind rolled-back.
+type SkillInstallationOutcomeRolledBack struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The reason. Since CLI 1.0.92.
+	Reason SkillInstallationFailureReason `protobuf:"varint,1,opt,name=reason,proto3,enum=copilot.cli.v1.SkillInstallationFailureReason" json:"reason,omitempty"`
+	// Identifier of the operation. Since CLI 1.0.92.
+	OperationId string `protobuf:"bytes,2,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SkillInstallationOutcomeRolledBack) Reset() {
+	*x = SkillInstallationOutcomeRolledBack{}
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[250]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SkillInstallationOutcomeRolledBack) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SkillInstallationOutcomeRolledBack) ProtoMessage() {}
+
+func (x *SkillInstallationOutcomeRolledBack) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[250]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SkillInstallationOutcomeRolledBack.ProtoReflect.Descriptor instead.
+func (*SkillInstallationOutcomeRolledBack) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{250}
+}
+
+func (x *SkillInstallationOutcomeRolledBack) GetReason() SkillInstallationFailureReason {
+	if x != nil {
+		return x.Reason
+	}
+	return SkillInstallationFailureReason_SKILL_INSTALLATION_FAILURE_REASON_UNSPECIFIED
+}
+
+func (x *SkillInstallationOutcomeRolledBack) GetOperationId() string {
+	if x != nil {
+		return x.OperationId
+	}
+	return ""
+}
+
+func (x *SkillInstallationOutcomeRolledBack) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// A SkillInstallationOutcome with the kind uninstalled.
+type SkillInstallationOutcomeUninstalled struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Identifier of the installation. Since CLI 1.0.92.
+	InstallationId string `protobuf:"bytes,1,opt,name=installation_id,json=installationId,proto3" json:"installation_id,omitempty"`
+	// Identifier of the operation. Since CLI 1.0.92.
+	OperationId string `protobuf:"bytes,2,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SkillInstallationOutcomeUninstalled) Reset() {
+	*x = SkillInstallationOutcomeUninstalled{}
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[251]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SkillInstallationOutcomeUninstalled) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SkillInstallationOutcomeUninstalled) ProtoMessage() {}
+
+func (x *SkillInstallationOutcomeUninstalled) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[251]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SkillInstallationOutcomeUninstalled.ProtoReflect.Descriptor instead.
+func (*SkillInstallationOutcomeUninstalled) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{251}
+}
+
+func (x *SkillInstallationOutcomeUninstalled) GetInstallationId() string {
+	if x != nil {
+		return x.InstallationId
+	}
+	return ""
+}
+
+func (x *SkillInstallationOutcomeUninstalled) GetOperationId() string {
+	if x != nil {
+		return x.OperationId
+	}
+	return ""
+}
+
+func (x *SkillInstallationOutcomeUninstalled) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
 // Skill installation review. Used by InstallationReviewSkill.review,
 // SkillInstallPlan.review and others. Since CLI 1.0.92.
 type SkillInstallationReview struct {
@@ -20291,7 +30846,7 @@ type SkillInstallationReview struct {
 
 func (x *SkillInstallationReview) Reset() {
 	*x = SkillInstallationReview{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[155]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[252]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -20303,7 +30858,7 @@ func (x *SkillInstallationReview) String() string {
 func (*SkillInstallationReview) ProtoMessage() {}
 
 func (x *SkillInstallationReview) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[155]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[252]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -20316,7 +30871,7 @@ func (x *SkillInstallationReview) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SkillInstallationReview.ProtoReflect.Descriptor instead.
 func (*SkillInstallationReview) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{155}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{252}
 }
 
 func (x *SkillInstallationReview) GetVariant() isSkillInstallationReview_Variant {
@@ -20409,7 +30964,7 @@ type SkillInstallationReviewInstall struct {
 
 func (x *SkillInstallationReviewInstall) Reset() {
 	*x = SkillInstallationReviewInstall{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[156]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[253]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -20421,7 +30976,7 @@ func (x *SkillInstallationReviewInstall) String() string {
 func (*SkillInstallationReviewInstall) ProtoMessage() {}
 
 func (x *SkillInstallationReviewInstall) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[156]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[253]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -20434,7 +30989,7 @@ func (x *SkillInstallationReviewInstall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SkillInstallationReviewInstall.ProtoReflect.Descriptor instead.
 func (*SkillInstallationReviewInstall) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{156}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{253}
 }
 
 func (x *SkillInstallationReviewInstall) GetName() string {
@@ -20535,7 +31090,7 @@ type SkillInstallationReviewUninstall struct {
 
 func (x *SkillInstallationReviewUninstall) Reset() {
 	*x = SkillInstallationReviewUninstall{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[157]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[254]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -20547,7 +31102,7 @@ func (x *SkillInstallationReviewUninstall) String() string {
 func (*SkillInstallationReviewUninstall) ProtoMessage() {}
 
 func (x *SkillInstallationReviewUninstall) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[157]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[254]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -20560,7 +31115,7 @@ func (x *SkillInstallationReviewUninstall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SkillInstallationReviewUninstall.ProtoReflect.Descriptor instead.
 func (*SkillInstallationReviewUninstall) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{157}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{254}
 }
 
 func (x *SkillInstallationReviewUninstall) GetInstallation() *SkillInstallationSummary {
@@ -20633,7 +31188,7 @@ type SkillInstallationSource struct {
 
 func (x *SkillInstallationSource) Reset() {
 	*x = SkillInstallationSource{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[158]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[255]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -20645,7 +31200,7 @@ func (x *SkillInstallationSource) String() string {
 func (*SkillInstallationSource) ProtoMessage() {}
 
 func (x *SkillInstallationSource) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[158]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[255]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -20658,7 +31213,7 @@ func (x *SkillInstallationSource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SkillInstallationSource.ProtoReflect.Descriptor instead.
 func (*SkillInstallationSource) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{158}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{255}
 }
 
 func (x *SkillInstallationSource) GetResourceId() string {
@@ -20758,7 +31313,7 @@ type SkillInstallationSummary struct {
 
 func (x *SkillInstallationSummary) Reset() {
 	*x = SkillInstallationSummary{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[159]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[256]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -20770,7 +31325,7 @@ func (x *SkillInstallationSummary) String() string {
 func (*SkillInstallationSummary) ProtoMessage() {}
 
 func (x *SkillInstallationSummary) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[159]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[256]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -20783,7 +31338,7 @@ func (x *SkillInstallationSummary) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SkillInstallationSummary.ProtoReflect.Descriptor instead.
 func (*SkillInstallationSummary) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{159}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{256}
 }
 
 func (x *SkillInstallationSummary) GetInstallationId() string {
@@ -20863,6 +31418,98 @@ func (x *SkillInstallationSummary) GetJsonExtra() string {
 	return ""
 }
 
+// Skill uninstall plan. Used by
+// SkillInstallationManagementOutcomeUninstallPlanned.plan. Since CLI 1.0.92.
+type SkillUninstallPlan struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The plan handle.
+	PlanHandle string `protobuf:"bytes,1,opt,name=plan_handle,json=planHandle,proto3" json:"plan_handle,omitempty"`
+	// Identifier of the operation.
+	OperationId string `protobuf:"bytes,2,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
+	// The expires at.
+	ExpiresAt string `protobuf:"bytes,3,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
+	// The installation.
+	Installation *SkillInstallationSummary `protobuf:"bytes,4,opt,name=installation,proto3" json:"installation,omitempty"`
+	// The review.
+	Review *SkillInstallationReview `protobuf:"bytes,5,opt,name=review,proto3" json:"review,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SkillUninstallPlan) Reset() {
+	*x = SkillUninstallPlan{}
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[257]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SkillUninstallPlan) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SkillUninstallPlan) ProtoMessage() {}
+
+func (x *SkillUninstallPlan) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[257]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SkillUninstallPlan.ProtoReflect.Descriptor instead.
+func (*SkillUninstallPlan) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{257}
+}
+
+func (x *SkillUninstallPlan) GetPlanHandle() string {
+	if x != nil {
+		return x.PlanHandle
+	}
+	return ""
+}
+
+func (x *SkillUninstallPlan) GetOperationId() string {
+	if x != nil {
+		return x.OperationId
+	}
+	return ""
+}
+
+func (x *SkillUninstallPlan) GetExpiresAt() string {
+	if x != nil {
+		return x.ExpiresAt
+	}
+	return ""
+}
+
+func (x *SkillUninstallPlan) GetInstallation() *SkillInstallationSummary {
+	if x != nil {
+		return x.Installation
+	}
+	return nil
+}
+
+func (x *SkillUninstallPlan) GetReview() *SkillInstallationReview {
+	if x != nil {
+		return x.Review
+	}
+	return nil
+}
+
+func (x *SkillUninstallPlan) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
 // Slash command info. Used by CommandsServiceListResponse.commands and
 // SessionCommandsServiceListResponse.commands.
 type SlashCommandInfo struct {
@@ -20891,7 +31538,7 @@ type SlashCommandInfo struct {
 
 func (x *SlashCommandInfo) Reset() {
 	*x = SlashCommandInfo{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[160]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[258]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -20903,7 +31550,7 @@ func (x *SlashCommandInfo) String() string {
 func (*SlashCommandInfo) ProtoMessage() {}
 
 func (x *SlashCommandInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[160]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[258]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -20916,7 +31563,7 @@ func (x *SlashCommandInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SlashCommandInfo.ProtoReflect.Descriptor instead.
 func (*SlashCommandInfo) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{160}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{258}
 }
 
 func (x *SlashCommandInfo) GetName() string {
@@ -21003,7 +31650,7 @@ type SlashCommandInput struct {
 
 func (x *SlashCommandInput) Reset() {
 	*x = SlashCommandInput{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[161]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[259]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -21015,7 +31662,7 @@ func (x *SlashCommandInput) String() string {
 func (*SlashCommandInput) ProtoMessage() {}
 
 func (x *SlashCommandInput) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[161]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[259]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -21028,7 +31675,7 @@ func (x *SlashCommandInput) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SlashCommandInput.ProtoReflect.Descriptor instead.
 func (*SlashCommandInput) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{161}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{259}
 }
 
 func (x *SlashCommandInput) GetHint() string {
@@ -21088,7 +31735,7 @@ type SlashCommandInputChoice struct {
 
 func (x *SlashCommandInputChoice) Reset() {
 	*x = SlashCommandInputChoice{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[162]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[260]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -21100,7 +31747,7 @@ func (x *SlashCommandInputChoice) String() string {
 func (*SlashCommandInputChoice) ProtoMessage() {}
 
 func (x *SlashCommandInputChoice) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[162]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[260]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -21113,7 +31760,7 @@ func (x *SlashCommandInputChoice) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SlashCommandInputChoice.ProtoReflect.Descriptor instead.
 func (*SlashCommandInputChoice) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{162}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{260}
 }
 
 func (x *SlashCommandInputChoice) GetName() string {
@@ -21149,7 +31796,7 @@ type StringList struct {
 
 func (x *StringList) Reset() {
 	*x = StringList{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[163]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[261]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -21161,7 +31808,7 @@ func (x *StringList) String() string {
 func (*StringList) ProtoMessage() {}
 
 func (x *StringList) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[163]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[261]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -21174,7 +31821,7 @@ func (x *StringList) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StringList.ProtoReflect.Descriptor instead.
 func (*StringList) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{163}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{261}
 }
 
 func (x *StringList) GetItems() []string {
@@ -21203,7 +31850,7 @@ type SystemMessageAlternative struct {
 
 func (x *SystemMessageAlternative) Reset() {
 	*x = SystemMessageAlternative{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[164]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[262]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -21215,7 +31862,7 @@ func (x *SystemMessageAlternative) String() string {
 func (*SystemMessageAlternative) ProtoMessage() {}
 
 func (x *SystemMessageAlternative) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[164]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[262]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -21228,7 +31875,7 @@ func (x *SystemMessageAlternative) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SystemMessageAlternative.ProtoReflect.Descriptor instead.
 func (*SystemMessageAlternative) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{164}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{262}
 }
 
 func (x *SystemMessageAlternative) GetVariant() isSystemMessageAlternative_Variant {
@@ -21324,7 +31971,7 @@ type SystemMessageBlock struct {
 
 func (x *SystemMessageBlock) Reset() {
 	*x = SystemMessageBlock{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[165]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[263]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -21336,7 +31983,7 @@ func (x *SystemMessageBlock) String() string {
 func (*SystemMessageBlock) ProtoMessage() {}
 
 func (x *SystemMessageBlock) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[165]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[263]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -21349,7 +31996,7 @@ func (x *SystemMessageBlock) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SystemMessageBlock.ProtoReflect.Descriptor instead.
 func (*SystemMessageBlock) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{165}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{263}
 }
 
 func (x *SystemMessageBlock) GetContent() string {
@@ -21399,7 +32046,7 @@ type TaskBlocker struct {
 
 func (x *TaskBlocker) Reset() {
 	*x = TaskBlocker{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[166]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[264]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -21411,7 +32058,7 @@ func (x *TaskBlocker) String() string {
 func (*TaskBlocker) ProtoMessage() {}
 
 func (x *TaskBlocker) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[166]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[264]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -21424,7 +32071,7 @@ func (x *TaskBlocker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskBlocker.ProtoReflect.Descriptor instead.
 func (*TaskBlocker) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{166}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{264}
 }
 
 func (x *TaskBlocker) GetReason() PermissionRecoveryReason {
@@ -21449,6 +32096,161 @@ func (x *TaskBlocker) GetPermissionRecovery() *PermissionRecoveryData {
 }
 
 func (x *TaskBlocker) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// A AuthInfo with the type token.
+type TokenAuthInfo struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The host.
+	Host string `protobuf:"bytes,1,opt,name=host,proto3" json:"host,omitempty"`
+	// The token.
+	Token string `protobuf:"bytes,2,opt,name=token,proto3" json:"token,omitempty"`
+	// Identifier of the registration.
+	RegistrationId *string `protobuf:"bytes,3,opt,name=registration_id,json=registrationId,proto3,oneof" json:"registration_id,omitempty"`
+	// The copilot user.
+	CopilotUser *CopilotUserResponse `protobuf:"bytes,4,opt,name=copilot_user,json=copilotUser,proto3" json:"copilot_user,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TokenAuthInfo) Reset() {
+	*x = TokenAuthInfo{}
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[265]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TokenAuthInfo) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TokenAuthInfo) ProtoMessage() {}
+
+func (x *TokenAuthInfo) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[265]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TokenAuthInfo.ProtoReflect.Descriptor instead.
+func (*TokenAuthInfo) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{265}
+}
+
+func (x *TokenAuthInfo) GetHost() string {
+	if x != nil {
+		return x.Host
+	}
+	return ""
+}
+
+func (x *TokenAuthInfo) GetToken() string {
+	if x != nil {
+		return x.Token
+	}
+	return ""
+}
+
+func (x *TokenAuthInfo) GetRegistrationId() string {
+	if x != nil && x.RegistrationId != nil {
+		return *x.RegistrationId
+	}
+	return ""
+}
+
+func (x *TokenAuthInfo) GetCopilotUser() *CopilotUserResponse {
+	if x != nil {
+		return x.CopilotUser
+	}
+	return nil
+}
+
+func (x *TokenAuthInfo) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// A AuthInfo with the type token-provider.
+type TokenProviderAuthInfo struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The host.
+	Host string `protobuf:"bytes,1,opt,name=host,proto3" json:"host,omitempty"`
+	// Identifier of the registration.
+	RegistrationId string `protobuf:"bytes,2,opt,name=registration_id,json=registrationId,proto3" json:"registration_id,omitempty"`
+	// The copilot user.
+	CopilotUser *CopilotUserResponse `protobuf:"bytes,3,opt,name=copilot_user,json=copilotUser,proto3" json:"copilot_user,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TokenProviderAuthInfo) Reset() {
+	*x = TokenProviderAuthInfo{}
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[266]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TokenProviderAuthInfo) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TokenProviderAuthInfo) ProtoMessage() {}
+
+func (x *TokenProviderAuthInfo) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[266]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TokenProviderAuthInfo.ProtoReflect.Descriptor instead.
+func (*TokenProviderAuthInfo) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{266}
+}
+
+func (x *TokenProviderAuthInfo) GetHost() string {
+	if x != nil {
+		return x.Host
+	}
+	return ""
+}
+
+func (x *TokenProviderAuthInfo) GetRegistrationId() string {
+	if x != nil {
+		return x.RegistrationId
+	}
+	return ""
+}
+
+func (x *TokenProviderAuthInfo) GetCopilotUser() *CopilotUserResponse {
+	if x != nil {
+		return x.CopilotUser
+	}
+	return nil
+}
+
+func (x *TokenProviderAuthInfo) GetJsonExtra() string {
 	if x != nil {
 		return x.JsonExtra
 	}
@@ -21488,7 +32290,7 @@ type ToolDefinition struct {
 
 func (x *ToolDefinition) Reset() {
 	*x = ToolDefinition{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[167]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[267]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -21500,7 +32302,7 @@ func (x *ToolDefinition) String() string {
 func (*ToolDefinition) ProtoMessage() {}
 
 func (x *ToolDefinition) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[167]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[267]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -21513,7 +32315,7 @@ func (x *ToolDefinition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolDefinition.ProtoReflect.Descriptor instead.
 func (*ToolDefinition) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{167}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{267}
 }
 
 func (x *ToolDefinition) GetName() string {
@@ -21608,7 +32410,7 @@ type ToolNamespace struct {
 
 func (x *ToolNamespace) Reset() {
 	*x = ToolNamespace{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[168]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[268]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -21620,7 +32422,7 @@ func (x *ToolNamespace) String() string {
 func (*ToolNamespace) ProtoMessage() {}
 
 func (x *ToolNamespace) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[168]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[268]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -21633,7 +32435,7 @@ func (x *ToolNamespace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolNamespace.ProtoReflect.Descriptor instead.
 func (*ToolNamespace) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{168}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{268}
 }
 
 func (x *ToolNamespace) GetName() string {
@@ -21680,7 +32482,7 @@ type UsageMetricsAgentMetric struct {
 
 func (x *UsageMetricsAgentMetric) Reset() {
 	*x = UsageMetricsAgentMetric{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[169]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[269]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -21692,7 +32494,7 @@ func (x *UsageMetricsAgentMetric) String() string {
 func (*UsageMetricsAgentMetric) ProtoMessage() {}
 
 func (x *UsageMetricsAgentMetric) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[169]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[269]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -21705,7 +32507,7 @@ func (x *UsageMetricsAgentMetric) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UsageMetricsAgentMetric.ProtoReflect.Descriptor instead.
 func (*UsageMetricsAgentMetric) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{169}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{269}
 }
 
 func (x *UsageMetricsAgentMetric) GetAgentName() string {
@@ -21771,7 +32573,7 @@ type UsageMetricsCodeChanges struct {
 
 func (x *UsageMetricsCodeChanges) Reset() {
 	*x = UsageMetricsCodeChanges{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[170]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[270]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -21783,7 +32585,7 @@ func (x *UsageMetricsCodeChanges) String() string {
 func (*UsageMetricsCodeChanges) ProtoMessage() {}
 
 func (x *UsageMetricsCodeChanges) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[170]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[270]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -21796,7 +32598,7 @@ func (x *UsageMetricsCodeChanges) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UsageMetricsCodeChanges.ProtoReflect.Descriptor instead.
 func (*UsageMetricsCodeChanges) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{170}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{270}
 }
 
 func (x *UsageMetricsCodeChanges) GetLinesAdded() int64 {
@@ -21859,7 +32661,7 @@ type UsageMetricsModelMetric struct {
 
 func (x *UsageMetricsModelMetric) Reset() {
 	*x = UsageMetricsModelMetric{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[171]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[271]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -21871,7 +32673,7 @@ func (x *UsageMetricsModelMetric) String() string {
 func (*UsageMetricsModelMetric) ProtoMessage() {}
 
 func (x *UsageMetricsModelMetric) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[171]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[271]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -21884,7 +32686,7 @@ func (x *UsageMetricsModelMetric) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UsageMetricsModelMetric.ProtoReflect.Descriptor instead.
 func (*UsageMetricsModelMetric) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{171}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{271}
 }
 
 func (x *UsageMetricsModelMetric) GetRequests() *UsageMetricsModelMetricRequests {
@@ -21952,7 +32754,7 @@ type UsageMetricsModelMetricRequests struct {
 
 func (x *UsageMetricsModelMetricRequests) Reset() {
 	*x = UsageMetricsModelMetricRequests{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[172]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[272]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -21964,7 +32766,7 @@ func (x *UsageMetricsModelMetricRequests) String() string {
 func (*UsageMetricsModelMetricRequests) ProtoMessage() {}
 
 func (x *UsageMetricsModelMetricRequests) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[172]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[272]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -21977,7 +32779,7 @@ func (x *UsageMetricsModelMetricRequests) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UsageMetricsModelMetricRequests.ProtoReflect.Descriptor instead.
 func (*UsageMetricsModelMetricRequests) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{172}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{272}
 }
 
 func (x *UsageMetricsModelMetricRequests) GetCount() int64 {
@@ -22015,7 +32817,7 @@ type UsageMetricsModelMetricTokenDetail struct {
 
 func (x *UsageMetricsModelMetricTokenDetail) Reset() {
 	*x = UsageMetricsModelMetricTokenDetail{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[173]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[273]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -22027,7 +32829,7 @@ func (x *UsageMetricsModelMetricTokenDetail) String() string {
 func (*UsageMetricsModelMetricTokenDetail) ProtoMessage() {}
 
 func (x *UsageMetricsModelMetricTokenDetail) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[173]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[273]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -22040,7 +32842,7 @@ func (x *UsageMetricsModelMetricTokenDetail) ProtoReflect() protoreflect.Message
 
 // Deprecated: Use UsageMetricsModelMetricTokenDetail.ProtoReflect.Descriptor instead.
 func (*UsageMetricsModelMetricTokenDetail) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{173}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{273}
 }
 
 func (x *UsageMetricsModelMetricTokenDetail) GetTokenCount() int64 {
@@ -22078,7 +32880,7 @@ type UsageMetricsModelMetricUsage struct {
 
 func (x *UsageMetricsModelMetricUsage) Reset() {
 	*x = UsageMetricsModelMetricUsage{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[174]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[274]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -22090,7 +32892,7 @@ func (x *UsageMetricsModelMetricUsage) String() string {
 func (*UsageMetricsModelMetricUsage) ProtoMessage() {}
 
 func (x *UsageMetricsModelMetricUsage) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[174]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[274]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -22103,7 +32905,7 @@ func (x *UsageMetricsModelMetricUsage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UsageMetricsModelMetricUsage.ProtoReflect.Descriptor instead.
 func (*UsageMetricsModelMetricUsage) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{174}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{274}
 }
 
 func (x *UsageMetricsModelMetricUsage) GetInputTokens() int64 {
@@ -22169,7 +32971,7 @@ type UsageMetricsProviderModelMetric struct {
 
 func (x *UsageMetricsProviderModelMetric) Reset() {
 	*x = UsageMetricsProviderModelMetric{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[175]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[275]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -22181,7 +32983,7 @@ func (x *UsageMetricsProviderModelMetric) String() string {
 func (*UsageMetricsProviderModelMetric) ProtoMessage() {}
 
 func (x *UsageMetricsProviderModelMetric) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[175]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[275]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -22194,7 +32996,7 @@ func (x *UsageMetricsProviderModelMetric) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UsageMetricsProviderModelMetric.ProtoReflect.Descriptor instead.
 func (*UsageMetricsProviderModelMetric) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{175}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{275}
 }
 
 func (x *UsageMetricsProviderModelMetric) GetProvider() *ModelProviderRef {
@@ -22247,7 +33049,7 @@ type UsageMetricsTokenDetail struct {
 
 func (x *UsageMetricsTokenDetail) Reset() {
 	*x = UsageMetricsTokenDetail{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[176]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[276]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -22259,7 +33061,7 @@ func (x *UsageMetricsTokenDetail) String() string {
 func (*UsageMetricsTokenDetail) ProtoMessage() {}
 
 func (x *UsageMetricsTokenDetail) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[176]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[276]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -22272,7 +33074,7 @@ func (x *UsageMetricsTokenDetail) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UsageMetricsTokenDetail.ProtoReflect.Descriptor instead.
 func (*UsageMetricsTokenDetail) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{176}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{276}
 }
 
 func (x *UsageMetricsTokenDetail) GetTokenCount() int64 {
@@ -22283,6 +33085,79 @@ func (x *UsageMetricsTokenDetail) GetTokenCount() int64 {
 }
 
 func (x *UsageMetricsTokenDetail) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// A AuthInfo with the type user. A SettableAuthInfo with the type user.
+type UserAuthInfo struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The host.
+	Host string `protobuf:"bytes,1,opt,name=host,proto3" json:"host,omitempty"`
+	// The login.
+	Login string `protobuf:"bytes,2,opt,name=login,proto3" json:"login,omitempty"`
+	// The copilot user.
+	CopilotUser *CopilotUserResponse `protobuf:"bytes,3,opt,name=copilot_user,json=copilotUser,proto3" json:"copilot_user,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UserAuthInfo) Reset() {
+	*x = UserAuthInfo{}
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[277]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UserAuthInfo) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UserAuthInfo) ProtoMessage() {}
+
+func (x *UserAuthInfo) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[277]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UserAuthInfo.ProtoReflect.Descriptor instead.
+func (*UserAuthInfo) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{277}
+}
+
+func (x *UserAuthInfo) GetHost() string {
+	if x != nil {
+		return x.Host
+	}
+	return ""
+}
+
+func (x *UserAuthInfo) GetLogin() string {
+	if x != nil {
+		return x.Login
+	}
+	return ""
+}
+
+func (x *UserAuthInfo) GetCopilotUser() *CopilotUserResponse {
+	if x != nil {
+		return x.CopilotUser
+	}
+	return nil
+}
+
+func (x *UserAuthInfo) GetJsonExtra() string {
 	if x != nil {
 		return x.JsonExtra
 	}
@@ -22316,7 +33191,7 @@ type UserToolSessionApproval struct {
 
 func (x *UserToolSessionApproval) Reset() {
 	*x = UserToolSessionApproval{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[177]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[278]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -22328,7 +33203,7 @@ func (x *UserToolSessionApproval) String() string {
 func (*UserToolSessionApproval) ProtoMessage() {}
 
 func (x *UserToolSessionApproval) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[177]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[278]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -22341,7 +33216,7 @@ func (x *UserToolSessionApproval) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UserToolSessionApproval.ProtoReflect.Descriptor instead.
 func (*UserToolSessionApproval) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{177}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{278}
 }
 
 func (x *UserToolSessionApproval) GetVariant() isUserToolSessionApproval_Variant {
@@ -22563,7 +33438,7 @@ type UserToolSessionApprovalCommands struct {
 
 func (x *UserToolSessionApprovalCommands) Reset() {
 	*x = UserToolSessionApprovalCommands{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[178]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[279]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -22575,7 +33450,7 @@ func (x *UserToolSessionApprovalCommands) String() string {
 func (*UserToolSessionApprovalCommands) ProtoMessage() {}
 
 func (x *UserToolSessionApprovalCommands) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[178]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[279]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -22588,7 +33463,7 @@ func (x *UserToolSessionApprovalCommands) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UserToolSessionApprovalCommands.ProtoReflect.Descriptor instead.
 func (*UserToolSessionApprovalCommands) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{178}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{279}
 }
 
 func (x *UserToolSessionApprovalCommands) GetCommandIdentifiers() []string {
@@ -22618,7 +33493,7 @@ type UserToolSessionApprovalCustomTool struct {
 
 func (x *UserToolSessionApprovalCustomTool) Reset() {
 	*x = UserToolSessionApprovalCustomTool{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[179]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[280]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -22630,7 +33505,7 @@ func (x *UserToolSessionApprovalCustomTool) String() string {
 func (*UserToolSessionApprovalCustomTool) ProtoMessage() {}
 
 func (x *UserToolSessionApprovalCustomTool) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[179]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[280]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -22643,7 +33518,7 @@ func (x *UserToolSessionApprovalCustomTool) ProtoReflect() protoreflect.Message 
 
 // Deprecated: Use UserToolSessionApprovalCustomTool.ProtoReflect.Descriptor instead.
 func (*UserToolSessionApprovalCustomTool) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{179}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{280}
 }
 
 func (x *UserToolSessionApprovalCustomTool) GetToolName() string {
@@ -22675,7 +33550,7 @@ type UserToolSessionApprovalExtensionEnvAccess struct {
 
 func (x *UserToolSessionApprovalExtensionEnvAccess) Reset() {
 	*x = UserToolSessionApprovalExtensionEnvAccess{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[180]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[281]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -22687,7 +33562,7 @@ func (x *UserToolSessionApprovalExtensionEnvAccess) String() string {
 func (*UserToolSessionApprovalExtensionEnvAccess) ProtoMessage() {}
 
 func (x *UserToolSessionApprovalExtensionEnvAccess) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[180]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[281]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -22700,7 +33575,7 @@ func (x *UserToolSessionApprovalExtensionEnvAccess) ProtoReflect() protoreflect.
 
 // Deprecated: Use UserToolSessionApprovalExtensionEnvAccess.ProtoReflect.Descriptor instead.
 func (*UserToolSessionApprovalExtensionEnvAccess) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{180}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{281}
 }
 
 func (x *UserToolSessionApprovalExtensionEnvAccess) GetExtensionName() string {
@@ -22737,7 +33612,7 @@ type UserToolSessionApprovalExtensionManagement struct {
 
 func (x *UserToolSessionApprovalExtensionManagement) Reset() {
 	*x = UserToolSessionApprovalExtensionManagement{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[181]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[282]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -22749,7 +33624,7 @@ func (x *UserToolSessionApprovalExtensionManagement) String() string {
 func (*UserToolSessionApprovalExtensionManagement) ProtoMessage() {}
 
 func (x *UserToolSessionApprovalExtensionManagement) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[181]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[282]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -22762,7 +33637,7 @@ func (x *UserToolSessionApprovalExtensionManagement) ProtoReflect() protoreflect
 
 // Deprecated: Use UserToolSessionApprovalExtensionManagement.ProtoReflect.Descriptor instead.
 func (*UserToolSessionApprovalExtensionManagement) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{181}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{282}
 }
 
 func (x *UserToolSessionApprovalExtensionManagement) GetOperation() string {
@@ -22792,7 +33667,7 @@ type UserToolSessionApprovalExtensionPermissionAccess struct {
 
 func (x *UserToolSessionApprovalExtensionPermissionAccess) Reset() {
 	*x = UserToolSessionApprovalExtensionPermissionAccess{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[182]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[283]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -22804,7 +33679,7 @@ func (x *UserToolSessionApprovalExtensionPermissionAccess) String() string {
 func (*UserToolSessionApprovalExtensionPermissionAccess) ProtoMessage() {}
 
 func (x *UserToolSessionApprovalExtensionPermissionAccess) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[182]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[283]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -22817,7 +33692,7 @@ func (x *UserToolSessionApprovalExtensionPermissionAccess) ProtoReflect() protor
 
 // Deprecated: Use UserToolSessionApprovalExtensionPermissionAccess.ProtoReflect.Descriptor instead.
 func (*UserToolSessionApprovalExtensionPermissionAccess) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{182}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{283}
 }
 
 func (x *UserToolSessionApprovalExtensionPermissionAccess) GetExtensionName() string {
@@ -22851,7 +33726,7 @@ type UserToolSessionApprovalFactory struct {
 
 func (x *UserToolSessionApprovalFactory) Reset() {
 	*x = UserToolSessionApprovalFactory{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[183]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[284]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -22863,7 +33738,7 @@ func (x *UserToolSessionApprovalFactory) String() string {
 func (*UserToolSessionApprovalFactory) ProtoMessage() {}
 
 func (x *UserToolSessionApprovalFactory) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[183]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[284]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -22876,7 +33751,7 @@ func (x *UserToolSessionApprovalFactory) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UserToolSessionApprovalFactory.ProtoReflect.Descriptor instead.
 func (*UserToolSessionApprovalFactory) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{183}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{284}
 }
 
 // Deprecated: Marked as deprecated in copilot/cli/v1/common.proto.
@@ -22909,7 +33784,7 @@ type UserToolSessionApprovalMcp struct {
 
 func (x *UserToolSessionApprovalMcp) Reset() {
 	*x = UserToolSessionApprovalMcp{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[184]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[285]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -22921,7 +33796,7 @@ func (x *UserToolSessionApprovalMcp) String() string {
 func (*UserToolSessionApprovalMcp) ProtoMessage() {}
 
 func (x *UserToolSessionApprovalMcp) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[184]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[285]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -22934,7 +33809,7 @@ func (x *UserToolSessionApprovalMcp) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UserToolSessionApprovalMcp.ProtoReflect.Descriptor instead.
 func (*UserToolSessionApprovalMcp) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{184}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{285}
 }
 
 func (x *UserToolSessionApprovalMcp) GetServerName() string {
@@ -22969,7 +33844,7 @@ type UserToolSessionApprovalMemory struct {
 
 func (x *UserToolSessionApprovalMemory) Reset() {
 	*x = UserToolSessionApprovalMemory{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[185]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[286]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -22981,7 +33856,7 @@ func (x *UserToolSessionApprovalMemory) String() string {
 func (*UserToolSessionApprovalMemory) ProtoMessage() {}
 
 func (x *UserToolSessionApprovalMemory) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[185]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[286]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -22994,7 +33869,7 @@ func (x *UserToolSessionApprovalMemory) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UserToolSessionApprovalMemory.ProtoReflect.Descriptor instead.
 func (*UserToolSessionApprovalMemory) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{185}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{286}
 }
 
 func (x *UserToolSessionApprovalMemory) GetJsonExtra() string {
@@ -23015,7 +33890,7 @@ type UserToolSessionApprovalRead struct {
 
 func (x *UserToolSessionApprovalRead) Reset() {
 	*x = UserToolSessionApprovalRead{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[186]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[287]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -23027,7 +33902,7 @@ func (x *UserToolSessionApprovalRead) String() string {
 func (*UserToolSessionApprovalRead) ProtoMessage() {}
 
 func (x *UserToolSessionApprovalRead) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[186]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[287]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -23040,7 +33915,7 @@ func (x *UserToolSessionApprovalRead) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UserToolSessionApprovalRead.ProtoReflect.Descriptor instead.
 func (*UserToolSessionApprovalRead) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{186}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{287}
 }
 
 func (x *UserToolSessionApprovalRead) GetJsonExtra() string {
@@ -23063,7 +33938,7 @@ type UserToolSessionApprovalWorkflow struct {
 
 func (x *UserToolSessionApprovalWorkflow) Reset() {
 	*x = UserToolSessionApprovalWorkflow{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[187]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[288]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -23075,7 +33950,7 @@ func (x *UserToolSessionApprovalWorkflow) String() string {
 func (*UserToolSessionApprovalWorkflow) ProtoMessage() {}
 
 func (x *UserToolSessionApprovalWorkflow) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[187]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[288]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -23088,7 +33963,7 @@ func (x *UserToolSessionApprovalWorkflow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UserToolSessionApprovalWorkflow.ProtoReflect.Descriptor instead.
 func (*UserToolSessionApprovalWorkflow) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{187}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{288}
 }
 
 func (x *UserToolSessionApprovalWorkflow) GetApprovalKey() string {
@@ -23116,7 +33991,7 @@ type UserToolSessionApprovalWrite struct {
 
 func (x *UserToolSessionApprovalWrite) Reset() {
 	*x = UserToolSessionApprovalWrite{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[188]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[289]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -23128,7 +34003,7 @@ func (x *UserToolSessionApprovalWrite) String() string {
 func (*UserToolSessionApprovalWrite) ProtoMessage() {}
 
 func (x *UserToolSessionApprovalWrite) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[188]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[289]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -23141,7 +34016,7 @@ func (x *UserToolSessionApprovalWrite) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UserToolSessionApprovalWrite.ProtoReflect.Descriptor instead.
 func (*UserToolSessionApprovalWrite) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{188}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{289}
 }
 
 func (x *UserToolSessionApprovalWrite) GetJsonExtra() string {
@@ -23167,7 +34042,7 @@ type WorkflowPermissionPhase struct {
 
 func (x *WorkflowPermissionPhase) Reset() {
 	*x = WorkflowPermissionPhase{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[189]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[290]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -23179,7 +34054,7 @@ func (x *WorkflowPermissionPhase) String() string {
 func (*WorkflowPermissionPhase) ProtoMessage() {}
 
 func (x *WorkflowPermissionPhase) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[189]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[290]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -23192,7 +34067,7 @@ func (x *WorkflowPermissionPhase) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkflowPermissionPhase.ProtoReflect.Descriptor instead.
 func (*WorkflowPermissionPhase) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{189}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{290}
 }
 
 func (x *WorkflowPermissionPhase) GetTitle() string {
@@ -23220,7 +34095,53 @@ var File_copilot_cli_v1_common_proto protoreflect.FileDescriptor
 
 const file_copilot_cli_v1_common_proto_rawDesc = "" +
 	"\n" +
-	"\x1bcopilot/cli/v1/common.proto\x12\x0ecopilot.cli.v1\x1a\x1dcopilot/json/v1/options.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa7\f\n" +
+	"\x1bcopilot/cli/v1/common.proto\x12\x0ecopilot.cli.v1\x1a\x1dcopilot/json/v1/options.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x84\x01\n" +
+	"\x0fAccountAuthInfo\x12\x1a\n" +
+	"\x04host\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x04host\x12\x1c\n" +
+	"\x05login\x18\x02 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x05login\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x17\x82\x80\x19\x13\x12\x11\n" +
+	"\x04type\x12\t\"account\"\"\xe1\x06\n" +
+	"\tAgentInfo\x12\x1a\n" +
+	"\x04name\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x04name\x12)\n" +
+	"\fdisplay_name\x18\x02 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\vdisplayName\x12(\n" +
+	"\vdescription\x18\x03 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\vdescription\x12\x17\n" +
+	"\x04path\x18\x04 \x01(\tH\x00R\x04path\x88\x01\x01\x12\x16\n" +
+	"\x02id\x18\x05 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x02id\x127\n" +
+	"\x06source\x18\x06 \x01(\x0e2\x1f.copilot.cli.v1.AgentInfoSourceR\x06source\x12*\n" +
+	"\x0euser_invocable\x18\a \x01(\bH\x01R\ruserInvocable\x88\x01\x01\x12\x14\n" +
+	"\x05tools\x18\b \x03(\tR\x05tools\x12\x19\n" +
+	"\x05model\x18\t \x01(\tH\x02R\x05model\x88\x01\x01\x12A\n" +
+	"\x10mcp_servers_json\x18\n" +
+	" \x01(\tB\x12\x82\x80\x19\x0e\n" +
+	"\n" +
+	"mcpServers\x10\x01H\x03R\x0emcpServersJson\x88\x01\x01\x12\x16\n" +
+	"\x06skills\x18\v \x03(\tR\x06skills\x12\x1b\n" +
+	"\x06prompt\x18\f \x01(\tH\x04R\x06prompt\x88\x01\x01\x12=\n" +
+	"\x18disable_model_invocation\x18\r \x01(\bH\x05R\x16disableModelInvocation\x88\x01\x01\x12\x16\n" +
+	"\x06models\x18\x0e \x03(\tR\x06models\x12C\n" +
+	"\fmodel_policy\x18\x0f \x01(\x0e2 .copilot.cli.v1.AgentModelPolicyR\vmodelPolicy\x12.\n" +
+	"\x10reasoning_effort\x18\x10 \x01(\tH\x06R\x0freasoningEffort\x88\x01\x01\x121\n" +
+	"\n" +
+	"hooks_json\x18\x11 \x01(\tB\r\x82\x80\x19\t\n" +
+	"\x05hooks\x10\x01H\aR\thooksJson\x88\x01\x01\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\a\n" +
+	"\x05_pathB\x11\n" +
+	"\x0f_user_invocableB\b\n" +
+	"\x06_modelB\x13\n" +
+	"\x11_mcp_servers_jsonB\t\n" +
+	"\a_promptB\x1b\n" +
+	"\x19_disable_model_invocationB\x13\n" +
+	"\x11_reasoning_effortB\r\n" +
+	"\v_hooks_json\"\xd1\x01\n" +
+	"\x0eApiKeyAuthInfo\x12\"\n" +
+	"\aapi_key\x18\x01 \x01(\tB\t\x82\x80\x19\x02\x18\x01\x80\x01\x01R\x06apiKey\x12\x1a\n" +
+	"\x04host\x18\x02 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x04host\x12F\n" +
+	"\fcopilot_user\x18\x03 \x01(\v2#.copilot.cli.v1.CopilotUserResponseR\vcopilotUser\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x17\x82\x80\x19\x13\x12\x11\n" +
+	"\x04type\x12\t\"api-key\"\"\xa7\f\n" +
 	"\n" +
 	"Attachment\x12@\n" +
 	"\x04file\x18\x01 \x01(\v2\x1e.copilot.cli.v1.AttachmentFileB\n" +
@@ -23428,7 +34349,40 @@ const file_copilot_cli_v1_common_proto_rawDesc = "" +
 	"\x04line\x18\x01 \x01(\x03B\x06\x82\x80\x19\x02\x18\x01R\x04line\x12$\n" +
 	"\tcharacter\x18\x02 \x01(\x03B\x06\x82\x80\x19\x02\x18\x01R\tcharacter\x12\x1e\n" +
 	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"m\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"\xdd\x02\n" +
+	"\fAuthIdentity\x128\n" +
+	"\x04type\x18\x01 \x01(\x0e2\x1c.copilot.cli.v1.AuthInfoTypeB\x06\x82\x80\x19\x02\x18\x01R\x04type\x12\x1a\n" +
+	"\x04host\x18\x02 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x04host\x12\x19\n" +
+	"\x05login\x18\x03 \x01(\tH\x00R\x05login\x88\x01\x01\x12\x1c\n" +
+	"\aenv_var\x18\x04 \x01(\tH\x01R\x06envVar\x88\x01\x01\x12,\n" +
+	"\x0fregistration_id\x18\x05 \x01(\tH\x02R\x0eregistrationId\x88\x01\x01\x12F\n" +
+	"\fcopilot_user\x18\x06 \x01(\v2#.copilot.cli.v1.CopilotUserResponseR\vcopilotUser\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\b\n" +
+	"\x06_loginB\n" +
+	"\n" +
+	"\b_env_varB\x12\n" +
+	"\x10_registration_id\"\xfc\x05\n" +
+	"\bAuthInfo\x12>\n" +
+	"\x04hmac\x18\x01 \x01(\v2\x1c.copilot.cli.v1.HMACAuthInfoB\n" +
+	"\x82\x80\x19\x06*\x04hmacH\x00R\x04hmac\x12:\n" +
+	"\x03env\x18\x02 \x01(\v2\x1b.copilot.cli.v1.EnvAuthInfoB\t\x82\x80\x19\x05*\x03envH\x00R\x03env\x12B\n" +
+	"\x05token\x18\x03 \x01(\v2\x1d.copilot.cli.v1.TokenAuthInfoB\v\x82\x80\x19\a*\x05tokenH\x00R\x05token\x12d\n" +
+	"\x0etoken_provider\x18\x04 \x01(\v2%.copilot.cli.v1.TokenProviderAuthInfoB\x14\x82\x80\x19\x10*\x0etoken-providerH\x00R\rtokenProvider\x12n\n" +
+	"\x11copilot_api_token\x18\x05 \x01(\v2'.copilot.cli.v1.CopilotApiTokenAuthInfoB\x17\x82\x80\x19\x13*\x11copilot-api-tokenH\x00R\x0fcopilotApiToken\x12>\n" +
+	"\x04user\x18\x06 \x01(\v2\x1c.copilot.cli.v1.UserAuthInfoB\n" +
+	"\x82\x80\x19\x06*\x04userH\x00R\x04user\x12D\n" +
+	"\x06gh_cli\x18\a \x01(\v2\x1d.copilot.cli.v1.GhCliAuthInfoB\f\x82\x80\x19\b*\x06gh-cliH\x00R\x05ghCli\x12H\n" +
+	"\aapi_key\x18\b \x01(\v2\x1e.copilot.cli.v1.ApiKeyAuthInfoB\r\x82\x80\x19\t*\aapi-keyH\x00R\x06apiKey\x12J\n" +
+	"\aaccount\x18\t \x01(\v2\x1f.copilot.cli.v1.AccountAuthInfoB\r\x82\x80\x19\t*\aaccountH\x00R\aaccount\x12%\n" +
+	"\funrecognized\x18\xe9\a \x01(\tH\x00R\funrecognized:\f\x82\x80\x19\b\b\x02\x1a\x04typeB\t\n" +
+	"\avariant\"\x96\x01\n" +
+	"\x13AuthValidationError\x12 \n" +
+	"\amessage\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\amessage\x12*\n" +
+	"\x0egithub_message\x18\x02 \x01(\tH\x00R\rgithubMessage\x88\x01\x01\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\x11\n" +
+	"\x0f_github_message\"m\n" +
 	"\x0fAutoTierBilling\x12:\n" +
 	"\x05promo\x18\x01 \x01(\v2$.copilot.cli.v1.AutoTierBillingPromoR\x05promo\x12\x1e\n" +
 	"\n" +
@@ -23528,7 +34482,70 @@ const file_copilot_cli_v1_common_proto_rawDesc = "" +
 	"\x05value\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x05value\x12\x1e\n" +
 	"\n" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:#\x82\x80\x19\x1f\x12\x1d\n" +
-	"\talgorithm\x12\x10\"sha256-rfc8785\"\"\x9d\x01\n" +
+	"\talgorithm\x12\x10\"sha256-rfc8785\"\"\xe4\x01\n" +
+	"\"CatalogAuthenticationRequiredError\x12S\n" +
+	"\x06reason\x18\x01 \x01(\x0e23.copilot.cli.v1.CatalogAuthenticationRequiredReasonB\x06\x82\x80\x19\x02\x18\x01R\x06reason\x12 \n" +
+	"\amessage\x18\x02 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\amessage\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:'\x82\x80\x19#\x12!\n" +
+	"\x04kind\x12\x19\"authentication-required\"\"\xa7\x01\n" +
+	"\x15CatalogClientContract\x121\n" +
+	"\x10protocol_version\x18\x01 \x01(\x03B\x06\x82\x80\x19\x02\x18\x01R\x0fprotocolVersion\x12;\n" +
+	"\x15required_capabilities\x18\x02 \x03(\tB\x06\x82\x80\x19\x02\x18\x01R\x14requiredCapabilities\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"\xd5\x01\n" +
+	"\x1dCatalogContractViolationError\x12N\n" +
+	"\x06reason\x18\x01 \x01(\x0e2..copilot.cli.v1.CatalogContractViolationReasonB\x06\x82\x80\x19\x02\x18\x01R\x06reason\x12 \n" +
+	"\amessage\x18\x02 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\amessage\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\"\x82\x80\x19\x1e\x12\x1c\n" +
+	"\x04kind\x12\x14\"contract-violation\"\"\xc9\x01\n" +
+	"\x1aCatalogInvalidRequestError\x12H\n" +
+	"\x05field\x18\x01 \x01(\x0e2*.copilot.cli.v1.CatalogInvalidRequestFieldB\x06\x82\x80\x19\x02\x18\x01R\x05field\x12 \n" +
+	"\amessage\x18\x02 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\amessage\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x1f\x82\x80\x19\x1b\x12\x19\n" +
+	"\x04kind\x12\x11\"invalid-request\"\"\x8a\x02\n" +
+	"\x19CatalogMalformedCardError\x12J\n" +
+	"\x06reason\x18\x01 \x01(\x0e2*.copilot.cli.v1.CatalogMalformedCardReasonB\x06\x82\x80\x19\x02\x18\x01R\x06reason\x12?\n" +
+	"\n" +
+	"media_type\x18\x02 \x01(\x0e2 .copilot.cli.v1.CatalogMediaTypeR\tmediaType\x12 \n" +
+	"\amessage\x18\x03 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\amessage\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x1e\x82\x80\x19\x1a\x12\x18\n" +
+	"\x04kind\x12\x10\"malformed-card\"\"\xdb\x01\n" +
+	"\x19CatalogNegotiatedContract\x12@\n" +
+	"\x18runtime_protocol_version\x18\x01 \x01(\x03B\x06\x82\x80\x19\x02\x18\x01R\x16runtimeProtocolVersion\x12\\\n" +
+	"\x14granted_capabilities\x18\x02 \x03(\x0e2!.copilot.cli.v1.CatalogCapabilityB\x06\x82\x80\x19\x02\x18\x01R\x13grantedCapabilities\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"\xf7\x03\n" +
+	"\x1eCatalogNegotiationRefusedError\x12O\n" +
+	"\x06reason\x18\x01 \x01(\x0e2/.copilot.cli.v1.CatalogNegotiationRefusedReasonB\x06\x82\x80\x19\x02\x18\x01R\x06reason\x12@\n" +
+	"\x18runtime_protocol_version\x18\x02 \x01(\x03B\x06\x82\x80\x19\x02\x18\x01R\x16runtimeProtocolVersion\x12S\n" +
+	"\"minimum_supported_protocol_version\x18\x03 \x01(\x03B\x06\x82\x80\x19\x02\x18\x01R\x1fminimumSupportedProtocolVersion\x12A\n" +
+	"\x18unsupported_capabilities\x18\x05 \x03(\tB\x06\x82\x80\x19\x02\x18\x01R\x17unsupportedCapabilities\x12 \n" +
+	"\amessage\x18\x06 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\amessage\x12=\n" +
+	"\x16supported_capabilities\x18\a \x03(\tB\x06\x82\x80\x19\x02\x18\x01R\x15supportedCapabilities\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:#\x82\x80\x19\x1f\x12\x1d\n" +
+	"\x04kind\x12\x15\"negotiation-refused\"J\x04\b\x04\x10\x05\"\xcf\x02\n" +
+	"\x1aCatalogNetworkFailureError\x12K\n" +
+	"\x06reason\x18\x01 \x01(\x0e2+.copilot.cli.v1.CatalogNetworkFailureReasonB\x06\x82\x80\x19\x02\x18\x01R\x06reason\x12$\n" +
+	"\vstatus_code\x18\x02 \x01(\x03H\x00R\n" +
+	"statusCode\x88\x01\x01\x12 \n" +
+	"\amessage\x18\x03 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\amessage\x123\n" +
+	"\x13retry_after_seconds\x18\x04 \x01(\x03H\x01R\x11retryAfterSeconds\x88\x01\x01\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x1f\x82\x80\x19\x1b\x12\x19\n" +
+	"\x04kind\x12\x11\"network-failure\"B\x0e\n" +
+	"\f_status_codeB\x16\n" +
+	"\x14_retry_after_seconds\"\xc4\x01\n" +
+	"\x1aCatalogPolicyRejectedError\x12C\n" +
+	"\x06source\x18\x01 \x01(\x0e2#.copilot.cli.v1.McpPlanPolicySourceB\x06\x82\x80\x19\x02\x18\x01R\x06source\x12 \n" +
+	"\amessage\x18\x02 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\amessage\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x1f\x82\x80\x19\x1b\x12\x19\n" +
+	"\x04kind\x12\x11\"policy-rejected\"\"\x9d\x01\n" +
 	"\x16CatalogTrustProvenance\x12C\n" +
 	"\vobserved_at\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampB\x06\x82\x80\x19\x02\x18\x01R\n" +
 	"observedAt\x12\x1e\n" +
@@ -23612,7 +34629,213 @@ const file_copilot_cli_v1_common_proto_rawDesc = "" +
 	"\n" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:4\x82\x80\x190\x12\x15\n" +
 	"\rschemaVersion\x12\x04\"v1\"\x12\x17\n" +
-	"\x06status\x12\r\"unsupported\"\"\xa4\x01\n" +
+	"\x06status\x12\r\"unsupported\"\"\xc2\x01\n" +
+	"\x17CatalogUnavailableError\x12H\n" +
+	"\x06reason\x18\x01 \x01(\x0e2(.copilot.cli.v1.CatalogUnavailableReasonB\x06\x82\x80\x19\x02\x18\x01R\x06reason\x12 \n" +
+	"\amessage\x18\x02 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\amessage\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x1b\x82\x80\x19\x17\x12\x15\n" +
+	"\x04kind\x12\r\"unavailable\"\"\xcf\x01\n" +
+	"\x1bCatalogUnsafeRetrievalError\x12L\n" +
+	"\x06reason\x18\x01 \x01(\x0e2,.copilot.cli.v1.CatalogUnsafeRetrievalReasonB\x06\x82\x80\x19\x02\x18\x01R\x06reason\x12 \n" +
+	"\amessage\x18\x02 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\amessage\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra: \x82\x80\x19\x1c\x12\x1a\n" +
+	"\x04kind\x12\x12\"unsafe-retrieval\"\"\xc2\x01\n" +
+	"\x17CopilotApiTokenAuthInfo\x12F\n" +
+	"\fcopilot_user\x18\x01 \x01(\v2#.copilot.cli.v1.CopilotUserResponseR\vcopilotUser\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:?\x82\x80\x19;\x12\x1b\n" +
+	"\x04type\x12\x13\"copilot-api-token\"\x12\x1c\n" +
+	"\x04host\x12\x14\"https://github.com\"\"\xed\x11\n" +
+	"\x13CopilotUserResponse\x12\x19\n" +
+	"\x05login\x18\x01 \x01(\tH\x00R\x05login\x88\x01\x01\x12-\n" +
+	"\x0faccess_type_sku\x18\x02 \x01(\tH\x01R\x0faccess_type_sku\x88\x01\x01\x129\n" +
+	"\x15analytics_tracking_id\x18\x03 \x01(\tH\x02R\x15analytics_tracking_id\x88\x01\x01\x121\n" +
+	"\rassigned_date\x18\x04 \x01(\tB\x06\x82\x80\x19\x02 \x01H\x03R\rassigned_date\x88\x01\x01\x12;\n" +
+	"\x16can_signup_for_limited\x18\x05 \x01(\bH\x04R\x16can_signup_for_limited\x88\x01\x01\x12'\n" +
+	"\fchat_enabled\x18\x06 \x01(\bH\x05R\fchat_enabled\x88\x01\x01\x12'\n" +
+	"\fcopilot_plan\x18\a \x01(\tH\x06R\fcopilot_plan\x88\x01\x01\x129\n" +
+	"\x15copilotignore_enabled\x18\b \x01(\bH\aR\x15copilotignore_enabled\x88\x01\x01\x12J\n" +
+	"\tendpoints\x18\t \x01(\v2,.copilot.cli.v1.CopilotUserResponseEndpointsR\tendpoints\x128\n" +
+	"\x17organization_login_list\x18\n" +
+	" \x03(\tR\x17organization_login_list\x12i\n" +
+	"\x11organization_list\x18\v \x03(\v23.copilot.cli.v1.CopilotUserResponseOrganizationListB\x06\x82\x80\x19\x02 \x01R\x11organization_list\x125\n" +
+	"\x13codex_agent_enabled\x18\f \x01(\bH\bR\x13codex_agent_enabled\x88\x01\x01\x123\n" +
+	"\x0eis_mcp_enabled\x18\r \x01(\bB\x06\x82\x80\x19\x02 \x01H\tR\x0eis_mcp_enabled\x88\x01\x01\x12/\n" +
+	"\x10quota_reset_date\x18\x0e \x01(\tH\n" +
+	"R\x10quota_reset_date\x88\x01\x01\x12[\n" +
+	"\x0fquota_snapshots\x18\x0f \x01(\v21.copilot.cli.v1.CopilotUserResponseQuotaSnapshotsR\x0fquota_snapshots\x127\n" +
+	"\x14restricted_telemetry\x18\x10 \x01(\bH\vR\x14restricted_telemetry\x88\x01\x01\x12\x1f\n" +
+	"\bis_staff\x18\x11 \x01(\bH\fR\bis_staff\x88\x01\x01\x12\x13\n" +
+	"\x02te\x18\x12 \x01(\bH\rR\x02te\x88\x01\x01\x125\n" +
+	"\x13token_based_billing\x18\x13 \x01(\bH\x0eR\x13token_based_billing\x88\x01\x01\x12/\n" +
+	"\x10can_upgrade_plan\x18\x14 \x01(\bH\x0fR\x10can_upgrade_plan\x88\x01\x01\x127\n" +
+	"\x14quota_reset_date_utc\x18\x15 \x01(\tH\x10R\x14quota_reset_date_utc\x88\x01\x01\x12l\n" +
+	"\x13limited_user_quotas\x18\x16 \x03(\v2:.copilot.cli.v1.CopilotUserResponse.LimitedUserQuotasEntryR\x13limited_user_quotas\x12=\n" +
+	"\x17limited_user_reset_date\x18\x17 \x01(\tH\x11R\x17limited_user_reset_date\x88\x01\x01\x12^\n" +
+	"\x0emonthly_quotas\x18\x18 \x03(\v26.copilot.cli.v1.CopilotUserResponse.MonthlyQuotasEntryR\x0emonthly_quotas\x12I\n" +
+	"\x1dcloud_session_storage_enabled\x18\x19 \x01(\bH\x12R\x1dcloud_session_storage_enabled\x88\x01\x01\x12C\n" +
+	"\x1acli_remote_control_enabled\x18\x1a \x01(\bH\x13R\x1acli_remote_control_enabled\x88\x01\x01\x12c\n" +
+	"\x0fenterprise_list\x18\x1b \x03(\v21.copilot.cli.v1.CopilotUserResponseEnterpriseListB\x06\x82\x80\x19\x02 \x01R\x0fenterprise_list\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\x1aD\n" +
+	"\x16LimitedUserQuotasEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x01R\x05value:\x028\x01\x1a@\n" +
+	"\x12MonthlyQuotasEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x01R\x05value:\x028\x01B\b\n" +
+	"\x06_loginB\x12\n" +
+	"\x10_access_type_skuB\x18\n" +
+	"\x16_analytics_tracking_idB\x10\n" +
+	"\x0e_assigned_dateB\x19\n" +
+	"\x17_can_signup_for_limitedB\x0f\n" +
+	"\r_chat_enabledB\x0f\n" +
+	"\r_copilot_planB\x18\n" +
+	"\x16_copilotignore_enabledB\x16\n" +
+	"\x14_codex_agent_enabledB\x11\n" +
+	"\x0f_is_mcp_enabledB\x13\n" +
+	"\x11_quota_reset_dateB\x17\n" +
+	"\x15_restricted_telemetryB\v\n" +
+	"\t_is_staffB\x05\n" +
+	"\x03_teB\x16\n" +
+	"\x14_token_based_billingB\x13\n" +
+	"\x11_can_upgrade_planB\x17\n" +
+	"\x15_quota_reset_date_utcB\x1a\n" +
+	"\x18_limited_user_reset_dateB \n" +
+	"\x1e_cloud_session_storage_enabledB\x1d\n" +
+	"\x1b_cli_remote_control_enabled\"\x92\x02\n" +
+	"\x1cCopilotUserResponseEndpoints\x12\x15\n" +
+	"\x03api\x18\x01 \x01(\tH\x00R\x03api\x88\x01\x01\x12+\n" +
+	"\x0eorigin_tracker\x18\x02 \x01(\tH\x01R\x0eorigin-tracker\x88\x01\x01\x12\x19\n" +
+	"\x05proxy\x18\x03 \x01(\tH\x02R\x05proxy\x88\x01\x01\x12!\n" +
+	"\ttelemetry\x18\x04 \x01(\tH\x03R\ttelemetry\x88\x01\x01\x12\x15\n" +
+	"\x03exp\x18\x05 \x01(\tH\x04R\x03exp\x88\x01\x01\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\x06\n" +
+	"\x04_apiB\x11\n" +
+	"\x0f_origin_trackerB\b\n" +
+	"\x06_proxyB\f\n" +
+	"\n" +
+	"_telemetryB\x06\n" +
+	"\x04_exp\"_\n" +
+	"!CopilotUserResponseEnterpriseList\x12\x13\n" +
+	"\x02id\x18\x01 \x01(\x03H\x00R\x02id\x88\x01\x01\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\x05\n" +
+	"\x03_id\"\xb8\x01\n" +
+	"#CopilotUserResponseOrganizationList\x12!\n" +
+	"\x05login\x18\x01 \x01(\tB\x06\x82\x80\x19\x02 \x01H\x00R\x05login\x88\x01\x01\x12\x1f\n" +
+	"\x04name\x18\x02 \x01(\tB\x06\x82\x80\x19\x02 \x01H\x01R\x04name\x88\x01\x01\x12\x13\n" +
+	"\x02id\x18\x03 \x01(\x01H\x02R\x02id\x88\x01\x01\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\b\n" +
+	"\x06_loginB\a\n" +
+	"\x05_nameB\x05\n" +
+	"\x03_id\"\xe8\x02\n" +
+	"!CopilotUserResponseQuotaSnapshots\x12I\n" +
+	"\x04chat\x18\x01 \x01(\v25.copilot.cli.v1.CopilotUserResponseQuotaSnapshotsChatR\x04chat\x12^\n" +
+	"\vcompletions\x18\x02 \x01(\v2<.copilot.cli.v1.CopilotUserResponseQuotaSnapshotsCompletionsR\vcompletions\x12x\n" +
+	"\x14premium_interactions\x18\x03 \x01(\v2D.copilot.cli.v1.CopilotUserResponseQuotaSnapshotsPremiumInteractionsR\x14premium_interactions\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"\x9d\x06\n" +
+	"%CopilotUserResponseQuotaSnapshotsChat\x12%\n" +
+	"\ventitlement\x18\x01 \x01(\x01H\x00R\ventitlement\x88\x01\x01\x12)\n" +
+	"\roverage_count\x18\x02 \x01(\x01H\x01R\roverage_count\x88\x01\x01\x121\n" +
+	"\x11overage_permitted\x18\x03 \x01(\bH\x02R\x11overage_permitted\x88\x01\x01\x121\n" +
+	"\x11percent_remaining\x18\x04 \x01(\x01H\x03R\x11percent_remaining\x88\x01\x01\x12\x1f\n" +
+	"\bquota_id\x18\x05 \x01(\tH\x04R\bquota_id\x88\x01\x01\x12-\n" +
+	"\x0fquota_remaining\x18\x06 \x01(\x01H\x05R\x0fquota_remaining\x88\x01\x01\x12!\n" +
+	"\tremaining\x18\a \x01(\x01H\x06R\tremaining\x88\x01\x01\x12!\n" +
+	"\tunlimited\x18\b \x01(\bH\aR\tunlimited\x88\x01\x01\x12)\n" +
+	"\rtimestamp_utc\x18\t \x01(\tH\bR\rtimestamp_utc\x88\x01\x01\x12!\n" +
+	"\thas_quota\x18\n" +
+	" \x01(\bH\tR\thas_quota\x88\x01\x01\x12+\n" +
+	"\x0equota_reset_at\x18\v \x01(\x01H\n" +
+	"R\x0equota_reset_at\x88\x01\x01\x125\n" +
+	"\x13token_based_billing\x18\f \x01(\bH\vR\x13token_based_billing\x88\x01\x01\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\x0e\n" +
+	"\f_entitlementB\x10\n" +
+	"\x0e_overage_countB\x14\n" +
+	"\x12_overage_permittedB\x14\n" +
+	"\x12_percent_remainingB\v\n" +
+	"\t_quota_idB\x12\n" +
+	"\x10_quota_remainingB\f\n" +
+	"\n" +
+	"_remainingB\f\n" +
+	"\n" +
+	"_unlimitedB\x10\n" +
+	"\x0e_timestamp_utcB\f\n" +
+	"\n" +
+	"_has_quotaB\x11\n" +
+	"\x0f_quota_reset_atB\x16\n" +
+	"\x14_token_based_billing\"\xa4\x06\n" +
+	",CopilotUserResponseQuotaSnapshotsCompletions\x12%\n" +
+	"\ventitlement\x18\x01 \x01(\x01H\x00R\ventitlement\x88\x01\x01\x12)\n" +
+	"\roverage_count\x18\x02 \x01(\x01H\x01R\roverage_count\x88\x01\x01\x121\n" +
+	"\x11overage_permitted\x18\x03 \x01(\bH\x02R\x11overage_permitted\x88\x01\x01\x121\n" +
+	"\x11percent_remaining\x18\x04 \x01(\x01H\x03R\x11percent_remaining\x88\x01\x01\x12\x1f\n" +
+	"\bquota_id\x18\x05 \x01(\tH\x04R\bquota_id\x88\x01\x01\x12-\n" +
+	"\x0fquota_remaining\x18\x06 \x01(\x01H\x05R\x0fquota_remaining\x88\x01\x01\x12!\n" +
+	"\tremaining\x18\a \x01(\x01H\x06R\tremaining\x88\x01\x01\x12!\n" +
+	"\tunlimited\x18\b \x01(\bH\aR\tunlimited\x88\x01\x01\x12)\n" +
+	"\rtimestamp_utc\x18\t \x01(\tH\bR\rtimestamp_utc\x88\x01\x01\x12!\n" +
+	"\thas_quota\x18\n" +
+	" \x01(\bH\tR\thas_quota\x88\x01\x01\x12+\n" +
+	"\x0equota_reset_at\x18\v \x01(\x01H\n" +
+	"R\x0equota_reset_at\x88\x01\x01\x125\n" +
+	"\x13token_based_billing\x18\f \x01(\bH\vR\x13token_based_billing\x88\x01\x01\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\x0e\n" +
+	"\f_entitlementB\x10\n" +
+	"\x0e_overage_countB\x14\n" +
+	"\x12_overage_permittedB\x14\n" +
+	"\x12_percent_remainingB\v\n" +
+	"\t_quota_idB\x12\n" +
+	"\x10_quota_remainingB\f\n" +
+	"\n" +
+	"_remainingB\f\n" +
+	"\n" +
+	"_unlimitedB\x10\n" +
+	"\x0e_timestamp_utcB\f\n" +
+	"\n" +
+	"_has_quotaB\x11\n" +
+	"\x0f_quota_reset_atB\x16\n" +
+	"\x14_token_based_billing\"\xac\x06\n" +
+	"4CopilotUserResponseQuotaSnapshotsPremiumInteractions\x12%\n" +
+	"\ventitlement\x18\x01 \x01(\x01H\x00R\ventitlement\x88\x01\x01\x12)\n" +
+	"\roverage_count\x18\x02 \x01(\x01H\x01R\roverage_count\x88\x01\x01\x121\n" +
+	"\x11overage_permitted\x18\x03 \x01(\bH\x02R\x11overage_permitted\x88\x01\x01\x121\n" +
+	"\x11percent_remaining\x18\x04 \x01(\x01H\x03R\x11percent_remaining\x88\x01\x01\x12\x1f\n" +
+	"\bquota_id\x18\x05 \x01(\tH\x04R\bquota_id\x88\x01\x01\x12-\n" +
+	"\x0fquota_remaining\x18\x06 \x01(\x01H\x05R\x0fquota_remaining\x88\x01\x01\x12!\n" +
+	"\tremaining\x18\a \x01(\x01H\x06R\tremaining\x88\x01\x01\x12!\n" +
+	"\tunlimited\x18\b \x01(\bH\aR\tunlimited\x88\x01\x01\x12)\n" +
+	"\rtimestamp_utc\x18\t \x01(\tH\bR\rtimestamp_utc\x88\x01\x01\x12!\n" +
+	"\thas_quota\x18\n" +
+	" \x01(\bH\tR\thas_quota\x88\x01\x01\x12+\n" +
+	"\x0equota_reset_at\x18\v \x01(\x01H\n" +
+	"R\x0equota_reset_at\x88\x01\x01\x125\n" +
+	"\x13token_based_billing\x18\f \x01(\bH\vR\x13token_based_billing\x88\x01\x01\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\x0e\n" +
+	"\f_entitlementB\x10\n" +
+	"\x0e_overage_countB\x14\n" +
+	"\x12_overage_permittedB\x14\n" +
+	"\x12_percent_remainingB\v\n" +
+	"\t_quota_idB\x12\n" +
+	"\x10_quota_remainingB\f\n" +
+	"\n" +
+	"_remainingB\f\n" +
+	"\n" +
+	"_unlimitedB\x10\n" +
+	"\x0e_timestamp_utcB\f\n" +
+	"\n" +
+	"_has_quotaB\x11\n" +
+	"\x0f_quota_reset_atB\x16\n" +
+	"\x14_token_based_billing\"\xa4\x01\n" +
 	"\x1cEmbeddedBlobResourceContents\x12\x18\n" +
 	"\x03uri\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x03uri\x12 \n" +
 	"\tmime_type\x18\x02 \x01(\tH\x00R\bmimeType\x88\x01\x01\x12\x1a\n" +
@@ -23628,7 +34851,17 @@ const file_copilot_cli_v1_common_proto_rawDesc = "" +
 	"\n" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\f\n" +
 	"\n" +
-	"_mime_type\"\x88\x01\n" +
+	"_mime_type\"\x8d\x02\n" +
+	"\vEnvAuthInfo\x12\x1a\n" +
+	"\x04host\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x04host\x12\x19\n" +
+	"\x05login\x18\x02 \x01(\tH\x00R\x05login\x88\x01\x01\x12\x1f\n" +
+	"\x05token\x18\x03 \x01(\tB\t\x82\x80\x19\x02\x18\x01\x80\x01\x01R\x05token\x12\x1f\n" +
+	"\aenv_var\x18\x04 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x06envVar\x12F\n" +
+	"\fcopilot_user\x18\x05 \x01(\v2#.copilot.cli.v1.CopilotUserResponseR\vcopilotUser\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x13\x82\x80\x19\x0f\x12\r\n" +
+	"\x04type\x12\x05\"env\"B\b\n" +
+	"\x06_login\"\x88\x01\n" +
 	"\x16FactoryPermissionPhase\x12\x1e\n" +
 	"\x05title\x18\x01 \x01(\tB\b\x82\x80\x19\x02\x18\x01\x18\x01R\x05title\x12\x1f\n" +
 	"\x06detail\x18\x02 \x01(\tB\x02\x18\x01H\x00R\x06detail\x88\x01\x01\x12\x1e\n" +
@@ -23644,14 +34877,29 @@ const file_copilot_cli_v1_common_proto_rawDesc = "" +
 	"\aentries\x18\x01 \x03(\v2-.copilot.cli.v1.FilterMappingMap.EntriesEntryR\aentries\x1a]\n" +
 	"\fEntriesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x127\n" +
-	"\x05value\x18\x02 \x01(\x0e2!.copilot.cli.v1.ContentFilterModeR\x05value:\x028\x01:\x06\x82\x80\x19\x02\b\x05\"\x85\x01\n" +
+	"\x05value\x18\x02 \x01(\x0e2!.copilot.cli.v1.ContentFilterModeR\x05value:\x028\x01:\x06\x82\x80\x19\x02\b\x05\"\xea\x01\n" +
+	"\rGhCliAuthInfo\x12\x1a\n" +
+	"\x04host\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x04host\x12\x1c\n" +
+	"\x05login\x18\x02 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x05login\x12\x1f\n" +
+	"\x05token\x18\x03 \x01(\tB\t\x82\x80\x19\x02\x18\x01\x80\x01\x01R\x05token\x12F\n" +
+	"\fcopilot_user\x18\x04 \x01(\v2#.copilot.cli.v1.CopilotUserResponseR\vcopilotUser\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x16\x82\x80\x19\x12\x12\x10\n" +
+	"\x04type\x12\b\"gh-cli\"\"\x85\x01\n" +
 	"\rGitHubRepoRef\x12\x13\n" +
 	"\x02id\x18\x01 \x01(\x03H\x00R\x02id\x88\x01\x01\x12\x1a\n" +
 	"\x04name\x18\x02 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x04name\x12\x1c\n" +
 	"\x05owner\x18\x03 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x05owner\x12\x1e\n" +
 	"\n" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\x05\n" +
-	"\x03_id\"j\n" +
+	"\x03_id\"\xc9\x01\n" +
+	"\fHMACAuthInfo\x12\x1d\n" +
+	"\x04hmac\x18\x01 \x01(\tB\t\x82\x80\x19\x02\x18\x01\x80\x01\x01R\x04hmac\x12F\n" +
+	"\fcopilot_user\x18\x02 \x01(\v2#.copilot.cli.v1.CopilotUserResponseR\vcopilotUser\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:2\x82\x80\x19.\x12\x0e\n" +
+	"\x04type\x12\x06\"hmac\"\x12\x1c\n" +
+	"\x04host\x12\x14\"https://github.com\"\"j\n" +
 	"\vHeaderEntry\x12\x1a\n" +
 	"\x04name\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x04name\x12\x1f\n" +
 	"\x05value\x18\x02 \x01(\tB\t\x82\x80\x19\x02\x18\x01\x80\x01\x01R\x05value\x12\x1e\n" +
@@ -23677,7 +34925,117 @@ const file_copilot_cli_v1_common_proto_rawDesc = "" +
 	"_publisherB\n" +
 	"\n" +
 	"\b_versionB\v\n" +
-	"\t_icon_url\"\xf4\x03\n" +
+	"\t_icon_url\"\xd7\x03\n" +
+	"\x0fInstalledPlugin\x12\x1a\n" +
+	"\x04name\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x04name\x12(\n" +
+	"\vmarketplace\x18\x02 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\vmarketplace\x12\x1d\n" +
+	"\aversion\x18\x03 \x01(\tH\x00R\aversion\x88\x01\x01\x12*\n" +
+	"\finstalled_at\x18\x04 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\finstalled_at\x12 \n" +
+	"\aenabled\x18\x05 \x01(\bB\x06\x82\x80\x19\x02\x18\x01R\aenabled\x12#\n" +
+	"\n" +
+	"cache_path\x18\x06 \x01(\tH\x01R\n" +
+	"cache_path\x88\x01\x01\x12=\n" +
+	"\x06source\x18\a \x01(\v2%.copilot.cli.v1.InstalledPluginSourceR\x06source\x12#\n" +
+	"\n" +
+	"source_sha\x18\b \x01(\tH\x02R\n" +
+	"source_sha\x88\x01\x01\x12+\n" +
+	"\x0einstalled_from\x18\t \x01(\tH\x03R\x0einstalled_from\x88\x01\x01\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\n" +
+	"\n" +
+	"\b_versionB\r\n" +
+	"\v_cache_pathB\r\n" +
+	"\v_source_shaB\x11\n" +
+	"\x0f_installed_from\"\xe4\x05\n" +
+	"\x13InstalledPluginInfo\x12\x1a\n" +
+	"\x04name\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x04name\x12(\n" +
+	"\vmarketplace\x18\x02 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\vmarketplace\x12-\n" +
+	"\x10direct_source_id\x18\x03 \x01(\tH\x00R\x0edirectSourceId\x88\x01\x01\x12\x1d\n" +
+	"\aversion\x18\x04 \x01(\tH\x01R\aversion\x88\x01\x01\x12 \n" +
+	"\aenabled\x18\x05 \x01(\bB\x06\x82\x80\x19\x02\x18\x01R\aenabled\x12*\n" +
+	"\x0einstalled_from\x18\x06 \x01(\tH\x02R\rinstalledFrom\x88\x01\x01\x12\x1b\n" +
+	"\x06source\x18\a \x01(\tH\x03R\x06source\x88\x01\x01\x12\x1d\n" +
+	"\amanaged\x18\b \x01(\bH\x04R\amanaged\x88\x01\x01\x12;\n" +
+	"\x17managed_desired_enabled\x18\t \x01(\bH\x05R\x15managedDesiredEnabled\x88\x01\x01\x12!\n" +
+	"\tinstalled\x18\n" +
+	" \x01(\bH\x06R\tinstalled\x88\x01\x01\x12%\n" +
+	"\vdescription\x18\v \x01(\tH\aR\vdescription\x88\x01\x01\x12V\n" +
+	"\x0fverified_source\x18\f \x01(\v2-.copilot.cli.v1.InstalledPluginVerifiedSourceR\x0everifiedSource\x12\x1e\n" +
+	"\bicon_url\x18\r \x01(\tH\bR\aiconUrl\x88\x01\x01\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\x13\n" +
+	"\x11_direct_source_idB\n" +
+	"\n" +
+	"\b_versionB\x11\n" +
+	"\x0f_installed_fromB\t\n" +
+	"\a_sourceB\n" +
+	"\n" +
+	"\b_managedB\x1a\n" +
+	"\x18_managed_desired_enabledB\f\n" +
+	"\n" +
+	"_installedB\x0e\n" +
+	"\f_descriptionB\v\n" +
+	"\t_icon_url\"\xed\x02\n" +
+	"\x15InstalledPluginSource\x12#\n" +
+	"\fstring_value\x18\x01 \x01(\tH\x00R\vstringValue\x12S\n" +
+	"\x06github\x18\x02 \x01(\v2+.copilot.cli.v1.InstalledPluginSourceGitHubB\f\x82\x80\x19\b*\x06githubH\x00R\x06github\x12G\n" +
+	"\x03url\x18\x03 \x01(\v2(.copilot.cli.v1.InstalledPluginSourceUrlB\t\x82\x80\x19\x05*\x03urlH\x00R\x03url\x12O\n" +
+	"\x05local\x18\x04 \x01(\v2*.copilot.cli.v1.InstalledPluginSourceLocalB\v\x82\x80\x19\a*\x05localH\x00R\x05local\x12%\n" +
+	"\funrecognized\x18\xe9\a \x01(\tH\x00R\funrecognized:\x0e\x82\x80\x19\n" +
+	"\b\x02\x1a\x06sourceB\t\n" +
+	"\avariant\"\xd3\x01\n" +
+	"\x1bInstalledPluginSourceGitHub\x12\x1a\n" +
+	"\x04repo\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x04repo\x12\x15\n" +
+	"\x03ref\x18\x02 \x01(\tH\x00R\x03ref\x88\x01\x01\x12\x15\n" +
+	"\x03sha\x18\x03 \x01(\tH\x01R\x03sha\x88\x01\x01\x12\x17\n" +
+	"\x04path\x18\x04 \x01(\tH\x02R\x04path\x88\x01\x01\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x18\x82\x80\x19\x14\x12\x12\n" +
+	"\x06source\x12\b\"github\"B\x06\n" +
+	"\x04_refB\x06\n" +
+	"\x04_shaB\a\n" +
+	"\x05_path\"q\n" +
+	"\x1aInstalledPluginSourceLocal\x12\x1a\n" +
+	"\x04path\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x04path\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x17\x82\x80\x19\x13\x12\x11\n" +
+	"\x06source\x12\a\"local\"\"\xcb\x01\n" +
+	"\x18InstalledPluginSourceUrl\x12\x18\n" +
+	"\x03url\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x03url\x12\x15\n" +
+	"\x03ref\x18\x02 \x01(\tH\x00R\x03ref\x88\x01\x01\x12\x15\n" +
+	"\x03sha\x18\x03 \x01(\tH\x01R\x03sha\x88\x01\x01\x12\x17\n" +
+	"\x04path\x18\x04 \x01(\tH\x02R\x04path\x88\x01\x01\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x15\x82\x80\x19\x11\x12\x0f\n" +
+	"\x06source\x12\x05\"url\"B\x06\n" +
+	"\x04_refB\x06\n" +
+	"\x04_shaB\a\n" +
+	"\x05_path\"\x8b\x01\n" +
+	"\x1dInstalledPluginVerifiedSource\x12&\n" +
+	"\n" +
+	"repository\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\n" +
+	"repository\x12\"\n" +
+	"\brevision\x18\x02 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\brevision\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"\x96\x04\n" +
+	"\x11InstructionSource\x12\x16\n" +
+	"\x02id\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x02id\x12\x1c\n" +
+	"\x05label\x18\x02 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x05label\x12'\n" +
+	"\vsource_path\x18\x03 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\n" +
+	"sourcePath\x12 \n" +
+	"\acontent\x18\x04 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\acontent\x12A\n" +
+	"\x04type\x18\x05 \x01(\x0e2%.copilot.cli.v1.InstructionSourceTypeB\x06\x82\x80\x19\x02\x18\x01R\x04type\x12M\n" +
+	"\blocation\x18\x06 \x01(\x0e2).copilot.cli.v1.InstructionSourceLocationB\x06\x82\x80\x19\x02\x18\x01R\blocation\x12\x19\n" +
+	"\bapply_to\x18\a \x03(\tR\aapplyTo\x12%\n" +
+	"\vdescription\x18\b \x01(\tH\x00R\vdescription\x88\x01\x01\x12.\n" +
+	"\x10default_disabled\x18\t \x01(\bH\x01R\x0fdefaultDisabled\x88\x01\x01\x12&\n" +
+	"\fproject_path\x18\n" +
+	" \x01(\tH\x02R\vprojectPath\x88\x01\x01\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\x0e\n" +
+	"\f_descriptionB\x13\n" +
+	"\x11_default_disabledB\x0f\n" +
+	"\r_project_path\"\xf4\x03\n" +
 	"\x19LocalSessionMetadataValue\x12%\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\tsessionId\x12%\n" +
@@ -23732,13 +35090,205 @@ const file_copilot_cli_v1_common_proto_rawDesc = "" +
 	"'_sandbox_enabled_by_undetermined_policyB \n" +
 	"\x1e_permissions_allow_intersectedB\x10\n" +
 	"\x0e_settings_jsonB\x18\n" +
-	"\x16_policy_helper_managed\"\xb8\x01\n" +
+	"\x16_policy_helper_managed\"\xfc\x01\n" +
+	"\x0fMarketplaceInfo\x12\x1a\n" +
+	"\x04name\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x04name\x12\x1e\n" +
+	"\x06source\x18\x02 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x06source\x12\"\n" +
+	"\n" +
+	"is_default\x18\x03 \x01(\bH\x00R\tisDefault\x88\x01\x01\x12\x1d\n" +
+	"\amanaged\x18\x04 \x01(\bH\x01R\amanaged\x88\x01\x01\x12!\n" +
+	"\tavailable\x18\x05 \x01(\bH\x02R\tavailable\x88\x01\x01\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\r\n" +
+	"\v_is_defaultB\n" +
+	"\n" +
+	"\b_managedB\f\n" +
+	"\n" +
+	"_available\"\xb5\x01\n" +
+	"\x15MarketplacePluginInfo\x12\x1a\n" +
+	"\x04name\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x04name\x12%\n" +
+	"\vdescription\x18\x02 \x01(\tH\x00R\vdescription\x88\x01\x01\x12\x1d\n" +
+	"\aversion\x18\x03 \x01(\tH\x01R\aversion\x88\x01\x01\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\x0e\n" +
+	"\f_descriptionB\n" +
+	"\n" +
+	"\b_version\"\x9c\x01\n" +
+	"\x17MarketplaceRefreshEntry\x12\x1a\n" +
+	"\x04name\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x04name\x12 \n" +
+	"\asuccess\x18\x02 \x01(\bB\x06\x82\x80\x19\x02\x18\x01R\asuccess\x12\x19\n" +
+	"\x05error\x18\x03 \x01(\tH\x00R\x05error\x88\x01\x01\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\b\n" +
+	"\x06_error\"\xb8\x01\n" +
 	"\x14McpInstallationInput\x12H\n" +
 	"\bcategory\x18\x01 \x01(\x0e2$.copilot.cli.v1.McpPlanValueCategoryB\x06\x82\x80\x19\x02\x18\x01R\bcategory\x12\x18\n" +
 	"\x03key\x18\x02 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x03key\x12\x1c\n" +
 	"\x05value\x18\x03 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x05value\x12\x1e\n" +
 	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"\xc3\x01\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"\x9b\a\n" +
+	" McpInstallationManagementOutcome\x12\x88\x01\n" +
+	"\x11recovery_required\x18\x01 \x01(\v2@.copilot.cli.v1.McpInstallationManagementOutcomeRecoveryRequiredB\x17\x82\x80\x19\x13*\x11recovery-requiredH\x00R\x10recoveryRequired\x12\x84\x01\n" +
+	"\x10install_prepared\x18\x02 \x01(\v2?.copilot.cli.v1.McpInstallationManagementOutcomeInstallPreparedB\x16\x82\x80\x19\x12*\x10install-preparedH\x00R\x0finstallPrepared\x12^\n" +
+	"\x06listed\x18\x03 \x01(\v26.copilot.cli.v1.McpInstallationManagementOutcomeListedB\f\x82\x80\x19\b*\x06listedH\x00R\x06listed\x12j\n" +
+	"\trecovered\x18\x04 \x01(\v29.copilot.cli.v1.McpInstallationManagementOutcomeRecoveredB\x0f\x82\x80\x19\v*\trecoveredH\x00R\trecovered\x12\x88\x01\n" +
+	"\x11uninstall_planned\x18\x05 \x01(\v2@.copilot.cli.v1.McpInstallationManagementOutcomeUninstallPlannedB\x17\x82\x80\x19\x13*\x11uninstall-plannedH\x00R\x10uninstallPlanned\x12j\n" +
+	"\toperation\x18\x06 \x01(\v29.copilot.cli.v1.McpInstallationManagementOutcomeOperationB\x0f\x82\x80\x19\v*\toperationH\x00R\toperation\x12b\n" +
+	"\arefused\x18\a \x01(\v27.copilot.cli.v1.McpInstallationManagementOutcomeRefusedB\r\x82\x80\x19\t*\arefusedH\x00R\arefused\x12%\n" +
+	"\funrecognized\x18\xe9\a \x01(\tH\x00R\funrecognized:\f\x82\x80\x19\b\b\x02\x1a\x04kindB\t\n" +
+	"\avariant\"\xbd\x01\n" +
+	"/McpInstallationManagementOutcomeInstallPrepared\x12H\n" +
+	"\toperation\x18\x01 \x01(\v2\".copilot.cli.v1.McpPreparedInstallB\x06\x82\x80\x19\x02\x18\x01R\toperation\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra: \x82\x80\x19\x1c\x12\x1a\n" +
+	"\x04kind\x12\x12\"install-prepared\"\"\xb6\x01\n" +
+	"&McpInstallationManagementOutcomeListed\x12T\n" +
+	"\rinstallations\x18\x01 \x03(\v2&.copilot.cli.v1.McpInstallationSummaryB\x06\x82\x80\x19\x02\x18\x01R\rinstallations\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x16\x82\x80\x19\x12\x12\x10\n" +
+	"\x04kind\x12\b\"listed\"\"\xbc\x01\n" +
+	")McpInstallationManagementOutcomeOperation\x12T\n" +
+	"\toperation\x18\x01 \x01(\v2..copilot.cli.v1.McpInstallationOperationStatusB\x06\x82\x80\x19\x02\x18\x01R\toperation\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x19\x82\x80\x19\x15\x12\x13\n" +
+	"\x04kind\x12\v\"operation\"\"\xbc\x01\n" +
+	")McpInstallationManagementOutcomeRecovered\x12T\n" +
+	"\rinstallations\x18\x01 \x03(\v2&.copilot.cli.v1.McpInstallationSummaryB\x06\x82\x80\x19\x02\x18\x01R\rinstallations\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x19\x82\x80\x19\x15\x12\x13\n" +
+	"\x04kind\x12\v\"recovered\"\"u\n" +
+	"0McpInstallationManagementOutcomeRecoveryRequired\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:!\x82\x80\x19\x1d\x12\x1b\n" +
+	"\x04kind\x12\x13\"recovery-required\"\"\xb0\x01\n" +
+	"'McpInstallationManagementOutcomeRefused\x12L\n" +
+	"\x06reason\x18\x01 \x01(\x0e2,.copilot.cli.v1.McpInstallationFailureReasonB\x06\x82\x80\x19\x02\x18\x01R\x06reason\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x17\x82\x80\x19\x13\x12\x11\n" +
+	"\x04kind\x12\t\"refused\"\"\xb3\x01\n" +
+	"0McpInstallationManagementOutcomeUninstallPlanned\x12<\n" +
+	"\x04plan\x18\x01 \x01(\v2 .copilot.cli.v1.McpUninstallPlanB\x06\x82\x80\x19\x02\x18\x01R\x04plan\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:!\x82\x80\x19\x1d\x12\x1b\n" +
+	"\x04kind\x12\x13\"uninstall-planned\"\"\x90\x06\n" +
+	"\x1eMcpInstallationOperationStatus\x12h\n" +
+	"\tpreparing\x18\x01 \x01(\v27.copilot.cli.v1.McpInstallationOperationStatusPreparingB\x0f\x82\x80\x19\v*\tpreparingH\x00R\tpreparing\x12d\n" +
+	"\bprepared\x18\x02 \x01(\v26.copilot.cli.v1.McpInstallationOperationStatusPreparedB\x0e\x82\x80\x19\n" +
+	"*\bpreparedH\x00R\bprepared\x12\x96\x01\n" +
+	"\x15awaiting_confirmation\x18\x03 \x01(\v2B.copilot.cli.v1.McpInstallationOperationStatusAwaitingConfirmationB\x1b\x82\x80\x19\x17*\x15awaiting-confirmationH\x00R\x14awaitingConfirmation\x12t\n" +
+	"\frevalidating\x18\x04 \x01(\v2:.copilot.cli.v1.McpInstallationOperationStatusRevalidatingB\x12\x82\x80\x19\x0e*\frevalidatingH\x00R\frevalidating\x12d\n" +
+	"\bapplying\x18\x05 \x01(\v26.copilot.cli.v1.McpInstallationOperationStatusApplyingB\x0e\x82\x80\x19\n" +
+	"*\bapplyingH\x00R\bapplying\x12h\n" +
+	"\tcompleted\x18\x06 \x01(\v27.copilot.cli.v1.McpInstallationOperationStatusCompletedB\x0f\x82\x80\x19\v*\tcompletedH\x00R\tcompleted\x12%\n" +
+	"\funrecognized\x18\xe9\a \x01(\tH\x00R\funrecognized:\r\x82\x80\x19\t\b\x02\x1a\x05phaseB\t\n" +
+	"\avariant\"\xcd\x01\n" +
+	"&McpInstallationOperationStatusApplying\x12)\n" +
+	"\foperation_id\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\voperationId\x12=\n" +
+	"\x16cancellation_requested\x18\x02 \x01(\bB\x06\x82\x80\x19\x02\x18\x01R\x15cancellationRequested\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x19\x82\x80\x19\x15\x12\x13\n" +
+	"\x05phase\x12\n" +
+	"\"applying\"\"\xe6\x01\n" +
+	"2McpInstallationOperationStatusAwaitingConfirmation\x12)\n" +
+	"\foperation_id\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\voperationId\x12=\n" +
+	"\x16cancellation_requested\x18\x02 \x01(\bB\x06\x82\x80\x19\x02\x18\x01R\x15cancellationRequested\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:&\x82\x80\x19\"\x12 \n" +
+	"\x05phase\x12\x17\"awaiting-confirmation\"\"\x99\x02\n" +
+	"'McpInstallationOperationStatusCompleted\x12)\n" +
+	"\foperation_id\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\voperationId\x12=\n" +
+	"\x16cancellation_requested\x18\x02 \x01(\bB\x06\x82\x80\x19\x02\x18\x01R\x15cancellationRequested\x12H\n" +
+	"\aoutcome\x18\x03 \x01(\v2&.copilot.cli.v1.McpInstallationOutcomeB\x06\x82\x80\x19\x02\x18\x01R\aoutcome\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x1a\x82\x80\x19\x16\x12\x14\n" +
+	"\x05phase\x12\v\"completed\"\"\xcd\x01\n" +
+	"&McpInstallationOperationStatusPrepared\x12)\n" +
+	"\foperation_id\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\voperationId\x12=\n" +
+	"\x16cancellation_requested\x18\x02 \x01(\bB\x06\x82\x80\x19\x02\x18\x01R\x15cancellationRequested\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x19\x82\x80\x19\x15\x12\x13\n" +
+	"\x05phase\x12\n" +
+	"\"prepared\"\"\xcf\x01\n" +
+	"'McpInstallationOperationStatusPreparing\x12)\n" +
+	"\foperation_id\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\voperationId\x12=\n" +
+	"\x16cancellation_requested\x18\x02 \x01(\bB\x06\x82\x80\x19\x02\x18\x01R\x15cancellationRequested\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x1a\x82\x80\x19\x16\x12\x14\n" +
+	"\x05phase\x12\v\"preparing\"\"\xd5\x01\n" +
+	"*McpInstallationOperationStatusRevalidating\x12)\n" +
+	"\foperation_id\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\voperationId\x12=\n" +
+	"\x16cancellation_requested\x18\x02 \x01(\bB\x06\x82\x80\x19\x02\x18\x01R\x15cancellationRequested\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x1d\x82\x80\x19\x19\x12\x17\n" +
+	"\x05phase\x12\x0e\"revalidating\"\"\xa6\x06\n" +
+	"\x16McpInstallationOutcome\x12`\n" +
+	"\tinstalled\x18\x01 \x01(\v2/.copilot.cli.v1.McpInstallationOutcomeInstalledB\x0f\x82\x80\x19\v*\tinstalledH\x00R\tinstalled\x12h\n" +
+	"\vuninstalled\x18\x02 \x01(\v21.copilot.cli.v1.McpInstallationOutcomeUninstalledB\x11\x82\x80\x19\r*\vuninstalledH\x00R\vuninstalled\x12f\n" +
+	"\vrolled_back\x18\x03 \x01(\v20.copilot.cli.v1.McpInstallationOutcomeRolledBackB\x11\x82\x80\x19\r*\vrolled-backH\x00R\n" +
+	"rolledBack\x12~\n" +
+	"\x11recovery_required\x18\x04 \x01(\v26.copilot.cli.v1.McpInstallationOutcomeRecoveryRequiredB\x17\x82\x80\x19\x13*\x11recovery-requiredH\x00R\x10recoveryRequired\x12\\\n" +
+	"\bdeclined\x18\x05 \x01(\v2..copilot.cli.v1.McpInstallationOutcomeDeclinedB\x0e\x82\x80\x19\n" +
+	"*\bdeclinedH\x00R\bdeclined\x12`\n" +
+	"\tcancelled\x18\x06 \x01(\v2/.copilot.cli.v1.McpInstallationOutcomeCancelledB\x0f\x82\x80\x19\v*\tcancelledH\x00R\tcancelled\x12X\n" +
+	"\arefused\x18\a \x01(\v2-.copilot.cli.v1.McpInstallationOutcomeRefusedB\r\x82\x80\x19\t*\arefusedH\x00R\arefused\x12%\n" +
+	"\funrecognized\x18\xe9\a \x01(\tH\x00R\funrecognized:\f\x82\x80\x19\b\b\x02\x1a\x04kindB\t\n" +
+	"\avariant\"\x87\x01\n" +
+	"\x1fMcpInstallationOutcomeCancelled\x12)\n" +
+	"\foperation_id\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\voperationId\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x19\x82\x80\x19\x15\x12\x13\n" +
+	"\x04kind\x12\v\"cancelled\"\"\x85\x01\n" +
+	"\x1eMcpInstallationOutcomeDeclined\x12)\n" +
+	"\foperation_id\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\voperationId\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x18\x82\x80\x19\x14\x12\x12\n" +
+	"\x04kind\x12\n" +
+	"\"declined\"\"\xe1\x01\n" +
+	"\x1fMcpInstallationOutcomeInstalled\x12R\n" +
+	"\finstallation\x18\x01 \x01(\v2&.copilot.cli.v1.McpInstallationSummaryB\x06\x82\x80\x19\x02\x18\x01R\finstallation\x12/\n" +
+	"\x0fcleanup_pending\x18\x02 \x01(\bB\x06\x82\x80\x19\x02\x18\x01R\x0ecleanupPending\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x19\x82\x80\x19\x15\x12\x13\n" +
+	"\x04kind\x12\v\"installed\"\"\x96\x01\n" +
+	"&McpInstallationOutcomeRecoveryRequired\x12)\n" +
+	"\foperation_id\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\voperationId\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:!\x82\x80\x19\x1d\x12\x1b\n" +
+	"\x04kind\x12\x13\"recovery-required\"\"\xdf\x01\n" +
+	"\x1dMcpInstallationOutcomeRefused\x12L\n" +
+	"\x06reason\x18\x01 \x01(\x0e2,.copilot.cli.v1.McpInstallationFailureReasonB\x06\x82\x80\x19\x02\x18\x01R\x06reason\x12&\n" +
+	"\foperation_id\x18\x02 \x01(\tH\x00R\voperationId\x88\x01\x01\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x17\x82\x80\x19\x13\x12\x11\n" +
+	"\x04kind\x12\t\"refused\"B\x0f\n" +
+	"\r_operation_id\"\xd8\x01\n" +
+	" McpInstallationOutcomeRolledBack\x12L\n" +
+	"\x06reason\x18\x01 \x01(\x0e2,.copilot.cli.v1.McpInstallationFailureReasonB\x06\x82\x80\x19\x02\x18\x01R\x06reason\x12)\n" +
+	"\foperation_id\x18\x02 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\voperationId\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x1b\x82\x80\x19\x17\x12\x15\n" +
+	"\x04kind\x12\r\"rolled-back\"\"\xc9\x03\n" +
+	"!McpInstallationOutcomeUninstalled\x12/\n" +
+	"\x0finstallation_id\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x0einstallationId\x12)\n" +
+	"\foperation_id\x18\x02 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\voperationId\x12/\n" +
+	"\x0fcleanup_pending\x18\x03 \x01(\bB\x06\x82\x80\x19\x02\x18\x01R\x0ecleanupPending\x12N\n" +
+	"\x1frestored_previous_configuration\x18\x04 \x01(\bB\x06\x82\x80\x19\x02\x18\x01R\x1drestoredPreviousConfiguration\x12:\n" +
+	"\x15removed_owned_secrets\x18\x05 \x01(\x03B\x06\x82\x80\x19\x02\x18\x01R\x13removedOwnedSecrets\x12N\n" +
+	"\x1fpreserved_shared_authentication\x18\x06 \x01(\bB\x06\x82\x80\x19\x02\x18\x01R\x1dpreservedSharedAuthentication\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x1b\x82\x80\x19\x17\x12\x15\n" +
+	"\x04kind\x12\r\"uninstalled\"\"\xd0\x03\n" +
+	"\x16McpInstallationSummary\x12/\n" +
+	"\x0finstallation_id\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x0einstallationId\x12)\n" +
+	"\foperation_id\x18\x02 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\voperationId\x12K\n" +
+	"\bidentity\x18\x03 \x01(\v2'.copilot.cli.v1.McpPlanResourceIdentityB\x06\x82\x80\x19\x02\x18\x01R\bidentity\x12#\n" +
+	"\tchoice_id\x18\x04 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\bchoiceId\x12B\n" +
+	"\x05state\x18\x05 \x01(\x0e2$.copilot.cli.v1.McpInstallationStateB\x06\x82\x80\x19\x02\x18\x01R\x05state\x12K\n" +
+	"\tcatalogue\x18\x06 \x01(\v2-.copilot.cli.v1.InstallationCatalogueIdentityR\tcatalogue\x12&\n" +
+	"\finstalled_at\x18\a \x01(\tH\x00R\vinstalledAt\x88\x01\x01\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\x0f\n" +
+	"\r_installed_at\"\xc3\x01\n" +
 	"\x14McpOauthHttpResponse\x12'\n" +
 	"\vstatus_code\x18\x01 \x01(\x03B\x06\x82\x80\x19\x02\x18\x01R\n" +
 	"statusCode\x12@\n" +
@@ -23870,7 +35420,12 @@ const file_copilot_cli_v1_common_proto_rawDesc = "" +
 	"\x13secret_placeholders\x18\x05 \x03(\v2(.copilot.cli.v1.McpPlanSecretPlaceholderB\x06\x82\x80\x19\x02\x18\x01R\x12secretPlaceholders\x12\x1e\n" +
 	"\n" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x1f\x82\x80\x19\x1b\x12\x19\n" +
-	"\rinstallMethod\x12\b\"remote\"\"\xb5\x01\n" +
+	"\rinstallMethod\x12\b\"remote\"\"\x96\x01\n" +
+	"\x12McpPreparedInstall\x12)\n" +
+	"\foperation_id\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\voperationId\x125\n" +
+	"\x13expires_at_epoch_ms\x18\x02 \x01(\x03B\x06\x82\x80\x19\x02\x18\x01R\x10expiresAtEpochMs\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"\xb5\x01\n" +
 	"\x13McpSafeForTelemetry\x12\x1f\n" +
 	"\n" +
 	"bool_value\x18\x01 \x01(\bH\x00R\tboolValue\x12C\n" +
@@ -24003,7 +35558,18 @@ const file_copilot_cli_v1_common_proto_rawDesc = "" +
 	"\finstructions\x18\x01 \x01(\tB\b\x82\x80\x19\x04\x18\x01 \x01H\x00R\finstructions\x88\x01\x01\x12\x1e\n" +
 	"\n" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\x0f\n" +
-	"\r_instructions\"\xbb\x01\n" +
+	"\r_instructions\"\xe7\x03\n" +
+	"\x10McpUninstallPlan\x12'\n" +
+	"\vplan_handle\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\n" +
+	"planHandle\x12)\n" +
+	"\foperation_id\x18\x02 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\voperationId\x125\n" +
+	"\x13expires_at_epoch_ms\x18\x03 \x01(\x03B\x06\x82\x80\x19\x02\x18\x01R\x10expiresAtEpochMs\x12R\n" +
+	"\finstallation\x18\x04 \x01(\v2&.copilot.cli.v1.McpInstallationSummaryB\x06\x82\x80\x19\x02\x18\x01R\finstallation\x12N\n" +
+	"\x1frestores_previous_configuration\x18\x05 \x01(\bB\x06\x82\x80\x19\x02\x18\x01R\x1drestoresPreviousConfiguration\x124\n" +
+	"\x12owned_secret_count\x18\x06 \x01(\x03B\x06\x82\x80\x19\x02\x18\x01R\x10ownedSecretCount\x12N\n" +
+	"\x1fpreserves_shared_authentication\x18\a \x01(\bB\x06\x82\x80\x19\x02\x18\x01R\x1dpreservesSharedAuthentication\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"\xbb\x01\n" +
 	"\x11ModelCapabilities\x12E\n" +
 	"\bsupports\x18\x01 \x01(\v2).copilot.cli.v1.ModelCapabilitiesSupportsR\bsupports\x12?\n" +
 	"\x06limits\x18\x02 \x01(\v2'.copilot.cli.v1.ModelCapabilitiesLimitsR\x06limits\x12\x1e\n" +
@@ -24080,7 +35646,46 @@ const file_copilot_cli_v1_common_proto_rawDesc = "" +
 	"\venvironment\x10\x01\x18\x01\x80\x01\x01R\x0fenvironmentJson\x12\x1e\n" +
 	"\n" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\r\n" +
-	"\v_config_dir\"\xa7\x01\n" +
+	"\v_config_dir\"\xd4\x04\n" +
+	"\x15ModelProviderInstance\x12T\n" +
+	"\treference\x18\x01 \x01(\v2..copilot.cli.v1.ModelProviderInstanceReferenceB\x06\x82\x80\x19\x02\x18\x01R\treference\x12)\n" +
+	"\fdisplay_name\x18\x02 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\vdisplayName\x12O\n" +
+	"\n" +
+	"provenance\x18\x03 \x01(\v2'.copilot.cli.v1.ModelProviderProvenanceB\x06\x82\x80\x19\x02\x18\x01R\n" +
+	"provenance\x122\n" +
+	"\x12inference_endpoint\x18\x04 \x01(\tH\x00R\x11inferenceEndpoint\x88\x01\x01\x12K\n" +
+	"\x0einference_type\x18\x05 \x01(\x0e2$.copilot.cli.v1.ProviderEndpointTypeR\rinferenceType\x12U\n" +
+	"\x12inference_wire_api\x18\x06 \x01(\x0e2'.copilot.cli.v1.ProviderEndpointWireApiR\x10inferenceWireApi\x12Z\n" +
+	"\x13inference_transport\x18\a \x01(\x0e2).copilot.cli.v1.ProviderEndpointTransportR\x12inferenceTransport\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\x15\n" +
+	"\x13_inference_endpoint\"\xe5\x01\n" +
+	"\x1eModelProviderInstanceReference\x12%\n" +
+	"\n" +
+	"adapter_id\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\tadapterId\x12+\n" +
+	"\rprovider_kind\x18\x02 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\fproviderKind\x12\x16\n" +
+	"\x02id\x18\x03 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x02id\x127\n" +
+	"\x13management_endpoint\x18\x04 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x12managementEndpoint\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"\xb9\x01\n" +
+	"\x1dModelProviderOperationOutcome\x12M\n" +
+	"\x04code\x18\x01 \x01(\x0e21.copilot.cli.v1.ModelProviderOperationOutcomeCodeB\x06\x82\x80\x19\x02\x18\x01R\x04code\x12\x1d\n" +
+	"\amessage\x18\x02 \x01(\tH\x00R\amessage\x88\x01\x01\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\n" +
+	"\n" +
+	"\b_message\"\xd3\x02\n" +
+	"\x17ModelProviderProvenance\x12%\n" +
+	"\n" +
+	"adapter_id\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\tadapterId\x12+\n" +
+	"\rprovider_kind\x18\x02 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\fproviderKind\x12M\n" +
+	"\x06source\x18\x03 \x01(\x0e2-.copilot.cli.v1.ModelProviderProvenanceSourceB\x06\x82\x80\x19\x02\x18\x01R\x06source\x12\x1e\n" +
+	"\bowner_id\x18\x04 \x01(\tH\x00R\aownerId\x88\x01\x01\x121\n" +
+	"\x12owner_display_name\x18\x05 \x01(\tH\x01R\x10ownerDisplayName\x88\x01\x01\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\v\n" +
+	"\t_owner_idB\x15\n" +
+	"\x13_owner_display_name\"\xa7\x01\n" +
 	"\x10ModelProviderRef\x12\x16\n" +
 	"\x02id\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x02id\x12\x1c\n" +
 	"\x05label\x18\x02 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x05label\x12=\n" +
@@ -24502,6 +36107,15 @@ const file_copilot_cli_v1_common_proto_rawDesc = "" +
 	"\x06before\x18\x01 \x01(\v2*.copilot.cli.v1.PermissionWriteFileContentR\x06before\x12@\n" +
 	"\x05after\x18\x02 \x01(\v2*.copilot.cli.v1.PermissionWriteFileContentR\x05after\x12\x1e\n" +
 	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"\xf8\x01\n" +
+	"\x11PluginInstallPlan\x12'\n" +
+	"\vplan_handle\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\n" +
+	"planHandle\x12)\n" +
+	"\foperation_id\x18\x02 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\voperationId\x12%\n" +
+	"\n" +
+	"expires_at\x18\x03 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\texpiresAt\x12H\n" +
+	"\x06review\x18\x04 \x01(\v2(.copilot.cli.v1.PluginInstallationReviewB\x06\x82\x80\x19\x02\x18\x01R\x06review\x12\x1e\n" +
+	"\n" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"\xf0\x01\n" +
 	"\x1cPluginInstallationFileReview\x12\x1a\n" +
 	"\x04path\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x04path\x12%\n" +
@@ -24911,6 +36525,15 @@ const file_copilot_cli_v1_common_proto_rawDesc = "" +
 	"\rprocess_flags\x18\x03 \x03(\tR\fprocessFlags\x12B\n" +
 	"\vcredentials\x18\x04 \x01(\v2 .copilot.cli.v1.ShellCredentialsR\vcredentials\x12\x1e\n" +
 	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"\xf6\x01\n" +
+	"\x10SkillInstallPlan\x12'\n" +
+	"\vplan_handle\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\n" +
+	"planHandle\x12)\n" +
+	"\foperation_id\x18\x02 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\voperationId\x12%\n" +
+	"\n" +
+	"expires_at\x18\x03 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\texpiresAt\x12G\n" +
+	"\x06review\x18\x04 \x01(\v2'.copilot.cli.v1.SkillInstallationReviewB\x06\x82\x80\x19\x02\x18\x01R\x06review\x12\x1e\n" +
+	"\n" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"\xef\x01\n" +
 	"\x1bSkillInstallationFileReview\x12\x1a\n" +
 	"\x04path\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x04path\x12%\n" +
@@ -24932,7 +36555,172 @@ const file_copilot_cli_v1_common_proto_rawDesc = "" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x19\x82\x80\x19\x15\x12\x13\n" +
 	"\x05scope\x12\n" +
 	"\"personal\"B\x1c\n" +
-	"\x1a_diagnostics_absolute_path\"\x99\x02\n" +
+	"\x1a_diagnostics_absolute_path\"\xa0\t\n" +
+	"\"SkillInstallationManagementOutcome\x12\x8a\x01\n" +
+	"\x11recovery_required\x18\x01 \x01(\v2B.copilot.cli.v1.SkillInstallationManagementOutcomeRecoveryRequiredB\x17\x82\x80\x19\x13*\x11recovery-requiredH\x00R\x10recoveryRequired\x12\x82\x01\n" +
+	"\x0finstall_planned\x18\x02 \x01(\v2@.copilot.cli.v1.SkillInstallationManagementOutcomeInstallPlannedB\x15\x82\x80\x19\x11*\x0finstall-plannedH\x00R\x0einstallPlanned\x12`\n" +
+	"\x06listed\x18\x03 \x01(\v28.copilot.cli.v1.SkillInstallationManagementOutcomeListedB\f\x82\x80\x19\b*\x06listedH\x00R\x06listed\x12l\n" +
+	"\trecovered\x18\x04 \x01(\v2;.copilot.cli.v1.SkillInstallationManagementOutcomeRecoveredB\x0f\x82\x80\x19\v*\trecoveredH\x00R\trecovered\x12r\n" +
+	"\vrolled_back\x18\x05 \x01(\v2<.copilot.cli.v1.SkillInstallationManagementOutcomeRolledBackB\x11\x82\x80\x19\r*\vrolled-backH\x00R\n" +
+	"rolledBack\x12\x8a\x01\n" +
+	"\x11uninstall_planned\x18\x06 \x01(\v2B.copilot.cli.v1.SkillInstallationManagementOutcomeUninstallPlannedB\x17\x82\x80\x19\x13*\x11uninstall-plannedH\x00R\x10uninstallPlanned\x12l\n" +
+	"\toperation\x18\a \x01(\v2;.copilot.cli.v1.SkillInstallationManagementOutcomeOperationB\x0f\x82\x80\x19\v*\toperationH\x00R\toperation\x12\x82\x01\n" +
+	"\x0fenabled_changed\x18\b \x01(\v2@.copilot.cli.v1.SkillInstallationManagementOutcomeEnabledChangedB\x15\x82\x80\x19\x11*\x0fenabled-changedH\x00R\x0eenabledChanged\x12d\n" +
+	"\arefused\x18\t \x01(\v29.copilot.cli.v1.SkillInstallationManagementOutcomeRefusedB\r\x82\x80\x19\t*\arefusedH\x00R\arefused\x12%\n" +
+	"\funrecognized\x18\xe9\a \x01(\tH\x00R\funrecognized:\f\x82\x80\x19\b\b\x02\x1a\x04kindB\t\n" +
+	"\avariant\"\xf3\x01\n" +
+	"0SkillInstallationManagementOutcomeEnabledChanged\x12T\n" +
+	"\finstallation\x18\x01 \x01(\v2(.copilot.cli.v1.SkillInstallationSummaryB\x06\x82\x80\x19\x02\x18\x01R\finstallation\x12(\n" +
+	"\vdiagnostics\x18\x02 \x03(\tB\x06\x82\x80\x19\x02\x18\x01R\vdiagnostics\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x1f\x82\x80\x19\x1b\x12\x19\n" +
+	"\x04kind\x12\x11\"enabled-changed\"\"\xb1\x01\n" +
+	"0SkillInstallationManagementOutcomeInstallPlanned\x12<\n" +
+	"\x04plan\x18\x01 \x01(\v2 .copilot.cli.v1.SkillInstallPlanB\x06\x82\x80\x19\x02\x18\x01R\x04plan\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x1f\x82\x80\x19\x1b\x12\x19\n" +
+	"\x04kind\x12\x11\"install-planned\"\"\xba\x01\n" +
+	"(SkillInstallationManagementOutcomeListed\x12V\n" +
+	"\rinstallations\x18\x01 \x03(\v2(.copilot.cli.v1.SkillInstallationSummaryB\x06\x82\x80\x19\x02\x18\x01R\rinstallations\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x16\x82\x80\x19\x12\x12\x10\n" +
+	"\x04kind\x12\b\"listed\"\"\xc0\x01\n" +
+	"+SkillInstallationManagementOutcomeOperation\x12V\n" +
+	"\toperation\x18\x01 \x01(\v20.copilot.cli.v1.SkillInstallationOperationStatusB\x06\x82\x80\x19\x02\x18\x01R\toperation\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x19\x82\x80\x19\x15\x12\x13\n" +
+	"\x04kind\x12\v\"operation\"\"\xc0\x01\n" +
+	"+SkillInstallationManagementOutcomeRecovered\x12V\n" +
+	"\rinstallations\x18\x01 \x03(\v2(.copilot.cli.v1.SkillInstallationSummaryB\x06\x82\x80\x19\x02\x18\x01R\rinstallations\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x19\x82\x80\x19\x15\x12\x13\n" +
+	"\x04kind\x12\v\"recovered\"\"w\n" +
+	"2SkillInstallationManagementOutcomeRecoveryRequired\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:!\x82\x80\x19\x1d\x12\x1b\n" +
+	"\x04kind\x12\x13\"recovery-required\"\"\x81\x02\n" +
+	")SkillInstallationManagementOutcomeRefused\x12N\n" +
+	"\x06reason\x18\x01 \x01(\x0e2..copilot.cli.v1.SkillInstallationFailureReasonB\x06\x82\x80\x19\x02\x18\x01R\x06reason\x123\n" +
+	"\x13retry_after_seconds\x18\x02 \x01(\x03H\x00R\x11retryAfterSeconds\x88\x01\x01\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x17\x82\x80\x19\x13\x12\x11\n" +
+	"\x04kind\x12\t\"refused\"B\x16\n" +
+	"\x14_retry_after_seconds\"\xe7\x01\n" +
+	",SkillInstallationManagementOutcomeRolledBack\x12N\n" +
+	"\x06reason\x18\x01 \x01(\x0e2..copilot.cli.v1.SkillInstallationFailureReasonB\x06\x82\x80\x19\x02\x18\x01R\x06reason\x12*\n" +
+	"\foperation_id\x18\x02 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\foperation_id\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x1b\x82\x80\x19\x17\x12\x15\n" +
+	"\x04kind\x12\r\"rolled-back\"\"\xb7\x01\n" +
+	"2SkillInstallationManagementOutcomeUninstallPlanned\x12>\n" +
+	"\x04plan\x18\x01 \x01(\v2\".copilot.cli.v1.SkillUninstallPlanB\x06\x82\x80\x19\x02\x18\x01R\x04plan\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:!\x82\x80\x19\x1d\x12\x1b\n" +
+	"\x04kind\x12\x13\"uninstall-planned\"\"\x9e\x06\n" +
+	" SkillInstallationOperationStatus\x12j\n" +
+	"\tpreparing\x18\x01 \x01(\v29.copilot.cli.v1.SkillInstallationOperationStatusPreparingB\x0f\x82\x80\x19\v*\tpreparingH\x00R\tpreparing\x12f\n" +
+	"\bprepared\x18\x02 \x01(\v28.copilot.cli.v1.SkillInstallationOperationStatusPreparedB\x0e\x82\x80\x19\n" +
+	"*\bpreparedH\x00R\bprepared\x12\x98\x01\n" +
+	"\x15awaiting_confirmation\x18\x03 \x01(\v2D.copilot.cli.v1.SkillInstallationOperationStatusAwaitingConfirmationB\x1b\x82\x80\x19\x17*\x15awaiting-confirmationH\x00R\x14awaitingConfirmation\x12v\n" +
+	"\frevalidating\x18\x04 \x01(\v2<.copilot.cli.v1.SkillInstallationOperationStatusRevalidatingB\x12\x82\x80\x19\x0e*\frevalidatingH\x00R\frevalidating\x12f\n" +
+	"\bapplying\x18\x05 \x01(\v28.copilot.cli.v1.SkillInstallationOperationStatusApplyingB\x0e\x82\x80\x19\n" +
+	"*\bapplyingH\x00R\bapplying\x12j\n" +
+	"\tcompleted\x18\x06 \x01(\v29.copilot.cli.v1.SkillInstallationOperationStatusCompletedB\x0f\x82\x80\x19\v*\tcompletedH\x00R\tcompleted\x12%\n" +
+	"\funrecognized\x18\xe9\a \x01(\tH\x00R\funrecognized:\r\x82\x80\x19\t\b\x02\x1a\x05phaseB\t\n" +
+	"\avariant\"\xcf\x01\n" +
+	"(SkillInstallationOperationStatusApplying\x12)\n" +
+	"\foperation_id\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\voperationId\x12=\n" +
+	"\x16cancellation_requested\x18\x02 \x01(\bB\x06\x82\x80\x19\x02\x18\x01R\x15cancellationRequested\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x19\x82\x80\x19\x15\x12\x13\n" +
+	"\x05phase\x12\n" +
+	"\"applying\"\"\xe8\x01\n" +
+	"4SkillInstallationOperationStatusAwaitingConfirmation\x12)\n" +
+	"\foperation_id\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\voperationId\x12=\n" +
+	"\x16cancellation_requested\x18\x02 \x01(\bB\x06\x82\x80\x19\x02\x18\x01R\x15cancellationRequested\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:&\x82\x80\x19\"\x12 \n" +
+	"\x05phase\x12\x17\"awaiting-confirmation\"\"\x9d\x02\n" +
+	")SkillInstallationOperationStatusCompleted\x12)\n" +
+	"\foperation_id\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\voperationId\x12=\n" +
+	"\x16cancellation_requested\x18\x02 \x01(\bB\x06\x82\x80\x19\x02\x18\x01R\x15cancellationRequested\x12J\n" +
+	"\aoutcome\x18\x03 \x01(\v2(.copilot.cli.v1.SkillInstallationOutcomeB\x06\x82\x80\x19\x02\x18\x01R\aoutcome\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x1a\x82\x80\x19\x16\x12\x14\n" +
+	"\x05phase\x12\v\"completed\"\"\xcf\x01\n" +
+	"(SkillInstallationOperationStatusPrepared\x12)\n" +
+	"\foperation_id\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\voperationId\x12=\n" +
+	"\x16cancellation_requested\x18\x02 \x01(\bB\x06\x82\x80\x19\x02\x18\x01R\x15cancellationRequested\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x19\x82\x80\x19\x15\x12\x13\n" +
+	"\x05phase\x12\n" +
+	"\"prepared\"\"\xd1\x01\n" +
+	")SkillInstallationOperationStatusPreparing\x12)\n" +
+	"\foperation_id\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\voperationId\x12=\n" +
+	"\x16cancellation_requested\x18\x02 \x01(\bB\x06\x82\x80\x19\x02\x18\x01R\x15cancellationRequested\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x1a\x82\x80\x19\x16\x12\x14\n" +
+	"\x05phase\x12\v\"preparing\"\"\xd7\x01\n" +
+	",SkillInstallationOperationStatusRevalidating\x12)\n" +
+	"\foperation_id\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\voperationId\x12=\n" +
+	"\x16cancellation_requested\x18\x02 \x01(\bB\x06\x82\x80\x19\x02\x18\x01R\x15cancellationRequested\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x1d\x82\x80\x19\x19\x12\x17\n" +
+	"\x05phase\x12\x0e\"revalidating\"\"\xb7\x06\n" +
+	"\x18SkillInstallationOutcome\x12b\n" +
+	"\tinstalled\x18\x01 \x01(\v21.copilot.cli.v1.SkillInstallationOutcomeInstalledB\x0f\x82\x80\x19\v*\tinstalledH\x00R\tinstalled\x12j\n" +
+	"\vuninstalled\x18\x02 \x01(\v23.copilot.cli.v1.SkillInstallationOutcomeUninstalledB\x11\x82\x80\x19\r*\vuninstalledH\x00R\vuninstalled\x12h\n" +
+	"\vrolled_back\x18\x03 \x01(\v22.copilot.cli.v1.SkillInstallationOutcomeRolledBackB\x11\x82\x80\x19\r*\vrolled-backH\x00R\n" +
+	"rolledBack\x12\x80\x01\n" +
+	"\x11recovery_required\x18\x04 \x01(\v28.copilot.cli.v1.SkillInstallationOutcomeRecoveryRequiredB\x17\x82\x80\x19\x13*\x11recovery-requiredH\x00R\x10recoveryRequired\x12^\n" +
+	"\bdeclined\x18\x05 \x01(\v20.copilot.cli.v1.SkillInstallationOutcomeDeclinedB\x0e\x82\x80\x19\n" +
+	"*\bdeclinedH\x00R\bdeclined\x12b\n" +
+	"\tcancelled\x18\x06 \x01(\v21.copilot.cli.v1.SkillInstallationOutcomeCancelledB\x0f\x82\x80\x19\v*\tcancelledH\x00R\tcancelled\x12Z\n" +
+	"\arefused\x18\a \x01(\v2/.copilot.cli.v1.SkillInstallationOutcomeRefusedB\r\x82\x80\x19\t*\arefusedH\x00R\arefused\x12%\n" +
+	"\funrecognized\x18\xe9\a \x01(\tH\x00R\funrecognized:\f\x82\x80\x19\b\b\x02\x1a\x04kindB\t\n" +
+	"\avariant\"\x89\x01\n" +
+	"!SkillInstallationOutcomeCancelled\x12)\n" +
+	"\foperation_id\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\voperationId\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x19\x82\x80\x19\x15\x12\x13\n" +
+	"\x04kind\x12\v\"cancelled\"\"\x87\x01\n" +
+	" SkillInstallationOutcomeDeclined\x12)\n" +
+	"\foperation_id\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\voperationId\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x18\x82\x80\x19\x14\x12\x12\n" +
+	"\x04kind\x12\n" +
+	"\"declined\"\"\xb4\x01\n" +
+	"!SkillInstallationOutcomeInstalled\x12T\n" +
+	"\finstallation\x18\x01 \x01(\v2(.copilot.cli.v1.SkillInstallationSummaryB\x06\x82\x80\x19\x02\x18\x01R\finstallation\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x19\x82\x80\x19\x15\x12\x13\n" +
+	"\x04kind\x12\v\"installed\"\"\x98\x01\n" +
+	"(SkillInstallationOutcomeRecoveryRequired\x12)\n" +
+	"\foperation_id\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\voperationId\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:!\x82\x80\x19\x1d\x12\x1b\n" +
+	"\x04kind\x12\x13\"recovery-required\"\"\xb0\x02\n" +
+	"\x1fSkillInstallationOutcomeRefused\x12N\n" +
+	"\x06reason\x18\x01 \x01(\x0e2..copilot.cli.v1.SkillInstallationFailureReasonB\x06\x82\x80\x19\x02\x18\x01R\x06reason\x12&\n" +
+	"\foperation_id\x18\x02 \x01(\tH\x00R\voperationId\x88\x01\x01\x123\n" +
+	"\x13retry_after_seconds\x18\x03 \x01(\x03H\x01R\x11retryAfterSeconds\x88\x01\x01\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x17\x82\x80\x19\x13\x12\x11\n" +
+	"\x04kind\x12\t\"refused\"B\x0f\n" +
+	"\r_operation_idB\x16\n" +
+	"\x14_retry_after_seconds\"\xdc\x01\n" +
+	"\"SkillInstallationOutcomeRolledBack\x12N\n" +
+	"\x06reason\x18\x01 \x01(\x0e2..copilot.cli.v1.SkillInstallationFailureReasonB\x06\x82\x80\x19\x02\x18\x01R\x06reason\x12)\n" +
+	"\foperation_id\x18\x02 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\voperationId\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x1b\x82\x80\x19\x17\x12\x15\n" +
+	"\x04kind\x12\r\"rolled-back\"\"\xbe\x01\n" +
+	"#SkillInstallationOutcomeUninstalled\x12/\n" +
+	"\x0finstallation_id\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x0einstallationId\x12)\n" +
+	"\foperation_id\x18\x02 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\voperationId\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x1b\x82\x80\x19\x17\x12\x15\n" +
+	"\x04kind\x12\r\"uninstalled\"\"\x99\x02\n" +
 	"\x17SkillInstallationReview\x12Y\n" +
 	"\ainstall\x18\x01 \x01(\v2..copilot.cli.v1.SkillInstallationReviewInstallB\r\x82\x80\x19\t*\ainstallH\x00R\ainstall\x12a\n" +
 	"\tuninstall\x18\x02 \x01(\v20.copilot.cli.v1.SkillInstallationReviewUninstallB\x0f\x82\x80\x19\v*\tuninstallH\x00R\tuninstall\x12%\n" +
@@ -24993,6 +36781,16 @@ const file_copilot_cli_v1_common_proto_rawDesc = "" +
 	"\x0fownership_state\x18\n" +
 	" \x01(\x0e2/.copilot.cli.v1.SkillInstallationOwnershipStateB\x06\x82\x80\x19\x02\x18\x01R\x0eownershipState\x12\x1e\n" +
 	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"\xce\x02\n" +
+	"\x12SkillUninstallPlan\x12'\n" +
+	"\vplan_handle\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\n" +
+	"planHandle\x12)\n" +
+	"\foperation_id\x18\x02 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\voperationId\x12%\n" +
+	"\n" +
+	"expires_at\x18\x03 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\texpiresAt\x12T\n" +
+	"\finstallation\x18\x04 \x01(\v2(.copilot.cli.v1.SkillInstallationSummaryB\x06\x82\x80\x19\x02\x18\x01R\finstallation\x12G\n" +
+	"\x06review\x18\x05 \x01(\v2'.copilot.cli.v1.SkillInstallationReviewB\x06\x82\x80\x19\x02\x18\x01R\x06review\x12\x1e\n" +
+	"\n" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"\xc3\x03\n" +
 	"\x10SlashCommandInfo\x12\x1a\n" +
 	"\x04name\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x04name\x12\x18\n" +
@@ -25048,7 +36846,23 @@ const file_copilot_cli_v1_common_proto_rawDesc = "" +
 	"\x13permission_recovery\x18\x03 \x01(\v2&.copilot.cli.v1.PermissionRecoveryDataB\x06\x82\x80\x19\x02\x18\x01R\x12permissionRecovery\x12\x1e\n" +
 	"\n" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:#\x82\x80\x19\x1f\x12\x1d\n" +
-	"\x04kind\x12\x15\"permission_recovery\"\"\xfd\x04\n" +
+	"\x04kind\x12\x15\"permission_recovery\"\"\x8d\x02\n" +
+	"\rTokenAuthInfo\x12\x1a\n" +
+	"\x04host\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x04host\x12\x1f\n" +
+	"\x05token\x18\x02 \x01(\tB\t\x82\x80\x19\x02\x18\x01\x80\x01\x01R\x05token\x12,\n" +
+	"\x0fregistration_id\x18\x03 \x01(\tH\x00R\x0eregistrationId\x88\x01\x01\x12F\n" +
+	"\fcopilot_user\x18\x04 \x01(\v2#.copilot.cli.v1.CopilotUserResponseR\vcopilotUser\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x15\x82\x80\x19\x11\x12\x0f\n" +
+	"\x04type\x12\a\"token\"B\x12\n" +
+	"\x10_registration_id\"\xec\x01\n" +
+	"\x15TokenProviderAuthInfo\x12\x1a\n" +
+	"\x04host\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x04host\x12/\n" +
+	"\x0fregistration_id\x18\x02 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x0eregistrationId\x12F\n" +
+	"\fcopilot_user\x18\x03 \x01(\v2#.copilot.cli.v1.CopilotUserResponseR\vcopilotUser\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x1e\x82\x80\x19\x1a\x12\x18\n" +
+	"\x04type\x12\x10\"token-provider\"\"\xfd\x04\n" +
 	"\x0eToolDefinition\x12\x1a\n" +
 	"\x04name\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x04name\x12(\n" +
 	"\vdescription\x18\x02 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\vdescription\x12\x19\n" +
@@ -25146,7 +36960,14 @@ const file_copilot_cli_v1_common_proto_rawDesc = "" +
 	"\vtoken_count\x18\x01 \x01(\x03B\x06\x82\x80\x19\x02\x18\x01R\n" +
 	"tokenCount\x12\x1e\n" +
 	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"\xe3\t\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"\xc6\x01\n" +
+	"\fUserAuthInfo\x12\x1a\n" +
+	"\x04host\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x04host\x12\x1c\n" +
+	"\x05login\x18\x02 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x05login\x12F\n" +
+	"\fcopilot_user\x18\x03 \x01(\v2#.copilot.cli.v1.CopilotUserResponseR\vcopilotUser\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x14\x82\x80\x19\x10\x12\x0e\n" +
+	"\x04type\x12\x06\"user\"\"\xe3\t\n" +
 	"\x17UserToolSessionApproval\x12]\n" +
 	"\bcommands\x18\x01 \x01(\v2/.copilot.cli.v1.UserToolSessionApprovalCommandsB\x0e\x82\x80\x19\n" +
 	"*\bcommandsH\x00R\bcommands\x12M\n" +
@@ -25245,7 +37066,21 @@ const file_copilot_cli_v1_common_proto_rawDesc = "" +
 	"\n" +
 	"user_abort\x12E\n" +
 	"#ABORT_REASON_AUTOPILOT_CREDIT_LIMIT\x10\x04\x1a\x1c\x82\x80\x19\x18\n" +
-	"\x16autopilot_credit_limit*\xb4\x02\n" +
+	"\x16autopilot_credit_limit*\xfd\x01\n" +
+	"\vAccountKind\x12\x1c\n" +
+	"\x18ACCOUNT_KIND_UNSPECIFIED\x10\x00\x123\n" +
+	"\x1bACCOUNT_KIND_GITHUB_DOT_COM\x10\x01\x1a\x12\x82\x80\x19\x0e\n" +
+	"\fgithubDotCom\x12'\n" +
+	"\x14ACCOUNT_KIND_PROXIMA\x10\x02\x1a\r\x82\x80\x19\t\n" +
+	"\aproxima\x12*\n" +
+	"\x16ACCOUNT_KIND_ENTRA_EMU\x10\x03\x1a\x0e\x82\x80\x19\n" +
+	"\n" +
+	"\bentraEmu\x12#\n" +
+	"\x12ACCOUNT_KIND_ENTRA\x10\x04\x1a\v\x82\x80\x19\a\n" +
+	"\x05entra\x12!\n" +
+	"\x11ACCOUNT_KIND_LOKI\x10\x05\x1a\n" +
+	"\x82\x80\x19\x06\n" +
+	"\x04loki*\xb4\x02\n" +
 	"\x17AdaptiveThinkingSupport\x12)\n" +
 	"%ADAPTIVE_THINKING_SUPPORT_UNSPECIFIED\x10\x00\x12<\n" +
 	"%ADAPTIVE_THINKING_SUPPORT_UNSUPPORTED\x10\x01\x1a\x11\x82\x80\x19\r\n" +
@@ -25257,7 +37092,22 @@ const file_copilot_cli_v1_common_proto_rawDesc = "" +
 	"\n" +
 	"\brequired\x12@\n" +
 	"'ADAPTIVE_THINKING_SUPPORT_ADAPTIVE_ONLY\x10\x04\x1a\x13\x82\x80\x19\x0f\n" +
-	"\radaptive_only*\x9a\x01\n" +
+	"\radaptive_only*\xc2\x02\n" +
+	"\x0fAgentInfoSource\x12!\n" +
+	"\x1dAGENT_INFO_SOURCE_UNSPECIFIED\x10\x00\x12&\n" +
+	"\x16AGENT_INFO_SOURCE_USER\x10\x01\x1a\n" +
+	"\x82\x80\x19\x06\n" +
+	"\x04user\x12,\n" +
+	"\x19AGENT_INFO_SOURCE_PROJECT\x10\x02\x1a\r\x82\x80\x19\t\n" +
+	"\aproject\x120\n" +
+	"\x1bAGENT_INFO_SOURCE_INHERITED\x10\x03\x1a\x0f\x82\x80\x19\v\n" +
+	"\tinherited\x12*\n" +
+	"\x18AGENT_INFO_SOURCE_REMOTE\x10\x04\x1a\f\x82\x80\x19\b\n" +
+	"\x06remote\x12*\n" +
+	"\x18AGENT_INFO_SOURCE_PLUGIN\x10\x05\x1a\f\x82\x80\x19\b\n" +
+	"\x06plugin\x12,\n" +
+	"\x19AGENT_INFO_SOURCE_BUILTIN\x10\x06\x1a\r\x82\x80\x19\t\n" +
+	"\abuiltin*\x9a\x01\n" +
 	"\x10AgentModelPolicy\x12\"\n" +
 	"\x1eAGENT_MODEL_POLICY_UNSPECIFIED\x10\x00\x121\n" +
 	"\x1cAGENT_MODEL_POLICY_PREFERRED\x10\x01\x1a\x0f\x82\x80\x19\v\n" +
@@ -25305,7 +37155,29 @@ const file_copilot_cli_v1_common_proto_rawDesc = "" +
 	"\x02pr\x12B\n" +
 	",ATTACHMENT_GIT_HUB_REFERENCE_TYPE_DISCUSSION\x10\x03\x1a\x10\x82\x80\x19\f\n" +
 	"\n" +
-	"discussion*\xc7\x01\n" +
+	"discussion*\xb9\x03\n" +
+	"\fAuthInfoType\x12\x1e\n" +
+	"\x1aAUTH_INFO_TYPE_UNSPECIFIED\x10\x00\x12#\n" +
+	"\x13AUTH_INFO_TYPE_HMAC\x10\x01\x1a\n" +
+	"\x82\x80\x19\x06\n" +
+	"\x04hmac\x12!\n" +
+	"\x12AUTH_INFO_TYPE_ENV\x10\x02\x1a\t\x82\x80\x19\x05\n" +
+	"\x03env\x12#\n" +
+	"\x13AUTH_INFO_TYPE_USER\x10\x03\x1a\n" +
+	"\x82\x80\x19\x06\n" +
+	"\x04user\x12'\n" +
+	"\x15AUTH_INFO_TYPE_GH_CLI\x10\x04\x1a\f\x82\x80\x19\b\n" +
+	"\x06gh-cli\x12)\n" +
+	"\x16AUTH_INFO_TYPE_API_KEY\x10\x05\x1a\r\x82\x80\x19\t\n" +
+	"\aapi-key\x12%\n" +
+	"\x14AUTH_INFO_TYPE_TOKEN\x10\x06\x1a\v\x82\x80\x19\a\n" +
+	"\x05token\x127\n" +
+	"\x1dAUTH_INFO_TYPE_TOKEN_PROVIDER\x10\a\x1a\x14\x82\x80\x19\x10\n" +
+	"\x0etoken-provider\x12=\n" +
+	" AUTH_INFO_TYPE_COPILOT_API_TOKEN\x10\b\x1a\x17\x82\x80\x19\x13\n" +
+	"\x11copilot-api-token\x12)\n" +
+	"\x16AUTH_INFO_TYPE_ACCOUNT\x10\t\x1a\r\x82\x80\x19\t\n" +
+	"\aaccount*\xc7\x01\n" +
 	"\bAutoTier\x12\x19\n" +
 	"\x15AUTO_TIER_UNSPECIFIED\x10\x00\x12*\n" +
 	"\x14AUTO_TIER_EFFICIENCY\x10\x01\x1a\x10\x82\x80\x19\f\n" +
@@ -25317,7 +37189,162 @@ const file_copilot_cli_v1_common_proto_rawDesc = "" +
 	"\fintelligence\x12\x1e\n" +
 	"\x0eAUTO_TIER_FAST\x10\x04\x1a\n" +
 	"\x82\x80\x19\x06\n" +
-	"\x04fast*\x9c\x02\n" +
+	"\x04fast*\xe0\x02\n" +
+	"#CatalogAuthenticationRequiredReason\x126\n" +
+	"2CATALOG_AUTHENTICATION_REQUIRED_REASON_UNSPECIFIED\x10\x00\x12M\n" +
+	"4CATALOG_AUTHENTICATION_REQUIRED_REASON_NO_CREDENTIAL\x10\x01\x1a\x13\x82\x80\x19\x0f\n" +
+	"\rno-credential\x12W\n" +
+	"9CATALOG_AUTHENTICATION_REQUIRED_REASON_CREDENTIAL_EXPIRED\x10\x02\x1a\x18\x82\x80\x19\x14\n" +
+	"\x12credential-expired\x12Y\n" +
+	":CATALOG_AUTHENTICATION_REQUIRED_REASON_CREDENTIAL_REJECTED\x10\x03\x1a\x19\x82\x80\x19\x15\n" +
+	"\x13credential-rejected*\xbe\f\n" +
+	"\x11CatalogCapability\x12\"\n" +
+	"\x1eCATALOG_CAPABILITY_UNSPECIFIED\x10\x00\x12=\n" +
+	"\"CATALOG_CAPABILITY_MCP_SERVER_CARD\x10\x01\x1a\x15\x82\x80\x19\x11\n" +
+	"\x0fmcp-server-card\x12K\n" +
+	")CATALOG_CAPABILITY_LEGACY_MCP_SERVER_CARD\x10\x02\x1a\x1c\x82\x80\x19\x18\n" +
+	"\x16legacy-mcp-server-card\x12C\n" +
+	"%CATALOG_CAPABILITY_AI_SKILL_DISCOVERY\x10\x03\x1a\x18\x82\x80\x19\x14\n" +
+	"\x12ai-skill-discovery\x12G\n" +
+	"'CATALOG_CAPABILITY_MCP_INSTALL_PLANNING\x10\x04\x1a\x1a\x82\x80\x19\x16\n" +
+	"\x14mcp-install-planning\x12Q\n" +
+	",CATALOG_CAPABILITY_MULTIPLE_TRANSPORT_CHOICE\x10\x05\x1a\x1f\x82\x80\x19\x1b\n" +
+	"\x19multiple-transport-choice\x12K\n" +
+	")CATALOG_CAPABILITY_AGENT_PLUGIN_DISCOVERY\x10\x06\x1a\x1c\x82\x80\x19\x18\n" +
+	"\x16agent-plugin-discovery\x12Q\n" +
+	",CATALOG_CAPABILITY_CATALOG_SEARCH_PAGINATION\x10\a\x1a\x1f\x82\x80\x19\x1b\n" +
+	"\x19catalog-search-pagination\x12;\n" +
+	"!CATALOG_CAPABILITY_TRUST_SNAPSHOT\x10\b\x1a\x14\x82\x80\x19\x10\n" +
+	"\x0etrust-snapshot\x12A\n" +
+	"$CATALOG_CAPABILITY_CATALOG_SELECTION\x10\t\x1a\x17\x82\x80\x19\x13\n" +
+	"\x11catalog-selection\x12c\n" +
+	"5CATALOG_CAPABILITY_CATALOG_SEARCH_CREDENTIAL_REQUIRED\x10\n" +
+	"\x1a(\x82\x80\x19$\n" +
+	"\"catalog-search-credential-required\x12W\n" +
+	"/CATALOG_CAPABILITY_CATALOG_SEARCH_SESSION_BOUND\x10\v\x1a\"\x82\x80\x19\x1e\n" +
+	"\x1ccatalog-search-session-bound\x12a\n" +
+	"4CATALOG_CAPABILITY_MCP_CONFIRMED_REMOTE_INSTALLATION\x10\f\x1a'\x82\x80\x19#\n" +
+	"!mcp-confirmed-remote-installation\x12c\n" +
+	"5CATALOG_CAPABILITY_MCP_CONFIGURED_REMOTE_INSTALLATION\x10\r\x1a(\x82\x80\x19$\n" +
+	"\"mcp-configured-remote-installation\x12W\n" +
+	"/CATALOG_CAPABILITY_SKILL_CONFIRMED_INSTALLATION\x10\x0e\x1a\"\x82\x80\x19\x1e\n" +
+	"\x1cskill-confirmed-installation\x12G\n" +
+	"'CATALOG_CAPABILITY_AGENT_PLUGIN_FORMATS\x10\x0f\x1a\x1a\x82\x80\x19\x16\n" +
+	"\x14agent-plugin-formats\x12e\n" +
+	"6CATALOG_CAPABILITY_AGENT_PLUGIN_CONFIRMED_INSTALLATION\x10\x10\x1a)\x82\x80\x19%\n" +
+	"#agent-plugin-confirmed-installation\x12[\n" +
+	"1CATALOG_CAPABILITY_CATALOG_REFERENCE_INSTALLATION\x10\x11\x1a$\x82\x80\x19 \n" +
+	"\x1ecatalog-reference-installation\x129\n" +
+	" CATALOG_CAPABILITY_CATALOG_FEEDS\x10\x12\x1a\x13\x82\x80\x19\x0f\n" +
+	"\rcatalog-feeds\x12Q\n" +
+	",CATALOG_CAPABILITY_CATALOG_SEARCH_CATEGORIES\x10\x13\x1a\x1f\x82\x80\x19\x1b\n" +
+	"\x19catalog-search-categories*\xa5\x03\n" +
+	"\x1eCatalogContractViolationReason\x121\n" +
+	"-CATALOG_CONTRACT_VIOLATION_REASON_UNSPECIFIED\x10\x00\x12P\n" +
+	"3CATALOG_CONTRACT_VIOLATION_REASON_BOTH_URL_AND_DATA\x10\x01\x1a\x17\x82\x80\x19\x13\n" +
+	"\x11both-url-and-data\x12V\n" +
+	"6CATALOG_CONTRACT_VIOLATION_REASON_NEITHER_URL_NOR_DATA\x10\x02\x1a\x1a\x82\x80\x19\x16\n" +
+	"\x14neither-url-nor-data\x12R\n" +
+	"4CATALOG_CONTRACT_VIOLATION_REASON_DUPLICATE_IDENTITY\x10\x03\x1a\x18\x82\x80\x19\x14\n" +
+	"\x12duplicate-identity\x12R\n" +
+	"4CATALOG_CONTRACT_VIOLATION_REASON_UNKNOWN_MEDIA_TYPE\x10\x04\x1a\x18\x82\x80\x19\x14\n" +
+	"\x12unknown-media-type*\xbe\a\n" +
+	"\x1aCatalogInvalidRequestField\x12-\n" +
+	")CATALOG_INVALID_REQUEST_FIELD_UNSPECIFIED\x10\x00\x124\n" +
+	"#CATALOG_INVALID_REQUEST_FIELD_QUERY\x10\x01\x1a\v\x82\x80\x19\a\n" +
+	"\x05query\x124\n" +
+	"#CATALOG_INVALID_REQUEST_FIELD_LIMIT\x10\x02\x1a\v\x82\x80\x19\a\n" +
+	"\x05limit\x124\n" +
+	"#CATALOG_INVALID_REQUEST_FIELD_KINDS\x10\x03\x1a\v\x82\x80\x19\a\n" +
+	"\x05kinds\x12:\n" +
+	"&CATALOG_INVALID_REQUEST_FIELD_CONTRACT\x10\x04\x1a\x0e\x82\x80\x19\n" +
+	"\n" +
+	"\bcontract\x126\n" +
+	"$CATALOG_INVALID_REQUEST_FIELD_SOURCE\x10\x05\x1a\f\x82\x80\x19\b\n" +
+	"\x06source\x122\n" +
+	"\"CATALOG_INVALID_REQUEST_FIELD_CARD\x10\x06\x1a\n" +
+	"\x82\x80\x19\x06\n" +
+	"\x04card\x124\n" +
+	"#CATALOG_INVALID_REQUEST_FIELD_SCOPE\x10\a\x1a\v\x82\x80\x19\a\n" +
+	"\x05scope\x12J\n" +
+	"/CATALOG_INVALID_REQUEST_FIELD_POLICY_SESSION_ID\x10\b\x1a\x15\x82\x80\x19\x11\n" +
+	"\x0fpolicySessionId\x122\n" +
+	"\"CATALOG_INVALID_REQUEST_FIELD_PAGE\x10\t\x1a\n" +
+	"\x82\x80\x19\x06\n" +
+	"\x04page\x12=\n" +
+	"(CATALOG_INVALID_REQUEST_FIELD_SESSION_ID\x10\n" +
+	"\x1a\x0f\x82\x80\x19\v\n" +
+	"\tsessionId\x12C\n" +
+	"+CATALOG_INVALID_REQUEST_FIELD_SELECTION_REF\x10\v\x1a\x12\x82\x80\x19\x0e\n" +
+	"\fselectionRef\x128\n" +
+	"%CATALOG_INVALID_REQUEST_FIELD_OUTCOME\x10\f\x1a\r\x82\x80\x19\t\n" +
+	"\aoutcome\x122\n" +
+	"\"CATALOG_INVALID_REQUEST_FIELD_FEED\x10\r\x1a\n" +
+	"\x82\x80\x19\x06\n" +
+	"\x04feed\x12?\n" +
+	")CATALOG_INVALID_REQUEST_FIELD_TRUST_TIERS\x10\x0e\x1a\x10\x82\x80\x19\f\n" +
+	"\n" +
+	"trustTiers\x12>\n" +
+	"(CATALOG_INVALID_REQUEST_FIELD_CATEGORIES\x10\x0f\x1a\x10\x82\x80\x19\f\n" +
+	"\n" +
+	"categories*\xdd\x03\n" +
+	"\x1aCatalogMalformedCardReason\x12-\n" +
+	")CATALOG_MALFORMED_CARD_REASON_UNSPECIFIED\x10\x00\x12B\n" +
+	"*CATALOG_MALFORMED_CARD_REASON_INVALID_JSON\x10\x01\x1a\x12\x82\x80\x19\x0e\n" +
+	"\finvalid-json\x12J\n" +
+	".CATALOG_MALFORMED_CARD_REASON_SCHEMA_VIOLATION\x10\x02\x1a\x16\x82\x80\x19\x12\n" +
+	"\x10schema-violation\x12V\n" +
+	"4CATALOG_MALFORMED_CARD_REASON_UNSUPPORTED_MEDIA_TYPE\x10\x03\x1a\x1c\x82\x80\x19\x18\n" +
+	"\x16unsupported-media-type\x12V\n" +
+	"4CATALOG_MALFORMED_CARD_REASON_MISSING_REQUIRED_FIELD\x10\x04\x1a\x1c\x82\x80\x19\x18\n" +
+	"\x16missing-required-field\x12P\n" +
+	"1CATALOG_MALFORMED_CARD_REASON_SIZE_LIMIT_EXCEEDED\x10\x05\x1a\x19\x82\x80\x19\x15\n" +
+	"\x13size-limit-exceeded*\xf6\x04\n" +
+	"\x10CatalogMediaType\x12\"\n" +
+	"\x1eCATALOG_MEDIA_TYPE_UNSPECIFIED\x10\x00\x12_\n" +
+	"3CATALOG_MEDIA_TYPE_APPLICATION_MCP_SERVER_CARD_JSON\x10\x01\x1a&\x82\x80\x19\"\n" +
+	" application/mcp-server-card+json\x12U\n" +
+	".CATALOG_MEDIA_TYPE_APPLICATION_MCP_SERVER_JSON\x10\x02\x1a!\x82\x80\x19\x1d\n" +
+	"\x1bapplication/mcp-server+json\x12G\n" +
+	"'CATALOG_MEDIA_TYPE_APPLICATION_AI_SKILL\x10\x03\x1a\x1a\x82\x80\x19\x16\n" +
+	"\x14application/ai-skill\x12i\n" +
+	"8CATALOG_MEDIA_TYPE_APPLICATION_VND_GITHUB_COPILOT_PLUGIN\x10\x04\x1a+\x82\x80\x19'\n" +
+	"%application/vnd.github.copilot-plugin\x12w\n" +
+	"?CATALOG_MEDIA_TYPE_APPLICATION_VND_ANTHROPIC_CLAUDE_PLUGIN_JSON\x10\x05\x1a2\x82\x80\x19.\n" +
+	",application/vnd.anthropic.claude-plugin+json\x12Y\n" +
+	"0CATALOG_MEDIA_TYPE_APPLICATION_AGENT_PLUGIN_JSON\x10\x06\x1a#\x82\x80\x19\x1f\n" +
+	"\x1dapplication/agent-plugin+json*\x9b\x02\n" +
+	"\x1fCatalogNegotiationRefusedReason\x122\n" +
+	".CATALOG_NEGOTIATION_REFUSED_REASON_UNSPECIFIED\x10\x00\x12g\n" +
+	"?CATALOG_NEGOTIATION_REFUSED_REASON_UNSUPPORTED_PROTOCOL_VERSION\x10\x01\x1a\"\x82\x80\x19\x1e\n" +
+	"\x1cunsupported-protocol-version\x12[\n" +
+	"9CATALOG_NEGOTIATION_REFUSED_REASON_UNSUPPORTED_CAPABILITY\x10\x02\x1a\x1c\x82\x80\x19\x18\n" +
+	"\x16unsupported-capability*\xdc\x06\n" +
+	"\x1bCatalogNetworkFailureReason\x12.\n" +
+	"*CATALOG_NETWORK_FAILURE_REASON_UNSPECIFIED\x10\x00\x129\n" +
+	"&CATALOG_NETWORK_FAILURE_REASON_OFFLINE\x10\x01\x1a\r\x82\x80\x19\t\n" +
+	"\aoffline\x121\n" +
+	"\"CATALOG_NETWORK_FAILURE_REASON_DNS\x10\x02\x1a\t\x82\x80\x19\x05\n" +
+	"\x03dns\x129\n" +
+	"&CATALOG_NETWORK_FAILURE_REASON_TIMEOUT\x10\x03\x1a\r\x82\x80\x19\t\n" +
+	"\atimeout\x121\n" +
+	"\"CATALOG_NETWORK_FAILURE_REASON_TLS\x10\x04\x1a\t\x82\x80\x19\x05\n" +
+	"\x03tls\x12O\n" +
+	"1CATALOG_NETWORK_FAILURE_REASON_CONNECTION_REFUSED\x10\x05\x1a\x18\x82\x80\x19\x14\n" +
+	"\x12connection-refused\x12A\n" +
+	"*CATALOG_NETWORK_FAILURE_REASON_HTTP_STATUS\x10\x06\x1a\x11\x82\x80\x19\r\n" +
+	"\vhttp-status\x12O\n" +
+	"1CATALOG_NETWORK_FAILURE_REASON_RESPONSE_TOO_LARGE\x10\a\x1a\x18\x82\x80\x19\x14\n" +
+	"\x12response-too-large\x12M\n" +
+	"0CATALOG_NETWORK_FAILURE_REASON_REDIRECT_REJECTED\x10\b\x1a\x17\x82\x80\x19\x13\n" +
+	"\x11redirect-rejected\x12e\n" +
+	"<CATALOG_NETWORK_FAILURE_REASON_PROXY_AUTHENTICATION_REQUIRED\x10\t\x1a#\x82\x80\x19\x1f\n" +
+	"\x1dproxy-authentication-required\x12C\n" +
+	"+CATALOG_NETWORK_FAILURE_REASON_RATE_LIMITED\x10\n" +
+	"\x1a\x12\x82\x80\x19\x0e\n" +
+	"\frate-limited\x12Q\n" +
+	"2CATALOG_NETWORK_FAILURE_REASON_SERVICE_UNAVAILABLE\x10\v\x1a\x19\x82\x80\x19\x15\n" +
+	"\x13service-unavailable*\x9c\x02\n" +
 	"\x17CatalogTrustEligibility\x12)\n" +
 	"%CATALOG_TRUST_ELIGIBILITY_UNSPECIFIED\x10\x00\x124\n" +
 	"!CATALOG_TRUST_ELIGIBILITY_DEFAULT\x10\x01\x1a\r\x82\x80\x19\t\n" +
@@ -25334,7 +37361,47 @@ const file_copilot_cli_v1_common_proto_rawDesc = "" +
 	"\x15CATALOG_TRUST_TIER_T1\x10\x01\x1a\b\x82\x80\x19\x04\n" +
 	"\x02T1\x12#\n" +
 	"\x15CATALOG_TRUST_TIER_T2\x10\x02\x1a\b\x82\x80\x19\x04\n" +
-	"\x02T2*\xd8\x01\n" +
+	"\x02T2*\xa2\x04\n" +
+	"\x18CatalogUnavailableReason\x12*\n" +
+	"&CATALOG_UNAVAILABLE_REASON_UNSPECIFIED\x10\x00\x12K\n" +
+	"-CATALOG_UNAVAILABLE_REASON_SEARCH_UNAVAILABLE\x10\x01\x1a\x18\x82\x80\x19\x14\n" +
+	"\x12search-unavailable\x12O\n" +
+	"/CATALOG_UNAVAILABLE_REASON_PLANNING_UNAVAILABLE\x10\x02\x1a\x1a\x82\x80\x19\x16\n" +
+	"\x14planning-unavailable\x12W\n" +
+	"3CATALOG_UNAVAILABLE_REASON_AUTHORITY_NOT_CONFIGURED\x10\x03\x1a\x1e\x82\x80\x19\x1a\n" +
+	"\x18authority-not-configured\x12K\n" +
+	"-CATALOG_UNAVAILABLE_REASON_DISABLED_BY_POLICY\x10\x04\x1a\x18\x82\x80\x19\x14\n" +
+	"\x12disabled-by-policy\x12Q\n" +
+	"0CATALOG_UNAVAILABLE_REASON_SELECTION_UNAVAILABLE\x10\x05\x1a\x1b\x82\x80\x19\x17\n" +
+	"\x15selection-unavailable\x12C\n" +
+	")CATALOG_UNAVAILABLE_REASON_FEED_NOT_FOUND\x10\x06\x1a\x14\x82\x80\x19\x10\n" +
+	"\x0efeed-not-found*\xb7\x04\n" +
+	"\x1cCatalogUnsafeRetrievalReason\x12/\n" +
+	"+CATALOG_UNSAFE_RETRIEVAL_REASON_UNSPECIFIED\x10\x00\x12H\n" +
+	".CATALOG_UNSAFE_RETRIEVAL_REASON_BLOCKED_SCHEME\x10\x01\x1a\x14\x82\x80\x19\x10\n" +
+	"\x0eblocked-scheme\x12P\n" +
+	"2CATALOG_UNSAFE_RETRIEVAL_REASON_CREDENTIALS_IN_URL\x10\x02\x1a\x18\x82\x80\x19\x14\n" +
+	"\x12credentials-in-url\x12J\n" +
+	"/CATALOG_UNSAFE_RETRIEVAL_REASON_BLOCKED_ADDRESS\x10\x03\x1a\x15\x82\x80\x19\x11\n" +
+	"\x0fblocked-address\x12b\n" +
+	";CATALOG_UNSAFE_RETRIEVAL_REASON_REDIRECT_TO_BLOCKED_ADDRESS\x10\x04\x1a!\x82\x80\x19\x1d\n" +
+	"\x1bredirect-to-blocked-address\x12H\n" +
+	".CATALOG_UNSAFE_RETRIEVAL_REASON_PROXY_REJECTED\x10\x05\x1a\x14\x82\x80\x19\x10\n" +
+	"\x0eproxy-rejected\x12P\n" +
+	"2CATALOG_UNSAFE_RETRIEVAL_REASON_HOST_NOT_PERMITTED\x10\x06\x1a\x18\x82\x80\x19\x14\n" +
+	"\x12host-not-permitted*\xd7\x02\n" +
+	"\x16ConnectorCatalogStatus\x12(\n" +
+	"$CONNECTOR_CATALOG_STATUS_UNSPECIFIED\x10\x00\x12?\n" +
+	"&CONNECTOR_CATALOG_STATUS_NOT_CONNECTED\x10\x01\x1a\x13\x82\x80\x19\x0f\n" +
+	"\rnot_connected\x123\n" +
+	" CONNECTOR_CATALOG_STATUS_PENDING\x10\x02\x1a\r\x82\x80\x19\t\n" +
+	"\apending\x127\n" +
+	"\"CONNECTOR_CATALOG_STATUS_CONNECTED\x10\x03\x1a\x0f\x82\x80\x19\v\n" +
+	"\tconnected\x12/\n" +
+	"\x1eCONNECTOR_CATALOG_STATUS_ERROR\x10\x04\x1a\v\x82\x80\x19\a\n" +
+	"\x05error\x123\n" +
+	" CONNECTOR_CATALOG_STATUS_UNKNOWN\x10\x05\x1a\r\x82\x80\x19\t\n" +
+	"\aunknown*\xd8\x01\n" +
 	"\x11ContentFilterMode\x12#\n" +
 	"\x1fCONTENT_FILTER_MODE_UNSPECIFIED\x10\x00\x12(\n" +
 	"\x18CONTENT_FILTER_MODE_NONE\x10\x01\x1a\n" +
@@ -25402,7 +37469,45 @@ const file_copilot_cli_v1_common_proto_rawDesc = "" +
 	"\x1aINDEXED_SEARCH_STATE_READY\x10\x04\x1a\v\x82\x80\x19\a\n" +
 	"\x05ready\x12-\n" +
 	"\x1bINDEXED_SEARCH_STATE_FAILED\x10\x05\x1a\f\x82\x80\x19\b\n" +
-	"\x06failed*\xba\x03\n" +
+	"\x06failed*\xba\x02\n" +
+	"\x19InstructionSourceLocation\x12+\n" +
+	"'INSTRUCTION_SOURCE_LOCATION_UNSPECIFIED\x10\x00\x120\n" +
+	" INSTRUCTION_SOURCE_LOCATION_USER\x10\x01\x1a\n" +
+	"\x82\x80\x19\x06\n" +
+	"\x04user\x12<\n" +
+	"&INSTRUCTION_SOURCE_LOCATION_REPOSITORY\x10\x02\x1a\x10\x82\x80\x19\f\n" +
+	"\n" +
+	"repository\x12J\n" +
+	"-INSTRUCTION_SOURCE_LOCATION_WORKING_DIRECTORY\x10\x03\x1a\x17\x82\x80\x19\x13\n" +
+	"\x11working-directory\x124\n" +
+	"\"INSTRUCTION_SOURCE_LOCATION_PLUGIN\x10\x04\x1a\f\x82\x80\x19\b\n" +
+	"\x06plugin*\xba\x03\n" +
+	"\x15InstructionSourceType\x12'\n" +
+	"#INSTRUCTION_SOURCE_TYPE_UNSPECIFIED\x10\x00\x12,\n" +
+	"\x1cINSTRUCTION_SOURCE_TYPE_HOME\x10\x01\x1a\n" +
+	"\x82\x80\x19\x06\n" +
+	"\x04home\x12,\n" +
+	"\x1cINSTRUCTION_SOURCE_TYPE_REPO\x10\x02\x1a\n" +
+	"\x82\x80\x19\x06\n" +
+	"\x04repo\x12.\n" +
+	"\x1dINSTRUCTION_SOURCE_TYPE_MODEL\x10\x03\x1a\v\x82\x80\x19\a\n" +
+	"\x05model\x120\n" +
+	"\x1eINSTRUCTION_SOURCE_TYPE_VSCODE\x10\x04\x1a\f\x82\x80\x19\b\n" +
+	"\x06vscode\x12>\n" +
+	"%INSTRUCTION_SOURCE_TYPE_NESTED_AGENTS\x10\x05\x1a\x13\x82\x80\x19\x0f\n" +
+	"\rnested-agents\x12H\n" +
+	"*INSTRUCTION_SOURCE_TYPE_CHILD_INSTRUCTIONS\x10\x06\x1a\x18\x82\x80\x19\x14\n" +
+	"\x12child-instructions\x120\n" +
+	"\x1eINSTRUCTION_SOURCE_TYPE_PLUGIN\x10\a\x1a\f\x82\x80\x19\b\n" +
+	"\x06plugin*\xd0\x01\n" +
+	"\x11LoginProviderKind\x12#\n" +
+	"\x1fLOGIN_PROVIDER_KIND_UNSPECIFIED\x10\x00\x12:\n" +
+	"\"LOGIN_PROVIDER_KIND_GITHUB_DOT_COM\x10\x01\x1a\x12\x82\x80\x19\x0e\n" +
+	"\fgithubDotCom\x12.\n" +
+	"\x1bLOGIN_PROVIDER_KIND_PROXIMA\x10\x02\x1a\r\x82\x80\x19\t\n" +
+	"\aproxima\x12*\n" +
+	"\x19LOGIN_PROVIDER_KIND_ENTRA\x10\x03\x1a\v\x82\x80\x19\a\n" +
+	"\x05entra*\xba\x03\n" +
 	"\x1dManagedSettingsResolvedSource\x120\n" +
 	",MANAGED_SETTINGS_RESOLVED_SOURCE_UNSPECIFIED\x10\x00\x129\n" +
 	"'MANAGED_SETTINGS_RESOLVED_SOURCE_SERVER\x10\x01\x1a\f\x82\x80\x19\b\n" +
@@ -25417,14 +37522,77 @@ const file_copilot_cli_v1_common_proto_rawDesc = "" +
 	"\x82\x80\x19\x06\n" +
 	"\x04none\x12F\n" +
 	".MANAGED_SETTINGS_RESOLVED_SOURCE_POLICY_HELPER\x10\x06\x1a\x12\x82\x80\x19\x0e\n" +
-	"\fpolicyHelper*\xd3\x01\n" +
+	"\fpolicyHelper*\xa7\x0f\n" +
+	"\x1cMcpInstallationFailureReason\x12/\n" +
+	"+MCP_INSTALLATION_FAILURE_REASON_UNSPECIFIED\x10\x00\x12J\n" +
+	"/MCP_INSTALLATION_FAILURE_REASON_INVALID_REQUEST\x10\x01\x1a\x15\x82\x80\x19\x11\n" +
+	"\x0finvalid-request\x12J\n" +
+	"/MCP_INSTALLATION_FAILURE_REASON_OPERATION_LIMIT\x10\x02\x1a\x15\x82\x80\x19\x11\n" +
+	"\x0foperation-limit\x12>\n" +
+	")MCP_INSTALLATION_FAILURE_REASON_CANCELLED\x10\x03\x1a\x0f\x82\x80\x19\v\n" +
+	"\tcancelled\x12R\n" +
+	"3MCP_INSTALLATION_FAILURE_REASON_CAPABILITY_REQUIRED\x10\x04\x1a\x19\x82\x80\x19\x15\n" +
+	"\x13capability-required\x12\\\n" +
+	"8MCP_INSTALLATION_FAILURE_REASON_CONFIRMATION_UNAVAILABLE\x10\x05\x1a\x1e\x82\x80\x19\x1a\n" +
+	"\x18confirmation-unavailable\x12T\n" +
+	"4MCP_INSTALLATION_FAILURE_REASON_CONFIRMATION_INVALID\x10\x06\x1a\x1a\x82\x80\x19\x16\n" +
+	"\x14confirmation-invalid\x12`\n" +
+	":MCP_INSTALLATION_FAILURE_REASON_POLICY_CONTEXT_UNAVAILABLE\x10\a\x1a \x82\x80\x19\x1c\n" +
+	"\x1apolicy-context-unavailable\x12H\n" +
+	".MCP_INSTALLATION_FAILURE_REASON_POLICY_CHANGED\x10\b\x1a\x14\x82\x80\x19\x10\n" +
+	"\x0epolicy-changed\x12F\n" +
+	"-MCP_INSTALLATION_FAILURE_REASON_POLICY_DENIED\x10\t\x1a\x13\x82\x80\x19\x0f\n" +
+	"\rpolicy-denied\x12V\n" +
+	"5MCP_INSTALLATION_FAILURE_REASON_CONFIGURATION_CHANGED\x10\n" +
+	"\x1a\x1b\x82\x80\x19\x17\n" +
+	"\x15configuration-changed\x12X\n" +
+	"6MCP_INSTALLATION_FAILURE_REASON_CONFIGURATION_MODIFIED\x10\v\x1a\x1c\x82\x80\x19\x18\n" +
+	"\x16configuration-modified\x12P\n" +
+	"2MCP_INSTALLATION_FAILURE_REASON_RESOURCE_NOT_FOUND\x10\f\x1a\x18\x82\x80\x19\x14\n" +
+	"\x12resource-not-found\x12D\n" +
+	",MCP_INSTALLATION_FAILURE_REASON_PLAN_EXPIRED\x10\r\x1a\x12\x82\x80\x19\x0e\n" +
+	"\fplan-expired\x12F\n" +
+	"-MCP_INSTALLATION_FAILURE_REASON_PLAN_REPLAYED\x10\x0e\x1a\x13\x82\x80\x19\x0f\n" +
+	"\rplan-replayed\x12J\n" +
+	"/MCP_INSTALLATION_FAILURE_REASON_FOREIGN_RUNTIME\x10\x0f\x1a\x15\x82\x80\x19\x11\n" +
+	"\x0fforeign-runtime\x12J\n" +
+	"/MCP_INSTALLATION_FAILURE_REASON_REPLAN_REQUIRED\x10\x10\x1a\x15\x82\x80\x19\x11\n" +
+	"\x0freplan-required\x12j\n" +
+	"?MCP_INSTALLATION_FAILURE_REASON_SOURCE_REVALIDATION_UNAVAILABLE\x10\x11\x1a%\x82\x80\x19!\n" +
+	"\x1fsource-revalidation-unavailable\x12H\n" +
+	".MCP_INSTALLATION_FAILURE_REASON_SOURCE_CHANGED\x10\x12\x1a\x14\x82\x80\x19\x10\n" +
+	"\x0esource-changed\x12P\n" +
+	"2MCP_INSTALLATION_FAILURE_REASON_SOURCE_UNAVAILABLE\x10\x13\x1a\x18\x82\x80\x19\x14\n" +
+	"\x12source-unavailable\x12T\n" +
+	"4MCP_INSTALLATION_FAILURE_REASON_REGISTRY_UNAVAILABLE\x10\x14\x1a\x1a\x82\x80\x19\x16\n" +
+	"\x14registry-unavailable\x12\\\n" +
+	"8MCP_INSTALLATION_FAILURE_REASON_SECRET_STORE_UNAVAILABLE\x10\x15\x1a\x1e\x82\x80\x19\x1a\n" +
+	"\x18secret-store-unavailable\x12V\n" +
+	"5MCP_INSTALLATION_FAILURE_REASON_LIFECYCLE_UNAVAILABLE\x10\x16\x1a\x1b\x82\x80\x19\x17\n" +
+	"\x15lifecycle-unavailable\x12D\n" +
+	",MCP_INSTALLATION_FAILURE_REASON_WRITE_FAILED\x10\x17\x1a\x12\x82\x80\x19\x0e\n" +
+	"\fwrite-failed*\xd3\x01\n" +
 	"\x1cMcpInstallationSecretStorage\x12/\n" +
 	"+MCP_INSTALLATION_SECRET_STORAGE_UNSPECIFIED\x10\x00\x12<\n" +
 	"(MCP_INSTALLATION_SECRET_STORAGE_KEYCHAIN\x10\x01\x1a\x0e\x82\x80\x19\n" +
 	"\n" +
 	"\bkeychain\x12D\n" +
 	",MCP_INSTALLATION_SECRET_STORAGE_PRIVATE_FILE\x10\x02\x1a\x12\x82\x80\x19\x0e\n" +
-	"\fprivate-file*\xc1\x01\n" +
+	"\fprivate-file*\xdc\x03\n" +
+	"\x14McpInstallationState\x12&\n" +
+	"\"MCP_INSTALLATION_STATE_UNSPECIFIED\x10\x00\x129\n" +
+	"\"MCP_INSTALLATION_STATE_NEEDS_SETUP\x10\x01\x1a\x11\x82\x80\x19\r\n" +
+	"\vneeds-setup\x12/\n" +
+	"\x1dMCP_INSTALLATION_STATE_ACTIVE\x10\x02\x1a\f\x82\x80\x19\b\n" +
+	"\x06active\x12Q\n" +
+	".MCP_INSTALLATION_STATE_AUTHENTICATION_REQUIRED\x10\x03\x1a\x1d\x82\x80\x19\x19\n" +
+	"\x17authentication-required\x12E\n" +
+	"(MCP_INSTALLATION_STATE_ACTIVATION_FAILED\x10\x04\x1a\x17\x82\x80\x19\x13\n" +
+	"\x11activation-failed\x12O\n" +
+	"-MCP_INSTALLATION_STATE_CONFIGURATION_MODIFIED\x10\x05\x1a\x1c\x82\x80\x19\x18\n" +
+	"\x16configuration-modified\x12E\n" +
+	"(MCP_INSTALLATION_STATE_RECOVERY_REQUIRED\x10\x06\x1a\x17\x82\x80\x19\x13\n" +
+	"\x11recovery-required*\xc1\x01\n" +
 	"\x1dMcpPlanConfigurationOperation\x120\n" +
 	",MCP_PLAN_CONFIGURATION_OPERATION_UNSPECIFIED\x10\x00\x123\n" +
 	"$MCP_PLAN_CONFIGURATION_OPERATION_ADD\x10\x01\x1a\t\x82\x80\x19\x05\n" +
@@ -25593,7 +37761,28 @@ const file_copilot_cli_v1_common_proto_rawDesc = "" +
 	"\acopilot\x12(\n" +
 	"\x18MODEL_PROVIDER_KIND_LOKI\x10\x02\x1a\n" +
 	"\x82\x80\x19\x06\n" +
-	"\x04loki*\xd7\x01\n" +
+	"\x04loki*\xe6\x02\n" +
+	"!ModelProviderOperationOutcomeCode\x125\n" +
+	"1MODEL_PROVIDER_OPERATION_OUTCOME_CODE_UNSPECIFIED\x10\x00\x12@\n" +
+	"-MODEL_PROVIDER_OPERATION_OUTCOME_CODE_SUCCESS\x10\x01\x1a\r\x82\x80\x19\t\n" +
+	"\asuccess\x12>\n" +
+	",MODEL_PROVIDER_OPERATION_OUTCOME_CODE_ABSENT\x10\x02\x1a\f\x82\x80\x19\b\n" +
+	"\x06absent\x12H\n" +
+	"1MODEL_PROVIDER_OPERATION_OUTCOME_CODE_UNREACHABLE\x10\x03\x1a\x11\x82\x80\x19\r\n" +
+	"\vunreachable\x12>\n" +
+	",MODEL_PROVIDER_OPERATION_OUTCOME_CODE_FAILED\x10\x04\x1a\f\x82\x80\x19\b\n" +
+	"\x06failed*\xce\x02\n" +
+	"\x1dModelProviderProvenanceSource\x120\n" +
+	",MODEL_PROVIDER_PROVENANCE_SOURCE_UNSPECIFIED\x10\x00\x12<\n" +
+	")MODEL_PROVIDER_PROVENANCE_SOURCE_BUILT_IN\x10\x01\x1a\r\x82\x80\x19\t\n" +
+	"\abuiltIn\x12A\n" +
+	"+MODEL_PROVIDER_PROVENANCE_SOURCE_CONFIGURED\x10\x02\x1a\x10\x82\x80\x19\f\n" +
+	"\n" +
+	"configured\x12?\n" +
+	"*MODEL_PROVIDER_PROVENANCE_SOURCE_EXTENSION\x10\x03\x1a\x0f\x82\x80\x19\v\n" +
+	"\textension\x129\n" +
+	"'MODEL_PROVIDER_PROVENANCE_SOURCE_CUSTOM\x10\x04\x1a\f\x82\x80\x19\b\n" +
+	"\x06custom*\xd7\x01\n" +
 	"\x1aOmittedBinaryOmittedReason\x12-\n" +
 	")OMITTED_BINARY_OMITTED_REASON_UNSPECIFIED\x10\x00\x12<\n" +
 	"'OMITTED_BINARY_OMITTED_REASON_TOO_LARGE\x10\x01\x1a\x0f\x82\x80\x19\v\n" +
@@ -25868,7 +38057,14 @@ const file_copilot_cli_v1_common_proto_rawDesc = "" +
 	"\x82\x80\x19\x06\n" +
 	"\x04read\x12D\n" +
 	"/PERMISSION_SANDBOX_PATH_GRANT_ACCESS_READ_WRITE\x10\x02\x1a\x0f\x82\x80\x19\v\n" +
-	"\treadWrite*\xc9\x01\n" +
+	"\treadWrite*\xd1\x01\n" +
+	"\x18PluginInstallStagingMode\x12+\n" +
+	"'PLUGIN_INSTALL_STAGING_MODE_UNSPECIFIED\x10\x00\x128\n" +
+	"$PLUGIN_INSTALL_STAGING_MODE_EXTERNAL\x10\x01\x1a\x0e\x82\x80\x19\n" +
+	"\n" +
+	"\bexternal\x12N\n" +
+	"/PLUGIN_INSTALL_STAGING_MODE_DESTINATION_SIBLING\x10\x02\x1a\x19\x82\x80\x19\x15\n" +
+	"\x13destination_sibling*\xc9\x01\n" +
 	"\x1ePluginInstallationMcpTransport\x121\n" +
 	"-PLUGIN_INSTALLATION_MCP_TRANSPORT_UNSPECIFIED\x10\x00\x12:\n" +
 	"(PLUGIN_INSTALLATION_MCP_TRANSPORT_REMOTE\x10\x01\x1a\f\x82\x80\x19\b\n" +
@@ -25926,6 +38122,28 @@ const file_copilot_cli_v1_common_proto_rawDesc = "" +
 	"$PROVIDER_CONFIG_WIRE_API_COMPLETIONS\x10\x01\x1a\x11\x82\x80\x19\r\n" +
 	"\vcompletions\x127\n" +
 	"\"PROVIDER_CONFIG_WIRE_API_RESPONSES\x10\x02\x1a\x0f\x82\x80\x19\v\n" +
+	"\tresponses*\xb8\x01\n" +
+	"\x19ProviderEndpointTransport\x12+\n" +
+	"'PROVIDER_ENDPOINT_TRANSPORT_UNSPECIFIED\x10\x00\x120\n" +
+	" PROVIDER_ENDPOINT_TRANSPORT_HTTP\x10\x01\x1a\n" +
+	"\x82\x80\x19\x06\n" +
+	"\x04http\x12<\n" +
+	"&PROVIDER_ENDPOINT_TRANSPORT_WEBSOCKETS\x10\x02\x1a\x10\x82\x80\x19\f\n" +
+	"\n" +
+	"websockets*\xd5\x01\n" +
+	"\x14ProviderEndpointType\x12&\n" +
+	"\"PROVIDER_ENDPOINT_TYPE_UNSPECIFIED\x10\x00\x12/\n" +
+	"\x1dPROVIDER_ENDPOINT_TYPE_OPENAI\x10\x01\x1a\f\x82\x80\x19\b\n" +
+	"\x06openai\x12-\n" +
+	"\x1cPROVIDER_ENDPOINT_TYPE_AZURE\x10\x02\x1a\v\x82\x80\x19\a\n" +
+	"\x05azure\x125\n" +
+	" PROVIDER_ENDPOINT_TYPE_ANTHROPIC\x10\x03\x1a\x0f\x82\x80\x19\v\n" +
+	"\tanthropic*\xbf\x01\n" +
+	"\x17ProviderEndpointWireApi\x12*\n" +
+	"&PROVIDER_ENDPOINT_WIRE_API_UNSPECIFIED\x10\x00\x12=\n" +
+	"&PROVIDER_ENDPOINT_WIRE_API_COMPLETIONS\x10\x01\x1a\x11\x82\x80\x19\r\n" +
+	"\vcompletions\x129\n" +
+	"$PROVIDER_ENDPOINT_WIRE_API_RESPONSES\x10\x02\x1a\x0f\x82\x80\x19\v\n" +
 	"\tresponses*\xb5\x01\n" +
 	"\x19ProviderMonthlyUsageScope\x12,\n" +
 	"(PROVIDER_MONTHLY_USAGE_SCOPE_UNSPECIFIED\x10\x00\x121\n" +
@@ -26111,7 +38329,26 @@ const file_copilot_cli_v1_common_proto_rawDesc = "" +
 	"2SESSION_WORKING_DIRECTORY_CONTEXT_HOST_TYPE_GITHUB\x10\x01\x1a\f\x82\x80\x19\b\n" +
 	"\x06github\x12>\n" +
 	"/SESSION_WORKING_DIRECTORY_CONTEXT_HOST_TYPE_ADO\x10\x02\x1a\t\x82\x80\x19\x05\n" +
-	"\x03ado*\x9e\x01\n" +
+	"\x03ado*\x90\x02\n" +
+	"\x15SettingsEditOperation\x12'\n" +
+	"#SETTINGS_EDIT_OPERATION_UNSPECIFIED\x10\x00\x12*\n" +
+	"\x1bSETTINGS_EDIT_OPERATION_SET\x10\x01\x1a\t\x82\x80\x19\x05\n" +
+	"\x03set\x124\n" +
+	" SETTINGS_EDIT_OPERATION_ADD_ITEM\x10\x02\x1a\x0e\x82\x80\x19\n" +
+	"\n" +
+	"\badd-item\x12:\n" +
+	"#SETTINGS_EDIT_OPERATION_REMOVE_ITEM\x10\x03\x1a\x11\x82\x80\x19\r\n" +
+	"\vremove-item\x120\n" +
+	"\x1eSETTINGS_EDIT_OPERATION_REMOVE\x10\x04\x1a\f\x82\x80\x19\b\n" +
+	"\x06remove*\xd1\x01\n" +
+	"\x12SettingsEditStatus\x12$\n" +
+	" SETTINGS_EDIT_STATUS_UNSPECIFIED\x10\x00\x12/\n" +
+	"\x1cSETTINGS_EDIT_STATUS_CHANGED\x10\x01\x1a\r\x82\x80\x19\t\n" +
+	"\achanged\x123\n" +
+	"\x1eSETTINGS_EDIT_STATUS_UNCHANGED\x10\x02\x1a\x0f\x82\x80\x19\v\n" +
+	"\tunchanged\x12/\n" +
+	"\x1cSETTINGS_EDIT_STATUS_INVALID\x10\x03\x1a\r\x82\x80\x19\t\n" +
+	"\ainvalid*\x9e\x01\n" +
 	"\x10ShellInitProfile\x12\"\n" +
 	"\x1eSHELL_INIT_PROFILE_UNSPECIFIED\x10\x00\x12'\n" +
 	"\x17SHELL_INIT_PROFILE_NONE\x10\x01\x1a\n" +
@@ -26132,7 +38369,78 @@ const file_copilot_cli_v1_common_proto_rawDesc = "" +
 	"\x15SHUTDOWN_TYPE_ROUTINE\x10\x01\x1a\r\x82\x80\x19\t\n" +
 	"\aroutine\x12$\n" +
 	"\x13SHUTDOWN_TYPE_ERROR\x10\x02\x1a\v\x82\x80\x19\a\n" +
-	"\x05error*\xa6\x02\n" +
+	"\x05error*\xa7\x15\n" +
+	"\x1eSkillInstallationFailureReason\x121\n" +
+	"-SKILL_INSTALLATION_FAILURE_REASON_UNSPECIFIED\x10\x00\x12N\n" +
+	"2SKILL_INSTALLATION_FAILURE_REASON_FEATURE_DISABLED\x10\x01\x1a\x16\x82\x80\x19\x12\n" +
+	"\x10feature-disabled\x12L\n" +
+	"1SKILL_INSTALLATION_FAILURE_REASON_INVALID_REQUEST\x10\x02\x1a\x15\x82\x80\x19\x11\n" +
+	"\x0finvalid-request\x12L\n" +
+	"1SKILL_INSTALLATION_FAILURE_REASON_OPERATION_LIMIT\x10\x03\x1a\x15\x82\x80\x19\x11\n" +
+	"\x0foperation-limit\x12@\n" +
+	"+SKILL_INSTALLATION_FAILURE_REASON_CANCELLED\x10\x04\x1a\x0f\x82\x80\x19\v\n" +
+	"\tcancelled\x12^\n" +
+	":SKILL_INSTALLATION_FAILURE_REASON_CONFIRMATION_UNAVAILABLE\x10\x05\x1a\x1e\x82\x80\x19\x1a\n" +
+	"\x18confirmation-unavailable\x12V\n" +
+	"6SKILL_INSTALLATION_FAILURE_REASON_CONFIRMATION_INVALID\x10\x06\x1a\x1a\x82\x80\x19\x16\n" +
+	"\x14confirmation-invalid\x12b\n" +
+	"<SKILL_INSTALLATION_FAILURE_REASON_POLICY_CONTEXT_UNAVAILABLE\x10\a\x1a \x82\x80\x19\x1c\n" +
+	"\x1apolicy-context-unavailable\x12J\n" +
+	"0SKILL_INSTALLATION_FAILURE_REASON_POLICY_CHANGED\x10\b\x1a\x14\x82\x80\x19\x10\n" +
+	"\x0epolicy-changed\x12R\n" +
+	"4SKILL_INSTALLATION_FAILURE_REASON_RESOURCE_NOT_FOUND\x10\t\x1a\x18\x82\x80\x19\x14\n" +
+	"\x12resource-not-found\x12F\n" +
+	".SKILL_INSTALLATION_FAILURE_REASON_PLAN_EXPIRED\x10\n" +
+	"\x1a\x12\x82\x80\x19\x0e\n" +
+	"\fplan-expired\x12H\n" +
+	"/SKILL_INSTALLATION_FAILURE_REASON_PLAN_REPLAYED\x10\v\x1a\x13\x82\x80\x19\x0f\n" +
+	"\rplan-replayed\x12L\n" +
+	"1SKILL_INSTALLATION_FAILURE_REASON_FOREIGN_RUNTIME\x10\f\x1a\x15\x82\x80\x19\x11\n" +
+	"\x0fforeign-runtime\x12B\n" +
+	",SKILL_INSTALLATION_FAILURE_REASON_WRONG_KIND\x10\r\x1a\x10\x82\x80\x19\f\n" +
+	"\n" +
+	"wrong-kind\x12L\n" +
+	"1SKILL_INSTALLATION_FAILURE_REASON_SEARCH_MISMATCH\x10\x0e\x1a\x15\x82\x80\x19\x11\n" +
+	"\x0fsearch-mismatch\x12<\n" +
+	")SKILL_INSTALLATION_FAILURE_REASON_EXPIRED\x10\x0f\x1a\r\x82\x80\x19\t\n" +
+	"\aexpired\x12P\n" +
+	"3SKILL_INSTALLATION_FAILURE_REASON_INVALID_CANDIDATE\x10\x10\x1a\x17\x82\x80\x19\x13\n" +
+	"\x11invalid-candidate\x12Z\n" +
+	"8SKILL_INSTALLATION_FAILURE_REASON_DESCRIPTOR_UNAVAILABLE\x10\x11\x1a\x1c\x82\x80\x19\x18\n" +
+	"\x16descriptor-unavailable\x12R\n" +
+	"4SKILL_INSTALLATION_FAILURE_REASON_DESCRIPTOR_INVALID\x10\x12\x1a\x18\x82\x80\x19\x14\n" +
+	"\x12descriptor-invalid\x12Z\n" +
+	"8SKILL_INSTALLATION_FAILURE_REASON_ENTRYPOINT_UNAVAILABLE\x10\x13\x1a\x1c\x82\x80\x19\x18\n" +
+	"\x16entrypoint-unavailable\x12H\n" +
+	"/SKILL_INSTALLATION_FAILURE_REASON_INVALID_SKILL\x10\x14\x1a\x13\x82\x80\x19\x0f\n" +
+	"\rinvalid-skill\x12T\n" +
+	"5SKILL_INSTALLATION_FAILURE_REASON_PAYLOAD_UNAVAILABLE\x10\x15\x1a\x19\x82\x80\x19\x15\n" +
+	"\x13payload-unavailable\x12N\n" +
+	"2SKILL_INSTALLATION_FAILURE_REASON_PAYLOAD_MISMATCH\x10\x16\x1a\x16\x82\x80\x19\x12\n" +
+	"\x10payload-mismatch\x12J\n" +
+	"0SKILL_INSTALLATION_FAILURE_REASON_SOURCE_CHANGED\x10\x17\x1a\x14\x82\x80\x19\x10\n" +
+	"\x0esource-changed\x12X\n" +
+	"7SKILL_INSTALLATION_FAILURE_REASON_LIFECYCLE_UNAVAILABLE\x10\x18\x1a\x1b\x82\x80\x19\x17\n" +
+	"\x15lifecycle-unavailable\x12P\n" +
+	"3SKILL_INSTALLATION_FAILURE_REASON_RECOVERY_REQUIRED\x10\x19\x1a\x17\x82\x80\x19\x13\n" +
+	"\x11recovery-required\x12N\n" +
+	"2SKILL_INSTALLATION_FAILURE_REASON_REVIEW_TOO_LARGE\x10\x1a\x1a\x16\x82\x80\x19\x12\n" +
+	"\x10review-too-large\x126\n" +
+	"&SKILL_INSTALLATION_FAILURE_REASON_BUSY\x10\x1b\x1a\n" +
+	"\x82\x80\x19\x06\n" +
+	"\x04busy\x12P\n" +
+	"3SKILL_INSTALLATION_FAILURE_REASON_ALREADY_INSTALLED\x10\x1c\x1a\x17\x82\x80\x19\x13\n" +
+	"\x11already-installed\x12Z\n" +
+	"8SKILL_INSTALLATION_FAILURE_REASON_CONFIGURATION_MODIFIED\x10\x1d\x1a\x1c\x82\x80\x19\x18\n" +
+	"\x16configuration-modified\x12F\n" +
+	".SKILL_INSTALLATION_FAILURE_REASON_WRITE_FAILED\x10\x1e\x1a\x12\x82\x80\x19\x0e\n" +
+	"\fwrite-failed\x12T\n" +
+	"5SKILL_INSTALLATION_FAILURE_REASON_SOURCE_RATE_LIMITED\x10\x1f\x1a\x19\x82\x80\x19\x15\n" +
+	"\x13source-rate-limited\x12H\n" +
+	"/SKILL_INSTALLATION_FAILURE_REASON_NO_CREDENTIAL\x10 \x1a\x13\x82\x80\x19\x0f\n" +
+	"\rno-credential\x12T\n" +
+	"5SKILL_INSTALLATION_FAILURE_REASON_CREDENTIAL_REJECTED\x10!\x1a\x19\x82\x80\x19\x15\n" +
+	"\x13credential-rejected*\xa6\x02\n" +
 	"\x1fSkillInstallationOwnershipState\x122\n" +
 	".SKILL_INSTALLATION_OWNERSHIP_STATE_UNSPECIFIED\x10\x00\x12;\n" +
 	")SKILL_INSTALLATION_OWNERSHIP_STATE_INTACT\x10\x01\x1a\f\x82\x80\x19\b\n" +
@@ -26227,597 +38535,855 @@ func file_copilot_cli_v1_common_proto_rawDescGZIP() []byte {
 	return file_copilot_cli_v1_common_proto_rawDescData
 }
 
-var file_copilot_cli_v1_common_proto_enumTypes = make([]protoimpl.EnumInfo, 93)
-var file_copilot_cli_v1_common_proto_msgTypes = make([]protoimpl.MessageInfo, 199)
+var file_copilot_cli_v1_common_proto_enumTypes = make([]protoimpl.EnumInfo, 121)
+var file_copilot_cli_v1_common_proto_msgTypes = make([]protoimpl.MessageInfo, 302)
 var file_copilot_cli_v1_common_proto_goTypes = []any{
-	(AbortReason)(0),                                         // 0: copilot.cli.v1.AbortReason
-	(AdaptiveThinkingSupport)(0),                             // 1: copilot.cli.v1.AdaptiveThinkingSupport
-	(AgentModelPolicy)(0),                                    // 2: copilot.cli.v1.AgentModelPolicy
-	(AiCreditsStatus)(0),                                     // 3: copilot.cli.v1.AiCreditsStatus
-	(AssistedApprovalJudgeFailureReason)(0),                  // 4: copilot.cli.v1.AssistedApprovalJudgeFailureReason
-	(AssistedApprovalRecommendation)(0),                      // 5: copilot.cli.v1.AssistedApprovalRecommendation
-	(AttachmentGitHubReferenceType)(0),                       // 6: copilot.cli.v1.AttachmentGitHubReferenceType
-	(AutoTier)(0),                                            // 7: copilot.cli.v1.AutoTier
-	(CatalogTrustEligibility)(0),                             // 8: copilot.cli.v1.CatalogTrustEligibility
-	(CatalogTrustTier)(0),                                    // 9: copilot.cli.v1.CatalogTrustTier
-	(ContentFilterMode)(0),                                   // 10: copilot.cli.v1.ContentFilterMode
-	(ContextTier)(0),                                         // 11: copilot.cli.v1.ContextTier
-	(EventsCursorStatus)(0),                                  // 12: copilot.cli.v1.EventsCursorStatus
-	(EventsReadDirection)(0),                                 // 13: copilot.cli.v1.EventsReadDirection
-	(ExtensionSource)(0),                                     // 14: copilot.cli.v1.ExtensionSource
-	(FactoryPermissionOperation)(0),                          // 15: copilot.cli.v1.FactoryPermissionOperation
-	(HistoryRewindUnavailableReason)(0),                      // 16: copilot.cli.v1.HistoryRewindUnavailableReason
-	(IndexedSearchState)(0),                                  // 17: copilot.cli.v1.IndexedSearchState
-	(ManagedSettingsResolvedSource)(0),                       // 18: copilot.cli.v1.ManagedSettingsResolvedSource
-	(McpInstallationSecretStorage)(0),                        // 19: copilot.cli.v1.McpInstallationSecretStorage
-	(McpPlanConfigurationOperation)(0),                       // 20: copilot.cli.v1.McpPlanConfigurationOperation
-	(McpPlanPolicyDecision)(0),                               // 21: copilot.cli.v1.McpPlanPolicyDecision
-	(McpPlanPolicySource)(0),                                 // 22: copilot.cli.v1.McpPlanPolicySource
-	(McpPlanRemoteTransport)(0),                              // 23: copilot.cli.v1.McpPlanRemoteTransport
-	(McpPlanScalarValueType)(0),                              // 24: copilot.cli.v1.McpPlanScalarValueType
-	(McpPlanValueCategory)(0),                                // 25: copilot.cli.v1.McpPlanValueCategory
-	(McpServerCardMediaType)(0),                              // 26: copilot.cli.v1.McpServerCardMediaType
-	(McpServerConfigDeferTools)(0),                           // 27: copilot.cli.v1.McpServerConfigDeferTools
-	(McpServerConfigHttpOauthGrantType)(0),                   // 28: copilot.cli.v1.McpServerConfigHttpOauthGrantType
-	(McpServerConfigHttpType)(0),                             // 29: copilot.cli.v1.McpServerConfigHttpType
-	(McpServerConfigStdioType)(0),                            // 30: copilot.cli.v1.McpServerConfigStdioType
-	(McpServerSource)(0),                                     // 31: copilot.cli.v1.McpServerSource
-	(McpServerStatus)(0),                                     // 32: copilot.cli.v1.McpServerStatus
-	(ModelChangeSource)(0),                                   // 33: copilot.cli.v1.ModelChangeSource
-	(ModelPickerPriceCategory)(0),                            // 34: copilot.cli.v1.ModelPickerPriceCategory
-	(ModelProviderKind)(0),                                   // 35: copilot.cli.v1.ModelProviderKind
-	(OmittedBinaryOmittedReason)(0),                          // 36: copilot.cli.v1.OmittedBinaryOmittedReason
-	(OptionsUpdateToolFilterPrecedence)(0),                   // 37: copilot.cli.v1.OptionsUpdateToolFilterPrecedence
-	(PermissionApprovalEvaluationEvaluationStage)(0),         // 38: copilot.cli.v1.PermissionApprovalEvaluationEvaluationStage
-	(PermissionApprovalEvaluationJudgeStatus)(0),             // 39: copilot.cli.v1.PermissionApprovalEvaluationJudgeStatus
-	(PermissionApprovalEvaluationReasonCode)(0),              // 40: copilot.cli.v1.PermissionApprovalEvaluationReasonCode
-	(PermissionDecisionOutcome)(0),                           // 41: copilot.cli.v1.PermissionDecisionOutcome
-	(PermissionDecisionSource)(0),                            // 42: copilot.cli.v1.PermissionDecisionSource
-	(PermissionDecisionSurface)(0),                           // 43: copilot.cli.v1.PermissionDecisionSurface
-	(PermissionMode)(0),                                      // 44: copilot.cli.v1.PermissionMode
-	(PermissionPromptRequestPathAccessKind)(0),               // 45: copilot.cli.v1.PermissionPromptRequestPathAccessKind
-	(PermissionRecommendation)(0),                            // 46: copilot.cli.v1.PermissionRecommendation
-	(PermissionRecoveryAttemptDisposition)(0),                // 47: copilot.cli.v1.PermissionRecoveryAttemptDisposition
-	(PermissionRecoveryAttemptReason)(0),                     // 48: copilot.cli.v1.PermissionRecoveryAttemptReason
-	(PermissionRecoveryAttemptRelation)(0),                   // 49: copilot.cli.v1.PermissionRecoveryAttemptRelation
-	(PermissionRecoveryOnBlocked)(0),                         // 50: copilot.cli.v1.PermissionRecoveryOnBlocked
-	(PermissionRecoveryReason)(0),                            // 51: copilot.cli.v1.PermissionRecoveryReason
-	(PermissionRecoveryStatus)(0),                            // 52: copilot.cli.v1.PermissionRecoveryStatus
-	(PermissionRequestMemoryAction)(0),                       // 53: copilot.cli.v1.PermissionRequestMemoryAction
-	(PermissionRequestMemoryDirection)(0),                    // 54: copilot.cli.v1.PermissionRequestMemoryDirection
-	(PermissionResponseCapability)(0),                        // 55: copilot.cli.v1.PermissionResponseCapability
-	(PermissionSandboxPathGrantAccess)(0),                    // 56: copilot.cli.v1.PermissionSandboxPathGrantAccess
-	(PluginInstallationMcpTransport)(0),                      // 57: copilot.cli.v1.PluginInstallationMcpTransport
-	(ProtocolAppendMode)(0),                                  // 58: copilot.cli.v1.ProtocolAppendMode
-	(ProtocolStaticSectionAction)(0),                         // 59: copilot.cli.v1.ProtocolStaticSectionAction
-	(ProviderConfigModelProvider)(0),                         // 60: copilot.cli.v1.ProviderConfigModelProvider
-	(ProviderConfigTransport)(0),                             // 61: copilot.cli.v1.ProviderConfigTransport
-	(ProviderConfigType)(0),                                  // 62: copilot.cli.v1.ProviderConfigType
-	(ProviderConfigWireApi)(0),                               // 63: copilot.cli.v1.ProviderConfigWireApi
-	(ProviderMonthlyUsageScope)(0),                           // 64: copilot.cli.v1.ProviderMonthlyUsageScope
-	(ProviderMonthlyUsageState)(0),                           // 65: copilot.cli.v1.ProviderMonthlyUsageState
-	(ProviderQuotaAccessState)(0),                            // 66: copilot.cli.v1.ProviderQuotaAccessState
-	(ProviderQuotaAcquisitionStatus)(0),                      // 67: copilot.cli.v1.ProviderQuotaAcquisitionStatus
-	(ProviderQuotaCapacityState)(0),                          // 68: copilot.cli.v1.ProviderQuotaCapacityState
-	(ProviderQuotaObservationKind)(0),                        // 69: copilot.cli.v1.ProviderQuotaObservationKind
-	(ProviderQuotaQuantityKind)(0),                           // 70: copilot.cli.v1.ProviderQuotaQuantityKind
-	(ProviderQuotaUnit)(0),                                   // 71: copilot.cli.v1.ProviderQuotaUnit
-	(ReasoningSummary)(0),                                    // 72: copilot.cli.v1.ReasoningSummary
-	(RemediationAction)(0),                                   // 73: copilot.cli.v1.RemediationAction
-	(SandboxConfigSource)(0),                                 // 74: copilot.cli.v1.SandboxConfigSource
-	(SendAgentMode)(0),                                       // 75: copilot.cli.v1.SendAgentMode
-	(SendMode)(0),                                            // 76: copilot.cli.v1.SendMode
-	(SessionCapability)(0),                                   // 77: copilot.cli.v1.SessionCapability
-	(SessionContextHostType)(0),                              // 78: copilot.cli.v1.SessionContextHostType
-	(SessionMode)(0),                                         // 79: copilot.cli.v1.SessionMode
-	(SessionWorkingDirectoryContextHostType)(0),              // 80: copilot.cli.v1.SessionWorkingDirectoryContextHostType
-	(ShellInitProfile)(0),                                    // 81: copilot.cli.v1.ShellInitProfile
-	(ShellInitScriptShell)(0),                                // 82: copilot.cli.v1.ShellInitScriptShell
-	(ShutdownType)(0),                                        // 83: copilot.cli.v1.ShutdownType
-	(SkillInstallationOwnershipState)(0),                     // 84: copilot.cli.v1.SkillInstallationOwnershipState
-	(SkillInstallationSessionState)(0),                       // 85: copilot.cli.v1.SkillInstallationSessionState
-	(SkillSource)(0),                                         // 86: copilot.cli.v1.SkillSource
-	(SlashCommandInputCompletion)(0),                         // 87: copilot.cli.v1.SlashCommandInputCompletion
-	(SlashCommandKind)(0),                                    // 88: copilot.cli.v1.SlashCommandKind
-	(TaskCompletionOutcome)(0),                               // 89: copilot.cli.v1.TaskCompletionOutcome
-	(ToolDefer)(0),                                           // 90: copilot.cli.v1.ToolDefer
-	(Verbosity)(0),                                           // 91: copilot.cli.v1.Verbosity
-	(WorkflowPermissionOperation)(0),                         // 92: copilot.cli.v1.WorkflowPermissionOperation
-	(*Attachment)(nil),                                       // 93: copilot.cli.v1.Attachment
-	(*AttachmentBlob)(nil),                                   // 94: copilot.cli.v1.AttachmentBlob
-	(*AttachmentDirectory)(nil),                              // 95: copilot.cli.v1.AttachmentDirectory
-	(*AttachmentExtensionContext)(nil),                       // 96: copilot.cli.v1.AttachmentExtensionContext
-	(*AttachmentFile)(nil),                                   // 97: copilot.cli.v1.AttachmentFile
-	(*AttachmentFileLineRange)(nil),                          // 98: copilot.cli.v1.AttachmentFileLineRange
-	(*AttachmentGitHubActionsJob)(nil),                       // 99: copilot.cli.v1.AttachmentGitHubActionsJob
-	(*AttachmentGitHubCommit)(nil),                           // 100: copilot.cli.v1.AttachmentGitHubCommit
-	(*AttachmentGitHubFile)(nil),                             // 101: copilot.cli.v1.AttachmentGitHubFile
-	(*AttachmentGitHubFileDiff)(nil),                         // 102: copilot.cli.v1.AttachmentGitHubFileDiff
-	(*AttachmentGitHubFileDiffSide)(nil),                     // 103: copilot.cli.v1.AttachmentGitHubFileDiffSide
-	(*AttachmentGitHubReference)(nil),                        // 104: copilot.cli.v1.AttachmentGitHubReference
-	(*AttachmentGitHubRelease)(nil),                          // 105: copilot.cli.v1.AttachmentGitHubRelease
-	(*AttachmentGitHubRepository)(nil),                       // 106: copilot.cli.v1.AttachmentGitHubRepository
-	(*AttachmentGitHubSnippet)(nil),                          // 107: copilot.cli.v1.AttachmentGitHubSnippet
-	(*AttachmentGitHubTreeComparison)(nil),                   // 108: copilot.cli.v1.AttachmentGitHubTreeComparison
-	(*AttachmentGitHubTreeComparisonSide)(nil),               // 109: copilot.cli.v1.AttachmentGitHubTreeComparisonSide
-	(*AttachmentGitHubUrl)(nil),                              // 110: copilot.cli.v1.AttachmentGitHubUrl
-	(*AttachmentSelection)(nil),                              // 111: copilot.cli.v1.AttachmentSelection
-	(*AttachmentSelectionDetails)(nil),                       // 112: copilot.cli.v1.AttachmentSelectionDetails
-	(*AttachmentSelectionDetailsEnd)(nil),                    // 113: copilot.cli.v1.AttachmentSelectionDetailsEnd
-	(*AttachmentSelectionDetailsStart)(nil),                  // 114: copilot.cli.v1.AttachmentSelectionDetailsStart
-	(*AutoTierBilling)(nil),                                  // 115: copilot.cli.v1.AutoTierBilling
-	(*AutoTierBillingPromo)(nil),                             // 116: copilot.cli.v1.AutoTierBillingPromo
-	(*AutoTierDescriptor)(nil),                               // 117: copilot.cli.v1.AutoTierDescriptor
-	(*AutoTierMetadata)(nil),                                 // 118: copilot.cli.v1.AutoTierMetadata
-	(*AutoTierStatus)(nil),                                   // 119: copilot.cli.v1.AutoTierStatus
-	(*AutopilotOptions)(nil),                                 // 120: copilot.cli.v1.AutopilotOptions
-	(*BuiltinToolSafeForTelemetry)(nil),                      // 121: copilot.cli.v1.BuiltinToolSafeForTelemetry
-	(*BuiltinToolSafeTelemetryFields)(nil),                   // 122: copilot.cli.v1.BuiltinToolSafeTelemetryFields
-	(*CanvasHostContext)(nil),                                // 123: copilot.cli.v1.CanvasHostContext
-	(*CanvasHostContextCapabilities)(nil),                    // 124: copilot.cli.v1.CanvasHostContextCapabilities
-	(*CanvasSessionContext)(nil),                             // 125: copilot.cli.v1.CanvasSessionContext
-	(*CapiSessionOptions)(nil),                               // 126: copilot.cli.v1.CapiSessionOptions
-	(*CardDigest)(nil),                                       // 127: copilot.cli.v1.CardDigest
-	(*CatalogTrustProvenance)(nil),                           // 128: copilot.cli.v1.CatalogTrustProvenance
-	(*CatalogTrustSnapshot)(nil),                             // 129: copilot.cli.v1.CatalogTrustSnapshot
-	(*CatalogTrustSnapshotAbsent)(nil),                       // 130: copilot.cli.v1.CatalogTrustSnapshotAbsent
-	(*CatalogTrustSnapshotCurrent)(nil),                      // 131: copilot.cli.v1.CatalogTrustSnapshotCurrent
-	(*CatalogTrustSnapshotDowngraded)(nil),                   // 132: copilot.cli.v1.CatalogTrustSnapshotDowngraded
-	(*CatalogTrustSnapshotMalformed)(nil),                    // 133: copilot.cli.v1.CatalogTrustSnapshotMalformed
-	(*CatalogTrustSnapshotRevoked)(nil),                      // 134: copilot.cli.v1.CatalogTrustSnapshotRevoked
-	(*CatalogTrustSnapshotStale)(nil),                        // 135: copilot.cli.v1.CatalogTrustSnapshotStale
-	(*CatalogTrustSnapshotUnsupported)(nil),                  // 136: copilot.cli.v1.CatalogTrustSnapshotUnsupported
-	(*EmbeddedBlobResourceContents)(nil),                     // 137: copilot.cli.v1.EmbeddedBlobResourceContents
-	(*EmbeddedTextResourceContents)(nil),                     // 138: copilot.cli.v1.EmbeddedTextResourceContents
-	(*FactoryPermissionPhase)(nil),                           // 139: copilot.cli.v1.FactoryPermissionPhase
-	(*FilterMapping)(nil),                                    // 140: copilot.cli.v1.FilterMapping
-	(*FilterMappingMap)(nil),                                 // 141: copilot.cli.v1.FilterMappingMap
-	(*GitHubRepoRef)(nil),                                    // 142: copilot.cli.v1.GitHubRepoRef
-	(*HeaderEntry)(nil),                                      // 143: copilot.cli.v1.HeaderEntry
-	(*InstallationCatalogueIdentity)(nil),                    // 144: copilot.cli.v1.InstallationCatalogueIdentity
-	(*LocalSessionMetadataValue)(nil),                        // 145: copilot.cli.v1.LocalSessionMetadataValue
-	(*ManagedPermissionsContext)(nil),                        // 146: copilot.cli.v1.ManagedPermissionsContext
-	(*ManagedSettingsResolvedData)(nil),                      // 147: copilot.cli.v1.ManagedSettingsResolvedData
-	(*McpInstallationInput)(nil),                             // 148: copilot.cli.v1.McpInstallationInput
-	(*McpOauthHttpResponse)(nil),                             // 149: copilot.cli.v1.McpOauthHttpResponse
-	(*McpOauthWWWAuthenticateParams)(nil),                    // 150: copilot.cli.v1.McpOauthWWWAuthenticateParams
-	(*McpPlanConfigurationChange)(nil),                       // 151: copilot.cli.v1.McpPlanConfigurationChange
-	(*McpPlanPolicyResult)(nil),                              // 152: copilot.cli.v1.McpPlanPolicyResult
-	(*McpPlanProvenance)(nil),                                // 153: copilot.cli.v1.McpPlanProvenance
-	(*McpPlanRequiredValue)(nil),                             // 154: copilot.cli.v1.McpPlanRequiredValue
-	(*McpPlanRequiredValueEnum)(nil),                         // 155: copilot.cli.v1.McpPlanRequiredValueEnum
-	(*McpPlanRequiredValueScalar)(nil),                       // 156: copilot.cli.v1.McpPlanRequiredValueScalar
-	(*McpPlanResourceIdentity)(nil),                          // 157: copilot.cli.v1.McpPlanResourceIdentity
-	(*McpPlanSecretPlaceholder)(nil),                         // 158: copilot.cli.v1.McpPlanSecretPlaceholder
-	(*McpPlanTarget)(nil),                                    // 159: copilot.cli.v1.McpPlanTarget
-	(*McpPlanTransportChoice)(nil),                           // 160: copilot.cli.v1.McpPlanTransportChoice
-	(*McpPlanTransportChoicePackage)(nil),                    // 161: copilot.cli.v1.McpPlanTransportChoicePackage
-	(*McpPlanTransportChoiceRemote)(nil),                     // 162: copilot.cli.v1.McpPlanTransportChoiceRemote
-	(*McpSafeForTelemetry)(nil),                              // 163: copilot.cli.v1.McpSafeForTelemetry
-	(*McpSafeForTelemetryFields)(nil),                        // 164: copilot.cli.v1.McpSafeForTelemetryFields
-	(*McpSerializableServerConfig)(nil),                      // 165: copilot.cli.v1.McpSerializableServerConfig
-	(*McpServerAuthConfig)(nil),                              // 166: copilot.cli.v1.McpServerAuthConfig
-	(*McpServerAuthConfigRedirectPort)(nil),                  // 167: copilot.cli.v1.McpServerAuthConfigRedirectPort
-	(*McpServerConfigHttp)(nil),                              // 168: copilot.cli.v1.McpServerConfigHttp
-	(*McpServerConfigStdio)(nil),                             // 169: copilot.cli.v1.McpServerConfigStdio
-	(*McpServerMetadata)(nil),                                // 170: copilot.cli.v1.McpServerMetadata
-	(*ModelCapabilities)(nil),                                // 171: copilot.cli.v1.ModelCapabilities
-	(*ModelCapabilitiesLimits)(nil),                          // 172: copilot.cli.v1.ModelCapabilitiesLimits
-	(*ModelCapabilitiesLimitsVision)(nil),                    // 173: copilot.cli.v1.ModelCapabilitiesLimitsVision
-	(*ModelCapabilitiesOverride)(nil),                        // 174: copilot.cli.v1.ModelCapabilitiesOverride
-	(*ModelCapabilitiesOverrideLimits)(nil),                  // 175: copilot.cli.v1.ModelCapabilitiesOverrideLimits
-	(*ModelCapabilitiesOverrideLimitsVision)(nil),            // 176: copilot.cli.v1.ModelCapabilitiesOverrideLimitsVision
-	(*ModelCapabilitiesOverrideSupports)(nil),                // 177: copilot.cli.v1.ModelCapabilitiesOverrideSupports
-	(*ModelCapabilitiesSupports)(nil),                        // 178: copilot.cli.v1.ModelCapabilitiesSupports
-	(*ModelPickerSettingsContext)(nil),                       // 179: copilot.cli.v1.ModelPickerSettingsContext
-	(*ModelProviderRef)(nil),                                 // 180: copilot.cli.v1.ModelProviderRef
-	(*ModelSwitchConfirmation)(nil),                          // 181: copilot.cli.v1.ModelSwitchConfirmation
-	(*NamedProviderConfig)(nil),                              // 182: copilot.cli.v1.NamedProviderConfig
-	(*OpenCanvasInstance)(nil),                               // 183: copilot.cli.v1.OpenCanvasInstance
-	(*PermissionApprovalEvaluation)(nil),                     // 184: copilot.cli.v1.PermissionApprovalEvaluation
-	(*PermissionAssistedApproval)(nil),                       // 185: copilot.cli.v1.PermissionAssistedApproval
-	(*PermissionDecisionContext)(nil),                        // 186: copilot.cli.v1.PermissionDecisionContext
-	(*PermissionPromptRequest)(nil),                          // 187: copilot.cli.v1.PermissionPromptRequest
-	(*PermissionPromptRequestCommands)(nil),                  // 188: copilot.cli.v1.PermissionPromptRequestCommands
-	(*PermissionPromptRequestCustomTool)(nil),                // 189: copilot.cli.v1.PermissionPromptRequestCustomTool
-	(*PermissionPromptRequestExtensionEnvAccess)(nil),        // 190: copilot.cli.v1.PermissionPromptRequestExtensionEnvAccess
-	(*PermissionPromptRequestExtensionManagement)(nil),       // 191: copilot.cli.v1.PermissionPromptRequestExtensionManagement
-	(*PermissionPromptRequestExtensionPermissionAccess)(nil), // 192: copilot.cli.v1.PermissionPromptRequestExtensionPermissionAccess
-	(*PermissionPromptRequestFactory)(nil),                   // 193: copilot.cli.v1.PermissionPromptRequestFactory
-	(*PermissionPromptRequestHook)(nil),                      // 194: copilot.cli.v1.PermissionPromptRequestHook
-	(*PermissionPromptRequestMcp)(nil),                       // 195: copilot.cli.v1.PermissionPromptRequestMcp
-	(*PermissionPromptRequestMemory)(nil),                    // 196: copilot.cli.v1.PermissionPromptRequestMemory
-	(*PermissionPromptRequestPath)(nil),                      // 197: copilot.cli.v1.PermissionPromptRequestPath
-	(*PermissionPromptRequestRead)(nil),                      // 198: copilot.cli.v1.PermissionPromptRequestRead
-	(*PermissionPromptRequestUrl)(nil),                       // 199: copilot.cli.v1.PermissionPromptRequestUrl
-	(*PermissionPromptRequestWorkflow)(nil),                  // 200: copilot.cli.v1.PermissionPromptRequestWorkflow
-	(*PermissionPromptRequestWrite)(nil),                     // 201: copilot.cli.v1.PermissionPromptRequestWrite
-	(*PermissionRecoveryAttempt)(nil),                        // 202: copilot.cli.v1.PermissionRecoveryAttempt
-	(*PermissionRecoveryData)(nil),                           // 203: copilot.cli.v1.PermissionRecoveryData
-	(*PermissionRule)(nil),                                   // 204: copilot.cli.v1.PermissionRule
-	(*PermissionSandboxPathGrant)(nil),                       // 205: copilot.cli.v1.PermissionSandboxPathGrant
-	(*PermissionWriteFileContent)(nil),                       // 206: copilot.cli.v1.PermissionWriteFileContent
-	(*PermissionWriteFileEdit)(nil),                          // 207: copilot.cli.v1.PermissionWriteFileEdit
-	(*PluginInstallationFileReview)(nil),                     // 208: copilot.cli.v1.PluginInstallationFileReview
-	(*PluginInstallationLocation)(nil),                       // 209: copilot.cli.v1.PluginInstallationLocation
-	(*PluginInstallationMcpServerReview)(nil),                // 210: copilot.cli.v1.PluginInstallationMcpServerReview
-	(*PluginInstallationReview)(nil),                         // 211: copilot.cli.v1.PluginInstallationReview
-	(*PluginInstallationSource)(nil),                         // 212: copilot.cli.v1.PluginInstallationSource
-	(*ProtocolMarkerSectionOverride)(nil),                    // 213: copilot.cli.v1.ProtocolMarkerSectionOverride
-	(*ProtocolMarkerSectionOverridePreserve)(nil),            // 214: copilot.cli.v1.ProtocolMarkerSectionOverridePreserve
-	(*ProtocolMarkerSectionOverrideTransform)(nil),           // 215: copilot.cli.v1.ProtocolMarkerSectionOverrideTransform
-	(*ProtocolSectionOverride)(nil),                          // 216: copilot.cli.v1.ProtocolSectionOverride
-	(*ProtocolStaticSectionOverride)(nil),                    // 217: copilot.cli.v1.ProtocolStaticSectionOverride
-	(*ProtocolSystemMessageAppendConfig)(nil),                // 218: copilot.cli.v1.ProtocolSystemMessageAppendConfig
-	(*ProtocolSystemMessageCustomizeConfig)(nil),             // 219: copilot.cli.v1.ProtocolSystemMessageCustomizeConfig
-	(*ProtocolSystemMessageReplaceConfig)(nil),               // 220: copilot.cli.v1.ProtocolSystemMessageReplaceConfig
-	(*ProviderConfig)(nil),                                   // 221: copilot.cli.v1.ProviderConfig
-	(*ProviderConfigAzure)(nil),                              // 222: copilot.cli.v1.ProviderConfigAzure
-	(*ProviderModelConfig)(nil),                              // 223: copilot.cli.v1.ProviderModelConfig
-	(*ProviderMonthlyUsage)(nil),                             // 224: copilot.cli.v1.ProviderMonthlyUsage
-	(*ProviderQuotaBudgetMetadata)(nil),                      // 225: copilot.cli.v1.ProviderQuotaBudgetMetadata
-	(*ProviderQuotaState)(nil),                               // 226: copilot.cli.v1.ProviderQuotaState
-	(*SandboxConfig)(nil),                                    // 227: copilot.cli.v1.SandboxConfig
-	(*SandboxConfigAuth)(nil),                                // 228: copilot.cli.v1.SandboxConfigAuth
-	(*SandboxConfigUserPolicy)(nil),                          // 229: copilot.cli.v1.SandboxConfigUserPolicy
-	(*SandboxConfigUserPolicyExperimental)(nil),              // 230: copilot.cli.v1.SandboxConfigUserPolicyExperimental
-	(*SandboxConfigUserPolicyExperimentalSeatbelt)(nil),      // 231: copilot.cli.v1.SandboxConfigUserPolicyExperimentalSeatbelt
-	(*SandboxConfigUserPolicyFilesystem)(nil),                // 232: copilot.cli.v1.SandboxConfigUserPolicyFilesystem
-	(*SandboxConfigUserPolicyNetwork)(nil),                   // 233: copilot.cli.v1.SandboxConfigUserPolicyNetwork
-	(*SandboxConfigUserPolicyNetworkProxy)(nil),              // 234: copilot.cli.v1.SandboxConfigUserPolicyNetworkProxy
-	(*SandboxConfigUserPolicySeatbelt)(nil),                  // 235: copilot.cli.v1.SandboxConfigUserPolicySeatbelt
-	(*SandboxCredentialsConfig)(nil),                         // 236: copilot.cli.v1.SandboxCredentialsConfig
-	(*SandboxMaskedEnvVar)(nil),                              // 237: copilot.cli.v1.SandboxMaskedEnvVar
-	(*SessionContext)(nil),                                   // 238: copilot.cli.v1.SessionContext
-	(*SessionLimitsConfig)(nil),                              // 239: copilot.cli.v1.SessionLimitsConfig
-	(*SessionListFilter)(nil),                                // 240: copilot.cli.v1.SessionListFilter
-	(*SessionManagedPermissions)(nil),                        // 241: copilot.cli.v1.SessionManagedPermissions
-	(*SessionManagedSettings)(nil),                           // 242: copilot.cli.v1.SessionManagedSettings
-	(*ShellCredentials)(nil),                                 // 243: copilot.cli.v1.ShellCredentials
-	(*ShellInitScript)(nil),                                  // 244: copilot.cli.v1.ShellInitScript
-	(*ShellOptions)(nil),                                     // 245: copilot.cli.v1.ShellOptions
-	(*SkillInstallationFileReview)(nil),                      // 246: copilot.cli.v1.SkillInstallationFileReview
-	(*SkillInstallationLocation)(nil),                        // 247: copilot.cli.v1.SkillInstallationLocation
-	(*SkillInstallationReview)(nil),                          // 248: copilot.cli.v1.SkillInstallationReview
-	(*SkillInstallationReviewInstall)(nil),                   // 249: copilot.cli.v1.SkillInstallationReviewInstall
-	(*SkillInstallationReviewUninstall)(nil),                 // 250: copilot.cli.v1.SkillInstallationReviewUninstall
-	(*SkillInstallationSource)(nil),                          // 251: copilot.cli.v1.SkillInstallationSource
-	(*SkillInstallationSummary)(nil),                         // 252: copilot.cli.v1.SkillInstallationSummary
-	(*SlashCommandInfo)(nil),                                 // 253: copilot.cli.v1.SlashCommandInfo
-	(*SlashCommandInput)(nil),                                // 254: copilot.cli.v1.SlashCommandInput
-	(*SlashCommandInputChoice)(nil),                          // 255: copilot.cli.v1.SlashCommandInputChoice
-	(*StringList)(nil),                                       // 256: copilot.cli.v1.StringList
-	(*SystemMessageAlternative)(nil),                         // 257: copilot.cli.v1.SystemMessageAlternative
-	(*SystemMessageBlock)(nil),                               // 258: copilot.cli.v1.SystemMessageBlock
-	(*TaskBlocker)(nil),                                      // 259: copilot.cli.v1.TaskBlocker
-	(*ToolDefinition)(nil),                                   // 260: copilot.cli.v1.ToolDefinition
-	(*ToolNamespace)(nil),                                    // 261: copilot.cli.v1.ToolNamespace
-	(*UsageMetricsAgentMetric)(nil),                          // 262: copilot.cli.v1.UsageMetricsAgentMetric
-	(*UsageMetricsCodeChanges)(nil),                          // 263: copilot.cli.v1.UsageMetricsCodeChanges
-	(*UsageMetricsModelMetric)(nil),                          // 264: copilot.cli.v1.UsageMetricsModelMetric
-	(*UsageMetricsModelMetricRequests)(nil),                  // 265: copilot.cli.v1.UsageMetricsModelMetricRequests
-	(*UsageMetricsModelMetricTokenDetail)(nil),               // 266: copilot.cli.v1.UsageMetricsModelMetricTokenDetail
-	(*UsageMetricsModelMetricUsage)(nil),                     // 267: copilot.cli.v1.UsageMetricsModelMetricUsage
-	(*UsageMetricsProviderModelMetric)(nil),                  // 268: copilot.cli.v1.UsageMetricsProviderModelMetric
-	(*UsageMetricsTokenDetail)(nil),                          // 269: copilot.cli.v1.UsageMetricsTokenDetail
-	(*UserToolSessionApproval)(nil),                          // 270: copilot.cli.v1.UserToolSessionApproval
-	(*UserToolSessionApprovalCommands)(nil),                  // 271: copilot.cli.v1.UserToolSessionApprovalCommands
-	(*UserToolSessionApprovalCustomTool)(nil),                // 272: copilot.cli.v1.UserToolSessionApprovalCustomTool
-	(*UserToolSessionApprovalExtensionEnvAccess)(nil),        // 273: copilot.cli.v1.UserToolSessionApprovalExtensionEnvAccess
-	(*UserToolSessionApprovalExtensionManagement)(nil),       // 274: copilot.cli.v1.UserToolSessionApprovalExtensionManagement
-	(*UserToolSessionApprovalExtensionPermissionAccess)(nil), // 275: copilot.cli.v1.UserToolSessionApprovalExtensionPermissionAccess
-	(*UserToolSessionApprovalFactory)(nil),                   // 276: copilot.cli.v1.UserToolSessionApprovalFactory
-	(*UserToolSessionApprovalMcp)(nil),                       // 277: copilot.cli.v1.UserToolSessionApprovalMcp
-	(*UserToolSessionApprovalMemory)(nil),                    // 278: copilot.cli.v1.UserToolSessionApprovalMemory
-	(*UserToolSessionApprovalRead)(nil),                      // 279: copilot.cli.v1.UserToolSessionApprovalRead
-	(*UserToolSessionApprovalWorkflow)(nil),                  // 280: copilot.cli.v1.UserToolSessionApprovalWorkflow
-	(*UserToolSessionApprovalWrite)(nil),                     // 281: copilot.cli.v1.UserToolSessionApprovalWrite
-	(*WorkflowPermissionPhase)(nil),                          // 282: copilot.cli.v1.WorkflowPermissionPhase
-	nil,                                                      // 283: copilot.cli.v1.FilterMappingMap.EntriesEntry
-	nil,                                                      // 284: copilot.cli.v1.McpServerConfigHttp.HeadersEntry
-	nil,                                                      // 285: copilot.cli.v1.McpServerConfigStdio.EnvEntry
-	nil,                                                      // 286: copilot.cli.v1.NamedProviderConfig.HeadersEntry
-	nil,                                                      // 287: copilot.cli.v1.ProtocolSystemMessageCustomizeConfig.SectionsEntry
-	nil,                                                      // 288: copilot.cli.v1.ProviderConfig.HeadersEntry
-	nil,                                                      // 289: copilot.cli.v1.SandboxCredentialsConfig.EnvVarsEntry
-	nil,                                                      // 290: copilot.cli.v1.UsageMetricsAgentMetric.ModelMetricsEntry
-	nil,                                                      // 291: copilot.cli.v1.UsageMetricsModelMetric.TokenDetailsEntry
-	(*timestamppb.Timestamp)(nil),                            // 292: google.protobuf.Timestamp
+	(AbortReason)(0),                                             // 0: copilot.cli.v1.AbortReason
+	(AccountKind)(0),                                             // 1: copilot.cli.v1.AccountKind
+	(AdaptiveThinkingSupport)(0),                                 // 2: copilot.cli.v1.AdaptiveThinkingSupport
+	(AgentInfoSource)(0),                                         // 3: copilot.cli.v1.AgentInfoSource
+	(AgentModelPolicy)(0),                                        // 4: copilot.cli.v1.AgentModelPolicy
+	(AiCreditsStatus)(0),                                         // 5: copilot.cli.v1.AiCreditsStatus
+	(AssistedApprovalJudgeFailureReason)(0),                      // 6: copilot.cli.v1.AssistedApprovalJudgeFailureReason
+	(AssistedApprovalRecommendation)(0),                          // 7: copilot.cli.v1.AssistedApprovalRecommendation
+	(AttachmentGitHubReferenceType)(0),                           // 8: copilot.cli.v1.AttachmentGitHubReferenceType
+	(AuthInfoType)(0),                                            // 9: copilot.cli.v1.AuthInfoType
+	(AutoTier)(0),                                                // 10: copilot.cli.v1.AutoTier
+	(CatalogAuthenticationRequiredReason)(0),                     // 11: copilot.cli.v1.CatalogAuthenticationRequiredReason
+	(CatalogCapability)(0),                                       // 12: copilot.cli.v1.CatalogCapability
+	(CatalogContractViolationReason)(0),                          // 13: copilot.cli.v1.CatalogContractViolationReason
+	(CatalogInvalidRequestField)(0),                              // 14: copilot.cli.v1.CatalogInvalidRequestField
+	(CatalogMalformedCardReason)(0),                              // 15: copilot.cli.v1.CatalogMalformedCardReason
+	(CatalogMediaType)(0),                                        // 16: copilot.cli.v1.CatalogMediaType
+	(CatalogNegotiationRefusedReason)(0),                         // 17: copilot.cli.v1.CatalogNegotiationRefusedReason
+	(CatalogNetworkFailureReason)(0),                             // 18: copilot.cli.v1.CatalogNetworkFailureReason
+	(CatalogTrustEligibility)(0),                                 // 19: copilot.cli.v1.CatalogTrustEligibility
+	(CatalogTrustTier)(0),                                        // 20: copilot.cli.v1.CatalogTrustTier
+	(CatalogUnavailableReason)(0),                                // 21: copilot.cli.v1.CatalogUnavailableReason
+	(CatalogUnsafeRetrievalReason)(0),                            // 22: copilot.cli.v1.CatalogUnsafeRetrievalReason
+	(ConnectorCatalogStatus)(0),                                  // 23: copilot.cli.v1.ConnectorCatalogStatus
+	(ContentFilterMode)(0),                                       // 24: copilot.cli.v1.ContentFilterMode
+	(ContextTier)(0),                                             // 25: copilot.cli.v1.ContextTier
+	(EventsCursorStatus)(0),                                      // 26: copilot.cli.v1.EventsCursorStatus
+	(EventsReadDirection)(0),                                     // 27: copilot.cli.v1.EventsReadDirection
+	(ExtensionSource)(0),                                         // 28: copilot.cli.v1.ExtensionSource
+	(FactoryPermissionOperation)(0),                              // 29: copilot.cli.v1.FactoryPermissionOperation
+	(HistoryRewindUnavailableReason)(0),                          // 30: copilot.cli.v1.HistoryRewindUnavailableReason
+	(IndexedSearchState)(0),                                      // 31: copilot.cli.v1.IndexedSearchState
+	(InstructionSourceLocation)(0),                               // 32: copilot.cli.v1.InstructionSourceLocation
+	(InstructionSourceType)(0),                                   // 33: copilot.cli.v1.InstructionSourceType
+	(LoginProviderKind)(0),                                       // 34: copilot.cli.v1.LoginProviderKind
+	(ManagedSettingsResolvedSource)(0),                           // 35: copilot.cli.v1.ManagedSettingsResolvedSource
+	(McpInstallationFailureReason)(0),                            // 36: copilot.cli.v1.McpInstallationFailureReason
+	(McpInstallationSecretStorage)(0),                            // 37: copilot.cli.v1.McpInstallationSecretStorage
+	(McpInstallationState)(0),                                    // 38: copilot.cli.v1.McpInstallationState
+	(McpPlanConfigurationOperation)(0),                           // 39: copilot.cli.v1.McpPlanConfigurationOperation
+	(McpPlanPolicyDecision)(0),                                   // 40: copilot.cli.v1.McpPlanPolicyDecision
+	(McpPlanPolicySource)(0),                                     // 41: copilot.cli.v1.McpPlanPolicySource
+	(McpPlanRemoteTransport)(0),                                  // 42: copilot.cli.v1.McpPlanRemoteTransport
+	(McpPlanScalarValueType)(0),                                  // 43: copilot.cli.v1.McpPlanScalarValueType
+	(McpPlanValueCategory)(0),                                    // 44: copilot.cli.v1.McpPlanValueCategory
+	(McpServerCardMediaType)(0),                                  // 45: copilot.cli.v1.McpServerCardMediaType
+	(McpServerConfigDeferTools)(0),                               // 46: copilot.cli.v1.McpServerConfigDeferTools
+	(McpServerConfigHttpOauthGrantType)(0),                       // 47: copilot.cli.v1.McpServerConfigHttpOauthGrantType
+	(McpServerConfigHttpType)(0),                                 // 48: copilot.cli.v1.McpServerConfigHttpType
+	(McpServerConfigStdioType)(0),                                // 49: copilot.cli.v1.McpServerConfigStdioType
+	(McpServerSource)(0),                                         // 50: copilot.cli.v1.McpServerSource
+	(McpServerStatus)(0),                                         // 51: copilot.cli.v1.McpServerStatus
+	(ModelChangeSource)(0),                                       // 52: copilot.cli.v1.ModelChangeSource
+	(ModelPickerPriceCategory)(0),                                // 53: copilot.cli.v1.ModelPickerPriceCategory
+	(ModelProviderKind)(0),                                       // 54: copilot.cli.v1.ModelProviderKind
+	(ModelProviderOperationOutcomeCode)(0),                       // 55: copilot.cli.v1.ModelProviderOperationOutcomeCode
+	(ModelProviderProvenanceSource)(0),                           // 56: copilot.cli.v1.ModelProviderProvenanceSource
+	(OmittedBinaryOmittedReason)(0),                              // 57: copilot.cli.v1.OmittedBinaryOmittedReason
+	(OptionsUpdateToolFilterPrecedence)(0),                       // 58: copilot.cli.v1.OptionsUpdateToolFilterPrecedence
+	(PermissionApprovalEvaluationEvaluationStage)(0),             // 59: copilot.cli.v1.PermissionApprovalEvaluationEvaluationStage
+	(PermissionApprovalEvaluationJudgeStatus)(0),                 // 60: copilot.cli.v1.PermissionApprovalEvaluationJudgeStatus
+	(PermissionApprovalEvaluationReasonCode)(0),                  // 61: copilot.cli.v1.PermissionApprovalEvaluationReasonCode
+	(PermissionDecisionOutcome)(0),                               // 62: copilot.cli.v1.PermissionDecisionOutcome
+	(PermissionDecisionSource)(0),                                // 63: copilot.cli.v1.PermissionDecisionSource
+	(PermissionDecisionSurface)(0),                               // 64: copilot.cli.v1.PermissionDecisionSurface
+	(PermissionMode)(0),                                          // 65: copilot.cli.v1.PermissionMode
+	(PermissionPromptRequestPathAccessKind)(0),                   // 66: copilot.cli.v1.PermissionPromptRequestPathAccessKind
+	(PermissionRecommendation)(0),                                // 67: copilot.cli.v1.PermissionRecommendation
+	(PermissionRecoveryAttemptDisposition)(0),                    // 68: copilot.cli.v1.PermissionRecoveryAttemptDisposition
+	(PermissionRecoveryAttemptReason)(0),                         // 69: copilot.cli.v1.PermissionRecoveryAttemptReason
+	(PermissionRecoveryAttemptRelation)(0),                       // 70: copilot.cli.v1.PermissionRecoveryAttemptRelation
+	(PermissionRecoveryOnBlocked)(0),                             // 71: copilot.cli.v1.PermissionRecoveryOnBlocked
+	(PermissionRecoveryReason)(0),                                // 72: copilot.cli.v1.PermissionRecoveryReason
+	(PermissionRecoveryStatus)(0),                                // 73: copilot.cli.v1.PermissionRecoveryStatus
+	(PermissionRequestMemoryAction)(0),                           // 74: copilot.cli.v1.PermissionRequestMemoryAction
+	(PermissionRequestMemoryDirection)(0),                        // 75: copilot.cli.v1.PermissionRequestMemoryDirection
+	(PermissionResponseCapability)(0),                            // 76: copilot.cli.v1.PermissionResponseCapability
+	(PermissionSandboxPathGrantAccess)(0),                        // 77: copilot.cli.v1.PermissionSandboxPathGrantAccess
+	(PluginInstallStagingMode)(0),                                // 78: copilot.cli.v1.PluginInstallStagingMode
+	(PluginInstallationMcpTransport)(0),                          // 79: copilot.cli.v1.PluginInstallationMcpTransport
+	(ProtocolAppendMode)(0),                                      // 80: copilot.cli.v1.ProtocolAppendMode
+	(ProtocolStaticSectionAction)(0),                             // 81: copilot.cli.v1.ProtocolStaticSectionAction
+	(ProviderConfigModelProvider)(0),                             // 82: copilot.cli.v1.ProviderConfigModelProvider
+	(ProviderConfigTransport)(0),                                 // 83: copilot.cli.v1.ProviderConfigTransport
+	(ProviderConfigType)(0),                                      // 84: copilot.cli.v1.ProviderConfigType
+	(ProviderConfigWireApi)(0),                                   // 85: copilot.cli.v1.ProviderConfigWireApi
+	(ProviderEndpointTransport)(0),                               // 86: copilot.cli.v1.ProviderEndpointTransport
+	(ProviderEndpointType)(0),                                    // 87: copilot.cli.v1.ProviderEndpointType
+	(ProviderEndpointWireApi)(0),                                 // 88: copilot.cli.v1.ProviderEndpointWireApi
+	(ProviderMonthlyUsageScope)(0),                               // 89: copilot.cli.v1.ProviderMonthlyUsageScope
+	(ProviderMonthlyUsageState)(0),                               // 90: copilot.cli.v1.ProviderMonthlyUsageState
+	(ProviderQuotaAccessState)(0),                                // 91: copilot.cli.v1.ProviderQuotaAccessState
+	(ProviderQuotaAcquisitionStatus)(0),                          // 92: copilot.cli.v1.ProviderQuotaAcquisitionStatus
+	(ProviderQuotaCapacityState)(0),                              // 93: copilot.cli.v1.ProviderQuotaCapacityState
+	(ProviderQuotaObservationKind)(0),                            // 94: copilot.cli.v1.ProviderQuotaObservationKind
+	(ProviderQuotaQuantityKind)(0),                               // 95: copilot.cli.v1.ProviderQuotaQuantityKind
+	(ProviderQuotaUnit)(0),                                       // 96: copilot.cli.v1.ProviderQuotaUnit
+	(ReasoningSummary)(0),                                        // 97: copilot.cli.v1.ReasoningSummary
+	(RemediationAction)(0),                                       // 98: copilot.cli.v1.RemediationAction
+	(SandboxConfigSource)(0),                                     // 99: copilot.cli.v1.SandboxConfigSource
+	(SendAgentMode)(0),                                           // 100: copilot.cli.v1.SendAgentMode
+	(SendMode)(0),                                                // 101: copilot.cli.v1.SendMode
+	(SessionCapability)(0),                                       // 102: copilot.cli.v1.SessionCapability
+	(SessionContextHostType)(0),                                  // 103: copilot.cli.v1.SessionContextHostType
+	(SessionMode)(0),                                             // 104: copilot.cli.v1.SessionMode
+	(SessionWorkingDirectoryContextHostType)(0),                  // 105: copilot.cli.v1.SessionWorkingDirectoryContextHostType
+	(SettingsEditOperation)(0),                                   // 106: copilot.cli.v1.SettingsEditOperation
+	(SettingsEditStatus)(0),                                      // 107: copilot.cli.v1.SettingsEditStatus
+	(ShellInitProfile)(0),                                        // 108: copilot.cli.v1.ShellInitProfile
+	(ShellInitScriptShell)(0),                                    // 109: copilot.cli.v1.ShellInitScriptShell
+	(ShutdownType)(0),                                            // 110: copilot.cli.v1.ShutdownType
+	(SkillInstallationFailureReason)(0),                          // 111: copilot.cli.v1.SkillInstallationFailureReason
+	(SkillInstallationOwnershipState)(0),                         // 112: copilot.cli.v1.SkillInstallationOwnershipState
+	(SkillInstallationSessionState)(0),                           // 113: copilot.cli.v1.SkillInstallationSessionState
+	(SkillSource)(0),                                             // 114: copilot.cli.v1.SkillSource
+	(SlashCommandInputCompletion)(0),                             // 115: copilot.cli.v1.SlashCommandInputCompletion
+	(SlashCommandKind)(0),                                        // 116: copilot.cli.v1.SlashCommandKind
+	(TaskCompletionOutcome)(0),                                   // 117: copilot.cli.v1.TaskCompletionOutcome
+	(ToolDefer)(0),                                               // 118: copilot.cli.v1.ToolDefer
+	(Verbosity)(0),                                               // 119: copilot.cli.v1.Verbosity
+	(WorkflowPermissionOperation)(0),                             // 120: copilot.cli.v1.WorkflowPermissionOperation
+	(*AccountAuthInfo)(nil),                                      // 121: copilot.cli.v1.AccountAuthInfo
+	(*AgentInfo)(nil),                                            // 122: copilot.cli.v1.AgentInfo
+	(*ApiKeyAuthInfo)(nil),                                       // 123: copilot.cli.v1.ApiKeyAuthInfo
+	(*Attachment)(nil),                                           // 124: copilot.cli.v1.Attachment
+	(*AttachmentBlob)(nil),                                       // 125: copilot.cli.v1.AttachmentBlob
+	(*AttachmentDirectory)(nil),                                  // 126: copilot.cli.v1.AttachmentDirectory
+	(*AttachmentExtensionContext)(nil),                           // 127: copilot.cli.v1.AttachmentExtensionContext
+	(*AttachmentFile)(nil),                                       // 128: copilot.cli.v1.AttachmentFile
+	(*AttachmentFileLineRange)(nil),                              // 129: copilot.cli.v1.AttachmentFileLineRange
+	(*AttachmentGitHubActionsJob)(nil),                           // 130: copilot.cli.v1.AttachmentGitHubActionsJob
+	(*AttachmentGitHubCommit)(nil),                               // 131: copilot.cli.v1.AttachmentGitHubCommit
+	(*AttachmentGitHubFile)(nil),                                 // 132: copilot.cli.v1.AttachmentGitHubFile
+	(*AttachmentGitHubFileDiff)(nil),                             // 133: copilot.cli.v1.AttachmentGitHubFileDiff
+	(*AttachmentGitHubFileDiffSide)(nil),                         // 134: copilot.cli.v1.AttachmentGitHubFileDiffSide
+	(*AttachmentGitHubReference)(nil),                            // 135: copilot.cli.v1.AttachmentGitHubReference
+	(*AttachmentGitHubRelease)(nil),                              // 136: copilot.cli.v1.AttachmentGitHubRelease
+	(*AttachmentGitHubRepository)(nil),                           // 137: copilot.cli.v1.AttachmentGitHubRepository
+	(*AttachmentGitHubSnippet)(nil),                              // 138: copilot.cli.v1.AttachmentGitHubSnippet
+	(*AttachmentGitHubTreeComparison)(nil),                       // 139: copilot.cli.v1.AttachmentGitHubTreeComparison
+	(*AttachmentGitHubTreeComparisonSide)(nil),                   // 140: copilot.cli.v1.AttachmentGitHubTreeComparisonSide
+	(*AttachmentGitHubUrl)(nil),                                  // 141: copilot.cli.v1.AttachmentGitHubUrl
+	(*AttachmentSelection)(nil),                                  // 142: copilot.cli.v1.AttachmentSelection
+	(*AttachmentSelectionDetails)(nil),                           // 143: copilot.cli.v1.AttachmentSelectionDetails
+	(*AttachmentSelectionDetailsEnd)(nil),                        // 144: copilot.cli.v1.AttachmentSelectionDetailsEnd
+	(*AttachmentSelectionDetailsStart)(nil),                      // 145: copilot.cli.v1.AttachmentSelectionDetailsStart
+	(*AuthIdentity)(nil),                                         // 146: copilot.cli.v1.AuthIdentity
+	(*AuthInfo)(nil),                                             // 147: copilot.cli.v1.AuthInfo
+	(*AuthValidationError)(nil),                                  // 148: copilot.cli.v1.AuthValidationError
+	(*AutoTierBilling)(nil),                                      // 149: copilot.cli.v1.AutoTierBilling
+	(*AutoTierBillingPromo)(nil),                                 // 150: copilot.cli.v1.AutoTierBillingPromo
+	(*AutoTierDescriptor)(nil),                                   // 151: copilot.cli.v1.AutoTierDescriptor
+	(*AutoTierMetadata)(nil),                                     // 152: copilot.cli.v1.AutoTierMetadata
+	(*AutoTierStatus)(nil),                                       // 153: copilot.cli.v1.AutoTierStatus
+	(*AutopilotOptions)(nil),                                     // 154: copilot.cli.v1.AutopilotOptions
+	(*BuiltinToolSafeForTelemetry)(nil),                          // 155: copilot.cli.v1.BuiltinToolSafeForTelemetry
+	(*BuiltinToolSafeTelemetryFields)(nil),                       // 156: copilot.cli.v1.BuiltinToolSafeTelemetryFields
+	(*CanvasHostContext)(nil),                                    // 157: copilot.cli.v1.CanvasHostContext
+	(*CanvasHostContextCapabilities)(nil),                        // 158: copilot.cli.v1.CanvasHostContextCapabilities
+	(*CanvasSessionContext)(nil),                                 // 159: copilot.cli.v1.CanvasSessionContext
+	(*CapiSessionOptions)(nil),                                   // 160: copilot.cli.v1.CapiSessionOptions
+	(*CardDigest)(nil),                                           // 161: copilot.cli.v1.CardDigest
+	(*CatalogAuthenticationRequiredError)(nil),                   // 162: copilot.cli.v1.CatalogAuthenticationRequiredError
+	(*CatalogClientContract)(nil),                                // 163: copilot.cli.v1.CatalogClientContract
+	(*CatalogContractViolationError)(nil),                        // 164: copilot.cli.v1.CatalogContractViolationError
+	(*CatalogInvalidRequestError)(nil),                           // 165: copilot.cli.v1.CatalogInvalidRequestError
+	(*CatalogMalformedCardError)(nil),                            // 166: copilot.cli.v1.CatalogMalformedCardError
+	(*CatalogNegotiatedContract)(nil),                            // 167: copilot.cli.v1.CatalogNegotiatedContract
+	(*CatalogNegotiationRefusedError)(nil),                       // 168: copilot.cli.v1.CatalogNegotiationRefusedError
+	(*CatalogNetworkFailureError)(nil),                           // 169: copilot.cli.v1.CatalogNetworkFailureError
+	(*CatalogPolicyRejectedError)(nil),                           // 170: copilot.cli.v1.CatalogPolicyRejectedError
+	(*CatalogTrustProvenance)(nil),                               // 171: copilot.cli.v1.CatalogTrustProvenance
+	(*CatalogTrustSnapshot)(nil),                                 // 172: copilot.cli.v1.CatalogTrustSnapshot
+	(*CatalogTrustSnapshotAbsent)(nil),                           // 173: copilot.cli.v1.CatalogTrustSnapshotAbsent
+	(*CatalogTrustSnapshotCurrent)(nil),                          // 174: copilot.cli.v1.CatalogTrustSnapshotCurrent
+	(*CatalogTrustSnapshotDowngraded)(nil),                       // 175: copilot.cli.v1.CatalogTrustSnapshotDowngraded
+	(*CatalogTrustSnapshotMalformed)(nil),                        // 176: copilot.cli.v1.CatalogTrustSnapshotMalformed
+	(*CatalogTrustSnapshotRevoked)(nil),                          // 177: copilot.cli.v1.CatalogTrustSnapshotRevoked
+	(*CatalogTrustSnapshotStale)(nil),                            // 178: copilot.cli.v1.CatalogTrustSnapshotStale
+	(*CatalogTrustSnapshotUnsupported)(nil),                      // 179: copilot.cli.v1.CatalogTrustSnapshotUnsupported
+	(*CatalogUnavailableError)(nil),                              // 180: copilot.cli.v1.CatalogUnavailableError
+	(*CatalogUnsafeRetrievalError)(nil),                          // 181: copilot.cli.v1.CatalogUnsafeRetrievalError
+	(*CopilotApiTokenAuthInfo)(nil),                              // 182: copilot.cli.v1.CopilotApiTokenAuthInfo
+	(*CopilotUserResponse)(nil),                                  // 183: copilot.cli.v1.CopilotUserResponse
+	(*CopilotUserResponseEndpoints)(nil),                         // 184: copilot.cli.v1.CopilotUserResponseEndpoints
+	(*CopilotUserResponseEnterpriseList)(nil),                    // 185: copilot.cli.v1.CopilotUserResponseEnterpriseList
+	(*CopilotUserResponseOrganizationList)(nil),                  // 186: copilot.cli.v1.CopilotUserResponseOrganizationList
+	(*CopilotUserResponseQuotaSnapshots)(nil),                    // 187: copilot.cli.v1.CopilotUserResponseQuotaSnapshots
+	(*CopilotUserResponseQuotaSnapshotsChat)(nil),                // 188: copilot.cli.v1.CopilotUserResponseQuotaSnapshotsChat
+	(*CopilotUserResponseQuotaSnapshotsCompletions)(nil),         // 189: copilot.cli.v1.CopilotUserResponseQuotaSnapshotsCompletions
+	(*CopilotUserResponseQuotaSnapshotsPremiumInteractions)(nil), // 190: copilot.cli.v1.CopilotUserResponseQuotaSnapshotsPremiumInteractions
+	(*EmbeddedBlobResourceContents)(nil),                         // 191: copilot.cli.v1.EmbeddedBlobResourceContents
+	(*EmbeddedTextResourceContents)(nil),                         // 192: copilot.cli.v1.EmbeddedTextResourceContents
+	(*EnvAuthInfo)(nil),                                          // 193: copilot.cli.v1.EnvAuthInfo
+	(*FactoryPermissionPhase)(nil),                               // 194: copilot.cli.v1.FactoryPermissionPhase
+	(*FilterMapping)(nil),                                        // 195: copilot.cli.v1.FilterMapping
+	(*FilterMappingMap)(nil),                                     // 196: copilot.cli.v1.FilterMappingMap
+	(*GhCliAuthInfo)(nil),                                        // 197: copilot.cli.v1.GhCliAuthInfo
+	(*GitHubRepoRef)(nil),                                        // 198: copilot.cli.v1.GitHubRepoRef
+	(*HMACAuthInfo)(nil),                                         // 199: copilot.cli.v1.HMACAuthInfo
+	(*HeaderEntry)(nil),                                          // 200: copilot.cli.v1.HeaderEntry
+	(*InstallationCatalogueIdentity)(nil),                        // 201: copilot.cli.v1.InstallationCatalogueIdentity
+	(*InstalledPlugin)(nil),                                      // 202: copilot.cli.v1.InstalledPlugin
+	(*InstalledPluginInfo)(nil),                                  // 203: copilot.cli.v1.InstalledPluginInfo
+	(*InstalledPluginSource)(nil),                                // 204: copilot.cli.v1.InstalledPluginSource
+	(*InstalledPluginSourceGitHub)(nil),                          // 205: copilot.cli.v1.InstalledPluginSourceGitHub
+	(*InstalledPluginSourceLocal)(nil),                           // 206: copilot.cli.v1.InstalledPluginSourceLocal
+	(*InstalledPluginSourceUrl)(nil),                             // 207: copilot.cli.v1.InstalledPluginSourceUrl
+	(*InstalledPluginVerifiedSource)(nil),                        // 208: copilot.cli.v1.InstalledPluginVerifiedSource
+	(*InstructionSource)(nil),                                    // 209: copilot.cli.v1.InstructionSource
+	(*LocalSessionMetadataValue)(nil),                            // 210: copilot.cli.v1.LocalSessionMetadataValue
+	(*ManagedPermissionsContext)(nil),                            // 211: copilot.cli.v1.ManagedPermissionsContext
+	(*ManagedSettingsResolvedData)(nil),                          // 212: copilot.cli.v1.ManagedSettingsResolvedData
+	(*MarketplaceInfo)(nil),                                      // 213: copilot.cli.v1.MarketplaceInfo
+	(*MarketplacePluginInfo)(nil),                                // 214: copilot.cli.v1.MarketplacePluginInfo
+	(*MarketplaceRefreshEntry)(nil),                              // 215: copilot.cli.v1.MarketplaceRefreshEntry
+	(*McpInstallationInput)(nil),                                 // 216: copilot.cli.v1.McpInstallationInput
+	(*McpInstallationManagementOutcome)(nil),                     // 217: copilot.cli.v1.McpInstallationManagementOutcome
+	(*McpInstallationManagementOutcomeInstallPrepared)(nil),      // 218: copilot.cli.v1.McpInstallationManagementOutcomeInstallPrepared
+	(*McpInstallationManagementOutcomeListed)(nil),               // 219: copilot.cli.v1.McpInstallationManagementOutcomeListed
+	(*McpInstallationManagementOutcomeOperation)(nil),            // 220: copilot.cli.v1.McpInstallationManagementOutcomeOperation
+	(*McpInstallationManagementOutcomeRecovered)(nil),            // 221: copilot.cli.v1.McpInstallationManagementOutcomeRecovered
+	(*McpInstallationManagementOutcomeRecoveryRequired)(nil),     // 222: copilot.cli.v1.McpInstallationManagementOutcomeRecoveryRequired
+	(*McpInstallationManagementOutcomeRefused)(nil),              // 223: copilot.cli.v1.McpInstallationManagementOutcomeRefused
+	(*McpInstallationManagementOutcomeUninstallPlanned)(nil),     // 224: copilot.cli.v1.McpInstallationManagementOutcomeUninstallPlanned
+	(*McpInstallationOperationStatus)(nil),                       // 225: copilot.cli.v1.McpInstallationOperationStatus
+	(*McpInstallationOperationStatusApplying)(nil),               // 226: copilot.cli.v1.McpInstallationOperationStatusApplying
+	(*McpInstallationOperationStatusAwaitingConfirmation)(nil),   // 227: copilot.cli.v1.McpInstallationOperationStatusAwaitingConfirmation
+	(*McpInstallationOperationStatusCompleted)(nil),              // 228: copilot.cli.v1.McpInstallationOperationStatusCompleted
+	(*McpInstallationOperationStatusPrepared)(nil),               // 229: copilot.cli.v1.McpInstallationOperationStatusPrepared
+	(*McpInstallationOperationStatusPreparing)(nil),              // 230: copilot.cli.v1.McpInstallationOperationStatusPreparing
+	(*McpInstallationOperationStatusRevalidating)(nil),           // 231: copilot.cli.v1.McpInstallationOperationStatusRevalidating
+	(*McpInstallationOutcome)(nil),                               // 232: copilot.cli.v1.McpInstallationOutcome
+	(*McpInstallationOutcomeCancelled)(nil),                      // 233: copilot.cli.v1.McpInstallationOutcomeCancelled
+	(*McpInstallationOutcomeDeclined)(nil),                       // 234: copilot.cli.v1.McpInstallationOutcomeDeclined
+	(*McpInstallationOutcomeInstalled)(nil),                      // 235: copilot.cli.v1.McpInstallationOutcomeInstalled
+	(*McpInstallationOutcomeRecoveryRequired)(nil),               // 236: copilot.cli.v1.McpInstallationOutcomeRecoveryRequired
+	(*McpInstallationOutcomeRefused)(nil),                        // 237: copilot.cli.v1.McpInstallationOutcomeRefused
+	(*McpInstallationOutcomeRolledBack)(nil),                     // 238: copilot.cli.v1.McpInstallationOutcomeRolledBack
+	(*McpInstallationOutcomeUninstalled)(nil),                    // 239: copilot.cli.v1.McpInstallationOutcomeUninstalled
+	(*McpInstallationSummary)(nil),                               // 240: copilot.cli.v1.McpInstallationSummary
+	(*McpOauthHttpResponse)(nil),                                 // 241: copilot.cli.v1.McpOauthHttpResponse
+	(*McpOauthWWWAuthenticateParams)(nil),                        // 242: copilot.cli.v1.McpOauthWWWAuthenticateParams
+	(*McpPlanConfigurationChange)(nil),                           // 243: copilot.cli.v1.McpPlanConfigurationChange
+	(*McpPlanPolicyResult)(nil),                                  // 244: copilot.cli.v1.McpPlanPolicyResult
+	(*McpPlanProvenance)(nil),                                    // 245: copilot.cli.v1.McpPlanProvenance
+	(*McpPlanRequiredValue)(nil),                                 // 246: copilot.cli.v1.McpPlanRequiredValue
+	(*McpPlanRequiredValueEnum)(nil),                             // 247: copilot.cli.v1.McpPlanRequiredValueEnum
+	(*McpPlanRequiredValueScalar)(nil),                           // 248: copilot.cli.v1.McpPlanRequiredValueScalar
+	(*McpPlanResourceIdentity)(nil),                              // 249: copilot.cli.v1.McpPlanResourceIdentity
+	(*McpPlanSecretPlaceholder)(nil),                             // 250: copilot.cli.v1.McpPlanSecretPlaceholder
+	(*McpPlanTarget)(nil),                                        // 251: copilot.cli.v1.McpPlanTarget
+	(*McpPlanTransportChoice)(nil),                               // 252: copilot.cli.v1.McpPlanTransportChoice
+	(*McpPlanTransportChoicePackage)(nil),                        // 253: copilot.cli.v1.McpPlanTransportChoicePackage
+	(*McpPlanTransportChoiceRemote)(nil),                         // 254: copilot.cli.v1.McpPlanTransportChoiceRemote
+	(*McpPreparedInstall)(nil),                                   // 255: copilot.cli.v1.McpPreparedInstall
+	(*McpSafeForTelemetry)(nil),                                  // 256: copilot.cli.v1.McpSafeForTelemetry
+	(*McpSafeForTelemetryFields)(nil),                            // 257: copilot.cli.v1.McpSafeForTelemetryFields
+	(*McpSerializableServerConfig)(nil),                          // 258: copilot.cli.v1.McpSerializableServerConfig
+	(*McpServerAuthConfig)(nil),                                  // 259: copilot.cli.v1.McpServerAuthConfig
+	(*McpServerAuthConfigRedirectPort)(nil),                      // 260: copilot.cli.v1.McpServerAuthConfigRedirectPort
+	(*McpServerConfigHttp)(nil),                                  // 261: copilot.cli.v1.McpServerConfigHttp
+	(*McpServerConfigStdio)(nil),                                 // 262: copilot.cli.v1.McpServerConfigStdio
+	(*McpServerMetadata)(nil),                                    // 263: copilot.cli.v1.McpServerMetadata
+	(*McpUninstallPlan)(nil),                                     // 264: copilot.cli.v1.McpUninstallPlan
+	(*ModelCapabilities)(nil),                                    // 265: copilot.cli.v1.ModelCapabilities
+	(*ModelCapabilitiesLimits)(nil),                              // 266: copilot.cli.v1.ModelCapabilitiesLimits
+	(*ModelCapabilitiesLimitsVision)(nil),                        // 267: copilot.cli.v1.ModelCapabilitiesLimitsVision
+	(*ModelCapabilitiesOverride)(nil),                            // 268: copilot.cli.v1.ModelCapabilitiesOverride
+	(*ModelCapabilitiesOverrideLimits)(nil),                      // 269: copilot.cli.v1.ModelCapabilitiesOverrideLimits
+	(*ModelCapabilitiesOverrideLimitsVision)(nil),                // 270: copilot.cli.v1.ModelCapabilitiesOverrideLimitsVision
+	(*ModelCapabilitiesOverrideSupports)(nil),                    // 271: copilot.cli.v1.ModelCapabilitiesOverrideSupports
+	(*ModelCapabilitiesSupports)(nil),                            // 272: copilot.cli.v1.ModelCapabilitiesSupports
+	(*ModelPickerSettingsContext)(nil),                           // 273: copilot.cli.v1.ModelPickerSettingsContext
+	(*ModelProviderInstance)(nil),                                // 274: copilot.cli.v1.ModelProviderInstance
+	(*ModelProviderInstanceReference)(nil),                       // 275: copilot.cli.v1.ModelProviderInstanceReference
+	(*ModelProviderOperationOutcome)(nil),                        // 276: copilot.cli.v1.ModelProviderOperationOutcome
+	(*ModelProviderProvenance)(nil),                              // 277: copilot.cli.v1.ModelProviderProvenance
+	(*ModelProviderRef)(nil),                                     // 278: copilot.cli.v1.ModelProviderRef
+	(*ModelSwitchConfirmation)(nil),                              // 279: copilot.cli.v1.ModelSwitchConfirmation
+	(*NamedProviderConfig)(nil),                                  // 280: copilot.cli.v1.NamedProviderConfig
+	(*OpenCanvasInstance)(nil),                                   // 281: copilot.cli.v1.OpenCanvasInstance
+	(*PermissionApprovalEvaluation)(nil),                         // 282: copilot.cli.v1.PermissionApprovalEvaluation
+	(*PermissionAssistedApproval)(nil),                           // 283: copilot.cli.v1.PermissionAssistedApproval
+	(*PermissionDecisionContext)(nil),                            // 284: copilot.cli.v1.PermissionDecisionContext
+	(*PermissionPromptRequest)(nil),                              // 285: copilot.cli.v1.PermissionPromptRequest
+	(*PermissionPromptRequestCommands)(nil),                      // 286: copilot.cli.v1.PermissionPromptRequestCommands
+	(*PermissionPromptRequestCustomTool)(nil),                    // 287: copilot.cli.v1.PermissionPromptRequestCustomTool
+	(*PermissionPromptRequestExtensionEnvAccess)(nil),            // 288: copilot.cli.v1.PermissionPromptRequestExtensionEnvAccess
+	(*PermissionPromptRequestExtensionManagement)(nil),           // 289: copilot.cli.v1.PermissionPromptRequestExtensionManagement
+	(*PermissionPromptRequestExtensionPermissionAccess)(nil),     // 290: copilot.cli.v1.PermissionPromptRequestExtensionPermissionAccess
+	(*PermissionPromptRequestFactory)(nil),                       // 291: copilot.cli.v1.PermissionPromptRequestFactory
+	(*PermissionPromptRequestHook)(nil),                          // 292: copilot.cli.v1.PermissionPromptRequestHook
+	(*PermissionPromptRequestMcp)(nil),                           // 293: copilot.cli.v1.PermissionPromptRequestMcp
+	(*PermissionPromptRequestMemory)(nil),                        // 294: copilot.cli.v1.PermissionPromptRequestMemory
+	(*PermissionPromptRequestPath)(nil),                          // 295: copilot.cli.v1.PermissionPromptRequestPath
+	(*PermissionPromptRequestRead)(nil),                          // 296: copilot.cli.v1.PermissionPromptRequestRead
+	(*PermissionPromptRequestUrl)(nil),                           // 297: copilot.cli.v1.PermissionPromptRequestUrl
+	(*PermissionPromptRequestWorkflow)(nil),                      // 298: copilot.cli.v1.PermissionPromptRequestWorkflow
+	(*PermissionPromptRequestWrite)(nil),                         // 299: copilot.cli.v1.PermissionPromptRequestWrite
+	(*PermissionRecoveryAttempt)(nil),                            // 300: copilot.cli.v1.PermissionRecoveryAttempt
+	(*PermissionRecoveryData)(nil),                               // 301: copilot.cli.v1.PermissionRecoveryData
+	(*PermissionRule)(nil),                                       // 302: copilot.cli.v1.PermissionRule
+	(*PermissionSandboxPathGrant)(nil),                           // 303: copilot.cli.v1.PermissionSandboxPathGrant
+	(*PermissionWriteFileContent)(nil),                           // 304: copilot.cli.v1.PermissionWriteFileContent
+	(*PermissionWriteFileEdit)(nil),                              // 305: copilot.cli.v1.PermissionWriteFileEdit
+	(*PluginInstallPlan)(nil),                                    // 306: copilot.cli.v1.PluginInstallPlan
+	(*PluginInstallationFileReview)(nil),                         // 307: copilot.cli.v1.PluginInstallationFileReview
+	(*PluginInstallationLocation)(nil),                           // 308: copilot.cli.v1.PluginInstallationLocation
+	(*PluginInstallationMcpServerReview)(nil),                    // 309: copilot.cli.v1.PluginInstallationMcpServerReview
+	(*PluginInstallationReview)(nil),                             // 310: copilot.cli.v1.PluginInstallationReview
+	(*PluginInstallationSource)(nil),                             // 311: copilot.cli.v1.PluginInstallationSource
+	(*ProtocolMarkerSectionOverride)(nil),                        // 312: copilot.cli.v1.ProtocolMarkerSectionOverride
+	(*ProtocolMarkerSectionOverridePreserve)(nil),                // 313: copilot.cli.v1.ProtocolMarkerSectionOverridePreserve
+	(*ProtocolMarkerSectionOverrideTransform)(nil),               // 314: copilot.cli.v1.ProtocolMarkerSectionOverrideTransform
+	(*ProtocolSectionOverride)(nil),                              // 315: copilot.cli.v1.ProtocolSectionOverride
+	(*ProtocolStaticSectionOverride)(nil),                        // 316: copilot.cli.v1.ProtocolStaticSectionOverride
+	(*ProtocolSystemMessageAppendConfig)(nil),                    // 317: copilot.cli.v1.ProtocolSystemMessageAppendConfig
+	(*ProtocolSystemMessageCustomizeConfig)(nil),                 // 318: copilot.cli.v1.ProtocolSystemMessageCustomizeConfig
+	(*ProtocolSystemMessageReplaceConfig)(nil),                   // 319: copilot.cli.v1.ProtocolSystemMessageReplaceConfig
+	(*ProviderConfig)(nil),                                       // 320: copilot.cli.v1.ProviderConfig
+	(*ProviderConfigAzure)(nil),                                  // 321: copilot.cli.v1.ProviderConfigAzure
+	(*ProviderModelConfig)(nil),                                  // 322: copilot.cli.v1.ProviderModelConfig
+	(*ProviderMonthlyUsage)(nil),                                 // 323: copilot.cli.v1.ProviderMonthlyUsage
+	(*ProviderQuotaBudgetMetadata)(nil),                          // 324: copilot.cli.v1.ProviderQuotaBudgetMetadata
+	(*ProviderQuotaState)(nil),                                   // 325: copilot.cli.v1.ProviderQuotaState
+	(*SandboxConfig)(nil),                                        // 326: copilot.cli.v1.SandboxConfig
+	(*SandboxConfigAuth)(nil),                                    // 327: copilot.cli.v1.SandboxConfigAuth
+	(*SandboxConfigUserPolicy)(nil),                              // 328: copilot.cli.v1.SandboxConfigUserPolicy
+	(*SandboxConfigUserPolicyExperimental)(nil),                  // 329: copilot.cli.v1.SandboxConfigUserPolicyExperimental
+	(*SandboxConfigUserPolicyExperimentalSeatbelt)(nil),          // 330: copilot.cli.v1.SandboxConfigUserPolicyExperimentalSeatbelt
+	(*SandboxConfigUserPolicyFilesystem)(nil),                    // 331: copilot.cli.v1.SandboxConfigUserPolicyFilesystem
+	(*SandboxConfigUserPolicyNetwork)(nil),                       // 332: copilot.cli.v1.SandboxConfigUserPolicyNetwork
+	(*SandboxConfigUserPolicyNetworkProxy)(nil),                  // 333: copilot.cli.v1.SandboxConfigUserPolicyNetworkProxy
+	(*SandboxConfigUserPolicySeatbelt)(nil),                      // 334: copilot.cli.v1.SandboxConfigUserPolicySeatbelt
+	(*SandboxCredentialsConfig)(nil),                             // 335: copilot.cli.v1.SandboxCredentialsConfig
+	(*SandboxMaskedEnvVar)(nil),                                  // 336: copilot.cli.v1.SandboxMaskedEnvVar
+	(*SessionContext)(nil),                                       // 337: copilot.cli.v1.SessionContext
+	(*SessionLimitsConfig)(nil),                                  // 338: copilot.cli.v1.SessionLimitsConfig
+	(*SessionListFilter)(nil),                                    // 339: copilot.cli.v1.SessionListFilter
+	(*SessionManagedPermissions)(nil),                            // 340: copilot.cli.v1.SessionManagedPermissions
+	(*SessionManagedSettings)(nil),                               // 341: copilot.cli.v1.SessionManagedSettings
+	(*ShellCredentials)(nil),                                     // 342: copilot.cli.v1.ShellCredentials
+	(*ShellInitScript)(nil),                                      // 343: copilot.cli.v1.ShellInitScript
+	(*ShellOptions)(nil),                                         // 344: copilot.cli.v1.ShellOptions
+	(*SkillInstallPlan)(nil),                                     // 345: copilot.cli.v1.SkillInstallPlan
+	(*SkillInstallationFileReview)(nil),                          // 346: copilot.cli.v1.SkillInstallationFileReview
+	(*SkillInstallationLocation)(nil),                            // 347: copilot.cli.v1.SkillInstallationLocation
+	(*SkillInstallationManagementOutcome)(nil),                   // 348: copilot.cli.v1.SkillInstallationManagementOutcome
+	(*SkillInstallationManagementOutcomeEnabledChanged)(nil),     // 349: copilot.cli.v1.SkillInstallationManagementOutcomeEnabledChanged
+	(*SkillInstallationManagementOutcomeInstallPlanned)(nil),     // 350: copilot.cli.v1.SkillInstallationManagementOutcomeInstallPlanned
+	(*SkillInstallationManagementOutcomeListed)(nil),             // 351: copilot.cli.v1.SkillInstallationManagementOutcomeListed
+	(*SkillInstallationManagementOutcomeOperation)(nil),          // 352: copilot.cli.v1.SkillInstallationManagementOutcomeOperation
+	(*SkillInstallationManagementOutcomeRecovered)(nil),          // 353: copilot.cli.v1.SkillInstallationManagementOutcomeRecovered
+	(*SkillInstallationManagementOutcomeRecoveryRequired)(nil),   // 354: copilot.cli.v1.SkillInstallationManagementOutcomeRecoveryRequired
+	(*SkillInstallationManagementOutcomeRefused)(nil),            // 355: copilot.cli.v1.SkillInstallationManagementOutcomeRefused
+	(*SkillInstallationManagementOutcomeRolledBack)(nil),         // 356: copilot.cli.v1.SkillInstallationManagementOutcomeRolledBack
+	(*SkillInstallationManagementOutcomeUninstallPlanned)(nil),   // 357: copilot.cli.v1.SkillInstallationManagementOutcomeUninstallPlanned
+	(*SkillInstallationOperationStatus)(nil),                     // 358: copilot.cli.v1.SkillInstallationOperationStatus
+	(*SkillInstallationOperationStatusApplying)(nil),             // 359: copilot.cli.v1.SkillInstallationOperationStatusApplying
+	(*SkillInstallationOperationStatusAwaitingConfirmation)(nil), // 360: copilot.cli.v1.SkillInstallationOperationStatusAwaitingConfirmation
+	(*SkillInstallationOperationStatusCompleted)(nil),            // 361: copilot.cli.v1.SkillInstallationOperationStatusCompleted
+	(*SkillInstallationOperationStatusPrepared)(nil),             // 362: copilot.cli.v1.SkillInstallationOperationStatusPrepared
+	(*SkillInstallationOperationStatusPreparing)(nil),            // 363: copilot.cli.v1.SkillInstallationOperationStatusPreparing
+	(*SkillInstallationOperationStatusRevalidating)(nil),         // 364: copilot.cli.v1.SkillInstallationOperationStatusRevalidating
+	(*SkillInstallationOutcome)(nil),                             // 365: copilot.cli.v1.SkillInstallationOutcome
+	(*SkillInstallationOutcomeCancelled)(nil),                    // 366: copilot.cli.v1.SkillInstallationOutcomeCancelled
+	(*SkillInstallationOutcomeDeclined)(nil),                     // 367: copilot.cli.v1.SkillInstallationOutcomeDeclined
+	(*SkillInstallationOutcomeInstalled)(nil),                    // 368: copilot.cli.v1.SkillInstallationOutcomeInstalled
+	(*SkillInstallationOutcomeRecoveryRequired)(nil),             // 369: copilot.cli.v1.SkillInstallationOutcomeRecoveryRequired
+	(*SkillInstallationOutcomeRefused)(nil),                      // 370: copilot.cli.v1.SkillInstallationOutcomeRefused
+	(*SkillInstallationOutcomeRolledBack)(nil),                   // 371: copilot.cli.v1.SkillInstallationOutcomeRolledBack
+	(*SkillInstallationOutcomeUninstalled)(nil),                  // 372: copilot.cli.v1.SkillInstallationOutcomeUninstalled
+	(*SkillInstallationReview)(nil),                              // 373: copilot.cli.v1.SkillInstallationReview
+	(*SkillInstallationReviewInstall)(nil),                       // 374: copilot.cli.v1.SkillInstallationReviewInstall
+	(*SkillInstallationReviewUninstall)(nil),                     // 375: copilot.cli.v1.SkillInstallationReviewUninstall
+	(*SkillInstallationSource)(nil),                              // 376: copilot.cli.v1.SkillInstallationSource
+	(*SkillInstallationSummary)(nil),                             // 377: copilot.cli.v1.SkillInstallationSummary
+	(*SkillUninstallPlan)(nil),                                   // 378: copilot.cli.v1.SkillUninstallPlan
+	(*SlashCommandInfo)(nil),                                     // 379: copilot.cli.v1.SlashCommandInfo
+	(*SlashCommandInput)(nil),                                    // 380: copilot.cli.v1.SlashCommandInput
+	(*SlashCommandInputChoice)(nil),                              // 381: copilot.cli.v1.SlashCommandInputChoice
+	(*StringList)(nil),                                           // 382: copilot.cli.v1.StringList
+	(*SystemMessageAlternative)(nil),                             // 383: copilot.cli.v1.SystemMessageAlternative
+	(*SystemMessageBlock)(nil),                                   // 384: copilot.cli.v1.SystemMessageBlock
+	(*TaskBlocker)(nil),                                          // 385: copilot.cli.v1.TaskBlocker
+	(*TokenAuthInfo)(nil),                                        // 386: copilot.cli.v1.TokenAuthInfo
+	(*TokenProviderAuthInfo)(nil),                                // 387: copilot.cli.v1.TokenProviderAuthInfo
+	(*ToolDefinition)(nil),                                       // 388: copilot.cli.v1.ToolDefinition
+	(*ToolNamespace)(nil),                                        // 389: copilot.cli.v1.ToolNamespace
+	(*UsageMetricsAgentMetric)(nil),                              // 390: copilot.cli.v1.UsageMetricsAgentMetric
+	(*UsageMetricsCodeChanges)(nil),                              // 391: copilot.cli.v1.UsageMetricsCodeChanges
+	(*UsageMetricsModelMetric)(nil),                              // 392: copilot.cli.v1.UsageMetricsModelMetric
+	(*UsageMetricsModelMetricRequests)(nil),                      // 393: copilot.cli.v1.UsageMetricsModelMetricRequests
+	(*UsageMetricsModelMetricTokenDetail)(nil),                   // 394: copilot.cli.v1.UsageMetricsModelMetricTokenDetail
+	(*UsageMetricsModelMetricUsage)(nil),                         // 395: copilot.cli.v1.UsageMetricsModelMetricUsage
+	(*UsageMetricsProviderModelMetric)(nil),                      // 396: copilot.cli.v1.UsageMetricsProviderModelMetric
+	(*UsageMetricsTokenDetail)(nil),                              // 397: copilot.cli.v1.UsageMetricsTokenDetail
+	(*UserAuthInfo)(nil),                                         // 398: copilot.cli.v1.UserAuthInfo
+	(*UserToolSessionApproval)(nil),                              // 399: copilot.cli.v1.UserToolSessionApproval
+	(*UserToolSessionApprovalCommands)(nil),                      // 400: copilot.cli.v1.UserToolSessionApprovalCommands
+	(*UserToolSessionApprovalCustomTool)(nil),                    // 401: copilot.cli.v1.UserToolSessionApprovalCustomTool
+	(*UserToolSessionApprovalExtensionEnvAccess)(nil),            // 402: copilot.cli.v1.UserToolSessionApprovalExtensionEnvAccess
+	(*UserToolSessionApprovalExtensionManagement)(nil),           // 403: copilot.cli.v1.UserToolSessionApprovalExtensionManagement
+	(*UserToolSessionApprovalExtensionPermissionAccess)(nil),     // 404: copilot.cli.v1.UserToolSessionApprovalExtensionPermissionAccess
+	(*UserToolSessionApprovalFactory)(nil),                       // 405: copilot.cli.v1.UserToolSessionApprovalFactory
+	(*UserToolSessionApprovalMcp)(nil),                           // 406: copilot.cli.v1.UserToolSessionApprovalMcp
+	(*UserToolSessionApprovalMemory)(nil),                        // 407: copilot.cli.v1.UserToolSessionApprovalMemory
+	(*UserToolSessionApprovalRead)(nil),                          // 408: copilot.cli.v1.UserToolSessionApprovalRead
+	(*UserToolSessionApprovalWorkflow)(nil),                      // 409: copilot.cli.v1.UserToolSessionApprovalWorkflow
+	(*UserToolSessionApprovalWrite)(nil),                         // 410: copilot.cli.v1.UserToolSessionApprovalWrite
+	(*WorkflowPermissionPhase)(nil),                              // 411: copilot.cli.v1.WorkflowPermissionPhase
+	nil,                                                          // 412: copilot.cli.v1.CopilotUserResponse.LimitedUserQuotasEntry
+	nil,                                                          // 413: copilot.cli.v1.CopilotUserResponse.MonthlyQuotasEntry
+	nil,                                                          // 414: copilot.cli.v1.FilterMappingMap.EntriesEntry
+	nil,                                                          // 415: copilot.cli.v1.McpServerConfigHttp.HeadersEntry
+	nil,                                                          // 416: copilot.cli.v1.McpServerConfigStdio.EnvEntry
+	nil,                                                          // 417: copilot.cli.v1.NamedProviderConfig.HeadersEntry
+	nil,                                                          // 418: copilot.cli.v1.ProtocolSystemMessageCustomizeConfig.SectionsEntry
+	nil,                                                          // 419: copilot.cli.v1.ProviderConfig.HeadersEntry
+	nil,                                                          // 420: copilot.cli.v1.SandboxCredentialsConfig.EnvVarsEntry
+	nil,                                                          // 421: copilot.cli.v1.UsageMetricsAgentMetric.ModelMetricsEntry
+	nil,                                                          // 422: copilot.cli.v1.UsageMetricsModelMetric.TokenDetailsEntry
+	(*timestamppb.Timestamp)(nil),                                // 423: google.protobuf.Timestamp
 }
 var file_copilot_cli_v1_common_proto_depIdxs = []int32{
-	97,  // 0: copilot.cli.v1.Attachment.file:type_name -> copilot.cli.v1.AttachmentFile
-	95,  // 1: copilot.cli.v1.Attachment.directory:type_name -> copilot.cli.v1.AttachmentDirectory
-	111, // 2: copilot.cli.v1.Attachment.selection:type_name -> copilot.cli.v1.AttachmentSelection
-	104, // 3: copilot.cli.v1.Attachment.github_reference:type_name -> copilot.cli.v1.AttachmentGitHubReference
-	100, // 4: copilot.cli.v1.Attachment.github_commit:type_name -> copilot.cli.v1.AttachmentGitHubCommit
-	105, // 5: copilot.cli.v1.Attachment.github_release:type_name -> copilot.cli.v1.AttachmentGitHubRelease
-	99,  // 6: copilot.cli.v1.Attachment.github_actions_job:type_name -> copilot.cli.v1.AttachmentGitHubActionsJob
-	106, // 7: copilot.cli.v1.Attachment.github_repository:type_name -> copilot.cli.v1.AttachmentGitHubRepository
-	102, // 8: copilot.cli.v1.Attachment.github_file_diff:type_name -> copilot.cli.v1.AttachmentGitHubFileDiff
-	108, // 9: copilot.cli.v1.Attachment.github_tree_comparison:type_name -> copilot.cli.v1.AttachmentGitHubTreeComparison
-	110, // 10: copilot.cli.v1.Attachment.github_url:type_name -> copilot.cli.v1.AttachmentGitHubUrl
-	101, // 11: copilot.cli.v1.Attachment.github_file:type_name -> copilot.cli.v1.AttachmentGitHubFile
-	107, // 12: copilot.cli.v1.Attachment.github_snippet:type_name -> copilot.cli.v1.AttachmentGitHubSnippet
-	94,  // 13: copilot.cli.v1.Attachment.blob:type_name -> copilot.cli.v1.AttachmentBlob
-	96,  // 14: copilot.cli.v1.Attachment.extension_context:type_name -> copilot.cli.v1.AttachmentExtensionContext
-	36,  // 15: copilot.cli.v1.AttachmentBlob.omitted_reason:type_name -> copilot.cli.v1.OmittedBinaryOmittedReason
-	292, // 16: copilot.cli.v1.AttachmentExtensionContext.captured_at:type_name -> google.protobuf.Timestamp
-	98,  // 17: copilot.cli.v1.AttachmentFile.line_range:type_name -> copilot.cli.v1.AttachmentFileLineRange
-	36,  // 18: copilot.cli.v1.AttachmentFile.omitted_reason:type_name -> copilot.cli.v1.OmittedBinaryOmittedReason
-	142, // 19: copilot.cli.v1.AttachmentGitHubActionsJob.repo:type_name -> copilot.cli.v1.GitHubRepoRef
-	142, // 20: copilot.cli.v1.AttachmentGitHubCommit.repo:type_name -> copilot.cli.v1.GitHubRepoRef
-	142, // 21: copilot.cli.v1.AttachmentGitHubFile.repo:type_name -> copilot.cli.v1.GitHubRepoRef
-	103, // 22: copilot.cli.v1.AttachmentGitHubFileDiff.head:type_name -> copilot.cli.v1.AttachmentGitHubFileDiffSide
-	103, // 23: copilot.cli.v1.AttachmentGitHubFileDiff.base:type_name -> copilot.cli.v1.AttachmentGitHubFileDiffSide
-	142, // 24: copilot.cli.v1.AttachmentGitHubFileDiffSide.repo:type_name -> copilot.cli.v1.GitHubRepoRef
-	6,   // 25: copilot.cli.v1.AttachmentGitHubReference.reference_type:type_name -> copilot.cli.v1.AttachmentGitHubReferenceType
-	142, // 26: copilot.cli.v1.AttachmentGitHubRelease.repo:type_name -> copilot.cli.v1.GitHubRepoRef
-	142, // 27: copilot.cli.v1.AttachmentGitHubRepository.repo:type_name -> copilot.cli.v1.GitHubRepoRef
-	142, // 28: copilot.cli.v1.AttachmentGitHubSnippet.repo:type_name -> copilot.cli.v1.GitHubRepoRef
-	98,  // 29: copilot.cli.v1.AttachmentGitHubSnippet.line_range:type_name -> copilot.cli.v1.AttachmentFileLineRange
-	109, // 30: copilot.cli.v1.AttachmentGitHubTreeComparison.base:type_name -> copilot.cli.v1.AttachmentGitHubTreeComparisonSide
-	109, // 31: copilot.cli.v1.AttachmentGitHubTreeComparison.head:type_name -> copilot.cli.v1.AttachmentGitHubTreeComparisonSide
-	142, // 32: copilot.cli.v1.AttachmentGitHubTreeComparisonSide.repo:type_name -> copilot.cli.v1.GitHubRepoRef
-	112, // 33: copilot.cli.v1.AttachmentSelection.selection:type_name -> copilot.cli.v1.AttachmentSelectionDetails
-	114, // 34: copilot.cli.v1.AttachmentSelectionDetails.start:type_name -> copilot.cli.v1.AttachmentSelectionDetailsStart
-	113, // 35: copilot.cli.v1.AttachmentSelectionDetails.end:type_name -> copilot.cli.v1.AttachmentSelectionDetailsEnd
-	116, // 36: copilot.cli.v1.AutoTierBilling.promo:type_name -> copilot.cli.v1.AutoTierBillingPromo
-	119, // 37: copilot.cli.v1.AutoTierDescriptor.status:type_name -> copilot.cli.v1.AutoTierStatus
-	115, // 38: copilot.cli.v1.AutoTierDescriptor.billing:type_name -> copilot.cli.v1.AutoTierBilling
-	117, // 39: copilot.cli.v1.AutoTierMetadata.tiers:type_name -> copilot.cli.v1.AutoTierDescriptor
-	122, // 40: copilot.cli.v1.BuiltinToolSafeForTelemetry.telemetry_fields:type_name -> copilot.cli.v1.BuiltinToolSafeTelemetryFields
-	124, // 41: copilot.cli.v1.CanvasHostContext.capabilities:type_name -> copilot.cli.v1.CanvasHostContextCapabilities
-	7,   // 42: copilot.cli.v1.CapiSessionOptions.auto_tier:type_name -> copilot.cli.v1.AutoTier
-	292, // 43: copilot.cli.v1.CatalogTrustProvenance.observed_at:type_name -> google.protobuf.Timestamp
-	131, // 44: copilot.cli.v1.CatalogTrustSnapshot.current:type_name -> copilot.cli.v1.CatalogTrustSnapshotCurrent
-	130, // 45: copilot.cli.v1.CatalogTrustSnapshot.absent:type_name -> copilot.cli.v1.CatalogTrustSnapshotAbsent
-	135, // 46: copilot.cli.v1.CatalogTrustSnapshot.stale:type_name -> copilot.cli.v1.CatalogTrustSnapshotStale
-	132, // 47: copilot.cli.v1.CatalogTrustSnapshot.downgraded:type_name -> copilot.cli.v1.CatalogTrustSnapshotDowngraded
-	134, // 48: copilot.cli.v1.CatalogTrustSnapshot.revoked:type_name -> copilot.cli.v1.CatalogTrustSnapshotRevoked
-	136, // 49: copilot.cli.v1.CatalogTrustSnapshot.unsupported:type_name -> copilot.cli.v1.CatalogTrustSnapshotUnsupported
-	133, // 50: copilot.cli.v1.CatalogTrustSnapshot.malformed:type_name -> copilot.cli.v1.CatalogTrustSnapshotMalformed
-	8,   // 51: copilot.cli.v1.CatalogTrustSnapshotAbsent.eligibility:type_name -> copilot.cli.v1.CatalogTrustEligibility
-	128, // 52: copilot.cli.v1.CatalogTrustSnapshotAbsent.provenance:type_name -> copilot.cli.v1.CatalogTrustProvenance
-	9,   // 53: copilot.cli.v1.CatalogTrustSnapshotCurrent.tier:type_name -> copilot.cli.v1.CatalogTrustTier
-	8,   // 54: copilot.cli.v1.CatalogTrustSnapshotCurrent.eligibility:type_name -> copilot.cli.v1.CatalogTrustEligibility
-	128, // 55: copilot.cli.v1.CatalogTrustSnapshotCurrent.provenance:type_name -> copilot.cli.v1.CatalogTrustProvenance
-	8,   // 56: copilot.cli.v1.CatalogTrustSnapshotDowngraded.eligibility:type_name -> copilot.cli.v1.CatalogTrustEligibility
-	128, // 57: copilot.cli.v1.CatalogTrustSnapshotDowngraded.provenance:type_name -> copilot.cli.v1.CatalogTrustProvenance
-	8,   // 58: copilot.cli.v1.CatalogTrustSnapshotMalformed.eligibility:type_name -> copilot.cli.v1.CatalogTrustEligibility
-	128, // 59: copilot.cli.v1.CatalogTrustSnapshotMalformed.provenance:type_name -> copilot.cli.v1.CatalogTrustProvenance
-	8,   // 60: copilot.cli.v1.CatalogTrustSnapshotRevoked.eligibility:type_name -> copilot.cli.v1.CatalogTrustEligibility
-	128, // 61: copilot.cli.v1.CatalogTrustSnapshotRevoked.provenance:type_name -> copilot.cli.v1.CatalogTrustProvenance
-	8,   // 62: copilot.cli.v1.CatalogTrustSnapshotStale.eligibility:type_name -> copilot.cli.v1.CatalogTrustEligibility
-	128, // 63: copilot.cli.v1.CatalogTrustSnapshotStale.provenance:type_name -> copilot.cli.v1.CatalogTrustProvenance
-	8,   // 64: copilot.cli.v1.CatalogTrustSnapshotUnsupported.eligibility:type_name -> copilot.cli.v1.CatalogTrustEligibility
-	128, // 65: copilot.cli.v1.CatalogTrustSnapshotUnsupported.provenance:type_name -> copilot.cli.v1.CatalogTrustProvenance
-	141, // 66: copilot.cli.v1.FilterMapping.map:type_name -> copilot.cli.v1.FilterMappingMap
-	10,  // 67: copilot.cli.v1.FilterMapping.value:type_name -> copilot.cli.v1.ContentFilterMode
-	283, // 68: copilot.cli.v1.FilterMappingMap.entries:type_name -> copilot.cli.v1.FilterMappingMap.EntriesEntry
-	129, // 69: copilot.cli.v1.InstallationCatalogueIdentity.trust_at_install:type_name -> copilot.cli.v1.CatalogTrustSnapshot
-	238, // 70: copilot.cli.v1.LocalSessionMetadataValue.context:type_name -> copilot.cli.v1.SessionContext
-	18,  // 71: copilot.cli.v1.ManagedSettingsResolvedData.source:type_name -> copilot.cli.v1.ManagedSettingsResolvedSource
-	146, // 72: copilot.cli.v1.ManagedSettingsResolvedData.permissions_context:type_name -> copilot.cli.v1.ManagedPermissionsContext
-	25,  // 73: copilot.cli.v1.McpInstallationInput.category:type_name -> copilot.cli.v1.McpPlanValueCategory
-	143, // 74: copilot.cli.v1.McpOauthHttpResponse.headers:type_name -> copilot.cli.v1.HeaderEntry
-	20,  // 75: copilot.cli.v1.McpPlanConfigurationChange.operation:type_name -> copilot.cli.v1.McpPlanConfigurationOperation
-	21,  // 76: copilot.cli.v1.McpPlanPolicyResult.decision:type_name -> copilot.cli.v1.McpPlanPolicyDecision
-	22,  // 77: copilot.cli.v1.McpPlanPolicyResult.source:type_name -> copilot.cli.v1.McpPlanPolicySource
-	127, // 78: copilot.cli.v1.McpPlanProvenance.card_digest:type_name -> copilot.cli.v1.CardDigest
-	26,  // 79: copilot.cli.v1.McpPlanProvenance.media_type:type_name -> copilot.cli.v1.McpServerCardMediaType
-	156, // 80: copilot.cli.v1.McpPlanRequiredValue.scalar:type_name -> copilot.cli.v1.McpPlanRequiredValueScalar
-	155, // 81: copilot.cli.v1.McpPlanRequiredValue.enum:type_name -> copilot.cli.v1.McpPlanRequiredValueEnum
-	25,  // 82: copilot.cli.v1.McpPlanRequiredValueEnum.category:type_name -> copilot.cli.v1.McpPlanValueCategory
-	25,  // 83: copilot.cli.v1.McpPlanRequiredValueScalar.category:type_name -> copilot.cli.v1.McpPlanValueCategory
-	24,  // 84: copilot.cli.v1.McpPlanRequiredValueScalar.value_type:type_name -> copilot.cli.v1.McpPlanScalarValueType
-	161, // 85: copilot.cli.v1.McpPlanTransportChoice.stdio:type_name -> copilot.cli.v1.McpPlanTransportChoicePackage
-	162, // 86: copilot.cli.v1.McpPlanTransportChoice.remote:type_name -> copilot.cli.v1.McpPlanTransportChoiceRemote
-	154, // 87: copilot.cli.v1.McpPlanTransportChoicePackage.required_values:type_name -> copilot.cli.v1.McpPlanRequiredValue
-	158, // 88: copilot.cli.v1.McpPlanTransportChoicePackage.secret_placeholders:type_name -> copilot.cli.v1.McpPlanSecretPlaceholder
-	23,  // 89: copilot.cli.v1.McpPlanTransportChoiceRemote.transport:type_name -> copilot.cli.v1.McpPlanRemoteTransport
-	154, // 90: copilot.cli.v1.McpPlanTransportChoiceRemote.required_values:type_name -> copilot.cli.v1.McpPlanRequiredValue
-	158, // 91: copilot.cli.v1.McpPlanTransportChoiceRemote.secret_placeholders:type_name -> copilot.cli.v1.McpPlanSecretPlaceholder
-	164, // 92: copilot.cli.v1.McpSafeForTelemetry.fields:type_name -> copilot.cli.v1.McpSafeForTelemetryFields
-	169, // 93: copilot.cli.v1.McpSerializableServerConfig.stdio:type_name -> copilot.cli.v1.McpServerConfigStdio
-	168, // 94: copilot.cli.v1.McpSerializableServerConfig.http:type_name -> copilot.cli.v1.McpServerConfigHttp
-	167, // 95: copilot.cli.v1.McpServerAuthConfig.redirect_port:type_name -> copilot.cli.v1.McpServerAuthConfigRedirectPort
-	163, // 96: copilot.cli.v1.McpServerConfigHttp.safe_for_telemetry:type_name -> copilot.cli.v1.McpSafeForTelemetry
-	256, // 97: copilot.cli.v1.McpServerConfigHttp.tools:type_name -> copilot.cli.v1.StringList
-	29,  // 98: copilot.cli.v1.McpServerConfigHttp.type:type_name -> copilot.cli.v1.McpServerConfigHttpType
-	140, // 99: copilot.cli.v1.McpServerConfigHttp.filter_mapping:type_name -> copilot.cli.v1.FilterMapping
-	166, // 100: copilot.cli.v1.McpServerConfigHttp.oidc:type_name -> copilot.cli.v1.McpServerAuthConfig
-	166, // 101: copilot.cli.v1.McpServerConfigHttp.auth:type_name -> copilot.cli.v1.McpServerAuthConfig
-	27,  // 102: copilot.cli.v1.McpServerConfigHttp.defer_tools:type_name -> copilot.cli.v1.McpServerConfigDeferTools
-	31,  // 103: copilot.cli.v1.McpServerConfigHttp.source:type_name -> copilot.cli.v1.McpServerSource
-	284, // 104: copilot.cli.v1.McpServerConfigHttp.headers:type_name -> copilot.cli.v1.McpServerConfigHttp.HeadersEntry
-	28,  // 105: copilot.cli.v1.McpServerConfigHttp.oauth_grant_type:type_name -> copilot.cli.v1.McpServerConfigHttpOauthGrantType
-	163, // 106: copilot.cli.v1.McpServerConfigStdio.safe_for_telemetry:type_name -> copilot.cli.v1.McpSafeForTelemetry
-	256, // 107: copilot.cli.v1.McpServerConfigStdio.tools:type_name -> copilot.cli.v1.StringList
-	140, // 108: copilot.cli.v1.McpServerConfigStdio.filter_mapping:type_name -> copilot.cli.v1.FilterMapping
-	166, // 109: copilot.cli.v1.McpServerConfigStdio.oidc:type_name -> copilot.cli.v1.McpServerAuthConfig
-	166, // 110: copilot.cli.v1.McpServerConfigStdio.auth:type_name -> copilot.cli.v1.McpServerAuthConfig
-	27,  // 111: copilot.cli.v1.McpServerConfigStdio.defer_tools:type_name -> copilot.cli.v1.McpServerConfigDeferTools
-	31,  // 112: copilot.cli.v1.McpServerConfigStdio.source:type_name -> copilot.cli.v1.McpServerSource
-	285, // 113: copilot.cli.v1.McpServerConfigStdio.env:type_name -> copilot.cli.v1.McpServerConfigStdio.EnvEntry
-	30,  // 114: copilot.cli.v1.McpServerConfigStdio.type:type_name -> copilot.cli.v1.McpServerConfigStdioType
-	178, // 115: copilot.cli.v1.ModelCapabilities.supports:type_name -> copilot.cli.v1.ModelCapabilitiesSupports
-	172, // 116: copilot.cli.v1.ModelCapabilities.limits:type_name -> copilot.cli.v1.ModelCapabilitiesLimits
-	173, // 117: copilot.cli.v1.ModelCapabilitiesLimits.vision:type_name -> copilot.cli.v1.ModelCapabilitiesLimitsVision
-	177, // 118: copilot.cli.v1.ModelCapabilitiesOverride.supports:type_name -> copilot.cli.v1.ModelCapabilitiesOverrideSupports
-	175, // 119: copilot.cli.v1.ModelCapabilitiesOverride.limits:type_name -> copilot.cli.v1.ModelCapabilitiesOverrideLimits
-	176, // 120: copilot.cli.v1.ModelCapabilitiesOverrideLimits.vision:type_name -> copilot.cli.v1.ModelCapabilitiesOverrideLimitsVision
-	1,   // 121: copilot.cli.v1.ModelCapabilitiesOverrideSupports.adaptive_thinking:type_name -> copilot.cli.v1.AdaptiveThinkingSupport
-	1,   // 122: copilot.cli.v1.ModelCapabilitiesSupports.adaptive_thinking:type_name -> copilot.cli.v1.AdaptiveThinkingSupport
-	35,  // 123: copilot.cli.v1.ModelProviderRef.kind:type_name -> copilot.cli.v1.ModelProviderKind
-	62,  // 124: copilot.cli.v1.NamedProviderConfig.type:type_name -> copilot.cli.v1.ProviderConfigType
-	63,  // 125: copilot.cli.v1.NamedProviderConfig.wire_api:type_name -> copilot.cli.v1.ProviderConfigWireApi
-	61,  // 126: copilot.cli.v1.NamedProviderConfig.transport:type_name -> copilot.cli.v1.ProviderConfigTransport
-	222, // 127: copilot.cli.v1.NamedProviderConfig.azure:type_name -> copilot.cli.v1.ProviderConfigAzure
-	286, // 128: copilot.cli.v1.NamedProviderConfig.headers:type_name -> copilot.cli.v1.NamedProviderConfig.HeadersEntry
-	60,  // 129: copilot.cli.v1.NamedProviderConfig.model_provider:type_name -> copilot.cli.v1.ProviderConfigModelProvider
-	40,  // 130: copilot.cli.v1.PermissionApprovalEvaluation.reason_code:type_name -> copilot.cli.v1.PermissionApprovalEvaluationReasonCode
-	39,  // 131: copilot.cli.v1.PermissionApprovalEvaluation.judge_status:type_name -> copilot.cli.v1.PermissionApprovalEvaluationJudgeStatus
-	38,  // 132: copilot.cli.v1.PermissionApprovalEvaluation.evaluation_stage:type_name -> copilot.cli.v1.PermissionApprovalEvaluationEvaluationStage
-	5,   // 133: copilot.cli.v1.PermissionAssistedApproval.recommendation:type_name -> copilot.cli.v1.AssistedApprovalRecommendation
-	4,   // 134: copilot.cli.v1.PermissionAssistedApproval.failure_reason:type_name -> copilot.cli.v1.AssistedApprovalJudgeFailureReason
-	184, // 135: copilot.cli.v1.PermissionAssistedApproval.evaluation:type_name -> copilot.cli.v1.PermissionApprovalEvaluation
-	41,  // 136: copilot.cli.v1.PermissionDecisionContext.outcome:type_name -> copilot.cli.v1.PermissionDecisionOutcome
-	42,  // 137: copilot.cli.v1.PermissionDecisionContext.source:type_name -> copilot.cli.v1.PermissionDecisionSource
-	43,  // 138: copilot.cli.v1.PermissionDecisionContext.surface:type_name -> copilot.cli.v1.PermissionDecisionSurface
-	55,  // 139: copilot.cli.v1.PermissionDecisionContext.response_capability:type_name -> copilot.cli.v1.PermissionResponseCapability
-	188, // 140: copilot.cli.v1.PermissionPromptRequest.commands:type_name -> copilot.cli.v1.PermissionPromptRequestCommands
-	201, // 141: copilot.cli.v1.PermissionPromptRequest.write:type_name -> copilot.cli.v1.PermissionPromptRequestWrite
-	198, // 142: copilot.cli.v1.PermissionPromptRequest.read:type_name -> copilot.cli.v1.PermissionPromptRequestRead
-	195, // 143: copilot.cli.v1.PermissionPromptRequest.mcp:type_name -> copilot.cli.v1.PermissionPromptRequestMcp
-	199, // 144: copilot.cli.v1.PermissionPromptRequest.url:type_name -> copilot.cli.v1.PermissionPromptRequestUrl
-	196, // 145: copilot.cli.v1.PermissionPromptRequest.memory:type_name -> copilot.cli.v1.PermissionPromptRequestMemory
-	189, // 146: copilot.cli.v1.PermissionPromptRequest.custom_tool:type_name -> copilot.cli.v1.PermissionPromptRequestCustomTool
-	197, // 147: copilot.cli.v1.PermissionPromptRequest.path:type_name -> copilot.cli.v1.PermissionPromptRequestPath
-	194, // 148: copilot.cli.v1.PermissionPromptRequest.hook:type_name -> copilot.cli.v1.PermissionPromptRequestHook
-	191, // 149: copilot.cli.v1.PermissionPromptRequest.extension_management:type_name -> copilot.cli.v1.PermissionPromptRequestExtensionManagement
-	193, // 150: copilot.cli.v1.PermissionPromptRequest.factory:type_name -> copilot.cli.v1.PermissionPromptRequestFactory
-	192, // 151: copilot.cli.v1.PermissionPromptRequest.extension_permission_access:type_name -> copilot.cli.v1.PermissionPromptRequestExtensionPermissionAccess
-	190, // 152: copilot.cli.v1.PermissionPromptRequest.extension_env_access:type_name -> copilot.cli.v1.PermissionPromptRequestExtensionEnvAccess
-	200, // 153: copilot.cli.v1.PermissionPromptRequest.workflow:type_name -> copilot.cli.v1.PermissionPromptRequestWorkflow
-	185, // 154: copilot.cli.v1.PermissionPromptRequestCommands.assisted_approval:type_name -> copilot.cli.v1.PermissionAssistedApproval
-	205, // 155: copilot.cli.v1.PermissionPromptRequestCommands.sandbox_path_grant:type_name -> copilot.cli.v1.PermissionSandboxPathGrant
-	185, // 156: copilot.cli.v1.PermissionPromptRequestCustomTool.assisted_approval:type_name -> copilot.cli.v1.PermissionAssistedApproval
-	185, // 157: copilot.cli.v1.PermissionPromptRequestExtensionEnvAccess.assisted_approval:type_name -> copilot.cli.v1.PermissionAssistedApproval
-	185, // 158: copilot.cli.v1.PermissionPromptRequestExtensionManagement.assisted_approval:type_name -> copilot.cli.v1.PermissionAssistedApproval
-	185, // 159: copilot.cli.v1.PermissionPromptRequestExtensionPermissionAccess.assisted_approval:type_name -> copilot.cli.v1.PermissionAssistedApproval
-	15,  // 160: copilot.cli.v1.PermissionPromptRequestFactory.operation:type_name -> copilot.cli.v1.FactoryPermissionOperation
-	139, // 161: copilot.cli.v1.PermissionPromptRequestFactory.phases:type_name -> copilot.cli.v1.FactoryPermissionPhase
-	185, // 162: copilot.cli.v1.PermissionPromptRequestFactory.assisted_approval:type_name -> copilot.cli.v1.PermissionAssistedApproval
-	185, // 163: copilot.cli.v1.PermissionPromptRequestHook.assisted_approval:type_name -> copilot.cli.v1.PermissionAssistedApproval
-	46,  // 164: copilot.cli.v1.PermissionPromptRequestMcp.permission_recommendation:type_name -> copilot.cli.v1.PermissionRecommendation
-	185, // 165: copilot.cli.v1.PermissionPromptRequestMcp.assisted_approval:type_name -> copilot.cli.v1.PermissionAssistedApproval
-	53,  // 166: copilot.cli.v1.PermissionPromptRequestMemory.action:type_name -> copilot.cli.v1.PermissionRequestMemoryAction
-	54,  // 167: copilot.cli.v1.PermissionPromptRequestMemory.direction:type_name -> copilot.cli.v1.PermissionRequestMemoryDirection
-	185, // 168: copilot.cli.v1.PermissionPromptRequestMemory.assisted_approval:type_name -> copilot.cli.v1.PermissionAssistedApproval
-	45,  // 169: copilot.cli.v1.PermissionPromptRequestPath.access_kind:type_name -> copilot.cli.v1.PermissionPromptRequestPathAccessKind
-	185, // 170: copilot.cli.v1.PermissionPromptRequestPath.assisted_approval:type_name -> copilot.cli.v1.PermissionAssistedApproval
-	185, // 171: copilot.cli.v1.PermissionPromptRequestRead.assisted_approval:type_name -> copilot.cli.v1.PermissionAssistedApproval
-	185, // 172: copilot.cli.v1.PermissionPromptRequestUrl.assisted_approval:type_name -> copilot.cli.v1.PermissionAssistedApproval
-	92,  // 173: copilot.cli.v1.PermissionPromptRequestWorkflow.operation:type_name -> copilot.cli.v1.WorkflowPermissionOperation
-	282, // 174: copilot.cli.v1.PermissionPromptRequestWorkflow.phases:type_name -> copilot.cli.v1.WorkflowPermissionPhase
-	185, // 175: copilot.cli.v1.PermissionPromptRequestWorkflow.assisted_approval:type_name -> copilot.cli.v1.PermissionAssistedApproval
-	185, // 176: copilot.cli.v1.PermissionPromptRequestWrite.assisted_approval:type_name -> copilot.cli.v1.PermissionAssistedApproval
-	207, // 177: copilot.cli.v1.PermissionPromptRequestWrite.file_edits:type_name -> copilot.cli.v1.PermissionWriteFileEdit
-	49,  // 178: copilot.cli.v1.PermissionRecoveryAttempt.relation:type_name -> copilot.cli.v1.PermissionRecoveryAttemptRelation
-	47,  // 179: copilot.cli.v1.PermissionRecoveryAttempt.disposition:type_name -> copilot.cli.v1.PermissionRecoveryAttemptDisposition
-	48,  // 180: copilot.cli.v1.PermissionRecoveryAttempt.reason:type_name -> copilot.cli.v1.PermissionRecoveryAttemptReason
-	52,  // 181: copilot.cli.v1.PermissionRecoveryData.status:type_name -> copilot.cli.v1.PermissionRecoveryStatus
-	50,  // 182: copilot.cli.v1.PermissionRecoveryData.on_blocked:type_name -> copilot.cli.v1.PermissionRecoveryOnBlocked
-	51,  // 183: copilot.cli.v1.PermissionRecoveryData.reason:type_name -> copilot.cli.v1.PermissionRecoveryReason
-	202, // 184: copilot.cli.v1.PermissionRecoveryData.attempts:type_name -> copilot.cli.v1.PermissionRecoveryAttempt
-	56,  // 185: copilot.cli.v1.PermissionSandboxPathGrant.access:type_name -> copilot.cli.v1.PermissionSandboxPathGrantAccess
-	206, // 186: copilot.cli.v1.PermissionWriteFileEdit.before:type_name -> copilot.cli.v1.PermissionWriteFileContent
-	206, // 187: copilot.cli.v1.PermissionWriteFileEdit.after:type_name -> copilot.cli.v1.PermissionWriteFileContent
-	57,  // 188: copilot.cli.v1.PluginInstallationMcpServerReview.transport:type_name -> copilot.cli.v1.PluginInstallationMcpTransport
-	144, // 189: copilot.cli.v1.PluginInstallationReview.catalogue:type_name -> copilot.cli.v1.InstallationCatalogueIdentity
-	212, // 190: copilot.cli.v1.PluginInstallationReview.source:type_name -> copilot.cli.v1.PluginInstallationSource
-	209, // 191: copilot.cli.v1.PluginInstallationReview.target:type_name -> copilot.cli.v1.PluginInstallationLocation
-	208, // 192: copilot.cli.v1.PluginInstallationReview.files:type_name -> copilot.cli.v1.PluginInstallationFileReview
-	210, // 193: copilot.cli.v1.PluginInstallationReview.mcp_servers:type_name -> copilot.cli.v1.PluginInstallationMcpServerReview
-	215, // 194: copilot.cli.v1.ProtocolMarkerSectionOverride.transform:type_name -> copilot.cli.v1.ProtocolMarkerSectionOverrideTransform
-	214, // 195: copilot.cli.v1.ProtocolMarkerSectionOverride.preserve:type_name -> copilot.cli.v1.ProtocolMarkerSectionOverridePreserve
-	217, // 196: copilot.cli.v1.ProtocolSectionOverride.static_section_override:type_name -> copilot.cli.v1.ProtocolStaticSectionOverride
-	213, // 197: copilot.cli.v1.ProtocolSectionOverride.marker_section_override:type_name -> copilot.cli.v1.ProtocolMarkerSectionOverride
-	59,  // 198: copilot.cli.v1.ProtocolStaticSectionOverride.action:type_name -> copilot.cli.v1.ProtocolStaticSectionAction
-	58,  // 199: copilot.cli.v1.ProtocolSystemMessageAppendConfig.mode:type_name -> copilot.cli.v1.ProtocolAppendMode
-	287, // 200: copilot.cli.v1.ProtocolSystemMessageCustomizeConfig.sections:type_name -> copilot.cli.v1.ProtocolSystemMessageCustomizeConfig.SectionsEntry
-	258, // 201: copilot.cli.v1.ProtocolSystemMessageReplaceConfig.content_blocks:type_name -> copilot.cli.v1.SystemMessageBlock
-	62,  // 202: copilot.cli.v1.ProviderConfig.type:type_name -> copilot.cli.v1.ProviderConfigType
-	63,  // 203: copilot.cli.v1.ProviderConfig.wire_api:type_name -> copilot.cli.v1.ProviderConfigWireApi
-	61,  // 204: copilot.cli.v1.ProviderConfig.transport:type_name -> copilot.cli.v1.ProviderConfigTransport
-	222, // 205: copilot.cli.v1.ProviderConfig.azure:type_name -> copilot.cli.v1.ProviderConfigAzure
-	174, // 206: copilot.cli.v1.ProviderConfig.model_capabilities:type_name -> copilot.cli.v1.ModelCapabilitiesOverride
-	288, // 207: copilot.cli.v1.ProviderConfig.headers:type_name -> copilot.cli.v1.ProviderConfig.HeadersEntry
-	60,  // 208: copilot.cli.v1.ProviderConfig.model_provider:type_name -> copilot.cli.v1.ProviderConfigModelProvider
-	174, // 209: copilot.cli.v1.ProviderModelConfig.capabilities:type_name -> copilot.cli.v1.ModelCapabilitiesOverride
-	257, // 210: copilot.cli.v1.ProviderModelConfig.system_message:type_name -> copilot.cli.v1.SystemMessageAlternative
-	65,  // 211: copilot.cli.v1.ProviderMonthlyUsage.state:type_name -> copilot.cli.v1.ProviderMonthlyUsageState
-	71,  // 212: copilot.cli.v1.ProviderMonthlyUsage.unit:type_name -> copilot.cli.v1.ProviderQuotaUnit
-	64,  // 213: copilot.cli.v1.ProviderMonthlyUsage.scope:type_name -> copilot.cli.v1.ProviderMonthlyUsageScope
-	180, // 214: copilot.cli.v1.ProviderQuotaState.provider:type_name -> copilot.cli.v1.ModelProviderRef
-	71,  // 215: copilot.cli.v1.ProviderQuotaState.unit:type_name -> copilot.cli.v1.ProviderQuotaUnit
-	66,  // 216: copilot.cli.v1.ProviderQuotaState.access_state:type_name -> copilot.cli.v1.ProviderQuotaAccessState
-	68,  // 217: copilot.cli.v1.ProviderQuotaState.capacity_state:type_name -> copilot.cli.v1.ProviderQuotaCapacityState
-	69,  // 218: copilot.cli.v1.ProviderQuotaState.observation_kind:type_name -> copilot.cli.v1.ProviderQuotaObservationKind
-	70,  // 219: copilot.cli.v1.ProviderQuotaState.quantity_kind:type_name -> copilot.cli.v1.ProviderQuotaQuantityKind
-	67,  // 220: copilot.cli.v1.ProviderQuotaState.acquisition_status:type_name -> copilot.cli.v1.ProviderQuotaAcquisitionStatus
-	225, // 221: copilot.cli.v1.ProviderQuotaState.budget_metadata:type_name -> copilot.cli.v1.ProviderQuotaBudgetMetadata
-	224, // 222: copilot.cli.v1.ProviderQuotaState.monthly_usage:type_name -> copilot.cli.v1.ProviderMonthlyUsage
-	229, // 223: copilot.cli.v1.SandboxConfig.user_policy:type_name -> copilot.cli.v1.SandboxConfigUserPolicy
-	228, // 224: copilot.cli.v1.SandboxConfig.auth:type_name -> copilot.cli.v1.SandboxConfigAuth
-	236, // 225: copilot.cli.v1.SandboxConfig.credentials:type_name -> copilot.cli.v1.SandboxCredentialsConfig
-	232, // 226: copilot.cli.v1.SandboxConfigUserPolicy.filesystem:type_name -> copilot.cli.v1.SandboxConfigUserPolicyFilesystem
-	233, // 227: copilot.cli.v1.SandboxConfigUserPolicy.network:type_name -> copilot.cli.v1.SandboxConfigUserPolicyNetwork
-	235, // 228: copilot.cli.v1.SandboxConfigUserPolicy.seatbelt:type_name -> copilot.cli.v1.SandboxConfigUserPolicySeatbelt
-	230, // 229: copilot.cli.v1.SandboxConfigUserPolicy.experimental:type_name -> copilot.cli.v1.SandboxConfigUserPolicyExperimental
-	231, // 230: copilot.cli.v1.SandboxConfigUserPolicyExperimental.seatbelt:type_name -> copilot.cli.v1.SandboxConfigUserPolicyExperimentalSeatbelt
-	234, // 231: copilot.cli.v1.SandboxConfigUserPolicyNetwork.proxy:type_name -> copilot.cli.v1.SandboxConfigUserPolicyNetworkProxy
-	289, // 232: copilot.cli.v1.SandboxCredentialsConfig.env_vars:type_name -> copilot.cli.v1.SandboxCredentialsConfig.EnvVarsEntry
-	78,  // 233: copilot.cli.v1.SessionContext.host_type:type_name -> copilot.cli.v1.SessionContextHostType
-	241, // 234: copilot.cli.v1.SessionManagedSettings.permissions:type_name -> copilot.cli.v1.SessionManagedPermissions
-	82,  // 235: copilot.cli.v1.ShellInitScript.shell:type_name -> copilot.cli.v1.ShellInitScriptShell
-	81,  // 236: copilot.cli.v1.ShellOptions.init_profile:type_name -> copilot.cli.v1.ShellInitProfile
-	244, // 237: copilot.cli.v1.ShellOptions.init_scripts:type_name -> copilot.cli.v1.ShellInitScript
-	243, // 238: copilot.cli.v1.ShellOptions.credentials:type_name -> copilot.cli.v1.ShellCredentials
-	249, // 239: copilot.cli.v1.SkillInstallationReview.install:type_name -> copilot.cli.v1.SkillInstallationReviewInstall
-	250, // 240: copilot.cli.v1.SkillInstallationReview.uninstall:type_name -> copilot.cli.v1.SkillInstallationReviewUninstall
-	144, // 241: copilot.cli.v1.SkillInstallationReviewInstall.catalogue:type_name -> copilot.cli.v1.InstallationCatalogueIdentity
-	251, // 242: copilot.cli.v1.SkillInstallationReviewInstall.source:type_name -> copilot.cli.v1.SkillInstallationSource
-	247, // 243: copilot.cli.v1.SkillInstallationReviewInstall.target:type_name -> copilot.cli.v1.SkillInstallationLocation
-	246, // 244: copilot.cli.v1.SkillInstallationReviewInstall.files:type_name -> copilot.cli.v1.SkillInstallationFileReview
-	252, // 245: copilot.cli.v1.SkillInstallationReviewUninstall.installation:type_name -> copilot.cli.v1.SkillInstallationSummary
-	246, // 246: copilot.cli.v1.SkillInstallationReviewUninstall.files:type_name -> copilot.cli.v1.SkillInstallationFileReview
-	144, // 247: copilot.cli.v1.SkillInstallationReviewUninstall.catalogue:type_name -> copilot.cli.v1.InstallationCatalogueIdentity
-	247, // 248: copilot.cli.v1.SkillInstallationSummary.target:type_name -> copilot.cli.v1.SkillInstallationLocation
-	85,  // 249: copilot.cli.v1.SkillInstallationSummary.session_state:type_name -> copilot.cli.v1.SkillInstallationSessionState
-	251, // 250: copilot.cli.v1.SkillInstallationSummary.source:type_name -> copilot.cli.v1.SkillInstallationSource
-	144, // 251: copilot.cli.v1.SkillInstallationSummary.catalogue:type_name -> copilot.cli.v1.InstallationCatalogueIdentity
-	84,  // 252: copilot.cli.v1.SkillInstallationSummary.ownership_state:type_name -> copilot.cli.v1.SkillInstallationOwnershipState
-	88,  // 253: copilot.cli.v1.SlashCommandInfo.kind:type_name -> copilot.cli.v1.SlashCommandKind
-	254, // 254: copilot.cli.v1.SlashCommandInfo.input:type_name -> copilot.cli.v1.SlashCommandInput
-	255, // 255: copilot.cli.v1.SlashCommandInput.choices:type_name -> copilot.cli.v1.SlashCommandInputChoice
-	87,  // 256: copilot.cli.v1.SlashCommandInput.completion:type_name -> copilot.cli.v1.SlashCommandInputCompletion
-	218, // 257: copilot.cli.v1.SystemMessageAlternative.append_config:type_name -> copilot.cli.v1.ProtocolSystemMessageAppendConfig
-	220, // 258: copilot.cli.v1.SystemMessageAlternative.replace_config:type_name -> copilot.cli.v1.ProtocolSystemMessageReplaceConfig
-	219, // 259: copilot.cli.v1.SystemMessageAlternative.customize_config:type_name -> copilot.cli.v1.ProtocolSystemMessageCustomizeConfig
-	51,  // 260: copilot.cli.v1.TaskBlocker.reason:type_name -> copilot.cli.v1.PermissionRecoveryReason
-	203, // 261: copilot.cli.v1.TaskBlocker.permission_recovery:type_name -> copilot.cli.v1.PermissionRecoveryData
-	90,  // 262: copilot.cli.v1.ToolDefinition.defer:type_name -> copilot.cli.v1.ToolDefer
-	261, // 263: copilot.cli.v1.ToolDefinition.namespace:type_name -> copilot.cli.v1.ToolNamespace
-	290, // 264: copilot.cli.v1.UsageMetricsAgentMetric.model_metrics:type_name -> copilot.cli.v1.UsageMetricsAgentMetric.ModelMetricsEntry
-	265, // 265: copilot.cli.v1.UsageMetricsModelMetric.requests:type_name -> copilot.cli.v1.UsageMetricsModelMetricRequests
-	267, // 266: copilot.cli.v1.UsageMetricsModelMetric.usage:type_name -> copilot.cli.v1.UsageMetricsModelMetricUsage
-	292, // 267: copilot.cli.v1.UsageMetricsModelMetric.cache_expires_at:type_name -> google.protobuf.Timestamp
-	291, // 268: copilot.cli.v1.UsageMetricsModelMetric.token_details:type_name -> copilot.cli.v1.UsageMetricsModelMetric.TokenDetailsEntry
-	3,   // 269: copilot.cli.v1.UsageMetricsModelMetric.ai_credits_status:type_name -> copilot.cli.v1.AiCreditsStatus
-	180, // 270: copilot.cli.v1.UsageMetricsProviderModelMetric.provider:type_name -> copilot.cli.v1.ModelProviderRef
-	264, // 271: copilot.cli.v1.UsageMetricsProviderModelMetric.metrics:type_name -> copilot.cli.v1.UsageMetricsModelMetric
-	271, // 272: copilot.cli.v1.UserToolSessionApproval.commands:type_name -> copilot.cli.v1.UserToolSessionApprovalCommands
-	279, // 273: copilot.cli.v1.UserToolSessionApproval.read:type_name -> copilot.cli.v1.UserToolSessionApprovalRead
-	281, // 274: copilot.cli.v1.UserToolSessionApproval.write:type_name -> copilot.cli.v1.UserToolSessionApprovalWrite
-	277, // 275: copilot.cli.v1.UserToolSessionApproval.mcp:type_name -> copilot.cli.v1.UserToolSessionApprovalMcp
-	278, // 276: copilot.cli.v1.UserToolSessionApproval.memory:type_name -> copilot.cli.v1.UserToolSessionApprovalMemory
-	272, // 277: copilot.cli.v1.UserToolSessionApproval.custom_tool:type_name -> copilot.cli.v1.UserToolSessionApprovalCustomTool
-	274, // 278: copilot.cli.v1.UserToolSessionApproval.extension_management:type_name -> copilot.cli.v1.UserToolSessionApprovalExtensionManagement
-	276, // 279: copilot.cli.v1.UserToolSessionApproval.factory:type_name -> copilot.cli.v1.UserToolSessionApprovalFactory
-	275, // 280: copilot.cli.v1.UserToolSessionApproval.extension_permission_access:type_name -> copilot.cli.v1.UserToolSessionApprovalExtensionPermissionAccess
-	273, // 281: copilot.cli.v1.UserToolSessionApproval.extension_env_access:type_name -> copilot.cli.v1.UserToolSessionApprovalExtensionEnvAccess
-	280, // 282: copilot.cli.v1.UserToolSessionApproval.workflow:type_name -> copilot.cli.v1.UserToolSessionApprovalWorkflow
-	10,  // 283: copilot.cli.v1.FilterMappingMap.EntriesEntry.value:type_name -> copilot.cli.v1.ContentFilterMode
-	216, // 284: copilot.cli.v1.ProtocolSystemMessageCustomizeConfig.SectionsEntry.value:type_name -> copilot.cli.v1.ProtocolSectionOverride
-	237, // 285: copilot.cli.v1.SandboxCredentialsConfig.EnvVarsEntry.value:type_name -> copilot.cli.v1.SandboxMaskedEnvVar
-	264, // 286: copilot.cli.v1.UsageMetricsAgentMetric.ModelMetricsEntry.value:type_name -> copilot.cli.v1.UsageMetricsModelMetric
-	266, // 287: copilot.cli.v1.UsageMetricsModelMetric.TokenDetailsEntry.value:type_name -> copilot.cli.v1.UsageMetricsModelMetricTokenDetail
-	288, // [288:288] is the sub-list for method output_type
-	288, // [288:288] is the sub-list for method input_type
-	288, // [288:288] is the sub-list for extension type_name
-	288, // [288:288] is the sub-list for extension extendee
-	0,   // [0:288] is the sub-list for field type_name
+	3,   // 0: copilot.cli.v1.AgentInfo.source:type_name -> copilot.cli.v1.AgentInfoSource
+	4,   // 1: copilot.cli.v1.AgentInfo.model_policy:type_name -> copilot.cli.v1.AgentModelPolicy
+	183, // 2: copilot.cli.v1.ApiKeyAuthInfo.copilot_user:type_name -> copilot.cli.v1.CopilotUserResponse
+	128, // 3: copilot.cli.v1.Attachment.file:type_name -> copilot.cli.v1.AttachmentFile
+	126, // 4: copilot.cli.v1.Attachment.directory:type_name -> copilot.cli.v1.AttachmentDirectory
+	142, // 5: copilot.cli.v1.Attachment.selection:type_name -> copilot.cli.v1.AttachmentSelection
+	135, // 6: copilot.cli.v1.Attachment.github_reference:type_name -> copilot.cli.v1.AttachmentGitHubReference
+	131, // 7: copilot.cli.v1.Attachment.github_commit:type_name -> copilot.cli.v1.AttachmentGitHubCommit
+	136, // 8: copilot.cli.v1.Attachment.github_release:type_name -> copilot.cli.v1.AttachmentGitHubRelease
+	130, // 9: copilot.cli.v1.Attachment.github_actions_job:type_name -> copilot.cli.v1.AttachmentGitHubActionsJob
+	137, // 10: copilot.cli.v1.Attachment.github_repository:type_name -> copilot.cli.v1.AttachmentGitHubRepository
+	133, // 11: copilot.cli.v1.Attachment.github_file_diff:type_name -> copilot.cli.v1.AttachmentGitHubFileDiff
+	139, // 12: copilot.cli.v1.Attachment.github_tree_comparison:type_name -> copilot.cli.v1.AttachmentGitHubTreeComparison
+	141, // 13: copilot.cli.v1.Attachment.github_url:type_name -> copilot.cli.v1.AttachmentGitHubUrl
+	132, // 14: copilot.cli.v1.Attachment.github_file:type_name -> copilot.cli.v1.AttachmentGitHubFile
+	138, // 15: copilot.cli.v1.Attachment.github_snippet:type_name -> copilot.cli.v1.AttachmentGitHubSnippet
+	125, // 16: copilot.cli.v1.Attachment.blob:type_name -> copilot.cli.v1.AttachmentBlob
+	127, // 17: copilot.cli.v1.Attachment.extension_context:type_name -> copilot.cli.v1.AttachmentExtensionContext
+	57,  // 18: copilot.cli.v1.AttachmentBlob.omitted_reason:type_name -> copilot.cli.v1.OmittedBinaryOmittedReason
+	423, // 19: copilot.cli.v1.AttachmentExtensionContext.captured_at:type_name -> google.protobuf.Timestamp
+	129, // 20: copilot.cli.v1.AttachmentFile.line_range:type_name -> copilot.cli.v1.AttachmentFileLineRange
+	57,  // 21: copilot.cli.v1.AttachmentFile.omitted_reason:type_name -> copilot.cli.v1.OmittedBinaryOmittedReason
+	198, // 22: copilot.cli.v1.AttachmentGitHubActionsJob.repo:type_name -> copilot.cli.v1.GitHubRepoRef
+	198, // 23: copilot.cli.v1.AttachmentGitHubCommit.repo:type_name -> copilot.cli.v1.GitHubRepoRef
+	198, // 24: copilot.cli.v1.AttachmentGitHubFile.repo:type_name -> copilot.cli.v1.GitHubRepoRef
+	134, // 25: copilot.cli.v1.AttachmentGitHubFileDiff.head:type_name -> copilot.cli.v1.AttachmentGitHubFileDiffSide
+	134, // 26: copilot.cli.v1.AttachmentGitHubFileDiff.base:type_name -> copilot.cli.v1.AttachmentGitHubFileDiffSide
+	198, // 27: copilot.cli.v1.AttachmentGitHubFileDiffSide.repo:type_name -> copilot.cli.v1.GitHubRepoRef
+	8,   // 28: copilot.cli.v1.AttachmentGitHubReference.reference_type:type_name -> copilot.cli.v1.AttachmentGitHubReferenceType
+	198, // 29: copilot.cli.v1.AttachmentGitHubRelease.repo:type_name -> copilot.cli.v1.GitHubRepoRef
+	198, // 30: copilot.cli.v1.AttachmentGitHubRepository.repo:type_name -> copilot.cli.v1.GitHubRepoRef
+	198, // 31: copilot.cli.v1.AttachmentGitHubSnippet.repo:type_name -> copilot.cli.v1.GitHubRepoRef
+	129, // 32: copilot.cli.v1.AttachmentGitHubSnippet.line_range:type_name -> copilot.cli.v1.AttachmentFileLineRange
+	140, // 33: copilot.cli.v1.AttachmentGitHubTreeComparison.base:type_name -> copilot.cli.v1.AttachmentGitHubTreeComparisonSide
+	140, // 34: copilot.cli.v1.AttachmentGitHubTreeComparison.head:type_name -> copilot.cli.v1.AttachmentGitHubTreeComparisonSide
+	198, // 35: copilot.cli.v1.AttachmentGitHubTreeComparisonSide.repo:type_name -> copilot.cli.v1.GitHubRepoRef
+	143, // 36: copilot.cli.v1.AttachmentSelection.selection:type_name -> copilot.cli.v1.AttachmentSelectionDetails
+	145, // 37: copilot.cli.v1.AttachmentSelectionDetails.start:type_name -> copilot.cli.v1.AttachmentSelectionDetailsStart
+	144, // 38: copilot.cli.v1.AttachmentSelectionDetails.end:type_name -> copilot.cli.v1.AttachmentSelectionDetailsEnd
+	9,   // 39: copilot.cli.v1.AuthIdentity.type:type_name -> copilot.cli.v1.AuthInfoType
+	183, // 40: copilot.cli.v1.AuthIdentity.copilot_user:type_name -> copilot.cli.v1.CopilotUserResponse
+	199, // 41: copilot.cli.v1.AuthInfo.hmac:type_name -> copilot.cli.v1.HMACAuthInfo
+	193, // 42: copilot.cli.v1.AuthInfo.env:type_name -> copilot.cli.v1.EnvAuthInfo
+	386, // 43: copilot.cli.v1.AuthInfo.token:type_name -> copilot.cli.v1.TokenAuthInfo
+	387, // 44: copilot.cli.v1.AuthInfo.token_provider:type_name -> copilot.cli.v1.TokenProviderAuthInfo
+	182, // 45: copilot.cli.v1.AuthInfo.copilot_api_token:type_name -> copilot.cli.v1.CopilotApiTokenAuthInfo
+	398, // 46: copilot.cli.v1.AuthInfo.user:type_name -> copilot.cli.v1.UserAuthInfo
+	197, // 47: copilot.cli.v1.AuthInfo.gh_cli:type_name -> copilot.cli.v1.GhCliAuthInfo
+	123, // 48: copilot.cli.v1.AuthInfo.api_key:type_name -> copilot.cli.v1.ApiKeyAuthInfo
+	121, // 49: copilot.cli.v1.AuthInfo.account:type_name -> copilot.cli.v1.AccountAuthInfo
+	150, // 50: copilot.cli.v1.AutoTierBilling.promo:type_name -> copilot.cli.v1.AutoTierBillingPromo
+	153, // 51: copilot.cli.v1.AutoTierDescriptor.status:type_name -> copilot.cli.v1.AutoTierStatus
+	149, // 52: copilot.cli.v1.AutoTierDescriptor.billing:type_name -> copilot.cli.v1.AutoTierBilling
+	151, // 53: copilot.cli.v1.AutoTierMetadata.tiers:type_name -> copilot.cli.v1.AutoTierDescriptor
+	156, // 54: copilot.cli.v1.BuiltinToolSafeForTelemetry.telemetry_fields:type_name -> copilot.cli.v1.BuiltinToolSafeTelemetryFields
+	158, // 55: copilot.cli.v1.CanvasHostContext.capabilities:type_name -> copilot.cli.v1.CanvasHostContextCapabilities
+	10,  // 56: copilot.cli.v1.CapiSessionOptions.auto_tier:type_name -> copilot.cli.v1.AutoTier
+	11,  // 57: copilot.cli.v1.CatalogAuthenticationRequiredError.reason:type_name -> copilot.cli.v1.CatalogAuthenticationRequiredReason
+	13,  // 58: copilot.cli.v1.CatalogContractViolationError.reason:type_name -> copilot.cli.v1.CatalogContractViolationReason
+	14,  // 59: copilot.cli.v1.CatalogInvalidRequestError.field:type_name -> copilot.cli.v1.CatalogInvalidRequestField
+	15,  // 60: copilot.cli.v1.CatalogMalformedCardError.reason:type_name -> copilot.cli.v1.CatalogMalformedCardReason
+	16,  // 61: copilot.cli.v1.CatalogMalformedCardError.media_type:type_name -> copilot.cli.v1.CatalogMediaType
+	12,  // 62: copilot.cli.v1.CatalogNegotiatedContract.granted_capabilities:type_name -> copilot.cli.v1.CatalogCapability
+	17,  // 63: copilot.cli.v1.CatalogNegotiationRefusedError.reason:type_name -> copilot.cli.v1.CatalogNegotiationRefusedReason
+	18,  // 64: copilot.cli.v1.CatalogNetworkFailureError.reason:type_name -> copilot.cli.v1.CatalogNetworkFailureReason
+	41,  // 65: copilot.cli.v1.CatalogPolicyRejectedError.source:type_name -> copilot.cli.v1.McpPlanPolicySource
+	423, // 66: copilot.cli.v1.CatalogTrustProvenance.observed_at:type_name -> google.protobuf.Timestamp
+	174, // 67: copilot.cli.v1.CatalogTrustSnapshot.current:type_name -> copilot.cli.v1.CatalogTrustSnapshotCurrent
+	173, // 68: copilot.cli.v1.CatalogTrustSnapshot.absent:type_name -> copilot.cli.v1.CatalogTrustSnapshotAbsent
+	178, // 69: copilot.cli.v1.CatalogTrustSnapshot.stale:type_name -> copilot.cli.v1.CatalogTrustSnapshotStale
+	175, // 70: copilot.cli.v1.CatalogTrustSnapshot.downgraded:type_name -> copilot.cli.v1.CatalogTrustSnapshotDowngraded
+	177, // 71: copilot.cli.v1.CatalogTrustSnapshot.revoked:type_name -> copilot.cli.v1.CatalogTrustSnapshotRevoked
+	179, // 72: copilot.cli.v1.CatalogTrustSnapshot.unsupported:type_name -> copilot.cli.v1.CatalogTrustSnapshotUnsupported
+	176, // 73: copilot.cli.v1.CatalogTrustSnapshot.malformed:type_name -> copilot.cli.v1.CatalogTrustSnapshotMalformed
+	19,  // 74: copilot.cli.v1.CatalogTrustSnapshotAbsent.eligibility:type_name -> copilot.cli.v1.CatalogTrustEligibility
+	171, // 75: copilot.cli.v1.CatalogTrustSnapshotAbsent.provenance:type_name -> copilot.cli.v1.CatalogTrustProvenance
+	20,  // 76: copilot.cli.v1.CatalogTrustSnapshotCurrent.tier:type_name -> copilot.cli.v1.CatalogTrustTier
+	19,  // 77: copilot.cli.v1.CatalogTrustSnapshotCurrent.eligibility:type_name -> copilot.cli.v1.CatalogTrustEligibility
+	171, // 78: copilot.cli.v1.CatalogTrustSnapshotCurrent.provenance:type_name -> copilot.cli.v1.CatalogTrustProvenance
+	19,  // 79: copilot.cli.v1.CatalogTrustSnapshotDowngraded.eligibility:type_name -> copilot.cli.v1.CatalogTrustEligibility
+	171, // 80: copilot.cli.v1.CatalogTrustSnapshotDowngraded.provenance:type_name -> copilot.cli.v1.CatalogTrustProvenance
+	19,  // 81: copilot.cli.v1.CatalogTrustSnapshotMalformed.eligibility:type_name -> copilot.cli.v1.CatalogTrustEligibility
+	171, // 82: copilot.cli.v1.CatalogTrustSnapshotMalformed.provenance:type_name -> copilot.cli.v1.CatalogTrustProvenance
+	19,  // 83: copilot.cli.v1.CatalogTrustSnapshotRevoked.eligibility:type_name -> copilot.cli.v1.CatalogTrustEligibility
+	171, // 84: copilot.cli.v1.CatalogTrustSnapshotRevoked.provenance:type_name -> copilot.cli.v1.CatalogTrustProvenance
+	19,  // 85: copilot.cli.v1.CatalogTrustSnapshotStale.eligibility:type_name -> copilot.cli.v1.CatalogTrustEligibility
+	171, // 86: copilot.cli.v1.CatalogTrustSnapshotStale.provenance:type_name -> copilot.cli.v1.CatalogTrustProvenance
+	19,  // 87: copilot.cli.v1.CatalogTrustSnapshotUnsupported.eligibility:type_name -> copilot.cli.v1.CatalogTrustEligibility
+	171, // 88: copilot.cli.v1.CatalogTrustSnapshotUnsupported.provenance:type_name -> copilot.cli.v1.CatalogTrustProvenance
+	21,  // 89: copilot.cli.v1.CatalogUnavailableError.reason:type_name -> copilot.cli.v1.CatalogUnavailableReason
+	22,  // 90: copilot.cli.v1.CatalogUnsafeRetrievalError.reason:type_name -> copilot.cli.v1.CatalogUnsafeRetrievalReason
+	183, // 91: copilot.cli.v1.CopilotApiTokenAuthInfo.copilot_user:type_name -> copilot.cli.v1.CopilotUserResponse
+	184, // 92: copilot.cli.v1.CopilotUserResponse.endpoints:type_name -> copilot.cli.v1.CopilotUserResponseEndpoints
+	186, // 93: copilot.cli.v1.CopilotUserResponse.organization_list:type_name -> copilot.cli.v1.CopilotUserResponseOrganizationList
+	187, // 94: copilot.cli.v1.CopilotUserResponse.quota_snapshots:type_name -> copilot.cli.v1.CopilotUserResponseQuotaSnapshots
+	412, // 95: copilot.cli.v1.CopilotUserResponse.limited_user_quotas:type_name -> copilot.cli.v1.CopilotUserResponse.LimitedUserQuotasEntry
+	413, // 96: copilot.cli.v1.CopilotUserResponse.monthly_quotas:type_name -> copilot.cli.v1.CopilotUserResponse.MonthlyQuotasEntry
+	185, // 97: copilot.cli.v1.CopilotUserResponse.enterprise_list:type_name -> copilot.cli.v1.CopilotUserResponseEnterpriseList
+	188, // 98: copilot.cli.v1.CopilotUserResponseQuotaSnapshots.chat:type_name -> copilot.cli.v1.CopilotUserResponseQuotaSnapshotsChat
+	189, // 99: copilot.cli.v1.CopilotUserResponseQuotaSnapshots.completions:type_name -> copilot.cli.v1.CopilotUserResponseQuotaSnapshotsCompletions
+	190, // 100: copilot.cli.v1.CopilotUserResponseQuotaSnapshots.premium_interactions:type_name -> copilot.cli.v1.CopilotUserResponseQuotaSnapshotsPremiumInteractions
+	183, // 101: copilot.cli.v1.EnvAuthInfo.copilot_user:type_name -> copilot.cli.v1.CopilotUserResponse
+	196, // 102: copilot.cli.v1.FilterMapping.map:type_name -> copilot.cli.v1.FilterMappingMap
+	24,  // 103: copilot.cli.v1.FilterMapping.value:type_name -> copilot.cli.v1.ContentFilterMode
+	414, // 104: copilot.cli.v1.FilterMappingMap.entries:type_name -> copilot.cli.v1.FilterMappingMap.EntriesEntry
+	183, // 105: copilot.cli.v1.GhCliAuthInfo.copilot_user:type_name -> copilot.cli.v1.CopilotUserResponse
+	183, // 106: copilot.cli.v1.HMACAuthInfo.copilot_user:type_name -> copilot.cli.v1.CopilotUserResponse
+	172, // 107: copilot.cli.v1.InstallationCatalogueIdentity.trust_at_install:type_name -> copilot.cli.v1.CatalogTrustSnapshot
+	204, // 108: copilot.cli.v1.InstalledPlugin.source:type_name -> copilot.cli.v1.InstalledPluginSource
+	208, // 109: copilot.cli.v1.InstalledPluginInfo.verified_source:type_name -> copilot.cli.v1.InstalledPluginVerifiedSource
+	205, // 110: copilot.cli.v1.InstalledPluginSource.github:type_name -> copilot.cli.v1.InstalledPluginSourceGitHub
+	207, // 111: copilot.cli.v1.InstalledPluginSource.url:type_name -> copilot.cli.v1.InstalledPluginSourceUrl
+	206, // 112: copilot.cli.v1.InstalledPluginSource.local:type_name -> copilot.cli.v1.InstalledPluginSourceLocal
+	33,  // 113: copilot.cli.v1.InstructionSource.type:type_name -> copilot.cli.v1.InstructionSourceType
+	32,  // 114: copilot.cli.v1.InstructionSource.location:type_name -> copilot.cli.v1.InstructionSourceLocation
+	337, // 115: copilot.cli.v1.LocalSessionMetadataValue.context:type_name -> copilot.cli.v1.SessionContext
+	35,  // 116: copilot.cli.v1.ManagedSettingsResolvedData.source:type_name -> copilot.cli.v1.ManagedSettingsResolvedSource
+	211, // 117: copilot.cli.v1.ManagedSettingsResolvedData.permissions_context:type_name -> copilot.cli.v1.ManagedPermissionsContext
+	44,  // 118: copilot.cli.v1.McpInstallationInput.category:type_name -> copilot.cli.v1.McpPlanValueCategory
+	222, // 119: copilot.cli.v1.McpInstallationManagementOutcome.recovery_required:type_name -> copilot.cli.v1.McpInstallationManagementOutcomeRecoveryRequired
+	218, // 120: copilot.cli.v1.McpInstallationManagementOutcome.install_prepared:type_name -> copilot.cli.v1.McpInstallationManagementOutcomeInstallPrepared
+	219, // 121: copilot.cli.v1.McpInstallationManagementOutcome.listed:type_name -> copilot.cli.v1.McpInstallationManagementOutcomeListed
+	221, // 122: copilot.cli.v1.McpInstallationManagementOutcome.recovered:type_name -> copilot.cli.v1.McpInstallationManagementOutcomeRecovered
+	224, // 123: copilot.cli.v1.McpInstallationManagementOutcome.uninstall_planned:type_name -> copilot.cli.v1.McpInstallationManagementOutcomeUninstallPlanned
+	220, // 124: copilot.cli.v1.McpInstallationManagementOutcome.operation:type_name -> copilot.cli.v1.McpInstallationManagementOutcomeOperation
+	223, // 125: copilot.cli.v1.McpInstallationManagementOutcome.refused:type_name -> copilot.cli.v1.McpInstallationManagementOutcomeRefused
+	255, // 126: copilot.cli.v1.McpInstallationManagementOutcomeInstallPrepared.operation:type_name -> copilot.cli.v1.McpPreparedInstall
+	240, // 127: copilot.cli.v1.McpInstallationManagementOutcomeListed.installations:type_name -> copilot.cli.v1.McpInstallationSummary
+	225, // 128: copilot.cli.v1.McpInstallationManagementOutcomeOperation.operation:type_name -> copilot.cli.v1.McpInstallationOperationStatus
+	240, // 129: copilot.cli.v1.McpInstallationManagementOutcomeRecovered.installations:type_name -> copilot.cli.v1.McpInstallationSummary
+	36,  // 130: copilot.cli.v1.McpInstallationManagementOutcomeRefused.reason:type_name -> copilot.cli.v1.McpInstallationFailureReason
+	264, // 131: copilot.cli.v1.McpInstallationManagementOutcomeUninstallPlanned.plan:type_name -> copilot.cli.v1.McpUninstallPlan
+	230, // 132: copilot.cli.v1.McpInstallationOperationStatus.preparing:type_name -> copilot.cli.v1.McpInstallationOperationStatusPreparing
+	229, // 133: copilot.cli.v1.McpInstallationOperationStatus.prepared:type_name -> copilot.cli.v1.McpInstallationOperationStatusPrepared
+	227, // 134: copilot.cli.v1.McpInstallationOperationStatus.awaiting_confirmation:type_name -> copilot.cli.v1.McpInstallationOperationStatusAwaitingConfirmation
+	231, // 135: copilot.cli.v1.McpInstallationOperationStatus.revalidating:type_name -> copilot.cli.v1.McpInstallationOperationStatusRevalidating
+	226, // 136: copilot.cli.v1.McpInstallationOperationStatus.applying:type_name -> copilot.cli.v1.McpInstallationOperationStatusApplying
+	228, // 137: copilot.cli.v1.McpInstallationOperationStatus.completed:type_name -> copilot.cli.v1.McpInstallationOperationStatusCompleted
+	232, // 138: copilot.cli.v1.McpInstallationOperationStatusCompleted.outcome:type_name -> copilot.cli.v1.McpInstallationOutcome
+	235, // 139: copilot.cli.v1.McpInstallationOutcome.installed:type_name -> copilot.cli.v1.McpInstallationOutcomeInstalled
+	239, // 140: copilot.cli.v1.McpInstallationOutcome.uninstalled:type_name -> copilot.cli.v1.McpInstallationOutcomeUninstalled
+	238, // 141: copilot.cli.v1.McpInstallationOutcome.rolled_back:type_name -> copilot.cli.v1.McpInstallationOutcomeRolledBack
+	236, // 142: copilot.cli.v1.McpInstallationOutcome.recovery_required:type_name -> copilot.cli.v1.McpInstallationOutcomeRecoveryRequired
+	234, // 143: copilot.cli.v1.McpInstallationOutcome.declined:type_name -> copilot.cli.v1.McpInstallationOutcomeDeclined
+	233, // 144: copilot.cli.v1.McpInstallationOutcome.cancelled:type_name -> copilot.cli.v1.McpInstallationOutcomeCancelled
+	237, // 145: copilot.cli.v1.McpInstallationOutcome.refused:type_name -> copilot.cli.v1.McpInstallationOutcomeRefused
+	240, // 146: copilot.cli.v1.McpInstallationOutcomeInstalled.installation:type_name -> copilot.cli.v1.McpInstallationSummary
+	36,  // 147: copilot.cli.v1.McpInstallationOutcomeRefused.reason:type_name -> copilot.cli.v1.McpInstallationFailureReason
+	36,  // 148: copilot.cli.v1.McpInstallationOutcomeRolledBack.reason:type_name -> copilot.cli.v1.McpInstallationFailureReason
+	249, // 149: copilot.cli.v1.McpInstallationSummary.identity:type_name -> copilot.cli.v1.McpPlanResourceIdentity
+	38,  // 150: copilot.cli.v1.McpInstallationSummary.state:type_name -> copilot.cli.v1.McpInstallationState
+	201, // 151: copilot.cli.v1.McpInstallationSummary.catalogue:type_name -> copilot.cli.v1.InstallationCatalogueIdentity
+	200, // 152: copilot.cli.v1.McpOauthHttpResponse.headers:type_name -> copilot.cli.v1.HeaderEntry
+	39,  // 153: copilot.cli.v1.McpPlanConfigurationChange.operation:type_name -> copilot.cli.v1.McpPlanConfigurationOperation
+	40,  // 154: copilot.cli.v1.McpPlanPolicyResult.decision:type_name -> copilot.cli.v1.McpPlanPolicyDecision
+	41,  // 155: copilot.cli.v1.McpPlanPolicyResult.source:type_name -> copilot.cli.v1.McpPlanPolicySource
+	161, // 156: copilot.cli.v1.McpPlanProvenance.card_digest:type_name -> copilot.cli.v1.CardDigest
+	45,  // 157: copilot.cli.v1.McpPlanProvenance.media_type:type_name -> copilot.cli.v1.McpServerCardMediaType
+	248, // 158: copilot.cli.v1.McpPlanRequiredValue.scalar:type_name -> copilot.cli.v1.McpPlanRequiredValueScalar
+	247, // 159: copilot.cli.v1.McpPlanRequiredValue.enum:type_name -> copilot.cli.v1.McpPlanRequiredValueEnum
+	44,  // 160: copilot.cli.v1.McpPlanRequiredValueEnum.category:type_name -> copilot.cli.v1.McpPlanValueCategory
+	44,  // 161: copilot.cli.v1.McpPlanRequiredValueScalar.category:type_name -> copilot.cli.v1.McpPlanValueCategory
+	43,  // 162: copilot.cli.v1.McpPlanRequiredValueScalar.value_type:type_name -> copilot.cli.v1.McpPlanScalarValueType
+	253, // 163: copilot.cli.v1.McpPlanTransportChoice.stdio:type_name -> copilot.cli.v1.McpPlanTransportChoicePackage
+	254, // 164: copilot.cli.v1.McpPlanTransportChoice.remote:type_name -> copilot.cli.v1.McpPlanTransportChoiceRemote
+	246, // 165: copilot.cli.v1.McpPlanTransportChoicePackage.required_values:type_name -> copilot.cli.v1.McpPlanRequiredValue
+	250, // 166: copilot.cli.v1.McpPlanTransportChoicePackage.secret_placeholders:type_name -> copilot.cli.v1.McpPlanSecretPlaceholder
+	42,  // 167: copilot.cli.v1.McpPlanTransportChoiceRemote.transport:type_name -> copilot.cli.v1.McpPlanRemoteTransport
+	246, // 168: copilot.cli.v1.McpPlanTransportChoiceRemote.required_values:type_name -> copilot.cli.v1.McpPlanRequiredValue
+	250, // 169: copilot.cli.v1.McpPlanTransportChoiceRemote.secret_placeholders:type_name -> copilot.cli.v1.McpPlanSecretPlaceholder
+	257, // 170: copilot.cli.v1.McpSafeForTelemetry.fields:type_name -> copilot.cli.v1.McpSafeForTelemetryFields
+	262, // 171: copilot.cli.v1.McpSerializableServerConfig.stdio:type_name -> copilot.cli.v1.McpServerConfigStdio
+	261, // 172: copilot.cli.v1.McpSerializableServerConfig.http:type_name -> copilot.cli.v1.McpServerConfigHttp
+	260, // 173: copilot.cli.v1.McpServerAuthConfig.redirect_port:type_name -> copilot.cli.v1.McpServerAuthConfigRedirectPort
+	256, // 174: copilot.cli.v1.McpServerConfigHttp.safe_for_telemetry:type_name -> copilot.cli.v1.McpSafeForTelemetry
+	382, // 175: copilot.cli.v1.McpServerConfigHttp.tools:type_name -> copilot.cli.v1.StringList
+	48,  // 176: copilot.cli.v1.McpServerConfigHttp.type:type_name -> copilot.cli.v1.McpServerConfigHttpType
+	195, // 177: copilot.cli.v1.McpServerConfigHttp.filter_mapping:type_name -> copilot.cli.v1.FilterMapping
+	259, // 178: copilot.cli.v1.McpServerConfigHttp.oidc:type_name -> copilot.cli.v1.McpServerAuthConfig
+	259, // 179: copilot.cli.v1.McpServerConfigHttp.auth:type_name -> copilot.cli.v1.McpServerAuthConfig
+	46,  // 180: copilot.cli.v1.McpServerConfigHttp.defer_tools:type_name -> copilot.cli.v1.McpServerConfigDeferTools
+	50,  // 181: copilot.cli.v1.McpServerConfigHttp.source:type_name -> copilot.cli.v1.McpServerSource
+	415, // 182: copilot.cli.v1.McpServerConfigHttp.headers:type_name -> copilot.cli.v1.McpServerConfigHttp.HeadersEntry
+	47,  // 183: copilot.cli.v1.McpServerConfigHttp.oauth_grant_type:type_name -> copilot.cli.v1.McpServerConfigHttpOauthGrantType
+	256, // 184: copilot.cli.v1.McpServerConfigStdio.safe_for_telemetry:type_name -> copilot.cli.v1.McpSafeForTelemetry
+	382, // 185: copilot.cli.v1.McpServerConfigStdio.tools:type_name -> copilot.cli.v1.StringList
+	195, // 186: copilot.cli.v1.McpServerConfigStdio.filter_mapping:type_name -> copilot.cli.v1.FilterMapping
+	259, // 187: copilot.cli.v1.McpServerConfigStdio.oidc:type_name -> copilot.cli.v1.McpServerAuthConfig
+	259, // 188: copilot.cli.v1.McpServerConfigStdio.auth:type_name -> copilot.cli.v1.McpServerAuthConfig
+	46,  // 189: copilot.cli.v1.McpServerConfigStdio.defer_tools:type_name -> copilot.cli.v1.McpServerConfigDeferTools
+	50,  // 190: copilot.cli.v1.McpServerConfigStdio.source:type_name -> copilot.cli.v1.McpServerSource
+	416, // 191: copilot.cli.v1.McpServerConfigStdio.env:type_name -> copilot.cli.v1.McpServerConfigStdio.EnvEntry
+	49,  // 192: copilot.cli.v1.McpServerConfigStdio.type:type_name -> copilot.cli.v1.McpServerConfigStdioType
+	240, // 193: copilot.cli.v1.McpUninstallPlan.installation:type_name -> copilot.cli.v1.McpInstallationSummary
+	272, // 194: copilot.cli.v1.ModelCapabilities.supports:type_name -> copilot.cli.v1.ModelCapabilitiesSupports
+	266, // 195: copilot.cli.v1.ModelCapabilities.limits:type_name -> copilot.cli.v1.ModelCapabilitiesLimits
+	267, // 196: copilot.cli.v1.ModelCapabilitiesLimits.vision:type_name -> copilot.cli.v1.ModelCapabilitiesLimitsVision
+	271, // 197: copilot.cli.v1.ModelCapabilitiesOverride.supports:type_name -> copilot.cli.v1.ModelCapabilitiesOverrideSupports
+	269, // 198: copilot.cli.v1.ModelCapabilitiesOverride.limits:type_name -> copilot.cli.v1.ModelCapabilitiesOverrideLimits
+	270, // 199: copilot.cli.v1.ModelCapabilitiesOverrideLimits.vision:type_name -> copilot.cli.v1.ModelCapabilitiesOverrideLimitsVision
+	2,   // 200: copilot.cli.v1.ModelCapabilitiesOverrideSupports.adaptive_thinking:type_name -> copilot.cli.v1.AdaptiveThinkingSupport
+	2,   // 201: copilot.cli.v1.ModelCapabilitiesSupports.adaptive_thinking:type_name -> copilot.cli.v1.AdaptiveThinkingSupport
+	275, // 202: copilot.cli.v1.ModelProviderInstance.reference:type_name -> copilot.cli.v1.ModelProviderInstanceReference
+	277, // 203: copilot.cli.v1.ModelProviderInstance.provenance:type_name -> copilot.cli.v1.ModelProviderProvenance
+	87,  // 204: copilot.cli.v1.ModelProviderInstance.inference_type:type_name -> copilot.cli.v1.ProviderEndpointType
+	88,  // 205: copilot.cli.v1.ModelProviderInstance.inference_wire_api:type_name -> copilot.cli.v1.ProviderEndpointWireApi
+	86,  // 206: copilot.cli.v1.ModelProviderInstance.inference_transport:type_name -> copilot.cli.v1.ProviderEndpointTransport
+	55,  // 207: copilot.cli.v1.ModelProviderOperationOutcome.code:type_name -> copilot.cli.v1.ModelProviderOperationOutcomeCode
+	56,  // 208: copilot.cli.v1.ModelProviderProvenance.source:type_name -> copilot.cli.v1.ModelProviderProvenanceSource
+	54,  // 209: copilot.cli.v1.ModelProviderRef.kind:type_name -> copilot.cli.v1.ModelProviderKind
+	84,  // 210: copilot.cli.v1.NamedProviderConfig.type:type_name -> copilot.cli.v1.ProviderConfigType
+	85,  // 211: copilot.cli.v1.NamedProviderConfig.wire_api:type_name -> copilot.cli.v1.ProviderConfigWireApi
+	83,  // 212: copilot.cli.v1.NamedProviderConfig.transport:type_name -> copilot.cli.v1.ProviderConfigTransport
+	321, // 213: copilot.cli.v1.NamedProviderConfig.azure:type_name -> copilot.cli.v1.ProviderConfigAzure
+	417, // 214: copilot.cli.v1.NamedProviderConfig.headers:type_name -> copilot.cli.v1.NamedProviderConfig.HeadersEntry
+	82,  // 215: copilot.cli.v1.NamedProviderConfig.model_provider:type_name -> copilot.cli.v1.ProviderConfigModelProvider
+	61,  // 216: copilot.cli.v1.PermissionApprovalEvaluation.reason_code:type_name -> copilot.cli.v1.PermissionApprovalEvaluationReasonCode
+	60,  // 217: copilot.cli.v1.PermissionApprovalEvaluation.judge_status:type_name -> copilot.cli.v1.PermissionApprovalEvaluationJudgeStatus
+	59,  // 218: copilot.cli.v1.PermissionApprovalEvaluation.evaluation_stage:type_name -> copilot.cli.v1.PermissionApprovalEvaluationEvaluationStage
+	7,   // 219: copilot.cli.v1.PermissionAssistedApproval.recommendation:type_name -> copilot.cli.v1.AssistedApprovalRecommendation
+	6,   // 220: copilot.cli.v1.PermissionAssistedApproval.failure_reason:type_name -> copilot.cli.v1.AssistedApprovalJudgeFailureReason
+	282, // 221: copilot.cli.v1.PermissionAssistedApproval.evaluation:type_name -> copilot.cli.v1.PermissionApprovalEvaluation
+	62,  // 222: copilot.cli.v1.PermissionDecisionContext.outcome:type_name -> copilot.cli.v1.PermissionDecisionOutcome
+	63,  // 223: copilot.cli.v1.PermissionDecisionContext.source:type_name -> copilot.cli.v1.PermissionDecisionSource
+	64,  // 224: copilot.cli.v1.PermissionDecisionContext.surface:type_name -> copilot.cli.v1.PermissionDecisionSurface
+	76,  // 225: copilot.cli.v1.PermissionDecisionContext.response_capability:type_name -> copilot.cli.v1.PermissionResponseCapability
+	286, // 226: copilot.cli.v1.PermissionPromptRequest.commands:type_name -> copilot.cli.v1.PermissionPromptRequestCommands
+	299, // 227: copilot.cli.v1.PermissionPromptRequest.write:type_name -> copilot.cli.v1.PermissionPromptRequestWrite
+	296, // 228: copilot.cli.v1.PermissionPromptRequest.read:type_name -> copilot.cli.v1.PermissionPromptRequestRead
+	293, // 229: copilot.cli.v1.PermissionPromptRequest.mcp:type_name -> copilot.cli.v1.PermissionPromptRequestMcp
+	297, // 230: copilot.cli.v1.PermissionPromptRequest.url:type_name -> copilot.cli.v1.PermissionPromptRequestUrl
+	294, // 231: copilot.cli.v1.PermissionPromptRequest.memory:type_name -> copilot.cli.v1.PermissionPromptRequestMemory
+	287, // 232: copilot.cli.v1.PermissionPromptRequest.custom_tool:type_name -> copilot.cli.v1.PermissionPromptRequestCustomTool
+	295, // 233: copilot.cli.v1.PermissionPromptRequest.path:type_name -> copilot.cli.v1.PermissionPromptRequestPath
+	292, // 234: copilot.cli.v1.PermissionPromptRequest.hook:type_name -> copilot.cli.v1.PermissionPromptRequestHook
+	289, // 235: copilot.cli.v1.PermissionPromptRequest.extension_management:type_name -> copilot.cli.v1.PermissionPromptRequestExtensionManagement
+	291, // 236: copilot.cli.v1.PermissionPromptRequest.factory:type_name -> copilot.cli.v1.PermissionPromptRequestFactory
+	290, // 237: copilot.cli.v1.PermissionPromptRequest.extension_permission_access:type_name -> copilot.cli.v1.PermissionPromptRequestExtensionPermissionAccess
+	288, // 238: copilot.cli.v1.PermissionPromptRequest.extension_env_access:type_name -> copilot.cli.v1.PermissionPromptRequestExtensionEnvAccess
+	298, // 239: copilot.cli.v1.PermissionPromptRequest.workflow:type_name -> copilot.cli.v1.PermissionPromptRequestWorkflow
+	283, // 240: copilot.cli.v1.PermissionPromptRequestCommands.assisted_approval:type_name -> copilot.cli.v1.PermissionAssistedApproval
+	303, // 241: copilot.cli.v1.PermissionPromptRequestCommands.sandbox_path_grant:type_name -> copilot.cli.v1.PermissionSandboxPathGrant
+	283, // 242: copilot.cli.v1.PermissionPromptRequestCustomTool.assisted_approval:type_name -> copilot.cli.v1.PermissionAssistedApproval
+	283, // 243: copilot.cli.v1.PermissionPromptRequestExtensionEnvAccess.assisted_approval:type_name -> copilot.cli.v1.PermissionAssistedApproval
+	283, // 244: copilot.cli.v1.PermissionPromptRequestExtensionManagement.assisted_approval:type_name -> copilot.cli.v1.PermissionAssistedApproval
+	283, // 245: copilot.cli.v1.PermissionPromptRequestExtensionPermissionAccess.assisted_approval:type_name -> copilot.cli.v1.PermissionAssistedApproval
+	29,  // 246: copilot.cli.v1.PermissionPromptRequestFactory.operation:type_name -> copilot.cli.v1.FactoryPermissionOperation
+	194, // 247: copilot.cli.v1.PermissionPromptRequestFactory.phases:type_name -> copilot.cli.v1.FactoryPermissionPhase
+	283, // 248: copilot.cli.v1.PermissionPromptRequestFactory.assisted_approval:type_name -> copilot.cli.v1.PermissionAssistedApproval
+	283, // 249: copilot.cli.v1.PermissionPromptRequestHook.assisted_approval:type_name -> copilot.cli.v1.PermissionAssistedApproval
+	67,  // 250: copilot.cli.v1.PermissionPromptRequestMcp.permission_recommendation:type_name -> copilot.cli.v1.PermissionRecommendation
+	283, // 251: copilot.cli.v1.PermissionPromptRequestMcp.assisted_approval:type_name -> copilot.cli.v1.PermissionAssistedApproval
+	74,  // 252: copilot.cli.v1.PermissionPromptRequestMemory.action:type_name -> copilot.cli.v1.PermissionRequestMemoryAction
+	75,  // 253: copilot.cli.v1.PermissionPromptRequestMemory.direction:type_name -> copilot.cli.v1.PermissionRequestMemoryDirection
+	283, // 254: copilot.cli.v1.PermissionPromptRequestMemory.assisted_approval:type_name -> copilot.cli.v1.PermissionAssistedApproval
+	66,  // 255: copilot.cli.v1.PermissionPromptRequestPath.access_kind:type_name -> copilot.cli.v1.PermissionPromptRequestPathAccessKind
+	283, // 256: copilot.cli.v1.PermissionPromptRequestPath.assisted_approval:type_name -> copilot.cli.v1.PermissionAssistedApproval
+	283, // 257: copilot.cli.v1.PermissionPromptRequestRead.assisted_approval:type_name -> copilot.cli.v1.PermissionAssistedApproval
+	283, // 258: copilot.cli.v1.PermissionPromptRequestUrl.assisted_approval:type_name -> copilot.cli.v1.PermissionAssistedApproval
+	120, // 259: copilot.cli.v1.PermissionPromptRequestWorkflow.operation:type_name -> copilot.cli.v1.WorkflowPermissionOperation
+	411, // 260: copilot.cli.v1.PermissionPromptRequestWorkflow.phases:type_name -> copilot.cli.v1.WorkflowPermissionPhase
+	283, // 261: copilot.cli.v1.PermissionPromptRequestWorkflow.assisted_approval:type_name -> copilot.cli.v1.PermissionAssistedApproval
+	283, // 262: copilot.cli.v1.PermissionPromptRequestWrite.assisted_approval:type_name -> copilot.cli.v1.PermissionAssistedApproval
+	305, // 263: copilot.cli.v1.PermissionPromptRequestWrite.file_edits:type_name -> copilot.cli.v1.PermissionWriteFileEdit
+	70,  // 264: copilot.cli.v1.PermissionRecoveryAttempt.relation:type_name -> copilot.cli.v1.PermissionRecoveryAttemptRelation
+	68,  // 265: copilot.cli.v1.PermissionRecoveryAttempt.disposition:type_name -> copilot.cli.v1.PermissionRecoveryAttemptDisposition
+	69,  // 266: copilot.cli.v1.PermissionRecoveryAttempt.reason:type_name -> copilot.cli.v1.PermissionRecoveryAttemptReason
+	73,  // 267: copilot.cli.v1.PermissionRecoveryData.status:type_name -> copilot.cli.v1.PermissionRecoveryStatus
+	71,  // 268: copilot.cli.v1.PermissionRecoveryData.on_blocked:type_name -> copilot.cli.v1.PermissionRecoveryOnBlocked
+	72,  // 269: copilot.cli.v1.PermissionRecoveryData.reason:type_name -> copilot.cli.v1.PermissionRecoveryReason
+	300, // 270: copilot.cli.v1.PermissionRecoveryData.attempts:type_name -> copilot.cli.v1.PermissionRecoveryAttempt
+	77,  // 271: copilot.cli.v1.PermissionSandboxPathGrant.access:type_name -> copilot.cli.v1.PermissionSandboxPathGrantAccess
+	304, // 272: copilot.cli.v1.PermissionWriteFileEdit.before:type_name -> copilot.cli.v1.PermissionWriteFileContent
+	304, // 273: copilot.cli.v1.PermissionWriteFileEdit.after:type_name -> copilot.cli.v1.PermissionWriteFileContent
+	310, // 274: copilot.cli.v1.PluginInstallPlan.review:type_name -> copilot.cli.v1.PluginInstallationReview
+	79,  // 275: copilot.cli.v1.PluginInstallationMcpServerReview.transport:type_name -> copilot.cli.v1.PluginInstallationMcpTransport
+	201, // 276: copilot.cli.v1.PluginInstallationReview.catalogue:type_name -> copilot.cli.v1.InstallationCatalogueIdentity
+	311, // 277: copilot.cli.v1.PluginInstallationReview.source:type_name -> copilot.cli.v1.PluginInstallationSource
+	308, // 278: copilot.cli.v1.PluginInstallationReview.target:type_name -> copilot.cli.v1.PluginInstallationLocation
+	307, // 279: copilot.cli.v1.PluginInstallationReview.files:type_name -> copilot.cli.v1.PluginInstallationFileReview
+	309, // 280: copilot.cli.v1.PluginInstallationReview.mcp_servers:type_name -> copilot.cli.v1.PluginInstallationMcpServerReview
+	314, // 281: copilot.cli.v1.ProtocolMarkerSectionOverride.transform:type_name -> copilot.cli.v1.ProtocolMarkerSectionOverrideTransform
+	313, // 282: copilot.cli.v1.ProtocolMarkerSectionOverride.preserve:type_name -> copilot.cli.v1.ProtocolMarkerSectionOverridePreserve
+	316, // 283: copilot.cli.v1.ProtocolSectionOverride.static_section_override:type_name -> copilot.cli.v1.ProtocolStaticSectionOverride
+	312, // 284: copilot.cli.v1.ProtocolSectionOverride.marker_section_override:type_name -> copilot.cli.v1.ProtocolMarkerSectionOverride
+	81,  // 285: copilot.cli.v1.ProtocolStaticSectionOverride.action:type_name -> copilot.cli.v1.ProtocolStaticSectionAction
+	80,  // 286: copilot.cli.v1.ProtocolSystemMessageAppendConfig.mode:type_name -> copilot.cli.v1.ProtocolAppendMode
+	418, // 287: copilot.cli.v1.ProtocolSystemMessageCustomizeConfig.sections:type_name -> copilot.cli.v1.ProtocolSystemMessageCustomizeConfig.SectionsEntry
+	384, // 288: copilot.cli.v1.ProtocolSystemMessageReplaceConfig.content_blocks:type_name -> copilot.cli.v1.SystemMessageBlock
+	84,  // 289: copilot.cli.v1.ProviderConfig.type:type_name -> copilot.cli.v1.ProviderConfigType
+	85,  // 290: copilot.cli.v1.ProviderConfig.wire_api:type_name -> copilot.cli.v1.ProviderConfigWireApi
+	83,  // 291: copilot.cli.v1.ProviderConfig.transport:type_name -> copilot.cli.v1.ProviderConfigTransport
+	321, // 292: copilot.cli.v1.ProviderConfig.azure:type_name -> copilot.cli.v1.ProviderConfigAzure
+	268, // 293: copilot.cli.v1.ProviderConfig.model_capabilities:type_name -> copilot.cli.v1.ModelCapabilitiesOverride
+	419, // 294: copilot.cli.v1.ProviderConfig.headers:type_name -> copilot.cli.v1.ProviderConfig.HeadersEntry
+	82,  // 295: copilot.cli.v1.ProviderConfig.model_provider:type_name -> copilot.cli.v1.ProviderConfigModelProvider
+	268, // 296: copilot.cli.v1.ProviderModelConfig.capabilities:type_name -> copilot.cli.v1.ModelCapabilitiesOverride
+	383, // 297: copilot.cli.v1.ProviderModelConfig.system_message:type_name -> copilot.cli.v1.SystemMessageAlternative
+	90,  // 298: copilot.cli.v1.ProviderMonthlyUsage.state:type_name -> copilot.cli.v1.ProviderMonthlyUsageState
+	96,  // 299: copilot.cli.v1.ProviderMonthlyUsage.unit:type_name -> copilot.cli.v1.ProviderQuotaUnit
+	89,  // 300: copilot.cli.v1.ProviderMonthlyUsage.scope:type_name -> copilot.cli.v1.ProviderMonthlyUsageScope
+	278, // 301: copilot.cli.v1.ProviderQuotaState.provider:type_name -> copilot.cli.v1.ModelProviderRef
+	96,  // 302: copilot.cli.v1.ProviderQuotaState.unit:type_name -> copilot.cli.v1.ProviderQuotaUnit
+	91,  // 303: copilot.cli.v1.ProviderQuotaState.access_state:type_name -> copilot.cli.v1.ProviderQuotaAccessState
+	93,  // 304: copilot.cli.v1.ProviderQuotaState.capacity_state:type_name -> copilot.cli.v1.ProviderQuotaCapacityState
+	94,  // 305: copilot.cli.v1.ProviderQuotaState.observation_kind:type_name -> copilot.cli.v1.ProviderQuotaObservationKind
+	95,  // 306: copilot.cli.v1.ProviderQuotaState.quantity_kind:type_name -> copilot.cli.v1.ProviderQuotaQuantityKind
+	92,  // 307: copilot.cli.v1.ProviderQuotaState.acquisition_status:type_name -> copilot.cli.v1.ProviderQuotaAcquisitionStatus
+	324, // 308: copilot.cli.v1.ProviderQuotaState.budget_metadata:type_name -> copilot.cli.v1.ProviderQuotaBudgetMetadata
+	323, // 309: copilot.cli.v1.ProviderQuotaState.monthly_usage:type_name -> copilot.cli.v1.ProviderMonthlyUsage
+	328, // 310: copilot.cli.v1.SandboxConfig.user_policy:type_name -> copilot.cli.v1.SandboxConfigUserPolicy
+	327, // 311: copilot.cli.v1.SandboxConfig.auth:type_name -> copilot.cli.v1.SandboxConfigAuth
+	335, // 312: copilot.cli.v1.SandboxConfig.credentials:type_name -> copilot.cli.v1.SandboxCredentialsConfig
+	331, // 313: copilot.cli.v1.SandboxConfigUserPolicy.filesystem:type_name -> copilot.cli.v1.SandboxConfigUserPolicyFilesystem
+	332, // 314: copilot.cli.v1.SandboxConfigUserPolicy.network:type_name -> copilot.cli.v1.SandboxConfigUserPolicyNetwork
+	334, // 315: copilot.cli.v1.SandboxConfigUserPolicy.seatbelt:type_name -> copilot.cli.v1.SandboxConfigUserPolicySeatbelt
+	329, // 316: copilot.cli.v1.SandboxConfigUserPolicy.experimental:type_name -> copilot.cli.v1.SandboxConfigUserPolicyExperimental
+	330, // 317: copilot.cli.v1.SandboxConfigUserPolicyExperimental.seatbelt:type_name -> copilot.cli.v1.SandboxConfigUserPolicyExperimentalSeatbelt
+	333, // 318: copilot.cli.v1.SandboxConfigUserPolicyNetwork.proxy:type_name -> copilot.cli.v1.SandboxConfigUserPolicyNetworkProxy
+	420, // 319: copilot.cli.v1.SandboxCredentialsConfig.env_vars:type_name -> copilot.cli.v1.SandboxCredentialsConfig.EnvVarsEntry
+	103, // 320: copilot.cli.v1.SessionContext.host_type:type_name -> copilot.cli.v1.SessionContextHostType
+	340, // 321: copilot.cli.v1.SessionManagedSettings.permissions:type_name -> copilot.cli.v1.SessionManagedPermissions
+	109, // 322: copilot.cli.v1.ShellInitScript.shell:type_name -> copilot.cli.v1.ShellInitScriptShell
+	108, // 323: copilot.cli.v1.ShellOptions.init_profile:type_name -> copilot.cli.v1.ShellInitProfile
+	343, // 324: copilot.cli.v1.ShellOptions.init_scripts:type_name -> copilot.cli.v1.ShellInitScript
+	342, // 325: copilot.cli.v1.ShellOptions.credentials:type_name -> copilot.cli.v1.ShellCredentials
+	373, // 326: copilot.cli.v1.SkillInstallPlan.review:type_name -> copilot.cli.v1.SkillInstallationReview
+	354, // 327: copilot.cli.v1.SkillInstallationManagementOutcome.recovery_required:type_name -> copilot.cli.v1.SkillInstallationManagementOutcomeRecoveryRequired
+	350, // 328: copilot.cli.v1.SkillInstallationManagementOutcome.install_planned:type_name -> copilot.cli.v1.SkillInstallationManagementOutcomeInstallPlanned
+	351, // 329: copilot.cli.v1.SkillInstallationManagementOutcome.listed:type_name -> copilot.cli.v1.SkillInstallationManagementOutcomeListed
+	353, // 330: copilot.cli.v1.SkillInstallationManagementOutcome.recovered:type_name -> copilot.cli.v1.SkillInstallationManagementOutcomeRecovered
+	356, // 331: copilot.cli.v1.SkillInstallationManagementOutcome.rolled_back:type_name -> copilot.cli.v1.SkillInstallationManagementOutcomeRolledBack
+	357, // 332: copilot.cli.v1.SkillInstallationManagementOutcome.uninstall_planned:type_name -> copilot.cli.v1.SkillInstallationManagementOutcomeUninstallPlanned
+	352, // 333: copilot.cli.v1.SkillInstallationManagementOutcome.operation:type_name -> copilot.cli.v1.SkillInstallationManagementOutcomeOperation
+	349, // 334: copilot.cli.v1.SkillInstallationManagementOutcome.enabled_changed:type_name -> copilot.cli.v1.SkillInstallationManagementOutcomeEnabledChanged
+	355, // 335: copilot.cli.v1.SkillInstallationManagementOutcome.refused:type_name -> copilot.cli.v1.SkillInstallationManagementOutcomeRefused
+	377, // 336: copilot.cli.v1.SkillInstallationManagementOutcomeEnabledChanged.installation:type_name -> copilot.cli.v1.SkillInstallationSummary
+	345, // 337: copilot.cli.v1.SkillInstallationManagementOutcomeInstallPlanned.plan:type_name -> copilot.cli.v1.SkillInstallPlan
+	377, // 338: copilot.cli.v1.SkillInstallationManagementOutcomeListed.installations:type_name -> copilot.cli.v1.SkillInstallationSummary
+	358, // 339: copilot.cli.v1.SkillInstallationManagementOutcomeOperation.operation:type_name -> copilot.cli.v1.SkillInstallationOperationStatus
+	377, // 340: copilot.cli.v1.SkillInstallationManagementOutcomeRecovered.installations:type_name -> copilot.cli.v1.SkillInstallationSummary
+	111, // 341: copilot.cli.v1.SkillInstallationManagementOutcomeRefused.reason:type_name -> copilot.cli.v1.SkillInstallationFailureReason
+	111, // 342: copilot.cli.v1.SkillInstallationManagementOutcomeRolledBack.reason:type_name -> copilot.cli.v1.SkillInstallationFailureReason
+	378, // 343: copilot.cli.v1.SkillInstallationManagementOutcomeUninstallPlanned.plan:type_name -> copilot.cli.v1.SkillUninstallPlan
+	363, // 344: copilot.cli.v1.SkillInstallationOperationStatus.preparing:type_name -> copilot.cli.v1.SkillInstallationOperationStatusPreparing
+	362, // 345: copilot.cli.v1.SkillInstallationOperationStatus.prepared:type_name -> copilot.cli.v1.SkillInstallationOperationStatusPrepared
+	360, // 346: copilot.cli.v1.SkillInstallationOperationStatus.awaiting_confirmation:type_name -> copilot.cli.v1.SkillInstallationOperationStatusAwaitingConfirmation
+	364, // 347: copilot.cli.v1.SkillInstallationOperationStatus.revalidating:type_name -> copilot.cli.v1.SkillInstallationOperationStatusRevalidating
+	359, // 348: copilot.cli.v1.SkillInstallationOperationStatus.applying:type_name -> copilot.cli.v1.SkillInstallationOperationStatusApplying
+	361, // 349: copilot.cli.v1.SkillInstallationOperationStatus.completed:type_name -> copilot.cli.v1.SkillInstallationOperationStatusCompleted
+	365, // 350: copilot.cli.v1.SkillInstallationOperationStatusCompleted.outcome:type_name -> copilot.cli.v1.SkillInstallationOutcome
+	368, // 351: copilot.cli.v1.SkillInstallationOutcome.installed:type_name -> copilot.cli.v1.SkillInstallationOutcomeInstalled
+	372, // 352: copilot.cli.v1.SkillInstallationOutcome.uninstalled:type_name -> copilot.cli.v1.SkillInstallationOutcomeUninstalled
+	371, // 353: copilot.cli.v1.SkillInstallationOutcome.rolled_back:type_name -> copilot.cli.v1.SkillInstallationOutcomeRolledBack
+	369, // 354: copilot.cli.v1.SkillInstallationOutcome.recovery_required:type_name -> copilot.cli.v1.SkillInstallationOutcomeRecoveryRequired
+	367, // 355: copilot.cli.v1.SkillInstallationOutcome.declined:type_name -> copilot.cli.v1.SkillInstallationOutcomeDeclined
+	366, // 356: copilot.cli.v1.SkillInstallationOutcome.cancelled:type_name -> copilot.cli.v1.SkillInstallationOutcomeCancelled
+	370, // 357: copilot.cli.v1.SkillInstallationOutcome.refused:type_name -> copilot.cli.v1.SkillInstallationOutcomeRefused
+	377, // 358: copilot.cli.v1.SkillInstallationOutcomeInstalled.installation:type_name -> copilot.cli.v1.SkillInstallationSummary
+	111, // 359: copilot.cli.v1.SkillInstallationOutcomeRefused.reason:type_name -> copilot.cli.v1.SkillInstallationFailureReason
+	111, // 360: copilot.cli.v1.SkillInstallationOutcomeRolledBack.reason:type_name -> copilot.cli.v1.SkillInstallationFailureReason
+	374, // 361: copilot.cli.v1.SkillInstallationReview.install:type_name -> copilot.cli.v1.SkillInstallationReviewInstall
+	375, // 362: copilot.cli.v1.SkillInstallationReview.uninstall:type_name -> copilot.cli.v1.SkillInstallationReviewUninstall
+	201, // 363: copilot.cli.v1.SkillInstallationReviewInstall.catalogue:type_name -> copilot.cli.v1.InstallationCatalogueIdentity
+	376, // 364: copilot.cli.v1.SkillInstallationReviewInstall.source:type_name -> copilot.cli.v1.SkillInstallationSource
+	347, // 365: copilot.cli.v1.SkillInstallationReviewInstall.target:type_name -> copilot.cli.v1.SkillInstallationLocation
+	346, // 366: copilot.cli.v1.SkillInstallationReviewInstall.files:type_name -> copilot.cli.v1.SkillInstallationFileReview
+	377, // 367: copilot.cli.v1.SkillInstallationReviewUninstall.installation:type_name -> copilot.cli.v1.SkillInstallationSummary
+	346, // 368: copilot.cli.v1.SkillInstallationReviewUninstall.files:type_name -> copilot.cli.v1.SkillInstallationFileReview
+	201, // 369: copilot.cli.v1.SkillInstallationReviewUninstall.catalogue:type_name -> copilot.cli.v1.InstallationCatalogueIdentity
+	347, // 370: copilot.cli.v1.SkillInstallationSummary.target:type_name -> copilot.cli.v1.SkillInstallationLocation
+	113, // 371: copilot.cli.v1.SkillInstallationSummary.session_state:type_name -> copilot.cli.v1.SkillInstallationSessionState
+	376, // 372: copilot.cli.v1.SkillInstallationSummary.source:type_name -> copilot.cli.v1.SkillInstallationSource
+	201, // 373: copilot.cli.v1.SkillInstallationSummary.catalogue:type_name -> copilot.cli.v1.InstallationCatalogueIdentity
+	112, // 374: copilot.cli.v1.SkillInstallationSummary.ownership_state:type_name -> copilot.cli.v1.SkillInstallationOwnershipState
+	377, // 375: copilot.cli.v1.SkillUninstallPlan.installation:type_name -> copilot.cli.v1.SkillInstallationSummary
+	373, // 376: copilot.cli.v1.SkillUninstallPlan.review:type_name -> copilot.cli.v1.SkillInstallationReview
+	116, // 377: copilot.cli.v1.SlashCommandInfo.kind:type_name -> copilot.cli.v1.SlashCommandKind
+	380, // 378: copilot.cli.v1.SlashCommandInfo.input:type_name -> copilot.cli.v1.SlashCommandInput
+	381, // 379: copilot.cli.v1.SlashCommandInput.choices:type_name -> copilot.cli.v1.SlashCommandInputChoice
+	115, // 380: copilot.cli.v1.SlashCommandInput.completion:type_name -> copilot.cli.v1.SlashCommandInputCompletion
+	317, // 381: copilot.cli.v1.SystemMessageAlternative.append_config:type_name -> copilot.cli.v1.ProtocolSystemMessageAppendConfig
+	319, // 382: copilot.cli.v1.SystemMessageAlternative.replace_config:type_name -> copilot.cli.v1.ProtocolSystemMessageReplaceConfig
+	318, // 383: copilot.cli.v1.SystemMessageAlternative.customize_config:type_name -> copilot.cli.v1.ProtocolSystemMessageCustomizeConfig
+	72,  // 384: copilot.cli.v1.TaskBlocker.reason:type_name -> copilot.cli.v1.PermissionRecoveryReason
+	301, // 385: copilot.cli.v1.TaskBlocker.permission_recovery:type_name -> copilot.cli.v1.PermissionRecoveryData
+	183, // 386: copilot.cli.v1.TokenAuthInfo.copilot_user:type_name -> copilot.cli.v1.CopilotUserResponse
+	183, // 387: copilot.cli.v1.TokenProviderAuthInfo.copilot_user:type_name -> copilot.cli.v1.CopilotUserResponse
+	118, // 388: copilot.cli.v1.ToolDefinition.defer:type_name -> copilot.cli.v1.ToolDefer
+	389, // 389: copilot.cli.v1.ToolDefinition.namespace:type_name -> copilot.cli.v1.ToolNamespace
+	421, // 390: copilot.cli.v1.UsageMetricsAgentMetric.model_metrics:type_name -> copilot.cli.v1.UsageMetricsAgentMetric.ModelMetricsEntry
+	393, // 391: copilot.cli.v1.UsageMetricsModelMetric.requests:type_name -> copilot.cli.v1.UsageMetricsModelMetricRequests
+	395, // 392: copilot.cli.v1.UsageMetricsModelMetric.usage:type_name -> copilot.cli.v1.UsageMetricsModelMetricUsage
+	423, // 393: copilot.cli.v1.UsageMetricsModelMetric.cache_expires_at:type_name -> google.protobuf.Timestamp
+	422, // 394: copilot.cli.v1.UsageMetricsModelMetric.token_details:type_name -> copilot.cli.v1.UsageMetricsModelMetric.TokenDetailsEntry
+	5,   // 395: copilot.cli.v1.UsageMetricsModelMetric.ai_credits_status:type_name -> copilot.cli.v1.AiCreditsStatus
+	278, // 396: copilot.cli.v1.UsageMetricsProviderModelMetric.provider:type_name -> copilot.cli.v1.ModelProviderRef
+	392, // 397: copilot.cli.v1.UsageMetricsProviderModelMetric.metrics:type_name -> copilot.cli.v1.UsageMetricsModelMetric
+	183, // 398: copilot.cli.v1.UserAuthInfo.copilot_user:type_name -> copilot.cli.v1.CopilotUserResponse
+	400, // 399: copilot.cli.v1.UserToolSessionApproval.commands:type_name -> copilot.cli.v1.UserToolSessionApprovalCommands
+	408, // 400: copilot.cli.v1.UserToolSessionApproval.read:type_name -> copilot.cli.v1.UserToolSessionApprovalRead
+	410, // 401: copilot.cli.v1.UserToolSessionApproval.write:type_name -> copilot.cli.v1.UserToolSessionApprovalWrite
+	406, // 402: copilot.cli.v1.UserToolSessionApproval.mcp:type_name -> copilot.cli.v1.UserToolSessionApprovalMcp
+	407, // 403: copilot.cli.v1.UserToolSessionApproval.memory:type_name -> copilot.cli.v1.UserToolSessionApprovalMemory
+	401, // 404: copilot.cli.v1.UserToolSessionApproval.custom_tool:type_name -> copilot.cli.v1.UserToolSessionApprovalCustomTool
+	403, // 405: copilot.cli.v1.UserToolSessionApproval.extension_management:type_name -> copilot.cli.v1.UserToolSessionApprovalExtensionManagement
+	405, // 406: copilot.cli.v1.UserToolSessionApproval.factory:type_name -> copilot.cli.v1.UserToolSessionApprovalFactory
+	404, // 407: copilot.cli.v1.UserToolSessionApproval.extension_permission_access:type_name -> copilot.cli.v1.UserToolSessionApprovalExtensionPermissionAccess
+	402, // 408: copilot.cli.v1.UserToolSessionApproval.extension_env_access:type_name -> copilot.cli.v1.UserToolSessionApprovalExtensionEnvAccess
+	409, // 409: copilot.cli.v1.UserToolSessionApproval.workflow:type_name -> copilot.cli.v1.UserToolSessionApprovalWorkflow
+	24,  // 410: copilot.cli.v1.FilterMappingMap.EntriesEntry.value:type_name -> copilot.cli.v1.ContentFilterMode
+	315, // 411: copilot.cli.v1.ProtocolSystemMessageCustomizeConfig.SectionsEntry.value:type_name -> copilot.cli.v1.ProtocolSectionOverride
+	336, // 412: copilot.cli.v1.SandboxCredentialsConfig.EnvVarsEntry.value:type_name -> copilot.cli.v1.SandboxMaskedEnvVar
+	392, // 413: copilot.cli.v1.UsageMetricsAgentMetric.ModelMetricsEntry.value:type_name -> copilot.cli.v1.UsageMetricsModelMetric
+	394, // 414: copilot.cli.v1.UsageMetricsModelMetric.TokenDetailsEntry.value:type_name -> copilot.cli.v1.UsageMetricsModelMetricTokenDetail
+	415, // [415:415] is the sub-list for method output_type
+	415, // [415:415] is the sub-list for method input_type
+	415, // [415:415] is the sub-list for extension type_name
+	415, // [415:415] is the sub-list for extension extendee
+	0,   // [0:415] is the sub-list for field type_name
 }
 
 func init() { file_copilot_cli_v1_common_proto_init() }
@@ -26825,7 +39391,8 @@ func file_copilot_cli_v1_common_proto_init() {
 	if File_copilot_cli_v1_common_proto != nil {
 		return
 	}
-	file_copilot_cli_v1_common_proto_msgTypes[0].OneofWrappers = []any{
+	file_copilot_cli_v1_common_proto_msgTypes[1].OneofWrappers = []any{}
+	file_copilot_cli_v1_common_proto_msgTypes[3].OneofWrappers = []any{
 		(*Attachment_File)(nil),
 		(*Attachment_Directory)(nil),
 		(*Attachment_Selection)(nil),
@@ -26843,27 +39410,42 @@ func file_copilot_cli_v1_common_proto_init() {
 		(*Attachment_ExtensionContext)(nil),
 		(*Attachment_Unrecognized)(nil),
 	}
-	file_copilot_cli_v1_common_proto_msgTypes[1].OneofWrappers = []any{}
-	file_copilot_cli_v1_common_proto_msgTypes[2].OneofWrappers = []any{}
-	file_copilot_cli_v1_common_proto_msgTypes[3].OneofWrappers = []any{}
 	file_copilot_cli_v1_common_proto_msgTypes[4].OneofWrappers = []any{}
+	file_copilot_cli_v1_common_proto_msgTypes[5].OneofWrappers = []any{}
 	file_copilot_cli_v1_common_proto_msgTypes[6].OneofWrappers = []any{}
-	file_copilot_cli_v1_common_proto_msgTypes[13].OneofWrappers = []any{}
-	file_copilot_cli_v1_common_proto_msgTypes[23].OneofWrappers = []any{}
-	file_copilot_cli_v1_common_proto_msgTypes[24].OneofWrappers = []any{}
+	file_copilot_cli_v1_common_proto_msgTypes[7].OneofWrappers = []any{}
+	file_copilot_cli_v1_common_proto_msgTypes[9].OneofWrappers = []any{}
+	file_copilot_cli_v1_common_proto_msgTypes[16].OneofWrappers = []any{}
 	file_copilot_cli_v1_common_proto_msgTypes[25].OneofWrappers = []any{}
-	file_copilot_cli_v1_common_proto_msgTypes[26].OneofWrappers = []any{}
+	file_copilot_cli_v1_common_proto_msgTypes[26].OneofWrappers = []any{
+		(*AuthInfo_Hmac)(nil),
+		(*AuthInfo_Env)(nil),
+		(*AuthInfo_Token)(nil),
+		(*AuthInfo_TokenProvider)(nil),
+		(*AuthInfo_CopilotApiToken)(nil),
+		(*AuthInfo_User)(nil),
+		(*AuthInfo_GhCli)(nil),
+		(*AuthInfo_ApiKey)(nil),
+		(*AuthInfo_Account)(nil),
+		(*AuthInfo_Unrecognized)(nil),
+	}
 	file_copilot_cli_v1_common_proto_msgTypes[27].OneofWrappers = []any{}
-	file_copilot_cli_v1_common_proto_msgTypes[28].OneofWrappers = []any{
+	file_copilot_cli_v1_common_proto_msgTypes[29].OneofWrappers = []any{}
+	file_copilot_cli_v1_common_proto_msgTypes[30].OneofWrappers = []any{}
+	file_copilot_cli_v1_common_proto_msgTypes[31].OneofWrappers = []any{}
+	file_copilot_cli_v1_common_proto_msgTypes[32].OneofWrappers = []any{}
+	file_copilot_cli_v1_common_proto_msgTypes[33].OneofWrappers = []any{}
+	file_copilot_cli_v1_common_proto_msgTypes[34].OneofWrappers = []any{
 		(*BuiltinToolSafeForTelemetry_BoolValue)(nil),
 		(*BuiltinToolSafeForTelemetry_TelemetryFields)(nil),
 		(*BuiltinToolSafeForTelemetry_Unrecognized)(nil),
 	}
-	file_copilot_cli_v1_common_proto_msgTypes[29].OneofWrappers = []any{}
-	file_copilot_cli_v1_common_proto_msgTypes[31].OneofWrappers = []any{}
-	file_copilot_cli_v1_common_proto_msgTypes[32].OneofWrappers = []any{}
-	file_copilot_cli_v1_common_proto_msgTypes[33].OneofWrappers = []any{}
-	file_copilot_cli_v1_common_proto_msgTypes[36].OneofWrappers = []any{
+	file_copilot_cli_v1_common_proto_msgTypes[35].OneofWrappers = []any{}
+	file_copilot_cli_v1_common_proto_msgTypes[37].OneofWrappers = []any{}
+	file_copilot_cli_v1_common_proto_msgTypes[38].OneofWrappers = []any{}
+	file_copilot_cli_v1_common_proto_msgTypes[39].OneofWrappers = []any{}
+	file_copilot_cli_v1_common_proto_msgTypes[48].OneofWrappers = []any{}
+	file_copilot_cli_v1_common_proto_msgTypes[51].OneofWrappers = []any{
 		(*CatalogTrustSnapshot_Current)(nil),
 		(*CatalogTrustSnapshot_Absent)(nil),
 		(*CatalogTrustSnapshot_Stale)(nil),
@@ -26873,67 +39455,124 @@ func file_copilot_cli_v1_common_proto_init() {
 		(*CatalogTrustSnapshot_Malformed)(nil),
 		(*CatalogTrustSnapshot_Unrecognized)(nil),
 	}
-	file_copilot_cli_v1_common_proto_msgTypes[44].OneofWrappers = []any{}
-	file_copilot_cli_v1_common_proto_msgTypes[45].OneofWrappers = []any{}
-	file_copilot_cli_v1_common_proto_msgTypes[46].OneofWrappers = []any{}
-	file_copilot_cli_v1_common_proto_msgTypes[47].OneofWrappers = []any{
-		(*FilterMapping_Map)(nil),
-		(*FilterMapping_Value)(nil),
-		(*FilterMapping_Unrecognized)(nil),
-	}
-	file_copilot_cli_v1_common_proto_msgTypes[49].OneofWrappers = []any{}
-	file_copilot_cli_v1_common_proto_msgTypes[51].OneofWrappers = []any{}
-	file_copilot_cli_v1_common_proto_msgTypes[52].OneofWrappers = []any{}
-	file_copilot_cli_v1_common_proto_msgTypes[53].OneofWrappers = []any{}
-	file_copilot_cli_v1_common_proto_msgTypes[54].OneofWrappers = []any{}
-	file_copilot_cli_v1_common_proto_msgTypes[56].OneofWrappers = []any{}
-	file_copilot_cli_v1_common_proto_msgTypes[57].OneofWrappers = []any{}
-	file_copilot_cli_v1_common_proto_msgTypes[59].OneofWrappers = []any{}
-	file_copilot_cli_v1_common_proto_msgTypes[61].OneofWrappers = []any{
-		(*McpPlanRequiredValue_Scalar)(nil),
-		(*McpPlanRequiredValue_Enum)(nil),
-		(*McpPlanRequiredValue_Unrecognized)(nil),
-	}
 	file_copilot_cli_v1_common_proto_msgTypes[62].OneofWrappers = []any{}
 	file_copilot_cli_v1_common_proto_msgTypes[63].OneofWrappers = []any{}
 	file_copilot_cli_v1_common_proto_msgTypes[64].OneofWrappers = []any{}
 	file_copilot_cli_v1_common_proto_msgTypes[65].OneofWrappers = []any{}
-	file_copilot_cli_v1_common_proto_msgTypes[67].OneofWrappers = []any{
-		(*McpPlanTransportChoice_Stdio)(nil),
-		(*McpPlanTransportChoice_Remote)(nil),
-		(*McpPlanTransportChoice_Unrecognized)(nil),
+	file_copilot_cli_v1_common_proto_msgTypes[67].OneofWrappers = []any{}
+	file_copilot_cli_v1_common_proto_msgTypes[68].OneofWrappers = []any{}
+	file_copilot_cli_v1_common_proto_msgTypes[69].OneofWrappers = []any{}
+	file_copilot_cli_v1_common_proto_msgTypes[70].OneofWrappers = []any{}
+	file_copilot_cli_v1_common_proto_msgTypes[71].OneofWrappers = []any{}
+	file_copilot_cli_v1_common_proto_msgTypes[72].OneofWrappers = []any{}
+	file_copilot_cli_v1_common_proto_msgTypes[73].OneofWrappers = []any{}
+	file_copilot_cli_v1_common_proto_msgTypes[74].OneofWrappers = []any{
+		(*FilterMapping_Map)(nil),
+		(*FilterMapping_Value)(nil),
+		(*FilterMapping_Unrecognized)(nil),
 	}
-	file_copilot_cli_v1_common_proto_msgTypes[70].OneofWrappers = []any{
-		(*McpSafeForTelemetry_BoolValue)(nil),
-		(*McpSafeForTelemetry_Fields)(nil),
-		(*McpSafeForTelemetry_Unrecognized)(nil),
-	}
-	file_copilot_cli_v1_common_proto_msgTypes[72].OneofWrappers = []any{
-		(*McpSerializableServerConfig_Stdio)(nil),
-		(*McpSerializableServerConfig_Http)(nil),
-		(*McpSerializableServerConfig_Unrecognized)(nil),
-	}
-	file_copilot_cli_v1_common_proto_msgTypes[73].OneofWrappers = []any{
-		(*McpServerAuthConfig_BoolValue)(nil),
-		(*McpServerAuthConfig_RedirectPort)(nil),
-		(*McpServerAuthConfig_Unrecognized)(nil),
-	}
-	file_copilot_cli_v1_common_proto_msgTypes[74].OneofWrappers = []any{}
-	file_copilot_cli_v1_common_proto_msgTypes[75].OneofWrappers = []any{}
-	file_copilot_cli_v1_common_proto_msgTypes[76].OneofWrappers = []any{}
 	file_copilot_cli_v1_common_proto_msgTypes[77].OneofWrappers = []any{}
-	file_copilot_cli_v1_common_proto_msgTypes[79].OneofWrappers = []any{}
+	file_copilot_cli_v1_common_proto_msgTypes[80].OneofWrappers = []any{}
+	file_copilot_cli_v1_common_proto_msgTypes[81].OneofWrappers = []any{}
 	file_copilot_cli_v1_common_proto_msgTypes[82].OneofWrappers = []any{}
-	file_copilot_cli_v1_common_proto_msgTypes[83].OneofWrappers = []any{}
+	file_copilot_cli_v1_common_proto_msgTypes[83].OneofWrappers = []any{
+		(*InstalledPluginSource_StringValue)(nil),
+		(*InstalledPluginSource_Github)(nil),
+		(*InstalledPluginSource_Url)(nil),
+		(*InstalledPluginSource_Local)(nil),
+		(*InstalledPluginSource_Unrecognized)(nil),
+	}
 	file_copilot_cli_v1_common_proto_msgTypes[84].OneofWrappers = []any{}
-	file_copilot_cli_v1_common_proto_msgTypes[85].OneofWrappers = []any{}
 	file_copilot_cli_v1_common_proto_msgTypes[86].OneofWrappers = []any{}
+	file_copilot_cli_v1_common_proto_msgTypes[88].OneofWrappers = []any{}
 	file_copilot_cli_v1_common_proto_msgTypes[89].OneofWrappers = []any{}
 	file_copilot_cli_v1_common_proto_msgTypes[90].OneofWrappers = []any{}
 	file_copilot_cli_v1_common_proto_msgTypes[91].OneofWrappers = []any{}
 	file_copilot_cli_v1_common_proto_msgTypes[92].OneofWrappers = []any{}
 	file_copilot_cli_v1_common_proto_msgTypes[93].OneofWrappers = []any{}
-	file_copilot_cli_v1_common_proto_msgTypes[94].OneofWrappers = []any{
+	file_copilot_cli_v1_common_proto_msgTypes[94].OneofWrappers = []any{}
+	file_copilot_cli_v1_common_proto_msgTypes[96].OneofWrappers = []any{
+		(*McpInstallationManagementOutcome_RecoveryRequired)(nil),
+		(*McpInstallationManagementOutcome_InstallPrepared)(nil),
+		(*McpInstallationManagementOutcome_Listed)(nil),
+		(*McpInstallationManagementOutcome_Recovered)(nil),
+		(*McpInstallationManagementOutcome_UninstallPlanned)(nil),
+		(*McpInstallationManagementOutcome_Operation)(nil),
+		(*McpInstallationManagementOutcome_Refused)(nil),
+		(*McpInstallationManagementOutcome_Unrecognized)(nil),
+	}
+	file_copilot_cli_v1_common_proto_msgTypes[104].OneofWrappers = []any{
+		(*McpInstallationOperationStatus_Preparing)(nil),
+		(*McpInstallationOperationStatus_Prepared)(nil),
+		(*McpInstallationOperationStatus_AwaitingConfirmation)(nil),
+		(*McpInstallationOperationStatus_Revalidating)(nil),
+		(*McpInstallationOperationStatus_Applying)(nil),
+		(*McpInstallationOperationStatus_Completed)(nil),
+		(*McpInstallationOperationStatus_Unrecognized)(nil),
+	}
+	file_copilot_cli_v1_common_proto_msgTypes[111].OneofWrappers = []any{
+		(*McpInstallationOutcome_Installed)(nil),
+		(*McpInstallationOutcome_Uninstalled)(nil),
+		(*McpInstallationOutcome_RolledBack)(nil),
+		(*McpInstallationOutcome_RecoveryRequired)(nil),
+		(*McpInstallationOutcome_Declined)(nil),
+		(*McpInstallationOutcome_Cancelled)(nil),
+		(*McpInstallationOutcome_Refused)(nil),
+		(*McpInstallationOutcome_Unrecognized)(nil),
+	}
+	file_copilot_cli_v1_common_proto_msgTypes[116].OneofWrappers = []any{}
+	file_copilot_cli_v1_common_proto_msgTypes[119].OneofWrappers = []any{}
+	file_copilot_cli_v1_common_proto_msgTypes[120].OneofWrappers = []any{}
+	file_copilot_cli_v1_common_proto_msgTypes[121].OneofWrappers = []any{}
+	file_copilot_cli_v1_common_proto_msgTypes[123].OneofWrappers = []any{}
+	file_copilot_cli_v1_common_proto_msgTypes[125].OneofWrappers = []any{
+		(*McpPlanRequiredValue_Scalar)(nil),
+		(*McpPlanRequiredValue_Enum)(nil),
+		(*McpPlanRequiredValue_Unrecognized)(nil),
+	}
+	file_copilot_cli_v1_common_proto_msgTypes[126].OneofWrappers = []any{}
+	file_copilot_cli_v1_common_proto_msgTypes[127].OneofWrappers = []any{}
+	file_copilot_cli_v1_common_proto_msgTypes[128].OneofWrappers = []any{}
+	file_copilot_cli_v1_common_proto_msgTypes[129].OneofWrappers = []any{}
+	file_copilot_cli_v1_common_proto_msgTypes[131].OneofWrappers = []any{
+		(*McpPlanTransportChoice_Stdio)(nil),
+		(*McpPlanTransportChoice_Remote)(nil),
+		(*McpPlanTransportChoice_Unrecognized)(nil),
+	}
+	file_copilot_cli_v1_common_proto_msgTypes[135].OneofWrappers = []any{
+		(*McpSafeForTelemetry_BoolValue)(nil),
+		(*McpSafeForTelemetry_Fields)(nil),
+		(*McpSafeForTelemetry_Unrecognized)(nil),
+	}
+	file_copilot_cli_v1_common_proto_msgTypes[137].OneofWrappers = []any{
+		(*McpSerializableServerConfig_Stdio)(nil),
+		(*McpSerializableServerConfig_Http)(nil),
+		(*McpSerializableServerConfig_Unrecognized)(nil),
+	}
+	file_copilot_cli_v1_common_proto_msgTypes[138].OneofWrappers = []any{
+		(*McpServerAuthConfig_BoolValue)(nil),
+		(*McpServerAuthConfig_RedirectPort)(nil),
+		(*McpServerAuthConfig_Unrecognized)(nil),
+	}
+	file_copilot_cli_v1_common_proto_msgTypes[139].OneofWrappers = []any{}
+	file_copilot_cli_v1_common_proto_msgTypes[140].OneofWrappers = []any{}
+	file_copilot_cli_v1_common_proto_msgTypes[141].OneofWrappers = []any{}
+	file_copilot_cli_v1_common_proto_msgTypes[142].OneofWrappers = []any{}
+	file_copilot_cli_v1_common_proto_msgTypes[145].OneofWrappers = []any{}
+	file_copilot_cli_v1_common_proto_msgTypes[148].OneofWrappers = []any{}
+	file_copilot_cli_v1_common_proto_msgTypes[149].OneofWrappers = []any{}
+	file_copilot_cli_v1_common_proto_msgTypes[150].OneofWrappers = []any{}
+	file_copilot_cli_v1_common_proto_msgTypes[151].OneofWrappers = []any{}
+	file_copilot_cli_v1_common_proto_msgTypes[152].OneofWrappers = []any{}
+	file_copilot_cli_v1_common_proto_msgTypes[153].OneofWrappers = []any{}
+	file_copilot_cli_v1_common_proto_msgTypes[155].OneofWrappers = []any{}
+	file_copilot_cli_v1_common_proto_msgTypes[156].OneofWrappers = []any{}
+	file_copilot_cli_v1_common_proto_msgTypes[159].OneofWrappers = []any{}
+	file_copilot_cli_v1_common_proto_msgTypes[160].OneofWrappers = []any{}
+	file_copilot_cli_v1_common_proto_msgTypes[161].OneofWrappers = []any{}
+	file_copilot_cli_v1_common_proto_msgTypes[162].OneofWrappers = []any{}
+	file_copilot_cli_v1_common_proto_msgTypes[163].OneofWrappers = []any{}
+	file_copilot_cli_v1_common_proto_msgTypes[164].OneofWrappers = []any{
 		(*PermissionPromptRequest_Commands)(nil),
 		(*PermissionPromptRequest_Write)(nil),
 		(*PermissionPromptRequest_Read)(nil),
@@ -26950,80 +39589,114 @@ func file_copilot_cli_v1_common_proto_init() {
 		(*PermissionPromptRequest_Workflow)(nil),
 		(*PermissionPromptRequest_Unrecognized)(nil),
 	}
-	file_copilot_cli_v1_common_proto_msgTypes[95].OneofWrappers = []any{}
-	file_copilot_cli_v1_common_proto_msgTypes[96].OneofWrappers = []any{}
-	file_copilot_cli_v1_common_proto_msgTypes[97].OneofWrappers = []any{}
-	file_copilot_cli_v1_common_proto_msgTypes[98].OneofWrappers = []any{}
-	file_copilot_cli_v1_common_proto_msgTypes[99].OneofWrappers = []any{}
-	file_copilot_cli_v1_common_proto_msgTypes[100].OneofWrappers = []any{}
-	file_copilot_cli_v1_common_proto_msgTypes[101].OneofWrappers = []any{}
-	file_copilot_cli_v1_common_proto_msgTypes[102].OneofWrappers = []any{}
-	file_copilot_cli_v1_common_proto_msgTypes[103].OneofWrappers = []any{}
-	file_copilot_cli_v1_common_proto_msgTypes[104].OneofWrappers = []any{}
-	file_copilot_cli_v1_common_proto_msgTypes[105].OneofWrappers = []any{}
-	file_copilot_cli_v1_common_proto_msgTypes[106].OneofWrappers = []any{}
-	file_copilot_cli_v1_common_proto_msgTypes[107].OneofWrappers = []any{}
-	file_copilot_cli_v1_common_proto_msgTypes[108].OneofWrappers = []any{}
-	file_copilot_cli_v1_common_proto_msgTypes[109].OneofWrappers = []any{}
-	file_copilot_cli_v1_common_proto_msgTypes[110].OneofWrappers = []any{}
-	file_copilot_cli_v1_common_proto_msgTypes[111].OneofWrappers = []any{}
-	file_copilot_cli_v1_common_proto_msgTypes[112].OneofWrappers = []any{}
-	file_copilot_cli_v1_common_proto_msgTypes[117].OneofWrappers = []any{}
-	file_copilot_cli_v1_common_proto_msgTypes[118].OneofWrappers = []any{}
-	file_copilot_cli_v1_common_proto_msgTypes[120].OneofWrappers = []any{
+	file_copilot_cli_v1_common_proto_msgTypes[165].OneofWrappers = []any{}
+	file_copilot_cli_v1_common_proto_msgTypes[166].OneofWrappers = []any{}
+	file_copilot_cli_v1_common_proto_msgTypes[167].OneofWrappers = []any{}
+	file_copilot_cli_v1_common_proto_msgTypes[168].OneofWrappers = []any{}
+	file_copilot_cli_v1_common_proto_msgTypes[169].OneofWrappers = []any{}
+	file_copilot_cli_v1_common_proto_msgTypes[170].OneofWrappers = []any{}
+	file_copilot_cli_v1_common_proto_msgTypes[171].OneofWrappers = []any{}
+	file_copilot_cli_v1_common_proto_msgTypes[172].OneofWrappers = []any{}
+	file_copilot_cli_v1_common_proto_msgTypes[173].OneofWrappers = []any{}
+	file_copilot_cli_v1_common_proto_msgTypes[174].OneofWrappers = []any{}
+	file_copilot_cli_v1_common_proto_msgTypes[175].OneofWrappers = []any{}
+	file_copilot_cli_v1_common_proto_msgTypes[176].OneofWrappers = []any{}
+	file_copilot_cli_v1_common_proto_msgTypes[177].OneofWrappers = []any{}
+	file_copilot_cli_v1_common_proto_msgTypes[178].OneofWrappers = []any{}
+	file_copilot_cli_v1_common_proto_msgTypes[179].OneofWrappers = []any{}
+	file_copilot_cli_v1_common_proto_msgTypes[180].OneofWrappers = []any{}
+	file_copilot_cli_v1_common_proto_msgTypes[181].OneofWrappers = []any{}
+	file_copilot_cli_v1_common_proto_msgTypes[182].OneofWrappers = []any{}
+	file_copilot_cli_v1_common_proto_msgTypes[188].OneofWrappers = []any{}
+	file_copilot_cli_v1_common_proto_msgTypes[189].OneofWrappers = []any{}
+	file_copilot_cli_v1_common_proto_msgTypes[191].OneofWrappers = []any{
 		(*ProtocolMarkerSectionOverride_Transform)(nil),
 		(*ProtocolMarkerSectionOverride_Preserve)(nil),
 		(*ProtocolMarkerSectionOverride_Unrecognized)(nil),
 	}
-	file_copilot_cli_v1_common_proto_msgTypes[123].OneofWrappers = []any{
+	file_copilot_cli_v1_common_proto_msgTypes[194].OneofWrappers = []any{
 		(*ProtocolSectionOverride_StaticSectionOverride)(nil),
 		(*ProtocolSectionOverride_MarkerSectionOverride)(nil),
 		(*ProtocolSectionOverride_Unrecognized)(nil),
 	}
-	file_copilot_cli_v1_common_proto_msgTypes[124].OneofWrappers = []any{}
-	file_copilot_cli_v1_common_proto_msgTypes[125].OneofWrappers = []any{}
-	file_copilot_cli_v1_common_proto_msgTypes[126].OneofWrappers = []any{}
-	file_copilot_cli_v1_common_proto_msgTypes[128].OneofWrappers = []any{}
-	file_copilot_cli_v1_common_proto_msgTypes[129].OneofWrappers = []any{}
-	file_copilot_cli_v1_common_proto_msgTypes[130].OneofWrappers = []any{}
-	file_copilot_cli_v1_common_proto_msgTypes[131].OneofWrappers = []any{}
-	file_copilot_cli_v1_common_proto_msgTypes[132].OneofWrappers = []any{}
-	file_copilot_cli_v1_common_proto_msgTypes[133].OneofWrappers = []any{}
-	file_copilot_cli_v1_common_proto_msgTypes[134].OneofWrappers = []any{}
-	file_copilot_cli_v1_common_proto_msgTypes[135].OneofWrappers = []any{}
-	file_copilot_cli_v1_common_proto_msgTypes[138].OneofWrappers = []any{}
-	file_copilot_cli_v1_common_proto_msgTypes[139].OneofWrappers = []any{}
-	file_copilot_cli_v1_common_proto_msgTypes[140].OneofWrappers = []any{}
-	file_copilot_cli_v1_common_proto_msgTypes[141].OneofWrappers = []any{}
-	file_copilot_cli_v1_common_proto_msgTypes[142].OneofWrappers = []any{}
-	file_copilot_cli_v1_common_proto_msgTypes[145].OneofWrappers = []any{}
-	file_copilot_cli_v1_common_proto_msgTypes[146].OneofWrappers = []any{}
-	file_copilot_cli_v1_common_proto_msgTypes[147].OneofWrappers = []any{}
-	file_copilot_cli_v1_common_proto_msgTypes[148].OneofWrappers = []any{}
-	file_copilot_cli_v1_common_proto_msgTypes[150].OneofWrappers = []any{}
-	file_copilot_cli_v1_common_proto_msgTypes[154].OneofWrappers = []any{}
-	file_copilot_cli_v1_common_proto_msgTypes[155].OneofWrappers = []any{
+	file_copilot_cli_v1_common_proto_msgTypes[195].OneofWrappers = []any{}
+	file_copilot_cli_v1_common_proto_msgTypes[196].OneofWrappers = []any{}
+	file_copilot_cli_v1_common_proto_msgTypes[197].OneofWrappers = []any{}
+	file_copilot_cli_v1_common_proto_msgTypes[199].OneofWrappers = []any{}
+	file_copilot_cli_v1_common_proto_msgTypes[200].OneofWrappers = []any{}
+	file_copilot_cli_v1_common_proto_msgTypes[201].OneofWrappers = []any{}
+	file_copilot_cli_v1_common_proto_msgTypes[202].OneofWrappers = []any{}
+	file_copilot_cli_v1_common_proto_msgTypes[203].OneofWrappers = []any{}
+	file_copilot_cli_v1_common_proto_msgTypes[204].OneofWrappers = []any{}
+	file_copilot_cli_v1_common_proto_msgTypes[205].OneofWrappers = []any{}
+	file_copilot_cli_v1_common_proto_msgTypes[206].OneofWrappers = []any{}
+	file_copilot_cli_v1_common_proto_msgTypes[209].OneofWrappers = []any{}
+	file_copilot_cli_v1_common_proto_msgTypes[210].OneofWrappers = []any{}
+	file_copilot_cli_v1_common_proto_msgTypes[211].OneofWrappers = []any{}
+	file_copilot_cli_v1_common_proto_msgTypes[212].OneofWrappers = []any{}
+	file_copilot_cli_v1_common_proto_msgTypes[213].OneofWrappers = []any{}
+	file_copilot_cli_v1_common_proto_msgTypes[216].OneofWrappers = []any{}
+	file_copilot_cli_v1_common_proto_msgTypes[217].OneofWrappers = []any{}
+	file_copilot_cli_v1_common_proto_msgTypes[218].OneofWrappers = []any{}
+	file_copilot_cli_v1_common_proto_msgTypes[219].OneofWrappers = []any{}
+	file_copilot_cli_v1_common_proto_msgTypes[221].OneofWrappers = []any{}
+	file_copilot_cli_v1_common_proto_msgTypes[226].OneofWrappers = []any{}
+	file_copilot_cli_v1_common_proto_msgTypes[227].OneofWrappers = []any{
+		(*SkillInstallationManagementOutcome_RecoveryRequired)(nil),
+		(*SkillInstallationManagementOutcome_InstallPlanned)(nil),
+		(*SkillInstallationManagementOutcome_Listed)(nil),
+		(*SkillInstallationManagementOutcome_Recovered)(nil),
+		(*SkillInstallationManagementOutcome_RolledBack)(nil),
+		(*SkillInstallationManagementOutcome_UninstallPlanned)(nil),
+		(*SkillInstallationManagementOutcome_Operation)(nil),
+		(*SkillInstallationManagementOutcome_EnabledChanged)(nil),
+		(*SkillInstallationManagementOutcome_Refused)(nil),
+		(*SkillInstallationManagementOutcome_Unrecognized)(nil),
+	}
+	file_copilot_cli_v1_common_proto_msgTypes[234].OneofWrappers = []any{}
+	file_copilot_cli_v1_common_proto_msgTypes[237].OneofWrappers = []any{
+		(*SkillInstallationOperationStatus_Preparing)(nil),
+		(*SkillInstallationOperationStatus_Prepared)(nil),
+		(*SkillInstallationOperationStatus_AwaitingConfirmation)(nil),
+		(*SkillInstallationOperationStatus_Revalidating)(nil),
+		(*SkillInstallationOperationStatus_Applying)(nil),
+		(*SkillInstallationOperationStatus_Completed)(nil),
+		(*SkillInstallationOperationStatus_Unrecognized)(nil),
+	}
+	file_copilot_cli_v1_common_proto_msgTypes[244].OneofWrappers = []any{
+		(*SkillInstallationOutcome_Installed)(nil),
+		(*SkillInstallationOutcome_Uninstalled)(nil),
+		(*SkillInstallationOutcome_RolledBack)(nil),
+		(*SkillInstallationOutcome_RecoveryRequired)(nil),
+		(*SkillInstallationOutcome_Declined)(nil),
+		(*SkillInstallationOutcome_Cancelled)(nil),
+		(*SkillInstallationOutcome_Refused)(nil),
+		(*SkillInstallationOutcome_Unrecognized)(nil),
+	}
+	file_copilot_cli_v1_common_proto_msgTypes[249].OneofWrappers = []any{}
+	file_copilot_cli_v1_common_proto_msgTypes[252].OneofWrappers = []any{
 		(*SkillInstallationReview_Install)(nil),
 		(*SkillInstallationReview_Uninstall)(nil),
 		(*SkillInstallationReview_Unrecognized)(nil),
 	}
-	file_copilot_cli_v1_common_proto_msgTypes[156].OneofWrappers = []any{}
-	file_copilot_cli_v1_common_proto_msgTypes[160].OneofWrappers = []any{}
-	file_copilot_cli_v1_common_proto_msgTypes[161].OneofWrappers = []any{}
-	file_copilot_cli_v1_common_proto_msgTypes[164].OneofWrappers = []any{
+	file_copilot_cli_v1_common_proto_msgTypes[253].OneofWrappers = []any{}
+	file_copilot_cli_v1_common_proto_msgTypes[258].OneofWrappers = []any{}
+	file_copilot_cli_v1_common_proto_msgTypes[259].OneofWrappers = []any{}
+	file_copilot_cli_v1_common_proto_msgTypes[262].OneofWrappers = []any{
 		(*SystemMessageAlternative_AppendConfig)(nil),
 		(*SystemMessageAlternative_ReplaceConfig)(nil),
 		(*SystemMessageAlternative_CustomizeConfig)(nil),
 		(*SystemMessageAlternative_Unrecognized)(nil),
 	}
-	file_copilot_cli_v1_common_proto_msgTypes[165].OneofWrappers = []any{}
-	file_copilot_cli_v1_common_proto_msgTypes[167].OneofWrappers = []any{}
-	file_copilot_cli_v1_common_proto_msgTypes[168].OneofWrappers = []any{}
-	file_copilot_cli_v1_common_proto_msgTypes[169].OneofWrappers = []any{}
-	file_copilot_cli_v1_common_proto_msgTypes[171].OneofWrappers = []any{}
-	file_copilot_cli_v1_common_proto_msgTypes[174].OneofWrappers = []any{}
-	file_copilot_cli_v1_common_proto_msgTypes[175].OneofWrappers = []any{}
-	file_copilot_cli_v1_common_proto_msgTypes[177].OneofWrappers = []any{
+	file_copilot_cli_v1_common_proto_msgTypes[263].OneofWrappers = []any{}
+	file_copilot_cli_v1_common_proto_msgTypes[265].OneofWrappers = []any{}
+	file_copilot_cli_v1_common_proto_msgTypes[267].OneofWrappers = []any{}
+	file_copilot_cli_v1_common_proto_msgTypes[268].OneofWrappers = []any{}
+	file_copilot_cli_v1_common_proto_msgTypes[269].OneofWrappers = []any{}
+	file_copilot_cli_v1_common_proto_msgTypes[271].OneofWrappers = []any{}
+	file_copilot_cli_v1_common_proto_msgTypes[274].OneofWrappers = []any{}
+	file_copilot_cli_v1_common_proto_msgTypes[275].OneofWrappers = []any{}
+	file_copilot_cli_v1_common_proto_msgTypes[278].OneofWrappers = []any{
 		(*UserToolSessionApproval_Commands)(nil),
 		(*UserToolSessionApproval_Read)(nil),
 		(*UserToolSessionApproval_Write)(nil),
@@ -27037,18 +39710,18 @@ func file_copilot_cli_v1_common_proto_init() {
 		(*UserToolSessionApproval_Workflow)(nil),
 		(*UserToolSessionApproval_Unrecognized)(nil),
 	}
-	file_copilot_cli_v1_common_proto_msgTypes[181].OneofWrappers = []any{}
-	file_copilot_cli_v1_common_proto_msgTypes[183].OneofWrappers = []any{}
-	file_copilot_cli_v1_common_proto_msgTypes[184].OneofWrappers = []any{}
-	file_copilot_cli_v1_common_proto_msgTypes[187].OneofWrappers = []any{}
-	file_copilot_cli_v1_common_proto_msgTypes[189].OneofWrappers = []any{}
+	file_copilot_cli_v1_common_proto_msgTypes[282].OneofWrappers = []any{}
+	file_copilot_cli_v1_common_proto_msgTypes[284].OneofWrappers = []any{}
+	file_copilot_cli_v1_common_proto_msgTypes[285].OneofWrappers = []any{}
+	file_copilot_cli_v1_common_proto_msgTypes[288].OneofWrappers = []any{}
+	file_copilot_cli_v1_common_proto_msgTypes[290].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_copilot_cli_v1_common_proto_rawDesc), len(file_copilot_cli_v1_common_proto_rawDesc)),
-			NumEnums:      93,
-			NumMessages:   199,
+			NumEnums:      121,
+			NumMessages:   302,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -265,6 +265,160 @@ func (ModelPolicyState) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_models_proto_rawDescGZIP(), []int{3}
 }
 
+// Token price unit. Used by ModelTokenPriceUnit.unit. Since CLI 1.0.102.
+type TokenPriceUnit int32
+
+const (
+	// Unset, null, or a value that is not listed here: json_extra has it then.
+	TokenPriceUnit_TOKEN_PRICE_UNIT_UNSPECIFIED TokenPriceUnit = 0
+	// JSON: "ai_credits".
+	TokenPriceUnit_TOKEN_PRICE_UNIT_AI_CREDITS TokenPriceUnit = 1
+	// JSON: "nano_aiu".
+	TokenPriceUnit_TOKEN_PRICE_UNIT_NANO_AIU TokenPriceUnit = 2
+)
+
+// Enum value maps for TokenPriceUnit.
+var (
+	TokenPriceUnit_name = map[int32]string{
+		0: "TOKEN_PRICE_UNIT_UNSPECIFIED",
+		1: "TOKEN_PRICE_UNIT_AI_CREDITS",
+		2: "TOKEN_PRICE_UNIT_NANO_AIU",
+	}
+	TokenPriceUnit_value = map[string]int32{
+		"TOKEN_PRICE_UNIT_UNSPECIFIED": 0,
+		"TOKEN_PRICE_UNIT_AI_CREDITS":  1,
+		"TOKEN_PRICE_UNIT_NANO_AIU":    2,
+	}
+)
+
+func (x TokenPriceUnit) Enum() *TokenPriceUnit {
+	p := new(TokenPriceUnit)
+	*p = x
+	return p
+}
+
+func (x TokenPriceUnit) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (TokenPriceUnit) Descriptor() protoreflect.EnumDescriptor {
+	return file_copilot_cli_v1_models_proto_enumTypes[4].Descriptor()
+}
+
+func (TokenPriceUnit) Type() protoreflect.EnumType {
+	return &file_copilot_cli_v1_models_proto_enumTypes[4]
+}
+
+func (x TokenPriceUnit) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use TokenPriceUnit.Descriptor instead.
+func (TokenPriceUnit) EnumDescriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_models_proto_rawDescGZIP(), []int{4}
+}
+
+// Parameters of models.getBuiltInCatalog. They may be left out altogether.
+type ModelsServiceGetBuiltInCatalogRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ModelsServiceGetBuiltInCatalogRequest) Reset() {
+	*x = ModelsServiceGetBuiltInCatalogRequest{}
+	mi := &file_copilot_cli_v1_models_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ModelsServiceGetBuiltInCatalogRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ModelsServiceGetBuiltInCatalogRequest) ProtoMessage() {}
+
+func (x *ModelsServiceGetBuiltInCatalogRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_models_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ModelsServiceGetBuiltInCatalogRequest.ProtoReflect.Descriptor instead.
+func (*ModelsServiceGetBuiltInCatalogRequest) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_models_proto_rawDescGZIP(), []int{0}
+}
+
+func (x *ModelsServiceGetBuiltInCatalogRequest) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// Result of models.getBuiltInCatalog.
+type ModelsServiceGetBuiltInCatalogResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The models.
+	Models []*BuiltInModelCatalogEntry `protobuf:"bytes,1,rep,name=models,proto3" json:"models,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ModelsServiceGetBuiltInCatalogResponse) Reset() {
+	*x = ModelsServiceGetBuiltInCatalogResponse{}
+	mi := &file_copilot_cli_v1_models_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ModelsServiceGetBuiltInCatalogResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ModelsServiceGetBuiltInCatalogResponse) ProtoMessage() {}
+
+func (x *ModelsServiceGetBuiltInCatalogResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_models_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ModelsServiceGetBuiltInCatalogResponse.ProtoReflect.Descriptor instead.
+func (*ModelsServiceGetBuiltInCatalogResponse) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_models_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *ModelsServiceGetBuiltInCatalogResponse) GetModels() []*BuiltInModelCatalogEntry {
+	if x != nil {
+		return x.Models
+	}
+	return nil
+}
+
+func (x *ModelsServiceGetBuiltInCatalogResponse) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
 // Parameters of models.list. They may be left out altogether.
 type ModelsServiceListRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -280,7 +434,7 @@ type ModelsServiceListRequest struct {
 
 func (x *ModelsServiceListRequest) Reset() {
 	*x = ModelsServiceListRequest{}
-	mi := &file_copilot_cli_v1_models_proto_msgTypes[0]
+	mi := &file_copilot_cli_v1_models_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -292,7 +446,7 @@ func (x *ModelsServiceListRequest) String() string {
 func (*ModelsServiceListRequest) ProtoMessage() {}
 
 func (x *ModelsServiceListRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_models_proto_msgTypes[0]
+	mi := &file_copilot_cli_v1_models_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -305,7 +459,7 @@ func (x *ModelsServiceListRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelsServiceListRequest.ProtoReflect.Descriptor instead.
 func (*ModelsServiceListRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_models_proto_rawDescGZIP(), []int{0}
+	return file_copilot_cli_v1_models_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *ModelsServiceListRequest) GetSelectionId() string {
@@ -346,7 +500,7 @@ type ModelsServiceListResponse struct {
 
 func (x *ModelsServiceListResponse) Reset() {
 	*x = ModelsServiceListResponse{}
-	mi := &file_copilot_cli_v1_models_proto_msgTypes[1]
+	mi := &file_copilot_cli_v1_models_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -358,7 +512,7 @@ func (x *ModelsServiceListResponse) String() string {
 func (*ModelsServiceListResponse) ProtoMessage() {}
 
 func (x *ModelsServiceListResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_models_proto_msgTypes[1]
+	mi := &file_copilot_cli_v1_models_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -371,7 +525,7 @@ func (x *ModelsServiceListResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelsServiceListResponse.ProtoReflect.Descriptor instead.
 func (*ModelsServiceListResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_models_proto_rawDescGZIP(), []int{1}
+	return file_copilot_cli_v1_models_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *ModelsServiceListResponse) GetModels() []*Model {
@@ -402,6 +556,181 @@ func (x *ModelsServiceListResponse) GetJsonExtra() string {
 	return ""
 }
 
+// Parameters of models.listTokenPriceUnits. They may be left out altogether.
+type ModelsServiceListTokenPriceUnitsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Identifier of the selection.
+	SelectionId *string `protobuf:"bytes,1,opt,name=selection_id,json=selectionId,proto3,oneof" json:"selection_id,omitempty"`
+	// The GitHub token.
+	GithubToken *string `protobuf:"bytes,2,opt,name=github_token,json=gitHubToken,proto3,oneof" json:"github_token,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ModelsServiceListTokenPriceUnitsRequest) Reset() {
+	*x = ModelsServiceListTokenPriceUnitsRequest{}
+	mi := &file_copilot_cli_v1_models_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ModelsServiceListTokenPriceUnitsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ModelsServiceListTokenPriceUnitsRequest) ProtoMessage() {}
+
+func (x *ModelsServiceListTokenPriceUnitsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_models_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ModelsServiceListTokenPriceUnitsRequest.ProtoReflect.Descriptor instead.
+func (*ModelsServiceListTokenPriceUnitsRequest) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_models_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *ModelsServiceListTokenPriceUnitsRequest) GetSelectionId() string {
+	if x != nil && x.SelectionId != nil {
+		return *x.SelectionId
+	}
+	return ""
+}
+
+func (x *ModelsServiceListTokenPriceUnitsRequest) GetGithubToken() string {
+	if x != nil && x.GithubToken != nil {
+		return *x.GithubToken
+	}
+	return ""
+}
+
+func (x *ModelsServiceListTokenPriceUnitsRequest) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// Result of models.listTokenPriceUnits.
+type ModelsServiceListTokenPriceUnitsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The units.
+	Units []*ModelTokenPriceUnit `protobuf:"bytes,1,rep,name=units,proto3" json:"units,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ModelsServiceListTokenPriceUnitsResponse) Reset() {
+	*x = ModelsServiceListTokenPriceUnitsResponse{}
+	mi := &file_copilot_cli_v1_models_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ModelsServiceListTokenPriceUnitsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ModelsServiceListTokenPriceUnitsResponse) ProtoMessage() {}
+
+func (x *ModelsServiceListTokenPriceUnitsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_models_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ModelsServiceListTokenPriceUnitsResponse.ProtoReflect.Descriptor instead.
+func (*ModelsServiceListTokenPriceUnitsResponse) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_models_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *ModelsServiceListTokenPriceUnitsResponse) GetUnits() []*ModelTokenPriceUnit {
+	if x != nil {
+		return x.Units
+	}
+	return nil
+}
+
+func (x *ModelsServiceListTokenPriceUnitsResponse) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// Built in model catalog entry. Used by
+// ModelsServiceGetBuiltInCatalogResponse.models.
+type BuiltInModelCatalogEntry struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The identifier.
+	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BuiltInModelCatalogEntry) Reset() {
+	*x = BuiltInModelCatalogEntry{}
+	mi := &file_copilot_cli_v1_models_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BuiltInModelCatalogEntry) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BuiltInModelCatalogEntry) ProtoMessage() {}
+
+func (x *BuiltInModelCatalogEntry) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_models_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BuiltInModelCatalogEntry.ProtoReflect.Descriptor instead.
+func (*BuiltInModelCatalogEntry) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_models_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *BuiltInModelCatalogEntry) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *BuiltInModelCatalogEntry) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
 // Image tool model. Used by ModelsServiceListResponse.image_models. Since CLI
 // 1.0.102.
 type ImageToolModel struct {
@@ -426,7 +755,7 @@ type ImageToolModel struct {
 
 func (x *ImageToolModel) Reset() {
 	*x = ImageToolModel{}
-	mi := &file_copilot_cli_v1_models_proto_msgTypes[2]
+	mi := &file_copilot_cli_v1_models_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -438,7 +767,7 @@ func (x *ImageToolModel) String() string {
 func (*ImageToolModel) ProtoMessage() {}
 
 func (x *ImageToolModel) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_models_proto_msgTypes[2]
+	mi := &file_copilot_cli_v1_models_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -451,7 +780,7 @@ func (x *ImageToolModel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImageToolModel.ProtoReflect.Descriptor instead.
 func (*ImageToolModel) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_models_proto_rawDescGZIP(), []int{2}
+	return file_copilot_cli_v1_models_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ImageToolModel) GetId() string {
@@ -524,7 +853,7 @@ type ImageToolModelPricing struct {
 
 func (x *ImageToolModelPricing) Reset() {
 	*x = ImageToolModelPricing{}
-	mi := &file_copilot_cli_v1_models_proto_msgTypes[3]
+	mi := &file_copilot_cli_v1_models_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -536,7 +865,7 @@ func (x *ImageToolModelPricing) String() string {
 func (*ImageToolModelPricing) ProtoMessage() {}
 
 func (x *ImageToolModelPricing) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_models_proto_msgTypes[3]
+	mi := &file_copilot_cli_v1_models_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -549,7 +878,7 @@ func (x *ImageToolModelPricing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImageToolModelPricing.ProtoReflect.Descriptor instead.
 func (*ImageToolModelPricing) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_models_proto_rawDescGZIP(), []int{3}
+	return file_copilot_cli_v1_models_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ImageToolModelPricing) GetBatchSize() int64 {
@@ -637,7 +966,7 @@ type Model struct {
 
 func (x *Model) Reset() {
 	*x = Model{}
-	mi := &file_copilot_cli_v1_models_proto_msgTypes[4]
+	mi := &file_copilot_cli_v1_models_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -649,7 +978,7 @@ func (x *Model) String() string {
 func (*Model) ProtoMessage() {}
 
 func (x *Model) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_models_proto_msgTypes[4]
+	mi := &file_copilot_cli_v1_models_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -662,7 +991,7 @@ func (x *Model) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Model.ProtoReflect.Descriptor instead.
 func (*Model) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_models_proto_rawDescGZIP(), []int{4}
+	return file_copilot_cli_v1_models_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Model) GetId() string {
@@ -803,7 +1132,7 @@ type ModelBilling struct {
 
 func (x *ModelBilling) Reset() {
 	*x = ModelBilling{}
-	mi := &file_copilot_cli_v1_models_proto_msgTypes[5]
+	mi := &file_copilot_cli_v1_models_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -815,7 +1144,7 @@ func (x *ModelBilling) String() string {
 func (*ModelBilling) ProtoMessage() {}
 
 func (x *ModelBilling) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_models_proto_msgTypes[5]
+	mi := &file_copilot_cli_v1_models_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -828,7 +1157,7 @@ func (x *ModelBilling) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelBilling.ProtoReflect.Descriptor instead.
 func (*ModelBilling) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_models_proto_rawDescGZIP(), []int{5}
+	return file_copilot_cli_v1_models_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ModelBilling) GetMultiplier() float64 {
@@ -887,7 +1216,7 @@ type ModelBillingPromo struct {
 
 func (x *ModelBillingPromo) Reset() {
 	*x = ModelBillingPromo{}
-	mi := &file_copilot_cli_v1_models_proto_msgTypes[6]
+	mi := &file_copilot_cli_v1_models_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -899,7 +1228,7 @@ func (x *ModelBillingPromo) String() string {
 func (*ModelBillingPromo) ProtoMessage() {}
 
 func (x *ModelBillingPromo) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_models_proto_msgTypes[6]
+	mi := &file_copilot_cli_v1_models_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -912,7 +1241,7 @@ func (x *ModelBillingPromo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelBillingPromo.ProtoReflect.Descriptor instead.
 func (*ModelBillingPromo) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_models_proto_rawDescGZIP(), []int{6}
+	return file_copilot_cli_v1_models_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ModelBillingPromo) GetId() string {
@@ -992,7 +1321,7 @@ type ModelBillingTokenPrices struct {
 
 func (x *ModelBillingTokenPrices) Reset() {
 	*x = ModelBillingTokenPrices{}
-	mi := &file_copilot_cli_v1_models_proto_msgTypes[7]
+	mi := &file_copilot_cli_v1_models_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1004,7 +1333,7 @@ func (x *ModelBillingTokenPrices) String() string {
 func (*ModelBillingTokenPrices) ProtoMessage() {}
 
 func (x *ModelBillingTokenPrices) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_models_proto_msgTypes[7]
+	mi := &file_copilot_cli_v1_models_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1017,7 +1346,7 @@ func (x *ModelBillingTokenPrices) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelBillingTokenPrices.ProtoReflect.Descriptor instead.
 func (*ModelBillingTokenPrices) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_models_proto_rawDescGZIP(), []int{7}
+	return file_copilot_cli_v1_models_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ModelBillingTokenPrices) GetInputPrice() float64 {
@@ -1131,7 +1460,7 @@ type ModelBillingTokenPricesLongContext struct {
 
 func (x *ModelBillingTokenPricesLongContext) Reset() {
 	*x = ModelBillingTokenPricesLongContext{}
-	mi := &file_copilot_cli_v1_models_proto_msgTypes[8]
+	mi := &file_copilot_cli_v1_models_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1143,7 +1472,7 @@ func (x *ModelBillingTokenPricesLongContext) String() string {
 func (*ModelBillingTokenPricesLongContext) ProtoMessage() {}
 
 func (x *ModelBillingTokenPricesLongContext) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_models_proto_msgTypes[8]
+	mi := &file_copilot_cli_v1_models_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1156,7 +1485,7 @@ func (x *ModelBillingTokenPricesLongContext) ProtoReflect() protoreflect.Message
 
 // Deprecated: Use ModelBillingTokenPricesLongContext.ProtoReflect.Descriptor instead.
 func (*ModelBillingTokenPricesLongContext) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_models_proto_rawDescGZIP(), []int{8}
+	return file_copilot_cli_v1_models_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ModelBillingTokenPricesLongContext) GetInputPrice() float64 {
@@ -1239,7 +1568,7 @@ type ModelMessage struct {
 
 func (x *ModelMessage) Reset() {
 	*x = ModelMessage{}
-	mi := &file_copilot_cli_v1_models_proto_msgTypes[9]
+	mi := &file_copilot_cli_v1_models_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1251,7 +1580,7 @@ func (x *ModelMessage) String() string {
 func (*ModelMessage) ProtoMessage() {}
 
 func (x *ModelMessage) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_models_proto_msgTypes[9]
+	mi := &file_copilot_cli_v1_models_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1264,7 +1593,7 @@ func (x *ModelMessage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelMessage.ProtoReflect.Descriptor instead.
 func (*ModelMessage) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_models_proto_rawDescGZIP(), []int{9}
+	return file_copilot_cli_v1_models_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ModelMessage) GetCode() string {
@@ -1303,7 +1632,7 @@ type ModelPolicy struct {
 
 func (x *ModelPolicy) Reset() {
 	*x = ModelPolicy{}
-	mi := &file_copilot_cli_v1_models_proto_msgTypes[10]
+	mi := &file_copilot_cli_v1_models_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1315,7 +1644,7 @@ func (x *ModelPolicy) String() string {
 func (*ModelPolicy) ProtoMessage() {}
 
 func (x *ModelPolicy) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_models_proto_msgTypes[10]
+	mi := &file_copilot_cli_v1_models_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1328,7 +1657,7 @@ func (x *ModelPolicy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelPolicy.ProtoReflect.Descriptor instead.
 func (*ModelPolicy) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_models_proto_rawDescGZIP(), []int{10}
+	return file_copilot_cli_v1_models_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ModelPolicy) GetState() ModelPolicyState {
@@ -1352,6 +1681,71 @@ func (x *ModelPolicy) GetJsonExtra() string {
 	return ""
 }
 
+// Model token price unit. Used by
+// ModelsServiceListTokenPriceUnitsResponse.units. Since CLI 1.0.102.
+type ModelTokenPriceUnit struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Identifier of the model.
+	ModelId string `protobuf:"bytes,1,opt,name=model_id,json=modelId,proto3" json:"model_id,omitempty"`
+	// The unit.
+	Unit TokenPriceUnit `protobuf:"varint,2,opt,name=unit,proto3,enum=copilot.cli.v1.TokenPriceUnit" json:"unit,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ModelTokenPriceUnit) Reset() {
+	*x = ModelTokenPriceUnit{}
+	mi := &file_copilot_cli_v1_models_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ModelTokenPriceUnit) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ModelTokenPriceUnit) ProtoMessage() {}
+
+func (x *ModelTokenPriceUnit) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_models_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ModelTokenPriceUnit.ProtoReflect.Descriptor instead.
+func (*ModelTokenPriceUnit) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_models_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *ModelTokenPriceUnit) GetModelId() string {
+	if x != nil {
+		return x.ModelId
+	}
+	return ""
+}
+
+func (x *ModelTokenPriceUnit) GetUnit() TokenPriceUnit {
+	if x != nil {
+		return x.Unit
+	}
+	return TokenPriceUnit_TOKEN_PRICE_UNIT_UNSPECIFIED
+}
+
+func (x *ModelTokenPriceUnit) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
 // Model warning text. Used by Model.warning_text.
 type ModelWarningText struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1365,7 +1759,7 @@ type ModelWarningText struct {
 
 func (x *ModelWarningText) Reset() {
 	*x = ModelWarningText{}
-	mi := &file_copilot_cli_v1_models_proto_msgTypes[11]
+	mi := &file_copilot_cli_v1_models_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1377,7 +1771,7 @@ func (x *ModelWarningText) String() string {
 func (*ModelWarningText) ProtoMessage() {}
 
 func (x *ModelWarningText) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_models_proto_msgTypes[11]
+	mi := &file_copilot_cli_v1_models_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1390,7 +1784,7 @@ func (x *ModelWarningText) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelWarningText.ProtoReflect.Descriptor instead.
 func (*ModelWarningText) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_models_proto_rawDescGZIP(), []int{11}
+	return file_copilot_cli_v1_models_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ModelWarningText) GetDataRetention() string {
@@ -1411,7 +1805,14 @@ var File_copilot_cli_v1_models_proto protoreflect.FileDescriptor
 
 const file_copilot_cli_v1_models_proto_rawDesc = "" +
 	"\n" +
-	"\x1bcopilot/cli/v1/models.proto\x12\x0ecopilot.cli.v1\x1a\x1bcopilot/cli/v1/common.proto\x1a\x1dcopilot/json/v1/options.proto\"\xb9\x01\n" +
+	"\x1bcopilot/cli/v1/models.proto\x12\x0ecopilot.cli.v1\x1a\x1bcopilot/cli/v1/common.proto\x1a\x1dcopilot/json/v1/options.proto\"O\n" +
+	"%ModelsServiceGetBuiltInCatalogRequest\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x06\x82\x80\x19\x02(\x01\"\x92\x01\n" +
+	"&ModelsServiceGetBuiltInCatalogResponse\x12H\n" +
+	"\x06models\x18\x01 \x03(\v2(.copilot.cli.v1.BuiltInModelCatalogEntryB\x06\x82\x80\x19\x02\x18\x01R\x06models\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"\xb9\x01\n" +
 	"\x18ModelsServiceListRequest\x12&\n" +
 	"\fselection_id\x18\x01 \x01(\tH\x00R\vselectionId\x88\x01\x01\x12+\n" +
 	"\fgithub_token\x18\x02 \x01(\tB\x03\x80\x01\x01H\x01R\vgitHubToken\x88\x01\x01\x12\x1e\n" +
@@ -1423,6 +1824,21 @@ const file_copilot_cli_v1_models_proto_rawDesc = "" +
 	"\x06models\x18\x01 \x03(\v2\x15.copilot.cli.v1.ModelB\x06\x82\x80\x19\x02\x18\x01R\x06models\x124\n" +
 	"\x04auto\x18\x02 \x01(\v2 .copilot.cli.v1.AutoTierMetadataR\x04auto\x12A\n" +
 	"\fimage_models\x18\x03 \x03(\v2\x1e.copilot.cli.v1.ImageToolModelR\vimageModels\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"\xc8\x01\n" +
+	"'ModelsServiceListTokenPriceUnitsRequest\x12&\n" +
+	"\fselection_id\x18\x01 \x01(\tH\x00R\vselectionId\x88\x01\x01\x12+\n" +
+	"\fgithub_token\x18\x02 \x01(\tB\x03\x80\x01\x01H\x01R\vgitHubToken\x88\x01\x01\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x06\x82\x80\x19\x02(\x01B\x0f\n" +
+	"\r_selection_idB\x0f\n" +
+	"\r_github_token\"\x8d\x01\n" +
+	"(ModelsServiceListTokenPriceUnitsResponse\x12A\n" +
+	"\x05units\x18\x01 \x03(\v2#.copilot.cli.v1.ModelTokenPriceUnitB\x06\x82\x80\x19\x02\x18\x01R\x05units\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"R\n" +
+	"\x18BuiltInModelCatalogEntry\x12\x16\n" +
+	"\x02id\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x02id\x12\x1e\n" +
 	"\n" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"\x88\x03\n" +
 	"\x0eImageToolModel\x12\x16\n" +
@@ -1558,7 +1974,12 @@ const file_copilot_cli_v1_models_proto_rawDesc = "" +
 	"\x05terms\x18\x02 \x01(\tH\x00R\x05terms\x88\x01\x01\x12\x1e\n" +
 	"\n" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\b\n" +
-	"\x06_terms\"q\n" +
+	"\x06_terms\"\x94\x01\n" +
+	"\x13ModelTokenPriceUnit\x12!\n" +
+	"\bmodel_id\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\amodelId\x12:\n" +
+	"\x04unit\x18\x02 \x01(\x0e2\x1e.copilot.cli.v1.TokenPriceUnitB\x06\x82\x80\x19\x02\x18\x01R\x04unit\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"q\n" +
 	"\x10ModelWarningText\x12*\n" +
 	"\x0edata_retention\x18\x01 \x01(\tH\x00R\rdataRetention\x88\x01\x01\x12\x1e\n" +
 	"\n" +
@@ -1595,10 +2016,22 @@ const file_copilot_cli_v1_models_proto_rawDesc = "" +
 	"\n" +
 	"\bdisabled\x127\n" +
 	"\x1fMODEL_POLICY_STATE_UNCONFIGURED\x10\x03\x1a\x12\x82\x80\x19\x0e\n" +
-	"\funconfigured2\x7f\n" +
-	"\rModelsService\x12n\n" +
+	"\funconfigured*\x94\x01\n" +
+	"\x0eTokenPriceUnit\x12 \n" +
+	"\x1cTOKEN_PRICE_UNIT_UNSPECIFIED\x10\x00\x121\n" +
+	"\x1bTOKEN_PRICE_UNIT_AI_CREDITS\x10\x01\x1a\x10\x82\x80\x19\f\n" +
+	"\n" +
+	"ai_credits\x12-\n" +
+	"\x19TOKEN_PRICE_UNIT_NANO_AIU\x10\x02\x1a\x0e\x82\x80\x19\n" +
+	"\n" +
+	"\bnano_aiu2\xda\x03\n" +
+	"\rModelsService\x12\xa2\x01\n" +
+	"\x11GetBuiltInCatalog\x125.copilot.cli.v1.ModelsServiceGetBuiltInCatalogRequest\x1a6.copilot.cli.v1.ModelsServiceGetBuiltInCatalogResponse\"\x1e\x82\x80\x19\x1a\n" +
+	"\x18models.getBuiltInCatalog\x12n\n" +
 	"\x04List\x12(.copilot.cli.v1.ModelsServiceListRequest\x1a).copilot.cli.v1.ModelsServiceListResponse\"\x11\x82\x80\x19\r\n" +
-	"\vmodels.listBBZ@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1b\x06proto3"
+	"\vmodels.list\x12\xb3\x01\n" +
+	"\x13ListTokenPriceUnits\x127.copilot.cli.v1.ModelsServiceListTokenPriceUnitsRequest\x1a8.copilot.cli.v1.ModelsServiceListTokenPriceUnitsResponse\")\x82\x80\x19%\n" +
+	"\x1amodels.listTokenPriceUnits*\a1.0.102BBZ@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1b\x06proto3"
 
 var (
 	file_copilot_cli_v1_models_proto_rawDescOnce sync.Once
@@ -1612,57 +2045,71 @@ func file_copilot_cli_v1_models_proto_rawDescGZIP() []byte {
 	return file_copilot_cli_v1_models_proto_rawDescData
 }
 
-var file_copilot_cli_v1_models_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_copilot_cli_v1_models_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
+var file_copilot_cli_v1_models_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
+var file_copilot_cli_v1_models_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
 var file_copilot_cli_v1_models_proto_goTypes = []any{
-	(ImageToolModelAvailability)(0),            // 0: copilot.cli.v1.ImageToolModelAvailability
-	(ImageToolModelOperation)(0),               // 1: copilot.cli.v1.ImageToolModelOperation
-	(ModelPickerCategory)(0),                   // 2: copilot.cli.v1.ModelPickerCategory
-	(ModelPolicyState)(0),                      // 3: copilot.cli.v1.ModelPolicyState
-	(*ModelsServiceListRequest)(nil),           // 4: copilot.cli.v1.ModelsServiceListRequest
-	(*ModelsServiceListResponse)(nil),          // 5: copilot.cli.v1.ModelsServiceListResponse
-	(*ImageToolModel)(nil),                     // 6: copilot.cli.v1.ImageToolModel
-	(*ImageToolModelPricing)(nil),              // 7: copilot.cli.v1.ImageToolModelPricing
-	(*Model)(nil),                              // 8: copilot.cli.v1.Model
-	(*ModelBilling)(nil),                       // 9: copilot.cli.v1.ModelBilling
-	(*ModelBillingPromo)(nil),                  // 10: copilot.cli.v1.ModelBillingPromo
-	(*ModelBillingTokenPrices)(nil),            // 11: copilot.cli.v1.ModelBillingTokenPrices
-	(*ModelBillingTokenPricesLongContext)(nil), // 12: copilot.cli.v1.ModelBillingTokenPricesLongContext
-	(*ModelMessage)(nil),                       // 13: copilot.cli.v1.ModelMessage
-	(*ModelPolicy)(nil),                        // 14: copilot.cli.v1.ModelPolicy
-	(*ModelWarningText)(nil),                   // 15: copilot.cli.v1.ModelWarningText
-	(*AutoTierMetadata)(nil),                   // 16: copilot.cli.v1.AutoTierMetadata
-	(*ModelCapabilities)(nil),                  // 17: copilot.cli.v1.ModelCapabilities
-	(ModelPickerPriceCategory)(0),              // 18: copilot.cli.v1.ModelPickerPriceCategory
-	(*ModelProviderRef)(nil),                   // 19: copilot.cli.v1.ModelProviderRef
+	(ImageToolModelAvailability)(0),                  // 0: copilot.cli.v1.ImageToolModelAvailability
+	(ImageToolModelOperation)(0),                     // 1: copilot.cli.v1.ImageToolModelOperation
+	(ModelPickerCategory)(0),                         // 2: copilot.cli.v1.ModelPickerCategory
+	(ModelPolicyState)(0),                            // 3: copilot.cli.v1.ModelPolicyState
+	(TokenPriceUnit)(0),                              // 4: copilot.cli.v1.TokenPriceUnit
+	(*ModelsServiceGetBuiltInCatalogRequest)(nil),    // 5: copilot.cli.v1.ModelsServiceGetBuiltInCatalogRequest
+	(*ModelsServiceGetBuiltInCatalogResponse)(nil),   // 6: copilot.cli.v1.ModelsServiceGetBuiltInCatalogResponse
+	(*ModelsServiceListRequest)(nil),                 // 7: copilot.cli.v1.ModelsServiceListRequest
+	(*ModelsServiceListResponse)(nil),                // 8: copilot.cli.v1.ModelsServiceListResponse
+	(*ModelsServiceListTokenPriceUnitsRequest)(nil),  // 9: copilot.cli.v1.ModelsServiceListTokenPriceUnitsRequest
+	(*ModelsServiceListTokenPriceUnitsResponse)(nil), // 10: copilot.cli.v1.ModelsServiceListTokenPriceUnitsResponse
+	(*BuiltInModelCatalogEntry)(nil),                 // 11: copilot.cli.v1.BuiltInModelCatalogEntry
+	(*ImageToolModel)(nil),                           // 12: copilot.cli.v1.ImageToolModel
+	(*ImageToolModelPricing)(nil),                    // 13: copilot.cli.v1.ImageToolModelPricing
+	(*Model)(nil),                                    // 14: copilot.cli.v1.Model
+	(*ModelBilling)(nil),                             // 15: copilot.cli.v1.ModelBilling
+	(*ModelBillingPromo)(nil),                        // 16: copilot.cli.v1.ModelBillingPromo
+	(*ModelBillingTokenPrices)(nil),                  // 17: copilot.cli.v1.ModelBillingTokenPrices
+	(*ModelBillingTokenPricesLongContext)(nil),       // 18: copilot.cli.v1.ModelBillingTokenPricesLongContext
+	(*ModelMessage)(nil),                             // 19: copilot.cli.v1.ModelMessage
+	(*ModelPolicy)(nil),                              // 20: copilot.cli.v1.ModelPolicy
+	(*ModelTokenPriceUnit)(nil),                      // 21: copilot.cli.v1.ModelTokenPriceUnit
+	(*ModelWarningText)(nil),                         // 22: copilot.cli.v1.ModelWarningText
+	(*AutoTierMetadata)(nil),                         // 23: copilot.cli.v1.AutoTierMetadata
+	(*ModelCapabilities)(nil),                        // 24: copilot.cli.v1.ModelCapabilities
+	(ModelPickerPriceCategory)(0),                    // 25: copilot.cli.v1.ModelPickerPriceCategory
+	(*ModelProviderRef)(nil),                         // 26: copilot.cli.v1.ModelProviderRef
 }
 var file_copilot_cli_v1_models_proto_depIdxs = []int32{
-	8,  // 0: copilot.cli.v1.ModelsServiceListResponse.models:type_name -> copilot.cli.v1.Model
-	16, // 1: copilot.cli.v1.ModelsServiceListResponse.auto:type_name -> copilot.cli.v1.AutoTierMetadata
-	6,  // 2: copilot.cli.v1.ModelsServiceListResponse.image_models:type_name -> copilot.cli.v1.ImageToolModel
-	1,  // 3: copilot.cli.v1.ImageToolModel.supported_operations:type_name -> copilot.cli.v1.ImageToolModelOperation
-	0,  // 4: copilot.cli.v1.ImageToolModel.availability:type_name -> copilot.cli.v1.ImageToolModelAvailability
-	7,  // 5: copilot.cli.v1.ImageToolModel.pricing:type_name -> copilot.cli.v1.ImageToolModelPricing
-	17, // 6: copilot.cli.v1.Model.capabilities:type_name -> copilot.cli.v1.ModelCapabilities
-	14, // 7: copilot.cli.v1.Model.policy:type_name -> copilot.cli.v1.ModelPolicy
-	9,  // 8: copilot.cli.v1.Model.billing:type_name -> copilot.cli.v1.ModelBilling
-	2,  // 9: copilot.cli.v1.Model.model_picker_category:type_name -> copilot.cli.v1.ModelPickerCategory
-	18, // 10: copilot.cli.v1.Model.model_picker_price_category:type_name -> copilot.cli.v1.ModelPickerPriceCategory
-	15, // 11: copilot.cli.v1.Model.warning_text:type_name -> copilot.cli.v1.ModelWarningText
-	13, // 12: copilot.cli.v1.Model.info_messages:type_name -> copilot.cli.v1.ModelMessage
-	13, // 13: copilot.cli.v1.Model.warning_messages:type_name -> copilot.cli.v1.ModelMessage
-	19, // 14: copilot.cli.v1.Model.provider:type_name -> copilot.cli.v1.ModelProviderRef
-	11, // 15: copilot.cli.v1.ModelBilling.token_prices:type_name -> copilot.cli.v1.ModelBillingTokenPrices
-	10, // 16: copilot.cli.v1.ModelBilling.promo:type_name -> copilot.cli.v1.ModelBillingPromo
-	12, // 17: copilot.cli.v1.ModelBillingTokenPrices.long_context:type_name -> copilot.cli.v1.ModelBillingTokenPricesLongContext
-	3,  // 18: copilot.cli.v1.ModelPolicy.state:type_name -> copilot.cli.v1.ModelPolicyState
-	4,  // 19: copilot.cli.v1.ModelsService.List:input_type -> copilot.cli.v1.ModelsServiceListRequest
-	5,  // 20: copilot.cli.v1.ModelsService.List:output_type -> copilot.cli.v1.ModelsServiceListResponse
-	20, // [20:21] is the sub-list for method output_type
-	19, // [19:20] is the sub-list for method input_type
-	19, // [19:19] is the sub-list for extension type_name
-	19, // [19:19] is the sub-list for extension extendee
-	0,  // [0:19] is the sub-list for field type_name
+	11, // 0: copilot.cli.v1.ModelsServiceGetBuiltInCatalogResponse.models:type_name -> copilot.cli.v1.BuiltInModelCatalogEntry
+	14, // 1: copilot.cli.v1.ModelsServiceListResponse.models:type_name -> copilot.cli.v1.Model
+	23, // 2: copilot.cli.v1.ModelsServiceListResponse.auto:type_name -> copilot.cli.v1.AutoTierMetadata
+	12, // 3: copilot.cli.v1.ModelsServiceListResponse.image_models:type_name -> copilot.cli.v1.ImageToolModel
+	21, // 4: copilot.cli.v1.ModelsServiceListTokenPriceUnitsResponse.units:type_name -> copilot.cli.v1.ModelTokenPriceUnit
+	1,  // 5: copilot.cli.v1.ImageToolModel.supported_operations:type_name -> copilot.cli.v1.ImageToolModelOperation
+	0,  // 6: copilot.cli.v1.ImageToolModel.availability:type_name -> copilot.cli.v1.ImageToolModelAvailability
+	13, // 7: copilot.cli.v1.ImageToolModel.pricing:type_name -> copilot.cli.v1.ImageToolModelPricing
+	24, // 8: copilot.cli.v1.Model.capabilities:type_name -> copilot.cli.v1.ModelCapabilities
+	20, // 9: copilot.cli.v1.Model.policy:type_name -> copilot.cli.v1.ModelPolicy
+	15, // 10: copilot.cli.v1.Model.billing:type_name -> copilot.cli.v1.ModelBilling
+	2,  // 11: copilot.cli.v1.Model.model_picker_category:type_name -> copilot.cli.v1.ModelPickerCategory
+	25, // 12: copilot.cli.v1.Model.model_picker_price_category:type_name -> copilot.cli.v1.ModelPickerPriceCategory
+	22, // 13: copilot.cli.v1.Model.warning_text:type_name -> copilot.cli.v1.ModelWarningText
+	19, // 14: copilot.cli.v1.Model.info_messages:type_name -> copilot.cli.v1.ModelMessage
+	19, // 15: copilot.cli.v1.Model.warning_messages:type_name -> copilot.cli.v1.ModelMessage
+	26, // 16: copilot.cli.v1.Model.provider:type_name -> copilot.cli.v1.ModelProviderRef
+	17, // 17: copilot.cli.v1.ModelBilling.token_prices:type_name -> copilot.cli.v1.ModelBillingTokenPrices
+	16, // 18: copilot.cli.v1.ModelBilling.promo:type_name -> copilot.cli.v1.ModelBillingPromo
+	18, // 19: copilot.cli.v1.ModelBillingTokenPrices.long_context:type_name -> copilot.cli.v1.ModelBillingTokenPricesLongContext
+	3,  // 20: copilot.cli.v1.ModelPolicy.state:type_name -> copilot.cli.v1.ModelPolicyState
+	4,  // 21: copilot.cli.v1.ModelTokenPriceUnit.unit:type_name -> copilot.cli.v1.TokenPriceUnit
+	5,  // 22: copilot.cli.v1.ModelsService.GetBuiltInCatalog:input_type -> copilot.cli.v1.ModelsServiceGetBuiltInCatalogRequest
+	7,  // 23: copilot.cli.v1.ModelsService.List:input_type -> copilot.cli.v1.ModelsServiceListRequest
+	9,  // 24: copilot.cli.v1.ModelsService.ListTokenPriceUnits:input_type -> copilot.cli.v1.ModelsServiceListTokenPriceUnitsRequest
+	6,  // 25: copilot.cli.v1.ModelsService.GetBuiltInCatalog:output_type -> copilot.cli.v1.ModelsServiceGetBuiltInCatalogResponse
+	8,  // 26: copilot.cli.v1.ModelsService.List:output_type -> copilot.cli.v1.ModelsServiceListResponse
+	10, // 27: copilot.cli.v1.ModelsService.ListTokenPriceUnits:output_type -> copilot.cli.v1.ModelsServiceListTokenPriceUnitsResponse
+	25, // [25:28] is the sub-list for method output_type
+	22, // [22:25] is the sub-list for method input_type
+	22, // [22:22] is the sub-list for extension type_name
+	22, // [22:22] is the sub-list for extension extendee
+	0,  // [0:22] is the sub-list for field type_name
 }
 
 func init() { file_copilot_cli_v1_models_proto_init() }
@@ -1671,22 +2118,23 @@ func file_copilot_cli_v1_models_proto_init() {
 		return
 	}
 	file_copilot_cli_v1_common_proto_init()
-	file_copilot_cli_v1_models_proto_msgTypes[0].OneofWrappers = []any{}
-	file_copilot_cli_v1_models_proto_msgTypes[3].OneofWrappers = []any{}
+	file_copilot_cli_v1_models_proto_msgTypes[2].OneofWrappers = []any{}
 	file_copilot_cli_v1_models_proto_msgTypes[4].OneofWrappers = []any{}
-	file_copilot_cli_v1_models_proto_msgTypes[5].OneofWrappers = []any{}
-	file_copilot_cli_v1_models_proto_msgTypes[6].OneofWrappers = []any{}
-	file_copilot_cli_v1_models_proto_msgTypes[7].OneofWrappers = []any{}
 	file_copilot_cli_v1_models_proto_msgTypes[8].OneofWrappers = []any{}
+	file_copilot_cli_v1_models_proto_msgTypes[9].OneofWrappers = []any{}
 	file_copilot_cli_v1_models_proto_msgTypes[10].OneofWrappers = []any{}
 	file_copilot_cli_v1_models_proto_msgTypes[11].OneofWrappers = []any{}
+	file_copilot_cli_v1_models_proto_msgTypes[12].OneofWrappers = []any{}
+	file_copilot_cli_v1_models_proto_msgTypes[13].OneofWrappers = []any{}
+	file_copilot_cli_v1_models_proto_msgTypes[15].OneofWrappers = []any{}
+	file_copilot_cli_v1_models_proto_msgTypes[17].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_copilot_cli_v1_models_proto_rawDesc), len(file_copilot_cli_v1_models_proto_rawDesc)),
-			NumEnums:      4,
-			NumMessages:   12,
+			NumEnums:      5,
+			NumMessages:   18,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

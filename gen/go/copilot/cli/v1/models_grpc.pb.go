@@ -40,7 +40,9 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	ModelsService_List_FullMethodName = "/copilot.cli.v1.ModelsService/List"
+	ModelsService_GetBuiltInCatalog_FullMethodName   = "/copilot.cli.v1.ModelsService/GetBuiltInCatalog"
+	ModelsService_List_FullMethodName                = "/copilot.cli.v1.ModelsService/List"
+	ModelsService_ListTokenPriceUnits_FullMethodName = "/copilot.cli.v1.ModelsService/ListTokenPriceUnits"
 )
 
 // ModelsServiceClient is the client API for ModelsService service.
@@ -49,8 +51,13 @@ const (
 //
 // ModelsService has the CLI's methods under models.
 type ModelsServiceClient interface {
+	// Gets the built in catalog. JSON-RPC: models.getBuiltInCatalog.
+	GetBuiltInCatalog(ctx context.Context, in *ModelsServiceGetBuiltInCatalogRequest, opts ...grpc.CallOption) (*ModelsServiceGetBuiltInCatalogResponse, error)
 	// Lists the models that the user can choose from. JSON-RPC: models.list.
 	List(ctx context.Context, in *ModelsServiceListRequest, opts ...grpc.CallOption) (*ModelsServiceListResponse, error)
+	// Lists the token price units. JSON-RPC: models.listTokenPriceUnits. Since
+	// CLI 1.0.102.
+	ListTokenPriceUnits(ctx context.Context, in *ModelsServiceListTokenPriceUnitsRequest, opts ...grpc.CallOption) (*ModelsServiceListTokenPriceUnitsResponse, error)
 }
 
 type modelsServiceClient struct {
@@ -59,6 +66,16 @@ type modelsServiceClient struct {
 
 func NewModelsServiceClient(cc grpc.ClientConnInterface) ModelsServiceClient {
 	return &modelsServiceClient{cc}
+}
+
+func (c *modelsServiceClient) GetBuiltInCatalog(ctx context.Context, in *ModelsServiceGetBuiltInCatalogRequest, opts ...grpc.CallOption) (*ModelsServiceGetBuiltInCatalogResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ModelsServiceGetBuiltInCatalogResponse)
+	err := c.cc.Invoke(ctx, ModelsService_GetBuiltInCatalog_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
 }
 
 func (c *modelsServiceClient) List(ctx context.Context, in *ModelsServiceListRequest, opts ...grpc.CallOption) (*ModelsServiceListResponse, error) {
@@ -71,14 +88,29 @@ func (c *modelsServiceClient) List(ctx context.Context, in *ModelsServiceListReq
 	return out, nil
 }
 
+func (c *modelsServiceClient) ListTokenPriceUnits(ctx context.Context, in *ModelsServiceListTokenPriceUnitsRequest, opts ...grpc.CallOption) (*ModelsServiceListTokenPriceUnitsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ModelsServiceListTokenPriceUnitsResponse)
+	err := c.cc.Invoke(ctx, ModelsService_ListTokenPriceUnits_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // ModelsServiceServer is the server API for ModelsService service.
 // All implementations must embed UnimplementedModelsServiceServer
 // for forward compatibility.
 //
 // ModelsService has the CLI's methods under models.
 type ModelsServiceServer interface {
+	// Gets the built in catalog. JSON-RPC: models.getBuiltInCatalog.
+	GetBuiltInCatalog(context.Context, *ModelsServiceGetBuiltInCatalogRequest) (*ModelsServiceGetBuiltInCatalogResponse, error)
 	// Lists the models that the user can choose from. JSON-RPC: models.list.
 	List(context.Context, *ModelsServiceListRequest) (*ModelsServiceListResponse, error)
+	// Lists the token price units. JSON-RPC: models.listTokenPriceUnits. Since
+	// CLI 1.0.102.
+	ListTokenPriceUnits(context.Context, *ModelsServiceListTokenPriceUnitsRequest) (*ModelsServiceListTokenPriceUnitsResponse, error)
 	mustEmbedUnimplementedModelsServiceServer()
 }
 
@@ -89,8 +121,14 @@ type ModelsServiceServer interface {
 // pointer dereference when methods are called.
 type UnimplementedModelsServiceServer struct{}
 
+func (UnimplementedModelsServiceServer) GetBuiltInCatalog(context.Context, *ModelsServiceGetBuiltInCatalogRequest) (*ModelsServiceGetBuiltInCatalogResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetBuiltInCatalog not implemented")
+}
 func (UnimplementedModelsServiceServer) List(context.Context, *ModelsServiceListRequest) (*ModelsServiceListResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method List not implemented")
+}
+func (UnimplementedModelsServiceServer) ListTokenPriceUnits(context.Context, *ModelsServiceListTokenPriceUnitsRequest) (*ModelsServiceListTokenPriceUnitsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListTokenPriceUnits not implemented")
 }
 func (UnimplementedModelsServiceServer) mustEmbedUnimplementedModelsServiceServer() {}
 func (UnimplementedModelsServiceServer) testEmbeddedByValue()                       {}
@@ -113,6 +151,24 @@ func RegisterModelsServiceServer(s grpc.ServiceRegistrar, srv ModelsServiceServe
 	s.RegisterService(&ModelsService_ServiceDesc, srv)
 }
 
+func _ModelsService_GetBuiltInCatalog_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ModelsServiceGetBuiltInCatalogRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ModelsServiceServer).GetBuiltInCatalog(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ModelsService_GetBuiltInCatalog_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ModelsServiceServer).GetBuiltInCatalog(ctx, req.(*ModelsServiceGetBuiltInCatalogRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _ModelsService_List_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ModelsServiceListRequest)
 	if err := dec(in); err != nil {
@@ -131,6 +187,24 @@ func _ModelsService_List_Handler(srv interface{}, ctx context.Context, dec func(
 	return interceptor(ctx, in, info, handler)
 }
 
+func _ModelsService_ListTokenPriceUnits_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ModelsServiceListTokenPriceUnitsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ModelsServiceServer).ListTokenPriceUnits(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ModelsService_ListTokenPriceUnits_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ModelsServiceServer).ListTokenPriceUnits(ctx, req.(*ModelsServiceListTokenPriceUnitsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // ModelsService_ServiceDesc is the grpc.ServiceDesc for ModelsService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -139,8 +213,16 @@ var ModelsService_ServiceDesc = grpc.ServiceDesc{
 	HandlerType: (*ModelsServiceServer)(nil),
 	Methods: []grpc.MethodDesc{
 		{
+			MethodName: "GetBuiltInCatalog",
+			Handler:    _ModelsService_GetBuiltInCatalog_Handler,
+		},
+		{
 			MethodName: "List",
 			Handler:    _ModelsService_List_Handler,
+		},
+		{
+			MethodName: "ListTokenPriceUnits",
+			Handler:    _ModelsService_ListTokenPriceUnits_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

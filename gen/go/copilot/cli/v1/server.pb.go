@@ -385,6 +385,99 @@ func (x *ServerServicePingResponse) GetJsonExtra() string {
 	return ""
 }
 
+// Parameters of registerExtensionLaunchProvider. They may be left out
+// altogether.
+type ServerServiceRegisterExtensionLaunchProviderRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ServerServiceRegisterExtensionLaunchProviderRequest) Reset() {
+	*x = ServerServiceRegisterExtensionLaunchProviderRequest{}
+	mi := &file_copilot_cli_v1_server_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ServerServiceRegisterExtensionLaunchProviderRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ServerServiceRegisterExtensionLaunchProviderRequest) ProtoMessage() {}
+
+func (x *ServerServiceRegisterExtensionLaunchProviderRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_server_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ServerServiceRegisterExtensionLaunchProviderRequest.ProtoReflect.Descriptor instead.
+func (*ServerServiceRegisterExtensionLaunchProviderRequest) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_server_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *ServerServiceRegisterExtensionLaunchProviderRequest) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// registerExtensionLaunchProvider has no result.
+type ServerServiceRegisterExtensionLaunchProviderResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// A result of another form than the one above, as JSON text.
+	Unrecognized  *string `protobuf:"bytes,1001,opt,name=unrecognized,proto3,oneof" json:"unrecognized,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ServerServiceRegisterExtensionLaunchProviderResponse) Reset() {
+	*x = ServerServiceRegisterExtensionLaunchProviderResponse{}
+	mi := &file_copilot_cli_v1_server_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ServerServiceRegisterExtensionLaunchProviderResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ServerServiceRegisterExtensionLaunchProviderResponse) ProtoMessage() {}
+
+func (x *ServerServiceRegisterExtensionLaunchProviderResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_server_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ServerServiceRegisterExtensionLaunchProviderResponse.ProtoReflect.Descriptor instead.
+func (*ServerServiceRegisterExtensionLaunchProviderResponse) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_server_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *ServerServiceRegisterExtensionLaunchProviderResponse) GetUnrecognized() string {
+	if x != nil && x.Unrecognized != nil {
+		return *x.Unrecognized
+	}
+	return ""
+}
+
 // Connect client info. Used by InternalServerServiceConnectRequest.client_info.
 // Internal to the CLI.
 type ConnectClientInfo struct {
@@ -405,7 +498,7 @@ type ConnectClientInfo struct {
 
 func (x *ConnectClientInfo) Reset() {
 	*x = ConnectClientInfo{}
-	mi := &file_copilot_cli_v1_server_proto_msgTypes[4]
+	mi := &file_copilot_cli_v1_server_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -417,7 +510,7 @@ func (x *ConnectClientInfo) String() string {
 func (*ConnectClientInfo) ProtoMessage() {}
 
 func (x *ConnectClientInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_server_proto_msgTypes[4]
+	mi := &file_copilot_cli_v1_server_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -430,7 +523,7 @@ func (x *ConnectClientInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConnectClientInfo.ProtoReflect.Descriptor instead.
 func (*ConnectClientInfo) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_server_proto_rawDescGZIP(), []int{4}
+	return file_copilot_cli_v1_server_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ConnectClientInfo) GetEditorName() string {
@@ -503,7 +596,13 @@ const file_copilot_cli_v1_server_proto_rawDesc = "" +
 	"\ttimestamp\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampB\x06\x82\x80\x19\x02\x18\x01R\ttimestamp\x121\n" +
 	"\x10protocol_version\x18\x03 \x01(\x03B\x06\x82\x80\x19\x02\x18\x01R\x0fprotocolVersion\x12\x1e\n" +
 	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"\xb7\x02\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"]\n" +
+	"3ServerServiceRegisterExtensionLaunchProviderRequest\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x06\x82\x80\x19\x02(\x01\"y\n" +
+	"4ServerServiceRegisterExtensionLaunchProviderResponse\x12(\n" +
+	"\funrecognized\x18\xe9\a \x01(\tH\x00R\funrecognized\x88\x01\x01:\x06\x82\x80\x19\x02\b\aB\x0f\n" +
+	"\r_unrecognized\"\xb7\x02\n" +
 	"\x11ConnectClientInfo\x12$\n" +
 	"\veditor_name\x18\x01 \x01(\tH\x00R\n" +
 	"editorName\x88\x01\x01\x12*\n" +
@@ -526,11 +625,13 @@ const file_copilot_cli_v1_server_proto_rawDesc = "" +
 	"\x06client2\x9f\x01\n" +
 	"\x15InternalServerService\x12\x85\x01\n" +
 	"\aConnect\x123.copilot.cli.v1.InternalServerServiceConnectRequest\x1a4.copilot.cli.v1.InternalServerServiceConnectResponse\"\x0f\x82\x80\x19\v\n" +
-	"\aconnect \x012x\n" +
+	"\aconnect \x012\xce\x02\n" +
 	"\rServerService\x12g\n" +
 	"\x04Ping\x12(.copilot.cli.v1.ServerServicePingRequest\x1a).copilot.cli.v1.ServerServicePingResponse\"\n" +
 	"\x82\x80\x19\x06\n" +
-	"\x04pingBBZ@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1b\x06proto3"
+	"\x04ping\x12\xd3\x01\n" +
+	"\x1fRegisterExtensionLaunchProvider\x12C.copilot.cli.v1.ServerServiceRegisterExtensionLaunchProviderRequest\x1aD.copilot.cli.v1.ServerServiceRegisterExtensionLaunchProviderResponse\"%\x82\x80\x19!\n" +
+	"\x1fregisterExtensionLaunchProviderBBZ@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1b\x06proto3"
 
 var (
 	file_copilot_cli_v1_server_proto_rawDescOnce sync.Once
@@ -545,27 +646,31 @@ func file_copilot_cli_v1_server_proto_rawDescGZIP() []byte {
 }
 
 var file_copilot_cli_v1_server_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_copilot_cli_v1_server_proto_msgTypes = make([]protoimpl.MessageInfo, 5)
+var file_copilot_cli_v1_server_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
 var file_copilot_cli_v1_server_proto_goTypes = []any{
 	(TaskKind)(0), // 0: copilot.cli.v1.TaskKind
-	(*InternalServerServiceConnectRequest)(nil),  // 1: copilot.cli.v1.InternalServerServiceConnectRequest
-	(*InternalServerServiceConnectResponse)(nil), // 2: copilot.cli.v1.InternalServerServiceConnectResponse
-	(*ServerServicePingRequest)(nil),             // 3: copilot.cli.v1.ServerServicePingRequest
-	(*ServerServicePingResponse)(nil),            // 4: copilot.cli.v1.ServerServicePingResponse
-	(*ConnectClientInfo)(nil),                    // 5: copilot.cli.v1.ConnectClientInfo
-	(*timestamppb.Timestamp)(nil),                // 6: google.protobuf.Timestamp
+	(*InternalServerServiceConnectRequest)(nil),                  // 1: copilot.cli.v1.InternalServerServiceConnectRequest
+	(*InternalServerServiceConnectResponse)(nil),                 // 2: copilot.cli.v1.InternalServerServiceConnectResponse
+	(*ServerServicePingRequest)(nil),                             // 3: copilot.cli.v1.ServerServicePingRequest
+	(*ServerServicePingResponse)(nil),                            // 4: copilot.cli.v1.ServerServicePingResponse
+	(*ServerServiceRegisterExtensionLaunchProviderRequest)(nil),  // 5: copilot.cli.v1.ServerServiceRegisterExtensionLaunchProviderRequest
+	(*ServerServiceRegisterExtensionLaunchProviderResponse)(nil), // 6: copilot.cli.v1.ServerServiceRegisterExtensionLaunchProviderResponse
+	(*ConnectClientInfo)(nil),                                    // 7: copilot.cli.v1.ConnectClientInfo
+	(*timestamppb.Timestamp)(nil),                                // 8: google.protobuf.Timestamp
 }
 var file_copilot_cli_v1_server_proto_depIdxs = []int32{
-	5, // 0: copilot.cli.v1.InternalServerServiceConnectRequest.client_info:type_name -> copilot.cli.v1.ConnectClientInfo
+	7, // 0: copilot.cli.v1.InternalServerServiceConnectRequest.client_info:type_name -> copilot.cli.v1.ConnectClientInfo
 	0, // 1: copilot.cli.v1.InternalServerServiceConnectRequest.supported_task_kinds:type_name -> copilot.cli.v1.TaskKind
 	0, // 2: copilot.cli.v1.InternalServerServiceConnectResponse.task_kinds:type_name -> copilot.cli.v1.TaskKind
-	6, // 3: copilot.cli.v1.ServerServicePingResponse.timestamp:type_name -> google.protobuf.Timestamp
+	8, // 3: copilot.cli.v1.ServerServicePingResponse.timestamp:type_name -> google.protobuf.Timestamp
 	1, // 4: copilot.cli.v1.InternalServerService.Connect:input_type -> copilot.cli.v1.InternalServerServiceConnectRequest
 	3, // 5: copilot.cli.v1.ServerService.Ping:input_type -> copilot.cli.v1.ServerServicePingRequest
-	2, // 6: copilot.cli.v1.InternalServerService.Connect:output_type -> copilot.cli.v1.InternalServerServiceConnectResponse
-	4, // 7: copilot.cli.v1.ServerService.Ping:output_type -> copilot.cli.v1.ServerServicePingResponse
-	6, // [6:8] is the sub-list for method output_type
-	4, // [4:6] is the sub-list for method input_type
+	5, // 6: copilot.cli.v1.ServerService.RegisterExtensionLaunchProvider:input_type -> copilot.cli.v1.ServerServiceRegisterExtensionLaunchProviderRequest
+	2, // 7: copilot.cli.v1.InternalServerService.Connect:output_type -> copilot.cli.v1.InternalServerServiceConnectResponse
+	4, // 8: copilot.cli.v1.ServerService.Ping:output_type -> copilot.cli.v1.ServerServicePingResponse
+	6, // 9: copilot.cli.v1.ServerService.RegisterExtensionLaunchProvider:output_type -> copilot.cli.v1.ServerServiceRegisterExtensionLaunchProviderResponse
+	7, // [7:10] is the sub-list for method output_type
+	4, // [4:7] is the sub-list for method input_type
 	4, // [4:4] is the sub-list for extension type_name
 	4, // [4:4] is the sub-list for extension extendee
 	0, // [0:4] is the sub-list for field type_name
@@ -578,14 +683,15 @@ func file_copilot_cli_v1_server_proto_init() {
 	}
 	file_copilot_cli_v1_server_proto_msgTypes[0].OneofWrappers = []any{}
 	file_copilot_cli_v1_server_proto_msgTypes[2].OneofWrappers = []any{}
-	file_copilot_cli_v1_server_proto_msgTypes[4].OneofWrappers = []any{}
+	file_copilot_cli_v1_server_proto_msgTypes[5].OneofWrappers = []any{}
+	file_copilot_cli_v1_server_proto_msgTypes[6].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_copilot_cli_v1_server_proto_rawDesc), len(file_copilot_cli_v1_server_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   5,
+			NumMessages:   7,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

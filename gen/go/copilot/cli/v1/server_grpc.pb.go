@@ -154,7 +154,8 @@ var InternalServerService_ServiceDesc = grpc.ServiceDesc{
 }
 
 const (
-	ServerService_Ping_FullMethodName = "/copilot.cli.v1.ServerService/Ping"
+	ServerService_Ping_FullMethodName                            = "/copilot.cli.v1.ServerService/Ping"
+	ServerService_RegisterExtensionLaunchProvider_FullMethodName = "/copilot.cli.v1.ServerService/RegisterExtensionLaunchProvider"
 )
 
 // ServerServiceClient is the client API for ServerService service.
@@ -165,6 +166,9 @@ const (
 type ServerServiceClient interface {
 	// Answers at once. JSON-RPC: ping.
 	Ping(ctx context.Context, in *ServerServicePingRequest, opts ...grpc.CallOption) (*ServerServicePingResponse, error)
+	// Registers the extension launch provider. JSON-RPC:
+	// registerExtensionLaunchProvider.
+	RegisterExtensionLaunchProvider(ctx context.Context, in *ServerServiceRegisterExtensionLaunchProviderRequest, opts ...grpc.CallOption) (*ServerServiceRegisterExtensionLaunchProviderResponse, error)
 }
 
 type serverServiceClient struct {
@@ -185,6 +189,16 @@ func (c *serverServiceClient) Ping(ctx context.Context, in *ServerServicePingReq
 	return out, nil
 }
 
+func (c *serverServiceClient) RegisterExtensionLaunchProvider(ctx context.Context, in *ServerServiceRegisterExtensionLaunchProviderRequest, opts ...grpc.CallOption) (*ServerServiceRegisterExtensionLaunchProviderResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ServerServiceRegisterExtensionLaunchProviderResponse)
+	err := c.cc.Invoke(ctx, ServerService_RegisterExtensionLaunchProvider_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // ServerServiceServer is the server API for ServerService service.
 // All implementations must embed UnimplementedServerServiceServer
 // for forward compatibility.
@@ -193,6 +207,9 @@ func (c *serverServiceClient) Ping(ctx context.Context, in *ServerServicePingReq
 type ServerServiceServer interface {
 	// Answers at once. JSON-RPC: ping.
 	Ping(context.Context, *ServerServicePingRequest) (*ServerServicePingResponse, error)
+	// Registers the extension launch provider. JSON-RPC:
+	// registerExtensionLaunchProvider.
+	RegisterExtensionLaunchProvider(context.Context, *ServerServiceRegisterExtensionLaunchProviderRequest) (*ServerServiceRegisterExtensionLaunchProviderResponse, error)
 	mustEmbedUnimplementedServerServiceServer()
 }
 
@@ -205,6 +222,9 @@ type UnimplementedServerServiceServer struct{}
 
 func (UnimplementedServerServiceServer) Ping(context.Context, *ServerServicePingRequest) (*ServerServicePingResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Ping not implemented")
+}
+func (UnimplementedServerServiceServer) RegisterExtensionLaunchProvider(context.Context, *ServerServiceRegisterExtensionLaunchProviderRequest) (*ServerServiceRegisterExtensionLaunchProviderResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method RegisterExtensionLaunchProvider not implemented")
 }
 func (UnimplementedServerServiceServer) mustEmbedUnimplementedServerServiceServer() {}
 func (UnimplementedServerServiceServer) testEmbeddedByValue()                       {}
@@ -245,6 +265,24 @@ func _ServerService_Ping_Handler(srv interface{}, ctx context.Context, dec func(
 	return interceptor(ctx, in, info, handler)
 }
 
+func _ServerService_RegisterExtensionLaunchProvider_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ServerServiceRegisterExtensionLaunchProviderRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ServerServiceServer).RegisterExtensionLaunchProvider(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ServerService_RegisterExtensionLaunchProvider_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ServerServiceServer).RegisterExtensionLaunchProvider(ctx, req.(*ServerServiceRegisterExtensionLaunchProviderRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // ServerService_ServiceDesc is the grpc.ServiceDesc for ServerService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -255,6 +293,10 @@ var ServerService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Ping",
 			Handler:    _ServerService_Ping_Handler,
+		},
+		{
+			MethodName: "RegisterExtensionLaunchProvider",
+			Handler:    _ServerService_RegisterExtensionLaunchProvider_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

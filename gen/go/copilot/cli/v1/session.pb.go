@@ -493,6 +493,134 @@ func (ToolFilterPrecedence) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{7}
 }
 
+// Parameters of session.sendSystemNotification.
+type InternalSessionServiceSendSystemNotificationRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Identifier of the session.
+	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	// The message.
+	Message string `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
+	// The kind. The member kind, as JSON text.
+	KindJson *string `protobuf:"bytes,3,opt,name=kind_json,json=kindJson,proto3,oneof" json:"kind_json,omitempty"`
+	// The options. The member options, as JSON text.
+	OptionsJson *string `protobuf:"bytes,4,opt,name=options_json,json=optionsJson,proto3,oneof" json:"options_json,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *InternalSessionServiceSendSystemNotificationRequest) Reset() {
+	*x = InternalSessionServiceSendSystemNotificationRequest{}
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *InternalSessionServiceSendSystemNotificationRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*InternalSessionServiceSendSystemNotificationRequest) ProtoMessage() {}
+
+func (x *InternalSessionServiceSendSystemNotificationRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use InternalSessionServiceSendSystemNotificationRequest.ProtoReflect.Descriptor instead.
+func (*InternalSessionServiceSendSystemNotificationRequest) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{0}
+}
+
+func (x *InternalSessionServiceSendSystemNotificationRequest) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+func (x *InternalSessionServiceSendSystemNotificationRequest) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+func (x *InternalSessionServiceSendSystemNotificationRequest) GetKindJson() string {
+	if x != nil && x.KindJson != nil {
+		return *x.KindJson
+	}
+	return ""
+}
+
+func (x *InternalSessionServiceSendSystemNotificationRequest) GetOptionsJson() string {
+	if x != nil && x.OptionsJson != nil {
+		return *x.OptionsJson
+	}
+	return ""
+}
+
+func (x *InternalSessionServiceSendSystemNotificationRequest) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// session.sendSystemNotification has no result.
+type InternalSessionServiceSendSystemNotificationResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// A result of another form than the one above, as JSON text.
+	Unrecognized  *string `protobuf:"bytes,1001,opt,name=unrecognized,proto3,oneof" json:"unrecognized,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *InternalSessionServiceSendSystemNotificationResponse) Reset() {
+	*x = InternalSessionServiceSendSystemNotificationResponse{}
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *InternalSessionServiceSendSystemNotificationResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*InternalSessionServiceSendSystemNotificationResponse) ProtoMessage() {}
+
+func (x *InternalSessionServiceSendSystemNotificationResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use InternalSessionServiceSendSystemNotificationResponse.ProtoReflect.Descriptor instead.
+func (*InternalSessionServiceSendSystemNotificationResponse) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *InternalSessionServiceSendSystemNotificationResponse) GetUnrecognized() string {
+	if x != nil && x.Unrecognized != nil {
+		return *x.Unrecognized
+	}
+	return ""
+}
+
 // Parameters of session.abort.
 type SessionServiceAbortRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -508,7 +636,7 @@ type SessionServiceAbortRequest struct {
 
 func (x *SessionServiceAbortRequest) Reset() {
 	*x = SessionServiceAbortRequest{}
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[0]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -520,7 +648,7 @@ func (x *SessionServiceAbortRequest) String() string {
 func (*SessionServiceAbortRequest) ProtoMessage() {}
 
 func (x *SessionServiceAbortRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[0]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -533,7 +661,7 @@ func (x *SessionServiceAbortRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionServiceAbortRequest.ProtoReflect.Descriptor instead.
 func (*SessionServiceAbortRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{0}
+	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *SessionServiceAbortRequest) GetSessionId() string {
@@ -572,7 +700,7 @@ type SessionServiceAbortResponse struct {
 
 func (x *SessionServiceAbortResponse) Reset() {
 	*x = SessionServiceAbortResponse{}
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[1]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -584,7 +712,7 @@ func (x *SessionServiceAbortResponse) String() string {
 func (*SessionServiceAbortResponse) ProtoMessage() {}
 
 func (x *SessionServiceAbortResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[1]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -597,7 +725,7 @@ func (x *SessionServiceAbortResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionServiceAbortResponse.ProtoReflect.Descriptor instead.
 func (*SessionServiceAbortResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{1}
+	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *SessionServiceAbortResponse) GetSuccess() bool {
@@ -617,6 +745,116 @@ func (x *SessionServiceAbortResponse) GetError() string {
 func (x *SessionServiceAbortResponse) GetJsonExtra() string {
 	if x != nil {
 		return x.JsonExtra
+	}
+	return ""
+}
+
+// Parameters of session.cancelAllBackgroundAgents.
+type SessionServiceCancelAllBackgroundAgentsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Identifier of the session.
+	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SessionServiceCancelAllBackgroundAgentsRequest) Reset() {
+	*x = SessionServiceCancelAllBackgroundAgentsRequest{}
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SessionServiceCancelAllBackgroundAgentsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SessionServiceCancelAllBackgroundAgentsRequest) ProtoMessage() {}
+
+func (x *SessionServiceCancelAllBackgroundAgentsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SessionServiceCancelAllBackgroundAgentsRequest.ProtoReflect.Descriptor instead.
+func (*SessionServiceCancelAllBackgroundAgentsRequest) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *SessionServiceCancelAllBackgroundAgentsRequest) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+func (x *SessionServiceCancelAllBackgroundAgentsRequest) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// Result of session.cancelAllBackgroundAgents.
+type SessionServiceCancelAllBackgroundAgentsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The value.
+	Value *int64 `protobuf:"varint,1,opt,name=value,proto3,oneof" json:"value,omitempty"`
+	// A result of another form than the one above, as JSON text.
+	Unrecognized  *string `protobuf:"bytes,1001,opt,name=unrecognized,proto3,oneof" json:"unrecognized,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SessionServiceCancelAllBackgroundAgentsResponse) Reset() {
+	*x = SessionServiceCancelAllBackgroundAgentsResponse{}
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SessionServiceCancelAllBackgroundAgentsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SessionServiceCancelAllBackgroundAgentsResponse) ProtoMessage() {}
+
+func (x *SessionServiceCancelAllBackgroundAgentsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SessionServiceCancelAllBackgroundAgentsResponse.ProtoReflect.Descriptor instead.
+func (*SessionServiceCancelAllBackgroundAgentsResponse) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *SessionServiceCancelAllBackgroundAgentsResponse) GetValue() int64 {
+	if x != nil && x.Value != nil {
+		return *x.Value
+	}
+	return 0
+}
+
+func (x *SessionServiceCancelAllBackgroundAgentsResponse) GetUnrecognized() string {
+	if x != nil && x.Unrecognized != nil {
+		return *x.Unrecognized
 	}
 	return ""
 }
@@ -801,7 +1039,7 @@ type SessionServiceCreateRequest struct {
 
 func (x *SessionServiceCreateRequest) Reset() {
 	*x = SessionServiceCreateRequest{}
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[2]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -813,7 +1051,7 @@ func (x *SessionServiceCreateRequest) String() string {
 func (*SessionServiceCreateRequest) ProtoMessage() {}
 
 func (x *SessionServiceCreateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[2]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -826,7 +1064,7 @@ func (x *SessionServiceCreateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionServiceCreateRequest.ProtoReflect.Descriptor instead.
 func (*SessionServiceCreateRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{2}
+	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *SessionServiceCreateRequest) GetClientName() string {
@@ -1419,7 +1657,7 @@ type SessionServiceCreateResponse struct {
 
 func (x *SessionServiceCreateResponse) Reset() {
 	*x = SessionServiceCreateResponse{}
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[3]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1431,7 +1669,7 @@ func (x *SessionServiceCreateResponse) String() string {
 func (*SessionServiceCreateResponse) ProtoMessage() {}
 
 func (x *SessionServiceCreateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[3]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1444,7 +1682,7 @@ func (x *SessionServiceCreateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionServiceCreateResponse.ProtoReflect.Descriptor instead.
 func (*SessionServiceCreateResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{3}
+	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *SessionServiceCreateResponse) GetSessionId() string {
@@ -1530,7 +1768,7 @@ type SessionServiceDeleteRequest struct {
 
 func (x *SessionServiceDeleteRequest) Reset() {
 	*x = SessionServiceDeleteRequest{}
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[4]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1542,7 +1780,7 @@ func (x *SessionServiceDeleteRequest) String() string {
 func (*SessionServiceDeleteRequest) ProtoMessage() {}
 
 func (x *SessionServiceDeleteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[4]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1555,7 +1793,7 @@ func (x *SessionServiceDeleteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionServiceDeleteRequest.ProtoReflect.Descriptor instead.
 func (*SessionServiceDeleteRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{4}
+	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *SessionServiceDeleteRequest) GetSessionId() string {
@@ -1587,7 +1825,7 @@ type SessionServiceDeleteResponse struct {
 
 func (x *SessionServiceDeleteResponse) Reset() {
 	*x = SessionServiceDeleteResponse{}
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[5]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1599,7 +1837,7 @@ func (x *SessionServiceDeleteResponse) String() string {
 func (*SessionServiceDeleteResponse) ProtoMessage() {}
 
 func (x *SessionServiceDeleteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[5]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1612,7 +1850,7 @@ func (x *SessionServiceDeleteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionServiceDeleteResponse.ProtoReflect.Descriptor instead.
 func (*SessionServiceDeleteResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{5}
+	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *SessionServiceDeleteResponse) GetSuccess() bool {
@@ -1649,7 +1887,7 @@ type SessionServiceDestroyRequest struct {
 
 func (x *SessionServiceDestroyRequest) Reset() {
 	*x = SessionServiceDestroyRequest{}
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[6]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1661,7 +1899,7 @@ func (x *SessionServiceDestroyRequest) String() string {
 func (*SessionServiceDestroyRequest) ProtoMessage() {}
 
 func (x *SessionServiceDestroyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[6]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1674,7 +1912,7 @@ func (x *SessionServiceDestroyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionServiceDestroyRequest.ProtoReflect.Descriptor instead.
 func (*SessionServiceDestroyRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{6}
+	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *SessionServiceDestroyRequest) GetSessionId() string {
@@ -1704,7 +1942,7 @@ type SessionServiceDestroyResponse struct {
 
 func (x *SessionServiceDestroyResponse) Reset() {
 	*x = SessionServiceDestroyResponse{}
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[7]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1716,7 +1954,7 @@ func (x *SessionServiceDestroyResponse) String() string {
 func (*SessionServiceDestroyResponse) ProtoMessage() {}
 
 func (x *SessionServiceDestroyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[7]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1729,7 +1967,7 @@ func (x *SessionServiceDestroyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionServiceDestroyResponse.ProtoReflect.Descriptor instead.
 func (*SessionServiceDestroyResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{7}
+	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *SessionServiceDestroyResponse) GetSuccess() bool {
@@ -1759,7 +1997,7 @@ type SessionServiceDetachRequest struct {
 
 func (x *SessionServiceDetachRequest) Reset() {
 	*x = SessionServiceDetachRequest{}
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[8]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1771,7 +2009,7 @@ func (x *SessionServiceDetachRequest) String() string {
 func (*SessionServiceDetachRequest) ProtoMessage() {}
 
 func (x *SessionServiceDetachRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[8]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1784,7 +2022,7 @@ func (x *SessionServiceDetachRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionServiceDetachRequest.ProtoReflect.Descriptor instead.
 func (*SessionServiceDetachRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{8}
+	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *SessionServiceDetachRequest) GetSessionId() string {
@@ -1814,7 +2052,7 @@ type SessionServiceDetachResponse struct {
 
 func (x *SessionServiceDetachResponse) Reset() {
 	*x = SessionServiceDetachResponse{}
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[9]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1826,7 +2064,7 @@ func (x *SessionServiceDetachResponse) String() string {
 func (*SessionServiceDetachResponse) ProtoMessage() {}
 
 func (x *SessionServiceDetachResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[9]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1839,7 +2077,7 @@ func (x *SessionServiceDetachResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionServiceDetachResponse.ProtoReflect.Descriptor instead.
 func (*SessionServiceDetachResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{9}
+	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *SessionServiceDetachResponse) GetSuccess() bool {
@@ -1867,7 +2105,7 @@ type SessionServiceGetForegroundRequest struct {
 
 func (x *SessionServiceGetForegroundRequest) Reset() {
 	*x = SessionServiceGetForegroundRequest{}
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[10]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1879,7 +2117,7 @@ func (x *SessionServiceGetForegroundRequest) String() string {
 func (*SessionServiceGetForegroundRequest) ProtoMessage() {}
 
 func (x *SessionServiceGetForegroundRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[10]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1892,7 +2130,7 @@ func (x *SessionServiceGetForegroundRequest) ProtoReflect() protoreflect.Message
 
 // Deprecated: Use SessionServiceGetForegroundRequest.ProtoReflect.Descriptor instead.
 func (*SessionServiceGetForegroundRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{10}
+	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *SessionServiceGetForegroundRequest) GetJsonExtra() string {
@@ -1917,7 +2155,7 @@ type SessionServiceGetForegroundResponse struct {
 
 func (x *SessionServiceGetForegroundResponse) Reset() {
 	*x = SessionServiceGetForegroundResponse{}
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[11]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1929,7 +2167,7 @@ func (x *SessionServiceGetForegroundResponse) String() string {
 func (*SessionServiceGetForegroundResponse) ProtoMessage() {}
 
 func (x *SessionServiceGetForegroundResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[11]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1942,7 +2180,7 @@ func (x *SessionServiceGetForegroundResponse) ProtoReflect() protoreflect.Messag
 
 // Deprecated: Use SessionServiceGetForegroundResponse.ProtoReflect.Descriptor instead.
 func (*SessionServiceGetForegroundResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{11}
+	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *SessionServiceGetForegroundResponse) GetSessionId() string {
@@ -1977,7 +2215,7 @@ type SessionServiceGetLastIdRequest struct {
 
 func (x *SessionServiceGetLastIdRequest) Reset() {
 	*x = SessionServiceGetLastIdRequest{}
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[12]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1989,7 +2227,7 @@ func (x *SessionServiceGetLastIdRequest) String() string {
 func (*SessionServiceGetLastIdRequest) ProtoMessage() {}
 
 func (x *SessionServiceGetLastIdRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[12]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2002,7 +2240,7 @@ func (x *SessionServiceGetLastIdRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionServiceGetLastIdRequest.ProtoReflect.Descriptor instead.
 func (*SessionServiceGetLastIdRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{12}
+	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *SessionServiceGetLastIdRequest) GetJsonExtra() string {
@@ -2025,7 +2263,7 @@ type SessionServiceGetLastIdResponse struct {
 
 func (x *SessionServiceGetLastIdResponse) Reset() {
 	*x = SessionServiceGetLastIdResponse{}
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[13]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2037,7 +2275,7 @@ func (x *SessionServiceGetLastIdResponse) String() string {
 func (*SessionServiceGetLastIdResponse) ProtoMessage() {}
 
 func (x *SessionServiceGetLastIdResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[13]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2050,7 +2288,7 @@ func (x *SessionServiceGetLastIdResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionServiceGetLastIdResponse.ProtoReflect.Descriptor instead.
 func (*SessionServiceGetLastIdResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{13}
+	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *SessionServiceGetLastIdResponse) GetSessionId() string {
@@ -2080,7 +2318,7 @@ type SessionServiceGetMessagesRequest struct {
 
 func (x *SessionServiceGetMessagesRequest) Reset() {
 	*x = SessionServiceGetMessagesRequest{}
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[14]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2092,7 +2330,7 @@ func (x *SessionServiceGetMessagesRequest) String() string {
 func (*SessionServiceGetMessagesRequest) ProtoMessage() {}
 
 func (x *SessionServiceGetMessagesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[14]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2105,7 +2343,7 @@ func (x *SessionServiceGetMessagesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionServiceGetMessagesRequest.ProtoReflect.Descriptor instead.
 func (*SessionServiceGetMessagesRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{14}
+	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *SessionServiceGetMessagesRequest) GetSessionId() string {
@@ -2135,7 +2373,7 @@ type SessionServiceGetMessagesResponse struct {
 
 func (x *SessionServiceGetMessagesResponse) Reset() {
 	*x = SessionServiceGetMessagesResponse{}
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[15]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2147,7 +2385,7 @@ func (x *SessionServiceGetMessagesResponse) String() string {
 func (*SessionServiceGetMessagesResponse) ProtoMessage() {}
 
 func (x *SessionServiceGetMessagesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[15]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2160,7 +2398,7 @@ func (x *SessionServiceGetMessagesResponse) ProtoReflect() protoreflect.Message 
 
 // Deprecated: Use SessionServiceGetMessagesResponse.ProtoReflect.Descriptor instead.
 func (*SessionServiceGetMessagesResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{15}
+	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *SessionServiceGetMessagesResponse) GetEvents() []*SessionEvent {
@@ -2190,7 +2428,7 @@ type SessionServiceGetMetadataRequest struct {
 
 func (x *SessionServiceGetMetadataRequest) Reset() {
 	*x = SessionServiceGetMetadataRequest{}
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[16]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2202,7 +2440,7 @@ func (x *SessionServiceGetMetadataRequest) String() string {
 func (*SessionServiceGetMetadataRequest) ProtoMessage() {}
 
 func (x *SessionServiceGetMetadataRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[16]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2215,7 +2453,7 @@ func (x *SessionServiceGetMetadataRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionServiceGetMetadataRequest.ProtoReflect.Descriptor instead.
 func (*SessionServiceGetMetadataRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{16}
+	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *SessionServiceGetMetadataRequest) GetSessionId() string {
@@ -2246,7 +2484,7 @@ type SessionServiceGetMetadataResponse struct {
 
 func (x *SessionServiceGetMetadataResponse) Reset() {
 	*x = SessionServiceGetMetadataResponse{}
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[17]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2258,7 +2496,7 @@ func (x *SessionServiceGetMetadataResponse) String() string {
 func (*SessionServiceGetMetadataResponse) ProtoMessage() {}
 
 func (x *SessionServiceGetMetadataResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[17]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2271,7 +2509,7 @@ func (x *SessionServiceGetMetadataResponse) ProtoReflect() protoreflect.Message 
 
 // Deprecated: Use SessionServiceGetMetadataResponse.ProtoReflect.Descriptor instead.
 func (*SessionServiceGetMetadataResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{17}
+	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *SessionServiceGetMetadataResponse) GetSession() *LocalSessionMetadataValue {
@@ -2282,6 +2520,125 @@ func (x *SessionServiceGetMetadataResponse) GetSession() *LocalSessionMetadataVa
 }
 
 func (x *SessionServiceGetMetadataResponse) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// Parameters of session.interruptMainTurn.
+type SessionServiceInterruptMainTurnRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Identifier of the session.
+	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	// Whether the flush is queued.
+	FlushQueued *bool `protobuf:"varint,2,opt,name=flush_queued,json=flushQueued,proto3,oneof" json:"flush_queued,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SessionServiceInterruptMainTurnRequest) Reset() {
+	*x = SessionServiceInterruptMainTurnRequest{}
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SessionServiceInterruptMainTurnRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SessionServiceInterruptMainTurnRequest) ProtoMessage() {}
+
+func (x *SessionServiceInterruptMainTurnRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SessionServiceInterruptMainTurnRequest.ProtoReflect.Descriptor instead.
+func (*SessionServiceInterruptMainTurnRequest) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *SessionServiceInterruptMainTurnRequest) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+func (x *SessionServiceInterruptMainTurnRequest) GetFlushQueued() bool {
+	if x != nil && x.FlushQueued != nil {
+		return *x.FlushQueued
+	}
+	return false
+}
+
+func (x *SessionServiceInterruptMainTurnRequest) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// Result of session.interruptMainTurn.
+type SessionServiceInterruptMainTurnResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Whether it is interrupted.
+	Interrupted bool `protobuf:"varint,1,opt,name=interrupted,proto3" json:"interrupted,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SessionServiceInterruptMainTurnResponse) Reset() {
+	*x = SessionServiceInterruptMainTurnResponse{}
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SessionServiceInterruptMainTurnResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SessionServiceInterruptMainTurnResponse) ProtoMessage() {}
+
+func (x *SessionServiceInterruptMainTurnResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SessionServiceInterruptMainTurnResponse.ProtoReflect.Descriptor instead.
+func (*SessionServiceInterruptMainTurnResponse) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *SessionServiceInterruptMainTurnResponse) GetInterrupted() bool {
+	if x != nil {
+		return x.Interrupted
+	}
+	return false
+}
+
+func (x *SessionServiceInterruptMainTurnResponse) GetJsonExtra() string {
 	if x != nil {
 		return x.JsonExtra
 	}
@@ -2302,7 +2659,7 @@ type SessionServiceListRequest struct {
 
 func (x *SessionServiceListRequest) Reset() {
 	*x = SessionServiceListRequest{}
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[18]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2314,7 +2671,7 @@ func (x *SessionServiceListRequest) String() string {
 func (*SessionServiceListRequest) ProtoMessage() {}
 
 func (x *SessionServiceListRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[18]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2327,7 +2684,7 @@ func (x *SessionServiceListRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionServiceListRequest.ProtoReflect.Descriptor instead.
 func (*SessionServiceListRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{18}
+	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *SessionServiceListRequest) GetFilter() *SessionListFilter {
@@ -2357,7 +2714,7 @@ type SessionServiceListResponse struct {
 
 func (x *SessionServiceListResponse) Reset() {
 	*x = SessionServiceListResponse{}
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[19]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2369,7 +2726,7 @@ func (x *SessionServiceListResponse) String() string {
 func (*SessionServiceListResponse) ProtoMessage() {}
 
 func (x *SessionServiceListResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[19]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2382,7 +2739,7 @@ func (x *SessionServiceListResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionServiceListResponse.ProtoReflect.Descriptor instead.
 func (*SessionServiceListResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{19}
+	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *SessionServiceListResponse) GetSessions() []*LocalSessionMetadataValue {
@@ -2424,7 +2781,7 @@ type SessionServiceLogRequest struct {
 
 func (x *SessionServiceLogRequest) Reset() {
 	*x = SessionServiceLogRequest{}
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[20]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2436,7 +2793,7 @@ func (x *SessionServiceLogRequest) String() string {
 func (*SessionServiceLogRequest) ProtoMessage() {}
 
 func (x *SessionServiceLogRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[20]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2449,7 +2806,7 @@ func (x *SessionServiceLogRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionServiceLogRequest.ProtoReflect.Descriptor instead.
 func (*SessionServiceLogRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{20}
+	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *SessionServiceLogRequest) GetSessionId() string {
@@ -2521,7 +2878,7 @@ type SessionServiceLogResponse struct {
 
 func (x *SessionServiceLogResponse) Reset() {
 	*x = SessionServiceLogResponse{}
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[21]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2533,7 +2890,7 @@ func (x *SessionServiceLogResponse) String() string {
 func (*SessionServiceLogResponse) ProtoMessage() {}
 
 func (x *SessionServiceLogResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[21]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2546,7 +2903,7 @@ func (x *SessionServiceLogResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionServiceLogResponse.ProtoReflect.Descriptor instead.
 func (*SessionServiceLogResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{21}
+	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *SessionServiceLogResponse) GetEventId() string {
@@ -2753,7 +3110,7 @@ type SessionServiceResumeRequest struct {
 
 func (x *SessionServiceResumeRequest) Reset() {
 	*x = SessionServiceResumeRequest{}
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[22]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2765,7 +3122,7 @@ func (x *SessionServiceResumeRequest) String() string {
 func (*SessionServiceResumeRequest) ProtoMessage() {}
 
 func (x *SessionServiceResumeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[22]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2778,7 +3135,7 @@ func (x *SessionServiceResumeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionServiceResumeRequest.ProtoReflect.Descriptor instead.
 func (*SessionServiceResumeRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{22}
+	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *SessionServiceResumeRequest) GetClientName() string {
@@ -3401,7 +3758,7 @@ type SessionServiceResumeResponse struct {
 
 func (x *SessionServiceResumeResponse) Reset() {
 	*x = SessionServiceResumeResponse{}
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[23]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3413,7 +3770,7 @@ func (x *SessionServiceResumeResponse) String() string {
 func (*SessionServiceResumeResponse) ProtoMessage() {}
 
 func (x *SessionServiceResumeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[23]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3426,7 +3783,7 @@ func (x *SessionServiceResumeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionServiceResumeResponse.ProtoReflect.Descriptor instead.
 func (*SessionServiceResumeResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{23}
+	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *SessionServiceResumeResponse) GetSessionId() string {
@@ -3549,7 +3906,7 @@ type SessionServiceSendRequest struct {
 
 func (x *SessionServiceSendRequest) Reset() {
 	*x = SessionServiceSendRequest{}
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[24]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3561,7 +3918,7 @@ func (x *SessionServiceSendRequest) String() string {
 func (*SessionServiceSendRequest) ProtoMessage() {}
 
 func (x *SessionServiceSendRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[24]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3574,7 +3931,7 @@ func (x *SessionServiceSendRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionServiceSendRequest.ProtoReflect.Descriptor instead.
 func (*SessionServiceSendRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{24}
+	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *SessionServiceSendRequest) GetSessionId() string {
@@ -3702,7 +4059,7 @@ type SessionServiceSendResponse struct {
 
 func (x *SessionServiceSendResponse) Reset() {
 	*x = SessionServiceSendResponse{}
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[25]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3714,7 +4071,7 @@ func (x *SessionServiceSendResponse) String() string {
 func (*SessionServiceSendResponse) ProtoMessage() {}
 
 func (x *SessionServiceSendResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[25]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3727,7 +4084,7 @@ func (x *SessionServiceSendResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionServiceSendResponse.ProtoReflect.Descriptor instead.
 func (*SessionServiceSendResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{25}
+	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *SessionServiceSendResponse) GetMessageId() string {
@@ -3738,6 +4095,197 @@ func (x *SessionServiceSendResponse) GetMessageId() string {
 }
 
 func (x *SessionServiceSendResponse) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// Parameters of session.sendMessages.
+type SessionServiceSendMessagesRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Identifier of the session.
+	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	// The messages.
+	Messages []*SendMessageItem `protobuf:"bytes,2,rep,name=messages,proto3" json:"messages,omitempty"`
+	// The mode.
+	Mode SendMode `protobuf:"varint,3,opt,name=mode,proto3,enum=copilot.cli.v1.SendMode" json:"mode,omitempty"`
+	// Whether to prepend.
+	Prepend *bool `protobuf:"varint,4,opt,name=prepend,proto3,oneof" json:"prepend,omitempty"`
+	// The agent mode it was sent in.
+	AgentMode SendAgentMode `protobuf:"varint,5,opt,name=agent_mode,json=agentMode,proto3,enum=copilot.cli.v1.SendAgentMode" json:"agent_mode,omitempty"`
+	// The request headers, by name.
+	RequestHeaders map[string]string `protobuf:"bytes,6,rep,name=request_headers,json=requestHeaders,proto3" json:"request_headers,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// W3C trace context.
+	Traceparent *string `protobuf:"bytes,7,opt,name=traceparent,proto3,oneof" json:"traceparent,omitempty"`
+	// W3C trace state.
+	Tracestate *string `protobuf:"bytes,8,opt,name=tracestate,proto3,oneof" json:"tracestate,omitempty"`
+	// Whether to wait.
+	Wait *bool `protobuf:"varint,9,opt,name=wait,proto3,oneof" json:"wait,omitempty"`
+	// The response format. Since CLI 1.0.92.
+	ResponseFormat *ResponseFormat `protobuf:"bytes,10,opt,name=response_format,json=responseFormat,proto3" json:"response_format,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SessionServiceSendMessagesRequest) Reset() {
+	*x = SessionServiceSendMessagesRequest{}
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SessionServiceSendMessagesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SessionServiceSendMessagesRequest) ProtoMessage() {}
+
+func (x *SessionServiceSendMessagesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SessionServiceSendMessagesRequest.ProtoReflect.Descriptor instead.
+func (*SessionServiceSendMessagesRequest) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{32}
+}
+
+func (x *SessionServiceSendMessagesRequest) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+func (x *SessionServiceSendMessagesRequest) GetMessages() []*SendMessageItem {
+	if x != nil {
+		return x.Messages
+	}
+	return nil
+}
+
+func (x *SessionServiceSendMessagesRequest) GetMode() SendMode {
+	if x != nil {
+		return x.Mode
+	}
+	return SendMode_SEND_MODE_UNSPECIFIED
+}
+
+func (x *SessionServiceSendMessagesRequest) GetPrepend() bool {
+	if x != nil && x.Prepend != nil {
+		return *x.Prepend
+	}
+	return false
+}
+
+func (x *SessionServiceSendMessagesRequest) GetAgentMode() SendAgentMode {
+	if x != nil {
+		return x.AgentMode
+	}
+	return SendAgentMode_SEND_AGENT_MODE_UNSPECIFIED
+}
+
+func (x *SessionServiceSendMessagesRequest) GetRequestHeaders() map[string]string {
+	if x != nil {
+		return x.RequestHeaders
+	}
+	return nil
+}
+
+func (x *SessionServiceSendMessagesRequest) GetTraceparent() string {
+	if x != nil && x.Traceparent != nil {
+		return *x.Traceparent
+	}
+	return ""
+}
+
+func (x *SessionServiceSendMessagesRequest) GetTracestate() string {
+	if x != nil && x.Tracestate != nil {
+		return *x.Tracestate
+	}
+	return ""
+}
+
+func (x *SessionServiceSendMessagesRequest) GetWait() bool {
+	if x != nil && x.Wait != nil {
+		return *x.Wait
+	}
+	return false
+}
+
+func (x *SessionServiceSendMessagesRequest) GetResponseFormat() *ResponseFormat {
+	if x != nil {
+		return x.ResponseFormat
+	}
+	return nil
+}
+
+func (x *SessionServiceSendMessagesRequest) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// Result of session.sendMessages.
+type SessionServiceSendMessagesResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Identifiers of the message.
+	MessageIds []string `protobuf:"bytes,1,rep,name=message_ids,json=messageIds,proto3" json:"message_ids,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SessionServiceSendMessagesResponse) Reset() {
+	*x = SessionServiceSendMessagesResponse{}
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SessionServiceSendMessagesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SessionServiceSendMessagesResponse) ProtoMessage() {}
+
+func (x *SessionServiceSendMessagesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SessionServiceSendMessagesResponse.ProtoReflect.Descriptor instead.
+func (*SessionServiceSendMessagesResponse) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *SessionServiceSendMessagesResponse) GetMessageIds() []string {
+	if x != nil {
+		return x.MessageIds
+	}
+	return nil
+}
+
+func (x *SessionServiceSendMessagesResponse) GetJsonExtra() string {
 	if x != nil {
 		return x.JsonExtra
 	}
@@ -3757,7 +4305,7 @@ type SessionServiceSetForegroundRequest struct {
 
 func (x *SessionServiceSetForegroundRequest) Reset() {
 	*x = SessionServiceSetForegroundRequest{}
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[26]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3769,7 +4317,7 @@ func (x *SessionServiceSetForegroundRequest) String() string {
 func (*SessionServiceSetForegroundRequest) ProtoMessage() {}
 
 func (x *SessionServiceSetForegroundRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[26]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3782,7 +4330,7 @@ func (x *SessionServiceSetForegroundRequest) ProtoReflect() protoreflect.Message
 
 // Deprecated: Use SessionServiceSetForegroundRequest.ProtoReflect.Descriptor instead.
 func (*SessionServiceSetForegroundRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{26}
+	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *SessionServiceSetForegroundRequest) GetSessionId() string {
@@ -3814,7 +4362,7 @@ type SessionServiceSetForegroundResponse struct {
 
 func (x *SessionServiceSetForegroundResponse) Reset() {
 	*x = SessionServiceSetForegroundResponse{}
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[27]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3826,7 +4374,7 @@ func (x *SessionServiceSetForegroundResponse) String() string {
 func (*SessionServiceSetForegroundResponse) ProtoMessage() {}
 
 func (x *SessionServiceSetForegroundResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[27]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3839,7 +4387,7 @@ func (x *SessionServiceSetForegroundResponse) ProtoReflect() protoreflect.Messag
 
 // Deprecated: Use SessionServiceSetForegroundResponse.ProtoReflect.Descriptor instead.
 func (*SessionServiceSetForegroundResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{27}
+	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *SessionServiceSetForegroundResponse) GetSuccess() bool {
@@ -3863,6 +4411,235 @@ func (x *SessionServiceSetForegroundResponse) GetJsonExtra() string {
 	return ""
 }
 
+// Parameters of session.shutdown.
+type SessionServiceShutdownRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Identifier of the session.
+	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	// The type.
+	Type ShutdownType `protobuf:"varint,2,opt,name=type,proto3,enum=copilot.cli.v1.ShutdownType" json:"type,omitempty"`
+	// The reason.
+	Reason *string `protobuf:"bytes,3,opt,name=reason,proto3,oneof" json:"reason,omitempty"`
+	// Whether there is detach session end hooks. Since CLI 1.0.92.
+	DetachSessionEndHooks *bool `protobuf:"varint,4,opt,name=detach_session_end_hooks,json=detachSessionEndHooks,proto3,oneof" json:"detach_session_end_hooks,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SessionServiceShutdownRequest) Reset() {
+	*x = SessionServiceShutdownRequest{}
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[36]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SessionServiceShutdownRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SessionServiceShutdownRequest) ProtoMessage() {}
+
+func (x *SessionServiceShutdownRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[36]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SessionServiceShutdownRequest.ProtoReflect.Descriptor instead.
+func (*SessionServiceShutdownRequest) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{36}
+}
+
+func (x *SessionServiceShutdownRequest) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+func (x *SessionServiceShutdownRequest) GetType() ShutdownType {
+	if x != nil {
+		return x.Type
+	}
+	return ShutdownType_SHUTDOWN_TYPE_UNSPECIFIED
+}
+
+func (x *SessionServiceShutdownRequest) GetReason() string {
+	if x != nil && x.Reason != nil {
+		return *x.Reason
+	}
+	return ""
+}
+
+func (x *SessionServiceShutdownRequest) GetDetachSessionEndHooks() bool {
+	if x != nil && x.DetachSessionEndHooks != nil {
+		return *x.DetachSessionEndHooks
+	}
+	return false
+}
+
+func (x *SessionServiceShutdownRequest) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// session.shutdown has no result.
+type SessionServiceShutdownResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// A result of another form than the one above, as JSON text.
+	Unrecognized  *string `protobuf:"bytes,1001,opt,name=unrecognized,proto3,oneof" json:"unrecognized,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SessionServiceShutdownResponse) Reset() {
+	*x = SessionServiceShutdownResponse{}
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[37]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SessionServiceShutdownResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SessionServiceShutdownResponse) ProtoMessage() {}
+
+func (x *SessionServiceShutdownResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[37]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SessionServiceShutdownResponse.ProtoReflect.Descriptor instead.
+func (*SessionServiceShutdownResponse) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{37}
+}
+
+func (x *SessionServiceShutdownResponse) GetUnrecognized() string {
+	if x != nil && x.Unrecognized != nil {
+		return *x.Unrecognized
+	}
+	return ""
+}
+
+// Parameters of session.suspend.
+type SessionServiceSuspendRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Identifier of the session.
+	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SessionServiceSuspendRequest) Reset() {
+	*x = SessionServiceSuspendRequest{}
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[38]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SessionServiceSuspendRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SessionServiceSuspendRequest) ProtoMessage() {}
+
+func (x *SessionServiceSuspendRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[38]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SessionServiceSuspendRequest.ProtoReflect.Descriptor instead.
+func (*SessionServiceSuspendRequest) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{38}
+}
+
+func (x *SessionServiceSuspendRequest) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+func (x *SessionServiceSuspendRequest) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// session.suspend has no result.
+type SessionServiceSuspendResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// A result of another form than the one above, as JSON text.
+	Unrecognized  *string `protobuf:"bytes,1001,opt,name=unrecognized,proto3,oneof" json:"unrecognized,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SessionServiceSuspendResponse) Reset() {
+	*x = SessionServiceSuspendResponse{}
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[39]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SessionServiceSuspendResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SessionServiceSuspendResponse) ProtoMessage() {}
+
+func (x *SessionServiceSuspendResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[39]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SessionServiceSuspendResponse.ProtoReflect.Descriptor instead.
+func (*SessionServiceSuspendResponse) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{39}
+}
+
+func (x *SessionServiceSuspendResponse) GetUnrecognized() string {
+	if x != nil && x.Unrecognized != nil {
+		return *x.Unrecognized
+	}
+	return ""
+}
+
 // An action on a canvas.
 type CanvasActionDeclaration struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -3880,7 +4657,7 @@ type CanvasActionDeclaration struct {
 
 func (x *CanvasActionDeclaration) Reset() {
 	*x = CanvasActionDeclaration{}
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[28]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3892,7 +4669,7 @@ func (x *CanvasActionDeclaration) String() string {
 func (*CanvasActionDeclaration) ProtoMessage() {}
 
 func (x *CanvasActionDeclaration) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[28]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3905,7 +4682,7 @@ func (x *CanvasActionDeclaration) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CanvasActionDeclaration.ProtoReflect.Descriptor instead.
 func (*CanvasActionDeclaration) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{28}
+	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *CanvasActionDeclaration) GetName() string {
@@ -3959,7 +4736,7 @@ type CanvasDeclaration struct {
 
 func (x *CanvasDeclaration) Reset() {
 	*x = CanvasDeclaration{}
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[29]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3971,7 +4748,7 @@ func (x *CanvasDeclaration) String() string {
 func (*CanvasDeclaration) ProtoMessage() {}
 
 func (x *CanvasDeclaration) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[29]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3984,7 +4761,7 @@ func (x *CanvasDeclaration) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CanvasDeclaration.ProtoReflect.Descriptor instead.
 func (*CanvasDeclaration) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{29}
+	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *CanvasDeclaration) GetId() string {
@@ -4044,7 +4821,7 @@ type CanvasProviderIdentity struct {
 
 func (x *CanvasProviderIdentity) Reset() {
 	*x = CanvasProviderIdentity{}
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[30]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4056,7 +4833,7 @@ func (x *CanvasProviderIdentity) String() string {
 func (*CanvasProviderIdentity) ProtoMessage() {}
 
 func (x *CanvasProviderIdentity) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[30]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4069,7 +4846,7 @@ func (x *CanvasProviderIdentity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CanvasProviderIdentity.ProtoReflect.Descriptor instead.
 func (*CanvasProviderIdentity) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{30}
+	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *CanvasProviderIdentity) GetId() string {
@@ -4106,7 +4883,7 @@ type CloudSessionConfig struct {
 
 func (x *CloudSessionConfig) Reset() {
 	*x = CloudSessionConfig{}
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[31]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4118,7 +4895,7 @@ func (x *CloudSessionConfig) String() string {
 func (*CloudSessionConfig) ProtoMessage() {}
 
 func (x *CloudSessionConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[31]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4131,7 +4908,7 @@ func (x *CloudSessionConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloudSessionConfig.ProtoReflect.Descriptor instead.
 func (*CloudSessionConfig) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{31}
+	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *CloudSessionConfig) GetRepository() *CloudSessionRepository {
@@ -4165,7 +4942,7 @@ type CloudSessionRepository struct {
 
 func (x *CloudSessionRepository) Reset() {
 	*x = CloudSessionRepository{}
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[32]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4177,7 +4954,7 @@ func (x *CloudSessionRepository) String() string {
 func (*CloudSessionRepository) ProtoMessage() {}
 
 func (x *CloudSessionRepository) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[32]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4190,7 +4967,7 @@ func (x *CloudSessionRepository) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloudSessionRepository.ProtoReflect.Descriptor instead.
 func (*CloudSessionRepository) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{32}
+	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *CloudSessionRepository) GetOwner() string {
@@ -4236,7 +5013,7 @@ type CommandDeclaration struct {
 
 func (x *CommandDeclaration) Reset() {
 	*x = CommandDeclaration{}
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[33]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4248,7 +5025,7 @@ func (x *CommandDeclaration) String() string {
 func (*CommandDeclaration) ProtoMessage() {}
 
 func (x *CommandDeclaration) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[33]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4261,7 +5038,7 @@ func (x *CommandDeclaration) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommandDeclaration.ProtoReflect.Descriptor instead.
 func (*CommandDeclaration) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{33}
+	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *CommandDeclaration) GetName() string {
@@ -4319,7 +5096,7 @@ type CustomAgentConfig struct {
 
 func (x *CustomAgentConfig) Reset() {
 	*x = CustomAgentConfig{}
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[34]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4331,7 +5108,7 @@ func (x *CustomAgentConfig) String() string {
 func (*CustomAgentConfig) ProtoMessage() {}
 
 func (x *CustomAgentConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[34]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4344,7 +5121,7 @@ func (x *CustomAgentConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CustomAgentConfig.ProtoReflect.Descriptor instead.
 func (*CustomAgentConfig) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{34}
+	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *CustomAgentConfig) GetName() string {
@@ -4437,7 +5214,7 @@ type DefaultAgentConfig struct {
 
 func (x *DefaultAgentConfig) Reset() {
 	*x = DefaultAgentConfig{}
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[35]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4449,7 +5226,7 @@ func (x *DefaultAgentConfig) String() string {
 func (*DefaultAgentConfig) ProtoMessage() {}
 
 func (x *DefaultAgentConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[35]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4462,7 +5239,7 @@ func (x *DefaultAgentConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DefaultAgentConfig.ProtoReflect.Descriptor instead.
 func (*DefaultAgentConfig) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{35}
+	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *DefaultAgentConfig) GetExcludedTools() []string {
@@ -4504,7 +5281,7 @@ type ExperimentAssignments struct {
 
 func (x *ExperimentAssignments) Reset() {
 	*x = ExperimentAssignments{}
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[36]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4516,7 +5293,7 @@ func (x *ExperimentAssignments) String() string {
 func (*ExperimentAssignments) ProtoMessage() {}
 
 func (x *ExperimentAssignments) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[36]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4529,7 +5306,7 @@ func (x *ExperimentAssignments) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExperimentAssignments.ProtoReflect.Descriptor instead.
 func (*ExperimentAssignments) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{36}
+	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *ExperimentAssignments) GetFeatures() []string {
@@ -4604,7 +5381,7 @@ type ExperimentConfig struct {
 
 func (x *ExperimentConfig) Reset() {
 	*x = ExperimentConfig{}
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[37]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4616,7 +5393,7 @@ func (x *ExperimentConfig) String() string {
 func (*ExperimentConfig) ProtoMessage() {}
 
 func (x *ExperimentConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[37]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4629,7 +5406,7 @@ func (x *ExperimentConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExperimentConfig.ProtoReflect.Descriptor instead.
 func (*ExperimentConfig) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{37}
+	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *ExperimentConfig) GetId() string {
@@ -4668,7 +5445,7 @@ type ExtensionIdentity struct {
 
 func (x *ExtensionIdentity) Reset() {
 	*x = ExtensionIdentity{}
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[38]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4680,7 +5457,7 @@ func (x *ExtensionIdentity) String() string {
 func (*ExtensionIdentity) ProtoMessage() {}
 
 func (x *ExtensionIdentity) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[38]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4693,7 +5470,7 @@ func (x *ExtensionIdentity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExtensionIdentity.ProtoReflect.Descriptor instead.
 func (*ExtensionIdentity) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{38}
+	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *ExtensionIdentity) GetSource() string {
@@ -4736,7 +5513,7 @@ type InfiniteSessionConfig struct {
 
 func (x *InfiniteSessionConfig) Reset() {
 	*x = InfiniteSessionConfig{}
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[39]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4748,7 +5525,7 @@ func (x *InfiniteSessionConfig) String() string {
 func (*InfiniteSessionConfig) ProtoMessage() {}
 
 func (x *InfiniteSessionConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[39]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4761,7 +5538,7 @@ func (x *InfiniteSessionConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InfiniteSessionConfig.ProtoReflect.Descriptor instead.
 func (*InfiniteSessionConfig) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{39}
+	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *InfiniteSessionConfig) GetEnabled() bool {
@@ -4812,7 +5589,7 @@ type JsonSchemaResponseFormat struct {
 
 func (x *JsonSchemaResponseFormat) Reset() {
 	*x = JsonSchemaResponseFormat{}
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[40]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4824,7 +5601,7 @@ func (x *JsonSchemaResponseFormat) String() string {
 func (*JsonSchemaResponseFormat) ProtoMessage() {}
 
 func (x *JsonSchemaResponseFormat) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[40]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4837,7 +5614,7 @@ func (x *JsonSchemaResponseFormat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JsonSchemaResponseFormat.ProtoReflect.Descriptor instead.
 func (*JsonSchemaResponseFormat) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{40}
+	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *JsonSchemaResponseFormat) GetName() string {
@@ -4892,7 +5669,7 @@ type LargeOutputConfig struct {
 
 func (x *LargeOutputConfig) Reset() {
 	*x = LargeOutputConfig{}
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[41]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4904,7 +5681,7 @@ func (x *LargeOutputConfig) String() string {
 func (*LargeOutputConfig) ProtoMessage() {}
 
 func (x *LargeOutputConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[41]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4917,7 +5694,7 @@ func (x *LargeOutputConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LargeOutputConfig.ProtoReflect.Descriptor instead.
 func (*LargeOutputConfig) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{41}
+	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *LargeOutputConfig) GetEnabled() bool {
@@ -4961,7 +5738,7 @@ type MemoryConfig struct {
 
 func (x *MemoryConfig) Reset() {
 	*x = MemoryConfig{}
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[42]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4973,7 +5750,7 @@ func (x *MemoryConfig) String() string {
 func (*MemoryConfig) ProtoMessage() {}
 
 func (x *MemoryConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[42]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4986,7 +5763,7 @@ func (x *MemoryConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemoryConfig.ProtoReflect.Descriptor instead.
 func (*MemoryConfig) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{42}
+	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *MemoryConfig) GetEnabled() bool {
@@ -5017,7 +5794,7 @@ type ResponseFormat struct {
 
 func (x *ResponseFormat) Reset() {
 	*x = ResponseFormat{}
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[43]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5029,7 +5806,7 @@ func (x *ResponseFormat) String() string {
 func (*ResponseFormat) ProtoMessage() {}
 
 func (x *ResponseFormat) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[43]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5042,7 +5819,7 @@ func (x *ResponseFormat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResponseFormat.ProtoReflect.Descriptor instead.
 func (*ResponseFormat) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{43}
+	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *ResponseFormat) GetJsonSchema() *JsonSchemaResponseFormat {
@@ -5053,6 +5830,106 @@ func (x *ResponseFormat) GetJsonSchema() *JsonSchemaResponseFormat {
 }
 
 func (x *ResponseFormat) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// Send message item. Used by SessionServiceSendMessagesRequest.messages.
+type SendMessageItem struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The prompt.
+	Prompt string `protobuf:"bytes,1,opt,name=prompt,proto3" json:"prompt,omitempty"`
+	// The display prompt.
+	DisplayPrompt *string `protobuf:"bytes,2,opt,name=display_prompt,json=displayPrompt,proto3,oneof" json:"display_prompt,omitempty"`
+	// The attachments.
+	Attachments []*Attachment `protobuf:"bytes,3,rep,name=attachments,proto3" json:"attachments,omitempty"`
+	// Whether it is billable. Internal to the CLI.
+	Billable *bool `protobuf:"varint,4,opt,name=billable,proto3,oneof" json:"billable,omitempty"`
+	// The required tool.
+	RequiredTool *string `protobuf:"bytes,5,opt,name=required_tool,json=requiredTool,proto3,oneof" json:"required_tool,omitempty"`
+	// Where it comes from. Internal to the CLI.
+	Source *string `protobuf:"bytes,6,opt,name=source,proto3,oneof" json:"source,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SendMessageItem) Reset() {
+	*x = SendMessageItem{}
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[56]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SendMessageItem) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SendMessageItem) ProtoMessage() {}
+
+func (x *SendMessageItem) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[56]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SendMessageItem.ProtoReflect.Descriptor instead.
+func (*SendMessageItem) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{56}
+}
+
+func (x *SendMessageItem) GetPrompt() string {
+	if x != nil {
+		return x.Prompt
+	}
+	return ""
+}
+
+func (x *SendMessageItem) GetDisplayPrompt() string {
+	if x != nil && x.DisplayPrompt != nil {
+		return *x.DisplayPrompt
+	}
+	return ""
+}
+
+func (x *SendMessageItem) GetAttachments() []*Attachment {
+	if x != nil {
+		return x.Attachments
+	}
+	return nil
+}
+
+func (x *SendMessageItem) GetBillable() bool {
+	if x != nil && x.Billable != nil {
+		return *x.Billable
+	}
+	return false
+}
+
+func (x *SendMessageItem) GetRequiredTool() string {
+	if x != nil && x.RequiredTool != nil {
+		return *x.RequiredTool
+	}
+	return ""
+}
+
+func (x *SendMessageItem) GetSource() string {
+	if x != nil && x.Source != nil {
+		return *x.Source
+	}
+	return ""
+}
+
+func (x *SendMessageItem) GetJsonExtra() string {
 	if x != nil {
 		return x.JsonExtra
 	}
@@ -5074,7 +5951,7 @@ type SessionCapabilities struct {
 
 func (x *SessionCapabilities) Reset() {
 	*x = SessionCapabilities{}
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[44]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5086,7 +5963,7 @@ func (x *SessionCapabilities) String() string {
 func (*SessionCapabilities) ProtoMessage() {}
 
 func (x *SessionCapabilities) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[44]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5099,7 +5976,7 @@ func (x *SessionCapabilities) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionCapabilities.ProtoReflect.Descriptor instead.
 func (*SessionCapabilities) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{44}
+	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *SessionCapabilities) GetUi() *SessionUiCapabilities {
@@ -5300,7 +6177,7 @@ type SessionConfig struct {
 
 func (x *SessionConfig) Reset() {
 	*x = SessionConfig{}
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[45]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5312,7 +6189,7 @@ func (x *SessionConfig) String() string {
 func (*SessionConfig) ProtoMessage() {}
 
 func (x *SessionConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[45]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5325,7 +6202,7 @@ func (x *SessionConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionConfig.ProtoReflect.Descriptor instead.
 func (*SessionConfig) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{45}
+	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *SessionConfig) GetClientName() string {
@@ -5895,7 +6772,7 @@ type SessionGitHubMcpToolConfig struct {
 
 func (x *SessionGitHubMcpToolConfig) Reset() {
 	*x = SessionGitHubMcpToolConfig{}
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[46]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5907,7 +6784,7 @@ func (x *SessionGitHubMcpToolConfig) String() string {
 func (*SessionGitHubMcpToolConfig) ProtoMessage() {}
 
 func (x *SessionGitHubMcpToolConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[46]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5920,7 +6797,7 @@ func (x *SessionGitHubMcpToolConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionGitHubMcpToolConfig.ProtoReflect.Descriptor instead.
 func (*SessionGitHubMcpToolConfig) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{46}
+	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *SessionGitHubMcpToolConfig) GetEnableAllTools() bool {
@@ -5978,7 +6855,7 @@ type SessionModelState struct {
 
 func (x *SessionModelState) Reset() {
 	*x = SessionModelState{}
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[47]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5990,7 +6867,7 @@ func (x *SessionModelState) String() string {
 func (*SessionModelState) ProtoMessage() {}
 
 func (x *SessionModelState) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[47]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6003,7 +6880,7 @@ func (x *SessionModelState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionModelState.ProtoReflect.Descriptor instead.
 func (*SessionModelState) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{47}
+	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *SessionModelState) GetModelId() string {
@@ -6043,7 +6920,7 @@ type SessionResumeExtras struct {
 
 func (x *SessionResumeExtras) Reset() {
 	*x = SessionResumeExtras{}
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[48]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6055,7 +6932,7 @@ func (x *SessionResumeExtras) String() string {
 func (*SessionResumeExtras) ProtoMessage() {}
 
 func (x *SessionResumeExtras) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[48]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6068,7 +6945,7 @@ func (x *SessionResumeExtras) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionResumeExtras.ProtoReflect.Descriptor instead.
 func (*SessionResumeExtras) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{48}
+	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *SessionResumeExtras) GetDisableResume() bool {
@@ -6130,7 +7007,7 @@ type SessionUiCapabilities struct {
 
 func (x *SessionUiCapabilities) Reset() {
 	*x = SessionUiCapabilities{}
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[49]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6142,7 +7019,7 @@ func (x *SessionUiCapabilities) String() string {
 func (*SessionUiCapabilities) ProtoMessage() {}
 
 func (x *SessionUiCapabilities) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[49]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6155,7 +7032,7 @@ func (x *SessionUiCapabilities) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionUiCapabilities.ProtoReflect.Descriptor instead.
 func (*SessionUiCapabilities) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{49}
+	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *SessionUiCapabilities) GetElicitation() bool {
@@ -6207,7 +7084,7 @@ type SystemMessageConfig struct {
 
 func (x *SystemMessageConfig) Reset() {
 	*x = SystemMessageConfig{}
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[50]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6219,7 +7096,7 @@ func (x *SystemMessageConfig) String() string {
 func (*SystemMessageConfig) ProtoMessage() {}
 
 func (x *SystemMessageConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[50]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6232,7 +7109,7 @@ func (x *SystemMessageConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SystemMessageConfig.ProtoReflect.Descriptor instead.
 func (*SystemMessageConfig) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{50}
+	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *SystemMessageConfig) GetMode() SystemMessageMode {
@@ -6278,7 +7155,7 @@ type SystemMessageSectionOverride struct {
 
 func (x *SystemMessageSectionOverride) Reset() {
 	*x = SystemMessageSectionOverride{}
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[51]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6290,7 +7167,7 @@ func (x *SystemMessageSectionOverride) String() string {
 func (*SystemMessageSectionOverride) ProtoMessage() {}
 
 func (x *SystemMessageSectionOverride) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[51]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6303,7 +7180,7 @@ func (x *SystemMessageSectionOverride) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SystemMessageSectionOverride.ProtoReflect.Descriptor instead.
 func (*SystemMessageSectionOverride) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{51}
+	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *SystemMessageSectionOverride) GetAction() SystemMessageSectionAction {
@@ -6342,7 +7219,7 @@ type ToolSearchConfig struct {
 
 func (x *ToolSearchConfig) Reset() {
 	*x = ToolSearchConfig{}
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[52]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6354,7 +7231,7 @@ func (x *ToolSearchConfig) String() string {
 func (*ToolSearchConfig) ProtoMessage() {}
 
 func (x *ToolSearchConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[52]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6367,7 +7244,7 @@ func (x *ToolSearchConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolSearchConfig.ProtoReflect.Descriptor instead.
 func (*ToolSearchConfig) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{52}
+	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *ToolSearchConfig) GetEnabled() bool {
@@ -6412,7 +7289,7 @@ type WorkflowFactoryDeclaration struct {
 
 func (x *WorkflowFactoryDeclaration) Reset() {
 	*x = WorkflowFactoryDeclaration{}
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[53]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6424,7 +7301,7 @@ func (x *WorkflowFactoryDeclaration) String() string {
 func (*WorkflowFactoryDeclaration) ProtoMessage() {}
 
 func (x *WorkflowFactoryDeclaration) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[53]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6437,7 +7314,7 @@ func (x *WorkflowFactoryDeclaration) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkflowFactoryDeclaration.ProtoReflect.Descriptor instead.
 func (*WorkflowFactoryDeclaration) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{53}
+	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *WorkflowFactoryDeclaration) GetName() string {
@@ -6501,7 +7378,7 @@ type WorkflowFactoryLimits struct {
 
 func (x *WorkflowFactoryLimits) Reset() {
 	*x = WorkflowFactoryLimits{}
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[54]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6513,7 +7390,7 @@ func (x *WorkflowFactoryLimits) String() string {
 func (*WorkflowFactoryLimits) ProtoMessage() {}
 
 func (x *WorkflowFactoryLimits) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[54]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6526,7 +7403,7 @@ func (x *WorkflowFactoryLimits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkflowFactoryLimits.ProtoReflect.Descriptor instead.
 func (*WorkflowFactoryLimits) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{54}
+	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *WorkflowFactoryLimits) GetMaxConcurrentSubagents() int64 {
@@ -6579,7 +7456,7 @@ type WorkflowFactoryPhase struct {
 
 func (x *WorkflowFactoryPhase) Reset() {
 	*x = WorkflowFactoryPhase{}
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[55]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6591,7 +7468,7 @@ func (x *WorkflowFactoryPhase) String() string {
 func (*WorkflowFactoryPhase) ProtoMessage() {}
 
 func (x *WorkflowFactoryPhase) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[55]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6604,7 +7481,7 @@ func (x *WorkflowFactoryPhase) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkflowFactoryPhase.ProtoReflect.Descriptor instead.
 func (*WorkflowFactoryPhase) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{55}
+	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *WorkflowFactoryPhase) GetTitle() string {
@@ -6632,7 +7509,23 @@ var File_copilot_cli_v1_session_proto protoreflect.FileDescriptor
 
 const file_copilot_cli_v1_session_proto_rawDesc = "" +
 	"\n" +
-	"\x1ccopilot/cli/v1/session.proto\x12\x0ecopilot.cli.v1\x1a\x1bcopilot/cli/v1/common.proto\x1a\"copilot/cli/v1/session_event.proto\x1a\x1dcopilot/json/v1/options.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x98\x01\n" +
+	"\x1ccopilot/cli/v1/session.proto\x12\x0ecopilot.cli.v1\x1a\x1bcopilot/cli/v1/common.proto\x1a\"copilot/cli/v1/session_event.proto\x1a\x1dcopilot/json/v1/options.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xae\x02\n" +
+	"3InternalSessionServiceSendSystemNotificationRequest\x12%\n" +
+	"\n" +
+	"session_id\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\tsessionId\x12 \n" +
+	"\amessage\x18\x02 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\amessage\x12.\n" +
+	"\tkind_json\x18\x03 \x01(\tB\f\x82\x80\x19\b\n" +
+	"\x04kind\x10\x01H\x00R\bkindJson\x88\x01\x01\x127\n" +
+	"\foptions_json\x18\x04 \x01(\tB\x0f\x82\x80\x19\v\n" +
+	"\aoptions\x10\x01H\x01R\voptionsJson\x88\x01\x01\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x06\x82\x80\x19\x020\x01B\f\n" +
+	"\n" +
+	"_kind_jsonB\x0f\n" +
+	"\r_options_json\"{\n" +
+	"4InternalSessionServiceSendSystemNotificationResponse\x12(\n" +
+	"\funrecognized\x18\xe9\a \x01(\tH\x00R\funrecognized\x88\x01\x01:\b\x82\x80\x19\x04\b\a0\x01B\x0f\n" +
+	"\r_unrecognized\"\x98\x01\n" +
 	"\x1aSessionServiceAbortRequest\x12%\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\tsessionId\x123\n" +
@@ -6644,7 +7537,17 @@ const file_copilot_cli_v1_session_proto_rawDesc = "" +
 	"\x05error\x18\x02 \x01(\tH\x00R\x05error\x88\x01\x01\x12\x1e\n" +
 	"\n" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\b\n" +
-	"\x06_error\"\xdf.\n" +
+	"\x06_error\"w\n" +
+	".SessionServiceCancelAllBackgroundAgentsRequest\x12%\n" +
+	"\n" +
+	"session_id\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\tsessionId\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"\x99\x01\n" +
+	"/SessionServiceCancelAllBackgroundAgentsResponse\x12\x19\n" +
+	"\x05value\x18\x01 \x01(\x03H\x00R\x05value\x88\x01\x01\x12(\n" +
+	"\funrecognized\x18\xe9\a \x01(\tH\x01R\funrecognized\x88\x01\x01:\x06\x82\x80\x19\x02\b\x06B\b\n" +
+	"\x06_valueB\x0f\n" +
+	"\r_unrecognized\"\xdf.\n" +
 	"\x1bSessionServiceCreateRequest\x12$\n" +
 	"\vclient_name\x18\x01 \x01(\tH\x00R\n" +
 	"clientName\x88\x01\x01\x12\x19\n" +
@@ -6868,6 +7771,17 @@ const file_copilot_cli_v1_session_proto_rawDesc = "" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"\x88\x01\n" +
 	"!SessionServiceGetMetadataResponse\x12C\n" +
 	"\asession\x18\x01 \x01(\v2).copilot.cli.v1.LocalSessionMetadataValueR\asession\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"\xa8\x01\n" +
+	"&SessionServiceInterruptMainTurnRequest\x12%\n" +
+	"\n" +
+	"session_id\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\tsessionId\x12&\n" +
+	"\fflush_queued\x18\x02 \x01(\bH\x00R\vflushQueued\x88\x01\x01\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\x0f\n" +
+	"\r_flush_queued\"s\n" +
+	"'SessionServiceInterruptMainTurnResponse\x12(\n" +
+	"\vinterrupted\x18\x01 \x01(\bB\x06\x82\x80\x19\x02\x18\x01R\vinterrupted\x12\x1e\n" +
 	"\n" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"~\n" +
 	"\x19SessionServiceListRequest\x12A\n" +
@@ -7101,6 +8015,37 @@ const file_copilot_cli_v1_session_proto_rawDesc = "" +
 	"\n" +
 	"message_id\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\tmessageId\x12\x1e\n" +
 	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"\xd4\x05\n" +
+	"!SessionServiceSendMessagesRequest\x12%\n" +
+	"\n" +
+	"session_id\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\tsessionId\x12C\n" +
+	"\bmessages\x18\x02 \x03(\v2\x1f.copilot.cli.v1.SendMessageItemB\x06\x82\x80\x19\x02\x18\x01R\bmessages\x12,\n" +
+	"\x04mode\x18\x03 \x01(\x0e2\x18.copilot.cli.v1.SendModeR\x04mode\x12\x1d\n" +
+	"\aprepend\x18\x04 \x01(\bH\x00R\aprepend\x88\x01\x01\x12<\n" +
+	"\n" +
+	"agent_mode\x18\x05 \x01(\x0e2\x1d.copilot.cli.v1.SendAgentModeR\tagentMode\x12s\n" +
+	"\x0frequest_headers\x18\x06 \x03(\v2E.copilot.cli.v1.SessionServiceSendMessagesRequest.RequestHeadersEntryB\x03\x80\x01\x01R\x0erequestHeaders\x12%\n" +
+	"\vtraceparent\x18\a \x01(\tH\x01R\vtraceparent\x88\x01\x01\x12#\n" +
+	"\n" +
+	"tracestate\x18\b \x01(\tH\x02R\n" +
+	"tracestate\x88\x01\x01\x12\x17\n" +
+	"\x04wait\x18\t \x01(\bH\x03R\x04wait\x88\x01\x01\x12G\n" +
+	"\x0fresponse_format\x18\n" +
+	" \x01(\v2\x1e.copilot.cli.v1.ResponseFormatR\x0eresponseFormat\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\x1aA\n" +
+	"\x13RequestHeadersEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\n" +
+	"\n" +
+	"\b_prependB\x0e\n" +
+	"\f_traceparentB\r\n" +
+	"\v_tracestateB\a\n" +
+	"\x05_wait\"m\n" +
+	"\"SessionServiceSendMessagesResponse\x12'\n" +
+	"\vmessage_ids\x18\x01 \x03(\tB\x06\x82\x80\x19\x02\x18\x01R\n" +
+	"messageIds\x12\x1e\n" +
+	"\n" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"k\n" +
 	"\"SessionServiceSetForegroundRequest\x12%\n" +
 	"\n" +
@@ -7112,7 +8057,28 @@ const file_copilot_cli_v1_session_proto_rawDesc = "" +
 	"\x05error\x18\x02 \x01(\tH\x00R\x05error\x88\x01\x01\x12\x1e\n" +
 	"\n" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\b\n" +
-	"\x06_error\"\xe8\x01\n" +
+	"\x06_error\"\x9b\x02\n" +
+	"\x1dSessionServiceShutdownRequest\x12%\n" +
+	"\n" +
+	"session_id\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\tsessionId\x120\n" +
+	"\x04type\x18\x02 \x01(\x0e2\x1c.copilot.cli.v1.ShutdownTypeR\x04type\x12\x1b\n" +
+	"\x06reason\x18\x03 \x01(\tH\x00R\x06reason\x88\x01\x01\x12<\n" +
+	"\x18detach_session_end_hooks\x18\x04 \x01(\bH\x01R\x15detachSessionEndHooks\x88\x01\x01\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\t\n" +
+	"\a_reasonB\x1b\n" +
+	"\x19_detach_session_end_hooks\"c\n" +
+	"\x1eSessionServiceShutdownResponse\x12(\n" +
+	"\funrecognized\x18\xe9\a \x01(\tH\x00R\funrecognized\x88\x01\x01:\x06\x82\x80\x19\x02\b\aB\x0f\n" +
+	"\r_unrecognized\"e\n" +
+	"\x1cSessionServiceSuspendRequest\x12%\n" +
+	"\n" +
+	"session_id\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\tsessionId\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"b\n" +
+	"\x1dSessionServiceSuspendResponse\x12(\n" +
+	"\funrecognized\x18\xe9\a \x01(\tH\x00R\funrecognized\x88\x01\x01:\x06\x82\x80\x19\x02\b\aB\x0f\n" +
+	"\r_unrecognized\"\xe8\x01\n" +
 	"\x17CanvasActionDeclaration\x12\x1a\n" +
 	"\x04name\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x04name\x12%\n" +
 	"\vdescription\x18\x02 \x01(\tH\x00R\vdescription\x88\x01\x01\x12D\n" +
@@ -7253,7 +8219,20 @@ const file_copilot_cli_v1_session_proto_rawDesc = "" +
 	"jsonSchema\x12\x1e\n" +
 	"\n" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x1b\x82\x80\x19\x17\x12\x15\n" +
-	"\x04type\x12\r\"json_schema\"\"\xa0\x01\n" +
+	"\x04type\x12\r\"json_schema\"\"\xf0\x02\n" +
+	"\x0fSendMessageItem\x12\x1e\n" +
+	"\x06prompt\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x06prompt\x12*\n" +
+	"\x0edisplay_prompt\x18\x02 \x01(\tH\x00R\rdisplayPrompt\x88\x01\x01\x12<\n" +
+	"\vattachments\x18\x03 \x03(\v2\x1a.copilot.cli.v1.AttachmentR\vattachments\x12'\n" +
+	"\bbillable\x18\x04 \x01(\bB\x06\x82\x80\x19\x020\x01H\x01R\bbillable\x88\x01\x01\x12(\n" +
+	"\rrequired_tool\x18\x05 \x01(\tH\x02R\frequiredTool\x88\x01\x01\x12#\n" +
+	"\x06source\x18\x06 \x01(\tB\x06\x82\x80\x19\x020\x01H\x03R\x06source\x88\x01\x01\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\x11\n" +
+	"\x0f_display_promptB\v\n" +
+	"\t_billableB\x10\n" +
+	"\x0e_required_toolB\t\n" +
+	"\a_source\"\xa0\x01\n" +
 	"\x13SessionCapabilities\x125\n" +
 	"\x02ui\x18\x01 \x01(\v2%.copilot.cli.v1.SessionUiCapabilitiesR\x02ui\x12#\n" +
 	"\n" +
@@ -7546,10 +8525,15 @@ const file_copilot_cli_v1_session_proto_rawDesc = "" +
 	"\tavailable\x123\n" +
 	"\x1fTOOL_FILTER_PRECEDENCE_EXCLUDED\x10\x02\x1a\x0e\x82\x80\x19\n" +
 	"\n" +
-	"\bexcluded2\x9f\x0e\n" +
+	"\bexcluded2\xe6\x01\n" +
+	"\x16InternalSessionService\x12\xcb\x01\n" +
+	"\x16SendSystemNotification\x12C.copilot.cli.v1.InternalSessionServiceSendSystemNotificationRequest\x1aD.copilot.cli.v1.InternalSessionServiceSendSystemNotificationResponse\"&\x82\x80\x19\"\n" +
+	"\x1esession.sendSystemNotification \x012\xa6\x14\n" +
 	"\x0eSessionService\x12u\n" +
 	"\x05Abort\x12*.copilot.cli.v1.SessionServiceAbortRequest\x1a+.copilot.cli.v1.SessionServiceAbortResponse\"\x13\x82\x80\x19\x0f\n" +
-	"\rsession.abort\x12y\n" +
+	"\rsession.abort\x12\xc5\x01\n" +
+	"\x19CancelAllBackgroundAgents\x12>.copilot.cli.v1.SessionServiceCancelAllBackgroundAgentsRequest\x1a?.copilot.cli.v1.SessionServiceCancelAllBackgroundAgentsResponse\"'\x82\x80\x19#\n" +
+	"!session.cancelAllBackgroundAgents\x12y\n" +
 	"\x06Create\x12+.copilot.cli.v1.SessionServiceCreateRequest\x1a,.copilot.cli.v1.SessionServiceCreateResponse\"\x14\x82\x80\x19\x10\n" +
 	"\x0esession.create\x12y\n" +
 	"\x06Delete\x12+.copilot.cli.v1.SessionServiceDeleteRequest\x1a,.copilot.cli.v1.SessionServiceDeleteResponse\"\x14\x82\x80\x19\x10\n" +
@@ -7565,7 +8549,9 @@ const file_copilot_cli_v1_session_proto_rawDesc = "" +
 	"\vGetMessages\x120.copilot.cli.v1.SessionServiceGetMessagesRequest\x1a1.copilot.cli.v1.SessionServiceGetMessagesResponse\"\x19\x82\x80\x19\x15\n" +
 	"\x13session.getMessages\x12\x8d\x01\n" +
 	"\vGetMetadata\x120.copilot.cli.v1.SessionServiceGetMetadataRequest\x1a1.copilot.cli.v1.SessionServiceGetMetadataResponse\"\x19\x82\x80\x19\x15\n" +
-	"\x13session.getMetadata\x12q\n" +
+	"\x13session.getMetadata\x12\xa5\x01\n" +
+	"\x11InterruptMainTurn\x126.copilot.cli.v1.SessionServiceInterruptMainTurnRequest\x1a7.copilot.cli.v1.SessionServiceInterruptMainTurnResponse\"\x1f\x82\x80\x19\x1b\n" +
+	"\x19session.interruptMainTurn\x12q\n" +
 	"\x04List\x12).copilot.cli.v1.SessionServiceListRequest\x1a*.copilot.cli.v1.SessionServiceListResponse\"\x12\x82\x80\x19\x0e\n" +
 	"\fsession.list\x12m\n" +
 	"\x03Log\x12(.copilot.cli.v1.SessionServiceLogRequest\x1a).copilot.cli.v1.SessionServiceLogResponse\"\x11\x82\x80\x19\r\n" +
@@ -7573,9 +8559,15 @@ const file_copilot_cli_v1_session_proto_rawDesc = "" +
 	"\x06Resume\x12+.copilot.cli.v1.SessionServiceResumeRequest\x1a,.copilot.cli.v1.SessionServiceResumeResponse\"\x14\x82\x80\x19\x10\n" +
 	"\x0esession.resume\x12q\n" +
 	"\x04Send\x12).copilot.cli.v1.SessionServiceSendRequest\x1a*.copilot.cli.v1.SessionServiceSendResponse\"\x12\x82\x80\x19\x0e\n" +
-	"\fsession.send\x12\x95\x01\n" +
+	"\fsession.send\x12\x91\x01\n" +
+	"\fSendMessages\x121.copilot.cli.v1.SessionServiceSendMessagesRequest\x1a2.copilot.cli.v1.SessionServiceSendMessagesResponse\"\x1a\x82\x80\x19\x16\n" +
+	"\x14session.sendMessages\x12\x95\x01\n" +
 	"\rSetForeground\x122.copilot.cli.v1.SessionServiceSetForegroundRequest\x1a3.copilot.cli.v1.SessionServiceSetForegroundResponse\"\x1b\x82\x80\x19\x17\n" +
-	"\x15session.setForegroundBBZ@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1b\x06proto3"
+	"\x15session.setForeground\x12\x81\x01\n" +
+	"\bShutdown\x12-.copilot.cli.v1.SessionServiceShutdownRequest\x1a..copilot.cli.v1.SessionServiceShutdownResponse\"\x16\x82\x80\x19\x12\n" +
+	"\x10session.shutdown\x12}\n" +
+	"\aSuspend\x12,.copilot.cli.v1.SessionServiceSuspendRequest\x1a-.copilot.cli.v1.SessionServiceSuspendResponse\"\x15\x82\x80\x19\x11\n" +
+	"\x0fsession.suspendBBZ@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1b\x06proto3"
 
 var (
 	file_copilot_cli_v1_session_proto_rawDescOnce sync.Once
@@ -7590,278 +8582,312 @@ func file_copilot_cli_v1_session_proto_rawDescGZIP() []byte {
 }
 
 var file_copilot_cli_v1_session_proto_enumTypes = make([]protoimpl.EnumInfo, 8)
-var file_copilot_cli_v1_session_proto_msgTypes = make([]protoimpl.MessageInfo, 64)
+var file_copilot_cli_v1_session_proto_msgTypes = make([]protoimpl.MessageInfo, 78)
 var file_copilot_cli_v1_session_proto_goTypes = []any{
-	(EmbeddingCacheStorage)(0),                  // 0: copilot.cli.v1.EmbeddingCacheStorage
-	(EnvValueMode)(0),                           // 1: copilot.cli.v1.EnvValueMode
-	(RemoteSessionExposure)(0),                  // 2: copilot.cli.v1.RemoteSessionExposure
-	(SessionLogLevel)(0),                        // 3: copilot.cli.v1.SessionLogLevel
-	(SystemMessageMode)(0),                      // 4: copilot.cli.v1.SystemMessageMode
-	(SystemMessageSectionAction)(0),             // 5: copilot.cli.v1.SystemMessageSectionAction
-	(TokenStorage)(0),                           // 6: copilot.cli.v1.TokenStorage
-	(ToolFilterPrecedence)(0),                   // 7: copilot.cli.v1.ToolFilterPrecedence
-	(*SessionServiceAbortRequest)(nil),          // 8: copilot.cli.v1.SessionServiceAbortRequest
-	(*SessionServiceAbortResponse)(nil),         // 9: copilot.cli.v1.SessionServiceAbortResponse
-	(*SessionServiceCreateRequest)(nil),         // 10: copilot.cli.v1.SessionServiceCreateRequest
-	(*SessionServiceCreateResponse)(nil),        // 11: copilot.cli.v1.SessionServiceCreateResponse
-	(*SessionServiceDeleteRequest)(nil),         // 12: copilot.cli.v1.SessionServiceDeleteRequest
-	(*SessionServiceDeleteResponse)(nil),        // 13: copilot.cli.v1.SessionServiceDeleteResponse
-	(*SessionServiceDestroyRequest)(nil),        // 14: copilot.cli.v1.SessionServiceDestroyRequest
-	(*SessionServiceDestroyResponse)(nil),       // 15: copilot.cli.v1.SessionServiceDestroyResponse
-	(*SessionServiceDetachRequest)(nil),         // 16: copilot.cli.v1.SessionServiceDetachRequest
-	(*SessionServiceDetachResponse)(nil),        // 17: copilot.cli.v1.SessionServiceDetachResponse
-	(*SessionServiceGetForegroundRequest)(nil),  // 18: copilot.cli.v1.SessionServiceGetForegroundRequest
-	(*SessionServiceGetForegroundResponse)(nil), // 19: copilot.cli.v1.SessionServiceGetForegroundResponse
-	(*SessionServiceGetLastIdRequest)(nil),      // 20: copilot.cli.v1.SessionServiceGetLastIdRequest
-	(*SessionServiceGetLastIdResponse)(nil),     // 21: copilot.cli.v1.SessionServiceGetLastIdResponse
-	(*SessionServiceGetMessagesRequest)(nil),    // 22: copilot.cli.v1.SessionServiceGetMessagesRequest
-	(*SessionServiceGetMessagesResponse)(nil),   // 23: copilot.cli.v1.SessionServiceGetMessagesResponse
-	(*SessionServiceGetMetadataRequest)(nil),    // 24: copilot.cli.v1.SessionServiceGetMetadataRequest
-	(*SessionServiceGetMetadataResponse)(nil),   // 25: copilot.cli.v1.SessionServiceGetMetadataResponse
-	(*SessionServiceListRequest)(nil),           // 26: copilot.cli.v1.SessionServiceListRequest
-	(*SessionServiceListResponse)(nil),          // 27: copilot.cli.v1.SessionServiceListResponse
-	(*SessionServiceLogRequest)(nil),            // 28: copilot.cli.v1.SessionServiceLogRequest
-	(*SessionServiceLogResponse)(nil),           // 29: copilot.cli.v1.SessionServiceLogResponse
-	(*SessionServiceResumeRequest)(nil),         // 30: copilot.cli.v1.SessionServiceResumeRequest
-	(*SessionServiceResumeResponse)(nil),        // 31: copilot.cli.v1.SessionServiceResumeResponse
-	(*SessionServiceSendRequest)(nil),           // 32: copilot.cli.v1.SessionServiceSendRequest
-	(*SessionServiceSendResponse)(nil),          // 33: copilot.cli.v1.SessionServiceSendResponse
-	(*SessionServiceSetForegroundRequest)(nil),  // 34: copilot.cli.v1.SessionServiceSetForegroundRequest
-	(*SessionServiceSetForegroundResponse)(nil), // 35: copilot.cli.v1.SessionServiceSetForegroundResponse
-	(*CanvasActionDeclaration)(nil),             // 36: copilot.cli.v1.CanvasActionDeclaration
-	(*CanvasDeclaration)(nil),                   // 37: copilot.cli.v1.CanvasDeclaration
-	(*CanvasProviderIdentity)(nil),              // 38: copilot.cli.v1.CanvasProviderIdentity
-	(*CloudSessionConfig)(nil),                  // 39: copilot.cli.v1.CloudSessionConfig
-	(*CloudSessionRepository)(nil),              // 40: copilot.cli.v1.CloudSessionRepository
-	(*CommandDeclaration)(nil),                  // 41: copilot.cli.v1.CommandDeclaration
-	(*CustomAgentConfig)(nil),                   // 42: copilot.cli.v1.CustomAgentConfig
-	(*DefaultAgentConfig)(nil),                  // 43: copilot.cli.v1.DefaultAgentConfig
-	(*ExperimentAssignments)(nil),               // 44: copilot.cli.v1.ExperimentAssignments
-	(*ExperimentConfig)(nil),                    // 45: copilot.cli.v1.ExperimentConfig
-	(*ExtensionIdentity)(nil),                   // 46: copilot.cli.v1.ExtensionIdentity
-	(*InfiniteSessionConfig)(nil),               // 47: copilot.cli.v1.InfiniteSessionConfig
-	(*JsonSchemaResponseFormat)(nil),            // 48: copilot.cli.v1.JsonSchemaResponseFormat
-	(*LargeOutputConfig)(nil),                   // 49: copilot.cli.v1.LargeOutputConfig
-	(*MemoryConfig)(nil),                        // 50: copilot.cli.v1.MemoryConfig
-	(*ResponseFormat)(nil),                      // 51: copilot.cli.v1.ResponseFormat
-	(*SessionCapabilities)(nil),                 // 52: copilot.cli.v1.SessionCapabilities
-	(*SessionConfig)(nil),                       // 53: copilot.cli.v1.SessionConfig
-	(*SessionGitHubMcpToolConfig)(nil),          // 54: copilot.cli.v1.SessionGitHubMcpToolConfig
-	(*SessionModelState)(nil),                   // 55: copilot.cli.v1.SessionModelState
-	(*SessionResumeExtras)(nil),                 // 56: copilot.cli.v1.SessionResumeExtras
-	(*SessionUiCapabilities)(nil),               // 57: copilot.cli.v1.SessionUiCapabilities
-	(*SystemMessageConfig)(nil),                 // 58: copilot.cli.v1.SystemMessageConfig
-	(*SystemMessageSectionOverride)(nil),        // 59: copilot.cli.v1.SystemMessageSectionOverride
-	(*ToolSearchConfig)(nil),                    // 60: copilot.cli.v1.ToolSearchConfig
-	(*WorkflowFactoryDeclaration)(nil),          // 61: copilot.cli.v1.WorkflowFactoryDeclaration
-	(*WorkflowFactoryLimits)(nil),               // 62: copilot.cli.v1.WorkflowFactoryLimits
-	(*WorkflowFactoryPhase)(nil),                // 63: copilot.cli.v1.WorkflowFactoryPhase
-	nil,                                         // 64: copilot.cli.v1.SessionServiceCreateRequest.McpServersEntry
-	nil,                                         // 65: copilot.cli.v1.SessionServiceResumeRequest.McpServersEntry
-	nil,                                         // 66: copilot.cli.v1.SessionServiceResumeResponse.GrantedEnvironmentVariablesEntry
-	nil,                                         // 67: copilot.cli.v1.SessionServiceSendRequest.RequestHeadersEntry
-	nil,                                         // 68: copilot.cli.v1.CustomAgentConfig.McpServersEntry
-	nil,                                         // 69: copilot.cli.v1.ExperimentAssignments.FlightsEntry
-	nil,                                         // 70: copilot.cli.v1.SessionConfig.McpServersEntry
-	nil,                                         // 71: copilot.cli.v1.SystemMessageConfig.SectionsEntry
-	(AbortReason)(0),                            // 72: copilot.cli.v1.AbortReason
-	(ReasoningSummary)(0),                       // 73: copilot.cli.v1.ReasoningSummary
-	(ContextTier)(0),                            // 74: copilot.cli.v1.ContextTier
-	(*ToolDefinition)(nil),                      // 75: copilot.cli.v1.ToolDefinition
-	(*StringList)(nil),                          // 76: copilot.cli.v1.StringList
-	(*ProviderConfig)(nil),                      // 77: copilot.cli.v1.ProviderConfig
-	(*NamedProviderConfig)(nil),                 // 78: copilot.cli.v1.NamedProviderConfig
-	(*ProviderModelConfig)(nil),                 // 79: copilot.cli.v1.ProviderModelConfig
-	(*CapiSessionOptions)(nil),                  // 80: copilot.cli.v1.CapiSessionOptions
-	(*SessionLimitsConfig)(nil),                 // 81: copilot.cli.v1.SessionLimitsConfig
-	(*ModelCapabilitiesOverride)(nil),           // 82: copilot.cli.v1.ModelCapabilitiesOverride
-	(*SessionManagedSettings)(nil),              // 83: copilot.cli.v1.SessionManagedSettings
-	(*OpenCanvasInstance)(nil),                  // 84: copilot.cli.v1.OpenCanvasInstance
-	(*timestamppb.Timestamp)(nil),               // 85: google.protobuf.Timestamp
-	(SessionMode)(0),                            // 86: copilot.cli.v1.SessionMode
-	(*SessionEvent)(nil),                        // 87: copilot.cli.v1.SessionEvent
-	(*LocalSessionMetadataValue)(nil),           // 88: copilot.cli.v1.LocalSessionMetadataValue
-	(*SessionListFilter)(nil),                   // 89: copilot.cli.v1.SessionListFilter
-	(*Attachment)(nil),                          // 90: copilot.cli.v1.Attachment
-	(SendMode)(0),                               // 91: copilot.cli.v1.SendMode
-	(SendAgentMode)(0),                          // 92: copilot.cli.v1.SendAgentMode
-	(*McpSerializableServerConfig)(nil),         // 93: copilot.cli.v1.McpSerializableServerConfig
+	(EmbeddingCacheStorage)(0),      // 0: copilot.cli.v1.EmbeddingCacheStorage
+	(EnvValueMode)(0),               // 1: copilot.cli.v1.EnvValueMode
+	(RemoteSessionExposure)(0),      // 2: copilot.cli.v1.RemoteSessionExposure
+	(SessionLogLevel)(0),            // 3: copilot.cli.v1.SessionLogLevel
+	(SystemMessageMode)(0),          // 4: copilot.cli.v1.SystemMessageMode
+	(SystemMessageSectionAction)(0), // 5: copilot.cli.v1.SystemMessageSectionAction
+	(TokenStorage)(0),               // 6: copilot.cli.v1.TokenStorage
+	(ToolFilterPrecedence)(0),       // 7: copilot.cli.v1.ToolFilterPrecedence
+	(*InternalSessionServiceSendSystemNotificationRequest)(nil),  // 8: copilot.cli.v1.InternalSessionServiceSendSystemNotificationRequest
+	(*InternalSessionServiceSendSystemNotificationResponse)(nil), // 9: copilot.cli.v1.InternalSessionServiceSendSystemNotificationResponse
+	(*SessionServiceAbortRequest)(nil),                           // 10: copilot.cli.v1.SessionServiceAbortRequest
+	(*SessionServiceAbortResponse)(nil),                          // 11: copilot.cli.v1.SessionServiceAbortResponse
+	(*SessionServiceCancelAllBackgroundAgentsRequest)(nil),       // 12: copilot.cli.v1.SessionServiceCancelAllBackgroundAgentsRequest
+	(*SessionServiceCancelAllBackgroundAgentsResponse)(nil),      // 13: copilot.cli.v1.SessionServiceCancelAllBackgroundAgentsResponse
+	(*SessionServiceCreateRequest)(nil),                          // 14: copilot.cli.v1.SessionServiceCreateRequest
+	(*SessionServiceCreateResponse)(nil),                         // 15: copilot.cli.v1.SessionServiceCreateResponse
+	(*SessionServiceDeleteRequest)(nil),                          // 16: copilot.cli.v1.SessionServiceDeleteRequest
+	(*SessionServiceDeleteResponse)(nil),                         // 17: copilot.cli.v1.SessionServiceDeleteResponse
+	(*SessionServiceDestroyRequest)(nil),                         // 18: copilot.cli.v1.SessionServiceDestroyRequest
+	(*SessionServiceDestroyResponse)(nil),                        // 19: copilot.cli.v1.SessionServiceDestroyResponse
+	(*SessionServiceDetachRequest)(nil),                          // 20: copilot.cli.v1.SessionServiceDetachRequest
+	(*SessionServiceDetachResponse)(nil),                         // 21: copilot.cli.v1.SessionServiceDetachResponse
+	(*SessionServiceGetForegroundRequest)(nil),                   // 22: copilot.cli.v1.SessionServiceGetForegroundRequest
+	(*SessionServiceGetForegroundResponse)(nil),                  // 23: copilot.cli.v1.SessionServiceGetForegroundResponse
+	(*SessionServiceGetLastIdRequest)(nil),                       // 24: copilot.cli.v1.SessionServiceGetLastIdRequest
+	(*SessionServiceGetLastIdResponse)(nil),                      // 25: copilot.cli.v1.SessionServiceGetLastIdResponse
+	(*SessionServiceGetMessagesRequest)(nil),                     // 26: copilot.cli.v1.SessionServiceGetMessagesRequest
+	(*SessionServiceGetMessagesResponse)(nil),                    // 27: copilot.cli.v1.SessionServiceGetMessagesResponse
+	(*SessionServiceGetMetadataRequest)(nil),                     // 28: copilot.cli.v1.SessionServiceGetMetadataRequest
+	(*SessionServiceGetMetadataResponse)(nil),                    // 29: copilot.cli.v1.SessionServiceGetMetadataResponse
+	(*SessionServiceInterruptMainTurnRequest)(nil),               // 30: copilot.cli.v1.SessionServiceInterruptMainTurnRequest
+	(*SessionServiceInterruptMainTurnResponse)(nil),              // 31: copilot.cli.v1.SessionServiceInterruptMainTurnResponse
+	(*SessionServiceListRequest)(nil),                            // 32: copilot.cli.v1.SessionServiceListRequest
+	(*SessionServiceListResponse)(nil),                           // 33: copilot.cli.v1.SessionServiceListResponse
+	(*SessionServiceLogRequest)(nil),                             // 34: copilot.cli.v1.SessionServiceLogRequest
+	(*SessionServiceLogResponse)(nil),                            // 35: copilot.cli.v1.SessionServiceLogResponse
+	(*SessionServiceResumeRequest)(nil),                          // 36: copilot.cli.v1.SessionServiceResumeRequest
+	(*SessionServiceResumeResponse)(nil),                         // 37: copilot.cli.v1.SessionServiceResumeResponse
+	(*SessionServiceSendRequest)(nil),                            // 38: copilot.cli.v1.SessionServiceSendRequest
+	(*SessionServiceSendResponse)(nil),                           // 39: copilot.cli.v1.SessionServiceSendResponse
+	(*SessionServiceSendMessagesRequest)(nil),                    // 40: copilot.cli.v1.SessionServiceSendMessagesRequest
+	(*SessionServiceSendMessagesResponse)(nil),                   // 41: copilot.cli.v1.SessionServiceSendMessagesResponse
+	(*SessionServiceSetForegroundRequest)(nil),                   // 42: copilot.cli.v1.SessionServiceSetForegroundRequest
+	(*SessionServiceSetForegroundResponse)(nil),                  // 43: copilot.cli.v1.SessionServiceSetForegroundResponse
+	(*SessionServiceShutdownRequest)(nil),                        // 44: copilot.cli.v1.SessionServiceShutdownRequest
+	(*SessionServiceShutdownResponse)(nil),                       // 45: copilot.cli.v1.SessionServiceShutdownResponse
+	(*SessionServiceSuspendRequest)(nil),                         // 46: copilot.cli.v1.SessionServiceSuspendRequest
+	(*SessionServiceSuspendResponse)(nil),                        // 47: copilot.cli.v1.SessionServiceSuspendResponse
+	(*CanvasActionDeclaration)(nil),                              // 48: copilot.cli.v1.CanvasActionDeclaration
+	(*CanvasDeclaration)(nil),                                    // 49: copilot.cli.v1.CanvasDeclaration
+	(*CanvasProviderIdentity)(nil),                               // 50: copilot.cli.v1.CanvasProviderIdentity
+	(*CloudSessionConfig)(nil),                                   // 51: copilot.cli.v1.CloudSessionConfig
+	(*CloudSessionRepository)(nil),                               // 52: copilot.cli.v1.CloudSessionRepository
+	(*CommandDeclaration)(nil),                                   // 53: copilot.cli.v1.CommandDeclaration
+	(*CustomAgentConfig)(nil),                                    // 54: copilot.cli.v1.CustomAgentConfig
+	(*DefaultAgentConfig)(nil),                                   // 55: copilot.cli.v1.DefaultAgentConfig
+	(*ExperimentAssignments)(nil),                                // 56: copilot.cli.v1.ExperimentAssignments
+	(*ExperimentConfig)(nil),                                     // 57: copilot.cli.v1.ExperimentConfig
+	(*ExtensionIdentity)(nil),                                    // 58: copilot.cli.v1.ExtensionIdentity
+	(*InfiniteSessionConfig)(nil),                                // 59: copilot.cli.v1.InfiniteSessionConfig
+	(*JsonSchemaResponseFormat)(nil),                             // 60: copilot.cli.v1.JsonSchemaResponseFormat
+	(*LargeOutputConfig)(nil),                                    // 61: copilot.cli.v1.LargeOutputConfig
+	(*MemoryConfig)(nil),                                         // 62: copilot.cli.v1.MemoryConfig
+	(*ResponseFormat)(nil),                                       // 63: copilot.cli.v1.ResponseFormat
+	(*SendMessageItem)(nil),                                      // 64: copilot.cli.v1.SendMessageItem
+	(*SessionCapabilities)(nil),                                  // 65: copilot.cli.v1.SessionCapabilities
+	(*SessionConfig)(nil),                                        // 66: copilot.cli.v1.SessionConfig
+	(*SessionGitHubMcpToolConfig)(nil),                           // 67: copilot.cli.v1.SessionGitHubMcpToolConfig
+	(*SessionModelState)(nil),                                    // 68: copilot.cli.v1.SessionModelState
+	(*SessionResumeExtras)(nil),                                  // 69: copilot.cli.v1.SessionResumeExtras
+	(*SessionUiCapabilities)(nil),                                // 70: copilot.cli.v1.SessionUiCapabilities
+	(*SystemMessageConfig)(nil),                                  // 71: copilot.cli.v1.SystemMessageConfig
+	(*SystemMessageSectionOverride)(nil),                         // 72: copilot.cli.v1.SystemMessageSectionOverride
+	(*ToolSearchConfig)(nil),                                     // 73: copilot.cli.v1.ToolSearchConfig
+	(*WorkflowFactoryDeclaration)(nil),                           // 74: copilot.cli.v1.WorkflowFactoryDeclaration
+	(*WorkflowFactoryLimits)(nil),                                // 75: copilot.cli.v1.WorkflowFactoryLimits
+	(*WorkflowFactoryPhase)(nil),                                 // 76: copilot.cli.v1.WorkflowFactoryPhase
+	nil,                                                          // 77: copilot.cli.v1.SessionServiceCreateRequest.McpServersEntry
+	nil,                                                          // 78: copilot.cli.v1.SessionServiceResumeRequest.McpServersEntry
+	nil,                                                          // 79: copilot.cli.v1.SessionServiceResumeResponse.GrantedEnvironmentVariablesEntry
+	nil,                                                          // 80: copilot.cli.v1.SessionServiceSendRequest.RequestHeadersEntry
+	nil,                                                          // 81: copilot.cli.v1.SessionServiceSendMessagesRequest.RequestHeadersEntry
+	nil,                                                          // 82: copilot.cli.v1.CustomAgentConfig.McpServersEntry
+	nil,                                                          // 83: copilot.cli.v1.ExperimentAssignments.FlightsEntry
+	nil,                                                          // 84: copilot.cli.v1.SessionConfig.McpServersEntry
+	nil,                                                          // 85: copilot.cli.v1.SystemMessageConfig.SectionsEntry
+	(AbortReason)(0),                                             // 86: copilot.cli.v1.AbortReason
+	(ReasoningSummary)(0),                                        // 87: copilot.cli.v1.ReasoningSummary
+	(ContextTier)(0),                                             // 88: copilot.cli.v1.ContextTier
+	(*ToolDefinition)(nil),                                       // 89: copilot.cli.v1.ToolDefinition
+	(*StringList)(nil),                                           // 90: copilot.cli.v1.StringList
+	(*ProviderConfig)(nil),                                       // 91: copilot.cli.v1.ProviderConfig
+	(*NamedProviderConfig)(nil),                                  // 92: copilot.cli.v1.NamedProviderConfig
+	(*ProviderModelConfig)(nil),                                  // 93: copilot.cli.v1.ProviderModelConfig
+	(*CapiSessionOptions)(nil),                                   // 94: copilot.cli.v1.CapiSessionOptions
+	(*SessionLimitsConfig)(nil),                                  // 95: copilot.cli.v1.SessionLimitsConfig
+	(*ModelCapabilitiesOverride)(nil),                            // 96: copilot.cli.v1.ModelCapabilitiesOverride
+	(*SessionManagedSettings)(nil),                               // 97: copilot.cli.v1.SessionManagedSettings
+	(*OpenCanvasInstance)(nil),                                   // 98: copilot.cli.v1.OpenCanvasInstance
+	(*timestamppb.Timestamp)(nil),                                // 99: google.protobuf.Timestamp
+	(SessionMode)(0),                                             // 100: copilot.cli.v1.SessionMode
+	(*SessionEvent)(nil),                                         // 101: copilot.cli.v1.SessionEvent
+	(*LocalSessionMetadataValue)(nil),                            // 102: copilot.cli.v1.LocalSessionMetadataValue
+	(*SessionListFilter)(nil),                                    // 103: copilot.cli.v1.SessionListFilter
+	(*Attachment)(nil),                                           // 104: copilot.cli.v1.Attachment
+	(SendMode)(0),                                                // 105: copilot.cli.v1.SendMode
+	(SendAgentMode)(0),                                           // 106: copilot.cli.v1.SendAgentMode
+	(ShutdownType)(0),                                            // 107: copilot.cli.v1.ShutdownType
+	(*McpSerializableServerConfig)(nil),                          // 108: copilot.cli.v1.McpSerializableServerConfig
 }
 var file_copilot_cli_v1_session_proto_depIdxs = []int32{
-	72,  // 0: copilot.cli.v1.SessionServiceAbortRequest.reason:type_name -> copilot.cli.v1.AbortReason
-	73,  // 1: copilot.cli.v1.SessionServiceCreateRequest.reasoning_summary:type_name -> copilot.cli.v1.ReasoningSummary
-	74,  // 2: copilot.cli.v1.SessionServiceCreateRequest.context_tier:type_name -> copilot.cli.v1.ContextTier
-	75,  // 3: copilot.cli.v1.SessionServiceCreateRequest.tools:type_name -> copilot.cli.v1.ToolDefinition
-	60,  // 4: copilot.cli.v1.SessionServiceCreateRequest.tool_search:type_name -> copilot.cli.v1.ToolSearchConfig
-	37,  // 5: copilot.cli.v1.SessionServiceCreateRequest.canvases:type_name -> copilot.cli.v1.CanvasDeclaration
-	46,  // 6: copilot.cli.v1.SessionServiceCreateRequest.extension_info:type_name -> copilot.cli.v1.ExtensionIdentity
-	38,  // 7: copilot.cli.v1.SessionServiceCreateRequest.canvas_provider:type_name -> copilot.cli.v1.CanvasProviderIdentity
-	41,  // 8: copilot.cli.v1.SessionServiceCreateRequest.commands:type_name -> copilot.cli.v1.CommandDeclaration
-	58,  // 9: copilot.cli.v1.SessionServiceCreateRequest.system_message:type_name -> copilot.cli.v1.SystemMessageConfig
-	76,  // 10: copilot.cli.v1.SessionServiceCreateRequest.available_tools:type_name -> copilot.cli.v1.StringList
-	76,  // 11: copilot.cli.v1.SessionServiceCreateRequest.excluded_tools:type_name -> copilot.cli.v1.StringList
+	86,  // 0: copilot.cli.v1.SessionServiceAbortRequest.reason:type_name -> copilot.cli.v1.AbortReason
+	87,  // 1: copilot.cli.v1.SessionServiceCreateRequest.reasoning_summary:type_name -> copilot.cli.v1.ReasoningSummary
+	88,  // 2: copilot.cli.v1.SessionServiceCreateRequest.context_tier:type_name -> copilot.cli.v1.ContextTier
+	89,  // 3: copilot.cli.v1.SessionServiceCreateRequest.tools:type_name -> copilot.cli.v1.ToolDefinition
+	73,  // 4: copilot.cli.v1.SessionServiceCreateRequest.tool_search:type_name -> copilot.cli.v1.ToolSearchConfig
+	49,  // 5: copilot.cli.v1.SessionServiceCreateRequest.canvases:type_name -> copilot.cli.v1.CanvasDeclaration
+	58,  // 6: copilot.cli.v1.SessionServiceCreateRequest.extension_info:type_name -> copilot.cli.v1.ExtensionIdentity
+	50,  // 7: copilot.cli.v1.SessionServiceCreateRequest.canvas_provider:type_name -> copilot.cli.v1.CanvasProviderIdentity
+	53,  // 8: copilot.cli.v1.SessionServiceCreateRequest.commands:type_name -> copilot.cli.v1.CommandDeclaration
+	71,  // 9: copilot.cli.v1.SessionServiceCreateRequest.system_message:type_name -> copilot.cli.v1.SystemMessageConfig
+	90,  // 10: copilot.cli.v1.SessionServiceCreateRequest.available_tools:type_name -> copilot.cli.v1.StringList
+	90,  // 11: copilot.cli.v1.SessionServiceCreateRequest.excluded_tools:type_name -> copilot.cli.v1.StringList
 	7,   // 12: copilot.cli.v1.SessionServiceCreateRequest.tool_filter_precedence:type_name -> copilot.cli.v1.ToolFilterPrecedence
-	77,  // 13: copilot.cli.v1.SessionServiceCreateRequest.provider:type_name -> copilot.cli.v1.ProviderConfig
-	78,  // 14: copilot.cli.v1.SessionServiceCreateRequest.providers:type_name -> copilot.cli.v1.NamedProviderConfig
-	79,  // 15: copilot.cli.v1.SessionServiceCreateRequest.models:type_name -> copilot.cli.v1.ProviderModelConfig
-	80,  // 16: copilot.cli.v1.SessionServiceCreateRequest.capi:type_name -> copilot.cli.v1.CapiSessionOptions
-	81,  // 17: copilot.cli.v1.SessionServiceCreateRequest.session_limits:type_name -> copilot.cli.v1.SessionLimitsConfig
-	82,  // 18: copilot.cli.v1.SessionServiceCreateRequest.model_capabilities:type_name -> copilot.cli.v1.ModelCapabilitiesOverride
-	49,  // 19: copilot.cli.v1.SessionServiceCreateRequest.large_output:type_name -> copilot.cli.v1.LargeOutputConfig
-	54,  // 20: copilot.cli.v1.SessionServiceCreateRequest.github_mcp_tool_config:type_name -> copilot.cli.v1.SessionGitHubMcpToolConfig
-	64,  // 21: copilot.cli.v1.SessionServiceCreateRequest.mcp_servers:type_name -> copilot.cli.v1.SessionServiceCreateRequest.McpServersEntry
+	91,  // 13: copilot.cli.v1.SessionServiceCreateRequest.provider:type_name -> copilot.cli.v1.ProviderConfig
+	92,  // 14: copilot.cli.v1.SessionServiceCreateRequest.providers:type_name -> copilot.cli.v1.NamedProviderConfig
+	93,  // 15: copilot.cli.v1.SessionServiceCreateRequest.models:type_name -> copilot.cli.v1.ProviderModelConfig
+	94,  // 16: copilot.cli.v1.SessionServiceCreateRequest.capi:type_name -> copilot.cli.v1.CapiSessionOptions
+	95,  // 17: copilot.cli.v1.SessionServiceCreateRequest.session_limits:type_name -> copilot.cli.v1.SessionLimitsConfig
+	96,  // 18: copilot.cli.v1.SessionServiceCreateRequest.model_capabilities:type_name -> copilot.cli.v1.ModelCapabilitiesOverride
+	61,  // 19: copilot.cli.v1.SessionServiceCreateRequest.large_output:type_name -> copilot.cli.v1.LargeOutputConfig
+	67,  // 20: copilot.cli.v1.SessionServiceCreateRequest.github_mcp_tool_config:type_name -> copilot.cli.v1.SessionGitHubMcpToolConfig
+	77,  // 21: copilot.cli.v1.SessionServiceCreateRequest.mcp_servers:type_name -> copilot.cli.v1.SessionServiceCreateRequest.McpServersEntry
 	6,   // 22: copilot.cli.v1.SessionServiceCreateRequest.mcp_oauth_token_storage:type_name -> copilot.cli.v1.TokenStorage
 	1,   // 23: copilot.cli.v1.SessionServiceCreateRequest.env_value_mode:type_name -> copilot.cli.v1.EnvValueMode
 	0,   // 24: copilot.cli.v1.SessionServiceCreateRequest.embedding_cache_storage:type_name -> copilot.cli.v1.EmbeddingCacheStorage
-	42,  // 25: copilot.cli.v1.SessionServiceCreateRequest.custom_agents:type_name -> copilot.cli.v1.CustomAgentConfig
-	43,  // 26: copilot.cli.v1.SessionServiceCreateRequest.default_agent:type_name -> copilot.cli.v1.DefaultAgentConfig
-	76,  // 27: copilot.cli.v1.SessionServiceCreateRequest.disabled_mcp_servers:type_name -> copilot.cli.v1.StringList
-	47,  // 28: copilot.cli.v1.SessionServiceCreateRequest.infinite_sessions:type_name -> copilot.cli.v1.InfiniteSessionConfig
-	50,  // 29: copilot.cli.v1.SessionServiceCreateRequest.memory:type_name -> copilot.cli.v1.MemoryConfig
+	54,  // 25: copilot.cli.v1.SessionServiceCreateRequest.custom_agents:type_name -> copilot.cli.v1.CustomAgentConfig
+	55,  // 26: copilot.cli.v1.SessionServiceCreateRequest.default_agent:type_name -> copilot.cli.v1.DefaultAgentConfig
+	90,  // 27: copilot.cli.v1.SessionServiceCreateRequest.disabled_mcp_servers:type_name -> copilot.cli.v1.StringList
+	59,  // 28: copilot.cli.v1.SessionServiceCreateRequest.infinite_sessions:type_name -> copilot.cli.v1.InfiniteSessionConfig
+	62,  // 29: copilot.cli.v1.SessionServiceCreateRequest.memory:type_name -> copilot.cli.v1.MemoryConfig
 	2,   // 30: copilot.cli.v1.SessionServiceCreateRequest.remote_session:type_name -> copilot.cli.v1.RemoteSessionExposure
-	44,  // 31: copilot.cli.v1.SessionServiceCreateRequest.exp_assignments:type_name -> copilot.cli.v1.ExperimentAssignments
-	83,  // 32: copilot.cli.v1.SessionServiceCreateRequest.managed_settings:type_name -> copilot.cli.v1.SessionManagedSettings
-	39,  // 33: copilot.cli.v1.SessionServiceCreateRequest.cloud:type_name -> copilot.cli.v1.CloudSessionConfig
-	52,  // 34: copilot.cli.v1.SessionServiceCreateResponse.capabilities:type_name -> copilot.cli.v1.SessionCapabilities
-	84,  // 35: copilot.cli.v1.SessionServiceCreateResponse.open_canvases:type_name -> copilot.cli.v1.OpenCanvasInstance
-	85,  // 36: copilot.cli.v1.SessionServiceCreateResponse.start_time:type_name -> google.protobuf.Timestamp
-	86,  // 37: copilot.cli.v1.SessionServiceCreateResponse.mode:type_name -> copilot.cli.v1.SessionMode
-	55,  // 38: copilot.cli.v1.SessionServiceCreateResponse.model_state:type_name -> copilot.cli.v1.SessionModelState
-	87,  // 39: copilot.cli.v1.SessionServiceGetMessagesResponse.events:type_name -> copilot.cli.v1.SessionEvent
-	88,  // 40: copilot.cli.v1.SessionServiceGetMetadataResponse.session:type_name -> copilot.cli.v1.LocalSessionMetadataValue
-	89,  // 41: copilot.cli.v1.SessionServiceListRequest.filter:type_name -> copilot.cli.v1.SessionListFilter
-	88,  // 42: copilot.cli.v1.SessionServiceListResponse.sessions:type_name -> copilot.cli.v1.LocalSessionMetadataValue
+	56,  // 31: copilot.cli.v1.SessionServiceCreateRequest.exp_assignments:type_name -> copilot.cli.v1.ExperimentAssignments
+	97,  // 32: copilot.cli.v1.SessionServiceCreateRequest.managed_settings:type_name -> copilot.cli.v1.SessionManagedSettings
+	51,  // 33: copilot.cli.v1.SessionServiceCreateRequest.cloud:type_name -> copilot.cli.v1.CloudSessionConfig
+	65,  // 34: copilot.cli.v1.SessionServiceCreateResponse.capabilities:type_name -> copilot.cli.v1.SessionCapabilities
+	98,  // 35: copilot.cli.v1.SessionServiceCreateResponse.open_canvases:type_name -> copilot.cli.v1.OpenCanvasInstance
+	99,  // 36: copilot.cli.v1.SessionServiceCreateResponse.start_time:type_name -> google.protobuf.Timestamp
+	100, // 37: copilot.cli.v1.SessionServiceCreateResponse.mode:type_name -> copilot.cli.v1.SessionMode
+	68,  // 38: copilot.cli.v1.SessionServiceCreateResponse.model_state:type_name -> copilot.cli.v1.SessionModelState
+	101, // 39: copilot.cli.v1.SessionServiceGetMessagesResponse.events:type_name -> copilot.cli.v1.SessionEvent
+	102, // 40: copilot.cli.v1.SessionServiceGetMetadataResponse.session:type_name -> copilot.cli.v1.LocalSessionMetadataValue
+	103, // 41: copilot.cli.v1.SessionServiceListRequest.filter:type_name -> copilot.cli.v1.SessionListFilter
+	102, // 42: copilot.cli.v1.SessionServiceListResponse.sessions:type_name -> copilot.cli.v1.LocalSessionMetadataValue
 	3,   // 43: copilot.cli.v1.SessionServiceLogRequest.level:type_name -> copilot.cli.v1.SessionLogLevel
-	73,  // 44: copilot.cli.v1.SessionServiceResumeRequest.reasoning_summary:type_name -> copilot.cli.v1.ReasoningSummary
-	74,  // 45: copilot.cli.v1.SessionServiceResumeRequest.context_tier:type_name -> copilot.cli.v1.ContextTier
-	75,  // 46: copilot.cli.v1.SessionServiceResumeRequest.tools:type_name -> copilot.cli.v1.ToolDefinition
-	60,  // 47: copilot.cli.v1.SessionServiceResumeRequest.tool_search:type_name -> copilot.cli.v1.ToolSearchConfig
-	37,  // 48: copilot.cli.v1.SessionServiceResumeRequest.canvases:type_name -> copilot.cli.v1.CanvasDeclaration
-	46,  // 49: copilot.cli.v1.SessionServiceResumeRequest.extension_info:type_name -> copilot.cli.v1.ExtensionIdentity
-	38,  // 50: copilot.cli.v1.SessionServiceResumeRequest.canvas_provider:type_name -> copilot.cli.v1.CanvasProviderIdentity
-	41,  // 51: copilot.cli.v1.SessionServiceResumeRequest.commands:type_name -> copilot.cli.v1.CommandDeclaration
-	58,  // 52: copilot.cli.v1.SessionServiceResumeRequest.system_message:type_name -> copilot.cli.v1.SystemMessageConfig
-	76,  // 53: copilot.cli.v1.SessionServiceResumeRequest.available_tools:type_name -> copilot.cli.v1.StringList
-	76,  // 54: copilot.cli.v1.SessionServiceResumeRequest.excluded_tools:type_name -> copilot.cli.v1.StringList
+	87,  // 44: copilot.cli.v1.SessionServiceResumeRequest.reasoning_summary:type_name -> copilot.cli.v1.ReasoningSummary
+	88,  // 45: copilot.cli.v1.SessionServiceResumeRequest.context_tier:type_name -> copilot.cli.v1.ContextTier
+	89,  // 46: copilot.cli.v1.SessionServiceResumeRequest.tools:type_name -> copilot.cli.v1.ToolDefinition
+	73,  // 47: copilot.cli.v1.SessionServiceResumeRequest.tool_search:type_name -> copilot.cli.v1.ToolSearchConfig
+	49,  // 48: copilot.cli.v1.SessionServiceResumeRequest.canvases:type_name -> copilot.cli.v1.CanvasDeclaration
+	58,  // 49: copilot.cli.v1.SessionServiceResumeRequest.extension_info:type_name -> copilot.cli.v1.ExtensionIdentity
+	50,  // 50: copilot.cli.v1.SessionServiceResumeRequest.canvas_provider:type_name -> copilot.cli.v1.CanvasProviderIdentity
+	53,  // 51: copilot.cli.v1.SessionServiceResumeRequest.commands:type_name -> copilot.cli.v1.CommandDeclaration
+	71,  // 52: copilot.cli.v1.SessionServiceResumeRequest.system_message:type_name -> copilot.cli.v1.SystemMessageConfig
+	90,  // 53: copilot.cli.v1.SessionServiceResumeRequest.available_tools:type_name -> copilot.cli.v1.StringList
+	90,  // 54: copilot.cli.v1.SessionServiceResumeRequest.excluded_tools:type_name -> copilot.cli.v1.StringList
 	7,   // 55: copilot.cli.v1.SessionServiceResumeRequest.tool_filter_precedence:type_name -> copilot.cli.v1.ToolFilterPrecedence
-	77,  // 56: copilot.cli.v1.SessionServiceResumeRequest.provider:type_name -> copilot.cli.v1.ProviderConfig
-	78,  // 57: copilot.cli.v1.SessionServiceResumeRequest.providers:type_name -> copilot.cli.v1.NamedProviderConfig
-	79,  // 58: copilot.cli.v1.SessionServiceResumeRequest.models:type_name -> copilot.cli.v1.ProviderModelConfig
-	80,  // 59: copilot.cli.v1.SessionServiceResumeRequest.capi:type_name -> copilot.cli.v1.CapiSessionOptions
-	81,  // 60: copilot.cli.v1.SessionServiceResumeRequest.session_limits:type_name -> copilot.cli.v1.SessionLimitsConfig
-	82,  // 61: copilot.cli.v1.SessionServiceResumeRequest.model_capabilities:type_name -> copilot.cli.v1.ModelCapabilitiesOverride
-	49,  // 62: copilot.cli.v1.SessionServiceResumeRequest.large_output:type_name -> copilot.cli.v1.LargeOutputConfig
-	54,  // 63: copilot.cli.v1.SessionServiceResumeRequest.github_mcp_tool_config:type_name -> copilot.cli.v1.SessionGitHubMcpToolConfig
-	65,  // 64: copilot.cli.v1.SessionServiceResumeRequest.mcp_servers:type_name -> copilot.cli.v1.SessionServiceResumeRequest.McpServersEntry
+	91,  // 56: copilot.cli.v1.SessionServiceResumeRequest.provider:type_name -> copilot.cli.v1.ProviderConfig
+	92,  // 57: copilot.cli.v1.SessionServiceResumeRequest.providers:type_name -> copilot.cli.v1.NamedProviderConfig
+	93,  // 58: copilot.cli.v1.SessionServiceResumeRequest.models:type_name -> copilot.cli.v1.ProviderModelConfig
+	94,  // 59: copilot.cli.v1.SessionServiceResumeRequest.capi:type_name -> copilot.cli.v1.CapiSessionOptions
+	95,  // 60: copilot.cli.v1.SessionServiceResumeRequest.session_limits:type_name -> copilot.cli.v1.SessionLimitsConfig
+	96,  // 61: copilot.cli.v1.SessionServiceResumeRequest.model_capabilities:type_name -> copilot.cli.v1.ModelCapabilitiesOverride
+	61,  // 62: copilot.cli.v1.SessionServiceResumeRequest.large_output:type_name -> copilot.cli.v1.LargeOutputConfig
+	67,  // 63: copilot.cli.v1.SessionServiceResumeRequest.github_mcp_tool_config:type_name -> copilot.cli.v1.SessionGitHubMcpToolConfig
+	78,  // 64: copilot.cli.v1.SessionServiceResumeRequest.mcp_servers:type_name -> copilot.cli.v1.SessionServiceResumeRequest.McpServersEntry
 	6,   // 65: copilot.cli.v1.SessionServiceResumeRequest.mcp_oauth_token_storage:type_name -> copilot.cli.v1.TokenStorage
 	1,   // 66: copilot.cli.v1.SessionServiceResumeRequest.env_value_mode:type_name -> copilot.cli.v1.EnvValueMode
 	0,   // 67: copilot.cli.v1.SessionServiceResumeRequest.embedding_cache_storage:type_name -> copilot.cli.v1.EmbeddingCacheStorage
-	42,  // 68: copilot.cli.v1.SessionServiceResumeRequest.custom_agents:type_name -> copilot.cli.v1.CustomAgentConfig
-	43,  // 69: copilot.cli.v1.SessionServiceResumeRequest.default_agent:type_name -> copilot.cli.v1.DefaultAgentConfig
-	76,  // 70: copilot.cli.v1.SessionServiceResumeRequest.disabled_mcp_servers:type_name -> copilot.cli.v1.StringList
-	47,  // 71: copilot.cli.v1.SessionServiceResumeRequest.infinite_sessions:type_name -> copilot.cli.v1.InfiniteSessionConfig
-	50,  // 72: copilot.cli.v1.SessionServiceResumeRequest.memory:type_name -> copilot.cli.v1.MemoryConfig
+	54,  // 68: copilot.cli.v1.SessionServiceResumeRequest.custom_agents:type_name -> copilot.cli.v1.CustomAgentConfig
+	55,  // 69: copilot.cli.v1.SessionServiceResumeRequest.default_agent:type_name -> copilot.cli.v1.DefaultAgentConfig
+	90,  // 70: copilot.cli.v1.SessionServiceResumeRequest.disabled_mcp_servers:type_name -> copilot.cli.v1.StringList
+	59,  // 71: copilot.cli.v1.SessionServiceResumeRequest.infinite_sessions:type_name -> copilot.cli.v1.InfiniteSessionConfig
+	62,  // 72: copilot.cli.v1.SessionServiceResumeRequest.memory:type_name -> copilot.cli.v1.MemoryConfig
 	2,   // 73: copilot.cli.v1.SessionServiceResumeRequest.remote_session:type_name -> copilot.cli.v1.RemoteSessionExposure
-	44,  // 74: copilot.cli.v1.SessionServiceResumeRequest.exp_assignments:type_name -> copilot.cli.v1.ExperimentAssignments
-	83,  // 75: copilot.cli.v1.SessionServiceResumeRequest.managed_settings:type_name -> copilot.cli.v1.SessionManagedSettings
-	84,  // 76: copilot.cli.v1.SessionServiceResumeRequest.open_canvases:type_name -> copilot.cli.v1.OpenCanvasInstance
-	61,  // 77: copilot.cli.v1.SessionServiceResumeRequest.factories:type_name -> copilot.cli.v1.WorkflowFactoryDeclaration
-	52,  // 78: copilot.cli.v1.SessionServiceResumeResponse.capabilities:type_name -> copilot.cli.v1.SessionCapabilities
-	84,  // 79: copilot.cli.v1.SessionServiceResumeResponse.open_canvases:type_name -> copilot.cli.v1.OpenCanvasInstance
-	85,  // 80: copilot.cli.v1.SessionServiceResumeResponse.start_time:type_name -> google.protobuf.Timestamp
-	86,  // 81: copilot.cli.v1.SessionServiceResumeResponse.mode:type_name -> copilot.cli.v1.SessionMode
-	55,  // 82: copilot.cli.v1.SessionServiceResumeResponse.model_state:type_name -> copilot.cli.v1.SessionModelState
-	66,  // 83: copilot.cli.v1.SessionServiceResumeResponse.granted_environment_variables:type_name -> copilot.cli.v1.SessionServiceResumeResponse.GrantedEnvironmentVariablesEntry
-	90,  // 84: copilot.cli.v1.SessionServiceSendRequest.attachments:type_name -> copilot.cli.v1.Attachment
-	91,  // 85: copilot.cli.v1.SessionServiceSendRequest.mode:type_name -> copilot.cli.v1.SendMode
-	92,  // 86: copilot.cli.v1.SessionServiceSendRequest.agent_mode:type_name -> copilot.cli.v1.SendAgentMode
-	67,  // 87: copilot.cli.v1.SessionServiceSendRequest.request_headers:type_name -> copilot.cli.v1.SessionServiceSendRequest.RequestHeadersEntry
-	51,  // 88: copilot.cli.v1.SessionServiceSendRequest.response_format:type_name -> copilot.cli.v1.ResponseFormat
-	36,  // 89: copilot.cli.v1.CanvasDeclaration.actions:type_name -> copilot.cli.v1.CanvasActionDeclaration
-	40,  // 90: copilot.cli.v1.CloudSessionConfig.repository:type_name -> copilot.cli.v1.CloudSessionRepository
-	76,  // 91: copilot.cli.v1.CustomAgentConfig.tools:type_name -> copilot.cli.v1.StringList
-	68,  // 92: copilot.cli.v1.CustomAgentConfig.mcp_servers:type_name -> copilot.cli.v1.CustomAgentConfig.McpServersEntry
-	69,  // 93: copilot.cli.v1.ExperimentAssignments.flights:type_name -> copilot.cli.v1.ExperimentAssignments.FlightsEntry
-	45,  // 94: copilot.cli.v1.ExperimentAssignments.configs:type_name -> copilot.cli.v1.ExperimentConfig
-	48,  // 95: copilot.cli.v1.ResponseFormat.json_schema:type_name -> copilot.cli.v1.JsonSchemaResponseFormat
-	57,  // 96: copilot.cli.v1.SessionCapabilities.ui:type_name -> copilot.cli.v1.SessionUiCapabilities
-	73,  // 97: copilot.cli.v1.SessionConfig.reasoning_summary:type_name -> copilot.cli.v1.ReasoningSummary
-	74,  // 98: copilot.cli.v1.SessionConfig.context_tier:type_name -> copilot.cli.v1.ContextTier
-	75,  // 99: copilot.cli.v1.SessionConfig.tools:type_name -> copilot.cli.v1.ToolDefinition
-	60,  // 100: copilot.cli.v1.SessionConfig.tool_search:type_name -> copilot.cli.v1.ToolSearchConfig
-	37,  // 101: copilot.cli.v1.SessionConfig.canvases:type_name -> copilot.cli.v1.CanvasDeclaration
-	46,  // 102: copilot.cli.v1.SessionConfig.extension_info:type_name -> copilot.cli.v1.ExtensionIdentity
-	38,  // 103: copilot.cli.v1.SessionConfig.canvas_provider:type_name -> copilot.cli.v1.CanvasProviderIdentity
-	41,  // 104: copilot.cli.v1.SessionConfig.commands:type_name -> copilot.cli.v1.CommandDeclaration
-	58,  // 105: copilot.cli.v1.SessionConfig.system_message:type_name -> copilot.cli.v1.SystemMessageConfig
-	76,  // 106: copilot.cli.v1.SessionConfig.available_tools:type_name -> copilot.cli.v1.StringList
-	76,  // 107: copilot.cli.v1.SessionConfig.excluded_tools:type_name -> copilot.cli.v1.StringList
-	7,   // 108: copilot.cli.v1.SessionConfig.tool_filter_precedence:type_name -> copilot.cli.v1.ToolFilterPrecedence
-	77,  // 109: copilot.cli.v1.SessionConfig.provider:type_name -> copilot.cli.v1.ProviderConfig
-	78,  // 110: copilot.cli.v1.SessionConfig.providers:type_name -> copilot.cli.v1.NamedProviderConfig
-	79,  // 111: copilot.cli.v1.SessionConfig.models:type_name -> copilot.cli.v1.ProviderModelConfig
-	80,  // 112: copilot.cli.v1.SessionConfig.capi:type_name -> copilot.cli.v1.CapiSessionOptions
-	81,  // 113: copilot.cli.v1.SessionConfig.session_limits:type_name -> copilot.cli.v1.SessionLimitsConfig
-	82,  // 114: copilot.cli.v1.SessionConfig.model_capabilities:type_name -> copilot.cli.v1.ModelCapabilitiesOverride
-	49,  // 115: copilot.cli.v1.SessionConfig.large_output:type_name -> copilot.cli.v1.LargeOutputConfig
-	54,  // 116: copilot.cli.v1.SessionConfig.github_mcp_tool_config:type_name -> copilot.cli.v1.SessionGitHubMcpToolConfig
-	70,  // 117: copilot.cli.v1.SessionConfig.mcp_servers:type_name -> copilot.cli.v1.SessionConfig.McpServersEntry
-	6,   // 118: copilot.cli.v1.SessionConfig.mcp_oauth_token_storage:type_name -> copilot.cli.v1.TokenStorage
-	1,   // 119: copilot.cli.v1.SessionConfig.env_value_mode:type_name -> copilot.cli.v1.EnvValueMode
-	0,   // 120: copilot.cli.v1.SessionConfig.embedding_cache_storage:type_name -> copilot.cli.v1.EmbeddingCacheStorage
-	42,  // 121: copilot.cli.v1.SessionConfig.custom_agents:type_name -> copilot.cli.v1.CustomAgentConfig
-	43,  // 122: copilot.cli.v1.SessionConfig.default_agent:type_name -> copilot.cli.v1.DefaultAgentConfig
-	76,  // 123: copilot.cli.v1.SessionConfig.disabled_mcp_servers:type_name -> copilot.cli.v1.StringList
-	47,  // 124: copilot.cli.v1.SessionConfig.infinite_sessions:type_name -> copilot.cli.v1.InfiniteSessionConfig
-	50,  // 125: copilot.cli.v1.SessionConfig.memory:type_name -> copilot.cli.v1.MemoryConfig
-	2,   // 126: copilot.cli.v1.SessionConfig.remote_session:type_name -> copilot.cli.v1.RemoteSessionExposure
-	44,  // 127: copilot.cli.v1.SessionConfig.exp_assignments:type_name -> copilot.cli.v1.ExperimentAssignments
-	83,  // 128: copilot.cli.v1.SessionConfig.managed_settings:type_name -> copilot.cli.v1.SessionManagedSettings
-	84,  // 129: copilot.cli.v1.SessionResumeExtras.open_canvases:type_name -> copilot.cli.v1.OpenCanvasInstance
-	61,  // 130: copilot.cli.v1.SessionResumeExtras.factories:type_name -> copilot.cli.v1.WorkflowFactoryDeclaration
-	4,   // 131: copilot.cli.v1.SystemMessageConfig.mode:type_name -> copilot.cli.v1.SystemMessageMode
-	71,  // 132: copilot.cli.v1.SystemMessageConfig.sections:type_name -> copilot.cli.v1.SystemMessageConfig.SectionsEntry
-	5,   // 133: copilot.cli.v1.SystemMessageSectionOverride.action:type_name -> copilot.cli.v1.SystemMessageSectionAction
-	63,  // 134: copilot.cli.v1.WorkflowFactoryDeclaration.phases:type_name -> copilot.cli.v1.WorkflowFactoryPhase
-	62,  // 135: copilot.cli.v1.WorkflowFactoryDeclaration.limits:type_name -> copilot.cli.v1.WorkflowFactoryLimits
-	93,  // 136: copilot.cli.v1.SessionServiceCreateRequest.McpServersEntry.value:type_name -> copilot.cli.v1.McpSerializableServerConfig
-	93,  // 137: copilot.cli.v1.SessionServiceResumeRequest.McpServersEntry.value:type_name -> copilot.cli.v1.McpSerializableServerConfig
-	93,  // 138: copilot.cli.v1.CustomAgentConfig.McpServersEntry.value:type_name -> copilot.cli.v1.McpSerializableServerConfig
-	93,  // 139: copilot.cli.v1.SessionConfig.McpServersEntry.value:type_name -> copilot.cli.v1.McpSerializableServerConfig
-	59,  // 140: copilot.cli.v1.SystemMessageConfig.SectionsEntry.value:type_name -> copilot.cli.v1.SystemMessageSectionOverride
-	8,   // 141: copilot.cli.v1.SessionService.Abort:input_type -> copilot.cli.v1.SessionServiceAbortRequest
-	10,  // 142: copilot.cli.v1.SessionService.Create:input_type -> copilot.cli.v1.SessionServiceCreateRequest
-	12,  // 143: copilot.cli.v1.SessionService.Delete:input_type -> copilot.cli.v1.SessionServiceDeleteRequest
-	14,  // 144: copilot.cli.v1.SessionService.Destroy:input_type -> copilot.cli.v1.SessionServiceDestroyRequest
-	16,  // 145: copilot.cli.v1.SessionService.Detach:input_type -> copilot.cli.v1.SessionServiceDetachRequest
-	18,  // 146: copilot.cli.v1.SessionService.GetForeground:input_type -> copilot.cli.v1.SessionServiceGetForegroundRequest
-	20,  // 147: copilot.cli.v1.SessionService.GetLastId:input_type -> copilot.cli.v1.SessionServiceGetLastIdRequest
-	22,  // 148: copilot.cli.v1.SessionService.GetMessages:input_type -> copilot.cli.v1.SessionServiceGetMessagesRequest
-	24,  // 149: copilot.cli.v1.SessionService.GetMetadata:input_type -> copilot.cli.v1.SessionServiceGetMetadataRequest
-	26,  // 150: copilot.cli.v1.SessionService.List:input_type -> copilot.cli.v1.SessionServiceListRequest
-	28,  // 151: copilot.cli.v1.SessionService.Log:input_type -> copilot.cli.v1.SessionServiceLogRequest
-	30,  // 152: copilot.cli.v1.SessionService.Resume:input_type -> copilot.cli.v1.SessionServiceResumeRequest
-	32,  // 153: copilot.cli.v1.SessionService.Send:input_type -> copilot.cli.v1.SessionServiceSendRequest
-	34,  // 154: copilot.cli.v1.SessionService.SetForeground:input_type -> copilot.cli.v1.SessionServiceSetForegroundRequest
-	9,   // 155: copilot.cli.v1.SessionService.Abort:output_type -> copilot.cli.v1.SessionServiceAbortResponse
-	11,  // 156: copilot.cli.v1.SessionService.Create:output_type -> copilot.cli.v1.SessionServiceCreateResponse
-	13,  // 157: copilot.cli.v1.SessionService.Delete:output_type -> copilot.cli.v1.SessionServiceDeleteResponse
-	15,  // 158: copilot.cli.v1.SessionService.Destroy:output_type -> copilot.cli.v1.SessionServiceDestroyResponse
-	17,  // 159: copilot.cli.v1.SessionService.Detach:output_type -> copilot.cli.v1.SessionServiceDetachResponse
-	19,  // 160: copilot.cli.v1.SessionService.GetForeground:output_type -> copilot.cli.v1.SessionServiceGetForegroundResponse
-	21,  // 161: copilot.cli.v1.SessionService.GetLastId:output_type -> copilot.cli.v1.SessionServiceGetLastIdResponse
-	23,  // 162: copilot.cli.v1.SessionService.GetMessages:output_type -> copilot.cli.v1.SessionServiceGetMessagesResponse
-	25,  // 163: copilot.cli.v1.SessionService.GetMetadata:output_type -> copilot.cli.v1.SessionServiceGetMetadataResponse
-	27,  // 164: copilot.cli.v1.SessionService.List:output_type -> copilot.cli.v1.SessionServiceListResponse
-	29,  // 165: copilot.cli.v1.SessionService.Log:output_type -> copilot.cli.v1.SessionServiceLogResponse
-	31,  // 166: copilot.cli.v1.SessionService.Resume:output_type -> copilot.cli.v1.SessionServiceResumeResponse
-	33,  // 167: copilot.cli.v1.SessionService.Send:output_type -> copilot.cli.v1.SessionServiceSendResponse
-	35,  // 168: copilot.cli.v1.SessionService.SetForeground:output_type -> copilot.cli.v1.SessionServiceSetForegroundResponse
-	155, // [155:169] is the sub-list for method output_type
-	141, // [141:155] is the sub-list for method input_type
-	141, // [141:141] is the sub-list for extension type_name
-	141, // [141:141] is the sub-list for extension extendee
-	0,   // [0:141] is the sub-list for field type_name
+	56,  // 74: copilot.cli.v1.SessionServiceResumeRequest.exp_assignments:type_name -> copilot.cli.v1.ExperimentAssignments
+	97,  // 75: copilot.cli.v1.SessionServiceResumeRequest.managed_settings:type_name -> copilot.cli.v1.SessionManagedSettings
+	98,  // 76: copilot.cli.v1.SessionServiceResumeRequest.open_canvases:type_name -> copilot.cli.v1.OpenCanvasInstance
+	74,  // 77: copilot.cli.v1.SessionServiceResumeRequest.factories:type_name -> copilot.cli.v1.WorkflowFactoryDeclaration
+	65,  // 78: copilot.cli.v1.SessionServiceResumeResponse.capabilities:type_name -> copilot.cli.v1.SessionCapabilities
+	98,  // 79: copilot.cli.v1.SessionServiceResumeResponse.open_canvases:type_name -> copilot.cli.v1.OpenCanvasInstance
+	99,  // 80: copilot.cli.v1.SessionServiceResumeResponse.start_time:type_name -> google.protobuf.Timestamp
+	100, // 81: copilot.cli.v1.SessionServiceResumeResponse.mode:type_name -> copilot.cli.v1.SessionMode
+	68,  // 82: copilot.cli.v1.SessionServiceResumeResponse.model_state:type_name -> copilot.cli.v1.SessionModelState
+	79,  // 83: copilot.cli.v1.SessionServiceResumeResponse.granted_environment_variables:type_name -> copilot.cli.v1.SessionServiceResumeResponse.GrantedEnvironmentVariablesEntry
+	104, // 84: copilot.cli.v1.SessionServiceSendRequest.attachments:type_name -> copilot.cli.v1.Attachment
+	105, // 85: copilot.cli.v1.SessionServiceSendRequest.mode:type_name -> copilot.cli.v1.SendMode
+	106, // 86: copilot.cli.v1.SessionServiceSendRequest.agent_mode:type_name -> copilot.cli.v1.SendAgentMode
+	80,  // 87: copilot.cli.v1.SessionServiceSendRequest.request_headers:type_name -> copilot.cli.v1.SessionServiceSendRequest.RequestHeadersEntry
+	63,  // 88: copilot.cli.v1.SessionServiceSendRequest.response_format:type_name -> copilot.cli.v1.ResponseFormat
+	64,  // 89: copilot.cli.v1.SessionServiceSendMessagesRequest.messages:type_name -> copilot.cli.v1.SendMessageItem
+	105, // 90: copilot.cli.v1.SessionServiceSendMessagesRequest.mode:type_name -> copilot.cli.v1.SendMode
+	106, // 91: copilot.cli.v1.SessionServiceSendMessagesRequest.agent_mode:type_name -> copilot.cli.v1.SendAgentMode
+	81,  // 92: copilot.cli.v1.SessionServiceSendMessagesRequest.request_headers:type_name -> copilot.cli.v1.SessionServiceSendMessagesRequest.RequestHeadersEntry
+	63,  // 93: copilot.cli.v1.SessionServiceSendMessagesRequest.response_format:type_name -> copilot.cli.v1.ResponseFormat
+	107, // 94: copilot.cli.v1.SessionServiceShutdownRequest.type:type_name -> copilot.cli.v1.ShutdownType
+	48,  // 95: copilot.cli.v1.CanvasDeclaration.actions:type_name -> copilot.cli.v1.CanvasActionDeclaration
+	52,  // 96: copilot.cli.v1.CloudSessionConfig.repository:type_name -> copilot.cli.v1.CloudSessionRepository
+	90,  // 97: copilot.cli.v1.CustomAgentConfig.tools:type_name -> copilot.cli.v1.StringList
+	82,  // 98: copilot.cli.v1.CustomAgentConfig.mcp_servers:type_name -> copilot.cli.v1.CustomAgentConfig.McpServersEntry
+	83,  // 99: copilot.cli.v1.ExperimentAssignments.flights:type_name -> copilot.cli.v1.ExperimentAssignments.FlightsEntry
+	57,  // 100: copilot.cli.v1.ExperimentAssignments.configs:type_name -> copilot.cli.v1.ExperimentConfig
+	60,  // 101: copilot.cli.v1.ResponseFormat.json_schema:type_name -> copilot.cli.v1.JsonSchemaResponseFormat
+	104, // 102: copilot.cli.v1.SendMessageItem.attachments:type_name -> copilot.cli.v1.Attachment
+	70,  // 103: copilot.cli.v1.SessionCapabilities.ui:type_name -> copilot.cli.v1.SessionUiCapabilities
+	87,  // 104: copilot.cli.v1.SessionConfig.reasoning_summary:type_name -> copilot.cli.v1.ReasoningSummary
+	88,  // 105: copilot.cli.v1.SessionConfig.context_tier:type_name -> copilot.cli.v1.ContextTier
+	89,  // 106: copilot.cli.v1.SessionConfig.tools:type_name -> copilot.cli.v1.ToolDefinition
+	73,  // 107: copilot.cli.v1.SessionConfig.tool_search:type_name -> copilot.cli.v1.ToolSearchConfig
+	49,  // 108: copilot.cli.v1.SessionConfig.canvases:type_name -> copilot.cli.v1.CanvasDeclaration
+	58,  // 109: copilot.cli.v1.SessionConfig.extension_info:type_name -> copilot.cli.v1.ExtensionIdentity
+	50,  // 110: copilot.cli.v1.SessionConfig.canvas_provider:type_name -> copilot.cli.v1.CanvasProviderIdentity
+	53,  // 111: copilot.cli.v1.SessionConfig.commands:type_name -> copilot.cli.v1.CommandDeclaration
+	71,  // 112: copilot.cli.v1.SessionConfig.system_message:type_name -> copilot.cli.v1.SystemMessageConfig
+	90,  // 113: copilot.cli.v1.SessionConfig.available_tools:type_name -> copilot.cli.v1.StringList
+	90,  // 114: copilot.cli.v1.SessionConfig.excluded_tools:type_name -> copilot.cli.v1.StringList
+	7,   // 115: copilot.cli.v1.SessionConfig.tool_filter_precedence:type_name -> copilot.cli.v1.ToolFilterPrecedence
+	91,  // 116: copilot.cli.v1.SessionConfig.provider:type_name -> copilot.cli.v1.ProviderConfig
+	92,  // 117: copilot.cli.v1.SessionConfig.providers:type_name -> copilot.cli.v1.NamedProviderConfig
+	93,  // 118: copilot.cli.v1.SessionConfig.models:type_name -> copilot.cli.v1.ProviderModelConfig
+	94,  // 119: copilot.cli.v1.SessionConfig.capi:type_name -> copilot.cli.v1.CapiSessionOptions
+	95,  // 120: copilot.cli.v1.SessionConfig.session_limits:type_name -> copilot.cli.v1.SessionLimitsConfig
+	96,  // 121: copilot.cli.v1.SessionConfig.model_capabilities:type_name -> copilot.cli.v1.ModelCapabilitiesOverride
+	61,  // 122: copilot.cli.v1.SessionConfig.large_output:type_name -> copilot.cli.v1.LargeOutputConfig
+	67,  // 123: copilot.cli.v1.SessionConfig.github_mcp_tool_config:type_name -> copilot.cli.v1.SessionGitHubMcpToolConfig
+	84,  // 124: copilot.cli.v1.SessionConfig.mcp_servers:type_name -> copilot.cli.v1.SessionConfig.McpServersEntry
+	6,   // 125: copilot.cli.v1.SessionConfig.mcp_oauth_token_storage:type_name -> copilot.cli.v1.TokenStorage
+	1,   // 126: copilot.cli.v1.SessionConfig.env_value_mode:type_name -> copilot.cli.v1.EnvValueMode
+	0,   // 127: copilot.cli.v1.SessionConfig.embedding_cache_storage:type_name -> copilot.cli.v1.EmbeddingCacheStorage
+	54,  // 128: copilot.cli.v1.SessionConfig.custom_agents:type_name -> copilot.cli.v1.CustomAgentConfig
+	55,  // 129: copilot.cli.v1.SessionConfig.default_agent:type_name -> copilot.cli.v1.DefaultAgentConfig
+	90,  // 130: copilot.cli.v1.SessionConfig.disabled_mcp_servers:type_name -> copilot.cli.v1.StringList
+	59,  // 131: copilot.cli.v1.SessionConfig.infinite_sessions:type_name -> copilot.cli.v1.InfiniteSessionConfig
+	62,  // 132: copilot.cli.v1.SessionConfig.memory:type_name -> copilot.cli.v1.MemoryConfig
+	2,   // 133: copilot.cli.v1.SessionConfig.remote_session:type_name -> copilot.cli.v1.RemoteSessionExposure
+	56,  // 134: copilot.cli.v1.SessionConfig.exp_assignments:type_name -> copilot.cli.v1.ExperimentAssignments
+	97,  // 135: copilot.cli.v1.SessionConfig.managed_settings:type_name -> copilot.cli.v1.SessionManagedSettings
+	98,  // 136: copilot.cli.v1.SessionResumeExtras.open_canvases:type_name -> copilot.cli.v1.OpenCanvasInstance
+	74,  // 137: copilot.cli.v1.SessionResumeExtras.factories:type_name -> copilot.cli.v1.WorkflowFactoryDeclaration
+	4,   // 138: copilot.cli.v1.SystemMessageConfig.mode:type_name -> copilot.cli.v1.SystemMessageMode
+	85,  // 139: copilot.cli.v1.SystemMessageConfig.sections:type_name -> copilot.cli.v1.SystemMessageConfig.SectionsEntry
+	5,   // 140: copilot.cli.v1.SystemMessageSectionOverride.action:type_name -> copilot.cli.v1.SystemMessageSectionAction
+	76,  // 141: copilot.cli.v1.WorkflowFactoryDeclaration.phases:type_name -> copilot.cli.v1.WorkflowFactoryPhase
+	75,  // 142: copilot.cli.v1.WorkflowFactoryDeclaration.limits:type_name -> copilot.cli.v1.WorkflowFactoryLimits
+	108, // 143: copilot.cli.v1.SessionServiceCreateRequest.McpServersEntry.value:type_name -> copilot.cli.v1.McpSerializableServerConfig
+	108, // 144: copilot.cli.v1.SessionServiceResumeRequest.McpServersEntry.value:type_name -> copilot.cli.v1.McpSerializableServerConfig
+	108, // 145: copilot.cli.v1.CustomAgentConfig.McpServersEntry.value:type_name -> copilot.cli.v1.McpSerializableServerConfig
+	108, // 146: copilot.cli.v1.SessionConfig.McpServersEntry.value:type_name -> copilot.cli.v1.McpSerializableServerConfig
+	72,  // 147: copilot.cli.v1.SystemMessageConfig.SectionsEntry.value:type_name -> copilot.cli.v1.SystemMessageSectionOverride
+	8,   // 148: copilot.cli.v1.InternalSessionService.SendSystemNotification:input_type -> copilot.cli.v1.InternalSessionServiceSendSystemNotificationRequest
+	10,  // 149: copilot.cli.v1.SessionService.Abort:input_type -> copilot.cli.v1.SessionServiceAbortRequest
+	12,  // 150: copilot.cli.v1.SessionService.CancelAllBackgroundAgents:input_type -> copilot.cli.v1.SessionServiceCancelAllBackgroundAgentsRequest
+	14,  // 151: copilot.cli.v1.SessionService.Create:input_type -> copilot.cli.v1.SessionServiceCreateRequest
+	16,  // 152: copilot.cli.v1.SessionService.Delete:input_type -> copilot.cli.v1.SessionServiceDeleteRequest
+	18,  // 153: copilot.cli.v1.SessionService.Destroy:input_type -> copilot.cli.v1.SessionServiceDestroyRequest
+	20,  // 154: copilot.cli.v1.SessionService.Detach:input_type -> copilot.cli.v1.SessionServiceDetachRequest
+	22,  // 155: copilot.cli.v1.SessionService.GetForeground:input_type -> copilot.cli.v1.SessionServiceGetForegroundRequest
+	24,  // 156: copilot.cli.v1.SessionService.GetLastId:input_type -> copilot.cli.v1.SessionServiceGetLastIdRequest
+	26,  // 157: copilot.cli.v1.SessionService.GetMessages:input_type -> copilot.cli.v1.SessionServiceGetMessagesRequest
+	28,  // 158: copilot.cli.v1.SessionService.GetMetadata:input_type -> copilot.cli.v1.SessionServiceGetMetadataRequest
+	30,  // 159: copilot.cli.v1.SessionService.InterruptMainTurn:input_type -> copilot.cli.v1.SessionServiceInterruptMainTurnRequest
+	32,  // 160: copilot.cli.v1.SessionService.List:input_type -> copilot.cli.v1.SessionServiceListRequest
+	34,  // 161: copilot.cli.v1.SessionService.Log:input_type -> copilot.cli.v1.SessionServiceLogRequest
+	36,  // 162: copilot.cli.v1.SessionService.Resume:input_type -> copilot.cli.v1.SessionServiceResumeRequest
+	38,  // 163: copilot.cli.v1.SessionService.Send:input_type -> copilot.cli.v1.SessionServiceSendRequest
+	40,  // 164: copilot.cli.v1.SessionService.SendMessages:input_type -> copilot.cli.v1.SessionServiceSendMessagesRequest
+	42,  // 165: copilot.cli.v1.SessionService.SetForeground:input_type -> copilot.cli.v1.SessionServiceSetForegroundRequest
+	44,  // 166: copilot.cli.v1.SessionService.Shutdown:input_type -> copilot.cli.v1.SessionServiceShutdownRequest
+	46,  // 167: copilot.cli.v1.SessionService.Suspend:input_type -> copilot.cli.v1.SessionServiceSuspendRequest
+	9,   // 168: copilot.cli.v1.InternalSessionService.SendSystemNotification:output_type -> copilot.cli.v1.InternalSessionServiceSendSystemNotificationResponse
+	11,  // 169: copilot.cli.v1.SessionService.Abort:output_type -> copilot.cli.v1.SessionServiceAbortResponse
+	13,  // 170: copilot.cli.v1.SessionService.CancelAllBackgroundAgents:output_type -> copilot.cli.v1.SessionServiceCancelAllBackgroundAgentsResponse
+	15,  // 171: copilot.cli.v1.SessionService.Create:output_type -> copilot.cli.v1.SessionServiceCreateResponse
+	17,  // 172: copilot.cli.v1.SessionService.Delete:output_type -> copilot.cli.v1.SessionServiceDeleteResponse
+	19,  // 173: copilot.cli.v1.SessionService.Destroy:output_type -> copilot.cli.v1.SessionServiceDestroyResponse
+	21,  // 174: copilot.cli.v1.SessionService.Detach:output_type -> copilot.cli.v1.SessionServiceDetachResponse
+	23,  // 175: copilot.cli.v1.SessionService.GetForeground:output_type -> copilot.cli.v1.SessionServiceGetForegroundResponse
+	25,  // 176: copilot.cli.v1.SessionService.GetLastId:output_type -> copilot.cli.v1.SessionServiceGetLastIdResponse
+	27,  // 177: copilot.cli.v1.SessionService.GetMessages:output_type -> copilot.cli.v1.SessionServiceGetMessagesResponse
+	29,  // 178: copilot.cli.v1.SessionService.GetMetadata:output_type -> copilot.cli.v1.SessionServiceGetMetadataResponse
+	31,  // 179: copilot.cli.v1.SessionService.InterruptMainTurn:output_type -> copilot.cli.v1.SessionServiceInterruptMainTurnResponse
+	33,  // 180: copilot.cli.v1.SessionService.List:output_type -> copilot.cli.v1.SessionServiceListResponse
+	35,  // 181: copilot.cli.v1.SessionService.Log:output_type -> copilot.cli.v1.SessionServiceLogResponse
+	37,  // 182: copilot.cli.v1.SessionService.Resume:output_type -> copilot.cli.v1.SessionServiceResumeResponse
+	39,  // 183: copilot.cli.v1.SessionService.Send:output_type -> copilot.cli.v1.SessionServiceSendResponse
+	41,  // 184: copilot.cli.v1.SessionService.SendMessages:output_type -> copilot.cli.v1.SessionServiceSendMessagesResponse
+	43,  // 185: copilot.cli.v1.SessionService.SetForeground:output_type -> copilot.cli.v1.SessionServiceSetForegroundResponse
+	45,  // 186: copilot.cli.v1.SessionService.Shutdown:output_type -> copilot.cli.v1.SessionServiceShutdownResponse
+	47,  // 187: copilot.cli.v1.SessionService.Suspend:output_type -> copilot.cli.v1.SessionServiceSuspendResponse
+	168, // [168:188] is the sub-list for method output_type
+	148, // [148:168] is the sub-list for method input_type
+	148, // [148:148] is the sub-list for extension type_name
+	148, // [148:148] is the sub-list for extension extendee
+	0,   // [0:148] is the sub-list for field type_name
 }
 
 func init() { file_copilot_cli_v1_session_proto_init() }
@@ -7871,49 +8897,58 @@ func file_copilot_cli_v1_session_proto_init() {
 	}
 	file_copilot_cli_v1_common_proto_init()
 	file_copilot_cli_v1_session_event_proto_init()
+	file_copilot_cli_v1_session_proto_msgTypes[0].OneofWrappers = []any{}
 	file_copilot_cli_v1_session_proto_msgTypes[1].OneofWrappers = []any{}
-	file_copilot_cli_v1_session_proto_msgTypes[2].OneofWrappers = []any{}
 	file_copilot_cli_v1_session_proto_msgTypes[3].OneofWrappers = []any{}
 	file_copilot_cli_v1_session_proto_msgTypes[5].OneofWrappers = []any{}
+	file_copilot_cli_v1_session_proto_msgTypes[6].OneofWrappers = []any{}
 	file_copilot_cli_v1_session_proto_msgTypes[7].OneofWrappers = []any{}
 	file_copilot_cli_v1_session_proto_msgTypes[9].OneofWrappers = []any{}
 	file_copilot_cli_v1_session_proto_msgTypes[11].OneofWrappers = []any{}
 	file_copilot_cli_v1_session_proto_msgTypes[13].OneofWrappers = []any{}
-	file_copilot_cli_v1_session_proto_msgTypes[20].OneofWrappers = []any{}
+	file_copilot_cli_v1_session_proto_msgTypes[15].OneofWrappers = []any{}
+	file_copilot_cli_v1_session_proto_msgTypes[17].OneofWrappers = []any{}
 	file_copilot_cli_v1_session_proto_msgTypes[22].OneofWrappers = []any{}
-	file_copilot_cli_v1_session_proto_msgTypes[23].OneofWrappers = []any{}
-	file_copilot_cli_v1_session_proto_msgTypes[24].OneofWrappers = []any{}
-	file_copilot_cli_v1_session_proto_msgTypes[27].OneofWrappers = []any{}
+	file_copilot_cli_v1_session_proto_msgTypes[26].OneofWrappers = []any{}
 	file_copilot_cli_v1_session_proto_msgTypes[28].OneofWrappers = []any{}
 	file_copilot_cli_v1_session_proto_msgTypes[29].OneofWrappers = []any{}
 	file_copilot_cli_v1_session_proto_msgTypes[30].OneofWrappers = []any{}
 	file_copilot_cli_v1_session_proto_msgTypes[32].OneofWrappers = []any{}
-	file_copilot_cli_v1_session_proto_msgTypes[34].OneofWrappers = []any{}
+	file_copilot_cli_v1_session_proto_msgTypes[35].OneofWrappers = []any{}
 	file_copilot_cli_v1_session_proto_msgTypes[36].OneofWrappers = []any{}
+	file_copilot_cli_v1_session_proto_msgTypes[37].OneofWrappers = []any{}
 	file_copilot_cli_v1_session_proto_msgTypes[39].OneofWrappers = []any{}
 	file_copilot_cli_v1_session_proto_msgTypes[40].OneofWrappers = []any{}
 	file_copilot_cli_v1_session_proto_msgTypes[41].OneofWrappers = []any{}
+	file_copilot_cli_v1_session_proto_msgTypes[42].OneofWrappers = []any{}
 	file_copilot_cli_v1_session_proto_msgTypes[44].OneofWrappers = []any{}
-	file_copilot_cli_v1_session_proto_msgTypes[45].OneofWrappers = []any{}
 	file_copilot_cli_v1_session_proto_msgTypes[46].OneofWrappers = []any{}
-	file_copilot_cli_v1_session_proto_msgTypes[47].OneofWrappers = []any{}
 	file_copilot_cli_v1_session_proto_msgTypes[48].OneofWrappers = []any{}
-	file_copilot_cli_v1_session_proto_msgTypes[49].OneofWrappers = []any{}
-	file_copilot_cli_v1_session_proto_msgTypes[50].OneofWrappers = []any{}
 	file_copilot_cli_v1_session_proto_msgTypes[51].OneofWrappers = []any{}
 	file_copilot_cli_v1_session_proto_msgTypes[52].OneofWrappers = []any{}
 	file_copilot_cli_v1_session_proto_msgTypes[53].OneofWrappers = []any{}
-	file_copilot_cli_v1_session_proto_msgTypes[54].OneofWrappers = []any{}
-	file_copilot_cli_v1_session_proto_msgTypes[55].OneofWrappers = []any{}
+	file_copilot_cli_v1_session_proto_msgTypes[56].OneofWrappers = []any{}
+	file_copilot_cli_v1_session_proto_msgTypes[57].OneofWrappers = []any{}
+	file_copilot_cli_v1_session_proto_msgTypes[58].OneofWrappers = []any{}
+	file_copilot_cli_v1_session_proto_msgTypes[59].OneofWrappers = []any{}
+	file_copilot_cli_v1_session_proto_msgTypes[60].OneofWrappers = []any{}
+	file_copilot_cli_v1_session_proto_msgTypes[61].OneofWrappers = []any{}
+	file_copilot_cli_v1_session_proto_msgTypes[62].OneofWrappers = []any{}
+	file_copilot_cli_v1_session_proto_msgTypes[63].OneofWrappers = []any{}
+	file_copilot_cli_v1_session_proto_msgTypes[64].OneofWrappers = []any{}
+	file_copilot_cli_v1_session_proto_msgTypes[65].OneofWrappers = []any{}
+	file_copilot_cli_v1_session_proto_msgTypes[66].OneofWrappers = []any{}
+	file_copilot_cli_v1_session_proto_msgTypes[67].OneofWrappers = []any{}
+	file_copilot_cli_v1_session_proto_msgTypes[68].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_copilot_cli_v1_session_proto_rawDesc), len(file_copilot_cli_v1_session_proto_rawDesc)),
 			NumEnums:      8,
-			NumMessages:   64,
+			NumMessages:   78,
 			NumExtensions: 0,
-			NumServices:   1,
+			NumServices:   2,
 		},
 		GoTypes:           file_copilot_cli_v1_session_proto_goTypes,
 		DependencyIndexes: file_copilot_cli_v1_session_proto_depIdxs,

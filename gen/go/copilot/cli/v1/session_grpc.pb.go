@@ -40,20 +40,136 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	SessionService_Abort_FullMethodName         = "/copilot.cli.v1.SessionService/Abort"
-	SessionService_Create_FullMethodName        = "/copilot.cli.v1.SessionService/Create"
-	SessionService_Delete_FullMethodName        = "/copilot.cli.v1.SessionService/Delete"
-	SessionService_Destroy_FullMethodName       = "/copilot.cli.v1.SessionService/Destroy"
-	SessionService_Detach_FullMethodName        = "/copilot.cli.v1.SessionService/Detach"
-	SessionService_GetForeground_FullMethodName = "/copilot.cli.v1.SessionService/GetForeground"
-	SessionService_GetLastId_FullMethodName     = "/copilot.cli.v1.SessionService/GetLastId"
-	SessionService_GetMessages_FullMethodName   = "/copilot.cli.v1.SessionService/GetMessages"
-	SessionService_GetMetadata_FullMethodName   = "/copilot.cli.v1.SessionService/GetMetadata"
-	SessionService_List_FullMethodName          = "/copilot.cli.v1.SessionService/List"
-	SessionService_Log_FullMethodName           = "/copilot.cli.v1.SessionService/Log"
-	SessionService_Resume_FullMethodName        = "/copilot.cli.v1.SessionService/Resume"
-	SessionService_Send_FullMethodName          = "/copilot.cli.v1.SessionService/Send"
-	SessionService_SetForeground_FullMethodName = "/copilot.cli.v1.SessionService/SetForeground"
+	InternalSessionService_SendSystemNotification_FullMethodName = "/copilot.cli.v1.InternalSessionService/SendSystemNotification"
+)
+
+// InternalSessionServiceClient is the client API for InternalSessionService service.
+//
+// For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
+//
+// InternalSessionService has the CLI's methods under session. They are internal
+// to the CLI: no stability is promised, and only the authorised may call them.
+type InternalSessionServiceClient interface {
+	// Sends the system notification. JSON-RPC: session.sendSystemNotification.
+	SendSystemNotification(ctx context.Context, in *InternalSessionServiceSendSystemNotificationRequest, opts ...grpc.CallOption) (*InternalSessionServiceSendSystemNotificationResponse, error)
+}
+
+type internalSessionServiceClient struct {
+	cc grpc.ClientConnInterface
+}
+
+func NewInternalSessionServiceClient(cc grpc.ClientConnInterface) InternalSessionServiceClient {
+	return &internalSessionServiceClient{cc}
+}
+
+func (c *internalSessionServiceClient) SendSystemNotification(ctx context.Context, in *InternalSessionServiceSendSystemNotificationRequest, opts ...grpc.CallOption) (*InternalSessionServiceSendSystemNotificationResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(InternalSessionServiceSendSystemNotificationResponse)
+	err := c.cc.Invoke(ctx, InternalSessionService_SendSystemNotification_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// InternalSessionServiceServer is the server API for InternalSessionService service.
+// All implementations must embed UnimplementedInternalSessionServiceServer
+// for forward compatibility.
+//
+// InternalSessionService has the CLI's methods under session. They are internal
+// to the CLI: no stability is promised, and only the authorised may call them.
+type InternalSessionServiceServer interface {
+	// Sends the system notification. JSON-RPC: session.sendSystemNotification.
+	SendSystemNotification(context.Context, *InternalSessionServiceSendSystemNotificationRequest) (*InternalSessionServiceSendSystemNotificationResponse, error)
+	mustEmbedUnimplementedInternalSessionServiceServer()
+}
+
+// UnimplementedInternalSessionServiceServer must be embedded to have
+// forward compatible implementations.
+//
+// NOTE: this should be embedded by value instead of pointer to avoid a nil
+// pointer dereference when methods are called.
+type UnimplementedInternalSessionServiceServer struct{}
+
+func (UnimplementedInternalSessionServiceServer) SendSystemNotification(context.Context, *InternalSessionServiceSendSystemNotificationRequest) (*InternalSessionServiceSendSystemNotificationResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method SendSystemNotification not implemented")
+}
+func (UnimplementedInternalSessionServiceServer) mustEmbedUnimplementedInternalSessionServiceServer() {
+}
+func (UnimplementedInternalSessionServiceServer) testEmbeddedByValue() {}
+
+// UnsafeInternalSessionServiceServer may be embedded to opt out of forward compatibility for this service.
+// Use of this interface is not recommended, as added methods to InternalSessionServiceServer will
+// result in compilation errors.
+type UnsafeInternalSessionServiceServer interface {
+	mustEmbedUnimplementedInternalSessionServiceServer()
+}
+
+func RegisterInternalSessionServiceServer(s grpc.ServiceRegistrar, srv InternalSessionServiceServer) {
+	// If the following call panics, it indicates UnimplementedInternalSessionServiceServer was
+	// embedded by pointer and is nil.  This will cause panics if an
+	// unimplemented method is ever invoked, so we test this at initialization
+	// time to prevent it from happening at runtime later due to I/O.
+	if t, ok := srv.(interface{ testEmbeddedByValue() }); ok {
+		t.testEmbeddedByValue()
+	}
+	s.RegisterService(&InternalSessionService_ServiceDesc, srv)
+}
+
+func _InternalSessionService_SendSystemNotification_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(InternalSessionServiceSendSystemNotificationRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(InternalSessionServiceServer).SendSystemNotification(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: InternalSessionService_SendSystemNotification_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(InternalSessionServiceServer).SendSystemNotification(ctx, req.(*InternalSessionServiceSendSystemNotificationRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+// InternalSessionService_ServiceDesc is the grpc.ServiceDesc for InternalSessionService service.
+// It's only intended for direct use with grpc.RegisterService,
+// and not to be introspected or modified (even as a copy)
+var InternalSessionService_ServiceDesc = grpc.ServiceDesc{
+	ServiceName: "copilot.cli.v1.InternalSessionService",
+	HandlerType: (*InternalSessionServiceServer)(nil),
+	Methods: []grpc.MethodDesc{
+		{
+			MethodName: "SendSystemNotification",
+			Handler:    _InternalSessionService_SendSystemNotification_Handler,
+		},
+	},
+	Streams:  []grpc.StreamDesc{},
+	Metadata: "copilot/cli/v1/session.proto",
+}
+
+const (
+	SessionService_Abort_FullMethodName                     = "/copilot.cli.v1.SessionService/Abort"
+	SessionService_CancelAllBackgroundAgents_FullMethodName = "/copilot.cli.v1.SessionService/CancelAllBackgroundAgents"
+	SessionService_Create_FullMethodName                    = "/copilot.cli.v1.SessionService/Create"
+	SessionService_Delete_FullMethodName                    = "/copilot.cli.v1.SessionService/Delete"
+	SessionService_Destroy_FullMethodName                   = "/copilot.cli.v1.SessionService/Destroy"
+	SessionService_Detach_FullMethodName                    = "/copilot.cli.v1.SessionService/Detach"
+	SessionService_GetForeground_FullMethodName             = "/copilot.cli.v1.SessionService/GetForeground"
+	SessionService_GetLastId_FullMethodName                 = "/copilot.cli.v1.SessionService/GetLastId"
+	SessionService_GetMessages_FullMethodName               = "/copilot.cli.v1.SessionService/GetMessages"
+	SessionService_GetMetadata_FullMethodName               = "/copilot.cli.v1.SessionService/GetMetadata"
+	SessionService_InterruptMainTurn_FullMethodName         = "/copilot.cli.v1.SessionService/InterruptMainTurn"
+	SessionService_List_FullMethodName                      = "/copilot.cli.v1.SessionService/List"
+	SessionService_Log_FullMethodName                       = "/copilot.cli.v1.SessionService/Log"
+	SessionService_Resume_FullMethodName                    = "/copilot.cli.v1.SessionService/Resume"
+	SessionService_Send_FullMethodName                      = "/copilot.cli.v1.SessionService/Send"
+	SessionService_SendMessages_FullMethodName              = "/copilot.cli.v1.SessionService/SendMessages"
+	SessionService_SetForeground_FullMethodName             = "/copilot.cli.v1.SessionService/SetForeground"
+	SessionService_Shutdown_FullMethodName                  = "/copilot.cli.v1.SessionService/Shutdown"
+	SessionService_Suspend_FullMethodName                   = "/copilot.cli.v1.SessionService/Suspend"
 )
 
 // SessionServiceClient is the client API for SessionService service.
@@ -65,6 +181,9 @@ type SessionServiceClient interface {
 	// Ends the running turn. Pending tool calls and questions end with it.
 	// JSON-RPC: session.abort.
 	Abort(ctx context.Context, in *SessionServiceAbortRequest, opts ...grpc.CallOption) (*SessionServiceAbortResponse, error)
+	// Cancels the all background agents. JSON-RPC:
+	// session.cancelAllBackgroundAgents.
+	CancelAllBackgroundAgents(ctx context.Context, in *SessionServiceCancelAllBackgroundAgentsRequest, opts ...grpc.CallOption) (*SessionServiceCancelAllBackgroundAgentsResponse, error)
 	// Creates a session and joins it. JSON-RPC: session.create.
 	Create(ctx context.Context, in *SessionServiceCreateRequest, opts ...grpc.CallOption) (*SessionServiceCreateResponse, error)
 	// Deletes a session and its history. JSON-RPC: session.delete.
@@ -83,6 +202,8 @@ type SessionServiceClient interface {
 	// Returns what is known about a session without loading it. JSON-RPC:
 	// session.getMetadata.
 	GetMetadata(ctx context.Context, in *SessionServiceGetMetadataRequest, opts ...grpc.CallOption) (*SessionServiceGetMetadataResponse, error)
+	// Interrupts the main turn. JSON-RPC: session.interruptMainTurn.
+	InterruptMainTurn(ctx context.Context, in *SessionServiceInterruptMainTurnRequest, opts ...grpc.CallOption) (*SessionServiceInterruptMainTurnResponse, error)
 	// Lists stored sessions. JSON-RPC: session.list.
 	List(ctx context.Context, in *SessionServiceListRequest, opts ...grpc.CallOption) (*SessionServiceListResponse, error)
 	// Adds a line to the session's timeline. JSON-RPC: session.log.
@@ -93,8 +214,14 @@ type SessionServiceClient interface {
 	// Sends a prompt. It is queued while a turn runs; the answer comes as events.
 	// JSON-RPC: session.send.
 	Send(ctx context.Context, in *SessionServiceSendRequest, opts ...grpc.CallOption) (*SessionServiceSendResponse, error)
+	// Sends the messages. JSON-RPC: session.sendMessages.
+	SendMessages(ctx context.Context, in *SessionServiceSendMessagesRequest, opts ...grpc.CallOption) (*SessionServiceSendMessagesResponse, error)
 	// Makes a terminal show a session. JSON-RPC: session.setForeground.
 	SetForeground(ctx context.Context, in *SessionServiceSetForegroundRequest, opts ...grpc.CallOption) (*SessionServiceSetForegroundResponse, error)
+	// Shutdowns the session. JSON-RPC: session.shutdown.
+	Shutdown(ctx context.Context, in *SessionServiceShutdownRequest, opts ...grpc.CallOption) (*SessionServiceShutdownResponse, error)
+	// Suspends the session. JSON-RPC: session.suspend.
+	Suspend(ctx context.Context, in *SessionServiceSuspendRequest, opts ...grpc.CallOption) (*SessionServiceSuspendResponse, error)
 }
 
 type sessionServiceClient struct {
@@ -109,6 +236,16 @@ func (c *sessionServiceClient) Abort(ctx context.Context, in *SessionServiceAbor
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(SessionServiceAbortResponse)
 	err := c.cc.Invoke(ctx, SessionService_Abort_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *sessionServiceClient) CancelAllBackgroundAgents(ctx context.Context, in *SessionServiceCancelAllBackgroundAgentsRequest, opts ...grpc.CallOption) (*SessionServiceCancelAllBackgroundAgentsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SessionServiceCancelAllBackgroundAgentsResponse)
+	err := c.cc.Invoke(ctx, SessionService_CancelAllBackgroundAgents_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -195,6 +332,16 @@ func (c *sessionServiceClient) GetMetadata(ctx context.Context, in *SessionServi
 	return out, nil
 }
 
+func (c *sessionServiceClient) InterruptMainTurn(ctx context.Context, in *SessionServiceInterruptMainTurnRequest, opts ...grpc.CallOption) (*SessionServiceInterruptMainTurnResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SessionServiceInterruptMainTurnResponse)
+	err := c.cc.Invoke(ctx, SessionService_InterruptMainTurn_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *sessionServiceClient) List(ctx context.Context, in *SessionServiceListRequest, opts ...grpc.CallOption) (*SessionServiceListResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(SessionServiceListResponse)
@@ -235,10 +382,40 @@ func (c *sessionServiceClient) Send(ctx context.Context, in *SessionServiceSendR
 	return out, nil
 }
 
+func (c *sessionServiceClient) SendMessages(ctx context.Context, in *SessionServiceSendMessagesRequest, opts ...grpc.CallOption) (*SessionServiceSendMessagesResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SessionServiceSendMessagesResponse)
+	err := c.cc.Invoke(ctx, SessionService_SendMessages_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *sessionServiceClient) SetForeground(ctx context.Context, in *SessionServiceSetForegroundRequest, opts ...grpc.CallOption) (*SessionServiceSetForegroundResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(SessionServiceSetForegroundResponse)
 	err := c.cc.Invoke(ctx, SessionService_SetForeground_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *sessionServiceClient) Shutdown(ctx context.Context, in *SessionServiceShutdownRequest, opts ...grpc.CallOption) (*SessionServiceShutdownResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SessionServiceShutdownResponse)
+	err := c.cc.Invoke(ctx, SessionService_Shutdown_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *sessionServiceClient) Suspend(ctx context.Context, in *SessionServiceSuspendRequest, opts ...grpc.CallOption) (*SessionServiceSuspendResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SessionServiceSuspendResponse)
+	err := c.cc.Invoke(ctx, SessionService_Suspend_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -254,6 +431,9 @@ type SessionServiceServer interface {
 	// Ends the running turn. Pending tool calls and questions end with it.
 	// JSON-RPC: session.abort.
 	Abort(context.Context, *SessionServiceAbortRequest) (*SessionServiceAbortResponse, error)
+	// Cancels the all background agents. JSON-RPC:
+	// session.cancelAllBackgroundAgents.
+	CancelAllBackgroundAgents(context.Context, *SessionServiceCancelAllBackgroundAgentsRequest) (*SessionServiceCancelAllBackgroundAgentsResponse, error)
 	// Creates a session and joins it. JSON-RPC: session.create.
 	Create(context.Context, *SessionServiceCreateRequest) (*SessionServiceCreateResponse, error)
 	// Deletes a session and its history. JSON-RPC: session.delete.
@@ -272,6 +452,8 @@ type SessionServiceServer interface {
 	// Returns what is known about a session without loading it. JSON-RPC:
 	// session.getMetadata.
 	GetMetadata(context.Context, *SessionServiceGetMetadataRequest) (*SessionServiceGetMetadataResponse, error)
+	// Interrupts the main turn. JSON-RPC: session.interruptMainTurn.
+	InterruptMainTurn(context.Context, *SessionServiceInterruptMainTurnRequest) (*SessionServiceInterruptMainTurnResponse, error)
 	// Lists stored sessions. JSON-RPC: session.list.
 	List(context.Context, *SessionServiceListRequest) (*SessionServiceListResponse, error)
 	// Adds a line to the session's timeline. JSON-RPC: session.log.
@@ -282,8 +464,14 @@ type SessionServiceServer interface {
 	// Sends a prompt. It is queued while a turn runs; the answer comes as events.
 	// JSON-RPC: session.send.
 	Send(context.Context, *SessionServiceSendRequest) (*SessionServiceSendResponse, error)
+	// Sends the messages. JSON-RPC: session.sendMessages.
+	SendMessages(context.Context, *SessionServiceSendMessagesRequest) (*SessionServiceSendMessagesResponse, error)
 	// Makes a terminal show a session. JSON-RPC: session.setForeground.
 	SetForeground(context.Context, *SessionServiceSetForegroundRequest) (*SessionServiceSetForegroundResponse, error)
+	// Shutdowns the session. JSON-RPC: session.shutdown.
+	Shutdown(context.Context, *SessionServiceShutdownRequest) (*SessionServiceShutdownResponse, error)
+	// Suspends the session. JSON-RPC: session.suspend.
+	Suspend(context.Context, *SessionServiceSuspendRequest) (*SessionServiceSuspendResponse, error)
 	mustEmbedUnimplementedSessionServiceServer()
 }
 
@@ -296,6 +484,9 @@ type UnimplementedSessionServiceServer struct{}
 
 func (UnimplementedSessionServiceServer) Abort(context.Context, *SessionServiceAbortRequest) (*SessionServiceAbortResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Abort not implemented")
+}
+func (UnimplementedSessionServiceServer) CancelAllBackgroundAgents(context.Context, *SessionServiceCancelAllBackgroundAgentsRequest) (*SessionServiceCancelAllBackgroundAgentsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method CancelAllBackgroundAgents not implemented")
 }
 func (UnimplementedSessionServiceServer) Create(context.Context, *SessionServiceCreateRequest) (*SessionServiceCreateResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Create not implemented")
@@ -321,6 +512,9 @@ func (UnimplementedSessionServiceServer) GetMessages(context.Context, *SessionSe
 func (UnimplementedSessionServiceServer) GetMetadata(context.Context, *SessionServiceGetMetadataRequest) (*SessionServiceGetMetadataResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetMetadata not implemented")
 }
+func (UnimplementedSessionServiceServer) InterruptMainTurn(context.Context, *SessionServiceInterruptMainTurnRequest) (*SessionServiceInterruptMainTurnResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method InterruptMainTurn not implemented")
+}
 func (UnimplementedSessionServiceServer) List(context.Context, *SessionServiceListRequest) (*SessionServiceListResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method List not implemented")
 }
@@ -333,8 +527,17 @@ func (UnimplementedSessionServiceServer) Resume(context.Context, *SessionService
 func (UnimplementedSessionServiceServer) Send(context.Context, *SessionServiceSendRequest) (*SessionServiceSendResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Send not implemented")
 }
+func (UnimplementedSessionServiceServer) SendMessages(context.Context, *SessionServiceSendMessagesRequest) (*SessionServiceSendMessagesResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method SendMessages not implemented")
+}
 func (UnimplementedSessionServiceServer) SetForeground(context.Context, *SessionServiceSetForegroundRequest) (*SessionServiceSetForegroundResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method SetForeground not implemented")
+}
+func (UnimplementedSessionServiceServer) Shutdown(context.Context, *SessionServiceShutdownRequest) (*SessionServiceShutdownResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Shutdown not implemented")
+}
+func (UnimplementedSessionServiceServer) Suspend(context.Context, *SessionServiceSuspendRequest) (*SessionServiceSuspendResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Suspend not implemented")
 }
 func (UnimplementedSessionServiceServer) mustEmbedUnimplementedSessionServiceServer() {}
 func (UnimplementedSessionServiceServer) testEmbeddedByValue()                        {}
@@ -371,6 +574,24 @@ func _SessionService_Abort_Handler(srv interface{}, ctx context.Context, dec fun
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(SessionServiceServer).Abort(ctx, req.(*SessionServiceAbortRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _SessionService_CancelAllBackgroundAgents_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SessionServiceCancelAllBackgroundAgentsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(SessionServiceServer).CancelAllBackgroundAgents(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: SessionService_CancelAllBackgroundAgents_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(SessionServiceServer).CancelAllBackgroundAgents(ctx, req.(*SessionServiceCancelAllBackgroundAgentsRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -519,6 +740,24 @@ func _SessionService_GetMetadata_Handler(srv interface{}, ctx context.Context, d
 	return interceptor(ctx, in, info, handler)
 }
 
+func _SessionService_InterruptMainTurn_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SessionServiceInterruptMainTurnRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(SessionServiceServer).InterruptMainTurn(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: SessionService_InterruptMainTurn_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(SessionServiceServer).InterruptMainTurn(ctx, req.(*SessionServiceInterruptMainTurnRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _SessionService_List_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(SessionServiceListRequest)
 	if err := dec(in); err != nil {
@@ -591,6 +830,24 @@ func _SessionService_Send_Handler(srv interface{}, ctx context.Context, dec func
 	return interceptor(ctx, in, info, handler)
 }
 
+func _SessionService_SendMessages_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SessionServiceSendMessagesRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(SessionServiceServer).SendMessages(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: SessionService_SendMessages_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(SessionServiceServer).SendMessages(ctx, req.(*SessionServiceSendMessagesRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _SessionService_SetForeground_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(SessionServiceSetForegroundRequest)
 	if err := dec(in); err != nil {
@@ -609,6 +866,42 @@ func _SessionService_SetForeground_Handler(srv interface{}, ctx context.Context,
 	return interceptor(ctx, in, info, handler)
 }
 
+func _SessionService_Shutdown_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SessionServiceShutdownRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(SessionServiceServer).Shutdown(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: SessionService_Shutdown_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(SessionServiceServer).Shutdown(ctx, req.(*SessionServiceShutdownRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _SessionService_Suspend_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SessionServiceSuspendRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(SessionServiceServer).Suspend(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: SessionService_Suspend_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(SessionServiceServer).Suspend(ctx, req.(*SessionServiceSuspendRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // SessionService_ServiceDesc is the grpc.ServiceDesc for SessionService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -619,6 +912,10 @@ var SessionService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Abort",
 			Handler:    _SessionService_Abort_Handler,
+		},
+		{
+			MethodName: "CancelAllBackgroundAgents",
+			Handler:    _SessionService_CancelAllBackgroundAgents_Handler,
 		},
 		{
 			MethodName: "Create",
@@ -653,6 +950,10 @@ var SessionService_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _SessionService_GetMetadata_Handler,
 		},
 		{
+			MethodName: "InterruptMainTurn",
+			Handler:    _SessionService_InterruptMainTurn_Handler,
+		},
+		{
 			MethodName: "List",
 			Handler:    _SessionService_List_Handler,
 		},
@@ -669,8 +970,20 @@ var SessionService_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _SessionService_Send_Handler,
 		},
 		{
+			MethodName: "SendMessages",
+			Handler:    _SessionService_SendMessages_Handler,
+		},
+		{
 			MethodName: "SetForeground",
 			Handler:    _SessionService_SetForeground_Handler,
+		},
+		{
+			MethodName: "Shutdown",
+			Handler:    _SessionService_Shutdown_Handler,
+		},
+		{
+			MethodName: "Suspend",
+			Handler:    _SessionService_Suspend_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

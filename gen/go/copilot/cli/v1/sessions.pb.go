@@ -31,6 +31,7 @@ import (
 	_ "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/json/v1"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
 	sync "sync"
 	unsafe "unsafe"
@@ -42,6 +43,113 @@ const (
 	// Verify that runtime/protoimpl is sufficiently up-to-date.
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
+
+// Connected remote session metadata kind. Used by
+// ConnectedRemoteSessionMetadata.kind.
+type ConnectedRemoteSessionMetadataKind int32
+
+const (
+	// Unset, null, or a value that is not listed here: json_extra has it then.
+	ConnectedRemoteSessionMetadataKind_CONNECTED_REMOTE_SESSION_METADATA_KIND_UNSPECIFIED ConnectedRemoteSessionMetadataKind = 0
+	// JSON: "remote-session".
+	ConnectedRemoteSessionMetadataKind_CONNECTED_REMOTE_SESSION_METADATA_KIND_REMOTE_SESSION ConnectedRemoteSessionMetadataKind = 1
+	// JSON: "coding-agent".
+	ConnectedRemoteSessionMetadataKind_CONNECTED_REMOTE_SESSION_METADATA_KIND_CODING_AGENT ConnectedRemoteSessionMetadataKind = 2
+)
+
+// Enum value maps for ConnectedRemoteSessionMetadataKind.
+var (
+	ConnectedRemoteSessionMetadataKind_name = map[int32]string{
+		0: "CONNECTED_REMOTE_SESSION_METADATA_KIND_UNSPECIFIED",
+		1: "CONNECTED_REMOTE_SESSION_METADATA_KIND_REMOTE_SESSION",
+		2: "CONNECTED_REMOTE_SESSION_METADATA_KIND_CODING_AGENT",
+	}
+	ConnectedRemoteSessionMetadataKind_value = map[string]int32{
+		"CONNECTED_REMOTE_SESSION_METADATA_KIND_UNSPECIFIED":    0,
+		"CONNECTED_REMOTE_SESSION_METADATA_KIND_REMOTE_SESSION": 1,
+		"CONNECTED_REMOTE_SESSION_METADATA_KIND_CODING_AGENT":   2,
+	}
+)
+
+func (x ConnectedRemoteSessionMetadataKind) Enum() *ConnectedRemoteSessionMetadataKind {
+	p := new(ConnectedRemoteSessionMetadataKind)
+	*p = x
+	return p
+}
+
+func (x ConnectedRemoteSessionMetadataKind) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (ConnectedRemoteSessionMetadataKind) Descriptor() protoreflect.EnumDescriptor {
+	return file_copilot_cli_v1_sessions_proto_enumTypes[0].Descriptor()
+}
+
+func (ConnectedRemoteSessionMetadataKind) Type() protoreflect.EnumType {
+	return &file_copilot_cli_v1_sessions_proto_enumTypes[0]
+}
+
+func (x ConnectedRemoteSessionMetadataKind) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use ConnectedRemoteSessionMetadataKind.Descriptor instead.
+func (ConnectedRemoteSessionMetadataKind) EnumDescriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_sessions_proto_rawDescGZIP(), []int{0}
+}
+
+// Memory mode. Used by MemoryConfiguration.mode. Since CLI 1.0.102.
+type MemoryMode int32
+
+const (
+	// Unset, null, or a value that is not listed here: json_extra has it then.
+	MemoryMode_MEMORY_MODE_UNSPECIFIED MemoryMode = 0
+	// JSON: "system-prompt".
+	MemoryMode_MEMORY_MODE_SYSTEM_PROMPT MemoryMode = 1
+	// JSON: "user-prompt".
+	MemoryMode_MEMORY_MODE_USER_PROMPT MemoryMode = 2
+)
+
+// Enum value maps for MemoryMode.
+var (
+	MemoryMode_name = map[int32]string{
+		0: "MEMORY_MODE_UNSPECIFIED",
+		1: "MEMORY_MODE_SYSTEM_PROMPT",
+		2: "MEMORY_MODE_USER_PROMPT",
+	}
+	MemoryMode_value = map[string]int32{
+		"MEMORY_MODE_UNSPECIFIED":   0,
+		"MEMORY_MODE_SYSTEM_PROMPT": 1,
+		"MEMORY_MODE_USER_PROMPT":   2,
+	}
+)
+
+func (x MemoryMode) Enum() *MemoryMode {
+	p := new(MemoryMode)
+	*p = x
+	return p
+}
+
+func (x MemoryMode) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (MemoryMode) Descriptor() protoreflect.EnumDescriptor {
+	return file_copilot_cli_v1_sessions_proto_enumTypes[1].Descriptor()
+}
+
+func (MemoryMode) Type() protoreflect.EnumType {
+	return &file_copilot_cli_v1_sessions_proto_enumTypes[1]
+}
+
+func (x MemoryMode) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use MemoryMode.Descriptor instead.
+func (MemoryMode) EnumDescriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_sessions_proto_rawDescGZIP(), []int{1}
+}
 
 // Remote session host status. Used by RemoteSessionMetadataValue.host_status.
 type RemoteSessionHostStatus int32
@@ -88,11 +196,11 @@ func (x RemoteSessionHostStatus) String() string {
 }
 
 func (RemoteSessionHostStatus) Descriptor() protoreflect.EnumDescriptor {
-	return file_copilot_cli_v1_sessions_proto_enumTypes[0].Descriptor()
+	return file_copilot_cli_v1_sessions_proto_enumTypes[2].Descriptor()
 }
 
 func (RemoteSessionHostStatus) Type() protoreflect.EnumType {
-	return &file_copilot_cli_v1_sessions_proto_enumTypes[0]
+	return &file_copilot_cli_v1_sessions_proto_enumTypes[2]
 }
 
 func (x RemoteSessionHostStatus) Number() protoreflect.EnumNumber {
@@ -101,7 +209,7 @@ func (x RemoteSessionHostStatus) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use RemoteSessionHostStatus.Descriptor instead.
 func (RemoteSessionHostStatus) EnumDescriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_sessions_proto_rawDescGZIP(), []int{0}
+	return file_copilot_cli_v1_sessions_proto_rawDescGZIP(), []int{2}
 }
 
 // Remote session metadata task type. Used by
@@ -142,11 +250,11 @@ func (x RemoteSessionMetadataTaskType) String() string {
 }
 
 func (RemoteSessionMetadataTaskType) Descriptor() protoreflect.EnumDescriptor {
-	return file_copilot_cli_v1_sessions_proto_enumTypes[1].Descriptor()
+	return file_copilot_cli_v1_sessions_proto_enumTypes[3].Descriptor()
 }
 
 func (RemoteSessionMetadataTaskType) Type() protoreflect.EnumType {
-	return &file_copilot_cli_v1_sessions_proto_enumTypes[1]
+	return &file_copilot_cli_v1_sessions_proto_enumTypes[3]
 }
 
 func (x RemoteSessionMetadataTaskType) Number() protoreflect.EnumNumber {
@@ -155,7 +263,173 @@ func (x RemoteSessionMetadataTaskType) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use RemoteSessionMetadataTaskType.Descriptor instead.
 func (RemoteSessionMetadataTaskType) EnumDescriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_sessions_proto_rawDescGZIP(), []int{1}
+	return file_copilot_cli_v1_sessions_proto_rawDescGZIP(), []int{3}
+}
+
+// Session open options additional content exclusion policy scope. Used by
+// SessionOpenOptionsAdditionalContentExclusionPolicy.scope.
+type SessionOpenOptionsAdditionalContentExclusionPolicyScope int32
+
+const (
+	// Unset, null, or a value that is not listed here: json_extra has it then.
+	SessionOpenOptionsAdditionalContentExclusionPolicyScope_SESSION_OPEN_OPTIONS_ADDITIONAL_CONTENT_EXCLUSION_POLICY_SCOPE_UNSPECIFIED SessionOpenOptionsAdditionalContentExclusionPolicyScope = 0
+	// JSON: "repo".
+	SessionOpenOptionsAdditionalContentExclusionPolicyScope_SESSION_OPEN_OPTIONS_ADDITIONAL_CONTENT_EXCLUSION_POLICY_SCOPE_REPO SessionOpenOptionsAdditionalContentExclusionPolicyScope = 1
+	// JSON: "all".
+	SessionOpenOptionsAdditionalContentExclusionPolicyScope_SESSION_OPEN_OPTIONS_ADDITIONAL_CONTENT_EXCLUSION_POLICY_SCOPE_ALL SessionOpenOptionsAdditionalContentExclusionPolicyScope = 2
+)
+
+// Enum value maps for SessionOpenOptionsAdditionalContentExclusionPolicyScope.
+var (
+	SessionOpenOptionsAdditionalContentExclusionPolicyScope_name = map[int32]string{
+		0: "SESSION_OPEN_OPTIONS_ADDITIONAL_CONTENT_EXCLUSION_POLICY_SCOPE_UNSPECIFIED",
+		1: "SESSION_OPEN_OPTIONS_ADDITIONAL_CONTENT_EXCLUSION_POLICY_SCOPE_REPO",
+		2: "SESSION_OPEN_OPTIONS_ADDITIONAL_CONTENT_EXCLUSION_POLICY_SCOPE_ALL",
+	}
+	SessionOpenOptionsAdditionalContentExclusionPolicyScope_value = map[string]int32{
+		"SESSION_OPEN_OPTIONS_ADDITIONAL_CONTENT_EXCLUSION_POLICY_SCOPE_UNSPECIFIED": 0,
+		"SESSION_OPEN_OPTIONS_ADDITIONAL_CONTENT_EXCLUSION_POLICY_SCOPE_REPO":        1,
+		"SESSION_OPEN_OPTIONS_ADDITIONAL_CONTENT_EXCLUSION_POLICY_SCOPE_ALL":         2,
+	}
+)
+
+func (x SessionOpenOptionsAdditionalContentExclusionPolicyScope) Enum() *SessionOpenOptionsAdditionalContentExclusionPolicyScope {
+	p := new(SessionOpenOptionsAdditionalContentExclusionPolicyScope)
+	*p = x
+	return p
+}
+
+func (x SessionOpenOptionsAdditionalContentExclusionPolicyScope) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (SessionOpenOptionsAdditionalContentExclusionPolicyScope) Descriptor() protoreflect.EnumDescriptor {
+	return file_copilot_cli_v1_sessions_proto_enumTypes[4].Descriptor()
+}
+
+func (SessionOpenOptionsAdditionalContentExclusionPolicyScope) Type() protoreflect.EnumType {
+	return &file_copilot_cli_v1_sessions_proto_enumTypes[4]
+}
+
+func (x SessionOpenOptionsAdditionalContentExclusionPolicyScope) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use SessionOpenOptionsAdditionalContentExclusionPolicyScope.Descriptor instead.
+func (SessionOpenOptionsAdditionalContentExclusionPolicyScope) EnumDescriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_sessions_proto_rawDescGZIP(), []int{4}
+}
+
+// Session open options environment value mode. Used by
+// SessionOpenOptions.env_value_mode.
+type SessionOpenOptionsEnvValueMode int32
+
+const (
+	// Unset, null, or a value that is not listed here: json_extra has it then.
+	SessionOpenOptionsEnvValueMode_SESSION_OPEN_OPTIONS_ENV_VALUE_MODE_UNSPECIFIED SessionOpenOptionsEnvValueMode = 0
+	// JSON: "direct".
+	SessionOpenOptionsEnvValueMode_SESSION_OPEN_OPTIONS_ENV_VALUE_MODE_DIRECT SessionOpenOptionsEnvValueMode = 1
+	// JSON: "indirect".
+	SessionOpenOptionsEnvValueMode_SESSION_OPEN_OPTIONS_ENV_VALUE_MODE_INDIRECT SessionOpenOptionsEnvValueMode = 2
+)
+
+// Enum value maps for SessionOpenOptionsEnvValueMode.
+var (
+	SessionOpenOptionsEnvValueMode_name = map[int32]string{
+		0: "SESSION_OPEN_OPTIONS_ENV_VALUE_MODE_UNSPECIFIED",
+		1: "SESSION_OPEN_OPTIONS_ENV_VALUE_MODE_DIRECT",
+		2: "SESSION_OPEN_OPTIONS_ENV_VALUE_MODE_INDIRECT",
+	}
+	SessionOpenOptionsEnvValueMode_value = map[string]int32{
+		"SESSION_OPEN_OPTIONS_ENV_VALUE_MODE_UNSPECIFIED": 0,
+		"SESSION_OPEN_OPTIONS_ENV_VALUE_MODE_DIRECT":      1,
+		"SESSION_OPEN_OPTIONS_ENV_VALUE_MODE_INDIRECT":    2,
+	}
+)
+
+func (x SessionOpenOptionsEnvValueMode) Enum() *SessionOpenOptionsEnvValueMode {
+	p := new(SessionOpenOptionsEnvValueMode)
+	*p = x
+	return p
+}
+
+func (x SessionOpenOptionsEnvValueMode) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (SessionOpenOptionsEnvValueMode) Descriptor() protoreflect.EnumDescriptor {
+	return file_copilot_cli_v1_sessions_proto_enumTypes[5].Descriptor()
+}
+
+func (SessionOpenOptionsEnvValueMode) Type() protoreflect.EnumType {
+	return &file_copilot_cli_v1_sessions_proto_enumTypes[5]
+}
+
+func (x SessionOpenOptionsEnvValueMode) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use SessionOpenOptionsEnvValueMode.Descriptor instead.
+func (SessionOpenOptionsEnvValueMode) EnumDescriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_sessions_proto_rawDescGZIP(), []int{5}
+}
+
+// Session open options reasoning summary. Used by
+// SessionOpenOptions.reasoning_summary.
+type SessionOpenOptionsReasoningSummary int32
+
+const (
+	// Unset, null, or a value that is not listed here: json_extra has it then.
+	SessionOpenOptionsReasoningSummary_SESSION_OPEN_OPTIONS_REASONING_SUMMARY_UNSPECIFIED SessionOpenOptionsReasoningSummary = 0
+	// JSON: "none".
+	SessionOpenOptionsReasoningSummary_SESSION_OPEN_OPTIONS_REASONING_SUMMARY_NONE SessionOpenOptionsReasoningSummary = 1
+	// JSON: "concise".
+	SessionOpenOptionsReasoningSummary_SESSION_OPEN_OPTIONS_REASONING_SUMMARY_CONCISE SessionOpenOptionsReasoningSummary = 2
+	// JSON: "detailed".
+	SessionOpenOptionsReasoningSummary_SESSION_OPEN_OPTIONS_REASONING_SUMMARY_DETAILED SessionOpenOptionsReasoningSummary = 3
+)
+
+// Enum value maps for SessionOpenOptionsReasoningSummary.
+var (
+	SessionOpenOptionsReasoningSummary_name = map[int32]string{
+		0: "SESSION_OPEN_OPTIONS_REASONING_SUMMARY_UNSPECIFIED",
+		1: "SESSION_OPEN_OPTIONS_REASONING_SUMMARY_NONE",
+		2: "SESSION_OPEN_OPTIONS_REASONING_SUMMARY_CONCISE",
+		3: "SESSION_OPEN_OPTIONS_REASONING_SUMMARY_DETAILED",
+	}
+	SessionOpenOptionsReasoningSummary_value = map[string]int32{
+		"SESSION_OPEN_OPTIONS_REASONING_SUMMARY_UNSPECIFIED": 0,
+		"SESSION_OPEN_OPTIONS_REASONING_SUMMARY_NONE":        1,
+		"SESSION_OPEN_OPTIONS_REASONING_SUMMARY_CONCISE":     2,
+		"SESSION_OPEN_OPTIONS_REASONING_SUMMARY_DETAILED":    3,
+	}
+)
+
+func (x SessionOpenOptionsReasoningSummary) Enum() *SessionOpenOptionsReasoningSummary {
+	p := new(SessionOpenOptionsReasoningSummary)
+	*p = x
+	return p
+}
+
+func (x SessionOpenOptionsReasoningSummary) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (SessionOpenOptionsReasoningSummary) Descriptor() protoreflect.EnumDescriptor {
+	return file_copilot_cli_v1_sessions_proto_enumTypes[6].Descriptor()
+}
+
+func (SessionOpenOptionsReasoningSummary) Type() protoreflect.EnumType {
+	return &file_copilot_cli_v1_sessions_proto_enumTypes[6]
+}
+
+func (x SessionOpenOptionsReasoningSummary) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use SessionOpenOptionsReasoningSummary.Descriptor instead.
+func (SessionOpenOptionsReasoningSummary) EnumDescriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_sessions_proto_rawDescGZIP(), []int{6}
 }
 
 // Session source. Used by SessionsServiceListRequest.source.
@@ -199,11 +473,11 @@ func (x SessionSource) String() string {
 }
 
 func (SessionSource) Descriptor() protoreflect.EnumDescriptor {
-	return file_copilot_cli_v1_sessions_proto_enumTypes[2].Descriptor()
+	return file_copilot_cli_v1_sessions_proto_enumTypes[7].Descriptor()
 }
 
 func (SessionSource) Type() protoreflect.EnumType {
-	return &file_copilot_cli_v1_sessions_proto_enumTypes[2]
+	return &file_copilot_cli_v1_sessions_proto_enumTypes[7]
 }
 
 func (x SessionSource) Number() protoreflect.EnumNumber {
@@ -212,7 +486,1623 @@ func (x SessionSource) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use SessionSource.Descriptor instead.
 func (SessionSource) EnumDescriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_sessions_proto_rawDescGZIP(), []int{7}
+}
+
+// Sessions open handoff task type. Used by SessionsOpenHandoff.task_type.
+type SessionsOpenHandoffTaskType int32
+
+const (
+	// Unset, null, or a value that is not listed here: json_extra has it then.
+	SessionsOpenHandoffTaskType_SESSIONS_OPEN_HANDOFF_TASK_TYPE_UNSPECIFIED SessionsOpenHandoffTaskType = 0
+	// JSON: "cca".
+	SessionsOpenHandoffTaskType_SESSIONS_OPEN_HANDOFF_TASK_TYPE_CCA SessionsOpenHandoffTaskType = 1
+	// JSON: "cli".
+	SessionsOpenHandoffTaskType_SESSIONS_OPEN_HANDOFF_TASK_TYPE_CLI SessionsOpenHandoffTaskType = 2
+)
+
+// Enum value maps for SessionsOpenHandoffTaskType.
+var (
+	SessionsOpenHandoffTaskType_name = map[int32]string{
+		0: "SESSIONS_OPEN_HANDOFF_TASK_TYPE_UNSPECIFIED",
+		1: "SESSIONS_OPEN_HANDOFF_TASK_TYPE_CCA",
+		2: "SESSIONS_OPEN_HANDOFF_TASK_TYPE_CLI",
+	}
+	SessionsOpenHandoffTaskType_value = map[string]int32{
+		"SESSIONS_OPEN_HANDOFF_TASK_TYPE_UNSPECIFIED": 0,
+		"SESSIONS_OPEN_HANDOFF_TASK_TYPE_CCA":         1,
+		"SESSIONS_OPEN_HANDOFF_TASK_TYPE_CLI":         2,
+	}
+)
+
+func (x SessionsOpenHandoffTaskType) Enum() *SessionsOpenHandoffTaskType {
+	p := new(SessionsOpenHandoffTaskType)
+	*p = x
+	return p
+}
+
+func (x SessionsOpenHandoffTaskType) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (SessionsOpenHandoffTaskType) Descriptor() protoreflect.EnumDescriptor {
+	return file_copilot_cli_v1_sessions_proto_enumTypes[8].Descriptor()
+}
+
+func (SessionsOpenHandoffTaskType) Type() protoreflect.EnumType {
+	return &file_copilot_cli_v1_sessions_proto_enumTypes[8]
+}
+
+func (x SessionsOpenHandoffTaskType) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use SessionsOpenHandoffTaskType.Descriptor instead.
+func (SessionsOpenHandoffTaskType) EnumDescriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_sessions_proto_rawDescGZIP(), []int{8}
+}
+
+// Sessions open progress status. Used by SessionsOpenProgress.status.
+type SessionsOpenProgressStatus int32
+
+const (
+	// Unset, null, or a value that is not listed here: json_extra has it then.
+	SessionsOpenProgressStatus_SESSIONS_OPEN_PROGRESS_STATUS_UNSPECIFIED SessionsOpenProgressStatus = 0
+	// JSON: "in-progress".
+	SessionsOpenProgressStatus_SESSIONS_OPEN_PROGRESS_STATUS_IN_PROGRESS SessionsOpenProgressStatus = 1
+	// JSON: "complete".
+	SessionsOpenProgressStatus_SESSIONS_OPEN_PROGRESS_STATUS_COMPLETE SessionsOpenProgressStatus = 2
+)
+
+// Enum value maps for SessionsOpenProgressStatus.
+var (
+	SessionsOpenProgressStatus_name = map[int32]string{
+		0: "SESSIONS_OPEN_PROGRESS_STATUS_UNSPECIFIED",
+		1: "SESSIONS_OPEN_PROGRESS_STATUS_IN_PROGRESS",
+		2: "SESSIONS_OPEN_PROGRESS_STATUS_COMPLETE",
+	}
+	SessionsOpenProgressStatus_value = map[string]int32{
+		"SESSIONS_OPEN_PROGRESS_STATUS_UNSPECIFIED": 0,
+		"SESSIONS_OPEN_PROGRESS_STATUS_IN_PROGRESS": 1,
+		"SESSIONS_OPEN_PROGRESS_STATUS_COMPLETE":    2,
+	}
+)
+
+func (x SessionsOpenProgressStatus) Enum() *SessionsOpenProgressStatus {
+	p := new(SessionsOpenProgressStatus)
+	*p = x
+	return p
+}
+
+func (x SessionsOpenProgressStatus) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (SessionsOpenProgressStatus) Descriptor() protoreflect.EnumDescriptor {
+	return file_copilot_cli_v1_sessions_proto_enumTypes[9].Descriptor()
+}
+
+func (SessionsOpenProgressStatus) Type() protoreflect.EnumType {
+	return &file_copilot_cli_v1_sessions_proto_enumTypes[9]
+}
+
+func (x SessionsOpenProgressStatus) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use SessionsOpenProgressStatus.Descriptor instead.
+func (SessionsOpenProgressStatus) EnumDescriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_sessions_proto_rawDescGZIP(), []int{9}
+}
+
+// Sessions open progress step. Used by SessionsOpenProgress.step.
+type SessionsOpenProgressStep int32
+
+const (
+	// Unset, null, or a value that is not listed here: json_extra has it then.
+	SessionsOpenProgressStep_SESSIONS_OPEN_PROGRESS_STEP_UNSPECIFIED SessionsOpenProgressStep = 0
+	// JSON: "load-session".
+	SessionsOpenProgressStep_SESSIONS_OPEN_PROGRESS_STEP_LOAD_SESSION SessionsOpenProgressStep = 1
+	// JSON: "validate-repo".
+	SessionsOpenProgressStep_SESSIONS_OPEN_PROGRESS_STEP_VALIDATE_REPO SessionsOpenProgressStep = 2
+	// JSON: "check-changes".
+	SessionsOpenProgressStep_SESSIONS_OPEN_PROGRESS_STEP_CHECK_CHANGES SessionsOpenProgressStep = 3
+	// JSON: "checkout-branch".
+	SessionsOpenProgressStep_SESSIONS_OPEN_PROGRESS_STEP_CHECKOUT_BRANCH SessionsOpenProgressStep = 4
+	// JSON: "create-session".
+	SessionsOpenProgressStep_SESSIONS_OPEN_PROGRESS_STEP_CREATE_SESSION SessionsOpenProgressStep = 5
+	// JSON: "save-session".
+	SessionsOpenProgressStep_SESSIONS_OPEN_PROGRESS_STEP_SAVE_SESSION SessionsOpenProgressStep = 6
+)
+
+// Enum value maps for SessionsOpenProgressStep.
+var (
+	SessionsOpenProgressStep_name = map[int32]string{
+		0: "SESSIONS_OPEN_PROGRESS_STEP_UNSPECIFIED",
+		1: "SESSIONS_OPEN_PROGRESS_STEP_LOAD_SESSION",
+		2: "SESSIONS_OPEN_PROGRESS_STEP_VALIDATE_REPO",
+		3: "SESSIONS_OPEN_PROGRESS_STEP_CHECK_CHANGES",
+		4: "SESSIONS_OPEN_PROGRESS_STEP_CHECKOUT_BRANCH",
+		5: "SESSIONS_OPEN_PROGRESS_STEP_CREATE_SESSION",
+		6: "SESSIONS_OPEN_PROGRESS_STEP_SAVE_SESSION",
+	}
+	SessionsOpenProgressStep_value = map[string]int32{
+		"SESSIONS_OPEN_PROGRESS_STEP_UNSPECIFIED":     0,
+		"SESSIONS_OPEN_PROGRESS_STEP_LOAD_SESSION":    1,
+		"SESSIONS_OPEN_PROGRESS_STEP_VALIDATE_REPO":   2,
+		"SESSIONS_OPEN_PROGRESS_STEP_CHECK_CHANGES":   3,
+		"SESSIONS_OPEN_PROGRESS_STEP_CHECKOUT_BRANCH": 4,
+		"SESSIONS_OPEN_PROGRESS_STEP_CREATE_SESSION":  5,
+		"SESSIONS_OPEN_PROGRESS_STEP_SAVE_SESSION":    6,
+	}
+)
+
+func (x SessionsOpenProgressStep) Enum() *SessionsOpenProgressStep {
+	p := new(SessionsOpenProgressStep)
+	*p = x
+	return p
+}
+
+func (x SessionsOpenProgressStep) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (SessionsOpenProgressStep) Descriptor() protoreflect.EnumDescriptor {
+	return file_copilot_cli_v1_sessions_proto_enumTypes[10].Descriptor()
+}
+
+func (SessionsOpenProgressStep) Type() protoreflect.EnumType {
+	return &file_copilot_cli_v1_sessions_proto_enumTypes[10]
+}
+
+func (x SessionsOpenProgressStep) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use SessionsOpenProgressStep.Descriptor instead.
+func (SessionsOpenProgressStep) EnumDescriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_sessions_proto_rawDescGZIP(), []int{10}
+}
+
+// Sessions open status. Used by SessionsServiceOpenResponse.status.
+type SessionsOpenStatus int32
+
+const (
+	// Unset, null, or a value that is not listed here: json_extra has it then.
+	SessionsOpenStatus_SESSIONS_OPEN_STATUS_UNSPECIFIED SessionsOpenStatus = 0
+	// JSON: "created".
+	SessionsOpenStatus_SESSIONS_OPEN_STATUS_CREATED SessionsOpenStatus = 1
+	// JSON: "resumed".
+	SessionsOpenStatus_SESSIONS_OPEN_STATUS_RESUMED SessionsOpenStatus = 2
+	// JSON: "not_found".
+	SessionsOpenStatus_SESSIONS_OPEN_STATUS_NOT_FOUND SessionsOpenStatus = 3
+	// JSON: "connected".
+	SessionsOpenStatus_SESSIONS_OPEN_STATUS_CONNECTED SessionsOpenStatus = 4
+	// JSON: "handed_off".
+	SessionsOpenStatus_SESSIONS_OPEN_STATUS_HANDED_OFF SessionsOpenStatus = 5
+)
+
+// Enum value maps for SessionsOpenStatus.
+var (
+	SessionsOpenStatus_name = map[int32]string{
+		0: "SESSIONS_OPEN_STATUS_UNSPECIFIED",
+		1: "SESSIONS_OPEN_STATUS_CREATED",
+		2: "SESSIONS_OPEN_STATUS_RESUMED",
+		3: "SESSIONS_OPEN_STATUS_NOT_FOUND",
+		4: "SESSIONS_OPEN_STATUS_CONNECTED",
+		5: "SESSIONS_OPEN_STATUS_HANDED_OFF",
+	}
+	SessionsOpenStatus_value = map[string]int32{
+		"SESSIONS_OPEN_STATUS_UNSPECIFIED": 0,
+		"SESSIONS_OPEN_STATUS_CREATED":     1,
+		"SESSIONS_OPEN_STATUS_RESUMED":     2,
+		"SESSIONS_OPEN_STATUS_NOT_FOUND":   3,
+		"SESSIONS_OPEN_STATUS_CONNECTED":   4,
+		"SESSIONS_OPEN_STATUS_HANDED_OFF":  5,
+	}
+)
+
+func (x SessionsOpenStatus) Enum() *SessionsOpenStatus {
+	p := new(SessionsOpenStatus)
+	*p = x
+	return p
+}
+
+func (x SessionsOpenStatus) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (SessionsOpenStatus) Descriptor() protoreflect.EnumDescriptor {
+	return file_copilot_cli_v1_sessions_proto_enumTypes[11].Descriptor()
+}
+
+func (SessionsOpenStatus) Type() protoreflect.EnumType {
+	return &file_copilot_cli_v1_sessions_proto_enumTypes[11]
+}
+
+func (x SessionsOpenStatus) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use SessionsOpenStatus.Descriptor instead.
+func (SessionsOpenStatus) EnumDescriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_sessions_proto_rawDescGZIP(), []int{11}
+}
+
+// Parameters of sessions.configureSessionExtensions.
+type InternalSessionsServiceConfigureSessionExtensionsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Identifier of the session.
+	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *InternalSessionsServiceConfigureSessionExtensionsRequest) Reset() {
+	*x = InternalSessionsServiceConfigureSessionExtensionsRequest{}
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *InternalSessionsServiceConfigureSessionExtensionsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*InternalSessionsServiceConfigureSessionExtensionsRequest) ProtoMessage() {}
+
+func (x *InternalSessionsServiceConfigureSessionExtensionsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use InternalSessionsServiceConfigureSessionExtensionsRequest.ProtoReflect.Descriptor instead.
+func (*InternalSessionsServiceConfigureSessionExtensionsRequest) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_sessions_proto_rawDescGZIP(), []int{0}
+}
+
+func (x *InternalSessionsServiceConfigureSessionExtensionsRequest) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+func (x *InternalSessionsServiceConfigureSessionExtensionsRequest) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// sessions.configureSessionExtensions has no result.
+type InternalSessionsServiceConfigureSessionExtensionsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// A result of another form than the one above, as JSON text.
+	Unrecognized  *string `protobuf:"bytes,1001,opt,name=unrecognized,proto3,oneof" json:"unrecognized,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *InternalSessionsServiceConfigureSessionExtensionsResponse) Reset() {
+	*x = InternalSessionsServiceConfigureSessionExtensionsResponse{}
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *InternalSessionsServiceConfigureSessionExtensionsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*InternalSessionsServiceConfigureSessionExtensionsResponse) ProtoMessage() {}
+
+func (x *InternalSessionsServiceConfigureSessionExtensionsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use InternalSessionsServiceConfigureSessionExtensionsResponse.ProtoReflect.Descriptor instead.
+func (*InternalSessionsServiceConfigureSessionExtensionsResponse) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_sessions_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *InternalSessionsServiceConfigureSessionExtensionsResponse) GetUnrecognized() string {
+	if x != nil && x.Unrecognized != nil {
+		return *x.Unrecognized
+	}
+	return ""
+}
+
+// Parameters of sessions.createWorkspace.
+type InternalSessionsServiceCreateWorkspaceRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Identifier of the session.
+	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	// Path of the session state.
+	SessionStatePath string `protobuf:"bytes,2,opt,name=session_state_path,json=sessionStatePath,proto3" json:"session_state_path,omitempty"`
+	// The convention.
+	Convention string `protobuf:"bytes,3,opt,name=convention,proto3" json:"convention,omitempty"`
+	// The context.
+	Context *SessionWorkingDirectoryContextWithClient `protobuf:"bytes,4,opt,name=context,proto3" json:"context,omitempty"`
+	// The name.
+	Name *string `protobuf:"bytes,5,opt,name=name,proto3,oneof" json:"name,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *InternalSessionsServiceCreateWorkspaceRequest) Reset() {
+	*x = InternalSessionsServiceCreateWorkspaceRequest{}
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *InternalSessionsServiceCreateWorkspaceRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*InternalSessionsServiceCreateWorkspaceRequest) ProtoMessage() {}
+
+func (x *InternalSessionsServiceCreateWorkspaceRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use InternalSessionsServiceCreateWorkspaceRequest.ProtoReflect.Descriptor instead.
+func (*InternalSessionsServiceCreateWorkspaceRequest) Descriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_sessions_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *InternalSessionsServiceCreateWorkspaceRequest) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+func (x *InternalSessionsServiceCreateWorkspaceRequest) GetSessionStatePath() string {
+	if x != nil {
+		return x.SessionStatePath
+	}
+	return ""
+}
+
+func (x *InternalSessionsServiceCreateWorkspaceRequest) GetConvention() string {
+	if x != nil {
+		return x.Convention
+	}
+	return ""
+}
+
+func (x *InternalSessionsServiceCreateWorkspaceRequest) GetContext() *SessionWorkingDirectoryContextWithClient {
+	if x != nil {
+		return x.Context
+	}
+	return nil
+}
+
+func (x *InternalSessionsServiceCreateWorkspaceRequest) GetName() string {
+	if x != nil && x.Name != nil {
+		return *x.Name
+	}
+	return ""
+}
+
+func (x *InternalSessionsServiceCreateWorkspaceRequest) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// Result of sessions.createWorkspace.
+type InternalSessionsServiceCreateWorkspaceResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The workspace.
+	WorkspaceJson string `protobuf:"bytes,1,opt,name=workspace_json,json=workspaceJson,proto3" json:"workspace_json,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *InternalSessionsServiceCreateWorkspaceResponse) Reset() {
+	*x = InternalSessionsServiceCreateWorkspaceResponse{}
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *InternalSessionsServiceCreateWorkspaceResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*InternalSessionsServiceCreateWorkspaceResponse) ProtoMessage() {}
+
+func (x *InternalSessionsServiceCreateWorkspaceResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use InternalSessionsServiceCreateWorkspaceResponse.ProtoReflect.Descriptor instead.
+func (*InternalSessionsServiceCreateWorkspaceResponse) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_sessions_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *InternalSessionsServiceCreateWorkspaceResponse) GetWorkspaceJson() string {
+	if x != nil {
+		return x.WorkspaceJson
+	}
+	return ""
+}
+
+func (x *InternalSessionsServiceCreateWorkspaceResponse) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// Parameters of sessions.delete.
+type InternalSessionsServiceDeleteRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Identifier of the session.
+	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	// Path of the session. An explicit null, which is not the same as absence,
+	// stands in json_extra.
+	SessionPath *string `protobuf:"bytes,2,opt,name=session_path,json=sessionPath,proto3,oneof" json:"session_path,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *InternalSessionsServiceDeleteRequest) Reset() {
+	*x = InternalSessionsServiceDeleteRequest{}
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *InternalSessionsServiceDeleteRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*InternalSessionsServiceDeleteRequest) ProtoMessage() {}
+
+func (x *InternalSessionsServiceDeleteRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use InternalSessionsServiceDeleteRequest.ProtoReflect.Descriptor instead.
+func (*InternalSessionsServiceDeleteRequest) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_sessions_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *InternalSessionsServiceDeleteRequest) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+func (x *InternalSessionsServiceDeleteRequest) GetSessionPath() string {
+	if x != nil && x.SessionPath != nil {
+		return *x.SessionPath
+	}
+	return ""
+}
+
+func (x *InternalSessionsServiceDeleteRequest) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// sessions.delete has no result.
+type InternalSessionsServiceDeleteResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// A result of another form than the one above, as JSON text.
+	Unrecognized  *string `protobuf:"bytes,1001,opt,name=unrecognized,proto3,oneof" json:"unrecognized,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *InternalSessionsServiceDeleteResponse) Reset() {
+	*x = InternalSessionsServiceDeleteResponse{}
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *InternalSessionsServiceDeleteResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*InternalSessionsServiceDeleteResponse) ProtoMessage() {}
+
+func (x *InternalSessionsServiceDeleteResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use InternalSessionsServiceDeleteResponse.ProtoReflect.Descriptor instead.
+func (*InternalSessionsServiceDeleteResponse) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_sessions_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *InternalSessionsServiceDeleteResponse) GetUnrecognized() string {
+	if x != nil && x.Unrecognized != nil {
+		return *x.Unrecognized
+	}
+	return ""
+}
+
+// Parameters of sessions.getBoardEntryCount.
+type InternalSessionsServiceGetBoardEntryCountRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Identifier of the session.
+	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *InternalSessionsServiceGetBoardEntryCountRequest) Reset() {
+	*x = InternalSessionsServiceGetBoardEntryCountRequest{}
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *InternalSessionsServiceGetBoardEntryCountRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*InternalSessionsServiceGetBoardEntryCountRequest) ProtoMessage() {}
+
+func (x *InternalSessionsServiceGetBoardEntryCountRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use InternalSessionsServiceGetBoardEntryCountRequest.ProtoReflect.Descriptor instead.
+func (*InternalSessionsServiceGetBoardEntryCountRequest) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_sessions_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *InternalSessionsServiceGetBoardEntryCountRequest) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+func (x *InternalSessionsServiceGetBoardEntryCountRequest) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// Result of sessions.getBoardEntryCount.
+type InternalSessionsServiceGetBoardEntryCountResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The count.
+	Count *int64 `protobuf:"varint,1,opt,name=count,proto3,oneof" json:"count,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *InternalSessionsServiceGetBoardEntryCountResponse) Reset() {
+	*x = InternalSessionsServiceGetBoardEntryCountResponse{}
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *InternalSessionsServiceGetBoardEntryCountResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*InternalSessionsServiceGetBoardEntryCountResponse) ProtoMessage() {}
+
+func (x *InternalSessionsServiceGetBoardEntryCountResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use InternalSessionsServiceGetBoardEntryCountResponse.ProtoReflect.Descriptor instead.
+func (*InternalSessionsServiceGetBoardEntryCountResponse) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_sessions_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *InternalSessionsServiceGetBoardEntryCountResponse) GetCount() int64 {
+	if x != nil && x.Count != nil {
+		return *x.Count
+	}
+	return 0
+}
+
+func (x *InternalSessionsServiceGetBoardEntryCountResponse) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// Parameters of sessions.getEventFilePath.
+type InternalSessionsServiceGetEventFilePathRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Identifier of the session.
+	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *InternalSessionsServiceGetEventFilePathRequest) Reset() {
+	*x = InternalSessionsServiceGetEventFilePathRequest{}
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *InternalSessionsServiceGetEventFilePathRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*InternalSessionsServiceGetEventFilePathRequest) ProtoMessage() {}
+
+func (x *InternalSessionsServiceGetEventFilePathRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use InternalSessionsServiceGetEventFilePathRequest.ProtoReflect.Descriptor instead.
+func (*InternalSessionsServiceGetEventFilePathRequest) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_sessions_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *InternalSessionsServiceGetEventFilePathRequest) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+func (x *InternalSessionsServiceGetEventFilePathRequest) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// Result of sessions.getEventFilePath.
+type InternalSessionsServiceGetEventFilePathResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Path of the file.
+	FilePath string `protobuf:"bytes,1,opt,name=file_path,json=filePath,proto3" json:"file_path,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *InternalSessionsServiceGetEventFilePathResponse) Reset() {
+	*x = InternalSessionsServiceGetEventFilePathResponse{}
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *InternalSessionsServiceGetEventFilePathResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*InternalSessionsServiceGetEventFilePathResponse) ProtoMessage() {}
+
+func (x *InternalSessionsServiceGetEventFilePathResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use InternalSessionsServiceGetEventFilePathResponse.ProtoReflect.Descriptor instead.
+func (*InternalSessionsServiceGetEventFilePathResponse) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_sessions_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *InternalSessionsServiceGetEventFilePathResponse) GetFilePath() string {
+	if x != nil {
+		return x.FilePath
+	}
+	return ""
+}
+
+func (x *InternalSessionsServiceGetEventFilePathResponse) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// Parameters of sessions.getMetadata.
+type InternalSessionsServiceGetMetadataRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Identifier of the session.
+	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *InternalSessionsServiceGetMetadataRequest) Reset() {
+	*x = InternalSessionsServiceGetMetadataRequest{}
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *InternalSessionsServiceGetMetadataRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*InternalSessionsServiceGetMetadataRequest) ProtoMessage() {}
+
+func (x *InternalSessionsServiceGetMetadataRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use InternalSessionsServiceGetMetadataRequest.ProtoReflect.Descriptor instead.
+func (*InternalSessionsServiceGetMetadataRequest) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_sessions_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *InternalSessionsServiceGetMetadataRequest) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+func (x *InternalSessionsServiceGetMetadataRequest) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// Result of sessions.getMetadata.
+type InternalSessionsServiceGetMetadataResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The session.
+	Session *LocalSessionMetadataValue `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *InternalSessionsServiceGetMetadataResponse) Reset() {
+	*x = InternalSessionsServiceGetMetadataResponse{}
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *InternalSessionsServiceGetMetadataResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*InternalSessionsServiceGetMetadataResponse) ProtoMessage() {}
+
+func (x *InternalSessionsServiceGetMetadataResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use InternalSessionsServiceGetMetadataResponse.ProtoReflect.Descriptor instead.
+func (*InternalSessionsServiceGetMetadataResponse) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_sessions_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *InternalSessionsServiceGetMetadataResponse) GetSession() *LocalSessionMetadataValue {
+	if x != nil {
+		return x.Session
+	}
+	return nil
+}
+
+func (x *InternalSessionsServiceGetMetadataResponse) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// Parameters of sessions.getPersistedRemoteSteerable.
+type InternalSessionsServiceGetPersistedRemoteSteerableRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Identifier of the session.
+	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *InternalSessionsServiceGetPersistedRemoteSteerableRequest) Reset() {
+	*x = InternalSessionsServiceGetPersistedRemoteSteerableRequest{}
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *InternalSessionsServiceGetPersistedRemoteSteerableRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*InternalSessionsServiceGetPersistedRemoteSteerableRequest) ProtoMessage() {}
+
+func (x *InternalSessionsServiceGetPersistedRemoteSteerableRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use InternalSessionsServiceGetPersistedRemoteSteerableRequest.ProtoReflect.Descriptor instead.
+func (*InternalSessionsServiceGetPersistedRemoteSteerableRequest) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_sessions_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *InternalSessionsServiceGetPersistedRemoteSteerableRequest) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+func (x *InternalSessionsServiceGetPersistedRemoteSteerableRequest) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// Result of sessions.getPersistedRemoteSteerable.
+type InternalSessionsServiceGetPersistedRemoteSteerableResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Whether it is remote steerable.
+	RemoteSteerable *bool `protobuf:"varint,1,opt,name=remote_steerable,json=remoteSteerable,proto3,oneof" json:"remote_steerable,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *InternalSessionsServiceGetPersistedRemoteSteerableResponse) Reset() {
+	*x = InternalSessionsServiceGetPersistedRemoteSteerableResponse{}
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *InternalSessionsServiceGetPersistedRemoteSteerableResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*InternalSessionsServiceGetPersistedRemoteSteerableResponse) ProtoMessage() {}
+
+func (x *InternalSessionsServiceGetPersistedRemoteSteerableResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use InternalSessionsServiceGetPersistedRemoteSteerableResponse.ProtoReflect.Descriptor instead.
+func (*InternalSessionsServiceGetPersistedRemoteSteerableResponse) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_sessions_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *InternalSessionsServiceGetPersistedRemoteSteerableResponse) GetRemoteSteerable() bool {
+	if x != nil && x.RemoteSteerable != nil {
+		return *x.RemoteSteerable
+	}
+	return false
+}
+
+func (x *InternalSessionsServiceGetPersistedRemoteSteerableResponse) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// Parameters of sessions.listNonEmptySessionIds.
+type InternalSessionsServiceListNonEmptySessionIdsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The limit.
+	Limit *int64 `protobuf:"varint,1,opt,name=limit,proto3,oneof" json:"limit,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *InternalSessionsServiceListNonEmptySessionIdsRequest) Reset() {
+	*x = InternalSessionsServiceListNonEmptySessionIdsRequest{}
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *InternalSessionsServiceListNonEmptySessionIdsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*InternalSessionsServiceListNonEmptySessionIdsRequest) ProtoMessage() {}
+
+func (x *InternalSessionsServiceListNonEmptySessionIdsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use InternalSessionsServiceListNonEmptySessionIdsRequest.ProtoReflect.Descriptor instead.
+func (*InternalSessionsServiceListNonEmptySessionIdsRequest) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_sessions_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *InternalSessionsServiceListNonEmptySessionIdsRequest) GetLimit() int64 {
+	if x != nil && x.Limit != nil {
+		return *x.Limit
+	}
+	return 0
+}
+
+func (x *InternalSessionsServiceListNonEmptySessionIdsRequest) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// Result of sessions.listNonEmptySessionIds.
+type InternalSessionsServiceListNonEmptySessionIdsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Identifiers of the session.
+	SessionIds []string `protobuf:"bytes,1,rep,name=session_ids,json=sessionIds,proto3" json:"session_ids,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *InternalSessionsServiceListNonEmptySessionIdsResponse) Reset() {
+	*x = InternalSessionsServiceListNonEmptySessionIdsResponse{}
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *InternalSessionsServiceListNonEmptySessionIdsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*InternalSessionsServiceListNonEmptySessionIdsResponse) ProtoMessage() {}
+
+func (x *InternalSessionsServiceListNonEmptySessionIdsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use InternalSessionsServiceListNonEmptySessionIdsResponse.ProtoReflect.Descriptor instead.
+func (*InternalSessionsServiceListNonEmptySessionIdsResponse) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_sessions_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *InternalSessionsServiceListNonEmptySessionIdsResponse) GetSessionIds() []string {
+	if x != nil {
+		return x.SessionIds
+	}
+	return nil
+}
+
+func (x *InternalSessionsServiceListNonEmptySessionIdsResponse) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// Parameters of sessions.loadWorkspace.
+type InternalSessionsServiceLoadWorkspaceRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The sessions home.
+	SessionsHome string `protobuf:"bytes,1,opt,name=sessions_home,json=sessionsHome,proto3" json:"sessions_home,omitempty"`
+	// Identifier of the session.
+	SessionId string `protobuf:"bytes,2,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *InternalSessionsServiceLoadWorkspaceRequest) Reset() {
+	*x = InternalSessionsServiceLoadWorkspaceRequest{}
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *InternalSessionsServiceLoadWorkspaceRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*InternalSessionsServiceLoadWorkspaceRequest) ProtoMessage() {}
+
+func (x *InternalSessionsServiceLoadWorkspaceRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use InternalSessionsServiceLoadWorkspaceRequest.ProtoReflect.Descriptor instead.
+func (*InternalSessionsServiceLoadWorkspaceRequest) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_sessions_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *InternalSessionsServiceLoadWorkspaceRequest) GetSessionsHome() string {
+	if x != nil {
+		return x.SessionsHome
+	}
+	return ""
+}
+
+func (x *InternalSessionsServiceLoadWorkspaceRequest) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+func (x *InternalSessionsServiceLoadWorkspaceRequest) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// Result of sessions.loadWorkspace.
+type InternalSessionsServiceLoadWorkspaceResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The workspace.
+	WorkspaceJson *string `protobuf:"bytes,1,opt,name=workspace_json,json=workspaceJson,proto3,oneof" json:"workspace_json,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *InternalSessionsServiceLoadWorkspaceResponse) Reset() {
+	*x = InternalSessionsServiceLoadWorkspaceResponse{}
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *InternalSessionsServiceLoadWorkspaceResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*InternalSessionsServiceLoadWorkspaceResponse) ProtoMessage() {}
+
+func (x *InternalSessionsServiceLoadWorkspaceResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use InternalSessionsServiceLoadWorkspaceResponse.ProtoReflect.Descriptor instead.
+func (*InternalSessionsServiceLoadWorkspaceResponse) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_sessions_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *InternalSessionsServiceLoadWorkspaceResponse) GetWorkspaceJson() string {
+	if x != nil && x.WorkspaceJson != nil {
+		return *x.WorkspaceJson
+	}
+	return ""
+}
+
+func (x *InternalSessionsServiceLoadWorkspaceResponse) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// Parameters of sessions.registerExtensionToolsOnSession.
+//
+// Deprecated: Marked as deprecated in copilot/cli/v1/sessions.proto.
+type InternalSessionsServiceRegisterExtensionToolsOnSessionRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Identifier of the session.
+	//
+	// Deprecated: Marked as deprecated in copilot/cli/v1/sessions.proto.
+	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	// The options.
+	//
+	// Deprecated: Marked as deprecated in copilot/cli/v1/sessions.proto.
+	Options *SessionsRegisterExtensionToolsOnSessionOptions `protobuf:"bytes,2,opt,name=options,proto3" json:"options,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *InternalSessionsServiceRegisterExtensionToolsOnSessionRequest) Reset() {
+	*x = InternalSessionsServiceRegisterExtensionToolsOnSessionRequest{}
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *InternalSessionsServiceRegisterExtensionToolsOnSessionRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*InternalSessionsServiceRegisterExtensionToolsOnSessionRequest) ProtoMessage() {}
+
+func (x *InternalSessionsServiceRegisterExtensionToolsOnSessionRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use InternalSessionsServiceRegisterExtensionToolsOnSessionRequest.ProtoReflect.Descriptor instead.
+func (*InternalSessionsServiceRegisterExtensionToolsOnSessionRequest) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_sessions_proto_rawDescGZIP(), []int{18}
+}
+
+// Deprecated: Marked as deprecated in copilot/cli/v1/sessions.proto.
+func (x *InternalSessionsServiceRegisterExtensionToolsOnSessionRequest) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+// Deprecated: Marked as deprecated in copilot/cli/v1/sessions.proto.
+func (x *InternalSessionsServiceRegisterExtensionToolsOnSessionRequest) GetOptions() *SessionsRegisterExtensionToolsOnSessionOptions {
+	if x != nil {
+		return x.Options
+	}
+	return nil
+}
+
+func (x *InternalSessionsServiceRegisterExtensionToolsOnSessionRequest) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// Result of sessions.registerExtensionToolsOnSession.
+//
+// Deprecated: Marked as deprecated in copilot/cli/v1/sessions.proto.
+type InternalSessionsServiceRegisterExtensionToolsOnSessionResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *InternalSessionsServiceRegisterExtensionToolsOnSessionResponse) Reset() {
+	*x = InternalSessionsServiceRegisterExtensionToolsOnSessionResponse{}
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *InternalSessionsServiceRegisterExtensionToolsOnSessionResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*InternalSessionsServiceRegisterExtensionToolsOnSessionResponse) ProtoMessage() {}
+
+func (x *InternalSessionsServiceRegisterExtensionToolsOnSessionResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use InternalSessionsServiceRegisterExtensionToolsOnSessionResponse.ProtoReflect.Descriptor instead.
+func (*InternalSessionsServiceRegisterExtensionToolsOnSessionResponse) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_sessions_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *InternalSessionsServiceRegisterExtensionToolsOnSessionResponse) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// Parameters of sessions.updateWorkspaceFields.
+type InternalSessionsServiceUpdateWorkspaceFieldsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The sessions home.
+	SessionsHome string `protobuf:"bytes,1,opt,name=sessions_home,json=sessionsHome,proto3" json:"sessions_home,omitempty"`
+	// Identifier of the session.
+	SessionId string `protobuf:"bytes,2,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	// The fields.
+	FieldsJson string `protobuf:"bytes,3,opt,name=fields_json,json=fieldsJson,proto3" json:"fields_json,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *InternalSessionsServiceUpdateWorkspaceFieldsRequest) Reset() {
+	*x = InternalSessionsServiceUpdateWorkspaceFieldsRequest{}
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *InternalSessionsServiceUpdateWorkspaceFieldsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*InternalSessionsServiceUpdateWorkspaceFieldsRequest) ProtoMessage() {}
+
+func (x *InternalSessionsServiceUpdateWorkspaceFieldsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use InternalSessionsServiceUpdateWorkspaceFieldsRequest.ProtoReflect.Descriptor instead.
+func (*InternalSessionsServiceUpdateWorkspaceFieldsRequest) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_sessions_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *InternalSessionsServiceUpdateWorkspaceFieldsRequest) GetSessionsHome() string {
+	if x != nil {
+		return x.SessionsHome
+	}
+	return ""
+}
+
+func (x *InternalSessionsServiceUpdateWorkspaceFieldsRequest) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+func (x *InternalSessionsServiceUpdateWorkspaceFieldsRequest) GetFieldsJson() string {
+	if x != nil {
+		return x.FieldsJson
+	}
+	return ""
+}
+
+func (x *InternalSessionsServiceUpdateWorkspaceFieldsRequest) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// Result of sessions.updateWorkspaceFields.
+type InternalSessionsServiceUpdateWorkspaceFieldsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *InternalSessionsServiceUpdateWorkspaceFieldsResponse) Reset() {
+	*x = InternalSessionsServiceUpdateWorkspaceFieldsResponse{}
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *InternalSessionsServiceUpdateWorkspaceFieldsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*InternalSessionsServiceUpdateWorkspaceFieldsResponse) ProtoMessage() {}
+
+func (x *InternalSessionsServiceUpdateWorkspaceFieldsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use InternalSessionsServiceUpdateWorkspaceFieldsResponse.ProtoReflect.Descriptor instead.
+func (*InternalSessionsServiceUpdateWorkspaceFieldsResponse) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_sessions_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *InternalSessionsServiceUpdateWorkspaceFieldsResponse) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// Parameters of sessions.bulkDelete.
+type SessionsServiceBulkDeleteRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Identifiers of the session.
+	SessionIds []string `protobuf:"bytes,1,rep,name=session_ids,json=sessionIds,proto3" json:"session_ids,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SessionsServiceBulkDeleteRequest) Reset() {
+	*x = SessionsServiceBulkDeleteRequest{}
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SessionsServiceBulkDeleteRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SessionsServiceBulkDeleteRequest) ProtoMessage() {}
+
+func (x *SessionsServiceBulkDeleteRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SessionsServiceBulkDeleteRequest.ProtoReflect.Descriptor instead.
+func (*SessionsServiceBulkDeleteRequest) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_sessions_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *SessionsServiceBulkDeleteRequest) GetSessionIds() []string {
+	if x != nil {
+		return x.SessionIds
+	}
+	return nil
+}
+
+func (x *SessionsServiceBulkDeleteRequest) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// Result of sessions.bulkDelete.
+type SessionsServiceBulkDeleteResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The freed bytes, by name.
+	FreedBytes map[string]int64 `protobuf:"bytes,1,rep,name=freed_bytes,json=freedBytes,proto3" json:"freed_bytes,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SessionsServiceBulkDeleteResponse) Reset() {
+	*x = SessionsServiceBulkDeleteResponse{}
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SessionsServiceBulkDeleteResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SessionsServiceBulkDeleteResponse) ProtoMessage() {}
+
+func (x *SessionsServiceBulkDeleteResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SessionsServiceBulkDeleteResponse.ProtoReflect.Descriptor instead.
+func (*SessionsServiceBulkDeleteResponse) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_sessions_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *SessionsServiceBulkDeleteResponse) GetFreedBytes() map[string]int64 {
+	if x != nil {
+		return x.FreedBytes
+	}
+	return nil
+}
+
+func (x *SessionsServiceBulkDeleteResponse) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
 }
 
 // Parameters of sessions.checkInUse.
@@ -228,7 +2118,7 @@ type SessionsServiceCheckInUseRequest struct {
 
 func (x *SessionsServiceCheckInUseRequest) Reset() {
 	*x = SessionsServiceCheckInUseRequest{}
-	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[0]
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -240,7 +2130,7 @@ func (x *SessionsServiceCheckInUseRequest) String() string {
 func (*SessionsServiceCheckInUseRequest) ProtoMessage() {}
 
 func (x *SessionsServiceCheckInUseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[0]
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -253,7 +2143,7 @@ func (x *SessionsServiceCheckInUseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionsServiceCheckInUseRequest.ProtoReflect.Descriptor instead.
 func (*SessionsServiceCheckInUseRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_sessions_proto_rawDescGZIP(), []int{0}
+	return file_copilot_cli_v1_sessions_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *SessionsServiceCheckInUseRequest) GetSessionIds() []string {
@@ -283,7 +2173,7 @@ type SessionsServiceCheckInUseResponse struct {
 
 func (x *SessionsServiceCheckInUseResponse) Reset() {
 	*x = SessionsServiceCheckInUseResponse{}
-	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[1]
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -295,7 +2185,7 @@ func (x *SessionsServiceCheckInUseResponse) String() string {
 func (*SessionsServiceCheckInUseResponse) ProtoMessage() {}
 
 func (x *SessionsServiceCheckInUseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[1]
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -308,7 +2198,7 @@ func (x *SessionsServiceCheckInUseResponse) ProtoReflect() protoreflect.Message 
 
 // Deprecated: Use SessionsServiceCheckInUseResponse.ProtoReflect.Descriptor instead.
 func (*SessionsServiceCheckInUseResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_sessions_proto_rawDescGZIP(), []int{1}
+	return file_copilot_cli_v1_sessions_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *SessionsServiceCheckInUseResponse) GetInUse() []string {
@@ -319,6 +2209,1125 @@ func (x *SessionsServiceCheckInUseResponse) GetInUse() []string {
 }
 
 func (x *SessionsServiceCheckInUseResponse) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// Parameters of sessions.close.
+type SessionsServiceCloseRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Identifier of the session.
+	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SessionsServiceCloseRequest) Reset() {
+	*x = SessionsServiceCloseRequest{}
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SessionsServiceCloseRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SessionsServiceCloseRequest) ProtoMessage() {}
+
+func (x *SessionsServiceCloseRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SessionsServiceCloseRequest.ProtoReflect.Descriptor instead.
+func (*SessionsServiceCloseRequest) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_sessions_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *SessionsServiceCloseRequest) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+func (x *SessionsServiceCloseRequest) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// Result of sessions.close.
+type SessionsServiceCloseResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SessionsServiceCloseResponse) Reset() {
+	*x = SessionsServiceCloseResponse{}
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SessionsServiceCloseResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SessionsServiceCloseResponse) ProtoMessage() {}
+
+func (x *SessionsServiceCloseResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SessionsServiceCloseResponse.ProtoReflect.Descriptor instead.
+func (*SessionsServiceCloseResponse) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_sessions_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *SessionsServiceCloseResponse) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// Parameters of sessions.connect.
+type SessionsServiceConnectRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Identifier of the session.
+	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SessionsServiceConnectRequest) Reset() {
+	*x = SessionsServiceConnectRequest{}
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SessionsServiceConnectRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SessionsServiceConnectRequest) ProtoMessage() {}
+
+func (x *SessionsServiceConnectRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SessionsServiceConnectRequest.ProtoReflect.Descriptor instead.
+func (*SessionsServiceConnectRequest) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_sessions_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *SessionsServiceConnectRequest) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+func (x *SessionsServiceConnectRequest) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// Result of sessions.connect.
+type SessionsServiceConnectResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Identifier of the session.
+	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	// The metadata.
+	Metadata *ConnectedRemoteSessionMetadata `protobuf:"bytes,2,opt,name=metadata,proto3" json:"metadata,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SessionsServiceConnectResponse) Reset() {
+	*x = SessionsServiceConnectResponse{}
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SessionsServiceConnectResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SessionsServiceConnectResponse) ProtoMessage() {}
+
+func (x *SessionsServiceConnectResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SessionsServiceConnectResponse.ProtoReflect.Descriptor instead.
+func (*SessionsServiceConnectResponse) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_sessions_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *SessionsServiceConnectResponse) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+func (x *SessionsServiceConnectResponse) GetMetadata() *ConnectedRemoteSessionMetadata {
+	if x != nil {
+		return x.Metadata
+	}
+	return nil
+}
+
+func (x *SessionsServiceConnectResponse) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// Parameters of sessions.enrichMetadata.
+type SessionsServiceEnrichMetadataRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The sessions.
+	Sessions []*LocalSessionMetadataValue `protobuf:"bytes,1,rep,name=sessions,proto3" json:"sessions,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SessionsServiceEnrichMetadataRequest) Reset() {
+	*x = SessionsServiceEnrichMetadataRequest{}
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SessionsServiceEnrichMetadataRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SessionsServiceEnrichMetadataRequest) ProtoMessage() {}
+
+func (x *SessionsServiceEnrichMetadataRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SessionsServiceEnrichMetadataRequest.ProtoReflect.Descriptor instead.
+func (*SessionsServiceEnrichMetadataRequest) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_sessions_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *SessionsServiceEnrichMetadataRequest) GetSessions() []*LocalSessionMetadataValue {
+	if x != nil {
+		return x.Sessions
+	}
+	return nil
+}
+
+func (x *SessionsServiceEnrichMetadataRequest) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// Result of sessions.enrichMetadata.
+type SessionsServiceEnrichMetadataResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The sessions.
+	Sessions []*LocalSessionMetadataValue `protobuf:"bytes,1,rep,name=sessions,proto3" json:"sessions,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SessionsServiceEnrichMetadataResponse) Reset() {
+	*x = SessionsServiceEnrichMetadataResponse{}
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SessionsServiceEnrichMetadataResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SessionsServiceEnrichMetadataResponse) ProtoMessage() {}
+
+func (x *SessionsServiceEnrichMetadataResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SessionsServiceEnrichMetadataResponse.ProtoReflect.Descriptor instead.
+func (*SessionsServiceEnrichMetadataResponse) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_sessions_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *SessionsServiceEnrichMetadataResponse) GetSessions() []*LocalSessionMetadataValue {
+	if x != nil {
+		return x.Sessions
+	}
+	return nil
+}
+
+func (x *SessionsServiceEnrichMetadataResponse) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// Parameters of sessions.findByPrefix.
+type SessionsServiceFindByPrefixRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The prefix.
+	Prefix string `protobuf:"bytes,1,opt,name=prefix,proto3" json:"prefix,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SessionsServiceFindByPrefixRequest) Reset() {
+	*x = SessionsServiceFindByPrefixRequest{}
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SessionsServiceFindByPrefixRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SessionsServiceFindByPrefixRequest) ProtoMessage() {}
+
+func (x *SessionsServiceFindByPrefixRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SessionsServiceFindByPrefixRequest.ProtoReflect.Descriptor instead.
+func (*SessionsServiceFindByPrefixRequest) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_sessions_proto_rawDescGZIP(), []int{32}
+}
+
+func (x *SessionsServiceFindByPrefixRequest) GetPrefix() string {
+	if x != nil {
+		return x.Prefix
+	}
+	return ""
+}
+
+func (x *SessionsServiceFindByPrefixRequest) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// Result of sessions.findByPrefix.
+type SessionsServiceFindByPrefixResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Identifier of the session.
+	SessionId *string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3,oneof" json:"session_id,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SessionsServiceFindByPrefixResponse) Reset() {
+	*x = SessionsServiceFindByPrefixResponse{}
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SessionsServiceFindByPrefixResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SessionsServiceFindByPrefixResponse) ProtoMessage() {}
+
+func (x *SessionsServiceFindByPrefixResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SessionsServiceFindByPrefixResponse.ProtoReflect.Descriptor instead.
+func (*SessionsServiceFindByPrefixResponse) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_sessions_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *SessionsServiceFindByPrefixResponse) GetSessionId() string {
+	if x != nil && x.SessionId != nil {
+		return *x.SessionId
+	}
+	return ""
+}
+
+func (x *SessionsServiceFindByPrefixResponse) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// Parameters of sessions.findByTaskId.
+type SessionsServiceFindByTaskIdRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Identifier of the task.
+	TaskId string `protobuf:"bytes,1,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SessionsServiceFindByTaskIdRequest) Reset() {
+	*x = SessionsServiceFindByTaskIdRequest{}
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[34]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SessionsServiceFindByTaskIdRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SessionsServiceFindByTaskIdRequest) ProtoMessage() {}
+
+func (x *SessionsServiceFindByTaskIdRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[34]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SessionsServiceFindByTaskIdRequest.ProtoReflect.Descriptor instead.
+func (*SessionsServiceFindByTaskIdRequest) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_sessions_proto_rawDescGZIP(), []int{34}
+}
+
+func (x *SessionsServiceFindByTaskIdRequest) GetTaskId() string {
+	if x != nil {
+		return x.TaskId
+	}
+	return ""
+}
+
+func (x *SessionsServiceFindByTaskIdRequest) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// Result of sessions.findByTaskId.
+type SessionsServiceFindByTaskIdResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Identifier of the session.
+	SessionId *string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3,oneof" json:"session_id,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SessionsServiceFindByTaskIdResponse) Reset() {
+	*x = SessionsServiceFindByTaskIdResponse{}
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[35]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SessionsServiceFindByTaskIdResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SessionsServiceFindByTaskIdResponse) ProtoMessage() {}
+
+func (x *SessionsServiceFindByTaskIdResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[35]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SessionsServiceFindByTaskIdResponse.ProtoReflect.Descriptor instead.
+func (*SessionsServiceFindByTaskIdResponse) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_sessions_proto_rawDescGZIP(), []int{35}
+}
+
+func (x *SessionsServiceFindByTaskIdResponse) GetSessionId() string {
+	if x != nil && x.SessionId != nil {
+		return *x.SessionId
+	}
+	return ""
+}
+
+func (x *SessionsServiceFindByTaskIdResponse) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// Parameters of sessions.fork.
+type SessionsServiceForkRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Identifier of the session.
+	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	// Identifier of the to event.
+	ToEventId *string `protobuf:"bytes,2,opt,name=to_event_id,json=toEventId,proto3,oneof" json:"to_event_id,omitempty"`
+	// The name.
+	Name *string `protobuf:"bytes,3,opt,name=name,proto3,oneof" json:"name,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SessionsServiceForkRequest) Reset() {
+	*x = SessionsServiceForkRequest{}
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[36]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SessionsServiceForkRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SessionsServiceForkRequest) ProtoMessage() {}
+
+func (x *SessionsServiceForkRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[36]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SessionsServiceForkRequest.ProtoReflect.Descriptor instead.
+func (*SessionsServiceForkRequest) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_sessions_proto_rawDescGZIP(), []int{36}
+}
+
+func (x *SessionsServiceForkRequest) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+func (x *SessionsServiceForkRequest) GetToEventId() string {
+	if x != nil && x.ToEventId != nil {
+		return *x.ToEventId
+	}
+	return ""
+}
+
+func (x *SessionsServiceForkRequest) GetName() string {
+	if x != nil && x.Name != nil {
+		return *x.Name
+	}
+	return ""
+}
+
+func (x *SessionsServiceForkRequest) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// Result of sessions.fork.
+type SessionsServiceForkResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Identifier of the session.
+	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	// The name.
+	Name *string `protobuf:"bytes,2,opt,name=name,proto3,oneof" json:"name,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SessionsServiceForkResponse) Reset() {
+	*x = SessionsServiceForkResponse{}
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[37]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SessionsServiceForkResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SessionsServiceForkResponse) ProtoMessage() {}
+
+func (x *SessionsServiceForkResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[37]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SessionsServiceForkResponse.ProtoReflect.Descriptor instead.
+func (*SessionsServiceForkResponse) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_sessions_proto_rawDescGZIP(), []int{37}
+}
+
+func (x *SessionsServiceForkResponse) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+func (x *SessionsServiceForkResponse) GetName() string {
+	if x != nil && x.Name != nil {
+		return *x.Name
+	}
+	return ""
+}
+
+func (x *SessionsServiceForkResponse) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// Parameters of sessions.getClientMetadata.
+type SessionsServiceGetClientMetadataRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Identifiers of the session.
+	SessionIds []string `protobuf:"bytes,1,rep,name=session_ids,json=sessionIds,proto3" json:"session_ids,omitempty"`
+	// The keys.
+	Keys []string `protobuf:"bytes,2,rep,name=keys,proto3" json:"keys,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SessionsServiceGetClientMetadataRequest) Reset() {
+	*x = SessionsServiceGetClientMetadataRequest{}
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[38]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SessionsServiceGetClientMetadataRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SessionsServiceGetClientMetadataRequest) ProtoMessage() {}
+
+func (x *SessionsServiceGetClientMetadataRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[38]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SessionsServiceGetClientMetadataRequest.ProtoReflect.Descriptor instead.
+func (*SessionsServiceGetClientMetadataRequest) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_sessions_proto_rawDescGZIP(), []int{38}
+}
+
+func (x *SessionsServiceGetClientMetadataRequest) GetSessionIds() []string {
+	if x != nil {
+		return x.SessionIds
+	}
+	return nil
+}
+
+func (x *SessionsServiceGetClientMetadataRequest) GetKeys() []string {
+	if x != nil {
+		return x.Keys
+	}
+	return nil
+}
+
+func (x *SessionsServiceGetClientMetadataRequest) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// Result of sessions.getClientMetadata.
+type SessionsServiceGetClientMetadataResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The items.
+	Items []*SessionsClientMetadataEntry `protobuf:"bytes,1,rep,name=items,proto3" json:"items,omitempty"`
+	// A result of another form than the one above, as JSON text.
+	Unrecognized  *string `protobuf:"bytes,1001,opt,name=unrecognized,proto3,oneof" json:"unrecognized,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SessionsServiceGetClientMetadataResponse) Reset() {
+	*x = SessionsServiceGetClientMetadataResponse{}
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[39]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SessionsServiceGetClientMetadataResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SessionsServiceGetClientMetadataResponse) ProtoMessage() {}
+
+func (x *SessionsServiceGetClientMetadataResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[39]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SessionsServiceGetClientMetadataResponse.ProtoReflect.Descriptor instead.
+func (*SessionsServiceGetClientMetadataResponse) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_sessions_proto_rawDescGZIP(), []int{39}
+}
+
+func (x *SessionsServiceGetClientMetadataResponse) GetItems() []*SessionsClientMetadataEntry {
+	if x != nil {
+		return x.Items
+	}
+	return nil
+}
+
+func (x *SessionsServiceGetClientMetadataResponse) GetUnrecognized() string {
+	if x != nil && x.Unrecognized != nil {
+		return *x.Unrecognized
+	}
+	return ""
+}
+
+// Parameters of sessions.getLastForContext.
+type SessionsServiceGetLastForContextRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The context.
+	Context *SessionContext `protobuf:"bytes,1,opt,name=context,proto3" json:"context,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SessionsServiceGetLastForContextRequest) Reset() {
+	*x = SessionsServiceGetLastForContextRequest{}
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[40]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SessionsServiceGetLastForContextRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SessionsServiceGetLastForContextRequest) ProtoMessage() {}
+
+func (x *SessionsServiceGetLastForContextRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[40]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SessionsServiceGetLastForContextRequest.ProtoReflect.Descriptor instead.
+func (*SessionsServiceGetLastForContextRequest) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_sessions_proto_rawDescGZIP(), []int{40}
+}
+
+func (x *SessionsServiceGetLastForContextRequest) GetContext() *SessionContext {
+	if x != nil {
+		return x.Context
+	}
+	return nil
+}
+
+func (x *SessionsServiceGetLastForContextRequest) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// Result of sessions.getLastForContext.
+type SessionsServiceGetLastForContextResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Identifier of the session.
+	SessionId *string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3,oneof" json:"session_id,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SessionsServiceGetLastForContextResponse) Reset() {
+	*x = SessionsServiceGetLastForContextResponse{}
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[41]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SessionsServiceGetLastForContextResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SessionsServiceGetLastForContextResponse) ProtoMessage() {}
+
+func (x *SessionsServiceGetLastForContextResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[41]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SessionsServiceGetLastForContextResponse.ProtoReflect.Descriptor instead.
+func (*SessionsServiceGetLastForContextResponse) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_sessions_proto_rawDescGZIP(), []int{41}
+}
+
+func (x *SessionsServiceGetLastForContextResponse) GetSessionId() string {
+	if x != nil && x.SessionId != nil {
+		return *x.SessionId
+	}
+	return ""
+}
+
+func (x *SessionsServiceGetLastForContextResponse) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// Parameters of sessions.getRemoteControlStatus. They may be left out
+// altogether.
+type SessionsServiceGetRemoteControlStatusRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SessionsServiceGetRemoteControlStatusRequest) Reset() {
+	*x = SessionsServiceGetRemoteControlStatusRequest{}
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[42]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SessionsServiceGetRemoteControlStatusRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SessionsServiceGetRemoteControlStatusRequest) ProtoMessage() {}
+
+func (x *SessionsServiceGetRemoteControlStatusRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[42]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SessionsServiceGetRemoteControlStatusRequest.ProtoReflect.Descriptor instead.
+func (*SessionsServiceGetRemoteControlStatusRequest) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_sessions_proto_rawDescGZIP(), []int{42}
+}
+
+func (x *SessionsServiceGetRemoteControlStatusRequest) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// Result of sessions.getRemoteControlStatus.
+type SessionsServiceGetRemoteControlStatusResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The status.
+	Status *RemoteControlStatus `protobuf:"bytes,1,opt,name=status,proto3" json:"status,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SessionsServiceGetRemoteControlStatusResponse) Reset() {
+	*x = SessionsServiceGetRemoteControlStatusResponse{}
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[43]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SessionsServiceGetRemoteControlStatusResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SessionsServiceGetRemoteControlStatusResponse) ProtoMessage() {}
+
+func (x *SessionsServiceGetRemoteControlStatusResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[43]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SessionsServiceGetRemoteControlStatusResponse.ProtoReflect.Descriptor instead.
+func (*SessionsServiceGetRemoteControlStatusResponse) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_sessions_proto_rawDescGZIP(), []int{43}
+}
+
+func (x *SessionsServiceGetRemoteControlStatusResponse) GetStatus() *RemoteControlStatus {
+	if x != nil {
+		return x.Status
+	}
+	return nil
+}
+
+func (x *SessionsServiceGetRemoteControlStatusResponse) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// Parameters of sessions.getSizes. They may be left out altogether.
+type SessionsServiceGetSizesRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SessionsServiceGetSizesRequest) Reset() {
+	*x = SessionsServiceGetSizesRequest{}
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[44]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SessionsServiceGetSizesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SessionsServiceGetSizesRequest) ProtoMessage() {}
+
+func (x *SessionsServiceGetSizesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[44]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SessionsServiceGetSizesRequest.ProtoReflect.Descriptor instead.
+func (*SessionsServiceGetSizesRequest) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_sessions_proto_rawDescGZIP(), []int{44}
+}
+
+func (x *SessionsServiceGetSizesRequest) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// Result of sessions.getSizes.
+type SessionsServiceGetSizesResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The sizes, by name.
+	Sizes map[string]int64 `protobuf:"bytes,1,rep,name=sizes,proto3" json:"sizes,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SessionsServiceGetSizesResponse) Reset() {
+	*x = SessionsServiceGetSizesResponse{}
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[45]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SessionsServiceGetSizesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SessionsServiceGetSizesResponse) ProtoMessage() {}
+
+func (x *SessionsServiceGetSizesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[45]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SessionsServiceGetSizesResponse.ProtoReflect.Descriptor instead.
+func (*SessionsServiceGetSizesResponse) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_sessions_proto_rawDescGZIP(), []int{45}
+}
+
+func (x *SessionsServiceGetSizesResponse) GetSizes() map[string]int64 {
+	if x != nil {
+		return x.Sizes
+	}
+	return nil
+}
+
+func (x *SessionsServiceGetSizesResponse) GetJsonExtra() string {
 	if x != nil {
 		return x.JsonExtra
 	}
@@ -346,7 +3355,7 @@ type SessionsServiceListRequest struct {
 
 func (x *SessionsServiceListRequest) Reset() {
 	*x = SessionsServiceListRequest{}
-	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[2]
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -358,7 +3367,7 @@ func (x *SessionsServiceListRequest) String() string {
 func (*SessionsServiceListRequest) ProtoMessage() {}
 
 func (x *SessionsServiceListRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[2]
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -371,7 +3380,7 @@ func (x *SessionsServiceListRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionsServiceListRequest.ProtoReflect.Descriptor instead.
 func (*SessionsServiceListRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_sessions_proto_rawDescGZIP(), []int{2}
+	return file_copilot_cli_v1_sessions_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *SessionsServiceListRequest) GetSource() SessionSource {
@@ -429,7 +3438,7 @@ type SessionsServiceListResponse struct {
 
 func (x *SessionsServiceListResponse) Reset() {
 	*x = SessionsServiceListResponse{}
-	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[3]
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -441,7 +3450,7 @@ func (x *SessionsServiceListResponse) String() string {
 func (*SessionsServiceListResponse) ProtoMessage() {}
 
 func (x *SessionsServiceListResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[3]
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -454,7 +3463,7 @@ func (x *SessionsServiceListResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionsServiceListResponse.ProtoReflect.Descriptor instead.
 func (*SessionsServiceListResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_sessions_proto_rawDescGZIP(), []int{3}
+	return file_copilot_cli_v1_sessions_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *SessionsServiceListResponse) GetSessions() []*SessionListEntry {
@@ -465,6 +3474,587 @@ func (x *SessionsServiceListResponse) GetSessions() []*SessionListEntry {
 }
 
 func (x *SessionsServiceListResponse) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// Parameters of sessions.loadDeferredRepoHooks.
+type SessionsServiceLoadDeferredRepoHooksRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Identifier of the session.
+	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SessionsServiceLoadDeferredRepoHooksRequest) Reset() {
+	*x = SessionsServiceLoadDeferredRepoHooksRequest{}
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[48]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SessionsServiceLoadDeferredRepoHooksRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SessionsServiceLoadDeferredRepoHooksRequest) ProtoMessage() {}
+
+func (x *SessionsServiceLoadDeferredRepoHooksRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[48]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SessionsServiceLoadDeferredRepoHooksRequest.ProtoReflect.Descriptor instead.
+func (*SessionsServiceLoadDeferredRepoHooksRequest) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_sessions_proto_rawDescGZIP(), []int{48}
+}
+
+func (x *SessionsServiceLoadDeferredRepoHooksRequest) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+func (x *SessionsServiceLoadDeferredRepoHooksRequest) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// Result of sessions.loadDeferredRepoHooks.
+type SessionsServiceLoadDeferredRepoHooksResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The startup prompts.
+	StartupPrompts []string `protobuf:"bytes,1,rep,name=startup_prompts,json=startupPrompts,proto3" json:"startup_prompts,omitempty"`
+	// Number of hooks.
+	HookCount int64 `protobuf:"varint,2,opt,name=hook_count,json=hookCount,proto3" json:"hook_count,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SessionsServiceLoadDeferredRepoHooksResponse) Reset() {
+	*x = SessionsServiceLoadDeferredRepoHooksResponse{}
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[49]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SessionsServiceLoadDeferredRepoHooksResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SessionsServiceLoadDeferredRepoHooksResponse) ProtoMessage() {}
+
+func (x *SessionsServiceLoadDeferredRepoHooksResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[49]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SessionsServiceLoadDeferredRepoHooksResponse.ProtoReflect.Descriptor instead.
+func (*SessionsServiceLoadDeferredRepoHooksResponse) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_sessions_proto_rawDescGZIP(), []int{49}
+}
+
+func (x *SessionsServiceLoadDeferredRepoHooksResponse) GetStartupPrompts() []string {
+	if x != nil {
+		return x.StartupPrompts
+	}
+	return nil
+}
+
+func (x *SessionsServiceLoadDeferredRepoHooksResponse) GetHookCount() int64 {
+	if x != nil {
+		return x.HookCount
+	}
+	return 0
+}
+
+func (x *SessionsServiceLoadDeferredRepoHooksResponse) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// Parameters of sessions.open.
+type SessionsServiceOpenRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// One of these, told apart by the member kind.
+	//
+	// Types that are valid to be assigned to Variant:
+	//
+	//	*SessionsServiceOpenRequest_Create
+	//	*SessionsServiceOpenRequest_Resume
+	//	*SessionsServiceOpenRequest_ResumeLast
+	//	*SessionsServiceOpenRequest_Attach
+	//	*SessionsServiceOpenRequest_Remote
+	//	*SessionsServiceOpenRequest_Cloud
+	//	*SessionsServiceOpenRequest_Handoff
+	//	*SessionsServiceOpenRequest_Unrecognized
+	Variant       isSessionsServiceOpenRequest_Variant `protobuf_oneof:"variant"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SessionsServiceOpenRequest) Reset() {
+	*x = SessionsServiceOpenRequest{}
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[50]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SessionsServiceOpenRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SessionsServiceOpenRequest) ProtoMessage() {}
+
+func (x *SessionsServiceOpenRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[50]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SessionsServiceOpenRequest.ProtoReflect.Descriptor instead.
+func (*SessionsServiceOpenRequest) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_sessions_proto_rawDescGZIP(), []int{50}
+}
+
+func (x *SessionsServiceOpenRequest) GetVariant() isSessionsServiceOpenRequest_Variant {
+	if x != nil {
+		return x.Variant
+	}
+	return nil
+}
+
+func (x *SessionsServiceOpenRequest) GetCreate() *SessionsOpenCreate {
+	if x != nil {
+		if x, ok := x.Variant.(*SessionsServiceOpenRequest_Create); ok {
+			return x.Create
+		}
+	}
+	return nil
+}
+
+func (x *SessionsServiceOpenRequest) GetResume() *SessionsOpenResume {
+	if x != nil {
+		if x, ok := x.Variant.(*SessionsServiceOpenRequest_Resume); ok {
+			return x.Resume
+		}
+	}
+	return nil
+}
+
+func (x *SessionsServiceOpenRequest) GetResumeLast() *SessionsOpenResumeLast {
+	if x != nil {
+		if x, ok := x.Variant.(*SessionsServiceOpenRequest_ResumeLast); ok {
+			return x.ResumeLast
+		}
+	}
+	return nil
+}
+
+func (x *SessionsServiceOpenRequest) GetAttach() *SessionsOpenAttach {
+	if x != nil {
+		if x, ok := x.Variant.(*SessionsServiceOpenRequest_Attach); ok {
+			return x.Attach
+		}
+	}
+	return nil
+}
+
+func (x *SessionsServiceOpenRequest) GetRemote() *SessionsOpenRemote {
+	if x != nil {
+		if x, ok := x.Variant.(*SessionsServiceOpenRequest_Remote); ok {
+			return x.Remote
+		}
+	}
+	return nil
+}
+
+func (x *SessionsServiceOpenRequest) GetCloud() *SessionsOpenCloud {
+	if x != nil {
+		if x, ok := x.Variant.(*SessionsServiceOpenRequest_Cloud); ok {
+			return x.Cloud
+		}
+	}
+	return nil
+}
+
+func (x *SessionsServiceOpenRequest) GetHandoff() *SessionsOpenHandoff {
+	if x != nil {
+		if x, ok := x.Variant.(*SessionsServiceOpenRequest_Handoff); ok {
+			return x.Handoff
+		}
+	}
+	return nil
+}
+
+func (x *SessionsServiceOpenRequest) GetUnrecognized() string {
+	if x != nil {
+		if x, ok := x.Variant.(*SessionsServiceOpenRequest_Unrecognized); ok {
+			return x.Unrecognized
+		}
+	}
+	return ""
+}
+
+type isSessionsServiceOpenRequest_Variant interface {
+	isSessionsServiceOpenRequest_Variant()
+}
+
+type SessionsServiceOpenRequest_Create struct {
+	// Create. JSON kind: create.
+	Create *SessionsOpenCreate `protobuf:"bytes,1,opt,name=create,proto3,oneof"`
+}
+
+type SessionsServiceOpenRequest_Resume struct {
+	// Resume. JSON kind: resume.
+	Resume *SessionsOpenResume `protobuf:"bytes,2,opt,name=resume,proto3,oneof"`
+}
+
+type SessionsServiceOpenRequest_ResumeLast struct {
+	// Resume last. JSON kind: resumeLast.
+	ResumeLast *SessionsOpenResumeLast `protobuf:"bytes,3,opt,name=resume_last,json=resumeLast,proto3,oneof"`
+}
+
+type SessionsServiceOpenRequest_Attach struct {
+	// Attach. JSON kind: attach.
+	Attach *SessionsOpenAttach `protobuf:"bytes,4,opt,name=attach,proto3,oneof"`
+}
+
+type SessionsServiceOpenRequest_Remote struct {
+	// Remote. JSON kind: remote.
+	Remote *SessionsOpenRemote `protobuf:"bytes,5,opt,name=remote,proto3,oneof"`
+}
+
+type SessionsServiceOpenRequest_Cloud struct {
+	// Cloud. JSON kind: cloud.
+	Cloud *SessionsOpenCloud `protobuf:"bytes,6,opt,name=cloud,proto3,oneof"`
+}
+
+type SessionsServiceOpenRequest_Handoff struct {
+	// Handoff. JSON kind: handoff.
+	Handoff *SessionsOpenHandoff `protobuf:"bytes,7,opt,name=handoff,proto3,oneof"`
+}
+
+type SessionsServiceOpenRequest_Unrecognized struct {
+	// A value that fits none of them, as JSON text.
+	Unrecognized string `protobuf:"bytes,1001,opt,name=unrecognized,proto3,oneof"`
+}
+
+func (*SessionsServiceOpenRequest_Create) isSessionsServiceOpenRequest_Variant() {}
+
+func (*SessionsServiceOpenRequest_Resume) isSessionsServiceOpenRequest_Variant() {}
+
+func (*SessionsServiceOpenRequest_ResumeLast) isSessionsServiceOpenRequest_Variant() {}
+
+func (*SessionsServiceOpenRequest_Attach) isSessionsServiceOpenRequest_Variant() {}
+
+func (*SessionsServiceOpenRequest_Remote) isSessionsServiceOpenRequest_Variant() {}
+
+func (*SessionsServiceOpenRequest_Cloud) isSessionsServiceOpenRequest_Variant() {}
+
+func (*SessionsServiceOpenRequest_Handoff) isSessionsServiceOpenRequest_Variant() {}
+
+func (*SessionsServiceOpenRequest_Unrecognized) isSessionsServiceOpenRequest_Variant() {}
+
+// Result of sessions.open.
+type SessionsServiceOpenResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The status.
+	Status SessionsOpenStatus `protobuf:"varint,1,opt,name=status,proto3,enum=copilot.cli.v1.SessionsOpenStatus" json:"status,omitempty"`
+	// Identifier of the session.
+	SessionId *string `protobuf:"bytes,2,opt,name=session_id,json=sessionId,proto3,oneof" json:"session_id,omitempty"`
+	// The startup prompts.
+	StartupPrompts []string `protobuf:"bytes,3,rep,name=startup_prompts,json=startupPrompts,proto3" json:"startup_prompts,omitempty"`
+	// Identifier of the remote session.
+	RemoteSessionId *string `protobuf:"bytes,4,opt,name=remote_session_id,json=remoteSessionId,proto3,oneof" json:"remote_session_id,omitempty"`
+	// The metadata.
+	Metadata *RemoteSessionMetadataValue `protobuf:"bytes,5,opt,name=metadata,proto3" json:"metadata,omitempty"`
+	// The progress.
+	Progress []*SessionsOpenProgress `protobuf:"bytes,6,rep,name=progress,proto3" json:"progress,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SessionsServiceOpenResponse) Reset() {
+	*x = SessionsServiceOpenResponse{}
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[51]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SessionsServiceOpenResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SessionsServiceOpenResponse) ProtoMessage() {}
+
+func (x *SessionsServiceOpenResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[51]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SessionsServiceOpenResponse.ProtoReflect.Descriptor instead.
+func (*SessionsServiceOpenResponse) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_sessions_proto_rawDescGZIP(), []int{51}
+}
+
+func (x *SessionsServiceOpenResponse) GetStatus() SessionsOpenStatus {
+	if x != nil {
+		return x.Status
+	}
+	return SessionsOpenStatus_SESSIONS_OPEN_STATUS_UNSPECIFIED
+}
+
+func (x *SessionsServiceOpenResponse) GetSessionId() string {
+	if x != nil && x.SessionId != nil {
+		return *x.SessionId
+	}
+	return ""
+}
+
+func (x *SessionsServiceOpenResponse) GetStartupPrompts() []string {
+	if x != nil {
+		return x.StartupPrompts
+	}
+	return nil
+}
+
+func (x *SessionsServiceOpenResponse) GetRemoteSessionId() string {
+	if x != nil && x.RemoteSessionId != nil {
+		return *x.RemoteSessionId
+	}
+	return ""
+}
+
+func (x *SessionsServiceOpenResponse) GetMetadata() *RemoteSessionMetadataValue {
+	if x != nil {
+		return x.Metadata
+	}
+	return nil
+}
+
+func (x *SessionsServiceOpenResponse) GetProgress() []*SessionsOpenProgress {
+	if x != nil {
+		return x.Progress
+	}
+	return nil
+}
+
+func (x *SessionsServiceOpenResponse) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// Parameters of sessions.pruneOld.
+type SessionsServicePruneOldRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The older than days.
+	OlderThanDays int64 `protobuf:"varint,1,opt,name=older_than_days,json=olderThanDays,proto3" json:"older_than_days,omitempty"`
+	// Whether there is dry run.
+	DryRun *bool `protobuf:"varint,2,opt,name=dry_run,json=dryRun,proto3,oneof" json:"dry_run,omitempty"`
+	// Whether to include named.
+	IncludeNamed *bool `protobuf:"varint,3,opt,name=include_named,json=includeNamed,proto3,oneof" json:"include_named,omitempty"`
+	// Identifiers of the exclude session.
+	ExcludeSessionIds []string `protobuf:"bytes,4,rep,name=exclude_session_ids,json=excludeSessionIds,proto3" json:"exclude_session_ids,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SessionsServicePruneOldRequest) Reset() {
+	*x = SessionsServicePruneOldRequest{}
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[52]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SessionsServicePruneOldRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SessionsServicePruneOldRequest) ProtoMessage() {}
+
+func (x *SessionsServicePruneOldRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[52]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SessionsServicePruneOldRequest.ProtoReflect.Descriptor instead.
+func (*SessionsServicePruneOldRequest) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_sessions_proto_rawDescGZIP(), []int{52}
+}
+
+func (x *SessionsServicePruneOldRequest) GetOlderThanDays() int64 {
+	if x != nil {
+		return x.OlderThanDays
+	}
+	return 0
+}
+
+func (x *SessionsServicePruneOldRequest) GetDryRun() bool {
+	if x != nil && x.DryRun != nil {
+		return *x.DryRun
+	}
+	return false
+}
+
+func (x *SessionsServicePruneOldRequest) GetIncludeNamed() bool {
+	if x != nil && x.IncludeNamed != nil {
+		return *x.IncludeNamed
+	}
+	return false
+}
+
+func (x *SessionsServicePruneOldRequest) GetExcludeSessionIds() []string {
+	if x != nil {
+		return x.ExcludeSessionIds
+	}
+	return nil
+}
+
+func (x *SessionsServicePruneOldRequest) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// Result of sessions.pruneOld.
+type SessionsServicePruneOldResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The deleted.
+	Deleted []string `protobuf:"bytes,1,rep,name=deleted,proto3" json:"deleted,omitempty"`
+	// The candidates.
+	Candidates []string `protobuf:"bytes,2,rep,name=candidates,proto3" json:"candidates,omitempty"`
+	// The skipped.
+	Skipped []string `protobuf:"bytes,3,rep,name=skipped,proto3" json:"skipped,omitempty"`
+	// The freed bytes.
+	FreedBytes int64 `protobuf:"varint,4,opt,name=freed_bytes,json=freedBytes,proto3" json:"freed_bytes,omitempty"`
+	// Whether there is dry run.
+	DryRun bool `protobuf:"varint,5,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SessionsServicePruneOldResponse) Reset() {
+	*x = SessionsServicePruneOldResponse{}
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[53]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SessionsServicePruneOldResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SessionsServicePruneOldResponse) ProtoMessage() {}
+
+func (x *SessionsServicePruneOldResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[53]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SessionsServicePruneOldResponse.ProtoReflect.Descriptor instead.
+func (*SessionsServicePruneOldResponse) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_sessions_proto_rawDescGZIP(), []int{53}
+}
+
+func (x *SessionsServicePruneOldResponse) GetDeleted() []string {
+	if x != nil {
+		return x.Deleted
+	}
+	return nil
+}
+
+func (x *SessionsServicePruneOldResponse) GetCandidates() []string {
+	if x != nil {
+		return x.Candidates
+	}
+	return nil
+}
+
+func (x *SessionsServicePruneOldResponse) GetSkipped() []string {
+	if x != nil {
+		return x.Skipped
+	}
+	return nil
+}
+
+func (x *SessionsServicePruneOldResponse) GetFreedBytes() int64 {
+	if x != nil {
+		return x.FreedBytes
+	}
+	return 0
+}
+
+func (x *SessionsServicePruneOldResponse) GetDryRun() bool {
+	if x != nil {
+		return x.DryRun
+	}
+	return false
+}
+
+func (x *SessionsServicePruneOldResponse) GetJsonExtra() string {
 	if x != nil {
 		return x.JsonExtra
 	}
@@ -490,7 +4080,7 @@ type SessionsServiceReadPersistedEventsRequest struct {
 
 func (x *SessionsServiceReadPersistedEventsRequest) Reset() {
 	*x = SessionsServiceReadPersistedEventsRequest{}
-	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[4]
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -502,7 +4092,7 @@ func (x *SessionsServiceReadPersistedEventsRequest) String() string {
 func (*SessionsServiceReadPersistedEventsRequest) ProtoMessage() {}
 
 func (x *SessionsServiceReadPersistedEventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[4]
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -515,7 +4105,7 @@ func (x *SessionsServiceReadPersistedEventsRequest) ProtoReflect() protoreflect.
 
 // Deprecated: Use SessionsServiceReadPersistedEventsRequest.ProtoReflect.Descriptor instead.
 func (*SessionsServiceReadPersistedEventsRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_sessions_proto_rawDescGZIP(), []int{4}
+	return file_copilot_cli_v1_sessions_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *SessionsServiceReadPersistedEventsRequest) GetSessionId() string {
@@ -572,7 +4162,7 @@ type SessionsServiceReadPersistedEventsResponse struct {
 
 func (x *SessionsServiceReadPersistedEventsResponse) Reset() {
 	*x = SessionsServiceReadPersistedEventsResponse{}
-	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[5]
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -584,7 +4174,7 @@ func (x *SessionsServiceReadPersistedEventsResponse) String() string {
 func (*SessionsServiceReadPersistedEventsResponse) ProtoMessage() {}
 
 func (x *SessionsServiceReadPersistedEventsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[5]
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -597,7 +4187,7 @@ func (x *SessionsServiceReadPersistedEventsResponse) ProtoReflect() protoreflect
 
 // Deprecated: Use SessionsServiceReadPersistedEventsResponse.ProtoReflect.Descriptor instead.
 func (*SessionsServiceReadPersistedEventsResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_sessions_proto_rawDescGZIP(), []int{5}
+	return file_copilot_cli_v1_sessions_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *SessionsServiceReadPersistedEventsResponse) GetEvents() []*SessionEvent {
@@ -635,6 +4225,1833 @@ func (x *SessionsServiceReadPersistedEventsResponse) GetJsonExtra() string {
 	return ""
 }
 
+// Parameters of sessions.releaseLock.
+type SessionsServiceReleaseLockRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Identifier of the session.
+	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SessionsServiceReleaseLockRequest) Reset() {
+	*x = SessionsServiceReleaseLockRequest{}
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[56]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SessionsServiceReleaseLockRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SessionsServiceReleaseLockRequest) ProtoMessage() {}
+
+func (x *SessionsServiceReleaseLockRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[56]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SessionsServiceReleaseLockRequest.ProtoReflect.Descriptor instead.
+func (*SessionsServiceReleaseLockRequest) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_sessions_proto_rawDescGZIP(), []int{56}
+}
+
+func (x *SessionsServiceReleaseLockRequest) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+func (x *SessionsServiceReleaseLockRequest) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// Result of sessions.releaseLock.
+type SessionsServiceReleaseLockResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SessionsServiceReleaseLockResponse) Reset() {
+	*x = SessionsServiceReleaseLockResponse{}
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[57]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SessionsServiceReleaseLockResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SessionsServiceReleaseLockResponse) ProtoMessage() {}
+
+func (x *SessionsServiceReleaseLockResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[57]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SessionsServiceReleaseLockResponse.ProtoReflect.Descriptor instead.
+func (*SessionsServiceReleaseLockResponse) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_sessions_proto_rawDescGZIP(), []int{57}
+}
+
+func (x *SessionsServiceReleaseLockResponse) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// Parameters of sessions.reloadPluginHooks.
+type SessionsServiceReloadPluginHooksRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Identifier of the session.
+	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	// Whether to defer repository hooks.
+	DeferRepoHooks *bool `protobuf:"varint,2,opt,name=defer_repo_hooks,json=deferRepoHooks,proto3,oneof" json:"defer_repo_hooks,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SessionsServiceReloadPluginHooksRequest) Reset() {
+	*x = SessionsServiceReloadPluginHooksRequest{}
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[58]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SessionsServiceReloadPluginHooksRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SessionsServiceReloadPluginHooksRequest) ProtoMessage() {}
+
+func (x *SessionsServiceReloadPluginHooksRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[58]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SessionsServiceReloadPluginHooksRequest.ProtoReflect.Descriptor instead.
+func (*SessionsServiceReloadPluginHooksRequest) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_sessions_proto_rawDescGZIP(), []int{58}
+}
+
+func (x *SessionsServiceReloadPluginHooksRequest) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+func (x *SessionsServiceReloadPluginHooksRequest) GetDeferRepoHooks() bool {
+	if x != nil && x.DeferRepoHooks != nil {
+		return *x.DeferRepoHooks
+	}
+	return false
+}
+
+func (x *SessionsServiceReloadPluginHooksRequest) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// Result of sessions.reloadPluginHooks.
+type SessionsServiceReloadPluginHooksResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SessionsServiceReloadPluginHooksResponse) Reset() {
+	*x = SessionsServiceReloadPluginHooksResponse{}
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[59]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SessionsServiceReloadPluginHooksResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SessionsServiceReloadPluginHooksResponse) ProtoMessage() {}
+
+func (x *SessionsServiceReloadPluginHooksResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[59]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SessionsServiceReloadPluginHooksResponse.ProtoReflect.Descriptor instead.
+func (*SessionsServiceReloadPluginHooksResponse) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_sessions_proto_rawDescGZIP(), []int{59}
+}
+
+func (x *SessionsServiceReloadPluginHooksResponse) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// Parameters of sessions.save.
+type SessionsServiceSaveRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Identifier of the session.
+	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SessionsServiceSaveRequest) Reset() {
+	*x = SessionsServiceSaveRequest{}
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[60]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SessionsServiceSaveRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SessionsServiceSaveRequest) ProtoMessage() {}
+
+func (x *SessionsServiceSaveRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[60]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SessionsServiceSaveRequest.ProtoReflect.Descriptor instead.
+func (*SessionsServiceSaveRequest) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_sessions_proto_rawDescGZIP(), []int{60}
+}
+
+func (x *SessionsServiceSaveRequest) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+func (x *SessionsServiceSaveRequest) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// Result of sessions.save.
+type SessionsServiceSaveResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SessionsServiceSaveResponse) Reset() {
+	*x = SessionsServiceSaveResponse{}
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[61]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SessionsServiceSaveResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SessionsServiceSaveResponse) ProtoMessage() {}
+
+func (x *SessionsServiceSaveResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[61]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SessionsServiceSaveResponse.ProtoReflect.Descriptor instead.
+func (*SessionsServiceSaveResponse) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_sessions_proto_rawDescGZIP(), []int{61}
+}
+
+func (x *SessionsServiceSaveResponse) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// Parameters of sessions.setAdditionalPlugins.
+type SessionsServiceSetAdditionalPluginsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The plugins.
+	Plugins []*InstalledPlugin `protobuf:"bytes,1,rep,name=plugins,proto3" json:"plugins,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SessionsServiceSetAdditionalPluginsRequest) Reset() {
+	*x = SessionsServiceSetAdditionalPluginsRequest{}
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[62]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SessionsServiceSetAdditionalPluginsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SessionsServiceSetAdditionalPluginsRequest) ProtoMessage() {}
+
+func (x *SessionsServiceSetAdditionalPluginsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[62]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SessionsServiceSetAdditionalPluginsRequest.ProtoReflect.Descriptor instead.
+func (*SessionsServiceSetAdditionalPluginsRequest) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_sessions_proto_rawDescGZIP(), []int{62}
+}
+
+func (x *SessionsServiceSetAdditionalPluginsRequest) GetPlugins() []*InstalledPlugin {
+	if x != nil {
+		return x.Plugins
+	}
+	return nil
+}
+
+func (x *SessionsServiceSetAdditionalPluginsRequest) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// Result of sessions.setAdditionalPlugins.
+type SessionsServiceSetAdditionalPluginsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SessionsServiceSetAdditionalPluginsResponse) Reset() {
+	*x = SessionsServiceSetAdditionalPluginsResponse{}
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[63]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SessionsServiceSetAdditionalPluginsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SessionsServiceSetAdditionalPluginsResponse) ProtoMessage() {}
+
+func (x *SessionsServiceSetAdditionalPluginsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[63]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SessionsServiceSetAdditionalPluginsResponse.ProtoReflect.Descriptor instead.
+func (*SessionsServiceSetAdditionalPluginsResponse) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_sessions_proto_rawDescGZIP(), []int{63}
+}
+
+func (x *SessionsServiceSetAdditionalPluginsResponse) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// Parameters of sessions.setRemoteControlSteering.
+type SessionsServiceSetRemoteControlSteeringRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Whether it is switched on.
+	Enabled bool `protobuf:"varint,1,opt,name=enabled,proto3" json:"enabled,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SessionsServiceSetRemoteControlSteeringRequest) Reset() {
+	*x = SessionsServiceSetRemoteControlSteeringRequest{}
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[64]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SessionsServiceSetRemoteControlSteeringRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SessionsServiceSetRemoteControlSteeringRequest) ProtoMessage() {}
+
+func (x *SessionsServiceSetRemoteControlSteeringRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[64]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SessionsServiceSetRemoteControlSteeringRequest.ProtoReflect.Descriptor instead.
+func (*SessionsServiceSetRemoteControlSteeringRequest) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_sessions_proto_rawDescGZIP(), []int{64}
+}
+
+func (x *SessionsServiceSetRemoteControlSteeringRequest) GetEnabled() bool {
+	if x != nil {
+		return x.Enabled
+	}
+	return false
+}
+
+func (x *SessionsServiceSetRemoteControlSteeringRequest) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// Result of sessions.setRemoteControlSteering.
+type SessionsServiceSetRemoteControlSteeringResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The status.
+	Status *RemoteControlStatus `protobuf:"bytes,1,opt,name=status,proto3" json:"status,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SessionsServiceSetRemoteControlSteeringResponse) Reset() {
+	*x = SessionsServiceSetRemoteControlSteeringResponse{}
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[65]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SessionsServiceSetRemoteControlSteeringResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SessionsServiceSetRemoteControlSteeringResponse) ProtoMessage() {}
+
+func (x *SessionsServiceSetRemoteControlSteeringResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[65]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SessionsServiceSetRemoteControlSteeringResponse.ProtoReflect.Descriptor instead.
+func (*SessionsServiceSetRemoteControlSteeringResponse) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_sessions_proto_rawDescGZIP(), []int{65}
+}
+
+func (x *SessionsServiceSetRemoteControlSteeringResponse) GetStatus() *RemoteControlStatus {
+	if x != nil {
+		return x.Status
+	}
+	return nil
+}
+
+func (x *SessionsServiceSetRemoteControlSteeringResponse) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// Parameters of sessions.startRemoteControl.
+type SessionsServiceStartRemoteControlRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Identifier of the session.
+	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	// The configuration.
+	Config *RemoteControlConfig `protobuf:"bytes,2,opt,name=config,proto3" json:"config,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SessionsServiceStartRemoteControlRequest) Reset() {
+	*x = SessionsServiceStartRemoteControlRequest{}
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[66]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SessionsServiceStartRemoteControlRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SessionsServiceStartRemoteControlRequest) ProtoMessage() {}
+
+func (x *SessionsServiceStartRemoteControlRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[66]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SessionsServiceStartRemoteControlRequest.ProtoReflect.Descriptor instead.
+func (*SessionsServiceStartRemoteControlRequest) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_sessions_proto_rawDescGZIP(), []int{66}
+}
+
+func (x *SessionsServiceStartRemoteControlRequest) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+func (x *SessionsServiceStartRemoteControlRequest) GetConfig() *RemoteControlConfig {
+	if x != nil {
+		return x.Config
+	}
+	return nil
+}
+
+func (x *SessionsServiceStartRemoteControlRequest) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// Result of sessions.startRemoteControl.
+type SessionsServiceStartRemoteControlResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The status.
+	Status *RemoteControlStatus `protobuf:"bytes,1,opt,name=status,proto3" json:"status,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SessionsServiceStartRemoteControlResponse) Reset() {
+	*x = SessionsServiceStartRemoteControlResponse{}
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[67]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SessionsServiceStartRemoteControlResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SessionsServiceStartRemoteControlResponse) ProtoMessage() {}
+
+func (x *SessionsServiceStartRemoteControlResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[67]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SessionsServiceStartRemoteControlResponse.ProtoReflect.Descriptor instead.
+func (*SessionsServiceStartRemoteControlResponse) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_sessions_proto_rawDescGZIP(), []int{67}
+}
+
+func (x *SessionsServiceStartRemoteControlResponse) GetStatus() *RemoteControlStatus {
+	if x != nil {
+		return x.Status
+	}
+	return nil
+}
+
+func (x *SessionsServiceStartRemoteControlResponse) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// Parameters of sessions.stopRemoteControl. They may be left out altogether.
+type SessionsServiceStopRemoteControlRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Identifier of the expected session.
+	ExpectedSessionId *string `protobuf:"bytes,1,opt,name=expected_session_id,json=expectedSessionId,proto3,oneof" json:"expected_session_id,omitempty"`
+	// Whether to force.
+	Force *bool `protobuf:"varint,2,opt,name=force,proto3,oneof" json:"force,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SessionsServiceStopRemoteControlRequest) Reset() {
+	*x = SessionsServiceStopRemoteControlRequest{}
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[68]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SessionsServiceStopRemoteControlRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SessionsServiceStopRemoteControlRequest) ProtoMessage() {}
+
+func (x *SessionsServiceStopRemoteControlRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[68]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SessionsServiceStopRemoteControlRequest.ProtoReflect.Descriptor instead.
+func (*SessionsServiceStopRemoteControlRequest) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_sessions_proto_rawDescGZIP(), []int{68}
+}
+
+func (x *SessionsServiceStopRemoteControlRequest) GetExpectedSessionId() string {
+	if x != nil && x.ExpectedSessionId != nil {
+		return *x.ExpectedSessionId
+	}
+	return ""
+}
+
+func (x *SessionsServiceStopRemoteControlRequest) GetForce() bool {
+	if x != nil && x.Force != nil {
+		return *x.Force
+	}
+	return false
+}
+
+func (x *SessionsServiceStopRemoteControlRequest) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// Result of sessions.stopRemoteControl.
+type SessionsServiceStopRemoteControlResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The status.
+	Status *RemoteControlStatus `protobuf:"bytes,1,opt,name=status,proto3" json:"status,omitempty"`
+	// Whether it is stopped.
+	Stopped bool `protobuf:"varint,2,opt,name=stopped,proto3" json:"stopped,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SessionsServiceStopRemoteControlResponse) Reset() {
+	*x = SessionsServiceStopRemoteControlResponse{}
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[69]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SessionsServiceStopRemoteControlResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SessionsServiceStopRemoteControlResponse) ProtoMessage() {}
+
+func (x *SessionsServiceStopRemoteControlResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[69]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SessionsServiceStopRemoteControlResponse.ProtoReflect.Descriptor instead.
+func (*SessionsServiceStopRemoteControlResponse) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_sessions_proto_rawDescGZIP(), []int{69}
+}
+
+func (x *SessionsServiceStopRemoteControlResponse) GetStatus() *RemoteControlStatus {
+	if x != nil {
+		return x.Status
+	}
+	return nil
+}
+
+func (x *SessionsServiceStopRemoteControlResponse) GetStopped() bool {
+	if x != nil {
+		return x.Stopped
+	}
+	return false
+}
+
+func (x *SessionsServiceStopRemoteControlResponse) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// Parameters of sessions.transferRemoteControl.
+type SessionsServiceTransferRemoteControlRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Identifier of the to session.
+	ToSessionId string `protobuf:"bytes,1,opt,name=to_session_id,json=toSessionId,proto3" json:"to_session_id,omitempty"`
+	// Identifier of the expected from session.
+	ExpectedFromSessionId *string `protobuf:"bytes,2,opt,name=expected_from_session_id,json=expectedFromSessionId,proto3,oneof" json:"expected_from_session_id,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SessionsServiceTransferRemoteControlRequest) Reset() {
+	*x = SessionsServiceTransferRemoteControlRequest{}
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[70]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SessionsServiceTransferRemoteControlRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SessionsServiceTransferRemoteControlRequest) ProtoMessage() {}
+
+func (x *SessionsServiceTransferRemoteControlRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[70]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SessionsServiceTransferRemoteControlRequest.ProtoReflect.Descriptor instead.
+func (*SessionsServiceTransferRemoteControlRequest) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_sessions_proto_rawDescGZIP(), []int{70}
+}
+
+func (x *SessionsServiceTransferRemoteControlRequest) GetToSessionId() string {
+	if x != nil {
+		return x.ToSessionId
+	}
+	return ""
+}
+
+func (x *SessionsServiceTransferRemoteControlRequest) GetExpectedFromSessionId() string {
+	if x != nil && x.ExpectedFromSessionId != nil {
+		return *x.ExpectedFromSessionId
+	}
+	return ""
+}
+
+func (x *SessionsServiceTransferRemoteControlRequest) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// Result of sessions.transferRemoteControl.
+type SessionsServiceTransferRemoteControlResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The status.
+	Status *RemoteControlStatus `protobuf:"bytes,1,opt,name=status,proto3" json:"status,omitempty"`
+	// Whether it is transferred.
+	Transferred bool `protobuf:"varint,2,opt,name=transferred,proto3" json:"transferred,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SessionsServiceTransferRemoteControlResponse) Reset() {
+	*x = SessionsServiceTransferRemoteControlResponse{}
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[71]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SessionsServiceTransferRemoteControlResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SessionsServiceTransferRemoteControlResponse) ProtoMessage() {}
+
+func (x *SessionsServiceTransferRemoteControlResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[71]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SessionsServiceTransferRemoteControlResponse.ProtoReflect.Descriptor instead.
+func (*SessionsServiceTransferRemoteControlResponse) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_sessions_proto_rawDescGZIP(), []int{71}
+}
+
+func (x *SessionsServiceTransferRemoteControlResponse) GetStatus() *RemoteControlStatus {
+	if x != nil {
+		return x.Status
+	}
+	return nil
+}
+
+func (x *SessionsServiceTransferRemoteControlResponse) GetTransferred() bool {
+	if x != nil {
+		return x.Transferred
+	}
+	return false
+}
+
+func (x *SessionsServiceTransferRemoteControlResponse) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// Connected remote session metadata. Used by
+// SessionsServiceConnectResponse.metadata.
+type ConnectedRemoteSessionMetadata struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Identifier of the session.
+	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	// The name.
+	Name *string `protobuf:"bytes,2,opt,name=name,proto3,oneof" json:"name,omitempty"`
+	// The summary.
+	Summary *string `protobuf:"bytes,3,opt,name=summary,proto3,oneof" json:"summary,omitempty"`
+	// The start time.
+	StartTime *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
+	// The modified time.
+	ModifiedTime *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=modified_time,json=modifiedTime,proto3" json:"modified_time,omitempty"`
+	// Repository on its host, as owner/name.
+	Repository *ConnectedRemoteSessionMetadataRepository `protobuf:"bytes,6,opt,name=repository,proto3" json:"repository,omitempty"`
+	// The pull request number.
+	PullRequestNumber *int64 `protobuf:"varint,7,opt,name=pull_request_number,json=pullRequestNumber,proto3,oneof" json:"pull_request_number,omitempty"`
+	// Identifier of the resource.
+	ResourceId *string `protobuf:"bytes,8,opt,name=resource_id,json=resourceId,proto3,oneof" json:"resource_id,omitempty"`
+	// The kind.
+	Kind ConnectedRemoteSessionMetadataKind `protobuf:"varint,9,opt,name=kind,proto3,enum=copilot.cli.v1.ConnectedRemoteSessionMetadataKind" json:"kind,omitempty"`
+	// When it stale.
+	StaleAt *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=stale_at,json=staleAt,proto3" json:"stale_at,omitempty"`
+	// The state.
+	State *string `protobuf:"bytes,11,opt,name=state,proto3,oneof" json:"state,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ConnectedRemoteSessionMetadata) Reset() {
+	*x = ConnectedRemoteSessionMetadata{}
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[72]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ConnectedRemoteSessionMetadata) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ConnectedRemoteSessionMetadata) ProtoMessage() {}
+
+func (x *ConnectedRemoteSessionMetadata) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[72]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ConnectedRemoteSessionMetadata.ProtoReflect.Descriptor instead.
+func (*ConnectedRemoteSessionMetadata) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_sessions_proto_rawDescGZIP(), []int{72}
+}
+
+func (x *ConnectedRemoteSessionMetadata) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+func (x *ConnectedRemoteSessionMetadata) GetName() string {
+	if x != nil && x.Name != nil {
+		return *x.Name
+	}
+	return ""
+}
+
+func (x *ConnectedRemoteSessionMetadata) GetSummary() string {
+	if x != nil && x.Summary != nil {
+		return *x.Summary
+	}
+	return ""
+}
+
+func (x *ConnectedRemoteSessionMetadata) GetStartTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.StartTime
+	}
+	return nil
+}
+
+func (x *ConnectedRemoteSessionMetadata) GetModifiedTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ModifiedTime
+	}
+	return nil
+}
+
+func (x *ConnectedRemoteSessionMetadata) GetRepository() *ConnectedRemoteSessionMetadataRepository {
+	if x != nil {
+		return x.Repository
+	}
+	return nil
+}
+
+func (x *ConnectedRemoteSessionMetadata) GetPullRequestNumber() int64 {
+	if x != nil && x.PullRequestNumber != nil {
+		return *x.PullRequestNumber
+	}
+	return 0
+}
+
+func (x *ConnectedRemoteSessionMetadata) GetResourceId() string {
+	if x != nil && x.ResourceId != nil {
+		return *x.ResourceId
+	}
+	return ""
+}
+
+func (x *ConnectedRemoteSessionMetadata) GetKind() ConnectedRemoteSessionMetadataKind {
+	if x != nil {
+		return x.Kind
+	}
+	return ConnectedRemoteSessionMetadataKind_CONNECTED_REMOTE_SESSION_METADATA_KIND_UNSPECIFIED
+}
+
+func (x *ConnectedRemoteSessionMetadata) GetStaleAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.StaleAt
+	}
+	return nil
+}
+
+func (x *ConnectedRemoteSessionMetadata) GetState() string {
+	if x != nil && x.State != nil {
+		return *x.State
+	}
+	return ""
+}
+
+func (x *ConnectedRemoteSessionMetadata) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// Connected remote session metadata repository. Used by
+// ConnectedRemoteSessionMetadata.repository.
+type ConnectedRemoteSessionMetadataRepository struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The owner.
+	Owner string `protobuf:"bytes,1,opt,name=owner,proto3" json:"owner,omitempty"`
+	// The name.
+	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	// Git branch.
+	Branch string `protobuf:"bytes,3,opt,name=branch,proto3" json:"branch,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ConnectedRemoteSessionMetadataRepository) Reset() {
+	*x = ConnectedRemoteSessionMetadataRepository{}
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[73]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ConnectedRemoteSessionMetadataRepository) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ConnectedRemoteSessionMetadataRepository) ProtoMessage() {}
+
+func (x *ConnectedRemoteSessionMetadataRepository) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[73]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ConnectedRemoteSessionMetadataRepository.ProtoReflect.Descriptor instead.
+func (*ConnectedRemoteSessionMetadataRepository) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_sessions_proto_rawDescGZIP(), []int{73}
+}
+
+func (x *ConnectedRemoteSessionMetadataRepository) GetOwner() string {
+	if x != nil {
+		return x.Owner
+	}
+	return ""
+}
+
+func (x *ConnectedRemoteSessionMetadataRepository) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *ConnectedRemoteSessionMetadataRepository) GetBranch() string {
+	if x != nil {
+		return x.Branch
+	}
+	return ""
+}
+
+func (x *ConnectedRemoteSessionMetadataRepository) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// Managed MCP server configuration. Used by
+// SessionOpenOptions.managed_mcp_servers. Since CLI 1.0.92.
+type ManagedMcpServerConfig struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The display name.
+	DisplayName string `protobuf:"bytes,1,opt,name=display_name,json=displayName,proto3" json:"display_name,omitempty"`
+	// The URL. A URI.
+	Url string `protobuf:"bytes,2,opt,name=url,proto3" json:"url,omitempty"`
+	// The tools.
+	Tools []string `protobuf:"bytes,3,rep,name=tools,proto3" json:"tools,omitempty"`
+	// The timeout.
+	Timeout *int64 `protobuf:"varint,4,opt,name=timeout,proto3,oneof" json:"timeout,omitempty"`
+	// The headers refresh time to live, in milliseconds.
+	HeadersRefreshTtlMs *int64 `protobuf:"varint,5,opt,name=headers_refresh_ttl_ms,json=headersRefreshTtlMs,proto3,oneof" json:"headers_refresh_ttl_ms,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ManagedMcpServerConfig) Reset() {
+	*x = ManagedMcpServerConfig{}
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[74]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ManagedMcpServerConfig) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ManagedMcpServerConfig) ProtoMessage() {}
+
+func (x *ManagedMcpServerConfig) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[74]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ManagedMcpServerConfig.ProtoReflect.Descriptor instead.
+func (*ManagedMcpServerConfig) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_sessions_proto_rawDescGZIP(), []int{74}
+}
+
+func (x *ManagedMcpServerConfig) GetDisplayName() string {
+	if x != nil {
+		return x.DisplayName
+	}
+	return ""
+}
+
+func (x *ManagedMcpServerConfig) GetUrl() string {
+	if x != nil {
+		return x.Url
+	}
+	return ""
+}
+
+func (x *ManagedMcpServerConfig) GetTools() []string {
+	if x != nil {
+		return x.Tools
+	}
+	return nil
+}
+
+func (x *ManagedMcpServerConfig) GetTimeout() int64 {
+	if x != nil && x.Timeout != nil {
+		return *x.Timeout
+	}
+	return 0
+}
+
+func (x *ManagedMcpServerConfig) GetHeadersRefreshTtlMs() int64 {
+	if x != nil && x.HeadersRefreshTtlMs != nil {
+		return *x.HeadersRefreshTtlMs
+	}
+	return 0
+}
+
+func (x *ManagedMcpServerConfig) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// Memory configuration. Used by SessionOpenOptions.memory.
+type MemoryConfiguration struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Whether it is switched on.
+	Enabled bool `protobuf:"varint,1,opt,name=enabled,proto3" json:"enabled,omitempty"`
+	// The mode. Since CLI 1.0.102.
+	Mode MemoryMode `protobuf:"varint,2,opt,name=mode,proto3,enum=copilot.cli.v1.MemoryMode" json:"mode,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MemoryConfiguration) Reset() {
+	*x = MemoryConfiguration{}
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[75]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MemoryConfiguration) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MemoryConfiguration) ProtoMessage() {}
+
+func (x *MemoryConfiguration) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[75]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MemoryConfiguration.ProtoReflect.Descriptor instead.
+func (*MemoryConfiguration) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_sessions_proto_rawDescGZIP(), []int{75}
+}
+
+func (x *MemoryConfiguration) GetEnabled() bool {
+	if x != nil {
+		return x.Enabled
+	}
+	return false
+}
+
+func (x *MemoryConfiguration) GetMode() MemoryMode {
+	if x != nil {
+		return x.Mode
+	}
+	return MemoryMode_MEMORY_MODE_UNSPECIFIED
+}
+
+func (x *MemoryConfiguration) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// Remote control configuration. Used by
+// SessionsServiceStartRemoteControlRequest.config.
+type RemoteControlConfig struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Whether there is remote.
+	Remote bool `protobuf:"varint,1,opt,name=remote,proto3" json:"remote,omitempty"`
+	// Whether it is steerable.
+	Steerable bool `protobuf:"varint,2,opt,name=steerable,proto3" json:"steerable,omitempty"`
+	// Whether there is explicit.
+	Explicit bool `protobuf:"varint,3,opt,name=explicit,proto3" json:"explicit,omitempty"`
+	// Whether there is silent.
+	Silent bool `protobuf:"varint,4,opt,name=silent,proto3" json:"silent,omitempty"`
+	// Identifier of the task.
+	TaskId *string `protobuf:"bytes,5,opt,name=task_id,json=taskId,proto3,oneof" json:"task_id,omitempty"`
+	// The existing mc session.
+	ExistingMcSession *RemoteControlConfigExistingMcSession `protobuf:"bytes,6,opt,name=existing_mc_session,json=existingMcSession,proto3" json:"existing_mc_session,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RemoteControlConfig) Reset() {
+	*x = RemoteControlConfig{}
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[76]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RemoteControlConfig) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RemoteControlConfig) ProtoMessage() {}
+
+func (x *RemoteControlConfig) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[76]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RemoteControlConfig.ProtoReflect.Descriptor instead.
+func (*RemoteControlConfig) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_sessions_proto_rawDescGZIP(), []int{76}
+}
+
+func (x *RemoteControlConfig) GetRemote() bool {
+	if x != nil {
+		return x.Remote
+	}
+	return false
+}
+
+func (x *RemoteControlConfig) GetSteerable() bool {
+	if x != nil {
+		return x.Steerable
+	}
+	return false
+}
+
+func (x *RemoteControlConfig) GetExplicit() bool {
+	if x != nil {
+		return x.Explicit
+	}
+	return false
+}
+
+func (x *RemoteControlConfig) GetSilent() bool {
+	if x != nil {
+		return x.Silent
+	}
+	return false
+}
+
+func (x *RemoteControlConfig) GetTaskId() string {
+	if x != nil && x.TaskId != nil {
+		return *x.TaskId
+	}
+	return ""
+}
+
+func (x *RemoteControlConfig) GetExistingMcSession() *RemoteControlConfigExistingMcSession {
+	if x != nil {
+		return x.ExistingMcSession
+	}
+	return nil
+}
+
+func (x *RemoteControlConfig) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// Remote control configuration existing mc session. Used by
+// RemoteControlConfig.existing_mc_session.
+type RemoteControlConfigExistingMcSession struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Identifier of the mc session.
+	McSessionId string `protobuf:"bytes,1,opt,name=mc_session_id,json=mcSessionId,proto3" json:"mc_session_id,omitempty"`
+	// Identifier of the mc task.
+	McTaskId string `protobuf:"bytes,2,opt,name=mc_task_id,json=mcTaskId,proto3" json:"mc_task_id,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RemoteControlConfigExistingMcSession) Reset() {
+	*x = RemoteControlConfigExistingMcSession{}
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[77]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RemoteControlConfigExistingMcSession) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RemoteControlConfigExistingMcSession) ProtoMessage() {}
+
+func (x *RemoteControlConfigExistingMcSession) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[77]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RemoteControlConfigExistingMcSession.ProtoReflect.Descriptor instead.
+func (*RemoteControlConfigExistingMcSession) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_sessions_proto_rawDescGZIP(), []int{77}
+}
+
+func (x *RemoteControlConfigExistingMcSession) GetMcSessionId() string {
+	if x != nil {
+		return x.McSessionId
+	}
+	return ""
+}
+
+func (x *RemoteControlConfigExistingMcSession) GetMcTaskId() string {
+	if x != nil {
+		return x.McTaskId
+	}
+	return ""
+}
+
+func (x *RemoteControlConfigExistingMcSession) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// Remote control status. Used by
+// SessionsServiceGetRemoteControlStatusResponse.status,
+// SessionsServiceSetRemoteControlSteeringResponse.status and others.
+type RemoteControlStatus struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// One of these, told apart by the member state.
+	//
+	// Types that are valid to be assigned to Variant:
+	//
+	//	*RemoteControlStatus_Off
+	//	*RemoteControlStatus_Connecting
+	//	*RemoteControlStatus_Active
+	//	*RemoteControlStatus_Error
+	//	*RemoteControlStatus_Unrecognized
+	Variant       isRemoteControlStatus_Variant `protobuf_oneof:"variant"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RemoteControlStatus) Reset() {
+	*x = RemoteControlStatus{}
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[78]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RemoteControlStatus) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RemoteControlStatus) ProtoMessage() {}
+
+func (x *RemoteControlStatus) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[78]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RemoteControlStatus.ProtoReflect.Descriptor instead.
+func (*RemoteControlStatus) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_sessions_proto_rawDescGZIP(), []int{78}
+}
+
+func (x *RemoteControlStatus) GetVariant() isRemoteControlStatus_Variant {
+	if x != nil {
+		return x.Variant
+	}
+	return nil
+}
+
+func (x *RemoteControlStatus) GetOff() *RemoteControlStatusOff {
+	if x != nil {
+		if x, ok := x.Variant.(*RemoteControlStatus_Off); ok {
+			return x.Off
+		}
+	}
+	return nil
+}
+
+func (x *RemoteControlStatus) GetConnecting() *RemoteControlStatusConnecting {
+	if x != nil {
+		if x, ok := x.Variant.(*RemoteControlStatus_Connecting); ok {
+			return x.Connecting
+		}
+	}
+	return nil
+}
+
+func (x *RemoteControlStatus) GetActive() *RemoteControlStatusActive {
+	if x != nil {
+		if x, ok := x.Variant.(*RemoteControlStatus_Active); ok {
+			return x.Active
+		}
+	}
+	return nil
+}
+
+func (x *RemoteControlStatus) GetError() *RemoteControlStatusError {
+	if x != nil {
+		if x, ok := x.Variant.(*RemoteControlStatus_Error); ok {
+			return x.Error
+		}
+	}
+	return nil
+}
+
+func (x *RemoteControlStatus) GetUnrecognized() string {
+	if x != nil {
+		if x, ok := x.Variant.(*RemoteControlStatus_Unrecognized); ok {
+			return x.Unrecognized
+		}
+	}
+	return ""
+}
+
+type isRemoteControlStatus_Variant interface {
+	isRemoteControlStatus_Variant()
+}
+
+type RemoteControlStatus_Off struct {
+	// Off. JSON state: off.
+	Off *RemoteControlStatusOff `protobuf:"bytes,1,opt,name=off,proto3,oneof"`
+}
+
+type RemoteControlStatus_Connecting struct {
+	// Connecting. JSON state: connecting.
+	Connecting *RemoteControlStatusConnecting `protobuf:"bytes,2,opt,name=connecting,proto3,oneof"`
+}
+
+type RemoteControlStatus_Active struct {
+	// Active. JSON state: active.
+	Active *RemoteControlStatusActive `protobuf:"bytes,3,opt,name=active,proto3,oneof"`
+}
+
+type RemoteControlStatus_Error struct {
+	// Error. JSON state: error.
+	Error *RemoteControlStatusError `protobuf:"bytes,4,opt,name=error,proto3,oneof"`
+}
+
+type RemoteControlStatus_Unrecognized struct {
+	// A value that fits none of them, as JSON text.
+	Unrecognized string `protobuf:"bytes,1001,opt,name=unrecognized,proto3,oneof"`
+}
+
+func (*RemoteControlStatus_Off) isRemoteControlStatus_Variant() {}
+
+func (*RemoteControlStatus_Connecting) isRemoteControlStatus_Variant() {}
+
+func (*RemoteControlStatus_Active) isRemoteControlStatus_Variant() {}
+
+func (*RemoteControlStatus_Error) isRemoteControlStatus_Variant() {}
+
+func (*RemoteControlStatus_Unrecognized) isRemoteControlStatus_Variant() {}
+
+// A RemoteControlStatus with the state active.
+type RemoteControlStatusActive struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Identifier of the attached session.
+	AttachedSessionId string `protobuf:"bytes,1,opt,name=attached_session_id,json=attachedSessionId,proto3" json:"attached_session_id,omitempty"`
+	// URL of the frontend.
+	FrontendUrl *string `protobuf:"bytes,2,opt,name=frontend_url,json=frontendUrl,proto3,oneof" json:"frontend_url,omitempty"`
+	// Whether it is steerable.
+	IsSteerable bool `protobuf:"varint,3,opt,name=is_steerable,json=isSteerable,proto3" json:"is_steerable,omitempty"`
+	// Whether there is awaiting first message. Internal to the CLI.
+	AwaitingFirstMessage *bool `protobuf:"varint,4,opt,name=awaiting_first_message,json=awaitingFirstMessage,proto3,oneof" json:"awaiting_first_message,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RemoteControlStatusActive) Reset() {
+	*x = RemoteControlStatusActive{}
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[79]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RemoteControlStatusActive) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RemoteControlStatusActive) ProtoMessage() {}
+
+func (x *RemoteControlStatusActive) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[79]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RemoteControlStatusActive.ProtoReflect.Descriptor instead.
+func (*RemoteControlStatusActive) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_sessions_proto_rawDescGZIP(), []int{79}
+}
+
+func (x *RemoteControlStatusActive) GetAttachedSessionId() string {
+	if x != nil {
+		return x.AttachedSessionId
+	}
+	return ""
+}
+
+func (x *RemoteControlStatusActive) GetFrontendUrl() string {
+	if x != nil && x.FrontendUrl != nil {
+		return *x.FrontendUrl
+	}
+	return ""
+}
+
+func (x *RemoteControlStatusActive) GetIsSteerable() bool {
+	if x != nil {
+		return x.IsSteerable
+	}
+	return false
+}
+
+func (x *RemoteControlStatusActive) GetAwaitingFirstMessage() bool {
+	if x != nil && x.AwaitingFirstMessage != nil {
+		return *x.AwaitingFirstMessage
+	}
+	return false
+}
+
+func (x *RemoteControlStatusActive) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// A RemoteControlStatus with the state connecting.
+type RemoteControlStatusConnecting struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Identifier of the attached session.
+	AttachedSessionId string `protobuf:"bytes,1,opt,name=attached_session_id,json=attachedSessionId,proto3" json:"attached_session_id,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RemoteControlStatusConnecting) Reset() {
+	*x = RemoteControlStatusConnecting{}
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[80]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RemoteControlStatusConnecting) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RemoteControlStatusConnecting) ProtoMessage() {}
+
+func (x *RemoteControlStatusConnecting) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[80]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RemoteControlStatusConnecting.ProtoReflect.Descriptor instead.
+func (*RemoteControlStatusConnecting) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_sessions_proto_rawDescGZIP(), []int{80}
+}
+
+func (x *RemoteControlStatusConnecting) GetAttachedSessionId() string {
+	if x != nil {
+		return x.AttachedSessionId
+	}
+	return ""
+}
+
+func (x *RemoteControlStatusConnecting) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// A RemoteControlStatus with the state error.
+type RemoteControlStatusError struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The error.
+	Error string `protobuf:"bytes,1,opt,name=error,proto3" json:"error,omitempty"`
+	// Identifier of the attached session.
+	AttachedSessionId *string `protobuf:"bytes,2,opt,name=attached_session_id,json=attachedSessionId,proto3,oneof" json:"attached_session_id,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RemoteControlStatusError) Reset() {
+	*x = RemoteControlStatusError{}
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[81]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RemoteControlStatusError) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RemoteControlStatusError) ProtoMessage() {}
+
+func (x *RemoteControlStatusError) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[81]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RemoteControlStatusError.ProtoReflect.Descriptor instead.
+func (*RemoteControlStatusError) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_sessions_proto_rawDescGZIP(), []int{81}
+}
+
+func (x *RemoteControlStatusError) GetError() string {
+	if x != nil {
+		return x.Error
+	}
+	return ""
+}
+
+func (x *RemoteControlStatusError) GetAttachedSessionId() string {
+	if x != nil && x.AttachedSessionId != nil {
+		return *x.AttachedSessionId
+	}
+	return ""
+}
+
+func (x *RemoteControlStatusError) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// A RemoteControlStatus with the state off.
+type RemoteControlStatusOff struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RemoteControlStatusOff) Reset() {
+	*x = RemoteControlStatusOff{}
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[82]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RemoteControlStatusOff) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RemoteControlStatusOff) ProtoMessage() {}
+
+func (x *RemoteControlStatusOff) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[82]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RemoteControlStatusOff.ProtoReflect.Descriptor instead.
+func (*RemoteControlStatusOff) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_sessions_proto_rawDescGZIP(), []int{82}
+}
+
+func (x *RemoteControlStatusOff) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
 // Remote session metadata repository. Used by
 // RemoteSessionMetadataValue.repository.
 type RemoteSessionMetadataRepository struct {
@@ -653,7 +6070,7 @@ type RemoteSessionMetadataRepository struct {
 
 func (x *RemoteSessionMetadataRepository) Reset() {
 	*x = RemoteSessionMetadataRepository{}
-	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[6]
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -665,7 +6082,7 @@ func (x *RemoteSessionMetadataRepository) String() string {
 func (*RemoteSessionMetadataRepository) ProtoMessage() {}
 
 func (x *RemoteSessionMetadataRepository) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[6]
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -678,7 +6095,7 @@ func (x *RemoteSessionMetadataRepository) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoteSessionMetadataRepository.ProtoReflect.Descriptor instead.
 func (*RemoteSessionMetadataRepository) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_sessions_proto_rawDescGZIP(), []int{6}
+	return file_copilot_cli_v1_sessions_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *RemoteSessionMetadataRepository) GetOwner() string {
@@ -750,7 +6167,7 @@ type RemoteSessionMetadataValue struct {
 
 func (x *RemoteSessionMetadataValue) Reset() {
 	*x = RemoteSessionMetadataValue{}
-	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[7]
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -762,7 +6179,7 @@ func (x *RemoteSessionMetadataValue) String() string {
 func (*RemoteSessionMetadataValue) ProtoMessage() {}
 
 func (x *RemoteSessionMetadataValue) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[7]
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -775,7 +6192,7 @@ func (x *RemoteSessionMetadataValue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoteSessionMetadataValue.ProtoReflect.Descriptor instead.
 func (*RemoteSessionMetadataValue) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_sessions_proto_rawDescGZIP(), []int{7}
+	return file_copilot_cli_v1_sessions_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *RemoteSessionMetadataValue) GetSessionId() string {
@@ -890,6 +6307,80 @@ func (x *RemoteSessionMetadataValue) GetJsonExtra() string {
 	return ""
 }
 
+// Remote session repository. Used by SessionsOpenCloud.repository and
+// SessionsOpenRemote.repository.
+type RemoteSessionRepository struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The owner.
+	Owner string `protobuf:"bytes,1,opt,name=owner,proto3" json:"owner,omitempty"`
+	// The name.
+	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	// Git branch.
+	Branch *string `protobuf:"bytes,3,opt,name=branch,proto3,oneof" json:"branch,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RemoteSessionRepository) Reset() {
+	*x = RemoteSessionRepository{}
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[85]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RemoteSessionRepository) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RemoteSessionRepository) ProtoMessage() {}
+
+func (x *RemoteSessionRepository) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[85]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RemoteSessionRepository.ProtoReflect.Descriptor instead.
+func (*RemoteSessionRepository) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_sessions_proto_rawDescGZIP(), []int{85}
+}
+
+func (x *RemoteSessionRepository) GetOwner() string {
+	if x != nil {
+		return x.Owner
+	}
+	return ""
+}
+
+func (x *RemoteSessionRepository) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *RemoteSessionRepository) GetBranch() string {
+	if x != nil && x.Branch != nil {
+		return *x.Branch
+	}
+	return ""
+}
+
+func (x *RemoteSessionRepository) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
 // Session list entry. Used by SessionsServiceListResponse.sessions.
 type SessionListEntry struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -907,7 +6398,7 @@ type SessionListEntry struct {
 
 func (x *SessionListEntry) Reset() {
 	*x = SessionListEntry{}
-	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[8]
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -919,7 +6410,7 @@ func (x *SessionListEntry) String() string {
 func (*SessionListEntry) ProtoMessage() {}
 
 func (x *SessionListEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[8]
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -932,7 +6423,7 @@ func (x *SessionListEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionListEntry.ProtoReflect.Descriptor instead.
 func (*SessionListEntry) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_sessions_proto_rawDescGZIP(), []int{8}
+	return file_copilot_cli_v1_sessions_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *SessionListEntry) GetVariant() isSessionListEntry_Variant {
@@ -994,11 +6485,2359 @@ func (*SessionListEntry_True) isSessionListEntry_Variant() {}
 
 func (*SessionListEntry_Unrecognized) isSessionListEntry_Variant() {}
 
+// Session open options. Used by SessionsOpenCloud.options,
+// SessionsOpenCreate.options and others.
+type SessionOpenOptions struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Identifier of the session.
+	SessionId *string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3,oneof" json:"session_id,omitempty"`
+	// The name.
+	Name *string `protobuf:"bytes,2,opt,name=name,proto3,oneof" json:"name,omitempty"`
+	// Identifier of the model.
+	Model *string `protobuf:"bytes,3,opt,name=model,proto3,oneof" json:"model,omitempty"`
+	// How much the model may think before it answers.
+	ReasoningEffort *string `protobuf:"bytes,4,opt,name=reasoning_effort,json=reasoningEffort,proto3,oneof" json:"reasoning_effort,omitempty"`
+	// How much of its reasoning the model sums up.
+	ReasoningSummary SessionOpenOptionsReasoningSummary `protobuf:"varint,5,opt,name=reasoning_summary,json=reasoningSummary,proto3,enum=copilot.cli.v1.SessionOpenOptionsReasoningSummary" json:"reasoning_summary,omitempty"`
+	// How long the model's answers are to be.
+	Verbosity Verbosity `protobuf:"varint,6,opt,name=verbosity,proto3,enum=copilot.cli.v1.Verbosity" json:"verbosity,omitempty"`
+	// Name of the client.
+	ClientName *string `protobuf:"bytes,7,opt,name=client_name,json=clientName,proto3,oneof" json:"client_name,omitempty"`
+	// Kind of client.
+	ClientKind *string `protobuf:"bytes,8,opt,name=client_kind,json=clientKind,proto3,oneof" json:"client_kind,omitempty"`
+	// Name of the LSP client.
+	LspClientName *string `protobuf:"bytes,9,opt,name=lsp_client_name,json=lspClientName,proto3,oneof" json:"lsp_client_name,omitempty"`
+	// Identifier of the integration.
+	IntegrationId *string `protobuf:"bytes,10,opt,name=integration_id,json=integrationId,proto3,oneof" json:"integration_id,omitempty"`
+	// The exp assignments. The member expAssignments, as JSON text. Internal to
+	// the CLI.
+	ExpAssignmentsJson *string `protobuf:"bytes,11,opt,name=exp_assignments_json,json=expAssignmentsJson,proto3,oneof" json:"exp_assignments_json,omitempty"`
+	// Whether managed settings are switched on.
+	EnableManagedSettings *bool `protobuf:"varint,12,opt,name=enable_managed_settings,json=enableManagedSettings,proto3,oneof" json:"enable_managed_settings,omitempty"`
+	// The managed settings.
+	ManagedSettings *SessionManagedSettings `protobuf:"bytes,13,opt,name=managed_settings,json=managedSettings,proto3" json:"managed_settings,omitempty"`
+	// Whether file change tracking is switched on.
+	EnableFileChangeTracking *bool `protobuf:"varint,14,opt,name=enable_file_change_tracking,json=enableFileChangeTracking,proto3,oneof" json:"enable_file_change_tracking,omitempty"`
+	// The feature flags, by name.
+	FeatureFlags map[string]bool `protobuf:"bytes,15,rep,name=feature_flags,json=featureFlags,proto3" json:"feature_flags,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
+	// Whether it is experimental mode.
+	IsExperimentalMode *bool `protobuf:"varint,16,opt,name=is_experimental_mode,json=isExperimentalMode,proto3,oneof" json:"is_experimental_mode,omitempty"`
+	// The authentication info.
+	AuthInfo *AuthInfo `protobuf:"bytes,17,opt,name=auth_info,json=authInfo,proto3" json:"auth_info,omitempty"`
+	// The provider.
+	Provider *ProviderConfig `protobuf:"bytes,18,opt,name=provider,proto3" json:"provider,omitempty"`
+	// The CAPI.
+	Capi *CapiSessionOptions `protobuf:"bytes,19,opt,name=capi,proto3" json:"capi,omitempty"`
+	// The providers.
+	Providers []*NamedProviderConfig `protobuf:"bytes,20,rep,name=providers,proto3" json:"providers,omitempty"`
+	// The models.
+	Models []*ProviderModelConfig `protobuf:"bytes,21,rep,name=models,proto3" json:"models,omitempty"`
+	// Directory it works in.
+	WorkingDirectory *string `protobuf:"bytes,22,opt,name=working_directory,json=workingDirectory,proto3,oneof" json:"working_directory,omitempty"`
+	// The additional directories.
+	AdditionalDirectories []string `protobuf:"bytes,23,rep,name=additional_directories,json=additionalDirectories,proto3" json:"additional_directories,omitempty"`
+	// The working directory context.
+	WorkingDirectoryContext *SessionContext `protobuf:"bytes,24,opt,name=working_directory_context,json=workingDirectoryContext,proto3" json:"working_directory_context,omitempty"`
+	// Whether it is remote steerable.
+	RemoteSteerable *bool `protobuf:"varint,25,opt,name=remote_steerable,json=remoteSteerable,proto3,oneof" json:"remote_steerable,omitempty"`
+	// Whether it is remote exporting.
+	RemoteExporting *bool `protobuf:"varint,26,opt,name=remote_exporting,json=remoteExporting,proto3,oneof" json:"remote_exporting,omitempty"`
+	// Whether there is remote defaulted on.
+	RemoteDefaultedOn *bool `protobuf:"varint,27,opt,name=remote_defaulted_on,json=remoteDefaultedOn,proto3,oneof" json:"remote_defaulted_on,omitempty"`
+	// Identifier of the detached from spawning parent session.
+	DetachedFromSpawningParentSessionId *string `protobuf:"bytes,28,opt,name=detached_from_spawning_parent_session_id,json=detachedFromSpawningParentSessionId,proto3,oneof" json:"detached_from_spawning_parent_session_id,omitempty"`
+	// Identifier of the detached from spawning parent engagement.
+	DetachedFromSpawningParentEngagementId *string `protobuf:"bytes,29,opt,name=detached_from_spawning_parent_engagement_id,json=detachedFromSpawningParentEngagementId,proto3,oneof" json:"detached_from_spawning_parent_engagement_id,omitempty"`
+	// The available tools.
+	AvailableTools []string `protobuf:"bytes,30,rep,name=available_tools,json=availableTools,proto3" json:"available_tools,omitempty"`
+	// The excluded tools.
+	ExcludedTools []string `protobuf:"bytes,31,rep,name=excluded_tools,json=excludedTools,proto3" json:"excluded_tools,omitempty"`
+	// The included builtin agents.
+	IncludedBuiltinAgents []string `protobuf:"bytes,32,rep,name=included_builtin_agents,json=includedBuiltinAgents,proto3" json:"included_builtin_agents,omitempty"`
+	// The excluded builtin agents.
+	ExcludedBuiltinAgents []string `protobuf:"bytes,33,rep,name=excluded_builtin_agents,json=excludedBuiltinAgents,proto3" json:"excluded_builtin_agents,omitempty"`
+	// Whether script safety is switched on.
+	EnableScriptSafety *bool `protobuf:"varint,34,opt,name=enable_script_safety,json=enableScriptSafety,proto3,oneof" json:"enable_script_safety,omitempty"`
+	// The shell.
+	Shell *ShellOptions `protobuf:"bytes,35,opt,name=shell,proto3" json:"shell,omitempty"`
+	// The shell init profile. Deprecated by the CLI.
+	//
+	// Deprecated: Marked as deprecated in copilot/cli/v1/sessions.proto.
+	ShellInitProfile *string `protobuf:"bytes,36,opt,name=shell_init_profile,json=shellInitProfile,proto3,oneof" json:"shell_init_profile,omitempty"`
+	// The shell process flags.
+	ShellProcessFlags []string `protobuf:"bytes,37,rep,name=shell_process_flags,json=shellProcessFlags,proto3" json:"shell_process_flags,omitempty"`
+	// The sandbox configuration.
+	SandboxConfig *SandboxConfig `protobuf:"bytes,38,opt,name=sandbox_config,json=sandboxConfig,proto3" json:"sandbox_config,omitempty"`
+	// The sandbox configuration source.
+	SandboxConfigSource SandboxConfigSource `protobuf:"varint,39,opt,name=sandbox_config_source,json=sandboxConfigSource,proto3,enum=copilot.cli.v1.SandboxConfigSource" json:"sandbox_config_source,omitempty"`
+	// Whether there is log interactive shells.
+	LogInteractiveShells *bool `protobuf:"varint,40,opt,name=log_interactive_shells,json=logInteractiveShells,proto3,oneof" json:"log_interactive_shells,omitempty"`
+	// The environment value mode.
+	EnvValueMode SessionOpenOptionsEnvValueMode `protobuf:"varint,41,opt,name=env_value_mode,json=envValueMode,proto3,enum=copilot.cli.v1.SessionOpenOptionsEnvValueMode" json:"env_value_mode,omitempty"`
+	// The disabled MCP servers.
+	DisabledMcpServers []string `protobuf:"bytes,42,rep,name=disabled_mcp_servers,json=disabledMcpServers,proto3" json:"disabled_mcp_servers,omitempty"`
+	// Whether to allow all MCP server instructions.
+	AllowAllMcpServerInstructions *bool `protobuf:"varint,43,opt,name=allow_all_mcp_server_instructions,json=allowAllMcpServerInstructions,proto3,oneof" json:"allow_all_mcp_server_instructions,omitempty"`
+	// The skill directories.
+	SkillDirectories []string `protobuf:"bytes,44,rep,name=skill_directories,json=skillDirectories,proto3" json:"skill_directories,omitempty"`
+	// The included builtin skills.
+	IncludedBuiltinSkills []string `protobuf:"bytes,45,rep,name=included_builtin_skills,json=includedBuiltinSkills,proto3" json:"included_builtin_skills,omitempty"`
+	// The disabled skills.
+	DisabledSkills []string `protobuf:"bytes,46,rep,name=disabled_skills,json=disabledSkills,proto3" json:"disabled_skills,omitempty"`
+	// The installed plugins.
+	InstalledPlugins []*InstalledPlugin `protobuf:"bytes,47,rep,name=installed_plugins,json=installedPlugins,proto3" json:"installed_plugins,omitempty"`
+	// Whether it is custom agents local only.
+	CustomAgentsLocalOnly *bool `protobuf:"varint,48,opt,name=custom_agents_local_only,json=customAgentsLocalOnly,proto3,oneof" json:"custom_agents_local_only,omitempty"`
+	// Whether to skip custom instructions.
+	SkipCustomInstructions *bool `protobuf:"varint,49,opt,name=skip_custom_instructions,json=skipCustomInstructions,proto3,oneof" json:"skip_custom_instructions,omitempty"`
+	// The disabled instruction sources.
+	DisabledInstructionSources []string `protobuf:"bytes,50,rep,name=disabled_instruction_sources,json=disabledInstructionSources,proto3" json:"disabled_instruction_sources,omitempty"`
+	// Whether coauthor is enabled.
+	CoauthorEnabled *bool `protobuf:"varint,51,opt,name=coauthor_enabled,json=coauthorEnabled,proto3,oneof" json:"coauthor_enabled,omitempty"`
+	// The trajectory file.
+	TrajectoryFile *string `protobuf:"bytes,52,opt,name=trajectory_file,json=trajectoryFile,proto3,oneof" json:"trajectory_file,omitempty"`
+	// Whether streaming is switched on.
+	EnableStreaming *bool `protobuf:"varint,53,opt,name=enable_streaming,json=enableStreaming,proto3,oneof" json:"enable_streaming,omitempty"`
+	// Whether citations are switched on.
+	EnableCitations *bool `protobuf:"varint,54,opt,name=enable_citations,json=enableCitations,proto3,oneof" json:"enable_citations,omitempty"`
+	// URL of the copilot.
+	CopilotUrl *string `protobuf:"bytes,55,opt,name=copilot_url,json=copilotUrl,proto3,oneof" json:"copilot_url,omitempty"`
+	// Whether ask user is disabled.
+	AskUserDisabled *bool `protobuf:"varint,56,opt,name=ask_user_disabled,json=askUserDisabled,proto3,oneof" json:"ask_user_disabled,omitempty"`
+	// Whether there is continue on auto mode.
+	ContinueOnAutoMode *bool `protobuf:"varint,57,opt,name=continue_on_auto_mode,json=continueOnAutoMode,proto3,oneof" json:"continue_on_auto_mode,omitempty"`
+	// Whether there is running in interactive mode.
+	RunningInInteractiveMode *bool `protobuf:"varint,58,opt,name=running_in_interactive_mode,json=runningInInteractiveMode,proto3,oneof" json:"running_in_interactive_mode,omitempty"`
+	// Whether on demand instruction discovery is switched on.
+	EnableOnDemandInstructionDiscovery *bool `protobuf:"varint,59,opt,name=enable_on_demand_instruction_discovery,json=enableOnDemandInstructionDiscovery,proto3,oneof" json:"enable_on_demand_instruction_discovery,omitempty"`
+	// Largest inline binary bytes.
+	MaxInlineBinaryBytes *int64 `protobuf:"varint,60,opt,name=max_inline_binary_bytes,json=maxInlineBinaryBytes,proto3,oneof" json:"max_inline_binary_bytes,omitempty"`
+	// The model capabilities overrides.
+	ModelCapabilitiesOverrides *ModelCapabilitiesOverride `protobuf:"bytes,61,opt,name=model_capabilities_overrides,json=modelCapabilitiesOverrides,proto3" json:"model_capabilities_overrides,omitempty"`
+	// The session limits.
+	SessionLimits *SessionLimitsConfig `protobuf:"bytes,62,opt,name=session_limits,json=sessionLimits,proto3" json:"session_limits,omitempty"`
+	// The agent context.
+	AgentContext *string `protobuf:"bytes,63,opt,name=agent_context,json=agentContext,proto3,oneof" json:"agent_context,omitempty"`
+	// The events log directory.
+	EventsLogDirectory *string `protobuf:"bytes,64,opt,name=events_log_directory,json=eventsLogDirectory,proto3,oneof" json:"events_log_directory,omitempty"`
+	// Whether there is events log includes subagents.
+	EventsLogIncludesSubagents *bool `protobuf:"varint,65,opt,name=events_log_includes_subagents,json=eventsLogIncludesSubagents,proto3,oneof" json:"events_log_includes_subagents,omitempty"`
+	// The configuration directory.
+	ConfigDir *string `protobuf:"bytes,66,opt,name=config_dir,json=configDir,proto3,oneof" json:"config_dir,omitempty"`
+	// The additional content exclusion policies.
+	AdditionalContentExclusionPolicies []*SessionOpenOptionsAdditionalContentExclusionPolicy `protobuf:"bytes,67,rep,name=additional_content_exclusion_policies,json=additionalContentExclusionPolicies,proto3" json:"additional_content_exclusion_policies,omitempty"`
+	// The memory.
+	Memory *MemoryConfiguration `protobuf:"bytes,68,opt,name=memory,proto3" json:"memory,omitempty"`
+	// The session capabilities.
+	SessionCapabilities []SessionCapability `protobuf:"varint,69,rep,packed,name=session_capabilities,json=sessionCapabilities,proto3,enum=copilot.cli.v1.SessionCapability" json:"session_capabilities,omitempty"`
+	// URL of the authentication client identifier metadata. Since CLI 1.0.92.
+	AuthClientIdMetadataUrl *string `protobuf:"bytes,70,opt,name=auth_client_id_metadata_url,json=authClientIdMetadataUrl,proto3,oneof" json:"auth_client_id_metadata_url,omitempty"`
+	// The managed MCP servers, by name. Since CLI 1.0.92.
+	ManagedMcpServers map[string]*ManagedMcpServerConfig `protobuf:"bytes,71,rep,name=managed_mcp_servers,json=managedMcpServers,proto3" json:"managed_mcp_servers,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// The ignored skills locations. Since CLI 1.0.92.
+	IgnoredSkillsLocations []string `protobuf:"bytes,72,rep,name=ignored_skills_locations,json=ignoredSkillsLocations,proto3" json:"ignored_skills_locations,omitempty"`
+	// Whether skills are switched on. Since CLI 1.0.92.
+	EnableSkills *bool `protobuf:"varint,73,opt,name=enable_skills,json=enableSkills,proto3,oneof" json:"enable_skills,omitempty"`
+	// Whether it has skill provider. Internal to the CLI. Since CLI 1.0.92.
+	HasSkillProvider *bool `protobuf:"varint,74,opt,name=has_skill_provider,json=hasSkillProvider,proto3,oneof" json:"has_skill_provider,omitempty"`
+	// Whether to refresh custom instructions. Since CLI 1.0.92.
+	RefreshCustomInstructions *bool `protobuf:"varint,75,opt,name=refresh_custom_instructions,json=refreshCustomInstructions,proto3,oneof" json:"refresh_custom_instructions,omitempty"`
+	// Whether to enforce managed model defaults. Since CLI 1.0.102.
+	EnforceManagedModelDefaults *bool `protobuf:"varint,76,opt,name=enforce_managed_model_defaults,json=enforceManagedModelDefaults,proto3,oneof" json:"enforce_managed_model_defaults,omitempty"`
+	// Whether there is interactive user. Since CLI 1.0.102.
+	InteractiveUser *bool `protobuf:"varint,77,opt,name=interactive_user,json=interactiveUser,proto3,oneof" json:"interactive_user,omitempty"`
+	// Whether there is auto tier is explicit. Internal to the CLI. Since CLI
+	// 1.0.102.
+	AutoTierIsExplicit *bool `protobuf:"varint,78,opt,name=auto_tier_is_explicit,json=autoTierIsExplicit,proto3,oneof" json:"auto_tier_is_explicit,omitempty"`
+	// The agent directories. Since CLI 1.0.102.
+	AgentDirectories []string `protobuf:"bytes,79,rep,name=agent_directories,json=agentDirectories,proto3" json:"agent_directories,omitempty"`
+	// The instruction directories. Since CLI 1.0.102.
+	InstructionDirectories []string `protobuf:"bytes,80,rep,name=instruction_directories,json=instructionDirectories,proto3" json:"instruction_directories,omitempty"`
+	// The hook directories. Since CLI 1.0.102.
+	HookDirectories []string `protobuf:"bytes,81,rep,name=hook_directories,json=hookDirectories,proto3" json:"hook_directories,omitempty"`
+	// The autopilot. Since CLI 1.0.102.
+	Autopilot *AutopilotOptions `protobuf:"bytes,82,opt,name=autopilot,proto3" json:"autopilot,omitempty"`
+	// Whether file hooks are switched on. Since CLI 1.0.102.
+	EnableFileHooks *bool `protobuf:"varint,83,opt,name=enable_file_hooks,json=enableFileHooks,proto3,oneof" json:"enable_file_hooks,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SessionOpenOptions) Reset() {
+	*x = SessionOpenOptions{}
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[87]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SessionOpenOptions) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SessionOpenOptions) ProtoMessage() {}
+
+func (x *SessionOpenOptions) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[87]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SessionOpenOptions.ProtoReflect.Descriptor instead.
+func (*SessionOpenOptions) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_sessions_proto_rawDescGZIP(), []int{87}
+}
+
+func (x *SessionOpenOptions) GetSessionId() string {
+	if x != nil && x.SessionId != nil {
+		return *x.SessionId
+	}
+	return ""
+}
+
+func (x *SessionOpenOptions) GetName() string {
+	if x != nil && x.Name != nil {
+		return *x.Name
+	}
+	return ""
+}
+
+func (x *SessionOpenOptions) GetModel() string {
+	if x != nil && x.Model != nil {
+		return *x.Model
+	}
+	return ""
+}
+
+func (x *SessionOpenOptions) GetReasoningEffort() string {
+	if x != nil && x.ReasoningEffort != nil {
+		return *x.ReasoningEffort
+	}
+	return ""
+}
+
+func (x *SessionOpenOptions) GetReasoningSummary() SessionOpenOptionsReasoningSummary {
+	if x != nil {
+		return x.ReasoningSummary
+	}
+	return SessionOpenOptionsReasoningSummary_SESSION_OPEN_OPTIONS_REASONING_SUMMARY_UNSPECIFIED
+}
+
+func (x *SessionOpenOptions) GetVerbosity() Verbosity {
+	if x != nil {
+		return x.Verbosity
+	}
+	return Verbosity_VERBOSITY_UNSPECIFIED
+}
+
+func (x *SessionOpenOptions) GetClientName() string {
+	if x != nil && x.ClientName != nil {
+		return *x.ClientName
+	}
+	return ""
+}
+
+func (x *SessionOpenOptions) GetClientKind() string {
+	if x != nil && x.ClientKind != nil {
+		return *x.ClientKind
+	}
+	return ""
+}
+
+func (x *SessionOpenOptions) GetLspClientName() string {
+	if x != nil && x.LspClientName != nil {
+		return *x.LspClientName
+	}
+	return ""
+}
+
+func (x *SessionOpenOptions) GetIntegrationId() string {
+	if x != nil && x.IntegrationId != nil {
+		return *x.IntegrationId
+	}
+	return ""
+}
+
+func (x *SessionOpenOptions) GetExpAssignmentsJson() string {
+	if x != nil && x.ExpAssignmentsJson != nil {
+		return *x.ExpAssignmentsJson
+	}
+	return ""
+}
+
+func (x *SessionOpenOptions) GetEnableManagedSettings() bool {
+	if x != nil && x.EnableManagedSettings != nil {
+		return *x.EnableManagedSettings
+	}
+	return false
+}
+
+func (x *SessionOpenOptions) GetManagedSettings() *SessionManagedSettings {
+	if x != nil {
+		return x.ManagedSettings
+	}
+	return nil
+}
+
+func (x *SessionOpenOptions) GetEnableFileChangeTracking() bool {
+	if x != nil && x.EnableFileChangeTracking != nil {
+		return *x.EnableFileChangeTracking
+	}
+	return false
+}
+
+func (x *SessionOpenOptions) GetFeatureFlags() map[string]bool {
+	if x != nil {
+		return x.FeatureFlags
+	}
+	return nil
+}
+
+func (x *SessionOpenOptions) GetIsExperimentalMode() bool {
+	if x != nil && x.IsExperimentalMode != nil {
+		return *x.IsExperimentalMode
+	}
+	return false
+}
+
+func (x *SessionOpenOptions) GetAuthInfo() *AuthInfo {
+	if x != nil {
+		return x.AuthInfo
+	}
+	return nil
+}
+
+func (x *SessionOpenOptions) GetProvider() *ProviderConfig {
+	if x != nil {
+		return x.Provider
+	}
+	return nil
+}
+
+func (x *SessionOpenOptions) GetCapi() *CapiSessionOptions {
+	if x != nil {
+		return x.Capi
+	}
+	return nil
+}
+
+func (x *SessionOpenOptions) GetProviders() []*NamedProviderConfig {
+	if x != nil {
+		return x.Providers
+	}
+	return nil
+}
+
+func (x *SessionOpenOptions) GetModels() []*ProviderModelConfig {
+	if x != nil {
+		return x.Models
+	}
+	return nil
+}
+
+func (x *SessionOpenOptions) GetWorkingDirectory() string {
+	if x != nil && x.WorkingDirectory != nil {
+		return *x.WorkingDirectory
+	}
+	return ""
+}
+
+func (x *SessionOpenOptions) GetAdditionalDirectories() []string {
+	if x != nil {
+		return x.AdditionalDirectories
+	}
+	return nil
+}
+
+func (x *SessionOpenOptions) GetWorkingDirectoryContext() *SessionContext {
+	if x != nil {
+		return x.WorkingDirectoryContext
+	}
+	return nil
+}
+
+func (x *SessionOpenOptions) GetRemoteSteerable() bool {
+	if x != nil && x.RemoteSteerable != nil {
+		return *x.RemoteSteerable
+	}
+	return false
+}
+
+func (x *SessionOpenOptions) GetRemoteExporting() bool {
+	if x != nil && x.RemoteExporting != nil {
+		return *x.RemoteExporting
+	}
+	return false
+}
+
+func (x *SessionOpenOptions) GetRemoteDefaultedOn() bool {
+	if x != nil && x.RemoteDefaultedOn != nil {
+		return *x.RemoteDefaultedOn
+	}
+	return false
+}
+
+func (x *SessionOpenOptions) GetDetachedFromSpawningParentSessionId() string {
+	if x != nil && x.DetachedFromSpawningParentSessionId != nil {
+		return *x.DetachedFromSpawningParentSessionId
+	}
+	return ""
+}
+
+func (x *SessionOpenOptions) GetDetachedFromSpawningParentEngagementId() string {
+	if x != nil && x.DetachedFromSpawningParentEngagementId != nil {
+		return *x.DetachedFromSpawningParentEngagementId
+	}
+	return ""
+}
+
+func (x *SessionOpenOptions) GetAvailableTools() []string {
+	if x != nil {
+		return x.AvailableTools
+	}
+	return nil
+}
+
+func (x *SessionOpenOptions) GetExcludedTools() []string {
+	if x != nil {
+		return x.ExcludedTools
+	}
+	return nil
+}
+
+func (x *SessionOpenOptions) GetIncludedBuiltinAgents() []string {
+	if x != nil {
+		return x.IncludedBuiltinAgents
+	}
+	return nil
+}
+
+func (x *SessionOpenOptions) GetExcludedBuiltinAgents() []string {
+	if x != nil {
+		return x.ExcludedBuiltinAgents
+	}
+	return nil
+}
+
+func (x *SessionOpenOptions) GetEnableScriptSafety() bool {
+	if x != nil && x.EnableScriptSafety != nil {
+		return *x.EnableScriptSafety
+	}
+	return false
+}
+
+func (x *SessionOpenOptions) GetShell() *ShellOptions {
+	if x != nil {
+		return x.Shell
+	}
+	return nil
+}
+
+// Deprecated: Marked as deprecated in copilot/cli/v1/sessions.proto.
+func (x *SessionOpenOptions) GetShellInitProfile() string {
+	if x != nil && x.ShellInitProfile != nil {
+		return *x.ShellInitProfile
+	}
+	return ""
+}
+
+func (x *SessionOpenOptions) GetShellProcessFlags() []string {
+	if x != nil {
+		return x.ShellProcessFlags
+	}
+	return nil
+}
+
+func (x *SessionOpenOptions) GetSandboxConfig() *SandboxConfig {
+	if x != nil {
+		return x.SandboxConfig
+	}
+	return nil
+}
+
+func (x *SessionOpenOptions) GetSandboxConfigSource() SandboxConfigSource {
+	if x != nil {
+		return x.SandboxConfigSource
+	}
+	return SandboxConfigSource_SANDBOX_CONFIG_SOURCE_UNSPECIFIED
+}
+
+func (x *SessionOpenOptions) GetLogInteractiveShells() bool {
+	if x != nil && x.LogInteractiveShells != nil {
+		return *x.LogInteractiveShells
+	}
+	return false
+}
+
+func (x *SessionOpenOptions) GetEnvValueMode() SessionOpenOptionsEnvValueMode {
+	if x != nil {
+		return x.EnvValueMode
+	}
+	return SessionOpenOptionsEnvValueMode_SESSION_OPEN_OPTIONS_ENV_VALUE_MODE_UNSPECIFIED
+}
+
+func (x *SessionOpenOptions) GetDisabledMcpServers() []string {
+	if x != nil {
+		return x.DisabledMcpServers
+	}
+	return nil
+}
+
+func (x *SessionOpenOptions) GetAllowAllMcpServerInstructions() bool {
+	if x != nil && x.AllowAllMcpServerInstructions != nil {
+		return *x.AllowAllMcpServerInstructions
+	}
+	return false
+}
+
+func (x *SessionOpenOptions) GetSkillDirectories() []string {
+	if x != nil {
+		return x.SkillDirectories
+	}
+	return nil
+}
+
+func (x *SessionOpenOptions) GetIncludedBuiltinSkills() []string {
+	if x != nil {
+		return x.IncludedBuiltinSkills
+	}
+	return nil
+}
+
+func (x *SessionOpenOptions) GetDisabledSkills() []string {
+	if x != nil {
+		return x.DisabledSkills
+	}
+	return nil
+}
+
+func (x *SessionOpenOptions) GetInstalledPlugins() []*InstalledPlugin {
+	if x != nil {
+		return x.InstalledPlugins
+	}
+	return nil
+}
+
+func (x *SessionOpenOptions) GetCustomAgentsLocalOnly() bool {
+	if x != nil && x.CustomAgentsLocalOnly != nil {
+		return *x.CustomAgentsLocalOnly
+	}
+	return false
+}
+
+func (x *SessionOpenOptions) GetSkipCustomInstructions() bool {
+	if x != nil && x.SkipCustomInstructions != nil {
+		return *x.SkipCustomInstructions
+	}
+	return false
+}
+
+func (x *SessionOpenOptions) GetDisabledInstructionSources() []string {
+	if x != nil {
+		return x.DisabledInstructionSources
+	}
+	return nil
+}
+
+func (x *SessionOpenOptions) GetCoauthorEnabled() bool {
+	if x != nil && x.CoauthorEnabled != nil {
+		return *x.CoauthorEnabled
+	}
+	return false
+}
+
+func (x *SessionOpenOptions) GetTrajectoryFile() string {
+	if x != nil && x.TrajectoryFile != nil {
+		return *x.TrajectoryFile
+	}
+	return ""
+}
+
+func (x *SessionOpenOptions) GetEnableStreaming() bool {
+	if x != nil && x.EnableStreaming != nil {
+		return *x.EnableStreaming
+	}
+	return false
+}
+
+func (x *SessionOpenOptions) GetEnableCitations() bool {
+	if x != nil && x.EnableCitations != nil {
+		return *x.EnableCitations
+	}
+	return false
+}
+
+func (x *SessionOpenOptions) GetCopilotUrl() string {
+	if x != nil && x.CopilotUrl != nil {
+		return *x.CopilotUrl
+	}
+	return ""
+}
+
+func (x *SessionOpenOptions) GetAskUserDisabled() bool {
+	if x != nil && x.AskUserDisabled != nil {
+		return *x.AskUserDisabled
+	}
+	return false
+}
+
+func (x *SessionOpenOptions) GetContinueOnAutoMode() bool {
+	if x != nil && x.ContinueOnAutoMode != nil {
+		return *x.ContinueOnAutoMode
+	}
+	return false
+}
+
+func (x *SessionOpenOptions) GetRunningInInteractiveMode() bool {
+	if x != nil && x.RunningInInteractiveMode != nil {
+		return *x.RunningInInteractiveMode
+	}
+	return false
+}
+
+func (x *SessionOpenOptions) GetEnableOnDemandInstructionDiscovery() bool {
+	if x != nil && x.EnableOnDemandInstructionDiscovery != nil {
+		return *x.EnableOnDemandInstructionDiscovery
+	}
+	return false
+}
+
+func (x *SessionOpenOptions) GetMaxInlineBinaryBytes() int64 {
+	if x != nil && x.MaxInlineBinaryBytes != nil {
+		return *x.MaxInlineBinaryBytes
+	}
+	return 0
+}
+
+func (x *SessionOpenOptions) GetModelCapabilitiesOverrides() *ModelCapabilitiesOverride {
+	if x != nil {
+		return x.ModelCapabilitiesOverrides
+	}
+	return nil
+}
+
+func (x *SessionOpenOptions) GetSessionLimits() *SessionLimitsConfig {
+	if x != nil {
+		return x.SessionLimits
+	}
+	return nil
+}
+
+func (x *SessionOpenOptions) GetAgentContext() string {
+	if x != nil && x.AgentContext != nil {
+		return *x.AgentContext
+	}
+	return ""
+}
+
+func (x *SessionOpenOptions) GetEventsLogDirectory() string {
+	if x != nil && x.EventsLogDirectory != nil {
+		return *x.EventsLogDirectory
+	}
+	return ""
+}
+
+func (x *SessionOpenOptions) GetEventsLogIncludesSubagents() bool {
+	if x != nil && x.EventsLogIncludesSubagents != nil {
+		return *x.EventsLogIncludesSubagents
+	}
+	return false
+}
+
+func (x *SessionOpenOptions) GetConfigDir() string {
+	if x != nil && x.ConfigDir != nil {
+		return *x.ConfigDir
+	}
+	return ""
+}
+
+func (x *SessionOpenOptions) GetAdditionalContentExclusionPolicies() []*SessionOpenOptionsAdditionalContentExclusionPolicy {
+	if x != nil {
+		return x.AdditionalContentExclusionPolicies
+	}
+	return nil
+}
+
+func (x *SessionOpenOptions) GetMemory() *MemoryConfiguration {
+	if x != nil {
+		return x.Memory
+	}
+	return nil
+}
+
+func (x *SessionOpenOptions) GetSessionCapabilities() []SessionCapability {
+	if x != nil {
+		return x.SessionCapabilities
+	}
+	return nil
+}
+
+func (x *SessionOpenOptions) GetAuthClientIdMetadataUrl() string {
+	if x != nil && x.AuthClientIdMetadataUrl != nil {
+		return *x.AuthClientIdMetadataUrl
+	}
+	return ""
+}
+
+func (x *SessionOpenOptions) GetManagedMcpServers() map[string]*ManagedMcpServerConfig {
+	if x != nil {
+		return x.ManagedMcpServers
+	}
+	return nil
+}
+
+func (x *SessionOpenOptions) GetIgnoredSkillsLocations() []string {
+	if x != nil {
+		return x.IgnoredSkillsLocations
+	}
+	return nil
+}
+
+func (x *SessionOpenOptions) GetEnableSkills() bool {
+	if x != nil && x.EnableSkills != nil {
+		return *x.EnableSkills
+	}
+	return false
+}
+
+func (x *SessionOpenOptions) GetHasSkillProvider() bool {
+	if x != nil && x.HasSkillProvider != nil {
+		return *x.HasSkillProvider
+	}
+	return false
+}
+
+func (x *SessionOpenOptions) GetRefreshCustomInstructions() bool {
+	if x != nil && x.RefreshCustomInstructions != nil {
+		return *x.RefreshCustomInstructions
+	}
+	return false
+}
+
+func (x *SessionOpenOptions) GetEnforceManagedModelDefaults() bool {
+	if x != nil && x.EnforceManagedModelDefaults != nil {
+		return *x.EnforceManagedModelDefaults
+	}
+	return false
+}
+
+func (x *SessionOpenOptions) GetInteractiveUser() bool {
+	if x != nil && x.InteractiveUser != nil {
+		return *x.InteractiveUser
+	}
+	return false
+}
+
+func (x *SessionOpenOptions) GetAutoTierIsExplicit() bool {
+	if x != nil && x.AutoTierIsExplicit != nil {
+		return *x.AutoTierIsExplicit
+	}
+	return false
+}
+
+func (x *SessionOpenOptions) GetAgentDirectories() []string {
+	if x != nil {
+		return x.AgentDirectories
+	}
+	return nil
+}
+
+func (x *SessionOpenOptions) GetInstructionDirectories() []string {
+	if x != nil {
+		return x.InstructionDirectories
+	}
+	return nil
+}
+
+func (x *SessionOpenOptions) GetHookDirectories() []string {
+	if x != nil {
+		return x.HookDirectories
+	}
+	return nil
+}
+
+func (x *SessionOpenOptions) GetAutopilot() *AutopilotOptions {
+	if x != nil {
+		return x.Autopilot
+	}
+	return nil
+}
+
+func (x *SessionOpenOptions) GetEnableFileHooks() bool {
+	if x != nil && x.EnableFileHooks != nil {
+		return *x.EnableFileHooks
+	}
+	return false
+}
+
+func (x *SessionOpenOptions) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// Session open options additional content exclusion policy. Used by
+// SessionOpenOptions.additional_content_exclusion_policies.
+type SessionOpenOptionsAdditionalContentExclusionPolicy struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The rules.
+	Rules []*SessionOpenOptionsAdditionalContentExclusionPolicyRule `protobuf:"bytes,1,rep,name=rules,proto3" json:"rules,omitempty"`
+	// The last updated at. The member last_updated_at, as JSON text.
+	LastUpdatedAtJson string `protobuf:"bytes,2,opt,name=last_updated_at_json,json=lastUpdatedAtJson,proto3" json:"last_updated_at_json,omitempty"`
+	// The scope.
+	Scope SessionOpenOptionsAdditionalContentExclusionPolicyScope `protobuf:"varint,3,opt,name=scope,proto3,enum=copilot.cli.v1.SessionOpenOptionsAdditionalContentExclusionPolicyScope" json:"scope,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SessionOpenOptionsAdditionalContentExclusionPolicy) Reset() {
+	*x = SessionOpenOptionsAdditionalContentExclusionPolicy{}
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[88]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SessionOpenOptionsAdditionalContentExclusionPolicy) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SessionOpenOptionsAdditionalContentExclusionPolicy) ProtoMessage() {}
+
+func (x *SessionOpenOptionsAdditionalContentExclusionPolicy) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[88]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SessionOpenOptionsAdditionalContentExclusionPolicy.ProtoReflect.Descriptor instead.
+func (*SessionOpenOptionsAdditionalContentExclusionPolicy) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_sessions_proto_rawDescGZIP(), []int{88}
+}
+
+func (x *SessionOpenOptionsAdditionalContentExclusionPolicy) GetRules() []*SessionOpenOptionsAdditionalContentExclusionPolicyRule {
+	if x != nil {
+		return x.Rules
+	}
+	return nil
+}
+
+func (x *SessionOpenOptionsAdditionalContentExclusionPolicy) GetLastUpdatedAtJson() string {
+	if x != nil {
+		return x.LastUpdatedAtJson
+	}
+	return ""
+}
+
+func (x *SessionOpenOptionsAdditionalContentExclusionPolicy) GetScope() SessionOpenOptionsAdditionalContentExclusionPolicyScope {
+	if x != nil {
+		return x.Scope
+	}
+	return SessionOpenOptionsAdditionalContentExclusionPolicyScope_SESSION_OPEN_OPTIONS_ADDITIONAL_CONTENT_EXCLUSION_POLICY_SCOPE_UNSPECIFIED
+}
+
+func (x *SessionOpenOptionsAdditionalContentExclusionPolicy) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// Session open options additional content exclusion policy rule. Used by
+// SessionOpenOptionsAdditionalContentExclusionPolicy.rules.
+type SessionOpenOptionsAdditionalContentExclusionPolicyRule struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The paths.
+	Paths []string `protobuf:"bytes,1,rep,name=paths,proto3" json:"paths,omitempty"`
+	// The if any match.
+	IfAnyMatch []string `protobuf:"bytes,2,rep,name=if_any_match,json=ifAnyMatch,proto3" json:"if_any_match,omitempty"`
+	// The if none match.
+	IfNoneMatch []string `protobuf:"bytes,3,rep,name=if_none_match,json=ifNoneMatch,proto3" json:"if_none_match,omitempty"`
+	// Where it comes from.
+	Source *SessionOpenOptionsAdditionalContentExclusionPolicyRuleSource `protobuf:"bytes,4,opt,name=source,proto3" json:"source,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SessionOpenOptionsAdditionalContentExclusionPolicyRule) Reset() {
+	*x = SessionOpenOptionsAdditionalContentExclusionPolicyRule{}
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[89]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SessionOpenOptionsAdditionalContentExclusionPolicyRule) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SessionOpenOptionsAdditionalContentExclusionPolicyRule) ProtoMessage() {}
+
+func (x *SessionOpenOptionsAdditionalContentExclusionPolicyRule) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[89]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SessionOpenOptionsAdditionalContentExclusionPolicyRule.ProtoReflect.Descriptor instead.
+func (*SessionOpenOptionsAdditionalContentExclusionPolicyRule) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_sessions_proto_rawDescGZIP(), []int{89}
+}
+
+func (x *SessionOpenOptionsAdditionalContentExclusionPolicyRule) GetPaths() []string {
+	if x != nil {
+		return x.Paths
+	}
+	return nil
+}
+
+func (x *SessionOpenOptionsAdditionalContentExclusionPolicyRule) GetIfAnyMatch() []string {
+	if x != nil {
+		return x.IfAnyMatch
+	}
+	return nil
+}
+
+func (x *SessionOpenOptionsAdditionalContentExclusionPolicyRule) GetIfNoneMatch() []string {
+	if x != nil {
+		return x.IfNoneMatch
+	}
+	return nil
+}
+
+func (x *SessionOpenOptionsAdditionalContentExclusionPolicyRule) GetSource() *SessionOpenOptionsAdditionalContentExclusionPolicyRuleSource {
+	if x != nil {
+		return x.Source
+	}
+	return nil
+}
+
+func (x *SessionOpenOptionsAdditionalContentExclusionPolicyRule) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// Session open options additional content exclusion policy rule source. Used by
+// SessionOpenOptionsAdditionalContentExclusionPolicyRule.source.
+type SessionOpenOptionsAdditionalContentExclusionPolicyRuleSource struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The name.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// The type.
+	Type string `protobuf:"bytes,2,opt,name=type,proto3" json:"type,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SessionOpenOptionsAdditionalContentExclusionPolicyRuleSource) Reset() {
+	*x = SessionOpenOptionsAdditionalContentExclusionPolicyRuleSource{}
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[90]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SessionOpenOptionsAdditionalContentExclusionPolicyRuleSource) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SessionOpenOptionsAdditionalContentExclusionPolicyRuleSource) ProtoMessage() {}
+
+func (x *SessionOpenOptionsAdditionalContentExclusionPolicyRuleSource) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[90]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SessionOpenOptionsAdditionalContentExclusionPolicyRuleSource.ProtoReflect.Descriptor instead.
+func (*SessionOpenOptionsAdditionalContentExclusionPolicyRuleSource) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_sessions_proto_rawDescGZIP(), []int{90}
+}
+
+func (x *SessionOpenOptionsAdditionalContentExclusionPolicyRuleSource) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *SessionOpenOptionsAdditionalContentExclusionPolicyRuleSource) GetType() string {
+	if x != nil {
+		return x.Type
+	}
+	return ""
+}
+
+func (x *SessionOpenOptionsAdditionalContentExclusionPolicyRuleSource) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// Session working directory context with client. Used by
+// InternalSessionsServiceCreateWorkspaceRequest.context. Since CLI 1.0.102.
+type SessionWorkingDirectoryContextWithClient struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Working directory.
+	Cwd string `protobuf:"bytes,1,opt,name=cwd,proto3" json:"cwd,omitempty"`
+	// Root of the git working tree.
+	GitRoot *string `protobuf:"bytes,2,opt,name=git_root,json=gitRoot,proto3,oneof" json:"git_root,omitempty"`
+	// Repository on its host, as owner/name.
+	Repository *string `protobuf:"bytes,3,opt,name=repository,proto3,oneof" json:"repository,omitempty"`
+	// Kind of host.
+	HostType *string `protobuf:"bytes,4,opt,name=host_type,json=hostType,proto3,oneof" json:"host_type,omitempty"`
+	// Git branch.
+	Branch *string `protobuf:"bytes,5,opt,name=branch,proto3,oneof" json:"branch,omitempty"`
+	// The repository host.
+	RepositoryHost *string `protobuf:"bytes,6,opt,name=repository_host,json=repositoryHost,proto3,oneof" json:"repository_host,omitempty"`
+	// The head commit.
+	HeadCommit *string `protobuf:"bytes,7,opt,name=head_commit,json=headCommit,proto3,oneof" json:"head_commit,omitempty"`
+	// The base commit.
+	BaseCommit *string `protobuf:"bytes,8,opt,name=base_commit,json=baseCommit,proto3,oneof" json:"base_commit,omitempty"`
+	// Name of the client.
+	ClientName *string `protobuf:"bytes,9,opt,name=client_name,json=clientName,proto3,oneof" json:"client_name,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SessionWorkingDirectoryContextWithClient) Reset() {
+	*x = SessionWorkingDirectoryContextWithClient{}
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[91]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SessionWorkingDirectoryContextWithClient) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SessionWorkingDirectoryContextWithClient) ProtoMessage() {}
+
+func (x *SessionWorkingDirectoryContextWithClient) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[91]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SessionWorkingDirectoryContextWithClient.ProtoReflect.Descriptor instead.
+func (*SessionWorkingDirectoryContextWithClient) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_sessions_proto_rawDescGZIP(), []int{91}
+}
+
+func (x *SessionWorkingDirectoryContextWithClient) GetCwd() string {
+	if x != nil {
+		return x.Cwd
+	}
+	return ""
+}
+
+func (x *SessionWorkingDirectoryContextWithClient) GetGitRoot() string {
+	if x != nil && x.GitRoot != nil {
+		return *x.GitRoot
+	}
+	return ""
+}
+
+func (x *SessionWorkingDirectoryContextWithClient) GetRepository() string {
+	if x != nil && x.Repository != nil {
+		return *x.Repository
+	}
+	return ""
+}
+
+func (x *SessionWorkingDirectoryContextWithClient) GetHostType() string {
+	if x != nil && x.HostType != nil {
+		return *x.HostType
+	}
+	return ""
+}
+
+func (x *SessionWorkingDirectoryContextWithClient) GetBranch() string {
+	if x != nil && x.Branch != nil {
+		return *x.Branch
+	}
+	return ""
+}
+
+func (x *SessionWorkingDirectoryContextWithClient) GetRepositoryHost() string {
+	if x != nil && x.RepositoryHost != nil {
+		return *x.RepositoryHost
+	}
+	return ""
+}
+
+func (x *SessionWorkingDirectoryContextWithClient) GetHeadCommit() string {
+	if x != nil && x.HeadCommit != nil {
+		return *x.HeadCommit
+	}
+	return ""
+}
+
+func (x *SessionWorkingDirectoryContextWithClient) GetBaseCommit() string {
+	if x != nil && x.BaseCommit != nil {
+		return *x.BaseCommit
+	}
+	return ""
+}
+
+func (x *SessionWorkingDirectoryContextWithClient) GetClientName() string {
+	if x != nil && x.ClientName != nil {
+		return *x.ClientName
+	}
+	return ""
+}
+
+func (x *SessionWorkingDirectoryContextWithClient) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// Sessions client metadata entry. Since CLI 1.0.92.
+type SessionsClientMetadataEntry struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// One of these, told apart by the member status.
+	//
+	// Types that are valid to be assigned to Variant:
+	//
+	//	*SessionsClientMetadataEntry_Ok
+	//	*SessionsClientMetadataEntry_NotFound
+	//	*SessionsClientMetadataEntry_Corrupt
+	//	*SessionsClientMetadataEntry_UnsupportedVersion
+	//	*SessionsClientMetadataEntry_Unavailable
+	//	*SessionsClientMetadataEntry_Unrecognized
+	Variant       isSessionsClientMetadataEntry_Variant `protobuf_oneof:"variant"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SessionsClientMetadataEntry) Reset() {
+	*x = SessionsClientMetadataEntry{}
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[92]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SessionsClientMetadataEntry) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SessionsClientMetadataEntry) ProtoMessage() {}
+
+func (x *SessionsClientMetadataEntry) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[92]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SessionsClientMetadataEntry.ProtoReflect.Descriptor instead.
+func (*SessionsClientMetadataEntry) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_sessions_proto_rawDescGZIP(), []int{92}
+}
+
+func (x *SessionsClientMetadataEntry) GetVariant() isSessionsClientMetadataEntry_Variant {
+	if x != nil {
+		return x.Variant
+	}
+	return nil
+}
+
+func (x *SessionsClientMetadataEntry) GetOk() *SessionsClientMetadataEntryOk {
+	if x != nil {
+		if x, ok := x.Variant.(*SessionsClientMetadataEntry_Ok); ok {
+			return x.Ok
+		}
+	}
+	return nil
+}
+
+func (x *SessionsClientMetadataEntry) GetNotFound() *SessionsClientMetadataEntryNotFound {
+	if x != nil {
+		if x, ok := x.Variant.(*SessionsClientMetadataEntry_NotFound); ok {
+			return x.NotFound
+		}
+	}
+	return nil
+}
+
+func (x *SessionsClientMetadataEntry) GetCorrupt() *SessionsClientMetadataEntryCorrupt {
+	if x != nil {
+		if x, ok := x.Variant.(*SessionsClientMetadataEntry_Corrupt); ok {
+			return x.Corrupt
+		}
+	}
+	return nil
+}
+
+func (x *SessionsClientMetadataEntry) GetUnsupportedVersion() *SessionsClientMetadataEntryUnsupportedVersion {
+	if x != nil {
+		if x, ok := x.Variant.(*SessionsClientMetadataEntry_UnsupportedVersion); ok {
+			return x.UnsupportedVersion
+		}
+	}
+	return nil
+}
+
+func (x *SessionsClientMetadataEntry) GetUnavailable() *SessionsClientMetadataEntryUnavailable {
+	if x != nil {
+		if x, ok := x.Variant.(*SessionsClientMetadataEntry_Unavailable); ok {
+			return x.Unavailable
+		}
+	}
+	return nil
+}
+
+func (x *SessionsClientMetadataEntry) GetUnrecognized() string {
+	if x != nil {
+		if x, ok := x.Variant.(*SessionsClientMetadataEntry_Unrecognized); ok {
+			return x.Unrecognized
+		}
+	}
+	return ""
+}
+
+type isSessionsClientMetadataEntry_Variant interface {
+	isSessionsClientMetadataEntry_Variant()
+}
+
+type SessionsClientMetadataEntry_Ok struct {
+	// Ok. JSON status: ok.
+	Ok *SessionsClientMetadataEntryOk `protobuf:"bytes,1,opt,name=ok,proto3,oneof"`
+}
+
+type SessionsClientMetadataEntry_NotFound struct {
+	// Not found. JSON status: notFound.
+	NotFound *SessionsClientMetadataEntryNotFound `protobuf:"bytes,2,opt,name=not_found,json=notFound,proto3,oneof"`
+}
+
+type SessionsClientMetadataEntry_Corrupt struct {
+	// Corrupt. JSON status: corrupt.
+	Corrupt *SessionsClientMetadataEntryCorrupt `protobuf:"bytes,3,opt,name=corrupt,proto3,oneof"`
+}
+
+type SessionsClientMetadataEntry_UnsupportedVersion struct {
+	// Unsupported version. JSON status: unsupportedVersion.
+	UnsupportedVersion *SessionsClientMetadataEntryUnsupportedVersion `protobuf:"bytes,4,opt,name=unsupported_version,json=unsupportedVersion,proto3,oneof"`
+}
+
+type SessionsClientMetadataEntry_Unavailable struct {
+	// Unavailable. JSON status: unavailable.
+	Unavailable *SessionsClientMetadataEntryUnavailable `protobuf:"bytes,5,opt,name=unavailable,proto3,oneof"`
+}
+
+type SessionsClientMetadataEntry_Unrecognized struct {
+	// A value that fits none of them, as JSON text.
+	Unrecognized string `protobuf:"bytes,1001,opt,name=unrecognized,proto3,oneof"`
+}
+
+func (*SessionsClientMetadataEntry_Ok) isSessionsClientMetadataEntry_Variant() {}
+
+func (*SessionsClientMetadataEntry_NotFound) isSessionsClientMetadataEntry_Variant() {}
+
+func (*SessionsClientMetadataEntry_Corrupt) isSessionsClientMetadataEntry_Variant() {}
+
+func (*SessionsClientMetadataEntry_UnsupportedVersion) isSessionsClientMetadataEntry_Variant() {}
+
+func (*SessionsClientMetadataEntry_Unavailable) isSessionsClientMetadataEntry_Variant() {}
+
+func (*SessionsClientMetadataEntry_Unrecognized) isSessionsClientMetadataEntry_Variant() {}
+
+// A SessionsClientMetadataEntry with the status corrupt.
+type SessionsClientMetadataEntryCorrupt struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Identifier of the session. Since CLI 1.0.92.
+	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SessionsClientMetadataEntryCorrupt) Reset() {
+	*x = SessionsClientMetadataEntryCorrupt{}
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[93]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SessionsClientMetadataEntryCorrupt) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SessionsClientMetadataEntryCorrupt) ProtoMessage() {}
+
+func (x *SessionsClientMetadataEntryCorrupt) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[93]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SessionsClientMetadataEntryCorrupt.ProtoReflect.Descriptor instead.
+func (*SessionsClientMetadataEntryCorrupt) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_sessions_proto_rawDescGZIP(), []int{93}
+}
+
+func (x *SessionsClientMetadataEntryCorrupt) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+func (x *SessionsClientMetadataEntryCorrupt) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// A SessionsClientMetadataEntry with the status notFound.
+type SessionsClientMetadataEntryNotFound struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Identifier of the session. Since CLI 1.0.92.
+	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SessionsClientMetadataEntryNotFound) Reset() {
+	*x = SessionsClientMetadataEntryNotFound{}
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[94]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SessionsClientMetadataEntryNotFound) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SessionsClientMetadataEntryNotFound) ProtoMessage() {}
+
+func (x *SessionsClientMetadataEntryNotFound) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[94]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SessionsClientMetadataEntryNotFound.ProtoReflect.Descriptor instead.
+func (*SessionsClientMetadataEntryNotFound) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_sessions_proto_rawDescGZIP(), []int{94}
+}
+
+func (x *SessionsClientMetadataEntryNotFound) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+func (x *SessionsClientMetadataEntryNotFound) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// A SessionsClientMetadataEntry with the status ok.
+type SessionsClientMetadataEntryOk struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Identifier of the session. Since CLI 1.0.92.
+	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	// The metadata, by name. Since CLI 1.0.92.
+	Metadata map[string]string `protobuf:"bytes,2,rep,name=metadata,proto3" json:"metadata,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SessionsClientMetadataEntryOk) Reset() {
+	*x = SessionsClientMetadataEntryOk{}
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[95]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SessionsClientMetadataEntryOk) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SessionsClientMetadataEntryOk) ProtoMessage() {}
+
+func (x *SessionsClientMetadataEntryOk) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[95]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SessionsClientMetadataEntryOk.ProtoReflect.Descriptor instead.
+func (*SessionsClientMetadataEntryOk) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_sessions_proto_rawDescGZIP(), []int{95}
+}
+
+func (x *SessionsClientMetadataEntryOk) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+func (x *SessionsClientMetadataEntryOk) GetMetadata() map[string]string {
+	if x != nil {
+		return x.Metadata
+	}
+	return nil
+}
+
+func (x *SessionsClientMetadataEntryOk) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// A SessionsClientMetadataEntry with the status unavailable.
+type SessionsClientMetadataEntryUnavailable struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Identifier of the session. Since CLI 1.0.92.
+	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	// The code. Since CLI 1.0.92.
+	Code string `protobuf:"bytes,2,opt,name=code,proto3" json:"code,omitempty"`
+	// The message. Since CLI 1.0.92.
+	Message string `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SessionsClientMetadataEntryUnavailable) Reset() {
+	*x = SessionsClientMetadataEntryUnavailable{}
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[96]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SessionsClientMetadataEntryUnavailable) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SessionsClientMetadataEntryUnavailable) ProtoMessage() {}
+
+func (x *SessionsClientMetadataEntryUnavailable) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[96]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SessionsClientMetadataEntryUnavailable.ProtoReflect.Descriptor instead.
+func (*SessionsClientMetadataEntryUnavailable) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_sessions_proto_rawDescGZIP(), []int{96}
+}
+
+func (x *SessionsClientMetadataEntryUnavailable) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+func (x *SessionsClientMetadataEntryUnavailable) GetCode() string {
+	if x != nil {
+		return x.Code
+	}
+	return ""
+}
+
+func (x *SessionsClientMetadataEntryUnavailable) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+func (x *SessionsClientMetadataEntryUnavailable) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// A SessionsClientMetadataEntry with the status unsupportedVersion.
+type SessionsClientMetadataEntryUnsupportedVersion struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Identifier of the session. Since CLI 1.0.92.
+	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SessionsClientMetadataEntryUnsupportedVersion) Reset() {
+	*x = SessionsClientMetadataEntryUnsupportedVersion{}
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[97]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SessionsClientMetadataEntryUnsupportedVersion) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SessionsClientMetadataEntryUnsupportedVersion) ProtoMessage() {}
+
+func (x *SessionsClientMetadataEntryUnsupportedVersion) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[97]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SessionsClientMetadataEntryUnsupportedVersion.ProtoReflect.Descriptor instead.
+func (*SessionsClientMetadataEntryUnsupportedVersion) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_sessions_proto_rawDescGZIP(), []int{97}
+}
+
+func (x *SessionsClientMetadataEntryUnsupportedVersion) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+func (x *SessionsClientMetadataEntryUnsupportedVersion) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// Sessions open attach.
+type SessionsOpenAttach struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Identifier of the session.
+	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SessionsOpenAttach) Reset() {
+	*x = SessionsOpenAttach{}
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[98]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SessionsOpenAttach) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SessionsOpenAttach) ProtoMessage() {}
+
+func (x *SessionsOpenAttach) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[98]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SessionsOpenAttach.ProtoReflect.Descriptor instead.
+func (*SessionsOpenAttach) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_sessions_proto_rawDescGZIP(), []int{98}
+}
+
+func (x *SessionsOpenAttach) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+func (x *SessionsOpenAttach) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// Sessions open cloud.
+type SessionsOpenCloud struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Repository on its host, as owner/name.
+	Repository *RemoteSessionRepository `protobuf:"bytes,1,opt,name=repository,proto3" json:"repository,omitempty"`
+	// The owner.
+	Owner *string `protobuf:"bytes,2,opt,name=owner,proto3,oneof" json:"owner,omitempty"`
+	// The options.
+	Options *SessionOpenOptions `protobuf:"bytes,3,opt,name=options,proto3" json:"options,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SessionsOpenCloud) Reset() {
+	*x = SessionsOpenCloud{}
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[99]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SessionsOpenCloud) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SessionsOpenCloud) ProtoMessage() {}
+
+func (x *SessionsOpenCloud) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[99]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SessionsOpenCloud.ProtoReflect.Descriptor instead.
+func (*SessionsOpenCloud) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_sessions_proto_rawDescGZIP(), []int{99}
+}
+
+func (x *SessionsOpenCloud) GetRepository() *RemoteSessionRepository {
+	if x != nil {
+		return x.Repository
+	}
+	return nil
+}
+
+func (x *SessionsOpenCloud) GetOwner() string {
+	if x != nil && x.Owner != nil {
+		return *x.Owner
+	}
+	return ""
+}
+
+func (x *SessionsOpenCloud) GetOptions() *SessionOpenOptions {
+	if x != nil {
+		return x.Options
+	}
+	return nil
+}
+
+func (x *SessionsOpenCloud) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// Sessions open create.
+type SessionsOpenCreate struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The options.
+	Options *SessionOpenOptions `protobuf:"bytes,1,opt,name=options,proto3" json:"options,omitempty"`
+	// Whether there is emit start.
+	EmitStart *bool `protobuf:"varint,2,opt,name=emit_start,json=emitStart,proto3,oneof" json:"emit_start,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SessionsOpenCreate) Reset() {
+	*x = SessionsOpenCreate{}
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[100]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SessionsOpenCreate) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SessionsOpenCreate) ProtoMessage() {}
+
+func (x *SessionsOpenCreate) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[100]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SessionsOpenCreate.ProtoReflect.Descriptor instead.
+func (*SessionsOpenCreate) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_sessions_proto_rawDescGZIP(), []int{100}
+}
+
+func (x *SessionsOpenCreate) GetOptions() *SessionOpenOptions {
+	if x != nil {
+		return x.Options
+	}
+	return nil
+}
+
+func (x *SessionsOpenCreate) GetEmitStart() bool {
+	if x != nil && x.EmitStart != nil {
+		return *x.EmitStart
+	}
+	return false
+}
+
+func (x *SessionsOpenCreate) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// Sessions open handoff.
+type SessionsOpenHandoff struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The metadata.
+	Metadata *RemoteSessionMetadataValue `protobuf:"bytes,1,opt,name=metadata,proto3" json:"metadata,omitempty"`
+	// The options.
+	Options *SessionOpenOptions `protobuf:"bytes,2,opt,name=options,proto3" json:"options,omitempty"`
+	// Kind of task.
+	TaskType SessionsOpenHandoffTaskType `protobuf:"varint,3,opt,name=task_type,json=taskType,proto3,enum=copilot.cli.v1.SessionsOpenHandoffTaskType" json:"task_type,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SessionsOpenHandoff) Reset() {
+	*x = SessionsOpenHandoff{}
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[101]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SessionsOpenHandoff) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SessionsOpenHandoff) ProtoMessage() {}
+
+func (x *SessionsOpenHandoff) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[101]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SessionsOpenHandoff.ProtoReflect.Descriptor instead.
+func (*SessionsOpenHandoff) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_sessions_proto_rawDescGZIP(), []int{101}
+}
+
+func (x *SessionsOpenHandoff) GetMetadata() *RemoteSessionMetadataValue {
+	if x != nil {
+		return x.Metadata
+	}
+	return nil
+}
+
+func (x *SessionsOpenHandoff) GetOptions() *SessionOpenOptions {
+	if x != nil {
+		return x.Options
+	}
+	return nil
+}
+
+func (x *SessionsOpenHandoff) GetTaskType() SessionsOpenHandoffTaskType {
+	if x != nil {
+		return x.TaskType
+	}
+	return SessionsOpenHandoffTaskType_SESSIONS_OPEN_HANDOFF_TASK_TYPE_UNSPECIFIED
+}
+
+func (x *SessionsOpenHandoff) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// Sessions open progress. Used by SessionsServiceOpenResponse.progress.
+type SessionsOpenProgress struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The step.
+	Step SessionsOpenProgressStep `protobuf:"varint,1,opt,name=step,proto3,enum=copilot.cli.v1.SessionsOpenProgressStep" json:"step,omitempty"`
+	// The status.
+	Status SessionsOpenProgressStatus `protobuf:"varint,2,opt,name=status,proto3,enum=copilot.cli.v1.SessionsOpenProgressStatus" json:"status,omitempty"`
+	// The message.
+	Message *string `protobuf:"bytes,3,opt,name=message,proto3,oneof" json:"message,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SessionsOpenProgress) Reset() {
+	*x = SessionsOpenProgress{}
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[102]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SessionsOpenProgress) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SessionsOpenProgress) ProtoMessage() {}
+
+func (x *SessionsOpenProgress) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[102]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SessionsOpenProgress.ProtoReflect.Descriptor instead.
+func (*SessionsOpenProgress) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_sessions_proto_rawDescGZIP(), []int{102}
+}
+
+func (x *SessionsOpenProgress) GetStep() SessionsOpenProgressStep {
+	if x != nil {
+		return x.Step
+	}
+	return SessionsOpenProgressStep_SESSIONS_OPEN_PROGRESS_STEP_UNSPECIFIED
+}
+
+func (x *SessionsOpenProgress) GetStatus() SessionsOpenProgressStatus {
+	if x != nil {
+		return x.Status
+	}
+	return SessionsOpenProgressStatus_SESSIONS_OPEN_PROGRESS_STATUS_UNSPECIFIED
+}
+
+func (x *SessionsOpenProgress) GetMessage() string {
+	if x != nil && x.Message != nil {
+		return *x.Message
+	}
+	return ""
+}
+
+func (x *SessionsOpenProgress) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// Sessions open remote.
+type SessionsOpenRemote struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Identifier of the remote session.
+	RemoteSessionId string `protobuf:"bytes,1,opt,name=remote_session_id,json=remoteSessionId,proto3" json:"remote_session_id,omitempty"`
+	// Repository on its host, as owner/name.
+	Repository *RemoteSessionRepository `protobuf:"bytes,2,opt,name=repository,proto3" json:"repository,omitempty"`
+	// The options.
+	Options *SessionOpenOptions `protobuf:"bytes,3,opt,name=options,proto3" json:"options,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SessionsOpenRemote) Reset() {
+	*x = SessionsOpenRemote{}
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[103]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SessionsOpenRemote) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SessionsOpenRemote) ProtoMessage() {}
+
+func (x *SessionsOpenRemote) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[103]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SessionsOpenRemote.ProtoReflect.Descriptor instead.
+func (*SessionsOpenRemote) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_sessions_proto_rawDescGZIP(), []int{103}
+}
+
+func (x *SessionsOpenRemote) GetRemoteSessionId() string {
+	if x != nil {
+		return x.RemoteSessionId
+	}
+	return ""
+}
+
+func (x *SessionsOpenRemote) GetRepository() *RemoteSessionRepository {
+	if x != nil {
+		return x.Repository
+	}
+	return nil
+}
+
+func (x *SessionsOpenRemote) GetOptions() *SessionOpenOptions {
+	if x != nil {
+		return x.Options
+	}
+	return nil
+}
+
+func (x *SessionsOpenRemote) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// Sessions open resume.
+type SessionsOpenResume struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Identifier of the session.
+	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	// The options.
+	Options *SessionOpenOptions `protobuf:"bytes,2,opt,name=options,proto3" json:"options,omitempty"`
+	// Whether to resume.
+	Resume *bool `protobuf:"varint,3,opt,name=resume,proto3,oneof" json:"resume,omitempty"`
+	// Whether it suppress resume workspace metadata writeback.
+	SuppressResumeWorkspaceMetadataWriteback *bool `protobuf:"varint,4,opt,name=suppress_resume_workspace_metadata_writeback,json=suppressResumeWorkspaceMetadataWriteback,proto3,oneof" json:"suppress_resume_workspace_metadata_writeback,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SessionsOpenResume) Reset() {
+	*x = SessionsOpenResume{}
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[104]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SessionsOpenResume) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SessionsOpenResume) ProtoMessage() {}
+
+func (x *SessionsOpenResume) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[104]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SessionsOpenResume.ProtoReflect.Descriptor instead.
+func (*SessionsOpenResume) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_sessions_proto_rawDescGZIP(), []int{104}
+}
+
+func (x *SessionsOpenResume) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+func (x *SessionsOpenResume) GetOptions() *SessionOpenOptions {
+	if x != nil {
+		return x.Options
+	}
+	return nil
+}
+
+func (x *SessionsOpenResume) GetResume() bool {
+	if x != nil && x.Resume != nil {
+		return *x.Resume
+	}
+	return false
+}
+
+func (x *SessionsOpenResume) GetSuppressResumeWorkspaceMetadataWriteback() bool {
+	if x != nil && x.SuppressResumeWorkspaceMetadataWriteback != nil {
+		return *x.SuppressResumeWorkspaceMetadataWriteback
+	}
+	return false
+}
+
+func (x *SessionsOpenResume) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// Sessions open resume last.
+type SessionsOpenResumeLast struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The context.
+	Context *SessionContext `protobuf:"bytes,1,opt,name=context,proto3" json:"context,omitempty"`
+	// The options.
+	Options *SessionOpenOptions `protobuf:"bytes,2,opt,name=options,proto3" json:"options,omitempty"`
+	// Whether it suppress resume workspace metadata writeback.
+	SuppressResumeWorkspaceMetadataWriteback *bool `protobuf:"varint,3,opt,name=suppress_resume_workspace_metadata_writeback,json=suppressResumeWorkspaceMetadataWriteback,proto3,oneof" json:"suppress_resume_workspace_metadata_writeback,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SessionsOpenResumeLast) Reset() {
+	*x = SessionsOpenResumeLast{}
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[105]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SessionsOpenResumeLast) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SessionsOpenResumeLast) ProtoMessage() {}
+
+func (x *SessionsOpenResumeLast) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[105]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SessionsOpenResumeLast.ProtoReflect.Descriptor instead.
+func (*SessionsOpenResumeLast) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_sessions_proto_rawDescGZIP(), []int{105}
+}
+
+func (x *SessionsOpenResumeLast) GetContext() *SessionContext {
+	if x != nil {
+		return x.Context
+	}
+	return nil
+}
+
+func (x *SessionsOpenResumeLast) GetOptions() *SessionOpenOptions {
+	if x != nil {
+		return x.Options
+	}
+	return nil
+}
+
+func (x *SessionsOpenResumeLast) GetSuppressResumeWorkspaceMetadataWriteback() bool {
+	if x != nil && x.SuppressResumeWorkspaceMetadataWriteback != nil {
+		return *x.SuppressResumeWorkspaceMetadataWriteback
+	}
+	return false
+}
+
+func (x *SessionsOpenResumeLast) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// Sessions register extension tools on session options. Used by
+// InternalSessionsServiceRegisterExtensionToolsOnSessionRequest.options. Last
+// in CLI 1.0.82.
+//
+// Deprecated: Marked as deprecated in copilot/cli/v1/sessions.proto.
+type SessionsRegisterExtensionToolsOnSessionOptions struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SessionsRegisterExtensionToolsOnSessionOptions) Reset() {
+	*x = SessionsRegisterExtensionToolsOnSessionOptions{}
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[106]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SessionsRegisterExtensionToolsOnSessionOptions) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SessionsRegisterExtensionToolsOnSessionOptions) ProtoMessage() {}
+
+func (x *SessionsRegisterExtensionToolsOnSessionOptions) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[106]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SessionsRegisterExtensionToolsOnSessionOptions.ProtoReflect.Descriptor instead.
+func (*SessionsRegisterExtensionToolsOnSessionOptions) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_sessions_proto_rawDescGZIP(), []int{106}
+}
+
+func (x *SessionsRegisterExtensionToolsOnSessionOptions) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
 var File_copilot_cli_v1_sessions_proto protoreflect.FileDescriptor
 
 const file_copilot_cli_v1_sessions_proto_rawDesc = "" +
 	"\n" +
-	"\x1dcopilot/cli/v1/sessions.proto\x12\x0ecopilot.cli.v1\x1a\x1bcopilot/cli/v1/common.proto\x1a\"copilot/cli/v1/session_event.proto\x1a\x1dcopilot/json/v1/options.proto\"k\n" +
+	"\x1dcopilot/cli/v1/sessions.proto\x12\x0ecopilot.cli.v1\x1a\x1bcopilot/cli/v1/common.proto\x1a\"copilot/cli/v1/session_event.proto\x1a\x1dcopilot/json/v1/options.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x89\x01\n" +
+	"8InternalSessionsServiceConfigureSessionExtensionsRequest\x12%\n" +
+	"\n" +
+	"session_id\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\tsessionId\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x06\x82\x80\x19\x020\x01\"\x80\x01\n" +
+	"9InternalSessionsServiceConfigureSessionExtensionsResponse\x12(\n" +
+	"\funrecognized\x18\xe9\a \x01(\tH\x00R\funrecognized\x88\x01\x01:\b\x82\x80\x19\x04\b\a0\x01B\x0f\n" +
+	"\r_unrecognized\"\xd2\x02\n" +
+	"-InternalSessionsServiceCreateWorkspaceRequest\x12%\n" +
+	"\n" +
+	"session_id\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\tsessionId\x124\n" +
+	"\x12session_state_path\x18\x02 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x10sessionStatePath\x12&\n" +
+	"\n" +
+	"convention\x18\x03 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\n" +
+	"convention\x12R\n" +
+	"\acontext\x18\x04 \x01(\v28.copilot.cli.v1.SessionWorkingDirectoryContextWithClientR\acontext\x12\x17\n" +
+	"\x04name\x18\x05 \x01(\tH\x00R\x04name\x88\x01\x01\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x06\x82\x80\x19\x020\x01B\a\n" +
+	"\x05_name\"\x87\x01\n" +
+	".InternalSessionsServiceCreateWorkspaceResponse\x12-\n" +
+	"\x0eworkspace_json\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\rworkspaceJson\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x06\x82\x80\x19\x020\x01\"\xb6\x01\n" +
+	"$InternalSessionsServiceDeleteRequest\x12%\n" +
+	"\n" +
+	"session_id\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\tsessionId\x12.\n" +
+	"\fsession_path\x18\x02 \x01(\tB\x06\x82\x80\x19\x02 \x01H\x00R\vsessionPath\x88\x01\x01\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x06\x82\x80\x19\x020\x01B\x0f\n" +
+	"\r_session_path\"l\n" +
+	"%InternalSessionsServiceDeleteResponse\x12(\n" +
+	"\funrecognized\x18\xe9\a \x01(\tH\x00R\funrecognized\x88\x01\x01:\b\x82\x80\x19\x04\b\a0\x01B\x0f\n" +
+	"\r_unrecognized\"\x81\x01\n" +
+	"0InternalSessionsServiceGetBoardEntryCountRequest\x12%\n" +
+	"\n" +
+	"session_id\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\tsessionId\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x06\x82\x80\x19\x020\x01\"\x80\x01\n" +
+	"1InternalSessionsServiceGetBoardEntryCountResponse\x12\x19\n" +
+	"\x05count\x18\x01 \x01(\x03H\x00R\x05count\x88\x01\x01\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x06\x82\x80\x19\x020\x01B\b\n" +
+	"\x06_count\"\x7f\n" +
+	".InternalSessionsServiceGetEventFilePathRequest\x12%\n" +
+	"\n" +
+	"session_id\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\tsessionId\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x06\x82\x80\x19\x020\x01\"~\n" +
+	"/InternalSessionsServiceGetEventFilePathResponse\x12#\n" +
+	"\tfile_path\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\bfilePath\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x06\x82\x80\x19\x020\x01\"z\n" +
+	")InternalSessionsServiceGetMetadataRequest\x12%\n" +
+	"\n" +
+	"session_id\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\tsessionId\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x06\x82\x80\x19\x020\x01\"\x99\x01\n" +
+	"*InternalSessionsServiceGetMetadataResponse\x12C\n" +
+	"\asession\x18\x01 \x01(\v2).copilot.cli.v1.LocalSessionMetadataValueR\asession\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x06\x82\x80\x19\x020\x01\"\x8a\x01\n" +
+	"9InternalSessionsServiceGetPersistedRemoteSteerableRequest\x12%\n" +
+	"\n" +
+	"session_id\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\tsessionId\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x06\x82\x80\x19\x020\x01\"\xa9\x01\n" +
+	":InternalSessionsServiceGetPersistedRemoteSteerableResponse\x12.\n" +
+	"\x10remote_steerable\x18\x01 \x01(\bH\x00R\x0fremoteSteerable\x88\x01\x01\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x06\x82\x80\x19\x020\x01B\x13\n" +
+	"\x11_remote_steerable\"\x83\x01\n" +
+	"4InternalSessionsServiceListNonEmptySessionIdsRequest\x12\x19\n" +
+	"\x05limit\x18\x01 \x01(\x03H\x00R\x05limit\x88\x01\x01\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x06\x82\x80\x19\x020\x01B\b\n" +
+	"\x06_limit\"\x88\x01\n" +
+	"5InternalSessionsServiceListNonEmptySessionIdsResponse\x12'\n" +
+	"\vsession_ids\x18\x01 \x03(\tB\x06\x82\x80\x19\x02\x18\x01R\n" +
+	"sessionIds\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x06\x82\x80\x19\x020\x01\"\xa9\x01\n" +
+	"+InternalSessionsServiceLoadWorkspaceRequest\x12+\n" +
+	"\rsessions_home\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\fsessionsHome\x12%\n" +
+	"\n" +
+	"session_id\x18\x02 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\tsessionId\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x06\x82\x80\x19\x020\x01\"\x95\x01\n" +
+	",InternalSessionsServiceLoadWorkspaceResponse\x12*\n" +
+	"\x0eworkspace_json\x18\x01 \x01(\tH\x00R\rworkspaceJson\x88\x01\x01\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x06\x82\x80\x19\x020\x01B\x11\n" +
+	"\x0f_workspace_json\"\xf0\x01\n" +
+	"=InternalSessionsServiceRegisterExtensionToolsOnSessionRequest\x12'\n" +
+	"\n" +
+	"session_id\x18\x01 \x01(\tB\b\x82\x80\x19\x02\x18\x01\x18\x01R\tsessionId\x12\\\n" +
+	"\aoptions\x18\x02 \x01(\v2>.copilot.cli.v1.SessionsRegisterExtensionToolsOnSessionOptionsB\x02\x18\x01R\aoptions\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\b\x82\x80\x19\x020\x01\x18\x01\"j\n" +
+	">InternalSessionsServiceRegisterExtensionToolsOnSessionResponse\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\b\x82\x80\x19\x020\x01\x18\x01\"\xda\x01\n" +
+	"3InternalSessionsServiceUpdateWorkspaceFieldsRequest\x12+\n" +
+	"\rsessions_home\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\fsessionsHome\x12%\n" +
+	"\n" +
+	"session_id\x18\x02 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\tsessionId\x12'\n" +
+	"\vfields_json\x18\x03 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\n" +
+	"fieldsJson\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x06\x82\x80\x19\x020\x01\"^\n" +
+	"4InternalSessionsServiceUpdateWorkspaceFieldsResponse\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x06\x82\x80\x19\x020\x01\"k\n" +
+	" SessionsServiceBulkDeleteRequest\x12'\n" +
+	"\vsession_ids\x18\x01 \x03(\tB\x06\x82\x80\x19\x02\x18\x01R\n" +
+	"sessionIds\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"\xee\x01\n" +
+	"!SessionsServiceBulkDeleteResponse\x12j\n" +
+	"\vfreed_bytes\x18\x01 \x03(\v2A.copilot.cli.v1.SessionsServiceBulkDeleteResponse.FreedBytesEntryB\x06\x82\x80\x19\x02\x18\x01R\n" +
+	"freedBytes\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\x1a=\n" +
+	"\x0fFreedBytesEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"k\n" +
 	" SessionsServiceCheckInUseRequest\x12'\n" +
 	"\vsession_ids\x18\x01 \x03(\tB\x06\x82\x80\x19\x02\x18\x01R\n" +
 	"sessionIds\x12\x1e\n" +
@@ -1007,7 +8846,108 @@ const file_copilot_cli_v1_sessions_proto_rawDesc = "" +
 	"!SessionsServiceCheckInUseResponse\x12\x1d\n" +
 	"\x06in_use\x18\x01 \x03(\tB\x06\x82\x80\x19\x02\x18\x01R\x05inUse\x12\x1e\n" +
 	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"\xf8\x02\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"d\n" +
+	"\x1bSessionsServiceCloseRequest\x12%\n" +
+	"\n" +
+	"session_id\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\tsessionId\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\">\n" +
+	"\x1cSessionsServiceCloseResponse\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"f\n" +
+	"\x1dSessionsServiceConnectRequest\x12%\n" +
+	"\n" +
+	"session_id\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\tsessionId\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"\xbb\x01\n" +
+	"\x1eSessionsServiceConnectResponse\x12%\n" +
+	"\n" +
+	"session_id\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\tsessionId\x12R\n" +
+	"\bmetadata\x18\x02 \x01(\v2..copilot.cli.v1.ConnectedRemoteSessionMetadataB\x06\x82\x80\x19\x02\x18\x01R\bmetadata\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"\x95\x01\n" +
+	"$SessionsServiceEnrichMetadataRequest\x12M\n" +
+	"\bsessions\x18\x01 \x03(\v2).copilot.cli.v1.LocalSessionMetadataValueB\x06\x82\x80\x19\x02\x18\x01R\bsessions\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"\x96\x01\n" +
+	"%SessionsServiceEnrichMetadataResponse\x12M\n" +
+	"\bsessions\x18\x01 \x03(\v2).copilot.cli.v1.LocalSessionMetadataValueB\x06\x82\x80\x19\x02\x18\x01R\bsessions\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"d\n" +
+	"\"SessionsServiceFindByPrefixRequest\x12\x1e\n" +
+	"\x06prefix\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x06prefix\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"x\n" +
+	"#SessionsServiceFindByPrefixResponse\x12\"\n" +
+	"\n" +
+	"session_id\x18\x01 \x01(\tH\x00R\tsessionId\x88\x01\x01\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\r\n" +
+	"\v_session_id\"e\n" +
+	"\"SessionsServiceFindByTaskIdRequest\x12\x1f\n" +
+	"\atask_id\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x06taskId\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"x\n" +
+	"#SessionsServiceFindByTaskIdResponse\x12\"\n" +
+	"\n" +
+	"session_id\x18\x01 \x01(\tH\x00R\tsessionId\x88\x01\x01\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\r\n" +
+	"\v_session_id\"\xba\x01\n" +
+	"\x1aSessionsServiceForkRequest\x12%\n" +
+	"\n" +
+	"session_id\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\tsessionId\x12#\n" +
+	"\vto_event_id\x18\x02 \x01(\tH\x00R\ttoEventId\x88\x01\x01\x12\x17\n" +
+	"\x04name\x18\x03 \x01(\tH\x01R\x04name\x88\x01\x01\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\x0e\n" +
+	"\f_to_event_idB\a\n" +
+	"\x05_name\"\x86\x01\n" +
+	"\x1bSessionsServiceForkResponse\x12%\n" +
+	"\n" +
+	"session_id\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\tsessionId\x12\x17\n" +
+	"\x04name\x18\x02 \x01(\tH\x00R\x04name\x88\x01\x01\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\a\n" +
+	"\x05_name\"\x86\x01\n" +
+	"'SessionsServiceGetClientMetadataRequest\x12'\n" +
+	"\vsession_ids\x18\x01 \x03(\tB\x06\x82\x80\x19\x02\x18\x01R\n" +
+	"sessionIds\x12\x12\n" +
+	"\x04keys\x18\x02 \x03(\tR\x04keys\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"\xb0\x01\n" +
+	"(SessionsServiceGetClientMetadataResponse\x12A\n" +
+	"\x05items\x18\x01 \x03(\v2+.copilot.cli.v1.SessionsClientMetadataEntryR\x05items\x12(\n" +
+	"\funrecognized\x18\xe9\a \x01(\tH\x00R\funrecognized\x88\x01\x01:\x06\x82\x80\x19\x02\b\x04B\x0f\n" +
+	"\r_unrecognized\"\x83\x01\n" +
+	"'SessionsServiceGetLastForContextRequest\x128\n" +
+	"\acontext\x18\x01 \x01(\v2\x1e.copilot.cli.v1.SessionContextR\acontext\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"}\n" +
+	"(SessionsServiceGetLastForContextResponse\x12\"\n" +
+	"\n" +
+	"session_id\x18\x01 \x01(\tH\x00R\tsessionId\x88\x01\x01\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\r\n" +
+	"\v_session_id\"V\n" +
+	",SessionsServiceGetRemoteControlStatusRequest\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x06\x82\x80\x19\x02(\x01\"\x94\x01\n" +
+	"-SessionsServiceGetRemoteControlStatusResponse\x12C\n" +
+	"\x06status\x18\x01 \x01(\v2#.copilot.cli.v1.RemoteControlStatusB\x06\x82\x80\x19\x02\x18\x01R\x06status\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"H\n" +
+	"\x1eSessionsServiceGetSizesRequest\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x06\x82\x80\x19\x02(\x01\"\xd5\x01\n" +
+	"\x1fSessionsServiceGetSizesResponse\x12X\n" +
+	"\x05sizes\x18\x01 \x03(\v2:.copilot.cli.v1.SessionsServiceGetSizesResponse.SizesEntryB\x06\x82\x80\x19\x02\x18\x01R\x05sizes\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\x1a8\n" +
+	"\n" +
+	"SizesEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"\xf8\x02\n" +
 	"\x1aSessionsServiceListRequest\x125\n" +
 	"\x06source\x18\x01 \x01(\x0e2\x1d.copilot.cli.v1.SessionSourceR\x06source\x12*\n" +
 	"\x0emetadata_limit\x18\x02 \x01(\x03H\x00R\rmetadataLimit\x88\x01\x01\x129\n" +
@@ -1021,6 +8961,62 @@ const file_copilot_cli_v1_sessions_proto_rawDesc = "" +
 	"\x0f_throw_on_error\"\x83\x01\n" +
 	"\x1bSessionsServiceListResponse\x12D\n" +
 	"\bsessions\x18\x01 \x03(\v2 .copilot.cli.v1.SessionListEntryB\x06\x82\x80\x19\x02\x18\x01R\bsessions\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"t\n" +
+	"+SessionsServiceLoadDeferredRepoHooksRequest\x12%\n" +
+	"\n" +
+	"session_id\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\tsessionId\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"\xa6\x01\n" +
+	",SessionsServiceLoadDeferredRepoHooksResponse\x12/\n" +
+	"\x0fstartup_prompts\x18\x01 \x03(\tB\x06\x82\x80\x19\x02\x18\x01R\x0estartupPrompts\x12%\n" +
+	"\n" +
+	"hook_count\x18\x02 \x01(\x03B\x06\x82\x80\x19\x02\x18\x01R\thookCount\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"\x81\x05\n" +
+	"\x1aSessionsServiceOpenRequest\x12J\n" +
+	"\x06create\x18\x01 \x01(\v2\".copilot.cli.v1.SessionsOpenCreateB\f\x82\x80\x19\b*\x06createH\x00R\x06create\x12J\n" +
+	"\x06resume\x18\x02 \x01(\v2\".copilot.cli.v1.SessionsOpenResumeB\f\x82\x80\x19\b*\x06resumeH\x00R\x06resume\x12[\n" +
+	"\vresume_last\x18\x03 \x01(\v2&.copilot.cli.v1.SessionsOpenResumeLastB\x10\x82\x80\x19\f*\n" +
+	"resumeLastH\x00R\n" +
+	"resumeLast\x12J\n" +
+	"\x06attach\x18\x04 \x01(\v2\".copilot.cli.v1.SessionsOpenAttachB\f\x82\x80\x19\b*\x06attachH\x00R\x06attach\x12J\n" +
+	"\x06remote\x18\x05 \x01(\v2\".copilot.cli.v1.SessionsOpenRemoteB\f\x82\x80\x19\b*\x06remoteH\x00R\x06remote\x12F\n" +
+	"\x05cloud\x18\x06 \x01(\v2!.copilot.cli.v1.SessionsOpenCloudB\v\x82\x80\x19\a*\x05cloudH\x00R\x05cloud\x12N\n" +
+	"\ahandoff\x18\a \x01(\v2#.copilot.cli.v1.SessionsOpenHandoffB\r\x82\x80\x19\t*\ahandoffH\x00R\ahandoff\x12%\n" +
+	"\funrecognized\x18\xe9\a \x01(\tH\x00R\funrecognized:\f\x82\x80\x19\b\b\x02\x1a\x04kindB\t\n" +
+	"\avariant\"\xae\x03\n" +
+	"\x1bSessionsServiceOpenResponse\x12B\n" +
+	"\x06status\x18\x01 \x01(\x0e2\".copilot.cli.v1.SessionsOpenStatusB\x06\x82\x80\x19\x02\x18\x01R\x06status\x12\"\n" +
+	"\n" +
+	"session_id\x18\x02 \x01(\tH\x00R\tsessionId\x88\x01\x01\x12'\n" +
+	"\x0fstartup_prompts\x18\x03 \x03(\tR\x0estartupPrompts\x12/\n" +
+	"\x11remote_session_id\x18\x04 \x01(\tH\x01R\x0fremoteSessionId\x88\x01\x01\x12F\n" +
+	"\bmetadata\x18\x05 \x01(\v2*.copilot.cli.v1.RemoteSessionMetadataValueR\bmetadata\x12@\n" +
+	"\bprogress\x18\x06 \x03(\v2$.copilot.cli.v1.SessionsOpenProgressR\bprogress\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\r\n" +
+	"\v_session_idB\x14\n" +
+	"\x12_remote_session_id\"\x86\x02\n" +
+	"\x1eSessionsServicePruneOldRequest\x12.\n" +
+	"\x0folder_than_days\x18\x01 \x01(\x03B\x06\x82\x80\x19\x02\x18\x01R\rolderThanDays\x12\x1c\n" +
+	"\adry_run\x18\x02 \x01(\bH\x00R\x06dryRun\x88\x01\x01\x12(\n" +
+	"\rinclude_named\x18\x03 \x01(\bH\x01R\fincludeNamed\x88\x01\x01\x12.\n" +
+	"\x13exclude_session_ids\x18\x04 \x03(\tR\x11excludeSessionIds\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\n" +
+	"\n" +
+	"\b_dry_runB\x10\n" +
+	"\x0e_include_named\"\xf7\x01\n" +
+	"\x1fSessionsServicePruneOldResponse\x12 \n" +
+	"\adeleted\x18\x01 \x03(\tB\x06\x82\x80\x19\x02\x18\x01R\adeleted\x12&\n" +
+	"\n" +
+	"candidates\x18\x02 \x03(\tB\x06\x82\x80\x19\x02\x18\x01R\n" +
+	"candidates\x12 \n" +
+	"\askipped\x18\x03 \x03(\tB\x06\x82\x80\x19\x02\x18\x01R\askipped\x12'\n" +
+	"\vfreed_bytes\x18\x04 \x01(\x03B\x06\x82\x80\x19\x02\x18\x01R\n" +
+	"freedBytes\x12\x1f\n" +
+	"\adry_run\x18\x05 \x01(\bB\x06\x82\x80\x19\x02\x18\x01R\x06dryRun\x12\x1e\n" +
 	"\n" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"\xfc\x01\n" +
 	")SessionsServiceReadPersistedEventsRequest\x12%\n" +
@@ -1039,7 +9035,182 @@ const file_copilot_cli_v1_sessions_proto_rawDesc = "" +
 	"\bhas_more\x18\x03 \x01(\bB\x06\x82\x80\x19\x02\x18\x01R\ahasMore\x12O\n" +
 	"\rcursor_status\x18\x04 \x01(\x0e2\".copilot.cli.v1.EventsCursorStatusB\x06\x82\x80\x19\x02\x18\x01R\fcursorStatus\x12\x1e\n" +
 	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"\x9b\x01\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"j\n" +
+	"!SessionsServiceReleaseLockRequest\x12%\n" +
+	"\n" +
+	"session_id\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\tsessionId\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"D\n" +
+	"\"SessionsServiceReleaseLockResponse\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"\xb4\x01\n" +
+	"'SessionsServiceReloadPluginHooksRequest\x12%\n" +
+	"\n" +
+	"session_id\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\tsessionId\x12-\n" +
+	"\x10defer_repo_hooks\x18\x02 \x01(\bH\x00R\x0edeferRepoHooks\x88\x01\x01\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\x13\n" +
+	"\x11_defer_repo_hooks\"J\n" +
+	"(SessionsServiceReloadPluginHooksResponse\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"c\n" +
+	"\x1aSessionsServiceSaveRequest\x12%\n" +
+	"\n" +
+	"session_id\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\tsessionId\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"=\n" +
+	"\x1bSessionsServiceSaveResponse\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"\x8f\x01\n" +
+	"*SessionsServiceSetAdditionalPluginsRequest\x12A\n" +
+	"\aplugins\x18\x01 \x03(\v2\x1f.copilot.cli.v1.InstalledPluginB\x06\x82\x80\x19\x02\x18\x01R\aplugins\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"M\n" +
+	"+SessionsServiceSetAdditionalPluginsResponse\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"r\n" +
+	".SessionsServiceSetRemoteControlSteeringRequest\x12 \n" +
+	"\aenabled\x18\x01 \x01(\bB\x06\x82\x80\x19\x02\x18\x01R\aenabled\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"\x96\x01\n" +
+	"/SessionsServiceSetRemoteControlSteeringResponse\x12C\n" +
+	"\x06status\x18\x01 \x01(\v2#.copilot.cli.v1.RemoteControlStatusB\x06\x82\x80\x19\x02\x18\x01R\x06status\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"\xb6\x01\n" +
+	"(SessionsServiceStartRemoteControlRequest\x12%\n" +
+	"\n" +
+	"session_id\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\tsessionId\x12C\n" +
+	"\x06config\x18\x02 \x01(\v2#.copilot.cli.v1.RemoteControlConfigB\x06\x82\x80\x19\x02\x18\x01R\x06config\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"\x90\x01\n" +
+	")SessionsServiceStartRemoteControlResponse\x12C\n" +
+	"\x06status\x18\x01 \x01(\v2#.copilot.cli.v1.RemoteControlStatusB\x06\x82\x80\x19\x02\x18\x01R\x06status\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"\xc3\x01\n" +
+	"'SessionsServiceStopRemoteControlRequest\x123\n" +
+	"\x13expected_session_id\x18\x01 \x01(\tH\x00R\x11expectedSessionId\x88\x01\x01\x12\x19\n" +
+	"\x05force\x18\x02 \x01(\bH\x01R\x05force\x88\x01\x01\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x06\x82\x80\x19\x02(\x01B\x16\n" +
+	"\x14_expected_session_idB\b\n" +
+	"\x06_force\"\xb1\x01\n" +
+	"(SessionsServiceStopRemoteControlResponse\x12C\n" +
+	"\x06status\x18\x01 \x01(\v2#.copilot.cli.v1.RemoteControlStatusB\x06\x82\x80\x19\x02\x18\x01R\x06status\x12 \n" +
+	"\astopped\x18\x02 \x01(\bB\x06\x82\x80\x19\x02\x18\x01R\astopped\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"\xd4\x01\n" +
+	"+SessionsServiceTransferRemoteControlRequest\x12*\n" +
+	"\rto_session_id\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\vtoSessionId\x12<\n" +
+	"\x18expected_from_session_id\x18\x02 \x01(\tH\x00R\x15expectedFromSessionId\x88\x01\x01\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\x1b\n" +
+	"\x19_expected_from_session_id\"\xbd\x01\n" +
+	",SessionsServiceTransferRemoteControlResponse\x12C\n" +
+	"\x06status\x18\x01 \x01(\v2#.copilot.cli.v1.RemoteControlStatusB\x06\x82\x80\x19\x02\x18\x01R\x06status\x12(\n" +
+	"\vtransferred\x18\x02 \x01(\bB\x06\x82\x80\x19\x02\x18\x01R\vtransferred\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"\xd1\x05\n" +
+	"\x1eConnectedRemoteSessionMetadata\x12%\n" +
+	"\n" +
+	"session_id\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\tsessionId\x12\x17\n" +
+	"\x04name\x18\x02 \x01(\tH\x00R\x04name\x88\x01\x01\x12\x1d\n" +
+	"\asummary\x18\x03 \x01(\tH\x01R\asummary\x88\x01\x01\x12A\n" +
+	"\n" +
+	"start_time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampB\x06\x82\x80\x19\x02\x18\x01R\tstartTime\x12G\n" +
+	"\rmodified_time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampB\x06\x82\x80\x19\x02\x18\x01R\fmodifiedTime\x12`\n" +
+	"\n" +
+	"repository\x18\x06 \x01(\v28.copilot.cli.v1.ConnectedRemoteSessionMetadataRepositoryB\x06\x82\x80\x19\x02\x18\x01R\n" +
+	"repository\x123\n" +
+	"\x13pull_request_number\x18\a \x01(\x03H\x02R\x11pullRequestNumber\x88\x01\x01\x12$\n" +
+	"\vresource_id\x18\b \x01(\tH\x03R\n" +
+	"resourceId\x88\x01\x01\x12N\n" +
+	"\x04kind\x18\t \x01(\x0e22.copilot.cli.v1.ConnectedRemoteSessionMetadataKindB\x06\x82\x80\x19\x02\x18\x01R\x04kind\x125\n" +
+	"\bstale_at\x18\n" +
+	" \x01(\v2\x1a.google.protobuf.TimestampR\astaleAt\x12\x19\n" +
+	"\x05state\x18\v \x01(\tH\x04R\x05state\x88\x01\x01\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\a\n" +
+	"\x05_nameB\n" +
+	"\n" +
+	"\b_summaryB\x16\n" +
+	"\x14_pull_request_numberB\x0e\n" +
+	"\f_resource_idB\b\n" +
+	"\x06_state\"\xa4\x01\n" +
+	"(ConnectedRemoteSessionMetadataRepository\x12\x1c\n" +
+	"\x05owner\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x05owner\x12\x1a\n" +
+	"\x04name\x18\x02 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x04name\x12\x1e\n" +
+	"\x06branch\x18\x03 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x06branch\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"\x93\x02\n" +
+	"\x16ManagedMcpServerConfig\x12)\n" +
+	"\fdisplay_name\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\vdisplayName\x12\x18\n" +
+	"\x03url\x18\x02 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x03url\x12\x14\n" +
+	"\x05tools\x18\x03 \x03(\tR\x05tools\x12\x1d\n" +
+	"\atimeout\x18\x04 \x01(\x03H\x00R\atimeout\x88\x01\x01\x128\n" +
+	"\x16headers_refresh_ttl_ms\x18\x05 \x01(\x03H\x01R\x13headersRefreshTtlMs\x88\x01\x01\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\n" +
+	"\n" +
+	"\b_timeoutB\x19\n" +
+	"\x17_headers_refresh_ttl_ms\"\x87\x01\n" +
+	"\x13MemoryConfiguration\x12 \n" +
+	"\aenabled\x18\x01 \x01(\bB\x06\x82\x80\x19\x02\x18\x01R\aenabled\x12.\n" +
+	"\x04mode\x18\x02 \x01(\x0e2\x1a.copilot.cli.v1.MemoryModeR\x04mode\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"\xcf\x02\n" +
+	"\x13RemoteControlConfig\x12\x1e\n" +
+	"\x06remote\x18\x01 \x01(\bB\x06\x82\x80\x19\x02\x18\x01R\x06remote\x12$\n" +
+	"\tsteerable\x18\x02 \x01(\bB\x06\x82\x80\x19\x02\x18\x01R\tsteerable\x12\"\n" +
+	"\bexplicit\x18\x03 \x01(\bB\x06\x82\x80\x19\x02\x18\x01R\bexplicit\x12\x1e\n" +
+	"\x06silent\x18\x04 \x01(\bB\x06\x82\x80\x19\x02\x18\x01R\x06silent\x12\x1c\n" +
+	"\atask_id\x18\x05 \x01(\tH\x00R\x06taskId\x88\x01\x01\x12d\n" +
+	"\x13existing_mc_session\x18\x06 \x01(\v24.copilot.cli.v1.RemoteControlConfigExistingMcSessionR\x11existingMcSession\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\n" +
+	"\n" +
+	"\b_task_id\"\x98\x01\n" +
+	"$RemoteControlConfigExistingMcSession\x12*\n" +
+	"\rmc_session_id\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\vmcSessionId\x12$\n" +
+	"\n" +
+	"mc_task_id\x18\x02 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\bmcTaskId\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"\xa2\x03\n" +
+	"\x13RemoteControlStatus\x12E\n" +
+	"\x03off\x18\x01 \x01(\v2&.copilot.cli.v1.RemoteControlStatusOffB\t\x82\x80\x19\x05*\x03offH\x00R\x03off\x12a\n" +
+	"\n" +
+	"connecting\x18\x02 \x01(\v2-.copilot.cli.v1.RemoteControlStatusConnectingB\x10\x82\x80\x19\f*\n" +
+	"connectingH\x00R\n" +
+	"connecting\x12Q\n" +
+	"\x06active\x18\x03 \x01(\v2).copilot.cli.v1.RemoteControlStatusActiveB\f\x82\x80\x19\b*\x06activeH\x00R\x06active\x12M\n" +
+	"\x05error\x18\x04 \x01(\v2(.copilot.cli.v1.RemoteControlStatusErrorB\v\x82\x80\x19\a*\x05errorH\x00R\x05error\x12%\n" +
+	"\funrecognized\x18\xe9\a \x01(\tH\x00R\funrecognized:\r\x82\x80\x19\t\b\x02\x1a\x05stateB\t\n" +
+	"\avariant\"\xce\x02\n" +
+	"\x19RemoteControlStatusActive\x126\n" +
+	"\x13attached_session_id\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x11attachedSessionId\x12&\n" +
+	"\ffrontend_url\x18\x02 \x01(\tH\x00R\vfrontendUrl\x88\x01\x01\x12)\n" +
+	"\fis_steerable\x18\x03 \x01(\bB\x06\x82\x80\x19\x02\x18\x01R\visSteerable\x12A\n" +
+	"\x16awaiting_first_message\x18\x04 \x01(\bB\x06\x82\x80\x19\x020\x01H\x01R\x14awaitingFirstMessage\x88\x01\x01\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x17\x82\x80\x19\x13\x12\x11\n" +
+	"\x05state\x12\b\"active\"B\x0f\n" +
+	"\r_frontend_urlB\x19\n" +
+	"\x17_awaiting_first_message\"\x94\x01\n" +
+	"\x1dRemoteControlStatusConnecting\x126\n" +
+	"\x13attached_session_id\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x11attachedSessionId\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x1b\x82\x80\x19\x17\x12\x15\n" +
+	"\x05state\x12\f\"connecting\"\"\xbd\x01\n" +
+	"\x18RemoteControlStatusError\x12\x1c\n" +
+	"\x05error\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x05error\x123\n" +
+	"\x13attached_session_id\x18\x02 \x01(\tH\x00R\x11attachedSessionId\x88\x01\x01\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x16\x82\x80\x19\x12\x12\x10\n" +
+	"\x05state\x12\a\"error\"B\x16\n" +
+	"\x14_attached_session_id\"N\n" +
+	"\x16RemoteControlStatusOff\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x14\x82\x80\x19\x10\x12\x0e\n" +
+	"\x05state\x12\x05\"off\"\"\x9b\x01\n" +
 	"\x1fRemoteSessionMetadataRepository\x12\x1c\n" +
 	"\x05owner\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x05owner\x12\x1a\n" +
 	"\x04name\x18\x02 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x04name\x12\x1e\n" +
@@ -1079,13 +9250,342 @@ const file_copilot_cli_v1_sessions_proto_rawDesc = "" +
 	"\f_resource_idB\v\n" +
 	"\t_stale_atB\b\n" +
 	"\x06_stateB\x10\n" +
-	"\x0e_host_activity\"\xf4\x01\n" +
+	"\x0e_host_activity\"\x9b\x01\n" +
+	"\x17RemoteSessionRepository\x12\x1c\n" +
+	"\x05owner\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x05owner\x12\x1a\n" +
+	"\x04name\x18\x02 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x04name\x12\x1b\n" +
+	"\x06branch\x18\x03 \x01(\tH\x00R\x06branch\x88\x01\x01\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\t\n" +
+	"\a_branch\"\xf4\x01\n" +
 	"\x10SessionListEntry\x12N\n" +
 	"\x05false\x18\x01 \x01(\v2).copilot.cli.v1.LocalSessionMetadataValueB\v\x82\x80\x19\a*\x05falseH\x00R\x05false\x12L\n" +
 	"\x04true\x18\x02 \x01(\v2*.copilot.cli.v1.RemoteSessionMetadataValueB\n" +
 	"\x82\x80\x19\x06*\x04trueH\x00R\x04true\x12%\n" +
 	"\funrecognized\x18\xe9\a \x01(\tH\x00R\funrecognized:\x10\x82\x80\x19\f\b\x02\x1a\bisRemoteB\t\n" +
-	"\avariant*\xa1\x02\n" +
+	"\avariant\"\x9f2\n" +
+	"\x12SessionOpenOptions\x12\"\n" +
+	"\n" +
+	"session_id\x18\x01 \x01(\tH\x00R\tsessionId\x88\x01\x01\x12\x17\n" +
+	"\x04name\x18\x02 \x01(\tH\x01R\x04name\x88\x01\x01\x12\x19\n" +
+	"\x05model\x18\x03 \x01(\tH\x02R\x05model\x88\x01\x01\x12.\n" +
+	"\x10reasoning_effort\x18\x04 \x01(\tH\x03R\x0freasoningEffort\x88\x01\x01\x12_\n" +
+	"\x11reasoning_summary\x18\x05 \x01(\x0e22.copilot.cli.v1.SessionOpenOptionsReasoningSummaryR\x10reasoningSummary\x127\n" +
+	"\tverbosity\x18\x06 \x01(\x0e2\x19.copilot.cli.v1.VerbosityR\tverbosity\x12$\n" +
+	"\vclient_name\x18\a \x01(\tH\x04R\n" +
+	"clientName\x88\x01\x01\x12$\n" +
+	"\vclient_kind\x18\b \x01(\tH\x05R\n" +
+	"clientKind\x88\x01\x01\x12+\n" +
+	"\x0flsp_client_name\x18\t \x01(\tH\x06R\rlspClientName\x88\x01\x01\x12*\n" +
+	"\x0eintegration_id\x18\n" +
+	" \x01(\tH\aR\rintegrationId\x88\x01\x01\x12O\n" +
+	"\x14exp_assignments_json\x18\v \x01(\tB\x18\x82\x80\x19\x14\n" +
+	"\x0eexpAssignments\x10\x010\x01H\bR\x12expAssignmentsJson\x88\x01\x01\x12;\n" +
+	"\x17enable_managed_settings\x18\f \x01(\bH\tR\x15enableManagedSettings\x88\x01\x01\x12Q\n" +
+	"\x10managed_settings\x18\r \x01(\v2&.copilot.cli.v1.SessionManagedSettingsR\x0fmanagedSettings\x12B\n" +
+	"\x1benable_file_change_tracking\x18\x0e \x01(\bH\n" +
+	"R\x18enableFileChangeTracking\x88\x01\x01\x12Y\n" +
+	"\rfeature_flags\x18\x0f \x03(\v24.copilot.cli.v1.SessionOpenOptions.FeatureFlagsEntryR\ffeatureFlags\x125\n" +
+	"\x14is_experimental_mode\x18\x10 \x01(\bH\vR\x12isExperimentalMode\x88\x01\x01\x12:\n" +
+	"\tauth_info\x18\x11 \x01(\v2\x18.copilot.cli.v1.AuthInfoB\x03\x80\x01\x01R\bauthInfo\x12:\n" +
+	"\bprovider\x18\x12 \x01(\v2\x1e.copilot.cli.v1.ProviderConfigR\bprovider\x126\n" +
+	"\x04capi\x18\x13 \x01(\v2\".copilot.cli.v1.CapiSessionOptionsR\x04capi\x12A\n" +
+	"\tproviders\x18\x14 \x03(\v2#.copilot.cli.v1.NamedProviderConfigR\tproviders\x12;\n" +
+	"\x06models\x18\x15 \x03(\v2#.copilot.cli.v1.ProviderModelConfigR\x06models\x120\n" +
+	"\x11working_directory\x18\x16 \x01(\tH\fR\x10workingDirectory\x88\x01\x01\x125\n" +
+	"\x16additional_directories\x18\x17 \x03(\tR\x15additionalDirectories\x12Z\n" +
+	"\x19working_directory_context\x18\x18 \x01(\v2\x1e.copilot.cli.v1.SessionContextR\x17workingDirectoryContext\x12.\n" +
+	"\x10remote_steerable\x18\x19 \x01(\bH\rR\x0fremoteSteerable\x88\x01\x01\x12.\n" +
+	"\x10remote_exporting\x18\x1a \x01(\bH\x0eR\x0fremoteExporting\x88\x01\x01\x123\n" +
+	"\x13remote_defaulted_on\x18\x1b \x01(\bH\x0fR\x11remoteDefaultedOn\x88\x01\x01\x12Z\n" +
+	"(detached_from_spawning_parent_session_id\x18\x1c \x01(\tH\x10R#detachedFromSpawningParentSessionId\x88\x01\x01\x12`\n" +
+	"+detached_from_spawning_parent_engagement_id\x18\x1d \x01(\tH\x11R&detachedFromSpawningParentEngagementId\x88\x01\x01\x12'\n" +
+	"\x0favailable_tools\x18\x1e \x03(\tR\x0eavailableTools\x12%\n" +
+	"\x0eexcluded_tools\x18\x1f \x03(\tR\rexcludedTools\x126\n" +
+	"\x17included_builtin_agents\x18  \x03(\tR\x15includedBuiltinAgents\x126\n" +
+	"\x17excluded_builtin_agents\x18! \x03(\tR\x15excludedBuiltinAgents\x125\n" +
+	"\x14enable_script_safety\x18\" \x01(\bH\x12R\x12enableScriptSafety\x88\x01\x01\x122\n" +
+	"\x05shell\x18# \x01(\v2\x1c.copilot.cli.v1.ShellOptionsR\x05shell\x125\n" +
+	"\x12shell_init_profile\x18$ \x01(\tB\x02\x18\x01H\x13R\x10shellInitProfile\x88\x01\x01\x12.\n" +
+	"\x13shell_process_flags\x18% \x03(\tR\x11shellProcessFlags\x12D\n" +
+	"\x0esandbox_config\x18& \x01(\v2\x1d.copilot.cli.v1.SandboxConfigR\rsandboxConfig\x12W\n" +
+	"\x15sandbox_config_source\x18' \x01(\x0e2#.copilot.cli.v1.SandboxConfigSourceR\x13sandboxConfigSource\x129\n" +
+	"\x16log_interactive_shells\x18( \x01(\bH\x14R\x14logInteractiveShells\x88\x01\x01\x12T\n" +
+	"\x0eenv_value_mode\x18) \x01(\x0e2..copilot.cli.v1.SessionOpenOptionsEnvValueModeR\fenvValueMode\x120\n" +
+	"\x14disabled_mcp_servers\x18* \x03(\tR\x12disabledMcpServers\x12M\n" +
+	"!allow_all_mcp_server_instructions\x18+ \x01(\bH\x15R\x1dallowAllMcpServerInstructions\x88\x01\x01\x12+\n" +
+	"\x11skill_directories\x18, \x03(\tR\x10skillDirectories\x126\n" +
+	"\x17included_builtin_skills\x18- \x03(\tR\x15includedBuiltinSkills\x12'\n" +
+	"\x0fdisabled_skills\x18. \x03(\tR\x0edisabledSkills\x12L\n" +
+	"\x11installed_plugins\x18/ \x03(\v2\x1f.copilot.cli.v1.InstalledPluginR\x10installedPlugins\x12<\n" +
+	"\x18custom_agents_local_only\x180 \x01(\bH\x16R\x15customAgentsLocalOnly\x88\x01\x01\x12=\n" +
+	"\x18skip_custom_instructions\x181 \x01(\bH\x17R\x16skipCustomInstructions\x88\x01\x01\x12@\n" +
+	"\x1cdisabled_instruction_sources\x182 \x03(\tR\x1adisabledInstructionSources\x12.\n" +
+	"\x10coauthor_enabled\x183 \x01(\bH\x18R\x0fcoauthorEnabled\x88\x01\x01\x12,\n" +
+	"\x0ftrajectory_file\x184 \x01(\tH\x19R\x0etrajectoryFile\x88\x01\x01\x12.\n" +
+	"\x10enable_streaming\x185 \x01(\bH\x1aR\x0fenableStreaming\x88\x01\x01\x12.\n" +
+	"\x10enable_citations\x186 \x01(\bH\x1bR\x0fenableCitations\x88\x01\x01\x12$\n" +
+	"\vcopilot_url\x187 \x01(\tH\x1cR\n" +
+	"copilotUrl\x88\x01\x01\x12/\n" +
+	"\x11ask_user_disabled\x188 \x01(\bH\x1dR\x0faskUserDisabled\x88\x01\x01\x126\n" +
+	"\x15continue_on_auto_mode\x189 \x01(\bH\x1eR\x12continueOnAutoMode\x88\x01\x01\x12B\n" +
+	"\x1brunning_in_interactive_mode\x18: \x01(\bH\x1fR\x18runningInInteractiveMode\x88\x01\x01\x12W\n" +
+	"&enable_on_demand_instruction_discovery\x18; \x01(\bH R\"enableOnDemandInstructionDiscovery\x88\x01\x01\x12:\n" +
+	"\x17max_inline_binary_bytes\x18< \x01(\x03H!R\x14maxInlineBinaryBytes\x88\x01\x01\x12k\n" +
+	"\x1cmodel_capabilities_overrides\x18= \x01(\v2).copilot.cli.v1.ModelCapabilitiesOverrideR\x1amodelCapabilitiesOverrides\x12J\n" +
+	"\x0esession_limits\x18> \x01(\v2#.copilot.cli.v1.SessionLimitsConfigR\rsessionLimits\x12(\n" +
+	"\ragent_context\x18? \x01(\tH\"R\fagentContext\x88\x01\x01\x125\n" +
+	"\x14events_log_directory\x18@ \x01(\tH#R\x12eventsLogDirectory\x88\x01\x01\x12F\n" +
+	"\x1devents_log_includes_subagents\x18A \x01(\bH$R\x1aeventsLogIncludesSubagents\x88\x01\x01\x12\"\n" +
+	"\n" +
+	"config_dir\x18B \x01(\tH%R\tconfigDir\x88\x01\x01\x12\x95\x01\n" +
+	"%additional_content_exclusion_policies\x18C \x03(\v2B.copilot.cli.v1.SessionOpenOptionsAdditionalContentExclusionPolicyR\"additionalContentExclusionPolicies\x12;\n" +
+	"\x06memory\x18D \x01(\v2#.copilot.cli.v1.MemoryConfigurationR\x06memory\x12T\n" +
+	"\x14session_capabilities\x18E \x03(\x0e2!.copilot.cli.v1.SessionCapabilityR\x13sessionCapabilities\x12A\n" +
+	"\x1bauth_client_id_metadata_url\x18F \x01(\tH&R\x17authClientIdMetadataUrl\x88\x01\x01\x12i\n" +
+	"\x13managed_mcp_servers\x18G \x03(\v29.copilot.cli.v1.SessionOpenOptions.ManagedMcpServersEntryR\x11managedMcpServers\x128\n" +
+	"\x18ignored_skills_locations\x18H \x03(\tR\x16ignoredSkillsLocations\x12(\n" +
+	"\renable_skills\x18I \x01(\bH'R\fenableSkills\x88\x01\x01\x129\n" +
+	"\x12has_skill_provider\x18J \x01(\bB\x06\x82\x80\x19\x020\x01H(R\x10hasSkillProvider\x88\x01\x01\x12C\n" +
+	"\x1brefresh_custom_instructions\x18K \x01(\bH)R\x19refreshCustomInstructions\x88\x01\x01\x12H\n" +
+	"\x1eenforce_managed_model_defaults\x18L \x01(\bH*R\x1benforceManagedModelDefaults\x88\x01\x01\x12.\n" +
+	"\x10interactive_user\x18M \x01(\bH+R\x0finteractiveUser\x88\x01\x01\x12>\n" +
+	"\x15auto_tier_is_explicit\x18N \x01(\bB\x06\x82\x80\x19\x020\x01H,R\x12autoTierIsExplicit\x88\x01\x01\x12+\n" +
+	"\x11agent_directories\x18O \x03(\tR\x10agentDirectories\x127\n" +
+	"\x17instruction_directories\x18P \x03(\tR\x16instructionDirectories\x12)\n" +
+	"\x10hook_directories\x18Q \x03(\tR\x0fhookDirectories\x12>\n" +
+	"\tautopilot\x18R \x01(\v2 .copilot.cli.v1.AutopilotOptionsR\tautopilot\x12/\n" +
+	"\x11enable_file_hooks\x18S \x01(\bH-R\x0fenableFileHooks\x88\x01\x01\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\x1a?\n" +
+	"\x11FeatureFlagsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\bR\x05value:\x028\x01\x1al\n" +
+	"\x16ManagedMcpServersEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12<\n" +
+	"\x05value\x18\x02 \x01(\v2&.copilot.cli.v1.ManagedMcpServerConfigR\x05value:\x028\x01B\r\n" +
+	"\v_session_idB\a\n" +
+	"\x05_nameB\b\n" +
+	"\x06_modelB\x13\n" +
+	"\x11_reasoning_effortB\x0e\n" +
+	"\f_client_nameB\x0e\n" +
+	"\f_client_kindB\x12\n" +
+	"\x10_lsp_client_nameB\x11\n" +
+	"\x0f_integration_idB\x17\n" +
+	"\x15_exp_assignments_jsonB\x1a\n" +
+	"\x18_enable_managed_settingsB\x1e\n" +
+	"\x1c_enable_file_change_trackingB\x17\n" +
+	"\x15_is_experimental_modeB\x14\n" +
+	"\x12_working_directoryB\x13\n" +
+	"\x11_remote_steerableB\x13\n" +
+	"\x11_remote_exportingB\x16\n" +
+	"\x14_remote_defaulted_onB+\n" +
+	")_detached_from_spawning_parent_session_idB.\n" +
+	",_detached_from_spawning_parent_engagement_idB\x17\n" +
+	"\x15_enable_script_safetyB\x15\n" +
+	"\x13_shell_init_profileB\x19\n" +
+	"\x17_log_interactive_shellsB$\n" +
+	"\"_allow_all_mcp_server_instructionsB\x1b\n" +
+	"\x19_custom_agents_local_onlyB\x1b\n" +
+	"\x19_skip_custom_instructionsB\x13\n" +
+	"\x11_coauthor_enabledB\x12\n" +
+	"\x10_trajectory_fileB\x13\n" +
+	"\x11_enable_streamingB\x13\n" +
+	"\x11_enable_citationsB\x0e\n" +
+	"\f_copilot_urlB\x14\n" +
+	"\x12_ask_user_disabledB\x18\n" +
+	"\x16_continue_on_auto_modeB\x1e\n" +
+	"\x1c_running_in_interactive_modeB)\n" +
+	"'_enable_on_demand_instruction_discoveryB\x1a\n" +
+	"\x18_max_inline_binary_bytesB\x10\n" +
+	"\x0e_agent_contextB\x17\n" +
+	"\x15_events_log_directoryB \n" +
+	"\x1e_events_log_includes_subagentsB\r\n" +
+	"\v_config_dirB\x1e\n" +
+	"\x1c_auth_client_id_metadata_urlB\x10\n" +
+	"\x0e_enable_skillsB\x15\n" +
+	"\x13_has_skill_providerB\x1e\n" +
+	"\x1c_refresh_custom_instructionsB!\n" +
+	"\x1f_enforce_managed_model_defaultsB\x13\n" +
+	"\x11_interactive_userB\x18\n" +
+	"\x16_auto_tier_is_explicitB\x14\n" +
+	"\x12_enable_file_hooks\"\xed\x02\n" +
+	"2SessionOpenOptionsAdditionalContentExclusionPolicy\x12d\n" +
+	"\x05rules\x18\x01 \x03(\v2F.copilot.cli.v1.SessionOpenOptionsAdditionalContentExclusionPolicyRuleB\x06\x82\x80\x19\x02\x18\x01R\x05rules\x12J\n" +
+	"\x14last_updated_at_json\x18\x02 \x01(\tB\x19\x82\x80\x19\x15\n" +
+	"\x0flast_updated_at\x10\x01\x18\x01R\x11lastUpdatedAtJson\x12e\n" +
+	"\x05scope\x18\x03 \x01(\x0e2G.copilot.cli.v1.SessionOpenOptionsAdditionalContentExclusionPolicyScopeB\x06\x82\x80\x19\x02\x18\x01R\x05scope\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"\xaa\x02\n" +
+	"6SessionOpenOptionsAdditionalContentExclusionPolicyRule\x12\x1c\n" +
+	"\x05paths\x18\x01 \x03(\tB\x06\x82\x80\x19\x02\x18\x01R\x05paths\x12 \n" +
+	"\fif_any_match\x18\x02 \x03(\tR\n" +
+	"ifAnyMatch\x12\"\n" +
+	"\rif_none_match\x18\x03 \x03(\tR\vifNoneMatch\x12l\n" +
+	"\x06source\x18\x04 \x01(\v2L.copilot.cli.v1.SessionOpenOptionsAdditionalContentExclusionPolicyRuleSourceB\x06\x82\x80\x19\x02\x18\x01R\x06source\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"\x96\x01\n" +
+	"<SessionOpenOptionsAdditionalContentExclusionPolicyRuleSource\x12\x1a\n" +
+	"\x04name\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x04name\x12\x1a\n" +
+	"\x04type\x18\x02 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x04type\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"\x81\x04\n" +
+	"(SessionWorkingDirectoryContextWithClient\x12\x18\n" +
+	"\x03cwd\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x03cwd\x12\x1e\n" +
+	"\bgit_root\x18\x02 \x01(\tH\x00R\agitRoot\x88\x01\x01\x12#\n" +
+	"\n" +
+	"repository\x18\x03 \x01(\tH\x01R\n" +
+	"repository\x88\x01\x01\x12 \n" +
+	"\thost_type\x18\x04 \x01(\tH\x02R\bhostType\x88\x01\x01\x12\x1b\n" +
+	"\x06branch\x18\x05 \x01(\tH\x03R\x06branch\x88\x01\x01\x12,\n" +
+	"\x0frepository_host\x18\x06 \x01(\tH\x04R\x0erepositoryHost\x88\x01\x01\x12$\n" +
+	"\vhead_commit\x18\a \x01(\tH\x05R\n" +
+	"headCommit\x88\x01\x01\x12$\n" +
+	"\vbase_commit\x18\b \x01(\tH\x06R\n" +
+	"baseCommit\x88\x01\x01\x12$\n" +
+	"\vclient_name\x18\t \x01(\tH\aR\n" +
+	"clientName\x88\x01\x01\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\v\n" +
+	"\t_git_rootB\r\n" +
+	"\v_repositoryB\f\n" +
+	"\n" +
+	"_host_typeB\t\n" +
+	"\a_branchB\x12\n" +
+	"\x10_repository_hostB\x0e\n" +
+	"\f_head_commitB\x0e\n" +
+	"\f_base_commitB\x0e\n" +
+	"\f_client_name\"\xe9\x04\n" +
+	"\x1bSessionsClientMetadataEntry\x12I\n" +
+	"\x02ok\x18\x01 \x01(\v2-.copilot.cli.v1.SessionsClientMetadataEntryOkB\b\x82\x80\x19\x04*\x02okH\x00R\x02ok\x12b\n" +
+	"\tnot_found\x18\x02 \x01(\v23.copilot.cli.v1.SessionsClientMetadataEntryNotFoundB\x0e\x82\x80\x19\n" +
+	"*\bnotFoundH\x00R\bnotFound\x12]\n" +
+	"\acorrupt\x18\x03 \x01(\v22.copilot.cli.v1.SessionsClientMetadataEntryCorruptB\r\x82\x80\x19\t*\acorruptH\x00R\acorrupt\x12\x8a\x01\n" +
+	"\x13unsupported_version\x18\x04 \x01(\v2=.copilot.cli.v1.SessionsClientMetadataEntryUnsupportedVersionB\x18\x82\x80\x19\x14*\x12unsupportedVersionH\x00R\x12unsupportedVersion\x12m\n" +
+	"\vunavailable\x18\x05 \x01(\v26.copilot.cli.v1.SessionsClientMetadataEntryUnavailableB\x11\x82\x80\x19\r*\vunavailableH\x00R\vunavailable\x12%\n" +
+	"\funrecognized\x18\xe9\a \x01(\tH\x00R\funrecognized:\x0e\x82\x80\x19\n" +
+	"\b\x02\x1a\x06statusB\t\n" +
+	"\avariant\"\x86\x01\n" +
+	"\"SessionsClientMetadataEntryCorrupt\x12%\n" +
+	"\n" +
+	"session_id\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\tsessionId\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x19\x82\x80\x19\x15\x12\x13\n" +
+	"\x06status\x12\t\"corrupt\"\"\x88\x01\n" +
+	"#SessionsClientMetadataEntryNotFound\x12%\n" +
+	"\n" +
+	"session_id\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\tsessionId\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x1a\x82\x80\x19\x16\x12\x14\n" +
+	"\x06status\x12\n" +
+	"\"notFound\"\"\x9a\x02\n" +
+	"\x1dSessionsClientMetadataEntryOk\x12%\n" +
+	"\n" +
+	"session_id\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\tsessionId\x12_\n" +
+	"\bmetadata\x18\x02 \x03(\v2;.copilot.cli.v1.SessionsClientMetadataEntryOk.MetadataEntryB\x06\x82\x80\x19\x02\x18\x01R\bmetadata\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\x1a;\n" +
+	"\rMetadataEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01:\x14\x82\x80\x19\x10\x12\x0e\n" +
+	"\x06status\x12\x04\"ok\"\"\xcc\x01\n" +
+	"&SessionsClientMetadataEntryUnavailable\x12%\n" +
+	"\n" +
+	"session_id\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\tsessionId\x12\x1a\n" +
+	"\x04code\x18\x02 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x04code\x12 \n" +
+	"\amessage\x18\x03 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\amessage\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x1d\x82\x80\x19\x19\x12\x17\n" +
+	"\x06status\x12\r\"unavailable\"\"\x9c\x01\n" +
+	"-SessionsClientMetadataEntryUnsupportedVersion\x12%\n" +
+	"\n" +
+	"session_id\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\tsessionId\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:$\x82\x80\x19 \x12\x1e\n" +
+	"\x06status\x12\x14\"unsupportedVersion\"\"s\n" +
+	"\x12SessionsOpenAttach\x12%\n" +
+	"\n" +
+	"session_id\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\tsessionId\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x16\x82\x80\x19\x12\x12\x10\n" +
+	"\x04kind\x12\b\"attach\"\"\xf6\x01\n" +
+	"\x11SessionsOpenCloud\x12G\n" +
+	"\n" +
+	"repository\x18\x01 \x01(\v2'.copilot.cli.v1.RemoteSessionRepositoryR\n" +
+	"repository\x12\x19\n" +
+	"\x05owner\x18\x02 \x01(\tH\x00R\x05owner\x88\x01\x01\x12<\n" +
+	"\aoptions\x18\x03 \x01(\v2\".copilot.cli.v1.SessionOpenOptionsR\aoptions\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x15\x82\x80\x19\x11\x12\x0f\n" +
+	"\x04kind\x12\a\"cloud\"B\b\n" +
+	"\x06_owner\"\xbd\x01\n" +
+	"\x12SessionsOpenCreate\x12<\n" +
+	"\aoptions\x18\x01 \x01(\v2\".copilot.cli.v1.SessionOpenOptionsR\aoptions\x12\"\n" +
+	"\n" +
+	"emit_start\x18\x02 \x01(\bH\x00R\temitStart\x88\x01\x01\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x16\x82\x80\x19\x12\x12\x10\n" +
+	"\x04kind\x12\b\"create\"B\r\n" +
+	"\v_emit_start\"\xa6\x02\n" +
+	"\x13SessionsOpenHandoff\x12N\n" +
+	"\bmetadata\x18\x01 \x01(\v2*.copilot.cli.v1.RemoteSessionMetadataValueB\x06\x82\x80\x19\x02\x18\x01R\bmetadata\x12<\n" +
+	"\aoptions\x18\x02 \x01(\v2\".copilot.cli.v1.SessionOpenOptionsR\aoptions\x12H\n" +
+	"\ttask_type\x18\x03 \x01(\x0e2+.copilot.cli.v1.SessionsOpenHandoffTaskTypeR\btaskType\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x17\x82\x80\x19\x13\x12\x11\n" +
+	"\x04kind\x12\t\"handoff\"\"\xf3\x01\n" +
+	"\x14SessionsOpenProgress\x12D\n" +
+	"\x04step\x18\x01 \x01(\x0e2(.copilot.cli.v1.SessionsOpenProgressStepB\x06\x82\x80\x19\x02\x18\x01R\x04step\x12J\n" +
+	"\x06status\x18\x02 \x01(\x0e2*.copilot.cli.v1.SessionsOpenProgressStatusB\x06\x82\x80\x19\x02\x18\x01R\x06status\x12\x1d\n" +
+	"\amessage\x18\x03 \x01(\tH\x00R\amessage\x88\x01\x01\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\n" +
+	"\n" +
+	"\b_message\"\x87\x02\n" +
+	"\x12SessionsOpenRemote\x122\n" +
+	"\x11remote_session_id\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x0fremoteSessionId\x12G\n" +
+	"\n" +
+	"repository\x18\x02 \x01(\v2'.copilot.cli.v1.RemoteSessionRepositoryR\n" +
+	"repository\x12<\n" +
+	"\aoptions\x18\x03 \x01(\v2\".copilot.cli.v1.SessionOpenOptionsR\aoptions\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x16\x82\x80\x19\x12\x12\x10\n" +
+	"\x04kind\x12\b\"remote\"\"\xef\x02\n" +
+	"\x12SessionsOpenResume\x12%\n" +
+	"\n" +
+	"session_id\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\tsessionId\x12<\n" +
+	"\aoptions\x18\x02 \x01(\v2\".copilot.cli.v1.SessionOpenOptionsR\aoptions\x12\x1b\n" +
+	"\x06resume\x18\x03 \x01(\bH\x00R\x06resume\x88\x01\x01\x12c\n" +
+	",suppress_resume_workspace_metadata_writeback\x18\x04 \x01(\bH\x01R(suppressResumeWorkspaceMetadataWriteback\x88\x01\x01\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x16\x82\x80\x19\x12\x12\x10\n" +
+	"\x04kind\x12\b\"resume\"B\t\n" +
+	"\a_resumeB/\n" +
+	"-_suppress_resume_workspace_metadata_writeback\"\xe2\x02\n" +
+	"\x16SessionsOpenResumeLast\x128\n" +
+	"\acontext\x18\x01 \x01(\v2\x1e.copilot.cli.v1.SessionContextR\acontext\x12<\n" +
+	"\aoptions\x18\x02 \x01(\v2\".copilot.cli.v1.SessionOpenOptionsR\aoptions\x12c\n" +
+	",suppress_resume_workspace_metadata_writeback\x18\x03 \x01(\bH\x00R(suppressResumeWorkspaceMetadataWriteback\x88\x01\x01\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x1a\x82\x80\x19\x16\x12\x14\n" +
+	"\x04kind\x12\f\"resumeLast\"B/\n" +
+	"-_suppress_resume_workspace_metadata_writeback\"T\n" +
+	".SessionsRegisterExtensionToolsOnSessionOptions\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x02\x18\x01*\xfa\x01\n" +
+	"\"ConnectedRemoteSessionMetadataKind\x126\n" +
+	"2CONNECTED_REMOTE_SESSION_METADATA_KIND_UNSPECIFIED\x10\x00\x12O\n" +
+	"5CONNECTED_REMOTE_SESSION_METADATA_KIND_REMOTE_SESSION\x10\x01\x1a\x14\x82\x80\x19\x10\n" +
+	"\x0eremote-session\x12K\n" +
+	"3CONNECTED_REMOTE_SESSION_METADATA_KIND_CODING_AGENT\x10\x02\x1a\x12\x82\x80\x19\x0e\n" +
+	"\fcoding-agent*\x8d\x01\n" +
+	"\n" +
+	"MemoryMode\x12\x1b\n" +
+	"\x17MEMORY_MODE_UNSPECIFIED\x10\x00\x122\n" +
+	"\x19MEMORY_MODE_SYSTEM_PROMPT\x10\x01\x1a\x13\x82\x80\x19\x0f\n" +
+	"\rsystem-prompt\x12.\n" +
+	"\x17MEMORY_MODE_USER_PROMPT\x10\x02\x1a\x11\x82\x80\x19\r\n" +
+	"\vuser-prompt*\xa1\x02\n" +
 	"\x17RemoteSessionHostStatus\x12*\n" +
 	"&REMOTE_SESSION_HOST_STATUS_UNSPECIFIED\x10\x00\x12/\n" +
 	"\x1fREMOTE_SESSION_HOST_STATUS_IDLE\x10\x01\x1a\n" +
@@ -1102,7 +9602,31 @@ const file_copilot_cli_v1_sessions_proto_rawDesc = "" +
 	"%REMOTE_SESSION_METADATA_TASK_TYPE_CCA\x10\x01\x1a\t\x82\x80\x19\x05\n" +
 	"\x03cca\x124\n" +
 	"%REMOTE_SESSION_METADATA_TASK_TYPE_CLI\x10\x02\x1a\t\x82\x80\x19\x05\n" +
-	"\x03cli*\xa2\x01\n" +
+	"\x03cli*\xb1\x02\n" +
+	"7SessionOpenOptionsAdditionalContentExclusionPolicyScope\x12N\n" +
+	"JSESSION_OPEN_OPTIONS_ADDITIONAL_CONTENT_EXCLUSION_POLICY_SCOPE_UNSPECIFIED\x10\x00\x12S\n" +
+	"CSESSION_OPEN_OPTIONS_ADDITIONAL_CONTENT_EXCLUSION_POLICY_SCOPE_REPO\x10\x01\x1a\n" +
+	"\x82\x80\x19\x06\n" +
+	"\x04repo\x12Q\n" +
+	"BSESSION_OPEN_OPTIONS_ADDITIONAL_CONTENT_EXCLUSION_POLICY_SCOPE_ALL\x10\x02\x1a\t\x82\x80\x19\x05\n" +
+	"\x03all*\xd5\x01\n" +
+	"\x1eSessionOpenOptionsEnvValueMode\x123\n" +
+	"/SESSION_OPEN_OPTIONS_ENV_VALUE_MODE_UNSPECIFIED\x10\x00\x12<\n" +
+	"*SESSION_OPEN_OPTIONS_ENV_VALUE_MODE_DIRECT\x10\x01\x1a\f\x82\x80\x19\b\n" +
+	"\x06direct\x12@\n" +
+	",SESSION_OPEN_OPTIONS_ENV_VALUE_MODE_INDIRECT\x10\x02\x1a\x0e\x82\x80\x19\n" +
+	"\n" +
+	"\bindirect*\xa1\x02\n" +
+	"\"SessionOpenOptionsReasoningSummary\x126\n" +
+	"2SESSION_OPEN_OPTIONS_REASONING_SUMMARY_UNSPECIFIED\x10\x00\x12;\n" +
+	"+SESSION_OPEN_OPTIONS_REASONING_SUMMARY_NONE\x10\x01\x1a\n" +
+	"\x82\x80\x19\x06\n" +
+	"\x04none\x12A\n" +
+	".SESSION_OPEN_OPTIONS_REASONING_SUMMARY_CONCISE\x10\x02\x1a\r\x82\x80\x19\t\n" +
+	"\aconcise\x12C\n" +
+	"/SESSION_OPEN_OPTIONS_REASONING_SUMMARY_DETAILED\x10\x03\x1a\x0e\x82\x80\x19\n" +
+	"\n" +
+	"\bdetailed*\xa2\x01\n" +
 	"\rSessionSource\x12\x1e\n" +
 	"\x1aSESSION_SOURCE_UNSPECIFIED\x10\x00\x12%\n" +
 	"\x14SESSION_SOURCE_LOCAL\x10\x01\x1a\v\x82\x80\x19\a\n" +
@@ -1110,15 +9634,123 @@ const file_copilot_cli_v1_sessions_proto_rawDesc = "" +
 	"\x15SESSION_SOURCE_REMOTE\x10\x02\x1a\f\x82\x80\x19\b\n" +
 	"\x06remote\x12!\n" +
 	"\x12SESSION_SOURCE_ALL\x10\x03\x1a\t\x82\x80\x19\x05\n" +
-	"\x03all2\xd1\x03\n" +
+	"\x03all*\xb6\x01\n" +
+	"\x1bSessionsOpenHandoffTaskType\x12/\n" +
+	"+SESSIONS_OPEN_HANDOFF_TASK_TYPE_UNSPECIFIED\x10\x00\x122\n" +
+	"#SESSIONS_OPEN_HANDOFF_TASK_TYPE_CCA\x10\x01\x1a\t\x82\x80\x19\x05\n" +
+	"\x03cca\x122\n" +
+	"#SESSIONS_OPEN_HANDOFF_TASK_TYPE_CLI\x10\x02\x1a\t\x82\x80\x19\x05\n" +
+	"\x03cli*\xc9\x01\n" +
+	"\x1aSessionsOpenProgressStatus\x12-\n" +
+	")SESSIONS_OPEN_PROGRESS_STATUS_UNSPECIFIED\x10\x00\x12@\n" +
+	")SESSIONS_OPEN_PROGRESS_STATUS_IN_PROGRESS\x10\x01\x1a\x11\x82\x80\x19\r\n" +
+	"\vin-progress\x12:\n" +
+	"&SESSIONS_OPEN_PROGRESS_STATUS_COMPLETE\x10\x02\x1a\x0e\x82\x80\x19\n" +
+	"\n" +
+	"\bcomplete*\xe1\x03\n" +
+	"\x18SessionsOpenProgressStep\x12+\n" +
+	"'SESSIONS_OPEN_PROGRESS_STEP_UNSPECIFIED\x10\x00\x12@\n" +
+	"(SESSIONS_OPEN_PROGRESS_STEP_LOAD_SESSION\x10\x01\x1a\x12\x82\x80\x19\x0e\n" +
+	"\fload-session\x12B\n" +
+	")SESSIONS_OPEN_PROGRESS_STEP_VALIDATE_REPO\x10\x02\x1a\x13\x82\x80\x19\x0f\n" +
+	"\rvalidate-repo\x12B\n" +
+	")SESSIONS_OPEN_PROGRESS_STEP_CHECK_CHANGES\x10\x03\x1a\x13\x82\x80\x19\x0f\n" +
+	"\rcheck-changes\x12F\n" +
+	"+SESSIONS_OPEN_PROGRESS_STEP_CHECKOUT_BRANCH\x10\x04\x1a\x15\x82\x80\x19\x11\n" +
+	"\x0fcheckout-branch\x12D\n" +
+	"*SESSIONS_OPEN_PROGRESS_STEP_CREATE_SESSION\x10\x05\x1a\x14\x82\x80\x19\x10\n" +
+	"\x0ecreate-session\x12@\n" +
+	"(SESSIONS_OPEN_PROGRESS_STEP_SAVE_SESSION\x10\x06\x1a\x12\x82\x80\x19\x0e\n" +
+	"\fsave-session*\xbd\x02\n" +
+	"\x12SessionsOpenStatus\x12$\n" +
+	" SESSIONS_OPEN_STATUS_UNSPECIFIED\x10\x00\x12/\n" +
+	"\x1cSESSIONS_OPEN_STATUS_CREATED\x10\x01\x1a\r\x82\x80\x19\t\n" +
+	"\acreated\x12/\n" +
+	"\x1cSESSIONS_OPEN_STATUS_RESUMED\x10\x02\x1a\r\x82\x80\x19\t\n" +
+	"\aresumed\x123\n" +
+	"\x1eSESSIONS_OPEN_STATUS_NOT_FOUND\x10\x03\x1a\x0f\x82\x80\x19\v\n" +
+	"\tnot_found\x123\n" +
+	"\x1eSESSIONS_OPEN_STATUS_CONNECTED\x10\x04\x1a\x0f\x82\x80\x19\v\n" +
+	"\tconnected\x125\n" +
+	"\x1fSESSIONS_OPEN_STATUS_HANDED_OFF\x10\x05\x1a\x10\x82\x80\x19\f\n" +
+	"\n" +
+	"handed_off2\xaa\x11\n" +
+	"\x17InternalSessionsService\x12\xde\x01\n" +
+	"\x1aConfigureSessionExtensions\x12H.copilot.cli.v1.InternalSessionsServiceConfigureSessionExtensionsRequest\x1aI.copilot.cli.v1.InternalSessionsServiceConfigureSessionExtensionsResponse\"+\x82\x80\x19'\n" +
+	"#sessions.configureSessionExtensions \x01\x12\xbb\x01\n" +
+	"\x0fCreateWorkspace\x12=.copilot.cli.v1.InternalSessionsServiceCreateWorkspaceRequest\x1a>.copilot.cli.v1.InternalSessionsServiceCreateWorkspaceResponse\")\x82\x80\x19%\n" +
+	"\x18sessions.createWorkspace \x01*\a1.0.102\x12\x8e\x01\n" +
+	"\x06Delete\x124.copilot.cli.v1.InternalSessionsServiceDeleteRequest\x1a5.copilot.cli.v1.InternalSessionsServiceDeleteResponse\"\x17\x82\x80\x19\x13\n" +
+	"\x0fsessions.delete \x01\x12\xbe\x01\n" +
+	"\x12GetBoardEntryCount\x12@.copilot.cli.v1.InternalSessionsServiceGetBoardEntryCountRequest\x1aA.copilot.cli.v1.InternalSessionsServiceGetBoardEntryCountResponse\"#\x82\x80\x19\x1f\n" +
+	"\x1bsessions.getBoardEntryCount \x01\x12\xb6\x01\n" +
+	"\x10GetEventFilePath\x12>.copilot.cli.v1.InternalSessionsServiceGetEventFilePathRequest\x1a?.copilot.cli.v1.InternalSessionsServiceGetEventFilePathResponse\"!\x82\x80\x19\x1d\n" +
+	"\x19sessions.getEventFilePath \x01\x12\xa2\x01\n" +
+	"\vGetMetadata\x129.copilot.cli.v1.InternalSessionsServiceGetMetadataRequest\x1a:.copilot.cli.v1.InternalSessionsServiceGetMetadataResponse\"\x1c\x82\x80\x19\x18\n" +
+	"\x14sessions.getMetadata \x01\x12\xe2\x01\n" +
+	"\x1bGetPersistedRemoteSteerable\x12I.copilot.cli.v1.InternalSessionsServiceGetPersistedRemoteSteerableRequest\x1aJ.copilot.cli.v1.InternalSessionsServiceGetPersistedRemoteSteerableResponse\",\x82\x80\x19(\n" +
+	"$sessions.getPersistedRemoteSteerable \x01\x12\xce\x01\n" +
+	"\x16ListNonEmptySessionIds\x12D.copilot.cli.v1.InternalSessionsServiceListNonEmptySessionIdsRequest\x1aE.copilot.cli.v1.InternalSessionsServiceListNonEmptySessionIdsResponse\"'\x82\x80\x19#\n" +
+	"\x1fsessions.listNonEmptySessionIds \x01\x12\xb3\x01\n" +
+	"\rLoadWorkspace\x12;.copilot.cli.v1.InternalSessionsServiceLoadWorkspaceRequest\x1a<.copilot.cli.v1.InternalSessionsServiceLoadWorkspaceResponse\"'\x82\x80\x19#\n" +
+	"\x16sessions.loadWorkspace \x01*\a1.0.102\x12\xfd\x01\n" +
+	"\x1fRegisterExtensionToolsOnSession\x12M.copilot.cli.v1.InternalSessionsServiceRegisterExtensionToolsOnSessionRequest\x1aN.copilot.cli.v1.InternalSessionsServiceRegisterExtensionToolsOnSessionResponse\";\x82\x80\x194\n" +
+	"(sessions.registerExtensionToolsOnSession \x012\x061.0.82\x88\x02\x01\x12\xd3\x01\n" +
+	"\x15UpdateWorkspaceFields\x12C.copilot.cli.v1.InternalSessionsServiceUpdateWorkspaceFieldsRequest\x1aD.copilot.cli.v1.InternalSessionsServiceUpdateWorkspaceFieldsResponse\"/\x82\x80\x19+\n" +
+	"\x1esessions.updateWorkspaceFields \x01*\a1.0.1022\xc3\x1e\n" +
 	"\x0fSessionsService\x12\x8c\x01\n" +
 	"\n" +
+	"BulkDelete\x120.copilot.cli.v1.SessionsServiceBulkDeleteRequest\x1a1.copilot.cli.v1.SessionsServiceBulkDeleteResponse\"\x19\x82\x80\x19\x15\n" +
+	"\x13sessions.bulkDelete\x12\x8c\x01\n" +
+	"\n" +
 	"CheckInUse\x120.copilot.cli.v1.SessionsServiceCheckInUseRequest\x1a1.copilot.cli.v1.SessionsServiceCheckInUseResponse\"\x19\x82\x80\x19\x15\n" +
-	"\x13sessions.checkInUse\x12t\n" +
+	"\x13sessions.checkInUse\x12x\n" +
+	"\x05Close\x12+.copilot.cli.v1.SessionsServiceCloseRequest\x1a,.copilot.cli.v1.SessionsServiceCloseResponse\"\x14\x82\x80\x19\x10\n" +
+	"\x0esessions.close\x12\x80\x01\n" +
+	"\aConnect\x12-.copilot.cli.v1.SessionsServiceConnectRequest\x1a..copilot.cli.v1.SessionsServiceConnectResponse\"\x16\x82\x80\x19\x12\n" +
+	"\x10sessions.connect\x12\x9c\x01\n" +
+	"\x0eEnrichMetadata\x124.copilot.cli.v1.SessionsServiceEnrichMetadataRequest\x1a5.copilot.cli.v1.SessionsServiceEnrichMetadataResponse\"\x1d\x82\x80\x19\x19\n" +
+	"\x17sessions.enrichMetadata\x12\x94\x01\n" +
+	"\fFindByPrefix\x122.copilot.cli.v1.SessionsServiceFindByPrefixRequest\x1a3.copilot.cli.v1.SessionsServiceFindByPrefixResponse\"\x1b\x82\x80\x19\x17\n" +
+	"\x15sessions.findByPrefix\x12\x94\x01\n" +
+	"\fFindByTaskId\x122.copilot.cli.v1.SessionsServiceFindByTaskIdRequest\x1a3.copilot.cli.v1.SessionsServiceFindByTaskIdResponse\"\x1b\x82\x80\x19\x17\n" +
+	"\x15sessions.findByTaskId\x12t\n" +
+	"\x04Fork\x12*.copilot.cli.v1.SessionsServiceForkRequest\x1a+.copilot.cli.v1.SessionsServiceForkResponse\"\x13\x82\x80\x19\x0f\n" +
+	"\rsessions.fork\x12\xb0\x01\n" +
+	"\x11GetClientMetadata\x127.copilot.cli.v1.SessionsServiceGetClientMetadataRequest\x1a8.copilot.cli.v1.SessionsServiceGetClientMetadataResponse\"(\x82\x80\x19$\n" +
+	"\x1asessions.getClientMetadata*\x061.0.92\x12\xa8\x01\n" +
+	"\x11GetLastForContext\x127.copilot.cli.v1.SessionsServiceGetLastForContextRequest\x1a8.copilot.cli.v1.SessionsServiceGetLastForContextResponse\" \x82\x80\x19\x1c\n" +
+	"\x1asessions.getLastForContext\x12\xbc\x01\n" +
+	"\x16GetRemoteControlStatus\x12<.copilot.cli.v1.SessionsServiceGetRemoteControlStatusRequest\x1a=.copilot.cli.v1.SessionsServiceGetRemoteControlStatusResponse\"%\x82\x80\x19!\n" +
+	"\x1fsessions.getRemoteControlStatus\x12\x84\x01\n" +
+	"\bGetSizes\x12..copilot.cli.v1.SessionsServiceGetSizesRequest\x1a/.copilot.cli.v1.SessionsServiceGetSizesResponse\"\x17\x82\x80\x19\x13\n" +
+	"\x11sessions.getSizes\x12t\n" +
 	"\x04List\x12*.copilot.cli.v1.SessionsServiceListRequest\x1a+.copilot.cli.v1.SessionsServiceListResponse\"\x13\x82\x80\x19\x0f\n" +
 	"\rsessions.list\x12\xb8\x01\n" +
+	"\x15LoadDeferredRepoHooks\x12;.copilot.cli.v1.SessionsServiceLoadDeferredRepoHooksRequest\x1a<.copilot.cli.v1.SessionsServiceLoadDeferredRepoHooksResponse\"$\x82\x80\x19 \n" +
+	"\x1esessions.loadDeferredRepoHooks\x12t\n" +
+	"\x04Open\x12*.copilot.cli.v1.SessionsServiceOpenRequest\x1a+.copilot.cli.v1.SessionsServiceOpenResponse\"\x13\x82\x80\x19\x0f\n" +
+	"\rsessions.open\x12\x84\x01\n" +
+	"\bPruneOld\x12..copilot.cli.v1.SessionsServicePruneOldRequest\x1a/.copilot.cli.v1.SessionsServicePruneOldResponse\"\x17\x82\x80\x19\x13\n" +
+	"\x11sessions.pruneOld\x12\xb8\x01\n" +
 	"\x13ReadPersistedEvents\x129.copilot.cli.v1.SessionsServiceReadPersistedEventsRequest\x1a:.copilot.cli.v1.SessionsServiceReadPersistedEventsResponse\"*\x82\x80\x19&\n" +
-	"\x1csessions.readPersistedEvents*\x061.0.92BBZ@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1b\x06proto3"
+	"\x1csessions.readPersistedEvents*\x061.0.92\x12\x90\x01\n" +
+	"\vReleaseLock\x121.copilot.cli.v1.SessionsServiceReleaseLockRequest\x1a2.copilot.cli.v1.SessionsServiceReleaseLockResponse\"\x1a\x82\x80\x19\x16\n" +
+	"\x14sessions.releaseLock\x12\xa8\x01\n" +
+	"\x11ReloadPluginHooks\x127.copilot.cli.v1.SessionsServiceReloadPluginHooksRequest\x1a8.copilot.cli.v1.SessionsServiceReloadPluginHooksResponse\" \x82\x80\x19\x1c\n" +
+	"\x1asessions.reloadPluginHooks\x12t\n" +
+	"\x04Save\x12*.copilot.cli.v1.SessionsServiceSaveRequest\x1a+.copilot.cli.v1.SessionsServiceSaveResponse\"\x13\x82\x80\x19\x0f\n" +
+	"\rsessions.save\x12\xb4\x01\n" +
+	"\x14SetAdditionalPlugins\x12:.copilot.cli.v1.SessionsServiceSetAdditionalPluginsRequest\x1a;.copilot.cli.v1.SessionsServiceSetAdditionalPluginsResponse\"#\x82\x80\x19\x1f\n" +
+	"\x1dsessions.setAdditionalPlugins\x12\xc4\x01\n" +
+	"\x18SetRemoteControlSteering\x12>.copilot.cli.v1.SessionsServiceSetRemoteControlSteeringRequest\x1a?.copilot.cli.v1.SessionsServiceSetRemoteControlSteeringResponse\"'\x82\x80\x19#\n" +
+	"!sessions.setRemoteControlSteering\x12\xac\x01\n" +
+	"\x12StartRemoteControl\x128.copilot.cli.v1.SessionsServiceStartRemoteControlRequest\x1a9.copilot.cli.v1.SessionsServiceStartRemoteControlResponse\"!\x82\x80\x19\x1d\n" +
+	"\x1bsessions.startRemoteControl\x12\xa8\x01\n" +
+	"\x11StopRemoteControl\x127.copilot.cli.v1.SessionsServiceStopRemoteControlRequest\x1a8.copilot.cli.v1.SessionsServiceStopRemoteControlResponse\" \x82\x80\x19\x1c\n" +
+	"\x1asessions.stopRemoteControl\x12\xb8\x01\n" +
+	"\x15TransferRemoteControl\x12;.copilot.cli.v1.SessionsServiceTransferRemoteControlRequest\x1a<.copilot.cli.v1.SessionsServiceTransferRemoteControlResponse\"$\x82\x80\x19 \n" +
+	"\x1esessions.transferRemoteControlBBZ@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1b\x06proto3"
 
 var (
 	file_copilot_cli_v1_sessions_proto_rawDescOnce sync.Once
@@ -1132,52 +9764,329 @@ func file_copilot_cli_v1_sessions_proto_rawDescGZIP() []byte {
 	return file_copilot_cli_v1_sessions_proto_rawDescData
 }
 
-var file_copilot_cli_v1_sessions_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_copilot_cli_v1_sessions_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
+var file_copilot_cli_v1_sessions_proto_enumTypes = make([]protoimpl.EnumInfo, 12)
+var file_copilot_cli_v1_sessions_proto_msgTypes = make([]protoimpl.MessageInfo, 112)
 var file_copilot_cli_v1_sessions_proto_goTypes = []any{
-	(RemoteSessionHostStatus)(0),                       // 0: copilot.cli.v1.RemoteSessionHostStatus
-	(RemoteSessionMetadataTaskType)(0),                 // 1: copilot.cli.v1.RemoteSessionMetadataTaskType
-	(SessionSource)(0),                                 // 2: copilot.cli.v1.SessionSource
-	(*SessionsServiceCheckInUseRequest)(nil),           // 3: copilot.cli.v1.SessionsServiceCheckInUseRequest
-	(*SessionsServiceCheckInUseResponse)(nil),          // 4: copilot.cli.v1.SessionsServiceCheckInUseResponse
-	(*SessionsServiceListRequest)(nil),                 // 5: copilot.cli.v1.SessionsServiceListRequest
-	(*SessionsServiceListResponse)(nil),                // 6: copilot.cli.v1.SessionsServiceListResponse
-	(*SessionsServiceReadPersistedEventsRequest)(nil),  // 7: copilot.cli.v1.SessionsServiceReadPersistedEventsRequest
-	(*SessionsServiceReadPersistedEventsResponse)(nil), // 8: copilot.cli.v1.SessionsServiceReadPersistedEventsResponse
-	(*RemoteSessionMetadataRepository)(nil),            // 9: copilot.cli.v1.RemoteSessionMetadataRepository
-	(*RemoteSessionMetadataValue)(nil),                 // 10: copilot.cli.v1.RemoteSessionMetadataValue
-	(*SessionListEntry)(nil),                           // 11: copilot.cli.v1.SessionListEntry
-	(*SessionListFilter)(nil),                          // 12: copilot.cli.v1.SessionListFilter
-	(EventsReadDirection)(0),                           // 13: copilot.cli.v1.EventsReadDirection
-	(*SessionEvent)(nil),                               // 14: copilot.cli.v1.SessionEvent
-	(EventsCursorStatus)(0),                            // 15: copilot.cli.v1.EventsCursorStatus
-	(*SessionContext)(nil),                             // 16: copilot.cli.v1.SessionContext
-	(*LocalSessionMetadataValue)(nil),                  // 17: copilot.cli.v1.LocalSessionMetadataValue
+	(ConnectedRemoteSessionMetadataKind)(0),                                // 0: copilot.cli.v1.ConnectedRemoteSessionMetadataKind
+	(MemoryMode)(0),                                                        // 1: copilot.cli.v1.MemoryMode
+	(RemoteSessionHostStatus)(0),                                           // 2: copilot.cli.v1.RemoteSessionHostStatus
+	(RemoteSessionMetadataTaskType)(0),                                     // 3: copilot.cli.v1.RemoteSessionMetadataTaskType
+	(SessionOpenOptionsAdditionalContentExclusionPolicyScope)(0),           // 4: copilot.cli.v1.SessionOpenOptionsAdditionalContentExclusionPolicyScope
+	(SessionOpenOptionsEnvValueMode)(0),                                    // 5: copilot.cli.v1.SessionOpenOptionsEnvValueMode
+	(SessionOpenOptionsReasoningSummary)(0),                                // 6: copilot.cli.v1.SessionOpenOptionsReasoningSummary
+	(SessionSource)(0),                                                     // 7: copilot.cli.v1.SessionSource
+	(SessionsOpenHandoffTaskType)(0),                                       // 8: copilot.cli.v1.SessionsOpenHandoffTaskType
+	(SessionsOpenProgressStatus)(0),                                        // 9: copilot.cli.v1.SessionsOpenProgressStatus
+	(SessionsOpenProgressStep)(0),                                          // 10: copilot.cli.v1.SessionsOpenProgressStep
+	(SessionsOpenStatus)(0),                                                // 11: copilot.cli.v1.SessionsOpenStatus
+	(*InternalSessionsServiceConfigureSessionExtensionsRequest)(nil),       // 12: copilot.cli.v1.InternalSessionsServiceConfigureSessionExtensionsRequest
+	(*InternalSessionsServiceConfigureSessionExtensionsResponse)(nil),      // 13: copilot.cli.v1.InternalSessionsServiceConfigureSessionExtensionsResponse
+	(*InternalSessionsServiceCreateWorkspaceRequest)(nil),                  // 14: copilot.cli.v1.InternalSessionsServiceCreateWorkspaceRequest
+	(*InternalSessionsServiceCreateWorkspaceResponse)(nil),                 // 15: copilot.cli.v1.InternalSessionsServiceCreateWorkspaceResponse
+	(*InternalSessionsServiceDeleteRequest)(nil),                           // 16: copilot.cli.v1.InternalSessionsServiceDeleteRequest
+	(*InternalSessionsServiceDeleteResponse)(nil),                          // 17: copilot.cli.v1.InternalSessionsServiceDeleteResponse
+	(*InternalSessionsServiceGetBoardEntryCountRequest)(nil),               // 18: copilot.cli.v1.InternalSessionsServiceGetBoardEntryCountRequest
+	(*InternalSessionsServiceGetBoardEntryCountResponse)(nil),              // 19: copilot.cli.v1.InternalSessionsServiceGetBoardEntryCountResponse
+	(*InternalSessionsServiceGetEventFilePathRequest)(nil),                 // 20: copilot.cli.v1.InternalSessionsServiceGetEventFilePathRequest
+	(*InternalSessionsServiceGetEventFilePathResponse)(nil),                // 21: copilot.cli.v1.InternalSessionsServiceGetEventFilePathResponse
+	(*InternalSessionsServiceGetMetadataRequest)(nil),                      // 22: copilot.cli.v1.InternalSessionsServiceGetMetadataRequest
+	(*InternalSessionsServiceGetMetadataResponse)(nil),                     // 23: copilot.cli.v1.InternalSessionsServiceGetMetadataResponse
+	(*InternalSessionsServiceGetPersistedRemoteSteerableRequest)(nil),      // 24: copilot.cli.v1.InternalSessionsServiceGetPersistedRemoteSteerableRequest
+	(*InternalSessionsServiceGetPersistedRemoteSteerableResponse)(nil),     // 25: copilot.cli.v1.InternalSessionsServiceGetPersistedRemoteSteerableResponse
+	(*InternalSessionsServiceListNonEmptySessionIdsRequest)(nil),           // 26: copilot.cli.v1.InternalSessionsServiceListNonEmptySessionIdsRequest
+	(*InternalSessionsServiceListNonEmptySessionIdsResponse)(nil),          // 27: copilot.cli.v1.InternalSessionsServiceListNonEmptySessionIdsResponse
+	(*InternalSessionsServiceLoadWorkspaceRequest)(nil),                    // 28: copilot.cli.v1.InternalSessionsServiceLoadWorkspaceRequest
+	(*InternalSessionsServiceLoadWorkspaceResponse)(nil),                   // 29: copilot.cli.v1.InternalSessionsServiceLoadWorkspaceResponse
+	(*InternalSessionsServiceRegisterExtensionToolsOnSessionRequest)(nil),  // 30: copilot.cli.v1.InternalSessionsServiceRegisterExtensionToolsOnSessionRequest
+	(*InternalSessionsServiceRegisterExtensionToolsOnSessionResponse)(nil), // 31: copilot.cli.v1.InternalSessionsServiceRegisterExtensionToolsOnSessionResponse
+	(*InternalSessionsServiceUpdateWorkspaceFieldsRequest)(nil),            // 32: copilot.cli.v1.InternalSessionsServiceUpdateWorkspaceFieldsRequest
+	(*InternalSessionsServiceUpdateWorkspaceFieldsResponse)(nil),           // 33: copilot.cli.v1.InternalSessionsServiceUpdateWorkspaceFieldsResponse
+	(*SessionsServiceBulkDeleteRequest)(nil),                               // 34: copilot.cli.v1.SessionsServiceBulkDeleteRequest
+	(*SessionsServiceBulkDeleteResponse)(nil),                              // 35: copilot.cli.v1.SessionsServiceBulkDeleteResponse
+	(*SessionsServiceCheckInUseRequest)(nil),                               // 36: copilot.cli.v1.SessionsServiceCheckInUseRequest
+	(*SessionsServiceCheckInUseResponse)(nil),                              // 37: copilot.cli.v1.SessionsServiceCheckInUseResponse
+	(*SessionsServiceCloseRequest)(nil),                                    // 38: copilot.cli.v1.SessionsServiceCloseRequest
+	(*SessionsServiceCloseResponse)(nil),                                   // 39: copilot.cli.v1.SessionsServiceCloseResponse
+	(*SessionsServiceConnectRequest)(nil),                                  // 40: copilot.cli.v1.SessionsServiceConnectRequest
+	(*SessionsServiceConnectResponse)(nil),                                 // 41: copilot.cli.v1.SessionsServiceConnectResponse
+	(*SessionsServiceEnrichMetadataRequest)(nil),                           // 42: copilot.cli.v1.SessionsServiceEnrichMetadataRequest
+	(*SessionsServiceEnrichMetadataResponse)(nil),                          // 43: copilot.cli.v1.SessionsServiceEnrichMetadataResponse
+	(*SessionsServiceFindByPrefixRequest)(nil),                             // 44: copilot.cli.v1.SessionsServiceFindByPrefixRequest
+	(*SessionsServiceFindByPrefixResponse)(nil),                            // 45: copilot.cli.v1.SessionsServiceFindByPrefixResponse
+	(*SessionsServiceFindByTaskIdRequest)(nil),                             // 46: copilot.cli.v1.SessionsServiceFindByTaskIdRequest
+	(*SessionsServiceFindByTaskIdResponse)(nil),                            // 47: copilot.cli.v1.SessionsServiceFindByTaskIdResponse
+	(*SessionsServiceForkRequest)(nil),                                     // 48: copilot.cli.v1.SessionsServiceForkRequest
+	(*SessionsServiceForkResponse)(nil),                                    // 49: copilot.cli.v1.SessionsServiceForkResponse
+	(*SessionsServiceGetClientMetadataRequest)(nil),                        // 50: copilot.cli.v1.SessionsServiceGetClientMetadataRequest
+	(*SessionsServiceGetClientMetadataResponse)(nil),                       // 51: copilot.cli.v1.SessionsServiceGetClientMetadataResponse
+	(*SessionsServiceGetLastForContextRequest)(nil),                        // 52: copilot.cli.v1.SessionsServiceGetLastForContextRequest
+	(*SessionsServiceGetLastForContextResponse)(nil),                       // 53: copilot.cli.v1.SessionsServiceGetLastForContextResponse
+	(*SessionsServiceGetRemoteControlStatusRequest)(nil),                   // 54: copilot.cli.v1.SessionsServiceGetRemoteControlStatusRequest
+	(*SessionsServiceGetRemoteControlStatusResponse)(nil),                  // 55: copilot.cli.v1.SessionsServiceGetRemoteControlStatusResponse
+	(*SessionsServiceGetSizesRequest)(nil),                                 // 56: copilot.cli.v1.SessionsServiceGetSizesRequest
+	(*SessionsServiceGetSizesResponse)(nil),                                // 57: copilot.cli.v1.SessionsServiceGetSizesResponse
+	(*SessionsServiceListRequest)(nil),                                     // 58: copilot.cli.v1.SessionsServiceListRequest
+	(*SessionsServiceListResponse)(nil),                                    // 59: copilot.cli.v1.SessionsServiceListResponse
+	(*SessionsServiceLoadDeferredRepoHooksRequest)(nil),                    // 60: copilot.cli.v1.SessionsServiceLoadDeferredRepoHooksRequest
+	(*SessionsServiceLoadDeferredRepoHooksResponse)(nil),                   // 61: copilot.cli.v1.SessionsServiceLoadDeferredRepoHooksResponse
+	(*SessionsServiceOpenRequest)(nil),                                     // 62: copilot.cli.v1.SessionsServiceOpenRequest
+	(*SessionsServiceOpenResponse)(nil),                                    // 63: copilot.cli.v1.SessionsServiceOpenResponse
+	(*SessionsServicePruneOldRequest)(nil),                                 // 64: copilot.cli.v1.SessionsServicePruneOldRequest
+	(*SessionsServicePruneOldResponse)(nil),                                // 65: copilot.cli.v1.SessionsServicePruneOldResponse
+	(*SessionsServiceReadPersistedEventsRequest)(nil),                      // 66: copilot.cli.v1.SessionsServiceReadPersistedEventsRequest
+	(*SessionsServiceReadPersistedEventsResponse)(nil),                     // 67: copilot.cli.v1.SessionsServiceReadPersistedEventsResponse
+	(*SessionsServiceReleaseLockRequest)(nil),                              // 68: copilot.cli.v1.SessionsServiceReleaseLockRequest
+	(*SessionsServiceReleaseLockResponse)(nil),                             // 69: copilot.cli.v1.SessionsServiceReleaseLockResponse
+	(*SessionsServiceReloadPluginHooksRequest)(nil),                        // 70: copilot.cli.v1.SessionsServiceReloadPluginHooksRequest
+	(*SessionsServiceReloadPluginHooksResponse)(nil),                       // 71: copilot.cli.v1.SessionsServiceReloadPluginHooksResponse
+	(*SessionsServiceSaveRequest)(nil),                                     // 72: copilot.cli.v1.SessionsServiceSaveRequest
+	(*SessionsServiceSaveResponse)(nil),                                    // 73: copilot.cli.v1.SessionsServiceSaveResponse
+	(*SessionsServiceSetAdditionalPluginsRequest)(nil),                     // 74: copilot.cli.v1.SessionsServiceSetAdditionalPluginsRequest
+	(*SessionsServiceSetAdditionalPluginsResponse)(nil),                    // 75: copilot.cli.v1.SessionsServiceSetAdditionalPluginsResponse
+	(*SessionsServiceSetRemoteControlSteeringRequest)(nil),                 // 76: copilot.cli.v1.SessionsServiceSetRemoteControlSteeringRequest
+	(*SessionsServiceSetRemoteControlSteeringResponse)(nil),                // 77: copilot.cli.v1.SessionsServiceSetRemoteControlSteeringResponse
+	(*SessionsServiceStartRemoteControlRequest)(nil),                       // 78: copilot.cli.v1.SessionsServiceStartRemoteControlRequest
+	(*SessionsServiceStartRemoteControlResponse)(nil),                      // 79: copilot.cli.v1.SessionsServiceStartRemoteControlResponse
+	(*SessionsServiceStopRemoteControlRequest)(nil),                        // 80: copilot.cli.v1.SessionsServiceStopRemoteControlRequest
+	(*SessionsServiceStopRemoteControlResponse)(nil),                       // 81: copilot.cli.v1.SessionsServiceStopRemoteControlResponse
+	(*SessionsServiceTransferRemoteControlRequest)(nil),                    // 82: copilot.cli.v1.SessionsServiceTransferRemoteControlRequest
+	(*SessionsServiceTransferRemoteControlResponse)(nil),                   // 83: copilot.cli.v1.SessionsServiceTransferRemoteControlResponse
+	(*ConnectedRemoteSessionMetadata)(nil),                                 // 84: copilot.cli.v1.ConnectedRemoteSessionMetadata
+	(*ConnectedRemoteSessionMetadataRepository)(nil),                       // 85: copilot.cli.v1.ConnectedRemoteSessionMetadataRepository
+	(*ManagedMcpServerConfig)(nil),                                         // 86: copilot.cli.v1.ManagedMcpServerConfig
+	(*MemoryConfiguration)(nil),                                            // 87: copilot.cli.v1.MemoryConfiguration
+	(*RemoteControlConfig)(nil),                                            // 88: copilot.cli.v1.RemoteControlConfig
+	(*RemoteControlConfigExistingMcSession)(nil),                           // 89: copilot.cli.v1.RemoteControlConfigExistingMcSession
+	(*RemoteControlStatus)(nil),                                            // 90: copilot.cli.v1.RemoteControlStatus
+	(*RemoteControlStatusActive)(nil),                                      // 91: copilot.cli.v1.RemoteControlStatusActive
+	(*RemoteControlStatusConnecting)(nil),                                  // 92: copilot.cli.v1.RemoteControlStatusConnecting
+	(*RemoteControlStatusError)(nil),                                       // 93: copilot.cli.v1.RemoteControlStatusError
+	(*RemoteControlStatusOff)(nil),                                         // 94: copilot.cli.v1.RemoteControlStatusOff
+	(*RemoteSessionMetadataRepository)(nil),                                // 95: copilot.cli.v1.RemoteSessionMetadataRepository
+	(*RemoteSessionMetadataValue)(nil),                                     // 96: copilot.cli.v1.RemoteSessionMetadataValue
+	(*RemoteSessionRepository)(nil),                                        // 97: copilot.cli.v1.RemoteSessionRepository
+	(*SessionListEntry)(nil),                                               // 98: copilot.cli.v1.SessionListEntry
+	(*SessionOpenOptions)(nil),                                             // 99: copilot.cli.v1.SessionOpenOptions
+	(*SessionOpenOptionsAdditionalContentExclusionPolicy)(nil),             // 100: copilot.cli.v1.SessionOpenOptionsAdditionalContentExclusionPolicy
+	(*SessionOpenOptionsAdditionalContentExclusionPolicyRule)(nil),         // 101: copilot.cli.v1.SessionOpenOptionsAdditionalContentExclusionPolicyRule
+	(*SessionOpenOptionsAdditionalContentExclusionPolicyRuleSource)(nil),   // 102: copilot.cli.v1.SessionOpenOptionsAdditionalContentExclusionPolicyRuleSource
+	(*SessionWorkingDirectoryContextWithClient)(nil),                       // 103: copilot.cli.v1.SessionWorkingDirectoryContextWithClient
+	(*SessionsClientMetadataEntry)(nil),                                    // 104: copilot.cli.v1.SessionsClientMetadataEntry
+	(*SessionsClientMetadataEntryCorrupt)(nil),                             // 105: copilot.cli.v1.SessionsClientMetadataEntryCorrupt
+	(*SessionsClientMetadataEntryNotFound)(nil),                            // 106: copilot.cli.v1.SessionsClientMetadataEntryNotFound
+	(*SessionsClientMetadataEntryOk)(nil),                                  // 107: copilot.cli.v1.SessionsClientMetadataEntryOk
+	(*SessionsClientMetadataEntryUnavailable)(nil),                         // 108: copilot.cli.v1.SessionsClientMetadataEntryUnavailable
+	(*SessionsClientMetadataEntryUnsupportedVersion)(nil),                  // 109: copilot.cli.v1.SessionsClientMetadataEntryUnsupportedVersion
+	(*SessionsOpenAttach)(nil),                                             // 110: copilot.cli.v1.SessionsOpenAttach
+	(*SessionsOpenCloud)(nil),                                              // 111: copilot.cli.v1.SessionsOpenCloud
+	(*SessionsOpenCreate)(nil),                                             // 112: copilot.cli.v1.SessionsOpenCreate
+	(*SessionsOpenHandoff)(nil),                                            // 113: copilot.cli.v1.SessionsOpenHandoff
+	(*SessionsOpenProgress)(nil),                                           // 114: copilot.cli.v1.SessionsOpenProgress
+	(*SessionsOpenRemote)(nil),                                             // 115: copilot.cli.v1.SessionsOpenRemote
+	(*SessionsOpenResume)(nil),                                             // 116: copilot.cli.v1.SessionsOpenResume
+	(*SessionsOpenResumeLast)(nil),                                         // 117: copilot.cli.v1.SessionsOpenResumeLast
+	(*SessionsRegisterExtensionToolsOnSessionOptions)(nil),                 // 118: copilot.cli.v1.SessionsRegisterExtensionToolsOnSessionOptions
+	nil,                               // 119: copilot.cli.v1.SessionsServiceBulkDeleteResponse.FreedBytesEntry
+	nil,                               // 120: copilot.cli.v1.SessionsServiceGetSizesResponse.SizesEntry
+	nil,                               // 121: copilot.cli.v1.SessionOpenOptions.FeatureFlagsEntry
+	nil,                               // 122: copilot.cli.v1.SessionOpenOptions.ManagedMcpServersEntry
+	nil,                               // 123: copilot.cli.v1.SessionsClientMetadataEntryOk.MetadataEntry
+	(*LocalSessionMetadataValue)(nil), // 124: copilot.cli.v1.LocalSessionMetadataValue
+	(*SessionContext)(nil),            // 125: copilot.cli.v1.SessionContext
+	(*SessionListFilter)(nil),         // 126: copilot.cli.v1.SessionListFilter
+	(EventsReadDirection)(0),          // 127: copilot.cli.v1.EventsReadDirection
+	(*SessionEvent)(nil),              // 128: copilot.cli.v1.SessionEvent
+	(EventsCursorStatus)(0),           // 129: copilot.cli.v1.EventsCursorStatus
+	(*InstalledPlugin)(nil),           // 130: copilot.cli.v1.InstalledPlugin
+	(*timestamppb.Timestamp)(nil),     // 131: google.protobuf.Timestamp
+	(Verbosity)(0),                    // 132: copilot.cli.v1.Verbosity
+	(*SessionManagedSettings)(nil),    // 133: copilot.cli.v1.SessionManagedSettings
+	(*AuthInfo)(nil),                  // 134: copilot.cli.v1.AuthInfo
+	(*ProviderConfig)(nil),            // 135: copilot.cli.v1.ProviderConfig
+	(*CapiSessionOptions)(nil),        // 136: copilot.cli.v1.CapiSessionOptions
+	(*NamedProviderConfig)(nil),       // 137: copilot.cli.v1.NamedProviderConfig
+	(*ProviderModelConfig)(nil),       // 138: copilot.cli.v1.ProviderModelConfig
+	(*ShellOptions)(nil),              // 139: copilot.cli.v1.ShellOptions
+	(*SandboxConfig)(nil),             // 140: copilot.cli.v1.SandboxConfig
+	(SandboxConfigSource)(0),          // 141: copilot.cli.v1.SandboxConfigSource
+	(*ModelCapabilitiesOverride)(nil), // 142: copilot.cli.v1.ModelCapabilitiesOverride
+	(*SessionLimitsConfig)(nil),       // 143: copilot.cli.v1.SessionLimitsConfig
+	(SessionCapability)(0),            // 144: copilot.cli.v1.SessionCapability
+	(*AutopilotOptions)(nil),          // 145: copilot.cli.v1.AutopilotOptions
 }
 var file_copilot_cli_v1_sessions_proto_depIdxs = []int32{
-	2,  // 0: copilot.cli.v1.SessionsServiceListRequest.source:type_name -> copilot.cli.v1.SessionSource
-	12, // 1: copilot.cli.v1.SessionsServiceListRequest.filter:type_name -> copilot.cli.v1.SessionListFilter
-	11, // 2: copilot.cli.v1.SessionsServiceListResponse.sessions:type_name -> copilot.cli.v1.SessionListEntry
-	13, // 3: copilot.cli.v1.SessionsServiceReadPersistedEventsRequest.direction:type_name -> copilot.cli.v1.EventsReadDirection
-	14, // 4: copilot.cli.v1.SessionsServiceReadPersistedEventsResponse.events:type_name -> copilot.cli.v1.SessionEvent
-	15, // 5: copilot.cli.v1.SessionsServiceReadPersistedEventsResponse.cursor_status:type_name -> copilot.cli.v1.EventsCursorStatus
-	16, // 6: copilot.cli.v1.RemoteSessionMetadataValue.context:type_name -> copilot.cli.v1.SessionContext
-	9,  // 7: copilot.cli.v1.RemoteSessionMetadataValue.repository:type_name -> copilot.cli.v1.RemoteSessionMetadataRepository
-	1,  // 8: copilot.cli.v1.RemoteSessionMetadataValue.task_type:type_name -> copilot.cli.v1.RemoteSessionMetadataTaskType
-	0,  // 9: copilot.cli.v1.RemoteSessionMetadataValue.host_status:type_name -> copilot.cli.v1.RemoteSessionHostStatus
-	17, // 10: copilot.cli.v1.SessionListEntry.false:type_name -> copilot.cli.v1.LocalSessionMetadataValue
-	10, // 11: copilot.cli.v1.SessionListEntry.true:type_name -> copilot.cli.v1.RemoteSessionMetadataValue
-	3,  // 12: copilot.cli.v1.SessionsService.CheckInUse:input_type -> copilot.cli.v1.SessionsServiceCheckInUseRequest
-	5,  // 13: copilot.cli.v1.SessionsService.List:input_type -> copilot.cli.v1.SessionsServiceListRequest
-	7,  // 14: copilot.cli.v1.SessionsService.ReadPersistedEvents:input_type -> copilot.cli.v1.SessionsServiceReadPersistedEventsRequest
-	4,  // 15: copilot.cli.v1.SessionsService.CheckInUse:output_type -> copilot.cli.v1.SessionsServiceCheckInUseResponse
-	6,  // 16: copilot.cli.v1.SessionsService.List:output_type -> copilot.cli.v1.SessionsServiceListResponse
-	8,  // 17: copilot.cli.v1.SessionsService.ReadPersistedEvents:output_type -> copilot.cli.v1.SessionsServiceReadPersistedEventsResponse
-	15, // [15:18] is the sub-list for method output_type
-	12, // [12:15] is the sub-list for method input_type
-	12, // [12:12] is the sub-list for extension type_name
-	12, // [12:12] is the sub-list for extension extendee
-	0,  // [0:12] is the sub-list for field type_name
+	103, // 0: copilot.cli.v1.InternalSessionsServiceCreateWorkspaceRequest.context:type_name -> copilot.cli.v1.SessionWorkingDirectoryContextWithClient
+	124, // 1: copilot.cli.v1.InternalSessionsServiceGetMetadataResponse.session:type_name -> copilot.cli.v1.LocalSessionMetadataValue
+	118, // 2: copilot.cli.v1.InternalSessionsServiceRegisterExtensionToolsOnSessionRequest.options:type_name -> copilot.cli.v1.SessionsRegisterExtensionToolsOnSessionOptions
+	119, // 3: copilot.cli.v1.SessionsServiceBulkDeleteResponse.freed_bytes:type_name -> copilot.cli.v1.SessionsServiceBulkDeleteResponse.FreedBytesEntry
+	84,  // 4: copilot.cli.v1.SessionsServiceConnectResponse.metadata:type_name -> copilot.cli.v1.ConnectedRemoteSessionMetadata
+	124, // 5: copilot.cli.v1.SessionsServiceEnrichMetadataRequest.sessions:type_name -> copilot.cli.v1.LocalSessionMetadataValue
+	124, // 6: copilot.cli.v1.SessionsServiceEnrichMetadataResponse.sessions:type_name -> copilot.cli.v1.LocalSessionMetadataValue
+	104, // 7: copilot.cli.v1.SessionsServiceGetClientMetadataResponse.items:type_name -> copilot.cli.v1.SessionsClientMetadataEntry
+	125, // 8: copilot.cli.v1.SessionsServiceGetLastForContextRequest.context:type_name -> copilot.cli.v1.SessionContext
+	90,  // 9: copilot.cli.v1.SessionsServiceGetRemoteControlStatusResponse.status:type_name -> copilot.cli.v1.RemoteControlStatus
+	120, // 10: copilot.cli.v1.SessionsServiceGetSizesResponse.sizes:type_name -> copilot.cli.v1.SessionsServiceGetSizesResponse.SizesEntry
+	7,   // 11: copilot.cli.v1.SessionsServiceListRequest.source:type_name -> copilot.cli.v1.SessionSource
+	126, // 12: copilot.cli.v1.SessionsServiceListRequest.filter:type_name -> copilot.cli.v1.SessionListFilter
+	98,  // 13: copilot.cli.v1.SessionsServiceListResponse.sessions:type_name -> copilot.cli.v1.SessionListEntry
+	112, // 14: copilot.cli.v1.SessionsServiceOpenRequest.create:type_name -> copilot.cli.v1.SessionsOpenCreate
+	116, // 15: copilot.cli.v1.SessionsServiceOpenRequest.resume:type_name -> copilot.cli.v1.SessionsOpenResume
+	117, // 16: copilot.cli.v1.SessionsServiceOpenRequest.resume_last:type_name -> copilot.cli.v1.SessionsOpenResumeLast
+	110, // 17: copilot.cli.v1.SessionsServiceOpenRequest.attach:type_name -> copilot.cli.v1.SessionsOpenAttach
+	115, // 18: copilot.cli.v1.SessionsServiceOpenRequest.remote:type_name -> copilot.cli.v1.SessionsOpenRemote
+	111, // 19: copilot.cli.v1.SessionsServiceOpenRequest.cloud:type_name -> copilot.cli.v1.SessionsOpenCloud
+	113, // 20: copilot.cli.v1.SessionsServiceOpenRequest.handoff:type_name -> copilot.cli.v1.SessionsOpenHandoff
+	11,  // 21: copilot.cli.v1.SessionsServiceOpenResponse.status:type_name -> copilot.cli.v1.SessionsOpenStatus
+	96,  // 22: copilot.cli.v1.SessionsServiceOpenResponse.metadata:type_name -> copilot.cli.v1.RemoteSessionMetadataValue
+	114, // 23: copilot.cli.v1.SessionsServiceOpenResponse.progress:type_name -> copilot.cli.v1.SessionsOpenProgress
+	127, // 24: copilot.cli.v1.SessionsServiceReadPersistedEventsRequest.direction:type_name -> copilot.cli.v1.EventsReadDirection
+	128, // 25: copilot.cli.v1.SessionsServiceReadPersistedEventsResponse.events:type_name -> copilot.cli.v1.SessionEvent
+	129, // 26: copilot.cli.v1.SessionsServiceReadPersistedEventsResponse.cursor_status:type_name -> copilot.cli.v1.EventsCursorStatus
+	130, // 27: copilot.cli.v1.SessionsServiceSetAdditionalPluginsRequest.plugins:type_name -> copilot.cli.v1.InstalledPlugin
+	90,  // 28: copilot.cli.v1.SessionsServiceSetRemoteControlSteeringResponse.status:type_name -> copilot.cli.v1.RemoteControlStatus
+	88,  // 29: copilot.cli.v1.SessionsServiceStartRemoteControlRequest.config:type_name -> copilot.cli.v1.RemoteControlConfig
+	90,  // 30: copilot.cli.v1.SessionsServiceStartRemoteControlResponse.status:type_name -> copilot.cli.v1.RemoteControlStatus
+	90,  // 31: copilot.cli.v1.SessionsServiceStopRemoteControlResponse.status:type_name -> copilot.cli.v1.RemoteControlStatus
+	90,  // 32: copilot.cli.v1.SessionsServiceTransferRemoteControlResponse.status:type_name -> copilot.cli.v1.RemoteControlStatus
+	131, // 33: copilot.cli.v1.ConnectedRemoteSessionMetadata.start_time:type_name -> google.protobuf.Timestamp
+	131, // 34: copilot.cli.v1.ConnectedRemoteSessionMetadata.modified_time:type_name -> google.protobuf.Timestamp
+	85,  // 35: copilot.cli.v1.ConnectedRemoteSessionMetadata.repository:type_name -> copilot.cli.v1.ConnectedRemoteSessionMetadataRepository
+	0,   // 36: copilot.cli.v1.ConnectedRemoteSessionMetadata.kind:type_name -> copilot.cli.v1.ConnectedRemoteSessionMetadataKind
+	131, // 37: copilot.cli.v1.ConnectedRemoteSessionMetadata.stale_at:type_name -> google.protobuf.Timestamp
+	1,   // 38: copilot.cli.v1.MemoryConfiguration.mode:type_name -> copilot.cli.v1.MemoryMode
+	89,  // 39: copilot.cli.v1.RemoteControlConfig.existing_mc_session:type_name -> copilot.cli.v1.RemoteControlConfigExistingMcSession
+	94,  // 40: copilot.cli.v1.RemoteControlStatus.off:type_name -> copilot.cli.v1.RemoteControlStatusOff
+	92,  // 41: copilot.cli.v1.RemoteControlStatus.connecting:type_name -> copilot.cli.v1.RemoteControlStatusConnecting
+	91,  // 42: copilot.cli.v1.RemoteControlStatus.active:type_name -> copilot.cli.v1.RemoteControlStatusActive
+	93,  // 43: copilot.cli.v1.RemoteControlStatus.error:type_name -> copilot.cli.v1.RemoteControlStatusError
+	125, // 44: copilot.cli.v1.RemoteSessionMetadataValue.context:type_name -> copilot.cli.v1.SessionContext
+	95,  // 45: copilot.cli.v1.RemoteSessionMetadataValue.repository:type_name -> copilot.cli.v1.RemoteSessionMetadataRepository
+	3,   // 46: copilot.cli.v1.RemoteSessionMetadataValue.task_type:type_name -> copilot.cli.v1.RemoteSessionMetadataTaskType
+	2,   // 47: copilot.cli.v1.RemoteSessionMetadataValue.host_status:type_name -> copilot.cli.v1.RemoteSessionHostStatus
+	124, // 48: copilot.cli.v1.SessionListEntry.false:type_name -> copilot.cli.v1.LocalSessionMetadataValue
+	96,  // 49: copilot.cli.v1.SessionListEntry.true:type_name -> copilot.cli.v1.RemoteSessionMetadataValue
+	6,   // 50: copilot.cli.v1.SessionOpenOptions.reasoning_summary:type_name -> copilot.cli.v1.SessionOpenOptionsReasoningSummary
+	132, // 51: copilot.cli.v1.SessionOpenOptions.verbosity:type_name -> copilot.cli.v1.Verbosity
+	133, // 52: copilot.cli.v1.SessionOpenOptions.managed_settings:type_name -> copilot.cli.v1.SessionManagedSettings
+	121, // 53: copilot.cli.v1.SessionOpenOptions.feature_flags:type_name -> copilot.cli.v1.SessionOpenOptions.FeatureFlagsEntry
+	134, // 54: copilot.cli.v1.SessionOpenOptions.auth_info:type_name -> copilot.cli.v1.AuthInfo
+	135, // 55: copilot.cli.v1.SessionOpenOptions.provider:type_name -> copilot.cli.v1.ProviderConfig
+	136, // 56: copilot.cli.v1.SessionOpenOptions.capi:type_name -> copilot.cli.v1.CapiSessionOptions
+	137, // 57: copilot.cli.v1.SessionOpenOptions.providers:type_name -> copilot.cli.v1.NamedProviderConfig
+	138, // 58: copilot.cli.v1.SessionOpenOptions.models:type_name -> copilot.cli.v1.ProviderModelConfig
+	125, // 59: copilot.cli.v1.SessionOpenOptions.working_directory_context:type_name -> copilot.cli.v1.SessionContext
+	139, // 60: copilot.cli.v1.SessionOpenOptions.shell:type_name -> copilot.cli.v1.ShellOptions
+	140, // 61: copilot.cli.v1.SessionOpenOptions.sandbox_config:type_name -> copilot.cli.v1.SandboxConfig
+	141, // 62: copilot.cli.v1.SessionOpenOptions.sandbox_config_source:type_name -> copilot.cli.v1.SandboxConfigSource
+	5,   // 63: copilot.cli.v1.SessionOpenOptions.env_value_mode:type_name -> copilot.cli.v1.SessionOpenOptionsEnvValueMode
+	130, // 64: copilot.cli.v1.SessionOpenOptions.installed_plugins:type_name -> copilot.cli.v1.InstalledPlugin
+	142, // 65: copilot.cli.v1.SessionOpenOptions.model_capabilities_overrides:type_name -> copilot.cli.v1.ModelCapabilitiesOverride
+	143, // 66: copilot.cli.v1.SessionOpenOptions.session_limits:type_name -> copilot.cli.v1.SessionLimitsConfig
+	100, // 67: copilot.cli.v1.SessionOpenOptions.additional_content_exclusion_policies:type_name -> copilot.cli.v1.SessionOpenOptionsAdditionalContentExclusionPolicy
+	87,  // 68: copilot.cli.v1.SessionOpenOptions.memory:type_name -> copilot.cli.v1.MemoryConfiguration
+	144, // 69: copilot.cli.v1.SessionOpenOptions.session_capabilities:type_name -> copilot.cli.v1.SessionCapability
+	122, // 70: copilot.cli.v1.SessionOpenOptions.managed_mcp_servers:type_name -> copilot.cli.v1.SessionOpenOptions.ManagedMcpServersEntry
+	145, // 71: copilot.cli.v1.SessionOpenOptions.autopilot:type_name -> copilot.cli.v1.AutopilotOptions
+	101, // 72: copilot.cli.v1.SessionOpenOptionsAdditionalContentExclusionPolicy.rules:type_name -> copilot.cli.v1.SessionOpenOptionsAdditionalContentExclusionPolicyRule
+	4,   // 73: copilot.cli.v1.SessionOpenOptionsAdditionalContentExclusionPolicy.scope:type_name -> copilot.cli.v1.SessionOpenOptionsAdditionalContentExclusionPolicyScope
+	102, // 74: copilot.cli.v1.SessionOpenOptionsAdditionalContentExclusionPolicyRule.source:type_name -> copilot.cli.v1.SessionOpenOptionsAdditionalContentExclusionPolicyRuleSource
+	107, // 75: copilot.cli.v1.SessionsClientMetadataEntry.ok:type_name -> copilot.cli.v1.SessionsClientMetadataEntryOk
+	106, // 76: copilot.cli.v1.SessionsClientMetadataEntry.not_found:type_name -> copilot.cli.v1.SessionsClientMetadataEntryNotFound
+	105, // 77: copilot.cli.v1.SessionsClientMetadataEntry.corrupt:type_name -> copilot.cli.v1.SessionsClientMetadataEntryCorrupt
+	109, // 78: copilot.cli.v1.SessionsClientMetadataEntry.unsupported_version:type_name -> copilot.cli.v1.SessionsClientMetadataEntryUnsupportedVersion
+	108, // 79: copilot.cli.v1.SessionsClientMetadataEntry.unavailable:type_name -> copilot.cli.v1.SessionsClientMetadataEntryUnavailable
+	123, // 80: copilot.cli.v1.SessionsClientMetadataEntryOk.metadata:type_name -> copilot.cli.v1.SessionsClientMetadataEntryOk.MetadataEntry
+	97,  // 81: copilot.cli.v1.SessionsOpenCloud.repository:type_name -> copilot.cli.v1.RemoteSessionRepository
+	99,  // 82: copilot.cli.v1.SessionsOpenCloud.options:type_name -> copilot.cli.v1.SessionOpenOptions
+	99,  // 83: copilot.cli.v1.SessionsOpenCreate.options:type_name -> copilot.cli.v1.SessionOpenOptions
+	96,  // 84: copilot.cli.v1.SessionsOpenHandoff.metadata:type_name -> copilot.cli.v1.RemoteSessionMetadataValue
+	99,  // 85: copilot.cli.v1.SessionsOpenHandoff.options:type_name -> copilot.cli.v1.SessionOpenOptions
+	8,   // 86: copilot.cli.v1.SessionsOpenHandoff.task_type:type_name -> copilot.cli.v1.SessionsOpenHandoffTaskType
+	10,  // 87: copilot.cli.v1.SessionsOpenProgress.step:type_name -> copilot.cli.v1.SessionsOpenProgressStep
+	9,   // 88: copilot.cli.v1.SessionsOpenProgress.status:type_name -> copilot.cli.v1.SessionsOpenProgressStatus
+	97,  // 89: copilot.cli.v1.SessionsOpenRemote.repository:type_name -> copilot.cli.v1.RemoteSessionRepository
+	99,  // 90: copilot.cli.v1.SessionsOpenRemote.options:type_name -> copilot.cli.v1.SessionOpenOptions
+	99,  // 91: copilot.cli.v1.SessionsOpenResume.options:type_name -> copilot.cli.v1.SessionOpenOptions
+	125, // 92: copilot.cli.v1.SessionsOpenResumeLast.context:type_name -> copilot.cli.v1.SessionContext
+	99,  // 93: copilot.cli.v1.SessionsOpenResumeLast.options:type_name -> copilot.cli.v1.SessionOpenOptions
+	86,  // 94: copilot.cli.v1.SessionOpenOptions.ManagedMcpServersEntry.value:type_name -> copilot.cli.v1.ManagedMcpServerConfig
+	12,  // 95: copilot.cli.v1.InternalSessionsService.ConfigureSessionExtensions:input_type -> copilot.cli.v1.InternalSessionsServiceConfigureSessionExtensionsRequest
+	14,  // 96: copilot.cli.v1.InternalSessionsService.CreateWorkspace:input_type -> copilot.cli.v1.InternalSessionsServiceCreateWorkspaceRequest
+	16,  // 97: copilot.cli.v1.InternalSessionsService.Delete:input_type -> copilot.cli.v1.InternalSessionsServiceDeleteRequest
+	18,  // 98: copilot.cli.v1.InternalSessionsService.GetBoardEntryCount:input_type -> copilot.cli.v1.InternalSessionsServiceGetBoardEntryCountRequest
+	20,  // 99: copilot.cli.v1.InternalSessionsService.GetEventFilePath:input_type -> copilot.cli.v1.InternalSessionsServiceGetEventFilePathRequest
+	22,  // 100: copilot.cli.v1.InternalSessionsService.GetMetadata:input_type -> copilot.cli.v1.InternalSessionsServiceGetMetadataRequest
+	24,  // 101: copilot.cli.v1.InternalSessionsService.GetPersistedRemoteSteerable:input_type -> copilot.cli.v1.InternalSessionsServiceGetPersistedRemoteSteerableRequest
+	26,  // 102: copilot.cli.v1.InternalSessionsService.ListNonEmptySessionIds:input_type -> copilot.cli.v1.InternalSessionsServiceListNonEmptySessionIdsRequest
+	28,  // 103: copilot.cli.v1.InternalSessionsService.LoadWorkspace:input_type -> copilot.cli.v1.InternalSessionsServiceLoadWorkspaceRequest
+	30,  // 104: copilot.cli.v1.InternalSessionsService.RegisterExtensionToolsOnSession:input_type -> copilot.cli.v1.InternalSessionsServiceRegisterExtensionToolsOnSessionRequest
+	32,  // 105: copilot.cli.v1.InternalSessionsService.UpdateWorkspaceFields:input_type -> copilot.cli.v1.InternalSessionsServiceUpdateWorkspaceFieldsRequest
+	34,  // 106: copilot.cli.v1.SessionsService.BulkDelete:input_type -> copilot.cli.v1.SessionsServiceBulkDeleteRequest
+	36,  // 107: copilot.cli.v1.SessionsService.CheckInUse:input_type -> copilot.cli.v1.SessionsServiceCheckInUseRequest
+	38,  // 108: copilot.cli.v1.SessionsService.Close:input_type -> copilot.cli.v1.SessionsServiceCloseRequest
+	40,  // 109: copilot.cli.v1.SessionsService.Connect:input_type -> copilot.cli.v1.SessionsServiceConnectRequest
+	42,  // 110: copilot.cli.v1.SessionsService.EnrichMetadata:input_type -> copilot.cli.v1.SessionsServiceEnrichMetadataRequest
+	44,  // 111: copilot.cli.v1.SessionsService.FindByPrefix:input_type -> copilot.cli.v1.SessionsServiceFindByPrefixRequest
+	46,  // 112: copilot.cli.v1.SessionsService.FindByTaskId:input_type -> copilot.cli.v1.SessionsServiceFindByTaskIdRequest
+	48,  // 113: copilot.cli.v1.SessionsService.Fork:input_type -> copilot.cli.v1.SessionsServiceForkRequest
+	50,  // 114: copilot.cli.v1.SessionsService.GetClientMetadata:input_type -> copilot.cli.v1.SessionsServiceGetClientMetadataRequest
+	52,  // 115: copilot.cli.v1.SessionsService.GetLastForContext:input_type -> copilot.cli.v1.SessionsServiceGetLastForContextRequest
+	54,  // 116: copilot.cli.v1.SessionsService.GetRemoteControlStatus:input_type -> copilot.cli.v1.SessionsServiceGetRemoteControlStatusRequest
+	56,  // 117: copilot.cli.v1.SessionsService.GetSizes:input_type -> copilot.cli.v1.SessionsServiceGetSizesRequest
+	58,  // 118: copilot.cli.v1.SessionsService.List:input_type -> copilot.cli.v1.SessionsServiceListRequest
+	60,  // 119: copilot.cli.v1.SessionsService.LoadDeferredRepoHooks:input_type -> copilot.cli.v1.SessionsServiceLoadDeferredRepoHooksRequest
+	62,  // 120: copilot.cli.v1.SessionsService.Open:input_type -> copilot.cli.v1.SessionsServiceOpenRequest
+	64,  // 121: copilot.cli.v1.SessionsService.PruneOld:input_type -> copilot.cli.v1.SessionsServicePruneOldRequest
+	66,  // 122: copilot.cli.v1.SessionsService.ReadPersistedEvents:input_type -> copilot.cli.v1.SessionsServiceReadPersistedEventsRequest
+	68,  // 123: copilot.cli.v1.SessionsService.ReleaseLock:input_type -> copilot.cli.v1.SessionsServiceReleaseLockRequest
+	70,  // 124: copilot.cli.v1.SessionsService.ReloadPluginHooks:input_type -> copilot.cli.v1.SessionsServiceReloadPluginHooksRequest
+	72,  // 125: copilot.cli.v1.SessionsService.Save:input_type -> copilot.cli.v1.SessionsServiceSaveRequest
+	74,  // 126: copilot.cli.v1.SessionsService.SetAdditionalPlugins:input_type -> copilot.cli.v1.SessionsServiceSetAdditionalPluginsRequest
+	76,  // 127: copilot.cli.v1.SessionsService.SetRemoteControlSteering:input_type -> copilot.cli.v1.SessionsServiceSetRemoteControlSteeringRequest
+	78,  // 128: copilot.cli.v1.SessionsService.StartRemoteControl:input_type -> copilot.cli.v1.SessionsServiceStartRemoteControlRequest
+	80,  // 129: copilot.cli.v1.SessionsService.StopRemoteControl:input_type -> copilot.cli.v1.SessionsServiceStopRemoteControlRequest
+	82,  // 130: copilot.cli.v1.SessionsService.TransferRemoteControl:input_type -> copilot.cli.v1.SessionsServiceTransferRemoteControlRequest
+	13,  // 131: copilot.cli.v1.InternalSessionsService.ConfigureSessionExtensions:output_type -> copilot.cli.v1.InternalSessionsServiceConfigureSessionExtensionsResponse
+	15,  // 132: copilot.cli.v1.InternalSessionsService.CreateWorkspace:output_type -> copilot.cli.v1.InternalSessionsServiceCreateWorkspaceResponse
+	17,  // 133: copilot.cli.v1.InternalSessionsService.Delete:output_type -> copilot.cli.v1.InternalSessionsServiceDeleteResponse
+	19,  // 134: copilot.cli.v1.InternalSessionsService.GetBoardEntryCount:output_type -> copilot.cli.v1.InternalSessionsServiceGetBoardEntryCountResponse
+	21,  // 135: copilot.cli.v1.InternalSessionsService.GetEventFilePath:output_type -> copilot.cli.v1.InternalSessionsServiceGetEventFilePathResponse
+	23,  // 136: copilot.cli.v1.InternalSessionsService.GetMetadata:output_type -> copilot.cli.v1.InternalSessionsServiceGetMetadataResponse
+	25,  // 137: copilot.cli.v1.InternalSessionsService.GetPersistedRemoteSteerable:output_type -> copilot.cli.v1.InternalSessionsServiceGetPersistedRemoteSteerableResponse
+	27,  // 138: copilot.cli.v1.InternalSessionsService.ListNonEmptySessionIds:output_type -> copilot.cli.v1.InternalSessionsServiceListNonEmptySessionIdsResponse
+	29,  // 139: copilot.cli.v1.InternalSessionsService.LoadWorkspace:output_type -> copilot.cli.v1.InternalSessionsServiceLoadWorkspaceResponse
+	31,  // 140: copilot.cli.v1.InternalSessionsService.RegisterExtensionToolsOnSession:output_type -> copilot.cli.v1.InternalSessionsServiceRegisterExtensionToolsOnSessionResponse
+	33,  // 141: copilot.cli.v1.InternalSessionsService.UpdateWorkspaceFields:output_type -> copilot.cli.v1.InternalSessionsServiceUpdateWorkspaceFieldsResponse
+	35,  // 142: copilot.cli.v1.SessionsService.BulkDelete:output_type -> copilot.cli.v1.SessionsServiceBulkDeleteResponse
+	37,  // 143: copilot.cli.v1.SessionsService.CheckInUse:output_type -> copilot.cli.v1.SessionsServiceCheckInUseResponse
+	39,  // 144: copilot.cli.v1.SessionsService.Close:output_type -> copilot.cli.v1.SessionsServiceCloseResponse
+	41,  // 145: copilot.cli.v1.SessionsService.Connect:output_type -> copilot.cli.v1.SessionsServiceConnectResponse
+	43,  // 146: copilot.cli.v1.SessionsService.EnrichMetadata:output_type -> copilot.cli.v1.SessionsServiceEnrichMetadataResponse
+	45,  // 147: copilot.cli.v1.SessionsService.FindByPrefix:output_type -> copilot.cli.v1.SessionsServiceFindByPrefixResponse
+	47,  // 148: copilot.cli.v1.SessionsService.FindByTaskId:output_type -> copilot.cli.v1.SessionsServiceFindByTaskIdResponse
+	49,  // 149: copilot.cli.v1.SessionsService.Fork:output_type -> copilot.cli.v1.SessionsServiceForkResponse
+	51,  // 150: copilot.cli.v1.SessionsService.GetClientMetadata:output_type -> copilot.cli.v1.SessionsServiceGetClientMetadataResponse
+	53,  // 151: copilot.cli.v1.SessionsService.GetLastForContext:output_type -> copilot.cli.v1.SessionsServiceGetLastForContextResponse
+	55,  // 152: copilot.cli.v1.SessionsService.GetRemoteControlStatus:output_type -> copilot.cli.v1.SessionsServiceGetRemoteControlStatusResponse
+	57,  // 153: copilot.cli.v1.SessionsService.GetSizes:output_type -> copilot.cli.v1.SessionsServiceGetSizesResponse
+	59,  // 154: copilot.cli.v1.SessionsService.List:output_type -> copilot.cli.v1.SessionsServiceListResponse
+	61,  // 155: copilot.cli.v1.SessionsService.LoadDeferredRepoHooks:output_type -> copilot.cli.v1.SessionsServiceLoadDeferredRepoHooksResponse
+	63,  // 156: copilot.cli.v1.SessionsService.Open:output_type -> copilot.cli.v1.SessionsServiceOpenResponse
+	65,  // 157: copilot.cli.v1.SessionsService.PruneOld:output_type -> copilot.cli.v1.SessionsServicePruneOldResponse
+	67,  // 158: copilot.cli.v1.SessionsService.ReadPersistedEvents:output_type -> copilot.cli.v1.SessionsServiceReadPersistedEventsResponse
+	69,  // 159: copilot.cli.v1.SessionsService.ReleaseLock:output_type -> copilot.cli.v1.SessionsServiceReleaseLockResponse
+	71,  // 160: copilot.cli.v1.SessionsService.ReloadPluginHooks:output_type -> copilot.cli.v1.SessionsServiceReloadPluginHooksResponse
+	73,  // 161: copilot.cli.v1.SessionsService.Save:output_type -> copilot.cli.v1.SessionsServiceSaveResponse
+	75,  // 162: copilot.cli.v1.SessionsService.SetAdditionalPlugins:output_type -> copilot.cli.v1.SessionsServiceSetAdditionalPluginsResponse
+	77,  // 163: copilot.cli.v1.SessionsService.SetRemoteControlSteering:output_type -> copilot.cli.v1.SessionsServiceSetRemoteControlSteeringResponse
+	79,  // 164: copilot.cli.v1.SessionsService.StartRemoteControl:output_type -> copilot.cli.v1.SessionsServiceStartRemoteControlResponse
+	81,  // 165: copilot.cli.v1.SessionsService.StopRemoteControl:output_type -> copilot.cli.v1.SessionsServiceStopRemoteControlResponse
+	83,  // 166: copilot.cli.v1.SessionsService.TransferRemoteControl:output_type -> copilot.cli.v1.SessionsServiceTransferRemoteControlResponse
+	131, // [131:167] is the sub-list for method output_type
+	95,  // [95:131] is the sub-list for method input_type
+	95,  // [95:95] is the sub-list for extension type_name
+	95,  // [95:95] is the sub-list for extension extendee
+	0,   // [0:95] is the sub-list for field type_name
 }
 
 func init() { file_copilot_cli_v1_sessions_proto_init() }
@@ -1187,23 +10096,80 @@ func file_copilot_cli_v1_sessions_proto_init() {
 	}
 	file_copilot_cli_v1_common_proto_init()
 	file_copilot_cli_v1_session_event_proto_init()
+	file_copilot_cli_v1_sessions_proto_msgTypes[1].OneofWrappers = []any{}
 	file_copilot_cli_v1_sessions_proto_msgTypes[2].OneofWrappers = []any{}
 	file_copilot_cli_v1_sessions_proto_msgTypes[4].OneofWrappers = []any{}
+	file_copilot_cli_v1_sessions_proto_msgTypes[5].OneofWrappers = []any{}
 	file_copilot_cli_v1_sessions_proto_msgTypes[7].OneofWrappers = []any{}
-	file_copilot_cli_v1_sessions_proto_msgTypes[8].OneofWrappers = []any{
+	file_copilot_cli_v1_sessions_proto_msgTypes[13].OneofWrappers = []any{}
+	file_copilot_cli_v1_sessions_proto_msgTypes[14].OneofWrappers = []any{}
+	file_copilot_cli_v1_sessions_proto_msgTypes[17].OneofWrappers = []any{}
+	file_copilot_cli_v1_sessions_proto_msgTypes[33].OneofWrappers = []any{}
+	file_copilot_cli_v1_sessions_proto_msgTypes[35].OneofWrappers = []any{}
+	file_copilot_cli_v1_sessions_proto_msgTypes[36].OneofWrappers = []any{}
+	file_copilot_cli_v1_sessions_proto_msgTypes[37].OneofWrappers = []any{}
+	file_copilot_cli_v1_sessions_proto_msgTypes[39].OneofWrappers = []any{}
+	file_copilot_cli_v1_sessions_proto_msgTypes[41].OneofWrappers = []any{}
+	file_copilot_cli_v1_sessions_proto_msgTypes[46].OneofWrappers = []any{}
+	file_copilot_cli_v1_sessions_proto_msgTypes[50].OneofWrappers = []any{
+		(*SessionsServiceOpenRequest_Create)(nil),
+		(*SessionsServiceOpenRequest_Resume)(nil),
+		(*SessionsServiceOpenRequest_ResumeLast)(nil),
+		(*SessionsServiceOpenRequest_Attach)(nil),
+		(*SessionsServiceOpenRequest_Remote)(nil),
+		(*SessionsServiceOpenRequest_Cloud)(nil),
+		(*SessionsServiceOpenRequest_Handoff)(nil),
+		(*SessionsServiceOpenRequest_Unrecognized)(nil),
+	}
+	file_copilot_cli_v1_sessions_proto_msgTypes[51].OneofWrappers = []any{}
+	file_copilot_cli_v1_sessions_proto_msgTypes[52].OneofWrappers = []any{}
+	file_copilot_cli_v1_sessions_proto_msgTypes[54].OneofWrappers = []any{}
+	file_copilot_cli_v1_sessions_proto_msgTypes[58].OneofWrappers = []any{}
+	file_copilot_cli_v1_sessions_proto_msgTypes[68].OneofWrappers = []any{}
+	file_copilot_cli_v1_sessions_proto_msgTypes[70].OneofWrappers = []any{}
+	file_copilot_cli_v1_sessions_proto_msgTypes[72].OneofWrappers = []any{}
+	file_copilot_cli_v1_sessions_proto_msgTypes[74].OneofWrappers = []any{}
+	file_copilot_cli_v1_sessions_proto_msgTypes[76].OneofWrappers = []any{}
+	file_copilot_cli_v1_sessions_proto_msgTypes[78].OneofWrappers = []any{
+		(*RemoteControlStatus_Off)(nil),
+		(*RemoteControlStatus_Connecting)(nil),
+		(*RemoteControlStatus_Active)(nil),
+		(*RemoteControlStatus_Error)(nil),
+		(*RemoteControlStatus_Unrecognized)(nil),
+	}
+	file_copilot_cli_v1_sessions_proto_msgTypes[79].OneofWrappers = []any{}
+	file_copilot_cli_v1_sessions_proto_msgTypes[81].OneofWrappers = []any{}
+	file_copilot_cli_v1_sessions_proto_msgTypes[84].OneofWrappers = []any{}
+	file_copilot_cli_v1_sessions_proto_msgTypes[85].OneofWrappers = []any{}
+	file_copilot_cli_v1_sessions_proto_msgTypes[86].OneofWrappers = []any{
 		(*SessionListEntry_False)(nil),
 		(*SessionListEntry_True)(nil),
 		(*SessionListEntry_Unrecognized)(nil),
 	}
+	file_copilot_cli_v1_sessions_proto_msgTypes[87].OneofWrappers = []any{}
+	file_copilot_cli_v1_sessions_proto_msgTypes[91].OneofWrappers = []any{}
+	file_copilot_cli_v1_sessions_proto_msgTypes[92].OneofWrappers = []any{
+		(*SessionsClientMetadataEntry_Ok)(nil),
+		(*SessionsClientMetadataEntry_NotFound)(nil),
+		(*SessionsClientMetadataEntry_Corrupt)(nil),
+		(*SessionsClientMetadataEntry_UnsupportedVersion)(nil),
+		(*SessionsClientMetadataEntry_Unavailable)(nil),
+		(*SessionsClientMetadataEntry_Unrecognized)(nil),
+	}
+	file_copilot_cli_v1_sessions_proto_msgTypes[99].OneofWrappers = []any{}
+	file_copilot_cli_v1_sessions_proto_msgTypes[100].OneofWrappers = []any{}
+	file_copilot_cli_v1_sessions_proto_msgTypes[102].OneofWrappers = []any{}
+	file_copilot_cli_v1_sessions_proto_msgTypes[104].OneofWrappers = []any{}
+	file_copilot_cli_v1_sessions_proto_msgTypes[105].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_copilot_cli_v1_sessions_proto_rawDesc), len(file_copilot_cli_v1_sessions_proto_rawDesc)),
-			NumEnums:      3,
-			NumMessages:   9,
+			NumEnums:      12,
+			NumMessages:   112,
 			NumExtensions: 0,
-			NumServices:   1,
+			NumServices:   2,
 		},
 		GoTypes:           file_copilot_cli_v1_sessions_proto_goTypes,
 		DependencyIndexes: file_copilot_cli_v1_sessions_proto_depIdxs,

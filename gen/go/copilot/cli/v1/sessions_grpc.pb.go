@@ -40,9 +40,559 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	SessionsService_CheckInUse_FullMethodName          = "/copilot.cli.v1.SessionsService/CheckInUse"
-	SessionsService_List_FullMethodName                = "/copilot.cli.v1.SessionsService/List"
-	SessionsService_ReadPersistedEvents_FullMethodName = "/copilot.cli.v1.SessionsService/ReadPersistedEvents"
+	InternalSessionsService_ConfigureSessionExtensions_FullMethodName      = "/copilot.cli.v1.InternalSessionsService/ConfigureSessionExtensions"
+	InternalSessionsService_CreateWorkspace_FullMethodName                 = "/copilot.cli.v1.InternalSessionsService/CreateWorkspace"
+	InternalSessionsService_Delete_FullMethodName                          = "/copilot.cli.v1.InternalSessionsService/Delete"
+	InternalSessionsService_GetBoardEntryCount_FullMethodName              = "/copilot.cli.v1.InternalSessionsService/GetBoardEntryCount"
+	InternalSessionsService_GetEventFilePath_FullMethodName                = "/copilot.cli.v1.InternalSessionsService/GetEventFilePath"
+	InternalSessionsService_GetMetadata_FullMethodName                     = "/copilot.cli.v1.InternalSessionsService/GetMetadata"
+	InternalSessionsService_GetPersistedRemoteSteerable_FullMethodName     = "/copilot.cli.v1.InternalSessionsService/GetPersistedRemoteSteerable"
+	InternalSessionsService_ListNonEmptySessionIds_FullMethodName          = "/copilot.cli.v1.InternalSessionsService/ListNonEmptySessionIds"
+	InternalSessionsService_LoadWorkspace_FullMethodName                   = "/copilot.cli.v1.InternalSessionsService/LoadWorkspace"
+	InternalSessionsService_RegisterExtensionToolsOnSession_FullMethodName = "/copilot.cli.v1.InternalSessionsService/RegisterExtensionToolsOnSession"
+	InternalSessionsService_UpdateWorkspaceFields_FullMethodName           = "/copilot.cli.v1.InternalSessionsService/UpdateWorkspaceFields"
+)
+
+// InternalSessionsServiceClient is the client API for InternalSessionsService service.
+//
+// For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
+//
+// InternalSessionsService has the CLI's methods under sessions. They are
+// internal to the CLI: no stability is promised, and only the authorised may
+// call them.
+type InternalSessionsServiceClient interface {
+	// Configures the session extensions. JSON-RPC:
+	// sessions.configureSessionExtensions.
+	ConfigureSessionExtensions(ctx context.Context, in *InternalSessionsServiceConfigureSessionExtensionsRequest, opts ...grpc.CallOption) (*InternalSessionsServiceConfigureSessionExtensionsResponse, error)
+	// Creates the workspace. JSON-RPC: sessions.createWorkspace. Since CLI
+	// 1.0.102.
+	CreateWorkspace(ctx context.Context, in *InternalSessionsServiceCreateWorkspaceRequest, opts ...grpc.CallOption) (*InternalSessionsServiceCreateWorkspaceResponse, error)
+	// Deletes the sessions. JSON-RPC: sessions.delete.
+	Delete(ctx context.Context, in *InternalSessionsServiceDeleteRequest, opts ...grpc.CallOption) (*InternalSessionsServiceDeleteResponse, error)
+	// Gets the board entry count. JSON-RPC: sessions.getBoardEntryCount.
+	GetBoardEntryCount(ctx context.Context, in *InternalSessionsServiceGetBoardEntryCountRequest, opts ...grpc.CallOption) (*InternalSessionsServiceGetBoardEntryCountResponse, error)
+	// Gets the event file path. JSON-RPC: sessions.getEventFilePath.
+	GetEventFilePath(ctx context.Context, in *InternalSessionsServiceGetEventFilePathRequest, opts ...grpc.CallOption) (*InternalSessionsServiceGetEventFilePathResponse, error)
+	// Gets the metadata. JSON-RPC: sessions.getMetadata.
+	GetMetadata(ctx context.Context, in *InternalSessionsServiceGetMetadataRequest, opts ...grpc.CallOption) (*InternalSessionsServiceGetMetadataResponse, error)
+	// Gets the persisted remote steerable. JSON-RPC:
+	// sessions.getPersistedRemoteSteerable.
+	GetPersistedRemoteSteerable(ctx context.Context, in *InternalSessionsServiceGetPersistedRemoteSteerableRequest, opts ...grpc.CallOption) (*InternalSessionsServiceGetPersistedRemoteSteerableResponse, error)
+	// Lists the non empty session identifiers. JSON-RPC:
+	// sessions.listNonEmptySessionIds.
+	ListNonEmptySessionIds(ctx context.Context, in *InternalSessionsServiceListNonEmptySessionIdsRequest, opts ...grpc.CallOption) (*InternalSessionsServiceListNonEmptySessionIdsResponse, error)
+	// Loads the workspace. JSON-RPC: sessions.loadWorkspace. Since CLI 1.0.102.
+	LoadWorkspace(ctx context.Context, in *InternalSessionsServiceLoadWorkspaceRequest, opts ...grpc.CallOption) (*InternalSessionsServiceLoadWorkspaceResponse, error)
+	// Deprecated: Do not use.
+	// Registers the extension tools on session. JSON-RPC:
+	// sessions.registerExtensionToolsOnSession. Last in CLI 1.0.82.
+	RegisterExtensionToolsOnSession(ctx context.Context, in *InternalSessionsServiceRegisterExtensionToolsOnSessionRequest, opts ...grpc.CallOption) (*InternalSessionsServiceRegisterExtensionToolsOnSessionResponse, error)
+	// Updates the workspace fields. JSON-RPC: sessions.updateWorkspaceFields.
+	// Since CLI 1.0.102.
+	UpdateWorkspaceFields(ctx context.Context, in *InternalSessionsServiceUpdateWorkspaceFieldsRequest, opts ...grpc.CallOption) (*InternalSessionsServiceUpdateWorkspaceFieldsResponse, error)
+}
+
+type internalSessionsServiceClient struct {
+	cc grpc.ClientConnInterface
+}
+
+func NewInternalSessionsServiceClient(cc grpc.ClientConnInterface) InternalSessionsServiceClient {
+	return &internalSessionsServiceClient{cc}
+}
+
+func (c *internalSessionsServiceClient) ConfigureSessionExtensions(ctx context.Context, in *InternalSessionsServiceConfigureSessionExtensionsRequest, opts ...grpc.CallOption) (*InternalSessionsServiceConfigureSessionExtensionsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(InternalSessionsServiceConfigureSessionExtensionsResponse)
+	err := c.cc.Invoke(ctx, InternalSessionsService_ConfigureSessionExtensions_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *internalSessionsServiceClient) CreateWorkspace(ctx context.Context, in *InternalSessionsServiceCreateWorkspaceRequest, opts ...grpc.CallOption) (*InternalSessionsServiceCreateWorkspaceResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(InternalSessionsServiceCreateWorkspaceResponse)
+	err := c.cc.Invoke(ctx, InternalSessionsService_CreateWorkspace_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *internalSessionsServiceClient) Delete(ctx context.Context, in *InternalSessionsServiceDeleteRequest, opts ...grpc.CallOption) (*InternalSessionsServiceDeleteResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(InternalSessionsServiceDeleteResponse)
+	err := c.cc.Invoke(ctx, InternalSessionsService_Delete_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *internalSessionsServiceClient) GetBoardEntryCount(ctx context.Context, in *InternalSessionsServiceGetBoardEntryCountRequest, opts ...grpc.CallOption) (*InternalSessionsServiceGetBoardEntryCountResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(InternalSessionsServiceGetBoardEntryCountResponse)
+	err := c.cc.Invoke(ctx, InternalSessionsService_GetBoardEntryCount_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *internalSessionsServiceClient) GetEventFilePath(ctx context.Context, in *InternalSessionsServiceGetEventFilePathRequest, opts ...grpc.CallOption) (*InternalSessionsServiceGetEventFilePathResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(InternalSessionsServiceGetEventFilePathResponse)
+	err := c.cc.Invoke(ctx, InternalSessionsService_GetEventFilePath_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *internalSessionsServiceClient) GetMetadata(ctx context.Context, in *InternalSessionsServiceGetMetadataRequest, opts ...grpc.CallOption) (*InternalSessionsServiceGetMetadataResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(InternalSessionsServiceGetMetadataResponse)
+	err := c.cc.Invoke(ctx, InternalSessionsService_GetMetadata_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *internalSessionsServiceClient) GetPersistedRemoteSteerable(ctx context.Context, in *InternalSessionsServiceGetPersistedRemoteSteerableRequest, opts ...grpc.CallOption) (*InternalSessionsServiceGetPersistedRemoteSteerableResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(InternalSessionsServiceGetPersistedRemoteSteerableResponse)
+	err := c.cc.Invoke(ctx, InternalSessionsService_GetPersistedRemoteSteerable_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *internalSessionsServiceClient) ListNonEmptySessionIds(ctx context.Context, in *InternalSessionsServiceListNonEmptySessionIdsRequest, opts ...grpc.CallOption) (*InternalSessionsServiceListNonEmptySessionIdsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(InternalSessionsServiceListNonEmptySessionIdsResponse)
+	err := c.cc.Invoke(ctx, InternalSessionsService_ListNonEmptySessionIds_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *internalSessionsServiceClient) LoadWorkspace(ctx context.Context, in *InternalSessionsServiceLoadWorkspaceRequest, opts ...grpc.CallOption) (*InternalSessionsServiceLoadWorkspaceResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(InternalSessionsServiceLoadWorkspaceResponse)
+	err := c.cc.Invoke(ctx, InternalSessionsService_LoadWorkspace_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// Deprecated: Do not use.
+func (c *internalSessionsServiceClient) RegisterExtensionToolsOnSession(ctx context.Context, in *InternalSessionsServiceRegisterExtensionToolsOnSessionRequest, opts ...grpc.CallOption) (*InternalSessionsServiceRegisterExtensionToolsOnSessionResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(InternalSessionsServiceRegisterExtensionToolsOnSessionResponse)
+	err := c.cc.Invoke(ctx, InternalSessionsService_RegisterExtensionToolsOnSession_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *internalSessionsServiceClient) UpdateWorkspaceFields(ctx context.Context, in *InternalSessionsServiceUpdateWorkspaceFieldsRequest, opts ...grpc.CallOption) (*InternalSessionsServiceUpdateWorkspaceFieldsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(InternalSessionsServiceUpdateWorkspaceFieldsResponse)
+	err := c.cc.Invoke(ctx, InternalSessionsService_UpdateWorkspaceFields_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// InternalSessionsServiceServer is the server API for InternalSessionsService service.
+// All implementations must embed UnimplementedInternalSessionsServiceServer
+// for forward compatibility.
+//
+// InternalSessionsService has the CLI's methods under sessions. They are
+// internal to the CLI: no stability is promised, and only the authorised may
+// call them.
+type InternalSessionsServiceServer interface {
+	// Configures the session extensions. JSON-RPC:
+	// sessions.configureSessionExtensions.
+	ConfigureSessionExtensions(context.Context, *InternalSessionsServiceConfigureSessionExtensionsRequest) (*InternalSessionsServiceConfigureSessionExtensionsResponse, error)
+	// Creates the workspace. JSON-RPC: sessions.createWorkspace. Since CLI
+	// 1.0.102.
+	CreateWorkspace(context.Context, *InternalSessionsServiceCreateWorkspaceRequest) (*InternalSessionsServiceCreateWorkspaceResponse, error)
+	// Deletes the sessions. JSON-RPC: sessions.delete.
+	Delete(context.Context, *InternalSessionsServiceDeleteRequest) (*InternalSessionsServiceDeleteResponse, error)
+	// Gets the board entry count. JSON-RPC: sessions.getBoardEntryCount.
+	GetBoardEntryCount(context.Context, *InternalSessionsServiceGetBoardEntryCountRequest) (*InternalSessionsServiceGetBoardEntryCountResponse, error)
+	// Gets the event file path. JSON-RPC: sessions.getEventFilePath.
+	GetEventFilePath(context.Context, *InternalSessionsServiceGetEventFilePathRequest) (*InternalSessionsServiceGetEventFilePathResponse, error)
+	// Gets the metadata. JSON-RPC: sessions.getMetadata.
+	GetMetadata(context.Context, *InternalSessionsServiceGetMetadataRequest) (*InternalSessionsServiceGetMetadataResponse, error)
+	// Gets the persisted remote steerable. JSON-RPC:
+	// sessions.getPersistedRemoteSteerable.
+	GetPersistedRemoteSteerable(context.Context, *InternalSessionsServiceGetPersistedRemoteSteerableRequest) (*InternalSessionsServiceGetPersistedRemoteSteerableResponse, error)
+	// Lists the non empty session identifiers. JSON-RPC:
+	// sessions.listNonEmptySessionIds.
+	ListNonEmptySessionIds(context.Context, *InternalSessionsServiceListNonEmptySessionIdsRequest) (*InternalSessionsServiceListNonEmptySessionIdsResponse, error)
+	// Loads the workspace. JSON-RPC: sessions.loadWorkspace. Since CLI 1.0.102.
+	LoadWorkspace(context.Context, *InternalSessionsServiceLoadWorkspaceRequest) (*InternalSessionsServiceLoadWorkspaceResponse, error)
+	// Deprecated: Do not use.
+	// Registers the extension tools on session. JSON-RPC:
+	// sessions.registerExtensionToolsOnSession. Last in CLI 1.0.82.
+	RegisterExtensionToolsOnSession(context.Context, *InternalSessionsServiceRegisterExtensionToolsOnSessionRequest) (*InternalSessionsServiceRegisterExtensionToolsOnSessionResponse, error)
+	// Updates the workspace fields. JSON-RPC: sessions.updateWorkspaceFields.
+	// Since CLI 1.0.102.
+	UpdateWorkspaceFields(context.Context, *InternalSessionsServiceUpdateWorkspaceFieldsRequest) (*InternalSessionsServiceUpdateWorkspaceFieldsResponse, error)
+	mustEmbedUnimplementedInternalSessionsServiceServer()
+}
+
+// UnimplementedInternalSessionsServiceServer must be embedded to have
+// forward compatible implementations.
+//
+// NOTE: this should be embedded by value instead of pointer to avoid a nil
+// pointer dereference when methods are called.
+type UnimplementedInternalSessionsServiceServer struct{}
+
+func (UnimplementedInternalSessionsServiceServer) ConfigureSessionExtensions(context.Context, *InternalSessionsServiceConfigureSessionExtensionsRequest) (*InternalSessionsServiceConfigureSessionExtensionsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ConfigureSessionExtensions not implemented")
+}
+func (UnimplementedInternalSessionsServiceServer) CreateWorkspace(context.Context, *InternalSessionsServiceCreateWorkspaceRequest) (*InternalSessionsServiceCreateWorkspaceResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method CreateWorkspace not implemented")
+}
+func (UnimplementedInternalSessionsServiceServer) Delete(context.Context, *InternalSessionsServiceDeleteRequest) (*InternalSessionsServiceDeleteResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Delete not implemented")
+}
+func (UnimplementedInternalSessionsServiceServer) GetBoardEntryCount(context.Context, *InternalSessionsServiceGetBoardEntryCountRequest) (*InternalSessionsServiceGetBoardEntryCountResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetBoardEntryCount not implemented")
+}
+func (UnimplementedInternalSessionsServiceServer) GetEventFilePath(context.Context, *InternalSessionsServiceGetEventFilePathRequest) (*InternalSessionsServiceGetEventFilePathResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetEventFilePath not implemented")
+}
+func (UnimplementedInternalSessionsServiceServer) GetMetadata(context.Context, *InternalSessionsServiceGetMetadataRequest) (*InternalSessionsServiceGetMetadataResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetMetadata not implemented")
+}
+func (UnimplementedInternalSessionsServiceServer) GetPersistedRemoteSteerable(context.Context, *InternalSessionsServiceGetPersistedRemoteSteerableRequest) (*InternalSessionsServiceGetPersistedRemoteSteerableResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetPersistedRemoteSteerable not implemented")
+}
+func (UnimplementedInternalSessionsServiceServer) ListNonEmptySessionIds(context.Context, *InternalSessionsServiceListNonEmptySessionIdsRequest) (*InternalSessionsServiceListNonEmptySessionIdsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListNonEmptySessionIds not implemented")
+}
+func (UnimplementedInternalSessionsServiceServer) LoadWorkspace(context.Context, *InternalSessionsServiceLoadWorkspaceRequest) (*InternalSessionsServiceLoadWorkspaceResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method LoadWorkspace not implemented")
+}
+func (UnimplementedInternalSessionsServiceServer) RegisterExtensionToolsOnSession(context.Context, *InternalSessionsServiceRegisterExtensionToolsOnSessionRequest) (*InternalSessionsServiceRegisterExtensionToolsOnSessionResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method RegisterExtensionToolsOnSession not implemented")
+}
+func (UnimplementedInternalSessionsServiceServer) UpdateWorkspaceFields(context.Context, *InternalSessionsServiceUpdateWorkspaceFieldsRequest) (*InternalSessionsServiceUpdateWorkspaceFieldsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method UpdateWorkspaceFields not implemented")
+}
+func (UnimplementedInternalSessionsServiceServer) mustEmbedUnimplementedInternalSessionsServiceServer() {
+}
+func (UnimplementedInternalSessionsServiceServer) testEmbeddedByValue() {}
+
+// UnsafeInternalSessionsServiceServer may be embedded to opt out of forward compatibility for this service.
+// Use of this interface is not recommended, as added methods to InternalSessionsServiceServer will
+// result in compilation errors.
+type UnsafeInternalSessionsServiceServer interface {
+	mustEmbedUnimplementedInternalSessionsServiceServer()
+}
+
+func RegisterInternalSessionsServiceServer(s grpc.ServiceRegistrar, srv InternalSessionsServiceServer) {
+	// If the following call panics, it indicates UnimplementedInternalSessionsServiceServer was
+	// embedded by pointer and is nil.  This will cause panics if an
+	// unimplemented method is ever invoked, so we test this at initialization
+	// time to prevent it from happening at runtime later due to I/O.
+	if t, ok := srv.(interface{ testEmbeddedByValue() }); ok {
+		t.testEmbeddedByValue()
+	}
+	s.RegisterService(&InternalSessionsService_ServiceDesc, srv)
+}
+
+func _InternalSessionsService_ConfigureSessionExtensions_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(InternalSessionsServiceConfigureSessionExtensionsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(InternalSessionsServiceServer).ConfigureSessionExtensions(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: InternalSessionsService_ConfigureSessionExtensions_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(InternalSessionsServiceServer).ConfigureSessionExtensions(ctx, req.(*InternalSessionsServiceConfigureSessionExtensionsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _InternalSessionsService_CreateWorkspace_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(InternalSessionsServiceCreateWorkspaceRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(InternalSessionsServiceServer).CreateWorkspace(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: InternalSessionsService_CreateWorkspace_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(InternalSessionsServiceServer).CreateWorkspace(ctx, req.(*InternalSessionsServiceCreateWorkspaceRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _InternalSessionsService_Delete_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(InternalSessionsServiceDeleteRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(InternalSessionsServiceServer).Delete(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: InternalSessionsService_Delete_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(InternalSessionsServiceServer).Delete(ctx, req.(*InternalSessionsServiceDeleteRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _InternalSessionsService_GetBoardEntryCount_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(InternalSessionsServiceGetBoardEntryCountRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(InternalSessionsServiceServer).GetBoardEntryCount(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: InternalSessionsService_GetBoardEntryCount_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(InternalSessionsServiceServer).GetBoardEntryCount(ctx, req.(*InternalSessionsServiceGetBoardEntryCountRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _InternalSessionsService_GetEventFilePath_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(InternalSessionsServiceGetEventFilePathRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(InternalSessionsServiceServer).GetEventFilePath(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: InternalSessionsService_GetEventFilePath_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(InternalSessionsServiceServer).GetEventFilePath(ctx, req.(*InternalSessionsServiceGetEventFilePathRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _InternalSessionsService_GetMetadata_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(InternalSessionsServiceGetMetadataRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(InternalSessionsServiceServer).GetMetadata(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: InternalSessionsService_GetMetadata_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(InternalSessionsServiceServer).GetMetadata(ctx, req.(*InternalSessionsServiceGetMetadataRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _InternalSessionsService_GetPersistedRemoteSteerable_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(InternalSessionsServiceGetPersistedRemoteSteerableRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(InternalSessionsServiceServer).GetPersistedRemoteSteerable(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: InternalSessionsService_GetPersistedRemoteSteerable_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(InternalSessionsServiceServer).GetPersistedRemoteSteerable(ctx, req.(*InternalSessionsServiceGetPersistedRemoteSteerableRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _InternalSessionsService_ListNonEmptySessionIds_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(InternalSessionsServiceListNonEmptySessionIdsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(InternalSessionsServiceServer).ListNonEmptySessionIds(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: InternalSessionsService_ListNonEmptySessionIds_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(InternalSessionsServiceServer).ListNonEmptySessionIds(ctx, req.(*InternalSessionsServiceListNonEmptySessionIdsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _InternalSessionsService_LoadWorkspace_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(InternalSessionsServiceLoadWorkspaceRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(InternalSessionsServiceServer).LoadWorkspace(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: InternalSessionsService_LoadWorkspace_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(InternalSessionsServiceServer).LoadWorkspace(ctx, req.(*InternalSessionsServiceLoadWorkspaceRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _InternalSessionsService_RegisterExtensionToolsOnSession_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(InternalSessionsServiceRegisterExtensionToolsOnSessionRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(InternalSessionsServiceServer).RegisterExtensionToolsOnSession(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: InternalSessionsService_RegisterExtensionToolsOnSession_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(InternalSessionsServiceServer).RegisterExtensionToolsOnSession(ctx, req.(*InternalSessionsServiceRegisterExtensionToolsOnSessionRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _InternalSessionsService_UpdateWorkspaceFields_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(InternalSessionsServiceUpdateWorkspaceFieldsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(InternalSessionsServiceServer).UpdateWorkspaceFields(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: InternalSessionsService_UpdateWorkspaceFields_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(InternalSessionsServiceServer).UpdateWorkspaceFields(ctx, req.(*InternalSessionsServiceUpdateWorkspaceFieldsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+// InternalSessionsService_ServiceDesc is the grpc.ServiceDesc for InternalSessionsService service.
+// It's only intended for direct use with grpc.RegisterService,
+// and not to be introspected or modified (even as a copy)
+var InternalSessionsService_ServiceDesc = grpc.ServiceDesc{
+	ServiceName: "copilot.cli.v1.InternalSessionsService",
+	HandlerType: (*InternalSessionsServiceServer)(nil),
+	Methods: []grpc.MethodDesc{
+		{
+			MethodName: "ConfigureSessionExtensions",
+			Handler:    _InternalSessionsService_ConfigureSessionExtensions_Handler,
+		},
+		{
+			MethodName: "CreateWorkspace",
+			Handler:    _InternalSessionsService_CreateWorkspace_Handler,
+		},
+		{
+			MethodName: "Delete",
+			Handler:    _InternalSessionsService_Delete_Handler,
+		},
+		{
+			MethodName: "GetBoardEntryCount",
+			Handler:    _InternalSessionsService_GetBoardEntryCount_Handler,
+		},
+		{
+			MethodName: "GetEventFilePath",
+			Handler:    _InternalSessionsService_GetEventFilePath_Handler,
+		},
+		{
+			MethodName: "GetMetadata",
+			Handler:    _InternalSessionsService_GetMetadata_Handler,
+		},
+		{
+			MethodName: "GetPersistedRemoteSteerable",
+			Handler:    _InternalSessionsService_GetPersistedRemoteSteerable_Handler,
+		},
+		{
+			MethodName: "ListNonEmptySessionIds",
+			Handler:    _InternalSessionsService_ListNonEmptySessionIds_Handler,
+		},
+		{
+			MethodName: "LoadWorkspace",
+			Handler:    _InternalSessionsService_LoadWorkspace_Handler,
+		},
+		{
+			MethodName: "RegisterExtensionToolsOnSession",
+			Handler:    _InternalSessionsService_RegisterExtensionToolsOnSession_Handler,
+		},
+		{
+			MethodName: "UpdateWorkspaceFields",
+			Handler:    _InternalSessionsService_UpdateWorkspaceFields_Handler,
+		},
+	},
+	Streams:  []grpc.StreamDesc{},
+	Metadata: "copilot/cli/v1/sessions.proto",
+}
+
+const (
+	SessionsService_BulkDelete_FullMethodName               = "/copilot.cli.v1.SessionsService/BulkDelete"
+	SessionsService_CheckInUse_FullMethodName               = "/copilot.cli.v1.SessionsService/CheckInUse"
+	SessionsService_Close_FullMethodName                    = "/copilot.cli.v1.SessionsService/Close"
+	SessionsService_Connect_FullMethodName                  = "/copilot.cli.v1.SessionsService/Connect"
+	SessionsService_EnrichMetadata_FullMethodName           = "/copilot.cli.v1.SessionsService/EnrichMetadata"
+	SessionsService_FindByPrefix_FullMethodName             = "/copilot.cli.v1.SessionsService/FindByPrefix"
+	SessionsService_FindByTaskId_FullMethodName             = "/copilot.cli.v1.SessionsService/FindByTaskId"
+	SessionsService_Fork_FullMethodName                     = "/copilot.cli.v1.SessionsService/Fork"
+	SessionsService_GetClientMetadata_FullMethodName        = "/copilot.cli.v1.SessionsService/GetClientMetadata"
+	SessionsService_GetLastForContext_FullMethodName        = "/copilot.cli.v1.SessionsService/GetLastForContext"
+	SessionsService_GetRemoteControlStatus_FullMethodName   = "/copilot.cli.v1.SessionsService/GetRemoteControlStatus"
+	SessionsService_GetSizes_FullMethodName                 = "/copilot.cli.v1.SessionsService/GetSizes"
+	SessionsService_List_FullMethodName                     = "/copilot.cli.v1.SessionsService/List"
+	SessionsService_LoadDeferredRepoHooks_FullMethodName    = "/copilot.cli.v1.SessionsService/LoadDeferredRepoHooks"
+	SessionsService_Open_FullMethodName                     = "/copilot.cli.v1.SessionsService/Open"
+	SessionsService_PruneOld_FullMethodName                 = "/copilot.cli.v1.SessionsService/PruneOld"
+	SessionsService_ReadPersistedEvents_FullMethodName      = "/copilot.cli.v1.SessionsService/ReadPersistedEvents"
+	SessionsService_ReleaseLock_FullMethodName              = "/copilot.cli.v1.SessionsService/ReleaseLock"
+	SessionsService_ReloadPluginHooks_FullMethodName        = "/copilot.cli.v1.SessionsService/ReloadPluginHooks"
+	SessionsService_Save_FullMethodName                     = "/copilot.cli.v1.SessionsService/Save"
+	SessionsService_SetAdditionalPlugins_FullMethodName     = "/copilot.cli.v1.SessionsService/SetAdditionalPlugins"
+	SessionsService_SetRemoteControlSteering_FullMethodName = "/copilot.cli.v1.SessionsService/SetRemoteControlSteering"
+	SessionsService_StartRemoteControl_FullMethodName       = "/copilot.cli.v1.SessionsService/StartRemoteControl"
+	SessionsService_StopRemoteControl_FullMethodName        = "/copilot.cli.v1.SessionsService/StopRemoteControl"
+	SessionsService_TransferRemoteControl_FullMethodName    = "/copilot.cli.v1.SessionsService/TransferRemoteControl"
 )
 
 // SessionsServiceClient is the client API for SessionsService service.
@@ -51,15 +601,62 @@ const (
 //
 // SessionsService has the CLI's methods under sessions.
 type SessionsServiceClient interface {
+	// Calls sessions.bulkDelete.
+	BulkDelete(ctx context.Context, in *SessionsServiceBulkDeleteRequest, opts ...grpc.CallOption) (*SessionsServiceBulkDeleteResponse, error)
 	// Tells which of the given sessions another process has loaded. The lock is
 	// advisory. JSON-RPC: sessions.checkInUse.
 	CheckInUse(ctx context.Context, in *SessionsServiceCheckInUseRequest, opts ...grpc.CallOption) (*SessionsServiceCheckInUseResponse, error)
+	// Closes the sessions. JSON-RPC: sessions.close.
+	Close(ctx context.Context, in *SessionsServiceCloseRequest, opts ...grpc.CallOption) (*SessionsServiceCloseResponse, error)
+	// Connects the sessions. JSON-RPC: sessions.connect.
+	Connect(ctx context.Context, in *SessionsServiceConnectRequest, opts ...grpc.CallOption) (*SessionsServiceConnectResponse, error)
+	// Calls sessions.enrichMetadata.
+	EnrichMetadata(ctx context.Context, in *SessionsServiceEnrichMetadataRequest, opts ...grpc.CallOption) (*SessionsServiceEnrichMetadataResponse, error)
+	// Finds by prefix. JSON-RPC: sessions.findByPrefix.
+	FindByPrefix(ctx context.Context, in *SessionsServiceFindByPrefixRequest, opts ...grpc.CallOption) (*SessionsServiceFindByPrefixResponse, error)
+	// Finds by task identifier. JSON-RPC: sessions.findByTaskId.
+	FindByTaskId(ctx context.Context, in *SessionsServiceFindByTaskIdRequest, opts ...grpc.CallOption) (*SessionsServiceFindByTaskIdResponse, error)
+	// Forks the sessions. JSON-RPC: sessions.fork.
+	Fork(ctx context.Context, in *SessionsServiceForkRequest, opts ...grpc.CallOption) (*SessionsServiceForkResponse, error)
+	// Gets the client metadata. JSON-RPC: sessions.getClientMetadata. Since CLI
+	// 1.0.92.
+	GetClientMetadata(ctx context.Context, in *SessionsServiceGetClientMetadataRequest, opts ...grpc.CallOption) (*SessionsServiceGetClientMetadataResponse, error)
+	// Gets the last for context. JSON-RPC: sessions.getLastForContext.
+	GetLastForContext(ctx context.Context, in *SessionsServiceGetLastForContextRequest, opts ...grpc.CallOption) (*SessionsServiceGetLastForContextResponse, error)
+	// Gets the remote control status. JSON-RPC: sessions.getRemoteControlStatus.
+	GetRemoteControlStatus(ctx context.Context, in *SessionsServiceGetRemoteControlStatusRequest, opts ...grpc.CallOption) (*SessionsServiceGetRemoteControlStatusResponse, error)
+	// Gets the sizes. JSON-RPC: sessions.getSizes.
+	GetSizes(ctx context.Context, in *SessionsServiceGetSizesRequest, opts ...grpc.CallOption) (*SessionsServiceGetSizesResponse, error)
 	// Lists stored sessions, those of other processes included. JSON-RPC:
 	// sessions.list.
 	List(ctx context.Context, in *SessionsServiceListRequest, opts ...grpc.CallOption) (*SessionsServiceListResponse, error)
+	// Loads the deferred repository hooks. JSON-RPC:
+	// sessions.loadDeferredRepoHooks.
+	LoadDeferredRepoHooks(ctx context.Context, in *SessionsServiceLoadDeferredRepoHooksRequest, opts ...grpc.CallOption) (*SessionsServiceLoadDeferredRepoHooksResponse, error)
+	// Opens the sessions. JSON-RPC: sessions.open.
+	Open(ctx context.Context, in *SessionsServiceOpenRequest, opts ...grpc.CallOption) (*SessionsServiceOpenResponse, error)
+	// Prunes the old. JSON-RPC: sessions.pruneOld.
+	PruneOld(ctx context.Context, in *SessionsServicePruneOldRequest, opts ...grpc.CallOption) (*SessionsServicePruneOldResponse, error)
 	// Reads a session's stored events without loading it. JSON-RPC:
 	// sessions.readPersistedEvents. Since CLI 1.0.92.
 	ReadPersistedEvents(ctx context.Context, in *SessionsServiceReadPersistedEventsRequest, opts ...grpc.CallOption) (*SessionsServiceReadPersistedEventsResponse, error)
+	// Releases the lock. JSON-RPC: sessions.releaseLock.
+	ReleaseLock(ctx context.Context, in *SessionsServiceReleaseLockRequest, opts ...grpc.CallOption) (*SessionsServiceReleaseLockResponse, error)
+	// Reloads the plugin hooks. JSON-RPC: sessions.reloadPluginHooks.
+	ReloadPluginHooks(ctx context.Context, in *SessionsServiceReloadPluginHooksRequest, opts ...grpc.CallOption) (*SessionsServiceReloadPluginHooksResponse, error)
+	// Saves the sessions. JSON-RPC: sessions.save.
+	Save(ctx context.Context, in *SessionsServiceSaveRequest, opts ...grpc.CallOption) (*SessionsServiceSaveResponse, error)
+	// Sets the additional plugins. JSON-RPC: sessions.setAdditionalPlugins.
+	SetAdditionalPlugins(ctx context.Context, in *SessionsServiceSetAdditionalPluginsRequest, opts ...grpc.CallOption) (*SessionsServiceSetAdditionalPluginsResponse, error)
+	// Sets the remote control steering. JSON-RPC:
+	// sessions.setRemoteControlSteering.
+	SetRemoteControlSteering(ctx context.Context, in *SessionsServiceSetRemoteControlSteeringRequest, opts ...grpc.CallOption) (*SessionsServiceSetRemoteControlSteeringResponse, error)
+	// Starts the remote control. JSON-RPC: sessions.startRemoteControl.
+	StartRemoteControl(ctx context.Context, in *SessionsServiceStartRemoteControlRequest, opts ...grpc.CallOption) (*SessionsServiceStartRemoteControlResponse, error)
+	// Stops the remote control. JSON-RPC: sessions.stopRemoteControl.
+	StopRemoteControl(ctx context.Context, in *SessionsServiceStopRemoteControlRequest, opts ...grpc.CallOption) (*SessionsServiceStopRemoteControlResponse, error)
+	// Calls sessions.transferRemoteControl.
+	TransferRemoteControl(ctx context.Context, in *SessionsServiceTransferRemoteControlRequest, opts ...grpc.CallOption) (*SessionsServiceTransferRemoteControlResponse, error)
 }
 
 type sessionsServiceClient struct {
@@ -70,10 +667,120 @@ func NewSessionsServiceClient(cc grpc.ClientConnInterface) SessionsServiceClient
 	return &sessionsServiceClient{cc}
 }
 
+func (c *sessionsServiceClient) BulkDelete(ctx context.Context, in *SessionsServiceBulkDeleteRequest, opts ...grpc.CallOption) (*SessionsServiceBulkDeleteResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SessionsServiceBulkDeleteResponse)
+	err := c.cc.Invoke(ctx, SessionsService_BulkDelete_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *sessionsServiceClient) CheckInUse(ctx context.Context, in *SessionsServiceCheckInUseRequest, opts ...grpc.CallOption) (*SessionsServiceCheckInUseResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(SessionsServiceCheckInUseResponse)
 	err := c.cc.Invoke(ctx, SessionsService_CheckInUse_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *sessionsServiceClient) Close(ctx context.Context, in *SessionsServiceCloseRequest, opts ...grpc.CallOption) (*SessionsServiceCloseResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SessionsServiceCloseResponse)
+	err := c.cc.Invoke(ctx, SessionsService_Close_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *sessionsServiceClient) Connect(ctx context.Context, in *SessionsServiceConnectRequest, opts ...grpc.CallOption) (*SessionsServiceConnectResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SessionsServiceConnectResponse)
+	err := c.cc.Invoke(ctx, SessionsService_Connect_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *sessionsServiceClient) EnrichMetadata(ctx context.Context, in *SessionsServiceEnrichMetadataRequest, opts ...grpc.CallOption) (*SessionsServiceEnrichMetadataResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SessionsServiceEnrichMetadataResponse)
+	err := c.cc.Invoke(ctx, SessionsService_EnrichMetadata_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *sessionsServiceClient) FindByPrefix(ctx context.Context, in *SessionsServiceFindByPrefixRequest, opts ...grpc.CallOption) (*SessionsServiceFindByPrefixResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SessionsServiceFindByPrefixResponse)
+	err := c.cc.Invoke(ctx, SessionsService_FindByPrefix_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *sessionsServiceClient) FindByTaskId(ctx context.Context, in *SessionsServiceFindByTaskIdRequest, opts ...grpc.CallOption) (*SessionsServiceFindByTaskIdResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SessionsServiceFindByTaskIdResponse)
+	err := c.cc.Invoke(ctx, SessionsService_FindByTaskId_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *sessionsServiceClient) Fork(ctx context.Context, in *SessionsServiceForkRequest, opts ...grpc.CallOption) (*SessionsServiceForkResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SessionsServiceForkResponse)
+	err := c.cc.Invoke(ctx, SessionsService_Fork_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *sessionsServiceClient) GetClientMetadata(ctx context.Context, in *SessionsServiceGetClientMetadataRequest, opts ...grpc.CallOption) (*SessionsServiceGetClientMetadataResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SessionsServiceGetClientMetadataResponse)
+	err := c.cc.Invoke(ctx, SessionsService_GetClientMetadata_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *sessionsServiceClient) GetLastForContext(ctx context.Context, in *SessionsServiceGetLastForContextRequest, opts ...grpc.CallOption) (*SessionsServiceGetLastForContextResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SessionsServiceGetLastForContextResponse)
+	err := c.cc.Invoke(ctx, SessionsService_GetLastForContext_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *sessionsServiceClient) GetRemoteControlStatus(ctx context.Context, in *SessionsServiceGetRemoteControlStatusRequest, opts ...grpc.CallOption) (*SessionsServiceGetRemoteControlStatusResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SessionsServiceGetRemoteControlStatusResponse)
+	err := c.cc.Invoke(ctx, SessionsService_GetRemoteControlStatus_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *sessionsServiceClient) GetSizes(ctx context.Context, in *SessionsServiceGetSizesRequest, opts ...grpc.CallOption) (*SessionsServiceGetSizesResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SessionsServiceGetSizesResponse)
+	err := c.cc.Invoke(ctx, SessionsService_GetSizes_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -90,10 +797,120 @@ func (c *sessionsServiceClient) List(ctx context.Context, in *SessionsServiceLis
 	return out, nil
 }
 
+func (c *sessionsServiceClient) LoadDeferredRepoHooks(ctx context.Context, in *SessionsServiceLoadDeferredRepoHooksRequest, opts ...grpc.CallOption) (*SessionsServiceLoadDeferredRepoHooksResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SessionsServiceLoadDeferredRepoHooksResponse)
+	err := c.cc.Invoke(ctx, SessionsService_LoadDeferredRepoHooks_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *sessionsServiceClient) Open(ctx context.Context, in *SessionsServiceOpenRequest, opts ...grpc.CallOption) (*SessionsServiceOpenResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SessionsServiceOpenResponse)
+	err := c.cc.Invoke(ctx, SessionsService_Open_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *sessionsServiceClient) PruneOld(ctx context.Context, in *SessionsServicePruneOldRequest, opts ...grpc.CallOption) (*SessionsServicePruneOldResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SessionsServicePruneOldResponse)
+	err := c.cc.Invoke(ctx, SessionsService_PruneOld_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *sessionsServiceClient) ReadPersistedEvents(ctx context.Context, in *SessionsServiceReadPersistedEventsRequest, opts ...grpc.CallOption) (*SessionsServiceReadPersistedEventsResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(SessionsServiceReadPersistedEventsResponse)
 	err := c.cc.Invoke(ctx, SessionsService_ReadPersistedEvents_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *sessionsServiceClient) ReleaseLock(ctx context.Context, in *SessionsServiceReleaseLockRequest, opts ...grpc.CallOption) (*SessionsServiceReleaseLockResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SessionsServiceReleaseLockResponse)
+	err := c.cc.Invoke(ctx, SessionsService_ReleaseLock_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *sessionsServiceClient) ReloadPluginHooks(ctx context.Context, in *SessionsServiceReloadPluginHooksRequest, opts ...grpc.CallOption) (*SessionsServiceReloadPluginHooksResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SessionsServiceReloadPluginHooksResponse)
+	err := c.cc.Invoke(ctx, SessionsService_ReloadPluginHooks_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *sessionsServiceClient) Save(ctx context.Context, in *SessionsServiceSaveRequest, opts ...grpc.CallOption) (*SessionsServiceSaveResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SessionsServiceSaveResponse)
+	err := c.cc.Invoke(ctx, SessionsService_Save_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *sessionsServiceClient) SetAdditionalPlugins(ctx context.Context, in *SessionsServiceSetAdditionalPluginsRequest, opts ...grpc.CallOption) (*SessionsServiceSetAdditionalPluginsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SessionsServiceSetAdditionalPluginsResponse)
+	err := c.cc.Invoke(ctx, SessionsService_SetAdditionalPlugins_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *sessionsServiceClient) SetRemoteControlSteering(ctx context.Context, in *SessionsServiceSetRemoteControlSteeringRequest, opts ...grpc.CallOption) (*SessionsServiceSetRemoteControlSteeringResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SessionsServiceSetRemoteControlSteeringResponse)
+	err := c.cc.Invoke(ctx, SessionsService_SetRemoteControlSteering_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *sessionsServiceClient) StartRemoteControl(ctx context.Context, in *SessionsServiceStartRemoteControlRequest, opts ...grpc.CallOption) (*SessionsServiceStartRemoteControlResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SessionsServiceStartRemoteControlResponse)
+	err := c.cc.Invoke(ctx, SessionsService_StartRemoteControl_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *sessionsServiceClient) StopRemoteControl(ctx context.Context, in *SessionsServiceStopRemoteControlRequest, opts ...grpc.CallOption) (*SessionsServiceStopRemoteControlResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SessionsServiceStopRemoteControlResponse)
+	err := c.cc.Invoke(ctx, SessionsService_StopRemoteControl_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *sessionsServiceClient) TransferRemoteControl(ctx context.Context, in *SessionsServiceTransferRemoteControlRequest, opts ...grpc.CallOption) (*SessionsServiceTransferRemoteControlResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SessionsServiceTransferRemoteControlResponse)
+	err := c.cc.Invoke(ctx, SessionsService_TransferRemoteControl_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -106,15 +923,62 @@ func (c *sessionsServiceClient) ReadPersistedEvents(ctx context.Context, in *Ses
 //
 // SessionsService has the CLI's methods under sessions.
 type SessionsServiceServer interface {
+	// Calls sessions.bulkDelete.
+	BulkDelete(context.Context, *SessionsServiceBulkDeleteRequest) (*SessionsServiceBulkDeleteResponse, error)
 	// Tells which of the given sessions another process has loaded. The lock is
 	// advisory. JSON-RPC: sessions.checkInUse.
 	CheckInUse(context.Context, *SessionsServiceCheckInUseRequest) (*SessionsServiceCheckInUseResponse, error)
+	// Closes the sessions. JSON-RPC: sessions.close.
+	Close(context.Context, *SessionsServiceCloseRequest) (*SessionsServiceCloseResponse, error)
+	// Connects the sessions. JSON-RPC: sessions.connect.
+	Connect(context.Context, *SessionsServiceConnectRequest) (*SessionsServiceConnectResponse, error)
+	// Calls sessions.enrichMetadata.
+	EnrichMetadata(context.Context, *SessionsServiceEnrichMetadataRequest) (*SessionsServiceEnrichMetadataResponse, error)
+	// Finds by prefix. JSON-RPC: sessions.findByPrefix.
+	FindByPrefix(context.Context, *SessionsServiceFindByPrefixRequest) (*SessionsServiceFindByPrefixResponse, error)
+	// Finds by task identifier. JSON-RPC: sessions.findByTaskId.
+	FindByTaskId(context.Context, *SessionsServiceFindByTaskIdRequest) (*SessionsServiceFindByTaskIdResponse, error)
+	// Forks the sessions. JSON-RPC: sessions.fork.
+	Fork(context.Context, *SessionsServiceForkRequest) (*SessionsServiceForkResponse, error)
+	// Gets the client metadata. JSON-RPC: sessions.getClientMetadata. Since CLI
+	// 1.0.92.
+	GetClientMetadata(context.Context, *SessionsServiceGetClientMetadataRequest) (*SessionsServiceGetClientMetadataResponse, error)
+	// Gets the last for context. JSON-RPC: sessions.getLastForContext.
+	GetLastForContext(context.Context, *SessionsServiceGetLastForContextRequest) (*SessionsServiceGetLastForContextResponse, error)
+	// Gets the remote control status. JSON-RPC: sessions.getRemoteControlStatus.
+	GetRemoteControlStatus(context.Context, *SessionsServiceGetRemoteControlStatusRequest) (*SessionsServiceGetRemoteControlStatusResponse, error)
+	// Gets the sizes. JSON-RPC: sessions.getSizes.
+	GetSizes(context.Context, *SessionsServiceGetSizesRequest) (*SessionsServiceGetSizesResponse, error)
 	// Lists stored sessions, those of other processes included. JSON-RPC:
 	// sessions.list.
 	List(context.Context, *SessionsServiceListRequest) (*SessionsServiceListResponse, error)
+	// Loads the deferred repository hooks. JSON-RPC:
+	// sessions.loadDeferredRepoHooks.
+	LoadDeferredRepoHooks(context.Context, *SessionsServiceLoadDeferredRepoHooksRequest) (*SessionsServiceLoadDeferredRepoHooksResponse, error)
+	// Opens the sessions. JSON-RPC: sessions.open.
+	Open(context.Context, *SessionsServiceOpenRequest) (*SessionsServiceOpenResponse, error)
+	// Prunes the old. JSON-RPC: sessions.pruneOld.
+	PruneOld(context.Context, *SessionsServicePruneOldRequest) (*SessionsServicePruneOldResponse, error)
 	// Reads a session's stored events without loading it. JSON-RPC:
 	// sessions.readPersistedEvents. Since CLI 1.0.92.
 	ReadPersistedEvents(context.Context, *SessionsServiceReadPersistedEventsRequest) (*SessionsServiceReadPersistedEventsResponse, error)
+	// Releases the lock. JSON-RPC: sessions.releaseLock.
+	ReleaseLock(context.Context, *SessionsServiceReleaseLockRequest) (*SessionsServiceReleaseLockResponse, error)
+	// Reloads the plugin hooks. JSON-RPC: sessions.reloadPluginHooks.
+	ReloadPluginHooks(context.Context, *SessionsServiceReloadPluginHooksRequest) (*SessionsServiceReloadPluginHooksResponse, error)
+	// Saves the sessions. JSON-RPC: sessions.save.
+	Save(context.Context, *SessionsServiceSaveRequest) (*SessionsServiceSaveResponse, error)
+	// Sets the additional plugins. JSON-RPC: sessions.setAdditionalPlugins.
+	SetAdditionalPlugins(context.Context, *SessionsServiceSetAdditionalPluginsRequest) (*SessionsServiceSetAdditionalPluginsResponse, error)
+	// Sets the remote control steering. JSON-RPC:
+	// sessions.setRemoteControlSteering.
+	SetRemoteControlSteering(context.Context, *SessionsServiceSetRemoteControlSteeringRequest) (*SessionsServiceSetRemoteControlSteeringResponse, error)
+	// Starts the remote control. JSON-RPC: sessions.startRemoteControl.
+	StartRemoteControl(context.Context, *SessionsServiceStartRemoteControlRequest) (*SessionsServiceStartRemoteControlResponse, error)
+	// Stops the remote control. JSON-RPC: sessions.stopRemoteControl.
+	StopRemoteControl(context.Context, *SessionsServiceStopRemoteControlRequest) (*SessionsServiceStopRemoteControlResponse, error)
+	// Calls sessions.transferRemoteControl.
+	TransferRemoteControl(context.Context, *SessionsServiceTransferRemoteControlRequest) (*SessionsServiceTransferRemoteControlResponse, error)
 	mustEmbedUnimplementedSessionsServiceServer()
 }
 
@@ -125,14 +989,80 @@ type SessionsServiceServer interface {
 // pointer dereference when methods are called.
 type UnimplementedSessionsServiceServer struct{}
 
+func (UnimplementedSessionsServiceServer) BulkDelete(context.Context, *SessionsServiceBulkDeleteRequest) (*SessionsServiceBulkDeleteResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method BulkDelete not implemented")
+}
 func (UnimplementedSessionsServiceServer) CheckInUse(context.Context, *SessionsServiceCheckInUseRequest) (*SessionsServiceCheckInUseResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method CheckInUse not implemented")
+}
+func (UnimplementedSessionsServiceServer) Close(context.Context, *SessionsServiceCloseRequest) (*SessionsServiceCloseResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Close not implemented")
+}
+func (UnimplementedSessionsServiceServer) Connect(context.Context, *SessionsServiceConnectRequest) (*SessionsServiceConnectResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Connect not implemented")
+}
+func (UnimplementedSessionsServiceServer) EnrichMetadata(context.Context, *SessionsServiceEnrichMetadataRequest) (*SessionsServiceEnrichMetadataResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method EnrichMetadata not implemented")
+}
+func (UnimplementedSessionsServiceServer) FindByPrefix(context.Context, *SessionsServiceFindByPrefixRequest) (*SessionsServiceFindByPrefixResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method FindByPrefix not implemented")
+}
+func (UnimplementedSessionsServiceServer) FindByTaskId(context.Context, *SessionsServiceFindByTaskIdRequest) (*SessionsServiceFindByTaskIdResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method FindByTaskId not implemented")
+}
+func (UnimplementedSessionsServiceServer) Fork(context.Context, *SessionsServiceForkRequest) (*SessionsServiceForkResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Fork not implemented")
+}
+func (UnimplementedSessionsServiceServer) GetClientMetadata(context.Context, *SessionsServiceGetClientMetadataRequest) (*SessionsServiceGetClientMetadataResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetClientMetadata not implemented")
+}
+func (UnimplementedSessionsServiceServer) GetLastForContext(context.Context, *SessionsServiceGetLastForContextRequest) (*SessionsServiceGetLastForContextResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetLastForContext not implemented")
+}
+func (UnimplementedSessionsServiceServer) GetRemoteControlStatus(context.Context, *SessionsServiceGetRemoteControlStatusRequest) (*SessionsServiceGetRemoteControlStatusResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetRemoteControlStatus not implemented")
+}
+func (UnimplementedSessionsServiceServer) GetSizes(context.Context, *SessionsServiceGetSizesRequest) (*SessionsServiceGetSizesResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetSizes not implemented")
 }
 func (UnimplementedSessionsServiceServer) List(context.Context, *SessionsServiceListRequest) (*SessionsServiceListResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method List not implemented")
 }
+func (UnimplementedSessionsServiceServer) LoadDeferredRepoHooks(context.Context, *SessionsServiceLoadDeferredRepoHooksRequest) (*SessionsServiceLoadDeferredRepoHooksResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method LoadDeferredRepoHooks not implemented")
+}
+func (UnimplementedSessionsServiceServer) Open(context.Context, *SessionsServiceOpenRequest) (*SessionsServiceOpenResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Open not implemented")
+}
+func (UnimplementedSessionsServiceServer) PruneOld(context.Context, *SessionsServicePruneOldRequest) (*SessionsServicePruneOldResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method PruneOld not implemented")
+}
 func (UnimplementedSessionsServiceServer) ReadPersistedEvents(context.Context, *SessionsServiceReadPersistedEventsRequest) (*SessionsServiceReadPersistedEventsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ReadPersistedEvents not implemented")
+}
+func (UnimplementedSessionsServiceServer) ReleaseLock(context.Context, *SessionsServiceReleaseLockRequest) (*SessionsServiceReleaseLockResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ReleaseLock not implemented")
+}
+func (UnimplementedSessionsServiceServer) ReloadPluginHooks(context.Context, *SessionsServiceReloadPluginHooksRequest) (*SessionsServiceReloadPluginHooksResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ReloadPluginHooks not implemented")
+}
+func (UnimplementedSessionsServiceServer) Save(context.Context, *SessionsServiceSaveRequest) (*SessionsServiceSaveResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Save not implemented")
+}
+func (UnimplementedSessionsServiceServer) SetAdditionalPlugins(context.Context, *SessionsServiceSetAdditionalPluginsRequest) (*SessionsServiceSetAdditionalPluginsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method SetAdditionalPlugins not implemented")
+}
+func (UnimplementedSessionsServiceServer) SetRemoteControlSteering(context.Context, *SessionsServiceSetRemoteControlSteeringRequest) (*SessionsServiceSetRemoteControlSteeringResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method SetRemoteControlSteering not implemented")
+}
+func (UnimplementedSessionsServiceServer) StartRemoteControl(context.Context, *SessionsServiceStartRemoteControlRequest) (*SessionsServiceStartRemoteControlResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method StartRemoteControl not implemented")
+}
+func (UnimplementedSessionsServiceServer) StopRemoteControl(context.Context, *SessionsServiceStopRemoteControlRequest) (*SessionsServiceStopRemoteControlResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method StopRemoteControl not implemented")
+}
+func (UnimplementedSessionsServiceServer) TransferRemoteControl(context.Context, *SessionsServiceTransferRemoteControlRequest) (*SessionsServiceTransferRemoteControlResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method TransferRemoteControl not implemented")
 }
 func (UnimplementedSessionsServiceServer) mustEmbedUnimplementedSessionsServiceServer() {}
 func (UnimplementedSessionsServiceServer) testEmbeddedByValue()                         {}
@@ -155,6 +1085,24 @@ func RegisterSessionsServiceServer(s grpc.ServiceRegistrar, srv SessionsServiceS
 	s.RegisterService(&SessionsService_ServiceDesc, srv)
 }
 
+func _SessionsService_BulkDelete_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SessionsServiceBulkDeleteRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(SessionsServiceServer).BulkDelete(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: SessionsService_BulkDelete_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(SessionsServiceServer).BulkDelete(ctx, req.(*SessionsServiceBulkDeleteRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _SessionsService_CheckInUse_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(SessionsServiceCheckInUseRequest)
 	if err := dec(in); err != nil {
@@ -169,6 +1117,186 @@ func _SessionsService_CheckInUse_Handler(srv interface{}, ctx context.Context, d
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(SessionsServiceServer).CheckInUse(ctx, req.(*SessionsServiceCheckInUseRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _SessionsService_Close_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SessionsServiceCloseRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(SessionsServiceServer).Close(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: SessionsService_Close_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(SessionsServiceServer).Close(ctx, req.(*SessionsServiceCloseRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _SessionsService_Connect_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SessionsServiceConnectRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(SessionsServiceServer).Connect(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: SessionsService_Connect_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(SessionsServiceServer).Connect(ctx, req.(*SessionsServiceConnectRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _SessionsService_EnrichMetadata_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SessionsServiceEnrichMetadataRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(SessionsServiceServer).EnrichMetadata(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: SessionsService_EnrichMetadata_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(SessionsServiceServer).EnrichMetadata(ctx, req.(*SessionsServiceEnrichMetadataRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _SessionsService_FindByPrefix_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SessionsServiceFindByPrefixRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(SessionsServiceServer).FindByPrefix(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: SessionsService_FindByPrefix_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(SessionsServiceServer).FindByPrefix(ctx, req.(*SessionsServiceFindByPrefixRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _SessionsService_FindByTaskId_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SessionsServiceFindByTaskIdRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(SessionsServiceServer).FindByTaskId(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: SessionsService_FindByTaskId_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(SessionsServiceServer).FindByTaskId(ctx, req.(*SessionsServiceFindByTaskIdRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _SessionsService_Fork_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SessionsServiceForkRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(SessionsServiceServer).Fork(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: SessionsService_Fork_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(SessionsServiceServer).Fork(ctx, req.(*SessionsServiceForkRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _SessionsService_GetClientMetadata_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SessionsServiceGetClientMetadataRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(SessionsServiceServer).GetClientMetadata(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: SessionsService_GetClientMetadata_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(SessionsServiceServer).GetClientMetadata(ctx, req.(*SessionsServiceGetClientMetadataRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _SessionsService_GetLastForContext_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SessionsServiceGetLastForContextRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(SessionsServiceServer).GetLastForContext(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: SessionsService_GetLastForContext_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(SessionsServiceServer).GetLastForContext(ctx, req.(*SessionsServiceGetLastForContextRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _SessionsService_GetRemoteControlStatus_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SessionsServiceGetRemoteControlStatusRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(SessionsServiceServer).GetRemoteControlStatus(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: SessionsService_GetRemoteControlStatus_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(SessionsServiceServer).GetRemoteControlStatus(ctx, req.(*SessionsServiceGetRemoteControlStatusRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _SessionsService_GetSizes_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SessionsServiceGetSizesRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(SessionsServiceServer).GetSizes(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: SessionsService_GetSizes_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(SessionsServiceServer).GetSizes(ctx, req.(*SessionsServiceGetSizesRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -191,6 +1319,60 @@ func _SessionsService_List_Handler(srv interface{}, ctx context.Context, dec fun
 	return interceptor(ctx, in, info, handler)
 }
 
+func _SessionsService_LoadDeferredRepoHooks_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SessionsServiceLoadDeferredRepoHooksRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(SessionsServiceServer).LoadDeferredRepoHooks(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: SessionsService_LoadDeferredRepoHooks_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(SessionsServiceServer).LoadDeferredRepoHooks(ctx, req.(*SessionsServiceLoadDeferredRepoHooksRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _SessionsService_Open_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SessionsServiceOpenRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(SessionsServiceServer).Open(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: SessionsService_Open_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(SessionsServiceServer).Open(ctx, req.(*SessionsServiceOpenRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _SessionsService_PruneOld_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SessionsServicePruneOldRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(SessionsServiceServer).PruneOld(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: SessionsService_PruneOld_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(SessionsServiceServer).PruneOld(ctx, req.(*SessionsServicePruneOldRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _SessionsService_ReadPersistedEvents_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(SessionsServiceReadPersistedEventsRequest)
 	if err := dec(in); err != nil {
@@ -209,6 +1391,150 @@ func _SessionsService_ReadPersistedEvents_Handler(srv interface{}, ctx context.C
 	return interceptor(ctx, in, info, handler)
 }
 
+func _SessionsService_ReleaseLock_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SessionsServiceReleaseLockRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(SessionsServiceServer).ReleaseLock(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: SessionsService_ReleaseLock_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(SessionsServiceServer).ReleaseLock(ctx, req.(*SessionsServiceReleaseLockRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _SessionsService_ReloadPluginHooks_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SessionsServiceReloadPluginHooksRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(SessionsServiceServer).ReloadPluginHooks(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: SessionsService_ReloadPluginHooks_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(SessionsServiceServer).ReloadPluginHooks(ctx, req.(*SessionsServiceReloadPluginHooksRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _SessionsService_Save_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SessionsServiceSaveRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(SessionsServiceServer).Save(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: SessionsService_Save_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(SessionsServiceServer).Save(ctx, req.(*SessionsServiceSaveRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _SessionsService_SetAdditionalPlugins_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SessionsServiceSetAdditionalPluginsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(SessionsServiceServer).SetAdditionalPlugins(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: SessionsService_SetAdditionalPlugins_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(SessionsServiceServer).SetAdditionalPlugins(ctx, req.(*SessionsServiceSetAdditionalPluginsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _SessionsService_SetRemoteControlSteering_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SessionsServiceSetRemoteControlSteeringRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(SessionsServiceServer).SetRemoteControlSteering(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: SessionsService_SetRemoteControlSteering_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(SessionsServiceServer).SetRemoteControlSteering(ctx, req.(*SessionsServiceSetRemoteControlSteeringRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _SessionsService_StartRemoteControl_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SessionsServiceStartRemoteControlRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(SessionsServiceServer).StartRemoteControl(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: SessionsService_StartRemoteControl_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(SessionsServiceServer).StartRemoteControl(ctx, req.(*SessionsServiceStartRemoteControlRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _SessionsService_StopRemoteControl_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SessionsServiceStopRemoteControlRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(SessionsServiceServer).StopRemoteControl(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: SessionsService_StopRemoteControl_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(SessionsServiceServer).StopRemoteControl(ctx, req.(*SessionsServiceStopRemoteControlRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _SessionsService_TransferRemoteControl_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SessionsServiceTransferRemoteControlRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(SessionsServiceServer).TransferRemoteControl(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: SessionsService_TransferRemoteControl_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(SessionsServiceServer).TransferRemoteControl(ctx, req.(*SessionsServiceTransferRemoteControlRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // SessionsService_ServiceDesc is the grpc.ServiceDesc for SessionsService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -217,16 +1543,104 @@ var SessionsService_ServiceDesc = grpc.ServiceDesc{
 	HandlerType: (*SessionsServiceServer)(nil),
 	Methods: []grpc.MethodDesc{
 		{
+			MethodName: "BulkDelete",
+			Handler:    _SessionsService_BulkDelete_Handler,
+		},
+		{
 			MethodName: "CheckInUse",
 			Handler:    _SessionsService_CheckInUse_Handler,
+		},
+		{
+			MethodName: "Close",
+			Handler:    _SessionsService_Close_Handler,
+		},
+		{
+			MethodName: "Connect",
+			Handler:    _SessionsService_Connect_Handler,
+		},
+		{
+			MethodName: "EnrichMetadata",
+			Handler:    _SessionsService_EnrichMetadata_Handler,
+		},
+		{
+			MethodName: "FindByPrefix",
+			Handler:    _SessionsService_FindByPrefix_Handler,
+		},
+		{
+			MethodName: "FindByTaskId",
+			Handler:    _SessionsService_FindByTaskId_Handler,
+		},
+		{
+			MethodName: "Fork",
+			Handler:    _SessionsService_Fork_Handler,
+		},
+		{
+			MethodName: "GetClientMetadata",
+			Handler:    _SessionsService_GetClientMetadata_Handler,
+		},
+		{
+			MethodName: "GetLastForContext",
+			Handler:    _SessionsService_GetLastForContext_Handler,
+		},
+		{
+			MethodName: "GetRemoteControlStatus",
+			Handler:    _SessionsService_GetRemoteControlStatus_Handler,
+		},
+		{
+			MethodName: "GetSizes",
+			Handler:    _SessionsService_GetSizes_Handler,
 		},
 		{
 			MethodName: "List",
 			Handler:    _SessionsService_List_Handler,
 		},
 		{
+			MethodName: "LoadDeferredRepoHooks",
+			Handler:    _SessionsService_LoadDeferredRepoHooks_Handler,
+		},
+		{
+			MethodName: "Open",
+			Handler:    _SessionsService_Open_Handler,
+		},
+		{
+			MethodName: "PruneOld",
+			Handler:    _SessionsService_PruneOld_Handler,
+		},
+		{
 			MethodName: "ReadPersistedEvents",
 			Handler:    _SessionsService_ReadPersistedEvents_Handler,
+		},
+		{
+			MethodName: "ReleaseLock",
+			Handler:    _SessionsService_ReleaseLock_Handler,
+		},
+		{
+			MethodName: "ReloadPluginHooks",
+			Handler:    _SessionsService_ReloadPluginHooks_Handler,
+		},
+		{
+			MethodName: "Save",
+			Handler:    _SessionsService_Save_Handler,
+		},
+		{
+			MethodName: "SetAdditionalPlugins",
+			Handler:    _SessionsService_SetAdditionalPlugins_Handler,
+		},
+		{
+			MethodName: "SetRemoteControlSteering",
+			Handler:    _SessionsService_SetRemoteControlSteering_Handler,
+		},
+		{
+			MethodName: "StartRemoteControl",
+			Handler:    _SessionsService_StartRemoteControl_Handler,
+		},
+		{
+			MethodName: "StopRemoteControl",
+			Handler:    _SessionsService_StopRemoteControl_Handler,
+		},
+		{
+			MethodName: "TransferRemoteControl",
+			Handler:    _SessionsService_TransferRemoteControl_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},
