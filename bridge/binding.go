@@ -190,7 +190,10 @@ func (bind *binding) request(ctx context.Context, r *rpcconn.Request) (json.RawM
 	var params struct {
 		SessionID string `json:"sessionId"`
 	}
-	_ = json.Unmarshal(r.Params, &params) // a request that names no session is nobody's
+	_ = json.Unmarshal(r.Params, &params) // what is not understood names no session
+	if params.SessionID == "" {
+		return bind.askAll(ctx, r)
+	}
 	s := bind.session([]byte(params.SessionID))
 	if s == nil {
 		return nil, &rpcconn.Error{Code: rpcconn.CodeMethodNotFound, Message: "nobody handles " + r.Method}

@@ -3,6 +3,7 @@ package session
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"slices"
 	"sync"
 	"testing"
@@ -22,6 +23,11 @@ type puppet struct {
 
 	mu    sync.Mutex
 	calls []string
+}
+
+// Satellite implements Runtime: a puppet takes one connection.
+func (p *puppet) Satellite(context.Context, string, Asker) (Satellite, error) {
+	return nil, errors.New("a puppet has one connection")
 }
 
 func (p *puppet) Call(_ context.Context, method string, _ []byte, opts ...rpcconn.CallOption) (json.RawMessage, error) {
