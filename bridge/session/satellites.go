@@ -110,6 +110,12 @@ func (s *Session) dropSatellites() {
 	}
 }
 
+// orbited reports whether a participant has a satellite: canvases may be open then. The
+// caller holds mu.
+func (s *Session) orbited() bool {
+	return slices.ContainsFunc(s.participants, func(p *Participant) bool { return p.satellite != nil })
+}
+
 // leaveSatellites has all satellites leave the session: it would stay loaded in the CLI
 // for them.
 func (s *Session) leaveSatellites(ctx context.Context) {
