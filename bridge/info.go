@@ -200,7 +200,7 @@ func (b *Bridge) invoke(ctx context.Context, id, method string, params session.O
 		if err != nil {
 			return nil, err
 		}
-		result, at, err := s.Do(ctx, method, params)
+		result, at, err := s.Invoke(ctx, method, params)
 		record(ctx, at)
 		return result, err
 	}
