@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -32,8 +33,17 @@ type question struct {
 	// accepted, declined and silent say what comes of the answers, and of none: a part
 	// of it.
 	accepted, declined, silent string
+	// broken is what else may come of it when the one who is asked leaves: the CLI may see
+	// the end of a participant's connection before the bridge's answer.
+	broken string
 	// hooks are the hook types of interest.
 	hooks []string
+	// joins is what a participant declares beside its handlers. With bound the CLI asks it
+	// alone.
+	joins func(*bridgev1.AttachStart)
+	bound bool
+	// stays says that the question outlives those who were asked: anybody may answer it yet.
+	stays bool
 	// alone says that participants are asked one after the other, which has a test of its own.
 	alone bool
 }
@@ -64,7 +74,9 @@ type asker struct {
 func (a *asker) open(opts copilot.SessionOptions) *copilot.Session {
 	a.t.Helper()
 	opts.Config = a.stage.config()
-	opts.OnPermission = copilot.ApproveAll
+	if a.kind != bridgev1.CallbackKind_CALLBACK_KIND_PERMISSION {
+		opts.OnPermission = copilot.ApproveAll
+	}
 	if a.question.config != nil {
 		a.question.config(a.stage, opts.Config)
 	}
@@ -78,7 +90,11 @@ func (a *asker) handlers() *bridgev1.Handlers {
 
 func (a *asker) participant(s *copilot.Session) *attached {
 	a.t.Helper()
-	return a.attach(joinOf(s.ID(), a.handlers()))
+	start := joinOf(s.ID(), a.handlers())
+	if a.joins != nil {
+		a.joins(start)
+	}
+	return a.attach(start)
 }
 
 // begin has the CLI ask.
@@ -90,8 +106,30 @@ func (a *asker) begin(s *copilot.Session) (became func() string) {
 	return func() string { return wait().GetText() }
 }
 
+// asked waits for the participant to be asked.
+func (a *asker) asked(p *attached) (cb *bridgev1.Callback) {
+	a.t.Helper()
+	p.frame("a callback", func(f *bridgev1.SubscribeResponse) bool {
+		for _, c := range append(f.GetAttached().GetPendingCallbacks(), f.GetCallbackRequested().GetCallback()) {
+			if c.GetKind() == a.kind {
+				cb = c
+			}
+		}
+		return cb != nil
+	})
+	return cb
+}
+
 func (a *asker) with(m proto.Message) *bridgev1.Answer {
 	a.t.Helper()
+	switch m := m.(type) {
+	case *bridgev1.AnswerError:
+		return &bridgev1.Answer{Answer: &bridgev1.Answer_Error{Error: m}}
+	case *bridgev1.ToolAnswer:
+		return &bridgev1.Answer{Answer: &bridgev1.Answer_Tool{Tool: m}}
+	case *copilot.Decision:
+		return copilot.AnswerPermission(m)
+	}
 	answer, err := copilot.AnswerWith(m)
 	if err != nil {
 		a.t.Fatal(err)
@@ -117,6 +155,18 @@ func (a *asker) check(cb *bridgev1.Callback) *bridgev1.Callback {
 	return cb
 }
 
+// offered checks to whom a callback was offered: these, and the session's creator where it
+// is about a tool of the session, which anybody may carry out.
+func (a *asker) offered(cb *bridgev1.Callback, creator *copilot.Session, want ...string) {
+	a.t.Helper()
+	if a.kind == bridgev1.CallbackKind_CALLBACK_KIND_TOOL_CALL {
+		want = append([]string{creator.ParticipantID()}, want...)
+	}
+	if got := cb.GetParticipantIds(); !slices.Equal(got, want) {
+		a.t.Errorf("offered to %q, want %q", got, want)
+	}
+}
+
 // unspaced evens out the spaces that the text of messages has at random.
 func unspaced(text string) string { return strings.Join(strings.Fields(text), " ") }
 
@@ -138,10 +188,8 @@ func (a *asker) answered() {
 	s := a.open(copilot.SessionOptions{})
 	p := a.participant(s)
 	got := a.begin(s)
-	cb := a.check(p.requested())
-	if len(cb.GetParticipantIds()) != 1 || cb.GetParticipantIds()[0] != p.id {
-		a.t.Errorf("offered to %q, want %q", cb.GetParticipantIds(), p.id)
-	}
+	cb := a.check(a.asked(p))
+	a.offered(cb, s, p.id)
 	if r := p.answer(cb.GetCallbackId(), a.yes(cb)); r.failed != nil {
 		a.t.Fatalf("the answer was refused: %v", r.failed)
 	}
@@ -153,7 +201,7 @@ func (a *asker) refused() {
 	s := a.open(copilot.SessionOptions{})
 	p := a.participant(s)
 	got := a.begin(s)
-	cb := p.requested()
+	cb := a.asked(p)
 	if r := p.answer(cb.GetCallbackId(), a.with(a.decline)); r.failed != nil {
 		a.t.Fatalf("the answer was refused: %v", r.failed)
 	}
@@ -162,7 +210,14 @@ func (a *asker) refused() {
 
 // unanswered waits for the bridge to lose patience.
 func (a *asker) unanswered() {
-	s := a.open(copilot.SessionOptions{CallbackTimeout: 300 * time.Millisecond, SessionHandlers: a.handlers()})
+	opts := copilot.SessionOptions{CallbackTimeout: 300 * time.Millisecond}
+	if !a.bound {
+		opts.SessionHandlers = a.handlers()
+	}
+	s := a.open(opts)
+	if a.bound {
+		a.participant(s)
+	}
 	frames := a.callbacks(s.ID())
 	got := a.begin(s)
 	cb := frames.requested(a.kind)
@@ -175,14 +230,37 @@ func (a *asker) unanswered() {
 // two has one participant abstain and another answer; both learn of it.
 func (a *asker) two() {
 	s := a.open(copilot.SessionOptions{})
+	if a.bound {
+		a.twoApart(s)
+		return
+	}
 	one, two := a.participant(s), a.participant(s)
 	got := a.begin(s)
-	cb := one.requested()
+	cb := a.asked(one)
 	one.send(&bridgev1.AttachRequest{Frame: &bridgev1.AttachRequest_Answer{Answer: &bridgev1.CallbackAnswer{
 		CallbackId: cb.GetCallbackId(), Answer: &bridgev1.Answer{Answer: &bridgev1.Answer_Abstain{Abstain: &bridgev1.Abstain{}}},
 	}}})
-	if same := two.requested(); same.GetCallbackId() != cb.GetCallbackId() || len(same.GetParticipantIds()) != 2 {
+	if same := a.asked(two); same.GetCallbackId() != cb.GetCallbackId() {
 		a.t.Errorf("the other was asked %v", same)
+	}
+	a.offered(cb, s, one.id, two.id)
+	if r := two.answer(cb.GetCallbackId(), a.yes(cb)); r.failed != nil {
+		a.t.Fatalf("the answer was refused: %v", r.failed)
+	}
+	a.outcome(one, cb, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_ANSWERED, two.id)
+	if r := one.answer(cb.GetCallbackId(), a.yes(cb)); r.failed.GetReason() != bridgev1.ErrorReason_ERROR_REASON_CALLBACK_RESOLVED {
+		a.t.Errorf("the late answer came to %v", r)
+	}
+	a.became(got, a.accepted)
+}
+
+// twoApart has one participant asked, whose connection it is, and another answer first.
+func (a *asker) twoApart(s *copilot.Session) {
+	one, two := a.participant(s), a.attach(joinOf(s.ID(), a.handlers()))
+	got := a.begin(s)
+	cb := a.asked(one)
+	if who := cb.GetParticipantIds(); len(who) != 1 || who[0] != one.id {
+		a.t.Errorf("offered to %q, want %q", who, one.id)
 	}
 	if r := two.answer(cb.GetCallbackId(), a.yes(cb)); r.failed != nil {
 		a.t.Fatalf("the answer was refused: %v", r.failed)
@@ -200,12 +278,24 @@ func (a *asker) gone() {
 	frames := a.callbacks(s.ID())
 	p := a.participant(s)
 	got := a.begin(s)
-	cb := p.requested()
+	cb := a.asked(p)
 	p.send(&bridgev1.AttachRequest{Frame: &bridgev1.AttachRequest_Leave{Leave: &bridgev1.AttachLeave{}}})
+	if a.stays {
+		if err := p.end(); err != nil {
+			a.t.Fatalf("leaving: %v", err)
+		}
+		if err := s.Resolve(a.ctx, cb.GetCallbackId(), a.yes(cb)); err != nil {
+			a.t.Fatalf("the answer of one who came later: %v", err)
+		}
+		a.became(got, a.accepted)
+		return
+	}
 	if over := frames.resolved(cb.GetCallbackId()); over.GetOutcome() != bridgev1.CallbackOutcome_CALLBACK_OUTCOME_UNHANDLED {
 		a.t.Errorf("it ended %v", over)
 	}
-	a.became(got, a.silent)
+	if text := got(); !strings.Contains(text, a.silent) && (a.broken == "" || !strings.Contains(text, a.broken)) {
+		a.t.Errorf("what came of it is %q, want %q", text, a.silent)
+	}
 }
 
 // wronged gives answers that do not fit, after which a good one still counts.
@@ -213,9 +303,13 @@ func (a *asker) wronged() {
 	s := a.open(copilot.SessionOptions{})
 	p := a.participant(s)
 	got := a.begin(s)
-	cb := p.requested()
+	cb := a.asked(p)
+	another := a.with(&bridgev1.ToolAnswer{Outcome: &bridgev1.ToolAnswer_Text{Text: "no tool"}})
+	if a.kind == bridgev1.CallbackKind_CALLBACK_KIND_TOOL_CALL {
+		another = a.with(copilot.ApproveOnce())
+	}
 	bad := []*bridgev1.Answer{
-		{Answer: &bridgev1.Answer_Tool{Tool: &bridgev1.ToolAnswer{Outcome: &bridgev1.ToolAnswer_Text{Text: "no tool"}}}},
+		another,
 		{Answer: &bridgev1.Answer_Raw{Raw: &bridgev1.RawAnswer{ResultJson: "{"}}},
 		{},
 	}
