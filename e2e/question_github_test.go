@@ -2,7 +2,9 @@ package e2e
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"testing"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 
@@ -13,11 +15,13 @@ import (
 
 // rateLimited has an account reach its limit in every turn of "ask".
 const rateLimited = `
-models: [{id: claude-sonnet-4.5}]
-github: {users: [{token: token-of-ann, login: ann, plan: business}, {token: fresh, login: fred, plan: business}]}
+models: [{id: claude-haiku-4.5}, {id: claude-sonnet-4.5}] # auto is the first
+github: {users: [{token: token-of-ann, login: ann, plan: business}, {token: fresh, login: ann, plan: business}]}
 rules:
   - when: {user: "ask"}
     error: {status: 429, code: user_weekly_rate_limited, message: "weekly limit", retry_after: 1h}
+  - when: {user: "paid", token: fresh}
+    reply: [{text: "paid with a fresh token"}]
 default: {reply: [{text: "by {{model}}: {{user}}"}], usage: {input_tokens: 10, output_tokens: 10, nano_aiu: 40000000000}}`
 
 // asAnn has a session of GitHub's own models, paid by Ann.
@@ -43,7 +47,7 @@ var gitHubQuestions = map[string]question{
 		},
 		request:  `error_code:"user_weekly_rate_limited"`,
 		accept:   autoModeSwitch(cliv1.CallbackAutoModeSwitchServiceRequestResponseResponse_CALLBACK_AUTO_MODE_SWITCH_SERVICE_REQUEST_RESPONSE_RESPONSE_YES),
-		accepted: "by auto: go on",
+		accepted: "by claude-haiku-4.5: go on",
 		decline:  autoModeSwitch(cliv1.CallbackAutoModeSwitchServiceRequestResponseResponse_CALLBACK_AUTO_MODE_SWITCH_SERVICE_REQUEST_RESPONSE_RESPONSE_NO),
 		declined: "by claude-sonnet-4.5: go on",
 		wrong:    &copilot.AutoModeSwitchAnswer{},
@@ -53,22 +57,22 @@ var gitHubQuestions = map[string]question{
 		kind: bridgev1.CallbackKind_CALLBACK_KIND_GITHUB_TOKEN,
 		config: func(st *stage, c *cliv1.SessionConfig) {
 			asAnn(st, c)
-			c.GithubToken, c.JsonExtra = nil, `{"gitHubTokenProviderRegistrationId":"x"}`
+			c.GithubToken = nil
 		},
+		open: openWithToken,
 		ask: func(st *stage, s *copilot.Session) func() string {
-			wait := st.goTurn(s, "hello")
+			<-time.After(2100 * time.Millisecond) // the first token is old then
+			wait := st.goTurn(s, "paid")
 			return func() string { out := wait(); return out.GetText() + out.GetError().GetMessage() }
 		},
-		request: `host:"`,
-		accept: &cliv1.CallbackGitHubTokenServiceGetTokenResponse{Variant: &cliv1.CallbackGitHubTokenServiceGetTokenResponse_Token{
-			Token: &cliv1.CallbackGitHubTokenServiceGetTokenResponseToken{AccessToken: "fresh", ExpiresIn: 7200},
-		}},
-		accepted: "by claude-sonnet-4.5: hello",
+		request:  `reason:GIT_HUB_TOKEN_ACQUIRE_REASON_REFRESH`,
+		accept:   gitHubToken("fresh", 7200),
+		accepted: "paid with a fresh token",
 		decline: &cliv1.CallbackGitHubTokenServiceGetTokenResponse{Variant: &cliv1.CallbackGitHubTokenServiceGetTokenResponse_Cancelled{
 			Cancelled: &cliv1.CallbackGitHubTokenServiceGetTokenResponseCancelled{},
 		}},
-		declined: "x",
-		silent:   "x",
+		declined: "callback was cancelled", insists: true,
+		silent:   "nobody answered in time", stays: true,
 	},
 	"session limits": {
 		kind: bridgev1.CallbackKind_CALLBACK_KIND_SESSION_LIMITS,
@@ -79,21 +83,64 @@ var gitHubQuestions = map[string]question{
 		ask: func(st *stage, s *copilot.Session) func() string {
 			st.say(s, "hello")
 			wait := st.goTurn(s, "more")
-			return func() string { out := wait(); return out.GetText() + out.GetError().GetMessage() }
+			return func() string {
+				out := wait()
+				return fmt.Sprintf("%v, %d model requests: %s%v", out.GetStatus(), len(st.all(s, "model.model_call_started")), out.GetText(), out.GetError())
+			}
 		},
 		request: `max_ai_credits:30`,
 		accept: &cliv1.UISessionLimitsExhaustedResponse{
 			Action:              cliv1.UISessionLimitsExhaustedResponseAction_UI_SESSION_LIMITS_EXHAUSTED_RESPONSE_ACTION_ADD,
 			AdditionalAiCredits: proto.Float64(100),
 		},
-		accepted: "by claude-sonnet-4.5: more",
+		accepted: "2 model requests: by claude-sonnet-4.5: more",
 		decline: &cliv1.UISessionLimitsExhaustedResponse{
 			Action: cliv1.UISessionLimitsExhaustedResponseAction_UI_SESSION_LIMITS_EXHAUSTED_RESPONSE_ACTION_CANCEL,
 		},
-		declined: "x",
+		declined: "1 model requests",
 		wrong:    &cliv1.UISessionLimitsExhaustedResponse{},
-		silent:   "x",
+		silent:   "1 model requests",
 	},
+}
+
+// gitHubToken is the answer that gives a token for so many seconds. The CLI wants another
+// an hour before they are over.
+func gitHubToken(token string, seconds int64) *cliv1.CallbackGitHubTokenServiceGetTokenResponse {
+	return &cliv1.CallbackGitHubTokenServiceGetTokenResponse{Variant: &cliv1.CallbackGitHubTokenServiceGetTokenResponse_Token{
+		Token: &cliv1.CallbackGitHubTokenServiceGetTokenResponseToken{AccessToken: token, ExpiresIn: seconds},
+	}}
+}
+
+// openWithToken creates a session whose GitHub token is asked for at once, before anybody can
+// take part: who knows the session's id answers it.
+func openWithToken(a *asker, opts copilot.SessionOptions) *copilot.Session {
+	a.t.Helper()
+	opts.SessionHandlers = a.handlers()
+	opts.ID = fmt.Sprintf("%08x-1111-4111-8111-%012x", rand.Uint32(), rand.Uint32())
+	opts.Config.JsonExtra = fmt.Sprintf(`{"gitHubTokenProviderRegistrationId":%q}`, opts.ID)
+	answered := make(chan error, 1)
+	go func() {
+		for tick := time.NewTicker(10 * time.Millisecond); ; { // there is no session to subscribe to yet
+			select {
+			case <-tick.C:
+			case <-a.ctx.Done():
+				answered <- a.ctx.Err()
+				return
+			}
+			list, err := a.client.Callbacks().ListPending(a.ctx, &bridgev1.ListPendingRequest{SessionId: opts.ID})
+			if err != nil || len(list.GetCallbacks()) == 0 {
+				continue
+			}
+			tick.Stop()
+			answered <- a.client.Session(opts.ID).Resolve(a.ctx, list.GetCallbacks()[0].GetCallbackId(), a.with(gitHubToken("token-of-ann", 3602)))
+			return
+		}
+	}()
+	s := a.create(opts)
+	if err := <-answered; err != nil {
+		a.t.Fatal(err)
+	}
+	return s
 }
 
 func TestGitHubQuestions(t *testing.T) {

@@ -22,6 +22,8 @@ type question struct {
 	// config is what the session needs for it.
 	config func(*stage, *cliv1.SessionConfig)
 	rules  []offlinemodel.Rule
+	// open creates the session, where that takes more than a call.
+	open func(*asker, copilot.SessionOptions) *copilot.Session
 	// ask has the CLI ask; default: a turn "ask". It gives what came of the answer.
 	ask func(*stage, *copilot.Session) (became func() string)
 	// request is a part of the request's text, as protobuf.
@@ -42,6 +44,8 @@ type question struct {
 	// alone.
 	joins func(*bridgev1.AttachStart)
 	bound bool
+	// insists says that the CLI asks again when it is refused.
+	insists bool
 	// stays says that the question outlives those who were asked: anybody may answer it yet.
 	stays bool
 	// alone says that participants are asked one after the other, which has a test of its own.
@@ -79,6 +83,9 @@ func (a *asker) open(opts copilot.SessionOptions) *copilot.Session {
 	}
 	if a.question.config != nil {
 		a.question.config(a.stage, opts.Config)
+	}
+	if a.question.open != nil {
+		return a.question.open(a, opts)
 	}
 	return a.create(opts)
 }
@@ -118,6 +125,37 @@ func (a *asker) asked(p *attached) (cb *bridgev1.Callback) {
 		return cb != nil
 	})
 	return cb
+}
+
+// keepDeclining declines whatever else is asked until the test is over.
+func (a *asker) keepDeclining(s *copilot.Session) {
+	a.t.Helper()
+	h := joinOf(s.ID(), a.handlers())
+	stream, err := a.client.Callbacks().Attach(a.ctx)
+	if err == nil {
+		err = stream.Send(&bridgev1.AttachRequest{Frame: &bridgev1.AttachRequest_Start{Start: h}})
+	}
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	answer := a.with(a.decline)
+	go func() {
+		for {
+			frame, err := stream.Recv()
+			if err != nil {
+				return // the test is over
+			}
+			asked := frame.GetStream().GetAttached().GetPendingCallbacks()
+			if r := frame.GetStream().GetCallbackRequested(); r != nil {
+				asked = append(asked, r.GetCallback())
+			}
+			for _, cb := range asked {
+				_ = stream.Send(&bridgev1.AttachRequest{Frame: &bridgev1.AttachRequest_Answer{
+					Answer: &bridgev1.CallbackAnswer{CallbackId: cb.GetCallbackId(), Answer: answer},
+				}})
+			}
+		}
+	}()
 }
 
 func (a *asker) with(m proto.Message) *bridgev1.Answer {
@@ -204,6 +242,9 @@ func (a *asker) refused() {
 	cb := a.asked(p)
 	if r := p.answer(cb.GetCallbackId(), a.with(a.decline)); r.failed != nil {
 		a.t.Fatalf("the answer was refused: %v", r.failed)
+	}
+	if a.insists {
+		a.keepDeclining(s)
 	}
 	a.became(got, a.declined)
 }
