@@ -182,7 +182,12 @@ func (b *Bridge) Invoke(ctx context.Context, r *bridgev1.InvokeRequest) (*bridge
 	if params.Get("sessionId") != nil {
 		return nil, fault.New(fault.JSONExtraForbidden, "sessionId goes into session_id").WithField("params_json")
 	}
-	result, err := b.dispatch(ctx, &cliCall{method: method, id: r.GetSessionId(), params: params, exact: true})
+	profile, err := b.profile(r.GetRuntimeProfile(), "runtime_profile", "")
+	if err != nil {
+		return nil, err
+	}
+	c := &cliCall{method: method, id: r.GetSessionId(), params: params, exact: true, profile: &profile}
+	result, err := b.dispatch(ctx, c)
 	if err != nil {
 		return nil, err
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	"github.com/copilot-grpc/copilot-grpc/bridge/translate"
 	jsonv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/json/v1"
@@ -25,8 +26,8 @@ type cliCall struct {
 	params session.Object
 	// exact asks for the CLI's own behaviour, where the bridge's would be stricter.
 	exact bool
-	// at is where the parameters are in the caller's request, with its dot, or empty.
-	at string
+	// profile says which runtime is asked what is about no session; nil for the default.
+	profile *runtime.Profile
 }
 
 // sessionMethods is what the methods begin with that are about one session.
@@ -122,7 +123,7 @@ func (b *Bridge) forward(ctx context.Context, c *cliCall) (json.RawMessage, erro
 	if err != nil {
 		return nil, err
 	}
-	result, at, err := s.Do(ctx, c.method, c.params)
+	result, at, err := s.Invoke(ctx, c.method, c.params)
 	return recorded(ctx, result, at, err)
 }
 
@@ -139,6 +140,9 @@ func recorded(ctx context.Context, result json.RawMessage, at journal.Position, 
 // be open: in the runtime of the session if it is, or else in the first one.
 func (b *Bridge) forwardServer(ctx context.Context, c *cliCall) (json.RawMessage, error) {
 	profile, params := b.cfg.Profile, c.params
+	if c.profile != nil {
+		profile = *c.profile
+	}
 	if c.id != "" {
 		if !c.exact {
 			if err := checkID(c.id, "session_id"); err != nil {
@@ -146,7 +150,7 @@ func (b *Bridge) forwardServer(ctx context.Context, c *cliCall) (json.RawMessage
 			}
 		}
 		if s, err := b.open(c.id); err == nil {
-			result, at, err := s.Do(ctx, c.method, params)
+			result, at, err := s.Invoke(ctx, c.method, params)
 			return recorded(ctx, result, at, err)
 		}
 		var err error
