@@ -118,18 +118,18 @@ They answer UNIMPLEMENTED with the reason METHOD_REFUSED.
 `)
 	for _, row := range ownMethods {
 		if row.run == nil {
-			fmt.Fprintf(&page, "| ` + "`%s`" + ` | %s | %s |\n", row.method, row.why, row.instead)
+			fmt.Fprintf(&page, "| `%s` | %s | %s |\n", row.method, row.why, row.instead)
 		}
 	}
 	page.WriteString("\n## Done by the bridge\n\n| method | why |\n|---|---|\n")
 	for _, row := range ownMethods {
 		if row.run != nil {
-			fmt.Fprintf(&page, "| ` + "`%s`" + ` | %s |\n", row.method, row.why)
+			fmt.Fprintf(&page, "| `%s` | %s |\n", row.method, row.why)
 		}
 	}
 	page.WriteString("\n## Passed on and remembered\n\nWhat they set, " + whyKept + ".\n\n")
 	for _, method := range slices.Sorted(maps.Keys(keptSettings)) {
-		fmt.Fprintf(&page, "- ` + "`%s`" + `\n", method)
+		fmt.Fprintf(&page, "- `%s`\n", method)
 	}
 	if *update {
 		if err := os.WriteFile(methodsPage, page.Bytes(), 0o600); err != nil {
