@@ -19,7 +19,11 @@ func TestSettingsOutliveTheRuntime(t *testing.T) {
 	r.write("skills/greet/SKILL.md", "---\nname: greet\ndescription: Greets people.\n---\nSay hello.\n")
 	s := r.session(r.options(func(c *cliv1.SessionConfig) {
 		c.SkillDirectories = []string{filepath.Join(r.dir, "skills")}
-		c.CustomAgents = []*cliv1.CustomAgentConfig{{Name: "poet", Prompt: "You are a poet of note.", Description: proto.String("Writes.")}}
+		c.CustomAgents = []*cliv1.CustomAgentConfig{{
+			Name: "poet", Prompt: "You are a poet of note.", Description: proto.String("Writes."),
+			DisplayName: proto.String("Poet"), // without it CLI 1.0.81 cannot read its own record
+			Tools:       &cliv1.StringList{Items: []string{"*"}},
+		}}
 	}))
 	s.ask("hello")
 	conn, id, extra := r.conn(), s.ID(), realDir(t)
@@ -29,7 +33,7 @@ func TestSettingsOutliveTheRuntime(t *testing.T) {
 	did(r, agent.Select, &cliv1.SessionAgentServiceSelectRequest{SessionId: id, Name: "poet"})
 	did(r, mode.Set, &cliv1.SessionModeServiceSetRequest{SessionId: id, Mode: cliv1.SessionMode_SESSION_MODE_PLAN})
 	did(r, paths.Add, &cliv1.SessionPermissionsPathsServiceAddRequest{SessionId: id, Path: extra})
-	did(r, permissions.SetApproveAll, &cliv1.SessionPermissionsServiceSetApproveAllRequest{SessionId: id, Enabled: true})
+	did(r, permissions.SetMode, &cliv1.SessionPermissionsServiceSetModeRequest{SessionId: id, Mode: cliv1.PermissionMode_PERMISSION_MODE_ALLOW_ALL})
 	did(r, cliv1.NewSessionNameServiceClient(conn).Set, &cliv1.SessionNameServiceSetRequest{SessionId: id, Name: "kept"})
 	did(r, cliv1.NewSessionOptionsServiceClient(conn).Update, &cliv1.SessionOptionsServiceUpdateRequest{SessionId: id, ExcludedTools: &cliv1.StringList{Items: []string{"view"}}})
 
