@@ -54,6 +54,10 @@ type Config struct {
 	PingInterval    time.Duration
 	PingTimeout     time.Duration
 	ShutdownTimeout time.Duration
+
+	// MaxRSS is how much memory the process may have before it is ended, in bytes; 0
+	// sets no limit. It is looked at with each ping.
+	MaxRSS int64
 }
 
 func (c Config) withDefaults() Config {

@@ -199,16 +199,12 @@ func (s *Session) reply(ctx context.Context, p *callback.Pending, r callback.Rep
 		p.Reply(r)
 		return true, s.journal.Last(), nil
 	}
-	rt, err := s.Loaded(ctx)
-	if err != nil {
-		return false, at, err
-	}
 	params, err := ParseObject(r.Members)
 	if err != nil {
 		return false, at, fault.Wrap(err, fault.Internal, "answer of callback %q", p.ID)
 	}
 	params.SetString("requestId", p.ID)
-	result, at, err := s.call(ctx, rt, p.Kind.AnswerMethod, params, rpcconn.Priority())
+	result, at, err := s.Do(ctx, p.Kind.AnswerMethod, params, rpcconn.Priority())
 	if err != nil {
 		return false, at, err
 	}
