@@ -13,6 +13,7 @@ import (
 	copilot "github.com/copilot-grpc/copilot-grpc/clients/go"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/app"
+	"github.com/copilot-grpc/copilot-grpc/internal/corpus"
 	"github.com/copilot-grpc/copilot-grpc/internal/offlinemodel"
 )
 
@@ -91,7 +92,11 @@ func (h *host) serve(ctx context.Context, config hostConfig) error {
 		config.change(&settings)
 	}
 	logger := slog.New(slog.NewTextHandler(h.logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	a, err := app.New(ctx, settings, app.WithLogger(logger))
+	options := []app.Option{app.WithLogger(logger)}
+	if dir := os.Getenv(corpus.DirEnv); dir != "" {
+		options = append(options, app.WithRunner(corpus.Record(settings.NewRunner(logger, nil), dir, corpus.DefaultLimit)))
+	}
+	a, err := app.New(ctx, settings, options...)
 	if err != nil {
 		return err
 	}
