@@ -8,9 +8,8 @@ SHELL := bash
 # The pinned CLI, and the oldest one that is supported.
 CLI_VERSION := 1.0.102
 CLI_OLDEST := 1.0.81
-# Schema folders to generate from, oldest first, separated by commas; empty: the
-# committed .proto files are taken as they are.
-SCHEMAS ?=
+# The CLI version that schema takes in.
+CLI ?= $(CLI_VERSION)
 # How long each fuzz target runs in fuzz-smoke.
 FUZZTIME ?= 5s
 # Flags of the benchmarks, such as "-repeats 9" or "-only ingest,fanout -write ''".
@@ -20,7 +19,7 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -X main.version=$(VERSION)
 TOOL := go tool -modfile=internal/tools/go.mod
 
-.PHONY: help build generate lint test test-all unit race check-generated proto-lint \
+.PHONY: help build generate schema lint test test-all unit race check-generated proto-lint \
 	proto-breaking e2e e2e-81 fuzz-smoke demo demo-smoke \
 	clients client-typescript client-python bench schema-history clean
 
@@ -30,11 +29,11 @@ help: ## print this list
 build: ## build bin/copilot-grpc
 	@.ci/step build go go build -ldflags '$(LDFLAGS)' -o bin/copilot-grpc ./cmd/copilot-grpc
 
-generate: ## write gen from proto; with SCHEMAS=DIR,… first proto and the ledger from those
-ifneq ($(SCHEMAS),)
-	go run ./cmd/schemagen -schemas '$(SCHEMAS)'
-endif
+generate: ## write gen and docs/reference from proto
 	$(TOOL) buf generate
+
+schema: ## take in a CLI version (CLI=1.0.103): its schemas, proto, gen, checks, a changelog
+	@.ci/step "schema of CLI $(CLI)" go,git,npm .ci/schema $(CLI)
 
 lint: ## formatting, vet, staticcheck, revive, import directions, sizes, texts
 	@.ci/step lint go,git .ci/lint

@@ -8,6 +8,7 @@ package bridge
 import (
 	"context"
 	"log/slog"
+	"math"
 	"regexp"
 	"slices"
 	"sync"
@@ -19,6 +20,8 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/idempotency"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	"github.com/copilot-grpc/copilot-grpc/bridge/placement"
+	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/position"
@@ -34,6 +37,14 @@ const (
 type Config struct {
 	// Runtimes returns the keeper of CLI processes, which starts them by start.
 	Runtimes func(start Start) Runtimes
+	// Profile is what runtimes are like unless a caller says otherwise; Policy says what
+	// callers may say.
+	Profile runtime.Profile
+	Policy  ProfilePolicy
+	// Placement says how sessions share runtimes.
+	Placement placement.Config
+	// Dialed says that the runtime is a CLI server that others run: there is one, as it is.
+	Dialed bool
 	// Defaults are members of a session's configuration for sessions that do not set
 	// them, as a JSON object: such as the provider of an offline model.
 	Defaults []byte
@@ -48,6 +59,12 @@ type Config struct {
 	MaxEphemeralBytes int
 	// CallbackTimeout is how long callbacks wait for an answer.
 	CallbackTimeout time.Duration
+	// Turns bounds turns in which nothing happens.
+	Turns session.Bounds
+	// IdleUnload is how long nothing goes on in a session before it is unloaded.
+	IdleUnload time.Duration
+	// Wear says when runtimes are replaced.
+	Wear Wear
 	// Raw switches RawService on.
 	Raw bool
 	// OfflineModel says that a scripted model takes the place of real ones.
@@ -68,6 +85,7 @@ type Bridge struct {
 	watchers watchers
 	runs     runs
 	runtimes Runtimes
+	table    *placement.Table
 
 	// ctx ends when the bridge closes; tasks are what runs in the background.
 	ctx    context.Context
@@ -83,6 +101,8 @@ type Bridge struct {
 	// held while sessions are asked how they are.
 	taskMu sync.Mutex
 	closed bool
+	// unloading holds the one session that is being unloaded.
+	unloading chan struct{}
 
 	mu        sync.Mutex
 	sessions  map[string]*session.Session
@@ -97,6 +117,10 @@ func New(cfg Config) (*Bridge, error) {
 	setDefault(&cfg.MaxAttachmentBytes, DefaultMaxAttachmentBytes)
 	setDefault(&cfg.CallbackTimeout, callback.DefaultTimeout)
 	setDefault(&cfg.MaxEphemeralBytes, journal.DefaultMaxEphemeralBytes)
+	setDefault(&cfg.IdleUnload, DefaultIdleUnload)
+	setDefault(&cfg.Turns.Stall, session.DefaultStall)
+	setDefault(&cfg.Turns.ModelCall, session.DefaultModelCall)
+	setDefault(&cfg.Turns.Rest, session.DefaultRest)
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -110,13 +134,18 @@ func New(cfg Config) (*Bridge, error) {
 			return nil, fault.Wrap(err, fault.InvalidField, "session defaults")
 		}
 	}
+	if cfg.Dialed {
+		cfg.Placement.MaxSessions = math.MaxInt
+	}
+	setDefault(&cfg.Placement.Idle, placement.DefaultIdle)
 	ctx, cancel := context.WithCancel(context.Background())
 	b := &Bridge{
 		cfg: cfg, log: cfg.Logger, codec: c, defaults: defaults, once: idempotency.New(time.Now),
 		ctx: ctx, cancel: cancel, draining: make(chan struct{}), stopping: make(chan struct{}),
-		sessions: map[string]*session.Session{},
+		sessions: map[string]*session.Session{}, table: placement.New(cfg.Placement, cfg.Profile, time.Now), unloading: make(chan struct{}, 1),
 	}
 	b.runtimes = cfg.Runtimes(b.startRuntime)
+	b.Go(b.tend)
 	return b, nil
 }
 
@@ -140,6 +169,15 @@ func (b *Bridge) Drain(grace time.Duration) {
 			close(b.stopping)
 		})
 	})
+}
+
+// AwaitTurns waits for the end of the turns that run, for as long as ctx lasts.
+func (b *Bridge) AwaitTurns(ctx context.Context) {
+	for _, s := range b.all() {
+		if s.AwaitRest(ctx) != nil {
+			return
+		}
+	}
 }
 
 // Close ends what runs in the background and waits for it. Streams and calls must have
@@ -215,8 +253,8 @@ func (b *Bridge) enter(id string) (s *session.Session, fresh bool) {
 	}
 	b.lastEpoch = max(b.lastEpoch+1, uint64(time.Now().UnixMilli()))
 	s = session.New(session.Config{
-		ID: id, Host: b, Encode: b.codec.event, Epoch: b.lastEpoch,
-		MaxEphemeralBytes: b.cfg.MaxEphemeralBytes, CallbackTimeout: b.cfg.CallbackTimeout,
+		ID: id, Host: &place{Bridge: b, id: id, profile: b.cfg.Profile}, Encode: b.codec.event, Epoch: b.lastEpoch,
+		MaxEphemeralBytes: b.cfg.MaxEphemeralBytes, CallbackTimeout: b.cfg.CallbackTimeout, Bounds: b.cfg.Turns,
 	})
 	b.sessions[id] = s
 	return s, true
@@ -224,6 +262,7 @@ func (b *Bridge) enter(id string) (s *session.Session, fresh bool) {
 
 // forget takes a session out that could not be opened, or was deleted.
 func (b *Bridge) forget(s *session.Session) {
+	b.table.Forget(s.ID())
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.sessions[s.ID()] == s {

@@ -52,6 +52,9 @@ func (b *Bridge) Run(ctx context.Context, r *bridgev1.RunRequest, sink frame.Sin
 	}
 	select {
 	case <-over:
+		if err := outcome().Err; err != nil {
+			return err
+		}
 		err := sink(frame.Frame{Message: &bridgev1.RunResponse{Frame: &bridgev1.RunResponse_Outcome{Outcome: outcome().Proto()}}})
 		if err == nil && turn.ended != nil {
 			select { // so that what the caller does next finds the session's use over

@@ -178,6 +178,7 @@ func (b *Bridge) RunShell(ctx context.Context, r *bridgev1.RunShellRequest, emit
 	if err != nil {
 		return err
 	}
+	defer s.Hold()()
 	id, sh, forget, err := b.startShell(ctx, s, r, timeout)
 	if err != nil {
 		return err

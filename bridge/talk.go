@@ -19,6 +19,20 @@ import (
 
 // Send says something to the agent.
 func (b *Bridge) Send(ctx context.Context, r *bridgev1.SendRequest) (*bridgev1.SendResponse, error) {
+	out, err := b.sendOnce(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	// The first answer to the same request may have become untrue.
+	if s, err := b.open(r.GetSessionId()); err == nil {
+		if err := s.Doubted(out.GetMessageId()); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+func (b *Bridge) sendOnce(ctx context.Context, r *bridgev1.SendRequest) (*bridgev1.SendResponse, error) {
 	return idempotent(ctx, b, "Send\x00"+r.GetSessionId(), r.GetRequestId(), r, func() (*bridgev1.SendResponse, error) {
 		_, sent, err := b.send(ctx, r.GetSessionId(), r.GetPrompt())
 		if err != nil {
@@ -109,6 +123,9 @@ func (b *Bridge) SendAndWait(ctx context.Context, r *bridgev1.SendAndWaitRequest
 		out := sent.Waiter.Wait(wait, idle)
 		if err := ctx.Err(); err != nil {
 			return nil, session.Classify(err, "")
+		}
+		if out.Err != nil {
+			return nil, out.Err
 		}
 		record(ctx, out.End)
 		return &bridgev1.SendAndWaitResponse{MessageId: sent.MessageID, Outcome: out.Proto()}, nil

@@ -62,10 +62,14 @@ func (r *Runtime) check() error {
 		r.cfg.Logger.Warn("runtime is slow to answer", slog.Int("pid", r.info.Peer.PID),
 			slog.Duration("waited", time.Since(begin)))
 	}
-	now := Health{CheckedAt: time.Now(), Latency: time.Since(begin), RSS: r.RSS()}
+	took := time.Since(begin)
+	now := Health{CheckedAt: time.Now(), Latency: took, RSS: r.RSS()}
 	r.health.mu.Lock()
-	defer r.health.mu.Unlock()
 	r.health.last = now
+	r.health.mu.Unlock()
+	if limit := r.cfg.MaxRSS; limit > 0 && now.RSS > limit {
+		return fault.New(fault.CLIExited, "the copilot CLI was ended: it had %d bytes of memory, more than %d", now.RSS, limit)
+	}
 	return nil
 }
 

@@ -19,7 +19,8 @@ type keeper struct {
 	ctx      context.Context // of starts and pauses
 	cancel   context.CancelCauseFunc
 	current  *attempt
-	demand   bool // somebody waits for current
+	demand   bool          // somebody waits for current
+	released chan struct{} // closed when the current runtime is let go
 	state    State
 	failures int
 	lastErr  error
@@ -83,16 +84,24 @@ func (k *keeper) publish(r *Runtime) {
 	k.s.mu.Lock()
 	defer k.s.mu.Unlock()
 	k.state, k.lastErr, k.retryAt = StateReady, nil, time.Time{}
+	k.released = make(chan struct{})
 	k.current.settle(r, nil)
 }
 
-// outlive waits for the end of a runtime and tells whether to start another.
-// Who asks meanwhile waits for that one.
+// outlive waits for the end of a runtime, or until it is let go, and tells whether to
+// start another. Who asks meanwhile waits for that one.
 func (k *keeper) outlive(r *Runtime) bool {
-	<-r.Lost()
+	select {
+	case <-r.Lost():
+	case <-k.released:
+		k.s.tasks.Go(func() { k.s.outliveReleased(r) })
+		return false
+	}
 	lived := time.Since(r.Info().StartedAt)
 	k.s.mu.Lock()
-	k.next(StateStopping)
+	if k.state == StateReady {
+		k.next(StateStopping)
+	}
 	k.s.mu.Unlock()
 
 	<-r.Done()

@@ -80,8 +80,10 @@ type Supervisor struct {
 
 	mu      sync.Mutex
 	keepers map[string]*keeper
-	tasks   sync.WaitGroup
-	closed  bool
+	// released are the runtimes that go on although nobody is given them any more.
+	released map[*Runtime]struct{}
+	tasks    sync.WaitGroup
+	closed   bool
 }
 
 // NewSupervisor returns a Supervisor without runtimes. Stop ends it.
@@ -97,7 +99,7 @@ func NewSupervisor(cfg SupervisorConfig) *Supervisor {
 	}
 	cfg.Backoff, cfg.Breaker = cfg.Backoff.withDefaults(), cfg.Breaker.withDefaults()
 	ctx, stop := context.WithCancelCause(context.Background())
-	return &Supervisor{cfg: cfg, ctx: ctx, stop: stop, keepers: map[string]*keeper{}}
+	return &Supervisor{cfg: cfg, ctx: ctx, stop: stop, keepers: map[string]*keeper{}, released: map[*Runtime]struct{}{}}
 }
 
 // Get returns the profile's runtime, starting it if there is none, and waiting
@@ -139,6 +141,9 @@ func (s *Supervisor) attempt(p Profile) (*attempt, error) {
 		k.running = true
 		k.begin()
 		s.tasks.Go(k.run)
+	}
+	if k.state == StateReady && isDone(k.current.runtime.lost) {
+		k.next(StateStopping) // its keeper is about to see that too
 	}
 	if !isDone(k.current.settled) {
 		k.demand = true
@@ -183,6 +188,31 @@ func (s *Supervisor) Retire(ctx context.Context, p Profile) error {
 	return nil
 }
 
+// Release lets go of a runtime and reports whether it was its profile's: it goes on until
+// somebody stops it, but the next Get starts another. Its end is told to OnDown like
+// any other's, if out of turn.
+func (s *Supervisor) Release(r *Runtime) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	k := s.keepers[r.Profile().Hash()]
+	if k == nil || s.closed || k.state != StateReady || k.current.runtime != r {
+		return false
+	}
+	s.released[r] = struct{}{}
+	k.next(StateStopping)
+	close(k.released)
+	return true
+}
+
+// outliveReleased waits for the end of a runtime that was let go.
+func (s *Supervisor) outliveReleased(r *Runtime) {
+	<-r.Done()
+	s.mu.Lock()
+	delete(s.released, r)
+	s.mu.Unlock()
+	s.cfg.OnDown(Down{Runtime: r, Cause: r.Err()})
+}
+
 // Stop ends all runtimes in order, by force when ctx ends. Nothing is started
 // any more. It returns when everything is over.
 func (s *Supervisor) Stop(ctx context.Context) error {
@@ -194,6 +224,9 @@ func (s *Supervisor) Stop(ctx context.Context) error {
 		if current := k.current; k.running {
 			all.Go(func() { stopAttempt(ctx, current) })
 		}
+	}
+	for r := range s.released {
+		all.Go(func() { _ = r.Stop(ctx) }) // never fails
 	}
 	s.mu.Unlock()
 	all.Wait()

@@ -30,11 +30,11 @@ type Resolved struct {
 // asked registers the callback that an event asks. The caller holds mu.
 func (s *Session) asked(k *callback.Kind, rec *journal.Record) {
 	data := rawData(rec)
-	var d struct{ RequestID, ToolName string }
+	var d struct{ RequestID, ToolName, CommandName string }
 	if json.Unmarshal(data, &d) != nil || d.RequestID == "" {
 		return
 	}
-	p := &callback.Pending{ID: d.RequestID, Kind: k, Params: data, Tool: d.ToolName, Agent: rec.Agent, Pos: rec.Pos}
+	p := &callback.Pending{ID: d.RequestID, Kind: k, Params: data, Tool: d.ToolName, Command: d.CommandName, Agent: rec.Agent, Pos: rec.Pos}
 	s.register(p, s.holding)
 }
 
@@ -63,13 +63,17 @@ func (s *Session) handlers(p *callback.Pending) (to []string, handled bool) {
 	named := func(tools []Tool) bool {
 		return slices.ContainsFunc(tools, func(t Tool) bool { return t.Name == p.Tool })
 	}
+	if owner := s.commandOwner(p); owner != nil {
+		return []string{owner.ID}, true
+	}
 	isTool := p.Kind.Method == callback.ToolRequested
 	shared := isTool && named(s.tools)
 	for _, part := range s.participants {
 		if p.For != everybody && p.For != part.ID {
 			continue
 		}
-		if isTool && (shared || named(part.tools)) || !isTool && part.handling.handles(p) {
+		bound := p.For == part.ID && p.Kind.Bound
+		if isTool && (shared || named(part.tools)) || !isTool && (bound || part.handling.handles(p)) {
 			to = append(to, part.ID)
 		}
 	}
@@ -199,16 +203,12 @@ func (s *Session) reply(ctx context.Context, p *callback.Pending, r callback.Rep
 		p.Reply(r)
 		return true, s.journal.Last(), nil
 	}
-	rt, err := s.Loaded(ctx)
-	if err != nil {
-		return false, at, err
-	}
 	params, err := ParseObject(r.Members)
 	if err != nil {
 		return false, at, fault.Wrap(err, fault.Internal, "answer of callback %q", p.ID)
 	}
 	params.SetString("requestId", p.ID)
-	result, at, err := s.call(ctx, rt, p.Kind.AnswerMethod, params, rpcconn.Priority())
+	result, at, err := s.Do(ctx, p.Kind.AnswerMethod, params, rpcconn.Priority())
 	if err != nil {
 		return false, at, err
 	}
@@ -222,18 +222,35 @@ func (s *Session) reply(ctx context.Context, p *callback.Pending, r callback.Rep
 // Pending returns the registry of pending callbacks.
 func (s *Session) Pending() *callback.Registry { return s.pending }
 
-// Abstain notes that a participant leaves a callback to others. Where it alone was asked,
-// it has no opinion.
+// Abstain notes that a participant leaves a callback to others. When all it was offered to
+// have, the bridge answers: a hook that was put to one participant has no opinion.
 func (s *Session) Abstain(ctx context.Context, id, participant string) (journal.Position, error) {
 	p, err := s.pending.Get(id)
 	if err != nil {
 		return journal.Position{}, err
 	}
 	all, err := s.pending.Abstain(id, participant)
-	if err == nil && all && p.For == participant {
+	if err != nil || !all {
+		return s.journal.Last(), err
+	}
+	if p.For == participant && p.Hook != "" {
 		return s.Resolve(ctx, id, participant, callback.Reply{Members: json.RawMessage(`{}`)})
 	}
-	return s.journal.Last(), err
+	if !s.covers(p) {
+		s.giveUp(context.WithoutCancel(ctx), id, callback.Abstained)
+	}
+	return s.journal.Last(), nil
+}
+
+// covers reports whether a callback may still be answered when no participant does: by
+// whoever calls Resolve, for what the session itself handles.
+func (s *Session) covers(p *callback.Pending) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if p.Kind.Method == callback.ToolRequested {
+		return slices.ContainsFunc(s.tools, func(t Tool) bool { return t.Name == p.Tool })
+	}
+	return p.For == everybody && s.commandOwner(p) == nil && s.handling.handles(p)
 }
 
 // orphans gives up what nobody handles any longer and what does not outlive its

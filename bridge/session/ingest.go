@@ -62,6 +62,7 @@ func (s *Session) enter(rec *journal.Record) bool {
 		return false
 	}
 	s.turn.lastEvent = time.Now()
+	s.turn.model(rec)
 	if rec.Agent == "" {
 		s.observe(rec)
 	}
@@ -110,7 +111,7 @@ func (s *Session) observe(rec *journal.Record) {
 		s.used = true
 		s.meta.modified = time.Now()
 		s.turn.userMessage(rec)
-	case "assistant.turn_start", "assistant.turn_end", "assistant.message", "abort", "session.error",
+	case "assistant.turn_start", "assistant.turn_end", "assistant.message", "assistant.idle", "abort", "session.error",
 		"tool.execution_start", "tool.execution_complete":
 		s.turn.follow(rec)
 	case "session.idle":

@@ -128,14 +128,14 @@ func (s *Session) create(ctx context.Context, rt Runtime, extra Object) error {
 	}
 	s.noteTold(tools, switches, result)
 	s.loadedIn(rt)
-	return s.registerInterests(ctx, rt)
+	return s.attend(ctx, rt)
 }
 
 // loadedIn notes which runtime has the session. If that ended since it answered, nobody
 // else will tell: a session that was not loaded in it had nothing to lose.
 func (s *Session) loadedIn(rt Runtime) {
 	s.mu.Lock()
-	s.runtime, s.state, s.interests = rt, Loaded, map[string]bool{}
+	s.runtime, s.state, s.interests, s.touched = rt, Loaded, map[string]bool{}, time.Now()
 	s.mu.Unlock()
 	if cause := rt.Err(); cause != nil {
 		s.RuntimeLost(rt, cause)
@@ -169,17 +169,29 @@ func (s *Session) Resume(ctx context.Context, o Opening) (Joined, error) {
 }
 
 func (s *Session) resume(ctx context.Context, o Opening) error {
+	if s.State() == Unloaded {
+		// That no runtime has it is the bridge's own affair: to its callers it is open.
+		if _, err := s.loaded(ctx); err != nil {
+			return err
+		}
+	}
 	s.mu.Lock()
-	rt, warm := s.runtime, s.state == Loaded
+	rt, warm, continuing := s.runtime, s.state == Loaded, s.turn.continuing
 	s.mu.Unlock()
 	params := o.Params.Clone()
 	params.SetBool("continuePendingWork", o.ContinuePending)
 	if warm {
 		// The same call without disableResume: the caller's own, so it leaves its event.
-		return s.warmResume(ctx, rt, func(p *Object) {
-			p.Set("disableResume", nil)
+		err := s.warmResume(ctx, rt, func(p *Object) {
+			if !continuing {
+				p.Set("disableResume", nil)
+			}
 			*p = p.Merge(params)
 		})
+		if err != nil {
+			return err
+		}
+		return s.attend(ctx, rt)
 	}
 	rt, err := s.host.Runtime(ctx)
 	if err != nil {
@@ -262,8 +274,7 @@ func (s *Session) loaded(ctx context.Context) (Runtime, error) {
 		params.SetBool("continuePendingWork", true)
 		err = s.reload(ctx, rt, params, true)
 	} else {
-		// The CLI keeps nothing of a session that was never sent anything.
-		err = s.create(ctx, rt, nil)
+		err = s.recreate(ctx, rt)
 	}
 	return rt, err
 }
@@ -274,18 +285,21 @@ func (s *Session) setInternal(on bool) {
 	s.internal = on
 }
 
-// RuntimeLost notes that a runtime has ended. The session is loaded again when needed.
-func (s *Session) RuntimeLost(rt Runtime, cause error) {
+// RuntimeLost notes that a runtime has ended, and reports whether somebody waits for the
+// session, so that it had better be loaded again at once; else it is when needed.
+func (s *Session) RuntimeLost(rt Runtime, cause error) (wanted bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.runtime != rt || s.state != Loaded {
-		return
+		return false
 	}
 	s.endOrder()
+	s.dropSatellites()
 	s.state, s.runtime, s.loadedOnce, s.override = Unloaded, nil, false, false
 	outcome := s.turn.lost(bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST, s.journal.Last())
 	s.withdraw(func(p *callback.Pending) bool { return !p.Kind.Survives }, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_RUNTIME_LOST)
 	s.journal.Note(Restarted{Turn: outcome, Cause: cause.Error()})
+	return outcome != nil || len(s.participants) > 0 || s.pending.Len() > 0 || s.journal.Watched()
 }
 
 // Disconnect ends the use of the session, and reports whether it did: without force it
@@ -306,6 +320,7 @@ func (s *Session) Disconnect(ctx context.Context, force bool) (bool, error) {
 		return true, nil
 	}
 	if state == Loaded {
+		s.leaveSatellites(ctx)
 		if _, _, err := s.call(ctx, rt, "session.destroy", nil); err != nil && fault.ReasonOf(err) != fault.SessionNotFound && fault.ReasonOf(err) != fault.RuntimeLost {
 			return false, err
 		}
@@ -371,6 +386,7 @@ func (s *Session) end(state State, reason bridgev1.CloseReason) {
 		s.runtime.Unroute(s)
 	}
 	s.endOrder()
+	s.dropSatellites()
 	s.state, s.runtime, s.loadedOnce, s.override = state, nil, false, false
 	for _, p := range s.participants {
 		p.left, p.connected = true, false

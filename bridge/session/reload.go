@@ -23,7 +23,17 @@ func (s *Session) reload(ctx context.Context, rt Runtime, extra Object, continue
 		return err
 	}
 	s.withdraw(func(*callback.Pending) bool { return true }, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_RUNTIME_LOST)
-	return s.create(ctx, rt, nil)
+	return s.recreate(ctx, rt)
+}
+
+// recreate makes the session anew under its id: the CLI keeps nothing of one that it was
+// never sent anything, or had not come to write down.
+func (s *Session) recreate(ctx context.Context, rt Runtime) error {
+	if err := s.create(ctx, rt, nil); err != nil {
+		return err
+	}
+	s.GiveUp()
+	return nil
 }
 
 // coldResume loads the session from the CLI's history, and brings the journal in step
@@ -52,7 +62,7 @@ func (s *Session) coldResume(ctx context.Context, rt Runtime, extra Object, cont
 	s.mu.Lock()
 	s.releaseHeld()
 	s.mu.Unlock()
-	if err := s.registerInterests(ctx, rt); err != nil {
+	if err := s.attend(ctx, rt); err != nil {
 		return err
 	}
 	if !continuePending {
@@ -62,7 +72,8 @@ func (s *Session) coldResume(ctx context.Context, rt Runtime, extra Object, cont
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.turn.running = s.turn.running || s.pending.Len() > 0
+	s.turn.continuing = s.pending.Len() > 0
+	s.turn.running = s.turn.running || s.turn.continuing
 	return nil
 }
 
@@ -95,6 +106,7 @@ func (s *Session) readHistory(ctx context.Context, rt Runtime, continuePending b
 	// Turns of the past are over; the CLI keeps no record of their idle events.
 	s.turn.told = true
 	s.turn.lost(bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST, s.journal.Last())
+	s.settle()
 	if continuePending {
 		for _, rec := range open {
 			if k := callback.ForEvent(rec.Type); k.Survives {

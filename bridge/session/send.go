@@ -53,15 +53,16 @@ func (s *Session) Send(ctx context.Context, m Message) (Sent, error) {
 			unlock(s.sending)
 		}
 	}()
-	rt, err := s.Loaded(ctx)
-	if err != nil {
-		return Sent{}, err
-	}
-	if !m.Override || !s.hasHeaders() {
-		return s.send(ctx, rt, m)
-	}
-	sent, err := s.sendOverriding(ctx, rt, m)
-	keep = err == nil
+	var sent Sent
+	err := s.retried(ctx, func(rt Runtime) (err error) {
+		if !m.Override || !s.hasHeaders() {
+			sent, err = s.send(ctx, rt, m)
+			return err
+		}
+		sent, err = s.sendOverriding(ctx, rt, m)
+		keep = err == nil
+		return err
+	})
 	return sent, err
 }
 
@@ -69,6 +70,7 @@ func (s *Session) Send(ctx context.Context, m Message) (Sent, error) {
 func (s *Session) send(ctx context.Context, rt Runtime, m Message) (Sent, error) {
 	w := s.newWaiter()
 	sent := Sent{Waiter: w}
+	before := s.journal.Last()
 	params := m.Params.Clone()
 	params.SetString("sessionId", s.id)
 	result, err := rt.Call(ctx, "session.send", params.JSON(), rpcconn.OnReply(func() {
@@ -77,7 +79,7 @@ func (s *Session) send(ctx context.Context, rt Runtime, m Message) (Sent, error)
 	}))
 	if err != nil {
 		w.Close()
-		return Sent{}, Classify(err, "session.send")
+		return s.unsure(ctx, m, before, Classify(err, "session.send"))
 	}
 	var r struct{ MessageID string }
 	_ = json.Unmarshal(result, &r) // an id that is missing stays empty
@@ -172,6 +174,9 @@ func (s *Session) waitIdle(ctx context.Context) error {
 	}
 }
 
+// AwaitRest waits for the end of the running turn, if one runs, and of what is queued.
+func (s *Session) AwaitRest(ctx context.Context) error { return s.waitIdle(ctx) }
+
 // waitFailed waits a moment for the end of a turn that has failed: callers learn of that
 // from the error, before the CLI is done with the turn, and may mend its cause at once.
 func (s *Session) waitFailed(ctx context.Context) error {
@@ -204,11 +209,13 @@ func (s *Session) Abort(ctx context.Context) (bool, journal.Position, error) {
 
 // Do makes a call about the session, loading it if need be.
 func (s *Session) Do(ctx context.Context, method string, params Object, opts ...rpcconn.CallOption) (json.RawMessage, journal.Position, error) {
-	rt, err := s.Loaded(ctx)
-	if err != nil {
-		return nil, journal.Position{}, err
-	}
-	return s.call(ctx, rt, method, params, opts...)
+	var result json.RawMessage
+	var at journal.Position
+	err := s.retried(ctx, func(rt Runtime) (err error) {
+		result, at, err = s.call(ctx, rt, method, params, opts...)
+		return err
+	})
+	return result, at, err
 }
 
 // SetModel switches the model and remembers it for the next load.
@@ -299,11 +306,12 @@ func (s *Session) SetCredentials(ctx context.Context, secrets Object, token stri
 	}
 	loaded, rt := s.state == Loaded, s.runtime
 	s.mu.Unlock()
-	if !loaded {
-		_, err := s.loaded(ctx)
-		return err
+	if loaded {
+		err = s.warmResume(ctx, rt, nil)
+	} else {
+		_, err = s.loaded(ctx)
 	}
-	if err := s.warmResume(ctx, rt, nil); err != nil {
+	if err != nil { // what the CLI refused must not be in the way of every later load
 		s.mu.Lock()
 		s.config = before
 		s.mu.Unlock()

@@ -30,6 +30,9 @@ type Runtime interface {
 	// Route sends the session's events to it; Unroute ends that.
 	Route(s *Session)
 	Unroute(s *Session)
+	// Satellite opens a connection beside the one that Call uses, for a participant. What
+	// the CLI asks there goes to ask; what it tells there is not heard.
+	Satellite(ctx context.Context, participant string, ask Asker) (Satellite, error)
 	// Version is the CLI's version.
 	Version() string
 	// Err says why the runtime ended; nil while it has not.
@@ -77,6 +80,8 @@ type Config struct {
 	MaxEphemeralBytes int
 	// CallbackTimeout is how long callbacks wait for an answer.
 	CallbackTimeout time.Duration
+	// Bounds are those of a turn in which nothing happens.
+	Bounds Bounds
 }
 
 // Session is one conversation. Its methods may be called from any goroutine.
@@ -108,10 +113,14 @@ type Session struct {
 	interests    map[string]bool // the event types that were asked for in this runtime
 	used         bool            // it has a message: the CLI keeps a history of it
 	turned       bool            // a turn has ended: the CLI has written the history of it
+	doubted      []string        // messages that were accepted and lost, oldest first
 	internal     bool            // what happens now is the bridge's own book-keeping
 	override     bool            // a turn runs whose headers replace the provider's
 	toldSwitches string          // what the CLI was told last
 	toldTools    json.RawMessage
+	bounds       Bounds
+	uses         int       // what keeps it from being unloaded
+	touched      time.Time // when it was last used
 }
 
 // meta is what the session tells about itself.
@@ -134,7 +143,7 @@ func New(cfg Config) *Session {
 		pending: callback.NewRegistry(),
 		gate:    make(chan struct{}, 1), sending: make(chan struct{}, 1),
 		interests: map[string]bool{}, timeout: cfg.CallbackTimeout, switchNames: callback.Switches(),
-		meta: meta{start: now, modified: now},
+		meta: meta{start: now, modified: now}, bounds: cfg.Bounds.withDefaults(), touched: now,
 	}
 	s.turn.over = func(out Outcome) { s.journal.Note(TurnOver{out}) }
 	slices.Sort(s.switchNames)

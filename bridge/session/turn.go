@@ -18,7 +18,17 @@ type turn struct {
 	failing   bool            // an error has ended it, as far as anybody waits for it
 	message   *journal.Record // the agent's last message
 	lastEvent time.Time
-	waiters   []*Waiter
+	// calling are the agents that wait for a model; the session's own has no name.
+	calling map[string]struct{}
+	// rested: the agent has come to rest, which the CLI tells before it says so of the
+	// session, whose background tasks may go on.
+	rested bool
+	// continuing: an earlier runtime began the turn. CLI 1.0.81 may lose it in a resume
+	// that leaves its event.
+	continuing bool
+	// stalling: the turn is being given up, so that its end is no ordinary one.
+	stalling bool
+	waiters  []*Waiter
 	// over hears of each turn's end, once; told says that it has heard of this one's.
 	over func(Outcome)
 	told bool
@@ -45,6 +55,9 @@ type Waiter struct {
 	messageID       string
 	// begun: the message was taken up.
 	begun bool
+	// doubt: the runtime ended before the message was seen to be taken up; settled: it is
+	// known by now that it was not.
+	doubt, settled bool
 	// all: it waits until the agent has come to rest, whatever fails before.
 	all bool
 	// seen are the messages taken up before the id was known, each with the end of its
@@ -60,6 +73,8 @@ type Outcome struct {
 	Error   *bridgev1.TurnError
 	Message *journal.Record
 	End     journal.Position
+	// Err is set when there was no turn: the message was accepted and lost.
+	Err error
 }
 
 // newWaiter registers a waiter; it must be made before the message is sent.
@@ -77,6 +92,7 @@ func (w *Waiter) accept() {
 	w.s.mu.Lock()
 	defer w.s.mu.Unlock()
 	w.accepted = true
+	w.s.turn.lastEvent = time.Now()
 }
 
 // identify tells the waiter its message's id.
@@ -90,6 +106,9 @@ func (w *Waiter) identify(messageID string) {
 		w.s.turn.finish(w, *out)
 	}
 	w.seen = nil
+	if w.settled && !w.over() {
+		w.s.turn.notTaken(w)
+	}
 }
 
 // note keeps an outcome for whichever of the messages taken up so far is the waiter's.
@@ -121,7 +140,7 @@ func (w *Waiter) Close() {
 // busy reports whether a turn runs, or is about to: the CLI has accepted a message, and
 // the event that says that it was taken up is still to come.
 func (t *turn) busy() bool {
-	return t.running || slices.ContainsFunc(t.waiters, func(w *Waiter) bool { return w.accepted })
+	return t.running || slices.ContainsFunc(t.waiters, func(w *Waiter) bool { return w.accepted && !w.doubt })
 }
 
 func (t *turn) drop(w *Waiter) {
@@ -145,14 +164,19 @@ func (t *turn) userMessage(rec *journal.Record) {
 	if !t.running || t.failing { // what was queued behind a failure is a turn of its own
 		t.message, t.aborted, t.told = nil, false, false
 	}
-	t.running, t.failing = true, false
+	t.running, t.failing, t.rested = true, false, false
 	var d struct{ MessageID string }
 	dataOf(rec, &d)
 	for _, w := range t.waiters {
 		switch {
 		case d.MessageID == "":
-			// CLI 1.0.81 does not say which message it is.
+			// CLI 1.0.81 does not always say which message it is: it takes them up in the
+			// order in which they came.
+			if w.begun {
+				continue
+			}
 			w.begun = true
+			return
 		case w.known:
 			w.begun = w.begun || d.MessageID == w.messageID
 		default:
@@ -165,7 +189,9 @@ func (t *turn) userMessage(rec *journal.Record) {
 func (t *turn) follow(rec *journal.Record) {
 	switch rec.Type {
 	case "assistant.turn_start":
-		t.running = true
+		t.running, t.rested = true, false
+	case "assistant.idle":
+		t.rested = t.running
 	case "assistant.message":
 		t.message = rec
 	case "tool.execution_start":
@@ -202,7 +228,7 @@ func (t *turn) failed(rec *journal.Record) {
 	t.tell(out)
 	for _, w := range t.snapshot() {
 		switch {
-		case !w.accepted || w.all:
+		case !w.accepted || w.all || w.doubt:
 		case w.begun || !t.running:
 			t.finish(w, out)
 		case !w.known:
@@ -216,22 +242,37 @@ func (t *turn) idle(rec *journal.Record) bridgev1.TurnStatus {
 	var d struct{ Aborted bool }
 	dataOf(rec, &d)
 	out := Outcome{Status: bridgev1.TurnStatus_TURN_STATUS_COMPLETED, Message: t.message, End: rec.Pos}
-	if t.aborted || d.Aborted {
+	switch {
+	case t.stalling:
+		out.Status = bridgev1.TurnStatus_TURN_STATUS_STALLED
+	case t.aborted || d.Aborted:
 		out.Status = bridgev1.TurnStatus_TURN_STATUS_ABORTED
 	}
+	t.rest(out)
+	return out.Status
+}
+
+// rest ends the turn: the agent has come to rest.
+func (t *turn) rest(out Outcome) {
 	t.tell(out)
 	for _, w := range t.snapshot() {
 		switch {
-		case !w.accepted:
+		case !w.accepted || w.doubt:
 		// An abort also drops messages that were never taken up.
-		case w.begun || out.Status == bridgev1.TurnStatus_TURN_STATUS_ABORTED:
+		case w.begun || out.Status == bridgev1.TurnStatus_TURN_STATUS_ABORTED || out.Status == bridgev1.TurnStatus_TURN_STATUS_STALLED:
 			t.finish(w, out)
 		case !w.known:
 			w.note(out)
 		}
 	}
+	t.reset()
+}
+
+// reset makes ready for the next turn.
+func (t *turn) reset() {
 	t.running, t.failing, t.aborted, t.told, t.tools = false, false, false, false, 0
-	return out.Status
+	t.rested, t.stalling, t.continuing = false, false, false
+	clear(t.calling)
 }
 
 // lost ends the turn because its runtime, or the session's use, has ended.
@@ -241,9 +282,14 @@ func (t *turn) lost(status bridgev1.TurnStatus, at journal.Position) *Outcome {
 	t.running = was
 	t.tell(out)
 	for _, w := range t.snapshot() {
+		if status == bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST && w.inDoubt() {
+			w.note(out)
+			continue
+		}
 		t.finish(w, out)
 	}
-	t.running, t.failing, t.aborted, t.told, t.tools, t.message = false, false, false, false, 0, nil
+	t.reset()
+	t.message = nil
 	if !was {
 		return nil
 	}

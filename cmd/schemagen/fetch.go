@@ -17,20 +17,23 @@ func fetch(ctx context.Context, args []string, out io.Writer) error {
 	if err := fs.Parse(args); err != nil {
 		return err
 	}
+	pins, err := schemagen.Pinned()
+	if err != nil {
+		return err
+	}
 	if *dir == "" {
-		var err error
 		if *dir, err = cacheDir(); err != nil {
 			return err
 		}
 	}
 	versions := fs.Args()
 	if len(versions) == 0 {
-		for _, p := range schemagen.Pins {
+		for _, p := range pins {
 			versions = append(versions, p.Version)
 		}
 	}
 	for _, v := range versions {
-		if err := schemagen.Fetch(ctx, *dir, v); err != nil {
+		if _, err := schemagen.Fetch(ctx, *dir, v, pins); err != nil {
 			return err
 		}
 		fmt.Fprintln(out, filepath.Join(*dir, v))

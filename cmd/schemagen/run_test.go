@@ -8,6 +8,9 @@ import (
 	"testing"
 )
 
+// pins are those of the project.
+var pins = filepath.Join("..", "..", "internal", "schemagen", "pins.txt")
+
 func TestRunRefuses(t *testing.T) {
 	t.Parallel()
 	empty := t.TempDir()
@@ -17,8 +20,12 @@ func TestRunRefuses(t *testing.T) {
 		want string
 	}{
 		{"unknown flag", []string{"-nonsense"}, "not defined"},
-		{"stray argument", []string{"-schemas", empty, "more"}, "usage:"},
-		{"no schema", []string{"-schemas", filepath.Join(empty, "1.0.81")}, "1.0.81"},
+		{"stray argument", []string{"-pins", pins, "-schemas", empty, "more"}, "usage:"},
+		{"no schema", []string{"-pins", pins, "-schemas", filepath.Join(empty, "1.0.81")}, "1.0.81"},
+		{"update of nothing", []string{"update"}, "usage:"},
+		{"update to no version", []string{"update", "-dir", empty, "-pins", pins, "-cli", "latest"}, "not a version"},
+		{"changelog of nothing", []string{"changelog"}, "usage:"},
+		{"changelog of the oldest", []string{"changelog", "1.0.81"}, "oldest"},
 		{"version that is none", []string{"fetch", "-dir", empty, "../x"}, "not a version"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -46,7 +53,7 @@ func TestRunWritesNothingOnError(t *testing.T) {
 		}
 	}
 	out, ledger := filepath.Join(dir, "proto"), filepath.Join(dir, "ledger.json")
-	err := run(t.Context(), []string{"-schemas", schemas, "-out", out, "-ledger", ledger}, io.Discard)
+	err := run(t.Context(), []string{"-schemas", schemas, "-out", out, "-ledger", ledger, "-pins", pins}, io.Discard)
 	if err == nil || !strings.Contains(err.Error(), "not pinned") {
 		t.Fatalf("got %v", err)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	"github.com/copilot-grpc/copilot-grpc/internal/offlinemodel"
 	"github.com/copilot-grpc/copilot-grpc/server"
 )
@@ -92,18 +93,28 @@ func (a *App) newBridge(runner runtime.Runner, profile runtime.Profile, defaults
 		Runtimes: func(start bridge.Start) bridge.Runtimes {
 			supervisor = runtime.NewSupervisor(runtime.SupervisorConfig{
 				Start: func(ctx context.Context, p runtime.Profile) (*runtime.Runtime, error) {
-					return start(ctx, runtime.Config{Runner: runner, Profile: p, Logger: a.logger})
+					return start(ctx, runtime.Config{
+						Runner: runner, Profile: p, Logger: a.logger, MaxRSS: a.config.KillRSS,
+						PingInterval: a.config.PingInterval, PingTimeout: a.config.PingTimeout,
+					})
 				},
 				Logger: a.logger,
 			})
-			return &runtimes{supervisor: supervisor, profile: profile}
+			return runtimes{supervisor}
 		},
+		Profile:            profile,
+		Policy:             bridge.ProfilePolicy{Fields: a.config.ProfileFields, Homes: a.config.Homes},
+		Placement:          a.config.placement(),
+		Dialed:             a.config.Dial != "",
 		Defaults:           defaults,
 		MaxPromptBytes:     a.config.MaxPromptBytes,
 		MaxAttachmentBytes: a.config.MaxAttachmentBytes,
 		MaxRequestBytes:    a.config.MaxRequestBytes,
 		MaxEphemeralBytes:  a.config.MaxEphemeralBytes,
 		CallbackTimeout:    a.config.CallbackTimeout,
+		Turns:              session.Bounds{Stall: a.config.StallTimeout, ModelCall: a.config.ModelCallTimeout},
+		IdleUnload:         a.config.IdleUnload,
+		Wear:               bridge.Wear{Age: a.config.MaxRuntimeAge, RSS: a.config.MaxRuntimeRSS, Latency: a.config.MaxRuntimeLatency},
 		Raw:                a.config.Raw,
 		OfflineModel:       a.offline != nil,
 		Version:            a.config.Version,
@@ -123,7 +134,8 @@ func (a *App) listen(ctx context.Context, b *bridge.Bridge) (err error) {
 		Listen:       a.config.Listen,
 		Token:        a.config.Token,
 		Services:     services(b),
-		Drainer:      drainer{b, a.config.DrainGrace},
+		Drainer:      drainer{b, a.config.DrainGrace, a.hard},
+		DrainTimeout: a.config.DrainGrace + callGrace,
 		Logger:       a.logger,
 		LogRequests:  a.config.LogRequests,
 		MaxRecvBytes: a.config.MaxRequestBytes,

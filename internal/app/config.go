@@ -14,7 +14,9 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge"
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	"github.com/copilot-grpc/copilot-grpc/bridge/placement"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	"github.com/copilot-grpc/copilot-grpc/server"
 )
 
@@ -64,6 +66,23 @@ type Config struct {
 	// CLILogLevel is how much the CLI writes to its own log files. Default: its own.
 	CLILogLevel string
 
+	// ProfileFields are the members of RuntimeProfile that callers may set. Nil is
+	// bridge.DefaultProfileFields. Homes are state directories by the names that callers
+	// may use for them.
+	ProfileFields []string
+	Homes         map[string]string
+	// MaxSessionsPerRuntime bounds the loaded sessions of a CLI process, MaxRuntimes the
+	// processes. RuntimeIdle is how long a process but the first may have no session
+	// before it is ended. Default: those of package placement.
+	MaxSessionsPerRuntime int
+	MaxRuntimes           int
+	RuntimeIdle           time.Duration
+	// ExtensionLaunch has callers say how extensions are started, in place of the CLI.
+	ExtensionLaunch bool
+	// MultiConnection has the CLI take several connections: participants with canvases
+	// get one each. It then listens on a loopback port, with a token, in place of stdio.
+	MultiConnection bool
+
 	// OfflineModel is the path of a script that plays the model, or OfflineDefault. ""
 	// leaves sessions to real models.
 	OfflineModel string
@@ -81,9 +100,28 @@ type Config struct {
 	// CallbackTimeout is how long callbacks wait for an answer, unless a session sets
 	// its own. Default: that of package callback.
 	CallbackTimeout time.Duration
-	// DrainGrace is how long streams may go on once the server drains. Default:
+	// DrainGrace is how long streams and turns may go on once the server drains. Default:
 	// DefaultDrainGrace.
 	DrainGrace time.Duration
+
+	// StallTimeout is how long nothing may happen in a turn, ModelCallTimeout how long
+	// while it waits for a model. IdleUnload is how long nothing goes on in a session
+	// before it is unloaded. Default: those of packages session and bridge.
+	StallTimeout     time.Duration
+	ModelCallTimeout time.Duration
+	IdleUnload       time.Duration
+
+	// MaxRuntimeAge, MaxRuntimeRSS (bytes) and MaxRuntimeLatency say when a CLI process is
+	// replaced, as soon as nothing goes on in it; KillRSS when it is ended at once. 0
+	// sets no limit.
+	MaxRuntimeAge     time.Duration
+	MaxRuntimeRSS     int64
+	MaxRuntimeLatency time.Duration
+	KillRSS           int64
+	// PingInterval is how often a CLI process is asked for a sign of life, PingTimeout how
+	// long it may be silent then. Default: those of package runtime.
+	PingInterval time.Duration
+	PingTimeout  time.Duration
 
 	// LogLevel is debug, info, warn or error, LogFormat text or json. Default: info,
 	// text.
@@ -121,6 +159,9 @@ func (c *Config) Validate() error {
 	if err := c.checkNumbers(); err != nil {
 		return err
 	}
+	if err := c.checkProfiles(); err != nil {
+		return err
+	}
 	if _, err := parseLevel(c.LogLevel); err != nil {
 		return err
 	}
@@ -143,6 +184,14 @@ func (c *Config) complete() {
 	c.MaxRequestBytes = cmp.Or(c.MaxRequestBytes, server.DefaultMaxRecvBytes)
 	c.MaxEphemeralBytes = cmp.Or(c.MaxEphemeralBytes, journal.DefaultMaxEphemeralBytes)
 	c.CallbackTimeout = cmp.Or(c.CallbackTimeout, callback.DefaultTimeout)
+	c.MaxSessionsPerRuntime = cmp.Or(c.MaxSessionsPerRuntime, placement.DefaultMaxSessions)
+	c.MaxRuntimes = cmp.Or(c.MaxRuntimes, placement.DefaultMaxRuntimes)
+	c.RuntimeIdle = cmp.Or(c.RuntimeIdle, placement.DefaultIdle)
+	c.StallTimeout = cmp.Or(c.StallTimeout, session.DefaultStall)
+	c.ModelCallTimeout = cmp.Or(c.ModelCallTimeout, session.DefaultModelCall)
+	c.IdleUnload = cmp.Or(c.IdleUnload, bridge.DefaultIdleUnload)
+	c.PingInterval = cmp.Or(c.PingInterval, runtime.DefaultPingInterval)
+	c.PingTimeout = cmp.Or(c.PingTimeout, runtime.DefaultPingTimeout)
 	c.LogLevel = cmp.Or(c.LogLevel, "info")
 	c.LogFormat = cmp.Or(c.LogFormat, formatText)
 }
@@ -181,6 +230,13 @@ func (c *Config) checkNumbers() error {
 		"largest prompt": int64(c.MaxPromptBytes), "largest attachment": int64(c.MaxAttachmentBytes),
 		"largest request": int64(c.MaxRequestBytes), "size of ephemeral events": int64(c.MaxEphemeralBytes),
 		"callback timeout": int64(c.CallbackTimeout), "drain grace": int64(c.DrainGrace),
+		"sessions of a runtime": int64(c.MaxSessionsPerRuntime), "number of runtimes": int64(c.MaxRuntimes),
+		"idle time of runtimes": int64(c.RuntimeIdle),
+		"stall timeout":         int64(c.StallTimeout), "model call timeout": int64(c.ModelCallTimeout),
+		"time until idle sessions are unloaded": int64(c.IdleUnload),
+		"age limit of runtimes":                 int64(c.MaxRuntimeAge), "latency limit of runtimes": int64(c.MaxRuntimeLatency),
+		"memory limit of runtimes": c.MaxRuntimeRSS, "memory limit at which runtimes are ended": c.KillRSS,
+		"ping interval": int64(c.PingInterval), "ping timeout": int64(c.PingTimeout),
 	} {
 		if n < 0 {
 			return fmt.Errorf("the %s must not be negative", name)
@@ -192,10 +248,30 @@ func (c *Config) checkNumbers() error {
 	return nil
 }
 
+// checkProfiles looks at what callers may say of runtimes.
+func (c *Config) checkProfiles() error {
+	for _, field := range c.ProfileFields {
+		if !slices.Contains(bridge.ProfileFields(), field) {
+			return fmt.Errorf("runtime profile field %q is none of %s", field, strings.Join(bridge.ProfileFields(), ", "))
+		}
+	}
+	for name, dir := range c.Homes {
+		if !filepath.IsAbs(dir) {
+			return fmt.Errorf("home %q: %q is not an absolute path", name, dir)
+		}
+	}
+	return nil
+}
+
+func (c *Config) placement() placement.Config {
+	return placement.Config{MaxSessions: c.MaxSessionsPerRuntime, MaxRuntimes: c.MaxRuntimes, Idle: c.RuntimeIdle}
+}
+
 // profile says what the CLI processes are like.
 func (c *Config) profile() (runtime.Profile, error) {
 	p := runtime.Profile{
 		Env: maps.Clone(c.Env), Token: c.GitHubToken, LogLevel: c.CLILogLevel,
+		Multi: c.MultiConnection, ExtensionLaunch: c.ExtensionLaunch,
 		UseLogin: !c.NoLogin && c.OfflineModel == "",
 	}
 	for _, dir := range []struct{ from, to *string }{

@@ -39,15 +39,22 @@ func (p participants) Attach(ctx context.Context, start *bridgev1.AttachStart) (
 	return a, nil
 }
 
-// drainer ends the streams of the bridge.
+// drainer ends the streams of the bridge, and lets its turns end.
 type drainer struct {
 	bridge *bridge.Bridge
 	grace  time.Duration
+	// hard ends when the end must not wait for anybody.
+	hard context.Context
 }
 
-// Drain implements server.Drainer. It does not wait: the server does that for the calls
-// themselves, and no longer than they last.
-func (d drainer) Drain(context.Context) error {
+// Drain implements server.Drainer. It waits for the turns that run: a caller that has
+// only sent a prompt is no call under way. It does not wait for streams and calls, which
+// the server does, and no longer than they last.
+func (d drainer) Drain(ctx context.Context) error {
 	d.bridge.Drain(d.grace)
+	ctx, cancel := context.WithTimeout(ctx, d.grace)
+	defer cancel()
+	defer context.AfterFunc(d.hard, cancel)()
+	d.bridge.AwaitTurns(ctx)
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoregistry"
 	"google.golang.org/protobuf/types/descriptorpb"
 
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
 	jsonv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/json/v1"
 )
@@ -198,5 +199,70 @@ func TestCommittedMethodsHaveRules(t *testing.T) {
 	event := cliv1.File_copilot_cli_v1_callback_session_proto.Services().ByName("CallbackSessionService").Methods().ByName("Event")
 	if got, _ := proto.GetExtension(event.Options(), jsonv1.E_Method).(*jsonv1.MethodRules); !got.GetCallback() || !got.GetNotification() || got.GetMethod() != "session.event" {
 		t.Errorf("session.event: got %v", got)
+	}
+}
+
+// TestCommittedIsMadeOfTheTables: whoever changes the overlay, the words or the
+// exceptions generates again, which is what fails for rows that match nothing.
+func TestCommittedIsMadeOfTheTables(t *testing.T) {
+	t.Parallel()
+	ledger, err := ReadLedger("ledger.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum, err := TablesSum()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ledger.Tables != sum {
+		t.Errorf("the tables have changed since the .proto files were generated (%s, now %s): run make schema", ledger.Tables, sum)
+	}
+}
+
+// TestCommittedOverlayIsNeeded: what the overlay defines is the parameters or the
+// result of a method, or some message of the API has a field of it.
+func TestCommittedOverlayIsNeeded(t *testing.T) {
+	t.Parallel()
+	needed := map[string]bool{eventUnion: true}
+	for _, pkg := range []protoreflect.FullName{protoPackage, bridgev1.File_copilot_bridge_v1_session_proto.Package()} {
+		protoregistry.GlobalFiles.RangeFilesByPackage(pkg, func(f protoreflect.FileDescriptor) bool {
+			for i := range f.Messages().Len() {
+				for j := range f.Messages().Get(i).Fields().Len() {
+					noteType(f.Messages().Get(i).Fields().Get(j), needed)
+				}
+			}
+			return true
+		})
+	}
+	o, err := loadOverlay(overlayFiles)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, x := range o.model.methods {
+		for _, typ := range []*Type{x.Params, x.Result} {
+			if typ != nil && typ.Kind == KindRef {
+				needed[typ.Ref] = true
+			}
+		}
+	}
+	for _, r := range paramsOverrides {
+		needed[r.Def] = true
+	}
+	for _, name := range o.model.order {
+		if !needed[name] && !o.included[name] {
+			t.Errorf("overlay: nothing needs %q", name)
+		}
+	}
+}
+
+func noteType(f protoreflect.FieldDescriptor, into map[string]bool) {
+	if f.IsMap() {
+		f = f.MapValue()
+	}
+	if m := f.Message(); m != nil {
+		into[string(m.Name())] = true
+	}
+	if e := f.Enum(); e != nil {
+		into[string(e.Name())] = true
 	}
 }

@@ -18,32 +18,42 @@ var versionForm = regexp.MustCompile(`^[0-9]+\.[0-9]+\.[0-9]+$`)
 
 // Fetch puts the schemas of a CLI version into dir/version, unless they are there
 // already. Newer packages hold them only inside the executable, which writes them
-// out when it unpacks itself; nothing of it is run beyond that.
-func Fetch(ctx context.Context, dir, version string) error {
+// out when it unpacks itself; nothing of it is run beyond that. A version that is
+// pinned must have the pinned schemas; the pin of what was found is returned.
+func Fetch(ctx context.Context, dir, version string, pins Pins) (Pin, error) {
 	if !versionForm.MatchString(version) {
-		return fmt.Errorf("fetch %q: not a version", version)
+		return Pin{}, fmt.Errorf("fetch %q: not a version", version)
 	}
 	dest := filepath.Join(dir, version)
-	if _, sums, err := readSchemas(dest); err == nil {
-		return checkPin(version, sums)
+	_, sums, err := readSchemas(dest)
+	if err != nil {
+		if err := fetch(ctx, dir, dest, version); err != nil {
+			return Pin{}, fmt.Errorf("fetch %s: %w", version, err)
+		}
+		if _, sums, err = readSchemas(dest); err != nil {
+			return Pin{}, fmt.Errorf("fetch %s: %w", version, err)
+		}
 	}
+	if pins.Find(version) != nil {
+		if err := pins.check(version, sums); err != nil {
+			return Pin{}, err
+		}
+	}
+	return Pin{version, sums}, nil
+}
+
+// fetch installs a version in a folder of its own below dir and keeps its schemas.
+func fetch(ctx context.Context, dir, dest, version string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return fmt.Errorf("fetch %s: %w", version, err)
+		return err
 	}
 	tmp, err := os.MkdirTemp(dir, "fetch-")
 	if err != nil {
-		return fmt.Errorf("fetch %s: %w", version, err)
+		return err
 	}
 	defer os.RemoveAll(tmp)
 	found, err := unpack(ctx, tmp, version)
 	if err != nil {
-		return fmt.Errorf("fetch %s: %w", version, err)
-	}
-	_, sums, err := readSchemas(found)
-	if err != nil {
-		return fmt.Errorf("fetch %s: %w", version, err)
-	}
-	if err := checkPin(version, sums); err != nil {
 		return err
 	}
 	return keep(found, dest)

@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -11,7 +12,8 @@ import (
 func TestFetchChecksWhatIsThere(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	version := Pins[0].Version
+	pins := pinned(t)
+	version := pins[0].Version
 	if err := os.Mkdir(filepath.Join(dir, version), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -20,26 +22,65 @@ func TestFetchChecksWhatIsThere(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := Fetch(t.Context(), dir, version); err == nil || !strings.Contains(err.Error(), "sha256 is") {
+	if _, err := Fetch(t.Context(), dir, version, pins); err == nil || !strings.Contains(err.Error(), "sha256 is") {
 		t.Errorf("got %v, want an error about the sum", err)
 	}
-	if _, err := Load(filepath.Join(dir, version), version); err == nil {
+	if _, err := Load(filepath.Join(dir, version), version, pins); err == nil {
 		t.Error("schemas with a wrong sum were loaded")
 	}
 }
 
 func TestPins(t *testing.T) {
 	t.Parallel()
-	p := Pins[len(Pins)-1]
-	if err := checkPin(p.Version, p.SHA256); err != nil {
+	pins := pinned(t)
+	p := pins[len(pins)-1]
+	if err := pins.check(p.Version, p.SHA256); err != nil {
 		t.Error(err)
 	}
 	swapped := [2]string{p.SHA256[1], p.SHA256[0]}
-	if err := checkPin(p.Version, swapped); err == nil {
+	if err := pins.check(p.Version, swapped); err == nil {
 		t.Error("swapped sums were accepted")
 	}
-	if err := checkPin("9.9.9", p.SHA256); err == nil {
+	if err := pins.check("9.9.9", p.SHA256); err == nil {
 		t.Error("an unknown version was accepted")
+	}
+}
+
+// TestPinsTakeAnother adds a version in the middle, and reads what was written.
+func TestPinsTakeAnother(t *testing.T) {
+	t.Parallel()
+	pins := pinned(t)
+	more := pins.With(Pin{"1.0.90", pins[0].SHA256})
+	path := filepath.Join(t.TempDir(), "pins.txt")
+	if err := more.Write(path); err != nil {
+		t.Fatal(err)
+	}
+	again, err := ReadPins(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(again, more) || len(pins) != len(more)-1 {
+		t.Errorf("got %v", again)
+	}
+	for version, want := range map[string]string{"1.0.81": "", "1.0.90": "1.0.82", "1.0.92": "1.0.90", "1.0.102": "1.0.92", "1.1.0": "1.0.102"} {
+		if got := again.Before(version); got != want {
+			t.Errorf("before %s: got %q, want %q", version, got, want)
+		}
+	}
+}
+
+func TestPinsErrors(t *testing.T) {
+	t.Parallel()
+	sum := strings.Repeat("0", 64)
+	for name, text := range map[string]string{
+		"one sum":    "1.0.1 " + sum + "\n",
+		"no sum":     "1.0.1 x " + sum + "\n",
+		"no version": "latest " + sum + " " + sum + "\n",
+		"twice":      "1.0.1 " + sum + " " + sum + "\n1.0.1 " + sum + " " + sum + "\n",
+	} {
+		if _, err := parsePins(text); err == nil {
+			t.Errorf("%s: no error", name)
+		}
 	}
 }
 

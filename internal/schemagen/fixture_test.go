@@ -70,12 +70,22 @@ func schemaModels(t *testing.T) []*Model {
 		t.Skip("SCHEMA_DIR is not set: run `go run ./cmd/schemagen fetch -dir DIR` and set it to DIR")
 	}
 	var models []*Model
-	for _, p := range Pins {
-		m, err := Load(filepath.Join(dir, p.Version), p.Version)
+	pins := pinned(t)
+	for _, p := range pins {
+		m, err := Load(filepath.Join(dir, p.Version), p.Version, pins)
 		if err != nil {
 			t.Fatal(err)
 		}
 		models = append(models, m)
 	}
 	return models
+}
+
+func pinned(t *testing.T) Pins {
+	t.Helper()
+	pins, err := Pinned()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pins
 }

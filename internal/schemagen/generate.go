@@ -61,6 +61,9 @@ func Generate(cfg Config) (*Output, error) {
 	}
 	pl.assignFiles()
 	cfg.Ledger.number(pl)
+	if cfg.Ledger.Tables, err = TablesSum(); err != nil {
+		return nil, err
+	}
 	words, err := loadWording(wordFiles)
 	if err != nil {
 		return nil, err

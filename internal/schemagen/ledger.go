@@ -13,6 +13,9 @@ import (
 // number is never given twice: an element that goes leaves its number reserved,
 // one whose type changes gets a new number.
 type Ledger struct {
+	// Tables is the sum of the tables that the committed files were made with: see
+	// TablesSum.
+	Tables string `json:"tables"`
 	// Versions are the CLI versions whose schemas went into it, oldest first.
 	Versions []string `json:"versions"`
 	// Messages has, by message, the numbers by "member|type"; cases of a oneof

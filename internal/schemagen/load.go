@@ -14,12 +14,12 @@ import (
 var SchemaFiles = [2]string{"api.schema.json", "session-events.schema.json"}
 
 // Load reads the schemas of one CLI version from dir. They must be the pinned ones.
-func Load(dir, version string) (*Model, error) {
+func Load(dir, version string, pins Pins) (*Model, error) {
 	data, sums, err := readSchemas(dir)
 	if err != nil {
 		return nil, fmt.Errorf("schemas of %s: %w", version, err)
 	}
-	if err := checkPin(version, sums); err != nil {
+	if err := pins.check(version, sums); err != nil {
 		return nil, err
 	}
 	return parseSchemas(version, data, sums)

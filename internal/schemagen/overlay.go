@@ -18,6 +18,8 @@ type overlay struct {
 	model   *Model
 	extends []*Def
 	events  []*overlayEvent
+	// included are the definitions whose members others have.
+	included map[string]bool
 }
 
 type overlayEvent struct {
@@ -30,7 +32,7 @@ func loadOverlay(fsys fs.FS) (*overlay, error) {
 	if err != nil {
 		return nil, fmt.Errorf("overlay: %w", err)
 	}
-	o := &overlay{model: newModel()}
+	o := &overlay{model: newModel(), included: map[string]bool{}}
 	p := &overlayParser{out: o}
 	for _, f := range files {
 		data, err := fs.ReadFile(fsys, f)
@@ -206,6 +208,7 @@ func (p *overlayParser) resolveIncludes() error {
 			if !ok || len(p.includes[from.Type]) > 0 {
 				return fmt.Errorf("overlay: %q includes %q, which is not complete before it", name, inc.name)
 			}
+			p.out.included[inc.name] = true
 			var copies []*Prop
 			for _, prop := range from.Type.Props {
 				c := *prop

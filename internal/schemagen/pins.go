@@ -1,47 +1,124 @@
 package schemagen
 
-import "fmt"
+import (
+	"bytes"
+	"cmp"
+	_ "embed" // the pins
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+)
 
-// Pins are the sha256 sums of the schema files of every version that may be
-// generated from, in the order of SchemaFiles. The files themselves are not ours
-// to publish.
-var Pins = []Pin{
-	{"1.0.81", [2]string{
-		"9a479b80adc06bac35f3347f7b12552e07809ba76d5eecdb265c9592e5231c61",
-		"24c7f581ec307f8bf0ddd9267ebb45e36b73b286dc8c713c37464a9be8bb5c4f",
-	}},
-	{"1.0.82", [2]string{
-		"0945455e48c13783bf8c27f4e8e82793b45975b1af2232e399ca63e45ad0ef60",
-		"aab192cd2f84f3e87edec8fc436b015bd3bc3fa456388926b4fff59bcbc23ebb",
-	}},
-	{"1.0.92", [2]string{
-		"b49506903d2663f2b38c5d194c622df48ca92e1b3f69538561fb4a8c7a5fbf0a",
-		"f622f137ed07ce9eedfac59000c97ade08ca66657aafeac22a75d8b361d968b2",
-	}},
-	{"1.0.102", [2]string{
-		"3ea4787901ebed80f00e2c5271769049bc93ebfbbd6b6635c8c168ca7aad4922",
-		"2d2ac2bea9ede2d02c1e51f4595d3e2c8cf81bfb2b00cb13d74fea83014ffa5d",
-	}},
-}
+//go:embed pins.txt
+var pinsText string
 
-// Pin is what the schemas of one version must be.
+// Pin is what the schemas of one version must be: their sha256 sums, in the order
+// of SchemaFiles. The files themselves are not ours to publish.
 type Pin struct {
 	Version string
 	SHA256  [2]string
 }
 
-// checkPin compares the sums of a version's schema files with the pinned ones.
-func checkPin(version string, sums [2]string) error {
-	for _, p := range Pins {
-		if p.Version != version {
+// Pins are the versions that are generated from, oldest first.
+type Pins []Pin
+
+// Pinned returns the pins that this program was built with.
+func Pinned() (Pins, error) { return parsePins(pinsText) }
+
+// ReadPins reads pins from a file.
+func ReadPins(path string) (Pins, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("read pins: %w", err)
+	}
+	return parsePins(string(data))
+}
+
+func parsePins(text string) (Pins, error) {
+	var pins Pins
+	for i, line := range strings.Split(text, "\n") {
+		words := strings.Fields(line)
+		if len(words) == 0 || words[0] == "#" {
 			continue
 		}
-		for i, file := range SchemaFiles {
-			if sums[i] != p.SHA256[i] {
-				return fmt.Errorf("%s of %s: sha256 is %s, pinned is %s", file, version, sums[i], p.SHA256[i])
-			}
+		if len(words) != 3 || !versionForm.MatchString(words[0]) || len(words[1]) != 64 || len(words[2]) != 64 {
+			return nil, fmt.Errorf("pins: line %d: want a version and two sha256 sums, got %q", i+1, line)
 		}
-		return nil
+		if pins.Find(words[0]) != nil {
+			return nil, fmt.Errorf("pins: line %d: %q is pinned twice", i+1, words[0])
+		}
+		pins = append(pins, Pin{words[0], [2]string{words[1], words[2]}})
 	}
-	return fmt.Errorf("version %q is not pinned: its schemas have sha256 %s and %s", version, sums[0], sums[1])
+	slices.SortFunc(pins, func(a, b Pin) int { return CompareVersions(a.Version, b.Version) })
+	return pins, nil
+}
+
+// Write writes the pins to a file that ReadPins can read.
+func (p Pins) Write(path string) error {
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "# version, then the sha256 of %s and of %s\n", SchemaFiles[0], SchemaFiles[1])
+	for _, pin := range p {
+		fmt.Fprintln(&b, pin.Version, pin.SHA256[0], pin.SHA256[1])
+	}
+	if err := os.WriteFile(path, b.Bytes(), 0o644); err != nil {
+		return fmt.Errorf("write pins: %w", err)
+	}
+	return nil
+}
+
+// Find returns the pin of a version, or nil.
+func (p Pins) Find(version string) *Pin {
+	for i := range p {
+		if p[i].Version == version {
+			return &p[i]
+		}
+	}
+	return nil
+}
+
+// With returns the pins and one more, in its place.
+func (p Pins) With(pin Pin) Pins {
+	out := append(slices.Clone(p), pin)
+	slices.SortFunc(out, func(a, b Pin) int { return CompareVersions(a.Version, b.Version) })
+	return out
+}
+
+// Before returns the version before another one, or "".
+func (p Pins) Before(version string) string {
+	before := ""
+	for _, pin := range p {
+		if CompareVersions(pin.Version, version) < 0 {
+			before = pin.Version
+		}
+	}
+	return before
+}
+
+// check compares the sums of a version's schema files with the pinned ones.
+func (p Pins) check(version string, sums [2]string) error {
+	pin := p.Find(version)
+	if pin == nil {
+		return fmt.Errorf("version %q is not pinned: its schemas have sha256 %s and %s", version, sums[0], sums[1])
+	}
+	for i, file := range SchemaFiles {
+		if sums[i] != pin.SHA256[i] {
+			return fmt.Errorf("%s of %s: sha256 is %s, pinned is %s", file, version, sums[i], pin.SHA256[i])
+		}
+	}
+	return nil
+}
+
+// CompareVersions compares two versions such as 1.0.9 and 1.0.81 number by number.
+func CompareVersions(a, b string) int {
+	x, y := strings.Split(a, "."), strings.Split(b, ".")
+	for i := range min(len(x), len(y)) {
+		m, _ := strconv.Atoi(x[i])
+		n, _ := strconv.Atoi(y[i])
+		if c := cmp.Compare(m, n); c != 0 {
+			return c
+		}
+	}
+	return cmp.Compare(len(x), len(y))
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge"
 	"github.com/copilot-grpc/copilot-grpc/internal/app"
 )
 
@@ -131,7 +132,17 @@ func cliFlags(f *flags, c *app.Config) {
 	f.StringVar(&c.WorkDir, "work-dir", "", "working `directory` of sessions that name none (default: the current one)")
 	f.Var(variables(c.Env), "env", "`NAME=VALUE` to add to the CLI's environment, which its shells see; repeatable")
 	f.StringVar(&c.GitHubToken, "github-token", "", "GitHub `token` of sessions that bring none; the CLI's shells see it")
+	f.BoolVar(&c.ExtensionLaunch, "extension-launch", false,
+		"callers that handle EXTENSION_LAUNCH say how extensions are started, in place of the CLI")
+	f.BoolVar(&c.MultiConnection, "multi-connection", false,
+		"let the CLI take several connections, on a loopback port with a token: participants with canvases need one each")
 	f.BoolVar(&c.NoLogin, "no-login", false, "do not let the CLI use the login it has stored on this machine")
+	f.DurationVar(&c.MaxRuntimeAge, "max-runtime-age", c.MaxRuntimeAge, "replace a CLI process that is older, when nothing goes on in its sessions; 0 never")
+	f.Int64Var(&c.MaxRuntimeRSS, "max-runtime-rss", c.MaxRuntimeRSS, "replace a CLI process that has more memory, in `bytes`; 0 never")
+	f.DurationVar(&c.MaxRuntimeLatency, "max-runtime-latency", c.MaxRuntimeLatency, "replace a CLI process that takes longer to answer a ping; 0 never")
+	f.Int64Var(&c.KillRSS, "kill-rss", c.KillRSS, "end a CLI process at once that has more memory, in `bytes`; 0 never")
+	f.DurationVar(&c.PingInterval, "ping-interval", c.PingInterval, "how often a CLI process is asked for a sign of life")
+	f.DurationVar(&c.PingTimeout, "ping-timeout", c.PingTimeout, "how long it may be silent then before it is ended and replaced")
 	f.StringVar(&c.CLILogLevel, "cli-log-level", "", "`level` of the CLI's own log files: none, error, warning, info, debug, all")
 }
 
@@ -140,13 +151,23 @@ func serverFlags(f *flags, c *app.Config) {
 	f.Var((*list)(&c.Listen), "listen", "`address` to listen on, unix:PATH or a loopback HOST:PORT; repeatable, or with commas (default: "+defaultSocket()+")")
 	f.StringVar(&c.Token, "token", "", "bearer `token` of callers over TCP, at least 16 characters (default: a random one, printed)")
 	f.StringVar(&c.OfflineModel, "offline-model", "", "`script` that plays the model: a path, or \""+app.OfflineDefault+"\" for the built-in one")
+	c.Homes = map[string]string{}
+	f.Var((*list)(&c.ProfileFields), "profile-fields", "`fields` of RuntimeProfile that callers may set; repeatable, or with commas: "+
+		strings.Join(bridge.ProfileFields(), ", ")+" (default: "+strings.Join(bridge.DefaultProfileFields, ",")+")")
+	f.Var(variables(c.Homes), "profile-home", "`NAME=DIRECTORY` of a state directory that callers may choose by name; repeatable")
+	f.IntVar(&c.MaxSessionsPerRuntime, "max-sessions-per-runtime", c.MaxSessionsPerRuntime, "`sessions` that a CLI process may have loaded before another is started")
+	f.IntVar(&c.MaxRuntimes, "max-runtimes", c.MaxRuntimes, "most CLI `processes`")
+	f.DurationVar(&c.RuntimeIdle, "runtime-idle", c.RuntimeIdle, "how long a CLI process but the first may have no session before it is ended")
 	f.BoolVar(&c.Raw, "raw", false, "switch RawService on, which passes any call on to the CLI")
 	f.IntVar(&c.MaxPromptBytes, "max-prompt-bytes", c.MaxPromptBytes, "largest text of a prompt, in `bytes`")
 	f.IntVar(&c.MaxAttachmentBytes, "max-attachment-bytes", c.MaxAttachmentBytes, "largest attachment sent in pieces, in `bytes`")
 	f.IntVar(&c.MaxRequestBytes, "max-request-bytes", c.MaxRequestBytes, "largest message of a caller, in `bytes`")
 	f.IntVar(&c.MaxEphemeralBytes, "max-ephemeral-bytes", c.MaxEphemeralBytes, "most that is kept of each session's ephemeral events, in `bytes`")
 	f.DurationVar(&c.CallbackTimeout, "callback-timeout", c.CallbackTimeout, "how long tool calls, permissions and the like wait for an answer")
-	f.DurationVar(&c.DrainGrace, "drain-grace", c.DrainGrace, "how long streams may go on once the server is asked to end")
+	f.DurationVar(&c.DrainGrace, "drain-grace", c.DrainGrace, "how long streams and turns may go on once the server is asked to end")
+	f.DurationVar(&c.StallTimeout, "stall-timeout", c.StallTimeout, "how long nothing may happen in a turn, with no tool or callback outstanding, before it ends as stalled")
+	f.DurationVar(&c.ModelCallTimeout, "model-call-timeout", c.ModelCallTimeout, "the same while the turn waits for a model")
+	f.DurationVar(&c.IdleUnload, "idle-unload", c.IdleUnload, "how long nothing goes on in a session before it is unloaded; whatever needs it loads it again")
 }
 
 // logFlags adds the flags of our own log.

@@ -1,0 +1,8 @@
+package journal
+
+// Watched reports whether anybody has a reader.
+func (j *Journal) Watched() bool {
+	j.mu.RLock()
+	defer j.mu.RUnlock()
+	return len(j.readers) > 0
+}

@@ -1,0 +1,128 @@
+package session
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	"github.com/copilot-grpc/copilot-grpc/bridge/rpcconn"
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+)
+
+// A message that the CLI accepted is in its memory only until it is taken up, and one
+// that was sent may not even have been read when the runtime ends. Which of them became
+// part of the conversation is found in the history, when the session is loaded again.
+
+// maxDoubted bounds the lost messages that are remembered, for callers that ask again.
+const maxDoubted = 1024
+
+// inDoubt puts a waiter in doubt if its message was accepted and not seen since. The
+// caller holds mu.
+func (w *Waiter) inDoubt() bool {
+	w.doubt = w.doubt || w.accepted && !w.begun && !w.all
+	return w.doubt && !w.begun
+}
+
+// errNotTaken says that a message was accepted and lost.
+func errNotTaken(id string) error {
+	return fault.New(fault.SendInDoubt, "the runtime ended before it was seen to take the message up; the history does not have it").
+		With("message_id", id)
+}
+
+// notTaken ends the waiting for a message that was lost.
+func (t *turn) notTaken(w *Waiter) {
+	t.finish(w, Outcome{Status: bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST, Err: errNotTaken(w.messageID)})
+}
+
+// settle ends the doubt about messages: what the history has been seen to have was taken
+// up, and its turn was lost; the rest is lost. The caller holds mu.
+func (s *Session) settle() {
+	out := Outcome{Status: bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST, End: s.journal.Last()}
+	for _, w := range s.turn.snapshot() {
+		switch {
+		case !w.doubt:
+		case w.begun:
+			s.turn.finish(w, out)
+		case !w.known:
+			w.note(out)
+			w.settled = true
+		default:
+			s.forgetMessage(w.messageID)
+			s.turn.notTaken(w)
+		}
+	}
+}
+
+// forgetMessage remembers that a message was lost. The caller holds mu.
+func (s *Session) forgetMessage(id string) {
+	if id == "" {
+		return
+	}
+	s.doubted = append(s.doubted, id)
+	if len(s.doubted) > maxDoubted {
+		s.doubted = s.doubted[1:]
+	}
+}
+
+// Doubted returns SEND_IN_DOUBT for a message that was accepted and is known to be lost.
+func (s *Session) Doubted(messageID string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, id := range s.doubted {
+		if id == messageID {
+			return errNotTaken(id)
+		}
+	}
+	return nil
+}
+
+// GiveUp notes that nobody goes on trying to load the session: what that would have
+// settled is settled without. It is still loaded when somebody needs it.
+func (s *Session) GiveUp() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.settle()
+}
+
+// settleTimeout bounds loading a session to see what became of a message.
+const settleTimeout = time.Minute
+
+// unsure settles a send during which the runtime ended: if the history has the message,
+// it was sent, and its turn was lost.
+func (s *Session) unsure(ctx context.Context, m Message, before journal.Position, cause error) (Sent, error) {
+	_, answered := errors.AsType[*rpcconn.Error](cause)
+	if fault.ReasonOf(cause) != fault.RuntimeLost || answered || errors.Is(cause, rpcconn.ErrNotSent) {
+		return Sent{}, cause
+	}
+	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
+	defer cancel()
+	in := fault.Wrap(cause, fault.SendInDoubt, "the runtime ended before it replied, and the history does not have the message")
+	if _, err := s.Loaded(ctx); err != nil {
+		return Sent{}, in
+	}
+	rec, ok := s.journal.Find(func(r *journal.Record) bool {
+		return r.Type == "user.message" && r.Agent == "" && (r.Pos.Epoch > before.Epoch || r.Pos.Seq > before.Seq) && contentOf(r) == m.Params.String("prompt")
+	})
+	if !ok {
+		return Sent{}, in
+	}
+	var d struct{ MessageID string }
+	dataOf(rec, &d)
+	w := &Waiter{s: s, done: make(chan struct{})}
+	w.out = Outcome{Status: bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST, End: s.journal.Last()}
+	close(w.done)
+	return Sent{MessageID: d.MessageID, At: rec.Pos, Waiter: w}, nil
+}
+
+// contentOf is the text of a user's message.
+func contentOf(rec *journal.Record) string {
+	var d struct{ Content json.RawMessage }
+	var text string
+	if !dataOf(rec, &d) || json.Unmarshal(d.Content, &text) != nil {
+		return ""
+	}
+	return text
+}

@@ -1,0 +1,145 @@
+package session
+
+import (
+	"context"
+	"time"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
+	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+)
+
+// Hold keeps the session from being unloaded until release is called: something of it
+// is in use that its events do not tell.
+func (s *Session) Hold() (release func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.uses++
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.uses--
+		s.touched = time.Now()
+	}
+}
+
+// resting reports whether nothing has gone on in the session for some time, as far as
+// the bridge knows. The caller holds mu.
+func (s *Session) resting(idle time.Duration) bool {
+	last := s.touched
+	if s.turn.lastEvent.After(last) {
+		last = s.turn.lastEvent
+	}
+	return s.state == Loaded && s.uses == 0 && !s.override && !s.turn.busy() && s.pending.Len() == 0 && time.Since(last) >= idle
+}
+
+// Rests is resting for others.
+func (s *Session) Rests(idle time.Duration) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.resting(idle)
+}
+
+// Unload takes the session out of its runtime if nothing has gone on in it for some time,
+// and nothing does in the CLI: no task, schedule or shell. It reports whether it did. The
+// session stays open, and is loaded again by whatever needs it.
+func (s *Session) Unload(ctx context.Context, idle time.Duration) (bool, error) {
+	if err := lock(ctx, s.gate); err != nil {
+		return false, err
+	}
+	defer unlock(s.gate)
+	s.mu.Lock()
+	rt, resting := s.runtime, s.resting(idle)
+	s.mu.Unlock()
+	if !resting {
+		return false, nil
+	}
+	alive, err := s.alive(ctx, rt)
+	if err != nil || alive {
+		s.mu.Lock()
+		s.touched = time.Now() // ask again when it has rested as long as this once more
+		s.mu.Unlock()
+		return false, err
+	}
+	s.mu.Lock()
+	if resting = s.resting(idle) && s.runtime == rt; resting {
+		s.state, s.internal = Unloaded, true // whoever needs it waits for the gate
+	}
+	s.mu.Unlock()
+	if !resting {
+		return false, nil
+	}
+	return true, s.destroy(ctx, rt)
+}
+
+// drop is Unload of a session that cannot go on in its runtime, whatever goes on there.
+func (s *Session) drop(ctx context.Context, rt Runtime) error {
+	if err := lock(ctx, s.gate); err != nil {
+		return err
+	}
+	defer unlock(s.gate)
+	s.mu.Lock()
+	here := s.state == Loaded && s.runtime == rt
+	if here {
+		s.state, s.internal = Unloaded, true
+		s.withdraw(func(p *callback.Pending) bool { return !p.Kind.Survives }, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_RUNTIME_LOST)
+	}
+	s.mu.Unlock()
+	if !here {
+		return nil
+	}
+	return s.destroy(ctx, rt)
+}
+
+// destroy has the CLI forget the session, which is marked as unloaded. The gate is held.
+func (s *Session) destroy(ctx context.Context, rt Runtime) error {
+	_, _, err := s.call(ctx, rt, "session.destroy", nil)
+	rt.Unroute(s)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.endOrder()
+	s.runtime, s.loadedOnce, s.override, s.internal = nil, false, false, false
+	switch fault.ReasonOf(err) {
+	case fault.SessionNotFound, fault.RuntimeLost:
+		return nil // it is gone anyway
+	}
+	return err
+}
+
+// alive asks the CLI whether anything goes on in the session that its end would end.
+func (s *Session) alive(ctx context.Context, rt Runtime) (bool, error) {
+	var activity struct{ HasActiveWork bool }
+	if err := s.query(ctx, rt, "session.metadata.activity", &activity); err != nil || activity.HasActiveWork {
+		return true, err
+	}
+	if found, err := s.tasksIn(ctx, rt, "running", "idle"); err != nil || found {
+		return true, err
+	}
+	var schedule struct{ Entries []struct{} }
+	err := s.query(ctx, rt, "session.schedule.list", &schedule)
+	return len(schedule.Entries) > 0, err
+}
+
+// retried makes a call by f in the runtime that has the session, loading it if need be.
+// Should it have been unloaded at the same moment, it is loaded once more.
+func (s *Session) retried(ctx context.Context, f func(rt Runtime) error) error {
+	defer s.Hold()()
+	rt, err := s.Loaded(ctx)
+	if err != nil {
+		return err
+	}
+	err = f(rt)
+	if fault.ReasonOf(err) != fault.SessionNotFound {
+		return err
+	}
+	s.mu.Lock()
+	moved := s.runtime != rt && s.usable() == nil
+	s.mu.Unlock()
+	if !moved {
+		return err
+	}
+	if rt, err = s.Loaded(ctx); err != nil {
+		return err
+	}
+	return f(rt)
+}
