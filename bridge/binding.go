@@ -2,6 +2,7 @@ package bridge
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -49,6 +50,8 @@ type binding struct {
 	rt       *runtime.Runtime
 	sessions map[string]*session.Session
 	lost     error
+	// told is closed when the sessions have been told of the end.
+	told chan struct{}
 
 	shells shells
 
@@ -59,7 +62,10 @@ type binding struct {
 
 // startRuntime starts a runtime and watches its end.
 func (b *Bridge) startRuntime(ctx context.Context, cfg runtime.Config) (*runtime.Runtime, error) {
-	bind := &binding{b: b, id: "rt-" + rand.Text()[:8], profile: cfg.Profile, sessions: map[string]*session.Session{}, names: session.Names{}}
+	bind := &binding{
+		b: b, id: "rt-" + rand.Text()[:8], profile: cfg.Profile, sessions: map[string]*session.Session{},
+		names: session.Names{}, told: make(chan struct{}),
+	}
 	cfg.RPC.Event = bind.event
 	cfg.RPC.Notification = bind.notification
 	cfg.RPC.Request = bind.request
@@ -184,9 +190,15 @@ func (bind *binding) notification(method string, params []byte) {
 func (bind *binding) request(ctx context.Context, r *rpcconn.Request) (json.RawMessage, error) {
 	var params struct {
 		SessionID string `json:"sessionId"`
+		// What is asked about an installation names the session whose rules it is under.
+		PolicySessionID string `json:"policySessionId"`
 	}
-	_ = json.Unmarshal(r.Params, &params) // a request that names no session is nobody's
-	s := bind.session([]byte(params.SessionID))
+	_ = json.Unmarshal(r.Params, &params) // what is not understood names no session
+	id := cmp.Or(params.SessionID, params.PolicySessionID)
+	if id == "" {
+		return bind.askAll(ctx, r)
+	}
+	s := bind.session([]byte(id))
 	if s == nil {
 		return nil, &rpcconn.Error{Code: rpcconn.CodeMethodNotFound, Message: "nobody handles " + r.Method}
 	}
@@ -212,6 +224,7 @@ func (bind *binding) ended(cause error) {
 			wanted = append(wanted, s)
 		}
 	}
+	close(bind.told)
 	b := bind.b
 	b.revive(wanted)
 	b.mu.Lock()
@@ -231,3 +244,6 @@ func (bind *binding) Err() error {
 	defer bind.mu.RUnlock()
 	return bind.lost
 }
+
+// Ended is closed when the runtime has ended and its sessions know it.
+func (bind *binding) Ended() <-chan struct{} { return bind.told }

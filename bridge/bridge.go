@@ -94,6 +94,9 @@ type Bridge struct {
 	// draining closes when streams are to go away, stopping when they are to end.
 	draining, stopping chan struct{}
 	drainOnce          sync.Once
+	// stopped ends when stopping closes.
+	stopped context.Context
+	stop    context.CancelFunc
 	// grace is the time between the two; it is set before draining closes.
 	grace time.Duration
 
@@ -144,6 +147,7 @@ func New(cfg Config) (*Bridge, error) {
 		ctx: ctx, cancel: cancel, draining: make(chan struct{}), stopping: make(chan struct{}),
 		sessions: map[string]*session.Session{}, table: placement.New(cfg.Placement, cfg.Profile, time.Now), unloading: make(chan struct{}, 1),
 	}
+	b.stopped, b.stop = context.WithCancel(ctx)
 	b.runtimes = cfg.Runtimes(b.startRuntime)
 	b.Go(b.tend)
 	return b, nil
@@ -167,6 +171,7 @@ func (b *Bridge) Drain(grace time.Duration) {
 			case <-ctx.Done():
 			}
 			close(b.stopping)
+			b.stop()
 		})
 	})
 }
@@ -242,6 +247,16 @@ func (b *Bridge) open(id string) (*session.Session, error) {
 		return nil, session.NotFound(id)
 	}
 	return s, s.Usable()
+}
+
+// asking finds a session to answer callbacks of: also one that is being created, in the
+// course of which the CLI asks for a GitHub token.
+func (b *Bridge) asking(id string) (*session.Session, error) {
+	s, err := b.open(id)
+	if s != nil && s.State() == session.Creating {
+		return s, nil
+	}
+	return s, err
 }
 
 // enter puts a new session of that id in place, unless there is one.

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -21,6 +22,8 @@ type question struct {
 	// config is what the session needs for it.
 	config func(*stage, *cliv1.SessionConfig)
 	rules  []offlinemodel.Rule
+	// open creates the session, where that takes more than a call.
+	open func(*asker, copilot.SessionOptions) *copilot.Session
 	// ask has the CLI ask; default: a turn "ask". It gives what came of the answer.
 	ask func(*stage, *copilot.Session) (became func() string)
 	// request is a part of the request's text, as protobuf.
@@ -32,13 +35,31 @@ type question struct {
 	// accepted, declined and silent say what comes of the answers, and of none: a part
 	// of it.
 	accepted, declined, silent string
+	// broken is what else may come of it when the one who is asked leaves: the CLI may see
+	// the end of a participant's connection before the bridge's answer.
+	broken string
+	// also are kinds that those who answer this one handle too.
+	also []bridgev1.CallbackKind
+	// host is what the hosts are like, where each way has its own.
+	host hostConfig
+	// since is the first version of the CLI that asks.
+	since string
 	// hooks are the hook types of interest.
 	hooks []string
+	// joins is what a participant declares beside its handlers. With bound the CLI asks it
+	// alone.
+	joins func(*bridgev1.AttachStart)
+	bound bool
+	// insists says that the CLI asks again when it is refused.
+	insists bool
+	// stays says that the question outlives those who were asked: anybody may answer it yet.
+	stays bool
 	// alone says that participants are asked one after the other, which has a test of its own.
 	alone bool
 }
 
-// test puts the question in each of the ways that there are.
+// test puts the question in each of the ways that there are, on a host, or where that is
+// nil each on one of its own, made as the question says.
 func (q question) test(t *testing.T, h *host) {
 	for name, way := range map[string]func(*asker){
 		"answered": (*asker).answered, "declined": (*asker).refused, "unanswered": (*asker).unanswered,
@@ -49,7 +70,17 @@ func (q question) test(t *testing.T, h *host) {
 		}
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			way(&asker{stage: (&stage{newRigOn(t, h, echo)}).play(q.rules), question: q})
+			var r *rig
+			if h == nil {
+				r = newOwnRig(t, echo, q.host)
+			} else {
+				r = newRigOn(t, h, echo)
+			}
+			if q.since != "" && r.before(q.since) {
+				t.Skipf("CLI %s does not ask", r.host.cli)
+			}
+			a := &asker{stage: (&stage{r}).play(q.rules), question: q}
+			way(a)
 		})
 	}
 }
@@ -64,21 +95,30 @@ type asker struct {
 func (a *asker) open(opts copilot.SessionOptions) *copilot.Session {
 	a.t.Helper()
 	opts.Config = a.stage.config()
-	opts.OnPermission = copilot.ApproveAll
+	if a.kind != bridgev1.CallbackKind_CALLBACK_KIND_PERMISSION {
+		opts.OnPermission = copilot.ApproveAll
+	}
 	if a.question.config != nil {
 		a.question.config(a.stage, opts.Config)
+	}
+	if a.question.open != nil {
+		return a.question.open(a, opts)
 	}
 	return a.create(opts)
 }
 
 // handlers are those of one who answers the question.
 func (a *asker) handlers() *bridgev1.Handlers {
-	return &bridgev1.Handlers{Kinds: []bridgev1.CallbackKind{a.kind}, HookTypes: a.hooks}
+	return &bridgev1.Handlers{Kinds: append([]bridgev1.CallbackKind{a.kind}, a.also...), HookTypes: a.hooks}
 }
 
 func (a *asker) participant(s *copilot.Session) *attached {
 	a.t.Helper()
-	return a.attach(joinOf(s.ID(), a.handlers()))
+	start := joinOf(s.ID(), a.handlers())
+	if a.joins != nil {
+		a.joins(start)
+	}
+	return a.attach(start)
 }
 
 // begin has the CLI ask.
@@ -90,8 +130,61 @@ func (a *asker) begin(s *copilot.Session) (became func() string) {
 	return func() string { return wait().GetText() }
 }
 
+// asked waits for the participant to be asked.
+func (a *asker) asked(p *attached) (cb *bridgev1.Callback) {
+	a.t.Helper()
+	p.frame("a callback", func(f *bridgev1.SubscribeResponse) bool {
+		for _, c := range append(f.GetAttached().GetPendingCallbacks(), f.GetCallbackRequested().GetCallback()) {
+			if c.GetKind() == a.kind {
+				cb = c
+			}
+		}
+		return cb != nil
+	})
+	return cb
+}
+
+// keepDeclining declines whatever else is asked until the test is over.
+func (a *asker) keepDeclining(s *copilot.Session) {
+	a.t.Helper()
+	h := joinOf(s.ID(), a.handlers())
+	stream, err := a.client.Callbacks().Attach(a.ctx)
+	if err == nil {
+		err = stream.Send(&bridgev1.AttachRequest{Frame: &bridgev1.AttachRequest_Start{Start: h}})
+	}
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	answer := a.with(a.decline)
+	go func() {
+		for {
+			frame, err := stream.Recv()
+			if err != nil {
+				return // the test is over
+			}
+			asked := frame.GetStream().GetAttached().GetPendingCallbacks()
+			if r := frame.GetStream().GetCallbackRequested(); r != nil {
+				asked = append(asked, r.GetCallback())
+			}
+			for _, cb := range asked {
+				_ = stream.Send(&bridgev1.AttachRequest{Frame: &bridgev1.AttachRequest_Answer{
+					Answer: &bridgev1.CallbackAnswer{CallbackId: cb.GetCallbackId(), Answer: answer},
+				}})
+			}
+		}
+	}()
+}
+
 func (a *asker) with(m proto.Message) *bridgev1.Answer {
 	a.t.Helper()
+	switch m := m.(type) {
+	case *bridgev1.AnswerError:
+		return &bridgev1.Answer{Answer: &bridgev1.Answer_Error{Error: m}}
+	case *bridgev1.ToolAnswer:
+		return &bridgev1.Answer{Answer: &bridgev1.Answer_Tool{Tool: m}}
+	case *copilot.Decision:
+		return copilot.AnswerPermission(m)
+	}
 	answer, err := copilot.AnswerWith(m)
 	if err != nil {
 		a.t.Fatal(err)
@@ -117,6 +210,18 @@ func (a *asker) check(cb *bridgev1.Callback) *bridgev1.Callback {
 	return cb
 }
 
+// offered checks to whom a callback was offered: these, and the session's creator where it
+// is about a tool of the session, which anybody may carry out.
+func (a *asker) offered(cb *bridgev1.Callback, creator *copilot.Session, want ...string) {
+	a.t.Helper()
+	if a.kind == bridgev1.CallbackKind_CALLBACK_KIND_TOOL_CALL {
+		want = append([]string{creator.ParticipantID()}, want...)
+	}
+	if got := cb.GetParticipantIds(); !slices.Equal(got, want) {
+		a.t.Errorf("offered to %q, want %q", got, want)
+	}
+}
+
 // unspaced evens out the spaces that the text of messages has at random.
 func unspaced(text string) string { return strings.Join(strings.Fields(text), " ") }
 
@@ -138,10 +243,8 @@ func (a *asker) answered() {
 	s := a.open(copilot.SessionOptions{})
 	p := a.participant(s)
 	got := a.begin(s)
-	cb := a.check(p.requested())
-	if len(cb.GetParticipantIds()) != 1 || cb.GetParticipantIds()[0] != p.id {
-		a.t.Errorf("offered to %q, want %q", cb.GetParticipantIds(), p.id)
-	}
+	cb := a.check(a.asked(p))
+	a.offered(cb, s, p.id)
 	if r := p.answer(cb.GetCallbackId(), a.yes(cb)); r.failed != nil {
 		a.t.Fatalf("the answer was refused: %v", r.failed)
 	}
@@ -153,16 +256,26 @@ func (a *asker) refused() {
 	s := a.open(copilot.SessionOptions{})
 	p := a.participant(s)
 	got := a.begin(s)
-	cb := p.requested()
+	cb := a.asked(p)
 	if r := p.answer(cb.GetCallbackId(), a.with(a.decline)); r.failed != nil {
 		a.t.Fatalf("the answer was refused: %v", r.failed)
+	}
+	if a.insists {
+		a.keepDeclining(s)
 	}
 	a.became(got, a.declined)
 }
 
 // unanswered waits for the bridge to lose patience.
 func (a *asker) unanswered() {
-	s := a.open(copilot.SessionOptions{CallbackTimeout: 300 * time.Millisecond, SessionHandlers: a.handlers()})
+	opts := copilot.SessionOptions{CallbackTimeout: 300 * time.Millisecond}
+	if !a.bound {
+		opts.SessionHandlers = a.handlers()
+	}
+	s := a.open(opts)
+	if a.bound {
+		a.participant(s)
+	}
 	frames := a.callbacks(s.ID())
 	got := a.begin(s)
 	cb := frames.requested(a.kind)
@@ -175,14 +288,37 @@ func (a *asker) unanswered() {
 // two has one participant abstain and another answer; both learn of it.
 func (a *asker) two() {
 	s := a.open(copilot.SessionOptions{})
+	if a.bound {
+		a.twoApart(s)
+		return
+	}
 	one, two := a.participant(s), a.participant(s)
 	got := a.begin(s)
-	cb := one.requested()
+	cb := a.asked(one)
 	one.send(&bridgev1.AttachRequest{Frame: &bridgev1.AttachRequest_Answer{Answer: &bridgev1.CallbackAnswer{
 		CallbackId: cb.GetCallbackId(), Answer: &bridgev1.Answer{Answer: &bridgev1.Answer_Abstain{Abstain: &bridgev1.Abstain{}}},
 	}}})
-	if same := two.requested(); same.GetCallbackId() != cb.GetCallbackId() || len(same.GetParticipantIds()) != 2 {
+	if same := a.asked(two); same.GetCallbackId() != cb.GetCallbackId() {
 		a.t.Errorf("the other was asked %v", same)
+	}
+	a.offered(cb, s, one.id, two.id)
+	if r := two.answer(cb.GetCallbackId(), a.yes(cb)); r.failed != nil {
+		a.t.Fatalf("the answer was refused: %v", r.failed)
+	}
+	a.outcome(one, cb, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_ANSWERED, two.id)
+	if r := one.answer(cb.GetCallbackId(), a.yes(cb)); r.failed.GetReason() != bridgev1.ErrorReason_ERROR_REASON_CALLBACK_RESOLVED {
+		a.t.Errorf("the late answer came to %v", r)
+	}
+	a.became(got, a.accepted)
+}
+
+// twoApart has one participant asked, whose connection it is, and another answer first.
+func (a *asker) twoApart(s *copilot.Session) {
+	one, two := a.participant(s), a.attach(joinOf(s.ID(), a.handlers()))
+	got := a.begin(s)
+	cb := a.asked(one)
+	if who := cb.GetParticipantIds(); len(who) != 1 || who[0] != one.id {
+		a.t.Errorf("offered to %q, want %q", who, one.id)
 	}
 	if r := two.answer(cb.GetCallbackId(), a.yes(cb)); r.failed != nil {
 		a.t.Fatalf("the answer was refused: %v", r.failed)
@@ -200,12 +336,24 @@ func (a *asker) gone() {
 	frames := a.callbacks(s.ID())
 	p := a.participant(s)
 	got := a.begin(s)
-	cb := p.requested()
+	cb := a.asked(p)
 	p.send(&bridgev1.AttachRequest{Frame: &bridgev1.AttachRequest_Leave{Leave: &bridgev1.AttachLeave{}}})
+	if a.stays {
+		if err := p.end(); err != nil {
+			a.t.Fatalf("leaving: %v", err)
+		}
+		if err := s.Resolve(a.ctx, cb.GetCallbackId(), a.yes(cb)); err != nil {
+			a.t.Fatalf("the answer of one who came later: %v", err)
+		}
+		a.became(got, a.accepted)
+		return
+	}
 	if over := frames.resolved(cb.GetCallbackId()); over.GetOutcome() != bridgev1.CallbackOutcome_CALLBACK_OUTCOME_UNHANDLED {
 		a.t.Errorf("it ended %v", over)
 	}
-	a.became(got, a.silent)
+	if text := got(); !strings.Contains(text, a.silent) && (a.broken == "" || !strings.Contains(text, a.broken)) {
+		a.t.Errorf("what came of it is %q, want %q", text, a.silent)
+	}
 }
 
 // wronged gives answers that do not fit, after which a good one still counts.
@@ -213,9 +361,13 @@ func (a *asker) wronged() {
 	s := a.open(copilot.SessionOptions{})
 	p := a.participant(s)
 	got := a.begin(s)
-	cb := p.requested()
+	cb := a.asked(p)
+	another := a.with(&bridgev1.ToolAnswer{Outcome: &bridgev1.ToolAnswer_Text{Text: "no tool"}})
+	if a.kind == bridgev1.CallbackKind_CALLBACK_KIND_TOOL_CALL {
+		another = a.with(copilot.ApproveOnce())
+	}
 	bad := []*bridgev1.Answer{
-		{Answer: &bridgev1.Answer_Tool{Tool: &bridgev1.ToolAnswer{Outcome: &bridgev1.ToolAnswer_Text{Text: "no tool"}}}},
+		another,
 		{Answer: &bridgev1.Answer_Raw{Raw: &bridgev1.RawAnswer{ResultJson: "{"}}},
 		{},
 	}
