@@ -63,6 +63,7 @@ func (b *Bridge) startRuntime(ctx context.Context, cfg runtime.Config) (*runtime
 	cfg.RPC.Event = bind.event
 	cfg.RPC.Notification = bind.notification
 	cfg.RPC.Request = bind.request
+	cfg.RPC.Arrive = arrive
 	cfg.RPC.Logger = b.log
 	cfg.Prepare = runtime.Provide
 	rt, err := runtime.Start(ctx, cfg)
@@ -166,6 +167,9 @@ func (bind *binding) notification(method string, params []byte) {
 	case shellOutput, shellExit:
 		bind.shells.take(method, params)
 		return
+	case telemetryEvent:
+		bind.b.telemetry.take(bind.id, params)
+		return
 	default:
 		return
 	}
@@ -182,15 +186,11 @@ func (bind *binding) notification(method string, params []byte) {
 
 // request takes a request of the CLI. It runs on a worker and waits for the answer.
 func (bind *binding) request(ctx context.Context, r *rpcconn.Request) (json.RawMessage, error) {
-	var params struct {
-		SessionID string `json:"sessionId"`
-	}
-	_ = json.Unmarshal(r.Params, &params) // a request that names no session is nobody's
-	s := bind.session([]byte(params.SessionID))
+	s := bind.asked(r)
 	if s == nil {
 		return nil, &rpcconn.Error{Code: rpcconn.CodeMethodNotFound, Message: "nobody handles " + r.Method}
 	}
-	return s.Ask(ctx, bind.id+"-"+r.ID, r.Method, r.Params)
+	return s.Ask(ctx, bind, bind.id+"-"+r.ID, r.Method, r.Params)
 }
 
 // ended tells the sessions that their runtime is gone.

@@ -179,8 +179,8 @@ var guarded = map[string]string{
 	"session.model.switchTo":                             "SessionService.SetModel",
 	"session.suspend":                                    "SessionService.DisconnectSession",
 	"sessions.open":                                      "SessionService.ResumeSession",
-	"sessionFs.":                                         "nothing yet: it would serve every session of the process",
-	"llmInference.":                                      "nothing yet: it would serve every session of the process",
+	"sessionFs.":                                         "CreateSession with RuntimeProfile.session_fs",
+	"llmInference.":                                      "CreateSession with RuntimeProfile.model_inference",
 	"host.":                                              "nothing: the bridge is the host",
 }
 

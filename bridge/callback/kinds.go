@@ -5,6 +5,7 @@ package callback
 
 import (
 	"encoding/json"
+	"strings"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -34,6 +35,8 @@ type Kind struct {
 	// Survives says that the CLI still knows the callback after its process died and
 	// the session was resumed with continuePendingWork.
 	Survives bool
+	// Limit bounds how long an answer may take, whatever the session says; zero does not.
+	Limit time.Duration
 	// Fallback gives the bridge's own answer.
 	Fallback func(p *Pending, why Why) Reply
 }
@@ -86,6 +89,10 @@ const (
 	PermissionRequested = "permission.requested"
 	CommandExecute      = "command.execute"
 	HooksInvoke         = "hooks.invoke"
+	ModelRequestStart   = "llmInference.httpRequestStart"
+	ModelRequestChunk   = "llmInference.httpRequestChunk"
+	FSReadFile          = "sessionFs.readFile"
+	FSWriteFile         = "sessionFs.writeFile"
 )
 
 // events are the kinds that an event asks.
@@ -205,7 +212,11 @@ func ForRequest(method string) *Kind {
 	if k := byMethod[method]; k != nil && !k.Event {
 		return k
 	}
-	return &Kind{Method: method, Type: typeOf(method), Fallback: errorFallback}
+	k := &Kind{Method: method, Type: typeOf(method), Fallback: errorFallback}
+	if strings.HasPrefix(method, "sessionFs.") || strings.HasPrefix(method, "llmInference.") {
+		k.Limit = ProviderTimeout
+	}
+	return k
 }
 
 // SwitchFor returns the member of a session's configuration that makes the CLI ask
@@ -239,6 +250,10 @@ func Switches() []string {
 	}
 	return out
 }
+
+// ProviderTimeout is how long what a program answers, and no person, waits for it at most:
+// the CLI is idle meanwhile.
+const ProviderTimeout = 30 * time.Second
 
 // DefaultTimeout is how long a callback waits for an answer unless its session says
 // otherwise. The CLI itself waits for ever.

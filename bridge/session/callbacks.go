@@ -43,6 +43,9 @@ func (s *Session) asked(k *callback.Kind, rec *journal.Record) {
 func (s *Session) register(p *callback.Pending, past bool) {
 	p.Created = time.Now()
 	p.Deadline = p.Created.Add(s.timeout)
+	if limit := p.Kind.Limit; limit > 0 && limit < s.timeout {
+		p.Deadline = p.Created.Add(limit)
+	}
 	to, handled := s.handlers(p)
 	if !s.pending.Add(p, s.expire) {
 		if _, err := s.pending.Get(p.ID); err != nil {
@@ -138,9 +141,14 @@ func (s *Session) fallback(ctx context.Context, p *callback.Pending, why callbac
 
 // Ask registers a request of the CLI and waits for its answer. It runs on one of the
 // connection's workers; the context ends with the connection.
-func (s *Session) Ask(ctx context.Context, id, method string, params json.RawMessage) (json.RawMessage, error) {
-	if method == callback.HooksInvoke {
+func (s *Session) Ask(ctx context.Context, rt Runtime, id, method string, params json.RawMessage) (json.RawMessage, error) {
+	switch method {
+	case callback.HooksInvoke:
 		return s.askHooks(ctx, id, params)
+	case callback.ModelRequestStart:
+		return s.askModelStart(ctx, rt, id, params)
+	case callback.ModelRequestChunk:
+		return s.askModelChunk(ctx, id, params)
 	}
 	return s.ask(ctx, &callback.Pending{ID: id, Kind: callback.ForRequest(method), Params: params})
 }
@@ -171,12 +179,15 @@ func (s *Session) ask(ctx context.Context, p *callback.Pending) (json.RawMessage
 
 // Resolve answers a callback. reply must fit the callback's kind.
 func (s *Session) Resolve(ctx context.Context, id string, participant string, reply callback.Reply) (journal.Position, error) {
-	if err := s.Usable(); err != nil {
+	if err := s.Asking(); err != nil {
 		return journal.Position{}, err
 	}
 	p, err := s.pending.Claim(id)
 	if err != nil {
 		return journal.Position{}, err
+	}
+	if p.Kind.Method == callback.ModelRequestStart && reply.Error == nil {
+		s.takeModel(id, participant)
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), answerTimeout)
 	defer cancel()
