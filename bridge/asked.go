@@ -15,9 +15,12 @@ type about struct {
 	RequestID string `json:"requestId"`
 }
 
+// ofModel reports whether a request is about one to a model.
+func ofModel(method string) bool { return strings.HasPrefix(method, "llmInference.") }
+
 // arrive keeps the parts of one request to a model in order.
 func arrive(r *rpcconn.Request) (lane string) {
-	if !strings.HasPrefix(r.Method, "llmInference.") {
+	if !ofModel(r.Method) {
 		return ""
 	}
 	var a about
@@ -26,19 +29,17 @@ func arrive(r *rpcconn.Request) (lane string) {
 }
 
 // asked returns the session that a request is for; nil when it is nobody's.
-func (bind *binding) asked(r *rpcconn.Request) *session.Session {
-	var a about
-	_ = json.Unmarshal(r.Params, &a) // a request that names no session is nobody's
+func (bind *binding) asked(method string, a about) *session.Session {
 	if s := bind.session([]byte(a.SessionID)); s != nil {
 		return s
 	}
 	switch {
 	case a.SessionID != "":
 		return nil
-	case r.Method == callback.ModelRequestChunk: // does not say
+	case method == callback.ModelRequestChunk: // does not say
 		return bind.pick(func(s *session.Session) bool { return s.HasModel(a.RequestID) })
-	case r.Method == callback.ModelRequestStart: // about none, such as which models there are
-		return bind.pick(func(s *session.Session) bool { return s.HandlesNow(r.Method) })
+	case method == callback.ModelRequestStart: // about none, such as which models there are
+		return bind.pick(func(s *session.Session) bool { return s.Handles(method) })
 	}
 	return nil
 }

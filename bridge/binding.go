@@ -186,11 +186,21 @@ func (bind *binding) notification(method string, params []byte) {
 
 // request takes a request of the CLI. It runs on a worker and waits for the answer.
 func (bind *binding) request(ctx context.Context, r *rpcconn.Request) (json.RawMessage, error) {
-	s := bind.asked(r)
-	if s == nil {
-		return nil, &rpcconn.Error{Code: rpcconn.CodeMethodNotFound, Message: "nobody handles " + r.Method}
+	var a about
+	_ = json.Unmarshal(r.Params, &a) // what is not understood names no session
+	model := ofModel(r.Method)
+	if a.SessionID == "" && !model {
+		return bind.askAll(ctx, r)
 	}
-	return s.Ask(ctx, bind, bind.id+"-"+r.ID, r.Method, r.Params)
+	s := bind.asked(r.Method, a)
+	id := bind.id + "-" + r.ID
+	switch {
+	case s == nil:
+		return nil, &rpcconn.Error{Code: rpcconn.CodeMethodNotFound, Message: "nobody handles " + r.Method}
+	case model:
+		return s.AskModel(ctx, bind, id, r.Method, r.Params)
+	}
+	return s.Ask(ctx, id, r.Method, r.Params)
 }
 
 // ended tells the sessions that their runtime is gone.

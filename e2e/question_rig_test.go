@@ -32,13 +32,27 @@ type question struct {
 	// accepted, declined and silent say what comes of the answers, and of none: a part
 	// of it.
 	accepted, declined, silent string
+	// broken is what else may come of it when the one who is asked leaves: the CLI may see
+	// the end of a participant's connection before the bridge's answer.
+	broken string
+	// also are kinds that those who answer this one handle too.
+	also []bridgev1.CallbackKind
+	// host is what the hosts are like, where each way has its own.
+	host hostConfig
+	// since is the first version of the CLI that asks.
+	since string
 	// hooks are the hook types of interest.
 	hooks []string
+	// joins is what a participant declares beside its handlers. With bound the CLI asks it
+	// alone.
+	joins func(*bridgev1.AttachStart)
+	bound bool
 	// alone says that participants are asked one after the other, which has a test of its own.
 	alone bool
 }
 
-// test puts the question in each of the ways that there are.
+// test puts the question in each of the ways that there are, on a host, or where that is
+// nil each on one of its own, made as the question says.
 func (q question) test(t *testing.T, h *host) {
 	for name, way := range map[string]func(*asker){
 		"answered": (*asker).answered, "declined": (*asker).refused, "unanswered": (*asker).unanswered,
@@ -49,7 +63,17 @@ func (q question) test(t *testing.T, h *host) {
 		}
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			way(&asker{stage: (&stage{newRigOn(t, h, echo)}).play(q.rules), question: q})
+			var r *rig
+			if h == nil {
+				r = newOwnRig(t, echo, q.host)
+			} else {
+				r = newRigOn(t, h, echo)
+			}
+			if q.since != "" && r.before(q.since) {
+				t.Skipf("CLI %s does not ask", r.host.cli)
+			}
+			a := &asker{stage: (&stage{r}).play(q.rules), question: q}
+			way(a)
 		})
 	}
 }
@@ -73,12 +97,16 @@ func (a *asker) open(opts copilot.SessionOptions) *copilot.Session {
 
 // handlers are those of one who answers the question.
 func (a *asker) handlers() *bridgev1.Handlers {
-	return &bridgev1.Handlers{Kinds: []bridgev1.CallbackKind{a.kind}, HookTypes: a.hooks}
+	return &bridgev1.Handlers{Kinds: append([]bridgev1.CallbackKind{a.kind}, a.also...), HookTypes: a.hooks}
 }
 
 func (a *asker) participant(s *copilot.Session) *attached {
 	a.t.Helper()
-	return a.attach(joinOf(s.ID(), a.handlers()))
+	start := joinOf(s.ID(), a.handlers())
+	if a.joins != nil {
+		a.joins(start)
+	}
+	return a.attach(start)
 }
 
 // begin has the CLI ask.
@@ -90,8 +118,25 @@ func (a *asker) begin(s *copilot.Session) (became func() string) {
 	return func() string { return wait().GetText() }
 }
 
+// asked waits for the participant to be asked.
+func (a *asker) asked(p *attached) (cb *bridgev1.Callback) {
+	a.t.Helper()
+	p.frame("a callback", func(f *bridgev1.SubscribeResponse) bool {
+		for _, c := range append(f.GetAttached().GetPendingCallbacks(), f.GetCallbackRequested().GetCallback()) {
+			if c.GetKind() == a.kind {
+				cb = c
+			}
+		}
+		return cb != nil
+	})
+	return cb
+}
+
 func (a *asker) with(m proto.Message) *bridgev1.Answer {
 	a.t.Helper()
+	if failure, ok := m.(*bridgev1.AnswerError); ok {
+		return &bridgev1.Answer{Answer: &bridgev1.Answer_Error{Error: failure}}
+	}
 	answer, err := copilot.AnswerWith(m)
 	if err != nil {
 		a.t.Fatal(err)
@@ -138,7 +183,7 @@ func (a *asker) answered() {
 	s := a.open(copilot.SessionOptions{})
 	p := a.participant(s)
 	got := a.begin(s)
-	cb := a.check(p.requested())
+	cb := a.check(a.asked(p))
 	if len(cb.GetParticipantIds()) != 1 || cb.GetParticipantIds()[0] != p.id {
 		a.t.Errorf("offered to %q, want %q", cb.GetParticipantIds(), p.id)
 	}
@@ -153,7 +198,7 @@ func (a *asker) refused() {
 	s := a.open(copilot.SessionOptions{})
 	p := a.participant(s)
 	got := a.begin(s)
-	cb := p.requested()
+	cb := a.asked(p)
 	if r := p.answer(cb.GetCallbackId(), a.with(a.decline)); r.failed != nil {
 		a.t.Fatalf("the answer was refused: %v", r.failed)
 	}
@@ -162,7 +207,14 @@ func (a *asker) refused() {
 
 // unanswered waits for the bridge to lose patience.
 func (a *asker) unanswered() {
-	s := a.open(copilot.SessionOptions{CallbackTimeout: 300 * time.Millisecond, SessionHandlers: a.handlers()})
+	opts := copilot.SessionOptions{CallbackTimeout: 300 * time.Millisecond}
+	if !a.bound {
+		opts.SessionHandlers = a.handlers()
+	}
+	s := a.open(opts)
+	if a.bound {
+		a.participant(s)
+	}
 	frames := a.callbacks(s.ID())
 	got := a.begin(s)
 	cb := frames.requested(a.kind)
@@ -175,14 +227,36 @@ func (a *asker) unanswered() {
 // two has one participant abstain and another answer; both learn of it.
 func (a *asker) two() {
 	s := a.open(copilot.SessionOptions{})
+	if a.bound {
+		a.twoApart(s)
+		return
+	}
 	one, two := a.participant(s), a.participant(s)
 	got := a.begin(s)
-	cb := one.requested()
+	cb := a.asked(one)
 	one.send(&bridgev1.AttachRequest{Frame: &bridgev1.AttachRequest_Answer{Answer: &bridgev1.CallbackAnswer{
 		CallbackId: cb.GetCallbackId(), Answer: &bridgev1.Answer{Answer: &bridgev1.Answer_Abstain{Abstain: &bridgev1.Abstain{}}},
 	}}})
-	if same := two.requested(); same.GetCallbackId() != cb.GetCallbackId() || len(same.GetParticipantIds()) != 2 {
+	if same := a.asked(two); same.GetCallbackId() != cb.GetCallbackId() || len(same.GetParticipantIds()) != 2 {
 		a.t.Errorf("the other was asked %v", same)
+	}
+	if r := two.answer(cb.GetCallbackId(), a.yes(cb)); r.failed != nil {
+		a.t.Fatalf("the answer was refused: %v", r.failed)
+	}
+	a.outcome(one, cb, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_ANSWERED, two.id)
+	if r := one.answer(cb.GetCallbackId(), a.yes(cb)); r.failed.GetReason() != bridgev1.ErrorReason_ERROR_REASON_CALLBACK_RESOLVED {
+		a.t.Errorf("the late answer came to %v", r)
+	}
+	a.became(got, a.accepted)
+}
+
+// twoApart has one participant asked, whose connection it is, and another answer first.
+func (a *asker) twoApart(s *copilot.Session) {
+	one, two := a.participant(s), a.attach(joinOf(s.ID(), a.handlers()))
+	got := a.begin(s)
+	cb := a.asked(one)
+	if who := cb.GetParticipantIds(); len(who) != 1 || who[0] != one.id {
+		a.t.Errorf("offered to %q, want %q", who, one.id)
 	}
 	if r := two.answer(cb.GetCallbackId(), a.yes(cb)); r.failed != nil {
 		a.t.Fatalf("the answer was refused: %v", r.failed)
@@ -200,12 +274,14 @@ func (a *asker) gone() {
 	frames := a.callbacks(s.ID())
 	p := a.participant(s)
 	got := a.begin(s)
-	cb := p.requested()
+	cb := a.asked(p)
 	p.send(&bridgev1.AttachRequest{Frame: &bridgev1.AttachRequest_Leave{Leave: &bridgev1.AttachLeave{}}})
 	if over := frames.resolved(cb.GetCallbackId()); over.GetOutcome() != bridgev1.CallbackOutcome_CALLBACK_OUTCOME_UNHANDLED {
 		a.t.Errorf("it ended %v", over)
 	}
-	a.became(got, a.silent)
+	if text := got(); !strings.Contains(text, a.silent) && (a.broken == "" || !strings.Contains(text, a.broken)) {
+		a.t.Errorf("what came of it is %q, want %q", text, a.silent)
+	}
 }
 
 // wronged gives answers that do not fit, after which a good one still counts.
@@ -213,7 +289,7 @@ func (a *asker) wronged() {
 	s := a.open(copilot.SessionOptions{})
 	p := a.participant(s)
 	got := a.begin(s)
-	cb := p.requested()
+	cb := a.asked(p)
 	bad := []*bridgev1.Answer{
 		{Answer: &bridgev1.Answer_Tool{Tool: &bridgev1.ToolAnswer{Outcome: &bridgev1.ToolAnswer_Text{Text: "no tool"}}}},
 		{Answer: &bridgev1.Answer_Raw{Raw: &bridgev1.RawAnswer{ResultJson: "{"}}},

@@ -53,21 +53,21 @@ func (d *database) asked() string {
 	return strings.Join(d.queries, "\n")
 }
 
-// failing is a file system that fails when it is told to.
-type failing struct {
+// fragile is a file system that fails when it is told to.
+type fragile struct {
 	copilot.FileSystem
 	mu   sync.Mutex
 	how  func(name string) error
 	hits int
 }
 
-func (f *failing) fail(how func(string) error) {
+func (f *fragile) fail(how func(string) error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.how = how
 }
 
-func (f *failing) AppendFile(name string, data []byte, mode fs.FileMode) error {
+func (f *fragile) AppendFile(name string, data []byte, mode fs.FileMode) error {
 	f.mu.Lock()
 	how := f.how
 	f.hits++
@@ -199,14 +199,14 @@ func TestSessionFileSystemFails(t *testing.T) {
 	t.Parallel()
 	never := make(chan struct{})
 	t.Cleanup(func() { close(never) })
-	for name, breaks := range map[string]func(*stage, *failing, *copilot.Session){
-		"declined": func(_ *stage, f *failing, _ *copilot.Session) {
+	for name, breaks := range map[string]func(*stage, *fragile, *copilot.Session){
+		"declined": func(_ *stage, f *fragile, _ *copilot.Session) {
 			f.fail(func(string) error { return errors.New("the disk is full") })
 		},
-		"unanswered": func(_ *stage, f *failing, _ *copilot.Session) {
+		"unanswered": func(_ *stage, f *fragile, _ *copilot.Session) {
 			f.fail(func(string) error { <-never; return errors.New("too late") })
 		},
-		"participant gone": func(st *stage, _ *failing, s *copilot.Session) {
+		"participant gone": func(st *stage, _ *fragile, s *copilot.Session) {
 			if err := s.Close(); err != nil {
 				st.t.Fatal(err)
 			}
@@ -216,7 +216,7 @@ func TestSessionFileSystemFails(t *testing.T) {
 			t.Parallel()
 			st := newOwnStage(t, hostConfig{})
 			files, _ := st.files()
-			breaking := &failing{FileSystem: files}
+			breaking := &fragile{FileSystem: files}
 			s := st.create(copilot.SessionOptions{
 				Config: st.elsewhere(), SessionFS: &copilot.SessionFS{Files: breaking}, CallbackTimeout: time.Second,
 			})

@@ -5,6 +5,7 @@ package callback
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"time"
 
@@ -32,6 +33,9 @@ type Kind struct {
 	// Switch is the member of the session's configuration that makes the CLI ask;
 	// empty when nothing has to be switched on.
 	Switch string
+	// Bound says that the CLI asks on the connection on which what it asks about was
+	// declared: one participant's, or else the session's.
+	Bound bool
 	// Survives says that the CLI still knows the callback after its process died and
 	// the session was resumed with continuePendingWork.
 	Survives bool
@@ -50,6 +54,8 @@ const (
 	Unhandled Why = iota
 	// TimedOut: nobody answered in time.
 	TimedOut
+	// Abstained: all who handle it have left it to others.
+	Abstained
 	// Overflow: too many callbacks of the session are pending.
 	Overflow
 )
@@ -59,6 +65,8 @@ func (w Why) text() string {
 	switch w {
 	case TimedOut:
 		return "nobody answered in time"
+	case Abstained:
+		return "everybody who handles it has abstained"
 	case Overflow:
 		return "too many requests are pending"
 	default:
@@ -144,13 +152,19 @@ var Told = map[string]string{
 }
 
 // requests are the kinds that a JSON-RPC request asks and whose fallback is not an error,
-// or that have a switch. Every other request is of a kind that has neither.
+// or that have a switch or a connection of their own. Every other request is of a kind that
+// has none of these.
 var requests = []*Kind{
 	{Method: "userInput.request", Switch: "requestUserInput", Fallback: errorFallback},
 	{Method: "exitPlanMode.request", Switch: "requestExitPlanMode", Fallback: fixed(`{"approved":false}`)},
 	{Method: "autoModeSwitch.request", Switch: "requestAutoModeSwitch", Fallback: fixed(`{"response":"no"}`)},
 	{Method: HooksInvoke, Switch: "hooks", Fallback: hookFallback},
 	{Method: "systemMessage.transform", Fallback: unchangedSections},
+	{Method: "canvas.open", Bound: true, Fallback: errorFallback},
+	{Method: "canvas.close", Bound: true, Fallback: errorFallback},
+	{Method: "canvas.action.invoke", Bound: true, Fallback: errorFallback},
+	{Method: "skillProvider.list", Switch: "hasSkillProvider", Fallback: errorFallback},
+	{Method: "skillProvider.read", Switch: "hasSkillProvider", Fallback: errorFallback},
 }
 
 var (
@@ -244,7 +258,7 @@ func Interests() []string {
 func Switches() []string {
 	var out []string
 	for _, k := range byMethod {
-		if k.Switch != "" {
+		if k.Switch != "" && !slices.Contains(out, k.Switch) {
 			out = append(out, k.Switch)
 		}
 	}

@@ -11,6 +11,7 @@ const (
 	AnswerInvalid      Reason = "ANSWER_INVALID"
 	JSONExtraForbidden Reason = "JSON_EXTRA_FORBIDDEN"
 	RequestIDReused    Reason = "REQUEST_ID_REUSED"
+	CommandNameClash   Reason = "COMMAND_NAME_CLASH"
 
 	SessionNotFound   Reason = "SESSION_NOT_FOUND"
 	SessionExists     Reason = "SESSION_EXISTS"

@@ -142,6 +142,9 @@ func (s *Supervisor) attempt(p Profile) (*attempt, error) {
 		k.begin()
 		s.tasks.Go(k.run)
 	}
+	if k.state == StateReady && isDone(k.current.runtime.lost) {
+		k.next(StateStopping) // its keeper is about to see that too
+	}
 	if !isDone(k.current.settled) {
 		k.demand = true
 	}

@@ -150,7 +150,7 @@ func TestRequestsEndWithTheSession(t *testing.T) {
 	s.mu.Unlock()
 	result := make(chan error, 1)
 	go func() {
-		_, err := s.Ask(t.Context(), nil, "q1", "userInput.request", nil)
+		_, err := s.Ask(t.Context(), "q1", "userInput.request", nil)
 		result <- err
 	}()
 	reader, err := s.Journal().NewReader(journal.Position{}, true, func() {})

@@ -116,6 +116,9 @@ func (s *Session) effective() Object {
 	if tools := s.union(); len(tools) > 0 || o.Get("tools") != nil || s.loadedOnce {
 		o.Set("tools", toolsJSON(tools))
 	}
+	if commands := s.commandsJSON(); commands != nil {
+		o.Set("commands", commands)
+	}
 	o.SetBool("requestPermission", true)
 	for _, name := range callback.Switches() {
 		if s.wants(name) {
@@ -143,7 +146,8 @@ func (h Handling) wants(name string) bool {
 	return slices.ContainsFunc(h.Methods, func(m string) bool { return callback.SwitchFor(m) == name })
 }
 
-// switches is the state of all switches, to see whether it changed. The caller holds mu.
+// switches is the state of all that takes a warm resume to change, to see whether it did:
+// the switches and the participants' commands. The caller holds mu.
 func (s *Session) switches() string {
 	var b bytes.Buffer
 	for _, name := range s.switchNames {
@@ -152,5 +156,6 @@ func (s *Session) switches() string {
 			b.WriteByte(' ')
 		}
 	}
+	b.Write(s.commandsJSON())
 	return b.String()
 }

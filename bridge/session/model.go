@@ -50,6 +50,18 @@ type ModelPart struct {
 	End, Failure bool
 }
 
+// AskModel is Ask for the parts of a request to a model, which is answered in calls of the
+// runtime's.
+func (s *Session) AskModel(ctx context.Context, rt Runtime, id, method string, params json.RawMessage) (json.RawMessage, error) {
+	switch method {
+	case callback.ModelRequestStart:
+		return s.askModelStart(ctx, rt, id, params)
+	case callback.ModelRequestChunk:
+		return s.askModelChunk(ctx, id, params)
+	}
+	return s.Ask(ctx, id, method, params)
+}
+
 // askModelStart offers a request to a model. The CLI takes an error for consent, so that
 // it is told of none here but in a response.
 func (s *Session) askModelStart(ctx context.Context, rt Runtime, id string, params json.RawMessage) (json.RawMessage, error) {

@@ -3,7 +3,6 @@ package session
 import (
 	"slices"
 
-	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 )
 
@@ -56,12 +55,4 @@ func (s *Session) Provides() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.needs) > 0
-}
-
-// HandlesNow reports whether anybody handles a method at this moment.
-func (s *Session) HandlesNow(method string) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	_, handled := s.handlers(&callback.Pending{Kind: callback.ForRequest(method)})
-	return handled
 }

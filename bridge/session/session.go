@@ -30,6 +30,9 @@ type Runtime interface {
 	// Route sends the session's events to it; Unroute ends that.
 	Route(s *Session)
 	Unroute(s *Session)
+	// Satellite opens a connection beside the one that Call uses, for a participant. What
+	// the CLI asks there goes to ask; what it tells there is not heard.
+	Satellite(ctx context.Context, participant string, ask Asker) (Satellite, error)
 	// Version is the CLI's version.
 	Version() string
 	// Err says why the runtime ended; nil while it has not.

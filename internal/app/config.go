@@ -77,6 +77,11 @@ type Config struct {
 	MaxSessionsPerRuntime int
 	MaxRuntimes           int
 	RuntimeIdle           time.Duration
+	// ExtensionLaunch has callers say how extensions are started, in place of the CLI.
+	ExtensionLaunch bool
+	// MultiConnection has the CLI take several connections: participants with canvases
+	// get one each. It then listens on a loopback port, with a token, in place of stdio.
+	MultiConnection bool
 
 	// OfflineModel is the path of a script that plays the model, or OfflineDefault. ""
 	// leaves sessions to real models.
@@ -266,6 +271,7 @@ func (c *Config) placement() placement.Config {
 func (c *Config) profile() (runtime.Profile, error) {
 	p := runtime.Profile{
 		Env: maps.Clone(c.Env), Token: c.GitHubToken, LogLevel: c.CLILogLevel,
+		Multi: c.MultiConnection, ExtensionLaunch: c.ExtensionLaunch,
 		UseLogin: !c.NoLogin && c.OfflineModel == "",
 	}
 	for _, dir := range []struct{ from, to *string }{

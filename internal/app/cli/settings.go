@@ -132,6 +132,10 @@ func cliFlags(f *flags, c *app.Config) {
 	f.StringVar(&c.WorkDir, "work-dir", "", "working `directory` of sessions that name none (default: the current one)")
 	f.Var(variables(c.Env), "env", "`NAME=VALUE` to add to the CLI's environment, which its shells see; repeatable")
 	f.StringVar(&c.GitHubToken, "github-token", "", "GitHub `token` of sessions that bring none; the CLI's shells see it")
+	f.BoolVar(&c.ExtensionLaunch, "extension-launch", false,
+		"callers that handle EXTENSION_LAUNCH say how extensions are started, in place of the CLI")
+	f.BoolVar(&c.MultiConnection, "multi-connection", false,
+		"let the CLI take several connections, on a loopback port with a token: participants with canvases need one each")
 	f.BoolVar(&c.NoLogin, "no-login", false, "do not let the CLI use the login it has stored on this machine")
 	f.DurationVar(&c.MaxRuntimeAge, "max-runtime-age", c.MaxRuntimeAge, "replace a CLI process that is older, when nothing goes on in its sessions; 0 never")
 	f.Int64Var(&c.MaxRuntimeRSS, "max-runtime-rss", c.MaxRuntimeRSS, "replace a CLI process that has more memory, in `bytes`; 0 never")

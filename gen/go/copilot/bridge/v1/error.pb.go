@@ -59,6 +59,8 @@ const (
 	ErrorReason_ERROR_REASON_JSON_EXTRA_FORBIDDEN ErrorReason = 7
 	// INVALID_ARGUMENT: the same request_id came with a different request.
 	ErrorReason_ERROR_REASON_REQUEST_ID_REUSED ErrorReason = 8
+	// ALREADY_EXISTS: the session or a participant has a command of that name.
+	ErrorReason_ERROR_REASON_COMMAND_NAME_CLASH ErrorReason = 9
 	// NOT_FOUND: no such session, or not one of the caller's, or disconnected.
 	ErrorReason_ERROR_REASON_SESSION_NOT_FOUND ErrorReason = 20
 	// ALREADY_EXISTS: a session with that id exists.
@@ -153,6 +155,7 @@ var (
 		6:  "ERROR_REASON_ANSWER_INVALID",
 		7:  "ERROR_REASON_JSON_EXTRA_FORBIDDEN",
 		8:  "ERROR_REASON_REQUEST_ID_REUSED",
+		9:  "ERROR_REASON_COMMAND_NAME_CLASH",
 		20: "ERROR_REASON_SESSION_NOT_FOUND",
 		21: "ERROR_REASON_SESSION_EXISTS",
 		22: "ERROR_REASON_SESSION_IN_USE",
@@ -201,6 +204,7 @@ var (
 		"ERROR_REASON_ANSWER_INVALID":        6,
 		"ERROR_REASON_JSON_EXTRA_FORBIDDEN":  7,
 		"ERROR_REASON_REQUEST_ID_REUSED":     8,
+		"ERROR_REASON_COMMAND_NAME_CLASH":    9,
 		"ERROR_REASON_SESSION_NOT_FOUND":     20,
 		"ERROR_REASON_SESSION_EXISTS":        21,
 		"ERROR_REASON_SESSION_IN_USE":        22,
@@ -363,7 +367,7 @@ const file_copilot_bridge_v1_error_proto_rawDesc = "" +
 	"\bmetadata\x18\x05 \x03(\v2(.copilot.bridge.v1.Failure.MetadataEntryR\bmetadata\x1a;\n" +
 	"\rMetadataEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01*\x89\f\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01*\xae\f\n" +
 	"\vErrorReason\x12\x1c\n" +
 	"\x18ERROR_REASON_UNSPECIFIED\x10\x00\x12\x1e\n" +
 	"\x1aERROR_REASON_INVALID_FIELD\x10\x01\x12\x1d\n" +
@@ -373,7 +377,8 @@ const file_copilot_bridge_v1_error_proto_rawDesc = "" +
 	"\x1cERROR_REASON_TOOL_NAME_CLASH\x10\x05\x12\x1f\n" +
 	"\x1bERROR_REASON_ANSWER_INVALID\x10\x06\x12%\n" +
 	"!ERROR_REASON_JSON_EXTRA_FORBIDDEN\x10\a\x12\"\n" +
-	"\x1eERROR_REASON_REQUEST_ID_REUSED\x10\b\x12\"\n" +
+	"\x1eERROR_REASON_REQUEST_ID_REUSED\x10\b\x12#\n" +
+	"\x1fERROR_REASON_COMMAND_NAME_CLASH\x10\t\x12\"\n" +
 	"\x1eERROR_REASON_SESSION_NOT_FOUND\x10\x14\x12\x1f\n" +
 	"\x1bERROR_REASON_SESSION_EXISTS\x10\x15\x12\x1f\n" +
 	"\x1bERROR_REASON_SESSION_IN_USE\x10\x16\x12#\n" +
