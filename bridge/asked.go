@@ -12,6 +12,8 @@ import (
 // about is what a request of the CLI says of whom it asks.
 type about struct {
 	SessionID string `json:"sessionId"`
+	// What is asked about an installation names the session whose rules it is under.
+	PolicySessionID string `json:"policySessionId"`
 	RequestID string `json:"requestId"`
 }
 

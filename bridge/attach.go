@@ -109,6 +109,7 @@ func (a *Attachment) follow(s *session.Session, joined session.Joined) error {
 	}
 	f.callbacks, f.participant = true, a.p.ID
 	a.stream.extra = a.out
+	a.stream.stay = s.TurnRunning // the turn may need the participant
 	return nil
 }
 

@@ -2,6 +2,7 @@ package bridge
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -49,6 +50,8 @@ type binding struct {
 	rt       *runtime.Runtime
 	sessions map[string]*session.Session
 	lost     error
+	// told is closed when the sessions have been told of the end.
+	told chan struct{}
 
 	shells shells
 
@@ -59,7 +62,10 @@ type binding struct {
 
 // startRuntime starts a runtime and watches its end.
 func (b *Bridge) startRuntime(ctx context.Context, cfg runtime.Config) (*runtime.Runtime, error) {
-	bind := &binding{b: b, id: "rt-" + rand.Text()[:8], profile: cfg.Profile, sessions: map[string]*session.Session{}, names: session.Names{}}
+	bind := &binding{
+		b: b, id: "rt-" + rand.Text()[:8], profile: cfg.Profile, sessions: map[string]*session.Session{},
+		names: session.Names{}, told: make(chan struct{}),
+	}
 	cfg.RPC.Event = bind.event
 	cfg.RPC.Notification = bind.notification
 	cfg.RPC.Request = bind.request
@@ -188,6 +194,7 @@ func (bind *binding) notification(method string, params []byte) {
 func (bind *binding) request(ctx context.Context, r *rpcconn.Request) (json.RawMessage, error) {
 	var a about
 	_ = json.Unmarshal(r.Params, &a) // what is not understood names no session
+	a.SessionID = cmp.Or(a.SessionID, a.PolicySessionID)
 	model := ofModel(r.Method)
 	if a.SessionID == "" && !model {
 		return bind.askAll(ctx, r)
@@ -222,6 +229,7 @@ func (bind *binding) ended(cause error) {
 			wanted = append(wanted, s)
 		}
 	}
+	close(bind.told)
 	b := bind.b
 	b.revive(wanted)
 	b.mu.Lock()
@@ -241,3 +249,6 @@ func (bind *binding) Err() error {
 	defer bind.mu.RUnlock()
 	return bind.lost
 }
+
+// Ended is closed when the runtime has ended and its sessions know it.
+func (bind *binding) Ended() <-chan struct{} { return bind.told }

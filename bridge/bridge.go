@@ -95,6 +95,9 @@ type Bridge struct {
 	// draining closes when streams are to go away, stopping when they are to end.
 	draining, stopping chan struct{}
 	drainOnce          sync.Once
+	// stopped ends when stopping closes.
+	stopped context.Context
+	stop    context.CancelFunc
 	// grace is the time between the two; it is set before draining closes.
 	grace time.Duration
 
@@ -145,6 +148,7 @@ func New(cfg Config) (*Bridge, error) {
 		ctx: ctx, cancel: cancel, draining: make(chan struct{}), stopping: make(chan struct{}),
 		sessions: map[string]*session.Session{}, table: placement.New(cfg.Placement, cfg.Profile, time.Now), unloading: make(chan struct{}, 1),
 	}
+	b.stopped, b.stop = context.WithCancel(ctx)
 	b.runtimes = cfg.Runtimes(b.startRuntime)
 	b.Go(b.tend)
 	return b, nil
@@ -168,6 +172,7 @@ func (b *Bridge) Drain(grace time.Duration) {
 			case <-ctx.Done():
 			}
 			close(b.stopping)
+			b.stop()
 		})
 	})
 }

@@ -33,11 +33,11 @@ func (s *Session) providers() error {
 }
 
 // Asking returns nil while the session's callbacks can be answered: also while it is being
-// created or resumed, if it needs answers for that.
+// created, and if it needs answers for that, resumed.
 func (s *Session) Asking() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.state != Deleted && len(s.needs) > 0 {
+	if s.state == Creating || s.state != Deleted && len(s.needs) > 0 {
 		return nil
 	}
 	return s.usable()

@@ -41,10 +41,11 @@ func (p *puppet) Call(_ context.Context, method string, _ []byte, opts ...rpccon
 	}
 	return json.RawMessage(text), err
 }
-func (p *puppet) Route(*Session)   {}
-func (p *puppet) Unroute(*Session) {}
-func (p *puppet) Version() string  { return "1.0.102" }
-func (p *puppet) Err() error       { return nil }
+func (p *puppet) Route(*Session)         {}
+func (p *puppet) Unroute(*Session)       {}
+func (p *puppet) Version() string        { return "1.0.102" }
+func (p *puppet) Err() error             { return nil }
+func (p *puppet) Ended() <-chan struct{} { return nil }
 
 func (p *puppet) called(method string) bool {
 	p.mu.Lock()
