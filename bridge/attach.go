@@ -87,6 +87,7 @@ func (b *Bridge) Attach(ctx context.Context, start *bridgev1.AttachStart) (*Atta
 	}
 	f.callbacks, f.participant = true, a.p.ID
 	a.stream.extra = a.out
+	a.stream.stay = s.TurnRunning // the turn may need the participant
 	a.started = &bridgev1.AttachStarted{
 		ParticipantId: a.p.ID, Token: a.p.Token, Session: s.Snapshot(), Returned: joined.Returned,
 	}

@@ -21,6 +21,7 @@ const (
 	EventNotFound     Reason = "EVENT_NOT_FOUND"
 	SendInDoubt       Reason = "SEND_IN_DOUBT"
 	SessionRefused    Reason = "SESSION_REFUSED"
+	ProviderGone      Reason = "PROVIDER_GONE"
 
 	CallbackNotFound    Reason = "CALLBACK_NOT_FOUND"
 	CallbackResolved    Reason = "CALLBACK_RESOLVED"
@@ -36,6 +37,7 @@ const (
 	LimitExceeded   Reason = "LIMIT_EXCEEDED"
 	Draining        Reason = "DRAINING"
 	FeatureDisabled Reason = "FEATURE_DISABLED"
+	Forbidden       Reason = "FORBIDDEN"
 	Internal        Reason = "INTERNAL"
 	Timeout         Reason = "TIMEOUT"
 	Cancelled       Reason = "CANCELLED"

@@ -40,10 +40,12 @@ type Profile struct {
 	LogLevel string `json:"log_level,omitzero"`
 	// Telemetry asks the CLI to forward its telemetry to us.
 	Telemetry bool `json:"telemetry,omitzero"`
-	// SessionFS and ModelInference name the participant that provides these
-	// for the whole process. Such a runtime is that participant's alone.
-	SessionFS      string `json:"session_fs,omitzero"`
-	ModelInference string `json:"model_inference,omitzero"`
+	// SessionFS is the file system that we keep for the sessions of the runtime;
+	// nil leaves them to the CLI.
+	SessionFS *SessionFS `json:"session_fs,omitempty"`
+	// ModelInference has us make the requests to models; nil leaves them to the
+	// CLI.
+	ModelInference *ModelInference `json:"model_inference,omitempty"`
 	// ExtensionLaunch has callers say how extensions are started, in place of the CLI.
 	ExtensionLaunch bool `json:"extension_launch,omitzero"`
 	// Multi has the runtime take several connections: it listens on a loopback port,

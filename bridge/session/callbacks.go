@@ -179,7 +179,7 @@ func (s *Session) ask(ctx context.Context, p *callback.Pending) (json.RawMessage
 
 // Resolve answers a callback. reply must fit the callback's kind.
 func (s *Session) Resolve(ctx context.Context, id string, participant string, reply callback.Reply) (journal.Position, error) {
-	if err := s.Usable(); err != nil {
+	if err := s.Usable(); err != nil && s.State() != Creating {
 		return journal.Position{}, err
 	}
 	p, err := s.pending.Claim(id)

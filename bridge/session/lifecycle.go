@@ -169,15 +169,23 @@ func (s *Session) Resume(ctx context.Context, o Opening) (Joined, error) {
 }
 
 func (s *Session) resume(ctx context.Context, o Opening) error {
+	if s.State() == Unloaded {
+		// That no runtime has it is the bridge's own affair: to its callers it is open.
+		if _, err := s.loaded(ctx); err != nil {
+			return err
+		}
+	}
 	s.mu.Lock()
-	rt, warm := s.runtime, s.state == Loaded
+	rt, warm, continuing := s.runtime, s.state == Loaded, s.turn.continuing
 	s.mu.Unlock()
 	params := o.Params.Clone()
 	params.SetBool("continuePendingWork", o.ContinuePending)
 	if warm {
 		// The same call without disableResume: the caller's own, so it leaves its event.
 		err := s.warmResume(ctx, rt, func(p *Object) {
-			p.Set("disableResume", nil)
+			if !continuing {
+				p.Set("disableResume", nil)
+			}
 			*p = p.Merge(params)
 		})
 		if err != nil {

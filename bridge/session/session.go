@@ -37,6 +37,8 @@ type Runtime interface {
 	Version() string
 	// Err says why the runtime ended; nil while it has not.
 	Err() error
+	// Ended is closed when the runtime has ended and its sessions know it.
+	Ended() <-chan struct{}
 }
 
 // Host is what a session needs around it.

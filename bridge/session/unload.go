@@ -2,10 +2,12 @@ package session
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/rpcconn"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
@@ -122,25 +124,36 @@ func (s *Session) alive(ctx context.Context, rt Runtime) (bool, error) {
 }
 
 // retried makes a call by f in the runtime that has the session, loading it if need be.
-// Should it have been unloaded at the same moment, it is loaded once more.
+// Should that have lost the session before the call reached it, it is made once more.
 func (s *Session) retried(ctx context.Context, f func(rt Runtime) error) error {
 	defer s.Hold()()
 	rt, err := s.Loaded(ctx)
 	if err != nil {
 		return err
 	}
-	err = f(rt)
-	if fault.ReasonOf(err) != fault.SessionNotFound {
-		return err
-	}
-	s.mu.Lock()
-	moved := s.runtime != rt && s.usable() == nil
-	s.mu.Unlock()
-	if !moved {
+	if err = f(rt); !s.moved(ctx, rt, err) {
 		return err
 	}
 	if rt, err = s.Loaded(ctx); err != nil {
 		return err
 	}
 	return f(rt)
+}
+
+// moved reports whether a call failed because the session is in the runtime no longer: it
+// was unloaded at that moment, or the runtime has just ended.
+func (s *Session) moved(ctx context.Context, rt Runtime, err error) bool {
+	switch {
+	case errors.Is(err, rpcconn.ErrNotSent) && fault.ReasonOf(err) == fault.RuntimeLost:
+		select {
+		case <-rt.Ended():
+		case <-ctx.Done():
+			return false
+		}
+	case fault.ReasonOf(err) != fault.SessionNotFound:
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.runtime != rt && s.usable() == nil
 }

@@ -60,6 +60,7 @@ var codes = map[bridgev1.ErrorReason]int32{
 	bridgev1.ErrorReason_ERROR_REASON_EVENT_NOT_FOUND:    notFound,
 	bridgev1.ErrorReason_ERROR_REASON_SEND_IN_DOUBT:      aborted,
 	bridgev1.ErrorReason_ERROR_REASON_SESSION_REFUSED:    failedPrecondition,
+	bridgev1.ErrorReason_ERROR_REASON_PROVIDER_GONE:      failedPrecondition,
 
 	bridgev1.ErrorReason_ERROR_REASON_CALLBACK_NOT_FOUND:    notFound,
 	bridgev1.ErrorReason_ERROR_REASON_CALLBACK_RESOLVED:     failedPrecondition,

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge"
 	"github.com/copilot-grpc/copilot-grpc/internal/app"
 )
 
@@ -150,6 +151,13 @@ func serverFlags(f *flags, c *app.Config) {
 	f.Var((*list)(&c.Listen), "listen", "`address` to listen on, unix:PATH or a loopback HOST:PORT; repeatable, or with commas (default: "+defaultSocket()+")")
 	f.StringVar(&c.Token, "token", "", "bearer `token` of callers over TCP, at least 16 characters (default: a random one, printed)")
 	f.StringVar(&c.OfflineModel, "offline-model", "", "`script` that plays the model: a path, or \""+app.OfflineDefault+"\" for the built-in one")
+	c.Homes = map[string]string{}
+	f.Var((*list)(&c.ProfileFields), "profile-fields", "`fields` of RuntimeProfile that callers may set; repeatable, or with commas: "+
+		strings.Join(bridge.ProfileFields(), ", ")+" (default: "+strings.Join(bridge.DefaultProfileFields, ",")+")")
+	f.Var(variables(c.Homes), "profile-home", "`NAME=DIRECTORY` of a state directory that callers may choose by name; repeatable")
+	f.IntVar(&c.MaxSessionsPerRuntime, "max-sessions-per-runtime", c.MaxSessionsPerRuntime, "`sessions` that a CLI process may have loaded before another is started")
+	f.IntVar(&c.MaxRuntimes, "max-runtimes", c.MaxRuntimes, "most CLI `processes`")
+	f.DurationVar(&c.RuntimeIdle, "runtime-idle", c.RuntimeIdle, "how long a CLI process but the first may have no session before it is ended")
 	f.BoolVar(&c.Raw, "raw", false, "switch RawService on, which passes any call on to the CLI")
 	f.IntVar(&c.MaxPromptBytes, "max-prompt-bytes", c.MaxPromptBytes, "largest text of a prompt, in `bytes`")
 	f.IntVar(&c.MaxAttachmentBytes, "max-attachment-bytes", c.MaxAttachmentBytes, "largest attachment sent in pieces, in `bytes`")
