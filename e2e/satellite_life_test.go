@@ -98,6 +98,29 @@ func (st *stage) same(s *copilot.Session, text string) {
 	}
 }
 
+// TestSatelliteOfCreator: a session that is created with a canvas finds itself in a runtime
+// that has a connection for it, in a server that knows nothing of such.
+func TestSatelliteOfCreator(t *testing.T) {
+	t.Parallel()
+	st := newOwnStage(t, hostConfig{raw: true})
+	c := st.config()
+	rendering(st, c)
+	start := &bridgev1.AttachStart{
+		Session: &bridgev1.AttachStart_Create{Create: &bridgev1.CreateSessionRequest{Config: c}}, Filter: &bridgev1.EventFilter{None: true},
+		CanvasProvider: &cliv1.CanvasProviderIdentity{Id: "app:one"},
+	}
+	showing("board")(start)
+	p := st.attach(start)
+	s := st.client.Session(p.started.GetSession().GetSessionId())
+	st.own(s.ID())
+	if text := st.openAt(s, p, "app:one", "first"); !strings.Contains(text, "127.0.0.1/first") {
+		t.Errorf("opened as %s", text)
+	}
+	if err := s.Disconnect(st.ctx); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // TestNoSatellites: without a runtime that takes several connections the participant is told
 // so, and the session is none the worse.
 func TestNoSatellites(t *testing.T) {

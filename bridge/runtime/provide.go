@@ -46,6 +46,11 @@ func Provide(ctx context.Context, r *Runtime) error {
 			return err
 		}
 	}
+	if p.ExtensionLaunch {
+		if err := r.register(ctx, "registerExtensionLaunchProvider", map[string]any{}); err != nil {
+			return err
+		}
+	}
 	if p.ModelInference != nil {
 		return r.register(ctx, "llmInference.setProvider", map[string]any{})
 	}
