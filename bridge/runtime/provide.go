@@ -67,7 +67,7 @@ func (r *Runtime) register(ctx context.Context, method string, params map[string
 	if err != nil {
 		return fault.Wrap(err, fault.CLIStartFailed, "registering with %s", method)
 	}
-	var out struct{ Success bool }
+	out := struct{ Success bool }{Success: true} // null, where there is nothing to refuse
 	if err := json.Unmarshal(result, &out); err != nil || !out.Success {
 		return fault.New(fault.CLIStartFailed, "the CLI refused %s", method)
 	}
