@@ -214,9 +214,9 @@ type AttachStart struct {
 	// of its that are open become unavailable then. CANVAS_OPEN, CANVAS_CLOSE and
 	// CANVAS_ACTION for them are asked of it alone, whatever its handlers. Canvases that
 	// all may answer for are declared with CreateSession. The agent has its canvas tools
-	// where the session has requestCanvasRenderer. Needs a runtime that takes several
-	// connections (`serve --multi-connection`, or a CLI server that was dialled); else
-	// FAILED_PRECONDITION FEATURE_DISABLED.
+	// where the session has requestCanvasRenderer. A session that is created by such a
+	// start gets a runtime that takes several connections; one that exists must have one
+	// (RuntimeProfile.multi_connection), else FAILED_PRECONDITION FEATURE_DISABLED.
 	Canvases []*v1.CanvasDeclaration `protobuf:"bytes,13,rep,name=canvases,proto3" json:"canvases,omitempty"`
 	// Who it is, when it is an extension; its satellite says so to the CLI.
 	ExtensionInfo *v1.ExtensionIdentity `protobuf:"bytes,14,opt,name=extension_info,json=extensionInfo,proto3" json:"extension_info,omitempty"`
