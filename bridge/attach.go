@@ -3,6 +3,7 @@ package bridge
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync"
 	"time"
 
@@ -86,6 +87,7 @@ func (b *Bridge) Attach(ctx context.Context, start *bridgev1.AttachStart) (*Atta
 	}
 	f.callbacks, f.participant = true, a.p.ID
 	a.stream.extra = a.out
+	a.stream.stay = s.TurnRunning // the turn may need the participant
 	a.started = &bridgev1.AttachStarted{
 		ParticipantId: a.p.ID, Token: a.p.Token, Session: s.Snapshot(), Returned: joined.Returned,
 	}
@@ -120,6 +122,9 @@ func (a *Attachment) joining() (session.Joining, error) {
 		return session.Joining{}, err
 	}
 	j := session.Joining{Name: start.GetName(), Token: start.GetToken(), Tools: tools, Grace: grace}
+	if j.Commands, j.Own, err = a.b.declared(start, "start."); err != nil {
+		return session.Joining{}, err
+	}
 	if h, err := handling(start.GetHandlers(), "start.handlers"); err != nil {
 		return session.Joining{}, err
 	} else if h != nil {
@@ -138,6 +143,24 @@ func (b *Bridge) tools(list []*cliv1.ToolDefinition, at string) ([]session.Tool,
 		return nil, nil
 	}
 	return *tools, nil
+}
+
+// declared gives what a participant declares beside its tools the CLI's form: its commands,
+// and what is bound to a connection of its own. at is where the start is, with its dot.
+func (b *Bridge) declared(start *bridgev1.AttachStart, at string) ([]session.Command, session.Object, error) {
+	own, _, err := b.config(&cliv1.SessionConfig{
+		Commands: start.GetCommands(), Canvases: start.GetCanvases(),
+		ExtensionInfo: start.GetExtensionInfo(), CanvasProvider: start.GetCanvasProvider(),
+	}, "config")
+	if err != nil {
+		return nil, nil, rename(err, "config.", at)
+	}
+	commands, err := session.ParseCommands(own.Get("commands"), at+"commands")
+	own.Set("commands", nil)
+	if err == nil && strings.HasPrefix(start.GetCanvasProvider().GetId(), "connection:") {
+		err = fault.New(fault.InvalidField, `ids that begin with "connection:" are the CLI's`).WithField(at + "canvas_provider.id")
+	}
+	return commands, own, err
 }
 
 // rename replaces the beginning of the field that an error names.

@@ -2,6 +2,7 @@ package bridge
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -23,11 +24,13 @@ type Start func(ctx context.Context, cfg runtime.Config) (*runtime.Runtime, erro
 
 // Runtimes keeps the CLI processes.
 type Runtimes interface {
-	// Get returns a runtime that is ready, starting one if need be.
-	Get(ctx context.Context) (*runtime.Runtime, error)
-	// Down tells of a runtime that ended and is not replaced yet: when it may be started
-	// again. ok is false when there is none.
-	Down() (retry time.Time, ok bool)
+	// Get returns the profile's runtime when it is ready, starting one if need be.
+	Get(ctx context.Context, p runtime.Profile) (*runtime.Runtime, error)
+	// Retire ends the profile's runtime; the next Get starts another.
+	Retire(ctx context.Context, p runtime.Profile) error
+	// Down tells of a profile's runtime that ended and is not replaced yet: when it may be
+	// started again. ok is false when there is none.
+	Down(p runtime.Profile) (retry time.Time, ok bool)
 }
 
 // maxDownBindings bounds the ended runtimes that are still told of.
@@ -38,6 +41,8 @@ const maxDownBindings = 4
 type binding struct {
 	b  *Bridge
 	id string
+	// profile is what the runtime was started with.
+	profile runtime.Profile
 	// names are of the events; only the connection's reader uses them.
 	names session.Names
 
@@ -45,6 +50,8 @@ type binding struct {
 	rt       *runtime.Runtime
 	sessions map[string]*session.Session
 	lost     error
+	// told is closed when the sessions have been told of the end.
+	told chan struct{}
 
 	shells shells
 
@@ -55,11 +62,15 @@ type binding struct {
 
 // startRuntime starts a runtime and watches its end.
 func (b *Bridge) startRuntime(ctx context.Context, cfg runtime.Config) (*runtime.Runtime, error) {
-	bind := &binding{b: b, id: "rt-" + rand.Text()[:8], sessions: map[string]*session.Session{}, names: session.Names{}}
+	bind := &binding{
+		b: b, id: "rt-" + rand.Text()[:8], profile: cfg.Profile, sessions: map[string]*session.Session{},
+		names: session.Names{}, told: make(chan struct{}),
+	}
 	cfg.RPC.Event = bind.event
 	cfg.RPC.Notification = bind.notification
 	cfg.RPC.Request = bind.request
 	cfg.RPC.Logger = b.log
+	cfg.Prepare = runtime.Provide
 	rt, err := runtime.Start(ctx, cfg)
 	if err != nil {
 		return nil, err
@@ -80,22 +91,6 @@ func (b *Bridge) startRuntime(ctx context.Context, cfg runtime.Config) (*runtime
 	return rt, nil
 }
 
-// Runtime returns the binding of a runtime to load a session in.
-func (b *Bridge) Runtime(ctx context.Context) (session.Runtime, error) {
-	rt, err := b.runtimes.Get(ctx)
-	if err != nil {
-		return nil, session.Classify(err, "")
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for _, bind := range b.bindings {
-		if bind.runtime() == rt {
-			return bind, nil
-		}
-	}
-	return nil, fault.New(fault.RuntimeLost, "the runtime has just ended")
-}
-
 func (bind *binding) runtime() *runtime.Runtime {
 	bind.mu.RLock()
 	defer bind.mu.RUnlock()
@@ -114,10 +109,15 @@ func (bind *binding) Call(ctx context.Context, method string, params []byte, opt
 	return result, err
 }
 
-// Route sends a session's events to it.
+// Route sends a session's events to it. In a runtime that has ended the session has no
+// place.
 func (bind *binding) Route(s *session.Session) {
 	bind.mu.Lock()
 	defer bind.mu.Unlock()
+	if bind.lost != nil {
+		bind.b.table.Remove(s.ID(), bind.profile)
+		return
+	}
 	bind.sessions[s.ID()] = s
 }
 
@@ -127,6 +127,7 @@ func (bind *binding) Unroute(s *session.Session) {
 	defer bind.mu.Unlock()
 	if bind.sessions[s.ID()] == s {
 		delete(bind.sessions, s.ID())
+		bind.b.table.Remove(s.ID(), bind.profile)
 	}
 }
 
@@ -189,9 +190,15 @@ func (bind *binding) notification(method string, params []byte) {
 func (bind *binding) request(ctx context.Context, r *rpcconn.Request) (json.RawMessage, error) {
 	var params struct {
 		SessionID string `json:"sessionId"`
+		// What is asked about an installation names the session whose rules it is under.
+		PolicySessionID string `json:"policySessionId"`
 	}
-	_ = json.Unmarshal(r.Params, &params) // a request that names no session is nobody's
-	s := bind.session([]byte(params.SessionID))
+	_ = json.Unmarshal(r.Params, &params) // what is not understood names no session
+	id := cmp.Or(params.SessionID, params.PolicySessionID)
+	if id == "" {
+		return bind.askAll(ctx, r)
+	}
+	s := bind.session([]byte(id))
 	if s == nil {
 		return nil, &rpcconn.Error{Code: rpcconn.CodeMethodNotFound, Message: "nobody handles " + r.Method}
 	}
@@ -206,6 +213,9 @@ func (bind *binding) ended(cause error) {
 	bind.mu.Lock()
 	sessions := bind.sessions
 	bind.sessions, bind.lost = map[string]*session.Session{}, cause
+	for id := range sessions {
+		bind.b.table.Remove(id, bind.profile)
+	}
 	bind.mu.Unlock()
 	bind.shells.end(cause)
 	var wanted []*session.Session
@@ -214,10 +224,14 @@ func (bind *binding) ended(cause error) {
 			wanted = append(wanted, s)
 		}
 	}
+	close(bind.told)
 	b := bind.b
 	b.revive(wanted)
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if fault.ReasonOf(cause) == fault.RuntimeStopping { // it was of no more use
+		b.bindings = slices.DeleteFunc(b.bindings, func(o *binding) bool { return o == bind })
+	}
 	down := slices.DeleteFunc(slices.Clone(b.bindings), func(o *binding) bool { return o.Err() == nil })
 	if len(down) > maxDownBindings {
 		b.bindings = slices.DeleteFunc(b.bindings, func(o *binding) bool { return o == down[0] })
@@ -230,3 +244,6 @@ func (bind *binding) Err() error {
 	defer bind.mu.RUnlock()
 	return bind.lost
 }
+
+// Ended is closed when the runtime has ended and its sessions know it.
+func (bind *binding) Ended() <-chan struct{} { return bind.told }

@@ -8,6 +8,7 @@ package bridge
 import (
 	"context"
 	"log/slog"
+	"math"
 	"regexp"
 	"slices"
 	"sync"
@@ -19,6 +20,8 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/idempotency"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	"github.com/copilot-grpc/copilot-grpc/bridge/placement"
+	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/position"
@@ -34,6 +37,14 @@ const (
 type Config struct {
 	// Runtimes returns the keeper of CLI processes, which starts them by start.
 	Runtimes func(start Start) Runtimes
+	// Profile is what runtimes are like unless a caller says otherwise; Policy says what
+	// callers may say.
+	Profile runtime.Profile
+	Policy  ProfilePolicy
+	// Placement says how sessions share runtimes.
+	Placement placement.Config
+	// Dialed says that the runtime is a CLI server that others run: there is one, as it is.
+	Dialed bool
 	// Defaults are members of a session's configuration for sessions that do not set
 	// them, as a JSON object: such as the provider of an offline model.
 	Defaults []byte
@@ -74,6 +85,7 @@ type Bridge struct {
 	watchers watchers
 	runs     runs
 	runtimes Runtimes
+	table    *placement.Table
 
 	// ctx ends when the bridge closes; tasks are what runs in the background.
 	ctx    context.Context
@@ -82,6 +94,9 @@ type Bridge struct {
 	// draining closes when streams are to go away, stopping when they are to end.
 	draining, stopping chan struct{}
 	drainOnce          sync.Once
+	// stopped ends when stopping closes.
+	stopped context.Context
+	stop    context.CancelFunc
 	// grace is the time between the two; it is set before draining closes.
 	grace time.Duration
 
@@ -122,12 +137,17 @@ func New(cfg Config) (*Bridge, error) {
 			return nil, fault.Wrap(err, fault.InvalidField, "session defaults")
 		}
 	}
+	if cfg.Dialed {
+		cfg.Placement.MaxSessions = math.MaxInt
+	}
+	setDefault(&cfg.Placement.Idle, placement.DefaultIdle)
 	ctx, cancel := context.WithCancel(context.Background())
 	b := &Bridge{
 		cfg: cfg, log: cfg.Logger, codec: c, defaults: defaults, once: idempotency.New(time.Now),
 		ctx: ctx, cancel: cancel, draining: make(chan struct{}), stopping: make(chan struct{}),
-		sessions: map[string]*session.Session{}, unloading: make(chan struct{}, 1),
+		sessions: map[string]*session.Session{}, table: placement.New(cfg.Placement, cfg.Profile, time.Now), unloading: make(chan struct{}, 1),
 	}
+	b.stopped, b.stop = context.WithCancel(ctx)
 	b.runtimes = cfg.Runtimes(b.startRuntime)
 	b.Go(b.tend)
 	return b, nil
@@ -151,6 +171,7 @@ func (b *Bridge) Drain(grace time.Duration) {
 			case <-ctx.Done():
 			}
 			close(b.stopping)
+			b.stop()
 		})
 	})
 }
@@ -247,7 +268,7 @@ func (b *Bridge) enter(id string) (s *session.Session, fresh bool) {
 	}
 	b.lastEpoch = max(b.lastEpoch+1, uint64(time.Now().UnixMilli()))
 	s = session.New(session.Config{
-		ID: id, Host: b, Encode: b.codec.event, Epoch: b.lastEpoch,
+		ID: id, Host: &place{Bridge: b, id: id, profile: b.cfg.Profile}, Encode: b.codec.event, Epoch: b.lastEpoch,
 		MaxEphemeralBytes: b.cfg.MaxEphemeralBytes, CallbackTimeout: b.cfg.CallbackTimeout, Bounds: b.cfg.Turns,
 	})
 	b.sessions[id] = s
@@ -256,6 +277,7 @@ func (b *Bridge) enter(id string) (s *session.Session, fresh bool) {
 
 // forget takes a session out that could not be opened, or was deleted.
 func (b *Bridge) forget(s *session.Session) {
+	b.table.Forget(s.ID())
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.sessions[s.ID()] == s {

@@ -3,6 +3,9 @@ package bridge
 import (
 	"context"
 	"encoding/json"
+	"maps"
+	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -10,6 +13,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/placement"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime/clibin"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
@@ -28,8 +32,13 @@ func (b *Bridge) GetServerInfo(context.Context, *bridgev1.GetServerInfoRequest) 
 		Limits: &bridgev1.Limits{
 			MaxPromptBytes: int64(b.cfg.MaxPromptBytes), MaxAttachmentBytes: int64(b.cfg.MaxAttachmentBytes),
 			MaxRequestBytes: int64(b.cfg.MaxRequestBytes), CallbackTimeout: durationpb.New(b.cfg.CallbackTimeout),
-			MaxEphemeralBytes: int64(b.cfg.MaxEphemeralBytes),
+			MaxEphemeralBytes: int64(b.cfg.MaxEphemeralBytes), MaxRuntimes: int32(b.table.Config().MaxRuntimes),
+			MaxSessionsPerRuntime: int32(min(b.table.Config().MaxSessions, math.MaxInt32)),
 		},
+	}
+	if !b.cfg.Dialed {
+		out.Capabilities.RuntimeProfileFields = slices.Sorted(slices.Values(b.cfg.Policy.fields()))
+		out.Capabilities.HomeNames = slices.Sorted(maps.Keys(b.cfg.Policy.Homes))
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -52,10 +61,13 @@ func (b *Bridge) ListRuntimes(context.Context, *bridgev1.ListRuntimesRequest) (*
 	for _, bind := range bindings {
 		out.Runtimes = append(out.Runtimes, bind.proto())
 	}
-	if retry, ok := b.runtimes.Down(); ok && len(out.Runtimes) > 0 {
-		if last := out.Runtimes[len(out.Runtimes)-1]; last.State == bridgev1.RuntimeState_RUNTIME_STATE_DOWN {
-			last.RetryTime = timestamppb.New(retry)
+	told := map[string]bool{} // of each profile, the newest
+	for i, bind := range slices.Backward(bindings) {
+		hash := bind.profile.Hash()
+		if retry, ok := b.runtimes.Down(bind.profile); ok && !told[hash] && out.Runtimes[i].State == bridgev1.RuntimeState_RUNTIME_STATE_DOWN {
+			out.Runtimes[i].RetryTime = timestamppb.New(retry)
 		}
+		told[hash] = true
 	}
 	return out, nil
 }
@@ -69,6 +81,7 @@ func (bind *binding) proto() *bridgev1.Runtime {
 	out := &bridgev1.Runtime{
 		RuntimeId: bind.id, State: bridgev1.RuntimeState_RUNTIME_STATE_READY, CliVersion: info.CLIVersion,
 		Pid: int64(info.Peer.PID), StartTime: timestamppb.New(info.StartedAt), LoadedSessions: int32(len(bind.sessions)),
+		ProfileId: placement.Key(bind.profile), Shard: int32(bind.profile.Shard),
 	}
 	if bind.lost != nil {
 		out.State, out.Cause = bridgev1.RuntimeState_RUNTIME_STATE_DOWN, bind.lost.Error()
@@ -84,7 +97,11 @@ func (b *Bridge) Ping(ctx context.Context, r *bridgev1.PingRequest) (*bridgev1.P
 	if r.GetMessage() != "" {
 		params.SetString("message", r.GetMessage())
 	}
-	if _, err := b.Runtime(ctx); err != nil { // its start is not the trip's time
+	p, err := b.profile(r.GetRuntimeProfile(), "runtime_profile", "")
+	if err != nil {
+		return nil, err
+	}
+	if _, err := b.runtimeOf(ctx, p); err != nil { // its start is not the trip's time
 		return nil, err
 	}
 	begin := time.Now()
@@ -92,7 +109,7 @@ func (b *Bridge) Ping(ctx context.Context, r *bridgev1.PingRequest) (*bridgev1.P
 		Message         string
 		ProtocolVersion int32
 	}
-	if err := b.callRuntime(ctx, "ping", params, &out); err != nil {
+	if err := b.callRuntime(ctx, p, "ping", params, &out); err != nil {
 		return nil, err
 	}
 	return &bridgev1.PingResponse{
@@ -101,12 +118,16 @@ func (b *Bridge) Ping(ctx context.Context, r *bridgev1.PingRequest) (*bridgev1.P
 }
 
 // GetAuthStatus tells whether the CLI is signed in.
-func (b *Bridge) GetAuthStatus(ctx context.Context, _ *bridgev1.GetAuthStatusRequest) (*bridgev1.GetAuthStatusResponse, error) {
+func (b *Bridge) GetAuthStatus(ctx context.Context, r *bridgev1.GetAuthStatusRequest) (*bridgev1.GetAuthStatusResponse, error) {
+	p, err := b.profile(r.GetRuntimeProfile(), "runtime_profile", "")
+	if err != nil {
+		return nil, err
+	}
 	var out struct {
 		IsAuthenticated                      bool
 		AuthType, Host, Login, StatusMessage string
 	}
-	if err := b.callRuntime(ctx, "auth.getStatus", nil, &out); err != nil {
+	if err := b.callRuntime(ctx, p, "auth.getStatus", nil, &out); err != nil {
 		return nil, err
 	}
 	return &bridgev1.GetAuthStatusResponse{
@@ -120,8 +141,12 @@ func (b *Bridge) ListModels(ctx context.Context, r *bridgev1.ListModelsRequest) 
 	if r.GetGithubToken() != "" {
 		params.SetString("gitHubToken", r.GetGithubToken())
 	}
+	p, err := b.profile(r.GetRuntimeProfile(), "runtime_profile", "")
+	if err != nil {
+		return nil, err
+	}
 	var list struct{ Models []json.RawMessage }
-	if err := b.callRuntime(ctx, "models.list", params, &list); err != nil {
+	if err := b.callRuntime(ctx, p, "models.list", params, &list); err != nil {
 		return nil, err
 	}
 	out := &bridgev1.ListModelsResponse{}
@@ -187,27 +212,32 @@ func (b *Bridge) Invoke(ctx context.Context, r *bridgev1.InvokeRequest) (*bridge
 	if params.Get("sessionId") != nil {
 		return nil, fault.New(fault.JSONExtraForbidden, "sessionId goes into session_id").WithField("params_json")
 	}
-	result, err := b.invoke(ctx, r.GetSessionId(), method, params)
+	result, err := b.invoke(ctx, r, params)
 	if err != nil {
 		return nil, err
 	}
 	return &bridgev1.InvokeResponse{ResultJson: string(result)}, nil
 }
 
-func (b *Bridge) invoke(ctx context.Context, id, method string, params session.Object) (json.RawMessage, error) {
-	if id != "" {
+func (b *Bridge) invoke(ctx context.Context, r *bridgev1.InvokeRequest, params session.Object) (json.RawMessage, error) {
+	method := r.GetMethod()
+	if id := r.GetSessionId(); id != "" {
 		s, err := b.open(id)
 		if err != nil {
 			return nil, err
 		}
-		result, at, err := s.Do(ctx, method, params)
+		result, at, err := s.Invoke(ctx, method, params)
 		record(ctx, at)
 		return result, err
 	}
 	if strings.HasPrefix(method, "session.") {
 		return nil, fault.New(fault.InvalidField, "%s is about a session", method).WithField("session_id")
 	}
-	rt, err := b.Runtime(ctx)
+	p, err := b.profile(r.GetRuntimeProfile(), "runtime_profile", "")
+	if err != nil {
+		return nil, err
+	}
+	rt, err := b.runtimeOf(ctx, p)
 	if err != nil {
 		return nil, err
 	}

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
@@ -59,9 +60,21 @@ func (m *metadata) onto(s *bridgev1.Session) *bridgev1.Session {
 	return s
 }
 
+// home is the profile in whose home a session is to be found: what the caller says, else
+// where the bridge had it, else its own.
+func (b *Bridge) home(id string, m *bridgev1.RuntimeProfile) (runtime.Profile, error) {
+	b.mu.Lock()
+	s := b.sessions[id]
+	b.mu.Unlock()
+	if m == nil && s != nil {
+		return placeOf(s).get(), nil
+	}
+	return b.profile(m, "runtime_profile", id)
+}
+
 // callRuntime makes a call that is about no session that is open.
-func (b *Bridge) callRuntime(ctx context.Context, method string, params session.Object, into any) error {
-	rt, err := b.Runtime(ctx)
+func (b *Bridge) callRuntime(ctx context.Context, p runtime.Profile, method string, params session.Object, into any) error {
+	rt, err := b.runtimeOf(ctx, p)
 	if err != nil {
 		return err
 	}
@@ -76,11 +89,11 @@ func (b *Bridge) callRuntime(ctx context.Context, method string, params session.
 }
 
 // stored returns what the CLI's history says of a session, or nil.
-func (b *Bridge) stored(ctx context.Context, id string) (*metadata, error) {
+func (b *Bridge) stored(ctx context.Context, p runtime.Profile, id string) (*metadata, error) {
 	var params session.Object
 	params.SetString("sessionId", id)
 	var r struct{ Session *metadata }
-	if err := b.callRuntime(ctx, "session.getMetadata", params, &r); err != nil {
+	if err := b.callRuntime(ctx, p, "session.getMetadata", params, &r); err != nil {
 		if fault.ReasonOf(err) == fault.SessionNotFound {
 			return nil, nil
 		}
@@ -95,7 +108,14 @@ func (b *Bridge) GetSession(ctx context.Context, r *bridgev1.GetSessionRequest) 
 	if err != nil && (fault.ReasonOf(err) != fault.SessionNotFound || b.disconnected(r.GetSessionId())) {
 		return nil, err
 	}
-	m, metaErr := b.stored(ctx, r.GetSessionId())
+	p, metaErr := b.home(r.GetSessionId(), r.GetRuntimeProfile())
+	if metaErr != nil {
+		return nil, metaErr
+	}
+	var m *metadata
+	if p.SessionFS == nil || err != nil { // else only its own participants know
+		m, metaErr = b.stored(ctx, p, r.GetSessionId())
+	}
 	if err != nil {
 		// Not open here: the history decides.
 		if metaErr != nil {
@@ -144,7 +164,15 @@ func (b *Bridge) ListSessions(ctx context.Context, r *bridgev1.ListSessionsReque
 		}
 		begin = n
 	}
-	sessions, err := b.list(ctx, r.GetFilter())
+	homes := b.homes()
+	if m := r.GetRuntimeProfile(); m != nil {
+		p, err := b.profile(m, "runtime_profile", "")
+		if err != nil {
+			return nil, err
+		}
+		homes = []runtime.Profile{p}
+	}
+	sessions, err := b.list(ctx, homes, r.GetFilter())
 	if err != nil {
 		return nil, err
 	}
@@ -157,8 +185,8 @@ func (b *Bridge) ListSessions(ctx context.Context, r *bridgev1.ListSessionsReque
 	return out, nil
 }
 
-// list returns every session that fits, last used first.
-func (b *Bridge) list(ctx context.Context, f *bridgev1.SessionFilter) ([]*bridgev1.Session, error) {
+// list returns every session of the homes that fits, last used first.
+func (b *Bridge) list(ctx context.Context, homes []runtime.Profile, f *bridgev1.SessionFilter) ([]*bridgev1.Session, error) {
 	var params, filter session.Object
 	for member, value := range map[string]string{"cwd": f.GetCwd(), "gitRoot": f.GetGitRoot(), "repository": f.GetRepository(), "branch": f.GetBranch()} {
 		if value != "" {
@@ -168,9 +196,13 @@ func (b *Bridge) list(ctx context.Context, f *bridgev1.SessionFilter) ([]*bridge
 	if len(filter) > 0 {
 		params.Set("filter", filter.JSON())
 	}
-	var r struct{ Sessions []*metadata }
-	if err := b.callRuntime(ctx, "session.list", params, &r); err != nil {
-		return nil, err
+	var stored []*metadata
+	for _, p := range homes {
+		var r struct{ Sessions []*metadata }
+		if err := b.callRuntime(ctx, p, "session.list", params.Clone(), &r); err != nil {
+			return nil, err
+		}
+		stored = append(stored, r.Sessions...)
 	}
 	byID := map[string]*bridgev1.Session{}
 	for _, s := range b.all() {
@@ -178,7 +210,7 @@ func (b *Bridge) list(ctx context.Context, f *bridgev1.SessionFilter) ([]*bridge
 			byID[s.ID()] = snapshot
 		}
 	}
-	for _, m := range r.Sessions {
+	for _, m := range stored {
 		byID[m.SessionID] = m.onto(byID[m.SessionID])
 	}
 	out := make([]*bridgev1.Session, 0, len(byID))
@@ -200,18 +232,22 @@ func fits(s *bridgev1.Session, f *bridgev1.SessionFilter) bool {
 }
 
 // GetLastSession tells which session was used last.
-func (b *Bridge) GetLastSession(ctx context.Context, _ *bridgev1.GetLastSessionRequest) (*bridgev1.GetLastSessionResponse, error) {
-	var r struct{ SessionID string }
-	if err := b.callRuntime(ctx, "session.getLastId", nil, &r); err != nil {
+func (b *Bridge) GetLastSession(ctx context.Context, r *bridgev1.GetLastSessionRequest) (*bridgev1.GetLastSessionResponse, error) {
+	p, err := b.profile(r.GetRuntimeProfile(), "runtime_profile", "")
+	if err != nil {
 		return nil, err
 	}
-	return &bridgev1.GetLastSessionResponse{SessionId: r.SessionID}, nil
+	var out struct{ SessionID string }
+	if err := b.callRuntime(ctx, p, "session.getLastId", nil, &out); err != nil {
+		return nil, err
+	}
+	return &bridgev1.GetLastSessionResponse{SessionId: out.SessionID}, nil
 }
 
 // GetForegroundSession tells which session the host's user interface shows.
 func (b *Bridge) GetForegroundSession(ctx context.Context, _ *bridgev1.GetForegroundSessionRequest) (*bridgev1.GetForegroundSessionResponse, error) {
 	var r struct{ SessionID, WorkspacePath string }
-	if err := b.callRuntime(ctx, "session.getForeground", nil, &r); err != nil {
+	if err := b.callRuntime(ctx, b.cfg.Profile, "session.getForeground", nil, &r); err != nil {
 		return nil, err
 	}
 	return &bridgev1.GetForegroundSessionResponse{SessionId: r.SessionID, WorkspacePath: r.WorkspacePath}, nil

@@ -41,13 +41,13 @@ type keeper struct {
 }
 
 // Get implements Runtimes.
-func (k keeper) Get(ctx context.Context) (*runtime.Runtime, error) {
+func (k keeper) Get(ctx context.Context, p runtime.Profile) (*runtime.Runtime, error) {
 	k.r.mu.Lock()
 	defer k.r.mu.Unlock()
 	if k.r.rt != nil {
 		return k.r.rt, nil
 	}
-	rt, err := k.start(ctx, runtime.Config{Runner: runtime.InProcess(func(context.Context, runtime.Spec) (io.ReadWriteCloser, error) {
+	rt, err := k.start(ctx, runtime.Config{Profile: p, Runner: runtime.InProcess(func(context.Context, runtime.Spec) (io.ReadWriteCloser, error) {
 		return k.r.cli.Connect(), nil
 	})})
 	k.r.rt = rt
@@ -55,7 +55,19 @@ func (k keeper) Get(ctx context.Context) (*runtime.Runtime, error) {
 }
 
 // Down implements Runtimes.
-func (keeper) Down() (time.Time, bool) { return time.Time{}, false }
+func (keeper) Down(runtime.Profile) (time.Time, bool) { return time.Time{}, false }
+
+// Retire implements Runtimes.
+func (k keeper) Retire(ctx context.Context, _ runtime.Profile) error {
+	k.r.mu.Lock()
+	rt := k.r.rt
+	k.r.rt = nil
+	k.r.mu.Unlock()
+	if rt == nil {
+		return nil
+	}
+	return rt.Stop(ctx)
+}
 
 func newRig(t *testing.T, script fakecli.Script, change ...func(*Config)) *rig {
 	t.Helper()

@@ -1,11 +1,13 @@
 package bridge
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
@@ -33,16 +35,21 @@ func (b *Bridge) create(ctx context.Context, r *bridgev1.CreateSessionRequest, a
 		return nil, session.Joined{}, err
 	}
 	o.Join = join
-	id := r.GetSessionId()
-	if id == "" {
-		id = newUUID()
-	} else if err := b.checkNew(ctx, id); err != nil {
-		return nil, session.Joined{}, inRequest(err, at)
+	id := cmp.Or(r.GetSessionId(), newUUID())
+	profile, err := b.profile(r.GetRuntimeProfile(), at+"runtime_profile", id)
+	if err != nil {
+		return nil, session.Joined{}, err
+	}
+	if r.GetSessionId() != "" {
+		if err := b.checkNew(ctx, profile, id); err != nil {
+			return nil, session.Joined{}, inRequest(err, at)
+		}
 	}
 	s, fresh := b.enter(id)
 	if !fresh {
 		return nil, session.Joined{}, inRequest(exists(id), at)
 	}
+	placeOf(s).set(profile)
 	joined, err := s.Create(ctx, o)
 	if err != nil {
 		b.forget(s)
@@ -63,14 +70,17 @@ func inRequest(err error, at string) error {
 
 // checkNew refuses an id that the CLI's history has: the CLI itself would open that
 // session instead.
-func (b *Bridge) checkNew(ctx context.Context, id string) error {
+func (b *Bridge) checkNew(ctx context.Context, p runtime.Profile, id string) error {
 	b.mu.Lock()
 	s := b.sessions[id]
 	b.mu.Unlock()
 	if s != nil && s.State() != session.Deleted {
 		return exists(id)
 	}
-	stored, err := b.stored(ctx, id)
+	if p.SessionFS != nil {
+		return nil // what there is, only its callers know
+	}
+	stored, err := b.stored(ctx, p, id)
 	if err != nil {
 		return err
 	}
@@ -118,8 +128,16 @@ func (b *Bridge) resume(ctx context.Context, r *bridgev1.ResumeSessionRequest, a
 	if fresh {
 		o.Config = b.defaults.Merge(o.Config)
 	}
+	undo, err := b.reprofile(s, r.GetRuntimeProfile(), at+"runtime_profile")
+	if err != nil {
+		if fresh {
+			b.forget(s)
+		}
+		return nil, session.Joined{}, err
+	}
 	joined, err := s.Resume(ctx, o)
 	if err != nil {
+		undo()
 		if fresh {
 			b.forget(s)
 		}
@@ -132,7 +150,7 @@ func (b *Bridge) resume(ctx context.Context, r *bridgev1.ResumeSessionRequest, a
 func (b *Bridge) DeleteSession(ctx context.Context, r *bridgev1.DeleteSessionRequest) (*bridgev1.DeleteSessionResponse, error) {
 	s, err := b.open(r.GetSessionId())
 	if fault.ReasonOf(err) == fault.SessionNotFound {
-		return &bridgev1.DeleteSessionResponse{}, b.deleteStored(ctx, r.GetSessionId())
+		return &bridgev1.DeleteSessionResponse{}, b.deleteStored(ctx, r)
 	}
 	if err != nil {
 		return nil, err
@@ -145,15 +163,20 @@ func (b *Bridge) DeleteSession(ctx context.Context, r *bridgev1.DeleteSessionReq
 }
 
 // deleteStored deletes a session that is in the CLI's history only.
-func (b *Bridge) deleteStored(ctx context.Context, id string) error {
-	stored, err := b.stored(ctx, id)
+func (b *Bridge) deleteStored(ctx context.Context, r *bridgev1.DeleteSessionRequest) error {
+	id := r.GetSessionId()
+	p, err := b.home(id, r.GetRuntimeProfile())
+	if err != nil {
+		return err
+	}
+	stored, err := b.stored(ctx, p, id)
 	if err != nil {
 		return err
 	}
 	if stored == nil {
 		return session.NotFound(id)
 	}
-	rt, err := b.Runtime(ctx)
+	rt, err := b.runtimeOf(ctx, p)
 	if err != nil {
 		return err
 	}

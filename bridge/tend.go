@@ -24,7 +24,7 @@ const unloadTimeout = 30 * time.Second
 
 // tendEvery is how often sessions and runtimes are looked after.
 func (c *Config) tendEvery() time.Duration {
-	shortest := min(c.Turns.Stall, c.IdleUnload, c.Turns.Rest)
+	shortest := min(c.Turns.Stall, c.IdleUnload, c.Turns.Rest, c.Placement.Idle)
 	return min(max(shortest/tendsInBound, minTend), maxTend)
 }
 
@@ -45,6 +45,7 @@ func (b *Bridge) tend(ctx context.Context) {
 			resting = rests(resting, s, b.cfg.IdleUnload)
 		}
 		b.unload(b.recycle(resting))
+		b.retireIdle()
 	}
 }
 

@@ -38,6 +38,12 @@ type question struct {
 	// broken is what else may come of it when the one who is asked leaves: the CLI may see
 	// the end of a participant's connection before the bridge's answer.
 	broken string
+	// also are kinds that those who answer this one handle too.
+	also []bridgev1.CallbackKind
+	// host is what the hosts are like, where each way has its own.
+	host hostConfig
+	// since is the first version of the CLI that asks.
+	since string
 	// hooks are the hook types of interest.
 	hooks []string
 	// joins is what a participant declares beside its handlers. With bound the CLI asks it
@@ -52,7 +58,8 @@ type question struct {
 	alone bool
 }
 
-// test puts the question in each of the ways that there are.
+// test puts the question in each of the ways that there are, on a host, or where that is
+// nil each on one of its own, made as the question says.
 func (q question) test(t *testing.T, h *host) {
 	for name, way := range map[string]func(*asker){
 		"answered": (*asker).answered, "declined": (*asker).refused, "unanswered": (*asker).unanswered,
@@ -63,7 +70,17 @@ func (q question) test(t *testing.T, h *host) {
 		}
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			way(&asker{stage: (&stage{newRigOn(t, h, echo)}).play(q.rules), question: q})
+			var r *rig
+			if h == nil {
+				r = newOwnRig(t, echo, q.host)
+			} else {
+				r = newRigOn(t, h, echo)
+			}
+			if q.since != "" && r.before(q.since) {
+				t.Skipf("CLI %s does not ask", r.host.cli)
+			}
+			a := &asker{stage: (&stage{r}).play(q.rules), question: q}
+			way(a)
 		})
 	}
 }
@@ -92,7 +109,7 @@ func (a *asker) open(opts copilot.SessionOptions) *copilot.Session {
 
 // handlers are those of one who answers the question.
 func (a *asker) handlers() *bridgev1.Handlers {
-	return &bridgev1.Handlers{Kinds: []bridgev1.CallbackKind{a.kind}, HookTypes: a.hooks}
+	return &bridgev1.Handlers{Kinds: append([]bridgev1.CallbackKind{a.kind}, a.also...), HookTypes: a.hooks}
 }
 
 func (a *asker) participant(s *copilot.Session) *attached {

@@ -19,6 +19,7 @@ type callbackWatch struct {
 	restart []*bridgev1.RuntimeRestarted
 	closed  *bridgev1.Closed
 	events  []string
+	turns   []*bridgev1.TurnOutcome
 }
 
 // callbacks begins to follow the callbacks of a session, the ones that are pending
@@ -68,6 +69,9 @@ func (w *callbackWatch) take(frame *bridgev1.SubscribeResponse) {
 	}
 	if c := frame.GetClosed(); c != nil {
 		w.closed = c
+	}
+	if e := frame.GetTurnEnded(); e != nil {
+		w.turns = append(w.turns, e.GetOutcome())
 	}
 	for _, ev := range frame.GetEvents().GetEvents() {
 		w.events = append(w.events, ev.GetEvent().GetType())
@@ -135,6 +139,18 @@ func (w *callbackWatch) restarted() (r *bridgev1.RuntimeRestarted) {
 		return r != nil
 	})
 	return r
+}
+
+// turn waits for the end of the n-th turn that ends, the first being 1.
+func (w *callbackWatch) turn(n int) (out *bridgev1.TurnOutcome) {
+	w.st.t.Helper()
+	w.await("the turn's end", func(w *callbackWatch) bool {
+		if len(w.turns) >= n {
+			out = w.turns[n-1]
+		}
+		return out != nil
+	})
+	return out
 }
 
 // ended waits for the end of the session's use.

@@ -5,6 +5,7 @@ package callback
 
 import (
 	"encoding/json"
+	"slices"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -31,6 +32,9 @@ type Kind struct {
 	// Switch is the member of the session's configuration that makes the CLI ask;
 	// empty when nothing has to be switched on.
 	Switch string
+	// Bound says that the CLI asks on the connection on which what it asks about was
+	// declared: one participant's, or else the session's.
+	Bound bool
 	// Survives says that the CLI still knows the callback after its process died and
 	// the session was resumed with continuePendingWork.
 	Survives bool
@@ -47,6 +51,8 @@ const (
 	Unhandled Why = iota
 	// TimedOut: nobody answered in time.
 	TimedOut
+	// Abstained: all who handle it have left it to others.
+	Abstained
 	// Overflow: too many callbacks of the session are pending.
 	Overflow
 )
@@ -56,6 +62,8 @@ func (w Why) text() string {
 	switch w {
 	case TimedOut:
 		return "nobody answered in time"
+	case Abstained:
+		return "everybody who handles it has abstained"
 	case Overflow:
 		return "too many requests are pending"
 	default:
@@ -85,6 +93,7 @@ const (
 	ToolRequested       = "external_tool.requested"
 	PermissionRequested = "permission.requested"
 	CommandExecute      = "command.execute"
+	CommandQueued       = "command.queued"
 	HooksInvoke         = "hooks.invoke"
 )
 
@@ -107,7 +116,7 @@ var events = []*Kind{
 		DoneEvent: "command.completed", Fallback: commandFallback,
 	},
 	{
-		Method: "command.queued", AnswerMethod: "session.commands.respondToQueuedCommand", AnswerMember: "result", Interest: true,
+		Method: CommandQueued, AnswerMethod: "session.commands.respondToQueuedCommand", AnswerMember: "result", Interest: true,
 		DoneEvent: "command.completed", Fallback: fixed(`{"result":{"handled":false}}`),
 	},
 	{
@@ -137,13 +146,19 @@ var Told = map[string]string{
 }
 
 // requests are the kinds that a JSON-RPC request asks and whose fallback is not an error,
-// or that have a switch. Every other request is of a kind that has neither.
+// or that have a switch or a connection of their own. Every other request is of a kind that
+// has none of these.
 var requests = []*Kind{
 	{Method: "userInput.request", Switch: "requestUserInput", Fallback: errorFallback},
 	{Method: "exitPlanMode.request", Switch: "requestExitPlanMode", Fallback: fixed(`{"approved":false}`)},
 	{Method: "autoModeSwitch.request", Switch: "requestAutoModeSwitch", Fallback: fixed(`{"response":"no"}`)},
 	{Method: HooksInvoke, Switch: "hooks", Fallback: hookFallback},
 	{Method: "systemMessage.transform", Fallback: unchangedSections},
+	{Method: "canvas.open", Bound: true, Fallback: errorFallback},
+	{Method: "canvas.close", Bound: true, Fallback: errorFallback},
+	{Method: "canvas.action.invoke", Bound: true, Fallback: errorFallback},
+	{Method: "skillProvider.list", Switch: "hasSkillProvider", Fallback: errorFallback},
+	{Method: "skillProvider.read", Switch: "hasSkillProvider", Fallback: errorFallback},
 }
 
 var (
@@ -196,6 +211,11 @@ func ForEvent(eventType string) *Kind {
 	return nil
 }
 
+// Answers reports whether a method answers an event that asks.
+func Answers(method string) bool {
+	return slices.ContainsFunc(events, func(k *Kind) bool { return k.AnswerMethod == method })
+}
+
 // Ends reports whether events of the type end callbacks.
 func Ends(eventType string) bool { return byDone[eventType] != nil }
 
@@ -233,7 +253,7 @@ func Interests() []string {
 func Switches() []string {
 	var out []string
 	for _, k := range byMethod {
-		if k.Switch != "" {
+		if k.Switch != "" && !slices.Contains(out, k.Switch) {
 			out = append(out, k.Switch)
 		}
 	}

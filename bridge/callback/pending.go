@@ -27,6 +27,8 @@ type Pending struct {
 	// Tool is the name of the tool that is called, for a tool call; Hook is the type of a
 	// hook.
 	Tool, Hook string
+	// Command is the name of the command that is given.
+	Command string
 	// For is the one participant that is asked; empty for all who handle the kind.
 	For string
 	// Agent is the sub-agent that asks; empty for the session's own agent.

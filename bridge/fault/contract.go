@@ -11,6 +11,7 @@ const (
 	AnswerInvalid      Reason = "ANSWER_INVALID"
 	JSONExtraForbidden Reason = "JSON_EXTRA_FORBIDDEN"
 	RequestIDReused    Reason = "REQUEST_ID_REUSED"
+	CommandNameClash   Reason = "COMMAND_NAME_CLASH"
 
 	SessionNotFound   Reason = "SESSION_NOT_FOUND"
 	SessionExists     Reason = "SESSION_EXISTS"
@@ -20,6 +21,7 @@ const (
 	EventNotFound     Reason = "EVENT_NOT_FOUND"
 	SendInDoubt       Reason = "SEND_IN_DOUBT"
 	SessionRefused    Reason = "SESSION_REFUSED"
+	ProviderGone      Reason = "PROVIDER_GONE"
 
 	CallbackNotFound    Reason = "CALLBACK_NOT_FOUND"
 	CallbackResolved    Reason = "CALLBACK_RESOLVED"
@@ -35,6 +37,7 @@ const (
 	LimitExceeded   Reason = "LIMIT_EXCEEDED"
 	Draining        Reason = "DRAINING"
 	FeatureDisabled Reason = "FEATURE_DISABLED"
+	Forbidden       Reason = "FORBIDDEN"
 	Internal        Reason = "INTERNAL"
 	Timeout         Reason = "TIMEOUT"
 	Cancelled       Reason = "CANCELLED"

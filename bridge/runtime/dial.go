@@ -3,6 +3,7 @@ package runtime
 import (
 	"context"
 	"fmt"
+	"io"
 	"net"
 	"time"
 
@@ -27,18 +28,48 @@ type Dialer struct {
 
 // Start connects. The profile has no influence on a server started by others.
 func (d *Dialer) Start(ctx context.Context, _ Spec) (Transport, error) {
-	dialer := net.Dialer{Timeout: dialTimeout}
-	conn, err := dialer.DialContext(ctx, "tcp", d.Address)
+	conn, err := d.dial(ctx)
 	if err != nil {
 		return nil, fault.Wrap(err, fault.RuntimeDialFailed, "cannot reach the copilot server at %q", d.Address).
 			With("address", d.Address)
 	}
-	tcp := conn.(*net.TCPConn) // a TCP dial gives nothing else
-	peer := Peer{Address: d.Address, Token: d.Token}
-	if d.NoQuickAck {
-		return newStream(ctx, tcp, peer), nil
+	return &dialled{newStream(ctx, conn, Peer{Address: d.Address, Token: d.Token}), d.dial}, nil
+}
+
+func (d *Dialer) dial(ctx context.Context) (io.ReadWriteCloser, error) {
+	tcp, err := dialTCP(ctx, d.Address)
+	if err != nil || d.NoQuickAck {
+		return tcp, err
 	}
-	return newStream(ctx, newQuickAck(tcp), peer), nil
+	return newQuickAck(tcp), nil
+}
+
+// dialled is the Transport to a server that others run.
+type dialled struct {
+	*stream
+	another func(ctx context.Context) (io.ReadWriteCloser, error)
+}
+
+// Another opens one more connection to the same server.
+func (s *dialled) Another(ctx context.Context) (io.ReadWriteCloser, error) { return s.another(ctx) }
+
+// dialQuick connects, with replies acknowledged at once.
+func dialQuick(ctx context.Context, address string) (net.Conn, error) {
+	conn, err := dialTCP(ctx, address)
+	if err != nil {
+		return nil, err
+	}
+	return newQuickAck(conn), nil
+}
+
+// dialTCP connects within dialTimeout.
+func dialTCP(ctx context.Context, address string) (*net.TCPConn, error) {
+	dialer := net.Dialer{Timeout: dialTimeout}
+	conn, err := dialer.DialContext(ctx, "tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	return conn.(*net.TCPConn), nil // a TCP dial gives nothing else
 }
 
 // Diagnose tries the address.

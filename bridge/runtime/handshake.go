@@ -22,9 +22,14 @@ const (
 )
 
 type connectParams struct {
-	Token     string `json:"token,omitempty"`
-	Telemetry bool   `json:"enableGitHubTelemetryForwarding,omitempty"`
+	Token     string   `json:"token,omitempty"`
+	Telemetry bool     `json:"enableGitHubTelemetryForwarding,omitempty"`
+	TaskKinds []string `json:"supportedTaskKinds,omitempty"`
 }
+
+// taskKinds are the kinds of background tasks that we understand. A connection that does
+// not name "client" cannot have tasks of its own.
+var taskKinds = []string{"agent", "shell", "client"}
 
 // greeting is what connect answers; ping and status.get answer parts of it.
 type greeting struct {

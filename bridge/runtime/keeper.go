@@ -99,7 +99,9 @@ func (k *keeper) outlive(r *Runtime) bool {
 	}
 	lived := time.Since(r.Info().StartedAt)
 	k.s.mu.Lock()
-	k.next(StateStopping)
+	if k.state == StateReady {
+		k.next(StateStopping)
+	}
 	k.s.mu.Unlock()
 
 	<-r.Done()

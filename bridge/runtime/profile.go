@@ -40,10 +40,17 @@ type Profile struct {
 	LogLevel string `json:"log_level,omitzero"`
 	// Telemetry asks the CLI to forward its telemetry to us.
 	Telemetry bool `json:"telemetry,omitzero"`
-	// SessionFS and ModelInference name the participant that provides these
-	// for the whole process. Such a runtime is that participant's alone.
-	SessionFS      string `json:"session_fs,omitzero"`
-	ModelInference string `json:"model_inference,omitzero"`
+	// SessionFS is the file system that we keep for the sessions of the runtime;
+	// nil leaves them to the CLI.
+	SessionFS *SessionFS `json:"session_fs,omitempty"`
+	// ModelInference has us make the requests to models; nil leaves them to the
+	// CLI.
+	ModelInference *ModelInference `json:"model_inference,omitempty"`
+	// ExtensionLaunch has callers say how extensions are started, in place of the CLI.
+	ExtensionLaunch bool `json:"extension_launch,omitzero"`
+	// Multi has the runtime take several connections: it listens on a loopback port,
+	// with a token, in place of stdio.
+	Multi bool `json:"multi,omitzero"`
 	// Shard tells runtimes apart that are alike otherwise.
 	Shard int `json:"shard,omitzero"`
 }
@@ -70,7 +77,7 @@ var reserved = map[string]string{
 	"USERPROFILE":              "UserHome",
 	"COPILOT_HOME":             "Home",
 	tokenEnv:                   "Token",
-	"COPILOT_CONNECTION_TOKEN": "",
+	connectionTokenEnv:         "",
 	clibin.PkgCacheEnv:         "",
 	clibin.PathEnv:             "",
 	"COPILOT_SEA_EXTRACT_ONLY": "",
@@ -109,13 +116,17 @@ func invalid(field, format string, args ...any) *fault.Error {
 	return fault.New(fault.ProfileInvalid, "profile "+field+": "+format, args...).WithField(field)
 }
 
-// args are the CLI's arguments for a stdio server of this profile.
+// args are the CLI's arguments for a server of this profile.
 func (p Profile) args() []string {
 	args := []string{"--headless", "--no-auto-update"}
 	if !p.UseLogin {
 		args = append(args, "--no-auto-login")
 	}
-	args = append(args, "--stdio")
+	if p.Multi {
+		args = append(args, "--port", "0")
+	} else {
+		args = append(args, "--stdio")
+	}
 	if p.Token != "" {
 		args = append(args, "--auth-token-env", tokenEnv)
 	}

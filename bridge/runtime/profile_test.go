@@ -26,26 +26,46 @@ func TestHashIsStable(t *testing.T) {
 func TestHashCoversEveryField(t *testing.T) {
 	t.Parallel()
 	seen := map[string]string{Profile{}.Hash(): "none"}
-	for i := range reflect.TypeFor[Profile]().NumField() {
-		var p Profile
-		field := reflect.ValueOf(&p).Elem().Field(i)
-		switch field.Kind() {
-		case reflect.String:
-			field.SetString("x")
-		case reflect.Bool:
-			field.SetBool(true)
-		case reflect.Int:
-			field.SetInt(1)
-		case reflect.Map:
-			field.Set(reflect.ValueOf(map[string]string{"A": "x"}))
-		default:
-			t.Fatalf("field of kind %s", field.Kind())
-		}
-		name := reflect.TypeFor[Profile]().Field(i).Name
+	var p Profile
+	note := func(name string) {
 		if other, ok := seen[p.Hash()]; ok {
 			t.Errorf("%s and %s have the same hash", name, other)
 		}
 		seen[p.Hash()] = name
+	}
+	for i := range reflect.TypeFor[Profile]().NumField() {
+		p = Profile{}
+		name, field := reflect.TypeFor[Profile]().Field(i).Name, reflect.ValueOf(&p).Elem().Field(i)
+		if field.Kind() != reflect.Pointer {
+			vary(t, field)
+			note(name)
+			continue
+		}
+		inner := field.Type().Elem()
+		field.Set(reflect.New(inner))
+		note(name)
+		for j := range inner.NumField() {
+			field.Set(reflect.New(inner))
+			vary(t, field.Elem().Field(j))
+			note(name + "." + inner.Field(j).Name)
+		}
+	}
+}
+
+// vary gives a field another value than its zero.
+func vary(t *testing.T, field reflect.Value) {
+	t.Helper()
+	switch field.Kind() {
+	case reflect.String:
+		field.SetString("x")
+	case reflect.Bool:
+		field.SetBool(true)
+	case reflect.Int:
+		field.SetInt(1)
+	case reflect.Map:
+		field.Set(reflect.ValueOf(map[string]string{"A": "x"}))
+	default:
+		t.Fatalf("field of kind %s", field.Kind())
 	}
 }
 

@@ -101,6 +101,7 @@ type Runtime struct {
 	shut     chan struct{} // made by the first Stop, closed when it has asked the CLI to end
 	stopping atomic.Bool
 	health   health
+	extras   extras
 
 	lostOnce sync.Once
 	lost     chan struct{}
@@ -144,7 +145,9 @@ func (r *Runtime) ready(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, r.cfg.StartTimeout)
 	defer cancel()
 	peer := r.transport.Peer()
-	g, err := handshake(ctx, r.conn, connectParams{Token: peer.Token, Telemetry: r.cfg.Profile.Telemetry})
+	g, err := handshake(ctx, r.conn, connectParams{
+		Token: peer.Token, Telemetry: r.cfg.Profile.Telemetry, TaskKinds: taskKinds,
+	})
 	if err != nil {
 		return err
 	}
@@ -157,6 +160,11 @@ func (r *Runtime) ready(ctx context.Context) error {
 	if r.info.Newer {
 		r.cfg.Logger.Warn("the copilot CLI is newer than any that was tested",
 			slog.String("cli_version", g.Version), slog.String("tested", clibin.PinnedVersion))
+	}
+	if r.cfg.Profile.ExtensionLaunch {
+		if _, err := r.conn.Call(ctx, "registerExtensionLaunchProvider", []byte("{}")); err != nil {
+			return err
+		}
 	}
 	if r.cfg.Prepare != nil {
 		return r.cfg.Prepare(ctx, r)
@@ -291,6 +299,7 @@ func (r *Runtime) supervise() {
 		// process sees to its own end.
 		<-r.transport.Done()
 	}
+	r.extras.end()
 	_ = r.conn.Close()
 	<-r.transport.Done()
 	r.conn.Wait()

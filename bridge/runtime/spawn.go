@@ -12,8 +12,9 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime/process"
 )
 
-// Spawner is a Runner that starts the CLI as a child over stdio. It finds the
-// executable at the first start and remembers it.
+// Spawner is a Runner that starts the CLI as a child, over stdio or, where its profile
+// wants several connections, on a loopback port. It finds the executable at the first
+// start and remembers it.
 type Spawner struct {
 	// Locator finds the executable.
 	Locator clibin.Locator
@@ -46,6 +47,14 @@ func (s *Spawner) Start(ctx context.Context, spec Spec) (Transport, error) {
 		if err := os.MkdirAll(home, 0o700); err != nil {
 			return nil, fault.Wrap(err, fault.CLIStartFailed, "no home for the CLI")
 		}
+	}
+	if spec.Profile.Multi {
+		child, err := startListening(ctx, s.options(l, spec), l.bin.Path)
+		if err != nil {
+			s.forget()
+			return nil, fault.Wrap(err, fault.CLIStartFailed, "start %q", l.bin.Path)
+		}
+		return child, nil
 	}
 	p, err := process.Start(ctx, s.options(l, spec))
 	if err != nil {

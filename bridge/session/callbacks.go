@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
@@ -30,11 +31,14 @@ type Resolved struct {
 // asked registers the callback that an event asks. The caller holds mu.
 func (s *Session) asked(k *callback.Kind, rec *journal.Record) {
 	data := rawData(rec)
-	var d struct{ RequestID, ToolName string }
+	var d struct{ RequestID, ToolName, CommandName, Command string }
 	if json.Unmarshal(data, &d) != nil || d.RequestID == "" {
 		return
 	}
-	p := &callback.Pending{ID: d.RequestID, Kind: k, Params: data, Tool: d.ToolName, Agent: rec.Agent, Pos: rec.Pos}
+	if d.CommandName == "" { // a queued one is there as it was typed
+		d.CommandName, _, _ = strings.Cut(strings.TrimPrefix(d.Command, "/"), " ")
+	}
+	p := &callback.Pending{ID: d.RequestID, Kind: k, Params: data, Tool: d.ToolName, Command: d.CommandName, Agent: rec.Agent, Pos: rec.Pos}
 	s.register(p, s.holding)
 }
 
@@ -63,13 +67,17 @@ func (s *Session) handlers(p *callback.Pending) (to []string, handled bool) {
 	named := func(tools []Tool) bool {
 		return slices.ContainsFunc(tools, func(t Tool) bool { return t.Name == p.Tool })
 	}
+	if owner := s.commandOwner(p); owner != nil {
+		return []string{owner.ID}, true
+	}
 	isTool := p.Kind.Method == callback.ToolRequested
 	shared := isTool && named(s.tools)
 	for _, part := range s.participants {
 		if p.For != everybody && p.For != part.ID {
 			continue
 		}
-		if isTool && (shared || named(part.tools)) || !isTool && part.handling.handles(p) {
+		bound := p.For == part.ID && p.Kind.Bound
+		if isTool && (shared || named(part.tools)) || !isTool && (bound || part.handling.handles(p)) {
 			to = append(to, part.ID)
 		}
 	}
@@ -218,18 +226,35 @@ func (s *Session) reply(ctx context.Context, p *callback.Pending, r callback.Rep
 // Pending returns the registry of pending callbacks.
 func (s *Session) Pending() *callback.Registry { return s.pending }
 
-// Abstain notes that a participant leaves a callback to others. Where it alone was asked,
-// it has no opinion.
+// Abstain notes that a participant leaves a callback to others. When all it was offered to
+// have, the bridge answers: a hook that was put to one participant has no opinion.
 func (s *Session) Abstain(ctx context.Context, id, participant string) (journal.Position, error) {
 	p, err := s.pending.Get(id)
 	if err != nil {
 		return journal.Position{}, err
 	}
 	all, err := s.pending.Abstain(id, participant)
-	if err == nil && all && p.For == participant {
+	if err != nil || !all {
+		return s.journal.Last(), err
+	}
+	if p.For == participant && p.Hook != "" {
 		return s.Resolve(ctx, id, participant, callback.Reply{Members: json.RawMessage(`{}`)})
 	}
-	return s.journal.Last(), err
+	if !s.covers(p) {
+		s.giveUp(context.WithoutCancel(ctx), id, callback.Abstained)
+	}
+	return s.journal.Last(), nil
+}
+
+// covers reports whether a callback may still be answered when no participant does: by
+// whoever calls Resolve, for what the session itself handles.
+func (s *Session) covers(p *callback.Pending) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if p.Kind.Method == callback.ToolRequested {
+		return slices.ContainsFunc(s.tools, func(t Tool) bool { return t.Name == p.Tool })
+	}
+	return p.For == everybody && s.commandOwner(p) == nil && s.handling.handles(p)
 }
 
 // orphans gives up what nobody handles any longer and what does not outlive its

@@ -116,6 +116,9 @@ func (s *Session) effective() Object {
 	if tools := s.union(); len(tools) > 0 || o.Get("tools") != nil || s.loadedOnce {
 		o.Set("tools", toolsJSON(tools))
 	}
+	if commands := s.commandsJSON(); commands != nil {
+		o.Set("commands", commands)
+	}
 	o.SetBool("requestPermission", true)
 	for _, name := range callback.Switches() {
 		if s.wants(name) {
@@ -136,6 +139,7 @@ func (s *Session) wants(name string) bool {
 // wantsMethod reports whether anybody handles a method or event type. The caller holds mu.
 func (s *Session) wantsMethod(method string) bool {
 	return slices.Contains(s.handling.Methods, method) ||
+		method == callback.CommandQueued && len(s.participantCommands()) > 0 ||
 		slices.ContainsFunc(s.participants, func(p *Participant) bool { return slices.Contains(p.handling.Methods, method) })
 }
 
@@ -143,7 +147,8 @@ func (h Handling) wants(name string) bool {
 	return slices.ContainsFunc(h.Methods, func(m string) bool { return callback.SwitchFor(m) == name })
 }
 
-// switches is the state of all switches, to see whether it changed. The caller holds mu.
+// switches is the state of all that takes a warm resume to change, to see whether it did:
+// the switches and the participants' commands. The caller holds mu.
 func (s *Session) switches() string {
 	var b bytes.Buffer
 	for _, name := range s.switchNames {
@@ -152,5 +157,6 @@ func (s *Session) switches() string {
 			b.WriteByte(' ')
 		}
 	}
+	b.Write(s.commandsJSON())
 	return b.String()
 }

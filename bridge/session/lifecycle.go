@@ -128,7 +128,7 @@ func (s *Session) create(ctx context.Context, rt Runtime, extra Object) error {
 	}
 	s.noteTold(tools, switches, result)
 	s.loadedIn(rt)
-	return s.registerInterests(ctx, rt)
+	return s.attend(ctx, rt)
 }
 
 // loadedIn notes which runtime has the session. If that ended since it answered, nobody
@@ -169,17 +169,29 @@ func (s *Session) Resume(ctx context.Context, o Opening) (Joined, error) {
 }
 
 func (s *Session) resume(ctx context.Context, o Opening) error {
+	if s.State() == Unloaded {
+		// That no runtime has it is the bridge's own affair: to its callers it is open.
+		if _, err := s.loaded(ctx); err != nil {
+			return err
+		}
+	}
 	s.mu.Lock()
-	rt, warm := s.runtime, s.state == Loaded
+	rt, warm, continuing := s.runtime, s.state == Loaded, s.turn.continuing
 	s.mu.Unlock()
 	params := o.Params.Clone()
 	params.SetBool("continuePendingWork", o.ContinuePending)
 	if warm {
 		// The same call without disableResume: the caller's own, so it leaves its event.
-		return s.warmResume(ctx, rt, func(p *Object) {
-			p.Set("disableResume", nil)
+		err := s.warmResume(ctx, rt, func(p *Object) {
+			if !continuing {
+				p.Set("disableResume", nil)
+			}
 			*p = p.Merge(params)
 		})
+		if err != nil {
+			return err
+		}
+		return s.attend(ctx, rt)
 	}
 	rt, err := s.host.Runtime(ctx)
 	if err != nil {
@@ -282,6 +294,7 @@ func (s *Session) RuntimeLost(rt Runtime, cause error) (wanted bool) {
 		return false
 	}
 	s.endOrder()
+	s.dropSatellites()
 	s.state, s.runtime, s.loadedOnce, s.override = Unloaded, nil, false, false
 	outcome := s.turn.lost(bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST, s.journal.Last())
 	s.withdraw(func(p *callback.Pending) bool { return !p.Kind.Survives }, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_RUNTIME_LOST)
@@ -307,6 +320,7 @@ func (s *Session) Disconnect(ctx context.Context, force bool) (bool, error) {
 		return true, nil
 	}
 	if state == Loaded {
+		s.leaveSatellites(ctx)
 		if _, _, err := s.call(ctx, rt, "session.destroy", nil); err != nil && fault.ReasonOf(err) != fault.SessionNotFound && fault.ReasonOf(err) != fault.RuntimeLost {
 			return false, err
 		}
@@ -372,6 +386,7 @@ func (s *Session) end(state State, reason bridgev1.CloseReason) {
 		s.runtime.Unroute(s)
 	}
 	s.endOrder()
+	s.dropSatellites()
 	s.state, s.runtime, s.loadedOnce, s.override = state, nil, false, false
 	for _, p := range s.participants {
 		p.left, p.connected = true, false

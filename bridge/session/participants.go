@@ -19,9 +19,14 @@ type Participant struct {
 	ID    string
 	Token string
 
-	name      string
-	tools     []Tool
-	handling  Handling
+	name     string
+	tools    []Tool
+	commands []Command
+	handling Handling
+	// own is what the CLI binds to a connection, as members of the configuration; satellite
+	// is that connection.
+	own       Object
+	satellite Satellite
 	grace     time.Duration
 	connected bool
 	left      bool
@@ -35,8 +40,12 @@ type Joining struct {
 	Name     string
 	Token    string
 	Tools    []Tool
+	Commands []Command
 	Handling Handling
-	Grace    time.Duration
+	// Own is what it declares that the CLI binds to a connection: its canvases and its
+	// identity as an extension, as members of the configuration.
+	Own   Object
+	Grace time.Duration
 	// Replace is called when another stream takes the place.
 	Replace context.CancelCauseFunc
 }
@@ -59,6 +68,9 @@ func (s *Session) add(j Joining) (p *Participant, returned bool, err error) {
 	if err := s.checkClash(j.Tools, p, "tools"); err != nil {
 		return nil, false, err
 	}
+	if err := s.checkCommands(j.Commands, p, "commands"); err != nil {
+		return nil, false, err
+	}
 	if p == nil {
 		p = &Participant{ID: "p-" + rand.Text()[:12], Token: rand.Text()}
 		s.participants = append(s.participants, p)
@@ -68,6 +80,11 @@ func (s *Session) add(j Joining) (p *Participant, returned bool, err error) {
 	if p.timer != nil {
 		p.timer.Stop()
 	}
+	if sat := p.satellite; sat != nil && string(p.own.JSON()) != string(j.Own.JSON()) {
+		p.satellite = nil // canvases cannot be taken back on the same connection
+		s.host.Go(func(context.Context) { sat.Close() })
+	}
+	p.commands, p.own = j.Commands, j.Own
 	p.name, p.tools, p.handling, p.grace, p.replace, p.connected = j.Name, j.Tools, j.Handling, j.Grace, j.Replace, true
 	s.offerTo(p)
 	return p, returned, nil
@@ -161,12 +178,16 @@ func (s *Session) leave(p *Participant, right func() bool) {
 	if p.timer != nil {
 		p.timer.Stop()
 	}
+	sat := p.takeSatellite()
 	last := len(s.participants) == 0 && s.lifetime == bridgev1.Lifetime_LIFETIME_END_WITH_LAST_PARTICIPANT
 	s.mu.Unlock()
 	s.host.Go(func(ctx context.Context) {
 		ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 		defer cancel()
 		s.orphans(ctx)
+		if sat != nil {
+			sat.Close()
+		}
 		var err error
 		if last {
 			_, err = s.Disconnect(ctx, false)
@@ -195,7 +216,7 @@ func (s *Session) Sync(ctx context.Context) error {
 // sync is Sync with the gate held. Tools alone are set as such, which does not disturb a
 // running turn; a changed switch takes a warm resume with everything.
 func (s *Session) sync(ctx context.Context, rt Runtime) error {
-	if err := s.registerInterests(ctx, rt); err != nil {
+	if err := s.attend(ctx, rt); err != nil {
 		return err
 	}
 	s.mu.Lock()
@@ -216,6 +237,15 @@ func (s *Session) sync(ctx context.Context, rt Runtime) error {
 	s.toldTools = tools
 	s.mu.Unlock()
 	return nil
+}
+
+// attend has everything in place that is apart from the session's configuration: what is
+// registered, and the connections of participants.
+func (s *Session) attend(ctx context.Context, rt Runtime) error {
+	if err := s.registerInterests(ctx, rt); err != nil {
+		return err
+	}
+	return s.syncSatellites(ctx, rt)
 }
 
 // registerInterests tells the CLI of the events that it only sends on request.
@@ -242,6 +272,10 @@ func (s *Session) registerInterests(ctx context.Context, rt Runtime) error {
 // warmResume gives the CLI the whole effective configuration, with changes, for a
 // session that it has loaded. It leaves no event.
 func (s *Session) warmResume(ctx context.Context, rt Runtime, change func(*Object)) error {
+	if err := s.passage.close(ctx); err != nil {
+		return err
+	}
+	defer s.passage.open()
 	s.mu.Lock()
 	params := s.effective()
 	tools, switches := toolsJSON(s.union()), s.switches()
@@ -274,7 +308,14 @@ func (s *Session) participantList() []*bridgev1.Participant {
 		for _, t := range p.tools {
 			names = append(names, t.Name)
 		}
-		out = append(out, &bridgev1.Participant{ParticipantId: p.ID, Name: p.name, Tools: names, Connected: p.connected})
+		commands := make([]string, 0, len(p.commands))
+		for _, c := range p.commands {
+			commands = append(commands, c.Name)
+		}
+		out = append(out, &bridgev1.Participant{
+			ParticipantId: p.ID, Name: p.name, Tools: names, Connected: p.connected,
+			Commands: commands, Canvases: canvasIDs(p.own),
+		})
 	}
 	return out
 }

@@ -62,7 +62,7 @@ func (s *Session) coldResume(ctx context.Context, rt Runtime, extra Object, cont
 	s.mu.Lock()
 	s.releaseHeld()
 	s.mu.Unlock()
-	if err := s.registerInterests(ctx, rt); err != nil {
+	if err := s.attend(ctx, rt); err != nil {
 		return err
 	}
 	if !continuePending {
@@ -72,7 +72,8 @@ func (s *Session) coldResume(ctx context.Context, rt Runtime, extra Object, cont
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.turn.running = s.turn.running || s.pending.Len() > 0
+	s.turn.continuing = s.pending.Len() > 0
+	s.turn.running = s.turn.running || s.turn.continuing
 	return nil
 }
 

@@ -79,7 +79,7 @@ func (s *Session) send(ctx context.Context, rt Runtime, m Message) (Sent, error)
 	}))
 	if err != nil {
 		w.Close()
-		return s.unsure(ctx, m, before, Classify(err, "session.send"))
+		return s.unsure(ctx, rt, m, before, Classify(err, "session.send"))
 	}
 	var r struct{ MessageID string }
 	_ = json.Unmarshal(result, &r) // an id that is missing stays empty

@@ -30,10 +30,15 @@ type Runtime interface {
 	// Route sends the session's events to it; Unroute ends that.
 	Route(s *Session)
 	Unroute(s *Session)
+	// Satellite opens a connection beside the one that Call uses, for a participant. What
+	// the CLI asks there goes to ask; what it tells there is not heard.
+	Satellite(ctx context.Context, participant string, ask Asker) (Satellite, error)
 	// Version is the CLI's version.
 	Version() string
 	// Err says why the runtime ended; nil while it has not.
 	Err() error
+	// Ended is closed when the runtime has ended and its sessions know it.
+	Ended() <-chan struct{}
 }
 
 // Host is what a session needs around it.
@@ -89,6 +94,8 @@ type Session struct {
 	pending *callback.Registry
 	gate    chan struct{} // capacity 1: holds what changes the session in the runtime
 	sending chan struct{} // capacity 1: held by a send, and around a turn with headers of its own
+	// passage keeps callers' calls and warm resumes apart.
+	passage passage
 	// switchNames is constant.
 	switchNames []string
 

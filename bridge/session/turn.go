@@ -23,6 +23,9 @@ type turn struct {
 	// rested: the agent has come to rest, which the CLI tells before it says so of the
 	// session, whose background tasks may go on.
 	rested bool
+	// continuing: an earlier runtime began the turn. CLI 1.0.81 may lose it in a resume
+	// that leaves its event.
+	continuing bool
 	// stalling: the turn is being given up, so that its end is no ordinary one.
 	stalling bool
 	waiters  []*Waiter
@@ -267,7 +270,8 @@ func (t *turn) rest(out Outcome) {
 
 // reset makes ready for the next turn.
 func (t *turn) reset() {
-	t.running, t.failing, t.aborted, t.told, t.rested, t.stalling, t.tools = false, false, false, false, false, false, 0
+	t.running, t.failing, t.aborted, t.told, t.tools = false, false, false, false, 0
+	t.rested, t.stalling, t.continuing = false, false, false
 	clear(t.calling)
 }
 

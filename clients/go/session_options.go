@@ -34,6 +34,9 @@ type SessionOptions struct {
 	CallbackTimeout time.Duration
 	// Create only: the repository, for a session that runs in GitHub's cloud.
 	Cloud *cliv1.CloudSessionConfig
+	// What the CLI process behind the session is to be like, as far as the server allows;
+	// default: like the others. On a resume, as before. Not for joining.
+	RuntimeProfile *bridgev1.RuntimeProfile
 	// Resume only: keep the tool calls and permission requests that were pending when
 	// the session was last unloaded. Those that this participant can answer, it does.
 	ContinuePendingWork bool
@@ -128,6 +131,7 @@ func (o *SessionOptions) createStart(tools map[string]Tool) (*bridgev1.AttachSta
 		Handlers:        o.SessionHandlers,
 		CallbackTimeout: o.callbackTimeout(),
 		Cloud:           o.Cloud,
+		RuntimeProfile:  o.RuntimeProfile,
 	}}}, nil
 }
 
@@ -143,13 +147,14 @@ func (o *SessionOptions) resumeStart(id string, tools map[string]Tool) (*bridgev
 		Lifetime:            o.Lifetime,
 		Handlers:            o.SessionHandlers,
 		CallbackTimeout:     o.callbackTimeout(),
+		RuntimeProfile:      o.RuntimeProfile,
 		Options:             o.Resume,
 	}}}, nil
 }
 
 func (o *SessionOptions) joinStart(id string) (*bridgev1.AttachStart, error) {
 	if o.ID != "" || o.Config != nil || o.Lifetime != 0 || o.SessionHandlers != nil || o.CallbackTimeout != 0 ||
-		o.Cloud != nil || o.ContinuePendingWork || o.Resume != nil || o.RequestID != "" {
+		o.Cloud != nil || o.ContinuePendingWork || o.Resume != nil || o.RequestID != "" || o.RuntimeProfile != nil {
 		return nil, errors.New("copilot: joining a session changes nothing about it: only the options " +
 			"of the participant are allowed")
 	}

@@ -100,8 +100,12 @@ func (a *App) newBridge(runner runtime.Runner, profile runtime.Profile, defaults
 				},
 				Logger: a.logger,
 			})
-			return &runtimes{supervisor: supervisor, profile: profile}
+			return runtimes{supervisor}
 		},
+		Profile:            profile,
+		Policy:             bridge.ProfilePolicy{Fields: a.config.ProfileFields, Homes: a.config.Homes},
+		Placement:          a.config.placement(),
+		Dialed:             a.config.Dial != "",
 		Defaults:           defaults,
 		MaxPromptBytes:     a.config.MaxPromptBytes,
 		MaxAttachmentBytes: a.config.MaxAttachmentBytes,

@@ -14,6 +14,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge"
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	"github.com/copilot-grpc/copilot-grpc/bridge/placement"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	"github.com/copilot-grpc/copilot-grpc/server"
@@ -64,6 +65,23 @@ type Config struct {
 	NoLogin bool
 	// CLILogLevel is how much the CLI writes to its own log files. Default: its own.
 	CLILogLevel string
+
+	// ProfileFields are the members of RuntimeProfile that callers may set. Nil is
+	// bridge.DefaultProfileFields. Homes are state directories by the names that callers
+	// may use for them.
+	ProfileFields []string
+	Homes         map[string]string
+	// MaxSessionsPerRuntime bounds the loaded sessions of a CLI process, MaxRuntimes the
+	// processes. RuntimeIdle is how long a process but the first may have no session
+	// before it is ended. Default: those of package placement.
+	MaxSessionsPerRuntime int
+	MaxRuntimes           int
+	RuntimeIdle           time.Duration
+	// ExtensionLaunch has callers say how extensions are started, in place of the CLI.
+	ExtensionLaunch bool
+	// MultiConnection has the CLI take several connections: participants with canvases
+	// get one each. It then listens on a loopback port, with a token, in place of stdio.
+	MultiConnection bool
 
 	// OfflineModel is the path of a script that plays the model, or OfflineDefault. ""
 	// leaves sessions to real models.
@@ -141,6 +159,9 @@ func (c *Config) Validate() error {
 	if err := c.checkNumbers(); err != nil {
 		return err
 	}
+	if err := c.checkProfiles(); err != nil {
+		return err
+	}
 	if _, err := parseLevel(c.LogLevel); err != nil {
 		return err
 	}
@@ -163,6 +184,9 @@ func (c *Config) complete() {
 	c.MaxRequestBytes = cmp.Or(c.MaxRequestBytes, server.DefaultMaxRecvBytes)
 	c.MaxEphemeralBytes = cmp.Or(c.MaxEphemeralBytes, journal.DefaultMaxEphemeralBytes)
 	c.CallbackTimeout = cmp.Or(c.CallbackTimeout, callback.DefaultTimeout)
+	c.MaxSessionsPerRuntime = cmp.Or(c.MaxSessionsPerRuntime, placement.DefaultMaxSessions)
+	c.MaxRuntimes = cmp.Or(c.MaxRuntimes, placement.DefaultMaxRuntimes)
+	c.RuntimeIdle = cmp.Or(c.RuntimeIdle, placement.DefaultIdle)
 	c.StallTimeout = cmp.Or(c.StallTimeout, session.DefaultStall)
 	c.ModelCallTimeout = cmp.Or(c.ModelCallTimeout, session.DefaultModelCall)
 	c.IdleUnload = cmp.Or(c.IdleUnload, bridge.DefaultIdleUnload)
@@ -206,7 +230,9 @@ func (c *Config) checkNumbers() error {
 		"largest prompt": int64(c.MaxPromptBytes), "largest attachment": int64(c.MaxAttachmentBytes),
 		"largest request": int64(c.MaxRequestBytes), "size of ephemeral events": int64(c.MaxEphemeralBytes),
 		"callback timeout": int64(c.CallbackTimeout), "drain grace": int64(c.DrainGrace),
-		"stall timeout": int64(c.StallTimeout), "model call timeout": int64(c.ModelCallTimeout),
+		"sessions of a runtime": int64(c.MaxSessionsPerRuntime), "number of runtimes": int64(c.MaxRuntimes),
+		"idle time of runtimes": int64(c.RuntimeIdle),
+		"stall timeout":         int64(c.StallTimeout), "model call timeout": int64(c.ModelCallTimeout),
 		"time until idle sessions are unloaded": int64(c.IdleUnload),
 		"age limit of runtimes":                 int64(c.MaxRuntimeAge), "latency limit of runtimes": int64(c.MaxRuntimeLatency),
 		"memory limit of runtimes": c.MaxRuntimeRSS, "memory limit at which runtimes are ended": c.KillRSS,
@@ -222,10 +248,30 @@ func (c *Config) checkNumbers() error {
 	return nil
 }
 
+// checkProfiles looks at what callers may say of runtimes.
+func (c *Config) checkProfiles() error {
+	for _, field := range c.ProfileFields {
+		if !slices.Contains(bridge.ProfileFields(), field) {
+			return fmt.Errorf("runtime profile field %q is none of %s", field, strings.Join(bridge.ProfileFields(), ", "))
+		}
+	}
+	for name, dir := range c.Homes {
+		if !filepath.IsAbs(dir) {
+			return fmt.Errorf("home %q: %q is not an absolute path", name, dir)
+		}
+	}
+	return nil
+}
+
+func (c *Config) placement() placement.Config {
+	return placement.Config{MaxSessions: c.MaxSessionsPerRuntime, MaxRuntimes: c.MaxRuntimes, Idle: c.RuntimeIdle}
+}
+
 // profile says what the CLI processes are like.
 func (c *Config) profile() (runtime.Profile, error) {
 	p := runtime.Profile{
 		Env: maps.Clone(c.Env), Token: c.GitHubToken, LogLevel: c.CLILogLevel,
+		Multi: c.MultiConnection, ExtensionLaunch: c.ExtensionLaunch,
 		UseLogin: !c.NoLogin && c.OfflineModel == "",
 	}
 	for _, dir := range []struct{ from, to *string }{

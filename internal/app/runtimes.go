@@ -1,7 +1,6 @@
 package app
 
 import (
-	"context"
 	"log/slog"
 	"time"
 
@@ -12,25 +11,13 @@ import (
 // Progress is told of what takes long while the CLI is made ready.
 type Progress func(clibin.Progress)
 
-// runtimes is the bridge's keeper of CLI processes: there is one profile, so that all
-// sessions share a runtime.
-type runtimes struct {
-	supervisor *runtime.Supervisor
-	profile    runtime.Profile
-}
-
-// Get implements bridge.Runtimes.
-func (r *runtimes) Get(ctx context.Context) (*runtime.Runtime, error) {
-	return r.supervisor.Get(ctx, r.profile)
-}
-
-// Release implements bridge.Releaser.
-func (r *runtimes) Release(rt *runtime.Runtime) bool { return r.supervisor.Release(rt) }
+// runtimes is the bridge's keeper of CLI processes.
+type runtimes struct{ *runtime.Supervisor }
 
 // Down implements bridge.Runtimes.
-func (r *runtimes) Down() (retry time.Time, ok bool) {
-	for _, status := range r.supervisor.List() {
-		if status.Runtime == nil && status.LastError != nil {
+func (r runtimes) Down(p runtime.Profile) (retry time.Time, ok bool) {
+	for _, status := range r.List() {
+		if status.Profile.Hash() == p.Hash() && status.Runtime == nil && status.LastError != nil {
 			return status.RetryAt, true
 		}
 	}

@@ -47,6 +47,7 @@ var codes = map[bridgev1.ErrorReason]int32{
 	bridgev1.ErrorReason_ERROR_REASON_PROMPT_TOO_LARGE:     invalidArgument,
 	bridgev1.ErrorReason_ERROR_REASON_TOOL_NAME_INVALID:    invalidArgument,
 	bridgev1.ErrorReason_ERROR_REASON_TOOL_NAME_CLASH:      alreadyExists,
+	bridgev1.ErrorReason_ERROR_REASON_COMMAND_NAME_CLASH:   alreadyExists,
 	bridgev1.ErrorReason_ERROR_REASON_ANSWER_INVALID:       invalidArgument,
 	bridgev1.ErrorReason_ERROR_REASON_JSON_EXTRA_FORBIDDEN: invalidArgument,
 	bridgev1.ErrorReason_ERROR_REASON_REQUEST_ID_REUSED:    invalidArgument,
@@ -59,6 +60,7 @@ var codes = map[bridgev1.ErrorReason]int32{
 	bridgev1.ErrorReason_ERROR_REASON_EVENT_NOT_FOUND:    notFound,
 	bridgev1.ErrorReason_ERROR_REASON_SEND_IN_DOUBT:      aborted,
 	bridgev1.ErrorReason_ERROR_REASON_SESSION_REFUSED:    failedPrecondition,
+	bridgev1.ErrorReason_ERROR_REASON_PROVIDER_GONE:      failedPrecondition,
 
 	bridgev1.ErrorReason_ERROR_REASON_CALLBACK_NOT_FOUND:    notFound,
 	bridgev1.ErrorReason_ERROR_REASON_CALLBACK_RESOLVED:     failedPrecondition,

@@ -218,7 +218,7 @@ func (d *docs) facts(m *Message, f *Field) []string {
 		}
 	}
 	switch {
-	case f.Nullable && f.Required:
+	case f.Nullable && (f.Required || m.Shape == ShapeValue):
 		out = append(out, "Unset stands for null.")
 	case f.Nullable:
 		out = append(out, "An explicit null, which is not the same as absence, stands in json_extra.")

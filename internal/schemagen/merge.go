@@ -109,7 +109,7 @@ func optionalParams(t *Type) *Type {
 func (g *merger) join(path string, a, b *Type) *Type {
 	t := g.joinKind(path, a, b)
 	c := *t
-	c.Nullable = a.Nullable || b.Nullable
+	c.Nullable = t.Nullable || a.Nullable || b.Nullable
 	c.Absent = a.Absent || b.Absent
 	c.Internal, c.Deprecated = b.Internal, b.Deprecated
 	c.Format, c.Min, c.Max, c.DefaultJSON = b.Format, b.Min, b.Max, b.DefaultJSON

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge"
 	"github.com/copilot-grpc/copilot-grpc/internal/app"
 )
 
@@ -131,6 +132,10 @@ func cliFlags(f *flags, c *app.Config) {
 	f.StringVar(&c.WorkDir, "work-dir", "", "working `directory` of sessions that name none (default: the current one)")
 	f.Var(variables(c.Env), "env", "`NAME=VALUE` to add to the CLI's environment, which its shells see; repeatable")
 	f.StringVar(&c.GitHubToken, "github-token", "", "GitHub `token` of sessions that bring none; the CLI's shells see it")
+	f.BoolVar(&c.ExtensionLaunch, "extension-launch", false,
+		"callers that handle EXTENSION_LAUNCH say how extensions are started, in place of the CLI")
+	f.BoolVar(&c.MultiConnection, "multi-connection", false,
+		"let the CLI take several connections, on a loopback port with a token: participants with canvases need one each")
 	f.BoolVar(&c.NoLogin, "no-login", false, "do not let the CLI use the login it has stored on this machine")
 	f.DurationVar(&c.MaxRuntimeAge, "max-runtime-age", c.MaxRuntimeAge, "replace a CLI process that is older, when nothing goes on in its sessions; 0 never")
 	f.Int64Var(&c.MaxRuntimeRSS, "max-runtime-rss", c.MaxRuntimeRSS, "replace a CLI process that has more memory, in `bytes`; 0 never")
@@ -146,6 +151,13 @@ func serverFlags(f *flags, c *app.Config) {
 	f.Var((*list)(&c.Listen), "listen", "`address` to listen on, unix:PATH or a loopback HOST:PORT; repeatable, or with commas (default: "+defaultSocket()+")")
 	f.StringVar(&c.Token, "token", "", "bearer `token` of callers over TCP, at least 16 characters (default: a random one, printed)")
 	f.StringVar(&c.OfflineModel, "offline-model", "", "`script` that plays the model: a path, or \""+app.OfflineDefault+"\" for the built-in one")
+	c.Homes = map[string]string{}
+	f.Var((*list)(&c.ProfileFields), "profile-fields", "`fields` of RuntimeProfile that callers may set; repeatable, or with commas: "+
+		strings.Join(bridge.ProfileFields(), ", ")+" (default: "+strings.Join(bridge.DefaultProfileFields, ",")+")")
+	f.Var(variables(c.Homes), "profile-home", "`NAME=DIRECTORY` of a state directory that callers may choose by name; repeatable")
+	f.IntVar(&c.MaxSessionsPerRuntime, "max-sessions-per-runtime", c.MaxSessionsPerRuntime, "`sessions` that a CLI process may have loaded before another is started")
+	f.IntVar(&c.MaxRuntimes, "max-runtimes", c.MaxRuntimes, "most CLI `processes`")
+	f.DurationVar(&c.RuntimeIdle, "runtime-idle", c.RuntimeIdle, "how long a CLI process but the first may have no session before it is ended")
 	f.BoolVar(&c.Raw, "raw", false, "switch RawService on, which passes any call on to the CLI")
 	f.IntVar(&c.MaxPromptBytes, "max-prompt-bytes", c.MaxPromptBytes, "largest text of a prompt, in `bytes`")
 	f.IntVar(&c.MaxAttachmentBytes, "max-attachment-bytes", c.MaxAttachmentBytes, "largest attachment sent in pieces, in `bytes`")

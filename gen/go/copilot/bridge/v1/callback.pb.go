@@ -87,7 +87,9 @@ const (
 	CallbackKind_CALLBACK_KIND_TASK_CANCEL CallbackKind = 27
 	// Something is to be installed, and a person must agree.
 	CallbackKind_CALLBACK_KIND_INSTALLATION_CONFIRM CallbackKind = 28
-	// An extension is to be started, and a caller says how.
+	// An extension is to be started, and a caller says how. Asked where the runtime leaves
+	// that to callers (`serve --extension-launch`), of those in its sessions who handle
+	// it; a request does not say for which session. Unanswered, the extension fails to start.
 	CallbackKind_CALLBACK_KIND_EXTENSION_LAUNCH CallbackKind = 29
 	// Something is to be run on the caller's user-interface thread.
 	CallbackKind_CALLBACK_KIND_UI_THREAD CallbackKind = 30
@@ -268,7 +270,8 @@ const (
 	CallbackOutcome_CALLBACK_OUTCOME_ANSWERED CallbackOutcome = 1
 	// Nobody answered in time: the bridge gave the kind's default answer.
 	CallbackOutcome_CALLBACK_OUTCOME_TIMED_OUT CallbackOutcome = 2
-	// Nobody handles its kind: the bridge gave the kind's default answer.
+	// Nobody handles its kind, or all who do have abstained: the bridge gave the kind's
+	// default answer.
 	CallbackOutcome_CALLBACK_OUTCOME_UNHANDLED CallbackOutcome = 3
 	// The CLI withdrew it: the turn was aborted, or a rule settled it.
 	CallbackOutcome_CALLBACK_OUTCOME_WITHDRAWN CallbackOutcome = 4
@@ -1998,7 +2001,10 @@ type Answer_Error struct {
 }
 
 type Answer_Abstain struct {
-	// To any kind: "not me". Nothing is sent; others may still answer.
+	// To any kind: "not me". Nothing is sent; others may still answer. When all it was
+	// offered to have abstained, the bridge gives the kind's default answer at once,
+	// unless the session itself handles the kind (or declared the tool): then whoever
+	// calls Resolve may answer until the deadline.
 	Abstain *Abstain `protobuf:"bytes,5,opt,name=abstain,proto3,oneof"`
 }
 

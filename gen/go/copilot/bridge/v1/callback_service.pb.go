@@ -190,7 +190,26 @@ type AttachStart struct {
 	// Which events; default: all but the heavy ones.
 	Filter *EventFilter `protobuf:"bytes,11,opt,name=filter,proto3" json:"filter,omitempty"`
 	// How the frames look.
-	Options       *StreamOptions `protobuf:"bytes,12,opt,name=options,proto3" json:"options,omitempty"`
+	Options *StreamOptions `protobuf:"bytes,12,opt,name=options,proto3" json:"options,omitempty"`
+	// The canvases it can show. The CLI binds canvases to a connection, so that such a
+	// participant gets one of its own, a satellite, which it loses when it leaves: canvases
+	// of its that are open become unavailable then. CANVAS_OPEN, CANVAS_CLOSE and
+	// CANVAS_ACTION for them are asked of it alone, whatever its handlers. Canvases that
+	// all may answer for are declared with CreateSession. The agent has its canvas tools
+	// where the session has requestCanvasRenderer. Needs a runtime that takes several
+	// connections (`serve --multi-connection`, or a CLI server that was dialled); else
+	// FAILED_PRECONDITION FEATURE_DISABLED.
+	Canvases []*v1.CanvasDeclaration `protobuf:"bytes,13,rep,name=canvases,proto3" json:"canvases,omitempty"`
+	// Who it is, when it is an extension; its satellite says so to the CLI.
+	ExtensionInfo *v1.ExtensionIdentity `protobuf:"bytes,14,opt,name=extension_info,json=extensionInfo,proto3" json:"extension_info,omitempty"`
+	// Who it is as a provider of canvases: the id under which the CLI knows its canvases,
+	// which stays the same when it comes back; else the CLI makes one up for each
+	// satellite. Must not begin with "connection:".
+	CanvasProvider *v1.CanvasProviderIdentity `protobuf:"bytes,15,opt,name=canvas_provider,json=canvasProvider,proto3" json:"canvas_provider,omitempty"`
+	// The slash commands it carries out; unique in the session. COMMAND for them is asked
+	// of it alone, whatever its handlers. When it leaves they go; one that is given after
+	// that, before the CLI knows, fails.
+	Commands      []*v1.CommandDeclaration `protobuf:"bytes,16,rep,name=commands,proto3" json:"commands,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -318,6 +337,34 @@ func (x *AttachStart) GetFilter() *EventFilter {
 func (x *AttachStart) GetOptions() *StreamOptions {
 	if x != nil {
 		return x.Options
+	}
+	return nil
+}
+
+func (x *AttachStart) GetCanvases() []*v1.CanvasDeclaration {
+	if x != nil {
+		return x.Canvases
+	}
+	return nil
+}
+
+func (x *AttachStart) GetExtensionInfo() *v1.ExtensionIdentity {
+	if x != nil {
+		return x.ExtensionInfo
+	}
+	return nil
+}
+
+func (x *AttachStart) GetCanvasProvider() *v1.CanvasProviderIdentity {
+	if x != nil {
+		return x.CanvasProvider
+	}
+	return nil
+}
+
+func (x *AttachStart) GetCommands() []*v1.CommandDeclaration {
+	if x != nil {
+		return x.Commands
 	}
 	return nil
 }
@@ -1319,14 +1366,14 @@ var File_copilot_bridge_v1_callback_service_proto protoreflect.FileDescriptor
 
 const file_copilot_bridge_v1_callback_service_proto_rawDesc = "" +
 	"\n" +
-	"(copilot/bridge/v1/callback_service.proto\x12\x11copilot.bridge.v1\x1a copilot/bridge/v1/callback.proto\x1a\x1dcopilot/bridge/v1/error.proto\x1a%copilot/bridge/v1/event_service.proto\x1a\x1fcopilot/bridge/v1/session.proto\x1a'copilot/bridge/v1/session_service.proto\x1a\x1bcopilot/cli/v1/common.proto\x1a\x1egoogle/protobuf/duration.proto\"\xc7\x02\n" +
+	"(copilot/bridge/v1/callback_service.proto\x12\x11copilot.bridge.v1\x1a copilot/bridge/v1/callback.proto\x1a\x1dcopilot/bridge/v1/error.proto\x1a%copilot/bridge/v1/event_service.proto\x1a\x1fcopilot/bridge/v1/session.proto\x1a'copilot/bridge/v1/session_service.proto\x1a\x1bcopilot/cli/v1/common.proto\x1a\x1ccopilot/cli/v1/session.proto\x1a\x1egoogle/protobuf/duration.proto\"\xc7\x02\n" +
 	"\rAttachRequest\x126\n" +
 	"\x05start\x18\x01 \x01(\v2\x1e.copilot.bridge.v1.AttachStartH\x00R\x05start\x12;\n" +
 	"\x06answer\x18\x02 \x01(\v2!.copilot.bridge.v1.CallbackAnswerH\x00R\x06answer\x12<\n" +
 	"\acommand\x18\x03 \x01(\v2 .copilot.bridge.v1.AttachCommandH\x00R\acommand\x12B\n" +
 	"\theartbeat\x18\x04 \x01(\v2\".copilot.bridge.v1.AttachHeartbeatH\x00R\theartbeat\x126\n" +
 	"\x05leave\x18\x05 \x01(\v2\x1e.copilot.bridge.v1.AttachLeaveH\x00R\x05leaveB\a\n" +
-	"\x05frame\"\xee\x04\n" +
+	"\x05frame\"\x88\a\n" +
 	"\vAttachStart\x12A\n" +
 	"\x06create\x18\x01 \x01(\v2'.copilot.bridge.v1.CreateSessionRequestH\x00R\x06create\x12A\n" +
 	"\x06resume\x18\x02 \x01(\v2'.copilot.bridge.v1.ResumeSessionRequestH\x00R\x06resume\x12(\n" +
@@ -1340,7 +1387,11 @@ const file_copilot_bridge_v1_callback_service_proto_rawDesc = "" +
 	"\x05start\x18\n" +
 	" \x01(\x0e2\x18.copilot.bridge.v1.StartR\x05start\x126\n" +
 	"\x06filter\x18\v \x01(\v2\x1e.copilot.bridge.v1.EventFilterR\x06filter\x12:\n" +
-	"\aoptions\x18\f \x01(\v2 .copilot.bridge.v1.StreamOptionsR\aoptionsB\t\n" +
+	"\aoptions\x18\f \x01(\v2 .copilot.bridge.v1.StreamOptionsR\aoptions\x12=\n" +
+	"\bcanvases\x18\r \x03(\v2!.copilot.cli.v1.CanvasDeclarationR\bcanvases\x12H\n" +
+	"\x0eextension_info\x18\x0e \x01(\v2!.copilot.cli.v1.ExtensionIdentityR\rextensionInfo\x12O\n" +
+	"\x0fcanvas_provider\x18\x0f \x01(\v2&.copilot.cli.v1.CanvasProviderIdentityR\x0ecanvasProvider\x12>\n" +
+	"\bcommands\x18\x10 \x03(\v2\".copilot.cli.v1.CommandDeclarationR\bcommandsB\t\n" +
 	"\asession\"d\n" +
 	"\x0eCallbackAnswer\x12\x1f\n" +
 	"\vcallback_id\x18\x01 \x01(\tR\n" +
@@ -1426,37 +1477,41 @@ func file_copilot_bridge_v1_callback_service_proto_rawDescGZIP() []byte {
 
 var file_copilot_bridge_v1_callback_service_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
 var file_copilot_bridge_v1_callback_service_proto_goTypes = []any{
-	(*AttachRequest)(nil),        // 0: copilot.bridge.v1.AttachRequest
-	(*AttachStart)(nil),          // 1: copilot.bridge.v1.AttachStart
-	(*CallbackAnswer)(nil),       // 2: copilot.bridge.v1.CallbackAnswer
-	(*AttachCommand)(nil),        // 3: copilot.bridge.v1.AttachCommand
-	(*AbortCommand)(nil),         // 4: copilot.bridge.v1.AbortCommand
-	(*SetToolsCommand)(nil),      // 5: copilot.bridge.v1.SetToolsCommand
-	(*AttachHeartbeat)(nil),      // 6: copilot.bridge.v1.AttachHeartbeat
-	(*AttachLeave)(nil),          // 7: copilot.bridge.v1.AttachLeave
-	(*AttachResponse)(nil),       // 8: copilot.bridge.v1.AttachResponse
-	(*AttachStarted)(nil),        // 9: copilot.bridge.v1.AttachStarted
-	(*AttachDone)(nil),           // 10: copilot.bridge.v1.AttachDone
-	(*AttachFailed)(nil),         // 11: copilot.bridge.v1.AttachFailed
-	(*ListPendingRequest)(nil),   // 12: copilot.bridge.v1.ListPendingRequest
-	(*ListPendingResponse)(nil),  // 13: copilot.bridge.v1.ListPendingResponse
-	(*ResolveRequest)(nil),       // 14: copilot.bridge.v1.ResolveRequest
-	(*ResolveResponse)(nil),      // 15: copilot.bridge.v1.ResolveResponse
-	(*CreateSessionRequest)(nil), // 16: copilot.bridge.v1.CreateSessionRequest
-	(*ResumeSessionRequest)(nil), // 17: copilot.bridge.v1.ResumeSessionRequest
-	(*v1.ToolDefinition)(nil),    // 18: copilot.cli.v1.ToolDefinition
-	(*Handlers)(nil),             // 19: copilot.bridge.v1.Handlers
-	(*durationpb.Duration)(nil),  // 20: google.protobuf.Duration
-	(*Position)(nil),             // 21: copilot.bridge.v1.Position
-	(Start)(0),                   // 22: copilot.bridge.v1.Start
-	(*EventFilter)(nil),          // 23: copilot.bridge.v1.EventFilter
-	(*StreamOptions)(nil),        // 24: copilot.bridge.v1.StreamOptions
-	(*Answer)(nil),               // 25: copilot.bridge.v1.Answer
-	(*Prompt)(nil),               // 26: copilot.bridge.v1.Prompt
-	(*SubscribeResponse)(nil),    // 27: copilot.bridge.v1.SubscribeResponse
-	(*Session)(nil),              // 28: copilot.bridge.v1.Session
-	(*Failure)(nil),              // 29: copilot.bridge.v1.Failure
-	(*Callback)(nil),             // 30: copilot.bridge.v1.Callback
+	(*AttachRequest)(nil),             // 0: copilot.bridge.v1.AttachRequest
+	(*AttachStart)(nil),               // 1: copilot.bridge.v1.AttachStart
+	(*CallbackAnswer)(nil),            // 2: copilot.bridge.v1.CallbackAnswer
+	(*AttachCommand)(nil),             // 3: copilot.bridge.v1.AttachCommand
+	(*AbortCommand)(nil),              // 4: copilot.bridge.v1.AbortCommand
+	(*SetToolsCommand)(nil),           // 5: copilot.bridge.v1.SetToolsCommand
+	(*AttachHeartbeat)(nil),           // 6: copilot.bridge.v1.AttachHeartbeat
+	(*AttachLeave)(nil),               // 7: copilot.bridge.v1.AttachLeave
+	(*AttachResponse)(nil),            // 8: copilot.bridge.v1.AttachResponse
+	(*AttachStarted)(nil),             // 9: copilot.bridge.v1.AttachStarted
+	(*AttachDone)(nil),                // 10: copilot.bridge.v1.AttachDone
+	(*AttachFailed)(nil),              // 11: copilot.bridge.v1.AttachFailed
+	(*ListPendingRequest)(nil),        // 12: copilot.bridge.v1.ListPendingRequest
+	(*ListPendingResponse)(nil),       // 13: copilot.bridge.v1.ListPendingResponse
+	(*ResolveRequest)(nil),            // 14: copilot.bridge.v1.ResolveRequest
+	(*ResolveResponse)(nil),           // 15: copilot.bridge.v1.ResolveResponse
+	(*CreateSessionRequest)(nil),      // 16: copilot.bridge.v1.CreateSessionRequest
+	(*ResumeSessionRequest)(nil),      // 17: copilot.bridge.v1.ResumeSessionRequest
+	(*v1.ToolDefinition)(nil),         // 18: copilot.cli.v1.ToolDefinition
+	(*Handlers)(nil),                  // 19: copilot.bridge.v1.Handlers
+	(*durationpb.Duration)(nil),       // 20: google.protobuf.Duration
+	(*Position)(nil),                  // 21: copilot.bridge.v1.Position
+	(Start)(0),                        // 22: copilot.bridge.v1.Start
+	(*EventFilter)(nil),               // 23: copilot.bridge.v1.EventFilter
+	(*StreamOptions)(nil),             // 24: copilot.bridge.v1.StreamOptions
+	(*v1.CanvasDeclaration)(nil),      // 25: copilot.cli.v1.CanvasDeclaration
+	(*v1.ExtensionIdentity)(nil),      // 26: copilot.cli.v1.ExtensionIdentity
+	(*v1.CanvasProviderIdentity)(nil), // 27: copilot.cli.v1.CanvasProviderIdentity
+	(*v1.CommandDeclaration)(nil),     // 28: copilot.cli.v1.CommandDeclaration
+	(*Answer)(nil),                    // 29: copilot.bridge.v1.Answer
+	(*Prompt)(nil),                    // 30: copilot.bridge.v1.Prompt
+	(*SubscribeResponse)(nil),         // 31: copilot.bridge.v1.SubscribeResponse
+	(*Session)(nil),                   // 32: copilot.bridge.v1.Session
+	(*Failure)(nil),                   // 33: copilot.bridge.v1.Failure
+	(*Callback)(nil),                  // 34: copilot.bridge.v1.Callback
 }
 var file_copilot_bridge_v1_callback_service_proto_depIdxs = []int32{
 	1,  // 0: copilot.bridge.v1.AttachRequest.start:type_name -> copilot.bridge.v1.AttachStart
@@ -1473,33 +1528,37 @@ var file_copilot_bridge_v1_callback_service_proto_depIdxs = []int32{
 	22, // 11: copilot.bridge.v1.AttachStart.start:type_name -> copilot.bridge.v1.Start
 	23, // 12: copilot.bridge.v1.AttachStart.filter:type_name -> copilot.bridge.v1.EventFilter
 	24, // 13: copilot.bridge.v1.AttachStart.options:type_name -> copilot.bridge.v1.StreamOptions
-	25, // 14: copilot.bridge.v1.CallbackAnswer.answer:type_name -> copilot.bridge.v1.Answer
-	26, // 15: copilot.bridge.v1.AttachCommand.send:type_name -> copilot.bridge.v1.Prompt
-	4,  // 16: copilot.bridge.v1.AttachCommand.abort:type_name -> copilot.bridge.v1.AbortCommand
-	5,  // 17: copilot.bridge.v1.AttachCommand.set_tools:type_name -> copilot.bridge.v1.SetToolsCommand
-	19, // 18: copilot.bridge.v1.AttachCommand.set_handlers:type_name -> copilot.bridge.v1.Handlers
-	18, // 19: copilot.bridge.v1.SetToolsCommand.tools:type_name -> copilot.cli.v1.ToolDefinition
-	9,  // 20: copilot.bridge.v1.AttachResponse.started:type_name -> copilot.bridge.v1.AttachStarted
-	27, // 21: copilot.bridge.v1.AttachResponse.stream:type_name -> copilot.bridge.v1.SubscribeResponse
-	10, // 22: copilot.bridge.v1.AttachResponse.done:type_name -> copilot.bridge.v1.AttachDone
-	11, // 23: copilot.bridge.v1.AttachResponse.failed:type_name -> copilot.bridge.v1.AttachFailed
-	28, // 24: copilot.bridge.v1.AttachStarted.session:type_name -> copilot.bridge.v1.Session
-	21, // 25: copilot.bridge.v1.AttachDone.position:type_name -> copilot.bridge.v1.Position
-	29, // 26: copilot.bridge.v1.AttachFailed.failure:type_name -> copilot.bridge.v1.Failure
-	30, // 27: copilot.bridge.v1.ListPendingResponse.callbacks:type_name -> copilot.bridge.v1.Callback
-	25, // 28: copilot.bridge.v1.ResolveRequest.answer:type_name -> copilot.bridge.v1.Answer
-	21, // 29: copilot.bridge.v1.ResolveResponse.position:type_name -> copilot.bridge.v1.Position
-	0,  // 30: copilot.bridge.v1.CallbackService.Attach:input_type -> copilot.bridge.v1.AttachRequest
-	12, // 31: copilot.bridge.v1.CallbackService.ListPending:input_type -> copilot.bridge.v1.ListPendingRequest
-	14, // 32: copilot.bridge.v1.CallbackService.Resolve:input_type -> copilot.bridge.v1.ResolveRequest
-	8,  // 33: copilot.bridge.v1.CallbackService.Attach:output_type -> copilot.bridge.v1.AttachResponse
-	13, // 34: copilot.bridge.v1.CallbackService.ListPending:output_type -> copilot.bridge.v1.ListPendingResponse
-	15, // 35: copilot.bridge.v1.CallbackService.Resolve:output_type -> copilot.bridge.v1.ResolveResponse
-	33, // [33:36] is the sub-list for method output_type
-	30, // [30:33] is the sub-list for method input_type
-	30, // [30:30] is the sub-list for extension type_name
-	30, // [30:30] is the sub-list for extension extendee
-	0,  // [0:30] is the sub-list for field type_name
+	25, // 14: copilot.bridge.v1.AttachStart.canvases:type_name -> copilot.cli.v1.CanvasDeclaration
+	26, // 15: copilot.bridge.v1.AttachStart.extension_info:type_name -> copilot.cli.v1.ExtensionIdentity
+	27, // 16: copilot.bridge.v1.AttachStart.canvas_provider:type_name -> copilot.cli.v1.CanvasProviderIdentity
+	28, // 17: copilot.bridge.v1.AttachStart.commands:type_name -> copilot.cli.v1.CommandDeclaration
+	29, // 18: copilot.bridge.v1.CallbackAnswer.answer:type_name -> copilot.bridge.v1.Answer
+	30, // 19: copilot.bridge.v1.AttachCommand.send:type_name -> copilot.bridge.v1.Prompt
+	4,  // 20: copilot.bridge.v1.AttachCommand.abort:type_name -> copilot.bridge.v1.AbortCommand
+	5,  // 21: copilot.bridge.v1.AttachCommand.set_tools:type_name -> copilot.bridge.v1.SetToolsCommand
+	19, // 22: copilot.bridge.v1.AttachCommand.set_handlers:type_name -> copilot.bridge.v1.Handlers
+	18, // 23: copilot.bridge.v1.SetToolsCommand.tools:type_name -> copilot.cli.v1.ToolDefinition
+	9,  // 24: copilot.bridge.v1.AttachResponse.started:type_name -> copilot.bridge.v1.AttachStarted
+	31, // 25: copilot.bridge.v1.AttachResponse.stream:type_name -> copilot.bridge.v1.SubscribeResponse
+	10, // 26: copilot.bridge.v1.AttachResponse.done:type_name -> copilot.bridge.v1.AttachDone
+	11, // 27: copilot.bridge.v1.AttachResponse.failed:type_name -> copilot.bridge.v1.AttachFailed
+	32, // 28: copilot.bridge.v1.AttachStarted.session:type_name -> copilot.bridge.v1.Session
+	21, // 29: copilot.bridge.v1.AttachDone.position:type_name -> copilot.bridge.v1.Position
+	33, // 30: copilot.bridge.v1.AttachFailed.failure:type_name -> copilot.bridge.v1.Failure
+	34, // 31: copilot.bridge.v1.ListPendingResponse.callbacks:type_name -> copilot.bridge.v1.Callback
+	29, // 32: copilot.bridge.v1.ResolveRequest.answer:type_name -> copilot.bridge.v1.Answer
+	21, // 33: copilot.bridge.v1.ResolveResponse.position:type_name -> copilot.bridge.v1.Position
+	0,  // 34: copilot.bridge.v1.CallbackService.Attach:input_type -> copilot.bridge.v1.AttachRequest
+	12, // 35: copilot.bridge.v1.CallbackService.ListPending:input_type -> copilot.bridge.v1.ListPendingRequest
+	14, // 36: copilot.bridge.v1.CallbackService.Resolve:input_type -> copilot.bridge.v1.ResolveRequest
+	8,  // 37: copilot.bridge.v1.CallbackService.Attach:output_type -> copilot.bridge.v1.AttachResponse
+	13, // 38: copilot.bridge.v1.CallbackService.ListPending:output_type -> copilot.bridge.v1.ListPendingResponse
+	15, // 39: copilot.bridge.v1.CallbackService.Resolve:output_type -> copilot.bridge.v1.ResolveResponse
+	37, // [37:40] is the sub-list for method output_type
+	34, // [34:37] is the sub-list for method input_type
+	34, // [34:34] is the sub-list for extension type_name
+	34, // [34:34] is the sub-list for extension extendee
+	0,  // [0:34] is the sub-list for field type_name
 }
 
 func init() { file_copilot_bridge_v1_callback_service_proto_init() }

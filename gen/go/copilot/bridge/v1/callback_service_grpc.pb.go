@@ -58,8 +58,8 @@ type CallbackServiceClient interface {
 	// `start` with its token takes the place again, and unanswered callbacks come again.
 	//
 	// Errors: those of SessionService.CreateSession and ResumeSession; ALREADY_EXISTS
-	// TOOL_NAME_CLASH; NOT_FOUND PARTICIPANT_NOT_FOUND; FAILED_PRECONDITION
-	// FRAME_UNEXPECTED. A frame that fails later does not end the stream: `failed` says why.
+	// TOOL_NAME_CLASH, COMMAND_NAME_CLASH; NOT_FOUND PARTICIPANT_NOT_FOUND; FAILED_PRECONDITION
+	// FRAME_UNEXPECTED, FEATURE_DISABLED. A frame that fails later does not end the stream: `failed` says why.
 	Attach(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[AttachRequest, AttachResponse], error)
 	// ListPending lists the callbacks of a session that wait for an answer, oldest first.
 	//
@@ -147,8 +147,8 @@ type CallbackServiceServer interface {
 	// `start` with its token takes the place again, and unanswered callbacks come again.
 	//
 	// Errors: those of SessionService.CreateSession and ResumeSession; ALREADY_EXISTS
-	// TOOL_NAME_CLASH; NOT_FOUND PARTICIPANT_NOT_FOUND; FAILED_PRECONDITION
-	// FRAME_UNEXPECTED. A frame that fails later does not end the stream: `failed` says why.
+	// TOOL_NAME_CLASH, COMMAND_NAME_CLASH; NOT_FOUND PARTICIPANT_NOT_FOUND; FAILED_PRECONDITION
+	// FRAME_UNEXPECTED, FEATURE_DISABLED. A frame that fails later does not end the stream: `failed` says why.
 	Attach(grpc.BidiStreamingServer[AttachRequest, AttachResponse]) error
 	// ListPending lists the callbacks of a session that wait for an answer, oldest first.
 	//

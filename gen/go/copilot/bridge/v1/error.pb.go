@@ -59,6 +59,8 @@ const (
 	ErrorReason_ERROR_REASON_JSON_EXTRA_FORBIDDEN ErrorReason = 7
 	// INVALID_ARGUMENT: the same request_id came with a different request.
 	ErrorReason_ERROR_REASON_REQUEST_ID_REUSED ErrorReason = 8
+	// ALREADY_EXISTS: the session or a participant has a command of that name.
+	ErrorReason_ERROR_REASON_COMMAND_NAME_CLASH ErrorReason = 9
 	// NOT_FOUND: no such session, or not one of the caller's, or disconnected.
 	ErrorReason_ERROR_REASON_SESSION_NOT_FOUND ErrorReason = 20
 	// ALREADY_EXISTS: a session with that id exists.
@@ -78,6 +80,9 @@ const (
 	// FAILED_PRECONDITION: the CLI refused the session's configuration; the message
 	// is the CLI's.
 	ErrorReason_ERROR_REASON_SESSION_REFUSED ErrorReason = 27
+	// FAILED_PRECONDITION: the session's files, or its requests to models, are its
+	// participants' matter, and none that handles them is attached.
+	ErrorReason_ERROR_REASON_PROVIDER_GONE ErrorReason = 28
 	// NOT_FOUND: no such callback is pending.
 	ErrorReason_ERROR_REASON_CALLBACK_NOT_FOUND ErrorReason = 40
 	// FAILED_PRECONDITION: the callback has been answered or withdrawn.
@@ -150,6 +155,7 @@ var (
 		6:  "ERROR_REASON_ANSWER_INVALID",
 		7:  "ERROR_REASON_JSON_EXTRA_FORBIDDEN",
 		8:  "ERROR_REASON_REQUEST_ID_REUSED",
+		9:  "ERROR_REASON_COMMAND_NAME_CLASH",
 		20: "ERROR_REASON_SESSION_NOT_FOUND",
 		21: "ERROR_REASON_SESSION_EXISTS",
 		22: "ERROR_REASON_SESSION_IN_USE",
@@ -158,6 +164,7 @@ var (
 		25: "ERROR_REASON_EVENT_NOT_FOUND",
 		26: "ERROR_REASON_SEND_IN_DOUBT",
 		27: "ERROR_REASON_SESSION_REFUSED",
+		28: "ERROR_REASON_PROVIDER_GONE",
 		40: "ERROR_REASON_CALLBACK_NOT_FOUND",
 		41: "ERROR_REASON_CALLBACK_RESOLVED",
 		42: "ERROR_REASON_PARTICIPANT_NOT_FOUND",
@@ -197,6 +204,7 @@ var (
 		"ERROR_REASON_ANSWER_INVALID":        6,
 		"ERROR_REASON_JSON_EXTRA_FORBIDDEN":  7,
 		"ERROR_REASON_REQUEST_ID_REUSED":     8,
+		"ERROR_REASON_COMMAND_NAME_CLASH":    9,
 		"ERROR_REASON_SESSION_NOT_FOUND":     20,
 		"ERROR_REASON_SESSION_EXISTS":        21,
 		"ERROR_REASON_SESSION_IN_USE":        22,
@@ -205,6 +213,7 @@ var (
 		"ERROR_REASON_EVENT_NOT_FOUND":       25,
 		"ERROR_REASON_SEND_IN_DOUBT":         26,
 		"ERROR_REASON_SESSION_REFUSED":       27,
+		"ERROR_REASON_PROVIDER_GONE":         28,
 		"ERROR_REASON_CALLBACK_NOT_FOUND":    40,
 		"ERROR_REASON_CALLBACK_RESOLVED":     41,
 		"ERROR_REASON_PARTICIPANT_NOT_FOUND": 42,
@@ -358,7 +367,7 @@ const file_copilot_bridge_v1_error_proto_rawDesc = "" +
 	"\bmetadata\x18\x05 \x03(\v2(.copilot.bridge.v1.Failure.MetadataEntryR\bmetadata\x1a;\n" +
 	"\rMetadataEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01*\xe9\v\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01*\xae\f\n" +
 	"\vErrorReason\x12\x1c\n" +
 	"\x18ERROR_REASON_UNSPECIFIED\x10\x00\x12\x1e\n" +
 	"\x1aERROR_REASON_INVALID_FIELD\x10\x01\x12\x1d\n" +
@@ -368,7 +377,8 @@ const file_copilot_bridge_v1_error_proto_rawDesc = "" +
 	"\x1cERROR_REASON_TOOL_NAME_CLASH\x10\x05\x12\x1f\n" +
 	"\x1bERROR_REASON_ANSWER_INVALID\x10\x06\x12%\n" +
 	"!ERROR_REASON_JSON_EXTRA_FORBIDDEN\x10\a\x12\"\n" +
-	"\x1eERROR_REASON_REQUEST_ID_REUSED\x10\b\x12\"\n" +
+	"\x1eERROR_REASON_REQUEST_ID_REUSED\x10\b\x12#\n" +
+	"\x1fERROR_REASON_COMMAND_NAME_CLASH\x10\t\x12\"\n" +
 	"\x1eERROR_REASON_SESSION_NOT_FOUND\x10\x14\x12\x1f\n" +
 	"\x1bERROR_REASON_SESSION_EXISTS\x10\x15\x12\x1f\n" +
 	"\x1bERROR_REASON_SESSION_IN_USE\x10\x16\x12#\n" +
@@ -376,7 +386,8 @@ const file_copilot_bridge_v1_error_proto_rawDesc = "" +
 	"\x19ERROR_REASON_SESSION_BUSY\x10\x18\x12 \n" +
 	"\x1cERROR_REASON_EVENT_NOT_FOUND\x10\x19\x12\x1e\n" +
 	"\x1aERROR_REASON_SEND_IN_DOUBT\x10\x1a\x12 \n" +
-	"\x1cERROR_REASON_SESSION_REFUSED\x10\x1b\x12#\n" +
+	"\x1cERROR_REASON_SESSION_REFUSED\x10\x1b\x12\x1e\n" +
+	"\x1aERROR_REASON_PROVIDER_GONE\x10\x1c\x12#\n" +
 	"\x1fERROR_REASON_CALLBACK_NOT_FOUND\x10(\x12\"\n" +
 	"\x1eERROR_REASON_CALLBACK_RESOLVED\x10)\x12&\n" +
 	"\"ERROR_REASON_PARTICIPANT_NOT_FOUND\x10*\x12%\n" +

@@ -31,9 +31,12 @@ type InvokeRequest struct {
 	// from session_id and may not be given here.
 	ParamsJson string `protobuf:"bytes,2,opt,name=params_json,json=paramsJson,proto3" json:"params_json,omitempty"`
 	// The session it is about, for the methods that begin with "session."; empty for others.
-	SessionId     string `protobuf:"bytes,3,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	SessionId string `protobuf:"bytes,3,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	// Which runtime to ask what is about no session; default: that of the server's own
+	// profile.
+	RuntimeProfile *RuntimeProfile `protobuf:"bytes,4,opt,name=runtime_profile,json=runtimeProfile,proto3" json:"runtime_profile,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *InvokeRequest) Reset() {
@@ -85,6 +88,13 @@ func (x *InvokeRequest) GetSessionId() string {
 		return x.SessionId
 	}
 	return ""
+}
+
+func (x *InvokeRequest) GetRuntimeProfile() *RuntimeProfile {
+	if x != nil {
+		return x.RuntimeProfile
+	}
+	return nil
 }
 
 // InvokeResponse is what RawService.Invoke gives.
@@ -349,13 +359,14 @@ var File_copilot_bridge_v1_raw_service_proto protoreflect.FileDescriptor
 
 const file_copilot_bridge_v1_raw_service_proto_rawDesc = "" +
 	"\n" +
-	"#copilot/bridge/v1/raw_service.proto\x12\x11copilot.bridge.v1\x1a\x1egoogle/protobuf/duration.proto\"g\n" +
+	"#copilot/bridge/v1/raw_service.proto\x12\x11copilot.bridge.v1\x1a'copilot/bridge/v1/runtime_profile.proto\x1a\x1egoogle/protobuf/duration.proto\"\xb3\x01\n" +
 	"\rInvokeRequest\x12\x16\n" +
 	"\x06method\x18\x01 \x01(\tR\x06method\x12\x1f\n" +
 	"\vparams_json\x18\x02 \x01(\tR\n" +
 	"paramsJson\x12\x1d\n" +
 	"\n" +
-	"session_id\x18\x03 \x01(\tR\tsessionId\"1\n" +
+	"session_id\x18\x03 \x01(\tR\tsessionId\x12J\n" +
+	"\x0fruntime_profile\x18\x04 \x01(\v2!.copilot.bridge.v1.RuntimeProfileR\x0eruntimeProfile\"1\n" +
 	"\x0eInvokeResponse\x12\x1f\n" +
 	"\vresult_json\x18\x01 \x01(\tR\n" +
 	"resultJson\"\xac\x01\n" +
@@ -397,19 +408,21 @@ var file_copilot_bridge_v1_raw_service_proto_goTypes = []any{
 	(*InvokeResponse)(nil),      // 1: copilot.bridge.v1.InvokeResponse
 	(*RunShellRequest)(nil),     // 2: copilot.bridge.v1.RunShellRequest
 	(*RunShellResponse)(nil),    // 3: copilot.bridge.v1.RunShellResponse
-	(*durationpb.Duration)(nil), // 4: google.protobuf.Duration
+	(*RuntimeProfile)(nil),      // 4: copilot.bridge.v1.RuntimeProfile
+	(*durationpb.Duration)(nil), // 5: google.protobuf.Duration
 }
 var file_copilot_bridge_v1_raw_service_proto_depIdxs = []int32{
-	4, // 0: copilot.bridge.v1.RunShellRequest.timeout:type_name -> google.protobuf.Duration
-	0, // 1: copilot.bridge.v1.RawService.Invoke:input_type -> copilot.bridge.v1.InvokeRequest
-	2, // 2: copilot.bridge.v1.RawService.RunShell:input_type -> copilot.bridge.v1.RunShellRequest
-	1, // 3: copilot.bridge.v1.RawService.Invoke:output_type -> copilot.bridge.v1.InvokeResponse
-	3, // 4: copilot.bridge.v1.RawService.RunShell:output_type -> copilot.bridge.v1.RunShellResponse
-	3, // [3:5] is the sub-list for method output_type
-	1, // [1:3] is the sub-list for method input_type
-	1, // [1:1] is the sub-list for extension type_name
-	1, // [1:1] is the sub-list for extension extendee
-	0, // [0:1] is the sub-list for field type_name
+	4, // 0: copilot.bridge.v1.InvokeRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
+	5, // 1: copilot.bridge.v1.RunShellRequest.timeout:type_name -> google.protobuf.Duration
+	0, // 2: copilot.bridge.v1.RawService.Invoke:input_type -> copilot.bridge.v1.InvokeRequest
+	2, // 3: copilot.bridge.v1.RawService.RunShell:input_type -> copilot.bridge.v1.RunShellRequest
+	1, // 4: copilot.bridge.v1.RawService.Invoke:output_type -> copilot.bridge.v1.InvokeResponse
+	3, // 5: copilot.bridge.v1.RawService.RunShell:output_type -> copilot.bridge.v1.RunShellResponse
+	4, // [4:6] is the sub-list for method output_type
+	2, // [2:4] is the sub-list for method input_type
+	2, // [2:2] is the sub-list for extension type_name
+	2, // [2:2] is the sub-list for extension extendee
+	0, // [0:2] is the sub-list for field type_name
 }
 
 func init() { file_copilot_bridge_v1_raw_service_proto_init() }
@@ -417,6 +430,7 @@ func file_copilot_bridge_v1_raw_service_proto_init() {
 	if File_copilot_bridge_v1_raw_service_proto != nil {
 		return
 	}
+	file_copilot_bridge_v1_runtime_profile_proto_init()
 	file_copilot_bridge_v1_raw_service_proto_msgTypes[3].OneofWrappers = []any{
 		(*RunShellResponse_ProcessId)(nil),
 		(*RunShellResponse_Stdout)(nil),

@@ -233,7 +233,11 @@ type Capabilities struct {
 	// Journals survive the server.
 	DurableJournal bool `protobuf:"varint,3,opt,name=durable_journal,json=durableJournal,proto3" json:"durable_journal,omitempty"`
 	// A model endpoint driven by a script takes the place of real models.
-	OfflineModel  bool `protobuf:"varint,4,opt,name=offline_model,json=offlineModel,proto3" json:"offline_model,omitempty"`
+	OfflineModel bool `protobuf:"varint,4,opt,name=offline_model,json=offlineModel,proto3" json:"offline_model,omitempty"`
+	// The members of RuntimeProfile that callers may set, by name. Not of this caller alone.
+	RuntimeProfileFields []string `protobuf:"bytes,5,rep,name=runtime_profile_fields,json=runtimeProfileFields,proto3" json:"runtime_profile_fields,omitempty"`
+	// The names that RuntimeProfile.home_name may have.
+	HomeNames     []string `protobuf:"bytes,6,rep,name=home_names,json=homeNames,proto3" json:"home_names,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -296,6 +300,20 @@ func (x *Capabilities) GetOfflineModel() bool {
 	return false
 }
 
+func (x *Capabilities) GetRuntimeProfileFields() []string {
+	if x != nil {
+		return x.RuntimeProfileFields
+	}
+	return nil
+}
+
+func (x *Capabilities) GetHomeNames() []string {
+	if x != nil {
+		return x.HomeNames
+	}
+	return nil
+}
+
 // Limits is what a server allows.
 type Limits struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -309,8 +327,12 @@ type Limits struct {
 	CallbackTimeout *durationpb.Duration `protobuf:"bytes,4,opt,name=callback_timeout,json=callbackTimeout,proto3" json:"callback_timeout,omitempty"`
 	// The most memory that a journal keeps for ephemeral events, in bytes.
 	MaxEphemeralBytes int64 `protobuf:"varint,5,opt,name=max_ephemeral_bytes,json=maxEphemeralBytes,proto3" json:"max_ephemeral_bytes,omitempty"`
-	unknownFields     protoimpl.UnknownFields
-	sizeCache         protoimpl.SizeCache
+	// The most sessions that one runtime has loaded; one more gets another runtime.
+	MaxSessionsPerRuntime int32 `protobuf:"varint,6,opt,name=max_sessions_per_runtime,json=maxSessionsPerRuntime,proto3" json:"max_sessions_per_runtime,omitempty"`
+	// The most runtimes.
+	MaxRuntimes   int32 `protobuf:"varint,7,opt,name=max_runtimes,json=maxRuntimes,proto3" json:"max_runtimes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Limits) Reset() {
@@ -374,6 +396,20 @@ func (x *Limits) GetCallbackTimeout() *durationpb.Duration {
 func (x *Limits) GetMaxEphemeralBytes() int64 {
 	if x != nil {
 		return x.MaxEphemeralBytes
+	}
+	return 0
+}
+
+func (x *Limits) GetMaxSessionsPerRuntime() int32 {
+	if x != nil {
+		return x.MaxSessionsPerRuntime
+	}
+	return 0
+}
+
+func (x *Limits) GetMaxRuntimes() int32 {
+	if x != nil {
+		return x.MaxRuntimes
 	}
 	return 0
 }
@@ -481,7 +517,12 @@ type Runtime struct {
 	// Why it ended, in state DOWN.
 	Cause string `protobuf:"bytes,8,opt,name=cause,proto3" json:"cause,omitempty"`
 	// When it may be started again, in state DOWN.
-	RetryTime     *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=retry_time,json=retryTime,proto3" json:"retry_time,omitempty"`
+	RetryTime *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=retry_time,json=retryTime,proto3" json:"retry_time,omitempty"`
+	// The same for runtimes whose profiles are the same. It does not reveal what is in them.
+	ProfileId string `protobuf:"bytes,10,opt,name=profile_id,json=profileId,proto3" json:"profile_id,omitempty"`
+	// Which of the runtimes with its profile it is, from 0: sessions that the first has no
+	// room for are in the next.
+	Shard         int32 `protobuf:"varint,11,opt,name=shard,proto3" json:"shard,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -579,13 +620,29 @@ func (x *Runtime) GetRetryTime() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *Runtime) GetProfileId() string {
+	if x != nil {
+		return x.ProfileId
+	}
+	return ""
+}
+
+func (x *Runtime) GetShard() int32 {
+	if x != nil {
+		return x.Shard
+	}
+	return 0
+}
+
 // PingRequest is what RuntimeService.Ping takes.
 type PingRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Text to be sent back.
-	Message       string `protobuf:"bytes,1,opt,name=message,proto3" json:"message,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Message string `protobuf:"bytes,1,opt,name=message,proto3" json:"message,omitempty"`
+	// Which runtime to ask; default: that of the server's own profile.
+	RuntimeProfile *RuntimeProfile `protobuf:"bytes,2,opt,name=runtime_profile,json=runtimeProfile,proto3" json:"runtime_profile,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *PingRequest) Reset() {
@@ -623,6 +680,13 @@ func (x *PingRequest) GetMessage() string {
 		return x.Message
 	}
 	return ""
+}
+
+func (x *PingRequest) GetRuntimeProfile() *RuntimeProfile {
+	if x != nil {
+		return x.RuntimeProfile
+	}
+	return nil
 }
 
 // PingResponse is what RuntimeService.Ping gives.
@@ -691,9 +755,11 @@ func (x *PingResponse) GetRoundTrip() *durationpb.Duration {
 
 // GetAuthStatusRequest is what RuntimeService.GetAuthStatus takes.
 type GetAuthStatusRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Which runtime to ask; default: that of the server's own profile.
+	RuntimeProfile *RuntimeProfile `protobuf:"bytes,1,opt,name=runtime_profile,json=runtimeProfile,proto3" json:"runtime_profile,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *GetAuthStatusRequest) Reset() {
@@ -724,6 +790,13 @@ func (x *GetAuthStatusRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use GetAuthStatusRequest.ProtoReflect.Descriptor instead.
 func (*GetAuthStatusRequest) Descriptor() ([]byte, []int) {
 	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *GetAuthStatusRequest) GetRuntimeProfile() *RuntimeProfile {
+	if x != nil {
+		return x.RuntimeProfile
+	}
+	return nil
 }
 
 // GetAuthStatusResponse is what RuntimeService.GetAuthStatus gives.
@@ -812,9 +885,11 @@ func (x *GetAuthStatusResponse) GetStatusMessage() string {
 type ListModelsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The account to list for; default: the one the CLI is signed in as.
-	GithubToken   string `protobuf:"bytes,1,opt,name=github_token,json=githubToken,proto3" json:"github_token,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	GithubToken string `protobuf:"bytes,1,opt,name=github_token,json=githubToken,proto3" json:"github_token,omitempty"`
+	// Which runtime to ask; default: that of the server's own profile.
+	RuntimeProfile *RuntimeProfile `protobuf:"bytes,2,opt,name=runtime_profile,json=runtimeProfile,proto3" json:"runtime_profile,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *ListModelsRequest) Reset() {
@@ -852,6 +927,13 @@ func (x *ListModelsRequest) GetGithubToken() string {
 		return x.GithubToken
 	}
 	return ""
+}
+
+func (x *ListModelsRequest) GetRuntimeProfile() *RuntimeProfile {
+	if x != nil {
+		return x.RuntimeProfile
+	}
+	return nil
 }
 
 // ListModelsResponse is what RuntimeService.ListModels gives.
@@ -904,7 +986,7 @@ var File_copilot_bridge_v1_runtime_service_proto protoreflect.FileDescriptor
 
 const file_copilot_bridge_v1_runtime_service_proto_rawDesc = "" +
 	"\n" +
-	"'copilot/bridge/v1/runtime_service.proto\x12\x11copilot.bridge.v1\x1a\x1bcopilot/cli/v1/models.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x16\n" +
+	"'copilot/bridge/v1/runtime_service.proto\x12\x11copilot.bridge.v1\x1a'copilot/bridge/v1/runtime_profile.proto\x1a\x1bcopilot/cli/v1/models.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x16\n" +
 	"\x14GetServerInfoRequest\"\xc5\x02\n" +
 	"\x15GetServerInfoResponse\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12\x1f\n" +
@@ -914,22 +996,27 @@ const file_copilot_bridge_v1_runtime_service_proto_rawDesc = "" +
 	"\x0fcli_version_min\x18\x04 \x01(\tR\rcliVersionMin\x12&\n" +
 	"\x0fcli_version_max\x18\x05 \x01(\tR\rcliVersionMax\x12C\n" +
 	"\fcapabilities\x18\x06 \x01(\v2\x1f.copilot.bridge.v1.CapabilitiesR\fcapabilities\x121\n" +
-	"\x06limits\x18\a \x01(\v2\x19.copilot.bridge.v1.LimitsR\x06limits\"\xa0\x01\n" +
+	"\x06limits\x18\a \x01(\v2\x19.copilot.bridge.v1.LimitsR\x06limits\"\xf5\x01\n" +
 	"\fCapabilities\x12\x1f\n" +
 	"\vraw_service\x18\x01 \x01(\bR\n" +
 	"rawService\x12!\n" +
 	"\fown_runtimes\x18\x02 \x01(\bR\vownRuntimes\x12'\n" +
 	"\x0fdurable_journal\x18\x03 \x01(\bR\x0edurableJournal\x12#\n" +
-	"\roffline_model\x18\x04 \x01(\bR\fofflineModel\"\x86\x02\n" +
+	"\roffline_model\x18\x04 \x01(\bR\fofflineModel\x124\n" +
+	"\x16runtime_profile_fields\x18\x05 \x03(\tR\x14runtimeProfileFields\x12\x1d\n" +
+	"\n" +
+	"home_names\x18\x06 \x03(\tR\thomeNames\"\xe2\x02\n" +
 	"\x06Limits\x12(\n" +
 	"\x10max_prompt_bytes\x18\x01 \x01(\x03R\x0emaxPromptBytes\x12*\n" +
 	"\x11max_request_bytes\x18\x02 \x01(\x03R\x0fmaxRequestBytes\x120\n" +
 	"\x14max_attachment_bytes\x18\x03 \x01(\x03R\x12maxAttachmentBytes\x12D\n" +
 	"\x10callback_timeout\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\x0fcallbackTimeout\x12.\n" +
-	"\x13max_ephemeral_bytes\x18\x05 \x01(\x03R\x11maxEphemeralBytes\"\x15\n" +
+	"\x13max_ephemeral_bytes\x18\x05 \x01(\x03R\x11maxEphemeralBytes\x127\n" +
+	"\x18max_sessions_per_runtime\x18\x06 \x01(\x05R\x15maxSessionsPerRuntime\x12!\n" +
+	"\fmax_runtimes\x18\a \x01(\x05R\vmaxRuntimes\"\x15\n" +
 	"\x13ListRuntimesRequest\"N\n" +
 	"\x14ListRuntimesResponse\x126\n" +
-	"\bruntimes\x18\x01 \x03(\v2\x1a.copilot.bridge.v1.RuntimeR\bruntimes\"\xe4\x02\n" +
+	"\bruntimes\x18\x01 \x03(\v2\x1a.copilot.bridge.v1.RuntimeR\bruntimes\"\x99\x03\n" +
 	"\aRuntime\x12\x1d\n" +
 	"\n" +
 	"runtime_id\x18\x01 \x01(\tR\truntimeId\x125\n" +
@@ -943,23 +1030,30 @@ const file_copilot_bridge_v1_runtime_service_proto_rawDesc = "" +
 	"\trss_bytes\x18\a \x01(\x03R\brssBytes\x12\x14\n" +
 	"\x05cause\x18\b \x01(\tR\x05cause\x129\n" +
 	"\n" +
-	"retry_time\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\tretryTime\"'\n" +
+	"retry_time\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\tretryTime\x12\x1d\n" +
+	"\n" +
+	"profile_id\x18\n" +
+	" \x01(\tR\tprofileId\x12\x14\n" +
+	"\x05shard\x18\v \x01(\x05R\x05shard\"s\n" +
 	"\vPingRequest\x12\x18\n" +
-	"\amessage\x18\x01 \x01(\tR\amessage\"\x8d\x01\n" +
+	"\amessage\x18\x01 \x01(\tR\amessage\x12J\n" +
+	"\x0fruntime_profile\x18\x02 \x01(\v2!.copilot.bridge.v1.RuntimeProfileR\x0eruntimeProfile\"\x8d\x01\n" +
 	"\fPingResponse\x12\x18\n" +
 	"\amessage\x18\x01 \x01(\tR\amessage\x12)\n" +
 	"\x10protocol_version\x18\x02 \x01(\x05R\x0fprotocolVersion\x128\n" +
 	"\n" +
-	"round_trip\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\troundTrip\"\x16\n" +
-	"\x14GetAuthStatusRequest\"\xab\x01\n" +
+	"round_trip\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\troundTrip\"b\n" +
+	"\x14GetAuthStatusRequest\x12J\n" +
+	"\x0fruntime_profile\x18\x01 \x01(\v2!.copilot.bridge.v1.RuntimeProfileR\x0eruntimeProfile\"\xab\x01\n" +
 	"\x15GetAuthStatusResponse\x12$\n" +
 	"\rauthenticated\x18\x01 \x01(\bR\rauthenticated\x12\x1b\n" +
 	"\tauth_type\x18\x02 \x01(\tR\bauthType\x12\x12\n" +
 	"\x04host\x18\x03 \x01(\tR\x04host\x12\x14\n" +
 	"\x05login\x18\x04 \x01(\tR\x05login\x12%\n" +
-	"\x0estatus_message\x18\x05 \x01(\tR\rstatusMessage\";\n" +
+	"\x0estatus_message\x18\x05 \x01(\tR\rstatusMessage\"\x87\x01\n" +
 	"\x11ListModelsRequest\x12&\n" +
-	"\fgithub_token\x18\x01 \x01(\tB\x03\x80\x01\x01R\vgithubToken\"C\n" +
+	"\fgithub_token\x18\x01 \x01(\tB\x03\x80\x01\x01R\vgithubToken\x12J\n" +
+	"\x0fruntime_profile\x18\x02 \x01(\v2!.copilot.bridge.v1.RuntimeProfileR\x0eruntimeProfile\"C\n" +
 	"\x12ListModelsResponse\x12-\n" +
 	"\x06models\x18\x01 \x03(\v2\x15.copilot.cli.v1.ModelR\x06models*\x96\x01\n" +
 	"\fRuntimeState\x12\x1d\n" +
@@ -1007,7 +1101,8 @@ var file_copilot_bridge_v1_runtime_service_proto_goTypes = []any{
 	(*ListModelsResponse)(nil),    // 13: copilot.bridge.v1.ListModelsResponse
 	(*durationpb.Duration)(nil),   // 14: google.protobuf.Duration
 	(*timestamppb.Timestamp)(nil), // 15: google.protobuf.Timestamp
-	(*v1.Model)(nil),              // 16: copilot.cli.v1.Model
+	(*RuntimeProfile)(nil),        // 16: copilot.bridge.v1.RuntimeProfile
+	(*v1.Model)(nil),              // 17: copilot.cli.v1.Model
 }
 var file_copilot_bridge_v1_runtime_service_proto_depIdxs = []int32{
 	3,  // 0: copilot.bridge.v1.GetServerInfoResponse.capabilities:type_name -> copilot.bridge.v1.Capabilities
@@ -1017,23 +1112,26 @@ var file_copilot_bridge_v1_runtime_service_proto_depIdxs = []int32{
 	0,  // 4: copilot.bridge.v1.Runtime.state:type_name -> copilot.bridge.v1.RuntimeState
 	15, // 5: copilot.bridge.v1.Runtime.start_time:type_name -> google.protobuf.Timestamp
 	15, // 6: copilot.bridge.v1.Runtime.retry_time:type_name -> google.protobuf.Timestamp
-	14, // 7: copilot.bridge.v1.PingResponse.round_trip:type_name -> google.protobuf.Duration
-	16, // 8: copilot.bridge.v1.ListModelsResponse.models:type_name -> copilot.cli.v1.Model
-	1,  // 9: copilot.bridge.v1.RuntimeService.GetServerInfo:input_type -> copilot.bridge.v1.GetServerInfoRequest
-	5,  // 10: copilot.bridge.v1.RuntimeService.ListRuntimes:input_type -> copilot.bridge.v1.ListRuntimesRequest
-	8,  // 11: copilot.bridge.v1.RuntimeService.Ping:input_type -> copilot.bridge.v1.PingRequest
-	10, // 12: copilot.bridge.v1.RuntimeService.GetAuthStatus:input_type -> copilot.bridge.v1.GetAuthStatusRequest
-	12, // 13: copilot.bridge.v1.RuntimeService.ListModels:input_type -> copilot.bridge.v1.ListModelsRequest
-	2,  // 14: copilot.bridge.v1.RuntimeService.GetServerInfo:output_type -> copilot.bridge.v1.GetServerInfoResponse
-	6,  // 15: copilot.bridge.v1.RuntimeService.ListRuntimes:output_type -> copilot.bridge.v1.ListRuntimesResponse
-	9,  // 16: copilot.bridge.v1.RuntimeService.Ping:output_type -> copilot.bridge.v1.PingResponse
-	11, // 17: copilot.bridge.v1.RuntimeService.GetAuthStatus:output_type -> copilot.bridge.v1.GetAuthStatusResponse
-	13, // 18: copilot.bridge.v1.RuntimeService.ListModels:output_type -> copilot.bridge.v1.ListModelsResponse
-	14, // [14:19] is the sub-list for method output_type
-	9,  // [9:14] is the sub-list for method input_type
-	9,  // [9:9] is the sub-list for extension type_name
-	9,  // [9:9] is the sub-list for extension extendee
-	0,  // [0:9] is the sub-list for field type_name
+	16, // 7: copilot.bridge.v1.PingRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
+	14, // 8: copilot.bridge.v1.PingResponse.round_trip:type_name -> google.protobuf.Duration
+	16, // 9: copilot.bridge.v1.GetAuthStatusRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
+	16, // 10: copilot.bridge.v1.ListModelsRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
+	17, // 11: copilot.bridge.v1.ListModelsResponse.models:type_name -> copilot.cli.v1.Model
+	1,  // 12: copilot.bridge.v1.RuntimeService.GetServerInfo:input_type -> copilot.bridge.v1.GetServerInfoRequest
+	5,  // 13: copilot.bridge.v1.RuntimeService.ListRuntimes:input_type -> copilot.bridge.v1.ListRuntimesRequest
+	8,  // 14: copilot.bridge.v1.RuntimeService.Ping:input_type -> copilot.bridge.v1.PingRequest
+	10, // 15: copilot.bridge.v1.RuntimeService.GetAuthStatus:input_type -> copilot.bridge.v1.GetAuthStatusRequest
+	12, // 16: copilot.bridge.v1.RuntimeService.ListModels:input_type -> copilot.bridge.v1.ListModelsRequest
+	2,  // 17: copilot.bridge.v1.RuntimeService.GetServerInfo:output_type -> copilot.bridge.v1.GetServerInfoResponse
+	6,  // 18: copilot.bridge.v1.RuntimeService.ListRuntimes:output_type -> copilot.bridge.v1.ListRuntimesResponse
+	9,  // 19: copilot.bridge.v1.RuntimeService.Ping:output_type -> copilot.bridge.v1.PingResponse
+	11, // 20: copilot.bridge.v1.RuntimeService.GetAuthStatus:output_type -> copilot.bridge.v1.GetAuthStatusResponse
+	13, // 21: copilot.bridge.v1.RuntimeService.ListModels:output_type -> copilot.bridge.v1.ListModelsResponse
+	17, // [17:22] is the sub-list for method output_type
+	12, // [12:17] is the sub-list for method input_type
+	12, // [12:12] is the sub-list for extension type_name
+	12, // [12:12] is the sub-list for extension extendee
+	0,  // [0:12] is the sub-list for field type_name
 }
 
 func init() { file_copilot_bridge_v1_runtime_service_proto_init() }
@@ -1041,6 +1139,7 @@ func file_copilot_bridge_v1_runtime_service_proto_init() {
 	if File_copilot_bridge_v1_runtime_service_proto != nil {
 		return
 	}
+	file_copilot_bridge_v1_runtime_profile_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

@@ -669,7 +669,11 @@ type Participant struct {
 	// The names of the tools it serves.
 	Tools []string `protobuf:"bytes,3,rep,name=tools,proto3" json:"tools,omitempty"`
 	// False while its stream is gone and its grace time runs.
-	Connected     bool `protobuf:"varint,4,opt,name=connected,proto3" json:"connected,omitempty"`
+	Connected bool `protobuf:"varint,4,opt,name=connected,proto3" json:"connected,omitempty"`
+	// The names of the slash commands it carries out.
+	Commands []string `protobuf:"bytes,5,rep,name=commands,proto3" json:"commands,omitempty"`
+	// The ids of the canvases it can show.
+	Canvases      []string `protobuf:"bytes,6,rep,name=canvases,proto3" json:"canvases,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -730,6 +734,20 @@ func (x *Participant) GetConnected() bool {
 		return x.Connected
 	}
 	return false
+}
+
+func (x *Participant) GetCommands() []string {
+	if x != nil {
+		return x.Commands
+	}
+	return nil
+}
+
+func (x *Participant) GetCanvases() []string {
+	if x != nil {
+		return x.Canvases
+	}
+	return nil
 }
 
 // Prompt is what a user says to the agent.
@@ -1107,12 +1125,14 @@ const file_copilot_bridge_v1_session_proto_rawDesc = "" +
 	"\bcanvases\x18\x03 \x01(\bR\bcanvases\x12\x1e\n" +
 	"\n" +
 	"extensions\x18\x04 \x01(\bR\n" +
-	"extensions\"|\n" +
+	"extensions\"\xb4\x01\n" +
 	"\vParticipant\x12%\n" +
 	"\x0eparticipant_id\x18\x01 \x01(\tR\rparticipantId\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x14\n" +
 	"\x05tools\x18\x03 \x03(\tR\x05tools\x12\x1c\n" +
-	"\tconnected\x18\x04 \x01(\bR\tconnected\"\x85\x06\n" +
+	"\tconnected\x18\x04 \x01(\bR\tconnected\x12\x1a\n" +
+	"\bcommands\x18\x05 \x03(\tR\bcommands\x12\x1a\n" +
+	"\bcanvases\x18\x06 \x03(\tR\bcanvases\"\x85\x06\n" +
 	"\x06Prompt\x12\x12\n" +
 	"\x04text\x18\x01 \x01(\tR\x04text\x12!\n" +
 	"\fdisplay_text\x18\x02 \x01(\tR\vdisplayText\x12<\n" +

@@ -45,9 +45,11 @@ type CreateSessionRequest struct {
 	// ServerInfo.limits.callback_timeout.
 	CallbackTimeout *durationpb.Duration `protobuf:"bytes,6,opt,name=callback_timeout,json=callbackTimeout,proto3" json:"callback_timeout,omitempty"`
 	// The repository to work on, for a session that runs in GitHub's cloud.
-	Cloud         *v1.CloudSessionConfig `protobuf:"bytes,7,opt,name=cloud,proto3" json:"cloud,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Cloud *v1.CloudSessionConfig `protobuf:"bytes,7,opt,name=cloud,proto3" json:"cloud,omitempty"`
+	// What the CLI process is to be like; default: the server's own profile.
+	RuntimeProfile *RuntimeProfile `protobuf:"bytes,8,opt,name=runtime_profile,json=runtimeProfile,proto3" json:"runtime_profile,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *CreateSessionRequest) Reset() {
@@ -129,6 +131,13 @@ func (x *CreateSessionRequest) GetCloud() *v1.CloudSessionConfig {
 	return nil
 }
 
+func (x *CreateSessionRequest) GetRuntimeProfile() *RuntimeProfile {
+	if x != nil {
+		return x.RuntimeProfile
+	}
+	return nil
+}
+
 // CreateSessionResponse is what SessionService.CreateSession gives.
 type CreateSessionResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -196,9 +205,13 @@ type ResumeSessionRequest struct {
 	// As in CreateSessionRequest; unset: as before.
 	CallbackTimeout *durationpb.Duration `protobuf:"bytes,7,opt,name=callback_timeout,json=callbackTimeout,proto3" json:"callback_timeout,omitempty"`
 	// Open canvases to restore, and other things that only a resume takes.
-	Options       *v1.SessionResumeExtras `protobuf:"bytes,8,opt,name=options,proto3" json:"options,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Options *v1.SessionResumeExtras `protobuf:"bytes,8,opt,name=options,proto3" json:"options,omitempty"`
+	// What the CLI process is to be like; unset: as before, or the server's own profile. A
+	// session that is loaded stays in its process: another profile is FAILED_PRECONDITION
+	// SESSION_BUSY then.
+	RuntimeProfile *RuntimeProfile `protobuf:"bytes,9,opt,name=runtime_profile,json=runtimeProfile,proto3" json:"runtime_profile,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *ResumeSessionRequest) Reset() {
@@ -287,6 +300,13 @@ func (x *ResumeSessionRequest) GetOptions() *v1.SessionResumeExtras {
 	return nil
 }
 
+func (x *ResumeSessionRequest) GetRuntimeProfile() *RuntimeProfile {
+	if x != nil {
+		return x.RuntimeProfile
+	}
+	return nil
+}
+
 // ResumeSessionResponse is what SessionService.ResumeSession gives.
 type ResumeSessionResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -337,9 +357,11 @@ func (x *ResumeSessionResponse) GetSession() *Session {
 type GetSessionRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The session.
-	SessionId     string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	// In whose home to look for a session that is not open here; default: the server's.
+	RuntimeProfile *RuntimeProfile `protobuf:"bytes,2,opt,name=runtime_profile,json=runtimeProfile,proto3" json:"runtime_profile,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *GetSessionRequest) Reset() {
@@ -377,6 +399,13 @@ func (x *GetSessionRequest) GetSessionId() string {
 		return x.SessionId
 	}
 	return ""
+}
+
+func (x *GetSessionRequest) GetRuntimeProfile() *RuntimeProfile {
+	if x != nil {
+		return x.RuntimeProfile
+	}
+	return nil
 }
 
 // GetSessionResponse is what SessionService.GetSession gives.
@@ -433,9 +462,12 @@ type ListSessionsRequest struct {
 	// The most sessions to return; 1 to 1000, default 100.
 	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	// The next_page_token of the page before.
-	PageToken     string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	PageToken string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	// Whose home to list, beside the sessions that are open here; default: the server's, and
+	// those of the runtimes that are up.
+	RuntimeProfile *RuntimeProfile `protobuf:"bytes,4,opt,name=runtime_profile,json=runtimeProfile,proto3" json:"runtime_profile,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *ListSessionsRequest) Reset() {
@@ -487,6 +519,13 @@ func (x *ListSessionsRequest) GetPageToken() string {
 		return x.PageToken
 	}
 	return ""
+}
+
+func (x *ListSessionsRequest) GetRuntimeProfile() *RuntimeProfile {
+	if x != nil {
+		return x.RuntimeProfile
+	}
+	return nil
 }
 
 // SessionFilter chooses sessions by where they work.
@@ -621,9 +660,11 @@ func (x *ListSessionsResponse) GetNextPageToken() string {
 type DeleteSessionRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The session.
-	SessionId     string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	// In whose home to look for a session that is not open here; default: the server's.
+	RuntimeProfile *RuntimeProfile `protobuf:"bytes,2,opt,name=runtime_profile,json=runtimeProfile,proto3" json:"runtime_profile,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *DeleteSessionRequest) Reset() {
@@ -661,6 +702,13 @@ func (x *DeleteSessionRequest) GetSessionId() string {
 		return x.SessionId
 	}
 	return ""
+}
+
+func (x *DeleteSessionRequest) GetRuntimeProfile() *RuntimeProfile {
+	if x != nil {
+		return x.RuntimeProfile
+	}
+	return nil
 }
 
 // DeleteSessionResponse is what SessionService.DeleteSession gives.
@@ -702,9 +750,11 @@ func (*DeleteSessionResponse) Descriptor() ([]byte, []int) {
 
 // GetLastSessionRequest is what SessionService.GetLastSession takes.
 type GetLastSessionRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// In whose home to look; default: the server's.
+	RuntimeProfile *RuntimeProfile `protobuf:"bytes,1,opt,name=runtime_profile,json=runtimeProfile,proto3" json:"runtime_profile,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *GetLastSessionRequest) Reset() {
@@ -735,6 +785,13 @@ func (x *GetLastSessionRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use GetLastSessionRequest.ProtoReflect.Descriptor instead.
 func (*GetLastSessionRequest) Descriptor() ([]byte, []int) {
 	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *GetLastSessionRequest) GetRuntimeProfile() *RuntimeProfile {
+	if x != nil {
+		return x.RuntimeProfile
+	}
+	return nil
 }
 
 // GetLastSessionResponse is what SessionService.GetLastSession gives.
@@ -2646,7 +2703,7 @@ var File_copilot_bridge_v1_session_service_proto protoreflect.FileDescriptor
 
 const file_copilot_bridge_v1_session_service_proto_rawDesc = "" +
 	"\n" +
-	"'copilot/bridge/v1/session_service.proto\x12\x11copilot.bridge.v1\x1a copilot/bridge/v1/callback.proto\x1a%copilot/bridge/v1/event_service.proto\x1a\x1fcopilot/bridge/v1/session.proto\x1a\x1bcopilot/cli/v1/common.proto\x1a\x1ccopilot/cli/v1/session.proto\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\"\xfd\x02\n" +
+	"'copilot/bridge/v1/session_service.proto\x12\x11copilot.bridge.v1\x1a copilot/bridge/v1/callback.proto\x1a%copilot/bridge/v1/event_service.proto\x1a'copilot/bridge/v1/runtime_profile.proto\x1a\x1fcopilot/bridge/v1/session.proto\x1a\x1bcopilot/cli/v1/common.proto\x1a\x1ccopilot/cli/v1/session.proto\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\"\xc9\x03\n" +
 	"\x14CreateSessionRequest\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\tR\trequestId\x12\x1d\n" +
@@ -2656,9 +2713,10 @@ const file_copilot_bridge_v1_session_service_proto_rawDesc = "" +
 	"\blifetime\x18\x04 \x01(\x0e2\x1b.copilot.bridge.v1.LifetimeR\blifetime\x127\n" +
 	"\bhandlers\x18\x05 \x01(\v2\x1b.copilot.bridge.v1.HandlersR\bhandlers\x12D\n" +
 	"\x10callback_timeout\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\x0fcallbackTimeout\x128\n" +
-	"\x05cloud\x18\a \x01(\v2\".copilot.cli.v1.CloudSessionConfigR\x05cloud\"M\n" +
+	"\x05cloud\x18\a \x01(\v2\".copilot.cli.v1.CloudSessionConfigR\x05cloud\x12J\n" +
+	"\x0fruntime_profile\x18\b \x01(\v2!.copilot.bridge.v1.RuntimeProfileR\x0eruntimeProfile\"M\n" +
 	"\x15CreateSessionResponse\x124\n" +
-	"\asession\x18\x01 \x01(\v2\x1a.copilot.bridge.v1.SessionR\asession\"\xb6\x03\n" +
+	"\asession\x18\x01 \x01(\v2\x1a.copilot.bridge.v1.SessionR\asession\"\x82\x04\n" +
 	"\x14ResumeSessionRequest\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\tR\trequestId\x12\x1d\n" +
@@ -2669,19 +2727,22 @@ const file_copilot_bridge_v1_session_service_proto_rawDesc = "" +
 	"\blifetime\x18\x05 \x01(\x0e2\x1b.copilot.bridge.v1.LifetimeR\blifetime\x127\n" +
 	"\bhandlers\x18\x06 \x01(\v2\x1b.copilot.bridge.v1.HandlersR\bhandlers\x12D\n" +
 	"\x10callback_timeout\x18\a \x01(\v2\x19.google.protobuf.DurationR\x0fcallbackTimeout\x12=\n" +
-	"\aoptions\x18\b \x01(\v2#.copilot.cli.v1.SessionResumeExtrasR\aoptions\"M\n" +
+	"\aoptions\x18\b \x01(\v2#.copilot.cli.v1.SessionResumeExtrasR\aoptions\x12J\n" +
+	"\x0fruntime_profile\x18\t \x01(\v2!.copilot.bridge.v1.RuntimeProfileR\x0eruntimeProfile\"M\n" +
 	"\x15ResumeSessionResponse\x124\n" +
-	"\asession\x18\x01 \x01(\v2\x1a.copilot.bridge.v1.SessionR\asession\"2\n" +
+	"\asession\x18\x01 \x01(\v2\x1a.copilot.bridge.v1.SessionR\asession\"~\n" +
 	"\x11GetSessionRequest\x12\x1d\n" +
 	"\n" +
-	"session_id\x18\x01 \x01(\tR\tsessionId\"J\n" +
+	"session_id\x18\x01 \x01(\tR\tsessionId\x12J\n" +
+	"\x0fruntime_profile\x18\x02 \x01(\v2!.copilot.bridge.v1.RuntimeProfileR\x0eruntimeProfile\"J\n" +
 	"\x12GetSessionResponse\x124\n" +
-	"\asession\x18\x01 \x01(\v2\x1a.copilot.bridge.v1.SessionR\asession\"\x8b\x01\n" +
+	"\asession\x18\x01 \x01(\v2\x1a.copilot.bridge.v1.SessionR\asession\"\xd7\x01\n" +
 	"\x13ListSessionsRequest\x128\n" +
 	"\x06filter\x18\x01 \x01(\v2 .copilot.bridge.v1.SessionFilterR\x06filter\x12\x1b\n" +
 	"\tpage_size\x18\x02 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
-	"page_token\x18\x03 \x01(\tR\tpageToken\"t\n" +
+	"page_token\x18\x03 \x01(\tR\tpageToken\x12J\n" +
+	"\x0fruntime_profile\x18\x04 \x01(\v2!.copilot.bridge.v1.RuntimeProfileR\x0eruntimeProfile\"t\n" +
 	"\rSessionFilter\x12\x10\n" +
 	"\x03cwd\x18\x01 \x01(\tR\x03cwd\x12\x19\n" +
 	"\bgit_root\x18\x02 \x01(\tR\agitRoot\x12\x1e\n" +
@@ -2691,12 +2752,14 @@ const file_copilot_bridge_v1_session_service_proto_rawDesc = "" +
 	"\x06branch\x18\x04 \x01(\tR\x06branch\"v\n" +
 	"\x14ListSessionsResponse\x126\n" +
 	"\bsessions\x18\x01 \x03(\v2\x1a.copilot.bridge.v1.SessionR\bsessions\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"5\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\x81\x01\n" +
 	"\x14DeleteSessionRequest\x12\x1d\n" +
 	"\n" +
-	"session_id\x18\x01 \x01(\tR\tsessionId\"\x17\n" +
-	"\x15DeleteSessionResponse\"\x17\n" +
-	"\x15GetLastSessionRequest\"7\n" +
+	"session_id\x18\x01 \x01(\tR\tsessionId\x12J\n" +
+	"\x0fruntime_profile\x18\x02 \x01(\v2!.copilot.bridge.v1.RuntimeProfileR\x0eruntimeProfile\"\x17\n" +
+	"\x15DeleteSessionResponse\"c\n" +
+	"\x15GetLastSessionRequest\x12J\n" +
+	"\x0fruntime_profile\x18\x01 \x01(\v2!.copilot.bridge.v1.RuntimeProfileR\x0eruntimeProfile\"7\n" +
 	"\x16GetLastSessionResponse\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\"O\n" +
@@ -2922,21 +2985,22 @@ var file_copilot_bridge_v1_session_service_proto_goTypes = []any{
 	(*Handlers)(nil),                     // 45: copilot.bridge.v1.Handlers
 	(*durationpb.Duration)(nil),          // 46: google.protobuf.Duration
 	(*v1.CloudSessionConfig)(nil),        // 47: copilot.cli.v1.CloudSessionConfig
-	(*Session)(nil),                      // 48: copilot.bridge.v1.Session
-	(*v1.SessionResumeExtras)(nil),       // 49: copilot.cli.v1.SessionResumeExtras
-	(*Prompt)(nil),                       // 50: copilot.bridge.v1.Prompt
-	(*Position)(nil),                     // 51: copilot.bridge.v1.Position
-	(*TurnOutcome)(nil),                  // 52: copilot.bridge.v1.TurnOutcome
-	(*EventFilter)(nil),                  // 53: copilot.bridge.v1.EventFilter
-	(*StreamOptions)(nil),                // 54: copilot.bridge.v1.StreamOptions
-	(*SubscribeResponse)(nil),            // 55: copilot.bridge.v1.SubscribeResponse
-	(Fidelity)(0),                        // 56: copilot.bridge.v1.Fidelity
-	(*Event)(nil),                        // 57: copilot.bridge.v1.Event
-	(*Gap)(nil),                          // 58: copilot.bridge.v1.Gap
-	(*v1.ModelCapabilitiesOverride)(nil), // 59: copilot.cli.v1.ModelCapabilitiesOverride
-	(v1.SessionLogLevel)(0),              // 60: copilot.cli.v1.SessionLogLevel
-	(*v1.ProviderConfig)(nil),            // 61: copilot.cli.v1.ProviderConfig
-	(*fieldmaskpb.FieldMask)(nil),        // 62: google.protobuf.FieldMask
+	(*RuntimeProfile)(nil),               // 48: copilot.bridge.v1.RuntimeProfile
+	(*Session)(nil),                      // 49: copilot.bridge.v1.Session
+	(*v1.SessionResumeExtras)(nil),       // 50: copilot.cli.v1.SessionResumeExtras
+	(*Prompt)(nil),                       // 51: copilot.bridge.v1.Prompt
+	(*Position)(nil),                     // 52: copilot.bridge.v1.Position
+	(*TurnOutcome)(nil),                  // 53: copilot.bridge.v1.TurnOutcome
+	(*EventFilter)(nil),                  // 54: copilot.bridge.v1.EventFilter
+	(*StreamOptions)(nil),                // 55: copilot.bridge.v1.StreamOptions
+	(*SubscribeResponse)(nil),            // 56: copilot.bridge.v1.SubscribeResponse
+	(Fidelity)(0),                        // 57: copilot.bridge.v1.Fidelity
+	(*Event)(nil),                        // 58: copilot.bridge.v1.Event
+	(*Gap)(nil),                          // 59: copilot.bridge.v1.Gap
+	(*v1.ModelCapabilitiesOverride)(nil), // 60: copilot.cli.v1.ModelCapabilitiesOverride
+	(v1.SessionLogLevel)(0),              // 61: copilot.cli.v1.SessionLogLevel
+	(*v1.ProviderConfig)(nil),            // 62: copilot.cli.v1.ProviderConfig
+	(*fieldmaskpb.FieldMask)(nil),        // 63: google.protobuf.FieldMask
 }
 var file_copilot_bridge_v1_session_service_proto_depIdxs = []int32{
 	43, // 0: copilot.bridge.v1.CreateSessionRequest.config:type_name -> copilot.cli.v1.SessionConfig
@@ -2944,90 +3008,96 @@ var file_copilot_bridge_v1_session_service_proto_depIdxs = []int32{
 	45, // 2: copilot.bridge.v1.CreateSessionRequest.handlers:type_name -> copilot.bridge.v1.Handlers
 	46, // 3: copilot.bridge.v1.CreateSessionRequest.callback_timeout:type_name -> google.protobuf.Duration
 	47, // 4: copilot.bridge.v1.CreateSessionRequest.cloud:type_name -> copilot.cli.v1.CloudSessionConfig
-	48, // 5: copilot.bridge.v1.CreateSessionResponse.session:type_name -> copilot.bridge.v1.Session
-	43, // 6: copilot.bridge.v1.ResumeSessionRequest.config:type_name -> copilot.cli.v1.SessionConfig
-	44, // 7: copilot.bridge.v1.ResumeSessionRequest.lifetime:type_name -> copilot.bridge.v1.Lifetime
-	45, // 8: copilot.bridge.v1.ResumeSessionRequest.handlers:type_name -> copilot.bridge.v1.Handlers
-	46, // 9: copilot.bridge.v1.ResumeSessionRequest.callback_timeout:type_name -> google.protobuf.Duration
-	49, // 10: copilot.bridge.v1.ResumeSessionRequest.options:type_name -> copilot.cli.v1.SessionResumeExtras
-	48, // 11: copilot.bridge.v1.ResumeSessionResponse.session:type_name -> copilot.bridge.v1.Session
-	48, // 12: copilot.bridge.v1.GetSessionResponse.session:type_name -> copilot.bridge.v1.Session
-	7,  // 13: copilot.bridge.v1.ListSessionsRequest.filter:type_name -> copilot.bridge.v1.SessionFilter
-	48, // 14: copilot.bridge.v1.ListSessionsResponse.sessions:type_name -> copilot.bridge.v1.Session
-	50, // 15: copilot.bridge.v1.SendRequest.prompt:type_name -> copilot.bridge.v1.Prompt
-	51, // 16: copilot.bridge.v1.SendResponse.position:type_name -> copilot.bridge.v1.Position
-	19, // 17: copilot.bridge.v1.SendStreamRequest.request:type_name -> copilot.bridge.v1.SendRequest
-	22, // 18: copilot.bridge.v1.SendStreamRequest.chunk:type_name -> copilot.bridge.v1.AttachmentChunk
-	51, // 19: copilot.bridge.v1.SendStreamResponse.position:type_name -> copilot.bridge.v1.Position
-	50, // 20: copilot.bridge.v1.SendAndWaitRequest.prompt:type_name -> copilot.bridge.v1.Prompt
-	46, // 21: copilot.bridge.v1.SendAndWaitRequest.idle_timeout:type_name -> google.protobuf.Duration
-	46, // 22: copilot.bridge.v1.SendAndWaitRequest.timeout:type_name -> google.protobuf.Duration
-	52, // 23: copilot.bridge.v1.SendAndWaitResponse.outcome:type_name -> copilot.bridge.v1.TurnOutcome
-	0,  // 24: copilot.bridge.v1.RunRequest.create:type_name -> copilot.bridge.v1.CreateSessionRequest
-	50, // 25: copilot.bridge.v1.RunRequest.prompt:type_name -> copilot.bridge.v1.Prompt
-	53, // 26: copilot.bridge.v1.RunRequest.filter:type_name -> copilot.bridge.v1.EventFilter
-	54, // 27: copilot.bridge.v1.RunRequest.options:type_name -> copilot.bridge.v1.StreamOptions
-	28, // 28: copilot.bridge.v1.RunResponse.started:type_name -> copilot.bridge.v1.RunStarted
-	55, // 29: copilot.bridge.v1.RunResponse.stream:type_name -> copilot.bridge.v1.SubscribeResponse
-	52, // 30: copilot.bridge.v1.RunResponse.outcome:type_name -> copilot.bridge.v1.TurnOutcome
-	51, // 31: copilot.bridge.v1.RunStarted.position:type_name -> copilot.bridge.v1.Position
-	51, // 32: copilot.bridge.v1.ListEventsRequest.after:type_name -> copilot.bridge.v1.Position
-	53, // 33: copilot.bridge.v1.ListEventsRequest.filter:type_name -> copilot.bridge.v1.EventFilter
-	56, // 34: copilot.bridge.v1.ListEventsRequest.fidelity:type_name -> copilot.bridge.v1.Fidelity
-	57, // 35: copilot.bridge.v1.ListEventsResponse.events:type_name -> copilot.bridge.v1.Event
-	58, // 36: copilot.bridge.v1.ListEventsResponse.gap:type_name -> copilot.bridge.v1.Gap
-	51, // 37: copilot.bridge.v1.ReadEventRequest.position:type_name -> copilot.bridge.v1.Position
-	59, // 38: copilot.bridge.v1.SetModelRequest.model_capabilities:type_name -> copilot.cli.v1.ModelCapabilitiesOverride
-	60, // 39: copilot.bridge.v1.LogRequest.level:type_name -> copilot.cli.v1.SessionLogLevel
-	61, // 40: copilot.bridge.v1.UpdateProviderRequest.provider:type_name -> copilot.cli.v1.ProviderConfig
-	62, // 41: copilot.bridge.v1.UpdateProviderRequest.update_mask:type_name -> google.protobuf.FieldMask
-	61, // 42: copilot.bridge.v1.ProvideCredentialsRequest.provider:type_name -> copilot.cli.v1.ProviderConfig
-	48, // 43: copilot.bridge.v1.ProvideCredentialsResponse.session:type_name -> copilot.bridge.v1.Session
-	0,  // 44: copilot.bridge.v1.SessionService.CreateSession:input_type -> copilot.bridge.v1.CreateSessionRequest
-	2,  // 45: copilot.bridge.v1.SessionService.ResumeSession:input_type -> copilot.bridge.v1.ResumeSessionRequest
-	4,  // 46: copilot.bridge.v1.SessionService.GetSession:input_type -> copilot.bridge.v1.GetSessionRequest
-	6,  // 47: copilot.bridge.v1.SessionService.ListSessions:input_type -> copilot.bridge.v1.ListSessionsRequest
-	9,  // 48: copilot.bridge.v1.SessionService.DeleteSession:input_type -> copilot.bridge.v1.DeleteSessionRequest
-	11, // 49: copilot.bridge.v1.SessionService.GetLastSession:input_type -> copilot.bridge.v1.GetLastSessionRequest
-	13, // 50: copilot.bridge.v1.SessionService.DisconnectSession:input_type -> copilot.bridge.v1.DisconnectSessionRequest
-	15, // 51: copilot.bridge.v1.SessionService.GetForegroundSession:input_type -> copilot.bridge.v1.GetForegroundSessionRequest
-	17, // 52: copilot.bridge.v1.SessionService.SetForegroundSession:input_type -> copilot.bridge.v1.SetForegroundSessionRequest
-	19, // 53: copilot.bridge.v1.SessionService.Send:input_type -> copilot.bridge.v1.SendRequest
-	21, // 54: copilot.bridge.v1.SessionService.SendStream:input_type -> copilot.bridge.v1.SendStreamRequest
-	24, // 55: copilot.bridge.v1.SessionService.SendAndWait:input_type -> copilot.bridge.v1.SendAndWaitRequest
-	26, // 56: copilot.bridge.v1.SessionService.Run:input_type -> copilot.bridge.v1.RunRequest
-	29, // 57: copilot.bridge.v1.SessionService.Abort:input_type -> copilot.bridge.v1.AbortRequest
-	31, // 58: copilot.bridge.v1.SessionService.ListEvents:input_type -> copilot.bridge.v1.ListEventsRequest
-	33, // 59: copilot.bridge.v1.SessionService.ReadEvent:input_type -> copilot.bridge.v1.ReadEventRequest
-	35, // 60: copilot.bridge.v1.SessionService.SetModel:input_type -> copilot.bridge.v1.SetModelRequest
-	37, // 61: copilot.bridge.v1.SessionService.Log:input_type -> copilot.bridge.v1.LogRequest
-	39, // 62: copilot.bridge.v1.SessionService.UpdateProvider:input_type -> copilot.bridge.v1.UpdateProviderRequest
-	41, // 63: copilot.bridge.v1.SessionService.ProvideCredentials:input_type -> copilot.bridge.v1.ProvideCredentialsRequest
-	1,  // 64: copilot.bridge.v1.SessionService.CreateSession:output_type -> copilot.bridge.v1.CreateSessionResponse
-	3,  // 65: copilot.bridge.v1.SessionService.ResumeSession:output_type -> copilot.bridge.v1.ResumeSessionResponse
-	5,  // 66: copilot.bridge.v1.SessionService.GetSession:output_type -> copilot.bridge.v1.GetSessionResponse
-	8,  // 67: copilot.bridge.v1.SessionService.ListSessions:output_type -> copilot.bridge.v1.ListSessionsResponse
-	10, // 68: copilot.bridge.v1.SessionService.DeleteSession:output_type -> copilot.bridge.v1.DeleteSessionResponse
-	12, // 69: copilot.bridge.v1.SessionService.GetLastSession:output_type -> copilot.bridge.v1.GetLastSessionResponse
-	14, // 70: copilot.bridge.v1.SessionService.DisconnectSession:output_type -> copilot.bridge.v1.DisconnectSessionResponse
-	16, // 71: copilot.bridge.v1.SessionService.GetForegroundSession:output_type -> copilot.bridge.v1.GetForegroundSessionResponse
-	18, // 72: copilot.bridge.v1.SessionService.SetForegroundSession:output_type -> copilot.bridge.v1.SetForegroundSessionResponse
-	20, // 73: copilot.bridge.v1.SessionService.Send:output_type -> copilot.bridge.v1.SendResponse
-	23, // 74: copilot.bridge.v1.SessionService.SendStream:output_type -> copilot.bridge.v1.SendStreamResponse
-	25, // 75: copilot.bridge.v1.SessionService.SendAndWait:output_type -> copilot.bridge.v1.SendAndWaitResponse
-	27, // 76: copilot.bridge.v1.SessionService.Run:output_type -> copilot.bridge.v1.RunResponse
-	30, // 77: copilot.bridge.v1.SessionService.Abort:output_type -> copilot.bridge.v1.AbortResponse
-	32, // 78: copilot.bridge.v1.SessionService.ListEvents:output_type -> copilot.bridge.v1.ListEventsResponse
-	34, // 79: copilot.bridge.v1.SessionService.ReadEvent:output_type -> copilot.bridge.v1.ReadEventResponse
-	36, // 80: copilot.bridge.v1.SessionService.SetModel:output_type -> copilot.bridge.v1.SetModelResponse
-	38, // 81: copilot.bridge.v1.SessionService.Log:output_type -> copilot.bridge.v1.LogResponse
-	40, // 82: copilot.bridge.v1.SessionService.UpdateProvider:output_type -> copilot.bridge.v1.UpdateProviderResponse
-	42, // 83: copilot.bridge.v1.SessionService.ProvideCredentials:output_type -> copilot.bridge.v1.ProvideCredentialsResponse
-	64, // [64:84] is the sub-list for method output_type
-	44, // [44:64] is the sub-list for method input_type
-	44, // [44:44] is the sub-list for extension type_name
-	44, // [44:44] is the sub-list for extension extendee
-	0,  // [0:44] is the sub-list for field type_name
+	48, // 5: copilot.bridge.v1.CreateSessionRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
+	49, // 6: copilot.bridge.v1.CreateSessionResponse.session:type_name -> copilot.bridge.v1.Session
+	43, // 7: copilot.bridge.v1.ResumeSessionRequest.config:type_name -> copilot.cli.v1.SessionConfig
+	44, // 8: copilot.bridge.v1.ResumeSessionRequest.lifetime:type_name -> copilot.bridge.v1.Lifetime
+	45, // 9: copilot.bridge.v1.ResumeSessionRequest.handlers:type_name -> copilot.bridge.v1.Handlers
+	46, // 10: copilot.bridge.v1.ResumeSessionRequest.callback_timeout:type_name -> google.protobuf.Duration
+	50, // 11: copilot.bridge.v1.ResumeSessionRequest.options:type_name -> copilot.cli.v1.SessionResumeExtras
+	48, // 12: copilot.bridge.v1.ResumeSessionRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
+	49, // 13: copilot.bridge.v1.ResumeSessionResponse.session:type_name -> copilot.bridge.v1.Session
+	48, // 14: copilot.bridge.v1.GetSessionRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
+	49, // 15: copilot.bridge.v1.GetSessionResponse.session:type_name -> copilot.bridge.v1.Session
+	7,  // 16: copilot.bridge.v1.ListSessionsRequest.filter:type_name -> copilot.bridge.v1.SessionFilter
+	48, // 17: copilot.bridge.v1.ListSessionsRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
+	49, // 18: copilot.bridge.v1.ListSessionsResponse.sessions:type_name -> copilot.bridge.v1.Session
+	48, // 19: copilot.bridge.v1.DeleteSessionRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
+	48, // 20: copilot.bridge.v1.GetLastSessionRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
+	51, // 21: copilot.bridge.v1.SendRequest.prompt:type_name -> copilot.bridge.v1.Prompt
+	52, // 22: copilot.bridge.v1.SendResponse.position:type_name -> copilot.bridge.v1.Position
+	19, // 23: copilot.bridge.v1.SendStreamRequest.request:type_name -> copilot.bridge.v1.SendRequest
+	22, // 24: copilot.bridge.v1.SendStreamRequest.chunk:type_name -> copilot.bridge.v1.AttachmentChunk
+	52, // 25: copilot.bridge.v1.SendStreamResponse.position:type_name -> copilot.bridge.v1.Position
+	51, // 26: copilot.bridge.v1.SendAndWaitRequest.prompt:type_name -> copilot.bridge.v1.Prompt
+	46, // 27: copilot.bridge.v1.SendAndWaitRequest.idle_timeout:type_name -> google.protobuf.Duration
+	46, // 28: copilot.bridge.v1.SendAndWaitRequest.timeout:type_name -> google.protobuf.Duration
+	53, // 29: copilot.bridge.v1.SendAndWaitResponse.outcome:type_name -> copilot.bridge.v1.TurnOutcome
+	0,  // 30: copilot.bridge.v1.RunRequest.create:type_name -> copilot.bridge.v1.CreateSessionRequest
+	51, // 31: copilot.bridge.v1.RunRequest.prompt:type_name -> copilot.bridge.v1.Prompt
+	54, // 32: copilot.bridge.v1.RunRequest.filter:type_name -> copilot.bridge.v1.EventFilter
+	55, // 33: copilot.bridge.v1.RunRequest.options:type_name -> copilot.bridge.v1.StreamOptions
+	28, // 34: copilot.bridge.v1.RunResponse.started:type_name -> copilot.bridge.v1.RunStarted
+	56, // 35: copilot.bridge.v1.RunResponse.stream:type_name -> copilot.bridge.v1.SubscribeResponse
+	53, // 36: copilot.bridge.v1.RunResponse.outcome:type_name -> copilot.bridge.v1.TurnOutcome
+	52, // 37: copilot.bridge.v1.RunStarted.position:type_name -> copilot.bridge.v1.Position
+	52, // 38: copilot.bridge.v1.ListEventsRequest.after:type_name -> copilot.bridge.v1.Position
+	54, // 39: copilot.bridge.v1.ListEventsRequest.filter:type_name -> copilot.bridge.v1.EventFilter
+	57, // 40: copilot.bridge.v1.ListEventsRequest.fidelity:type_name -> copilot.bridge.v1.Fidelity
+	58, // 41: copilot.bridge.v1.ListEventsResponse.events:type_name -> copilot.bridge.v1.Event
+	59, // 42: copilot.bridge.v1.ListEventsResponse.gap:type_name -> copilot.bridge.v1.Gap
+	52, // 43: copilot.bridge.v1.ReadEventRequest.position:type_name -> copilot.bridge.v1.Position
+	60, // 44: copilot.bridge.v1.SetModelRequest.model_capabilities:type_name -> copilot.cli.v1.ModelCapabilitiesOverride
+	61, // 45: copilot.bridge.v1.LogRequest.level:type_name -> copilot.cli.v1.SessionLogLevel
+	62, // 46: copilot.bridge.v1.UpdateProviderRequest.provider:type_name -> copilot.cli.v1.ProviderConfig
+	63, // 47: copilot.bridge.v1.UpdateProviderRequest.update_mask:type_name -> google.protobuf.FieldMask
+	62, // 48: copilot.bridge.v1.ProvideCredentialsRequest.provider:type_name -> copilot.cli.v1.ProviderConfig
+	49, // 49: copilot.bridge.v1.ProvideCredentialsResponse.session:type_name -> copilot.bridge.v1.Session
+	0,  // 50: copilot.bridge.v1.SessionService.CreateSession:input_type -> copilot.bridge.v1.CreateSessionRequest
+	2,  // 51: copilot.bridge.v1.SessionService.ResumeSession:input_type -> copilot.bridge.v1.ResumeSessionRequest
+	4,  // 52: copilot.bridge.v1.SessionService.GetSession:input_type -> copilot.bridge.v1.GetSessionRequest
+	6,  // 53: copilot.bridge.v1.SessionService.ListSessions:input_type -> copilot.bridge.v1.ListSessionsRequest
+	9,  // 54: copilot.bridge.v1.SessionService.DeleteSession:input_type -> copilot.bridge.v1.DeleteSessionRequest
+	11, // 55: copilot.bridge.v1.SessionService.GetLastSession:input_type -> copilot.bridge.v1.GetLastSessionRequest
+	13, // 56: copilot.bridge.v1.SessionService.DisconnectSession:input_type -> copilot.bridge.v1.DisconnectSessionRequest
+	15, // 57: copilot.bridge.v1.SessionService.GetForegroundSession:input_type -> copilot.bridge.v1.GetForegroundSessionRequest
+	17, // 58: copilot.bridge.v1.SessionService.SetForegroundSession:input_type -> copilot.bridge.v1.SetForegroundSessionRequest
+	19, // 59: copilot.bridge.v1.SessionService.Send:input_type -> copilot.bridge.v1.SendRequest
+	21, // 60: copilot.bridge.v1.SessionService.SendStream:input_type -> copilot.bridge.v1.SendStreamRequest
+	24, // 61: copilot.bridge.v1.SessionService.SendAndWait:input_type -> copilot.bridge.v1.SendAndWaitRequest
+	26, // 62: copilot.bridge.v1.SessionService.Run:input_type -> copilot.bridge.v1.RunRequest
+	29, // 63: copilot.bridge.v1.SessionService.Abort:input_type -> copilot.bridge.v1.AbortRequest
+	31, // 64: copilot.bridge.v1.SessionService.ListEvents:input_type -> copilot.bridge.v1.ListEventsRequest
+	33, // 65: copilot.bridge.v1.SessionService.ReadEvent:input_type -> copilot.bridge.v1.ReadEventRequest
+	35, // 66: copilot.bridge.v1.SessionService.SetModel:input_type -> copilot.bridge.v1.SetModelRequest
+	37, // 67: copilot.bridge.v1.SessionService.Log:input_type -> copilot.bridge.v1.LogRequest
+	39, // 68: copilot.bridge.v1.SessionService.UpdateProvider:input_type -> copilot.bridge.v1.UpdateProviderRequest
+	41, // 69: copilot.bridge.v1.SessionService.ProvideCredentials:input_type -> copilot.bridge.v1.ProvideCredentialsRequest
+	1,  // 70: copilot.bridge.v1.SessionService.CreateSession:output_type -> copilot.bridge.v1.CreateSessionResponse
+	3,  // 71: copilot.bridge.v1.SessionService.ResumeSession:output_type -> copilot.bridge.v1.ResumeSessionResponse
+	5,  // 72: copilot.bridge.v1.SessionService.GetSession:output_type -> copilot.bridge.v1.GetSessionResponse
+	8,  // 73: copilot.bridge.v1.SessionService.ListSessions:output_type -> copilot.bridge.v1.ListSessionsResponse
+	10, // 74: copilot.bridge.v1.SessionService.DeleteSession:output_type -> copilot.bridge.v1.DeleteSessionResponse
+	12, // 75: copilot.bridge.v1.SessionService.GetLastSession:output_type -> copilot.bridge.v1.GetLastSessionResponse
+	14, // 76: copilot.bridge.v1.SessionService.DisconnectSession:output_type -> copilot.bridge.v1.DisconnectSessionResponse
+	16, // 77: copilot.bridge.v1.SessionService.GetForegroundSession:output_type -> copilot.bridge.v1.GetForegroundSessionResponse
+	18, // 78: copilot.bridge.v1.SessionService.SetForegroundSession:output_type -> copilot.bridge.v1.SetForegroundSessionResponse
+	20, // 79: copilot.bridge.v1.SessionService.Send:output_type -> copilot.bridge.v1.SendResponse
+	23, // 80: copilot.bridge.v1.SessionService.SendStream:output_type -> copilot.bridge.v1.SendStreamResponse
+	25, // 81: copilot.bridge.v1.SessionService.SendAndWait:output_type -> copilot.bridge.v1.SendAndWaitResponse
+	27, // 82: copilot.bridge.v1.SessionService.Run:output_type -> copilot.bridge.v1.RunResponse
+	30, // 83: copilot.bridge.v1.SessionService.Abort:output_type -> copilot.bridge.v1.AbortResponse
+	32, // 84: copilot.bridge.v1.SessionService.ListEvents:output_type -> copilot.bridge.v1.ListEventsResponse
+	34, // 85: copilot.bridge.v1.SessionService.ReadEvent:output_type -> copilot.bridge.v1.ReadEventResponse
+	36, // 86: copilot.bridge.v1.SessionService.SetModel:output_type -> copilot.bridge.v1.SetModelResponse
+	38, // 87: copilot.bridge.v1.SessionService.Log:output_type -> copilot.bridge.v1.LogResponse
+	40, // 88: copilot.bridge.v1.SessionService.UpdateProvider:output_type -> copilot.bridge.v1.UpdateProviderResponse
+	42, // 89: copilot.bridge.v1.SessionService.ProvideCredentials:output_type -> copilot.bridge.v1.ProvideCredentialsResponse
+	70, // [70:90] is the sub-list for method output_type
+	50, // [50:70] is the sub-list for method input_type
+	50, // [50:50] is the sub-list for extension type_name
+	50, // [50:50] is the sub-list for extension extendee
+	0,  // [0:50] is the sub-list for field type_name
 }
 
 func init() { file_copilot_bridge_v1_session_service_proto_init() }
@@ -3037,6 +3107,7 @@ func file_copilot_bridge_v1_session_service_proto_init() {
 	}
 	file_copilot_bridge_v1_callback_proto_init()
 	file_copilot_bridge_v1_event_service_proto_init()
+	file_copilot_bridge_v1_runtime_profile_proto_init()
 	file_copilot_bridge_v1_session_proto_init()
 	file_copilot_bridge_v1_session_service_proto_msgTypes[21].OneofWrappers = []any{
 		(*SendStreamRequest_Request)(nil),

@@ -353,8 +353,7 @@ func (x *CallbackSessionFsServiceAppendFileRequest) GetJsonExtra() string {
 // Result of sessionFs.appendFile.
 type CallbackSessionFsServiceAppendFileResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The value. An explicit null, which is not the same as absence, stands in
-	// json_extra.
+	// The value. Unset stands for null.
 	Value *SessionFsError `protobuf:"bytes,1,opt,name=value,proto3" json:"value,omitempty"`
 	// A result of another form than the one above, as JSON text.
 	Unrecognized  *string `protobuf:"bytes,1001,opt,name=unrecognized,proto3,oneof" json:"unrecognized,omitempty"`
@@ -610,8 +609,7 @@ func (x *CallbackSessionFsServiceMkdirRequest) GetJsonExtra() string {
 // Result of sessionFs.mkdir.
 type CallbackSessionFsServiceMkdirResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The value. An explicit null, which is not the same as absence, stands in
-	// json_extra.
+	// The value. Unset stands for null.
 	Value *SessionFsError `protobuf:"bytes,1,opt,name=value,proto3" json:"value,omitempty"`
 	// A result of another form than the one above, as JSON text.
 	Unrecognized  *string `protobuf:"bytes,1001,opt,name=unrecognized,proto3,oneof" json:"unrecognized,omitempty"`
@@ -1251,8 +1249,7 @@ func (x *CallbackSessionFsServiceRenameRequest) GetJsonExtra() string {
 // Result of sessionFs.rename.
 type CallbackSessionFsServiceRenameResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The value. An explicit null, which is not the same as absence, stands in
-	// json_extra.
+	// The value. Unset stands for null.
 	Value *SessionFsError `protobuf:"bytes,1,opt,name=value,proto3" json:"value,omitempty"`
 	// A result of another form than the one above, as JSON text.
 	Unrecognized  *string `protobuf:"bytes,1001,opt,name=unrecognized,proto3,oneof" json:"unrecognized,omitempty"`
@@ -1389,8 +1386,7 @@ func (x *CallbackSessionFsServiceRmRequest) GetJsonExtra() string {
 // Result of sessionFs.rm.
 type CallbackSessionFsServiceRmResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The value. An explicit null, which is not the same as absence, stands in
-	// json_extra.
+	// The value. Unset stands for null.
 	Value *SessionFsError `protobuf:"bytes,1,opt,name=value,proto3" json:"value,omitempty"`
 	// A result of another form than the one above, as JSON text.
 	Unrecognized  *string `protobuf:"bytes,1001,opt,name=unrecognized,proto3,oneof" json:"unrecognized,omitempty"`
@@ -2102,8 +2098,7 @@ func (x *CallbackSessionFsServiceWriteFileRequest) GetJsonExtra() string {
 // Result of sessionFs.writeFile.
 type CallbackSessionFsServiceWriteFileResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The value. An explicit null, which is not the same as absence, stands in
-	// json_extra.
+	// The value. Unset stands for null.
 	Value *SessionFsError `protobuf:"bytes,1,opt,name=value,proto3" json:"value,omitempty"`
 	// A result of another form than the one above, as JSON text.
 	Unrecognized  *string `protobuf:"bytes,1001,opt,name=unrecognized,proto3,oneof" json:"unrecognized,omitempty"`
@@ -2240,8 +2235,7 @@ func (x *CallbackSessionFsServiceWriteFileBytesRequest) GetJsonExtra() string {
 // Result of sessionFs.writeFileBytes.
 type CallbackSessionFsServiceWriteFileBytesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The value. An explicit null, which is not the same as absence, stands in
-	// json_extra.
+	// The value. Unset stands for null.
 	Value *SessionFsError `protobuf:"bytes,1,opt,name=value,proto3" json:"value,omitempty"`
 	// A result of another form than the one above, as JSON text.
 	Unrecognized  *string `protobuf:"bytes,1001,opt,name=unrecognized,proto3,oneof" json:"unrecognized,omitempty"`

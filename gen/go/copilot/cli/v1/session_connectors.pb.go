@@ -1122,8 +1122,7 @@ func (x *SessionConnectorsServiceGetAccountRequest) GetJsonExtra() string {
 // Result of session.connectors.getAccount.
 type SessionConnectorsServiceGetAccountResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The value. An explicit null, which is not the same as absence, stands in
-	// json_extra.
+	// The value. Unset stands for null.
 	Value *ConnectorSessionAccount `protobuf:"bytes,1,opt,name=value,proto3" json:"value,omitempty"`
 	// A result of another form than the one above, as JSON text.
 	Unrecognized  *string `protobuf:"bytes,1001,opt,name=unrecognized,proto3,oneof" json:"unrecognized,omitempty"`

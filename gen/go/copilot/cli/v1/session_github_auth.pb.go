@@ -211,8 +211,7 @@ func (x *InternalSessionGitHubAuthServiceGetCurrentAuthInfoRequest) GetJsonExtra
 // Result of session.gitHubAuth.getCurrentAuthInfo.
 type InternalSessionGitHubAuthServiceGetCurrentAuthInfoResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The value. An explicit null, which is not the same as absence, stands in
-	// json_extra.
+	// The value. Unset stands for null.
 	Value *AuthIdentity `protobuf:"bytes,1,opt,name=value,proto3" json:"value,omitempty"`
 	// A result of another form than the one above, as JSON text.
 	Unrecognized  *string `protobuf:"bytes,1001,opt,name=unrecognized,proto3,oneof" json:"unrecognized,omitempty"`
@@ -985,8 +984,7 @@ func (x *InternalSessionGitHubAuthServiceRefreshCopilotUserRequest) GetJsonExtra
 // Result of session.gitHubAuth.refreshCopilotUser.
 type InternalSessionGitHubAuthServiceRefreshCopilotUserResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The value. An explicit null, which is not the same as absence, stands in
-	// json_extra.
+	// The value. Unset stands for null.
 	Value *AuthIdentity `protobuf:"bytes,1,opt,name=value,proto3" json:"value,omitempty"`
 	// A result of another form than the one above, as JSON text.
 	Unrecognized  *string `protobuf:"bytes,1001,opt,name=unrecognized,proto3,oneof" json:"unrecognized,omitempty"`

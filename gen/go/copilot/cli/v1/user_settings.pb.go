@@ -3477,12 +3477,10 @@ func (x *UserSettingsServiceSetRequest) GetJsonExtra() string {
 // Result of user.settings.set.
 type UserSettingsServiceSetResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The shadowed keys. Last in CLI 1.0.92.
-	//
-	// Deprecated: Marked as deprecated in copilot/cli/v1/user_settings.proto.
-	ShadowedKeys []string `protobuf:"bytes,1,rep,name=shadowed_keys,json=shadowedKeys,proto3" json:"shadowed_keys,omitempty"`
-	// Members that no field above can hold, as the text of one JSON object.
-	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	// The value. Unset stands for null.
+	Value *UserSettingsSetResult `protobuf:"bytes,2,opt,name=value,proto3" json:"value,omitempty"`
+	// A result of another form than the one above, as JSON text.
+	Unrecognized  *string `protobuf:"bytes,1001,opt,name=unrecognized,proto3,oneof" json:"unrecognized,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3517,17 +3515,16 @@ func (*UserSettingsServiceSetResponse) Descriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_user_settings_proto_rawDescGZIP(), []int{53}
 }
 
-// Deprecated: Marked as deprecated in copilot/cli/v1/user_settings.proto.
-func (x *UserSettingsServiceSetResponse) GetShadowedKeys() []string {
+func (x *UserSettingsServiceSetResponse) GetValue() *UserSettingsSetResult {
 	if x != nil {
-		return x.ShadowedKeys
+		return x.Value
 	}
 	return nil
 }
 
-func (x *UserSettingsServiceSetResponse) GetJsonExtra() string {
-	if x != nil {
-		return x.JsonExtra
+func (x *UserSettingsServiceSetResponse) GetUnrecognized() string {
+	if x != nil && x.Unrecognized != nil {
+		return *x.Unrecognized
 	}
 	return ""
 }
@@ -3950,6 +3947,66 @@ func (x *UserSettingsProblemSource) GetJsonExtra() string {
 	return ""
 }
 
+// User settings set result. Last in CLI 1.0.92.
+//
+// Deprecated: Marked as deprecated in copilot/cli/v1/user_settings.proto.
+type UserSettingsSetResult struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The shadowed keys.
+	//
+	// Deprecated: Marked as deprecated in copilot/cli/v1/user_settings.proto.
+	ShadowedKeys []string `protobuf:"bytes,1,rep,name=shadowed_keys,json=shadowedKeys,proto3" json:"shadowed_keys,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UserSettingsSetResult) Reset() {
+	*x = UserSettingsSetResult{}
+	mi := &file_copilot_cli_v1_user_settings_proto_msgTypes[59]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UserSettingsSetResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UserSettingsSetResult) ProtoMessage() {}
+
+func (x *UserSettingsSetResult) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_user_settings_proto_msgTypes[59]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UserSettingsSetResult.ProtoReflect.Descriptor instead.
+func (*UserSettingsSetResult) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_user_settings_proto_rawDescGZIP(), []int{59}
+}
+
+// Deprecated: Marked as deprecated in copilot/cli/v1/user_settings.proto.
+func (x *UserSettingsSetResult) GetShadowedKeys() []string {
+	if x != nil {
+		return x.ShadowedKeys
+	}
+	return nil
+}
+
+func (x *UserSettingsSetResult) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
 // User settings validation issue. Used by
 // InternalUserSettingsServiceApplyTopKeyResponse.issues and
 // InternalUserSettingsServiceValidateResponse.issues. Since CLI 1.0.102.
@@ -3967,7 +4024,7 @@ type UserSettingsValidationIssue struct {
 
 func (x *UserSettingsValidationIssue) Reset() {
 	*x = UserSettingsValidationIssue{}
-	mi := &file_copilot_cli_v1_user_settings_proto_msgTypes[59]
+	mi := &file_copilot_cli_v1_user_settings_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3979,7 +4036,7 @@ func (x *UserSettingsValidationIssue) String() string {
 func (*UserSettingsValidationIssue) ProtoMessage() {}
 
 func (x *UserSettingsValidationIssue) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_user_settings_proto_msgTypes[59]
+	mi := &file_copilot_cli_v1_user_settings_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3992,7 +4049,7 @@ func (x *UserSettingsValidationIssue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UserSettingsValidationIssue.ProtoReflect.Descriptor instead.
 func (*UserSettingsValidationIssue) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_user_settings_proto_rawDescGZIP(), []int{59}
+	return file_copilot_cli_v1_user_settings_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *UserSettingsValidationIssue) GetPathJson() string {
@@ -4350,11 +4407,11 @@ const file_copilot_cli_v1_user_settings_proto_rawDesc = "" +
 	"\rsettings_json\x18\x01 \x01(\tB\x12\x82\x80\x19\x0e\n" +
 	"\bsettings\x10\x01\x18\x01R\fsettingsJson\x12\x1e\n" +
 	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"o\n" +
-	"\x1eUserSettingsServiceSetResponse\x12-\n" +
-	"\rshadowed_keys\x18\x01 \x03(\tB\b\x82\x80\x19\x02\x18\x01\x18\x01R\fshadowedKeys\x12\x1e\n" +
-	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"\xc2\x01\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"\xb6\x01\n" +
+	"\x1eUserSettingsServiceSetResponse\x12C\n" +
+	"\x05value\x18\x02 \x01(\v2%.copilot.cli.v1.UserSettingsSetResultB\x06\x82\x80\x19\x02 \x01R\x05value\x12(\n" +
+	"\funrecognized\x18\xe9\a \x01(\tH\x00R\funrecognized\x88\x01\x01:\x06\x82\x80\x19\x02\b\x06B\x0f\n" +
+	"\r_unrecognizedJ\x04\b\x01\x10\x02J\x06\b\xe8\a\x10\xe9\a\"\xc2\x01\n" +
 	"\x13UserSettingMetadata\x12.\n" +
 	"\n" +
 	"value_json\x18\x01 \x01(\tB\x0f\x82\x80\x19\v\n" +
@@ -4404,7 +4461,11 @@ const file_copilot_cli_v1_user_settings_proto_rawDesc = "" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\x0e\n" +
 	"\f_config_jsonB\n" +
 	"\n" +
-	"\b_invalid\"\x8c\x01\n" +
+	"\b_invalid\"j\n" +
+	"\x15UserSettingsSetResult\x12-\n" +
+	"\rshadowed_keys\x18\x01 \x03(\tB\b\x82\x80\x19\x02\x18\x01\x18\x01R\fshadowedKeys\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x02\x18\x01\"\x8c\x01\n" +
 	"\x1bUserSettingsValidationIssue\x12+\n" +
 	"\tpath_json\x18\x01 \x01(\tB\x0e\x82\x80\x19\n" +
 	"\n" +
@@ -4515,7 +4576,7 @@ func file_copilot_cli_v1_user_settings_proto_rawDescGZIP() []byte {
 }
 
 var file_copilot_cli_v1_user_settings_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_copilot_cli_v1_user_settings_proto_msgTypes = make([]protoimpl.MessageInfo, 62)
+var file_copilot_cli_v1_user_settings_proto_msgTypes = make([]protoimpl.MessageInfo, 63)
 var file_copilot_cli_v1_user_settings_proto_goTypes = []any{
 	(StaffLogLevelMigrationStatus)(0),                                        // 0: copilot.cli.v1.StaffLogLevelMigrationStatus
 	(StaffUpdateChannelMigrationStatus)(0),                                   // 1: copilot.cli.v1.StaffUpdateChannelMigrationStatus
@@ -4579,88 +4640,90 @@ var file_copilot_cli_v1_user_settings_proto_goTypes = []any{
 	(*UserSettingsProblem)(nil),                                              // 59: copilot.cli.v1.UserSettingsProblem
 	(*UserSettingsProblemLocation)(nil),                                      // 60: copilot.cli.v1.UserSettingsProblemLocation
 	(*UserSettingsProblemSource)(nil),                                        // 61: copilot.cli.v1.UserSettingsProblemSource
-	(*UserSettingsValidationIssue)(nil),                                      // 62: copilot.cli.v1.UserSettingsValidationIssue
-	nil,                                                                      // 63: copilot.cli.v1.InternalUserSettingsServiceBuildRuntimeRequest.EnvironmentEntry
-	nil,                                                                      // 64: copilot.cli.v1.UserSettingsServiceGetResponse.SettingsEntry
-	(SettingsEditOperation)(0),                                               // 65: copilot.cli.v1.SettingsEditOperation
-	(SettingsEditStatus)(0),                                                  // 66: copilot.cli.v1.SettingsEditStatus
+	(*UserSettingsSetResult)(nil),                                            // 62: copilot.cli.v1.UserSettingsSetResult
+	(*UserSettingsValidationIssue)(nil),                                      // 63: copilot.cli.v1.UserSettingsValidationIssue
+	nil,                                                                      // 64: copilot.cli.v1.InternalUserSettingsServiceBuildRuntimeRequest.EnvironmentEntry
+	nil,                                                                      // 65: copilot.cli.v1.UserSettingsServiceGetResponse.SettingsEntry
+	(SettingsEditOperation)(0),                                               // 66: copilot.cli.v1.SettingsEditOperation
+	(SettingsEditStatus)(0),                                                  // 67: copilot.cli.v1.SettingsEditStatus
 }
 var file_copilot_cli_v1_user_settings_proto_depIdxs = []int32{
-	62, // 0: copilot.cli.v1.InternalUserSettingsServiceApplyTopKeyResponse.issues:type_name -> copilot.cli.v1.UserSettingsValidationIssue
-	63, // 1: copilot.cli.v1.InternalUserSettingsServiceBuildRuntimeRequest.environment:type_name -> copilot.cli.v1.InternalUserSettingsServiceBuildRuntimeRequest.EnvironmentEntry
+	63, // 0: copilot.cli.v1.InternalUserSettingsServiceApplyTopKeyResponse.issues:type_name -> copilot.cli.v1.UserSettingsValidationIssue
+	64, // 1: copilot.cli.v1.InternalUserSettingsServiceBuildRuntimeRequest.environment:type_name -> copilot.cli.v1.InternalUserSettingsServiceBuildRuntimeRequest.EnvironmentEntry
 	61, // 2: copilot.cli.v1.InternalUserSettingsServiceDiagnoseProblemsRequest.sources:type_name -> copilot.cli.v1.UserSettingsProblemSource
 	59, // 3: copilot.cli.v1.InternalUserSettingsServiceDiagnoseProblemsResponse.problems:type_name -> copilot.cli.v1.UserSettingsProblem
-	65, // 4: copilot.cli.v1.InternalUserSettingsServiceEditRequest.operation:type_name -> copilot.cli.v1.SettingsEditOperation
-	66, // 5: copilot.cli.v1.InternalUserSettingsServiceEditResponse.status:type_name -> copilot.cli.v1.SettingsEditStatus
+	66, // 4: copilot.cli.v1.InternalUserSettingsServiceEditRequest.operation:type_name -> copilot.cli.v1.SettingsEditOperation
+	67, // 5: copilot.cli.v1.InternalUserSettingsServiceEditResponse.status:type_name -> copilot.cli.v1.SettingsEditStatus
 	58, // 6: copilot.cli.v1.InternalUserSettingsServiceGetUnknownKeysWarningRequest.context:type_name -> copilot.cli.v1.UserSettingsHostContext
 	2,  // 7: copilot.cli.v1.InternalUserSettingsServiceMigrateObsoleteOnDiskResponse.status:type_name -> copilot.cli.v1.UserSettingsMigrateObsoleteOnDiskStatus
 	58, // 8: copilot.cli.v1.InternalUserSettingsServiceMigrateStaffLogLevelOnceRequest.context:type_name -> copilot.cli.v1.UserSettingsHostContext
 	0,  // 9: copilot.cli.v1.InternalUserSettingsServiceMigrateStaffLogLevelOnceResponse.status:type_name -> copilot.cli.v1.StaffLogLevelMigrationStatus
 	1,  // 10: copilot.cli.v1.InternalUserSettingsServiceMigrateStaffUpdateChannelOnceResponse.status:type_name -> copilot.cli.v1.StaffUpdateChannelMigrationStatus
 	58, // 11: copilot.cli.v1.InternalUserSettingsServiceResetStaffModelSelectionOnceRequest.context:type_name -> copilot.cli.v1.UserSettingsHostContext
-	62, // 12: copilot.cli.v1.InternalUserSettingsServiceValidateResponse.issues:type_name -> copilot.cli.v1.UserSettingsValidationIssue
-	64, // 13: copilot.cli.v1.UserSettingsServiceGetResponse.settings:type_name -> copilot.cli.v1.UserSettingsServiceGetResponse.SettingsEntry
-	60, // 14: copilot.cli.v1.UserSettingsProblem.source:type_name -> copilot.cli.v1.UserSettingsProblemLocation
-	57, // 15: copilot.cli.v1.UserSettingsServiceGetResponse.SettingsEntry.value:type_name -> copilot.cli.v1.UserSettingMetadata
-	3,  // 16: copilot.cli.v1.InternalUserSettingsService.ApplyTopKey:input_type -> copilot.cli.v1.InternalUserSettingsServiceApplyTopKeyRequest
-	5,  // 17: copilot.cli.v1.InternalUserSettingsService.BuildRuntime:input_type -> copilot.cli.v1.InternalUserSettingsServiceBuildRuntimeRequest
-	7,  // 18: copilot.cli.v1.InternalUserSettingsService.DiagnoseProblems:input_type -> copilot.cli.v1.InternalUserSettingsServiceDiagnoseProblemsRequest
-	9,  // 19: copilot.cli.v1.InternalUserSettingsService.Edit:input_type -> copilot.cli.v1.InternalUserSettingsServiceEditRequest
-	11, // 20: copilot.cli.v1.InternalUserSettingsService.GetPath:input_type -> copilot.cli.v1.InternalUserSettingsServiceGetPathRequest
-	13, // 21: copilot.cli.v1.InternalUserSettingsService.GetPaths:input_type -> copilot.cli.v1.InternalUserSettingsServiceGetPathsRequest
-	15, // 22: copilot.cli.v1.InternalUserSettingsService.GetUnknownKeysWarning:input_type -> copilot.cli.v1.InternalUserSettingsServiceGetUnknownKeysWarningRequest
-	17, // 23: copilot.cli.v1.InternalUserSettingsService.ListGovernanceKeys:input_type -> copilot.cli.v1.InternalUserSettingsServiceListGovernanceKeysRequest
-	19, // 24: copilot.cli.v1.InternalUserSettingsService.LoadAndMergeRepo:input_type -> copilot.cli.v1.InternalUserSettingsServiceLoadAndMergeRepoRequest
-	21, // 25: copilot.cli.v1.InternalUserSettingsService.LoadForConfigDir:input_type -> copilot.cli.v1.InternalUserSettingsServiceLoadForConfigDirRequest
-	23, // 26: copilot.cli.v1.InternalUserSettingsService.LoadForEdit:input_type -> copilot.cli.v1.InternalUserSettingsServiceLoadForEditRequest
-	25, // 27: copilot.cli.v1.InternalUserSettingsService.LoadRepo:input_type -> copilot.cli.v1.InternalUserSettingsServiceLoadRepoRequest
-	27, // 28: copilot.cli.v1.InternalUserSettingsService.LoadWithWarning:input_type -> copilot.cli.v1.InternalUserSettingsServiceLoadWithWarningRequest
-	29, // 29: copilot.cli.v1.InternalUserSettingsService.MergeManagedAndUser:input_type -> copilot.cli.v1.InternalUserSettingsServiceMergeManagedAndUserRequest
-	31, // 30: copilot.cli.v1.InternalUserSettingsService.MergeRepoValue:input_type -> copilot.cli.v1.InternalUserSettingsServiceMergeRepoValueRequest
-	33, // 31: copilot.cli.v1.InternalUserSettingsService.MigrateObsoleteOnDisk:input_type -> copilot.cli.v1.InternalUserSettingsServiceMigrateObsoleteOnDiskRequest
-	35, // 32: copilot.cli.v1.InternalUserSettingsService.MigrateStaffLogLevelOnce:input_type -> copilot.cli.v1.InternalUserSettingsServiceMigrateStaffLogLevelOnceRequest
-	37, // 33: copilot.cli.v1.InternalUserSettingsService.MigrateStaffUpdateChannelOnce:input_type -> copilot.cli.v1.InternalUserSettingsServiceMigrateStaffUpdateChannelOnceRequest
-	39, // 34: copilot.cli.v1.InternalUserSettingsService.Normalize:input_type -> copilot.cli.v1.InternalUserSettingsServiceNormalizeRequest
-	41, // 35: copilot.cli.v1.InternalUserSettingsService.ResetStaffModelSelectionOnce:input_type -> copilot.cli.v1.InternalUserSettingsServiceResetStaffModelSelectionOnceRequest
-	43, // 36: copilot.cli.v1.InternalUserSettingsService.SetHookDisabled:input_type -> copilot.cli.v1.InternalUserSettingsServiceSetHookDisabledRequest
-	45, // 37: copilot.cli.v1.InternalUserSettingsService.Update:input_type -> copilot.cli.v1.InternalUserSettingsServiceUpdateRequest
-	47, // 38: copilot.cli.v1.InternalUserSettingsService.Validate:input_type -> copilot.cli.v1.InternalUserSettingsServiceValidateRequest
-	49, // 39: copilot.cli.v1.InternalUserSettingsService.WriteAll:input_type -> copilot.cli.v1.InternalUserSettingsServiceWriteAllRequest
-	51, // 40: copilot.cli.v1.UserSettingsService.Get:input_type -> copilot.cli.v1.UserSettingsServiceGetRequest
-	53, // 41: copilot.cli.v1.UserSettingsService.Reload:input_type -> copilot.cli.v1.UserSettingsServiceReloadRequest
-	55, // 42: copilot.cli.v1.UserSettingsService.Set:input_type -> copilot.cli.v1.UserSettingsServiceSetRequest
-	4,  // 43: copilot.cli.v1.InternalUserSettingsService.ApplyTopKey:output_type -> copilot.cli.v1.InternalUserSettingsServiceApplyTopKeyResponse
-	6,  // 44: copilot.cli.v1.InternalUserSettingsService.BuildRuntime:output_type -> copilot.cli.v1.InternalUserSettingsServiceBuildRuntimeResponse
-	8,  // 45: copilot.cli.v1.InternalUserSettingsService.DiagnoseProblems:output_type -> copilot.cli.v1.InternalUserSettingsServiceDiagnoseProblemsResponse
-	10, // 46: copilot.cli.v1.InternalUserSettingsService.Edit:output_type -> copilot.cli.v1.InternalUserSettingsServiceEditResponse
-	12, // 47: copilot.cli.v1.InternalUserSettingsService.GetPath:output_type -> copilot.cli.v1.InternalUserSettingsServiceGetPathResponse
-	14, // 48: copilot.cli.v1.InternalUserSettingsService.GetPaths:output_type -> copilot.cli.v1.InternalUserSettingsServiceGetPathsResponse
-	16, // 49: copilot.cli.v1.InternalUserSettingsService.GetUnknownKeysWarning:output_type -> copilot.cli.v1.InternalUserSettingsServiceGetUnknownKeysWarningResponse
-	18, // 50: copilot.cli.v1.InternalUserSettingsService.ListGovernanceKeys:output_type -> copilot.cli.v1.InternalUserSettingsServiceListGovernanceKeysResponse
-	20, // 51: copilot.cli.v1.InternalUserSettingsService.LoadAndMergeRepo:output_type -> copilot.cli.v1.InternalUserSettingsServiceLoadAndMergeRepoResponse
-	22, // 52: copilot.cli.v1.InternalUserSettingsService.LoadForConfigDir:output_type -> copilot.cli.v1.InternalUserSettingsServiceLoadForConfigDirResponse
-	24, // 53: copilot.cli.v1.InternalUserSettingsService.LoadForEdit:output_type -> copilot.cli.v1.InternalUserSettingsServiceLoadForEditResponse
-	26, // 54: copilot.cli.v1.InternalUserSettingsService.LoadRepo:output_type -> copilot.cli.v1.InternalUserSettingsServiceLoadRepoResponse
-	28, // 55: copilot.cli.v1.InternalUserSettingsService.LoadWithWarning:output_type -> copilot.cli.v1.InternalUserSettingsServiceLoadWithWarningResponse
-	30, // 56: copilot.cli.v1.InternalUserSettingsService.MergeManagedAndUser:output_type -> copilot.cli.v1.InternalUserSettingsServiceMergeManagedAndUserResponse
-	32, // 57: copilot.cli.v1.InternalUserSettingsService.MergeRepoValue:output_type -> copilot.cli.v1.InternalUserSettingsServiceMergeRepoValueResponse
-	34, // 58: copilot.cli.v1.InternalUserSettingsService.MigrateObsoleteOnDisk:output_type -> copilot.cli.v1.InternalUserSettingsServiceMigrateObsoleteOnDiskResponse
-	36, // 59: copilot.cli.v1.InternalUserSettingsService.MigrateStaffLogLevelOnce:output_type -> copilot.cli.v1.InternalUserSettingsServiceMigrateStaffLogLevelOnceResponse
-	38, // 60: copilot.cli.v1.InternalUserSettingsService.MigrateStaffUpdateChannelOnce:output_type -> copilot.cli.v1.InternalUserSettingsServiceMigrateStaffUpdateChannelOnceResponse
-	40, // 61: copilot.cli.v1.InternalUserSettingsService.Normalize:output_type -> copilot.cli.v1.InternalUserSettingsServiceNormalizeResponse
-	42, // 62: copilot.cli.v1.InternalUserSettingsService.ResetStaffModelSelectionOnce:output_type -> copilot.cli.v1.InternalUserSettingsServiceResetStaffModelSelectionOnceResponse
-	44, // 63: copilot.cli.v1.InternalUserSettingsService.SetHookDisabled:output_type -> copilot.cli.v1.InternalUserSettingsServiceSetHookDisabledResponse
-	46, // 64: copilot.cli.v1.InternalUserSettingsService.Update:output_type -> copilot.cli.v1.InternalUserSettingsServiceUpdateResponse
-	48, // 65: copilot.cli.v1.InternalUserSettingsService.Validate:output_type -> copilot.cli.v1.InternalUserSettingsServiceValidateResponse
-	50, // 66: copilot.cli.v1.InternalUserSettingsService.WriteAll:output_type -> copilot.cli.v1.InternalUserSettingsServiceWriteAllResponse
-	52, // 67: copilot.cli.v1.UserSettingsService.Get:output_type -> copilot.cli.v1.UserSettingsServiceGetResponse
-	54, // 68: copilot.cli.v1.UserSettingsService.Reload:output_type -> copilot.cli.v1.UserSettingsServiceReloadResponse
-	56, // 69: copilot.cli.v1.UserSettingsService.Set:output_type -> copilot.cli.v1.UserSettingsServiceSetResponse
-	43, // [43:70] is the sub-list for method output_type
-	16, // [16:43] is the sub-list for method input_type
-	16, // [16:16] is the sub-list for extension type_name
-	16, // [16:16] is the sub-list for extension extendee
-	0,  // [0:16] is the sub-list for field type_name
+	63, // 12: copilot.cli.v1.InternalUserSettingsServiceValidateResponse.issues:type_name -> copilot.cli.v1.UserSettingsValidationIssue
+	65, // 13: copilot.cli.v1.UserSettingsServiceGetResponse.settings:type_name -> copilot.cli.v1.UserSettingsServiceGetResponse.SettingsEntry
+	62, // 14: copilot.cli.v1.UserSettingsServiceSetResponse.value:type_name -> copilot.cli.v1.UserSettingsSetResult
+	60, // 15: copilot.cli.v1.UserSettingsProblem.source:type_name -> copilot.cli.v1.UserSettingsProblemLocation
+	57, // 16: copilot.cli.v1.UserSettingsServiceGetResponse.SettingsEntry.value:type_name -> copilot.cli.v1.UserSettingMetadata
+	3,  // 17: copilot.cli.v1.InternalUserSettingsService.ApplyTopKey:input_type -> copilot.cli.v1.InternalUserSettingsServiceApplyTopKeyRequest
+	5,  // 18: copilot.cli.v1.InternalUserSettingsService.BuildRuntime:input_type -> copilot.cli.v1.InternalUserSettingsServiceBuildRuntimeRequest
+	7,  // 19: copilot.cli.v1.InternalUserSettingsService.DiagnoseProblems:input_type -> copilot.cli.v1.InternalUserSettingsServiceDiagnoseProblemsRequest
+	9,  // 20: copilot.cli.v1.InternalUserSettingsService.Edit:input_type -> copilot.cli.v1.InternalUserSettingsServiceEditRequest
+	11, // 21: copilot.cli.v1.InternalUserSettingsService.GetPath:input_type -> copilot.cli.v1.InternalUserSettingsServiceGetPathRequest
+	13, // 22: copilot.cli.v1.InternalUserSettingsService.GetPaths:input_type -> copilot.cli.v1.InternalUserSettingsServiceGetPathsRequest
+	15, // 23: copilot.cli.v1.InternalUserSettingsService.GetUnknownKeysWarning:input_type -> copilot.cli.v1.InternalUserSettingsServiceGetUnknownKeysWarningRequest
+	17, // 24: copilot.cli.v1.InternalUserSettingsService.ListGovernanceKeys:input_type -> copilot.cli.v1.InternalUserSettingsServiceListGovernanceKeysRequest
+	19, // 25: copilot.cli.v1.InternalUserSettingsService.LoadAndMergeRepo:input_type -> copilot.cli.v1.InternalUserSettingsServiceLoadAndMergeRepoRequest
+	21, // 26: copilot.cli.v1.InternalUserSettingsService.LoadForConfigDir:input_type -> copilot.cli.v1.InternalUserSettingsServiceLoadForConfigDirRequest
+	23, // 27: copilot.cli.v1.InternalUserSettingsService.LoadForEdit:input_type -> copilot.cli.v1.InternalUserSettingsServiceLoadForEditRequest
+	25, // 28: copilot.cli.v1.InternalUserSettingsService.LoadRepo:input_type -> copilot.cli.v1.InternalUserSettingsServiceLoadRepoRequest
+	27, // 29: copilot.cli.v1.InternalUserSettingsService.LoadWithWarning:input_type -> copilot.cli.v1.InternalUserSettingsServiceLoadWithWarningRequest
+	29, // 30: copilot.cli.v1.InternalUserSettingsService.MergeManagedAndUser:input_type -> copilot.cli.v1.InternalUserSettingsServiceMergeManagedAndUserRequest
+	31, // 31: copilot.cli.v1.InternalUserSettingsService.MergeRepoValue:input_type -> copilot.cli.v1.InternalUserSettingsServiceMergeRepoValueRequest
+	33, // 32: copilot.cli.v1.InternalUserSettingsService.MigrateObsoleteOnDisk:input_type -> copilot.cli.v1.InternalUserSettingsServiceMigrateObsoleteOnDiskRequest
+	35, // 33: copilot.cli.v1.InternalUserSettingsService.MigrateStaffLogLevelOnce:input_type -> copilot.cli.v1.InternalUserSettingsServiceMigrateStaffLogLevelOnceRequest
+	37, // 34: copilot.cli.v1.InternalUserSettingsService.MigrateStaffUpdateChannelOnce:input_type -> copilot.cli.v1.InternalUserSettingsServiceMigrateStaffUpdateChannelOnceRequest
+	39, // 35: copilot.cli.v1.InternalUserSettingsService.Normalize:input_type -> copilot.cli.v1.InternalUserSettingsServiceNormalizeRequest
+	41, // 36: copilot.cli.v1.InternalUserSettingsService.ResetStaffModelSelectionOnce:input_type -> copilot.cli.v1.InternalUserSettingsServiceResetStaffModelSelectionOnceRequest
+	43, // 37: copilot.cli.v1.InternalUserSettingsService.SetHookDisabled:input_type -> copilot.cli.v1.InternalUserSettingsServiceSetHookDisabledRequest
+	45, // 38: copilot.cli.v1.InternalUserSettingsService.Update:input_type -> copilot.cli.v1.InternalUserSettingsServiceUpdateRequest
+	47, // 39: copilot.cli.v1.InternalUserSettingsService.Validate:input_type -> copilot.cli.v1.InternalUserSettingsServiceValidateRequest
+	49, // 40: copilot.cli.v1.InternalUserSettingsService.WriteAll:input_type -> copilot.cli.v1.InternalUserSettingsServiceWriteAllRequest
+	51, // 41: copilot.cli.v1.UserSettingsService.Get:input_type -> copilot.cli.v1.UserSettingsServiceGetRequest
+	53, // 42: copilot.cli.v1.UserSettingsService.Reload:input_type -> copilot.cli.v1.UserSettingsServiceReloadRequest
+	55, // 43: copilot.cli.v1.UserSettingsService.Set:input_type -> copilot.cli.v1.UserSettingsServiceSetRequest
+	4,  // 44: copilot.cli.v1.InternalUserSettingsService.ApplyTopKey:output_type -> copilot.cli.v1.InternalUserSettingsServiceApplyTopKeyResponse
+	6,  // 45: copilot.cli.v1.InternalUserSettingsService.BuildRuntime:output_type -> copilot.cli.v1.InternalUserSettingsServiceBuildRuntimeResponse
+	8,  // 46: copilot.cli.v1.InternalUserSettingsService.DiagnoseProblems:output_type -> copilot.cli.v1.InternalUserSettingsServiceDiagnoseProblemsResponse
+	10, // 47: copilot.cli.v1.InternalUserSettingsService.Edit:output_type -> copilot.cli.v1.InternalUserSettingsServiceEditResponse
+	12, // 48: copilot.cli.v1.InternalUserSettingsService.GetPath:output_type -> copilot.cli.v1.InternalUserSettingsServiceGetPathResponse
+	14, // 49: copilot.cli.v1.InternalUserSettingsService.GetPaths:output_type -> copilot.cli.v1.InternalUserSettingsServiceGetPathsResponse
+	16, // 50: copilot.cli.v1.InternalUserSettingsService.GetUnknownKeysWarning:output_type -> copilot.cli.v1.InternalUserSettingsServiceGetUnknownKeysWarningResponse
+	18, // 51: copilot.cli.v1.InternalUserSettingsService.ListGovernanceKeys:output_type -> copilot.cli.v1.InternalUserSettingsServiceListGovernanceKeysResponse
+	20, // 52: copilot.cli.v1.InternalUserSettingsService.LoadAndMergeRepo:output_type -> copilot.cli.v1.InternalUserSettingsServiceLoadAndMergeRepoResponse
+	22, // 53: copilot.cli.v1.InternalUserSettingsService.LoadForConfigDir:output_type -> copilot.cli.v1.InternalUserSettingsServiceLoadForConfigDirResponse
+	24, // 54: copilot.cli.v1.InternalUserSettingsService.LoadForEdit:output_type -> copilot.cli.v1.InternalUserSettingsServiceLoadForEditResponse
+	26, // 55: copilot.cli.v1.InternalUserSettingsService.LoadRepo:output_type -> copilot.cli.v1.InternalUserSettingsServiceLoadRepoResponse
+	28, // 56: copilot.cli.v1.InternalUserSettingsService.LoadWithWarning:output_type -> copilot.cli.v1.InternalUserSettingsServiceLoadWithWarningResponse
+	30, // 57: copilot.cli.v1.InternalUserSettingsService.MergeManagedAndUser:output_type -> copilot.cli.v1.InternalUserSettingsServiceMergeManagedAndUserResponse
+	32, // 58: copilot.cli.v1.InternalUserSettingsService.MergeRepoValue:output_type -> copilot.cli.v1.InternalUserSettingsServiceMergeRepoValueResponse
+	34, // 59: copilot.cli.v1.InternalUserSettingsService.MigrateObsoleteOnDisk:output_type -> copilot.cli.v1.InternalUserSettingsServiceMigrateObsoleteOnDiskResponse
+	36, // 60: copilot.cli.v1.InternalUserSettingsService.MigrateStaffLogLevelOnce:output_type -> copilot.cli.v1.InternalUserSettingsServiceMigrateStaffLogLevelOnceResponse
+	38, // 61: copilot.cli.v1.InternalUserSettingsService.MigrateStaffUpdateChannelOnce:output_type -> copilot.cli.v1.InternalUserSettingsServiceMigrateStaffUpdateChannelOnceResponse
+	40, // 62: copilot.cli.v1.InternalUserSettingsService.Normalize:output_type -> copilot.cli.v1.InternalUserSettingsServiceNormalizeResponse
+	42, // 63: copilot.cli.v1.InternalUserSettingsService.ResetStaffModelSelectionOnce:output_type -> copilot.cli.v1.InternalUserSettingsServiceResetStaffModelSelectionOnceResponse
+	44, // 64: copilot.cli.v1.InternalUserSettingsService.SetHookDisabled:output_type -> copilot.cli.v1.InternalUserSettingsServiceSetHookDisabledResponse
+	46, // 65: copilot.cli.v1.InternalUserSettingsService.Update:output_type -> copilot.cli.v1.InternalUserSettingsServiceUpdateResponse
+	48, // 66: copilot.cli.v1.InternalUserSettingsService.Validate:output_type -> copilot.cli.v1.InternalUserSettingsServiceValidateResponse
+	50, // 67: copilot.cli.v1.InternalUserSettingsService.WriteAll:output_type -> copilot.cli.v1.InternalUserSettingsServiceWriteAllResponse
+	52, // 68: copilot.cli.v1.UserSettingsService.Get:output_type -> copilot.cli.v1.UserSettingsServiceGetResponse
+	54, // 69: copilot.cli.v1.UserSettingsService.Reload:output_type -> copilot.cli.v1.UserSettingsServiceReloadResponse
+	56, // 70: copilot.cli.v1.UserSettingsService.Set:output_type -> copilot.cli.v1.UserSettingsServiceSetResponse
+	44, // [44:71] is the sub-list for method output_type
+	17, // [17:44] is the sub-list for method input_type
+	17, // [17:17] is the sub-list for extension type_name
+	17, // [17:17] is the sub-list for extension extendee
+	0,  // [0:17] is the sub-list for field type_name
 }
 
 func init() { file_copilot_cli_v1_user_settings_proto_init() }
@@ -4696,6 +4759,7 @@ func file_copilot_cli_v1_user_settings_proto_init() {
 	file_copilot_cli_v1_user_settings_proto_msgTypes[44].OneofWrappers = []any{}
 	file_copilot_cli_v1_user_settings_proto_msgTypes[47].OneofWrappers = []any{}
 	file_copilot_cli_v1_user_settings_proto_msgTypes[51].OneofWrappers = []any{}
+	file_copilot_cli_v1_user_settings_proto_msgTypes[53].OneofWrappers = []any{}
 	file_copilot_cli_v1_user_settings_proto_msgTypes[55].OneofWrappers = []any{}
 	file_copilot_cli_v1_user_settings_proto_msgTypes[56].OneofWrappers = []any{}
 	file_copilot_cli_v1_user_settings_proto_msgTypes[58].OneofWrappers = []any{}
@@ -4705,7 +4769,7 @@ func file_copilot_cli_v1_user_settings_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_copilot_cli_v1_user_settings_proto_rawDesc), len(file_copilot_cli_v1_user_settings_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   62,
+			NumMessages:   63,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

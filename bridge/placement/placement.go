@@ -1,0 +1,243 @@
+// Package placement decides which runtime a session is loaded in: one of its profile, and
+// of those that are alike the first with room. It keeps count, and knows nothing of
+// processes.
+package placement
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
+)
+
+// Defaults of Config.
+const (
+	// DefaultMaxSessions is how many loaded sessions a runtime may have: from there on the
+	// CLI's turns cost noticeably more.
+	DefaultMaxSessions = 100
+	// DefaultMaxRuntimes is how many runtimes there may be.
+	DefaultMaxRuntimes = 32
+	// DefaultIdle is how long a runtime may be of no use before it is ended.
+	DefaultIdle = 5 * time.Minute
+)
+
+// Config is what a Table is made with. Zero values are the defaults.
+type Config struct {
+	// MaxSessions bounds the sessions of one runtime; one more gets another runtime of the
+	// same profile.
+	MaxSessions int
+	// MaxRuntimes bounds the runtimes; one more is refused with LIMIT_EXCEEDED.
+	MaxRuntimes int
+	// Idle is how long a runtime may have no session before Idle reports it.
+	Idle time.Duration
+}
+
+func (c Config) withDefaults() Config {
+	if c.MaxSessions <= 0 {
+		c.MaxSessions = DefaultMaxSessions
+	}
+	if c.MaxRuntimes <= 0 {
+		c.MaxRuntimes = DefaultMaxRuntimes
+	}
+	if c.Idle <= 0 {
+		c.Idle = DefaultIdle
+	}
+	return c
+}
+
+// Table says which sessions are in which runtimes. Its methods may be called from any
+// goroutine.
+type Table struct {
+	cfg Config
+	now func() time.Time
+	// first is the runtime that is always there: the default profile's first.
+	first string
+
+	mu     sync.Mutex
+	shards map[string][]*shard // by the profile's hash without its shard, in their order
+	places map[string]*shard   // by session
+	count  int
+}
+
+// shard is one runtime of a profile.
+type shard struct {
+	profile  runtime.Profile
+	sessions map[string]struct{}
+	used     time.Time
+	holds    int // those who wait for it to start
+}
+
+// New returns a table whose profile that is always there is keep. now tells the time.
+func New(cfg Config, keep runtime.Profile, now func() time.Time) *Table {
+	return &Table{
+		cfg: cfg.withDefaults(), now: now, first: Key(keep),
+		shards: map[string][]*shard{}, places: map[string]*shard{},
+	}
+}
+
+// Config returns the table's configuration with its defaults filled in.
+func (t *Table) Config() Config { return t.cfg }
+
+// Key is the same for all runtimes of a profile.
+func Key(p runtime.Profile) string {
+	p.Shard = 0
+	return p.Hash()
+}
+
+// Place gives a session its place in a runtime of the profile, and returns that runtime's
+// own profile. A session that has a place there keeps it.
+func (t *Table) Place(session string, p runtime.Profile) (runtime.Profile, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	key := Key(p)
+	if s := t.places[session]; s != nil {
+		if Key(s.profile) == key {
+			s.used = t.now()
+			return s.profile, nil
+		}
+		t.remove(session)
+	}
+	s, err := t.roomIn(key, p)
+	if err != nil {
+		return p, err
+	}
+	s.sessions[session], t.places[session] = struct{}{}, s
+	return s.profile, nil
+}
+
+// Use returns the profile of the first runtime of a profile, for what is about no session
+// that is loaded.
+func (t *Table) Use(p runtime.Profile) (runtime.Profile, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	key := Key(p)
+	for _, s := range t.shards[key] {
+		s.used = t.now()
+		return s.profile, nil
+	}
+	s, err := t.add(key, p)
+	if err != nil {
+		return p, err
+	}
+	return s.profile, nil
+}
+
+// roomIn is the first runtime of a profile with room. The caller holds mu.
+func (t *Table) roomIn(key string, p runtime.Profile) (*shard, error) {
+	for _, s := range t.shards[key] {
+		if len(s.sessions) < t.cfg.MaxSessions {
+			s.used = t.now()
+			return s, nil
+		}
+	}
+	return t.add(key, p)
+}
+
+// add adds a runtime of a profile, with the lowest number that is free. The caller holds
+// mu.
+func (t *Table) add(key string, p runtime.Profile) (*shard, error) {
+	if t.count >= t.cfg.MaxRuntimes {
+		return nil, fault.New(fault.LimitExceeded, "there are %d runtimes, and no more are allowed", t.count).
+			With("limit", "max_runtimes")
+	}
+	alike := t.shards[key]
+	p.Shard = 0
+	for i, s := range alike {
+		if s.profile.Shard != i {
+			break
+		}
+		p.Shard = i + 1
+	}
+	s := &shard{profile: p, sessions: map[string]struct{}{}, used: t.now()}
+	t.shards[key] = slices.Insert(slices.Clip(alike), p.Shard, s)
+	t.count++
+	return s, nil
+}
+
+// Hold keeps a runtime from counting as unused until release is called: it may take longer
+// to start than it may be idle.
+func (t *Table) Hold(p runtime.Profile) (release func()) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, s := range t.shards[Key(p)] {
+		if s.profile.Shard == p.Shard {
+			s.holds++
+			return func() {
+				t.mu.Lock()
+				defer t.mu.Unlock()
+				s.holds--
+				s.used = t.now()
+			}
+		}
+	}
+	return func() {}
+}
+
+// Remove takes a session's place away, if it is in the runtime of that profile.
+func (t *Table) Remove(session string, p runtime.Profile) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if s := t.places[session]; s != nil && s.profile.Hash() == p.Hash() {
+		t.remove(session)
+	}
+}
+
+// Forget takes a session's place away, wherever that is.
+func (t *Table) Forget(session string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.remove(session)
+}
+
+func (t *Table) remove(session string) {
+	if s := t.places[session]; s != nil {
+		delete(s.sessions, session)
+		delete(t.places, session)
+		s.used = t.now()
+	}
+}
+
+// Unused takes out the runtimes that have had no session for the idle time, and returns
+// their profiles: they are to be ended. loaded tells whether a session is loaded in a
+// runtime: a place that was given and never taken does not count for ever.
+func (t *Table) Unused(loaded func(session string, p runtime.Profile) bool) (idle []runtime.Profile) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	now := t.now()
+	for key, alike := range t.shards {
+		t.shards[key] = slices.DeleteFunc(alike, func(s *shard) bool {
+			if s.holds > 0 || now.Sub(s.used) < t.cfg.Idle {
+				return false
+			}
+			for session := range s.sessions {
+				if !loaded(session, s.profile) {
+					delete(s.sessions, session)
+					delete(t.places, session)
+				}
+			}
+			if len(s.sessions) > 0 || key == t.first && s.profile.Shard == 0 {
+				return false
+			}
+			idle = append(idle, s.profile)
+			t.count--
+			return true
+		})
+		if len(t.shards[key]) == 0 {
+			delete(t.shards, key)
+		}
+	}
+	return idle
+}
+
+// Profiles returns the profile of one runtime for each profile that has any.
+func (t *Table) Profiles() []runtime.Profile {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	out := make([]runtime.Profile, 0, len(t.shards))
+	for _, alike := range t.shards {
+		out = append(out, alike[0].profile)
+	}
+	return out
+}

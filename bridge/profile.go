@@ -1,0 +1,190 @@
+package bridge
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/placement"
+	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+)
+
+// ProfilePolicy says what callers may say of the runtimes of their sessions.
+type ProfilePolicy struct {
+	// Fields are the members of RuntimeProfile that they may set. Nil is
+	// DefaultProfileFields.
+	Fields []string
+	// Homes are the directories that home_name stands for.
+	Homes map[string]string
+}
+
+// DefaultProfileFields are the members of RuntimeProfile that anybody may set: they give
+// no more rights than a session has.
+var DefaultProfileFields = []string{"log_level", "model_inference", "session_fs", "telemetry"}
+
+// ProfileFields are all members of RuntimeProfile that a policy can name.
+func ProfileFields() []string {
+	fields := (*bridgev1.RuntimeProfile)(nil).ProtoReflect().Descriptor().Fields()
+	var names []string
+	for i := range fields.Len() {
+		if name := string(fields.Get(i).Name()); name != homeName {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// homeName may be set where there are names.
+const homeName = "home_name"
+
+const maxProviderKey = 128
+
+func (p ProfilePolicy) fields() []string {
+	if p.Fields == nil {
+		return DefaultProfileFields
+	}
+	return p.Fields
+}
+
+// check refuses what the policy does not let callers set.
+func (p ProfilePolicy) check(m *bridgev1.RuntimeProfile, at string) (err error) {
+	m.ProtoReflect().Range(func(fd protoreflect.FieldDescriptor, _ protoreflect.Value) bool {
+		name := string(fd.Name())
+		if name != homeName && !slices.Contains(p.fields(), name) {
+			err = fault.New(fault.Forbidden, "callers may not set %s here; the server's operator can allow it", name).WithField(at + "." + name)
+		}
+		return err == nil
+	})
+	return err
+}
+
+// profile reads what a caller says of a runtime. own is the key of providers that are for
+// one session alone; empty where there is no session.
+func (b *Bridge) profile(m *bridgev1.RuntimeProfile, at, own string) (runtime.Profile, error) {
+	p := b.cfg.Profile
+	if m == nil {
+		return p, nil
+	}
+	if b.cfg.Dialed {
+		return p, fault.New(fault.FeatureDisabled, "the server dials a CLI server that others run; that has the one profile it was started with").WithField(at)
+	}
+	if err := b.cfg.Policy.check(m, at); err != nil {
+		return p, err
+	}
+	if name := m.GetHomeName(); name != "" {
+		dir, ok := b.cfg.Policy.Homes[name]
+		if !ok {
+			return p, fault.New(fault.InvalidField, "there is no home %q", name).WithField(at + "." + homeName)
+		}
+		p.Home = dir
+	}
+	for _, text := range []struct {
+		to   *string
+		from string
+	}{
+		{&p.Home, m.GetHome()}, {&p.UserHome, m.GetUserHome()}, {&p.Dir, m.GetWorkingDirectory()},
+		{&p.Token, m.GetGithubToken()}, {&p.LogLevel, m.GetLogLevel()},
+	} {
+		if text.from != "" {
+			*text.to = text.from
+		}
+	}
+	if m.UseLogin != nil {
+		p.UseLogin = m.GetUseLogin()
+	}
+	p.Telemetry = p.Telemetry || m.GetTelemetry()
+	if len(m.GetEnv()) > 0 {
+		p.Env = maps.Clone(p.Env)
+		if p.Env == nil {
+			p.Env = map[string]string{}
+		}
+		maps.Copy(p.Env, m.GetEnv())
+	}
+	if err := provided(&p, m, at, own); err != nil {
+		return p, err
+	}
+	if f, bad := asFault(p.Validate()); bad {
+		field := f.Field
+		if field == "dir" {
+			field = "working_directory"
+		}
+		return p, fault.New(fault.InvalidField, "%s", f.Message).WithField(at + "." + field)
+	}
+	return p, nil
+}
+
+// provided reads what the callers provide themselves.
+func provided(p *runtime.Profile, m *bridgev1.RuntimeProfile, at, own string) error {
+	key := func(given, field string) (string, error) {
+		switch {
+		case len(given) > maxProviderKey:
+			return "", fault.New(fault.InvalidField, "a key has at most %d characters", maxProviderKey).WithField(at + "." + field + ".key")
+		case given == "" && own == "":
+			return "", fault.New(fault.InvalidField, "a key says which process is meant").WithField(at + "." + field + ".key")
+		case given == "":
+			return "session " + own, nil
+		}
+		return "key " + given, nil
+	}
+	if fs := m.GetSessionFs(); fs != nil {
+		field := at + ".session_fs."
+		if err := known(fs.GetConventions(), field+"conventions"); err != nil {
+			return err
+		}
+		windows := fs.GetConventions() == bridgev1.PathConventions_PATH_CONVENTIONS_WINDOWS
+		if !absolute(fs.GetInitialDirectory(), windows) {
+			return fault.New(fault.InvalidField, "%q is not an absolute path", fs.GetInitialDirectory()).WithField(field + "initial_directory")
+		}
+		if fs.GetStatePath() == "" {
+			return fault.New(fault.InvalidField, "state_path is required").WithField(field + "state_path")
+		}
+		k, err := key(fs.GetKey(), "session_fs")
+		if err != nil {
+			return err
+		}
+		p.SessionFS = &runtime.SessionFS{
+			Key: k, InitialDir: fs.GetInitialDirectory(), StatePath: fs.GetStatePath(), Windows: windows,
+			SQLite: fs.GetSqlite(), Binary: fs.GetBinary(),
+		}
+	}
+	if mi := m.GetModelInference(); mi != nil {
+		k, err := key(mi.GetKey(), "model_inference")
+		if err != nil {
+			return err
+		}
+		p.ModelInference = &runtime.ModelInference{Key: k}
+	}
+	return nil
+}
+
+// absolute reports whether a path of a file system elsewhere is absolute.
+func absolute(path string, windows bool) bool {
+	if windows {
+		return len(path) >= 3 && path[1] == ':' && (path[2] == '\\' || path[2] == '/') || strings.HasPrefix(path, `\\`)
+	}
+	return strings.HasPrefix(path, "/")
+}
+
+// reprofile gives a session that is resumed the profile that its caller wants; undo gives
+// back the one before. A session that is loaded cannot move.
+func (b *Bridge) reprofile(s *session.Session, m *bridgev1.RuntimeProfile, at string) (undo func(), err error) {
+	if m == nil {
+		return func() {}, nil
+	}
+	p, err := b.profile(m, at, s.ID())
+	if err != nil {
+		return nil, err
+	}
+	pl := placeOf(s)
+	if s.State() == session.Loaded && placement.Key(pl.get()) != placement.Key(p) {
+		return nil, fault.New(fault.SessionBusy, "session %q is loaded in a runtime of another profile", s.ID()).WithField(at)
+	}
+	before := pl.set(p)
+	return func() { pl.set(before) }, nil
+}

@@ -1,0 +1,203 @@
+package session
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
+	"github.com/copilot-grpc/copilot-grpc/bridge/rpcconn"
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+)
+
+const stalled = bridgev1.TurnStatus_TURN_STATUS_STALLED
+
+// puppet is a runtime whose answers a test gives.
+type puppet struct {
+	answer func(method string) (string, error)
+
+	mu    sync.Mutex
+	calls []string
+}
+
+// Satellite implements Runtime: a puppet takes one connection.
+func (p *puppet) Satellite(context.Context, string, Asker) (Satellite, error) {
+	return nil, errors.New("a puppet has one connection")
+}
+
+func (p *puppet) Call(_ context.Context, method string, _ []byte, opts ...rpcconn.CallOption) (json.RawMessage, error) {
+	p.mu.Lock()
+	p.calls = append(p.calls, method)
+	p.mu.Unlock()
+	text := "{}"
+	var err error
+	if p.answer != nil {
+		text, err = p.answer(method)
+	}
+	return json.RawMessage(text), err
+}
+func (p *puppet) Route(*Session)         {}
+func (p *puppet) Unroute(*Session)       {}
+func (p *puppet) Version() string        { return "1.0.102" }
+func (p *puppet) Err() error             { return nil }
+func (p *puppet) Ended() <-chan struct{} { return nil }
+
+func (p *puppet) called(method string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Contains(p.calls, method)
+}
+
+// onPuppet is a session that is loaded in a puppet.
+func onPuppet(t *testing.T, p *puppet) *Session {
+	s := New(Config{ID: "s1", Host: &rig{ctx: t.Context()}, Epoch: 7, Bounds: Bounds{
+		Stall: 10 * time.Minute, ModelCall: time.Hour, Rest: time.Minute,
+	}})
+	s.runtime, s.state = p, Loaded
+	return s
+}
+
+// watched looks after the session as the bridge does, until its turn is over or for the
+// given time, and returns after how long that was.
+func watched(s *Session, most time.Duration) (took time.Duration, over bool) {
+	begin := time.Now()
+	for time.Since(begin) < most {
+		time.Sleep(time.Second)
+		s.Watch()
+		synctest.Wait()
+		if !s.TurnRunning() {
+			return time.Since(begin).Round(time.Minute), true
+		}
+	}
+	return most, false
+}
+
+// idleOnAbort is a CLI that ends a turn that is aborted.
+func idleOnAbort(s **Session, tasks string) func(string) (string, error) {
+	return func(method string) (string, error) {
+		switch method {
+		case "session.abort":
+			(*s).play("abort", "")
+			(*s).play("session.idle", `{"aborted":true}`)
+		case "session.tasks.list":
+			return tasks, nil
+		}
+		return `{}`, nil
+	}
+}
+
+func TestTurnsAlwaysEnd(t *testing.T) {
+	t.Parallel()
+	started := [][2]string{{"user.message", user("m1")}, {"assistant.turn_start", ""}}
+	for name, test := range map[string]struct {
+		events [][2]string
+		tasks  string
+		after  time.Duration // 0: it goes on
+		want   bridgev1.TurnStatus
+		abort  bool
+	}{
+		"silence":                     {events: started, after: 10 * time.Minute, want: stalled, abort: true},
+		"a model that does not":       {events: append(started, [2]string{"model.call_start", ""}), after: time.Hour, want: stalled, abort: true},
+		"a model that has":            {events: append(started, [2]string{"model.call_start", ""}, [2]string{"model.call_finished", ""}), after: 10 * time.Minute, want: stalled, abort: true},
+		"a tool runs":                 {events: append(started, [2]string{"tool.execution_start", ""})},
+		"a tool has run":              {events: append(started, [2]string{"tool.execution_start", ""}, [2]string{"tool.execution_complete", ""}), after: 10 * time.Minute, want: stalled, abort: true},
+		"no idle after the rest":      {events: append(started, [2]string{"assistant.idle", ""}), after: time.Minute, want: completed},
+		"no idle after an abort":      {events: append(started, [2]string{"abort", ""}, [2]string{"assistant.idle", ""}), after: time.Minute, want: aborted},
+		"no idle after an error":      {events: append(started, [2]string{"session.error", `{"errorType":"query"}`}), after: time.Minute, want: failed},
+		"a task goes on in the back":  {events: append(started, [2]string{"assistant.idle", ""}), tasks: `{"tasks":[{"status":"running"}]}`},
+		"a task has gone on":          {events: append(started, [2]string{"assistant.idle", ""}), tasks: `{"tasks":[{"status":"completed"}]}`, after: time.Minute, want: completed},
+		"a tool when all has come to": {events: append(started, [2]string{"tool.execution_start", ""}, [2]string{"assistant.idle", ""}), after: time.Minute, want: completed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				var s *Session
+				p := &puppet{}
+				if test.tasks == "" {
+					test.tasks = `{"tasks":[]}`
+				}
+				p.answer = idleOnAbort(&s, test.tasks)
+				s = onPuppet(t, p)
+				w := s.newWaiter()
+				w.accept()
+				w.identify("m1")
+				for _, e := range test.events {
+					s.play(e[0], e[1])
+				}
+				took, over := watched(s, 3*time.Hour)
+				if over != (test.after > 0) || over && took != test.after {
+					t.Errorf("over is %v after %v, want %v", over, took, test.after)
+				}
+				if over && (!w.over() || w.out.Status != test.want) {
+					t.Errorf("the outcome is %v", w.out)
+				}
+				if got := p.called("session.abort"); got != test.abort {
+					t.Errorf("the turn was aborted: %v", got)
+				}
+			})
+		})
+	}
+}
+
+// A message that was accepted and never taken up ends too.
+func TestMessageNeverTakenUp(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var s *Session
+		p := &puppet{}
+		p.answer = idleOnAbort(&s, `{}`)
+		s = onPuppet(t, p)
+		w := s.newWaiter()
+		w.accept()
+		w.identify("m1")
+		if took, over := watched(s, time.Hour); !over || took != 10*time.Minute {
+			t.Errorf("over is %v after %v", over, took)
+		}
+		if !w.over() || w.out.Status != stalled {
+			t.Errorf("the outcome is %v", w.out)
+		}
+	})
+}
+
+// The time in which somebody is asked does not count.
+func TestCallbackIsPatience(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var s *Session
+		p := &puppet{}
+		p.answer = idleOnAbort(&s, `{}`)
+		s = onPuppet(t, p)
+		s.play("user.message", "")
+		s.pending.Add(&callback.Pending{ID: "c1", Kind: callback.ForEvent(callback.PermissionRequested)}, nil)
+		if _, over := watched(s, 2*time.Hour); over {
+			t.Fatal("the turn has ended although somebody is asked")
+		}
+		s.pending.Done("c1")
+		if took, over := watched(s, time.Hour); !over || took != 10*time.Minute {
+			t.Errorf("over is %v after %v", over, took)
+		}
+	})
+}
+
+// A CLI that does not come to rest when a turn is aborted loses the session, which is
+// loaded afresh: the next message would wait for ever.
+func TestStalledForGood(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := &puppet{}
+		s := onPuppet(t, p)
+		s.play("user.message", "")
+		if _, over := watched(s, time.Hour); !over {
+			t.Fatal("the turn does not end")
+		}
+		synctest.Wait()
+		if !p.called("session.destroy") || s.State() != Unloaded {
+			t.Errorf("the session is in state %v; calls: %q", s.State(), p.calls)
+		}
+	})
+}

@@ -1,0 +1,252 @@
+package e2e
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
+
+	copilot "github.com/copilot-grpc/copilot-grpc/clients/go"
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+	"github.com/copilot-grpc/copilot-grpc/internal/app"
+)
+
+// ready lists the runtimes that work.
+func (st *stage) ready() []*bridgev1.Runtime {
+	st.t.Helper()
+	list, err := st.client.Runtimes().ListRuntimes(st.ctx, &bridgev1.ListRuntimesRequest{})
+	if err != nil {
+		st.t.Fatal(err)
+	}
+	return slices.DeleteFunc(list.GetRuntimes(), func(rt *bridgev1.Runtime) bool {
+		return rt.GetState() != bridgev1.RuntimeState_RUNTIME_STATE_READY
+	})
+}
+
+// awaitRuntimes waits until so many runtimes work. Nobody is told of their coming and
+// going, so that one has to look.
+func (st *stage) awaitRuntimes(n int) []*bridgev1.Runtime {
+	st.t.Helper()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		list := st.ready()
+		if len(list) == n {
+			return list
+		}
+		select {
+		case <-tick.C:
+		case <-st.ctx.Done():
+			st.t.Fatalf("%d runtimes work, want %d: %v", len(list), n, list)
+		}
+	}
+}
+
+// loaded is how many sessions each runtime has, by shard.
+func loaded(list []*bridgev1.Runtime) []int32 {
+	out := make([]int32, len(list))
+	for _, rt := range list {
+		out[rt.GetShard()] = rt.GetLoadedSessions()
+	}
+	return out
+}
+
+// TestSessionsShareRuntimes up to a number; then there is another process. All work, also
+// after each process was killed.
+func TestSessionsShareRuntimes(t *testing.T) {
+	t.Parallel()
+	st := newOwnStage(t, hostConfig{change: func(c *app.Config) { c.MaxSessionsPerRuntime = 2 }})
+	var sessions []*copilot.Session
+	var ids []string
+	for range 5 {
+		s := st.create(copilot.SessionOptions{})
+		sessions, ids = append(sessions, s), append(ids, s.ID())
+	}
+	list := st.ready()
+	if len(list) != 3 || !slices.Equal(loaded(list), []int32{2, 2, 1}) {
+		t.Fatalf("the runtimes are %v", list)
+	}
+	for _, rt := range list {
+		if rt.GetProfileId() == "" || rt.GetProfileId() != list[0].GetProfileId() {
+			t.Errorf("profile %q, want that of the others: %q", rt.GetProfileId(), list[0].GetProfileId())
+		}
+	}
+	for _, s := range sessions {
+		if out := st.say(s, "before"); out.GetText() != "You said: before" {
+			t.Errorf("session %s says %q", s.ID(), out.GetText())
+		}
+		st.written(s)
+	}
+	frames := make([]*callbackWatch, len(ids))
+	for i, id := range ids {
+		frames[i] = st.callbacks(id)
+	}
+	for _, rt := range list {
+		if err := syscall.Kill(int(rt.GetPid()), syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, f := range frames {
+		f.restarted()
+	}
+	for _, s := range sessions {
+		st.say(s, "after")
+		if texts := strings.Join(userTexts(st), " "); !strings.Contains(texts, "before") {
+			t.Errorf("session %s has forgotten: the model was told %q", s.ID(), texts)
+		}
+	}
+	if list := st.awaitRuntimes(3); !slices.Equal(loaded(list), []int32{2, 2, 1}) {
+		t.Errorf("after the kill the runtimes are %v", list)
+	}
+}
+
+// TestIdleRuntimeEnds: a runtime without sessions is ended, the first is not.
+func TestIdleRuntimeEnds(t *testing.T) {
+	t.Parallel()
+	st := newOwnStage(t, hostConfig{change: func(c *app.Config) {
+		c.MaxSessionsPerRuntime, c.RuntimeIdle = 1, 200*time.Millisecond
+	}})
+	first := st.create(copilot.SessionOptions{})
+	second := st.create(copilot.SessionOptions{})
+	other := st.create(copilot.SessionOptions{RuntimeProfile: &bridgev1.RuntimeProfile{LogLevel: "debug"}})
+	if list := st.ready(); len(list) != 3 {
+		t.Fatalf("the runtimes are %v", list)
+	}
+	st.say(second, "something to resume")
+	for _, s := range []*copilot.Session{first, second, other} {
+		if err := s.Disconnect(st.ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if left := st.awaitRuntimes(1)[0]; left.GetShard() != 0 || left.GetLoadedSessions() != 0 {
+		t.Errorf("what is left is %v", left)
+	}
+	st.say(st.reopen(second.ID(), copilot.SessionOptions{Config: st.config()}), "again")
+	if texts := strings.Join(userTexts(st), " "); !strings.Contains(texts, "something to resume") {
+		t.Errorf("the model was told %q", texts)
+	}
+}
+
+// TestRuntimesAreBounded: one more than is allowed is refused.
+func TestRuntimesAreBounded(t *testing.T) {
+	t.Parallel()
+	st := newOwnStage(t, hostConfig{change: func(c *app.Config) { c.MaxRuntimes = 1 }})
+	_, err := st.client.CreateSession(st.ctx, copilot.SessionOptions{
+		Config: st.config(), RuntimeProfile: &bridgev1.RuntimeProfile{LogLevel: "debug"},
+	})
+	wantError(t, err, codes.ResourceExhausted, bridgev1.ErrorReason_ERROR_REASON_LIMIT_EXCEEDED)
+	st.say(st.create(copilot.SessionOptions{}), "the first one works")
+}
+
+// TestRuntimeProfile gives a session a process of its own kind: its home, its environment,
+// its working directory. Another session is not touched by it.
+func TestRuntimeProfile(t *testing.T) {
+	t.Parallel()
+	named, own, work := realDir(t), realDir(t), realDir(t)
+	st := newOwnStage(t, hostConfig{change: func(c *app.Config) {
+		c.ProfileFields = []string{"env", "home", "working_directory", "user_home"}
+		c.Homes = map[string]string{"team": named}
+	}}, onUser("look", call("bash", shell("echo $FLAVOUR $HOME; pwd"))), onResult("bash", say("{{tool_result}}")))
+	plain := st.create(copilot.SessionOptions{OnPermission: copilot.ApproveAll})
+	st.say(plain, "plain")
+	config := st.config()
+	config.WorkingDirectory = nil
+	profile := &bridgev1.RuntimeProfile{Home: own, WorkingDirectory: work, UserHome: own, Env: map[string]string{"FLAVOUR": "vanilla"}}
+	s := st.create(copilot.SessionOptions{Config: config, RuntimeProfile: profile, OnPermission: copilot.ApproveAll})
+	if out := st.say(s, "look"); !strings.Contains(out.GetText(), "vanilla "+own) || !strings.Contains(out.GetText(), work) {
+		t.Errorf("its shell has %q", out.GetText())
+	}
+	if out := st.say(plain, "look"); strings.Contains(out.GetText(), "vanilla") {
+		t.Errorf("the other's shell has %q", out.GetText())
+	}
+	if _, err := os.Stat(filepath.Join(own, "session-state", s.ID())); err != nil {
+		t.Errorf("the session is not in its home: %v", err)
+	}
+	byName := st.create(copilot.SessionOptions{RuntimeProfile: &bridgev1.RuntimeProfile{HomeName: "team"}})
+	st.say(byName, "hello")
+	if _, err := os.Stat(filepath.Join(named, "session-state", byName.ID())); err != nil {
+		t.Errorf("the session is not in the home named: %v", err)
+	}
+	wantListed(st, "every home", nil, plain.ID(), s.ID(), byName.ID())
+
+	// Once its use is over, its home still has it, for who names it.
+	if err := byName.Disconnect(st.ctx); err != nil {
+		t.Fatal(err)
+	}
+	wantListed(st, "the home named", &bridgev1.RuntimeProfile{HomeName: "team"}, byName.ID())
+	again := st.reopen(byName.ID(), copilot.SessionOptions{Config: st.config()})
+	st.say(again, "still there?")
+	if texts := strings.Join(userTexts(st), " "); !strings.Contains(texts, "hello") {
+		t.Errorf("the model was told %q", texts)
+	}
+	if err := again.Delete(st.ctx); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(filepath.Join(named, "session-state", byName.ID(), "events.jsonl")); err == nil {
+		t.Error("the session's history is there after it was deleted")
+	}
+}
+
+// wantListed checks that sessions are among those of a home.
+func wantListed(st *stage, what string, profile *bridgev1.RuntimeProfile, ids ...string) {
+	st.t.Helper()
+	list, err := st.client.Sessions().ListSessions(st.ctx, &bridgev1.ListSessionsRequest{RuntimeProfile: profile})
+	if err != nil {
+		st.t.Fatal(err)
+	}
+	for _, id := range ids {
+		if !slices.ContainsFunc(list.GetSessions(), func(s *bridgev1.Session) bool { return s.GetSessionId() == id }) {
+			st.t.Errorf("%s lacks session %s", what, id)
+		}
+	}
+}
+
+// TestRuntimeProfileRefused: what the policy does not allow, and what makes no sense.
+func TestRuntimeProfileRefused(t *testing.T) {
+	t.Parallel()
+	st := newStage(t)
+	forbidden, invalid := bridgev1.ErrorReason_ERROR_REASON_FORBIDDEN, bridgev1.ErrorReason_ERROR_REASON_INVALID_FIELD
+	for name, tc := range map[string]struct {
+		profile *bridgev1.RuntimeProfile
+		reason  bridgev1.ErrorReason
+		field   string
+	}{
+		"home":        {&bridgev1.RuntimeProfile{Home: "/tmp"}, forbidden, "home"},
+		"environment": {&bridgev1.RuntimeProfile{Env: map[string]string{"A": "b"}}, forbidden, "env"},
+		"token":       {&bridgev1.RuntimeProfile{GithubToken: "t"}, forbidden, "github_token"},
+		"login":       {&bridgev1.RuntimeProfile{UseLogin: proto.Bool(false)}, forbidden, "use_login"},
+		"home's name": {&bridgev1.RuntimeProfile{HomeName: "none"}, invalid, "home_name"},
+		"log level":   {&bridgev1.RuntimeProfile{LogLevel: "loud"}, invalid, "log_level"},
+		"no folder": {&bridgev1.RuntimeProfile{
+			SessionFs: &bridgev1.SessionFileSystem{InitialDirectory: "/"},
+		}, invalid, "session_fs.state_path"},
+		"folder": {&bridgev1.RuntimeProfile{
+			SessionFs: &bridgev1.SessionFileSystem{InitialDirectory: "here", StatePath: "/s"},
+		}, invalid, "session_fs.initial_directory"},
+		"key": {&bridgev1.RuntimeProfile{
+			ModelInference: &bridgev1.ModelInference{Key: strings.Repeat("k", 129)},
+		}, invalid, "model_inference.key"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			code := codes.InvalidArgument
+			if tc.reason == forbidden {
+				code = codes.PermissionDenied
+			}
+			_, err := st.client.CreateSession(st.ctx, copilot.SessionOptions{RuntimeProfile: tc.profile})
+			wantField(t, err, code, tc.reason, "start.create.runtime_profile."+tc.field)
+			_, err = st.client.Runtimes().Ping(st.ctx, &bridgev1.PingRequest{RuntimeProfile: tc.profile})
+			wantField(t, copilot.FromError(err), code, tc.reason, "runtime_profile."+tc.field)
+		})
+	}
+	s := st.create(copilot.SessionOptions{})
+	_, err := st.client.ResumeSession(st.ctx, s.ID(), copilot.SessionOptions{RuntimeProfile: &bridgev1.RuntimeProfile{LogLevel: "debug"}})
+	wantField(t, err, codes.FailedPrecondition, bridgev1.ErrorReason_ERROR_REASON_SESSION_BUSY, "start.resume.runtime_profile")
+	st.say(s, "it goes on as it was")
+}
