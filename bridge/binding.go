@@ -2,6 +2,7 @@ package bridge
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -189,12 +190,15 @@ func (bind *binding) notification(method string, params []byte) {
 func (bind *binding) request(ctx context.Context, r *rpcconn.Request) (json.RawMessage, error) {
 	var params struct {
 		SessionID string `json:"sessionId"`
+		// What is asked about an installation names the session whose rules it is under.
+		PolicySessionID string `json:"policySessionId"`
 	}
 	_ = json.Unmarshal(r.Params, &params) // what is not understood names no session
-	if params.SessionID == "" {
+	id := cmp.Or(params.SessionID, params.PolicySessionID)
+	if id == "" {
 		return bind.askAll(ctx, r)
 	}
-	s := bind.session([]byte(params.SessionID))
+	s := bind.session([]byte(id))
 	if s == nil {
 		return nil, &rpcconn.Error{Code: rpcconn.CodeMethodNotFound, Message: "nobody handles " + r.Method}
 	}

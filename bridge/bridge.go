@@ -249,6 +249,16 @@ func (b *Bridge) open(id string) (*session.Session, error) {
 	return s, s.Usable()
 }
 
+// asking finds a session to answer callbacks of: also one that is being created, in the
+// course of which the CLI asks for a GitHub token.
+func (b *Bridge) asking(id string) (*session.Session, error) {
+	s, err := b.open(id)
+	if s != nil && s.State() == session.Creating {
+		return s, nil
+	}
+	return s, err
+}
+
 // enter puts a new session of that id in place, unless there is one.
 func (b *Bridge) enter(id string) (s *session.Session, fresh bool) {
 	b.mu.Lock()

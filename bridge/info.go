@@ -226,7 +226,7 @@ func (b *Bridge) invoke(ctx context.Context, r *bridgev1.InvokeRequest, params s
 		if err != nil {
 			return nil, err
 		}
-		result, at, err := s.Do(ctx, method, params)
+		result, at, err := s.Invoke(ctx, method, params)
 		record(ctx, at)
 		return result, err
 	}

@@ -93,6 +93,7 @@ const (
 	ToolRequested       = "external_tool.requested"
 	PermissionRequested = "permission.requested"
 	CommandExecute      = "command.execute"
+	CommandQueued       = "command.queued"
 	HooksInvoke         = "hooks.invoke"
 )
 
@@ -115,7 +116,7 @@ var events = []*Kind{
 		DoneEvent: "command.completed", Fallback: commandFallback,
 	},
 	{
-		Method: "command.queued", AnswerMethod: "session.commands.respondToQueuedCommand", AnswerMember: "result", Interest: true,
+		Method: CommandQueued, AnswerMethod: "session.commands.respondToQueuedCommand", AnswerMember: "result", Interest: true,
 		DoneEvent: "command.completed", Fallback: fixed(`{"result":{"handled":false}}`),
 	},
 	{
@@ -208,6 +209,11 @@ func ForEvent(eventType string) *Kind {
 		return k
 	}
 	return nil
+}
+
+// Answers reports whether a method answers an event that asks.
+func Answers(method string) bool {
+	return slices.ContainsFunc(events, func(k *Kind) bool { return k.AnswerMethod == method })
 }
 
 // Ends reports whether events of the type end callbacks.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
@@ -30,9 +31,12 @@ type Resolved struct {
 // asked registers the callback that an event asks. The caller holds mu.
 func (s *Session) asked(k *callback.Kind, rec *journal.Record) {
 	data := rawData(rec)
-	var d struct{ RequestID, ToolName, CommandName string }
+	var d struct{ RequestID, ToolName, CommandName, Command string }
 	if json.Unmarshal(data, &d) != nil || d.RequestID == "" {
 		return
+	}
+	if d.CommandName == "" { // a queued one is there as it was typed
+		d.CommandName, _, _ = strings.Cut(strings.TrimPrefix(d.Command, "/"), " ")
 	}
 	p := &callback.Pending{ID: d.RequestID, Kind: k, Params: data, Tool: d.ToolName, Command: d.CommandName, Agent: rec.Agent, Pos: rec.Pos}
 	s.register(p, s.holding)
@@ -175,7 +179,7 @@ func (s *Session) ask(ctx context.Context, p *callback.Pending) (json.RawMessage
 
 // Resolve answers a callback. reply must fit the callback's kind.
 func (s *Session) Resolve(ctx context.Context, id string, participant string, reply callback.Reply) (journal.Position, error) {
-	if err := s.Usable(); err != nil {
+	if err := s.Usable(); err != nil && s.State() != Creating {
 		return journal.Position{}, err
 	}
 	p, err := s.pending.Claim(id)

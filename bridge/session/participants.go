@@ -272,6 +272,10 @@ func (s *Session) registerInterests(ctx context.Context, rt Runtime) error {
 // warmResume gives the CLI the whole effective configuration, with changes, for a
 // session that it has loaded. It leaves no event.
 func (s *Session) warmResume(ctx context.Context, rt Runtime, change func(*Object)) error {
+	if err := s.passage.close(ctx); err != nil {
+		return err
+	}
+	defer s.passage.open()
 	s.mu.Lock()
 	params := s.effective()
 	tools, switches := toolsJSON(s.union()), s.switches()

@@ -94,6 +94,8 @@ type Session struct {
 	pending *callback.Registry
 	gate    chan struct{} // capacity 1: holds what changes the session in the runtime
 	sending chan struct{} // capacity 1: held by a send, and around a turn with headers of its own
+	// passage keeps callers' calls and warm resumes apart.
+	passage passage
 	// switchNames is constant.
 	switchNames []string
 

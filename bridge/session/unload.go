@@ -32,7 +32,7 @@ func (s *Session) resting(idle time.Duration) bool {
 	if s.turn.lastEvent.After(last) {
 		last = s.turn.lastEvent
 	}
-	return s.state == Loaded && s.uses == 0 && !s.override && !s.turn.busy() && s.pending.Len() == 0 && time.Since(last) >= idle
+	return s.state == Loaded && s.uses == 0 && !s.override && !s.orbited() && !s.turn.busy() && s.pending.Len() == 0 && time.Since(last) >= idle
 }
 
 // Rests is resting for others.
@@ -95,6 +95,7 @@ func (s *Session) drop(ctx context.Context, rt Runtime) error {
 
 // destroy has the CLI forget the session, which is marked as unloaded. The gate is held.
 func (s *Session) destroy(ctx context.Context, rt Runtime) error {
+	s.leaveSatellites(ctx)
 	_, _, err := s.call(ctx, rt, "session.destroy", nil)
 	rt.Unroute(s)
 	s.mu.Lock()
