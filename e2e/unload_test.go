@@ -96,7 +96,9 @@ func TestWhatKeepsASessionLoaded(t *testing.T) {
 		onUser("shell", call("bash", map[string]any{"command": "sleep 30", "description": "waits", "mode": "async", "shellId": "s1"})),
 		onResult("bash", say("it runs")),
 		onUser("work", call("works", nil)), onResult("works", say("{{tool_result}}")))
-	approve := func(context.Context, *copilot.PermissionRequest) (*copilot.Decision, error) { return copilot.ApproveOnce(), nil }
+	approve := func(context.Context, *copilot.PermissionRequest) (*copilot.Decision, error) {
+		return copilot.ApproveOnce(), nil
+	}
 	shelled := st.create(copilot.SessionOptions{OnPermission: approve})
 	if _, err := shelled.Send(st.ctx, "shell"); err != nil {
 		t.Fatal(err)
