@@ -108,6 +108,8 @@ type Session struct {
 	lifetime     bridgev1.Lifetime
 	timeout      time.Duration
 	participants []*Participant
+	needs        []string                 // the methods that have to be handled
+	models       map[string]*modelRequest // that others answer in the CLI's place, by their id
 	turn         turn
 	meta         meta
 	held         []*journal.Record // events kept back while history is being read
