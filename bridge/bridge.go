@@ -160,8 +160,8 @@ func New(cfg Config) (*Bridge, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	b := &Bridge{
 		cfg: cfg, log: cfg.Logger, codec: c, defaults: defaults, once: idempotency.New(time.Now),
-		ctx: ctx, cancel: cancel, draining: make(chan struct{}), stopping: make(chan struct{}),
 		budget: journal.NewBudget(cfg.MaxMemoryBytes), unkept: map[*session.Session]struct{}{}, keepNow: make(chan struct{}, 1),
+		ctx: ctx, cancel: cancel, draining: make(chan struct{}), parked: make(chan struct{}, maxParked), stopping: make(chan struct{}),
 		sessions: map[string]*session.Session{}, table: placement.New(cfg.Placement, cfg.Profile, time.Now), unloading: make(chan struct{}, 1),
 	}
 	b.stopped, b.stop = context.WithCancel(ctx)
