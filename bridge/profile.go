@@ -7,6 +7,7 @@ import (
 
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/placement"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
@@ -190,5 +191,20 @@ func (b *Bridge) reprofile(s *session.Session, m *bridgev1.RuntimeProfile, join 
 		return nil, fault.New(fault.SessionBusy, "session %q is loaded in a runtime of another profile", s.ID()).WithField(at)
 	}
 	before := pl.set(p)
-	return func() { pl.set(before) }, nil
+	s.Need(needs(p)...)
+	return func() {
+		pl.set(before)
+		s.Need(needs(before)...)
+	}, nil
+}
+
+// needs are the callbacks that a session of the profile has to have handled.
+func needs(p runtime.Profile) (methods []string) {
+	if p.SessionFS != nil {
+		methods = append(methods, callback.FSReadFile, callback.FSWriteFile)
+	}
+	if p.ModelInference != nil {
+		methods = append(methods, callback.ModelRequestStart, callback.ModelRequestChunk)
+	}
+	return methods
 }

@@ -51,6 +51,7 @@ func (b *Bridge) create(ctx context.Context, r *bridgev1.CreateSessionRequest, a
 		return nil, session.Joined{}, inRequest(exists(id), at)
 	}
 	placeOf(s).set(profile)
+	s.Need(needs(profile)...)
 	joined, err := s.Create(ctx, o)
 	if err != nil {
 		b.forget(s)
