@@ -92,6 +92,8 @@ type Bridge struct {
 	ctx    context.Context
 	cancel context.CancelFunc
 	tasks  sync.WaitGroup
+	// parked is held by calls that wait in the CLI.
+	parked chan struct{}
 	// draining closes when streams are to go away, stopping when they are to end.
 	draining, stopping chan struct{}
 	drainOnce          sync.Once

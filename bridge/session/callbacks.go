@@ -277,3 +277,30 @@ func (s *Session) orphans(ctx context.Context) {
 		}
 	}
 }
+
+// AnsweredElsewhere ends the request of the CLI that was answered by way of the event with
+// the request id: the CLI does not take its request back.
+func (s *Session) AnsweredElsewhere(requestID, method string) {
+	rec, ok := s.journal.Find(func(r *journal.Record) bool {
+		var d struct{ RequestID string }
+		return callback.Asks(r.Type) == method && dataOf(r, &d) && d.RequestID == requestID
+	})
+	if !ok {
+		return
+	}
+	asked := rawData(rec)
+	for _, p := range s.pending.List() {
+		if p.Kind.Method == method && sameQuestion(p.Params, asked) {
+			if _, err := s.pending.Claim(p.ID); err == nil {
+				s.over(p, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_ANSWERED, "")
+				return
+			}
+		}
+	}
+}
+
+// sameQuestion reports whether a request and an event ask the same: what both say is equal.
+func sameQuestion(request, event json.RawMessage) bool {
+	var r, e struct{ Question, Summary, ErrorCode string }
+	return json.Unmarshal(request, &r) == nil && json.Unmarshal(event, &e) == nil && r == e
+}

@@ -131,7 +131,10 @@ func (s *Session) create(ctx context.Context, rt Runtime, extra Object) error {
 	}
 	s.noteTold(tools, switches, result)
 	s.loadedIn(rt)
-	return s.attend(ctx, rt)
+	if err := s.attend(ctx, rt); err != nil {
+		return err
+	}
+	return s.restore(ctx, rt)
 }
 
 // loadedIn notes which runtime has the session. If that ended since it answered, nobody

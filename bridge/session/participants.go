@@ -261,13 +261,10 @@ func (s *Session) attend(ctx context.Context, rt Runtime) error {
 
 // registerInterests tells the CLI of the events that it only sends on request.
 func (s *Session) registerInterests(ctx context.Context, rt Runtime) error {
-	for _, eventType := range callback.Interests() {
-		s.mu.Lock()
-		needed := s.wantsMethod(eventType) && !s.interests[eventType]
-		s.mu.Unlock()
-		if !needed {
-			continue
-		}
+	s.mu.Lock()
+	types := s.interesting(callback.Interests())
+	s.mu.Unlock()
+	for _, eventType := range types {
 		var params Object
 		params.SetString("eventType", eventType)
 		if _, _, err := s.call(ctx, rt, "session.eventLog.registerInterest", params); err != nil {
@@ -308,6 +305,7 @@ func (s *Session) noteTold(tools json.RawMessage, switches string, result json.R
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.toldTools, s.toldSwitches, s.loadedOnce = tools, switches, true
+	s.opened = result
 	s.learn(result)
 }
 

@@ -68,6 +68,9 @@ func (s *Session) coldResume(ctx context.Context, rt Runtime, extra Object, cont
 	if err := s.attend(ctx, rt); err != nil {
 		return err
 	}
+	if err := s.restore(ctx, rt); err != nil {
+		return err
+	}
 	if !continuePending {
 		s.withdraw(func(*callback.Pending) bool { return true }, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_WITHDRAWN)
 	} else if err := s.keepPending(ctx, rt); err != nil {
