@@ -206,9 +206,9 @@ type AttachStart struct {
 	// which stays the same when it comes back; else the CLI makes one up for each
 	// satellite. Must not begin with "connection:".
 	CanvasProvider *v1.CanvasProviderIdentity `protobuf:"bytes,15,opt,name=canvas_provider,json=canvasProvider,proto3" json:"canvas_provider,omitempty"`
-	// The slash commands it carries out; unique in the session. COMMAND for them is asked
-	// of it alone, whatever its handlers. When it leaves they go; one that is given after
-	// that, before the CLI knows, fails.
+	// The slash commands it carries out; unique in the session. COMMAND for them, and
+	// QUEUED_COMMAND where they were queued, is asked of it alone, whatever its handlers.
+	// When it leaves they go; one that is given after that, before the CLI knows, fails.
 	Commands      []*v1.CommandDeclaration `protobuf:"bytes,16,rep,name=commands,proto3" json:"commands,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
