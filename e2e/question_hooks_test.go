@@ -47,6 +47,7 @@ func hookQuestion(hook, prompt, request string, accept proto.Message, accepted s
 
 // hookQuestions are the hooks that a turn calls, by type. preToolUse is with the questions.
 var hookQuestions = map[string]question{
+	"preMcpToolCall": beforeMCP(),
 	"postToolUse": hookQuestion("postToolUse", "shell", `tool_name:"bash"`,
 		&cliv1.HookPostToolUseOutput{AdditionalContext: proto.String("seen by a hook")}, "seen by a hook"),
 	"postToolUseFailure": hookQuestion("postToolUseFailure", "broken", `tool_name:"view"`,
@@ -75,7 +76,6 @@ func beforeMCP() question {
 func TestHookQuestions(t *testing.T) {
 	t.Parallel()
 	host := newOwnRig(t, echo, hostConfig{raw: true}).host
-	hookQuestions["preMcpToolCall"] = beforeMCP()
 	for name, q := range hookQuestions {
 		t.Run(name, func(t *testing.T) { q.test(t, host) })
 	}

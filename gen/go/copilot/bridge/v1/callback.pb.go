@@ -46,6 +46,10 @@ const (
 	// A rate limit is reached and the agent asks to go on with an automatically chosen model.
 	CallbackKind_CALLBACK_KIND_AUTO_MODE_SWITCH CallbackKind = 7
 	// A hook: the agent is at a point where callers may look on, change things or refuse.
+	// All who handle it are asked, one after the other. The hooks before a tool deny it when
+	// nobody answers, which is so as well after the only participant with a hook has left:
+	// the CLI goes on calling hooks, and what nobody looked at is not let through. All
+	// others have no opinion then.
 	CallbackKind_CALLBACK_KIND_HOOK CallbackKind = 8
 	// Sections of the system message are to be rewritten.
 	CallbackKind_CALLBACK_KIND_SYSTEM_MESSAGE_TRANSFORM CallbackKind = 9
@@ -63,7 +67,8 @@ const (
 	CallbackKind_CALLBACK_KIND_SESSION_LIMITS CallbackKind = 15
 	// A model provider needs a bearer token, before each of its requests.
 	CallbackKind_CALLBACK_KIND_PROVIDER_TOKEN CallbackKind = 16
-	// A GitHub token is needed.
+	// A GitHub token is needed. The CLI asks for the first one before it has created the
+	// session: ListPending and Resolve take the id of a session that is being created.
 	CallbackKind_CALLBACK_KIND_GITHUB_TOKEN CallbackKind = 17
 	// A canvas of the caller is to be opened.
 	CallbackKind_CALLBACK_KIND_CANVAS_OPEN CallbackKind = 18
