@@ -126,6 +126,10 @@ func (s *Session) create(ctx context.Context, rt Runtime, extra Object) error {
 		rt.Unroute(s)
 		return err
 	}
+	if err := s.repeatKept(ctx, rt); err != nil {
+		rt.Unroute(s)
+		return err
+	}
 	s.noteTold(tools, switches, result)
 	s.loadedIn(rt)
 	return s.attend(ctx, rt)

@@ -47,6 +47,9 @@ func (s *Session) coldResume(ctx context.Context, rt Runtime, extra Object, cont
 	rt.Route(s)
 	result, _, err := s.call(ctx, rt, "session.resume", params)
 	if err == nil {
+		err = s.repeatKept(ctx, rt)
+	}
+	if err == nil {
 		err = s.readHistory(ctx, rt, continuePending)
 	}
 	if err != nil {

@@ -215,6 +215,11 @@ func (s *Session) Do(ctx context.Context, method string, params Object, opts ...
 		result, at, err = s.call(ctx, rt, method, params, opts...)
 		return err
 	})
+	if err == nil {
+		s.mu.Lock()
+		s.keepCall(method, params)
+		s.mu.Unlock()
+	}
 	return result, at, err
 }
 

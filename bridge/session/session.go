@@ -122,6 +122,7 @@ type Session struct {
 	override     bool            // a turn runs whose headers replace the provider's
 	toldSwitches string          // what the CLI was told last
 	toldTools    json.RawMessage
+	keptCalls    []keptCall
 	bounds       Bounds
 	uses         int       // what keeps it from being unloaded
 	touched      time.Time // when it was last used
