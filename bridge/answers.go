@@ -173,9 +173,18 @@ func (b *Bridge) permissionReply(d *cliv1.PermissionDecision, at string) (callba
 	if err != nil {
 		return callback.Reply{}, answerInvalid(err)
 	}
+	decision, err := permissionDecision(text, at)
+	if err != nil {
+		return callback.Reply{}, err
+	}
+	return members("result", decision), nil
+}
+
+// permissionDecision checks a decision, and gives it the words that the CLI acts on.
+func permissionDecision(text json.RawMessage, at string) (json.RawMessage, error) {
 	decision, err := session.ParseObject(text)
 	if err != nil {
-		return callback.Reply{}, fault.New(fault.AnswerInvalid, "the decision is not an object").WithField(at)
+		return nil, fault.New(fault.AnswerInvalid, "the decision is not an object").WithField(at)
 	}
 	kind := decision.String("kind")
 	if now, ok := older[kind]; ok {
@@ -187,9 +196,9 @@ func (b *Bridge) permissionReply(d *cliv1.PermissionDecision, at string) (callba
 		decision, kind = translated, now
 	}
 	if !current[kind] {
-		return callback.Reply{}, fault.New(fault.AnswerInvalid, "permission kind %q is not one the CLI acts on", kind).WithField(at)
+		return nil, fault.New(fault.AnswerInvalid, "permission kind %q is not one the CLI acts on", kind).WithField(at)
 	}
-	return members("result", decision.JSON()), nil
+	return decision.JSON(), nil
 }
 
 // rawReply is an answer as JSON: a request's result, or what the event's answering call

@@ -77,20 +77,23 @@ type Config struct {
 
 // Bridge serves the calls. Its methods may be called from any goroutine.
 type Bridge struct {
-	cfg      Config
-	log      *slog.Logger
-	codec    *codec
-	defaults session.Object
-	once     *idempotency.Store
-	watchers watchers
-	runs     runs
-	runtimes Runtimes
-	table    *placement.Table
+	cfg       Config
+	log       *slog.Logger
+	codec     *codec
+	defaults  session.Object
+	once      *idempotency.Store
+	watchers  watchers
+	telemetry telemetry
+	runs      runs
+	runtimes  Runtimes
+	table     *placement.Table
 
 	// ctx ends when the bridge closes; tasks are what runs in the background.
 	ctx    context.Context
 	cancel context.CancelFunc
 	tasks  sync.WaitGroup
+	// parked is held by calls that wait in the CLI.
+	parked chan struct{}
 	// draining closes when streams are to go away, stopping when they are to end.
 	draining, stopping chan struct{}
 	drainOnce          sync.Once
@@ -247,16 +250,6 @@ func (b *Bridge) open(id string) (*session.Session, error) {
 		return nil, session.NotFound(id)
 	}
 	return s, s.Usable()
-}
-
-// asking finds a session to answer callbacks of: also one that is being created, in the
-// course of which the CLI asks for a GitHub token.
-func (b *Bridge) asking(id string) (*session.Session, error) {
-	s, err := b.open(id)
-	if s != nil && s.State() == session.Creating {
-		return s, nil
-	}
-	return s, err
 }
 
 // enter puts a new session of that id in place, unless there is one.

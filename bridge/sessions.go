@@ -40,6 +40,7 @@ func (b *Bridge) create(ctx context.Context, r *bridgev1.CreateSessionRequest, a
 	if err != nil {
 		return nil, session.Joined{}, err
 	}
+	profile.Multi = profile.Multi || join.NeedsConnection() && !b.cfg.Dialed
 	if r.GetSessionId() != "" {
 		if err := b.checkNew(ctx, profile, id); err != nil {
 			return nil, session.Joined{}, inRequest(err, at)
@@ -50,6 +51,7 @@ func (b *Bridge) create(ctx context.Context, r *bridgev1.CreateSessionRequest, a
 		return nil, session.Joined{}, inRequest(exists(id), at)
 	}
 	placeOf(s).set(profile)
+	s.Need(needs(profile)...)
 	joined, err := s.Create(ctx, o)
 	if err != nil {
 		b.forget(s)
@@ -128,7 +130,7 @@ func (b *Bridge) resume(ctx context.Context, r *bridgev1.ResumeSessionRequest, a
 	if fresh {
 		o.Config = b.defaults.Merge(o.Config)
 	}
-	undo, err := b.reprofile(s, r.GetRuntimeProfile(), at+"runtime_profile")
+	undo, err := b.reprofile(s, r.GetRuntimeProfile(), join, at+"runtime_profile")
 	if err != nil {
 		if fresh {
 			b.forget(s)

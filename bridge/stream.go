@@ -282,7 +282,7 @@ func (st *stream) subscribe(c *bridgev1.SessionCursor, at string, callbacks bool
 	if err := known(c.GetStart(), at+"start"); err != nil {
 		return err
 	}
-	s, err := st.b.open(id)
+	s, err := st.b.asking(id)
 	if err != nil {
 		return within(err, at)
 	}

@@ -14,6 +14,7 @@ import (
 
 	copilot "github.com/copilot-grpc/copilot-grpc/clients/go"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/app"
 )
 
@@ -104,16 +105,15 @@ func TestUnusedSessionComesBack(t *testing.T) {
 // TestApprovalsComeBack: the CLI forgets that all is approved.
 func TestApprovalsComeBack(t *testing.T) {
 	t.Parallel()
-	st := newOwnStage(t, hostConfig{change: tidy, raw: true}, onUser("work", call("works", nil)), onResult("works", say("{{tool_result}}")))
+	st := newOwnStage(t, hostConfig{change: tidy}, onUser("work", call("works", nil)), onResult("works", say("{{tool_result}}")))
 	s := st.create(copilot.SessionOptions{
 		Tools: []copilot.Tool{copilot.NewTool("works", "Works", func(context.Context, struct{}) (string, error) { return "worked", nil })},
 		OnPermission: func(context.Context, *copilot.PermissionRequest) (*copilot.Decision, error) {
 			return copilot.Reject("nobody is to be asked"), nil
 		},
 	})
-	if _, err := st.client.Raw().Invoke(st.ctx, &bridgev1.InvokeRequest{
-		SessionId: s.ID(), Method: "session.permissions.setApproveAll", ParamsJson: `{"enabled":true}`,
-	}); err != nil {
+	permissions := cliv1.NewSessionPermissionsServiceClient(st.client.Conn())
+	if _, err := permissions.SetApproveAll(st.ctx, &cliv1.SessionPermissionsServiceSetApproveAllRequest{SessionId: s.ID(), Enabled: true}); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {
@@ -161,13 +161,13 @@ func TestQueuedMessageOfAKilledRuntime(t *testing.T) {
 	st := newOwnStage(t, hostConfig{}, rule{When: whenUser("slow"), WaitFor: "never", Reply: steps(say("never"))})
 	s := st.create(copilot.SessionOptions{})
 	st.say(s, "first")
+	st.written(s)
 	ended := st.goTurn(s, "slow")
 	st.gate("never")
 	queued := &bridgev1.SendRequest{SessionId: s.ID(), RequestId: "r1", Prompt: &bridgev1.Prompt{Text: "queued"}}
 	if _, err := st.client.Sessions().Send(st.ctx, queued); err != nil {
 		t.Fatal(err)
 	}
-	st.written(s)
 	st.kill(s.ID())
 	if out := ended(); out.GetStatus() != bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST {
 		t.Errorf("the running turn ended as %v", out)

@@ -47,6 +47,9 @@ func (s *Session) asked(k *callback.Kind, rec *journal.Record) {
 func (s *Session) register(p *callback.Pending, past bool) {
 	p.Created = time.Now()
 	p.Deadline = p.Created.Add(s.timeout)
+	if limit := p.Kind.Limit; limit > 0 && limit < s.timeout {
+		p.Deadline = p.Created.Add(limit)
+	}
 	to, handled := s.handlers(p)
 	if !s.pending.Add(p, s.expire) {
 		if _, err := s.pending.Get(p.ID); err != nil {
@@ -179,12 +182,15 @@ func (s *Session) ask(ctx context.Context, p *callback.Pending) (json.RawMessage
 
 // Resolve answers a callback. reply must fit the callback's kind.
 func (s *Session) Resolve(ctx context.Context, id string, participant string, reply callback.Reply) (journal.Position, error) {
-	if err := s.Usable(); err != nil && s.State() != Creating {
+	if err := s.Asking(); err != nil {
 		return journal.Position{}, err
 	}
 	p, err := s.pending.Claim(id)
 	if err != nil {
 		return journal.Position{}, err
+	}
+	if p.Kind.Method == callback.ModelRequestStart && reply.Error == nil {
+		s.takeModel(id, participant)
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), answerTimeout)
 	defer cancel()
@@ -270,4 +276,31 @@ func (s *Session) orphans(ctx context.Context) {
 			s.giveUp(ctx, p.ID, callback.Unhandled)
 		}
 	}
+}
+
+// AnsweredElsewhere ends the request of the CLI that was answered by way of the event with
+// the request id: the CLI does not take its request back.
+func (s *Session) AnsweredElsewhere(requestID, method string) {
+	rec, ok := s.journal.Find(func(r *journal.Record) bool {
+		var d struct{ RequestID string }
+		return callback.Asks(r.Type) == method && dataOf(r, &d) && d.RequestID == requestID
+	})
+	if !ok {
+		return
+	}
+	asked := rawData(rec)
+	for _, p := range s.pending.List() {
+		if p.Kind.Method == method && sameQuestion(p.Params, asked) {
+			if _, err := s.pending.Claim(p.ID); err == nil {
+				s.over(p, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_ANSWERED, "")
+				return
+			}
+		}
+	}
+}
+
+// sameQuestion reports whether a request and an event ask the same: what both say is equal.
+func sameQuestion(request, event json.RawMessage) bool {
+	var r, e struct{ Question, Summary, ErrorCode string }
+	return json.Unmarshal(request, &r) == nil && json.Unmarshal(event, &e) == nil && r == e
 }

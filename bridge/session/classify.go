@@ -95,3 +95,24 @@ func classifyReply(rpc *rpcconn.Error, method string) error {
 	}
 	return f.With("rpc_code", strconv.FormatInt(rpc.Code, 10)).With("rpc_message", rpc.Message).With("method", method)
 }
+
+// Exactly returns an error of a call of method about the session id with the JSON-RPC error
+// that the CLI answered with, for callers who want to be told no other. Where the bridge has
+// answered in its place, that is what the CLI would have said.
+func Exactly(err error, method, id string) error {
+	f, ok := errors.AsType[*fault.Error](err)
+	if !ok {
+		f = fault.Wrap(err, fault.Internal, "calling the CLI")
+	}
+	if rpc, ok := errors.AsType[*rpcconn.Error](err); ok {
+		return f.WithRPC(fault.RPC{Code: rpc.Code, Message: rpc.Message, Data: string(rpc.Data)})
+	}
+	rpc := fault.RPC{Code: codeInternal, Message: "Request " + method + " failed with message: " + f.Message}
+	switch f.Reason {
+	case fault.SessionNotFound:
+		rpc.Message = "Request " + method + " failed with message: Session not found for sessionId: " + id
+	case fault.MethodUnknown, fault.MethodRefused:
+		rpc.Code, rpc.Message = codeMethodNotFound, "Unhandled method "+method
+	}
+	return f.WithRPC(rpc)
+}

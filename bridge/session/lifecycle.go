@@ -116,6 +116,9 @@ func (s *Session) savepoint() (undo func()) {
 
 // create is session.create, with the gate held.
 func (s *Session) create(ctx context.Context, rt Runtime, extra Object) error {
+	if err := s.provided(); err != nil {
+		return err
+	}
 	s.mu.Lock()
 	params := s.effective().Merge(extra)
 	tools, switches := toolsJSON(s.union()), s.switches()
@@ -126,13 +129,12 @@ func (s *Session) create(ctx context.Context, rt Runtime, extra Object) error {
 		rt.Unroute(s)
 		return err
 	}
-	if err := s.repeatKept(ctx, rt); err != nil {
-		rt.Unroute(s)
-		return err
-	}
 	s.noteTold(tools, switches, result)
 	s.loadedIn(rt)
-	return s.attend(ctx, rt)
+	if err := s.attend(ctx, rt); err != nil {
+		return err
+	}
+	return s.restore(ctx, rt)
 }
 
 // loadedIn notes which runtime has the session. If that ended since it answered, nobody
@@ -298,6 +300,7 @@ func (s *Session) RuntimeLost(rt Runtime, cause error) (wanted bool) {
 		return false
 	}
 	s.endOrder()
+	s.dropModels()
 	s.dropSatellites()
 	s.state, s.runtime, s.loadedOnce, s.override = Unloaded, nil, false, false
 	outcome := s.turn.lost(bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST, s.journal.Last())
@@ -390,6 +393,7 @@ func (s *Session) end(state State, reason bridgev1.CloseReason) {
 		s.runtime.Unroute(s)
 	}
 	s.endOrder()
+	s.dropModels()
 	s.dropSatellites()
 	s.state, s.runtime, s.loadedOnce, s.override = state, nil, false, false
 	for _, p := range s.participants {

@@ -48,6 +48,9 @@ type Joining struct {
 	Grace time.Duration
 	// Replace is called when another stream takes the place.
 	Replace context.CancelCauseFunc
+	// InPlace, if set, is called as soon as the participant is in place, before the CLI is
+	// told of anything. It must not call the session.
+	InPlace func(*Session, Joined)
 }
 
 // ErrReplaced is the cause with which a stream ends whose place another took.
@@ -87,6 +90,9 @@ func (s *Session) add(j Joining) (p *Participant, returned bool, err error) {
 	p.commands, p.own = j.Commands, j.Own
 	p.name, p.tools, p.handling, p.grace, p.replace, p.connected = j.Name, j.Tools, j.Handling, j.Grace, j.Replace, true
 	s.offerTo(p)
+	if j.InPlace != nil {
+		j.InPlace(s, Joined{p, returned})
+	}
 	return p, returned, nil
 }
 
@@ -150,6 +156,10 @@ func (s *Session) Lost(p *Participant, cause error) {
 	}
 	grace := p.grace
 	s.mu.Unlock()
+	// Parts of a response may be lost with the connection.
+	s.host.Go(func(context.Context) {
+		s.failModelsOf(p.ID, statusBroken, "the connection of whoever was answering broke")
+	})
 	if !replaced && grace <= 0 {
 		s.Leave(p)
 	}
@@ -185,6 +195,7 @@ func (s *Session) leave(p *Participant, right func() bool) {
 		ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 		defer cancel()
 		s.orphans(ctx)
+		s.failModelsOf(p.ID, statusRefused, "whoever was answering has left")
 		if sat != nil {
 			sat.Close()
 		}
@@ -250,13 +261,10 @@ func (s *Session) attend(ctx context.Context, rt Runtime) error {
 
 // registerInterests tells the CLI of the events that it only sends on request.
 func (s *Session) registerInterests(ctx context.Context, rt Runtime) error {
-	for _, eventType := range callback.Interests() {
-		s.mu.Lock()
-		needed := s.wantsMethod(eventType) && !s.interests[eventType]
-		s.mu.Unlock()
-		if !needed {
-			continue
-		}
+	s.mu.Lock()
+	types := s.interesting(callback.Interests())
+	s.mu.Unlock()
+	for _, eventType := range types {
 		var params Object
 		params.SetString("eventType", eventType)
 		if _, _, err := s.call(ctx, rt, "session.eventLog.registerInterest", params); err != nil {
@@ -297,6 +305,7 @@ func (s *Session) noteTold(tools json.RawMessage, switches string, result json.R
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.toldTools, s.toldSwitches, s.loadedOnce = tools, switches, true
+	s.opened = result
 	s.learn(result)
 }
 

@@ -108,6 +108,8 @@ type Session struct {
 	lifetime     bridgev1.Lifetime
 	timeout      time.Duration
 	participants []*Participant
+	needs        []string                 // the methods that have to be handled
+	models       map[string]*modelRequest // that others answer in the CLI's place, by their id
 	turn         turn
 	meta         meta
 	held         []*journal.Record // events kept back while history is being read
@@ -122,7 +124,9 @@ type Session struct {
 	override     bool            // a turn runs whose headers replace the provider's
 	toldSwitches string          // what the CLI was told last
 	toldTools    json.RawMessage
-	keptCalls    []keptCall
+	opened       json.RawMessage   // what the CLI answered when it was last told of the session
+	settings     []setting         // in the order they were made
+	registered   map[string]string // event types that callers want, by their handles
 	bounds       Bounds
 	uses         int       // what keeps it from being unloaded
 	touched      time.Time // when it was last used

@@ -88,6 +88,9 @@ type Config struct {
 	OfflineModel string
 	// Raw switches RawService on, which passes any call on to the CLI.
 	Raw bool
+	// Internal adds the methods to copilot.cli.v1 that the CLI marks as internal, for
+	// which it promises nothing.
+	Internal bool
 
 	// MaxPromptBytes bounds a prompt's text, MaxAttachmentBytes an attachment sent in
 	// pieces, MaxRequestBytes any message from a caller, and MaxEphemeralBytes what is

@@ -159,6 +159,7 @@ func serverFlags(f *flags, c *app.Config) {
 	f.IntVar(&c.MaxRuntimes, "max-runtimes", c.MaxRuntimes, "most CLI `processes`")
 	f.DurationVar(&c.RuntimeIdle, "runtime-idle", c.RuntimeIdle, "how long a CLI process but the first may have no session before it is ended")
 	f.BoolVar(&c.Raw, "raw", false, "switch RawService on, which passes any call on to the CLI")
+	f.BoolVar(&c.Internal, "internal", false, "serve the methods of copilot.cli.v1 too that the CLI marks as internal")
 	f.IntVar(&c.MaxPromptBytes, "max-prompt-bytes", c.MaxPromptBytes, "largest text of a prompt, in `bytes`")
 	f.IntVar(&c.MaxAttachmentBytes, "max-attachment-bytes", c.MaxAttachmentBytes, "largest attachment sent in pieces, in `bytes`")
 	f.IntVar(&c.MaxRequestBytes, "max-request-bytes", c.MaxRequestBytes, "largest message of a caller, in `bytes`")

@@ -88,7 +88,7 @@ const (
 	// Something is to be installed, and a person must agree.
 	CallbackKind_CALLBACK_KIND_INSTALLATION_CONFIRM CallbackKind = 28
 	// An extension is to be started, and a caller says how. Asked where the runtime leaves
-	// that to callers (`serve --extension-launch`), of those in its sessions who handle
+	// that to callers (RuntimeProfile.extension_launch), of those in its sessions who handle
 	// it; a request does not say for which session. Unanswered, the extension fails to start.
 	CallbackKind_CALLBACK_KIND_EXTENSION_LAUNCH CallbackKind = 29
 	// Something is to be run on the caller's user-interface thread.
