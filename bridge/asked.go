@@ -14,7 +14,7 @@ type about struct {
 	SessionID string `json:"sessionId"`
 	// What is asked about an installation names the session whose rules it is under.
 	PolicySessionID string `json:"policySessionId"`
-	RequestID string `json:"requestId"`
+	RequestID       string `json:"requestId"`
 }
 
 // ofModel reports whether a request is about one to a model.

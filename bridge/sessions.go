@@ -14,19 +14,21 @@ import (
 
 // CreateSession makes a session.
 func (b *Bridge) CreateSession(ctx context.Context, r *bridgev1.CreateSessionRequest) (*bridgev1.CreateSessionResponse, error) {
-	return idempotent(ctx, b, "CreateSession", r.GetRequestId(), r, func() (*bridgev1.CreateSessionResponse, error) {
-		s, _, err := b.create(ctx, r, "", nil)
-		if err != nil {
-			return nil, err
-		}
-		record(ctx, s.Journal().Last())
-		return &bridgev1.CreateSessionResponse{Session: s.Snapshot()}, nil
+	id := cmp.Or(r.GetSessionId(), newUUID())
+	return b.createOnce(ctx, r, id, func() (*session.Session, error) {
+		s, _, err := b.createAs(ctx, r, id, "", nil)
+		return s, err
 	})
 }
 
 // create makes a session, with a participant if one joins. at is where the request is
 // in the caller's, with its dot, or empty.
 func (b *Bridge) create(ctx context.Context, r *bridgev1.CreateSessionRequest, at string, join *session.Joining) (*session.Session, session.Joined, error) {
+	return b.createAs(ctx, r, cmp.Or(r.GetSessionId(), newUUID()), at, join)
+}
+
+// createAs is create with the id that a session gets whose caller names none.
+func (b *Bridge) createAs(ctx context.Context, r *bridgev1.CreateSessionRequest, id, at string, join *session.Joining) (*session.Session, session.Joined, error) {
 	if err := b.accepting(); err != nil {
 		return nil, session.Joined{}, err
 	}
@@ -35,7 +37,6 @@ func (b *Bridge) create(ctx context.Context, r *bridgev1.CreateSessionRequest, a
 		return nil, session.Joined{}, err
 	}
 	o.Join = join
-	id := cmp.Or(r.GetSessionId(), newUUID())
 	profile, err := b.profile(r.GetRuntimeProfile(), at+"runtime_profile", id)
 	if err != nil {
 		return nil, session.Joined{}, err
@@ -57,6 +58,7 @@ func (b *Bridge) create(ctx context.Context, r *bridgev1.CreateSessionRequest, a
 		b.forget(s)
 		return nil, session.Joined{}, inRequest(err, at)
 	}
+	b.keep(s)
 	return s, joined, nil
 }
 
@@ -130,6 +132,9 @@ func (b *Bridge) resume(ctx context.Context, r *bridgev1.ResumeSessionRequest, a
 	if fresh {
 		o.Config = b.defaults.Merge(o.Config)
 	}
+	if r.GetRuntimeProfile() != nil {
+		s.Regained(profileMember)
+	}
 	undo, err := b.reprofile(s, r.GetRuntimeProfile(), join, at+"runtime_profile")
 	if err != nil {
 		if fresh {
@@ -145,6 +150,7 @@ func (b *Bridge) resume(ctx context.Context, r *bridgev1.ResumeSessionRequest, a
 		}
 		return nil, session.Joined{}, inRequest(err, at)
 	}
+	b.keep(s)
 	return s, joined, nil
 }
 

@@ -58,6 +58,7 @@ func (s *Session) register(p *callback.Pending, past bool) {
 		return
 	}
 	s.pending.Offer(p.ID, to...)
+	s.host.Keep(s)
 	s.journal.Note(Requested{p})
 	if !handled && !past {
 		s.host.Go(func(ctx context.Context) { s.giveUp(ctx, p.ID, callback.Unhandled) })

@@ -30,6 +30,7 @@ type Participant struct {
 	grace     time.Duration
 	connected bool
 	left      bool
+	hash      string // of the token, of a participant of an earlier life of the bridge
 	timer     *time.Timer
 	// replace ends the stream that has the place now.
 	replace context.CancelCauseFunc
@@ -60,13 +61,15 @@ var ErrReplaced = fault.New(fault.ParticipantReplaced, "another stream took this
 // CLI with Sync. The caller holds mu.
 func (s *Session) add(j Joining) (p *Participant, returned bool, err error) {
 	if j.Token != "" {
+		hash := hashToken(j.Token)
 		i := slices.IndexFunc(s.participants, func(p *Participant) bool {
-			return subtle.ConstantTimeCompare([]byte(p.Token), []byte(j.Token)) == 1
+			return subtle.ConstantTimeCompare([]byte(p.tokenHash()), []byte(hash)) == 1
 		})
 		if i < 0 {
 			return nil, false, fault.New(fault.ParticipantNotFound, "no participant has this token; its grace time may be over").WithField("token")
 		}
 		p, returned = s.participants[i], true
+		p.Token = j.Token
 	}
 	if err := s.checkClash(j.Tools, p, "tools"); err != nil {
 		return nil, false, err
@@ -93,6 +96,7 @@ func (s *Session) add(j Joining) (p *Participant, returned bool, err error) {
 	if j.InPlace != nil {
 		j.InPlace(s, Joined{p, returned})
 	}
+	s.host.Keep(s)
 	return p, returned, nil
 }
 
@@ -138,6 +142,7 @@ func (s *Session) Change(ctx context.Context, p *Participant, tools *[]Tool, han
 	if handling != nil {
 		p.handling = *handling
 	}
+	s.host.Keep(s)
 	s.offerTo(p)
 	s.mu.Unlock()
 	s.orphans(ctx)
@@ -185,6 +190,7 @@ func (s *Session) leave(p *Participant, right func() bool) {
 	}
 	s.participants = slices.Delete(s.participants, i, i+1)
 	p.left, p.connected = true, false
+	s.host.Keep(s)
 	if p.timer != nil {
 		p.timer.Stop()
 	}

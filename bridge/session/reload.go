@@ -123,10 +123,10 @@ func (s *Session) readHistory(ctx context.Context, rt Runtime, continuePending b
 	return nil
 }
 
-// kept is a record as the journal has it, with its position.
+// kept gives a record of the history the position that it has in the journal.
 func (s *Session) kept(rec *journal.Record) *journal.Record {
-	if old, ok := s.journal.Find(func(r *journal.Record) bool { return r.ID == rec.ID }); ok {
-		return old
+	if at, ok := s.journal.Lookup(rec.ID); ok {
+		rec.Pos = at
 	}
 	return rec
 }

@@ -8,4 +8,4 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/internal/apidoc"
 )
 
-func main() { protogen.Options{}.Run(apidoc.Options{}.Generate) }
+func main() { protogen.Options{}.Run(apidoc.Generate) }

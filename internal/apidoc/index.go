@@ -102,16 +102,12 @@ func (r *reference) methods() string {
 	w := &writer{r: r, page: "methods.md"}
 	w.line("# The CLI's methods\n")
 	w.line("The %d JSON-RPC methods of the supported CLI versions, and the rpc that stands for each. \"Since\" and \"until\" are empty for what every supported version has.\n", len(all))
-	w.line("The last column says what the bridge does other than to pass a call on.\n")
-	w.line("| JSON-RPC method | rpc | Since | Until | | In the bridge |\n|---|---|---|---|---|---|")
+	w.line("What the bridge handles itself or refuses, and why, is in `docs/methods.md`.\n")
+	w.line("| JSON-RPC method | rpc | Since | Until | |\n|---|---|---|---|---|")
 	for _, m := range all {
 		rules := rulesOf(m)
-		treatment := ""
-		if r.Treatment != nil && !rules.GetCallback() {
-			treatment = strings.ReplaceAll(r.Treatment(rules.GetMethod()), "|", `\|`)
-		}
-		w.line("| `%s` | [%s](%s#%s) | %s | %s | %s | %s |", rules.GetMethod(), rpcHeading(m),
-			pageOf(r.fileOf(m.Parent)), anchor(rpcHeading(m)), rules.GetSince(), rules.GetLast(), kindOf(rules), treatment)
+		w.line("| `%s` | [%s](%s#%s) | %s | %s | %s |", rules.GetMethod(), rpcHeading(m),
+			pageOf(r.fileOf(m.Parent)), anchor(rpcHeading(m)), rules.GetSince(), rules.GetLast(), kindOf(rules))
 	}
 	return w.String()
 }
