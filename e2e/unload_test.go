@@ -2,14 +2,19 @@ package e2e
 
 import (
 	"context"
+	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"google.golang.org/grpc/codes"
+
 	copilot "github.com/copilot-grpc/copilot-grpc/clients/go"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/app"
 )
 
@@ -28,6 +33,14 @@ func (st *stage) until(what string, holds func() bool) {
 			st.t.Fatalf("waited in vain for %s", what)
 		}
 	}
+}
+
+// runs tells whether a process does. One that has ended may not have been waited for, by
+// whoever is its parent by now.
+func runs(pid int) bool {
+	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	_, state, found := strings.Cut(string(stat), ") ")
+	return err == nil && found && !strings.HasPrefix(state, "Z")
 }
 
 // unloaded waits until no runtime has a session.
@@ -87,6 +100,81 @@ func TestUnusedSessionComesBack(t *testing.T) {
 		t.Errorf("the agent said %q", out.GetText())
 	}
 	wantWhole(st, "work")
+}
+
+// TestApprovalsComeBack: the CLI forgets that all is approved.
+func TestApprovalsComeBack(t *testing.T) {
+	t.Parallel()
+	st := newOwnStage(t, hostConfig{change: tidy}, onUser("work", call("works", nil)), onResult("works", say("{{tool_result}}")))
+	s := st.create(copilot.SessionOptions{
+		Tools: []copilot.Tool{copilot.NewTool("works", "Works", func(context.Context, struct{}) (string, error) { return "worked", nil })},
+		OnPermission: func(context.Context, *copilot.PermissionRequest) (*copilot.Decision, error) {
+			return copilot.Reject("nobody is to be asked"), nil
+		},
+	})
+	permissions := cliv1.NewSessionPermissionsServiceClient(st.client.Conn())
+	if _, err := permissions.SetApproveAll(st.ctx, &cliv1.SessionPermissionsServiceSetApproveAllRequest{SessionId: s.ID(), Enabled: true}); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if out := st.say(s, "work"); out.GetText() != "worked" {
+			t.Errorf("the agent said %q", out.GetText())
+		}
+		st.unloaded(s)
+	}
+}
+
+// TestShellOfAKilledRuntime: what the agent had begun ends with its runtime.
+func TestShellOfAKilledRuntime(t *testing.T) {
+	t.Parallel()
+	st := newOwnStage(t, hostConfig{}, onUser("wait", call("bash", shell("echo $$ > shell.pid; sleep 1000"))))
+	s := st.create(copilot.SessionOptions{
+		OnPermission: func(context.Context, *copilot.PermissionRequest) (*copilot.Decision, error) {
+			return copilot.ApproveOnce(), nil
+		},
+	})
+	ended := st.goTurn(s, "wait")
+	var pid int
+	st.until("the shell", func() bool {
+		if !st.exists("shell.pid") {
+			return false
+		}
+		n, err := strconv.Atoi(strings.TrimSpace(st.read("shell.pid")))
+		pid = n
+		return err == nil
+	})
+	st.kill(s.ID())
+	if out := ended(); out.GetStatus() != bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST {
+		t.Errorf("the turn ended as %v", out)
+	}
+	if runs(pid) {
+		t.Errorf("process %d still runs", pid)
+	}
+	if out := st.say(s, "and on"); out.GetText() != "You said: and on" {
+		t.Errorf("the agent said %q", out.GetText())
+	}
+}
+
+// TestQueuedMessageOfAKilledRuntime: it was in the CLI's memory only.
+func TestQueuedMessageOfAKilledRuntime(t *testing.T) {
+	t.Parallel()
+	st := newOwnStage(t, hostConfig{}, rule{When: whenUser("slow"), WaitFor: "never", Reply: steps(say("never"))})
+	s := st.create(copilot.SessionOptions{})
+	st.say(s, "first")
+	st.written(s)
+	ended := st.goTurn(s, "slow")
+	st.gate("never")
+	queued := &bridgev1.SendRequest{SessionId: s.ID(), RequestId: "r1", Prompt: &bridgev1.Prompt{Text: "queued"}}
+	if _, err := st.client.Sessions().Send(st.ctx, queued); err != nil {
+		t.Fatal(err)
+	}
+	st.kill(s.ID())
+	if out := ended(); out.GetStatus() != bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST {
+		t.Errorf("the running turn ended as %v", out)
+	}
+	st.say(s, "and on")
+	_, err := st.client.Sessions().Send(st.ctx, queued)
+	wantError(t, err, codes.Aborted, bridgev1.ErrorReason_ERROR_REASON_SEND_IN_DOUBT)
 }
 
 // TestWhatKeepsASessionLoaded: a shell in the background, a schedule, a question.
@@ -182,8 +270,8 @@ func TestDeafRuntimeIsReplaced(t *testing.T) {
 	}
 	st.say(s, "and on")
 	wantWhole(st, "work")
-	if err := syscall.Kill(pid, 0); err == nil {
-		t.Errorf("process %d is still there", pid)
+	if runs(pid) {
+		t.Errorf("process %d still runs", pid)
 	}
 }
 
