@@ -78,6 +78,11 @@ func (b *Bridge) reply(p *callback.Pending, a *bridgev1.Answer, at string) (call
 			return wrong()
 		}
 		return b.permissionReply(answer.Permission, at+".permission")
+	case *bridgev1.Answer_Approve, *bridgev1.Answer_Reject:
+		if p.Kind.Type != bridgev1.CallbackKind_CALLBACK_KIND_PERMISSION {
+			return wrong()
+		}
+		return shortReply(a), nil
 	case *bridgev1.Answer_Raw:
 		if p.Kind.Type == bridgev1.CallbackKind_CALLBACK_KIND_TOOL_CALL || p.Kind.Type == bridgev1.CallbackKind_CALLBACK_KIND_PERMISSION {
 			return wrong()
@@ -199,6 +204,19 @@ func permissionDecision(text json.RawMessage, at string) (json.RawMessage, error
 		return nil, fault.New(fault.AnswerInvalid, "permission kind %q is not one the CLI acts on", kind).WithField(at)
 	}
 	return decision.JSON(), nil
+}
+
+// shortReply is a permission's answer in its short form.
+func shortReply(a *bridgev1.Answer) callback.Reply {
+	var decision session.Object
+	decision.SetString("kind", "approve-once")
+	if reject := a.GetReject(); reject != nil {
+		decision.SetString("kind", "reject")
+		if reject.GetFeedback() != "" {
+			decision.SetString("feedback", reject.GetFeedback())
+		}
+	}
+	return members("result", decision.JSON())
 }
 
 // rawReply is an answer as JSON: a request's result, or what the event's answering call

@@ -69,6 +69,7 @@ func (b *Bridge) startRuntime(ctx context.Context, cfg runtime.Config) (*runtime
 	cfg.RPC.Event = bind.event
 	cfg.RPC.Notification = bind.notification
 	cfg.RPC.Request = bind.request
+	cfg.RPC.Arrive = arrive
 	cfg.RPC.Logger = b.log
 	cfg.Prepare = runtime.Provide
 	rt, err := runtime.Start(ctx, cfg)
@@ -172,6 +173,9 @@ func (bind *binding) notification(method string, params []byte) {
 	case shellOutput, shellExit:
 		bind.shells.take(method, params)
 		return
+	case telemetryEvent:
+		bind.b.telemetry.take(bind.id, params)
+		return
 	default:
 		return
 	}
@@ -188,21 +192,22 @@ func (bind *binding) notification(method string, params []byte) {
 
 // request takes a request of the CLI. It runs on a worker and waits for the answer.
 func (bind *binding) request(ctx context.Context, r *rpcconn.Request) (json.RawMessage, error) {
-	var params struct {
-		SessionID string `json:"sessionId"`
-		// What is asked about an installation names the session whose rules it is under.
-		PolicySessionID string `json:"policySessionId"`
-	}
-	_ = json.Unmarshal(r.Params, &params) // what is not understood names no session
-	id := cmp.Or(params.SessionID, params.PolicySessionID)
-	if id == "" {
+	var a about
+	_ = json.Unmarshal(r.Params, &a) // what is not understood names no session
+	a.SessionID = cmp.Or(a.SessionID, a.PolicySessionID)
+	model := ofModel(r.Method)
+	if a.SessionID == "" && !model {
 		return bind.askAll(ctx, r)
 	}
-	s := bind.session([]byte(id))
-	if s == nil {
+	s := bind.asked(r.Method, a)
+	id := bind.id + "-" + r.ID
+	switch {
+	case s == nil:
 		return nil, &rpcconn.Error{Code: rpcconn.CodeMethodNotFound, Message: "nobody handles " + r.Method}
+	case model:
+		return s.AskModel(ctx, bind, id, r.Method, r.Params)
 	}
-	return s.Ask(ctx, bind.id+"-"+r.ID, r.Method, r.Params)
+	return s.Ask(ctx, id, r.Method, r.Params)
 }
 
 // ended tells the sessions that their runtime is gone.

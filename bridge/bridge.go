@@ -7,6 +7,7 @@ package bridge
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"math"
 	"regexp"
@@ -65,6 +66,11 @@ type Config struct {
 	IdleUnload time.Duration
 	// Wear says when runtimes are replaced.
 	Wear Wear
+	// Directory is where the bridge keeps what outlives it; without one that is nowhere.
+	Directory Directory
+	// MaxMemoryBytes bounds the events of all sessions in memory; default
+	// journal.DefaultMaxMemoryBytes.
+	MaxMemoryBytes int
 	// Raw switches RawService on.
 	Raw bool
 	// OfflineModel says that a scripted model takes the place of real ones.
@@ -77,15 +83,16 @@ type Config struct {
 
 // Bridge serves the calls. Its methods may be called from any goroutine.
 type Bridge struct {
-	cfg      Config
-	log      *slog.Logger
-	codec    *codec
-	defaults session.Object
-	once     *idempotency.Store
-	watchers watchers
-	runs     runs
-	runtimes Runtimes
-	table    *placement.Table
+	cfg       Config
+	log       *slog.Logger
+	codec     *codec
+	defaults  session.Object
+	once      *idempotency.Store
+	watchers  watchers
+	telemetry telemetry
+	runs      runs
+	runtimes  Runtimes
+	table     *placement.Table
 
 	// ctx ends when the bridge closes; tasks are what runs in the background.
 	ctx    context.Context
@@ -111,6 +118,12 @@ type Bridge struct {
 	// unloading holds the one session that is being unloaded.
 	unloading chan struct{}
 
+	budget *journal.Budget
+	// unkept are the sessions that are to be kept, by keepMu; saveMu is held while one is.
+	keepMu, saveMu sync.Mutex
+	unkept         map[*session.Session]struct{}
+	keepNow        chan struct{} // capacity 1
+
 	mu        sync.Mutex
 	sessions  map[string]*session.Session
 	lastEpoch uint64
@@ -124,6 +137,7 @@ func New(cfg Config) (*Bridge, error) {
 	setDefault(&cfg.MaxAttachmentBytes, DefaultMaxAttachmentBytes)
 	setDefault(&cfg.CallbackTimeout, callback.DefaultTimeout)
 	setDefault(&cfg.MaxEphemeralBytes, journal.DefaultMaxEphemeralBytes)
+	setDefault(&cfg.MaxMemoryBytes, journal.DefaultMaxMemoryBytes)
 	setDefault(&cfg.IdleUnload, DefaultIdleUnload)
 	setDefault(&cfg.Turns.Stall, session.DefaultStall)
 	setDefault(&cfg.Turns.ModelCall, session.DefaultModelCall)
@@ -148,12 +162,20 @@ func New(cfg Config) (*Bridge, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	b := &Bridge{
 		cfg: cfg, log: cfg.Logger, codec: c, defaults: defaults, once: idempotency.New(time.Now),
+		budget: journal.NewBudget(cfg.MaxMemoryBytes), unkept: map[*session.Session]struct{}{}, keepNow: make(chan struct{}, 1),
 		ctx: ctx, cancel: cancel, draining: make(chan struct{}), parked: make(chan struct{}, maxParked), stopping: make(chan struct{}),
 		sessions: map[string]*session.Session{}, table: placement.New(cfg.Placement, cfg.Profile, time.Now), unloading: make(chan struct{}, 1),
 	}
 	b.stopped, b.stop = context.WithCancel(ctx)
 	b.runtimes = cfg.Runtimes(b.startRuntime)
+	if err := errors.Join(b.remember(), b.restore()); err != nil {
+		cancel()
+		return nil, fault.Wrap(err, fault.Internal, "restoring the sessions")
+	}
 	b.Go(b.tend)
+	b.Go(b.budget.Run)
+	b.Go(b.keeping)
+	b.awake()
 	return b, nil
 }
 
@@ -197,6 +219,7 @@ func (b *Bridge) Close() {
 	b.taskMu.Unlock()
 	b.cancel()
 	b.tasks.Wait()
+	b.closeStore()
 }
 
 // Go runs f in the background until the bridge closes.
@@ -253,16 +276,6 @@ func (b *Bridge) open(id string) (*session.Session, error) {
 	return s, s.Usable()
 }
 
-// asking finds a session to answer callbacks of: also one that is being created, in the
-// course of which the CLI asks for a GitHub token.
-func (b *Bridge) asking(id string) (*session.Session, error) {
-	s, err := b.open(id)
-	if s != nil && s.State() == session.Creating {
-		return s, nil
-	}
-	return s, err
-}
-
 // enter puts a new session of that id in place, unless there is one.
 func (b *Bridge) enter(id string) (s *session.Session, fresh bool) {
 	b.mu.Lock()
@@ -270,11 +283,7 @@ func (b *Bridge) enter(id string) (s *session.Session, fresh bool) {
 	if s := b.sessions[id]; s != nil && s.State() != session.Deleted {
 		return s, false
 	}
-	b.lastEpoch = max(b.lastEpoch+1, uint64(time.Now().UnixMilli()))
-	s = session.New(session.Config{
-		ID: id, Host: &place{Bridge: b, id: id, profile: b.cfg.Profile}, Encode: b.codec.event, Epoch: b.lastEpoch,
-		MaxEphemeralBytes: b.cfg.MaxEphemeralBytes, CallbackTimeout: b.cfg.CallbackTimeout, Bounds: b.cfg.Turns,
-	})
+	s = b.newSession(id)
 	b.sessions[id] = s
 	return s, true
 }
@@ -282,6 +291,7 @@ func (b *Bridge) enter(id string) (s *session.Session, fresh bool) {
 // forget takes a session out that could not be opened, or was deleted.
 func (b *Bridge) forget(s *session.Session) {
 	b.table.Forget(s.ID())
+	b.drop(s)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.sessions[s.ID()] == s {
@@ -303,6 +313,7 @@ func (b *Bridge) retire(s *session.Session) {
 	for len(b.ended) > maxEnded {
 		if oldest := b.ended[0]; b.sessions[oldest.ID()] == oldest {
 			delete(b.sessions, oldest.ID())
+			b.Go(func(context.Context) { b.drop(oldest) })
 		}
 		b.ended = b.ended[1:]
 	}

@@ -128,6 +128,9 @@ func (f *follower) drain(sink frame.Sink) (more bool, err error) {
 		}
 	}
 	more = len(f.records) > 0
+	if !more {
+		f.at = f.r.Position() // the last numbers may be of events that are lost
+	}
 	clear(f.records)
 	if !f.caught && !less(f.at, f.until) {
 		f.caught = true
@@ -170,13 +173,16 @@ func (f *follower) sendEvents(sink frame.Sink) error {
 	return err
 }
 
+// gapReasons are the journal's reasons in the form of the API.
+var gapReasons = map[journal.GapReason]bridgev1.GapReason{
+	journal.EphemeralLost: bridgev1.GapReason_GAP_REASON_EPHEMERAL_LOST,
+	journal.EpochEnded:    bridgev1.GapReason_GAP_REASON_EPOCH_ENDED,
+	journal.Trimmed:       bridgev1.GapReason_GAP_REASON_TRIMMED,
+}
+
 func (f *follower) sendGap(gap *journal.Gap, sink frame.Sink) error {
-	reason := bridgev1.GapReason_GAP_REASON_EPHEMERAL_LOST
-	if gap.Reason == journal.EpochEnded {
-		reason = bridgev1.GapReason_GAP_REASON_EPOCH_ENDED
-	}
 	return f.send(sink, &bridgev1.SubscribeResponse{Frame: &bridgev1.SubscribeResponse_Gap{Gap: &bridgev1.Gap{
-		After: session.Proto(gap.From), Through: session.Proto(gap.To), Reason: reason,
+		After: session.Proto(gap.From), Through: session.Proto(gap.To), Reason: gapReasons[gap.Reason],
 		Session: f.s.Snapshot(), PendingCallbacks: f.pending(),
 	}}})
 }

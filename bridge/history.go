@@ -56,6 +56,9 @@ func (b *Bridge) ListEvents(ctx context.Context, r *bridgev1.ListEventsRequest) 
 		return nil, err
 	}
 	defer reader.Close()
+	if err := s.Journal().Settle(ctx); err != nil { // what has happened is in the list
+		return nil, session.Classify(err, "")
+	}
 	record(ctx, s.Journal().Last())
 	return page(s, reader, flt, form(r.GetFidelity(), r.GetOriginalJson()), limit)
 }
@@ -72,11 +75,7 @@ func page(s *session.Session, reader *journal.Reader, flt *filter, f journal.For
 			if len(wire) > 0 {
 				break // the next page begins with it
 			}
-			reason := bridgev1.GapReason_GAP_REASON_EPHEMERAL_LOST
-			if gap.Reason == journal.EpochEnded {
-				reason = bridgev1.GapReason_GAP_REASON_EPOCH_ENDED
-			}
-			out.Gap = &bridgev1.Gap{After: session.Proto(gap.From), Through: session.Proto(gap.To), Reason: reason, Session: s.Snapshot()}
+			out.Gap = &bridgev1.Gap{After: session.Proto(gap.From), Through: session.Proto(gap.To), Reason: gapReasons[gap.Reason], Session: s.Snapshot()}
 			continue
 		}
 		if more = len(records) > 0; !more || !flt.passes(records[0]) {

@@ -14,19 +14,21 @@ import (
 
 // CreateSession makes a session.
 func (b *Bridge) CreateSession(ctx context.Context, r *bridgev1.CreateSessionRequest) (*bridgev1.CreateSessionResponse, error) {
-	return idempotent(ctx, b, "CreateSession", r.GetRequestId(), r, func() (*bridgev1.CreateSessionResponse, error) {
-		s, _, err := b.create(ctx, r, "", nil)
-		if err != nil {
-			return nil, err
-		}
-		record(ctx, s.Journal().Last())
-		return &bridgev1.CreateSessionResponse{Session: s.Snapshot()}, nil
+	id := cmp.Or(r.GetSessionId(), newUUID())
+	return b.createOnce(ctx, r, id, func() (*session.Session, error) {
+		s, _, err := b.createAs(ctx, r, id, "", nil)
+		return s, err
 	})
 }
 
 // create makes a session, with a participant if one joins. at is where the request is
 // in the caller's, with its dot, or empty.
 func (b *Bridge) create(ctx context.Context, r *bridgev1.CreateSessionRequest, at string, join *session.Joining) (*session.Session, session.Joined, error) {
+	return b.createAs(ctx, r, cmp.Or(r.GetSessionId(), newUUID()), at, join)
+}
+
+// createAs is create with the id that a session gets whose caller names none.
+func (b *Bridge) createAs(ctx context.Context, r *bridgev1.CreateSessionRequest, id, at string, join *session.Joining) (*session.Session, session.Joined, error) {
 	if err := b.accepting(); err != nil {
 		return nil, session.Joined{}, err
 	}
@@ -35,11 +37,11 @@ func (b *Bridge) create(ctx context.Context, r *bridgev1.CreateSessionRequest, a
 		return nil, session.Joined{}, err
 	}
 	o.Join = join
-	id := cmp.Or(r.GetSessionId(), newUUID())
 	profile, err := b.profile(r.GetRuntimeProfile(), at+"runtime_profile", id)
 	if err != nil {
 		return nil, session.Joined{}, err
 	}
+	profile.Multi = profile.Multi || join.NeedsConnection() && !b.cfg.Dialed
 	if r.GetSessionId() != "" {
 		if err := b.checkNew(ctx, profile, id); err != nil {
 			return nil, session.Joined{}, inRequest(err, at)
@@ -50,11 +52,13 @@ func (b *Bridge) create(ctx context.Context, r *bridgev1.CreateSessionRequest, a
 		return nil, session.Joined{}, inRequest(exists(id), at)
 	}
 	placeOf(s).set(profile)
+	s.Need(needs(profile)...)
 	joined, err := s.Create(ctx, o)
 	if err != nil {
 		b.forget(s)
 		return nil, session.Joined{}, inRequest(err, at)
 	}
+	b.keep(s)
 	return s, joined, nil
 }
 
@@ -128,7 +132,10 @@ func (b *Bridge) resume(ctx context.Context, r *bridgev1.ResumeSessionRequest, a
 	if fresh {
 		o.Config = b.defaults.Merge(o.Config)
 	}
-	undo, err := b.reprofile(s, r.GetRuntimeProfile(), at+"runtime_profile")
+	if r.GetRuntimeProfile() != nil {
+		s.Regained(profileMember)
+	}
+	undo, err := b.reprofile(s, r.GetRuntimeProfile(), join, at+"runtime_profile")
 	if err != nil {
 		if fresh {
 			b.forget(s)
@@ -143,6 +150,7 @@ func (b *Bridge) resume(ctx context.Context, r *bridgev1.ResumeSessionRequest, a
 		}
 		return nil, session.Joined{}, inRequest(err, at)
 	}
+	b.keep(s)
 	return s, joined, nil
 }
 

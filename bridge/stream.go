@@ -135,7 +135,7 @@ func (st *stream) run(ctx context.Context) error {
 			err = st.beat()
 		case <-done:
 			done = nil
-			if err = st.finish(); err == nil {
+			if err = st.finish(ctx); err == nil {
 				return nil
 			}
 		case <-draining:
@@ -187,9 +187,12 @@ func (st *stream) drain(ready []*follower) error {
 }
 
 // finish sends everything up to the end that done has announced.
-func (st *stream) finish() error {
+func (st *stream) finish(ctx context.Context) error {
 	end := st.end()
 	for _, f := range st.followers {
+		if err := f.s.Journal().Await(ctx, end); err != nil {
+			return session.Classify(context.Cause(ctx), "")
+		}
 		for more := true; more && !f.closed && less(f.at, end); {
 			var err error
 			if more, err = f.drain(st.sink); err != nil {
@@ -282,7 +285,7 @@ func (st *stream) subscribe(c *bridgev1.SessionCursor, at string, callbacks bool
 	if err := known(c.GetStart(), at+"start"); err != nil {
 		return err
 	}
-	s, err := st.b.open(id)
+	s, err := st.b.asking(id)
 	if err != nil {
 		return within(err, at)
 	}

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
@@ -34,7 +35,10 @@ func (b *Bridge) Send(ctx context.Context, r *bridgev1.SendRequest) (*bridgev1.S
 }
 
 func (b *Bridge) sendOnce(ctx context.Context, r *bridgev1.SendRequest) (*bridgev1.SendResponse, error) {
-	return idempotent(ctx, b, "Send\x00"+r.GetSessionId(), r.GetRequestId(), r, func() (*bridgev1.SendResponse, error) {
+	found := func(id string, at journal.Position) *bridgev1.SendResponse {
+		return &bridgev1.SendResponse{MessageId: id, Position: session.Proto(at)}
+	}
+	return sendOnce(ctx, b, "Send", r, found, func() (*bridgev1.SendResponse, error) {
 		_, sent, err := b.send(ctx, r.GetSessionId(), r.GetPrompt())
 		if err != nil {
 			return nil, err
@@ -110,7 +114,11 @@ func (b *Bridge) SendAndWait(ctx context.Context, r *bridgev1.SendAndWaitRequest
 	if err != nil {
 		return nil, err
 	}
-	return idempotent(ctx, b, "SendAndWait\x00"+r.GetSessionId(), r.GetRequestId(), r, func() (*bridgev1.SendAndWaitResponse, error) {
+	found := func(id string, at journal.Position) *bridgev1.SendAndWaitResponse {
+		lost := session.Outcome{Status: bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST, End: at}
+		return &bridgev1.SendAndWaitResponse{MessageId: id, Outcome: lost.Proto()}
+	}
+	return sendOnce(ctx, b, "SendAndWait", r, found, func() (*bridgev1.SendAndWaitResponse, error) {
 		_, sent, err := b.send(ctx, r.GetSessionId(), r.GetPrompt())
 		if err != nil {
 			return nil, err

@@ -15,6 +15,7 @@ import (
 	copilot "github.com/copilot-grpc/copilot-grpc/clients/go"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/app"
+	"github.com/copilot-grpc/copilot-grpc/internal/corpus"
 	"github.com/copilot-grpc/copilot-grpc/internal/fakecli"
 	"github.com/copilot-grpc/copilot-grpc/internal/offlinemodel"
 )
@@ -104,6 +105,8 @@ func (h *host) serve(ctx context.Context, config hostConfig) error {
 		options = append(options, app.WithRunner(runtime.InProcess(func(context.Context, runtime.Spec) (io.ReadWriteCloser, error) {
 			return cli.Connect(), nil
 		})))
+	} else if dir := os.Getenv(corpus.DirEnv); dir != "" {
+		options = append(options, app.WithRunner(corpus.Record(settings.NewRunner(logger, nil), dir, corpus.DefaultLimit)))
 	}
 	a, err := app.New(ctx, settings, options...)
 	if err != nil {

@@ -46,7 +46,8 @@ var unaskable = map[string]question{
 		kind:    bridgev1.CallbackKind_CALLBACK_KIND_FACTORY_EXECUTE,
 		host:    faked(fakecli.Reverse{Method: "factory.execute", Params: params(`{"name":"build","runId":"r1","executionToken":"t1","args":{"x":1}}`)}),
 		request: `name:"build" run_id:"r1"`,
-		accept:  &cliv1.CallbackFactoryServiceExecuteResponse{ResultJson: proto.String(`7`)}, accepted: `{"result":7}`,
+		//lint:ignore SA1019 the older supported version has it
+		accept: &cliv1.CallbackFactoryServiceExecuteResponse{ResultJson: proto.String(`7`)}, accepted: `{"result":7}`,
 		decline: failing, declined: "error: not today",
 		silent: "error: factory.execute: nobody",
 	},
@@ -54,7 +55,8 @@ var unaskable = map[string]question{
 		kind:    bridgev1.CallbackKind_CALLBACK_KIND_FACTORY_ABORT,
 		host:    faked(fakecli.Reverse{Method: "factory.abort", Params: params(`{"runId":"r1"}`)}),
 		request: `run_id:"r1"`,
-		accept:  &cliv1.CallbackFactoryServiceAbortResponse{}, accepted: "told: {}",
+		//lint:ignore SA1019 the older supported version has it
+		accept: &cliv1.CallbackFactoryServiceAbortResponse{}, accepted: "told: {}",
 		decline: failing, declined: "error: not today",
 		silent: "error: factory.abort: nobody",
 	},

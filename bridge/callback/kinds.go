@@ -6,6 +6,7 @@ package callback
 import (
 	"encoding/json"
 	"slices"
+	"strings"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -38,6 +39,8 @@ type Kind struct {
 	// Survives says that the CLI still knows the callback after its process died and
 	// the session was resumed with continuePendingWork.
 	Survives bool
+	// Limit bounds how long an answer may take, whatever the session says; zero does not.
+	Limit time.Duration
 	// Fallback gives the bridge's own answer.
 	Fallback func(p *Pending, why Why) Reply
 }
@@ -95,6 +98,10 @@ const (
 	CommandExecute      = "command.execute"
 	CommandQueued       = "command.queued"
 	HooksInvoke         = "hooks.invoke"
+	ModelRequestStart   = "llmInference.httpRequestStart"
+	ModelRequestChunk   = "llmInference.httpRequestChunk"
+	FSReadFile          = "sessionFs.readFile"
+	FSWriteFile         = "sessionFs.writeFile"
 )
 
 // events are the kinds that an event asks.
@@ -225,7 +232,11 @@ func ForRequest(method string) *Kind {
 	if k := byMethod[method]; k != nil && !k.Event {
 		return k
 	}
-	return &Kind{Method: method, Type: typeOf(method), Fallback: errorFallback}
+	k := &Kind{Method: method, Type: typeOf(method), Fallback: errorFallback}
+	if strings.HasPrefix(method, "sessionFs.") || strings.HasPrefix(method, "llmInference.") {
+		k.Limit = ProviderTimeout
+	}
+	return k
 }
 
 // SwitchFor returns the member of a session's configuration that makes the CLI ask
@@ -259,6 +270,10 @@ func Switches() []string {
 	}
 	return out
 }
+
+// ProviderTimeout is how long what a program answers, and no person, waits for it at most:
+// the CLI is idle meanwhile.
+const ProviderTimeout = 30 * time.Second
 
 // DefaultTimeout is how long a callback waits for an answer unless its session says
 // otherwise. The CLI itself waits for ever.

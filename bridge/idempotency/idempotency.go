@@ -25,6 +25,7 @@ const (
 // Store remembers answers by request id. The zero value is not usable; call New.
 type Store struct {
 	now func() time.Time
+	log Log // may be nil
 
 	mu      sync.Mutex
 	entries map[string]*entry
@@ -38,6 +39,27 @@ type entry struct {
 	done    chan struct{}
 	answer  proto.Message
 	err     error
+	// doubt: an earlier life of the process began it, when since was true.
+	doubt, settling bool
+	since           []byte
+}
+
+// Log keeps requests for the next life of the process.
+type Log interface {
+	// Begun notes that a request begins; since is what is true then.
+	Begun(key string, request []byte, expires time.Time, since []byte) error
+	// Ended notes how it ended: with an answer, or with nil for a failure.
+	Ended(key string, request []byte, expires time.Time, answer proto.Message) error
+	// Close ends the log.
+	Close() error
+}
+
+// Doubt says how a request is settled of which nobody knows what became of it.
+type Doubt struct {
+	// Since returns what settling needs to know of the time before the request.
+	Since func() []byte
+	// Settle finds out; it fails where that cannot be found.
+	Settle func(since []byte) (proto.Message, error)
 }
 
 // New returns an empty store. now is the clock.
@@ -45,11 +67,40 @@ func New(now func() time.Time) *Store {
 	return &Store{now: now, entries: map[string]*entry{}}
 }
 
+// Keep has the store use a log.
+func (s *Store) Keep(log Log) { s.log = log }
+
+// Close ends the log.
+func (s *Store) Close() error {
+	if s.log == nil {
+		return nil
+	}
+	return s.log.Close()
+}
+
+// Remember takes up a request of an earlier life; a nil answer is one in doubt.
+func (s *Store) Remember(key string, request []byte, expires time.Time, answer proto.Message, since []byte) {
+	e := &entry{key: key, expires: expires, done: make(chan struct{}), answer: answer, doubt: answer == nil, since: since}
+	copy(e.request[:], request)
+	close(e.done)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.entries[key] = e
+	s.order = append(s.order, e)
+}
+
 // Do returns f's answer to the request, or, when a request with the same scope and id was
 // made before, that one's answer: also when it is still under way. Failures are not
 // remembered: the next request tries again. An empty id always calls f. The answer is
 // shared and must not be changed.
 func (s *Store) Do(ctx context.Context, scope, id string, request proto.Message, f func() (proto.Message, error)) (proto.Message, error) {
+	return s.DoOrSettle(ctx, scope, id, request, Doubt{}, f)
+}
+
+// DoOrSettle is Do for requests whose failure in the middle can be settled after the
+// fact: d does that for one that an earlier life of the process began and did not end.
+// Without d such a request is made again.
+func (s *Store) DoOrSettle(ctx context.Context, scope, id string, request proto.Message, d Doubt, f func() (proto.Message, error)) (proto.Message, error) {
 	if id == "" {
 		return f()
 	}
@@ -63,7 +114,10 @@ func (s *Store) Do(ctx context.Context, scope, id string, request proto.Message,
 	for {
 		e, mine := s.enter(scope+"\x00"+id, sha256.Sum256(encoded))
 		if mine {
-			return s.run(e, f)
+			if e.doubt && d.Settle != nil {
+				return s.run(e, nil, func() (proto.Message, error) { return d.Settle(e.since) })
+			}
+			return s.run(e, d.Since, f)
 		}
 		if e == nil {
 			return nil, fault.New(fault.RequestIDReused, "request id %q came with a different request", id).WithField("request_id")
@@ -89,27 +143,55 @@ func (s *Store) enter(key string, request [sha256.Size]byte) (e *entry, mine boo
 		if e.request != request {
 			return nil, false
 		}
-		return e, false
+		if !e.doubt || e.settling {
+			return e, false
+		}
 	}
+	doubt := s.entries[key]
 	e = &entry{key: key, request: request, expires: s.now().Add(Keep), done: make(chan struct{})}
+	if doubt != nil {
+		e.doubt, e.settling, e.since = true, true, doubt.since
+	}
 	s.entries[key] = e
 	s.order = append(s.order, e)
 	return e, true
 }
 
 // run completes an entry. A panic in f completes it too, as a failure.
-func (s *Store) run(e *entry, f func() (proto.Message, error)) (proto.Message, error) {
+func (s *Store) run(e *entry, since func() []byte, f func() (proto.Message, error)) (proto.Message, error) {
+	if s.log != nil && since != nil {
+		// Only what is noted can be settled; what cannot be noted is done all the same.
+		_ = s.log.Begun(e.key, e.request[:], e.expires, since())
+	}
 	e.err = fault.New(fault.Internal, "the request panicked")
 	defer func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		if e.err != nil && s.entries[e.key] == e {
+		switch {
+		case e.err == nil || s.entries[e.key] != e:
+		case e.unsettled():
+			again := &entry{key: e.key, request: e.request, expires: e.expires, done: e.done, doubt: true, since: e.since, err: e.err}
+			s.entries[e.key] = again
+			s.order = append(s.order, again)
+		default:
 			delete(s.entries, e.key)
 		}
 		close(e.done)
 	}()
 	e.answer, e.err = f()
+	switch {
+	case s.log == nil || e.unsettled():
+	case e.err == nil:
+		_ = s.log.Ended(e.key, e.request[:], e.expires, e.answer) // as above
+	case since != nil || e.doubt:
+		_ = s.log.Ended(e.key, e.request[:], e.expires, nil) // as above
+	}
 	return e.answer, e.err
+}
+
+// unsettled reports whether what became of the request is as unknown as before.
+func (e *entry) unsettled() bool {
+	return e.settling && e.err != nil && fault.ReasonOf(e.err) != fault.SendInDoubt
 }
 
 // expire forgets what is too old or too much. The caller holds mu.

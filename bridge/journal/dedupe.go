@@ -16,18 +16,18 @@ type ID [16]byte
 // dedupe remembers which events have been seen: durable ones for good, ephemeral ones
 // of the current turn and the one before.
 type dedupe struct {
-	durable           map[ID]struct{}
+	durable           map[ID]uint64 // with their seq
 	current, previous map[ID]struct{}
 	limit             int // of ids in each of them
 }
 
 func newDedupe() dedupe {
-	return dedupe{durable: map[ID]struct{}{}, current: map[ID]struct{}{}, limit: maxTurnIDs}
+	return dedupe{durable: map[ID]uint64{}, current: map[ID]struct{}{}, limit: maxTurnIDs}
 }
 
-// add reports whether the id is new, and remembers it. An event without an id is
-// always new.
-func (d *dedupe) add(k ID, ephemeral bool) bool {
+// add reports whether the id is new, and remembers it, for a durable event with its seq.
+// An event without an id is always new.
+func (d *dedupe) add(k ID, ephemeral bool, seq uint64) bool {
 	if k == (ID{}) {
 		return true
 	}
@@ -35,7 +35,7 @@ func (d *dedupe) add(k ID, ephemeral bool) bool {
 		return false
 	}
 	if !ephemeral {
-		d.durable[k] = struct{}{}
+		d.durable[k] = seq
 		return true
 	}
 	if _, ok := d.current[k]; ok {

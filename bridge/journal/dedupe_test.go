@@ -32,7 +32,7 @@ func TestDedupe(t *testing.T) {
 			for i, a := range adds {
 				if a == turn {
 					d.rotate()
-				} else if got := d.add(ParseID([]byte(a.id)), a.ephemeral); got != a.fresh {
+				} else if got := d.add(ParseID([]byte(a.id)), a.ephemeral, 1); got != a.fresh {
 					t.Errorf("add %d of %q: new is %v, want %v", i, a.id, got, a.fresh)
 				}
 			}
@@ -70,7 +70,7 @@ func TestDedupeIsBounded(t *testing.T) {
 	d := newDedupe()
 	d.limit = 10
 	for i := range 25 {
-		if !d.add(ParseID(fmt.Append(nil, i)), true) || d.add(ParseID(fmt.Append(nil, i)), true) {
+		if !d.add(ParseID(fmt.Append(nil, i)), true, 0) || d.add(ParseID(fmt.Append(nil, i)), true, 0) {
 			t.Errorf("id %d is not remembered", i)
 		}
 	}

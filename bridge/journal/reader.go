@@ -17,6 +17,8 @@ const (
 	// EpochEnded: the position is of an epoch that cannot be tied to this one; the
 	// whole of this one follows.
 	EpochEnded
+	// Trimmed: durable events of the range are no longer kept, or may have been lost.
+	Trimmed
 )
 
 // Gap is a range in which events are missing.
@@ -37,6 +39,7 @@ type Reader struct {
 	pos       Position // of the last event passed
 	ephemeral bool
 	announced uint64 // the horizon that has been told
+	lossTold  uint64 // the loss that has been told last ends here
 	pending   *Gap   // to be told before anything else
 	notes     uint64 // notes before this off are not for this reader
 
@@ -58,7 +61,7 @@ func (j *Journal) NewReader(after Position, ephemeral bool, wake func()) (*Reade
 	case after.Epoch > j.cfg.Epoch || after.Epoch == j.cfg.Epoch && after.Seq >= j.nextSeq:
 		return nil, ErrFuture
 	case after.Epoch < j.cfg.Epoch:
-		r.pending = &Gap{From: after, To: Position{Epoch: j.cfg.Epoch}, Reason: EpochEnded}
+		r.pos = after // the first look tells
 	default:
 		r.pos = after
 		i := sort.Search(len(j.records), func(i int) bool { return j.records[i].Pos.Seq > after.Seq })
@@ -98,14 +101,21 @@ func (r *Reader) Next(dst []*Record, maxBytes int) ([]*Record, *Gap) {
 }
 
 func (r *Reader) next(dst []*Record, maxBytes int) ([]*Record, *Gap) {
-	r.j.mu.RLock()
-	defer r.j.mu.RUnlock()
+	j := r.j
+	j.mu.RLock()
 	if gap := r.gap(); gap != nil {
+		j.mu.RUnlock()
 		return dst, gap
 	}
-	records := r.j.records
+	if r.pos.Seq < j.evicted {
+		through := j.evicted
+		j.mu.RUnlock()
+		return r.nextOnDisk(dst, through, maxBytes)
+	}
+	defer j.mu.RUnlock()
+	records := j.records
 	i := sort.Search(len(records), func(i int) bool { return records[i].off > r.off })
-	for bytes := 0; i < len(records) && bytes < maxBytes; i++ {
+	for bytes := 0; i < len(records) && bytes < maxBytes && records[i].off <= j.shownOff; i++ {
 		rec := records[i]
 		r.off = rec.off
 		if rec.Note != nil && rec.off < r.notes {
@@ -117,6 +127,46 @@ func (r *Reader) next(dst []*Record, maxBytes int) ([]*Record, *Gap) {
 		bytes += len(rec.JSON)
 		dst = append(dst, rec)
 	}
+	if i == len(records) || records[i].off > j.shownOff {
+		r.pos.Seq = max(r.pos.Seq, j.shownSeq) // numbers at the end may have no event
+	}
+	return dst, nil
+}
+
+// nextOnDisk reads what is no longer in memory. What cannot be read is told as a gap.
+func (r *Reader) nextOnDisk(dst []*Record, through uint64, maxBytes int) ([]*Record, *Gap) {
+	epoch, bytes, last := r.pos.Epoch, 0, r.pos.Seq
+	done := true
+	err := r.j.disk.log.Read(last, func(n uint64, body []byte) bool {
+		if done = n > through; done {
+			return false
+		}
+		rec, err := parseRecord(Position{epoch, n}, body)
+		if err != nil {
+			return true // it was readable when the log was opened
+		}
+		last = n
+		bytes += len(rec.JSON)
+		dst = append(dst, rec)
+		done = n == through
+		return bytes < maxBytes && !done
+	})
+	r.pos.Seq = last
+	if err != nil {
+		r.j.disk.writer.cfg.Logger.Error("events not read from disk", "directory", r.j.disk.dir, "error", err)
+		gap := &Gap{From: r.pos, To: Position{epoch, through}, Reason: Trimmed}
+		if len(dst) == 0 {
+			r.pos.Seq = through
+			return dst, gap
+		}
+		return dst, nil // the next look comes upon it first
+	}
+	if done {
+		r.pos.Seq = max(last, through)
+	}
+	if len(dst) == 0 { // there was none
+		return r.next(dst, maxBytes)
+	}
 	return dst, nil
 }
 
@@ -124,13 +174,21 @@ func (r *Reader) next(dst []*Record, maxBytes int) ([]*Record, *Gap) {
 // holds the journal's lock.
 func (r *Reader) gap() *Gap {
 	j := r.j
+	if r.pos.Epoch != j.cfg.Epoch {
+		r.pending = &Gap{From: r.pos, To: Position{Epoch: j.cfg.Epoch}, Reason: EpochEnded}
+		r.pos, r.off, r.announced, r.lossTold = Position{Epoch: j.cfg.Epoch}, 0, 0, 0
+	}
 	gap := r.pending
 	r.pending = nil
 	notesLost := max(r.notes, r.off+1) < j.noteFloor
 	lost := r.ephemeral && r.pos.Seq < j.horizon && r.announced < j.horizon
-	switch {
+	switch trimmed := r.missing(); {
 	case gap != nil:
-		r.announced = j.horizon
+		if gap.Reason == EpochEnded {
+			r.announced = j.horizon
+		}
+	case trimmed != nil:
+		gap = trimmed
 	case lost || notesLost:
 		gap = &Gap{From: r.pos, To: Position{j.cfg.Epoch, max(j.horizon, r.pos.Seq)}, Reason: EphemeralLost}
 		r.announced = j.horizon
@@ -142,6 +200,27 @@ func (r *Reader) gap() *Gap {
 		r.notes = j.noteFloor
 	}
 	return gap
+}
+
+// missing returns the durable events that are no longer kept, or may have been lost.
+func (r *Reader) missing() *Gap {
+	j := r.j
+	if through := min(j.trimmed, j.evicted); r.pos.Seq < through {
+		gap := &Gap{From: r.pos, To: Position{j.cfg.Epoch, through}, Reason: Trimmed}
+		r.pos = gap.To
+		return gap
+	}
+	if j.disk == nil {
+		return nil
+	}
+	for _, l := range j.disk.losses {
+		// Those in memory are not lost to this reader.
+		if to := min(l.to, max(j.evicted, j.disk.start)); to > r.lossTold && to > r.pos.Seq {
+			r.lossTold = to
+			return &Gap{From: Position{j.cfg.Epoch, max(l.from, r.pos.Seq)}, To: Position{j.cfg.Epoch, to}, Reason: Trimmed}
+		}
+	}
+	return nil
 }
 
 // notify wakes the reader if it sleeps. The journal's lock is held.

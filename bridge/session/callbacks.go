@@ -47,6 +47,9 @@ func (s *Session) asked(k *callback.Kind, rec *journal.Record) {
 func (s *Session) register(p *callback.Pending, past bool) {
 	p.Created = time.Now()
 	p.Deadline = p.Created.Add(s.timeout)
+	if limit := p.Kind.Limit; limit > 0 && limit < s.timeout {
+		p.Deadline = p.Created.Add(limit)
+	}
 	to, handled := s.handlers(p)
 	if !s.pending.Add(p, s.expire) {
 		if _, err := s.pending.Get(p.ID); err != nil {
@@ -55,6 +58,7 @@ func (s *Session) register(p *callback.Pending, past bool) {
 		return
 	}
 	s.pending.Offer(p.ID, to...)
+	s.host.Keep(s)
 	s.journal.Note(Requested{p})
 	if !handled && !past {
 		s.host.Go(func(ctx context.Context) { s.giveUp(ctx, p.ID, callback.Unhandled) })
@@ -179,12 +183,15 @@ func (s *Session) ask(ctx context.Context, p *callback.Pending) (json.RawMessage
 
 // Resolve answers a callback. reply must fit the callback's kind.
 func (s *Session) Resolve(ctx context.Context, id string, participant string, reply callback.Reply) (journal.Position, error) {
-	if err := s.Usable(); err != nil && s.State() != Creating {
+	if err := s.Asking(); err != nil {
 		return journal.Position{}, err
 	}
 	p, err := s.pending.Claim(id)
 	if err != nil {
 		return journal.Position{}, err
+	}
+	if p.Kind.Method == callback.ModelRequestStart && reply.Error == nil {
+		s.takeModel(id, participant)
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), answerTimeout)
 	defer cancel()

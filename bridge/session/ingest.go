@@ -93,12 +93,14 @@ func (s *Session) observe(rec *journal.Record) {
 		var d struct{ Title string }
 		if dataOf(rec, &d) && d.Title != s.meta.summary {
 			s.meta.summary = d.Title
+			s.host.Keep(s)
 			s.host.Changed(s, bridgev1.SessionChange_SESSION_CHANGE_UPDATED)
 		}
 	case "session.model_change":
 		var d struct{ NewModel string }
 		if dataOf(rec, &d) && d.NewModel != "" {
 			s.meta.model = d.NewModel
+			s.host.Keep(s)
 		}
 	case "session.context_changed":
 		var d contextInfo
@@ -109,6 +111,7 @@ func (s *Session) observe(rec *journal.Record) {
 		dataOf(rec, &s.meta.capabilities)
 	case "user.message":
 		s.used = true
+		s.host.Keep(s)
 		s.meta.modified = time.Now()
 		s.turn.userMessage(rec)
 	case "assistant.turn_start", "assistant.turn_end", "assistant.message", "assistant.idle", "abort", "session.error",
@@ -117,6 +120,7 @@ func (s *Session) observe(rec *journal.Record) {
 	case "session.idle":
 		s.meta.modified = time.Now()
 		s.turned = true
+		s.host.Keep(s)
 		if s.turn.idle(rec) == bridgev1.TurnStatus_TURN_STATUS_ABORTED {
 			s.withdrawAborted()
 		}

@@ -77,6 +77,9 @@ func (s *Session) open(o Opening) (_ Joined, undo func(), _ error) {
 	defer s.mu.Unlock()
 	undo = s.savepoint()
 	s.config = s.config.Merge(o.Config)
+	for _, m := range o.Config {
+		s.regained(m.Key)
+	}
 	if o.Tools != nil {
 		s.tools = *o.Tools
 		for _, p := range s.participants {
@@ -108,14 +111,17 @@ func (s *Session) open(o Opening) (_ Joined, undo func(), _ error) {
 
 // savepoint returns a function that puts back what open changes. The caller holds mu.
 func (s *Session) savepoint() (undo func()) {
-	config, tools, handling, lifetime, timeout := s.config, s.tools, s.handling, s.lifetime, s.timeout
+	config, tools, handling, lifetime, timeout, missing := s.config, s.tools, s.handling, s.lifetime, s.timeout, s.missing
 	return func() {
-		s.config, s.tools, s.handling, s.lifetime, s.timeout = config, tools, handling, lifetime, timeout
+		s.config, s.tools, s.handling, s.lifetime, s.timeout, s.missing = config, tools, handling, lifetime, timeout, missing
 	}
 }
 
 // create is session.create, with the gate held.
 func (s *Session) create(ctx context.Context, rt Runtime, extra Object) error {
+	if err := s.provided(); err != nil {
+		return err
+	}
 	s.mu.Lock()
 	params := s.effective().Merge(extra)
 	tools, switches := toolsJSON(s.union()), s.switches()
@@ -139,6 +145,7 @@ func (s *Session) create(ctx context.Context, rt Runtime, extra Object) error {
 func (s *Session) loadedIn(rt Runtime) {
 	s.mu.Lock()
 	s.runtime, s.state, s.interests, s.touched = rt, Loaded, map[string]bool{}, time.Now()
+	s.host.Keep(s)
 	s.mu.Unlock()
 	if cause := rt.Err(); cause != nil {
 		s.RuntimeLost(rt, cause)
@@ -196,7 +203,13 @@ func (s *Session) resume(ctx context.Context, o Opening) error {
 		}
 		return s.attend(ctx, rt)
 	}
-	rt, err := s.host.Runtime(ctx)
+	s.mu.Lock()
+	err := s.credentialsNeeded()
+	s.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	rt, err = s.host.Runtime(ctx)
 	if err != nil {
 		return err
 	}
@@ -261,6 +274,9 @@ func (s *Session) loaded(ctx context.Context) (Runtime, error) {
 	s.mu.Lock()
 	rt, state, used, err := s.runtime, s.state, s.used, s.usable()
 	s.internal = state == Unloaded
+	if err == nil && state != Loaded {
+		err = s.credentialsNeeded()
+	}
 	s.mu.Unlock()
 	defer s.setInternal(false)
 	if err != nil || state == Loaded {
@@ -297,6 +313,7 @@ func (s *Session) RuntimeLost(rt Runtime, cause error) (wanted bool) {
 		return false
 	}
 	s.endOrder()
+	s.dropModels()
 	s.dropSatellites()
 	s.state, s.runtime, s.loadedOnce, s.override = Unloaded, nil, false, false
 	outcome := s.turn.lost(bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST, s.journal.Last())
@@ -389,6 +406,7 @@ func (s *Session) end(state State, reason bridgev1.CloseReason) {
 		s.runtime.Unroute(s)
 	}
 	s.endOrder()
+	s.dropModels()
 	s.dropSatellites()
 	s.state, s.runtime, s.loadedOnce, s.override = state, nil, false, false
 	for _, p := range s.participants {
@@ -398,6 +416,7 @@ func (s *Session) end(state State, reason bridgev1.CloseReason) {
 		}
 	}
 	s.participants = nil
+	s.host.Keep(s)
 	s.turn.lost(bridgev1.TurnStatus_TURN_STATUS_ABORTED, s.journal.Last())
 	s.withdraw(func(*callback.Pending) bool { return true }, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_SESSION_ENDED)
 	s.journal.Note(Ended{reason})

@@ -30,6 +30,7 @@ type Participant struct {
 	grace     time.Duration
 	connected bool
 	left      bool
+	hash      string // of the token, of a participant of an earlier life of the bridge
 	timer     *time.Timer
 	// replace ends the stream that has the place now.
 	replace context.CancelCauseFunc
@@ -48,6 +49,9 @@ type Joining struct {
 	Grace time.Duration
 	// Replace is called when another stream takes the place.
 	Replace context.CancelCauseFunc
+	// InPlace, if set, is called as soon as the participant is in place, before the CLI is
+	// told of anything. It must not call the session.
+	InPlace func(*Session, Joined)
 }
 
 // ErrReplaced is the cause with which a stream ends whose place another took.
@@ -57,13 +61,15 @@ var ErrReplaced = fault.New(fault.ParticipantReplaced, "another stream took this
 // CLI with Sync. The caller holds mu.
 func (s *Session) add(j Joining) (p *Participant, returned bool, err error) {
 	if j.Token != "" {
+		hash := hashToken(j.Token)
 		i := slices.IndexFunc(s.participants, func(p *Participant) bool {
-			return subtle.ConstantTimeCompare([]byte(p.Token), []byte(j.Token)) == 1
+			return subtle.ConstantTimeCompare([]byte(p.tokenHash()), []byte(hash)) == 1
 		})
 		if i < 0 {
 			return nil, false, fault.New(fault.ParticipantNotFound, "no participant has this token; its grace time may be over").WithField("token")
 		}
 		p, returned = s.participants[i], true
+		p.Token = j.Token
 	}
 	if err := s.checkClash(j.Tools, p, "tools"); err != nil {
 		return nil, false, err
@@ -87,6 +93,10 @@ func (s *Session) add(j Joining) (p *Participant, returned bool, err error) {
 	p.commands, p.own = j.Commands, j.Own
 	p.name, p.tools, p.handling, p.grace, p.replace, p.connected = j.Name, j.Tools, j.Handling, j.Grace, j.Replace, true
 	s.offerTo(p)
+	if j.InPlace != nil {
+		j.InPlace(s, Joined{p, returned})
+	}
+	s.host.Keep(s)
 	return p, returned, nil
 }
 
@@ -132,6 +142,7 @@ func (s *Session) Change(ctx context.Context, p *Participant, tools *[]Tool, han
 	if handling != nil {
 		p.handling = *handling
 	}
+	s.host.Keep(s)
 	s.offerTo(p)
 	s.mu.Unlock()
 	s.orphans(ctx)
@@ -150,6 +161,10 @@ func (s *Session) Lost(p *Participant, cause error) {
 	}
 	grace := p.grace
 	s.mu.Unlock()
+	// Parts of a response may be lost with the connection.
+	s.host.Go(func(context.Context) {
+		s.failModelsOf(p.ID, statusBroken, "the connection of whoever was answering broke")
+	})
 	if !replaced && grace <= 0 {
 		s.Leave(p)
 	}
@@ -175,6 +190,7 @@ func (s *Session) leave(p *Participant, right func() bool) {
 	}
 	s.participants = slices.Delete(s.participants, i, i+1)
 	p.left, p.connected = true, false
+	s.host.Keep(s)
 	if p.timer != nil {
 		p.timer.Stop()
 	}
@@ -185,6 +201,7 @@ func (s *Session) leave(p *Participant, right func() bool) {
 		ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 		defer cancel()
 		s.orphans(ctx)
+		s.failModelsOf(p.ID, statusRefused, "whoever was answering has left")
 		if sat != nil {
 			sat.Close()
 		}

@@ -39,6 +39,9 @@ func (s *Session) recreate(ctx context.Context, rt Runtime) error {
 // coldResume loads the session from the CLI's history, and brings the journal in step
 // with it: what happened before comes before what happens now.
 func (s *Session) coldResume(ctx context.Context, rt Runtime, extra Object, continuePending bool) error {
+	if err := s.provided(); err != nil {
+		return err
+	}
 	s.mu.Lock()
 	params := s.effective().Merge(extra)
 	tools, switches := toolsJSON(s.union()), s.switches()
@@ -120,10 +123,10 @@ func (s *Session) readHistory(ctx context.Context, rt Runtime, continuePending b
 	return nil
 }
 
-// kept is a record as the journal has it, with its position.
+// kept gives a record of the history the position that it has in the journal.
 func (s *Session) kept(rec *journal.Record) *journal.Record {
-	if old, ok := s.journal.Find(func(r *journal.Record) bool { return r.ID == rec.ID }); ok {
-		return old
+	if at, ok := s.journal.Lookup(rec.ID); ok {
+		rec.Pos = at
 	}
 	return rec
 }

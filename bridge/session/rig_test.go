@@ -119,6 +119,8 @@ func (r *rig) Changed(_ *Session, c bridgev1.SessionChange) {
 }
 
 // Logger implements Host.
+func (r *rig) Keep(*Session) {}
+
 func (r *rig) Logger() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
 func (rt *fakeRuntime) Call(ctx context.Context, method string, params []byte, opts ...rpcconn.CallOption) (json.RawMessage, error) {

@@ -16,6 +16,10 @@ type Satellite interface {
 	Close()
 }
 
+// NeedsConnection reports whether a participant declares what the CLI binds to a
+// connection, so that it gets one of its own.
+func (j *Joining) NeedsConnection() bool { return j != nil && len(j.Own) > 0 }
+
 // Asker serves a request of the CLI that came on a satellite; id is unique to it.
 type Asker func(ctx context.Context, id, method string, params json.RawMessage) (json.RawMessage, error)
 

@@ -244,6 +244,7 @@ func (s *Session) SetModel(ctx context.Context, params Object) (json.RawMessage,
 	s.config.Set("model", params.Get("modelId"))
 	s.config.Set("reasoningEffort", params.Get("reasoningEffort"))
 	s.config.Set("modelCapabilities", params.Get("modelCapabilities"))
+	s.host.Keep(s)
 	return result, at, nil
 }
 
@@ -279,6 +280,7 @@ func (s *Session) SetProvider(ctx context.Context, change func(provider Object) 
 	if model != "" {
 		s.config.SetString("model", model)
 	}
+	s.host.Keep(s)
 	s.mu.Unlock()
 	if err := s.warmResume(ctx, rt, nil); err != nil {
 		s.mu.Lock()
@@ -307,9 +309,15 @@ func (s *Session) SetCredentials(ctx context.Context, secrets Object, token stri
 	if len(secrets) > 0 {
 		s.config.Set("provider", provider.Merge(secrets).JSON())
 	}
+	missing := s.missing
 	if token != "" {
 		s.config.SetString("gitHubToken", token)
+		s.regained("gitHubToken")
 	}
+	if len(secrets) > 0 {
+		s.regained("provider")
+	}
+	s.host.Keep(s)
 	loaded, rt := s.state == Loaded, s.runtime
 	s.mu.Unlock()
 	if loaded {
@@ -317,11 +325,11 @@ func (s *Session) SetCredentials(ctx context.Context, secrets Object, token stri
 	} else {
 		_, err = s.loaded(ctx)
 	}
-	if err != nil { // what the CLI refused must not be in the way of every later load
+	if err != nil && fault.ReasonOf(err) != fault.CredentialsNeeded { // some may still be missing
+		// What the CLI refused must not be in the way of every later load.
 		s.mu.Lock()
-		s.config = before
+		s.config, s.missing = before, missing
 		s.mu.Unlock()
-		return err
 	}
-	return nil
+	return err
 }

@@ -49,6 +49,9 @@ type Host interface {
 	Go(f func(ctx context.Context))
 	// Changed tells of a change to the session that watchers of sessions want to know.
 	Changed(s *Session, change bridgev1.SessionChange)
+	// Keep has the session kept for the bridge's next life, as it is or will be a moment
+	// later. The session's lock is held.
+	Keep(s *Session)
 	// Logger is for what has no caller to be told.
 	Logger() *slog.Logger
 }
@@ -80,6 +83,10 @@ type Config struct {
 	Epoch uint64
 	// MaxEphemeralBytes bounds the journal's ephemeral part.
 	MaxEphemeralBytes int
+	// Log is where the journal is kept; without one it is in memory.
+	Log *journal.Disk
+	// Budget bounds the memory of all journals.
+	Budget *journal.Budget
 	// CallbackTimeout is how long callbacks wait for an answer.
 	CallbackTimeout time.Duration
 	// Bounds are those of a turn in which nothing happens.
@@ -108,6 +115,8 @@ type Session struct {
 	lifetime     bridgev1.Lifetime
 	timeout      time.Duration
 	participants []*Participant
+	needs        []string                 // the methods that have to be handled
+	models       map[string]*modelRequest // that others answer in the CLI's place, by their id
 	turn         turn
 	meta         meta
 	held         []*journal.Record // events kept back while history is being read
@@ -117,6 +126,8 @@ type Session struct {
 	interests    map[string]bool // the event types that were asked for in this runtime
 	used         bool            // it has a message: the CLI keeps a history of it
 	turned       bool            // a turn has ended: the CLI has written the history of it
+	missing      []string        // paths of secrets that an earlier life of the bridge had
+	awaited      bool            // in that life callbacks waited
 	doubted      []string        // messages that were accepted and lost, oldest first
 	internal     bool            // what happens now is the bridge's own book-keeping
 	override     bool            // a turn runs whose headers replace the provider's
@@ -146,7 +157,7 @@ func New(cfg Config) *Session {
 	now := time.Now()
 	s := &Session{
 		id: cfg.ID, host: cfg.Host,
-		journal: journal.New(journal.Config{Epoch: cfg.Epoch, MaxEphemeralBytes: cfg.MaxEphemeralBytes, Encode: cfg.Encode}),
+		journal: journal.New(journal.Config{Epoch: cfg.Epoch, MaxEphemeralBytes: cfg.MaxEphemeralBytes, Encode: cfg.Encode, Log: cfg.Log, Budget: cfg.Budget}),
 		pending: callback.NewRegistry(),
 		gate:    make(chan struct{}, 1), sending: make(chan struct{}, 1),
 		interests: map[string]bool{}, timeout: cfg.CallbackTimeout, switchNames: callback.Switches(),

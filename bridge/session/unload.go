@@ -32,7 +32,7 @@ func (s *Session) resting(idle time.Duration) bool {
 	if s.turn.lastEvent.After(last) {
 		last = s.turn.lastEvent
 	}
-	return s.state == Loaded && s.uses == 0 && !s.override && !s.orbited() && !s.turn.busy() && s.pending.Len() == 0 && time.Since(last) >= idle
+	return s.providers() == nil && s.state == Loaded && s.uses == 0 && !s.override && !s.orbited() && !s.turn.busy() && s.pending.Len() == 0 && time.Since(last) >= idle
 }
 
 // Rests is resting for others.
@@ -101,6 +101,7 @@ func (s *Session) destroy(ctx context.Context, rt Runtime) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.endOrder()
+	s.dropModels()
 	s.runtime, s.loadedOnce, s.override, s.internal = nil, false, false, false
 	switch fault.ReasonOf(err) {
 	case fault.SessionNotFound, fault.RuntimeLost:

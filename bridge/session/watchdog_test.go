@@ -30,7 +30,7 @@ func (p *puppet) Satellite(context.Context, string, Asker) (Satellite, error) {
 	return nil, errors.New("a puppet has one connection")
 }
 
-func (p *puppet) Call(_ context.Context, method string, _ []byte, opts ...rpcconn.CallOption) (json.RawMessage, error) {
+func (p *puppet) Call(_ context.Context, method string, _ []byte, _ ...rpcconn.CallOption) (json.RawMessage, error) {
 	p.mu.Lock()
 	p.calls = append(p.calls, method)
 	p.mu.Unlock()

@@ -50,6 +50,7 @@ func startServer(t *testing.T) *server {
 	p := startDaemon(t, home, []string{"HOME=" + home, tokenEnv + "=" + token},
 		binary, "serve", "--cli", cli, "--no-login",
 		"--home", filepath.Join(home, ".copilot"), "--user-home", home,
+		"--data-dir", filepath.Join(home, "data"),
 		"--offline-model", writeScript(t, home),
 		"--listen", "unix:"+filepath.Join(home, "s.sock"), "--listen", "127.0.0.1:0")
 	found := announced.FindStringSubmatch(strings.Join(p.until(modelIntro), "\n"))

@@ -60,7 +60,11 @@ func New(ctx context.Context, c Config, options ...Option) (_ *App, err error) {
 			return nil, err
 		}
 	}
-	b, err := a.newBridge(runner(&c, &set), profile, defaults)
+	directory, err := a.openStore()
+	if err != nil {
+		return nil, err
+	}
+	b, err := a.newBridge(directory, runner(&c, &set), profile, defaults)
 	if err != nil {
 		return nil, err
 	}
@@ -87,7 +91,7 @@ func (a *App) startOffline(ctx context.Context, profile *runtime.Profile) (defau
 }
 
 // newBridge makes the bridge and the supervisor of its runtimes, which stops first.
-func (a *App) newBridge(runner runtime.Runner, profile runtime.Profile, defaults []byte) (*bridge.Bridge, error) {
+func (a *App) newBridge(directory bridge.Directory, runner runtime.Runner, profile runtime.Profile, defaults []byte) (*bridge.Bridge, error) {
 	var supervisor *runtime.Supervisor
 	b, err := bridge.New(bridge.Config{
 		Runtimes: func(start bridge.Start) bridge.Runtimes {
@@ -115,6 +119,8 @@ func (a *App) newBridge(runner runtime.Runner, profile runtime.Profile, defaults
 		Turns:              session.Bounds{Stall: a.config.StallTimeout, ModelCall: a.config.ModelCallTimeout},
 		IdleUnload:         a.config.IdleUnload,
 		Wear:               bridge.Wear{Age: a.config.MaxRuntimeAge, RSS: a.config.MaxRuntimeRSS, Latency: a.config.MaxRuntimeLatency},
+		Directory:          directory,
+		MaxMemoryBytes:     a.config.MaxMemoryBytes,
 		Raw:                a.config.Raw,
 		OfflineModel:       a.offline != nil,
 		Version:            a.config.Version,

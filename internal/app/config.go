@@ -92,6 +92,19 @@ type Config struct {
 	// which it promises nothing.
 	Internal bool
 
+	// DataDir is where sessions and what happened in them outlive this process; "" keeps
+	// nothing. Fsync says when what is written there is to outlast a crash of the machine:
+	// always, interval or never; default: interval, every FsyncInterval. JournalBytes and
+	// JournalAge are what is kept of each session's events; zero keeps everything.
+	DataDir       string
+	Fsync         string
+	FsyncInterval time.Duration
+	JournalBytes  int64
+	JournalAge    time.Duration
+	// MaxMemoryBytes bounds the events of all sessions in memory. Default: that of package
+	// journal.
+	MaxMemoryBytes int
+
 	// MaxPromptBytes bounds a prompt's text, MaxAttachmentBytes an attachment sent in
 	// pieces, MaxRequestBytes any message from a caller, and MaxEphemeralBytes what is
 	// kept of each session's ephemeral events. Default: those of packages bridge and
@@ -165,6 +178,9 @@ func (c *Config) Validate() error {
 	if err := c.checkProfiles(); err != nil {
 		return err
 	}
+	if _, err := journal.ParseFsync(c.Fsync); err != nil {
+		return err
+	}
 	if _, err := parseLevel(c.LogLevel); err != nil {
 		return err
 	}
@@ -186,6 +202,9 @@ func (c *Config) complete() {
 	c.MaxAttachmentBytes = cmp.Or(c.MaxAttachmentBytes, bridge.DefaultMaxAttachmentBytes)
 	c.MaxRequestBytes = cmp.Or(c.MaxRequestBytes, server.DefaultMaxRecvBytes)
 	c.MaxEphemeralBytes = cmp.Or(c.MaxEphemeralBytes, journal.DefaultMaxEphemeralBytes)
+	c.MaxMemoryBytes = cmp.Or(c.MaxMemoryBytes, journal.DefaultMaxMemoryBytes)
+	c.Fsync = cmp.Or(c.Fsync, string(journal.FsyncInterval))
+	c.FsyncInterval = cmp.Or(c.FsyncInterval, journal.DefaultFsyncInterval)
 	c.CallbackTimeout = cmp.Or(c.CallbackTimeout, callback.DefaultTimeout)
 	c.MaxSessionsPerRuntime = cmp.Or(c.MaxSessionsPerRuntime, placement.DefaultMaxSessions)
 	c.MaxRuntimes = cmp.Or(c.MaxRuntimes, placement.DefaultMaxRuntimes)
@@ -232,6 +251,8 @@ func (c *Config) checkNumbers() error {
 	for name, n := range map[string]int64{
 		"largest prompt": int64(c.MaxPromptBytes), "largest attachment": int64(c.MaxAttachmentBytes),
 		"largest request": int64(c.MaxRequestBytes), "size of ephemeral events": int64(c.MaxEphemeralBytes),
+		"size of events in memory": int64(c.MaxMemoryBytes), "fsync interval": int64(c.FsyncInterval),
+		"size of a journal": c.JournalBytes, "age of a journal": int64(c.JournalAge),
 		"callback timeout": int64(c.CallbackTimeout), "drain grace": int64(c.DrainGrace),
 		"sessions of a runtime": int64(c.MaxSessionsPerRuntime), "number of runtimes": int64(c.MaxRuntimes),
 		"idle time of runtimes": int64(c.RuntimeIdle),

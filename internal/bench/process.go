@@ -49,6 +49,7 @@ func (r *run) startBridge(ctx context.Context, cli string, env ...string) (*brid
 	b := &bridge{dir: dir, unix: "unix:" + filepath.Join(dir, "s"), tcp: fmt.Sprintf("127.0.0.1:%d", port), token: rand.Text()}
 	b.cmd = exec.CommandContext(ctx, r.cfg.Server, "serve", "--listen", b.unix, "--listen", b.tcp,
 		"--cli", cli, "--no-login", "--home", filepath.Join(dir, "home"), "--user-home", dir, "--work-dir", dir,
+		"--data-dir", filepath.Join(dir, "data"),
 		"--log-level", "warn", "--log-format", "json")
 	b.cmd.Env = append(append(os.Environ(), "COPILOT_GRPC_TOKEN="+b.token), env...)
 	b.cmd.Stderr = &b.stderr

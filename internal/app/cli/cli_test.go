@@ -224,7 +224,7 @@ func TestServe(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	stop() // at once: what is looked at comes before
 	path := socket(t)
-	if code := p.main(ctx, []string{"serve", "--listen", "unix:" + path + ",localhost:0", "--offline-model", "default"}); code != exitOK {
+	if code := p.main(ctx, []string{"serve", "--listen", "unix:" + path + ",localhost:0", "--offline-model", "default", "--data-dir", t.TempDir()}); code != exitOK {
 		t.Errorf("code %d: %s", code, stderr)
 	}
 	for _, want := range []string{

@@ -27,6 +27,9 @@ func serve(ctx context.Context, p *program, args []string) error {
 	}
 	c := app.DefaultConfig()
 	c.Version = p.version
+	if dir, err := app.DefaultDataDir(); err == nil {
+		c.DataDir = dir
+	}
 	f := newFlags("serve", "[flags]", serveUsage)
 	serverFlags(f, &c)
 	cliFlags(f, &c)

@@ -1,0 +1,447 @@
+package journal
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"slices"
+	"sort"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/journal/segment"
+)
+
+const (
+	// reserveBlock is how many numbers are reserved on disk at a time. Numbers cost
+	// nothing; that those of a crashed life are passed over is told in a Gap.
+	reserveBlock = 1 << 20
+	// damagedBlocks is how many blocks at most can have been reserved in what was cut off
+	// a damaged file: every one stands for half a million events.
+	damagedBlocks = 64
+	// maxBatchBytes is how much of one journal is written at a time.
+	maxBatchBytes = 1 << 20
+	// maxUnwrittenBytes bounds the durable events that wait for the disk. A journal with
+	// more does without the oldest on disk.
+	maxUnwrittenBytes = 32 << 20
+	// maxLosses bounds the ranges in which durable events are missing; past it the
+	// oldest grow together.
+	maxLosses = 64
+	// minRetry and maxRetry bound the time until a disk that failed is tried again.
+	minRetry = 250 * time.Millisecond
+	maxRetry = 30 * time.Second
+)
+
+// ErrBacklog reports that events came faster than the disk took them.
+var ErrBacklog = errors.New("the disk is too slow for the events")
+
+// Disk is a journal's log. One is made by OpenDisk and given to New.
+type Disk struct {
+	dir    string
+	log    *segment.Log
+	writer *Writer
+	ids    map[ID]uint64 // of the events recovered, until attach
+
+	// The journal's mu guards what follows.
+	j         *Journal
+	start     uint64 // the last number that an earlier life may have given
+	reserved  uint64 // numbers up to this one may be shown
+	safe      uint64 // events up to this one need not be in memory
+	losses    []loss
+	flight    []*Record // durable, being written
+	unwritten []*Record // durable, waiting behind them, oldest first
+	bytes     int       // of unwritten
+	marks     bool      // the mark on disk is not what it should be
+	replacing bool      // the log is to begin anew with unwritten
+	life      int       // counts how often it did
+	touched   bool      // this life of the process has written to it
+	degraded  error     // why the disk is behind
+	retry     time.Duration
+	retryAt   time.Time
+	closing   bool
+	removing  bool
+	closed    chan struct{}
+
+	renew  bool   // a sync failed: what it was to make safe has to be written anew
+	buffer []byte // the writing goroutine's
+
+	queued bool // guarded by the writer's mu
+	dirty  bool // same: it has what is not synced
+}
+
+// Recovery tells what was found on disk.
+type Recovery struct {
+	// Events is how many there are.
+	Events int
+	// Clean: the journal had been closed.
+	Clean bool
+	// Lost: durable events that were shown may be missing; readers are told.
+	Lost bool
+	// Cut bytes were cut off, the files SetAside renamed.
+	Cut      int64
+	SetAside []string
+}
+
+// OpenDisk opens the log of a directory, and begins one with the epoch if there is none
+// or if none of it can be tied to what was shown.
+func OpenDisk(dir string, epoch uint64, w *Writer) (*Disk, Recovery, error) {
+	d := &Disk{dir: dir, writer: w, ids: map[ID]uint64{}, closed: make(chan struct{})}
+	var rec Recovery
+	o := segment.Options{FS: w.cfg.FS, SegmentBytes: w.cfg.SegmentBytes, SyncFiles: w.cfg.Fsync != FsyncNever, Now: w.cfg.Now}
+	log, found, err := segment.Open(dir, epoch, o, func(n uint64, body []byte) error {
+		r, err := parseRecord(Position{Seq: n}, body)
+		if err != nil {
+			return err
+		}
+		rec.Events++
+		if r.ID != (ID{}) {
+			d.ids[r.ID] = n
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, rec, fmt.Errorf("opening the journal in %q: %w", dir, err)
+	}
+	d.log, rec.Cut, rec.SetAside = log, found.Cut, found.SetAside
+	m, known := parseMark(found.Mark)
+	rec.Clean = known && m.clean && found.Cut == 0 && len(found.SetAside) == 0
+	d.start, d.losses = max(m.reserved, log.Last()), m.losses
+	switch {
+	case !known && log.Last() == 0 && found.Cut == 0 && len(found.SetAside) == 0: // nothing was ever shown
+	case len(found.SetAside) > 0 || !known:
+		rec.Lost = true
+		if err := d.beginAnew(max(epoch, log.Epoch()+1)); err != nil {
+			return nil, rec, err
+		}
+	case found.Cut > 0:
+		// Reservations may have been cut off too.
+		d.start += damagedBlocks * reserveBlock
+		rec.Lost = true
+	case !m.clean && m.boot != w.cfg.boot && w.cfg.Fsync != FsyncAlways:
+		rec.Lost = true
+	}
+	if rec.Lost {
+		d.lose(log.Last(), d.start)
+	}
+	d.reserved, d.safe = d.start, log.Last()
+	return d, rec, nil
+}
+
+// beginAnew puts what is left of the log under a new epoch.
+func (d *Disk) beginAnew(epoch uint64) error {
+	var entries []segment.Entry
+	err := d.log.Read(0, func(n uint64, body []byte) bool {
+		entries = append(entries, segment.Entry{Number: n, Body: append([]byte(nil), body...)})
+		return true
+	})
+	if err != nil {
+		return err
+	}
+	d.start, d.losses = d.log.Last(), nil
+	return d.log.Replace(epoch, entries)
+}
+
+// boot identifies the life of the machine, where that can be known.
+var boot = sync.OnceValue(func() string {
+	id, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	return strings.TrimSpace(string(id))
+})
+
+// attach makes the journal go on where the log ends.
+func (d *Disk) attach(j *Journal) {
+	d.j, j.cfg.Epoch = j, d.log.Epoch()
+	j.nextSeq, j.shownSeq, j.horizon = d.start+1, d.start, d.start
+	j.evicted, j.trimmed = d.log.Last(), d.log.Trimmed()
+	j.seen.durable, d.ids = d.ids, nil
+	d.writer.register(d)
+	d.writer.wake(d) // numbers are reserved before the first is wanted
+}
+
+// lose notes that durable events may be missing in a range.
+func (d *Disk) lose(from, to uint64) {
+	if from >= to {
+		return
+	}
+	if n := len(d.losses); n > 0 && d.losses[n-1].to >= from {
+		d.losses[n-1].to = to
+	} else {
+		d.losses = append(d.losses, loss{from, to})
+	}
+	if len(d.losses) > maxLosses {
+		d.losses[1].from = d.losses[0].from
+		d.losses = d.losses[1:]
+	}
+	d.marks = true
+}
+
+// pushed takes a record that was added to the journal. The journal's mu is held.
+func (d *Disk) pushed(r *Record) {
+	if r.durable() {
+		d.unwritten = append(d.unwritten, r)
+		d.bytes += r.size()
+		if d.bytes > maxUnwrittenBytes {
+			d.overflow()
+		}
+		d.writer.wake(d)
+	} else if d.j.nextSeq+reserveBlock/2 > d.reserved+1 {
+		d.writer.wake(d)
+	}
+}
+
+// overflow gives up the oldest events on disk, and with that in memory, while too many
+// wait. The order of those that stay is what it was.
+func (d *Disk) overflow() {
+	from := d.log.Last()
+	if len(d.flight) > 0 { // they may be stuck for good
+		from = d.flight[0].Pos.Seq - 1
+	}
+	if n := len(d.losses); n > 0 {
+		from = max(from, d.losses[n-1].to)
+	}
+	for len(d.unwritten) > 1 && d.bytes > maxUnwrittenBytes/4*3 {
+		r := d.unwritten[0]
+		d.unwritten = d.unwritten[1:]
+		d.bytes -= r.size()
+		d.lose(from, r.Pos.Seq)
+		from, d.safe = r.Pos.Seq, r.Pos.Seq
+	}
+	d.degrade(ErrBacklog)
+	d.j.evict(maxCachedBytes)
+}
+
+// limit is how far readers may see, of a journal that has come to off and seq.
+func (d *Disk) limit(off, seq uint64) (uint64, uint64) {
+	if d.degraded == nil {
+		if len(d.flight) > 0 {
+			off, seq = d.flight[0].off-1, d.flight[0].Pos.Seq-1
+		} else if len(d.unwritten) > 0 {
+			off, seq = d.unwritten[0].off-1, d.unwritten[0].Pos.Seq-1
+		}
+	}
+	if seq > d.ceiling() {
+		seq = d.reserved
+		records := d.j.records
+		if i := sort.Search(len(records), func(i int) bool { return records[i].Pos.Seq > seq }); i < len(records) {
+			off = records[i].off - 1
+		}
+	}
+	return off, seq
+}
+
+// ceiling is the last number that may be shown. A log that has nothing on disk, on a disk
+// that takes nothing, sets none: the next life of the process cannot take up its epoch.
+func (d *Disk) ceiling() uint64 {
+	if d.degraded != nil && d.start == 0 && d.reserved == 0 {
+		return math.MaxUint64
+	}
+	return d.reserved
+}
+
+// degrade notes that the disk is behind, or broken: what is appended is shown at once,
+// and may not outlive the process. The journal's mu is held.
+func (d *Disk) degrade(err error) {
+	if d.degraded == nil {
+		d.writer.cfg.Logger.Error("journal is behind its disk", "directory", d.dir, "error", err)
+	}
+	d.degraded = err
+	d.j.show()
+}
+
+// batch is what is written at a time.
+type batch struct {
+	records   []*Record
+	mark      *mark
+	replacing bool // with everything
+	epoch     uint64
+	life      int
+}
+
+func (b *batch) empty() bool { return len(b.records) == 0 && b.mark == nil && !b.replacing }
+
+// batch takes what is to be written next.
+func (d *Disk) batch() *batch {
+	d.j.mu.Lock()
+	defer d.j.mu.Unlock()
+	n, size := 0, 0
+	for n < len(d.unwritten) && (size < maxBatchBytes || d.replacing) {
+		size += d.unwritten[n].size()
+		n++
+	}
+	d.flight, d.unwritten = d.unwritten[:n:n], d.unwritten[n:]
+	d.bytes -= size
+	b := &batch{records: d.flight, replacing: d.replacing, epoch: d.j.cfg.Epoch, life: d.life}
+	given := d.j.nextSeq - 1
+	m := &mark{reserved: max(given+reserveBlock, d.reserved), boot: d.writer.cfg.boot, losses: slices.Clone(d.losses)}
+	closing := d.closing && len(d.unwritten) == 0
+	switch {
+	case closing && (d.touched || len(d.flight) > 0 || given > d.start || d.replacing):
+		m.clean, m.reserved = true, given
+		b.mark = m
+	case closing: // as it was found
+	case given+reserveBlock/2 > d.reserved, d.marks, d.replacing:
+		b.mark = m
+	}
+	d.marks = false
+	d.touched = d.touched || !b.empty()
+	return b
+}
+
+// write puts a batch on disk.
+func (d *Disk) write(b *batch) error {
+	if d.wantsRenewal() {
+		if err := d.log.Renew(); err != nil {
+			return err
+		}
+		d.setRenewal(false)
+	}
+	entries := make([]segment.Entry, 0, len(b.records)+1)
+	if b.mark != nil {
+		entries = append(entries, segment.Entry{Mark: true, Body: b.mark.append(nil)})
+	}
+	d.buffer = d.buffer[:0]
+	ends := make([]int, 0, len(b.records))
+	for _, r := range b.records {
+		d.buffer = appendRecord(d.buffer, r)
+		ends = append(ends, len(d.buffer))
+	}
+	begin := 0
+	for i, r := range b.records {
+		// What an earlier try has written is not written twice.
+		if b.replacing || r.Pos.Seq > d.log.Last() {
+			entries = append(entries, segment.Entry{Number: r.Pos.Seq, Body: d.buffer[begin:ends[i]]})
+		}
+		begin = ends[i]
+	}
+	if cap(d.buffer) > 2*maxBatchBytes {
+		d.buffer = nil
+	}
+	var err error
+	if b.replacing {
+		err = d.log.Replace(b.epoch, entries)
+	} else {
+		err = d.log.Append(entries)
+	}
+	policy := d.writer.cfg.Fsync
+	if err != nil || policy != FsyncAlways && (b.mark == nil || policy == FsyncNever) {
+		return err
+	}
+	if _, err = d.log.Sync(); err != nil {
+		d.setRenewal(true)
+	}
+	return err
+}
+
+func (d *Disk) wantsRenewal() bool {
+	d.j.mu.RLock()
+	defer d.j.mu.RUnlock()
+	return d.renew
+}
+
+func (d *Disk) setRenewal(on bool) {
+	d.j.mu.Lock()
+	defer d.j.mu.Unlock()
+	d.renew = on
+}
+
+// written takes note of a batch that is on disk, and reports whether there is more.
+func (d *Disk) written(b *batch) (more bool) {
+	d.j.mu.Lock()
+	defer d.j.mu.Unlock()
+	if b.life != d.life {
+		return true // it is of an epoch that is over
+	}
+	if d.degraded != nil && len(d.unwritten) == 0 {
+		d.writer.cfg.Logger.Info("journal is in step with its disk again", "directory", d.dir)
+		d.degraded = nil
+	}
+	d.retry = 0
+	if b.mark != nil {
+		d.reserved = max(d.reserved, b.mark.reserved)
+	}
+	d.flight, d.replacing = nil, false
+	if d.writer.cfg.Fsync != FsyncInterval {
+		d.safe = max(d.safe, d.log.Last())
+	}
+	d.j.evict(maxCachedBytes)
+	d.j.show()
+	return len(d.unwritten) > 0 || d.marks
+}
+
+// failed takes a batch back that is not on disk.
+func (d *Disk) failed(err error, b *batch) {
+	d.j.mu.Lock()
+	defer d.j.mu.Unlock()
+	if b.life == d.life {
+		d.takeBack()
+	}
+	d.marks = true
+	d.retry = min(max(2*d.retry, minRetry), maxRetry)
+	d.retryAt = d.writer.cfg.Now().Add(d.retry)
+	d.degrade(err)
+}
+
+// takeBack puts a batch back before what waits.
+func (d *Disk) takeBack() {
+	lost := uint64(0) // an overflow meanwhile has given up the batch too
+	if n := len(d.losses); n > 0 {
+		lost = d.losses[n-1].to
+	}
+	d.flight = slices.DeleteFunc(slices.Clone(d.flight), func(r *Record) bool { return r.Pos.Seq <= lost })
+	for _, r := range d.flight {
+		d.bytes += r.size()
+	}
+	d.unwritten, d.flight = append(d.flight, d.unwritten...), nil
+}
+
+// synced takes note that everything up to a number is on disk for good.
+func (d *Disk) synced(through uint64, life int) {
+	d.j.mu.Lock()
+	defer d.j.mu.Unlock()
+	if life != d.life {
+		return
+	}
+	d.safe = max(d.safe, through)
+	d.j.evict(maxCachedBytes)
+}
+
+// next returns the first event on disk after a number.
+func (d *Disk) next(after uint64) (r *Record, ok bool) {
+	if d == nil {
+		return nil, false
+	}
+	epoch := d.j.epochNow()
+	err := d.log.Read(after, func(n uint64, body []byte) bool {
+		var err error
+		r, err = parseRecord(Position{epoch, n}, body)
+		ok = err == nil
+		return false
+	})
+	return r, ok && err == nil
+}
+
+// trim drops the oldest events by the writer's retention.
+func (d *Disk) trim() {
+	var before time.Time
+	if age := d.writer.cfg.MaxAge; age > 0 {
+		before = d.writer.cfg.Now().Add(-age)
+	}
+	trimmed, err := d.log.Trim(d.writer.cfg.MaxBytes, before)
+	if err != nil {
+		d.writer.cfg.Logger.Warn("old events not dropped from disk", "directory", d.dir, "error", err)
+	}
+	d.j.mu.Lock()
+	defer d.j.mu.Unlock()
+	d.j.trimmed = max(d.j.trimmed, trimmed)
+	d.losses = slices.DeleteFunc(d.losses, func(l loss) bool { return l.to <= trimmed })
+}
+
+// restart has the log replaced by what comes now. The journal's mu is held.
+func (d *Disk) restart() {
+	d.unwritten, d.flight, d.bytes, d.losses = nil, nil, 0, nil
+	d.start, d.reserved, d.safe = 0, 0, 0
+	d.replacing = true
+	d.life++
+	d.writer.wake(d)
+}

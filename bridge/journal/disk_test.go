@@ -1,0 +1,556 @@
+package journal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/copilot-grpc/copilot-grpc/internal/faultfs"
+)
+
+// life is a process with one journal on a file system.
+type life struct {
+	t   *testing.T
+	fs  *faultfs.FS
+	w   *Writer
+	j   *Journal
+	rec Recovery
+}
+
+func begin(t *testing.T, fs *faultfs.FS, cfg WriterConfig) *life {
+	t.Helper()
+	cfg.FS = fs
+	if cfg.SegmentBytes == 0 {
+		cfg.SegmentBytes = 4 << 10
+	}
+	l := &life{t: t, fs: fs, w: NewWriter(cfg)}
+	d, rec, err := OpenDisk("s/one", epoch, l.w)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.rec = rec
+	l.j = New(Config{Epoch: epoch, Log: d, MaxEphemeralBytes: 40 * 228})
+	return l
+}
+
+// settle waits until everything that was appended is shown.
+func (l *life) settle() {
+	l.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	if err := l.j.Settle(ctx); err != nil {
+		l.t.Fatal(err)
+	}
+}
+
+// close ends the life in peace.
+func (l *life) close() {
+	l.t.Helper()
+	if err := l.j.Close(context.Background()); err != nil {
+		l.t.Fatal(err)
+	}
+	l.w.Close()
+}
+
+// kill ends it as a crash does: nothing more is written. power says that the machine
+// crashed too.
+func (l *life) kill(power bool) *faultfs.FS {
+	next := l.fs.Restart(power)
+	l.w.Close()
+	return next
+}
+
+// eventually waits for what another goroutine brings about.
+func eventually(t *testing.T, done func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); !done(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("it does not come")
+		}
+	}
+}
+
+func words(from, to int, kind string) (out []string) {
+	for i := from; i <= to; i++ {
+		out = append(out, fmt.Sprint(kind, i))
+	}
+	return out
+}
+
+func check(t *testing.T, what string, got, want []string) {
+	t.Helper()
+	if !slices.Equal(got, want) {
+		t.Errorf("%s: %q, want %q", what, got, want)
+	}
+}
+
+func TestJournalOutlivesItsProcess(t *testing.T) {
+	t.Parallel()
+	l := begin(t, &faultfs.FS{}, WriterConfig{})
+	for i := range 100 {
+		l.j.Append(durable(i))
+	}
+	l.j.Append(ephemeral(1))
+	l.j.Append(&Record{Type: "session.idle", Ephemeral: true, Bridge: true, Agent: "a", JSON: []byte(`{"idle":1}`)})
+	l.close()
+
+	l = begin(t, l.fs, WriterConfig{})
+	if l.j.Last() != (Position{epoch, 102}) || l.j.First() != (Position{epoch, 1}) || !l.rec.Clean || l.rec.Events != 101 {
+		t.Errorf("after a restart the journal goes from %v to %v; %+v", l.j.First(), l.j.Last(), l.rec)
+	}
+	if l.j.Append(durable(5)) {
+		t.Error("an event was taken a second time")
+	}
+	l.j.Append(durable(100))
+	l.settle()
+	check(t, "from the beginning", read(t, reader(t, l.j, Position{}, false, nothing)), append(words(1, 100, "d"), "session.idle102", "d103"))
+	check(t, "from a position", read(t, reader(t, l.j, Position{epoch, 99}, true, nothing)), []string{"gap 99-102", "d100", "session.idle102", "d103"})
+	check(t, "from the end", read(t, reader(t, l.j, Position{epoch, 102}, true, nothing)), []string{"d103"})
+	if rec, ok := l.j.Get(Position{epoch, 102}); !ok || string(rec.JSON) != `{"idle":1}` || !rec.Bridge || rec.Agent != "a" || !rec.Ephemeral {
+		t.Errorf("event 102 has become %+v", rec)
+	}
+	if _, ok := l.j.Get(Position{epoch, 101}); ok {
+		t.Error("an ephemeral event is back")
+	}
+	if p, ok := l.j.Lookup(ParseID([]byte("d7"))); !ok || p.Seq != 8 {
+		t.Errorf("event d7 is at %v", p)
+	}
+	l.close()
+}
+
+// A crash passes over the numbers that were reserved: none is given twice, and who has
+// seen one of them can go on.
+func TestCrashGivesNoNumberTwice(t *testing.T) {
+	t.Parallel()
+	l := begin(t, &faultfs.FS{}, WriterConfig{})
+	seen := uint64(0)
+	for crash := range 4 {
+		l.j.Append(durable(crash))
+		for i := range 5 {
+			l.j.Append(ephemeral(10*crash + i))
+		}
+		l.settle()
+		first := l.j.Last().Seq - 5
+		if first <= seen {
+			t.Fatalf("event %d came after event %d", first, seen)
+		}
+		seen = l.j.Last().Seq
+		l = begin(t, l.kill(false), WriterConfig{})
+		if got := l.j.Last().Seq; got < seen {
+			t.Fatalf("after a crash at %d the journal is at %d", seen, got)
+		}
+		r := reader(t, l.j, Position{epoch, seen}, true, nothing)
+		check(t, "who had seen it all", read(t, r), []string{fmt.Sprintf("gap %d-%d", seen, l.j.Last().Seq)})
+		if r.Position() != l.j.Last() {
+			t.Errorf("the reader stands at %v, not %v", r.Position(), l.j.Last())
+		}
+		durableOnly := reader(t, l.j, Position{epoch, first}, false, nothing)
+		check(t, "who wants no ephemeral events", read(t, durableOnly), nil)
+		if durableOnly.Position() != l.j.Last() {
+			t.Errorf("the reader stands at %v, not %v", durableOnly.Position(), l.j.Last())
+		}
+	}
+	l.close()
+}
+
+// Nothing is shown that a crash could take back: neither an event nor its number.
+func TestShownOnlyWhenWritten(t *testing.T) {
+	t.Parallel()
+	fs := &faultfs.FS{}
+	release := fs.Stall()
+	l := begin(t, fs, WriterConfig{})
+	woken := make(chan struct{}, 100)
+	r := reader(t, l.j, Position{}, true, func() { woken <- struct{}{} })
+	check(t, "before", read(t, r), nil)
+	l.j.Append(ephemeral(1)) // its number is not reserved
+	l.j.Append(durable(1))
+	l.j.Append(ephemeral(2))
+	check(t, "while the disk writes", read(t, r), nil)
+	if got := l.j.Last(); got.Seq != 0 {
+		t.Errorf("position %v is told before it is reserved", got)
+	}
+	release()
+	<-woken
+	l.settle()
+	check(t, "then", read(t, r), []string{"e1", "d2", "e3"})
+	release = fs.Stall()
+	l.j.Append(ephemeral(3))
+	check(t, "with nothing to write", read(t, r), []string{"e4"})
+	l.j.Append(durable(2))
+	l.j.Append(ephemeral(4))
+	check(t, "again", read(t, r), nil)
+	release()
+	l.settle()
+	check(t, "at last", read(t, r), []string{"d5", "e6"})
+	l.close()
+}
+
+// Durable events leave memory once they are on disk, and are read from there.
+func TestEviction(t *testing.T) {
+	t.Parallel()
+	l := begin(t, &faultfs.FS{}, WriterConfig{Fsync: FsyncAlways, SegmentBytes: 64 << 10})
+	slow := reader(t, l.j, Position{}, true, nothing)
+	var want []string
+	for i := range 400 {
+		l.j.Append(&Record{Type: "d", ID: ParseID(fmt.Append(nil, i)), JSON: make([]byte, 40<<10)})
+		l.j.Append(ephemeral(i))
+		want = append(want, fmt.Sprint("d", 2*i+1))
+	}
+	l.settle()
+	l.j.mu.RLock()
+	cached, evicted := l.j.cached, l.j.evicted
+	l.j.mu.RUnlock()
+	if cached > maxCachedBytes+maxBatchBytes || evicted == 0 {
+		t.Errorf("%d bytes are in memory, none up to %d", cached, evicted)
+	}
+	got := slices.DeleteFunc(read(t, slow), func(w string) bool { return strings.HasPrefix(w, "e") })
+	if len(got) == 0 || !strings.HasPrefix(got[0], "gap 0-") {
+		t.Fatalf("a slow reader begins with %.1q", got)
+	}
+	check(t, "a slow reader", got[1:], want)
+	l.close()
+}
+
+func TestRetention(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1e9, 0)
+	l := begin(t, &faultfs.FS{}, WriterConfig{MaxBytes: 10 << 10, SegmentBytes: 2 << 10, Now: func() time.Time { return now }})
+	for i := range 200 {
+		l.j.Append(durable(i))
+		l.settle()
+	}
+	l.close()
+	l = begin(t, l.fs, WriterConfig{MaxBytes: 10 << 10, SegmentBytes: 2 << 10})
+	l.j.disk.trim()
+	first := l.j.First().Seq
+	if size := l.j.disk.log.Size(); size > 10<<10 || first < 100 {
+		t.Fatalf("%d bytes from event %d on are kept", size, first)
+	}
+	check(t, "from before", read(t, reader(t, l.j, Position{epoch, 7}, false, nothing)),
+		append([]string{fmt.Sprintf("gap 7-%d", first-1)}, words(int(first), 200, "d")...))
+	r := reader(t, l.j, Position{epoch, 7}, false, nothing)
+	if _, gap := r.Next(nil, 1); gap == nil || gap.Reason != Trimmed || r.Position() != gap.To {
+		t.Errorf("the gap is %+v, the reader at %v", gap, r.Position())
+	}
+	l.close()
+}
+
+// A full disk: the service goes on in memory, says so, and catches up.
+func TestDiskFull(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		fs := &faultfs.FS{}
+		l := begin(t, fs, WriterConfig{})
+		l.j.Append(durable(0))
+		l.settle()
+		fs.Room(50)
+		for i := 1; i < 50; i++ {
+			l.j.Append(durable(i))
+			l.j.Append(ephemeral(i))
+		}
+		l.settle()
+		if err := l.j.Degraded(); !errors.Is(err, syscall.ENOSPC) {
+			t.Errorf("the journal is %v", err)
+		}
+		if w := l.w.Degraded(); !errors.Is(w["s/one"], syscall.ENOSPC) {
+			t.Errorf("the writer tells %v", w)
+		}
+		if got := read(t, reader(t, l.j, Position{epoch, 90}, true, nothing)); len(got) != 9 {
+			t.Errorf("after 90 come %v", got)
+		}
+		fs.Room(-1)
+		time.Sleep(2 * maxRetry)
+		synctest.Wait()
+		if err := l.j.Degraded(); err != nil {
+			t.Errorf("with room again the journal is %v", err)
+		}
+		next := begin(t, l.kill(false), WriterConfig{})
+		got := read(t, reader(t, next.j, Position{}, false, nothing))
+		if len(got) != 50 || next.rec.Lost {
+			t.Errorf("%d events are on disk: %v", len(got), got)
+		}
+		next.close()
+	})
+}
+
+// A disk that never comes back: memory stays bounded, order stays, and who missed
+// something is told.
+func TestBacklog(t *testing.T) {
+	t.Parallel()
+	fs := &faultfs.FS{}
+	l := begin(t, fs, WriterConfig{})
+	l.j.Append(durable(0))
+	l.settle()
+	release := fs.Stall()
+	const events, size = 80, 1 << 20
+	for i := range events {
+		l.j.Append(&Record{Type: "d", ID: ParseID(fmt.Append(nil, i, "big")), JSON: make([]byte, size)})
+	}
+	if err := l.j.Degraded(); !errors.Is(err, ErrBacklog) {
+		t.Errorf("the journal is %v", err)
+	}
+	l.j.mu.RLock()
+	cached := l.j.cached
+	l.j.mu.RUnlock()
+	if cached > maxUnwrittenBytes+2*size {
+		t.Errorf("%d MiB are in memory", cached>>20)
+	}
+	release()
+	eventually(t, func() bool { return l.j.Degraded() == nil })
+	got := read(t, reader(t, l.j, Position{epoch, 1}, false, nothing))
+	if len(got) < 20 || !strings.HasPrefix(got[0], "gap ") || got[len(got)-1] != fmt.Sprint("d", events+1) {
+		t.Errorf("read %v", got)
+	}
+	next := begin(t, func() *faultfs.FS { l.close(); return l.fs }(), WriterConfig{})
+	again := read(t, reader(t, next.j, Position{epoch, 1}, false, nothing))
+	if !strings.HasPrefix(again[0], "gap ") || !slices.Equal(again[1:], slices.DeleteFunc(slices.Clone(got), func(w string) bool { return strings.HasPrefix(w, "gap") })) {
+		t.Errorf("after a restart %v, before %v", again, got)
+	}
+	next.close()
+}
+
+// A write that hangs does not keep readers from what is in memory for long.
+func TestHangingDisk(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		fs := &faultfs.FS{}
+		l := begin(t, fs, WriterConfig{})
+		l.j.Append(durable(0))
+		l.settle()
+		release := fs.Stall()
+		begun := time.Now()
+		l.j.Append(durable(1))
+		l.settle()
+		if waited := time.Since(begun); waited > 2*stallTimeout || !errors.Is(l.j.Degraded(), ErrStalled) {
+			t.Errorf("shown after %v; the journal is %v", waited, l.j.Degraded())
+		}
+		release()
+		synctest.Wait()
+		if err := l.j.Degraded(); err != nil {
+			t.Errorf("the journal is still %v", err)
+		}
+		l.close()
+	})
+}
+
+// A sync that fails has what it was to make safe written anew.
+func TestSyncFails(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		fs := &faultfs.FS{}
+		l := begin(t, fs, WriterConfig{})
+		l.j.Append(durable(0))
+		l.settle()
+		fs.Fail(faultfs.Sync, syscall.EIO)
+		l.j.Append(durable(1))
+		time.Sleep(time.Second)
+		if err := l.j.Degraded(); !errors.Is(err, syscall.EIO) {
+			t.Errorf("the journal is %v", err)
+		}
+		fs.Fail(faultfs.Sync, nil)
+		time.Sleep(2 * maxRetry)
+		synctest.Wait()
+		if err := l.j.Degraded(); err != nil {
+			t.Errorf("the journal is still %v", err)
+		}
+		next := begin(t, l.kill(true), WriterConfig{})
+		check(t, "after a crash of the machine", read(t, reader(t, next.j, Position{}, false, nothing))[:2], []string{"d1", "d2"})
+		next.close()
+	})
+}
+
+// A disk that takes nothing from the start: the session works, and says that it is only
+// in memory.
+func TestDiskNeverWorks(t *testing.T) {
+	t.Parallel()
+	fs := &faultfs.FS{}
+	fs.Fail(faultfs.Open, syscall.EROFS)
+	w := NewWriter(WriterConfig{FS: fs})
+	d, _, err := OpenDisk("s/one", epoch, w)
+	if err != nil { // there is nothing to read
+		t.Fatal(err)
+	}
+	l := &life{t: t, fs: fs, w: w, j: New(Config{Epoch: epoch, Log: d})}
+	l.j.Append(durable(1))
+	l.j.Append(ephemeral(1))
+	l.settle()
+	check(t, "in memory", read(t, reader(t, l.j, Position{}, true, nothing)), []string{"d1", "e2"})
+	if err := l.j.Close(context.Background()); !errors.Is(err, syscall.EROFS) || l.j.Last().Seq != 2 {
+		t.Errorf("closed with %v at %v", err, l.j.Last())
+	}
+	w.Close()
+}
+
+func TestNewEpoch(t *testing.T) {
+	t.Parallel()
+	l := begin(t, &faultfs.FS{}, WriterConfig{})
+	for i := range 5 {
+		l.j.Append(durable(i))
+	}
+	l.settle()
+	r := reader(t, l.j, Position{epoch, 3}, true, nothing)
+	check(t, "before", read(t, r), []string{"d4", "d5"})
+	l.j.Restart(epoch+2, []*Record{durable(7), durable(8)})
+	l.j.Append(durable(9))
+	l.settle()
+	want := []string{"epoch 7-9", "d1", "d2", "d3"}
+	check(t, "a reader that was there", read(t, r), want)
+	check(t, "one that comes back", read(t, reader(t, l.j, Position{epoch, 5}, true, nothing)), want)
+	next := begin(t, l.kill(true), WriterConfig{})
+	if next.j.Last().Epoch != epoch+2 {
+		t.Errorf("after a crash the epoch is %d", next.j.Last().Epoch)
+	}
+	if got := read(t, reader(t, next.j, Position{epoch, 5}, false, nothing)); !slices.Equal(got[:3], want[:3]) {
+		t.Errorf("after a crash: %v", got)
+	}
+	next.close()
+}
+
+// A log whose middle is damaged: what is left is under a new epoch, since what was shown
+// of the rest cannot be known.
+func TestDamagedMiddle(t *testing.T) {
+	t.Parallel()
+	l := begin(t, &faultfs.FS{}, WriterConfig{SegmentBytes: 1000})
+	for i := range 50 {
+		l.j.Append(durable(i))
+		l.settle()
+	}
+	l.close()
+	middle := l.fs.Names()[3]
+	l.fs.Content(middle)[500] ^= 1
+	l = begin(t, l.fs, WriterConfig{SegmentBytes: 1000})
+	if !l.rec.Lost || len(l.rec.SetAside) == 0 || l.j.Last().Epoch <= epoch {
+		t.Errorf("recovered %+v, the journal is at %v", l.rec, l.j.Last())
+	}
+	got := read(t, reader(t, l.j, Position{epoch, 50}, false, nothing))
+	if len(got) < 10 || got[0] != fmt.Sprintf("epoch %d-%d", epoch, l.j.Last().Epoch) || !slices.Equal(got[1:], words(1, len(got)-1, "d")) {
+		t.Errorf("read %v", got)
+	}
+	l.j.Append(durable(60))
+	l.settle()
+	l.close()
+}
+
+// Crashes at every change, of the process and of the machine: what was shown is there, at
+// its place, or a gap says that it may not be; no number is given twice.
+func TestCrashAnywhere(t *testing.T) {
+	t.Parallel()
+	for _, policy := range []Fsync{FsyncAlways, FsyncInterval} {
+		for _, power := range []bool{false, true} {
+			for crash := 0; crash < 120; crash += 1 + crash/20 {
+				crashAt(t, policy, power, crash)
+			}
+		}
+	}
+}
+
+func crashAt(t *testing.T, policy Fsync, power bool, crash int) {
+	t.Helper()
+	random := rand.New(rand.NewPCG(uint64(crash), 7))
+	fs := &faultfs.FS{}
+	fs.CrashAfter(crash)
+	cfg := WriterConfig{Fsync: policy, Interval: time.Millisecond, SegmentBytes: 2000}
+	l := begin(t, fs, cfg)
+	r := reader(t, l.j, Position{}, true, nothing)
+	shown := map[uint64]ID{} // by seq
+	last := uint64(0)
+	for i := 0; i < 60 && l.j.Degraded() == nil; i++ {
+		rec := durable(i)
+		if random.IntN(3) == 0 {
+			rec = ephemeral(i)
+		}
+		l.j.Append(rec)
+		if random.IntN(2) == 0 {
+			eventually(t, func() bool {
+				l.j.mu.RLock()
+				defer l.j.mu.RUnlock()
+				return l.j.shownSeq == l.j.nextSeq-1 || l.j.disk.degraded != nil
+			})
+		}
+		// What is shown once the disk is known to fail is not promised to stay.
+		records, _ := r.Next(nil, 1<<20)
+		if l.j.Degraded() != nil {
+			break
+		}
+		for _, rec := range records {
+			last = rec.Pos.Seq
+			if !rec.Ephemeral {
+				shown[rec.Pos.Seq] = rec.ID
+			}
+		}
+	}
+	if power {
+		cfg.boot = "the next one"
+	}
+	l = begin(t, l.kill(power), cfg)
+	defer l.close()
+	if l.j.Last().Epoch == epoch && l.j.Last().Seq < last {
+		t.Fatalf("crash at %d (%s, power %v): event %d was shown, and the journal is at %d", crash, policy, power, last, l.j.Last().Seq)
+	}
+	got := map[uint64]ID{}
+	told := false
+	next := reader(t, l.j, Position{}, false, nothing)
+	for {
+		records, gap := next.Next(nil, 1<<20)
+		if gap != nil {
+			told = told || gap.Reason == Trimmed || gap.Reason == EpochEnded
+			continue
+		}
+		if len(records) == 0 {
+			break
+		}
+		for _, rec := range records {
+			got[rec.Pos.Seq] = rec.ID
+		}
+	}
+	for seq, id := range shown {
+		if got[seq] != id && !told {
+			t.Fatalf("crash at %d (%s, power %v): event %d was shown and is lost without a word; %d of %d are there", crash, policy, power, seq, len(got), len(shown))
+		}
+		if got[seq] != (ID{}) && got[seq] != id {
+			t.Fatalf("crash at %d: another event is at %d", crash, seq)
+		}
+		if !power && got[seq] != id {
+			t.Fatalf("crash at %d (%s): event %d was shown and has not outlived the process", crash, policy, seq)
+		}
+	}
+}
+
+// The memory of all journals together is bounded: those unused for longest give it up.
+func TestBudget(t *testing.T) {
+	t.Parallel()
+	const limit = 100 * 228
+	b := NewBudget(limit)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() { defer close(done); b.Run(ctx) }()
+	defer func() { cancel(); <-done }()
+	var all []*Journal
+	for range 10 {
+		j := New(Config{Epoch: epoch, Budget: b})
+		all = append(all, j)
+		for i := range 20 {
+			j.Append(ephemeral(i))
+		}
+	}
+	eventually(t, func() bool { return b.Used() <= limit })
+	if got := len(read(t, reader(t, all[9], Position{}, true, nothing))); got != 20 {
+		t.Errorf("the journal used last has %d events, want 20", got)
+	}
+	check(t, "the one unused for longest", read(t, reader(t, all[0], Position{}, true, nothing)), []string{"gap 0-20"})
+	for _, j := range all {
+		if err := j.Close(ctx); err != nil {
+			t.Error(err)
+		}
+	}
+	if b.Used() != 0 {
+		t.Errorf("%d bytes are left", b.Used())
+	}
+}

@@ -1,0 +1,81 @@
+package segment
+
+import (
+	"encoding/binary"
+	"hash/crc32"
+)
+
+// A segment is a row of frames: the length of the payload (4 bytes, little-endian), the
+// CRC-32C of length and payload (4 bytes), the payload. A payload is a kind (1 byte), a
+// number (varint) and a body.
+
+const frameHead = 8
+
+// maxPayload is above anything that is written: a CLI's frame is at most 64 MiB.
+const maxPayload = 1 << 30
+
+// kind says what a frame holds.
+type kind byte
+
+const (
+	// kindHeader begins a segment: its number is that of the last entry before it, its
+	// body the format, the epoch and the mark at that time.
+	kindHeader kind = 1
+	// kindEntry is an entry under its number.
+	kindEntry kind = 2
+	// kindMark replaces the log's mark.
+	kindMark kind = 3
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// frame is a decoded frame; its body is part of the bytes it was read from.
+type frame struct {
+	kind   kind
+	number uint64
+	body   []byte
+	size   int // with its head
+}
+
+// appendFrame appends a frame to dst.
+func appendFrame(dst []byte, k kind, number uint64, body []byte) []byte {
+	begin := len(dst)
+	dst = append(dst, make([]byte, frameHead)...)
+	dst = append(dst, byte(k))
+	dst = binary.AppendUvarint(dst, number)
+	dst = append(dst, body...)
+	binary.LittleEndian.PutUint32(dst[begin:], uint32(len(dst)-begin-frameHead))
+	binary.LittleEndian.PutUint32(dst[begin+4:], sum(dst[begin:]))
+	return dst
+}
+
+// sum is the checksum of a frame, from its length to its end.
+func sum(frame []byte) uint32 {
+	return crc32.Update(crc32.Checksum(frame[:4], castagnoli), castagnoli, frame[frameHead:])
+}
+
+// parseFrame reads the frame at the beginning of data. need is how many bytes it takes to
+// say more when data is too short; ok is false when there is no good frame.
+func parseFrame(data []byte) (f frame, need int, ok bool) {
+	if len(data) < frameHead {
+		return f, frameHead, false
+	}
+	length := binary.LittleEndian.Uint32(data)
+	if length < 2 || length > maxPayload {
+		return f, 0, false
+	}
+	f.size = frameHead + int(length)
+	if len(data) < f.size {
+		return f, f.size, false
+	}
+	data = data[:f.size]
+	if binary.LittleEndian.Uint32(data[4:]) != sum(data) {
+		return f, 0, false
+	}
+	number, n := binary.Uvarint(data[frameHead+1:])
+	if n <= 0 {
+		return f, 0, false
+	}
+	f.kind, f.number, f.body = kind(data[frameHead]), number, data[frameHead+1+n:]
+	return f, 0, f.kind >= kindHeader && f.kind <= kindMark
+}

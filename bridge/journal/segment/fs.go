@@ -1,0 +1,126 @@
+package segment
+
+import (
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// File is an open file of an FS.
+type File interface {
+	io.ReaderAt
+	io.WriterAt
+	io.Closer
+	Truncate(size int64) error
+	Sync() error
+}
+
+// FS is what a log needs of a file system. Its calls may fail at any time; a log must
+// come through that.
+type FS interface {
+	// Open opens a file for reading and, with write, for writing; then it is made if it
+	// is missing.
+	Open(name string, write bool) (File, error)
+	// ReadDir lists a directory.
+	ReadDir(name string) ([]fs.DirEntry, error)
+	// Stat tells a file's size.
+	Size(name string) (int64, error)
+	// MkdirAll makes a directory for the user alone, with its parents.
+	MkdirAll(name string) error
+	Rename(from, to string) error
+	// RemoveAll removes a file or a directory with all that is in it; one that is missing
+	// is no error.
+	RemoveAll(name string) error
+	// SyncDir makes what was made, renamed or removed in a directory outlast a crash of
+	// the machine.
+	SyncDir(name string) error
+}
+
+// OS is the file system of the machine.
+type OS struct{}
+
+// Open implements FS.
+func (OS) Open(name string, write bool) (File, error) {
+	if write {
+		return os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600)
+	}
+	return os.Open(name)
+}
+
+// ReadDir implements FS.
+func (OS) ReadDir(name string) ([]fs.DirEntry, error) { return os.ReadDir(name) }
+
+// Size implements FS.
+func (OS) Size(name string) (int64, error) {
+	info, err := os.Stat(name)
+	if err != nil {
+		return 0, err
+	}
+	return info.Size(), nil
+}
+
+// MkdirAll implements FS.
+func (OS) MkdirAll(name string) error { return os.MkdirAll(name, 0o700) }
+
+// Rename implements FS.
+func (OS) Rename(from, to string) error { return os.Rename(from, to) }
+
+// RemoveAll implements FS.
+func (OS) RemoveAll(name string) error { return os.RemoveAll(name) }
+
+// SyncDir implements FS.
+func (OS) SyncDir(name string) error {
+	dir, err := os.Open(name)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = dir.Close() }()
+	return dir.Sync()
+}
+
+// ReadFile reads a whole file.
+func ReadFile(fsys FS, name string) ([]byte, error) {
+	size, err := fsys.Size(name)
+	if err != nil {
+		return nil, err
+	}
+	f, err := fsys.Open(name, false)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }()
+	data := make([]byte, size)
+	n, err := f.ReadAt(data, 0)
+	if err != nil && err != io.EOF {
+		return nil, err
+	}
+	return data[:n], nil
+}
+
+// WriteFile puts data in the place of a file: whoever reads it, after whatever crash,
+// finds the old content or the new. With sync that holds for crashes of the machine too.
+func WriteFile(fsys FS, name string, data []byte, sync bool) (err error) {
+	unfinished := name + temporary
+	f, err := fsys.Open(unfinished, true)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteAt(data, 0)
+	if err == nil {
+		err = f.Truncate(int64(len(data)))
+	}
+	if err == nil && sync {
+		err = f.Sync()
+	}
+	if closeErr := f.Close(); err == nil {
+		err = closeErr
+	}
+	if err == nil {
+		err = fsys.Rename(unfinished, name)
+	}
+	if err != nil || !sync {
+		return err
+	}
+	return fsys.SyncDir(filepath.Dir(name))
+}

@@ -1,0 +1,59 @@
+package segment
+
+import (
+	"io"
+)
+
+// scanBuffer is how much of a segment is read at a time.
+const scanBuffer = 256 << 10
+
+// scanner reads the frames of a file, up to the first that is not whole.
+type scanner struct {
+	file   io.ReaderAt
+	offset int64 // of buffer[0]
+	end    int64 // of what may be read
+	buffer []byte
+	at     int
+	err    error
+}
+
+func newScanner(file io.ReaderAt, from, end int64) *scanner {
+	return &scanner{file: file, offset: from, end: end}
+}
+
+// position is the offset of the next frame.
+func (s *scanner) position() int64 { return s.offset + int64(s.at) }
+
+// next returns the next frame; it is valid until the next call. It returns false at the
+// end, at what is no frame, and when reading fails (err).
+func (s *scanner) next() (frame, bool) {
+	for {
+		f, need, ok := parseFrame(s.buffer[s.at:])
+		if ok {
+			s.at += f.size
+			return f, true
+		}
+		if need == 0 || s.position()+int64(need) > s.end || !s.fill(need) {
+			return frame{}, false
+		}
+	}
+}
+
+// fill makes at least need bytes available from the position on.
+func (s *scanner) fill(need int) bool {
+	rest := copy(s.buffer, s.buffer[s.at:])
+	s.offset += int64(s.at)
+	s.at = 0
+	size := max(need, scanBuffer)
+	if cap(s.buffer) < size {
+		s.buffer = append(make([]byte, 0, size), s.buffer[:rest]...)
+	}
+	s.buffer = s.buffer[:rest]
+	room := min(int64(size-rest), s.end-s.offset-int64(rest))
+	n, err := s.file.ReadAt(s.buffer[rest:rest+int(room)], s.offset+int64(rest))
+	s.buffer = s.buffer[:rest+n]
+	if err != nil && err != io.EOF {
+		s.err = err
+	}
+	return s.err == nil && len(s.buffer) >= need
+}

@@ -1,0 +1,124 @@
+package journal
+
+import (
+	"encoding/binary"
+	"errors"
+)
+
+// errForm reports bytes that are no stored event. Their checksum was right, so that they
+// are of another version.
+var errForm = errors.New("not a stored event of this version")
+
+// The flags of a stored event.
+const (
+	storedEphemeral = 1 << iota
+	storedBridge
+)
+
+// appendRecord appends an event in its stored form: flags, id, type, agent, JSON. Its seq
+// is the entry's number.
+func appendRecord(dst []byte, r *Record) []byte {
+	flags := byte(0)
+	if r.Ephemeral {
+		flags |= storedEphemeral
+	}
+	if r.Bridge {
+		flags |= storedBridge
+	}
+	dst = append(dst, flags)
+	dst = append(dst, r.ID[:]...)
+	dst = appendText(dst, r.Type)
+	dst = appendText(dst, r.Agent)
+	return append(dst, r.JSON...)
+}
+
+func appendText(dst []byte, text string) []byte {
+	return append(binary.AppendUvarint(dst, uint64(len(text))), text...)
+}
+
+// parseRecord reads a stored event. The record has copies of the bytes.
+func parseRecord(at Position, body []byte) (*Record, error) {
+	r := &Record{Pos: at}
+	if len(body) < 1+len(r.ID) {
+		return nil, errForm
+	}
+	r.Ephemeral, r.Bridge = body[0]&storedEphemeral != 0, body[0]&storedBridge != 0
+	r.kept = r.Ephemeral
+	copy(r.ID[:], body[1:])
+	rest, ok := body[1+len(r.ID):], true
+	if r.Type, rest, ok = cutText(rest); !ok {
+		return nil, errForm
+	}
+	if r.Agent, rest, ok = cutText(rest); !ok {
+		return nil, errForm
+	}
+	r.JSON = append([]byte(nil), rest...)
+	return r, nil
+}
+
+func cutText(data []byte) (text string, rest []byte, ok bool) {
+	n, size := binary.Uvarint(data)
+	if size <= 0 || n > uint64(len(data)-size) {
+		return "", nil, false
+	}
+	end := size + int(n)
+	return string(data[size:end]), data[end:], true
+}
+
+// loss is a range in which durable events may be missing: those after from, up to to.
+type loss struct{ from, to uint64 }
+
+// mark is what a journal keeps of itself in its log.
+type mark struct {
+	// clean: the journal was closed; reserved is the last number that was given. Else no
+	// number above reserved was.
+	clean    bool
+	reserved uint64
+	boot     string // the machine's life in which it was written
+	losses   []loss
+}
+
+const markVersion = 1
+
+func (m *mark) append(dst []byte) []byte {
+	clean := byte(0)
+	if m.clean {
+		clean = 1
+	}
+	dst = append(dst, markVersion, clean)
+	dst = binary.AppendUvarint(dst, m.reserved)
+	dst = appendText(dst, m.boot)
+	dst = binary.AppendUvarint(dst, uint64(len(m.losses)))
+	for _, l := range m.losses {
+		dst = binary.AppendUvarint(binary.AppendUvarint(dst, l.from), l.to)
+	}
+	return dst
+}
+
+func parseMark(data []byte) (m mark, ok bool) {
+	if len(data) < 2 || data[0] != markVersion {
+		return m, false
+	}
+	m.clean, data = data[1] == 1, data[2:]
+	number := func() (n uint64) {
+		size := 0
+		if n, size = binary.Uvarint(data); size <= 0 {
+			ok = false
+			return 0
+		}
+		data = data[size:]
+		return n
+	}
+	ok = true
+	m.reserved = number()
+	text := false
+	if m.boot, data, text = cutText(data); !text || !ok {
+		return m, false
+	}
+	for n := number(); ok && n > 0; n-- {
+		if l := (loss{number(), number()}); ok {
+			m.losses = append(m.losses, l)
+		}
+	}
+	return m, ok
+}

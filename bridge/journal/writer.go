@@ -1,0 +1,408 @@
+package journal
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/journal/segment"
+)
+
+// Fsync says when what was written is made to outlast a crash of the machine. A crash of
+// the process alone loses nothing that was shown, whatever the policy.
+type Fsync string
+
+// The policies.
+const (
+	// FsyncAlways: before it is shown.
+	FsyncAlways Fsync = "always"
+	// FsyncInterval: within a fraction of a second. Events of that time may be missing
+	// after a crash of the machine, which readers are told; numbers are not given twice.
+	FsyncInterval Fsync = "interval"
+	// FsyncNever: when the operating system sees fit.
+	FsyncNever Fsync = "never"
+)
+
+// ParseFsync reads a policy.
+func ParseFsync(text string) (Fsync, error) {
+	switch f := Fsync(text); f {
+	case FsyncAlways, FsyncInterval, FsyncNever:
+		return f, nil
+	}
+	return "", fmt.Errorf("fsync policy %q is none of %q, %q, %q", text, FsyncAlways, FsyncInterval, FsyncNever)
+}
+
+const (
+	// DefaultFsyncInterval is the default of WriterConfig.Interval.
+	DefaultFsyncInterval = 200 * time.Millisecond
+	// stallTimeout is how long a write may take before those who wait for it are served
+	// from memory.
+	stallTimeout = 2 * time.Second
+	// tidyEvery is how often files are closed that are not written any more, and old ones
+	// dropped.
+	tidyEvery = time.Minute
+)
+
+// ErrStalled reports a disk that does not come back from a write.
+var ErrStalled = errors.New("the disk hangs")
+
+// WriterConfig says how journals are kept on disk.
+type WriterConfig struct {
+	FS       segment.FS
+	Fsync    Fsync         // default FsyncInterval
+	Interval time.Duration // of FsyncInterval
+	// SegmentBytes is the size of a journal's files.
+	SegmentBytes int64
+	// MaxBytes and MaxAge are what is kept of each journal; zero keeps everything. What is
+	// older goes in whole files.
+	MaxBytes int64
+	MaxAge   time.Duration
+	Now      func() time.Time
+	Logger   *slog.Logger
+
+	boot string // the machine's life
+}
+
+// Writer writes the journals of a process to disk, on goroutines of its own.
+type Writer struct {
+	cfg  WriterConfig
+	wg   sync.WaitGroup
+	stop chan struct{}
+	kick chan struct{} // capacity 1
+
+	mu      sync.Mutex
+	disks   map[*Disk]struct{} // all that are open
+	queue   []*Disk
+	failing map[*Disk]struct{}
+	dirty   []*Disk
+	began   time.Time // of the write under way; zero when there is none
+}
+
+// NewWriter returns a writer. The caller must Close it, after the journals.
+func NewWriter(cfg WriterConfig) *Writer {
+	if cfg.FS == nil {
+		cfg.FS = segment.OS{}
+	}
+	if cfg.Fsync == "" {
+		cfg.Fsync = FsyncInterval
+	}
+	if cfg.Interval <= 0 {
+		cfg.Interval = DefaultFsyncInterval
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	if cfg.boot == "" {
+		cfg.boot = boot()
+	}
+	w := &Writer{
+		cfg: cfg, stop: make(chan struct{}), kick: make(chan struct{}, 1),
+		disks: map[*Disk]struct{}{}, failing: map[*Disk]struct{}{},
+	}
+	w.wg.Go(w.run)
+	w.wg.Go(w.syncs)
+	w.wg.Go(w.stalls)
+	return w
+}
+
+// Close ends the writer. Journals that are not closed stop being written.
+func (w *Writer) Close() {
+	close(w.stop)
+	w.wg.Wait()
+}
+
+// wake has a journal written. A journal's mu may be held.
+func (w *Writer) wake(d *Disk) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if d.queued {
+		return
+	}
+	if _, ok := w.failing[d]; ok {
+		return // its time comes
+	}
+	d.queued = true
+	w.queue = append(w.queue, d)
+	select {
+	case w.kick <- struct{}{}:
+	default:
+	}
+}
+
+// finishSoon has a journal written and closed, whether or not its disk works.
+func (w *Writer) finishSoon(d *Disk) {
+	w.mu.Lock()
+	delete(w.failing, d)
+	w.mu.Unlock()
+	w.wake(d)
+}
+
+// run writes.
+func (w *Writer) run() {
+	tidy := time.NewTicker(tidyEvery)
+	defer tidy.Stop()
+	again := time.NewTicker(minRetry)
+	defer again.Stop()
+	for {
+		select {
+		case <-w.kick:
+			for d := w.take(); d != nil; d = w.take() {
+				w.flush(d)
+			}
+		case <-again.C:
+			w.tryAgain()
+		case <-tidy.C:
+			w.tidy()
+		case <-w.stop:
+			return
+		}
+	}
+}
+
+// register notes a journal.
+func (w *Writer) register(d *Disk) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.disks[d] = struct{}{}
+}
+
+// take returns the next journal to write, or nil.
+func (w *Writer) take() *Disk {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.queue) == 0 {
+		return nil
+	}
+	d := w.queue[0]
+	w.queue = w.queue[1:]
+	d.queued = false
+	return d
+}
+
+// busy notes that a call of the file system begins, or ends.
+func (w *Writer) busy(on bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.began = time.Time{}
+	if on {
+		w.began = w.cfg.Now()
+	}
+}
+
+// flush writes a journal's next batch.
+func (w *Writer) flush(d *Disk) {
+	w.busy(true)
+	defer w.busy(false)
+	if w.ended(d) {
+		return
+	}
+	b := d.batch()
+	if !b.empty() {
+		if err := d.write(b); err != nil {
+			d.failed(err, b)
+			w.mu.Lock()
+			w.failing[d] = struct{}{}
+			w.mu.Unlock()
+			w.finish(d, true)
+			return
+		}
+	}
+	w.mu.Lock()
+	if !d.dirty && len(b.records) > 0 {
+		d.dirty, w.dirty = true, append(w.dirty, d)
+	}
+	w.mu.Unlock()
+	if d.written(b) {
+		w.wake(d)
+		return
+	}
+	w.finish(d, false)
+}
+
+// ended drops the log of a journal that is to go, and reports whether it is gone.
+func (w *Writer) ended(d *Disk) bool {
+	d.j.mu.Lock()
+	removing := d.removing
+	d.j.mu.Unlock()
+	if !removing {
+		return false
+	}
+	_ = d.log.Rest() // the files go
+	if err := w.cfg.FS.RemoveAll(d.dir); err != nil {
+		w.cfg.Logger.Error("journal not removed", "directory", d.dir, "error", err)
+	}
+	w.forget(d)
+	return true
+}
+
+// finish ends a journal that is to close, once it is written, or cannot be.
+func (w *Writer) finish(d *Disk, failed bool) {
+	d.j.mu.Lock()
+	closing := d.closing
+	d.j.mu.Unlock()
+	if !closing {
+		return
+	}
+	if !failed && w.cfg.Fsync != FsyncNever {
+		if _, err := d.log.Sync(); err != nil {
+			w.cfg.Logger.Error("journal not synced", "directory", d.dir, "error", err)
+		}
+	}
+	_ = d.log.Rest() // synced, or told
+	w.forget(d)
+}
+
+func (w *Writer) forget(d *Disk) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.disks, d)
+	delete(w.failing, d)
+	w.dirty = slices.DeleteFunc(w.dirty, func(o *Disk) bool { return o == d })
+	select {
+	case <-d.closed:
+	default:
+		close(d.closed)
+	}
+}
+
+// tryAgain wakes journals whose disk failed.
+func (w *Writer) tryAgain() {
+	w.mu.Lock()
+	failing := make([]*Disk, 0, len(w.failing))
+	for d := range w.failing {
+		failing = append(failing, d)
+	}
+	w.mu.Unlock()
+	now := w.cfg.Now()
+	for _, d := range failing {
+		d.j.mu.Lock()
+		due := !now.Before(d.retryAt)
+		d.j.mu.Unlock()
+		if !due {
+			continue
+		}
+		w.mu.Lock()
+		delete(w.failing, d)
+		w.mu.Unlock()
+		w.flush(d)
+	}
+}
+
+// tidy closes files that rest and drops old ones.
+func (w *Writer) tidy() {
+	w.mu.Lock()
+	disks := make([]*Disk, 0, len(w.disks))
+	for d := range w.disks {
+		if !d.dirty && !d.queued {
+			disks = append(disks, d)
+		}
+	}
+	w.mu.Unlock()
+	for _, d := range disks {
+		d.trim()
+		_ = d.log.Rest() // nothing unwritten is in it
+	}
+}
+
+// syncs makes what was written outlast a crash of the machine, now and then.
+func (w *Writer) syncs() {
+	tick := time.NewTicker(w.cfg.Interval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			w.syncAll()
+		case <-w.stop:
+			return
+		}
+	}
+}
+
+// stalls looks for writes that hang.
+func (w *Writer) stalls() {
+	tick := time.NewTicker(stallTimeout / 4)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			w.unstall()
+		case <-w.stop:
+			return
+		}
+	}
+}
+
+// syncAll syncs what was written since the last time.
+func (w *Writer) syncAll() {
+	w.mu.Lock()
+	dirty := w.dirty
+	w.dirty = nil
+	for _, d := range dirty {
+		d.dirty = false
+	}
+	w.mu.Unlock()
+	if w.cfg.Fsync != FsyncInterval {
+		return
+	}
+	for _, d := range dirty {
+		d.j.mu.RLock()
+		life := d.life
+		d.j.mu.RUnlock()
+		through, err := d.log.Sync()
+		if err == nil {
+			d.synced(through, life)
+			continue
+		}
+		d.j.mu.Lock()
+		d.renew, d.marks = true, true
+		d.degrade(fmt.Errorf("syncing: %w", err))
+		d.j.mu.Unlock()
+		w.wake(d)
+	}
+}
+
+// unstall lets the readers of journals that wait for a disk that hangs see what is in
+// memory.
+func (w *Writer) unstall() {
+	w.mu.Lock()
+	stalled := !w.began.IsZero() && w.cfg.Now().Sub(w.began) > stallTimeout
+	var waiting []*Disk
+	for d := range w.disks {
+		if stalled {
+			waiting = append(waiting, d)
+		}
+	}
+	w.mu.Unlock()
+	for _, d := range waiting {
+		d.j.mu.Lock()
+		if len(d.flight)+len(d.unwritten) > 0 {
+			d.degrade(ErrStalled)
+		}
+		d.j.mu.Unlock()
+	}
+}
+
+// Degraded returns the journals whose disk is behind, by directory, each with why.
+func (w *Writer) Degraded() map[string]error {
+	w.mu.Lock()
+	disks := make([]*Disk, 0, len(w.disks))
+	for d := range w.disks {
+		disks = append(disks, d)
+	}
+	w.mu.Unlock()
+	out := map[string]error{}
+	for _, d := range disks {
+		d.j.mu.RLock()
+		if d.degraded != nil {
+			out[d.dir] = d.degraded
+		}
+		d.j.mu.RUnlock()
+	}
+	return out
+}

@@ -1,0 +1,243 @@
+package bridge
+
+import (
+	"context"
+	"encoding/json"
+	"maps"
+	"time"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	"github.com/copilot-grpc/copilot-grpc/bridge/store"
+)
+
+// Directory is what outlives the bridge: which sessions it has, what is known of them,
+// and their journals. There is one with a data directory of this machine (package store);
+// one that several bridges share would also say which of them owns a session.
+type Directory interface {
+	// NextEpoch returns an epoch later than all before.
+	NextEpoch() (uint64, error)
+	// Journal opens a session's journal, or begins one with the epoch.
+	Journal(id string, epoch uint64) (*journal.Disk, journal.Recovery, error)
+	// Sessions returns what was saved of each session, by id.
+	Sessions() (map[string]json.RawMessage, error)
+	// Save keeps what is known of a session, Remove forgets it.
+	Save(id string, state []byte) error
+	Remove(id string) error
+	// Requests returns the log of requests that may come again, and what it holds.
+	Requests(keep time.Duration) (*store.Requests, []store.Request, error)
+	// Degraded returns the journals that are not in step with the disk.
+	Degraded() map[string]error
+}
+
+// closeJournals bounds writing what is not written yet when the bridge ends.
+const closeJournals = 10 * time.Second
+
+// kept is what is kept of a session.
+type kept struct {
+	Session json.RawMessage `json:"session"`
+	// Profile is its runtime's, if that is not the bridge's own. Its secrets are left out.
+	Profile *runtime.Profile `json:"profile,omitempty"`
+	Lacks   []string         `json:"lacks,omitempty"`
+}
+
+// The paths of a profile's secrets, as they are told.
+const (
+	profileMember = "runtime_profile"
+	profileToken  = profileMember + ".github_token"
+	profileEnv    = profileMember + ".env"
+)
+
+// newSession makes a session with its journal. The caller holds mu.
+func (b *Bridge) newSession(id string) *session.Session {
+	var disk *journal.Disk
+	b.lastEpoch = max(b.lastEpoch+1, uint64(time.Now().UnixMilli()))
+	if d := b.cfg.Directory; d != nil {
+		epoch, err := d.NextEpoch()
+		b.lastEpoch = max(b.lastEpoch, epoch)
+		var found journal.Recovery
+		if err == nil {
+			disk, found, err = d.Journal(id, b.lastEpoch)
+		}
+		switch {
+		case err != nil:
+			b.log.Error("the session's journal is in memory only", "session_id", id, "error", err)
+		case found.Lost:
+			b.log.Warn("events of the session may be lost", "session_id", id, "kept", found.Events, "bytes_cut", found.Cut, "set_aside", found.SetAside)
+		}
+	}
+	return session.New(session.Config{
+		ID: id, Host: &place{Bridge: b, id: id, profile: b.cfg.Profile}, Encode: b.codec.event, Epoch: b.lastEpoch,
+		MaxEphemeralBytes: b.cfg.MaxEphemeralBytes, CallbackTimeout: b.cfg.CallbackTimeout, Bounds: b.cfg.Turns,
+		Log: disk, Budget: b.budget,
+	})
+}
+
+// restore takes up the sessions of the bridge's last life.
+func (b *Bridge) restore() error {
+	if b.cfg.Directory == nil {
+		return nil
+	}
+	states, err := b.cfg.Directory.Sessions()
+	if err != nil {
+		return err
+	}
+	for id, text := range states {
+		var k kept
+		err := json.Unmarshal(text, &k)
+		var s *session.Session
+		if err == nil {
+			s = b.newSession(id)
+			err = s.Restore(k.Session, b.defaults)
+		}
+		if err != nil {
+			b.log.Error("session not restored", "session_id", id, "error", err)
+			continue
+		}
+		for _, path := range k.Lacks {
+			s.Lack(path)
+		}
+		if k.Profile != nil {
+			placeOf(s).set(b.restored(*k.Profile))
+		}
+		b.sessions[id] = s
+		if s.State() == session.Disconnected {
+			b.ended = append(b.ended, s)
+		}
+	}
+	return nil
+}
+
+// restored gives a kept profile the secrets that the bridge itself has.
+func (b *Bridge) restored(p runtime.Profile) runtime.Profile {
+	own := b.cfg.Profile
+	p.Token = own.Token
+	p.Env = maps.Clone(own.Env)
+	return p
+}
+
+// keepable is the profile without its secrets, and which those are.
+func (b *Bridge) keepable(p runtime.Profile) (out *runtime.Profile, lacks []string) {
+	own := b.cfg.Profile
+	if p.Hash() == own.Hash() {
+		return nil, nil
+	}
+	if p.Token != own.Token {
+		lacks = append(lacks, profileToken)
+	}
+	if !maps.Equal(p.Env, own.Env) {
+		lacks = append(lacks, profileEnv)
+	}
+	p.Token, p.Env, p.Shard = "", nil, 0
+	return &p, lacks
+}
+
+// awake loads the sessions whose callbacks waited when the bridge ended.
+func (b *Bridge) awake() {
+	var awaited []*session.Session
+	for _, s := range b.all() {
+		if s.Awaited() {
+			awaited = append(awaited, s)
+		}
+	}
+	b.revive(awaited)
+}
+
+// Keep implements session.Host. It does not wait.
+func (b *Bridge) Keep(s *session.Session) {
+	if b.cfg.Directory == nil {
+		return
+	}
+	b.keepMu.Lock()
+	b.unkept[s] = struct{}{}
+	b.keepMu.Unlock()
+	select {
+	case b.keepNow <- struct{}{}:
+	default:
+	}
+}
+
+// keeping keeps what Keep is told of until ctx ends.
+func (b *Bridge) keeping(ctx context.Context) {
+	for {
+		select {
+		case <-b.keepNow:
+			b.keepAll()
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (b *Bridge) keepAll() {
+	b.keepMu.Lock()
+	unkept := b.unkept
+	b.unkept = map[*session.Session]struct{}{}
+	b.keepMu.Unlock()
+	for s := range unkept {
+		b.keep(s)
+	}
+}
+
+// keep keeps a session as it is now.
+func (b *Bridge) keep(s *session.Session) {
+	d := b.cfg.Directory
+	if d == nil {
+		return
+	}
+	b.saveMu.Lock()
+	defer b.saveMu.Unlock()
+	b.mu.Lock()
+	current := b.sessions[s.ID()] == s
+	b.mu.Unlock()
+	state := s.Save(b.defaults)
+	if !current || state == nil {
+		return
+	}
+	k := kept{Session: state}
+	k.Profile, k.Lacks = b.keepable(placeOf(s).get())
+	text, err := json.Marshal(k)
+	if err == nil {
+		err = d.Save(s.ID(), text)
+	}
+	if err != nil {
+		b.log.Error("session not kept for a restart", "session_id", s.ID(), "error", err)
+	}
+}
+
+// drop forgets a session on disk.
+func (b *Bridge) drop(s *session.Session) {
+	b.saveMu.Lock()
+	defer b.saveMu.Unlock()
+	ctx, cancel := context.WithTimeout(context.Background(), closeJournals)
+	defer cancel()
+	err := s.Journal().Remove(ctx)
+	if d := b.cfg.Directory; d != nil && err == nil {
+		err = d.Remove(s.ID())
+	}
+	if err != nil {
+		b.log.Error("session not removed from disk", "session_id", s.ID(), "error", err)
+	}
+}
+
+// closeStore keeps everything as it is when the bridge ends.
+func (b *Bridge) closeStore() {
+	if b.cfg.Directory == nil {
+		return
+	}
+	b.keepAll()
+	ctx, cancel := context.WithTimeout(context.Background(), closeJournals)
+	defer cancel()
+	b.mu.Lock()
+	sessions := maps.Clone(b.sessions)
+	b.mu.Unlock()
+	for id, s := range sessions {
+		if err := s.Journal().Close(ctx); err != nil {
+			b.log.Error("journal not closed", "session_id", id, "error", err)
+		}
+	}
+	if err := b.once.Close(); err != nil {
+		b.log.Error("remembered requests not closed", "error", err)
+	}
+}

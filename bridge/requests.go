@@ -1,0 +1,145 @@
+package bridge
+
+import (
+	"context"
+	"encoding/binary"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/idempotency"
+	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	"github.com/copilot-grpc/copilot-grpc/bridge/store"
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+)
+
+// requestLog keeps requests that may come again in the bridge's directory.
+type requestLog struct{ *store.Requests }
+
+// Begun implements idempotency.Log.
+func (l requestLog) Begun(key string, request []byte, expires time.Time, since []byte) error {
+	return l.Add(store.Request{Key: key, Sum: request, Expires: expires, Since: since})
+}
+
+// Ended implements idempotency.Log.
+func (l requestLog) Ended(key string, request []byte, expires time.Time, answer proto.Message) error {
+	q := store.Request{Key: key, Sum: request, Expires: expires, Over: answer == nil}
+	if answer != nil {
+		if started, ok := answer.(*bridgev1.AttachStarted); ok {
+			bare := proto.Clone(started).(*bridgev1.AttachStarted)
+			bare.Token = "" // a secret; who lost it joins anew
+			answer = bare
+		}
+		var err error
+		if q.Answer, err = proto.Marshal(answer); err != nil {
+			return err
+		}
+		q.Type = string(answer.ProtoReflect().Descriptor().FullName())
+	}
+	return l.Add(q)
+}
+
+// remember takes up the requests of the bridge's last life.
+func (b *Bridge) remember() error {
+	if b.cfg.Directory == nil {
+		return nil
+	}
+	log, requests, err := b.cfg.Directory.Requests(idempotency.Keep)
+	if err != nil {
+		return err
+	}
+	for _, q := range requests {
+		var answer proto.Message
+		if q.Type != "" {
+			mt, err := protoregistry.GlobalTypes.FindMessageByName(protoreflect.FullName(q.Type))
+			if err == nil {
+				answer = mt.New().Interface()
+				err = proto.Unmarshal(q.Answer, answer)
+			}
+			if err != nil {
+				b.log.Warn("an answer is not remembered", "type", q.Type, "error", err)
+				continue
+			}
+		}
+		b.once.Remember(q.Key, q.Sum, q.Expires, answer, q.Since)
+	}
+	b.once.Keep(requestLog{log})
+	return nil
+}
+
+// doubtful says how a send is settled that the bridge's end interrupted: if the history
+// has the message, it was sent.
+func doubtful(ctx context.Context, b *Bridge, id, text string, answer func(messageID string, at journal.Position) proto.Message) idempotency.Doubt {
+	return idempotency.Doubt{
+		Since: func() []byte {
+			var at journal.Position
+			if s, err := b.open(id); err == nil {
+				at = s.Journal().Last()
+			}
+			return binary.AppendUvarint(binary.AppendUvarint(nil, at.Epoch), at.Seq)
+		},
+		Settle: func(since []byte) (proto.Message, error) {
+			s, err := b.open(id)
+			if err != nil {
+				return nil, err
+			}
+			if _, err := s.Loaded(ctx); err != nil {
+				return nil, err
+			}
+			epoch, n := binary.Uvarint(since)
+			seq, _ := binary.Uvarint(since[max(n, 0):])
+			message, at, ok := s.FindMessage(journal.Position{Epoch: epoch, Seq: seq}, text)
+			if !ok {
+				return nil, fault.New(fault.SendInDoubt, "the bridge ended before the CLI replied, and the history does not have the message")
+			}
+			record(ctx, at)
+			return answer(message, at), nil
+		},
+	}
+}
+
+// sendOnce is idempotent for sends.
+func sendOnce[T proto.Message](ctx context.Context, b *Bridge, scope string, request interface {
+	proto.Message
+	GetSessionId() string
+	GetRequestId() string
+	GetPrompt() *bridgev1.Prompt
+}, found func(messageID string, at journal.Position) T, f func() (T, error)) (T, error) {
+	d := doubtful(ctx, b, request.GetSessionId(), request.GetPrompt().GetText(), func(id string, at journal.Position) proto.Message { return found(id, at) })
+	m, err := b.once.DoOrSettle(ctx, scope+"\x00"+request.GetSessionId(), request.GetRequestId(), withoutTrace(request), d, func() (proto.Message, error) { return f() })
+	if err != nil {
+		var none T
+		return none, err
+	}
+	return m.(T), nil
+}
+
+// createOnce is idempotent for CreateSession: one that was interrupted is found under the
+// id that was chosen for it.
+func (b *Bridge) createOnce(ctx context.Context, r *bridgev1.CreateSessionRequest, id string, create func() (*session.Session, error)) (*bridgev1.CreateSessionResponse, error) {
+	made := func() (proto.Message, error) {
+		s, err := create()
+		if err != nil {
+			return nil, err
+		}
+		record(ctx, s.Journal().Last())
+		return &bridgev1.CreateSessionResponse{Session: s.Snapshot()}, nil
+	}
+	m, err := b.once.DoOrSettle(ctx, "CreateSession", r.GetRequestId(), r, idempotency.Doubt{
+		Since: func() []byte { return []byte(id) },
+		Settle: func(since []byte) (proto.Message, error) {
+			if s, err := b.open(string(since)); err == nil {
+				return &bridgev1.CreateSessionResponse{Session: s.Snapshot()}, nil
+			}
+			return made()
+		},
+	}, made)
+	if err != nil {
+		return nil, err
+	}
+	return m.(*bridgev1.CreateSessionResponse), nil
+}

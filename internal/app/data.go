@@ -1,0 +1,51 @@
+package app
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"path/filepath"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge"
+	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	"github.com/copilot-grpc/copilot-grpc/bridge/runtime/process"
+	"github.com/copilot-grpc/copilot-grpc/bridge/store"
+)
+
+// DefaultDataDir is where sessions are kept unless told otherwise.
+func DefaultDataDir() (string, error) {
+	if dir := os.Getenv("XDG_STATE_HOME"); filepath.IsAbs(dir) {
+		return filepath.Join(dir, "copilot-grpc"), nil
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return "", err
+	}
+	return filepath.Join(home, ".local", "state", "copilot-grpc"), nil
+}
+
+// openStore takes the data directory, if there is one to be, and ends what a killed
+// predecessor left running.
+func (a *App) openStore() (bridge.Directory, error) {
+	if a.config.Dial == "" {
+		if n := process.SweepAbandoned(); n > 0 {
+			a.logger.Warn("ended what a killed bridge had left running", slog.Int("processes", n))
+		}
+	}
+	if a.config.DataDir == "" {
+		return nil, nil
+	}
+	dir, err := filepath.Abs(a.config.DataDir)
+	if err != nil {
+		return nil, err
+	}
+	s, err := store.Open(store.Config{Dir: dir, Journals: journal.WriterConfig{
+		Fsync: journal.Fsync(a.config.Fsync), Interval: a.config.FsyncInterval,
+		MaxBytes: a.config.JournalBytes, MaxAge: a.config.JournalAge, Logger: a.logger,
+	}})
+	if err != nil {
+		return nil, err
+	}
+	a.closers.add("data directory", func(context.Context) error { return s.Close() })
+	return s, nil
+}

@@ -1,0 +1,393 @@
+// Package faultfs is a file system in memory that fails when it is told to, forgets what
+// was not synced, and stops in the middle of a write, as machines and disks do.
+package faultfs
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/journal/segment"
+)
+
+// ErrCrashed reports that the process that used the file system is dead.
+var ErrCrashed = errors.New("the machine has crashed")
+
+// Op is a call that changes or reads something.
+type Op string
+
+// The calls that can fail.
+const (
+	Write  Op = "write"
+	Sync   Op = "sync"
+	Rename Op = "rename"
+	Remove Op = "remove"
+	Open   Op = "open"
+	Read   Op = "read"
+)
+
+// FS is the file system. The zero value is empty.
+type FS struct {
+	mu      sync.Mutex
+	files   map[string]*content
+	dirs    map[string]bool
+	fail    map[Op]error
+	gate    chan struct{} // writes wait for it
+	room    int64         // bytes that may still be written; -1 without limit
+	limited bool
+	steps   int // changes until the crash; counted down if crashing
+	crash   bool
+	dead    bool
+	changes int
+}
+
+type content struct {
+	data   []byte
+	synced []byte
+}
+
+// Fail makes calls of a kind fail; nil ends that.
+func (f *FS) Fail(op Op, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.fail == nil {
+		f.fail = map[Op]error{}
+	}
+	f.fail[op] = err
+}
+
+// Room lets so many more bytes be written before the disk is full; negative is no limit.
+func (f *FS) Room(bytes int64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.room, f.limited = bytes, bytes >= 0
+}
+
+// Stall makes writes wait until the returned function is called.
+func (f *FS) Stall() (release func()) {
+	gate := make(chan struct{})
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.gate = gate
+	return sync.OnceFunc(func() {
+		f.mu.Lock()
+		f.gate = nil
+		f.mu.Unlock()
+		close(gate)
+	})
+}
+
+// CrashAfter makes the process die at a change: the one after n more is done by half, and
+// every call after it fails.
+func (f *FS) CrashAfter(n int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.steps, f.crash = n, true
+}
+
+// Changes is how many changes were made.
+func (f *FS) Changes() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.changes
+}
+
+// Restart returns the file system as the next process finds it. With power, what was not
+// synced is gone.
+func (f *FS) Restart(power bool) *FS {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	next := &FS{files: map[string]*content{}, dirs: map[string]bool{}}
+	for name, c := range f.files {
+		data := c.data
+		if power {
+			data = c.synced
+		}
+		next.files[name] = &content{data: slices.Clone(data), synced: slices.Clone(c.synced)}
+	}
+	for name := range f.dirs {
+		next.dirs[name] = true
+	}
+	return next
+}
+
+// Names lists the files.
+func (f *FS) Names() (names []string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for name := range f.files {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// Content returns a file's bytes, which the caller may change in place.
+func (f *FS) Content(name string) []byte {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if c := f.files[name]; c != nil {
+		return c.data
+	}
+	return nil
+}
+
+// Put makes a file.
+func (f *FS) Put(name string, data []byte) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.files == nil {
+		f.files = map[string]*content{}
+	}
+	f.files[name] = &content{data: data, synced: data}
+}
+
+// step counts a change, and reports how much of it is done: half of it is -1. The caller
+// holds mu.
+func (f *FS) step(op Op) (half bool, err error) {
+	if err := f.check(op); err != nil {
+		return false, err
+	}
+	f.changes++
+	if f.crash {
+		if f.steps--; f.steps < 0 {
+			f.dead = true
+			return true, ErrCrashed
+		}
+	}
+	return false, nil
+}
+
+func (f *FS) check(op Op) error {
+	if f.dead {
+		return ErrCrashed
+	}
+	return f.fail[op]
+}
+
+// Open implements segment.FS.
+func (f *FS) Open(name string, write bool) (segment.File, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err := f.check(Open); err != nil {
+		return nil, err
+	}
+	c := f.files[name]
+	if c == nil {
+		if !write {
+			return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
+		}
+		if _, err := f.step(Open); err != nil {
+			return nil, err
+		}
+		if f.files == nil {
+			f.files = map[string]*content{}
+		}
+		c = &content{}
+		f.files[name] = c
+	}
+	return &file{fs: f, c: c}, nil
+}
+
+// ReadDir implements segment.FS.
+func (f *FS) ReadDir(name string) ([]fs.DirEntry, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err := f.check(Read); err != nil {
+		return nil, err
+	}
+	if !f.dirs[name] {
+		return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
+	}
+	var out []fs.DirEntry
+	for path := range f.files {
+		if filepath.Dir(path) == name {
+			out = append(out, entry(filepath.Base(path)))
+		}
+	}
+	for path := range f.dirs {
+		if filepath.Dir(path) == name && path != name {
+			out = append(out, directory{entry(filepath.Base(path))})
+		}
+	}
+	return out, nil
+}
+
+// Size implements segment.FS.
+func (f *FS) Size(name string) (int64, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	c := f.files[name]
+	if c == nil {
+		return 0, &fs.PathError{Op: "stat", Path: name, Err: fs.ErrNotExist}
+	}
+	return int64(len(c.data)), f.check(Read)
+}
+
+// MkdirAll implements segment.FS.
+func (f *FS) MkdirAll(name string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.dirs == nil {
+		f.dirs = map[string]bool{}
+	}
+	for dir := name; !f.dirs[dir]; dir = filepath.Dir(dir) {
+		f.dirs[dir] = true
+	}
+	return f.check(Open)
+}
+
+// Rename implements segment.FS.
+func (f *FS) Rename(from, to string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if _, err := f.step(Rename); err != nil {
+		return err
+	}
+	c := f.files[from]
+	if c == nil {
+		return &fs.PathError{Op: "rename", Path: from, Err: fs.ErrNotExist}
+	}
+	delete(f.files, from)
+	f.files[to] = c
+	return nil
+}
+
+// RemoveAll implements segment.FS.
+func (f *FS) RemoveAll(name string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if _, err := f.step(Remove); err != nil {
+		return err
+	}
+	for path := range f.files {
+		if path == name || strings.HasPrefix(path, name+string(filepath.Separator)) {
+			delete(f.files, path)
+		}
+	}
+	for path := range f.dirs {
+		if path == name || strings.HasPrefix(path, name+string(filepath.Separator)) {
+			delete(f.dirs, path)
+		}
+	}
+	return nil
+}
+
+// SyncDir implements segment.FS.
+func (f *FS) SyncDir(string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.check(Sync)
+}
+
+// file is an open file.
+type file struct {
+	fs *FS
+	c  *content
+}
+
+func (f *file) ReadAt(p []byte, off int64) (int, error) {
+	f.fs.mu.Lock()
+	defer f.fs.mu.Unlock()
+	if err := f.fs.check(Read); err != nil {
+		return 0, err
+	}
+	if off >= int64(len(f.c.data)) {
+		return 0, io.EOF
+	}
+	n := copy(p, f.c.data[off:])
+	if n < len(p) {
+		return n, io.EOF
+	}
+	return n, nil
+}
+
+func (f *file) WriteAt(p []byte, off int64) (int, error) {
+	f.fs.mu.Lock()
+	gate := f.fs.gate
+	f.fs.mu.Unlock()
+	if gate != nil {
+		<-gate
+	}
+	f.fs.mu.Lock()
+	defer f.fs.mu.Unlock()
+	half, err := f.fs.step(Write)
+	if half {
+		f.put(p[:len(p)/2], off)
+	}
+	if err != nil {
+		return 0, err
+	}
+	if f.fs.limited && int64(len(p)) > f.fs.room {
+		n := int(f.fs.room)
+		f.fs.room = 0
+		f.put(p[:n], off)
+		return n, syscall.ENOSPC
+	}
+	if f.fs.limited {
+		f.fs.room -= int64(len(p))
+	}
+	f.put(p, off)
+	return len(p), nil
+}
+
+func (f *file) put(p []byte, off int64) {
+	if need := int(off) + len(p); need > len(f.c.data) {
+		f.c.data = append(f.c.data, make([]byte, need-len(f.c.data))...)
+	}
+	copy(f.c.data[off:], p)
+}
+
+func (f *file) Truncate(size int64) error {
+	f.fs.mu.Lock()
+	defer f.fs.mu.Unlock()
+	if _, err := f.fs.step(Write); err != nil {
+		return err
+	}
+	if n := int(size) - len(f.c.data); n > 0 {
+		f.c.data = append(f.c.data, make([]byte, n)...)
+	}
+	f.c.data = f.c.data[:size]
+	return nil
+}
+
+func (f *file) Sync() error {
+	f.fs.mu.Lock()
+	defer f.fs.mu.Unlock()
+	if err := f.fs.check(Sync); err != nil {
+		return err
+	}
+	f.c.synced = slices.Clone(f.c.data)
+	return nil
+}
+
+func (f *file) Close() error { return nil }
+
+// entry is a file's directory entry.
+type entry string
+
+func (e entry) Name() string               { return string(e) }
+func (e entry) IsDir() bool                { return false }
+func (e entry) Type() fs.FileMode          { return 0 }
+func (e entry) Info() (fs.FileInfo, error) { return info(e), nil }
+
+// directory is a directory's entry.
+type directory struct{ entry }
+
+func (directory) IsDir() bool       { return true }
+func (directory) Type() fs.FileMode { return fs.ModeDir }
+
+type info string
+
+func (i info) Name() string     { return string(i) }
+func (info) Size() int64        { return 0 }
+func (info) Mode() fs.FileMode  { return 0o600 }
+func (info) ModTime() time.Time { return time.Time{} }
+func (info) IsDir() bool        { return false }
+func (info) Sys() any           { return nil }
