@@ -45,6 +45,9 @@ func (s suite) Run() int {
 		}
 	}
 	code := s.M.Run()
+	if programDir != "" {
+		_ = os.RemoveAll(programDir) // temporary
+	}
 	if err := shared.close(); err != nil {
 		fmt.Println("end of the shared host:", err)
 		return max(code, 1)
