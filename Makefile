@@ -42,7 +42,7 @@ test: lint build race check-generated proto-lint proto-breaking e2e e2e-81 clien
 	@echo "make test: done; a step that was left out says NOT RUN above"
 
 test-all: test ## test, and what takes longer: schema history, a minute per fuzz target, e2e with -race
-	@.ci/step "schema history" go,npm .ci/schema-history
+	@.ci/step "schema history" go,npm .ci/schema-history $(CLI_VERSION)
 	@.ci/step "long fuzzing" go,git .ci/fuzz-smoke 60s
 	@.ci/step "e2e under the race detector" go,npm env GOFLAGS="$${GOFLAGS:-} -race" E2E_TIMEOUT=20m .ci/e2e $(CLI_VERSION)
 
@@ -88,8 +88,8 @@ bench: ## measure the bridge beside a CLI spoken to directly, into docs/performa
 	@COPILOT_CLI_PATH=$${COPILOT_CLI_PATH:-$$(.ci/install-cli $(CLI_VERSION) || true)} \
 		go run ./internal/bench/cmd/bench -write docs/performance.md $(BENCHFLAGS)
 
-schema-history: ## the number ledger survives all supported schema versions (downloads them once)
-	@.ci/step "schema history" go,npm .ci/schema-history
+schema-history: ## the API grew with the CLI without breaking old clients (downloads 4 CLIs once)
+	@.ci/step "schema history" go,npm .ci/schema-history $(CLI_VERSION)
 
 clean: ## remove what was built
 	rm -rf bin

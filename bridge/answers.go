@@ -18,7 +18,7 @@ func asFault(err error) (*fault.Error, bool) { return errors.AsType[*fault.Error
 
 // ListPending lists the callbacks that wait for an answer.
 func (b *Bridge) ListPending(ctx context.Context, r *bridgev1.ListPendingRequest) (*bridgev1.ListPendingResponse, error) {
-	s, err := b.open(r.GetSessionId())
+	s, err := b.asking(r.GetSessionId())
 	if err != nil {
 		return nil, err
 	}
@@ -29,7 +29,7 @@ func (b *Bridge) ListPending(ctx context.Context, r *bridgev1.ListPendingRequest
 // Resolve answers a callback.
 func (b *Bridge) Resolve(ctx context.Context, r *bridgev1.ResolveRequest) (*bridgev1.ResolveResponse, error) {
 	return idempotent(ctx, b, "Resolve", r.GetRequestId(), r, func() (*bridgev1.ResolveResponse, error) {
-		s, err := b.open(r.GetSessionId())
+		s, err := b.asking(r.GetSessionId())
 		if err != nil {
 			return nil, err
 		}
@@ -78,6 +78,11 @@ func (b *Bridge) reply(p *callback.Pending, a *bridgev1.Answer, at string) (call
 			return wrong()
 		}
 		return b.permissionReply(answer.Permission, at+".permission")
+	case *bridgev1.Answer_Approve, *bridgev1.Answer_Reject:
+		if p.Kind.Type != bridgev1.CallbackKind_CALLBACK_KIND_PERMISSION {
+			return wrong()
+		}
+		return shortReply(a), nil
 	case *bridgev1.Answer_Raw:
 		if p.Kind.Type == bridgev1.CallbackKind_CALLBACK_KIND_TOOL_CALL || p.Kind.Type == bridgev1.CallbackKind_CALLBACK_KIND_PERMISSION {
 			return wrong()
@@ -173,9 +178,18 @@ func (b *Bridge) permissionReply(d *cliv1.PermissionDecision, at string) (callba
 	if err != nil {
 		return callback.Reply{}, answerInvalid(err)
 	}
+	decision, err := permissionDecision(text, at)
+	if err != nil {
+		return callback.Reply{}, err
+	}
+	return members("result", decision), nil
+}
+
+// permissionDecision checks a decision, and gives it the words that the CLI acts on.
+func permissionDecision(text json.RawMessage, at string) (json.RawMessage, error) {
 	decision, err := session.ParseObject(text)
 	if err != nil {
-		return callback.Reply{}, fault.New(fault.AnswerInvalid, "the decision is not an object").WithField(at)
+		return nil, fault.New(fault.AnswerInvalid, "the decision is not an object").WithField(at)
 	}
 	kind := decision.String("kind")
 	if now, ok := older[kind]; ok {
@@ -187,9 +201,22 @@ func (b *Bridge) permissionReply(d *cliv1.PermissionDecision, at string) (callba
 		decision, kind = translated, now
 	}
 	if !current[kind] {
-		return callback.Reply{}, fault.New(fault.AnswerInvalid, "permission kind %q is not one the CLI acts on", kind).WithField(at)
+		return nil, fault.New(fault.AnswerInvalid, "permission kind %q is not one the CLI acts on", kind).WithField(at)
 	}
-	return members("result", decision.JSON()), nil
+	return decision.JSON(), nil
+}
+
+// shortReply is a permission's answer in its short form.
+func shortReply(a *bridgev1.Answer) callback.Reply {
+	var decision session.Object
+	decision.SetString("kind", "approve-once")
+	if reject := a.GetReject(); reject != nil {
+		decision.SetString("kind", "reject")
+		if reject.GetFeedback() != "" {
+			decision.SetString("feedback", reject.GetFeedback())
+		}
+	}
+	return members("result", decision.JSON())
 }
 
 // rawReply is an answer as JSON: a request's result, or what the event's answering call

@@ -25,6 +25,9 @@ const (
 	// commandQueue bounds a participant's commands that wait; one more fails with
 	// LIMIT_EXCEEDED.
 	commandQueue = 64
+	// modelQueue bounds a participant's parts of model responses that wait; past it its
+	// frames do.
+	modelQueue = 64
 	// maxAnswers bounds a participant's answers under way; past it its frames wait.
 	maxAnswers = 32
 )
@@ -40,6 +43,9 @@ type Attachment struct {
 
 	started *bridgev1.AttachStarted
 	start   *bridgev1.AttachStart
+	// opening, if set, gives what became of a session that is still being opened while
+	// its participant is asked already.
+	opening chan opened
 	options options
 	begin   cursor
 	stream  *stream
@@ -50,6 +56,10 @@ type Attachment struct {
 	commands chan *bridgev1.AttachCommand
 	out      chan frame.Frame
 	answers  chan struct{} // a token each
+	parts    chan *bridgev1.ModelResponse
+
+	// refused is why the session could not be opened; only Stream uses it, after join.
+	refused error
 
 	mu   sync.Mutex
 	over bool // the stream has ended: nothing more is begun
@@ -63,6 +73,7 @@ func (b *Bridge) Attach(ctx context.Context, start *bridgev1.AttachStart) (*Atta
 	a := &Attachment{
 		b: b, start: start, commands: make(chan *bridgev1.AttachCommand, commandQueue),
 		out: make(chan frame.Frame, commandQueue+maxAnswers), answers: make(chan struct{}, maxAnswers),
+		parts: make(chan *bridgev1.ModelResponse, modelQueue),
 	}
 	if err := b.accepting(); err != nil {
 		return nil, err
@@ -73,24 +84,39 @@ func (b *Bridge) Attach(ctx context.Context, start *bridgev1.AttachStart) (*Atta
 	}
 	a.life, a.end = context.WithCancelCause(context.WithoutCancel(ctx))
 	join.Replace = a.end
-	s, joined, err := a.come(ctx, join)
+	s, joined, err := a.arrive(ctx, join)
 	if err != nil {
 		a.end(err)
 		return nil, within(err, "start.")
 	}
-	a.s, a.p = s, joined.Participant
-	a.stream = b.newStream(a.options)
-	f, err := a.stream.follow(s, a.begin, start.GetFilter(), "start.")
-	if err != nil {
+	if err := a.follow(s, joined); err != nil {
 		a.Leave()
 		return nil, err
 	}
-	f.callbacks, f.participant = true, a.p.ID
-	a.stream.extra = a.out
-	a.started = &bridgev1.AttachStarted{
-		ParticipantId: a.p.ID, Token: a.p.Token, Session: s.Snapshot(), Returned: joined.Returned,
+	if a.opening == nil {
+		a.started = a.startedAs(joined)
 	}
 	return a, nil
+}
+
+// follow makes the stream of the participant's frames.
+func (a *Attachment) follow(s *session.Session, joined session.Joined) error {
+	a.s, a.p = s, joined.Participant
+	a.stream = a.b.newStream(a.options)
+	f, err := a.stream.follow(s, a.begin, a.start.GetFilter(), "start.")
+	if err != nil {
+		return err
+	}
+	f.callbacks, f.participant = true, a.p.ID
+	a.stream.extra = a.out
+	a.stream.stay = s.TurnRunning // the turn may need the participant
+	return nil
+}
+
+func (a *Attachment) startedAs(joined session.Joined) *bridgev1.AttachStarted {
+	return &bridgev1.AttachStarted{
+		ParticipantId: a.p.ID, Token: a.p.Token, Session: a.s.Snapshot(), Returned: joined.Returned,
+	}
 }
 
 // joining checks what the participant brings.
@@ -238,12 +264,16 @@ func (a *Attachment) Stream(ctx context.Context, sink frame.Sink) error {
 	stop := context.AfterFunc(a.life, func() { cancel(context.Cause(a.life)) })
 	defer stop()
 	a.begun(func() { a.runCommands(ctx) })
-	err := sink(frame.Frame{Message: &bridgev1.AttachResponse{Frame: &bridgev1.AttachResponse_Started{Started: a.started}}})
+	a.begun(func() { a.runParts(ctx) })
+	err := sink(frame.Frame{Message: a.first(ctx)})
 	if err == nil {
 		err = a.stream.run(ctx)
 	}
 	cancel(errLeft)
 	a.join()
+	if a.refused != nil {
+		return a.refused
+	}
 	switch context.Cause(a.life) {
 	case errLeft:
 		return a.stream.closeAll(bridgev1.CloseReason_CLOSE_REASON_LEFT)
@@ -295,6 +325,13 @@ func (a *Attachment) Handle(ctx context.Context, r *bridgev1.AttachRequest) erro
 			err := fault.New(fault.LimitExceeded, "%d commands are waiting", commandQueue)
 			a.reply(ctx, commandFailed(f.Command, err))
 		}
+	case *bridgev1.AttachRequest_ModelResponse:
+		select {
+		case a.parts <- f.ModelResponse:
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-a.life.Done():
+		}
 	case *bridgev1.AttachRequest_Heartbeat:
 	case *bridgev1.AttachRequest_Leave:
 		a.leave(f.Leave.GetDisconnect())
@@ -316,12 +353,18 @@ func (a *Attachment) leave(disconnect bool) {
 	a.mu.Lock()
 	a.disconnecting = true
 	a.mu.Unlock()
-	a.Leave() // first: a session with participants stays
+	// A session with participants stays. But the last to provide what it needs goes after
+	// it: there is something to be written.
+	last := a.s.Provides() && a.s.Alone(a.p)
+	if !last {
+		a.Leave()
+	}
 	a.b.Go(func(ctx context.Context) {
 		defer a.end(errLeft)
 		ctx, cancel := context.WithTimeout(ctx, closeTimeout)
 		defer cancel()
-		if _, err := a.s.Disconnect(ctx, false); err != nil {
+		if _, err := a.s.Disconnect(ctx, last); err != nil {
+			a.s.Leave(a.p)
 			a.b.log.Warn("session not disconnected", "session_id", a.s.ID(), "error", err)
 		}
 	})
@@ -329,10 +372,14 @@ func (a *Attachment) leave(disconnect bool) {
 
 // Leave ends the participation at once.
 func (a *Attachment) Leave() {
-	a.s.Leave(a.p)
 	a.mu.Lock()
-	defer a.mu.Unlock()
-	if !a.disconnecting {
+	disconnecting := a.disconnecting
+	a.mu.Unlock()
+	if disconnecting && a.s.Provides() {
+		return // it goes when the session's use is over
+	}
+	a.s.Leave(a.p)
+	if !disconnecting {
 		a.end(errLeft)
 	}
 }

@@ -2,6 +2,7 @@ package bridge
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -49,6 +50,8 @@ type binding struct {
 	rt       *runtime.Runtime
 	sessions map[string]*session.Session
 	lost     error
+	// told is closed when the sessions have been told of the end.
+	told chan struct{}
 
 	shells shells
 
@@ -59,10 +62,14 @@ type binding struct {
 
 // startRuntime starts a runtime and watches its end.
 func (b *Bridge) startRuntime(ctx context.Context, cfg runtime.Config) (*runtime.Runtime, error) {
-	bind := &binding{b: b, id: "rt-" + rand.Text()[:8], profile: cfg.Profile, sessions: map[string]*session.Session{}, names: session.Names{}}
+	bind := &binding{
+		b: b, id: "rt-" + rand.Text()[:8], profile: cfg.Profile, sessions: map[string]*session.Session{},
+		names: session.Names{}, told: make(chan struct{}),
+	}
 	cfg.RPC.Event = bind.event
 	cfg.RPC.Notification = bind.notification
 	cfg.RPC.Request = bind.request
+	cfg.RPC.Arrive = arrive
 	cfg.RPC.Logger = b.log
 	cfg.Prepare = runtime.Provide
 	rt, err := runtime.Start(ctx, cfg)
@@ -166,6 +173,9 @@ func (bind *binding) notification(method string, params []byte) {
 	case shellOutput, shellExit:
 		bind.shells.take(method, params)
 		return
+	case telemetryEvent:
+		bind.b.telemetry.take(bind.id, params)
+		return
 	default:
 		return
 	}
@@ -182,18 +192,22 @@ func (bind *binding) notification(method string, params []byte) {
 
 // request takes a request of the CLI. It runs on a worker and waits for the answer.
 func (bind *binding) request(ctx context.Context, r *rpcconn.Request) (json.RawMessage, error) {
-	var params struct {
-		SessionID string `json:"sessionId"`
-	}
-	_ = json.Unmarshal(r.Params, &params) // what is not understood names no session
-	if params.SessionID == "" {
+	var a about
+	_ = json.Unmarshal(r.Params, &a) // what is not understood names no session
+	a.SessionID = cmp.Or(a.SessionID, a.PolicySessionID)
+	model := ofModel(r.Method)
+	if a.SessionID == "" && !model {
 		return bind.askAll(ctx, r)
 	}
-	s := bind.session([]byte(params.SessionID))
-	if s == nil {
+	s := bind.asked(r.Method, a)
+	id := bind.id + "-" + r.ID
+	switch {
+	case s == nil:
 		return nil, &rpcconn.Error{Code: rpcconn.CodeMethodNotFound, Message: "nobody handles " + r.Method}
+	case model:
+		return s.AskModel(ctx, bind, id, r.Method, r.Params)
 	}
-	return s.Ask(ctx, bind.id+"-"+r.ID, r.Method, r.Params)
+	return s.Ask(ctx, id, r.Method, r.Params)
 }
 
 // ended tells the sessions that their runtime is gone.
@@ -215,6 +229,7 @@ func (bind *binding) ended(cause error) {
 			wanted = append(wanted, s)
 		}
 	}
+	close(bind.told)
 	b := bind.b
 	b.revive(wanted)
 	b.mu.Lock()
@@ -234,3 +249,6 @@ func (bind *binding) Err() error {
 	defer bind.mu.RUnlock()
 	return bind.lost
 }
+
+// Ended is closed when the runtime has ended and its sessions know it.
+func (bind *binding) Ended() <-chan struct{} { return bind.told }

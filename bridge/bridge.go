@@ -83,23 +83,31 @@ type Config struct {
 
 // Bridge serves the calls. Its methods may be called from any goroutine.
 type Bridge struct {
-	cfg      Config
-	log      *slog.Logger
-	codec    *codec
-	defaults session.Object
-	once     *idempotency.Store
-	watchers watchers
-	runs     runs
-	runtimes Runtimes
-	table    *placement.Table
+	cfg       Config
+	log       *slog.Logger
+	codec     *codec
+	defaults  session.Object
+	once      *idempotency.Store
+	watchers  watchers
+	telemetry telemetry
+	runs      runs
+	runtimes  Runtimes
+	table     *placement.Table
 
 	// ctx ends when the bridge closes; tasks are what runs in the background.
 	ctx    context.Context
 	cancel context.CancelFunc
 	tasks  sync.WaitGroup
+	// parked is held by calls that wait in the CLI.
+	parked chan struct{}
+	// shellStarts are channels by session, held while a command begins.
+	shellStarts sync.Map
 	// draining closes when streams are to go away, stopping when they are to end.
 	draining, stopping chan struct{}
 	drainOnce          sync.Once
+	// stopped ends when stopping closes.
+	stopped context.Context
+	stop    context.CancelFunc
 	// grace is the time between the two; it is set before draining closes.
 	grace time.Duration
 
@@ -154,10 +162,11 @@ func New(cfg Config) (*Bridge, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	b := &Bridge{
 		cfg: cfg, log: cfg.Logger, codec: c, defaults: defaults, once: idempotency.New(time.Now),
-		ctx: ctx, cancel: cancel, draining: make(chan struct{}), stopping: make(chan struct{}),
 		budget: journal.NewBudget(cfg.MaxMemoryBytes), unkept: map[*session.Session]struct{}{}, keepNow: make(chan struct{}, 1),
+		ctx: ctx, cancel: cancel, draining: make(chan struct{}), parked: make(chan struct{}, maxParked), stopping: make(chan struct{}),
 		sessions: map[string]*session.Session{}, table: placement.New(cfg.Placement, cfg.Profile, time.Now), unloading: make(chan struct{}, 1),
 	}
+	b.stopped, b.stop = context.WithCancel(ctx)
 	b.runtimes = cfg.Runtimes(b.startRuntime)
 	if err := errors.Join(b.remember(), b.restore()); err != nil {
 		cancel()
@@ -188,6 +197,7 @@ func (b *Bridge) Drain(grace time.Duration) {
 			case <-ctx.Done():
 			}
 			close(b.stopping)
+			b.stop()
 		})
 	})
 }
@@ -286,6 +296,7 @@ func (b *Bridge) forget(s *session.Session) {
 	defer b.mu.Unlock()
 	if b.sessions[s.ID()] == s {
 		delete(b.sessions, s.ID())
+		b.shellStarts.Delete(s.ID())
 	}
 }
 

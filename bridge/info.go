@@ -6,7 +6,6 @@ import (
 	"maps"
 	"math"
 	"slices"
-	"strings"
 	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -160,30 +159,6 @@ func (b *Bridge) ListModels(ctx context.Context, r *bridgev1.ListModelsRequest) 
 	return out, nil
 }
 
-// guarded are the methods that would break the bridge's own guarantees, each with what
-// to call instead. A name that ends in a dot is a family.
-var guarded = map[string]string{
-	"connect": "nothing: the bridge has connected", "runtime.": "nothing: the bridge owns its runtimes",
-	"session.create": "SessionService.CreateSession", "session.resume": "SessionService.ResumeSession",
-	"session.destroy": "SessionService.DisconnectSession", "session.detach": "SessionService.DisconnectSession",
-	"session.delete": "SessionService.DeleteSession", "session.send": "SessionService.Send",
-	"session.abort": "SessionService.Abort", "session.tools.set": "CallbackService.Attach",
-	"session.tools.handlePendingToolCall":                "CallbackService.Resolve",
-	"session.permissions.handlePendingPermissionRequest": "CallbackService.Resolve",
-	"session.ui.handlePending":                           "CallbackService.Resolve",
-	"session.commands.handlePendingCommand":              "CallbackService.Resolve",
-	"session.commands.respondToQueuedCommand":            "CallbackService.Resolve",
-	"session.mcp.oauth.handlePendingRequest":             "CallbackService.Resolve",
-	"session.mcp.headers.":                               "CallbackService.Resolve",
-	"session.options.update":                             "SessionService.ResumeSession",
-	"session.model.switchTo":                             "SessionService.SetModel",
-	"session.suspend":                                    "SessionService.DisconnectSession",
-	"sessions.open":                                      "SessionService.ResumeSession",
-	"sessionFs.":                                         "nothing yet: it would serve every session of the process",
-	"llmInference.":                                      "nothing yet: it would serve every session of the process",
-	"host.":                                              "nothing: the bridge is the host",
-}
-
 func rawOff() error {
 	return fault.New(fault.FeatureDisabled, "RawService is off; the server's operator can switch it on with --raw")
 }
@@ -197,11 +172,6 @@ func (b *Bridge) Invoke(ctx context.Context, r *bridgev1.InvokeRequest) (*bridge
 	if method == "" {
 		return nil, fault.New(fault.InvalidField, "method is required").WithField("method")
 	}
-	for name, instead := range guarded {
-		if name == method || (strings.HasSuffix(name, ".") || name == "session.ui.handlePending") && strings.HasPrefix(method, name) {
-			return nil, fault.New(fault.InvalidField, "%s is the bridge's own; call %s", method, instead).WithField("method").With("method", method)
-		}
-	}
 	params := session.Object{}
 	if text := r.GetParamsJson(); text != "" {
 		var err error
@@ -212,35 +182,14 @@ func (b *Bridge) Invoke(ctx context.Context, r *bridgev1.InvokeRequest) (*bridge
 	if params.Get("sessionId") != nil {
 		return nil, fault.New(fault.JSONExtraForbidden, "sessionId goes into session_id").WithField("params_json")
 	}
-	result, err := b.invoke(ctx, r, params)
+	profile, err := b.profile(r.GetRuntimeProfile(), "runtime_profile", "")
+	if err != nil {
+		return nil, err
+	}
+	c := &cliCall{method: method, id: r.GetSessionId(), params: params, exact: true, profile: &profile}
+	result, err := b.dispatch(ctx, c)
 	if err != nil {
 		return nil, err
 	}
 	return &bridgev1.InvokeResponse{ResultJson: string(result)}, nil
-}
-
-func (b *Bridge) invoke(ctx context.Context, r *bridgev1.InvokeRequest, params session.Object) (json.RawMessage, error) {
-	method := r.GetMethod()
-	if id := r.GetSessionId(); id != "" {
-		s, err := b.open(id)
-		if err != nil {
-			return nil, err
-		}
-		result, at, err := s.Do(ctx, method, params)
-		record(ctx, at)
-		return result, err
-	}
-	if strings.HasPrefix(method, "session.") {
-		return nil, fault.New(fault.InvalidField, "%s is about a session", method).WithField("session_id")
-	}
-	p, err := b.profile(r.GetRuntimeProfile(), "runtime_profile", "")
-	if err != nil {
-		return nil, err
-	}
-	rt, err := b.runtimeOf(ctx, p)
-	if err != nil {
-		return nil, err
-	}
-	result, err := rt.Call(ctx, method, params.JSON())
-	return result, session.Classify(err, method)
 }

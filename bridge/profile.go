@@ -7,6 +7,7 @@ import (
 
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/placement"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
@@ -25,7 +26,7 @@ type ProfilePolicy struct {
 
 // DefaultProfileFields are the members of RuntimeProfile that anybody may set: they give
 // no more rights than a session has.
-var DefaultProfileFields = []string{"log_level", "model_inference", "session_fs", "telemetry"}
+var DefaultProfileFields = []string{"log_level", "model_inference", "multi_connection", "session_fs", "telemetry"}
 
 // ProfileFields are all members of RuntimeProfile that a policy can name.
 func ProfileFields() []string {
@@ -99,6 +100,8 @@ func (b *Bridge) profile(m *bridgev1.RuntimeProfile, at, own string) (runtime.Pr
 		p.UseLogin = m.GetUseLogin()
 	}
 	p.Telemetry = p.Telemetry || m.GetTelemetry()
+	p.Multi = p.Multi || m.GetMultiConnection()
+	p.ExtensionLaunch = p.ExtensionLaunch || m.GetExtensionLaunch()
 	if len(m.GetEnv()) > 0 {
 		p.Env = maps.Clone(p.Env)
 		if p.Env == nil {
@@ -173,18 +176,35 @@ func absolute(path string, windows bool) bool {
 
 // reprofile gives a session that is resumed the profile that its caller wants; undo gives
 // back the one before. A session that is loaded cannot move.
-func (b *Bridge) reprofile(s *session.Session, m *bridgev1.RuntimeProfile, at string) (undo func(), err error) {
-	if m == nil {
-		return func() {}, nil
-	}
-	p, err := b.profile(m, at, s.ID())
-	if err != nil {
-		return nil, err
-	}
+func (b *Bridge) reprofile(s *session.Session, m *bridgev1.RuntimeProfile, join *session.Joining, at string) (undo func(), err error) {
 	pl := placeOf(s)
+	p := pl.get()
+	if m != nil {
+		if p, err = b.profile(m, at, s.ID()); err != nil {
+			return nil, err
+		}
+	}
+	if s.State() != session.Loaded {
+		p.Multi = p.Multi || join.NeedsConnection() && !b.cfg.Dialed
+	}
 	if s.State() == session.Loaded && placement.Key(pl.get()) != placement.Key(p) {
 		return nil, fault.New(fault.SessionBusy, "session %q is loaded in a runtime of another profile", s.ID()).WithField(at)
 	}
 	before := pl.set(p)
-	return func() { pl.set(before) }, nil
+	s.Need(needs(p)...)
+	return func() {
+		pl.set(before)
+		s.Need(needs(before)...)
+	}, nil
+}
+
+// needs are the callbacks that a session of the profile has to have handled.
+func needs(p runtime.Profile) (methods []string) {
+	if p.SessionFS != nil {
+		methods = append(methods, callback.FSReadFile, callback.FSWriteFile)
+	}
+	if p.ModelInference != nil {
+		methods = append(methods, callback.ModelRequestStart, callback.ModelRequestChunk)
+	}
+	return methods
 }

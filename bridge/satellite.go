@@ -16,7 +16,7 @@ func (bind *binding) Satellite(ctx context.Context, participant string, ask sess
 	rt := bind.runtime()
 	if !rt.Multi() {
 		return nil, fault.New(fault.FeatureDisabled,
-			"canvases and extension identity need a runtime that takes several connections: serve --multi-connection").
+			"canvases and extension identity need a runtime that takes several connections; the session's does not: create it with runtime_profile.multi_connection").
 			WithField("canvases")
 	}
 	prefix := bind.id + "-" + participant + "-"

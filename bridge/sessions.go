@@ -41,6 +41,7 @@ func (b *Bridge) createAs(ctx context.Context, r *bridgev1.CreateSessionRequest,
 	if err != nil {
 		return nil, session.Joined{}, err
 	}
+	profile.Multi = profile.Multi || join.NeedsConnection() && !b.cfg.Dialed
 	if r.GetSessionId() != "" {
 		if err := b.checkNew(ctx, profile, id); err != nil {
 			return nil, session.Joined{}, inRequest(err, at)
@@ -51,6 +52,7 @@ func (b *Bridge) createAs(ctx context.Context, r *bridgev1.CreateSessionRequest,
 		return nil, session.Joined{}, inRequest(exists(id), at)
 	}
 	placeOf(s).set(profile)
+	s.Need(needs(profile)...)
 	joined, err := s.Create(ctx, o)
 	if err != nil {
 		b.forget(s)
@@ -131,9 +133,9 @@ func (b *Bridge) resume(ctx context.Context, r *bridgev1.ResumeSessionRequest, a
 		o.Config = b.defaults.Merge(o.Config)
 	}
 	if r.GetRuntimeProfile() != nil {
-		s.Provided(profileMember)
+		s.Regained(profileMember)
 	}
-	undo, err := b.reprofile(s, r.GetRuntimeProfile(), at+"runtime_profile")
+	undo, err := b.reprofile(s, r.GetRuntimeProfile(), join, at+"runtime_profile")
 	if err != nil {
 		if fresh {
 			b.forget(s)

@@ -67,6 +67,8 @@ type stream struct {
 	// done ends the stream when it closes and the followers have come to end; may be nil.
 	done <-chan struct{}
 	end  func() journal.Position
+	// stay, while it holds, puts off asking the caller to go away; may be nil.
+	stay func() bool
 
 	open int
 	sent bool // since the last heartbeat
@@ -113,9 +115,14 @@ func (st *stream) run(ctx context.Context) error {
 	beat := time.NewTicker(st.options.heartbeat)
 	defer beat.Stop()
 	var ready []*follower
-	draining, done := st.b.draining, st.done
+	draining, done, leave := st.b.draining, st.done, false
 	for st.open > 0 {
 		var err error
+		if leave && (st.stay == nil || !st.stay()) {
+			if leave, err = false, st.goAway(); err != nil {
+				return err
+			}
+		}
 		select {
 		case <-st.waker.signal:
 			if err = st.linger(ctx); err == nil {
@@ -132,8 +139,7 @@ func (st *stream) run(ctx context.Context) error {
 				return nil
 			}
 		case <-draining:
-			draining = nil
-			err = st.goAway()
+			draining, leave = nil, true
 		case <-st.b.stopping:
 			return st.closeAll(bridgev1.CloseReason_CLOSE_REASON_DRAINING)
 		case <-ctx.Done():
@@ -279,7 +285,7 @@ func (st *stream) subscribe(c *bridgev1.SessionCursor, at string, callbacks bool
 	if err := known(c.GetStart(), at+"start"); err != nil {
 		return err
 	}
-	s, err := st.b.open(id)
+	s, err := st.b.asking(id)
 	if err != nil {
 		return within(err, at)
 	}

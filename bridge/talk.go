@@ -1,6 +1,7 @@
 package bridge
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -122,15 +123,15 @@ func (b *Bridge) SendAndWait(ctx context.Context, r *bridgev1.SendAndWaitRequest
 		if err != nil {
 			return nil, err
 		}
-		wait := ctx
-		if timeout > 0 {
-			var cancel context.CancelFunc
-			wait, cancel = context.WithTimeout(ctx, timeout)
-			defer cancel()
-		}
+		wait, cancel := context.WithTimeout(ctx, cmp.Or(timeout, maxTimeout))
+		defer cancel()
+		defer context.AfterFunc(b.stopped, cancel)()
 		out := sent.Waiter.Wait(wait, idle)
 		if err := ctx.Err(); err != nil {
 			return nil, session.Classify(err, "")
+		}
+		if out.Status == bridgev1.TurnStatus_TURN_STATUS_TIMED_OUT && b.stopped.Err() != nil {
+			return nil, fault.New(fault.Draining, "the server stops before the turn has ended").With("message_id", sent.MessageID)
 		}
 		if out.Err != nil {
 			return nil, out.Err

@@ -96,6 +96,12 @@ func (st *stage) tryAttach(client *copilot.Client, start *bridgev1.AttachStart) 
 	if err != nil {
 		return nil, err
 	}
+	for first.GetStarted() == nil && (first.GetOpening() != nil || a.frames != nil) {
+		a.frames = append(a.frames, first) // of a session that is still being opened
+		if first, err = stream.Recv(); err != nil {
+			return nil, err
+		}
+	}
 	if a.started = first.GetStarted(); a.started == nil {
 		st.t.Fatalf("the first frame is %v", first)
 	}
@@ -168,6 +174,16 @@ func (a *attached) requested() (cb *bridgev1.Callback) {
 			cb = r.GetCallback()
 		}
 		return cb != nil
+	})
+	return cb
+}
+
+// asked waits for a callback of a kind.
+func (a *attached) asked(kind bridgev1.CallbackKind) (cb *bridgev1.Callback) {
+	a.st.t.Helper()
+	a.frame("a callback", func(f *bridgev1.SubscribeResponse) bool {
+		cb = f.GetCallbackRequested().GetCallback()
+		return cb.GetKind() == kind
 	})
 	return cb
 }

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"strings"
 	"testing"
 
 	"google.golang.org/grpc/codes"
@@ -73,6 +74,29 @@ func TestPermissionKinds(t *testing.T) {
 	}
 }
 
+// TestShortAnswers: a permission's answer in its short form, which fits nothing else.
+func TestShortAnswers(t *testing.T) {
+	t.Parallel()
+	approve := &bridgev1.Answer{Answer: &bridgev1.Answer_Approve{Approve: &bridgev1.Approve{}}}
+	reject := &bridgev1.Answer{Answer: &bridgev1.Answer_Reject{Reject: &bridgev1.Reject{Feedback: "not there"}}}
+	st := newStage(t, onUser("touch", call("bash", shell("touch made"))), onUser("wait", call("waits", nil)),
+		onResult("bash", say("told: {{tool_result}}")), onResult("waits", say("{{tool_result}}")))
+	s := st.create(copilot.SessionOptions{SessionHandlers: &bridgev1.Handlers{Permission: true}, Tools: []copilot.Tool{declared("waits")}})
+	for _, answer := range []*bridgev1.Answer{reject, approve} {
+		turn := st.goTurn(s, "touch")
+		if err := s.Resolve(st.ctx, st.pending(s, 1)[0].GetCallbackId(), answer); err != nil {
+			t.Fatal(err)
+		}
+		out := turn()
+		if answer == reject && !strings.Contains(out.GetText(), "not there") {
+			t.Errorf("the agent was told %q", out.GetText())
+		}
+		if made := st.exists("made"); made != (answer == approve) {
+			t.Errorf("made: %v", made)
+		}
+	}
+}
+
 // TestBadAnswers to a tool call leave it pending.
 func TestBadAnswers(t *testing.T) {
 	t.Parallel()
@@ -93,6 +117,10 @@ func TestBadAnswers(t *testing.T) {
 		"no answer":        {id, nil, codes.InvalidArgument, bridgev1.ErrorReason_ERROR_REASON_ANSWER_INVALID, "answer"},
 		"another kind": {
 			id, copilot.AnswerPermission(copilot.ApproveOnce()), codes.InvalidArgument,
+			bridgev1.ErrorReason_ERROR_REASON_ANSWER_INVALID, "answer",
+		},
+		"leave": {
+			id, &bridgev1.Answer{Answer: &bridgev1.Answer_Approve{Approve: &bridgev1.Approve{}}}, codes.InvalidArgument,
 			bridgev1.ErrorReason_ERROR_REASON_ANSWER_INVALID, "answer",
 		},
 		"raw": {

@@ -83,7 +83,7 @@ var extensionLaunch = question{
 		raw: true, env: map[string]string{"COPILOT_CLI_ENABLED_FEATURE_FLAGS": "EXTENSIONS"},
 		change: func(c *app.Config) { c.ExtensionLaunch = true },
 	},
-	config: func(st *stage, c *cliv1.SessionConfig) {
+	config: func(_ *stage, c *cliv1.SessionConfig) {
 		c.RequestExtensions, c.EnableConfigDiscovery = proto.Bool(true), proto.Bool(true)
 	},
 	ask: func(st *stage, s *copilot.Session) func() string {

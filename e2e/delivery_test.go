@@ -207,11 +207,11 @@ func TestRawService(t *testing.T) {
 		code               codes.Code
 		reason             bridgev1.ErrorReason
 	}{
-		{"session.send", `{"prompt":"x"}`, s.ID(), codes.InvalidArgument, bridgev1.ErrorReason_ERROR_REASON_INVALID_FIELD},
-		{"session.destroy", "", s.ID(), codes.InvalidArgument, bridgev1.ErrorReason_ERROR_REASON_INVALID_FIELD},
-		{"session.create", "", "", codes.InvalidArgument, bridgev1.ErrorReason_ERROR_REASON_INVALID_FIELD},
-		{"runtime.shutdown", "", "", codes.InvalidArgument, bridgev1.ErrorReason_ERROR_REASON_INVALID_FIELD},
-		{"session.ui.handlePendingElicitation", "", s.ID(), codes.InvalidArgument, bridgev1.ErrorReason_ERROR_REASON_INVALID_FIELD},
+		{"session.tools.set", `{"tools":[{"name":"a b"}]}`, s.ID(), codes.InvalidArgument, bridgev1.ErrorReason_ERROR_REASON_TOOL_NAME_INVALID},
+		{"session.destroy", "", "", codes.InvalidArgument, bridgev1.ErrorReason_ERROR_REASON_INVALID_FIELD},
+		{"session.suspend", "", s.ID(), codes.Unimplemented, bridgev1.ErrorReason_ERROR_REASON_METHOD_REFUSED},
+		{"runtime.shutdown", "", "", codes.Unimplemented, bridgev1.ErrorReason_ERROR_REASON_METHOD_REFUSED},
+		{"host.getEnvironmentCredentials", "", "", codes.Unimplemented, bridgev1.ErrorReason_ERROR_REASON_METHOD_REFUSED},
 		{"session.mode.get", "", "", codes.InvalidArgument, bridgev1.ErrorReason_ERROR_REASON_INVALID_FIELD},
 		{"session.mode.get", `{"sessionId":"x"}`, s.ID(), codes.InvalidArgument, bridgev1.ErrorReason_ERROR_REASON_JSON_EXTRA_FORBIDDEN},
 		{"ping", "[", "", codes.InvalidArgument, bridgev1.ErrorReason_ERROR_REASON_INVALID_FIELD},

@@ -36,10 +36,10 @@ type gitHub struct {
 	api *offlinemodel.Server
 }
 
-func newGitHub(t *testing.T) *gitHub {
+func newGitHub(t *testing.T, text string) *gitHub {
 	t.Helper()
 	skipWithoutCLI(t)
-	script, err := offlinemodel.Parse("github.yaml", []byte(gitHubScript))
+	script, err := offlinemodel.Parse("github.yaml", []byte(text))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,7 +63,7 @@ func (g *gitHub) as(token, model string) *cliv1.SessionConfig {
 
 func TestGitHub(t *testing.T) {
 	t.Parallel()
-	g := newGitHub(t)
+	g := newGitHub(t, gitHubScript)
 	t.Run("models", func(t *testing.T) {
 		list, err := g.client.Runtimes().ListModels(g.ctx, &bridgev1.ListModelsRequest{GithubToken: "token-of-ann"})
 		if err != nil {
@@ -129,7 +129,7 @@ func TestGitHub(t *testing.T) {
 // When the account's limit is reached, the CLI asks whether to change to auto mode.
 func TestAutoModeSwitch(t *testing.T) {
 	t.Parallel()
-	g := newGitHub(t)
+	g := newGitHub(t, gitHubScript)
 	asked := make(chan *copilot.AutoModeSwitchRequest, 10)
 	s := g.session(copilot.SessionOptions{
 		Config: g.as("token-of-ann", "claude-sonnet-4.5"),

@@ -4,15 +4,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"sync"
 	"time"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
 	copilot "github.com/copilot-grpc/copilot-grpc/clients/go"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/app"
+	"github.com/copilot-grpc/copilot-grpc/internal/corpus"
+	"github.com/copilot-grpc/copilot-grpc/internal/fakecli"
 	"github.com/copilot-grpc/copilot-grpc/internal/offlinemodel"
 )
 
@@ -29,6 +33,8 @@ type hostConfig struct {
 	callbackTimeout time.Duration
 	// maxPromptBytes bounds prompts; default: the bridge's.
 	maxPromptBytes int
+	// fake, if set, is what a fake CLI in this process plays, in place of the real one.
+	fake *fakecli.Script
 	// change changes anything else.
 	change func(*app.Config)
 }
@@ -91,7 +97,18 @@ func (h *host) serve(ctx context.Context, config hostConfig) error {
 		config.change(&settings)
 	}
 	logger := slog.New(slog.NewTextHandler(h.logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	a, err := app.New(ctx, settings, app.WithLogger(logger))
+	options := []app.Option{app.WithLogger(logger)}
+	if config.fake != nil {
+		settings.CLIPath = ""
+		cli := fakecli.New(fakecli.Options{Script: *config.fake})
+		h.onClose(func() error { cli.Close(); return nil })
+		options = append(options, app.WithRunner(runtime.InProcess(func(context.Context, runtime.Spec) (io.ReadWriteCloser, error) {
+			return cli.Connect(), nil
+		})))
+	} else if dir := os.Getenv(corpus.DirEnv); dir != "" {
+		options = append(options, app.WithRunner(corpus.Record(settings.NewRunner(logger, nil), dir, corpus.DefaultLimit)))
+	}
+	a, err := app.New(ctx, settings, options...)
 	if err != nil {
 		return err
 	}

@@ -45,9 +45,7 @@ func (s suite) Run() int {
 		}
 	}
 	code := s.M.Run()
-	if programDir != "" {
-		_ = os.RemoveAll(programDir) // temporary
-	}
+	_ = os.RemoveAll(programDir) // "" is nothing
 	if err := shared.close(); err != nil {
 		fmt.Println("end of the shared host:", err)
 		return max(code, 1)

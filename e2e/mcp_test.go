@@ -5,31 +5,84 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"testing"
+
+	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
 )
 
 // mcpEnv makes the test binary an MCP server over stdio, in place of running tests.
 const mcpEnv = "E2E_MCP_SERVER"
 
-// serveMCP serves one tool, "shout", until its input ends. It returns false when it is
-// not asked to.
+// mcpTools are the tools of the MCP servers.
+var mcpTools = []any{
+	mcpTool("shout", "Says a text aloud."),
+	// ponder asks the client's model before it answers, and tells what that said.
+	mcpTool("ponder", "Has a model think about a text."),
+	mcpTool("fail", "Fails."),
+}
+
+func mcpTool(name, description string) map[string]any {
+	return map[string]any{
+		"name": name, "description": description,
+		"inputSchema": map[string]any{
+			"type":       "object",
+			"properties": map[string]any{"text": map[string]any{"type": "string"}},
+			"required":   []string{"text"},
+		},
+	}
+}
+
+// mcpServer is the configuration of the test binary as an MCP server with all tools.
+func mcpServer(t *testing.T) *cliv1.McpSerializableServerConfig {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &cliv1.McpSerializableServerConfig{Variant: &cliv1.McpSerializableServerConfig_Stdio{Stdio: &cliv1.McpServerConfigStdio{
+		Command: self, Env: map[string]string{mcpEnv: "1", "E2E_MCP_WORD": "from afar"},
+		Tools: &cliv1.StringList{Items: []string{"*"}},
+	}}}
+}
+
+// serveMCP serves mcpTools until its input ends. It returns false when it is not asked to.
 func serveMCP() bool {
 	if os.Getenv(mcpEnv) == "" {
 		return false
 	}
 	in := bufio.NewScanner(os.Stdin)
 	in.Buffer(nil, 1<<20)
+	var pondering json.RawMessage // the call that waits for the client's model
 	for in.Scan() {
 		var req mcpRequest
-		if json.Unmarshal(in.Bytes(), &req) != nil || req.ID == nil {
-			continue // notifications need no answer
+		switch err := json.Unmarshal(in.Bytes(), &req); {
+		case err != nil || req.ID == nil: // notifications need no answer
+		case req.Method == "" && pondering != nil:
+			mcpSay(mcpText(pondering, "it came to "+string(req.outcome())))
+			pondering = nil
+		case req.Method == "tools/call" && req.Params.Name == "ponder":
+			pondering = req.ID
+			mcpSay(map[string]any{
+				"jsonrpc": "2.0", "id": "ponder", "method": "sampling/createMessage",
+				"params": map[string]any{
+					"maxTokens": 100, "messages": []any{map[string]any{
+						"role": "user", "content": map[string]any{"type": "text", "text": req.Params.Arguments.Text},
+					}},
+				},
+			})
+		default:
+			mcpSay(req.answer())
 		}
-		answer, err := json.Marshal(req.answer())
-		if err != nil {
-			panic(err)
-		}
-		fmt.Println(string(answer))
 	}
 	return true
+}
+
+func mcpSay(message map[string]any) {
+	line, err := json.Marshal(message)
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(string(line))
 }
 
 type mcpRequest struct {
@@ -41,7 +94,25 @@ type mcpRequest struct {
 		Arguments       struct {
 			Text string `json:"text"`
 		} `json:"arguments"`
+		Meta json.RawMessage `json:"_meta"`
 	} `json:"params"`
+	// Where it is an answer.
+	Result json.RawMessage `json:"result"`
+	Error  json.RawMessage `json:"error"`
+}
+
+// outcome is the result or the error of an answer.
+func (r *mcpRequest) outcome() json.RawMessage {
+	if r.Result != nil {
+		return r.Result
+	}
+	return r.Error
+}
+
+func mcpText(id json.RawMessage, text string) map[string]any {
+	return map[string]any{"jsonrpc": "2.0", "id": id, "result": map[string]any{
+		"content": []any{map[string]any{"type": "text", "text": text}},
+	}}
 }
 
 func (r *mcpRequest) answer() map[string]any {
@@ -56,18 +127,14 @@ func (r *mcpRequest) answer() map[string]any {
 	case "ping":
 		answer["result"] = map[string]any{}
 	case "tools/list":
-		answer["result"] = map[string]any{"tools": []any{map[string]any{
-			"name": "shout", "description": "Says a text aloud.",
-			"inputSchema": map[string]any{
-				"type":       "object",
-				"properties": map[string]any{"text": map[string]any{"type": "string"}},
-				"required":   []string{"text"},
-			},
-		}}}
+		answer["result"] = map[string]any{"tools": mcpTools}
 	case "tools/call":
-		// The environment shows that what the session sets comes here.
-		text := fmt.Sprintf("%s! (%s)", r.Params.Arguments.Text, os.Getenv("E2E_MCP_WORD"))
-		answer["result"] = map[string]any{"content": []any{map[string]any{"type": "text", "text": text}}}
+		if r.Params.Name == "fail" {
+			answer["result"] = map[string]any{"isError": true, "content": []any{map[string]any{"type": "text", "text": "it failed"}}}
+			break
+		}
+		// The environment and the metadata show that what the session sets comes here.
+		return mcpText(r.ID, fmt.Sprintf("%s! (%s) %s", r.Params.Arguments.Text, os.Getenv("E2E_MCP_WORD"), r.Params.Meta))
 	default:
 		answer["error"] = map[string]any{"code": -32601, "message": "no such method"}
 	}

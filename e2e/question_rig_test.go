@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -21,6 +22,8 @@ type question struct {
 	// config is what the session needs for it.
 	config func(*stage, *cliv1.SessionConfig)
 	rules  []offlinemodel.Rule
+	// open creates the session, where that takes more than a call.
+	open func(*asker, copilot.SessionOptions) *copilot.Session
 	// ask has the CLI ask; default: a turn "ask". It gives what came of the answer.
 	ask func(*stage, *copilot.Session) (became func() string)
 	// request is a part of the request's text, as protobuf.
@@ -47,6 +50,10 @@ type question struct {
 	// alone.
 	joins func(*bridgev1.AttachStart)
 	bound bool
+	// insists says that the CLI asks again when it is refused.
+	insists bool
+	// stays says that the question outlives those who were asked: anybody may answer it yet.
+	stays bool
 	// alone says that participants are asked one after the other, which has a test of its own.
 	alone bool
 }
@@ -88,9 +95,14 @@ type asker struct {
 func (a *asker) open(opts copilot.SessionOptions) *copilot.Session {
 	a.t.Helper()
 	opts.Config = a.stage.config()
-	opts.OnPermission = copilot.ApproveAll
+	if a.kind != bridgev1.CallbackKind_CALLBACK_KIND_PERMISSION {
+		opts.OnPermission = copilot.ApproveAll
+	}
 	if a.question.config != nil {
 		a.question.config(a.stage, opts.Config)
+	}
+	if a.question.open != nil {
+		return a.question.open(a, opts)
 	}
 	return a.create(opts)
 }
@@ -132,10 +144,46 @@ func (a *asker) asked(p *attached) (cb *bridgev1.Callback) {
 	return cb
 }
 
+// keepDeclining declines whatever else is asked until the test is over.
+func (a *asker) keepDeclining(s *copilot.Session) {
+	a.t.Helper()
+	h := joinOf(s.ID(), a.handlers())
+	stream, err := a.client.Callbacks().Attach(a.ctx)
+	if err == nil {
+		err = stream.Send(&bridgev1.AttachRequest{Frame: &bridgev1.AttachRequest_Start{Start: h}})
+	}
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	answer := a.with(a.decline)
+	go func() {
+		for {
+			frame, err := stream.Recv()
+			if err != nil {
+				return // the test is over
+			}
+			asked := frame.GetStream().GetAttached().GetPendingCallbacks()
+			if r := frame.GetStream().GetCallbackRequested(); r != nil {
+				asked = append(asked, r.GetCallback())
+			}
+			for _, cb := range asked {
+				_ = stream.Send(&bridgev1.AttachRequest{Frame: &bridgev1.AttachRequest_Answer{
+					Answer: &bridgev1.CallbackAnswer{CallbackId: cb.GetCallbackId(), Answer: answer},
+				}})
+			}
+		}
+	}()
+}
+
 func (a *asker) with(m proto.Message) *bridgev1.Answer {
 	a.t.Helper()
-	if failure, ok := m.(*bridgev1.AnswerError); ok {
-		return &bridgev1.Answer{Answer: &bridgev1.Answer_Error{Error: failure}}
+	switch m := m.(type) {
+	case *bridgev1.AnswerError:
+		return &bridgev1.Answer{Answer: &bridgev1.Answer_Error{Error: m}}
+	case *bridgev1.ToolAnswer:
+		return &bridgev1.Answer{Answer: &bridgev1.Answer_Tool{Tool: m}}
+	case *copilot.Decision:
+		return copilot.AnswerPermission(m)
 	}
 	answer, err := copilot.AnswerWith(m)
 	if err != nil {
@@ -162,6 +210,18 @@ func (a *asker) check(cb *bridgev1.Callback) *bridgev1.Callback {
 	return cb
 }
 
+// offered checks to whom a callback was offered: these, and the session's creator where it
+// is about a tool of the session, which anybody may carry out.
+func (a *asker) offered(cb *bridgev1.Callback, creator *copilot.Session, want ...string) {
+	a.t.Helper()
+	if a.kind == bridgev1.CallbackKind_CALLBACK_KIND_TOOL_CALL {
+		want = append([]string{creator.ParticipantID()}, want...)
+	}
+	if got := cb.GetParticipantIds(); !slices.Equal(got, want) {
+		a.t.Errorf("offered to %q, want %q", got, want)
+	}
+}
+
 // unspaced evens out the spaces that the text of messages has at random.
 func unspaced(text string) string { return strings.Join(strings.Fields(text), " ") }
 
@@ -184,9 +244,7 @@ func (a *asker) answered() {
 	p := a.participant(s)
 	got := a.begin(s)
 	cb := a.check(a.asked(p))
-	if len(cb.GetParticipantIds()) != 1 || cb.GetParticipantIds()[0] != p.id {
-		a.t.Errorf("offered to %q, want %q", cb.GetParticipantIds(), p.id)
-	}
+	a.offered(cb, s, p.id)
 	if r := p.answer(cb.GetCallbackId(), a.yes(cb)); r.failed != nil {
 		a.t.Fatalf("the answer was refused: %v", r.failed)
 	}
@@ -201,6 +259,9 @@ func (a *asker) refused() {
 	cb := a.asked(p)
 	if r := p.answer(cb.GetCallbackId(), a.with(a.decline)); r.failed != nil {
 		a.t.Fatalf("the answer was refused: %v", r.failed)
+	}
+	if a.insists {
+		a.keepDeclining(s)
 	}
 	a.became(got, a.declined)
 }
@@ -237,9 +298,10 @@ func (a *asker) two() {
 	one.send(&bridgev1.AttachRequest{Frame: &bridgev1.AttachRequest_Answer{Answer: &bridgev1.CallbackAnswer{
 		CallbackId: cb.GetCallbackId(), Answer: &bridgev1.Answer{Answer: &bridgev1.Answer_Abstain{Abstain: &bridgev1.Abstain{}}},
 	}}})
-	if same := a.asked(two); same.GetCallbackId() != cb.GetCallbackId() || len(same.GetParticipantIds()) != 2 {
+	if same := a.asked(two); same.GetCallbackId() != cb.GetCallbackId() {
 		a.t.Errorf("the other was asked %v", same)
 	}
+	a.offered(cb, s, one.id, two.id)
 	if r := two.answer(cb.GetCallbackId(), a.yes(cb)); r.failed != nil {
 		a.t.Fatalf("the answer was refused: %v", r.failed)
 	}
@@ -276,6 +338,16 @@ func (a *asker) gone() {
 	got := a.begin(s)
 	cb := a.asked(p)
 	p.send(&bridgev1.AttachRequest{Frame: &bridgev1.AttachRequest_Leave{Leave: &bridgev1.AttachLeave{}}})
+	if a.stays {
+		if err := p.end(); err != nil {
+			a.t.Fatalf("leaving: %v", err)
+		}
+		if err := s.Resolve(a.ctx, cb.GetCallbackId(), a.yes(cb)); err != nil {
+			a.t.Fatalf("the answer of one who came later: %v", err)
+		}
+		a.became(got, a.accepted)
+		return
+	}
 	if over := frames.resolved(cb.GetCallbackId()); over.GetOutcome() != bridgev1.CallbackOutcome_CALLBACK_OUTCOME_UNHANDLED {
 		a.t.Errorf("it ended %v", over)
 	}
@@ -290,8 +362,12 @@ func (a *asker) wronged() {
 	p := a.participant(s)
 	got := a.begin(s)
 	cb := a.asked(p)
+	another := a.with(&bridgev1.ToolAnswer{Outcome: &bridgev1.ToolAnswer_Text{Text: "no tool"}})
+	if a.kind == bridgev1.CallbackKind_CALLBACK_KIND_TOOL_CALL {
+		another = a.with(copilot.ApproveOnce())
+	}
 	bad := []*bridgev1.Answer{
-		{Answer: &bridgev1.Answer_Tool{Tool: &bridgev1.ToolAnswer{Outcome: &bridgev1.ToolAnswer_Text{Text: "no tool"}}}},
+		another,
 		{Answer: &bridgev1.Answer_Raw{Raw: &bridgev1.RawAnswer{ResultJson: "{"}}},
 		{},
 	}

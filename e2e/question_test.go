@@ -16,6 +16,37 @@ import (
 
 // questions are the kinds of callbacks that one CLI can be brought to ask.
 var questions = map[string]question{
+	"tool call": {
+		kind: bridgev1.CallbackKind_CALLBACK_KIND_TOOL_CALL,
+		config: func(_ *stage, c *cliv1.SessionConfig) {
+			c.Tools = []*cliv1.ToolDefinition{declared("lookup").Definition}
+		},
+		rules: []offlinemodel.Rule{
+			onUser("ask", call("lookup", map[string]any{"word": "bridge"})),
+			onResult("lookup", say("told: {{tool_result}}")),
+		},
+		request: `tool_name:"lookup"`,
+		accept:  &bridgev1.ToolAnswer{Outcome: &bridgev1.ToolAnswer_Text{Text: "something over water"}}, accepted: "something over water",
+		decline: &bridgev1.ToolAnswer{Outcome: &bridgev1.ToolAnswer_Result{Result: copilot.Failure("no such word")}}, declined: "no such word",
+		wrong:  &bridgev1.ToolAnswer{},
+		silent: "nobody answered in time", stays: true,
+	},
+	"permission": {
+		kind: bridgev1.CallbackKind_CALLBACK_KIND_PERMISSION,
+		rules: []offlinemodel.Rule{
+			onUser("ask", call("bash", shell("echo written > file; echo done"))),
+			onResult("bash", say("told: {{tool_result}}")),
+		},
+		ask: func(st *stage, s *copilot.Session) func() string {
+			wait := st.goTurn(s, "ask")
+			return func() string { return fmt.Sprintf("%s, a file: %v", wait().GetText(), st.exists("file")) }
+		},
+		request: `full_command_text:"echo written`,
+		accept:  copilot.ApproveOnce(), accepted: "a file: true",
+		decline: copilot.Reject("not today"), declined: "not today",
+		wrong:  &copilot.Decision{},
+		silent: "a file: false", stays: true,
+	},
 	"user input": {
 		kind: bridgev1.CallbackKind_CALLBACK_KIND_USER_INPUT,
 		rules: []offlinemodel.Rule{

@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -20,23 +19,6 @@ import (
 	copilot "github.com/copilot-grpc/copilot-grpc/clients/go"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
-
-// programDir holds the program; it goes with the last test.
-var programDir string
-
-// program is the built copilot-grpc.
-var program = sync.OnceValues(func() (string, error) {
-	var err error
-	if programDir, err = os.MkdirTemp("", "e2e-bin"); err != nil {
-		return "", err
-	}
-	path := filepath.Join(programDir, "copilot-grpc")
-	out, err := exec.Command("go", "build", "-o", path, "../cmd/copilot-grpc").CombinedOutput()
-	if err != nil {
-		return "", &exec.Error{Name: string(out), Err: err}
-	}
-	return path, nil
-})
 
 // daemon is a bridge in a process of its own, with a data directory that outlives it.
 type daemon struct {

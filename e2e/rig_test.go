@@ -58,7 +58,9 @@ func newRig(t *testing.T, script string) *rig {
 // newOwnRig gives a test a server and a CLI process of its own.
 func newOwnRig(t *testing.T, script string, config hostConfig) *rig {
 	t.Helper()
-	skipWithoutCLI(t)
+	if config.fake == nil {
+		skipWithoutCLI(t)
+	}
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	h, err := startHost(ctx, config)

@@ -48,6 +48,14 @@ func (st *stage) awaitRuntimes(n int) []*bridgev1.Runtime {
 	}
 }
 
+// kill kills a runtime.
+func kill(t *testing.T, rt *bridgev1.Runtime) {
+	t.Helper()
+	if err := syscall.Kill(int(rt.GetPid()), syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // loaded is how many sessions each runtime has, by shard.
 func loaded(list []*bridgev1.Runtime) []int32 {
 	out := make([]int32, len(list))
@@ -88,9 +96,7 @@ func TestSessionsShareRuntimes(t *testing.T) {
 		frames[i] = st.callbacks(id)
 	}
 	for _, rt := range list {
-		if err := syscall.Kill(int(rt.GetPid()), syscall.SIGKILL); err != nil {
-			t.Fatal(err)
-		}
+		kill(t, rt)
 	}
 	for _, f := range frames {
 		f.restarted()

@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"context"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -16,10 +15,6 @@ import (
 
 func TestSessionMCPServer(t *testing.T) {
 	t.Parallel()
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
 	r := newRig(t, `
 rules:
   - when: {user: "Say it aloud"}
@@ -28,12 +23,7 @@ rules:
     reply: [{text: "It said: {{tool_result}}"}]
 default: {reply: [{text: "ok"}]}`)
 	opts := r.options(func(c *cliv1.SessionConfig) {
-		c.McpServers = map[string]*cliv1.McpSerializableServerConfig{"loud": {Variant: &cliv1.McpSerializableServerConfig_Stdio{
-			Stdio: &cliv1.McpServerConfigStdio{
-				Command: self, Env: map[string]string{mcpEnv: "1", "E2E_MCP_WORD": "from afar"},
-				Tools: &cliv1.StringList{Items: []string{"*"}},
-			},
-		}}}
+		c.McpServers = map[string]*cliv1.McpSerializableServerConfig{"loud": mcpServer(t)}
 	})
 	kinds := make(chan string, 10)
 	opts.OnPermission = func(ctx context.Context, req *copilot.PermissionRequest) (*copilot.Decision, error) {

@@ -121,7 +121,7 @@ func (a *reflection) build(t *testing.T, set *descriptorpb.FileDescriptorSet) {
 		for i := range f.Services().Len() {
 			rpcs := f.Services().Get(i).Methods()
 			for j := range rpcs.Len() {
-				rules, _ := proto.GetExtension(rpcs.Get(j).Options(), jsonv1.E_Method).(*jsonv1.MethodRules)
+				rules := methodRules(rpcs.Get(j))
 				if old := a.methods[rules.GetMethod()]; old != nil || rules.GetMethod() == "" {
 					t.Errorf("%s stands for %q, as %v does", rpcs.Get(j).FullName(), rules.GetMethod(), old)
 				}
@@ -130,6 +130,11 @@ func (a *reflection) build(t *testing.T, set *descriptorpb.FileDescriptorSet) {
 		}
 		return true
 	})
+}
+
+func methodRules(m protoreflect.MethodDescriptor) *jsonv1.MethodRules {
+	rules, _ := proto.GetExtension(m.Options(), jsonv1.E_Method).(*jsonv1.MethodRules)
+	return rules
 }
 
 func fieldRules(f protoreflect.FieldDescriptor) *jsonv1.FieldRules {

@@ -9,11 +9,9 @@ import (
 	"strings"
 	"testing"
 
-	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime/clibin"
-	jsonv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/json/v1"
 )
 
 // What the CLI says and does that none of its schemas lists: found in its official SDKs
@@ -197,9 +195,8 @@ func (c *checker) known(name string, callback bool) protoreflect.MethodDescripto
 		c.tell("%s: no rpc", name)
 		return nil
 	}
-	rules, _ := proto.GetExtension(rpc.Options(), jsonv1.E_Method).(*jsonv1.MethodRules)
-	if rules.GetCallback() != callback {
-		c.tell("%s: callback is %v", name, rules.GetCallback())
+	if is := methodRules(rpc).GetCallback(); is != callback {
+		c.tell("%s: callback is %v", name, is)
 	}
 	return rpc
 }

@@ -5,6 +5,7 @@ import (
 
 	middleware "github.com/grpc-ecosystem/go-grpc-middleware/v2"
 	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
 
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
@@ -54,6 +55,17 @@ func through(ctx context.Context, layers []layer, c *call, handler func(context.
 	return layers[0](ctx, c, func(ctx context.Context) error {
 		return through(ctx, layers[1:], c, handler)
 	})
+}
+
+// message returns the request, nil if it has not come or is none.
+func (c *call) message() proto.Message {
+	switch m := c.request.(type) {
+	case proto.Message:
+		return m
+	case interface{ Message() proto.Message }: // what came as bytes
+		return m.Message()
+	}
+	return nil
 }
 
 // observed is a stream that notes its first message. Sending goes by it untouched: that

@@ -13,7 +13,6 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 	grpcstatus "google.golang.org/grpc/status"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/internal/position"
@@ -61,7 +60,7 @@ func (r *reporter) ended(ctx context.Context, c *call, start time.Time, err erro
 	if !told || st.Code() == codes.Internal {
 		attrs = append(attrs, slog.String("error", redact.Text(err.Error())))
 	}
-	if m, ok := c.request.(proto.Message); ok && r.requests {
+	if m := c.message(); m != nil && r.requests {
 		attrs = append(attrs, slog.String("request", redact.Message(m)))
 	}
 	r.log.LogAttrs(ctx, level(c.method, st), "call ended", attrs...)

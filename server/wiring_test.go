@@ -180,6 +180,14 @@ func (backend) Invoke(context.Context, *bridgev1.InvokeRequest) (*bridgev1.Invok
 	return called[bridgev1.InvokeResponse]("Invoke")
 }
 
+func (backend) WatchTelemetry(context.Context, *bridgev1.WatchTelemetryRequest, func(*bridgev1.WatchTelemetryResponse) error) error {
+	return refusal("WatchTelemetry")
+}
+
+func (backend) RespondToModelRequest(context.Context, *bridgev1.RespondToModelRequestRequest) (*bridgev1.RespondToModelRequestResponse, error) {
+	return called[bridgev1.RespondToModelRequestResponse]("RespondToModelRequest")
+}
+
 func (backend) ListPending(context.Context, *bridgev1.ListPendingRequest) (*bridgev1.ListPendingResponse, error) {
 	return called[bridgev1.ListPendingResponse]("ListPending")
 }

@@ -6,6 +6,7 @@ package callback
 import (
 	"encoding/json"
 	"slices"
+	"strings"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -38,6 +39,8 @@ type Kind struct {
 	// Survives says that the CLI still knows the callback after its process died and
 	// the session was resumed with continuePendingWork.
 	Survives bool
+	// Limit bounds how long an answer may take, whatever the session says; zero does not.
+	Limit time.Duration
 	// Fallback gives the bridge's own answer.
 	Fallback func(p *Pending, why Why) Reply
 }
@@ -93,7 +96,12 @@ const (
 	ToolRequested       = "external_tool.requested"
 	PermissionRequested = "permission.requested"
 	CommandExecute      = "command.execute"
+	CommandQueued       = "command.queued"
 	HooksInvoke         = "hooks.invoke"
+	ModelRequestStart   = "llmInference.httpRequestStart"
+	ModelRequestChunk   = "llmInference.httpRequestChunk"
+	FSReadFile          = "sessionFs.readFile"
+	FSWriteFile         = "sessionFs.writeFile"
 )
 
 // events are the kinds that an event asks.
@@ -115,7 +123,7 @@ var events = []*Kind{
 		DoneEvent: "command.completed", Fallback: commandFallback,
 	},
 	{
-		Method: "command.queued", AnswerMethod: "session.commands.respondToQueuedCommand", AnswerMember: "result", Interest: true,
+		Method: CommandQueued, AnswerMethod: "session.commands.respondToQueuedCommand", AnswerMember: "result", Interest: true,
 		DoneEvent: "command.completed", Fallback: fixed(`{"result":{"handled":false}}`),
 	},
 	{
@@ -210,6 +218,11 @@ func ForEvent(eventType string) *Kind {
 	return nil
 }
 
+// Answers reports whether a method answers an event that asks.
+func Answers(method string) bool {
+	return slices.ContainsFunc(events, func(k *Kind) bool { return k.AnswerMethod == method })
+}
+
 // Ends reports whether events of the type end callbacks.
 func Ends(eventType string) bool { return byDone[eventType] != nil }
 
@@ -219,7 +232,11 @@ func ForRequest(method string) *Kind {
 	if k := byMethod[method]; k != nil && !k.Event {
 		return k
 	}
-	return &Kind{Method: method, Type: typeOf(method), Fallback: errorFallback}
+	k := &Kind{Method: method, Type: typeOf(method), Fallback: errorFallback}
+	if strings.HasPrefix(method, "sessionFs.") || strings.HasPrefix(method, "llmInference.") {
+		k.Limit = ProviderTimeout
+	}
+	return k
 }
 
 // SwitchFor returns the member of a session's configuration that makes the CLI ask
@@ -254,6 +271,24 @@ func Switches() []string {
 	return out
 }
 
+// ProviderTimeout is how long what a program answers, and no person, waits for it at most:
+// the CLI is idle meanwhile.
+const ProviderTimeout = 30 * time.Second
+
 // DefaultTimeout is how long a callback waits for an answer unless its session says
 // otherwise. The CLI itself waits for ever.
 const DefaultTimeout = 30 * time.Minute
+
+// Asks returns the method of the request that an event tells of which asks nothing itself,
+// or "".
+func Asks(eventType string) string {
+	switch eventType {
+	case "user_input.requested":
+		return "userInput.request"
+	case "exit_plan_mode.requested":
+		return "exitPlanMode.request"
+	case "auto_mode_switch.requested":
+		return "autoModeSwitch.request"
+	}
+	return ""
+}

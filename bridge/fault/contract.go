@@ -39,6 +39,7 @@ const (
 	FeatureDisabled Reason = "FEATURE_DISABLED"
 	Forbidden       Reason = "FORBIDDEN"
 	Internal        Reason = "INTERNAL"
+	MethodRefused   Reason = "METHOD_REFUSED"
 	Timeout         Reason = "TIMEOUT"
 	Cancelled       Reason = "CANCELLED"
 )

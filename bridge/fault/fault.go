@@ -30,8 +30,18 @@ type Error struct {
 	Metadata map[string]string
 	// RetryAfter is when a repetition may succeed; zero says nothing about it.
 	RetryAfter time.Duration
+	// RPC is the CLI's own error, for callers who asked for it; nil for all others.
+	RPC *RPC
 
 	cause error
+}
+
+// RPC is a JSON-RPC error.
+type RPC struct {
+	Code    int64
+	Message string
+	// Data is JSON text; empty when there was none.
+	Data string
 }
 
 // New returns an Error without a cause.
@@ -69,6 +79,13 @@ func (e *Error) With(key, value string) *Error {
 		c.Metadata = make(map[string]string, 1)
 	}
 	c.Metadata[key] = value
+	return c
+}
+
+// WithRPC returns a copy that carries a JSON-RPC error.
+func (e *Error) WithRPC(rpc RPC) *Error {
+	c := e.clone()
+	c.RPC = &rpc
 	return c
 }
 

@@ -46,6 +46,11 @@ func Provide(ctx context.Context, r *Runtime) error {
 			return err
 		}
 	}
+	if p.ExtensionLaunch {
+		if err := r.register(ctx, "registerExtensionLaunchProvider", map[string]any{}); err != nil {
+			return err
+		}
+	}
 	if p.ModelInference != nil {
 		return r.register(ctx, "llmInference.setProvider", map[string]any{})
 	}
@@ -62,7 +67,7 @@ func (r *Runtime) register(ctx context.Context, method string, params map[string
 	if err != nil {
 		return fault.Wrap(err, fault.CLIStartFailed, "registering with %s", method)
 	}
-	var out struct{ Success bool }
+	out := struct{ Success bool }{Success: true} // null, where there is nothing to refuse
 	if err := json.Unmarshal(result, &out); err != nil || !out.Success {
 		return fault.New(fault.CLIStartFailed, "the CLI refused %s", method)
 	}

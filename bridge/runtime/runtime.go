@@ -161,11 +161,6 @@ func (r *Runtime) ready(ctx context.Context) error {
 		r.cfg.Logger.Warn("the copilot CLI is newer than any that was tested",
 			slog.String("cli_version", g.Version), slog.String("tested", clibin.PinnedVersion))
 	}
-	if r.cfg.Profile.ExtensionLaunch {
-		if _, err := r.conn.Call(ctx, "registerExtensionLaunchProvider", []byte("{}")); err != nil {
-			return err
-		}
-	}
 	if r.cfg.Prepare != nil {
 		return r.cfg.Prepare(ctx, r)
 	}

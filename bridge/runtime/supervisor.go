@@ -142,7 +142,7 @@ func (s *Supervisor) attempt(p Profile) (*attempt, error) {
 		k.begin()
 		s.tasks.Go(k.run)
 	}
-	if k.state == StateReady && isDone(k.current.runtime.lost) {
+	if r := k.current.runtime; k.state == StateReady && (isDone(r.lost) || isDone(r.conn.Done())) {
 		k.next(StateStopping) // its keeper is about to see that too
 	}
 	if !isDone(k.current.settled) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
@@ -30,9 +31,12 @@ type Resolved struct {
 // asked registers the callback that an event asks. The caller holds mu.
 func (s *Session) asked(k *callback.Kind, rec *journal.Record) {
 	data := rawData(rec)
-	var d struct{ RequestID, ToolName, CommandName string }
+	var d struct{ RequestID, ToolName, CommandName, Command string }
 	if json.Unmarshal(data, &d) != nil || d.RequestID == "" {
 		return
+	}
+	if d.CommandName == "" { // a queued one is there as it was typed
+		d.CommandName, _, _ = strings.Cut(strings.TrimPrefix(d.Command, "/"), " ")
 	}
 	p := &callback.Pending{ID: d.RequestID, Kind: k, Params: data, Tool: d.ToolName, Command: d.CommandName, Agent: rec.Agent, Pos: rec.Pos}
 	s.register(p, s.holding)
@@ -43,6 +47,9 @@ func (s *Session) asked(k *callback.Kind, rec *journal.Record) {
 func (s *Session) register(p *callback.Pending, past bool) {
 	p.Created = time.Now()
 	p.Deadline = p.Created.Add(s.timeout)
+	if limit := p.Kind.Limit; limit > 0 && limit < s.timeout {
+		p.Deadline = p.Created.Add(limit)
+	}
 	to, handled := s.handlers(p)
 	if !s.pending.Add(p, s.expire) {
 		if _, err := s.pending.Get(p.ID); err != nil {
@@ -176,12 +183,15 @@ func (s *Session) ask(ctx context.Context, p *callback.Pending) (json.RawMessage
 
 // Resolve answers a callback. reply must fit the callback's kind.
 func (s *Session) Resolve(ctx context.Context, id string, participant string, reply callback.Reply) (journal.Position, error) {
-	if err := s.Usable(); err != nil {
+	if err := s.Asking(); err != nil {
 		return journal.Position{}, err
 	}
 	p, err := s.pending.Claim(id)
 	if err != nil {
 		return journal.Position{}, err
+	}
+	if p.Kind.Method == callback.ModelRequestStart && reply.Error == nil {
+		s.takeModel(id, participant)
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), answerTimeout)
 	defer cancel()
@@ -267,4 +277,31 @@ func (s *Session) orphans(ctx context.Context) {
 			s.giveUp(ctx, p.ID, callback.Unhandled)
 		}
 	}
+}
+
+// AnsweredElsewhere ends the request of the CLI that was answered by way of the event with
+// the request id: the CLI does not take its request back.
+func (s *Session) AnsweredElsewhere(requestID, method string) {
+	rec, ok := s.journal.Find(func(r *journal.Record) bool {
+		var d struct{ RequestID string }
+		return callback.Asks(r.Type) == method && dataOf(r, &d) && d.RequestID == requestID
+	})
+	if !ok {
+		return
+	}
+	asked := rawData(rec)
+	for _, p := range s.pending.List() {
+		if p.Kind.Method == method && sameQuestion(p.Params, asked) {
+			if _, err := s.pending.Claim(p.ID); err == nil {
+				s.over(p, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_ANSWERED, "")
+				return
+			}
+		}
+	}
+}
+
+// sameQuestion reports whether a request and an event ask the same: what both say is equal.
+func sameQuestion(request, event json.RawMessage) bool {
+	var r, e struct{ Question, Summary, ErrorCode string }
+	return json.Unmarshal(request, &r) == nil && json.Unmarshal(event, &e) == nil && r == e
 }

@@ -3,6 +3,7 @@ package session
 import (
 	"context"
 	"errors"
+	"regexp"
 	"strconv"
 	"strings"
 
@@ -39,6 +40,9 @@ var texts = []struct {
 	{"invalid tool name", fault.ToolNameInvalid},
 }
 
+// switchedOff is what the CLI says of a method that it has and does not offer.
+var switchedOff = regexp.MustCompile("not (enabled|available)")
+
 // refusers are the methods whose unknown errors are the CLI's refusal of what was asked.
 var refusers = map[string]bool{
 	"session.create": true, "session.resume": true, "session.setForeground": true,
@@ -73,6 +77,8 @@ func Classify(err error, method string) error {
 func classifyReply(rpc *rpcconn.Error, method string) error {
 	reason := fault.CLIError
 	switch {
+	case rpc.Code == codeMethodNotFound && switchedOff.MatchString(rpc.Message):
+		reason = fault.FeatureDisabled
 	case rpc.Code == codeMethodNotFound:
 		reason = fault.MethodUnknown
 	case rpc.Code == codeShuttingDown:
@@ -94,4 +100,25 @@ func classifyReply(rpc *rpcconn.Error, method string) error {
 		f = f.WithField("session_id")
 	}
 	return f.With("rpc_code", strconv.FormatInt(rpc.Code, 10)).With("rpc_message", rpc.Message).With("method", method)
+}
+
+// Exactly returns an error of a call of method about the session id with the JSON-RPC error
+// that the CLI answered with, for callers who want to be told no other. Where the bridge has
+// answered in its place, that is what the CLI would have said.
+func Exactly(err error, method, id string) error {
+	f, ok := errors.AsType[*fault.Error](err)
+	if !ok {
+		f = fault.Wrap(err, fault.Internal, "calling the CLI")
+	}
+	if rpc, ok := errors.AsType[*rpcconn.Error](err); ok {
+		return f.WithRPC(fault.RPC{Code: rpc.Code, Message: rpc.Message, Data: string(rpc.Data)})
+	}
+	rpc := fault.RPC{Code: codeInternal, Message: "Request " + method + " failed with message: " + f.Message}
+	switch f.Reason {
+	case fault.SessionNotFound:
+		rpc.Message = "Request " + method + " failed with message: Session not found for sessionId: " + id
+	case fault.MethodUnknown, fault.MethodRefused:
+		rpc.Code, rpc.Message = codeMethodNotFound, "Unhandled method "+method
+	}
+	return f.WithRPC(rpc)
 }

@@ -139,6 +139,7 @@ func (s *Session) wants(name string) bool {
 // wantsMethod reports whether anybody handles a method or event type. The caller holds mu.
 func (s *Session) wantsMethod(method string) bool {
 	return slices.Contains(s.handling.Methods, method) ||
+		method == callback.CommandQueued && len(s.participantCommands()) > 0 ||
 		slices.ContainsFunc(s.participants, func(p *Participant) bool { return slices.Contains(p.handling.Methods, method) })
 }
 

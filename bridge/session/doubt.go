@@ -92,7 +92,7 @@ const settleTimeout = time.Minute
 
 // unsure settles a send during which the runtime ended: if the history has the message,
 // it was sent, and its turn was lost.
-func (s *Session) unsure(ctx context.Context, m Message, before journal.Position, cause error) (Sent, error) {
+func (s *Session) unsure(ctx context.Context, rt Runtime, m Message, before journal.Position, cause error) (Sent, error) {
 	_, answered := errors.AsType[*rpcconn.Error](cause)
 	if fault.ReasonOf(cause) != fault.RuntimeLost || answered || errors.Is(cause, rpcconn.ErrNotSent) {
 		return Sent{}, cause
@@ -100,6 +100,11 @@ func (s *Session) unsure(ctx context.Context, m Message, before journal.Position
 	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
 	defer cancel()
 	in := fault.Wrap(cause, fault.SendInDoubt, "the runtime ended before it replied, and the history does not have the message")
+	select {
+	case <-rt.Ended(): // only then is it known that the session is to be loaded
+	case <-ctx.Done():
+		return Sent{}, in
+	}
 	if _, err := s.Loaded(ctx); err != nil {
 		return Sent{}, in
 	}

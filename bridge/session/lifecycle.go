@@ -78,7 +78,7 @@ func (s *Session) open(o Opening) (_ Joined, undo func(), _ error) {
 	undo = s.savepoint()
 	s.config = s.config.Merge(o.Config)
 	for _, m := range o.Config {
-		s.provided(m.Key)
+		s.regained(m.Key)
 	}
 	if o.Tools != nil {
 		s.tools = *o.Tools
@@ -119,6 +119,9 @@ func (s *Session) savepoint() (undo func()) {
 
 // create is session.create, with the gate held.
 func (s *Session) create(ctx context.Context, rt Runtime, extra Object) error {
+	if err := s.provided(); err != nil {
+		return err
+	}
 	s.mu.Lock()
 	params := s.effective().Merge(extra)
 	tools, switches := toolsJSON(s.union()), s.switches()
@@ -131,7 +134,10 @@ func (s *Session) create(ctx context.Context, rt Runtime, extra Object) error {
 	}
 	s.noteTold(tools, switches, result)
 	s.loadedIn(rt)
-	return s.attend(ctx, rt)
+	if err := s.attend(ctx, rt); err != nil {
+		return err
+	}
+	return s.restore(ctx, rt)
 }
 
 // loadedIn notes which runtime has the session. If that ended since it answered, nobody
@@ -307,6 +313,7 @@ func (s *Session) RuntimeLost(rt Runtime, cause error) (wanted bool) {
 		return false
 	}
 	s.endOrder()
+	s.dropModels()
 	s.dropSatellites()
 	s.state, s.runtime, s.loadedOnce, s.override = Unloaded, nil, false, false
 	outcome := s.turn.lost(bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST, s.journal.Last())
@@ -399,6 +406,7 @@ func (s *Session) end(state State, reason bridgev1.CloseReason) {
 		s.runtime.Unroute(s)
 	}
 	s.endOrder()
+	s.dropModels()
 	s.dropSatellites()
 	s.state, s.runtime, s.loadedOnce, s.override = state, nil, false, false
 	for _, p := range s.participants {

@@ -49,6 +49,9 @@ type Joining struct {
 	Grace time.Duration
 	// Replace is called when another stream takes the place.
 	Replace context.CancelCauseFunc
+	// InPlace, if set, is called as soon as the participant is in place, before the CLI is
+	// told of anything. It must not call the session.
+	InPlace func(*Session, Joined)
 }
 
 // ErrReplaced is the cause with which a stream ends whose place another took.
@@ -90,6 +93,9 @@ func (s *Session) add(j Joining) (p *Participant, returned bool, err error) {
 	p.commands, p.own = j.Commands, j.Own
 	p.name, p.tools, p.handling, p.grace, p.replace, p.connected = j.Name, j.Tools, j.Handling, j.Grace, j.Replace, true
 	s.offerTo(p)
+	if j.InPlace != nil {
+		j.InPlace(s, Joined{p, returned})
+	}
 	s.host.Keep(s)
 	return p, returned, nil
 }
@@ -155,6 +161,10 @@ func (s *Session) Lost(p *Participant, cause error) {
 	}
 	grace := p.grace
 	s.mu.Unlock()
+	// Parts of a response may be lost with the connection.
+	s.host.Go(func(context.Context) {
+		s.failModelsOf(p.ID, statusBroken, "the connection of whoever was answering broke")
+	})
 	if !replaced && grace <= 0 {
 		s.Leave(p)
 	}
@@ -191,6 +201,7 @@ func (s *Session) leave(p *Participant, right func() bool) {
 		ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 		defer cancel()
 		s.orphans(ctx)
+		s.failModelsOf(p.ID, statusRefused, "whoever was answering has left")
 		if sat != nil {
 			sat.Close()
 		}
@@ -256,13 +267,10 @@ func (s *Session) attend(ctx context.Context, rt Runtime) error {
 
 // registerInterests tells the CLI of the events that it only sends on request.
 func (s *Session) registerInterests(ctx context.Context, rt Runtime) error {
-	for _, eventType := range callback.Interests() {
-		s.mu.Lock()
-		needed := s.wantsMethod(eventType) && !s.interests[eventType]
-		s.mu.Unlock()
-		if !needed {
-			continue
-		}
+	s.mu.Lock()
+	types := s.interesting(callback.Interests())
+	s.mu.Unlock()
+	for _, eventType := range types {
 		var params Object
 		params.SetString("eventType", eventType)
 		if _, _, err := s.call(ctx, rt, "session.eventLog.registerInterest", params); err != nil {
@@ -278,6 +286,10 @@ func (s *Session) registerInterests(ctx context.Context, rt Runtime) error {
 // warmResume gives the CLI the whole effective configuration, with changes, for a
 // session that it has loaded. It leaves no event.
 func (s *Session) warmResume(ctx context.Context, rt Runtime, change func(*Object)) error {
+	if err := s.passage.close(ctx); err != nil {
+		return err
+	}
+	defer s.passage.open()
 	s.mu.Lock()
 	params := s.effective()
 	tools, switches := toolsJSON(s.union()), s.switches()
@@ -299,6 +311,7 @@ func (s *Session) noteTold(tools json.RawMessage, switches string, result json.R
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.toldTools, s.toldSwitches, s.loadedOnce = tools, switches, true
+	s.opened = result
 	s.learn(result)
 }
 

@@ -39,6 +39,9 @@ func (s *Session) recreate(ctx context.Context, rt Runtime) error {
 // coldResume loads the session from the CLI's history, and brings the journal in step
 // with it: what happened before comes before what happens now.
 func (s *Session) coldResume(ctx context.Context, rt Runtime, extra Object, continuePending bool) error {
+	if err := s.provided(); err != nil {
+		return err
+	}
 	s.mu.Lock()
 	params := s.effective().Merge(extra)
 	tools, switches := toolsJSON(s.union()), s.switches()
@@ -63,6 +66,9 @@ func (s *Session) coldResume(ctx context.Context, rt Runtime, extra Object, cont
 	s.releaseHeld()
 	s.mu.Unlock()
 	if err := s.attend(ctx, rt); err != nil {
+		return err
+	}
+	if err := s.restore(ctx, rt); err != nil {
 		return err
 	}
 	if !continuePending {

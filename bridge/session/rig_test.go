@@ -51,6 +51,7 @@ type fakeRuntime struct {
 	cli  *fakecli.CLI
 	conn *rpcconn.Conn
 	dead atomic.Pointer[error]
+	told chan struct{}
 	// routed is set while the session gets its events.
 	routed atomic.Bool
 }
@@ -83,7 +84,7 @@ func (r *rig) Runtime(context.Context) (Runtime, error) {
 	if r.rt == nil {
 		r.lives++
 		r.cli = fakecli.New(fakecli.Options{Script: r.script, Home: r.home})
-		rt := &fakeRuntime{r: r, cli: r.cli}
+		rt := &fakeRuntime{r: r, cli: r.cli, told: make(chan struct{})}
 		rt.conn = rpcconn.New(r.cli.Connect(), rpcconn.Options{Event: rt.event, Request: rt.request})
 		r.rt = rt
 	}
@@ -104,6 +105,7 @@ func (r *rig) crash() {
 	cause := errors.New("crashed")
 	rt.dead.Store(&cause)
 	r.s.RuntimeLost(rt, cause)
+	close(rt.told)
 }
 
 // Go implements Host.
@@ -124,9 +126,10 @@ func (r *rig) Logger() *slog.Logger { return slog.New(slog.DiscardHandler) }
 func (rt *fakeRuntime) Call(ctx context.Context, method string, params []byte, opts ...rpcconn.CallOption) (json.RawMessage, error) {
 	return rt.conn.Call(ctx, method, params, opts...)
 }
-func (rt *fakeRuntime) Route(*Session)   { rt.routed.Store(true) }
-func (rt *fakeRuntime) Unroute(*Session) { rt.routed.Store(false) }
-func (rt *fakeRuntime) Version() string  { return rt.r.script.Version }
+func (rt *fakeRuntime) Route(*Session)         { rt.routed.Store(true) }
+func (rt *fakeRuntime) Unroute(*Session)       { rt.routed.Store(false) }
+func (rt *fakeRuntime) Ended() <-chan struct{} { return rt.told }
+func (rt *fakeRuntime) Version() string        { return rt.r.script.Version }
 func (rt *fakeRuntime) Err() error {
 	if err := rt.dead.Load(); err != nil {
 		return *err

@@ -16,6 +16,10 @@ type Satellite interface {
 	Close()
 }
 
+// NeedsConnection reports whether a participant declares what the CLI binds to a
+// connection, so that it gets one of its own.
+func (j *Joining) NeedsConnection() bool { return j != nil && len(j.Own) > 0 }
+
 // Asker serves a request of the CLI that came on a satellite; id is unique to it.
 type Asker func(ctx context.Context, id, method string, params json.RawMessage) (json.RawMessage, error)
 
@@ -64,12 +68,9 @@ func (s *Session) launch(ctx context.Context, rt Runtime, p *Participant) error 
 	if err != nil {
 		return Classify(err, "")
 	}
-	s.mu.Lock()
-	params := s.satelliteParams(p)
-	s.mu.Unlock()
-	if _, err := sat.Call(ctx, "session.resume", params.JSON()); err != nil {
+	if err := s.bind(ctx, sat, p); err != nil {
 		sat.Close()
-		return Classify(err, "session.resume")
+		return err
 	}
 	s.mu.Lock()
 	wanted := !p.left && s.runtime == rt
@@ -81,6 +82,19 @@ func (s *Session) launch(ctx context.Context, rt Runtime, p *Participant) error 
 		sat.Close()
 	}
 	return nil
+}
+
+// bind has a satellite join the session.
+func (s *Session) bind(ctx context.Context, sat Satellite, p *Participant) error {
+	if err := s.passage.close(ctx); err != nil {
+		return err
+	}
+	defer s.passage.open()
+	s.mu.Lock()
+	params := s.satelliteParams(p)
+	s.mu.Unlock()
+	_, err := sat.Call(ctx, "session.resume", params.JSON())
+	return Classify(err, "session.resume")
 }
 
 // askBy serves what the CLI asks on a participant's satellite: what is bound to the
@@ -108,6 +122,12 @@ func (s *Session) dropSatellites() {
 			s.host.Go(func(context.Context) { sat.Close() })
 		}
 	}
+}
+
+// orbited reports whether a participant has a satellite: canvases may be open then. The
+// caller holds mu.
+func (s *Session) orbited() bool {
+	return slices.ContainsFunc(s.participants, func(p *Participant) bool { return p.satellite != nil })
 }
 
 // leaveSatellites has all satellites leave the session: it would stay loaded in the CLI

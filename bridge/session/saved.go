@@ -241,11 +241,11 @@ func (s *Session) Lack(path string) {
 	s.missing = append(s.missing, path)
 }
 
-// Provided notes that the secrets under a member were given again.
-func (s *Session) Provided(member string) {
+// Regained notes that the secrets under a member were given again.
+func (s *Session) Regained(member string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.provided(member)
+	s.regained(member)
 }
 
 // credentialsNeeded is the error for a session whose secrets are gone. The caller holds mu.
@@ -257,9 +257,9 @@ func (s *Session) credentialsNeeded() error {
 		With("session_id", s.id).With("missing", strings.Join(s.missing, ","))
 }
 
-// provided notes that the secrets under some members of the configuration were given
+// regained notes that the secrets under some members of the configuration were given
 // again. The caller holds mu.
-func (s *Session) provided(members ...string) {
+func (s *Session) regained(members ...string) {
 	s.missing = slices.DeleteFunc(slices.Clone(s.missing), func(path string) bool {
 		return slices.ContainsFunc(members, func(m string) bool { return path == m || strings.HasPrefix(path, m+".") })
 	})

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"time"
@@ -19,7 +20,9 @@ const failedTimeout = 5 * time.Second
 
 // Message is a prompt ready for the CLI.
 type Message struct {
-	// Params are the parameters of session.send.
+	// Method is the CLI's method; "" is session.send.
+	Method string
+	// Params are its parameters.
 	Params Object
 	// Override says that the message's headers take the place of the provider's.
 	Override bool
@@ -30,7 +33,9 @@ type Message struct {
 // Sent is what became of a message.
 type Sent struct {
 	MessageID string
-	At        journal.Position
+	// Result is what the CLI answered.
+	Result json.RawMessage
+	At     journal.Position
 	// Waiter waits for the turn's end. It ends with the turn, or when the session's use
 	// or its runtime does, so that it need not be closed.
 	Waiter *Waiter
@@ -73,17 +78,18 @@ func (s *Session) send(ctx context.Context, rt Runtime, m Message) (Sent, error)
 	before := s.journal.Last()
 	params := m.Params.Clone()
 	params.SetString("sessionId", s.id)
-	result, err := rt.Call(ctx, "session.send", params.JSON(), rpcconn.OnReply(func() {
+	method := cmp.Or(m.Method, "session.send")
+	result, err := rt.Call(ctx, method, params.JSON(), rpcconn.OnReply(func() {
 		sent.At = s.journal.Last()
 		w.accept()
 	}))
 	if err != nil {
 		w.Close()
-		return s.unsure(ctx, m, before, Classify(err, "session.send"))
+		return s.unsure(ctx, rt, m, before, Classify(err, method))
 	}
 	var r struct{ MessageID string }
 	_ = json.Unmarshal(result, &r) // an id that is missing stays empty
-	sent.MessageID = r.MessageID
+	sent.MessageID, sent.Result = r.MessageID, result
 	w.identify(r.MessageID)
 	return sent, nil
 }
@@ -306,10 +312,10 @@ func (s *Session) SetCredentials(ctx context.Context, secrets Object, token stri
 	missing := s.missing
 	if token != "" {
 		s.config.SetString("gitHubToken", token)
-		s.provided("gitHubToken")
+		s.regained("gitHubToken")
 	}
 	if len(secrets) > 0 {
-		s.provided("provider")
+		s.regained("provider")
 	}
 	s.host.Keep(s)
 	loaded, rt := s.state == Loaded, s.runtime

@@ -37,6 +37,8 @@ type Runtime interface {
 	Version() string
 	// Err says why the runtime ended; nil while it has not.
 	Err() error
+	// Ended is closed when the runtime has ended and its sessions know it.
+	Ended() <-chan struct{}
 }
 
 // Host is what a session needs around it.
@@ -99,6 +101,8 @@ type Session struct {
 	pending *callback.Registry
 	gate    chan struct{} // capacity 1: holds what changes the session in the runtime
 	sending chan struct{} // capacity 1: held by a send, and around a turn with headers of its own
+	// passage keeps callers' calls and warm resumes apart.
+	passage passage
 	// switchNames is constant.
 	switchNames []string
 
@@ -111,6 +115,8 @@ type Session struct {
 	lifetime     bridgev1.Lifetime
 	timeout      time.Duration
 	participants []*Participant
+	needs        []string                 // the methods that have to be handled
+	models       map[string]*modelRequest // that others answer in the CLI's place, by their id
 	turn         turn
 	meta         meta
 	held         []*journal.Record // events kept back while history is being read
@@ -127,6 +133,9 @@ type Session struct {
 	override     bool            // a turn runs whose headers replace the provider's
 	toldSwitches string          // what the CLI was told last
 	toldTools    json.RawMessage
+	opened       json.RawMessage   // what the CLI answered when it was last told of the session
+	settings     []setting         // in the order they were made
+	registered   map[string]string // event types that callers want, by their handles
 	bounds       Bounds
 	uses         int       // what keeps it from being unloaded
 	touched      time.Time // when it was last used

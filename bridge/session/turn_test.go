@@ -3,6 +3,7 @@ package session
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -214,6 +215,9 @@ func TestTurnsOnTheCLI(t *testing.T) {
 		t.Errorf("abort of nothing: %v, %v", running, err)
 	}
 	sent := r.send(message("hang"))
+	r.await("the message", func(rec *journal.Record) bool {
+		return rec.Type == "user.message" && strings.Contains(string(rec.JSON), sent.MessageID)
+	})
 	r.crash()
 	if out := sent.Waiter.Wait(t.Context(), 0); out.Status != lost {
 		t.Errorf("outcome is %v", out)

@@ -2,10 +2,12 @@ package session
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/rpcconn"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
@@ -30,7 +32,7 @@ func (s *Session) resting(idle time.Duration) bool {
 	if s.turn.lastEvent.After(last) {
 		last = s.turn.lastEvent
 	}
-	return s.state == Loaded && s.uses == 0 && !s.override && !s.turn.busy() && s.pending.Len() == 0 && time.Since(last) >= idle
+	return s.providers() == nil && s.state == Loaded && s.uses == 0 && !s.override && !s.orbited() && !s.turn.busy() && s.pending.Len() == 0 && time.Since(last) >= idle
 }
 
 // Rests is resting for others.
@@ -93,11 +95,13 @@ func (s *Session) drop(ctx context.Context, rt Runtime) error {
 
 // destroy has the CLI forget the session, which is marked as unloaded. The gate is held.
 func (s *Session) destroy(ctx context.Context, rt Runtime) error {
+	s.leaveSatellites(ctx)
 	_, _, err := s.call(ctx, rt, "session.destroy", nil)
 	rt.Unroute(s)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.endOrder()
+	s.dropModels()
 	s.runtime, s.loadedOnce, s.override, s.internal = nil, false, false, false
 	switch fault.ReasonOf(err) {
 	case fault.SessionNotFound, fault.RuntimeLost:
@@ -121,25 +125,36 @@ func (s *Session) alive(ctx context.Context, rt Runtime) (bool, error) {
 }
 
 // retried makes a call by f in the runtime that has the session, loading it if need be.
-// Should it have been unloaded at the same moment, it is loaded once more.
+// Should that have lost the session before the call reached it, it is made once more.
 func (s *Session) retried(ctx context.Context, f func(rt Runtime) error) error {
 	defer s.Hold()()
 	rt, err := s.Loaded(ctx)
 	if err != nil {
 		return err
 	}
-	err = f(rt)
-	if fault.ReasonOf(err) != fault.SessionNotFound {
-		return err
-	}
-	s.mu.Lock()
-	moved := s.runtime != rt && s.usable() == nil
-	s.mu.Unlock()
-	if !moved {
+	if err = f(rt); !s.moved(ctx, rt, err) {
 		return err
 	}
 	if rt, err = s.Loaded(ctx); err != nil {
 		return err
 	}
 	return f(rt)
+}
+
+// moved reports whether a call failed because the session is in the runtime no longer: it
+// was unloaded at that moment, or the runtime has just ended.
+func (s *Session) moved(ctx context.Context, rt Runtime, err error) bool {
+	switch {
+	case errors.Is(err, rpcconn.ErrNotSent) && fault.ReasonOf(err) == fault.RuntimeLost:
+		select {
+		case <-rt.Ended():
+		case <-ctx.Done():
+			return false
+		}
+	case fault.ReasonOf(err) != fault.SessionNotFound:
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.runtime != rt && s.usable() == nil
 }

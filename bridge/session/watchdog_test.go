@@ -30,7 +30,7 @@ func (p *puppet) Satellite(context.Context, string, Asker) (Satellite, error) {
 	return nil, errors.New("a puppet has one connection")
 }
 
-func (p *puppet) Call(_ context.Context, method string, _ []byte, opts ...rpcconn.CallOption) (json.RawMessage, error) {
+func (p *puppet) Call(_ context.Context, method string, _ []byte, _ ...rpcconn.CallOption) (json.RawMessage, error) {
 	p.mu.Lock()
 	p.calls = append(p.calls, method)
 	p.mu.Unlock()
@@ -41,10 +41,11 @@ func (p *puppet) Call(_ context.Context, method string, _ []byte, opts ...rpccon
 	}
 	return json.RawMessage(text), err
 }
-func (p *puppet) Route(*Session)   {}
-func (p *puppet) Unroute(*Session) {}
-func (p *puppet) Version() string  { return "1.0.102" }
-func (p *puppet) Err() error       { return nil }
+func (p *puppet) Route(*Session)         {}
+func (p *puppet) Unroute(*Session)       {}
+func (p *puppet) Version() string        { return "1.0.102" }
+func (p *puppet) Err() error             { return nil }
+func (p *puppet) Ended() <-chan struct{} { return nil }
 
 func (p *puppet) called(method string) bool {
 	p.mu.Lock()

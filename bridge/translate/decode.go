@@ -20,6 +20,16 @@ type decoder struct {
 	// moved tells that src is a rearranged copy of the input, so that offsets
 	// mean nothing.
 	moved bool
+	// copied is how many bytes were rearranged so far.
+	copied int
+	// again tells that an object turned out to be not as it is expected, after
+	// parts of it were written: the error beside it means nothing, and the whole
+	// message is to be written again, careful this time. Were only the object
+	// written again, then objects within objects would be, each level twice as
+	// often as the one above.
+	again bool
+	// careful tells that objects are looked at before they are written.
+	careful bool
 }
 
 var decoders = sync.Pool{New: func() any { return new(decoder) }}
@@ -40,6 +50,13 @@ func (d *decoder) run(t *Table, dst, wire []byte, o JSONOptions) ([]byte, error)
 	d.dst = slices.Grow(dst, len(wire)+len(wire)/4+16)
 	d.start, d.depth = len(dst), t.limits.MaxDepth
 	err := d.message(t, 0, len(wire), true)
+	if d.again {
+		*d = decoder{
+			src: wire, dst: d.dst[:len(dst)], start: len(dst), depth: t.limits.MaxDepth,
+			limits: t.limits, opts: o, keys: d.keys[:0], careful: true,
+		}
+		err = d.message(t, 0, len(wire), true)
+	}
 	if err == nil && len(d.dst)-d.start > d.limits.MaxOutput {
 		err = fail(KindSize, -1)
 	}
@@ -87,7 +104,11 @@ func (d *decoder) message(t *Table, i, end int, top bool) *Error {
 	var err *Error
 	switch t.shape {
 	case jsonv1.Shape_SHAPE_OBJECT, jsonv1.Shape_SHAPE_ENVELOPE:
-		err = d.object(t, i, end, top, mask{})
+		if d.careful {
+			err = d.carefully(t, i, end, top)
+		} else {
+			err = d.object(t, i, end, top, mask{})
+		}
 	case jsonv1.Shape_SHAPE_UNION:
 		err = d.union(t, i, end, top)
 	default:
@@ -212,6 +233,9 @@ func (d *decoder) regroup(t *Table, i, end int, write func(end int) *Error) *Err
 
 // swap calls write while src is another message.
 func (d *decoder) swap(with []byte, write func(end int) *Error) *Error {
+	if d.copied += len(with); d.copied > d.limits.MaxOutput {
+		return fail(KindSize, -1)
+	}
 	src, moved := d.src, d.moved
 	d.src, d.moved = with, true
 	err := write(len(with))

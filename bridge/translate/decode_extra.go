@@ -31,6 +31,9 @@ func (d *decoder) finishObject(t *Table, s *objectScan) *Error {
 			return nil
 		}
 		if hide := x.overrides(t, s); hide != (mask{}) {
+			if !d.careful {
+				return d.startOver()
+			}
 			d.dst = d.dst[:s.mark]
 			for i := range hide {
 				hide[i] |= s.hidden[i]

@@ -37,7 +37,7 @@ func (d *decoder) object(t *Table, i, end int, top bool, hidden mask) *Error {
 			continue
 		}
 		if s.seen.has(m) {
-			return d.regrouped(t, &s)
+			return d.startOver()
 		}
 		if f != nil && f.unset(r) {
 			continue
@@ -95,12 +95,51 @@ func (d *decoder) member(t *Table, s *objectScan, f *field, m int, r record) (in
 	return i, err
 }
 
-// regrouped starts an object over that has a field in two places.
-func (d *decoder) regrouped(t *Table, s *objectScan) *Error {
-	d.dst = d.dst[:s.mark]
-	return d.regroup(t, s.start, s.end, func(end int) *Error {
-		return d.object(t, 0, end, s.top, s.hidden)
-	})
+// startOver has the whole message written again, carefully.
+func (d *decoder) startOver() *Error {
+	d.again = true
+	return fail(KindWire, -1)
+}
+
+// carefully writes an object that may have a field in two places, or a
+// json_extra that overrides fields: it finds out before it writes.
+func (d *decoder) carefully(t *Table, i, end int, top bool) *Error {
+	s := objectScan{start: i, end: end, mark: len(d.dst), top: top}
+	for i < end {
+		r, err := d.read(i, end)
+		if err != nil {
+			return err
+		}
+		i = r.end
+		if r.tag == extraTag && t.hasExtra {
+			s.extra = r
+			continue
+		}
+		f, m := d.find(t, r)
+		if m < 0 {
+			continue
+		}
+		if s.seen.has(m) {
+			return d.regroup(t, s.start, end, func(end int) *Error { return d.carefully(t, 0, end, top) })
+		}
+		if f == nil || !f.unset(r) {
+			s.seen.add(m)
+		}
+		if f != nil {
+			if i, err = d.runEnd(f, r, end); err != nil {
+				return err
+			}
+		}
+	}
+	if s.extra.end > s.extra.value {
+		x, err := d.examine(t, &s)
+		if err != nil {
+			err.under("json_extra")
+			return err
+		}
+		s.hidden = x.overrides(t, &s)
+	}
+	return d.object(t, s.start, end, top, s.hidden)
 }
 
 // withType starts an envelope over, of which the payload but not the type is

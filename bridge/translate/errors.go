@@ -121,4 +121,13 @@ func (e *Error) under(step string) {
 
 func indexStep(i int) string { return "[" + strconv.Itoa(i) + "]" }
 
-func keyStep(key []byte) string { return "[" + strconv.Quote(string(key)) + "]" }
+// maxKeyStep is how many bytes of a map's key a path shows: keys come from
+// outside, and may be as long as the input.
+const maxKeyStep = 64
+
+func keyStep(key []byte) string {
+	if len(key) > maxKeyStep {
+		return "[" + strconv.Quote(string(key[:maxKeyStep])) + "…]"
+	}
+	return "[" + strconv.Quote(string(key)) + "]"
+}

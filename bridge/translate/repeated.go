@@ -1,5 +1,11 @@
 package translate
 
+import (
+	"bytes"
+	"cmp"
+	"slices"
+)
+
 // fault is an error of reading JSON; its kind is zero when there is none.
 type fault struct {
 	kind   Kind
@@ -8,9 +14,9 @@ type fault struct {
 
 // dropRepeated returns a copy of the JSON document src in which every object,
 // at any level, has kept only the last of several members with one name. All
-// other bytes stay as they are.
+// other bytes stay as they are. It reads each byte a fixed number of times,
+// however deep the document is.
 func dropRepeated(src []byte, depth int) ([]byte, fault) {
-	r := repeatDropper{src: src, out: make([]byte, 0, len(src))}
 	start := space(src, 0)
 	end, k := valueEnd(src, start, depth)
 	if k != 0 {
@@ -19,75 +25,102 @@ func dropRepeated(src []byte, depth int) ([]byte, fault) {
 	if end := space(src, end); end != len(src) {
 		return nil, fault{KindSyntax, end}
 	}
+	r := repeatFinder{src: src}
 	r.value(start)
-	return r.out, fault{}
+	slices.SortFunc(r.dead, func(a, b span) int { return cmp.Compare(a.start, b.start) })
+	out, from := make([]byte, 0, len(src)), 0
+	for _, d := range r.dead {
+		if d.start >= from {
+			out = append(out, src[from:d.start]...)
+		}
+		from = max(from, d.end) // one within another is gone already
+	}
+	return append(out, src[from:]...), fault{}
 }
 
-// repeatDropper copies a document that is known to be well-formed.
-type repeatDropper struct {
-	src, out []byte
+// repeatFinder finds the members that do not count in a document that is known
+// to be well-formed.
+type repeatFinder struct {
+	src []byte
+	// dead are the members that a later one replaces, each with the comma behind
+	// it: there is one, since there is a later member.
+	dead []span
+	// open are the members so far of the objects that are being read; each object
+	// owns the end of the slice from where it found it.
+	open []namedSpan
 }
 
-// value copies the value at i and returns the index after it.
-func (r *repeatDropper) value(i int) int {
+type namedSpan struct {
+	name []byte // unescaped
+	span
+}
+
+// fewMembers is up to how many members of an object names are compared one by
+// one.
+const fewMembers = 16
+
+// value reads the value at i and returns the index after it.
+func (r *repeatFinder) value(i int) int {
 	switch r.src[i] {
 	case '{':
 		return r.object(i)
 	case '[':
-		r.out = append(r.out, '[')
 		i = space(r.src, i+1)
 		for r.src[i] != ']' {
-			i = space(r.src, r.value(i))
-			if r.src[i] == ',' {
-				r.out = append(r.out, ',')
+			if i = space(r.src, r.value(i)); r.src[i] == ',' {
 				i = space(r.src, i+1)
 			}
 		}
-		r.out = append(r.out, ']')
 		return i + 1
 	}
 	end, _ := valueEnd(r.src, i, 1)
-	r.out = append(r.out, r.src[i:end]...)
 	return end
 }
 
-func (r *repeatDropper) object(i int) int {
-	start := i
-	last := make(map[string]int) // where the last member of a name begins
-	i = r.each(start, func(name []byte, at, _ int) int {
-		last[string(name)] = at
-		return -1
-	})
-	r.out = append(r.out, '{')
-	r.each(start, func(name []byte, at, value int) int {
-		if last[string(name)] != at {
-			return -1
-		}
-		if r.out[len(r.out)-1] != '{' {
-			r.out = append(r.out, ',')
-		}
-		r.out = append(r.out, r.src[at:value]...)
-		return r.value(value)
-	})
-	r.out = append(r.out, '}')
-	return i
-}
-
-// each calls visit with the unescaped name of every member of the object at i,
-// and where the member and its value begin. visit returns the index after the
-// value, or -1 when it has not read it.
-func (r *repeatDropper) each(i int, visit func(name []byte, at, value int) int) int {
+func (r *repeatFinder) object(i int) int {
+	base := len(r.open)
+	var index map[string]int // of the members in open, once there are many
 	i = space(r.src, i+1)
 	for r.src[i] != '}' {
-		at := i
 		quoted, value, _ := keyEnd(r.src, i)
-		name, _ := appendUnescaped(nil, r.src[at+1:quoted-1])
-		if i = visit(name, at, value); i < 0 {
-			i, _ = valueEnd(r.src, value, len(r.src))
+		m := namedSpan{name: r.src[i+1 : quoted-1], span: span{start: i}}
+		if bytes.IndexByte(m.name, '\\') >= 0 {
+			m.name, _ = appendUnescaped(nil, m.name)
 		}
-		if i = space(r.src, i); r.src[i] == ',' {
+		if i = space(r.src, r.value(value)); r.src[i] == ',' {
 			i = space(r.src, i+1)
 		}
+		m.end = i
+		index = r.enter(base, index, m)
 	}
+	r.open = r.open[:base]
 	return i + 1
+}
+
+// enter notes a member of the object whose members begin at base in open; the
+// one that it replaces is dead.
+func (r *repeatFinder) enter(base int, index map[string]int, m namedSpan) map[string]int {
+	at, found := 0, false
+	if index != nil {
+		at, found = index[string(m.name)]
+	} else {
+		at = base + slices.IndexFunc(r.open[base:], func(o namedSpan) bool { return bytes.Equal(o.name, m.name) })
+		found = at >= base
+	}
+	if found {
+		r.dead = append(r.dead, r.open[at].span)
+		r.open[at] = m
+		return index
+	}
+	r.open = append(r.open, m)
+	switch n := len(r.open) - base; {
+	case index != nil:
+		index[string(m.name)] = len(r.open) - 1
+	case n > fewMembers:
+		index = make(map[string]int, 2*n)
+		for i, o := range r.open[base:] {
+			index[string(o.name)] = base + i
+		}
+	}
+	return index
 }

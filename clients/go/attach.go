@@ -26,19 +26,28 @@ func (p *participant) receive(l *link, alive func()) error {
 			return l.failure(err)
 		}
 		alive()
-		switch f := resp.GetFrame().(type) {
-		case *bridgev1.AttachResponse_Stream:
-			err = p.onStream(f.Stream)
-		case *bridgev1.AttachResponse_Done:
-			p.pos.note(f.Done.GetPosition())
-			p.replied(f.Done.GetCallbackId(), f.Done.GetCommandId(), nil)
-		case *bridgev1.AttachResponse_Failed:
-			p.replied(f.Failed.GetCallbackId(), f.Failed.GetCommandId(), fromFailure(f.Failed.GetFailure()))
-		}
-		if err != nil {
+		if err := p.take(resp); err != nil {
 			return err
 		}
 	}
+}
+
+// take takes a frame. An error ends the link.
+func (p *participant) take(resp *bridgev1.AttachResponse) error {
+	switch f := resp.GetFrame().(type) {
+	case *bridgev1.AttachResponse_Stream:
+		return p.onStream(f.Stream)
+	case *bridgev1.AttachResponse_Done:
+		p.pos.note(f.Done.GetPosition())
+		p.replied(f.Done.GetCallbackId(), f.Done.GetCommandId(), nil)
+	case *bridgev1.AttachResponse_Failed:
+		if id := f.Failed.GetModelRequestId(); id != "" {
+			p.models.end(id, fromFailure(f.Failed.GetFailure()))
+			return nil
+		}
+		p.replied(f.Failed.GetCallbackId(), f.Failed.GetCommandId(), fromFailure(f.Failed.GetFailure()))
+	}
+	return nil
 }
 
 // onStream takes a frame about the session. An error ends the link.

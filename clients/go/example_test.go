@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"net/http"
 	"os"
 	"time"
 
@@ -156,5 +157,30 @@ func ExampleSession_Resolve() {
 		if err != nil {
 			log.Fatal(err)
 		}
+	}
+}
+
+// A session whose files are in a directory of this program's, and whose requests to models
+// this program makes.
+func ExampleSessionFS() {
+	var (
+		ctx context.Context
+		c   *copilot.Client
+	)
+	files, err := copilot.OpenDirFS("state")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer files.Close() //nolint:errcheck // what was written is there
+	s, err := c.CreateSession(ctx, copilot.SessionOptions{
+		SessionFS:      &copilot.SessionFS{Files: files},
+		ModelTransport: http.DefaultTransport,
+	})
+	if err != nil {
+		log.Print(err)
+		return
+	}
+	if err := s.Disconnect(ctx); err != nil { // writes the last of it
+		log.Print(err)
 	}
 }

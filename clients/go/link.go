@@ -34,22 +34,21 @@ func (p *participant) dial(
 	lctx, cancel := context.WithCancelCause(p.ctx)
 	stop := context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })
 	l := &link{ctx: lctx, cancel: cancel, down: make(chan struct{})}
-	started, err := l.open(p.client.callbacks, start)
+	started, err := l.open(p, start)
 	if err == nil && !stop() {
 		err = context.Cause(ctx)
 	}
 	if err != nil {
 		stop()
 		cancel(nil)
+		p.unset(l)
 		return nil, nil, FromError(err)
 	}
 	return l, started, nil
 }
 
-func (l *link) open(
-	client bridgev1.CallbackServiceClient, start *bridgev1.AttachStart,
-) (*bridgev1.AttachStarted, error) {
-	stream, err := client.Attach(l.ctx)
+func (l *link) open(p *participant, start *bridgev1.AttachStart) (*bridgev1.AttachStarted, error) {
+	stream, err := p.client.callbacks.Attach(l.ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -60,10 +59,30 @@ func (l *link) open(
 	if err != nil {
 		return nil, l.failure(err)
 	}
+	if opening := first.GetOpening(); opening != nil {
+		p.opening(l, opening)
+		return l.awaitStarted(p)
+	}
 	if first.GetStarted() == nil {
 		return nil, fmt.Errorf("copilot: the first frame of an attach stream is %T", first.GetFrame())
 	}
 	return first.GetStarted(), nil
+}
+
+// awaitStarted answers what is asked while the session is being opened.
+func (l *link) awaitStarted(p *participant) (*bridgev1.AttachStarted, error) {
+	for {
+		resp, err := l.stream.Recv()
+		if err != nil {
+			return nil, l.failure(err)
+		}
+		if started := resp.GetStarted(); started != nil {
+			return started, nil
+		}
+		if err := p.take(resp); err != nil {
+			return nil, err
+		}
+	}
 }
 
 // send sends a frame. It may be called from any goroutine. It blocks no longer than the
@@ -81,7 +100,9 @@ func (l *link) leave(disconnect bool) {
 	defer l.sending.Unlock()
 	// Failures show on the receiving side.
 	_ = l.stream.Send(&bridgev1.AttachRequest{Frame: &bridgev1.AttachRequest_Leave{Leave: frame}})
-	_ = l.stream.CloseSend()
+	if !disconnect { // until the session's use is over, there may be something to answer
+		_ = l.stream.CloseSend()
+	}
 }
 
 // close drops the stream without a goodbye, and waits for its heartbeat to end. Only the

@@ -51,6 +51,8 @@ type participant struct {
 	tools    map[string]Tool
 	calls    map[string]*call
 	commands map[string]chan *Error
+	// models are the requests to models that this participant answers.
+	models models
 }
 
 func newParticipant(
@@ -89,8 +91,7 @@ func (p *participant) open(ctx context.Context, start *bridgev1.AttachStart) (*b
 		p.cancel(err)
 		return nil, err
 	}
-	p.sessionID = started.GetSession().GetSessionId()
-	p.log = p.log.With("session_id", p.sessionID)
+	p.known(started.GetSession().GetSessionId())
 	p.adopt(first, started)
 	go p.run(first)
 	return started, nil
@@ -213,6 +214,34 @@ func (p *participant) adopt(l *link, started *bridgev1.AttachStarted) {
 	p.token = started.GetToken()
 	p.mu.Unlock()
 	p.setLink(l)
+}
+
+// known notes the session's id. Handlers may run from then on.
+func (p *participant) known(sessionID string) {
+	if p.sessionID != sessionID {
+		p.sessionID = sessionID
+		p.log = p.log.With("session_id", sessionID)
+	}
+}
+
+// opening puts a link in place whose session is still being opened, and needs answers for
+// that.
+func (p *participant) opening(l *link, o *bridgev1.AttachOpening) {
+	p.known(o.GetSessionId())
+	p.mu.Lock()
+	p.id, p.token = o.GetParticipantId(), o.GetToken()
+	p.mu.Unlock()
+	p.setLink(l)
+}
+
+// unset takes a link away that did not come to be.
+func (p *participant) unset(l *link) {
+	p.mu.Lock()
+	mine := p.link == l
+	p.mu.Unlock()
+	if mine {
+		p.setLink(nil)
+	}
 }
 
 func (p *participant) setLink(l *link) {

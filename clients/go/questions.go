@@ -104,6 +104,9 @@ func (o *SessionOptions) handlers() (map[handlerKey]Handler, error) {
 	all = handle(all, o.OnElicitation)
 	all = handle(all, o.OnExitPlanMode)
 	all = handle(all, o.OnAutoModeSwitch)
+	if fs := o.SessionFS; fs != nil {
+		all = append(all, fs.handlers()...)
+	}
 	if fn := o.OnCommand; fn != nil {
 		all = append(all, Handle(func(ctx context.Context, c *Command) (*bridgev1.CommandAnswer, error) {
 			return &bridgev1.CommandAnswer{}, fn(ctx, c)

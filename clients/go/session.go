@@ -83,6 +83,11 @@ func (c *Client) attach(
 		return nil, err
 	}
 	p := newParticipant(ctx, c, opts, tools, handlers)
+	if opts.ModelTransport != nil {
+		for _, h := range p.modelHandlers() {
+			p.handlers[handlerKey{kind: h.kind}] = h
+		}
+	}
 	started, err := p.open(ctx, start)
 	if err != nil {
 		return nil, err

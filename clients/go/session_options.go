@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -68,6 +69,12 @@ type SessionOptions struct {
 	OnProviderToken func(ctx context.Context, provider string) (string, error)
 	// The hooks.
 	OnHooks Hooks
+	// Keeps the session's files in this program. It sets RuntimeProfile.SessionFs, which
+	// the server's policy must allow.
+	SessionFS *SessionFS
+	// Makes the session's requests to models in this program: [http.DefaultTransport], or
+	// one that answers by itself. It sets RuntimeProfile.ModelInference.
+	ModelTransport http.RoundTripper
 	// Answers callbacks of any other kind: see [Handle].
 	Handlers []Handler
 	// Answers callbacks that have no type of their own, by JSON-RPC method or event type.
@@ -88,6 +95,24 @@ func (o *SessionOptions) maxConcurrentTools() int {
 		return o.MaxConcurrentTools
 	}
 	return defaultConcurrentTools
+}
+
+// runtimeProfile is the profile with what this participant provides.
+func (o *SessionOptions) runtimeProfile() *bridgev1.RuntimeProfile {
+	if o.SessionFS == nil && o.ModelTransport == nil {
+		return o.RuntimeProfile
+	}
+	p := &bridgev1.RuntimeProfile{}
+	if o.RuntimeProfile != nil {
+		p = proto.CloneOf(o.RuntimeProfile)
+	}
+	if o.SessionFS != nil && p.SessionFs == nil {
+		p.SessionFs = o.SessionFS.message()
+	}
+	if o.ModelTransport != nil && p.ModelInference == nil {
+		p.ModelInference = &bridgev1.ModelInference{}
+	}
+	return p
 }
 
 func (o *SessionOptions) requestID() string {
@@ -131,7 +156,7 @@ func (o *SessionOptions) createStart(tools map[string]Tool) (*bridgev1.AttachSta
 		Handlers:        o.SessionHandlers,
 		CallbackTimeout: o.callbackTimeout(),
 		Cloud:           o.Cloud,
-		RuntimeProfile:  o.RuntimeProfile,
+		RuntimeProfile:  o.runtimeProfile(),
 	}}}, nil
 }
 
@@ -147,7 +172,7 @@ func (o *SessionOptions) resumeStart(id string, tools map[string]Tool) (*bridgev
 		Lifetime:            o.Lifetime,
 		Handlers:            o.SessionHandlers,
 		CallbackTimeout:     o.callbackTimeout(),
-		RuntimeProfile:      o.RuntimeProfile,
+		RuntimeProfile:      o.runtimeProfile(),
 		Options:             o.Resume,
 	}}}, nil
 }

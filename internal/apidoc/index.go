@@ -102,6 +102,7 @@ func (r *reference) methods() string {
 	w := &writer{r: r, page: "methods.md"}
 	w.line("# The CLI's methods\n")
 	w.line("The %d JSON-RPC methods of the supported CLI versions, and the rpc that stands for each. \"Since\" and \"until\" are empty for what every supported version has.\n", len(all))
+	w.line("What the bridge handles itself or refuses, and why, is in `docs/methods.md`.\n")
 	w.line("| JSON-RPC method | rpc | Since | Until | |\n|---|---|---|---|---|")
 	for _, m := range all {
 		rules := rulesOf(m)

@@ -139,7 +139,7 @@ func (a *App) listen(ctx context.Context, b *bridge.Bridge) (err error) {
 	a.server, err = server.New(ctx, server.Config{
 		Listen:       a.config.Listen,
 		Token:        a.config.Token,
-		Services:     services(b),
+		Services:     services(b, a.config.Internal),
 		Drainer:      drainer{b, a.config.DrainGrace, a.hard},
 		DrainTimeout: a.config.DrainGrace + callGrace,
 		Logger:       a.logger,

@@ -88,6 +88,9 @@ type Config struct {
 	OfflineModel string
 	// Raw switches RawService on, which passes any call on to the CLI.
 	Raw bool
+	// Internal adds the methods to copilot.cli.v1 that the CLI marks as internal, for
+	// which it promises nothing.
+	Internal bool
 
 	// DataDir is where sessions and what happened in them outlive this process; "" keeps
 	// nothing. Fsync says when what is written there is to outlast a crash of the machine:

@@ -12,17 +12,19 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/server/raw"
 	"github.com/copilot-grpc/copilot-grpc/server/runtime"
 	"github.com/copilot-grpc/copilot-grpc/server/session"
+	"github.com/copilot-grpc/copilot-grpc/server/surface"
 )
 
 // services are what the server serves of the bridge. RawService is among them even when
 // it is off: its calls then say so.
-func services(b *bridge.Bridge) []server.Service {
+func services(b *bridge.Bridge, internal bool) []server.Service {
 	return []server.Service{
 		session.New(session.Config{Backend: b}),
 		event.New(event.Config{Backend: b}),
 		callback.New(callback.Config{Backend: participants{b}}),
 		runtime.New(runtime.Config{Backend: b}),
 		raw.New(raw.Config{Backend: b}),
+		surface.New(surface.Config{Backend: b, Internal: internal}),
 	}
 }
 

@@ -63,7 +63,8 @@ type Turn struct {
 	// elicitation.requested, command.execute or mcp.oauth_required; requestId
 	// is added, and the turn waits until the method for it is called.
 	Asks []Event `json:"asks,omitempty"`
-	// Deltas is a generated stream, Text a given one; with both, Deltas first.
+	// Deltas is a generated stream, Text a given one; with both, Deltas first. In Text,
+	// {{answer}} stands for the answer to the last of the Requests.
 	Deltas *Deltas `json:"deltas,omitempty"`
 	Text   string  `json:"text,omitempty"`
 	// Events are emitted as they are.
@@ -111,6 +112,8 @@ type Reverse struct {
 	Method string `json:"method"`
 	// Params are an object; sessionId is added.
 	Params json.RawMessage `json:"params,omitempty"`
+	// Global leaves sessionId out.
+	Global bool `json:"global,omitempty"`
 	// NoWait goes on at once.
 	NoWait bool `json:"noWait,omitempty"`
 }

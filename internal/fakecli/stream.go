@@ -30,7 +30,7 @@ func (a *answering) stream(t *Turn) (text, messageID string, err error) {
 		}
 	}
 	if t.Text != "" {
-		pieces = append(pieces, strings.SplitAfter(t.Text, " ")...)
+		pieces = append(pieces, strings.SplitAfter(strings.ReplaceAll(t.Text, "{{answer}}", a.told), " ")...)
 	}
 	if a.streaming() && len(pieces) > 0 {
 		err = a.deltas(t, &d, messageID, pieces)

@@ -17,6 +17,7 @@ type answering struct {
 	interaction string
 	message     string // id of the user's message
 	turn        int
+	told        string // the last answer to a request
 }
 
 // errFailed ends an answer after its session.error.
@@ -247,13 +248,21 @@ func (a *answering) request(r *Reverse) error {
 	if asks && event != "" {
 		a.emit(event+".requested", []byte(`{"requestId":"`+requestID+`"`+params), true)
 	}
-	answer := k.ask(a.id, r.Method, []byte(`{"sessionId":"`+a.id+`"`+params))
+	body := []byte(`{"sessionId":"` + a.id + `"` + params)
+	if r.Global {
+		body = orEmpty(r.Params)
+	}
+	answer := k.ask(a.id, r.Method, body)
 	a.cli.mu.Unlock()
 	if r.NoWait {
 		return nil
 	}
 	select {
-	case <-answer:
+	case m := <-answer:
+		a.told = string(m.Result)
+		if m.Error != nil {
+			a.told = "error: " + m.Error.Message
+		}
 	case <-k.gone:
 	case <-a.ctx.Done():
 		return context.Cause(a.ctx)

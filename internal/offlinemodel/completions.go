@@ -33,11 +33,15 @@ func (completionsWire) document(r reply, blocks []block) any {
 			message["tool_calls"] = calls
 		}
 	}
-	return map[string]any{
+	completion := map[string]any{
 		"id": r.id, "object": "chat.completion", "created": r.created, "model": r.model,
 		"choices": []any{map[string]any{"index": 0, "message": message, "finish_reason": r.finish, "logprobs": nil}},
 		"usage":   completionsUsage(r.usage),
 	}
+	if r.usage.NanoAIU > 0 {
+		completion["copilot_usage"] = copilotUsage(r.usage)
+	}
+	return completion
 }
 
 func (completionsWire) failure(f *Failure) any {
@@ -69,6 +73,11 @@ func completionsUsage(u Usage) map[string]any {
 		"prompt_tokens_details":     map[string]any{"cached_tokens": u.CachedTokens},
 		"completion_tokens_details": map[string]any{"reasoning_tokens": u.ReasoningTokens},
 	}
+}
+
+// copilotUsage is what GitHub adds about the bill.
+func copilotUsage(u Usage) map[string]any {
+	return map[string]any{"total_nano_aiu": u.NanoAIU, "token_details": []any{}}
 }
 
 // completionsStream writes chunks. A delta is assembled from strings, because
@@ -113,5 +122,9 @@ func (s *completionsStream) finish(finish string, usage Usage) {
 	s.chunk("{}", quote(finish))
 	s.w.write(s.head, `"choices":[],"usage":`)
 	s.w.json(completionsUsage(usage))
+	if usage.NanoAIU > 0 {
+		s.w.write(`,"copilot_usage":`)
+		s.w.json(copilotUsage(usage))
+	}
 	s.w.write("}\n\ndata: [DONE]\n\n")
 }

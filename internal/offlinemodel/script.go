@@ -162,6 +162,9 @@ type Usage struct {
 	CachedTokens int `yaml:"cached_tokens"`
 	// ReasoningTokens is the part of the reply that was reasoning.
 	ReasoningTokens int `yaml:"reasoning_tokens"`
+	// NanoAIU is what GitHub bills, in thousand millionths of an AI credit.
+	// Only chat completions tell it; 0 is not told.
+	NanoAIU int64 `yaml:"nano_aiu"`
 }
 
 // Model is one entry of GET /models.

@@ -17,6 +17,7 @@ import (
 const (
 	maxMessage  = 1 << 10
 	maxMetadata = 2 << 10
+	maxData     = 1 << 10
 )
 
 // keyStderr names the metadata whose end says more than its beginning.
@@ -63,6 +64,9 @@ func clean(f *fault.Error) *fault.Error {
 		Field:      head(f.Field, maxMessage),
 		RetryAfter: f.RetryAfter,
 	}
+	if f.RPC != nil {
+		c.RPC = exact(*f.RPC)
+	}
 	if len(f.Metadata) == 0 {
 		return &c
 	}
@@ -82,6 +86,16 @@ func clean(f *fault.Error) *fault.Error {
 		c.Metadata[k] = v
 	}
 	return &c
+}
+
+// exact copies a JSON-RPC error; data that is too long for a trailer is left out, since a
+// part of it would not be JSON.
+func exact(rpc fault.RPC) *fault.RPC {
+	out := &fault.RPC{Code: rpc.Code, Message: head(rpc.Message, maxMetadata)}
+	if len(rpc.Data) <= maxData {
+		out.Data = strings.ToValidUTF8(rpc.Data, "\uFFFD")
+	}
+	return out
 }
 
 // head returns the beginning of s, at most limit bytes of valid UTF-8.

@@ -92,6 +92,7 @@ var codes = map[bridgev1.ErrorReason]int32{
 	bridgev1.ErrorReason_ERROR_REASON_INTERNAL:         internal,
 	bridgev1.ErrorReason_ERROR_REASON_TIMEOUT:          deadlineExceeded,
 	bridgev1.ErrorReason_ERROR_REASON_CANCELLED:        cancelled,
+	bridgev1.ErrorReason_ERROR_REASON_METHOD_REFUSED:   unimplemented,
 }
 
 // Enum returns the public value of r, ERROR_REASON_UNSPECIFIED if it has none.

@@ -11,6 +11,11 @@ func (s *Service) ListPending(ctx context.Context, req *bridgev1.ListPendingRequ
 	return s.backend.ListPending(ctx, req)
 }
 
+// RespondToModelRequest implements bridgev1.CallbackServiceServer.
+func (s *Service) RespondToModelRequest(ctx context.Context, req *bridgev1.RespondToModelRequestRequest) (*bridgev1.RespondToModelRequestResponse, error) {
+	return s.backend.RespondToModelRequest(ctx, req)
+}
+
 // Resolve implements bridgev1.CallbackServiceServer.
 func (s *Service) Resolve(ctx context.Context, req *bridgev1.ResolveRequest) (*bridgev1.ResolveResponse, error) {
 	return s.backend.Resolve(ctx, req)

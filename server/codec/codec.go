@@ -45,6 +45,9 @@ func (codec) Marshal(v any) (mem.BufferSlice, error) {
 	if e, ok := v.(*encoded); ok {
 		return e.buffers(), nil
 	}
+	if r, ok := v.(Ready); ok {
+		return mem.BufferSlice{mem.SliceBuffer(r.Wire())}, nil
+	}
 	m := messageOf(v)
 	if m == nil {
 		return nil, fmt.Errorf("codec: cannot marshal a %T", v)
@@ -54,6 +57,10 @@ func (codec) Marshal(v any) (mem.BufferSlice, error) {
 
 // Unmarshal implements encoding.CodecV2.
 func (codec) Unmarshal(data mem.BufferSlice, v any) error {
+	if r, ok := v.(Ready); ok {
+		r.TakeWire(data.Materialize())
+		return nil
+	}
 	m := messageOf(v)
 	if m == nil {
 		return fmt.Errorf("codec: cannot unmarshal into a %T", v)

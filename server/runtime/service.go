@@ -19,6 +19,7 @@ type Backend interface {
 	Ping(context.Context, *bridgev1.PingRequest) (*bridgev1.PingResponse, error)
 	GetAuthStatus(context.Context, *bridgev1.GetAuthStatusRequest) (*bridgev1.GetAuthStatusResponse, error)
 	ListModels(context.Context, *bridgev1.ListModelsRequest) (*bridgev1.ListModelsResponse, error)
+	WatchTelemetry(context.Context, *bridgev1.WatchTelemetryRequest, func(*bridgev1.WatchTelemetryResponse) error) error
 }
 
 // Config is what a Service needs.

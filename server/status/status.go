@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/reason"
 )
 
@@ -101,6 +102,9 @@ func details(f *fault.Error) []protoadapt.MessageV1 {
 		list = append(list, &errdetails.QuotaFailure{Violations: []*errdetails.QuotaFailure_Violation{
 			{Subject: f.Metadata[MetadataLimit], Description: f.Message},
 		}})
+	}
+	if f.RPC != nil {
+		list = append(list, protoadapt.MessageV1Of(&bridgev1.JsonRpcError{Code: f.RPC.Code, Message: f.RPC.Message, DataJson: f.RPC.Data}))
 	}
 	return list
 }

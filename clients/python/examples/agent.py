@@ -18,7 +18,6 @@ from copilot_grpc.bridge.v1 import session_service_pb2 as session_service
 from copilot_grpc.bridge.v1.callback_service_pb2_grpc import CallbackServiceStub
 from copilot_grpc.cli.v1 import common_pb2 as common
 from copilot_grpc.cli.v1 import session_pb2 as config
-from copilot_grpc.cli.v1 import session_permissions_pb2 as permissions
 
 # What the model is told of the tool.
 GET_WEATHER = common.ToolDefinition(
@@ -41,9 +40,8 @@ def answer_to(asked: callback.Callback) -> callback.Answer:
         case "permission":
             kind = asked.permission.permission_request.WhichOneof("variant")
             print("permission", kind, flush=True)
-            # Look at what is asked before saying yes; PermissionDecisionReject is no.
-            yes = permissions.PermissionDecisionApproveOnce()
-            return callback.Answer(permission=permissions.PermissionDecision(approve_once=yes))
+            # Look at what is asked before saying yes; reject=callback.Reject(feedback=…) is no.
+            return callback.Answer(approve=callback.Approve())
         case _:
             return callback.Answer(abstain=callback.Abstain())
 

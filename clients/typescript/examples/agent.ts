@@ -40,7 +40,7 @@ function answerTo(callback: Callback): Answer {
       const asked = callback.request.value.permissionRequest?.variant;
       console.log(`permission ${asked?.case}`);
       // Look at what is asked before saying yes; { case: "reject", value: { feedback } } is no.
-      return { case: "permission", value: { variant: { case: "approveOnce", value: {} } } };
+      return { case: "approve", value: {} };
     }
     default:
       return { case: "abstain", value: {} };

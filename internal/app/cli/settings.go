@@ -159,6 +159,7 @@ func serverFlags(f *flags, c *app.Config) {
 	f.IntVar(&c.MaxRuntimes, "max-runtimes", c.MaxRuntimes, "most CLI `processes`")
 	f.DurationVar(&c.RuntimeIdle, "runtime-idle", c.RuntimeIdle, "how long a CLI process but the first may have no session before it is ended")
 	f.BoolVar(&c.Raw, "raw", false, "switch RawService on, which passes any call on to the CLI")
+	f.BoolVar(&c.Internal, "internal", false, "serve the methods of copilot.cli.v1 too that the CLI marks as internal")
 	f.StringVar(&c.DataDir, "data-dir", c.DataDir, "`folder` in which sessions outlive the server; \"\" keeps nothing")
 	f.StringVar(&c.Fsync, "fsync", c.Fsync, "`policy` for crashes of the machine: always, interval, never")
 	f.DurationVar(&c.FsyncInterval, "fsync-interval", c.FsyncInterval, "how often the policy \"interval\" syncs")

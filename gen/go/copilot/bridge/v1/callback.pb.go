@@ -46,6 +46,10 @@ const (
 	// A rate limit is reached and the agent asks to go on with an automatically chosen model.
 	CallbackKind_CALLBACK_KIND_AUTO_MODE_SWITCH CallbackKind = 7
 	// A hook: the agent is at a point where callers may look on, change things or refuse.
+	// All who handle it are asked, one after the other. The hooks before a tool deny it when
+	// nobody answers, which is so as well after the only participant with a hook has left:
+	// the CLI goes on calling hooks, and what nobody looked at is not let through. All
+	// others have no opinion then.
 	CallbackKind_CALLBACK_KIND_HOOK CallbackKind = 8
 	// Sections of the system message are to be rewritten.
 	CallbackKind_CALLBACK_KIND_SYSTEM_MESSAGE_TRANSFORM CallbackKind = 9
@@ -63,7 +67,8 @@ const (
 	CallbackKind_CALLBACK_KIND_SESSION_LIMITS CallbackKind = 15
 	// A model provider needs a bearer token, before each of its requests.
 	CallbackKind_CALLBACK_KIND_PROVIDER_TOKEN CallbackKind = 16
-	// A GitHub token is needed.
+	// A GitHub token is needed. The CLI asks for the first one before it has created the
+	// session: ListPending and Resolve take the id of a session that is being created.
 	CallbackKind_CALLBACK_KIND_GITHUB_TOKEN CallbackKind = 17
 	// A canvas of the caller is to be opened.
 	CallbackKind_CALLBACK_KIND_CANVAS_OPEN CallbackKind = 18
@@ -88,7 +93,7 @@ const (
 	// Something is to be installed, and a person must agree.
 	CallbackKind_CALLBACK_KIND_INSTALLATION_CONFIRM CallbackKind = 28
 	// An extension is to be started, and a caller says how. Asked where the runtime leaves
-	// that to callers (`serve --extension-launch`), of those in its sessions who handle
+	// that to callers (RuntimeProfile.extension_launch), of those in its sessions who handle
 	// it; a request does not say for which session. Unanswered, the extension fails to start.
 	CallbackKind_CALLBACK_KIND_EXTENSION_LAUNCH CallbackKind = 29
 	// Something is to be run on the caller's user-interface thread.
@@ -1441,6 +1446,8 @@ type Answer struct {
 	//	*Answer_Raw
 	//	*Answer_Error
 	//	*Answer_Abstain
+	//	*Answer_Approve
+	//	*Answer_Reject
 	//	*Answer_UserInput
 	//	*Answer_Elicitation
 	//	*Answer_ExitPlanMode
@@ -1567,6 +1574,24 @@ func (x *Answer) GetAbstain() *Abstain {
 	if x != nil {
 		if x, ok := x.Answer.(*Answer_Abstain); ok {
 			return x.Abstain
+		}
+	}
+	return nil
+}
+
+func (x *Answer) GetApprove() *Approve {
+	if x != nil {
+		if x, ok := x.Answer.(*Answer_Approve); ok {
+			return x.Approve
+		}
+	}
+	return nil
+}
+
+func (x *Answer) GetReject() *Reject {
+	if x != nil {
+		if x, ok := x.Answer.(*Answer_Reject); ok {
+			return x.Reject
 		}
 	}
 	return nil
@@ -2008,6 +2033,16 @@ type Answer_Abstain struct {
 	Abstain *Abstain `protobuf:"bytes,5,opt,name=abstain,proto3,oneof"`
 }
 
+type Answer_Approve struct {
+	// To PERMISSION: yes, this once. Short for `permission` with approveOnce.
+	Approve *Approve `protobuf:"bytes,6,opt,name=approve,proto3,oneof"`
+}
+
+type Answer_Reject struct {
+	// To PERMISSION: no. Short for `permission` with reject.
+	Reject *Reject `protobuf:"bytes,7,opt,name=reject,proto3,oneof"`
+}
+
 type Answer_UserInput struct {
 	// To USER_INPUT: what the user said.
 	UserInput *v1.CallbackUserInputServiceRequestResponse `protobuf:"bytes,13,opt,name=user_input,json=userInput,proto3,oneof"`
@@ -2237,6 +2272,10 @@ func (*Answer_Raw) isAnswer_Answer() {}
 func (*Answer_Error) isAnswer_Answer() {}
 
 func (*Answer_Abstain) isAnswer_Answer() {}
+
+func (*Answer_Approve) isAnswer_Answer() {}
+
+func (*Answer_Reject) isAnswer_Answer() {}
 
 func (*Answer_UserInput) isAnswer_Answer() {}
 
@@ -2678,6 +2717,89 @@ func (x *AnswerError) GetCode() int32 {
 	return 0
 }
 
+// Approve lets the agent do what it asked leave for, once.
+type Approve struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Approve) Reset() {
+	*x = Approve{}
+	mi := &file_copilot_bridge_v1_callback_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Approve) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Approve) ProtoMessage() {}
+
+func (x *Approve) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_bridge_v1_callback_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Approve.ProtoReflect.Descriptor instead.
+func (*Approve) Descriptor() ([]byte, []int) {
+	return file_copilot_bridge_v1_callback_proto_rawDescGZIP(), []int{11}
+}
+
+// Reject does not let the agent do what it asked leave for.
+type Reject struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What the agent is told; without it, its turn is aborted.
+	Feedback      string `protobuf:"bytes,1,opt,name=feedback,proto3" json:"feedback,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Reject) Reset() {
+	*x = Reject{}
+	mi := &file_copilot_bridge_v1_callback_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Reject) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Reject) ProtoMessage() {}
+
+func (x *Reject) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_bridge_v1_callback_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Reject.ProtoReflect.Descriptor instead.
+func (*Reject) Descriptor() ([]byte, []int) {
+	return file_copilot_bridge_v1_callback_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *Reject) GetFeedback() string {
+	if x != nil {
+		return x.Feedback
+	}
+	return ""
+}
+
 // Abstain says that a participant leaves a callback to others.
 type Abstain struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2687,7 +2809,7 @@ type Abstain struct {
 
 func (x *Abstain) Reset() {
 	*x = Abstain{}
-	mi := &file_copilot_bridge_v1_callback_proto_msgTypes[11]
+	mi := &file_copilot_bridge_v1_callback_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2699,7 +2821,7 @@ func (x *Abstain) String() string {
 func (*Abstain) ProtoMessage() {}
 
 func (x *Abstain) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_callback_proto_msgTypes[11]
+	mi := &file_copilot_bridge_v1_callback_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2712,7 +2834,7 @@ func (x *Abstain) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Abstain.ProtoReflect.Descriptor instead.
 func (*Abstain) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_callback_proto_rawDescGZIP(), []int{11}
+	return file_copilot_bridge_v1_callback_proto_rawDescGZIP(), []int{13}
 }
 
 // Handlers says which callbacks a caller answers. What nobody handles, the bridge
@@ -2737,7 +2859,7 @@ type Handlers struct {
 
 func (x *Handlers) Reset() {
 	*x = Handlers{}
-	mi := &file_copilot_bridge_v1_callback_proto_msgTypes[12]
+	mi := &file_copilot_bridge_v1_callback_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2749,7 +2871,7 @@ func (x *Handlers) String() string {
 func (*Handlers) ProtoMessage() {}
 
 func (x *Handlers) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_callback_proto_msgTypes[12]
+	mi := &file_copilot_bridge_v1_callback_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2762,7 +2884,7 @@ func (x *Handlers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Handlers.ProtoReflect.Descriptor instead.
 func (*Handlers) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_callback_proto_rawDescGZIP(), []int{12}
+	return file_copilot_bridge_v1_callback_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Handlers) GetPermission() bool {
@@ -2880,7 +3002,7 @@ const file_copilot_bridge_v1_callback_proto_rawDesc = "" +
 	"callbackId\x123\n" +
 	"\x04kind\x18\x02 \x01(\x0e2\x1f.copilot.bridge.v1.CallbackKindR\x04kind\x12<\n" +
 	"\aoutcome\x18\x03 \x01(\x0e2\".copilot.bridge.v1.CallbackOutcomeR\aoutcome\x12%\n" +
-	"\x0eparticipant_id\x18\x04 \x01(\tR\rparticipantId\"\xbd,\n" +
+	"\x0eparticipant_id\x18\x04 \x01(\tR\rparticipantId\"\xaa-\n" +
 	"\x06Answer\x123\n" +
 	"\x04tool\x18\x01 \x01(\v2\x1d.copilot.bridge.v1.ToolAnswerH\x00R\x04tool\x12D\n" +
 	"\n" +
@@ -2888,7 +3010,9 @@ const file_copilot_bridge_v1_callback_proto_rawDesc = "" +
 	"permission\x120\n" +
 	"\x03raw\x18\x03 \x01(\v2\x1c.copilot.bridge.v1.RawAnswerH\x00R\x03raw\x126\n" +
 	"\x05error\x18\x04 \x01(\v2\x1e.copilot.bridge.v1.AnswerErrorH\x00R\x05error\x126\n" +
-	"\aabstain\x18\x05 \x01(\v2\x1a.copilot.bridge.v1.AbstainH\x00R\aabstain\x12q\n" +
+	"\aabstain\x18\x05 \x01(\v2\x1a.copilot.bridge.v1.AbstainH\x00R\aabstain\x126\n" +
+	"\aapprove\x18\x06 \x01(\v2\x1a.copilot.bridge.v1.ApproveH\x00R\aapprove\x123\n" +
+	"\x06reject\x18\a \x01(\v2\x19.copilot.bridge.v1.RejectH\x00R\x06reject\x12q\n" +
 	"\n" +
 	"user_input\x18\r \x01(\v27.copilot.cli.v1.CallbackUserInputServiceRequestResponseB\x17\x82\x80\x19\x13*\x11userInput.requestH\x00R\tuserInput\x12f\n" +
 	"\velicitation\x18\x0e \x01(\v2%.copilot.cli.v1.UIElicitationResponseB\x1b\x82\x80\x19\x17*\x15elicitation.requestedH\x00R\velicitation\x12~\n" +
@@ -2964,6 +3088,9 @@ const file_copilot_bridge_v1_callback_proto_rawDesc = "" +
 	"\vAnswerError\x12\x18\n" +
 	"\amessage\x18\x01 \x01(\tR\amessage\x12\x12\n" +
 	"\x04code\x18\x02 \x01(\x05R\x04code\"\t\n" +
+	"\aApprove\"$\n" +
+	"\x06Reject\x12\x1a\n" +
+	"\bfeedback\x18\x01 \x01(\tR\bfeedback\"\t\n" +
 	"\aAbstain\"\x9a\x01\n" +
 	"\bHandlers\x12\x1e\n" +
 	"\n" +
@@ -3091,228 +3218,232 @@ func file_copilot_bridge_v1_callback_proto_rawDescGZIP() []byte {
 }
 
 var file_copilot_bridge_v1_callback_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_copilot_bridge_v1_callback_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
+var file_copilot_bridge_v1_callback_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
 var file_copilot_bridge_v1_callback_proto_goTypes = []any{
-	(CallbackKind)(0),                                                // 0: copilot.bridge.v1.CallbackKind
-	(CallbackOutcome)(0),                                             // 1: copilot.bridge.v1.CallbackOutcome
-	(*Callback)(nil),                                                 // 2: copilot.bridge.v1.Callback
-	(*RawCallback)(nil),                                              // 3: copilot.bridge.v1.RawCallback
-	(*CallbackRequested)(nil),                                        // 4: copilot.bridge.v1.CallbackRequested
-	(*CallbackResolved)(nil),                                         // 5: copilot.bridge.v1.CallbackResolved
-	(*Answer)(nil),                                                   // 6: copilot.bridge.v1.Answer
-	(*ToolAnswer)(nil),                                               // 7: copilot.bridge.v1.ToolAnswer
-	(*NoResult)(nil),                                                 // 8: copilot.bridge.v1.NoResult
-	(*CommandAnswer)(nil),                                            // 9: copilot.bridge.v1.CommandAnswer
-	(*SamplingAnswer)(nil),                                           // 10: copilot.bridge.v1.SamplingAnswer
-	(*RawAnswer)(nil),                                                // 11: copilot.bridge.v1.RawAnswer
-	(*AnswerError)(nil),                                              // 12: copilot.bridge.v1.AnswerError
-	(*Abstain)(nil),                                                  // 13: copilot.bridge.v1.Abstain
-	(*Handlers)(nil),                                                 // 14: copilot.bridge.v1.Handlers
-	(*Position)(nil),                                                 // 15: copilot.bridge.v1.Position
-	(*timestamppb.Timestamp)(nil),                                    // 16: google.protobuf.Timestamp
-	(*v1.ExternalToolRequestedData)(nil),                             // 17: copilot.cli.v1.ExternalToolRequestedData
-	(*v1.PermissionRequestedData)(nil),                               // 18: copilot.cli.v1.PermissionRequestedData
-	(*v1.CallbackUserInputServiceRequestRequest)(nil),                // 19: copilot.cli.v1.CallbackUserInputServiceRequestRequest
-	(*v1.ElicitationRequestedData)(nil),                              // 20: copilot.cli.v1.ElicitationRequestedData
-	(*v1.CallbackExitPlanModeServiceRequestRequest)(nil),             // 21: copilot.cli.v1.CallbackExitPlanModeServiceRequestRequest
-	(*v1.CallbackAutoModeSwitchServiceRequestRequest)(nil),           // 22: copilot.cli.v1.CallbackAutoModeSwitchServiceRequestRequest
-	(*v1.HookInvocation)(nil),                                        // 23: copilot.cli.v1.HookInvocation
-	(*v1.CallbackSystemMessageServiceTransformRequest)(nil),          // 24: copilot.cli.v1.CallbackSystemMessageServiceTransformRequest
-	(*v1.CommandExecuteData)(nil),                                    // 25: copilot.cli.v1.CommandExecuteData
-	(*v1.CommandQueuedData)(nil),                                     // 26: copilot.cli.v1.CommandQueuedData
-	(*v1.SamplingRequestedData)(nil),                                 // 27: copilot.cli.v1.SamplingRequestedData
-	(*v1.McpOauthRequiredData)(nil),                                  // 28: copilot.cli.v1.McpOauthRequiredData
-	(*v1.McpHeadersRefreshRequiredData)(nil),                         // 29: copilot.cli.v1.McpHeadersRefreshRequiredData
-	(*v1.SessionLimitsExhaustedRequestedData)(nil),                   // 30: copilot.cli.v1.SessionLimitsExhaustedRequestedData
-	(*v1.CallbackProviderTokenServiceGetTokenRequest)(nil),           // 31: copilot.cli.v1.CallbackProviderTokenServiceGetTokenRequest
-	(*v1.CallbackGitHubTokenServiceGetTokenRequest)(nil),             // 32: copilot.cli.v1.CallbackGitHubTokenServiceGetTokenRequest
-	(*v1.CallbackCanvasServiceOpenRequest)(nil),                      // 33: copilot.cli.v1.CallbackCanvasServiceOpenRequest
-	(*v1.CallbackCanvasServiceCloseRequest)(nil),                     // 34: copilot.cli.v1.CallbackCanvasServiceCloseRequest
-	(*v1.CallbackCanvasActionServiceInvokeRequest)(nil),              // 35: copilot.cli.v1.CallbackCanvasActionServiceInvokeRequest
-	(*v1.InternalCallbackSkillProviderServiceListRequest)(nil),       // 36: copilot.cli.v1.InternalCallbackSkillProviderServiceListRequest
-	(*v1.InternalCallbackSkillProviderServiceReadRequest)(nil),       // 37: copilot.cli.v1.InternalCallbackSkillProviderServiceReadRequest
-	(*v1.CallbackWorkflowServiceExecuteRequest)(nil),                 // 38: copilot.cli.v1.CallbackWorkflowServiceExecuteRequest
-	(*v1.CallbackWorkflowServiceAbortRequest)(nil),                   // 39: copilot.cli.v1.CallbackWorkflowServiceAbortRequest
-	(*v1.CallbackFactoryServiceExecuteRequest)(nil),                  // 40: copilot.cli.v1.CallbackFactoryServiceExecuteRequest
-	(*v1.CallbackFactoryServiceAbortRequest)(nil),                    // 41: copilot.cli.v1.CallbackFactoryServiceAbortRequest
-	(*v1.CallbackTasksServiceCancelRequest)(nil),                     // 42: copilot.cli.v1.CallbackTasksServiceCancelRequest
-	(*v1.CallbackInstallationsServiceConfirmRequest)(nil),            // 43: copilot.cli.v1.CallbackInstallationsServiceConfirmRequest
-	(*v1.CallbackExtensionLaunchProviderServiceResolveRequest)(nil),  // 44: copilot.cli.v1.CallbackExtensionLaunchProviderServiceResolveRequest
-	(*v1.CallbackUiThreadServiceRunRequest)(nil),                     // 45: copilot.cli.v1.CallbackUiThreadServiceRunRequest
-	(*v1.CallbackSessionFsServiceReadFileRequest)(nil),               // 46: copilot.cli.v1.CallbackSessionFsServiceReadFileRequest
-	(*v1.CallbackSessionFsServiceReadFileBytesRequest)(nil),          // 47: copilot.cli.v1.CallbackSessionFsServiceReadFileBytesRequest
-	(*v1.CallbackSessionFsServiceWriteFileRequest)(nil),              // 48: copilot.cli.v1.CallbackSessionFsServiceWriteFileRequest
-	(*v1.CallbackSessionFsServiceWriteFileBytesRequest)(nil),         // 49: copilot.cli.v1.CallbackSessionFsServiceWriteFileBytesRequest
-	(*v1.CallbackSessionFsServiceAppendFileRequest)(nil),             // 50: copilot.cli.v1.CallbackSessionFsServiceAppendFileRequest
-	(*v1.CallbackSessionFsServiceExistsRequest)(nil),                 // 51: copilot.cli.v1.CallbackSessionFsServiceExistsRequest
-	(*v1.CallbackSessionFsServiceStatRequest)(nil),                   // 52: copilot.cli.v1.CallbackSessionFsServiceStatRequest
-	(*v1.CallbackSessionFsServiceMkdirRequest)(nil),                  // 53: copilot.cli.v1.CallbackSessionFsServiceMkdirRequest
-	(*v1.CallbackSessionFsServiceReaddirRequest)(nil),                // 54: copilot.cli.v1.CallbackSessionFsServiceReaddirRequest
-	(*v1.CallbackSessionFsServiceReaddirWithTypesRequest)(nil),       // 55: copilot.cli.v1.CallbackSessionFsServiceReaddirWithTypesRequest
-	(*v1.CallbackSessionFsServiceRmRequest)(nil),                     // 56: copilot.cli.v1.CallbackSessionFsServiceRmRequest
-	(*v1.CallbackSessionFsServiceRenameRequest)(nil),                 // 57: copilot.cli.v1.CallbackSessionFsServiceRenameRequest
-	(*v1.CallbackSessionFsServiceSqliteQueryRequest)(nil),            // 58: copilot.cli.v1.CallbackSessionFsServiceSqliteQueryRequest
-	(*v1.CallbackSessionFsServiceSqliteTransactionRequest)(nil),      // 59: copilot.cli.v1.CallbackSessionFsServiceSqliteTransactionRequest
-	(*v1.CallbackSessionFsServiceSqliteExistsRequest)(nil),           // 60: copilot.cli.v1.CallbackSessionFsServiceSqliteExistsRequest
-	(*v1.CallbackLlmInferenceServiceHttpRequestStartRequest)(nil),    // 61: copilot.cli.v1.CallbackLlmInferenceServiceHttpRequestStartRequest
-	(*v1.CallbackLlmInferenceServiceHttpRequestChunkRequest)(nil),    // 62: copilot.cli.v1.CallbackLlmInferenceServiceHttpRequestChunkRequest
-	(*v1.PermissionDecision)(nil),                                    // 63: copilot.cli.v1.PermissionDecision
-	(*v1.CallbackUserInputServiceRequestResponse)(nil),               // 64: copilot.cli.v1.CallbackUserInputServiceRequestResponse
-	(*v1.UIElicitationResponse)(nil),                                 // 65: copilot.cli.v1.UIElicitationResponse
-	(*v1.CallbackExitPlanModeServiceRequestResponse)(nil),            // 66: copilot.cli.v1.CallbackExitPlanModeServiceRequestResponse
-	(*v1.CallbackAutoModeSwitchServiceRequestResponse)(nil),          // 67: copilot.cli.v1.CallbackAutoModeSwitchServiceRequestResponse
-	(*v1.HookOutput)(nil),                                            // 68: copilot.cli.v1.HookOutput
-	(*v1.CallbackSystemMessageServiceTransformResponse)(nil),         // 69: copilot.cli.v1.CallbackSystemMessageServiceTransformResponse
-	(*v1.QueuedCommandResult)(nil),                                   // 70: copilot.cli.v1.QueuedCommandResult
-	(*v1.McpOauthPendingRequestResponse)(nil),                        // 71: copilot.cli.v1.McpOauthPendingRequestResponse
-	(*v1.McpHeadersHandlePendingHeadersRefreshRequest)(nil),          // 72: copilot.cli.v1.McpHeadersHandlePendingHeadersRefreshRequest
-	(*v1.UISessionLimitsExhaustedResponse)(nil),                      // 73: copilot.cli.v1.UISessionLimitsExhaustedResponse
-	(*v1.CallbackProviderTokenServiceGetTokenResponse)(nil),          // 74: copilot.cli.v1.CallbackProviderTokenServiceGetTokenResponse
-	(*v1.CallbackGitHubTokenServiceGetTokenResponse)(nil),            // 75: copilot.cli.v1.CallbackGitHubTokenServiceGetTokenResponse
-	(*v1.CallbackCanvasServiceOpenResponse)(nil),                     // 76: copilot.cli.v1.CallbackCanvasServiceOpenResponse
-	(*v1.CallbackCanvasServiceCloseResponse)(nil),                    // 77: copilot.cli.v1.CallbackCanvasServiceCloseResponse
-	(*v1.CallbackCanvasActionServiceInvokeResponse)(nil),             // 78: copilot.cli.v1.CallbackCanvasActionServiceInvokeResponse
-	(*v1.InternalCallbackSkillProviderServiceListResponse)(nil),      // 79: copilot.cli.v1.InternalCallbackSkillProviderServiceListResponse
-	(*v1.InternalCallbackSkillProviderServiceReadResponse)(nil),      // 80: copilot.cli.v1.InternalCallbackSkillProviderServiceReadResponse
-	(*v1.CallbackWorkflowServiceExecuteResponse)(nil),                // 81: copilot.cli.v1.CallbackWorkflowServiceExecuteResponse
-	(*v1.CallbackWorkflowServiceAbortResponse)(nil),                  // 82: copilot.cli.v1.CallbackWorkflowServiceAbortResponse
-	(*v1.CallbackFactoryServiceExecuteResponse)(nil),                 // 83: copilot.cli.v1.CallbackFactoryServiceExecuteResponse
-	(*v1.CallbackFactoryServiceAbortResponse)(nil),                   // 84: copilot.cli.v1.CallbackFactoryServiceAbortResponse
-	(*v1.CallbackTasksServiceCancelResponse)(nil),                    // 85: copilot.cli.v1.CallbackTasksServiceCancelResponse
-	(*v1.CallbackInstallationsServiceConfirmResponse)(nil),           // 86: copilot.cli.v1.CallbackInstallationsServiceConfirmResponse
-	(*v1.CallbackExtensionLaunchProviderServiceResolveResponse)(nil), // 87: copilot.cli.v1.CallbackExtensionLaunchProviderServiceResolveResponse
-	(*v1.CallbackUiThreadServiceRunResponse)(nil),                    // 88: copilot.cli.v1.CallbackUiThreadServiceRunResponse
-	(*v1.CallbackSessionFsServiceReadFileResponse)(nil),              // 89: copilot.cli.v1.CallbackSessionFsServiceReadFileResponse
-	(*v1.CallbackSessionFsServiceReadFileBytesResponse)(nil),         // 90: copilot.cli.v1.CallbackSessionFsServiceReadFileBytesResponse
-	(*v1.CallbackSessionFsServiceWriteFileResponse)(nil),             // 91: copilot.cli.v1.CallbackSessionFsServiceWriteFileResponse
-	(*v1.CallbackSessionFsServiceWriteFileBytesResponse)(nil),        // 92: copilot.cli.v1.CallbackSessionFsServiceWriteFileBytesResponse
-	(*v1.CallbackSessionFsServiceAppendFileResponse)(nil),            // 93: copilot.cli.v1.CallbackSessionFsServiceAppendFileResponse
-	(*v1.CallbackSessionFsServiceExistsResponse)(nil),                // 94: copilot.cli.v1.CallbackSessionFsServiceExistsResponse
-	(*v1.CallbackSessionFsServiceStatResponse)(nil),                  // 95: copilot.cli.v1.CallbackSessionFsServiceStatResponse
-	(*v1.CallbackSessionFsServiceMkdirResponse)(nil),                 // 96: copilot.cli.v1.CallbackSessionFsServiceMkdirResponse
-	(*v1.CallbackSessionFsServiceReaddirResponse)(nil),               // 97: copilot.cli.v1.CallbackSessionFsServiceReaddirResponse
-	(*v1.CallbackSessionFsServiceReaddirWithTypesResponse)(nil),      // 98: copilot.cli.v1.CallbackSessionFsServiceReaddirWithTypesResponse
-	(*v1.CallbackSessionFsServiceRmResponse)(nil),                    // 99: copilot.cli.v1.CallbackSessionFsServiceRmResponse
-	(*v1.CallbackSessionFsServiceRenameResponse)(nil),                // 100: copilot.cli.v1.CallbackSessionFsServiceRenameResponse
-	(*v1.CallbackSessionFsServiceSqliteQueryResponse)(nil),           // 101: copilot.cli.v1.CallbackSessionFsServiceSqliteQueryResponse
-	(*v1.CallbackSessionFsServiceSqliteTransactionResponse)(nil),     // 102: copilot.cli.v1.CallbackSessionFsServiceSqliteTransactionResponse
-	(*v1.CallbackSessionFsServiceSqliteExistsResponse)(nil),          // 103: copilot.cli.v1.CallbackSessionFsServiceSqliteExistsResponse
-	(*v1.CallbackLlmInferenceServiceHttpRequestStartResponse)(nil),   // 104: copilot.cli.v1.CallbackLlmInferenceServiceHttpRequestStartResponse
-	(*v1.CallbackLlmInferenceServiceHttpRequestChunkResponse)(nil),   // 105: copilot.cli.v1.CallbackLlmInferenceServiceHttpRequestChunkResponse
-	(*v1.ExternalToolTextResultForLlm)(nil),                          // 106: copilot.cli.v1.ExternalToolTextResultForLlm
+	(CallbackKind)(0),                    // 0: copilot.bridge.v1.CallbackKind
+	(CallbackOutcome)(0),                 // 1: copilot.bridge.v1.CallbackOutcome
+	(*Callback)(nil),                     // 2: copilot.bridge.v1.Callback
+	(*RawCallback)(nil),                  // 3: copilot.bridge.v1.RawCallback
+	(*CallbackRequested)(nil),            // 4: copilot.bridge.v1.CallbackRequested
+	(*CallbackResolved)(nil),             // 5: copilot.bridge.v1.CallbackResolved
+	(*Answer)(nil),                       // 6: copilot.bridge.v1.Answer
+	(*ToolAnswer)(nil),                   // 7: copilot.bridge.v1.ToolAnswer
+	(*NoResult)(nil),                     // 8: copilot.bridge.v1.NoResult
+	(*CommandAnswer)(nil),                // 9: copilot.bridge.v1.CommandAnswer
+	(*SamplingAnswer)(nil),               // 10: copilot.bridge.v1.SamplingAnswer
+	(*RawAnswer)(nil),                    // 11: copilot.bridge.v1.RawAnswer
+	(*AnswerError)(nil),                  // 12: copilot.bridge.v1.AnswerError
+	(*Approve)(nil),                      // 13: copilot.bridge.v1.Approve
+	(*Reject)(nil),                       // 14: copilot.bridge.v1.Reject
+	(*Abstain)(nil),                      // 15: copilot.bridge.v1.Abstain
+	(*Handlers)(nil),                     // 16: copilot.bridge.v1.Handlers
+	(*Position)(nil),                     // 17: copilot.bridge.v1.Position
+	(*timestamppb.Timestamp)(nil),        // 18: google.protobuf.Timestamp
+	(*v1.ExternalToolRequestedData)(nil), // 19: copilot.cli.v1.ExternalToolRequestedData
+	(*v1.PermissionRequestedData)(nil),   // 20: copilot.cli.v1.PermissionRequestedData
+	(*v1.CallbackUserInputServiceRequestRequest)(nil),                // 21: copilot.cli.v1.CallbackUserInputServiceRequestRequest
+	(*v1.ElicitationRequestedData)(nil),                              // 22: copilot.cli.v1.ElicitationRequestedData
+	(*v1.CallbackExitPlanModeServiceRequestRequest)(nil),             // 23: copilot.cli.v1.CallbackExitPlanModeServiceRequestRequest
+	(*v1.CallbackAutoModeSwitchServiceRequestRequest)(nil),           // 24: copilot.cli.v1.CallbackAutoModeSwitchServiceRequestRequest
+	(*v1.HookInvocation)(nil),                                        // 25: copilot.cli.v1.HookInvocation
+	(*v1.CallbackSystemMessageServiceTransformRequest)(nil),          // 26: copilot.cli.v1.CallbackSystemMessageServiceTransformRequest
+	(*v1.CommandExecuteData)(nil),                                    // 27: copilot.cli.v1.CommandExecuteData
+	(*v1.CommandQueuedData)(nil),                                     // 28: copilot.cli.v1.CommandQueuedData
+	(*v1.SamplingRequestedData)(nil),                                 // 29: copilot.cli.v1.SamplingRequestedData
+	(*v1.McpOauthRequiredData)(nil),                                  // 30: copilot.cli.v1.McpOauthRequiredData
+	(*v1.McpHeadersRefreshRequiredData)(nil),                         // 31: copilot.cli.v1.McpHeadersRefreshRequiredData
+	(*v1.SessionLimitsExhaustedRequestedData)(nil),                   // 32: copilot.cli.v1.SessionLimitsExhaustedRequestedData
+	(*v1.CallbackProviderTokenServiceGetTokenRequest)(nil),           // 33: copilot.cli.v1.CallbackProviderTokenServiceGetTokenRequest
+	(*v1.CallbackGitHubTokenServiceGetTokenRequest)(nil),             // 34: copilot.cli.v1.CallbackGitHubTokenServiceGetTokenRequest
+	(*v1.CallbackCanvasServiceOpenRequest)(nil),                      // 35: copilot.cli.v1.CallbackCanvasServiceOpenRequest
+	(*v1.CallbackCanvasServiceCloseRequest)(nil),                     // 36: copilot.cli.v1.CallbackCanvasServiceCloseRequest
+	(*v1.CallbackCanvasActionServiceInvokeRequest)(nil),              // 37: copilot.cli.v1.CallbackCanvasActionServiceInvokeRequest
+	(*v1.InternalCallbackSkillProviderServiceListRequest)(nil),       // 38: copilot.cli.v1.InternalCallbackSkillProviderServiceListRequest
+	(*v1.InternalCallbackSkillProviderServiceReadRequest)(nil),       // 39: copilot.cli.v1.InternalCallbackSkillProviderServiceReadRequest
+	(*v1.CallbackWorkflowServiceExecuteRequest)(nil),                 // 40: copilot.cli.v1.CallbackWorkflowServiceExecuteRequest
+	(*v1.CallbackWorkflowServiceAbortRequest)(nil),                   // 41: copilot.cli.v1.CallbackWorkflowServiceAbortRequest
+	(*v1.CallbackFactoryServiceExecuteRequest)(nil),                  // 42: copilot.cli.v1.CallbackFactoryServiceExecuteRequest
+	(*v1.CallbackFactoryServiceAbortRequest)(nil),                    // 43: copilot.cli.v1.CallbackFactoryServiceAbortRequest
+	(*v1.CallbackTasksServiceCancelRequest)(nil),                     // 44: copilot.cli.v1.CallbackTasksServiceCancelRequest
+	(*v1.CallbackInstallationsServiceConfirmRequest)(nil),            // 45: copilot.cli.v1.CallbackInstallationsServiceConfirmRequest
+	(*v1.CallbackExtensionLaunchProviderServiceResolveRequest)(nil),  // 46: copilot.cli.v1.CallbackExtensionLaunchProviderServiceResolveRequest
+	(*v1.CallbackUiThreadServiceRunRequest)(nil),                     // 47: copilot.cli.v1.CallbackUiThreadServiceRunRequest
+	(*v1.CallbackSessionFsServiceReadFileRequest)(nil),               // 48: copilot.cli.v1.CallbackSessionFsServiceReadFileRequest
+	(*v1.CallbackSessionFsServiceReadFileBytesRequest)(nil),          // 49: copilot.cli.v1.CallbackSessionFsServiceReadFileBytesRequest
+	(*v1.CallbackSessionFsServiceWriteFileRequest)(nil),              // 50: copilot.cli.v1.CallbackSessionFsServiceWriteFileRequest
+	(*v1.CallbackSessionFsServiceWriteFileBytesRequest)(nil),         // 51: copilot.cli.v1.CallbackSessionFsServiceWriteFileBytesRequest
+	(*v1.CallbackSessionFsServiceAppendFileRequest)(nil),             // 52: copilot.cli.v1.CallbackSessionFsServiceAppendFileRequest
+	(*v1.CallbackSessionFsServiceExistsRequest)(nil),                 // 53: copilot.cli.v1.CallbackSessionFsServiceExistsRequest
+	(*v1.CallbackSessionFsServiceStatRequest)(nil),                   // 54: copilot.cli.v1.CallbackSessionFsServiceStatRequest
+	(*v1.CallbackSessionFsServiceMkdirRequest)(nil),                  // 55: copilot.cli.v1.CallbackSessionFsServiceMkdirRequest
+	(*v1.CallbackSessionFsServiceReaddirRequest)(nil),                // 56: copilot.cli.v1.CallbackSessionFsServiceReaddirRequest
+	(*v1.CallbackSessionFsServiceReaddirWithTypesRequest)(nil),       // 57: copilot.cli.v1.CallbackSessionFsServiceReaddirWithTypesRequest
+	(*v1.CallbackSessionFsServiceRmRequest)(nil),                     // 58: copilot.cli.v1.CallbackSessionFsServiceRmRequest
+	(*v1.CallbackSessionFsServiceRenameRequest)(nil),                 // 59: copilot.cli.v1.CallbackSessionFsServiceRenameRequest
+	(*v1.CallbackSessionFsServiceSqliteQueryRequest)(nil),            // 60: copilot.cli.v1.CallbackSessionFsServiceSqliteQueryRequest
+	(*v1.CallbackSessionFsServiceSqliteTransactionRequest)(nil),      // 61: copilot.cli.v1.CallbackSessionFsServiceSqliteTransactionRequest
+	(*v1.CallbackSessionFsServiceSqliteExistsRequest)(nil),           // 62: copilot.cli.v1.CallbackSessionFsServiceSqliteExistsRequest
+	(*v1.CallbackLlmInferenceServiceHttpRequestStartRequest)(nil),    // 63: copilot.cli.v1.CallbackLlmInferenceServiceHttpRequestStartRequest
+	(*v1.CallbackLlmInferenceServiceHttpRequestChunkRequest)(nil),    // 64: copilot.cli.v1.CallbackLlmInferenceServiceHttpRequestChunkRequest
+	(*v1.PermissionDecision)(nil),                                    // 65: copilot.cli.v1.PermissionDecision
+	(*v1.CallbackUserInputServiceRequestResponse)(nil),               // 66: copilot.cli.v1.CallbackUserInputServiceRequestResponse
+	(*v1.UIElicitationResponse)(nil),                                 // 67: copilot.cli.v1.UIElicitationResponse
+	(*v1.CallbackExitPlanModeServiceRequestResponse)(nil),            // 68: copilot.cli.v1.CallbackExitPlanModeServiceRequestResponse
+	(*v1.CallbackAutoModeSwitchServiceRequestResponse)(nil),          // 69: copilot.cli.v1.CallbackAutoModeSwitchServiceRequestResponse
+	(*v1.HookOutput)(nil),                                            // 70: copilot.cli.v1.HookOutput
+	(*v1.CallbackSystemMessageServiceTransformResponse)(nil),         // 71: copilot.cli.v1.CallbackSystemMessageServiceTransformResponse
+	(*v1.QueuedCommandResult)(nil),                                   // 72: copilot.cli.v1.QueuedCommandResult
+	(*v1.McpOauthPendingRequestResponse)(nil),                        // 73: copilot.cli.v1.McpOauthPendingRequestResponse
+	(*v1.McpHeadersHandlePendingHeadersRefreshRequest)(nil),          // 74: copilot.cli.v1.McpHeadersHandlePendingHeadersRefreshRequest
+	(*v1.UISessionLimitsExhaustedResponse)(nil),                      // 75: copilot.cli.v1.UISessionLimitsExhaustedResponse
+	(*v1.CallbackProviderTokenServiceGetTokenResponse)(nil),          // 76: copilot.cli.v1.CallbackProviderTokenServiceGetTokenResponse
+	(*v1.CallbackGitHubTokenServiceGetTokenResponse)(nil),            // 77: copilot.cli.v1.CallbackGitHubTokenServiceGetTokenResponse
+	(*v1.CallbackCanvasServiceOpenResponse)(nil),                     // 78: copilot.cli.v1.CallbackCanvasServiceOpenResponse
+	(*v1.CallbackCanvasServiceCloseResponse)(nil),                    // 79: copilot.cli.v1.CallbackCanvasServiceCloseResponse
+	(*v1.CallbackCanvasActionServiceInvokeResponse)(nil),             // 80: copilot.cli.v1.CallbackCanvasActionServiceInvokeResponse
+	(*v1.InternalCallbackSkillProviderServiceListResponse)(nil),      // 81: copilot.cli.v1.InternalCallbackSkillProviderServiceListResponse
+	(*v1.InternalCallbackSkillProviderServiceReadResponse)(nil),      // 82: copilot.cli.v1.InternalCallbackSkillProviderServiceReadResponse
+	(*v1.CallbackWorkflowServiceExecuteResponse)(nil),                // 83: copilot.cli.v1.CallbackWorkflowServiceExecuteResponse
+	(*v1.CallbackWorkflowServiceAbortResponse)(nil),                  // 84: copilot.cli.v1.CallbackWorkflowServiceAbortResponse
+	(*v1.CallbackFactoryServiceExecuteResponse)(nil),                 // 85: copilot.cli.v1.CallbackFactoryServiceExecuteResponse
+	(*v1.CallbackFactoryServiceAbortResponse)(nil),                   // 86: copilot.cli.v1.CallbackFactoryServiceAbortResponse
+	(*v1.CallbackTasksServiceCancelResponse)(nil),                    // 87: copilot.cli.v1.CallbackTasksServiceCancelResponse
+	(*v1.CallbackInstallationsServiceConfirmResponse)(nil),           // 88: copilot.cli.v1.CallbackInstallationsServiceConfirmResponse
+	(*v1.CallbackExtensionLaunchProviderServiceResolveResponse)(nil), // 89: copilot.cli.v1.CallbackExtensionLaunchProviderServiceResolveResponse
+	(*v1.CallbackUiThreadServiceRunResponse)(nil),                    // 90: copilot.cli.v1.CallbackUiThreadServiceRunResponse
+	(*v1.CallbackSessionFsServiceReadFileResponse)(nil),              // 91: copilot.cli.v1.CallbackSessionFsServiceReadFileResponse
+	(*v1.CallbackSessionFsServiceReadFileBytesResponse)(nil),         // 92: copilot.cli.v1.CallbackSessionFsServiceReadFileBytesResponse
+	(*v1.CallbackSessionFsServiceWriteFileResponse)(nil),             // 93: copilot.cli.v1.CallbackSessionFsServiceWriteFileResponse
+	(*v1.CallbackSessionFsServiceWriteFileBytesResponse)(nil),        // 94: copilot.cli.v1.CallbackSessionFsServiceWriteFileBytesResponse
+	(*v1.CallbackSessionFsServiceAppendFileResponse)(nil),            // 95: copilot.cli.v1.CallbackSessionFsServiceAppendFileResponse
+	(*v1.CallbackSessionFsServiceExistsResponse)(nil),                // 96: copilot.cli.v1.CallbackSessionFsServiceExistsResponse
+	(*v1.CallbackSessionFsServiceStatResponse)(nil),                  // 97: copilot.cli.v1.CallbackSessionFsServiceStatResponse
+	(*v1.CallbackSessionFsServiceMkdirResponse)(nil),                 // 98: copilot.cli.v1.CallbackSessionFsServiceMkdirResponse
+	(*v1.CallbackSessionFsServiceReaddirResponse)(nil),               // 99: copilot.cli.v1.CallbackSessionFsServiceReaddirResponse
+	(*v1.CallbackSessionFsServiceReaddirWithTypesResponse)(nil),      // 100: copilot.cli.v1.CallbackSessionFsServiceReaddirWithTypesResponse
+	(*v1.CallbackSessionFsServiceRmResponse)(nil),                    // 101: copilot.cli.v1.CallbackSessionFsServiceRmResponse
+	(*v1.CallbackSessionFsServiceRenameResponse)(nil),                // 102: copilot.cli.v1.CallbackSessionFsServiceRenameResponse
+	(*v1.CallbackSessionFsServiceSqliteQueryResponse)(nil),           // 103: copilot.cli.v1.CallbackSessionFsServiceSqliteQueryResponse
+	(*v1.CallbackSessionFsServiceSqliteTransactionResponse)(nil),     // 104: copilot.cli.v1.CallbackSessionFsServiceSqliteTransactionResponse
+	(*v1.CallbackSessionFsServiceSqliteExistsResponse)(nil),          // 105: copilot.cli.v1.CallbackSessionFsServiceSqliteExistsResponse
+	(*v1.CallbackLlmInferenceServiceHttpRequestStartResponse)(nil),   // 106: copilot.cli.v1.CallbackLlmInferenceServiceHttpRequestStartResponse
+	(*v1.CallbackLlmInferenceServiceHttpRequestChunkResponse)(nil),   // 107: copilot.cli.v1.CallbackLlmInferenceServiceHttpRequestChunkResponse
+	(*v1.ExternalToolTextResultForLlm)(nil),                          // 108: copilot.cli.v1.ExternalToolTextResultForLlm
 }
 var file_copilot_bridge_v1_callback_proto_depIdxs = []int32{
 	0,   // 0: copilot.bridge.v1.Callback.kind:type_name -> copilot.bridge.v1.CallbackKind
-	15,  // 1: copilot.bridge.v1.Callback.position:type_name -> copilot.bridge.v1.Position
-	16,  // 2: copilot.bridge.v1.Callback.create_time:type_name -> google.protobuf.Timestamp
-	16,  // 3: copilot.bridge.v1.Callback.deadline:type_name -> google.protobuf.Timestamp
-	17,  // 4: copilot.bridge.v1.Callback.tool_call:type_name -> copilot.cli.v1.ExternalToolRequestedData
-	18,  // 5: copilot.bridge.v1.Callback.permission:type_name -> copilot.cli.v1.PermissionRequestedData
+	17,  // 1: copilot.bridge.v1.Callback.position:type_name -> copilot.bridge.v1.Position
+	18,  // 2: copilot.bridge.v1.Callback.create_time:type_name -> google.protobuf.Timestamp
+	18,  // 3: copilot.bridge.v1.Callback.deadline:type_name -> google.protobuf.Timestamp
+	19,  // 4: copilot.bridge.v1.Callback.tool_call:type_name -> copilot.cli.v1.ExternalToolRequestedData
+	20,  // 5: copilot.bridge.v1.Callback.permission:type_name -> copilot.cli.v1.PermissionRequestedData
 	3,   // 6: copilot.bridge.v1.Callback.raw:type_name -> copilot.bridge.v1.RawCallback
-	19,  // 7: copilot.bridge.v1.Callback.user_input:type_name -> copilot.cli.v1.CallbackUserInputServiceRequestRequest
-	20,  // 8: copilot.bridge.v1.Callback.elicitation:type_name -> copilot.cli.v1.ElicitationRequestedData
-	21,  // 9: copilot.bridge.v1.Callback.exit_plan_mode:type_name -> copilot.cli.v1.CallbackExitPlanModeServiceRequestRequest
-	22,  // 10: copilot.bridge.v1.Callback.auto_mode_switch:type_name -> copilot.cli.v1.CallbackAutoModeSwitchServiceRequestRequest
-	23,  // 11: copilot.bridge.v1.Callback.hook:type_name -> copilot.cli.v1.HookInvocation
-	24,  // 12: copilot.bridge.v1.Callback.system_message_transform:type_name -> copilot.cli.v1.CallbackSystemMessageServiceTransformRequest
-	25,  // 13: copilot.bridge.v1.Callback.command:type_name -> copilot.cli.v1.CommandExecuteData
-	26,  // 14: copilot.bridge.v1.Callback.queued_command:type_name -> copilot.cli.v1.CommandQueuedData
-	27,  // 15: copilot.bridge.v1.Callback.sampling:type_name -> copilot.cli.v1.SamplingRequestedData
-	28,  // 16: copilot.bridge.v1.Callback.mcp_oauth:type_name -> copilot.cli.v1.McpOauthRequiredData
-	29,  // 17: copilot.bridge.v1.Callback.mcp_headers:type_name -> copilot.cli.v1.McpHeadersRefreshRequiredData
-	30,  // 18: copilot.bridge.v1.Callback.session_limits:type_name -> copilot.cli.v1.SessionLimitsExhaustedRequestedData
-	31,  // 19: copilot.bridge.v1.Callback.provider_token:type_name -> copilot.cli.v1.CallbackProviderTokenServiceGetTokenRequest
-	32,  // 20: copilot.bridge.v1.Callback.github_token:type_name -> copilot.cli.v1.CallbackGitHubTokenServiceGetTokenRequest
-	33,  // 21: copilot.bridge.v1.Callback.canvas_open:type_name -> copilot.cli.v1.CallbackCanvasServiceOpenRequest
-	34,  // 22: copilot.bridge.v1.Callback.canvas_close:type_name -> copilot.cli.v1.CallbackCanvasServiceCloseRequest
-	35,  // 23: copilot.bridge.v1.Callback.canvas_action:type_name -> copilot.cli.v1.CallbackCanvasActionServiceInvokeRequest
-	36,  // 24: copilot.bridge.v1.Callback.skill_list:type_name -> copilot.cli.v1.InternalCallbackSkillProviderServiceListRequest
-	37,  // 25: copilot.bridge.v1.Callback.skill_read:type_name -> copilot.cli.v1.InternalCallbackSkillProviderServiceReadRequest
-	38,  // 26: copilot.bridge.v1.Callback.workflow_execute:type_name -> copilot.cli.v1.CallbackWorkflowServiceExecuteRequest
-	39,  // 27: copilot.bridge.v1.Callback.workflow_abort:type_name -> copilot.cli.v1.CallbackWorkflowServiceAbortRequest
-	40,  // 28: copilot.bridge.v1.Callback.factory_execute:type_name -> copilot.cli.v1.CallbackFactoryServiceExecuteRequest
-	41,  // 29: copilot.bridge.v1.Callback.factory_abort:type_name -> copilot.cli.v1.CallbackFactoryServiceAbortRequest
-	42,  // 30: copilot.bridge.v1.Callback.task_cancel:type_name -> copilot.cli.v1.CallbackTasksServiceCancelRequest
-	43,  // 31: copilot.bridge.v1.Callback.installation_confirm:type_name -> copilot.cli.v1.CallbackInstallationsServiceConfirmRequest
-	44,  // 32: copilot.bridge.v1.Callback.extension_launch:type_name -> copilot.cli.v1.CallbackExtensionLaunchProviderServiceResolveRequest
-	45,  // 33: copilot.bridge.v1.Callback.ui_thread:type_name -> copilot.cli.v1.CallbackUiThreadServiceRunRequest
-	46,  // 34: copilot.bridge.v1.Callback.fs_read_file:type_name -> copilot.cli.v1.CallbackSessionFsServiceReadFileRequest
-	47,  // 35: copilot.bridge.v1.Callback.fs_read_file_bytes:type_name -> copilot.cli.v1.CallbackSessionFsServiceReadFileBytesRequest
-	48,  // 36: copilot.bridge.v1.Callback.fs_write_file:type_name -> copilot.cli.v1.CallbackSessionFsServiceWriteFileRequest
-	49,  // 37: copilot.bridge.v1.Callback.fs_write_file_bytes:type_name -> copilot.cli.v1.CallbackSessionFsServiceWriteFileBytesRequest
-	50,  // 38: copilot.bridge.v1.Callback.fs_append_file:type_name -> copilot.cli.v1.CallbackSessionFsServiceAppendFileRequest
-	51,  // 39: copilot.bridge.v1.Callback.fs_exists:type_name -> copilot.cli.v1.CallbackSessionFsServiceExistsRequest
-	52,  // 40: copilot.bridge.v1.Callback.fs_stat:type_name -> copilot.cli.v1.CallbackSessionFsServiceStatRequest
-	53,  // 41: copilot.bridge.v1.Callback.fs_mkdir:type_name -> copilot.cli.v1.CallbackSessionFsServiceMkdirRequest
-	54,  // 42: copilot.bridge.v1.Callback.fs_readdir:type_name -> copilot.cli.v1.CallbackSessionFsServiceReaddirRequest
-	55,  // 43: copilot.bridge.v1.Callback.fs_readdir_with_types:type_name -> copilot.cli.v1.CallbackSessionFsServiceReaddirWithTypesRequest
-	56,  // 44: copilot.bridge.v1.Callback.fs_rm:type_name -> copilot.cli.v1.CallbackSessionFsServiceRmRequest
-	57,  // 45: copilot.bridge.v1.Callback.fs_rename:type_name -> copilot.cli.v1.CallbackSessionFsServiceRenameRequest
-	58,  // 46: copilot.bridge.v1.Callback.fs_sqlite_query:type_name -> copilot.cli.v1.CallbackSessionFsServiceSqliteQueryRequest
-	59,  // 47: copilot.bridge.v1.Callback.fs_sqlite_transaction:type_name -> copilot.cli.v1.CallbackSessionFsServiceSqliteTransactionRequest
-	60,  // 48: copilot.bridge.v1.Callback.fs_sqlite_exists:type_name -> copilot.cli.v1.CallbackSessionFsServiceSqliteExistsRequest
-	61,  // 49: copilot.bridge.v1.Callback.model_request_start:type_name -> copilot.cli.v1.CallbackLlmInferenceServiceHttpRequestStartRequest
-	62,  // 50: copilot.bridge.v1.Callback.model_request_chunk:type_name -> copilot.cli.v1.CallbackLlmInferenceServiceHttpRequestChunkRequest
+	21,  // 7: copilot.bridge.v1.Callback.user_input:type_name -> copilot.cli.v1.CallbackUserInputServiceRequestRequest
+	22,  // 8: copilot.bridge.v1.Callback.elicitation:type_name -> copilot.cli.v1.ElicitationRequestedData
+	23,  // 9: copilot.bridge.v1.Callback.exit_plan_mode:type_name -> copilot.cli.v1.CallbackExitPlanModeServiceRequestRequest
+	24,  // 10: copilot.bridge.v1.Callback.auto_mode_switch:type_name -> copilot.cli.v1.CallbackAutoModeSwitchServiceRequestRequest
+	25,  // 11: copilot.bridge.v1.Callback.hook:type_name -> copilot.cli.v1.HookInvocation
+	26,  // 12: copilot.bridge.v1.Callback.system_message_transform:type_name -> copilot.cli.v1.CallbackSystemMessageServiceTransformRequest
+	27,  // 13: copilot.bridge.v1.Callback.command:type_name -> copilot.cli.v1.CommandExecuteData
+	28,  // 14: copilot.bridge.v1.Callback.queued_command:type_name -> copilot.cli.v1.CommandQueuedData
+	29,  // 15: copilot.bridge.v1.Callback.sampling:type_name -> copilot.cli.v1.SamplingRequestedData
+	30,  // 16: copilot.bridge.v1.Callback.mcp_oauth:type_name -> copilot.cli.v1.McpOauthRequiredData
+	31,  // 17: copilot.bridge.v1.Callback.mcp_headers:type_name -> copilot.cli.v1.McpHeadersRefreshRequiredData
+	32,  // 18: copilot.bridge.v1.Callback.session_limits:type_name -> copilot.cli.v1.SessionLimitsExhaustedRequestedData
+	33,  // 19: copilot.bridge.v1.Callback.provider_token:type_name -> copilot.cli.v1.CallbackProviderTokenServiceGetTokenRequest
+	34,  // 20: copilot.bridge.v1.Callback.github_token:type_name -> copilot.cli.v1.CallbackGitHubTokenServiceGetTokenRequest
+	35,  // 21: copilot.bridge.v1.Callback.canvas_open:type_name -> copilot.cli.v1.CallbackCanvasServiceOpenRequest
+	36,  // 22: copilot.bridge.v1.Callback.canvas_close:type_name -> copilot.cli.v1.CallbackCanvasServiceCloseRequest
+	37,  // 23: copilot.bridge.v1.Callback.canvas_action:type_name -> copilot.cli.v1.CallbackCanvasActionServiceInvokeRequest
+	38,  // 24: copilot.bridge.v1.Callback.skill_list:type_name -> copilot.cli.v1.InternalCallbackSkillProviderServiceListRequest
+	39,  // 25: copilot.bridge.v1.Callback.skill_read:type_name -> copilot.cli.v1.InternalCallbackSkillProviderServiceReadRequest
+	40,  // 26: copilot.bridge.v1.Callback.workflow_execute:type_name -> copilot.cli.v1.CallbackWorkflowServiceExecuteRequest
+	41,  // 27: copilot.bridge.v1.Callback.workflow_abort:type_name -> copilot.cli.v1.CallbackWorkflowServiceAbortRequest
+	42,  // 28: copilot.bridge.v1.Callback.factory_execute:type_name -> copilot.cli.v1.CallbackFactoryServiceExecuteRequest
+	43,  // 29: copilot.bridge.v1.Callback.factory_abort:type_name -> copilot.cli.v1.CallbackFactoryServiceAbortRequest
+	44,  // 30: copilot.bridge.v1.Callback.task_cancel:type_name -> copilot.cli.v1.CallbackTasksServiceCancelRequest
+	45,  // 31: copilot.bridge.v1.Callback.installation_confirm:type_name -> copilot.cli.v1.CallbackInstallationsServiceConfirmRequest
+	46,  // 32: copilot.bridge.v1.Callback.extension_launch:type_name -> copilot.cli.v1.CallbackExtensionLaunchProviderServiceResolveRequest
+	47,  // 33: copilot.bridge.v1.Callback.ui_thread:type_name -> copilot.cli.v1.CallbackUiThreadServiceRunRequest
+	48,  // 34: copilot.bridge.v1.Callback.fs_read_file:type_name -> copilot.cli.v1.CallbackSessionFsServiceReadFileRequest
+	49,  // 35: copilot.bridge.v1.Callback.fs_read_file_bytes:type_name -> copilot.cli.v1.CallbackSessionFsServiceReadFileBytesRequest
+	50,  // 36: copilot.bridge.v1.Callback.fs_write_file:type_name -> copilot.cli.v1.CallbackSessionFsServiceWriteFileRequest
+	51,  // 37: copilot.bridge.v1.Callback.fs_write_file_bytes:type_name -> copilot.cli.v1.CallbackSessionFsServiceWriteFileBytesRequest
+	52,  // 38: copilot.bridge.v1.Callback.fs_append_file:type_name -> copilot.cli.v1.CallbackSessionFsServiceAppendFileRequest
+	53,  // 39: copilot.bridge.v1.Callback.fs_exists:type_name -> copilot.cli.v1.CallbackSessionFsServiceExistsRequest
+	54,  // 40: copilot.bridge.v1.Callback.fs_stat:type_name -> copilot.cli.v1.CallbackSessionFsServiceStatRequest
+	55,  // 41: copilot.bridge.v1.Callback.fs_mkdir:type_name -> copilot.cli.v1.CallbackSessionFsServiceMkdirRequest
+	56,  // 42: copilot.bridge.v1.Callback.fs_readdir:type_name -> copilot.cli.v1.CallbackSessionFsServiceReaddirRequest
+	57,  // 43: copilot.bridge.v1.Callback.fs_readdir_with_types:type_name -> copilot.cli.v1.CallbackSessionFsServiceReaddirWithTypesRequest
+	58,  // 44: copilot.bridge.v1.Callback.fs_rm:type_name -> copilot.cli.v1.CallbackSessionFsServiceRmRequest
+	59,  // 45: copilot.bridge.v1.Callback.fs_rename:type_name -> copilot.cli.v1.CallbackSessionFsServiceRenameRequest
+	60,  // 46: copilot.bridge.v1.Callback.fs_sqlite_query:type_name -> copilot.cli.v1.CallbackSessionFsServiceSqliteQueryRequest
+	61,  // 47: copilot.bridge.v1.Callback.fs_sqlite_transaction:type_name -> copilot.cli.v1.CallbackSessionFsServiceSqliteTransactionRequest
+	62,  // 48: copilot.bridge.v1.Callback.fs_sqlite_exists:type_name -> copilot.cli.v1.CallbackSessionFsServiceSqliteExistsRequest
+	63,  // 49: copilot.bridge.v1.Callback.model_request_start:type_name -> copilot.cli.v1.CallbackLlmInferenceServiceHttpRequestStartRequest
+	64,  // 50: copilot.bridge.v1.Callback.model_request_chunk:type_name -> copilot.cli.v1.CallbackLlmInferenceServiceHttpRequestChunkRequest
 	2,   // 51: copilot.bridge.v1.CallbackRequested.callback:type_name -> copilot.bridge.v1.Callback
 	0,   // 52: copilot.bridge.v1.CallbackResolved.kind:type_name -> copilot.bridge.v1.CallbackKind
 	1,   // 53: copilot.bridge.v1.CallbackResolved.outcome:type_name -> copilot.bridge.v1.CallbackOutcome
 	7,   // 54: copilot.bridge.v1.Answer.tool:type_name -> copilot.bridge.v1.ToolAnswer
-	63,  // 55: copilot.bridge.v1.Answer.permission:type_name -> copilot.cli.v1.PermissionDecision
+	65,  // 55: copilot.bridge.v1.Answer.permission:type_name -> copilot.cli.v1.PermissionDecision
 	11,  // 56: copilot.bridge.v1.Answer.raw:type_name -> copilot.bridge.v1.RawAnswer
 	12,  // 57: copilot.bridge.v1.Answer.error:type_name -> copilot.bridge.v1.AnswerError
-	13,  // 58: copilot.bridge.v1.Answer.abstain:type_name -> copilot.bridge.v1.Abstain
-	64,  // 59: copilot.bridge.v1.Answer.user_input:type_name -> copilot.cli.v1.CallbackUserInputServiceRequestResponse
-	65,  // 60: copilot.bridge.v1.Answer.elicitation:type_name -> copilot.cli.v1.UIElicitationResponse
-	66,  // 61: copilot.bridge.v1.Answer.exit_plan_mode:type_name -> copilot.cli.v1.CallbackExitPlanModeServiceRequestResponse
-	67,  // 62: copilot.bridge.v1.Answer.auto_mode_switch:type_name -> copilot.cli.v1.CallbackAutoModeSwitchServiceRequestResponse
-	68,  // 63: copilot.bridge.v1.Answer.hook:type_name -> copilot.cli.v1.HookOutput
-	69,  // 64: copilot.bridge.v1.Answer.system_message_transform:type_name -> copilot.cli.v1.CallbackSystemMessageServiceTransformResponse
-	9,   // 65: copilot.bridge.v1.Answer.command:type_name -> copilot.bridge.v1.CommandAnswer
-	70,  // 66: copilot.bridge.v1.Answer.queued_command:type_name -> copilot.cli.v1.QueuedCommandResult
-	10,  // 67: copilot.bridge.v1.Answer.sampling:type_name -> copilot.bridge.v1.SamplingAnswer
-	71,  // 68: copilot.bridge.v1.Answer.mcp_oauth:type_name -> copilot.cli.v1.McpOauthPendingRequestResponse
-	72,  // 69: copilot.bridge.v1.Answer.mcp_headers:type_name -> copilot.cli.v1.McpHeadersHandlePendingHeadersRefreshRequest
-	73,  // 70: copilot.bridge.v1.Answer.session_limits:type_name -> copilot.cli.v1.UISessionLimitsExhaustedResponse
-	74,  // 71: copilot.bridge.v1.Answer.provider_token:type_name -> copilot.cli.v1.CallbackProviderTokenServiceGetTokenResponse
-	75,  // 72: copilot.bridge.v1.Answer.github_token:type_name -> copilot.cli.v1.CallbackGitHubTokenServiceGetTokenResponse
-	76,  // 73: copilot.bridge.v1.Answer.canvas_open:type_name -> copilot.cli.v1.CallbackCanvasServiceOpenResponse
-	77,  // 74: copilot.bridge.v1.Answer.canvas_close:type_name -> copilot.cli.v1.CallbackCanvasServiceCloseResponse
-	78,  // 75: copilot.bridge.v1.Answer.canvas_action:type_name -> copilot.cli.v1.CallbackCanvasActionServiceInvokeResponse
-	79,  // 76: copilot.bridge.v1.Answer.skill_list:type_name -> copilot.cli.v1.InternalCallbackSkillProviderServiceListResponse
-	80,  // 77: copilot.bridge.v1.Answer.skill_read:type_name -> copilot.cli.v1.InternalCallbackSkillProviderServiceReadResponse
-	81,  // 78: copilot.bridge.v1.Answer.workflow_execute:type_name -> copilot.cli.v1.CallbackWorkflowServiceExecuteResponse
-	82,  // 79: copilot.bridge.v1.Answer.workflow_abort:type_name -> copilot.cli.v1.CallbackWorkflowServiceAbortResponse
-	83,  // 80: copilot.bridge.v1.Answer.factory_execute:type_name -> copilot.cli.v1.CallbackFactoryServiceExecuteResponse
-	84,  // 81: copilot.bridge.v1.Answer.factory_abort:type_name -> copilot.cli.v1.CallbackFactoryServiceAbortResponse
-	85,  // 82: copilot.bridge.v1.Answer.task_cancel:type_name -> copilot.cli.v1.CallbackTasksServiceCancelResponse
-	86,  // 83: copilot.bridge.v1.Answer.installation_confirm:type_name -> copilot.cli.v1.CallbackInstallationsServiceConfirmResponse
-	87,  // 84: copilot.bridge.v1.Answer.extension_launch:type_name -> copilot.cli.v1.CallbackExtensionLaunchProviderServiceResolveResponse
-	88,  // 85: copilot.bridge.v1.Answer.ui_thread:type_name -> copilot.cli.v1.CallbackUiThreadServiceRunResponse
-	89,  // 86: copilot.bridge.v1.Answer.fs_read_file:type_name -> copilot.cli.v1.CallbackSessionFsServiceReadFileResponse
-	90,  // 87: copilot.bridge.v1.Answer.fs_read_file_bytes:type_name -> copilot.cli.v1.CallbackSessionFsServiceReadFileBytesResponse
-	91,  // 88: copilot.bridge.v1.Answer.fs_write_file:type_name -> copilot.cli.v1.CallbackSessionFsServiceWriteFileResponse
-	92,  // 89: copilot.bridge.v1.Answer.fs_write_file_bytes:type_name -> copilot.cli.v1.CallbackSessionFsServiceWriteFileBytesResponse
-	93,  // 90: copilot.bridge.v1.Answer.fs_append_file:type_name -> copilot.cli.v1.CallbackSessionFsServiceAppendFileResponse
-	94,  // 91: copilot.bridge.v1.Answer.fs_exists:type_name -> copilot.cli.v1.CallbackSessionFsServiceExistsResponse
-	95,  // 92: copilot.bridge.v1.Answer.fs_stat:type_name -> copilot.cli.v1.CallbackSessionFsServiceStatResponse
-	96,  // 93: copilot.bridge.v1.Answer.fs_mkdir:type_name -> copilot.cli.v1.CallbackSessionFsServiceMkdirResponse
-	97,  // 94: copilot.bridge.v1.Answer.fs_readdir:type_name -> copilot.cli.v1.CallbackSessionFsServiceReaddirResponse
-	98,  // 95: copilot.bridge.v1.Answer.fs_readdir_with_types:type_name -> copilot.cli.v1.CallbackSessionFsServiceReaddirWithTypesResponse
-	99,  // 96: copilot.bridge.v1.Answer.fs_rm:type_name -> copilot.cli.v1.CallbackSessionFsServiceRmResponse
-	100, // 97: copilot.bridge.v1.Answer.fs_rename:type_name -> copilot.cli.v1.CallbackSessionFsServiceRenameResponse
-	101, // 98: copilot.bridge.v1.Answer.fs_sqlite_query:type_name -> copilot.cli.v1.CallbackSessionFsServiceSqliteQueryResponse
-	102, // 99: copilot.bridge.v1.Answer.fs_sqlite_transaction:type_name -> copilot.cli.v1.CallbackSessionFsServiceSqliteTransactionResponse
-	103, // 100: copilot.bridge.v1.Answer.fs_sqlite_exists:type_name -> copilot.cli.v1.CallbackSessionFsServiceSqliteExistsResponse
-	104, // 101: copilot.bridge.v1.Answer.model_request_start:type_name -> copilot.cli.v1.CallbackLlmInferenceServiceHttpRequestStartResponse
-	105, // 102: copilot.bridge.v1.Answer.model_request_chunk:type_name -> copilot.cli.v1.CallbackLlmInferenceServiceHttpRequestChunkResponse
-	106, // 103: copilot.bridge.v1.ToolAnswer.result:type_name -> copilot.cli.v1.ExternalToolTextResultForLlm
-	8,   // 104: copilot.bridge.v1.ToolAnswer.no_result:type_name -> copilot.bridge.v1.NoResult
-	0,   // 105: copilot.bridge.v1.Handlers.kinds:type_name -> copilot.bridge.v1.CallbackKind
-	106, // [106:106] is the sub-list for method output_type
-	106, // [106:106] is the sub-list for method input_type
-	106, // [106:106] is the sub-list for extension type_name
-	106, // [106:106] is the sub-list for extension extendee
-	0,   // [0:106] is the sub-list for field type_name
+	15,  // 58: copilot.bridge.v1.Answer.abstain:type_name -> copilot.bridge.v1.Abstain
+	13,  // 59: copilot.bridge.v1.Answer.approve:type_name -> copilot.bridge.v1.Approve
+	14,  // 60: copilot.bridge.v1.Answer.reject:type_name -> copilot.bridge.v1.Reject
+	66,  // 61: copilot.bridge.v1.Answer.user_input:type_name -> copilot.cli.v1.CallbackUserInputServiceRequestResponse
+	67,  // 62: copilot.bridge.v1.Answer.elicitation:type_name -> copilot.cli.v1.UIElicitationResponse
+	68,  // 63: copilot.bridge.v1.Answer.exit_plan_mode:type_name -> copilot.cli.v1.CallbackExitPlanModeServiceRequestResponse
+	69,  // 64: copilot.bridge.v1.Answer.auto_mode_switch:type_name -> copilot.cli.v1.CallbackAutoModeSwitchServiceRequestResponse
+	70,  // 65: copilot.bridge.v1.Answer.hook:type_name -> copilot.cli.v1.HookOutput
+	71,  // 66: copilot.bridge.v1.Answer.system_message_transform:type_name -> copilot.cli.v1.CallbackSystemMessageServiceTransformResponse
+	9,   // 67: copilot.bridge.v1.Answer.command:type_name -> copilot.bridge.v1.CommandAnswer
+	72,  // 68: copilot.bridge.v1.Answer.queued_command:type_name -> copilot.cli.v1.QueuedCommandResult
+	10,  // 69: copilot.bridge.v1.Answer.sampling:type_name -> copilot.bridge.v1.SamplingAnswer
+	73,  // 70: copilot.bridge.v1.Answer.mcp_oauth:type_name -> copilot.cli.v1.McpOauthPendingRequestResponse
+	74,  // 71: copilot.bridge.v1.Answer.mcp_headers:type_name -> copilot.cli.v1.McpHeadersHandlePendingHeadersRefreshRequest
+	75,  // 72: copilot.bridge.v1.Answer.session_limits:type_name -> copilot.cli.v1.UISessionLimitsExhaustedResponse
+	76,  // 73: copilot.bridge.v1.Answer.provider_token:type_name -> copilot.cli.v1.CallbackProviderTokenServiceGetTokenResponse
+	77,  // 74: copilot.bridge.v1.Answer.github_token:type_name -> copilot.cli.v1.CallbackGitHubTokenServiceGetTokenResponse
+	78,  // 75: copilot.bridge.v1.Answer.canvas_open:type_name -> copilot.cli.v1.CallbackCanvasServiceOpenResponse
+	79,  // 76: copilot.bridge.v1.Answer.canvas_close:type_name -> copilot.cli.v1.CallbackCanvasServiceCloseResponse
+	80,  // 77: copilot.bridge.v1.Answer.canvas_action:type_name -> copilot.cli.v1.CallbackCanvasActionServiceInvokeResponse
+	81,  // 78: copilot.bridge.v1.Answer.skill_list:type_name -> copilot.cli.v1.InternalCallbackSkillProviderServiceListResponse
+	82,  // 79: copilot.bridge.v1.Answer.skill_read:type_name -> copilot.cli.v1.InternalCallbackSkillProviderServiceReadResponse
+	83,  // 80: copilot.bridge.v1.Answer.workflow_execute:type_name -> copilot.cli.v1.CallbackWorkflowServiceExecuteResponse
+	84,  // 81: copilot.bridge.v1.Answer.workflow_abort:type_name -> copilot.cli.v1.CallbackWorkflowServiceAbortResponse
+	85,  // 82: copilot.bridge.v1.Answer.factory_execute:type_name -> copilot.cli.v1.CallbackFactoryServiceExecuteResponse
+	86,  // 83: copilot.bridge.v1.Answer.factory_abort:type_name -> copilot.cli.v1.CallbackFactoryServiceAbortResponse
+	87,  // 84: copilot.bridge.v1.Answer.task_cancel:type_name -> copilot.cli.v1.CallbackTasksServiceCancelResponse
+	88,  // 85: copilot.bridge.v1.Answer.installation_confirm:type_name -> copilot.cli.v1.CallbackInstallationsServiceConfirmResponse
+	89,  // 86: copilot.bridge.v1.Answer.extension_launch:type_name -> copilot.cli.v1.CallbackExtensionLaunchProviderServiceResolveResponse
+	90,  // 87: copilot.bridge.v1.Answer.ui_thread:type_name -> copilot.cli.v1.CallbackUiThreadServiceRunResponse
+	91,  // 88: copilot.bridge.v1.Answer.fs_read_file:type_name -> copilot.cli.v1.CallbackSessionFsServiceReadFileResponse
+	92,  // 89: copilot.bridge.v1.Answer.fs_read_file_bytes:type_name -> copilot.cli.v1.CallbackSessionFsServiceReadFileBytesResponse
+	93,  // 90: copilot.bridge.v1.Answer.fs_write_file:type_name -> copilot.cli.v1.CallbackSessionFsServiceWriteFileResponse
+	94,  // 91: copilot.bridge.v1.Answer.fs_write_file_bytes:type_name -> copilot.cli.v1.CallbackSessionFsServiceWriteFileBytesResponse
+	95,  // 92: copilot.bridge.v1.Answer.fs_append_file:type_name -> copilot.cli.v1.CallbackSessionFsServiceAppendFileResponse
+	96,  // 93: copilot.bridge.v1.Answer.fs_exists:type_name -> copilot.cli.v1.CallbackSessionFsServiceExistsResponse
+	97,  // 94: copilot.bridge.v1.Answer.fs_stat:type_name -> copilot.cli.v1.CallbackSessionFsServiceStatResponse
+	98,  // 95: copilot.bridge.v1.Answer.fs_mkdir:type_name -> copilot.cli.v1.CallbackSessionFsServiceMkdirResponse
+	99,  // 96: copilot.bridge.v1.Answer.fs_readdir:type_name -> copilot.cli.v1.CallbackSessionFsServiceReaddirResponse
+	100, // 97: copilot.bridge.v1.Answer.fs_readdir_with_types:type_name -> copilot.cli.v1.CallbackSessionFsServiceReaddirWithTypesResponse
+	101, // 98: copilot.bridge.v1.Answer.fs_rm:type_name -> copilot.cli.v1.CallbackSessionFsServiceRmResponse
+	102, // 99: copilot.bridge.v1.Answer.fs_rename:type_name -> copilot.cli.v1.CallbackSessionFsServiceRenameResponse
+	103, // 100: copilot.bridge.v1.Answer.fs_sqlite_query:type_name -> copilot.cli.v1.CallbackSessionFsServiceSqliteQueryResponse
+	104, // 101: copilot.bridge.v1.Answer.fs_sqlite_transaction:type_name -> copilot.cli.v1.CallbackSessionFsServiceSqliteTransactionResponse
+	105, // 102: copilot.bridge.v1.Answer.fs_sqlite_exists:type_name -> copilot.cli.v1.CallbackSessionFsServiceSqliteExistsResponse
+	106, // 103: copilot.bridge.v1.Answer.model_request_start:type_name -> copilot.cli.v1.CallbackLlmInferenceServiceHttpRequestStartResponse
+	107, // 104: copilot.bridge.v1.Answer.model_request_chunk:type_name -> copilot.cli.v1.CallbackLlmInferenceServiceHttpRequestChunkResponse
+	108, // 105: copilot.bridge.v1.ToolAnswer.result:type_name -> copilot.cli.v1.ExternalToolTextResultForLlm
+	8,   // 106: copilot.bridge.v1.ToolAnswer.no_result:type_name -> copilot.bridge.v1.NoResult
+	0,   // 107: copilot.bridge.v1.Handlers.kinds:type_name -> copilot.bridge.v1.CallbackKind
+	108, // [108:108] is the sub-list for method output_type
+	108, // [108:108] is the sub-list for method input_type
+	108, // [108:108] is the sub-list for extension type_name
+	108, // [108:108] is the sub-list for extension extendee
+	0,   // [0:108] is the sub-list for field type_name
 }
 
 func init() { file_copilot_bridge_v1_callback_proto_init() }
@@ -3376,6 +3507,8 @@ func file_copilot_bridge_v1_callback_proto_init() {
 		(*Answer_Raw)(nil),
 		(*Answer_Error)(nil),
 		(*Answer_Abstain)(nil),
+		(*Answer_Approve)(nil),
+		(*Answer_Reject)(nil),
 		(*Answer_UserInput)(nil),
 		(*Answer_Elicitation)(nil),
 		(*Answer_ExitPlanMode)(nil),
@@ -3435,7 +3568,7 @@ func file_copilot_bridge_v1_callback_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_copilot_bridge_v1_callback_proto_rawDesc), len(file_copilot_bridge_v1_callback_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   13,
+			NumMessages:   15,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

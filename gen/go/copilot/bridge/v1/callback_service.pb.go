@@ -35,6 +35,7 @@ type AttachRequest struct {
 	//	*AttachRequest_Command
 	//	*AttachRequest_Heartbeat
 	//	*AttachRequest_Leave
+	//	*AttachRequest_ModelResponse
 	Frame         isAttachRequest_Frame `protobuf_oneof:"frame"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -122,6 +123,15 @@ func (x *AttachRequest) GetLeave() *AttachLeave {
 	return nil
 }
 
+func (x *AttachRequest) GetModelResponse() *ModelResponse {
+	if x != nil {
+		if x, ok := x.Frame.(*AttachRequest_ModelResponse); ok {
+			return x.ModelResponse
+		}
+	}
+	return nil
+}
+
 type isAttachRequest_Frame interface {
 	isAttachRequest_Frame()
 }
@@ -151,6 +161,12 @@ type AttachRequest_Leave struct {
 	Leave *AttachLeave `protobuf:"bytes,5,opt,name=leave,proto3,oneof"`
 }
 
+type AttachRequest_ModelResponse struct {
+	// A part of the answer to a request to a model. Parts are carried out in the order they
+	// come; only one that fails is replied to.
+	ModelResponse *ModelResponse `protobuf:"bytes,6,opt,name=model_response,json=modelResponse,proto3,oneof"`
+}
+
 func (*AttachRequest_Start) isAttachRequest_Frame() {}
 
 func (*AttachRequest_Answer) isAttachRequest_Frame() {}
@@ -160,6 +176,8 @@ func (*AttachRequest_Command) isAttachRequest_Frame() {}
 func (*AttachRequest_Heartbeat) isAttachRequest_Frame() {}
 
 func (*AttachRequest_Leave) isAttachRequest_Frame() {}
+
+func (*AttachRequest_ModelResponse) isAttachRequest_Frame() {}
 
 // AttachStart begins a participation.
 type AttachStart struct {
@@ -196,9 +214,9 @@ type AttachStart struct {
 	// of its that are open become unavailable then. CANVAS_OPEN, CANVAS_CLOSE and
 	// CANVAS_ACTION for them are asked of it alone, whatever its handlers. Canvases that
 	// all may answer for are declared with CreateSession. The agent has its canvas tools
-	// where the session has requestCanvasRenderer. Needs a runtime that takes several
-	// connections (`serve --multi-connection`, or a CLI server that was dialled); else
-	// FAILED_PRECONDITION FEATURE_DISABLED.
+	// where the session has requestCanvasRenderer. A session that is created by such a
+	// start gets a runtime that takes several connections; one that exists must have one
+	// (RuntimeProfile.multi_connection), else FAILED_PRECONDITION FEATURE_DISABLED.
 	Canvases []*v1.CanvasDeclaration `protobuf:"bytes,13,rep,name=canvases,proto3" json:"canvases,omitempty"`
 	// Who it is, when it is an extension; its satellite says so to the CLI.
 	ExtensionInfo *v1.ExtensionIdentity `protobuf:"bytes,14,opt,name=extension_info,json=extensionInfo,proto3" json:"extension_info,omitempty"`
@@ -206,9 +224,9 @@ type AttachStart struct {
 	// which stays the same when it comes back; else the CLI makes one up for each
 	// satellite. Must not begin with "connection:".
 	CanvasProvider *v1.CanvasProviderIdentity `protobuf:"bytes,15,opt,name=canvas_provider,json=canvasProvider,proto3" json:"canvas_provider,omitempty"`
-	// The slash commands it carries out; unique in the session. COMMAND for them is asked
-	// of it alone, whatever its handlers. When it leaves they go; one that is given after
-	// that, before the CLI knows, fails.
+	// The slash commands it carries out; unique in the session. COMMAND for them, and
+	// QUEUED_COMMAND where they were queued, is asked of it alone, whatever its handlers.
+	// When it leaves they go; one that is given after that, before the CLI knows, fails.
 	Commands      []*v1.CommandDeclaration `protobuf:"bytes,16,rep,name=commands,proto3" json:"commands,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -765,6 +783,7 @@ type AttachResponse struct {
 	//	*AttachResponse_Stream
 	//	*AttachResponse_Done
 	//	*AttachResponse_Failed
+	//	*AttachResponse_Opening
 	Frame         isAttachResponse_Frame `protobuf_oneof:"frame"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -843,6 +862,15 @@ func (x *AttachResponse) GetFailed() *AttachFailed {
 	return nil
 }
 
+func (x *AttachResponse) GetOpening() *AttachOpening {
+	if x != nil {
+		if x, ok := x.Frame.(*AttachResponse_Opening); ok {
+			return x.Opening
+		}
+	}
+	return nil
+}
+
 type isAttachResponse_Frame interface {
 	isAttachResponse_Frame()
 }
@@ -867,6 +895,14 @@ type AttachResponse_Failed struct {
 	Failed *AttachFailed `protobuf:"bytes,4,opt,name=failed,proto3,oneof"`
 }
 
+type AttachResponse_Opening struct {
+	// The participant is in place, and the session is about to be. Only for a session
+	// whose files or model requests are its participants' matter, which are asked for
+	// from now on: `stream` frames may come, and answers may be sent, before `started`.
+	// Then it is the first frame.
+	Opening *AttachOpening `protobuf:"bytes,5,opt,name=opening,proto3,oneof"`
+}
+
 func (*AttachResponse_Started) isAttachResponse_Frame() {}
 
 func (*AttachResponse_Stream) isAttachResponse_Frame() {}
@@ -874,6 +910,72 @@ func (*AttachResponse_Stream) isAttachResponse_Frame() {}
 func (*AttachResponse_Done) isAttachResponse_Frame() {}
 
 func (*AttachResponse_Failed) isAttachResponse_Frame() {}
+
+func (*AttachResponse_Opening) isAttachResponse_Frame() {}
+
+// AttachOpening says that a participant is asked while its session is being opened.
+type AttachOpening struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The participant.
+	ParticipantId string `protobuf:"bytes,1,opt,name=participant_id,json=participantId,proto3" json:"participant_id,omitempty"`
+	// Gives this place back after a broken connection. Keep it secret.
+	Token string `protobuf:"bytes,2,opt,name=token,proto3" json:"token,omitempty"`
+	// The session.
+	SessionId     string `protobuf:"bytes,3,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AttachOpening) Reset() {
+	*x = AttachOpening{}
+	mi := &file_copilot_bridge_v1_callback_service_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AttachOpening) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AttachOpening) ProtoMessage() {}
+
+func (x *AttachOpening) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_bridge_v1_callback_service_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AttachOpening.ProtoReflect.Descriptor instead.
+func (*AttachOpening) Descriptor() ([]byte, []int) {
+	return file_copilot_bridge_v1_callback_service_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *AttachOpening) GetParticipantId() string {
+	if x != nil {
+		return x.ParticipantId
+	}
+	return ""
+}
+
+func (x *AttachOpening) GetToken() string {
+	if x != nil {
+		return x.Token
+	}
+	return ""
+}
+
+func (x *AttachOpening) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
 
 // AttachStarted says that a participation has begun.
 type AttachStarted struct {
@@ -893,7 +995,7 @@ type AttachStarted struct {
 
 func (x *AttachStarted) Reset() {
 	*x = AttachStarted{}
-	mi := &file_copilot_bridge_v1_callback_service_proto_msgTypes[9]
+	mi := &file_copilot_bridge_v1_callback_service_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -905,7 +1007,7 @@ func (x *AttachStarted) String() string {
 func (*AttachStarted) ProtoMessage() {}
 
 func (x *AttachStarted) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_callback_service_proto_msgTypes[9]
+	mi := &file_copilot_bridge_v1_callback_service_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -918,7 +1020,7 @@ func (x *AttachStarted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachStarted.ProtoReflect.Descriptor instead.
 func (*AttachStarted) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_callback_service_proto_rawDescGZIP(), []int{9}
+	return file_copilot_bridge_v1_callback_service_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *AttachStarted) GetParticipantId() string {
@@ -969,7 +1071,7 @@ type AttachDone struct {
 
 func (x *AttachDone) Reset() {
 	*x = AttachDone{}
-	mi := &file_copilot_bridge_v1_callback_service_proto_msgTypes[10]
+	mi := &file_copilot_bridge_v1_callback_service_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -981,7 +1083,7 @@ func (x *AttachDone) String() string {
 func (*AttachDone) ProtoMessage() {}
 
 func (x *AttachDone) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_callback_service_proto_msgTypes[10]
+	mi := &file_copilot_bridge_v1_callback_service_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -994,7 +1096,7 @@ func (x *AttachDone) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachDone.ProtoReflect.Descriptor instead.
 func (*AttachDone) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_callback_service_proto_rawDescGZIP(), []int{10}
+	return file_copilot_bridge_v1_callback_service_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *AttachDone) GetOf() isAttachDone_Of {
@@ -1063,6 +1165,7 @@ type AttachFailed struct {
 	//
 	//	*AttachFailed_CommandId
 	//	*AttachFailed_CallbackId
+	//	*AttachFailed_ModelRequestId
 	Of isAttachFailed_Of `protobuf_oneof:"of"`
 	// What went wrong.
 	Failure       *Failure `protobuf:"bytes,3,opt,name=failure,proto3" json:"failure,omitempty"`
@@ -1072,7 +1175,7 @@ type AttachFailed struct {
 
 func (x *AttachFailed) Reset() {
 	*x = AttachFailed{}
-	mi := &file_copilot_bridge_v1_callback_service_proto_msgTypes[11]
+	mi := &file_copilot_bridge_v1_callback_service_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1084,7 +1187,7 @@ func (x *AttachFailed) String() string {
 func (*AttachFailed) ProtoMessage() {}
 
 func (x *AttachFailed) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_callback_service_proto_msgTypes[11]
+	mi := &file_copilot_bridge_v1_callback_service_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1097,7 +1200,7 @@ func (x *AttachFailed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachFailed.ProtoReflect.Descriptor instead.
 func (*AttachFailed) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_callback_service_proto_rawDescGZIP(), []int{11}
+	return file_copilot_bridge_v1_callback_service_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *AttachFailed) GetOf() isAttachFailed_Of {
@@ -1125,6 +1228,15 @@ func (x *AttachFailed) GetCallbackId() string {
 	return ""
 }
 
+func (x *AttachFailed) GetModelRequestId() string {
+	if x != nil {
+		if x, ok := x.Of.(*AttachFailed_ModelRequestId); ok {
+			return x.ModelRequestId
+		}
+	}
+	return ""
+}
+
 func (x *AttachFailed) GetFailure() *Failure {
 	if x != nil {
 		return x.Failure
@@ -1146,9 +1258,17 @@ type AttachFailed_CallbackId struct {
 	CallbackId string `protobuf:"bytes,2,opt,name=callback_id,json=callbackId,proto3,oneof"`
 }
 
+type AttachFailed_ModelRequestId struct {
+	// A part of the answer to a request to a model, by that request: nothing more of it
+	// is wanted.
+	ModelRequestId string `protobuf:"bytes,4,opt,name=model_request_id,json=modelRequestId,proto3,oneof"`
+}
+
 func (*AttachFailed_CommandId) isAttachFailed_Of() {}
 
 func (*AttachFailed_CallbackId) isAttachFailed_Of() {}
+
+func (*AttachFailed_ModelRequestId) isAttachFailed_Of() {}
 
 // ListPendingRequest is what CallbackService.ListPending takes.
 type ListPendingRequest struct {
@@ -1161,7 +1281,7 @@ type ListPendingRequest struct {
 
 func (x *ListPendingRequest) Reset() {
 	*x = ListPendingRequest{}
-	mi := &file_copilot_bridge_v1_callback_service_proto_msgTypes[12]
+	mi := &file_copilot_bridge_v1_callback_service_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1173,7 +1293,7 @@ func (x *ListPendingRequest) String() string {
 func (*ListPendingRequest) ProtoMessage() {}
 
 func (x *ListPendingRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_callback_service_proto_msgTypes[12]
+	mi := &file_copilot_bridge_v1_callback_service_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1186,7 +1306,7 @@ func (x *ListPendingRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPendingRequest.ProtoReflect.Descriptor instead.
 func (*ListPendingRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_callback_service_proto_rawDescGZIP(), []int{12}
+	return file_copilot_bridge_v1_callback_service_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ListPendingRequest) GetSessionId() string {
@@ -1207,7 +1327,7 @@ type ListPendingResponse struct {
 
 func (x *ListPendingResponse) Reset() {
 	*x = ListPendingResponse{}
-	mi := &file_copilot_bridge_v1_callback_service_proto_msgTypes[13]
+	mi := &file_copilot_bridge_v1_callback_service_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1219,7 +1339,7 @@ func (x *ListPendingResponse) String() string {
 func (*ListPendingResponse) ProtoMessage() {}
 
 func (x *ListPendingResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_callback_service_proto_msgTypes[13]
+	mi := &file_copilot_bridge_v1_callback_service_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1232,7 +1352,7 @@ func (x *ListPendingResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPendingResponse.ProtoReflect.Descriptor instead.
 func (*ListPendingResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_callback_service_proto_rawDescGZIP(), []int{13}
+	return file_copilot_bridge_v1_callback_service_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ListPendingResponse) GetCallbacks() []*Callback {
@@ -1260,7 +1380,7 @@ type ResolveRequest struct {
 
 func (x *ResolveRequest) Reset() {
 	*x = ResolveRequest{}
-	mi := &file_copilot_bridge_v1_callback_service_proto_msgTypes[14]
+	mi := &file_copilot_bridge_v1_callback_service_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1272,7 +1392,7 @@ func (x *ResolveRequest) String() string {
 func (*ResolveRequest) ProtoMessage() {}
 
 func (x *ResolveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_callback_service_proto_msgTypes[14]
+	mi := &file_copilot_bridge_v1_callback_service_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1285,7 +1405,7 @@ func (x *ResolveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveRequest.ProtoReflect.Descriptor instead.
 func (*ResolveRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_callback_service_proto_rawDescGZIP(), []int{14}
+	return file_copilot_bridge_v1_callback_service_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ResolveRequest) GetSessionId() string {
@@ -1316,6 +1436,107 @@ func (x *ResolveRequest) GetRequestId() string {
 	return ""
 }
 
+// RespondToModelRequestRequest is what CallbackService.RespondToModelRequest takes.
+type RespondToModelRequestRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The session.
+	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	// The part.
+	Response      *ModelResponse `protobuf:"bytes,2,opt,name=response,proto3" json:"response,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RespondToModelRequestRequest) Reset() {
+	*x = RespondToModelRequestRequest{}
+	mi := &file_copilot_bridge_v1_callback_service_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RespondToModelRequestRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RespondToModelRequestRequest) ProtoMessage() {}
+
+func (x *RespondToModelRequestRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_bridge_v1_callback_service_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RespondToModelRequestRequest.ProtoReflect.Descriptor instead.
+func (*RespondToModelRequestRequest) Descriptor() ([]byte, []int) {
+	return file_copilot_bridge_v1_callback_service_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *RespondToModelRequestRequest) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+func (x *RespondToModelRequestRequest) GetResponse() *ModelResponse {
+	if x != nil {
+		return x.Response
+	}
+	return nil
+}
+
+// RespondToModelRequestResponse is what CallbackService.RespondToModelRequest gives.
+type RespondToModelRequestResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The journal's last position when the CLI took it.
+	Position      *Position `protobuf:"bytes,1,opt,name=position,proto3" json:"position,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RespondToModelRequestResponse) Reset() {
+	*x = RespondToModelRequestResponse{}
+	mi := &file_copilot_bridge_v1_callback_service_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RespondToModelRequestResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RespondToModelRequestResponse) ProtoMessage() {}
+
+func (x *RespondToModelRequestResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_bridge_v1_callback_service_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RespondToModelRequestResponse.ProtoReflect.Descriptor instead.
+func (*RespondToModelRequestResponse) Descriptor() ([]byte, []int) {
+	return file_copilot_bridge_v1_callback_service_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *RespondToModelRequestResponse) GetPosition() *Position {
+	if x != nil {
+		return x.Position
+	}
+	return nil
+}
+
 // ResolveResponse is what CallbackService.Resolve gives.
 type ResolveResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1327,7 +1548,7 @@ type ResolveResponse struct {
 
 func (x *ResolveResponse) Reset() {
 	*x = ResolveResponse{}
-	mi := &file_copilot_bridge_v1_callback_service_proto_msgTypes[15]
+	mi := &file_copilot_bridge_v1_callback_service_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1339,7 +1560,7 @@ func (x *ResolveResponse) String() string {
 func (*ResolveResponse) ProtoMessage() {}
 
 func (x *ResolveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_callback_service_proto_msgTypes[15]
+	mi := &file_copilot_bridge_v1_callback_service_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1352,7 +1573,7 @@ func (x *ResolveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveResponse.ProtoReflect.Descriptor instead.
 func (*ResolveResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_callback_service_proto_rawDescGZIP(), []int{15}
+	return file_copilot_bridge_v1_callback_service_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ResolveResponse) GetPosition() *Position {
@@ -1366,13 +1587,14 @@ var File_copilot_bridge_v1_callback_service_proto protoreflect.FileDescriptor
 
 const file_copilot_bridge_v1_callback_service_proto_rawDesc = "" +
 	"\n" +
-	"(copilot/bridge/v1/callback_service.proto\x12\x11copilot.bridge.v1\x1a copilot/bridge/v1/callback.proto\x1a\x1dcopilot/bridge/v1/error.proto\x1a%copilot/bridge/v1/event_service.proto\x1a\x1fcopilot/bridge/v1/session.proto\x1a'copilot/bridge/v1/session_service.proto\x1a\x1bcopilot/cli/v1/common.proto\x1a\x1ccopilot/cli/v1/session.proto\x1a\x1egoogle/protobuf/duration.proto\"\xc7\x02\n" +
+	"(copilot/bridge/v1/callback_service.proto\x12\x11copilot.bridge.v1\x1a copilot/bridge/v1/callback.proto\x1a\x1dcopilot/bridge/v1/error.proto\x1a%copilot/bridge/v1/event_service.proto\x1a&copilot/bridge/v1/model_response.proto\x1a\x1fcopilot/bridge/v1/session.proto\x1a'copilot/bridge/v1/session_service.proto\x1a\x1bcopilot/cli/v1/common.proto\x1a\x1ccopilot/cli/v1/session.proto\x1a\x1egoogle/protobuf/duration.proto\"\x92\x03\n" +
 	"\rAttachRequest\x126\n" +
 	"\x05start\x18\x01 \x01(\v2\x1e.copilot.bridge.v1.AttachStartH\x00R\x05start\x12;\n" +
 	"\x06answer\x18\x02 \x01(\v2!.copilot.bridge.v1.CallbackAnswerH\x00R\x06answer\x12<\n" +
 	"\acommand\x18\x03 \x01(\v2 .copilot.bridge.v1.AttachCommandH\x00R\acommand\x12B\n" +
 	"\theartbeat\x18\x04 \x01(\v2\".copilot.bridge.v1.AttachHeartbeatH\x00R\theartbeat\x126\n" +
-	"\x05leave\x18\x05 \x01(\v2\x1e.copilot.bridge.v1.AttachLeaveH\x00R\x05leaveB\a\n" +
+	"\x05leave\x18\x05 \x01(\v2\x1e.copilot.bridge.v1.AttachLeaveH\x00R\x05leave\x12I\n" +
+	"\x0emodel_response\x18\x06 \x01(\v2 .copilot.bridge.v1.ModelResponseH\x00R\rmodelResponseB\a\n" +
 	"\x05frame\"\x88\a\n" +
 	"\vAttachStart\x12A\n" +
 	"\x06create\x18\x01 \x01(\v2'.copilot.bridge.v1.CreateSessionRequestH\x00R\x06create\x12A\n" +
@@ -1414,13 +1636,19 @@ const file_copilot_bridge_v1_callback_service_proto_rawDesc = "" +
 	"\vAttachLeave\x12\x1e\n" +
 	"\n" +
 	"disconnect\x18\x01 \x01(\bR\n" +
-	"disconnect\"\x87\x02\n" +
+	"disconnect\"\xc5\x02\n" +
 	"\x0eAttachResponse\x12<\n" +
 	"\astarted\x18\x01 \x01(\v2 .copilot.bridge.v1.AttachStartedH\x00R\astarted\x12>\n" +
 	"\x06stream\x18\x02 \x01(\v2$.copilot.bridge.v1.SubscribeResponseH\x00R\x06stream\x123\n" +
 	"\x04done\x18\x03 \x01(\v2\x1d.copilot.bridge.v1.AttachDoneH\x00R\x04done\x129\n" +
-	"\x06failed\x18\x04 \x01(\v2\x1f.copilot.bridge.v1.AttachFailedH\x00R\x06failedB\a\n" +
-	"\x05frame\"\xa3\x01\n" +
+	"\x06failed\x18\x04 \x01(\v2\x1f.copilot.bridge.v1.AttachFailedH\x00R\x06failed\x12<\n" +
+	"\aopening\x18\x05 \x01(\v2 .copilot.bridge.v1.AttachOpeningH\x00R\aopeningB\a\n" +
+	"\x05frame\"p\n" +
+	"\rAttachOpening\x12%\n" +
+	"\x0eparticipant_id\x18\x01 \x01(\tR\rparticipantId\x12\x19\n" +
+	"\x05token\x18\x02 \x01(\tB\x03\x80\x01\x01R\x05token\x12\x1d\n" +
+	"\n" +
+	"session_id\x18\x03 \x01(\tR\tsessionId\"\xa3\x01\n" +
 	"\rAttachStarted\x12%\n" +
 	"\x0eparticipant_id\x18\x01 \x01(\tR\rparticipantId\x12\x19\n" +
 	"\x05token\x18\x02 \x01(\tB\x03\x80\x01\x01R\x05token\x124\n" +
@@ -1435,12 +1663,13 @@ const file_copilot_bridge_v1_callback_service_proto_rawDesc = "" +
 	"\n" +
 	"message_id\x18\x03 \x01(\tR\tmessageId\x127\n" +
 	"\bposition\x18\x04 \x01(\v2\x1b.copilot.bridge.v1.PositionR\bpositionB\x04\n" +
-	"\x02of\"\x8e\x01\n" +
+	"\x02of\"\xba\x01\n" +
 	"\fAttachFailed\x12\x1f\n" +
 	"\n" +
 	"command_id\x18\x01 \x01(\tH\x00R\tcommandId\x12!\n" +
 	"\vcallback_id\x18\x02 \x01(\tH\x00R\n" +
-	"callbackId\x124\n" +
+	"callbackId\x12*\n" +
+	"\x10model_request_id\x18\x04 \x01(\tH\x00R\x0emodelRequestId\x124\n" +
 	"\afailure\x18\x03 \x01(\v2\x1a.copilot.bridge.v1.FailureR\afailureB\x04\n" +
 	"\x02of\"3\n" +
 	"\x12ListPendingRequest\x12\x1d\n" +
@@ -1455,12 +1684,19 @@ const file_copilot_bridge_v1_callback_service_proto_rawDesc = "" +
 	"callbackId\x121\n" +
 	"\x06answer\x18\x03 \x01(\v2\x19.copilot.bridge.v1.AnswerR\x06answer\x12\x1d\n" +
 	"\n" +
-	"request_id\x18\x04 \x01(\tR\trequestId\"J\n" +
+	"request_id\x18\x04 \x01(\tR\trequestId\"{\n" +
+	"\x1cRespondToModelRequestRequest\x12\x1d\n" +
+	"\n" +
+	"session_id\x18\x01 \x01(\tR\tsessionId\x12<\n" +
+	"\bresponse\x18\x02 \x01(\v2 .copilot.bridge.v1.ModelResponseR\bresponse\"X\n" +
+	"\x1dRespondToModelRequestResponse\x127\n" +
+	"\bposition\x18\x01 \x01(\v2\x1b.copilot.bridge.v1.PositionR\bposition\"J\n" +
 	"\x0fResolveResponse\x127\n" +
-	"\bposition\x18\x01 \x01(\v2\x1b.copilot.bridge.v1.PositionR\bposition2\x94\x02\n" +
+	"\bposition\x18\x01 \x01(\v2\x1b.copilot.bridge.v1.PositionR\bposition2\x90\x03\n" +
 	"\x0fCallbackService\x12Q\n" +
 	"\x06Attach\x12 .copilot.bridge.v1.AttachRequest\x1a!.copilot.bridge.v1.AttachResponse(\x010\x01\x12\\\n" +
-	"\vListPending\x12%.copilot.bridge.v1.ListPendingRequest\x1a&.copilot.bridge.v1.ListPendingResponse\x12P\n" +
+	"\vListPending\x12%.copilot.bridge.v1.ListPendingRequest\x1a&.copilot.bridge.v1.ListPendingResponse\x12z\n" +
+	"\x15RespondToModelRequest\x12/.copilot.bridge.v1.RespondToModelRequestRequest\x1a0.copilot.bridge.v1.RespondToModelRequestResponse\x12P\n" +
 	"\aResolve\x12!.copilot.bridge.v1.ResolveRequest\x1a\".copilot.bridge.v1.ResolveResponseBHZFgithub.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1;bridgev1b\x06proto3"
 
 var (
@@ -1475,43 +1711,47 @@ func file_copilot_bridge_v1_callback_service_proto_rawDescGZIP() []byte {
 	return file_copilot_bridge_v1_callback_service_proto_rawDescData
 }
 
-var file_copilot_bridge_v1_callback_service_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
+var file_copilot_bridge_v1_callback_service_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
 var file_copilot_bridge_v1_callback_service_proto_goTypes = []any{
-	(*AttachRequest)(nil),             // 0: copilot.bridge.v1.AttachRequest
-	(*AttachStart)(nil),               // 1: copilot.bridge.v1.AttachStart
-	(*CallbackAnswer)(nil),            // 2: copilot.bridge.v1.CallbackAnswer
-	(*AttachCommand)(nil),             // 3: copilot.bridge.v1.AttachCommand
-	(*AbortCommand)(nil),              // 4: copilot.bridge.v1.AbortCommand
-	(*SetToolsCommand)(nil),           // 5: copilot.bridge.v1.SetToolsCommand
-	(*AttachHeartbeat)(nil),           // 6: copilot.bridge.v1.AttachHeartbeat
-	(*AttachLeave)(nil),               // 7: copilot.bridge.v1.AttachLeave
-	(*AttachResponse)(nil),            // 8: copilot.bridge.v1.AttachResponse
-	(*AttachStarted)(nil),             // 9: copilot.bridge.v1.AttachStarted
-	(*AttachDone)(nil),                // 10: copilot.bridge.v1.AttachDone
-	(*AttachFailed)(nil),              // 11: copilot.bridge.v1.AttachFailed
-	(*ListPendingRequest)(nil),        // 12: copilot.bridge.v1.ListPendingRequest
-	(*ListPendingResponse)(nil),       // 13: copilot.bridge.v1.ListPendingResponse
-	(*ResolveRequest)(nil),            // 14: copilot.bridge.v1.ResolveRequest
-	(*ResolveResponse)(nil),           // 15: copilot.bridge.v1.ResolveResponse
-	(*CreateSessionRequest)(nil),      // 16: copilot.bridge.v1.CreateSessionRequest
-	(*ResumeSessionRequest)(nil),      // 17: copilot.bridge.v1.ResumeSessionRequest
-	(*v1.ToolDefinition)(nil),         // 18: copilot.cli.v1.ToolDefinition
-	(*Handlers)(nil),                  // 19: copilot.bridge.v1.Handlers
-	(*durationpb.Duration)(nil),       // 20: google.protobuf.Duration
-	(*Position)(nil),                  // 21: copilot.bridge.v1.Position
-	(Start)(0),                        // 22: copilot.bridge.v1.Start
-	(*EventFilter)(nil),               // 23: copilot.bridge.v1.EventFilter
-	(*StreamOptions)(nil),             // 24: copilot.bridge.v1.StreamOptions
-	(*v1.CanvasDeclaration)(nil),      // 25: copilot.cli.v1.CanvasDeclaration
-	(*v1.ExtensionIdentity)(nil),      // 26: copilot.cli.v1.ExtensionIdentity
-	(*v1.CanvasProviderIdentity)(nil), // 27: copilot.cli.v1.CanvasProviderIdentity
-	(*v1.CommandDeclaration)(nil),     // 28: copilot.cli.v1.CommandDeclaration
-	(*Answer)(nil),                    // 29: copilot.bridge.v1.Answer
-	(*Prompt)(nil),                    // 30: copilot.bridge.v1.Prompt
-	(*SubscribeResponse)(nil),         // 31: copilot.bridge.v1.SubscribeResponse
-	(*Session)(nil),                   // 32: copilot.bridge.v1.Session
-	(*Failure)(nil),                   // 33: copilot.bridge.v1.Failure
-	(*Callback)(nil),                  // 34: copilot.bridge.v1.Callback
+	(*AttachRequest)(nil),                 // 0: copilot.bridge.v1.AttachRequest
+	(*AttachStart)(nil),                   // 1: copilot.bridge.v1.AttachStart
+	(*CallbackAnswer)(nil),                // 2: copilot.bridge.v1.CallbackAnswer
+	(*AttachCommand)(nil),                 // 3: copilot.bridge.v1.AttachCommand
+	(*AbortCommand)(nil),                  // 4: copilot.bridge.v1.AbortCommand
+	(*SetToolsCommand)(nil),               // 5: copilot.bridge.v1.SetToolsCommand
+	(*AttachHeartbeat)(nil),               // 6: copilot.bridge.v1.AttachHeartbeat
+	(*AttachLeave)(nil),                   // 7: copilot.bridge.v1.AttachLeave
+	(*AttachResponse)(nil),                // 8: copilot.bridge.v1.AttachResponse
+	(*AttachOpening)(nil),                 // 9: copilot.bridge.v1.AttachOpening
+	(*AttachStarted)(nil),                 // 10: copilot.bridge.v1.AttachStarted
+	(*AttachDone)(nil),                    // 11: copilot.bridge.v1.AttachDone
+	(*AttachFailed)(nil),                  // 12: copilot.bridge.v1.AttachFailed
+	(*ListPendingRequest)(nil),            // 13: copilot.bridge.v1.ListPendingRequest
+	(*ListPendingResponse)(nil),           // 14: copilot.bridge.v1.ListPendingResponse
+	(*ResolveRequest)(nil),                // 15: copilot.bridge.v1.ResolveRequest
+	(*RespondToModelRequestRequest)(nil),  // 16: copilot.bridge.v1.RespondToModelRequestRequest
+	(*RespondToModelRequestResponse)(nil), // 17: copilot.bridge.v1.RespondToModelRequestResponse
+	(*ResolveResponse)(nil),               // 18: copilot.bridge.v1.ResolveResponse
+	(*ModelResponse)(nil),                 // 19: copilot.bridge.v1.ModelResponse
+	(*CreateSessionRequest)(nil),          // 20: copilot.bridge.v1.CreateSessionRequest
+	(*ResumeSessionRequest)(nil),          // 21: copilot.bridge.v1.ResumeSessionRequest
+	(*v1.ToolDefinition)(nil),             // 22: copilot.cli.v1.ToolDefinition
+	(*Handlers)(nil),                      // 23: copilot.bridge.v1.Handlers
+	(*durationpb.Duration)(nil),           // 24: google.protobuf.Duration
+	(*Position)(nil),                      // 25: copilot.bridge.v1.Position
+	(Start)(0),                            // 26: copilot.bridge.v1.Start
+	(*EventFilter)(nil),                   // 27: copilot.bridge.v1.EventFilter
+	(*StreamOptions)(nil),                 // 28: copilot.bridge.v1.StreamOptions
+	(*v1.CanvasDeclaration)(nil),          // 29: copilot.cli.v1.CanvasDeclaration
+	(*v1.ExtensionIdentity)(nil),          // 30: copilot.cli.v1.ExtensionIdentity
+	(*v1.CanvasProviderIdentity)(nil),     // 31: copilot.cli.v1.CanvasProviderIdentity
+	(*v1.CommandDeclaration)(nil),         // 32: copilot.cli.v1.CommandDeclaration
+	(*Answer)(nil),                        // 33: copilot.bridge.v1.Answer
+	(*Prompt)(nil),                        // 34: copilot.bridge.v1.Prompt
+	(*SubscribeResponse)(nil),             // 35: copilot.bridge.v1.SubscribeResponse
+	(*Session)(nil),                       // 36: copilot.bridge.v1.Session
+	(*Failure)(nil),                       // 37: copilot.bridge.v1.Failure
+	(*Callback)(nil),                      // 38: copilot.bridge.v1.Callback
 }
 var file_copilot_bridge_v1_callback_service_proto_depIdxs = []int32{
 	1,  // 0: copilot.bridge.v1.AttachRequest.start:type_name -> copilot.bridge.v1.AttachStart
@@ -1519,46 +1759,52 @@ var file_copilot_bridge_v1_callback_service_proto_depIdxs = []int32{
 	3,  // 2: copilot.bridge.v1.AttachRequest.command:type_name -> copilot.bridge.v1.AttachCommand
 	6,  // 3: copilot.bridge.v1.AttachRequest.heartbeat:type_name -> copilot.bridge.v1.AttachHeartbeat
 	7,  // 4: copilot.bridge.v1.AttachRequest.leave:type_name -> copilot.bridge.v1.AttachLeave
-	16, // 5: copilot.bridge.v1.AttachStart.create:type_name -> copilot.bridge.v1.CreateSessionRequest
-	17, // 6: copilot.bridge.v1.AttachStart.resume:type_name -> copilot.bridge.v1.ResumeSessionRequest
-	18, // 7: copilot.bridge.v1.AttachStart.tools:type_name -> copilot.cli.v1.ToolDefinition
-	19, // 8: copilot.bridge.v1.AttachStart.handlers:type_name -> copilot.bridge.v1.Handlers
-	20, // 9: copilot.bridge.v1.AttachStart.grace:type_name -> google.protobuf.Duration
-	21, // 10: copilot.bridge.v1.AttachStart.after:type_name -> copilot.bridge.v1.Position
-	22, // 11: copilot.bridge.v1.AttachStart.start:type_name -> copilot.bridge.v1.Start
-	23, // 12: copilot.bridge.v1.AttachStart.filter:type_name -> copilot.bridge.v1.EventFilter
-	24, // 13: copilot.bridge.v1.AttachStart.options:type_name -> copilot.bridge.v1.StreamOptions
-	25, // 14: copilot.bridge.v1.AttachStart.canvases:type_name -> copilot.cli.v1.CanvasDeclaration
-	26, // 15: copilot.bridge.v1.AttachStart.extension_info:type_name -> copilot.cli.v1.ExtensionIdentity
-	27, // 16: copilot.bridge.v1.AttachStart.canvas_provider:type_name -> copilot.cli.v1.CanvasProviderIdentity
-	28, // 17: copilot.bridge.v1.AttachStart.commands:type_name -> copilot.cli.v1.CommandDeclaration
-	29, // 18: copilot.bridge.v1.CallbackAnswer.answer:type_name -> copilot.bridge.v1.Answer
-	30, // 19: copilot.bridge.v1.AttachCommand.send:type_name -> copilot.bridge.v1.Prompt
-	4,  // 20: copilot.bridge.v1.AttachCommand.abort:type_name -> copilot.bridge.v1.AbortCommand
-	5,  // 21: copilot.bridge.v1.AttachCommand.set_tools:type_name -> copilot.bridge.v1.SetToolsCommand
-	19, // 22: copilot.bridge.v1.AttachCommand.set_handlers:type_name -> copilot.bridge.v1.Handlers
-	18, // 23: copilot.bridge.v1.SetToolsCommand.tools:type_name -> copilot.cli.v1.ToolDefinition
-	9,  // 24: copilot.bridge.v1.AttachResponse.started:type_name -> copilot.bridge.v1.AttachStarted
-	31, // 25: copilot.bridge.v1.AttachResponse.stream:type_name -> copilot.bridge.v1.SubscribeResponse
-	10, // 26: copilot.bridge.v1.AttachResponse.done:type_name -> copilot.bridge.v1.AttachDone
-	11, // 27: copilot.bridge.v1.AttachResponse.failed:type_name -> copilot.bridge.v1.AttachFailed
-	32, // 28: copilot.bridge.v1.AttachStarted.session:type_name -> copilot.bridge.v1.Session
-	21, // 29: copilot.bridge.v1.AttachDone.position:type_name -> copilot.bridge.v1.Position
-	33, // 30: copilot.bridge.v1.AttachFailed.failure:type_name -> copilot.bridge.v1.Failure
-	34, // 31: copilot.bridge.v1.ListPendingResponse.callbacks:type_name -> copilot.bridge.v1.Callback
-	29, // 32: copilot.bridge.v1.ResolveRequest.answer:type_name -> copilot.bridge.v1.Answer
-	21, // 33: copilot.bridge.v1.ResolveResponse.position:type_name -> copilot.bridge.v1.Position
-	0,  // 34: copilot.bridge.v1.CallbackService.Attach:input_type -> copilot.bridge.v1.AttachRequest
-	12, // 35: copilot.bridge.v1.CallbackService.ListPending:input_type -> copilot.bridge.v1.ListPendingRequest
-	14, // 36: copilot.bridge.v1.CallbackService.Resolve:input_type -> copilot.bridge.v1.ResolveRequest
-	8,  // 37: copilot.bridge.v1.CallbackService.Attach:output_type -> copilot.bridge.v1.AttachResponse
-	13, // 38: copilot.bridge.v1.CallbackService.ListPending:output_type -> copilot.bridge.v1.ListPendingResponse
-	15, // 39: copilot.bridge.v1.CallbackService.Resolve:output_type -> copilot.bridge.v1.ResolveResponse
-	37, // [37:40] is the sub-list for method output_type
-	34, // [34:37] is the sub-list for method input_type
-	34, // [34:34] is the sub-list for extension type_name
-	34, // [34:34] is the sub-list for extension extendee
-	0,  // [0:34] is the sub-list for field type_name
+	19, // 5: copilot.bridge.v1.AttachRequest.model_response:type_name -> copilot.bridge.v1.ModelResponse
+	20, // 6: copilot.bridge.v1.AttachStart.create:type_name -> copilot.bridge.v1.CreateSessionRequest
+	21, // 7: copilot.bridge.v1.AttachStart.resume:type_name -> copilot.bridge.v1.ResumeSessionRequest
+	22, // 8: copilot.bridge.v1.AttachStart.tools:type_name -> copilot.cli.v1.ToolDefinition
+	23, // 9: copilot.bridge.v1.AttachStart.handlers:type_name -> copilot.bridge.v1.Handlers
+	24, // 10: copilot.bridge.v1.AttachStart.grace:type_name -> google.protobuf.Duration
+	25, // 11: copilot.bridge.v1.AttachStart.after:type_name -> copilot.bridge.v1.Position
+	26, // 12: copilot.bridge.v1.AttachStart.start:type_name -> copilot.bridge.v1.Start
+	27, // 13: copilot.bridge.v1.AttachStart.filter:type_name -> copilot.bridge.v1.EventFilter
+	28, // 14: copilot.bridge.v1.AttachStart.options:type_name -> copilot.bridge.v1.StreamOptions
+	29, // 15: copilot.bridge.v1.AttachStart.canvases:type_name -> copilot.cli.v1.CanvasDeclaration
+	30, // 16: copilot.bridge.v1.AttachStart.extension_info:type_name -> copilot.cli.v1.ExtensionIdentity
+	31, // 17: copilot.bridge.v1.AttachStart.canvas_provider:type_name -> copilot.cli.v1.CanvasProviderIdentity
+	32, // 18: copilot.bridge.v1.AttachStart.commands:type_name -> copilot.cli.v1.CommandDeclaration
+	33, // 19: copilot.bridge.v1.CallbackAnswer.answer:type_name -> copilot.bridge.v1.Answer
+	34, // 20: copilot.bridge.v1.AttachCommand.send:type_name -> copilot.bridge.v1.Prompt
+	4,  // 21: copilot.bridge.v1.AttachCommand.abort:type_name -> copilot.bridge.v1.AbortCommand
+	5,  // 22: copilot.bridge.v1.AttachCommand.set_tools:type_name -> copilot.bridge.v1.SetToolsCommand
+	23, // 23: copilot.bridge.v1.AttachCommand.set_handlers:type_name -> copilot.bridge.v1.Handlers
+	22, // 24: copilot.bridge.v1.SetToolsCommand.tools:type_name -> copilot.cli.v1.ToolDefinition
+	10, // 25: copilot.bridge.v1.AttachResponse.started:type_name -> copilot.bridge.v1.AttachStarted
+	35, // 26: copilot.bridge.v1.AttachResponse.stream:type_name -> copilot.bridge.v1.SubscribeResponse
+	11, // 27: copilot.bridge.v1.AttachResponse.done:type_name -> copilot.bridge.v1.AttachDone
+	12, // 28: copilot.bridge.v1.AttachResponse.failed:type_name -> copilot.bridge.v1.AttachFailed
+	9,  // 29: copilot.bridge.v1.AttachResponse.opening:type_name -> copilot.bridge.v1.AttachOpening
+	36, // 30: copilot.bridge.v1.AttachStarted.session:type_name -> copilot.bridge.v1.Session
+	25, // 31: copilot.bridge.v1.AttachDone.position:type_name -> copilot.bridge.v1.Position
+	37, // 32: copilot.bridge.v1.AttachFailed.failure:type_name -> copilot.bridge.v1.Failure
+	38, // 33: copilot.bridge.v1.ListPendingResponse.callbacks:type_name -> copilot.bridge.v1.Callback
+	33, // 34: copilot.bridge.v1.ResolveRequest.answer:type_name -> copilot.bridge.v1.Answer
+	19, // 35: copilot.bridge.v1.RespondToModelRequestRequest.response:type_name -> copilot.bridge.v1.ModelResponse
+	25, // 36: copilot.bridge.v1.RespondToModelRequestResponse.position:type_name -> copilot.bridge.v1.Position
+	25, // 37: copilot.bridge.v1.ResolveResponse.position:type_name -> copilot.bridge.v1.Position
+	0,  // 38: copilot.bridge.v1.CallbackService.Attach:input_type -> copilot.bridge.v1.AttachRequest
+	13, // 39: copilot.bridge.v1.CallbackService.ListPending:input_type -> copilot.bridge.v1.ListPendingRequest
+	16, // 40: copilot.bridge.v1.CallbackService.RespondToModelRequest:input_type -> copilot.bridge.v1.RespondToModelRequestRequest
+	15, // 41: copilot.bridge.v1.CallbackService.Resolve:input_type -> copilot.bridge.v1.ResolveRequest
+	8,  // 42: copilot.bridge.v1.CallbackService.Attach:output_type -> copilot.bridge.v1.AttachResponse
+	14, // 43: copilot.bridge.v1.CallbackService.ListPending:output_type -> copilot.bridge.v1.ListPendingResponse
+	17, // 44: copilot.bridge.v1.CallbackService.RespondToModelRequest:output_type -> copilot.bridge.v1.RespondToModelRequestResponse
+	18, // 45: copilot.bridge.v1.CallbackService.Resolve:output_type -> copilot.bridge.v1.ResolveResponse
+	42, // [42:46] is the sub-list for method output_type
+	38, // [38:42] is the sub-list for method input_type
+	38, // [38:38] is the sub-list for extension type_name
+	38, // [38:38] is the sub-list for extension extendee
+	0,  // [0:38] is the sub-list for field type_name
 }
 
 func init() { file_copilot_bridge_v1_callback_service_proto_init() }
@@ -1569,6 +1815,7 @@ func file_copilot_bridge_v1_callback_service_proto_init() {
 	file_copilot_bridge_v1_callback_proto_init()
 	file_copilot_bridge_v1_error_proto_init()
 	file_copilot_bridge_v1_event_service_proto_init()
+	file_copilot_bridge_v1_model_response_proto_init()
 	file_copilot_bridge_v1_session_proto_init()
 	file_copilot_bridge_v1_session_service_proto_init()
 	file_copilot_bridge_v1_callback_service_proto_msgTypes[0].OneofWrappers = []any{
@@ -1577,6 +1824,7 @@ func file_copilot_bridge_v1_callback_service_proto_init() {
 		(*AttachRequest_Command)(nil),
 		(*AttachRequest_Heartbeat)(nil),
 		(*AttachRequest_Leave)(nil),
+		(*AttachRequest_ModelResponse)(nil),
 	}
 	file_copilot_bridge_v1_callback_service_proto_msgTypes[1].OneofWrappers = []any{
 		(*AttachStart_Create)(nil),
@@ -1594,14 +1842,16 @@ func file_copilot_bridge_v1_callback_service_proto_init() {
 		(*AttachResponse_Stream)(nil),
 		(*AttachResponse_Done)(nil),
 		(*AttachResponse_Failed)(nil),
+		(*AttachResponse_Opening)(nil),
 	}
-	file_copilot_bridge_v1_callback_service_proto_msgTypes[10].OneofWrappers = []any{
+	file_copilot_bridge_v1_callback_service_proto_msgTypes[11].OneofWrappers = []any{
 		(*AttachDone_CommandId)(nil),
 		(*AttachDone_CallbackId)(nil),
 	}
-	file_copilot_bridge_v1_callback_service_proto_msgTypes[11].OneofWrappers = []any{
+	file_copilot_bridge_v1_callback_service_proto_msgTypes[12].OneofWrappers = []any{
 		(*AttachFailed_CommandId)(nil),
 		(*AttachFailed_CallbackId)(nil),
+		(*AttachFailed_ModelRequestId)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -1609,7 +1859,7 @@ func file_copilot_bridge_v1_callback_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_copilot_bridge_v1_callback_service_proto_rawDesc), len(file_copilot_bridge_v1_callback_service_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   16,
+			NumMessages:   19,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

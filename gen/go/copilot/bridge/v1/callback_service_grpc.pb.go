@@ -19,9 +19,10 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	CallbackService_Attach_FullMethodName      = "/copilot.bridge.v1.CallbackService/Attach"
-	CallbackService_ListPending_FullMethodName = "/copilot.bridge.v1.CallbackService/ListPending"
-	CallbackService_Resolve_FullMethodName     = "/copilot.bridge.v1.CallbackService/Resolve"
+	CallbackService_Attach_FullMethodName                = "/copilot.bridge.v1.CallbackService/Attach"
+	CallbackService_ListPending_FullMethodName           = "/copilot.bridge.v1.CallbackService/ListPending"
+	CallbackService_RespondToModelRequest_FullMethodName = "/copilot.bridge.v1.CallbackService/RespondToModelRequest"
+	CallbackService_Resolve_FullMethodName               = "/copilot.bridge.v1.CallbackService/Resolve"
 )
 
 // CallbackServiceClient is the client API for CallbackService service.
@@ -65,6 +66,13 @@ type CallbackServiceClient interface {
 	//
 	// Errors: NOT_FOUND SESSION_NOT_FOUND.
 	ListPending(ctx context.Context, in *ListPendingRequest, opts ...grpc.CallOption) (*ListPendingResponse, error)
+	// RespondToModelRequest gives a part of the answer to a request to a model, as
+	// AttachRequest.model_response does. Parts must come one after the other.
+	//
+	// Errors: NOT_FOUND SESSION_NOT_FOUND, CALLBACK_NOT_FOUND; FAILED_PRECONDITION
+	// CALLBACK_RESOLVED when nobody waits for the response any more; INVALID_ARGUMENT
+	// ANSWER_INVALID.
+	RespondToModelRequest(ctx context.Context, in *RespondToModelRequestRequest, opts ...grpc.CallOption) (*RespondToModelRequestResponse, error)
 	// Resolve answers a callback.
 	//
 	// Errors: NOT_FOUND SESSION_NOT_FOUND, CALLBACK_NOT_FOUND; FAILED_PRECONDITION
@@ -97,6 +105,16 @@ func (c *callbackServiceClient) ListPending(ctx context.Context, in *ListPending
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ListPendingResponse)
 	err := c.cc.Invoke(ctx, CallbackService_ListPending_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *callbackServiceClient) RespondToModelRequest(ctx context.Context, in *RespondToModelRequestRequest, opts ...grpc.CallOption) (*RespondToModelRequestResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(RespondToModelRequestResponse)
+	err := c.cc.Invoke(ctx, CallbackService_RespondToModelRequest_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -154,6 +172,13 @@ type CallbackServiceServer interface {
 	//
 	// Errors: NOT_FOUND SESSION_NOT_FOUND.
 	ListPending(context.Context, *ListPendingRequest) (*ListPendingResponse, error)
+	// RespondToModelRequest gives a part of the answer to a request to a model, as
+	// AttachRequest.model_response does. Parts must come one after the other.
+	//
+	// Errors: NOT_FOUND SESSION_NOT_FOUND, CALLBACK_NOT_FOUND; FAILED_PRECONDITION
+	// CALLBACK_RESOLVED when nobody waits for the response any more; INVALID_ARGUMENT
+	// ANSWER_INVALID.
+	RespondToModelRequest(context.Context, *RespondToModelRequestRequest) (*RespondToModelRequestResponse, error)
 	// Resolve answers a callback.
 	//
 	// Errors: NOT_FOUND SESSION_NOT_FOUND, CALLBACK_NOT_FOUND; FAILED_PRECONDITION
@@ -174,6 +199,9 @@ func (UnimplementedCallbackServiceServer) Attach(grpc.BidiStreamingServer[Attach
 }
 func (UnimplementedCallbackServiceServer) ListPending(context.Context, *ListPendingRequest) (*ListPendingResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListPending not implemented")
+}
+func (UnimplementedCallbackServiceServer) RespondToModelRequest(context.Context, *RespondToModelRequestRequest) (*RespondToModelRequestResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method RespondToModelRequest not implemented")
 }
 func (UnimplementedCallbackServiceServer) Resolve(context.Context, *ResolveRequest) (*ResolveResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Resolve not implemented")
@@ -224,6 +252,24 @@ func _CallbackService_ListPending_Handler(srv interface{}, ctx context.Context, 
 	return interceptor(ctx, in, info, handler)
 }
 
+func _CallbackService_RespondToModelRequest_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RespondToModelRequestRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(CallbackServiceServer).RespondToModelRequest(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: CallbackService_RespondToModelRequest_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(CallbackServiceServer).RespondToModelRequest(ctx, req.(*RespondToModelRequestRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _CallbackService_Resolve_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ResolveRequest)
 	if err := dec(in); err != nil {
@@ -252,6 +298,10 @@ var CallbackService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ListPending",
 			Handler:    _CallbackService_ListPending_Handler,
+		},
+		{
+			MethodName: "RespondToModelRequest",
+			Handler:    _CallbackService_RespondToModelRequest_Handler,
 		},
 		{
 			MethodName: "Resolve",

@@ -141,6 +141,10 @@ const (
 	ErrorReason_ERROR_REASON_TIMEOUT ErrorReason = 86
 	// CANCELLED: the caller went away.
 	ErrorReason_ERROR_REASON_CANCELLED ErrorReason = 87
+	// UNIMPLEMENTED: a method of copilot.cli.v1 that would break what the bridge
+	// guarantees; the message says why, and what to call instead where there is something.
+	// docs/methods.md lists them all.
+	ErrorReason_ERROR_REASON_METHOD_REFUSED ErrorReason = 88
 )
 
 // Enum value maps for ErrorReason.
@@ -193,6 +197,7 @@ var (
 		85: "ERROR_REASON_INTERNAL",
 		86: "ERROR_REASON_TIMEOUT",
 		87: "ERROR_REASON_CANCELLED",
+		88: "ERROR_REASON_METHOD_REFUSED",
 	}
 	ErrorReason_value = map[string]int32{
 		"ERROR_REASON_UNSPECIFIED":           0,
@@ -242,6 +247,7 @@ var (
 		"ERROR_REASON_INTERNAL":              85,
 		"ERROR_REASON_TIMEOUT":               86,
 		"ERROR_REASON_CANCELLED":             87,
+		"ERROR_REASON_METHOD_REFUSED":        88,
 	}
 )
 
@@ -272,6 +278,73 @@ func (ErrorReason) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_bridge_v1_error_proto_rawDescGZIP(), []int{0}
 }
 
+// JsonRpcError is a status detail: the JSON-RPC error that the CLI answered with. Calls of
+// copilot.cli.v1 with the metadata `copilot-fidelity: exact` have it with every status but
+// OK. Where the bridge has answered in the CLI's place, it is what the CLI would have said,
+// as far as that is known.
+type JsonRpcError struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The JSON-RPC error code. The CLI uses -32603 for nearly everything.
+	Code int64 `protobuf:"varint,1,opt,name=code,proto3" json:"code,omitempty"`
+	// The text, as the CLI wrote it.
+	Message string `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
+	// The error's data, as JSON text; empty when there was none.
+	DataJson      string `protobuf:"bytes,3,opt,name=data_json,json=dataJson,proto3" json:"data_json,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *JsonRpcError) Reset() {
+	*x = JsonRpcError{}
+	mi := &file_copilot_bridge_v1_error_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *JsonRpcError) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*JsonRpcError) ProtoMessage() {}
+
+func (x *JsonRpcError) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_bridge_v1_error_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use JsonRpcError.ProtoReflect.Descriptor instead.
+func (*JsonRpcError) Descriptor() ([]byte, []int) {
+	return file_copilot_bridge_v1_error_proto_rawDescGZIP(), []int{0}
+}
+
+func (x *JsonRpcError) GetCode() int64 {
+	if x != nil {
+		return x.Code
+	}
+	return 0
+}
+
+func (x *JsonRpcError) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+func (x *JsonRpcError) GetDataJson() string {
+	if x != nil {
+		return x.DataJson
+	}
+	return ""
+}
+
 // Failure is an error inside a stream, where a status would end it.
 type Failure struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -291,7 +364,7 @@ type Failure struct {
 
 func (x *Failure) Reset() {
 	*x = Failure{}
-	mi := &file_copilot_bridge_v1_error_proto_msgTypes[0]
+	mi := &file_copilot_bridge_v1_error_proto_msgTypes[1]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -303,7 +376,7 @@ func (x *Failure) String() string {
 func (*Failure) ProtoMessage() {}
 
 func (x *Failure) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_error_proto_msgTypes[0]
+	mi := &file_copilot_bridge_v1_error_proto_msgTypes[1]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -316,7 +389,7 @@ func (x *Failure) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Failure.ProtoReflect.Descriptor instead.
 func (*Failure) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_error_proto_rawDescGZIP(), []int{0}
+	return file_copilot_bridge_v1_error_proto_rawDescGZIP(), []int{1}
 }
 
 func (x *Failure) GetCode() int32 {
@@ -358,7 +431,11 @@ var File_copilot_bridge_v1_error_proto protoreflect.FileDescriptor
 
 const file_copilot_bridge_v1_error_proto_rawDesc = "" +
 	"\n" +
-	"\x1dcopilot/bridge/v1/error.proto\x12\x11copilot.bridge.v1\"\x88\x02\n" +
+	"\x1dcopilot/bridge/v1/error.proto\x12\x11copilot.bridge.v1\"Y\n" +
+	"\fJsonRpcError\x12\x12\n" +
+	"\x04code\x18\x01 \x01(\x03R\x04code\x12\x18\n" +
+	"\amessage\x18\x02 \x01(\tR\amessage\x12\x1b\n" +
+	"\tdata_json\x18\x03 \x01(\tR\bdataJson\"\x88\x02\n" +
 	"\aFailure\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\x05R\x04code\x126\n" +
 	"\x06reason\x18\x02 \x01(\x0e2\x1e.copilot.bridge.v1.ErrorReasonR\x06reason\x12\x18\n" +
@@ -367,7 +444,7 @@ const file_copilot_bridge_v1_error_proto_rawDesc = "" +
 	"\bmetadata\x18\x05 \x03(\v2(.copilot.bridge.v1.Failure.MetadataEntryR\bmetadata\x1a;\n" +
 	"\rMetadataEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01*\xae\f\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01*\xcf\f\n" +
 	"\vErrorReason\x12\x1c\n" +
 	"\x18ERROR_REASON_UNSPECIFIED\x10\x00\x12\x1e\n" +
 	"\x1aERROR_REASON_INVALID_FIELD\x10\x01\x12\x1d\n" +
@@ -415,7 +492,8 @@ const file_copilot_bridge_v1_error_proto_rawDesc = "" +
 	"\x1dERROR_REASON_FEATURE_DISABLED\x10T\x12\x19\n" +
 	"\x15ERROR_REASON_INTERNAL\x10U\x12\x18\n" +
 	"\x14ERROR_REASON_TIMEOUT\x10V\x12\x1a\n" +
-	"\x16ERROR_REASON_CANCELLED\x10WBHZFgithub.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1;bridgev1b\x06proto3"
+	"\x16ERROR_REASON_CANCELLED\x10W\x12\x1f\n" +
+	"\x1bERROR_REASON_METHOD_REFUSED\x10XBHZFgithub.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1;bridgev1b\x06proto3"
 
 var (
 	file_copilot_bridge_v1_error_proto_rawDescOnce sync.Once
@@ -430,15 +508,16 @@ func file_copilot_bridge_v1_error_proto_rawDescGZIP() []byte {
 }
 
 var file_copilot_bridge_v1_error_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_copilot_bridge_v1_error_proto_msgTypes = make([]protoimpl.MessageInfo, 2)
+var file_copilot_bridge_v1_error_proto_msgTypes = make([]protoimpl.MessageInfo, 3)
 var file_copilot_bridge_v1_error_proto_goTypes = []any{
-	(ErrorReason)(0), // 0: copilot.bridge.v1.ErrorReason
-	(*Failure)(nil),  // 1: copilot.bridge.v1.Failure
-	nil,              // 2: copilot.bridge.v1.Failure.MetadataEntry
+	(ErrorReason)(0),     // 0: copilot.bridge.v1.ErrorReason
+	(*JsonRpcError)(nil), // 1: copilot.bridge.v1.JsonRpcError
+	(*Failure)(nil),      // 2: copilot.bridge.v1.Failure
+	nil,                  // 3: copilot.bridge.v1.Failure.MetadataEntry
 }
 var file_copilot_bridge_v1_error_proto_depIdxs = []int32{
 	0, // 0: copilot.bridge.v1.Failure.reason:type_name -> copilot.bridge.v1.ErrorReason
-	2, // 1: copilot.bridge.v1.Failure.metadata:type_name -> copilot.bridge.v1.Failure.MetadataEntry
+	3, // 1: copilot.bridge.v1.Failure.metadata:type_name -> copilot.bridge.v1.Failure.MetadataEntry
 	2, // [2:2] is the sub-list for method output_type
 	2, // [2:2] is the sub-list for method input_type
 	2, // [2:2] is the sub-list for extension type_name
@@ -457,7 +536,7 @@ func file_copilot_bridge_v1_error_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_copilot_bridge_v1_error_proto_rawDesc), len(file_copilot_bridge_v1_error_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   2,
+			NumMessages:   3,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -1426,7 +1426,8 @@ func (x *TurnEnded) GetOutcome() *TurnOutcome {
 	return nil
 }
 
-// GoAway asks the caller to leave: the server ends the stream soon.
+// GoAway asks the caller to leave: the server ends the stream soon. A participant's stream
+// gets it when no turn runs in its session, since the turn may need the participant.
 type GoAway struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Why: "draining", "stream_age".

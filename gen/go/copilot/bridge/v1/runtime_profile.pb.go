@@ -80,7 +80,7 @@ func (PathConventions) EnumDescriptor() ([]byte, []int) {
 // process, which ends when it has had no session for some time.
 //
 // Which members a caller may set is the server's policy: without one, telemetry,
-// log_level, session_fs and model_inference. A member that is not allowed fails with
+// log_level, session_fs, model_inference and multi_connection. A member that is not allowed fails with
 // PERMISSION_DENIED FORBIDDEN, a malformed one with INVALID_ARGUMENT INVALID_FIELD, and any
 // with FAILED_PRECONDITION FEATURE_DISABLED where the server dials a CLI server that
 // others run. More processes than the server allows fail with RESOURCE_EXHAUSTED
@@ -117,8 +117,17 @@ type RuntimeProfile struct {
 	// The session's participants make its requests to models. They handle the kinds
 	// MODEL_REQUEST_START and MODEL_REQUEST_CHUNK and answer by ModelResponse.
 	ModelInference *ModelInference `protobuf:"bytes,11,opt,name=model_inference,json=modelInference,proto3" json:"model_inference,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// The process takes several connections, which participants with canvases or an identity
+	// as an extension need (AttachStart): it listens on a loopback port, with a token that
+	// only this server knows, in place of stdio. A session that such a participant creates
+	// or resumes (while no process has it) gets it without asking.
+	MultiConnection bool `protobuf:"varint,12,opt,name=multi_connection,json=multiConnection,proto3" json:"multi_connection,omitempty"`
+	// The sessions' participants that handle EXTENSION_LAUNCH say how extensions are
+	// started, in place of the CLI. Not among what callers may set without a policy: they
+	// name an executable.
+	ExtensionLaunch bool `protobuf:"varint,13,opt,name=extension_launch,json=extensionLaunch,proto3" json:"extension_launch,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *RuntimeProfile) Reset() {
@@ -226,6 +235,20 @@ func (x *RuntimeProfile) GetModelInference() *ModelInference {
 		return x.ModelInference
 	}
 	return nil
+}
+
+func (x *RuntimeProfile) GetMultiConnection() bool {
+	if x != nil {
+		return x.MultiConnection
+	}
+	return false
+}
+
+func (x *RuntimeProfile) GetExtensionLaunch() bool {
+	if x != nil {
+		return x.ExtensionLaunch
+	}
+	return false
 }
 
 // SessionFileSystem is a file system that the callers of a session keep for it. The CLI
@@ -377,7 +400,7 @@ var File_copilot_bridge_v1_runtime_profile_proto protoreflect.FileDescriptor
 
 const file_copilot_bridge_v1_runtime_profile_proto_rawDesc = "" +
 	"\n" +
-	"'copilot/bridge/v1/runtime_profile.proto\x12\x11copilot.bridge.v1\"\xaa\x04\n" +
+	"'copilot/bridge/v1/runtime_profile.proto\x12\x11copilot.bridge.v1\"\x80\x05\n" +
 	"\x0eRuntimeProfile\x12\x12\n" +
 	"\x04home\x18\x01 \x01(\tR\x04home\x12\x1b\n" +
 	"\thome_name\x18\x02 \x01(\tR\bhomeName\x12\x1b\n" +
@@ -391,7 +414,9 @@ const file_copilot_bridge_v1_runtime_profile_proto_rawDesc = "" +
 	"\n" +
 	"session_fs\x18\n" +
 	" \x01(\v2$.copilot.bridge.v1.SessionFileSystemR\tsessionFs\x12J\n" +
-	"\x0fmodel_inference\x18\v \x01(\v2!.copilot.bridge.v1.ModelInferenceR\x0emodelInference\x1a6\n" +
+	"\x0fmodel_inference\x18\v \x01(\v2!.copilot.bridge.v1.ModelInferenceR\x0emodelInference\x12)\n" +
+	"\x10multi_connection\x18\f \x01(\bR\x0fmultiConnection\x12)\n" +
+	"\x10extension_launch\x18\r \x01(\bR\x0fextensionLaunch\x1a6\n" +
 	"\bEnvEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\f\n" +

@@ -634,6 +634,128 @@ func (x *Runtime) GetShard() int32 {
 	return 0
 }
 
+// WatchTelemetryRequest is what RuntimeService.WatchTelemetry takes.
+type WatchTelemetryRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Only what is about this session; default: everything, also what is about none.
+	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	// How often to say that the stream lives while there is nothing else to say: 1 s to 10 min,
+	// default 30 s.
+	HeartbeatInterval *durationpb.Duration `protobuf:"bytes,2,opt,name=heartbeat_interval,json=heartbeatInterval,proto3" json:"heartbeat_interval,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
+}
+
+func (x *WatchTelemetryRequest) Reset() {
+	*x = WatchTelemetryRequest{}
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchTelemetryRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchTelemetryRequest) ProtoMessage() {}
+
+func (x *WatchTelemetryRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchTelemetryRequest.ProtoReflect.Descriptor instead.
+func (*WatchTelemetryRequest) Descriptor() ([]byte, []int) {
+	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *WatchTelemetryRequest) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+func (x *WatchTelemetryRequest) GetHeartbeatInterval() *durationpb.Duration {
+	if x != nil {
+		return x.HeartbeatInterval
+	}
+	return nil
+}
+
+// WatchTelemetryResponse is a frame of RuntimeService.WatchTelemetry. One with neither
+// event nor lost is a sign of life; it is also the first frame, from which on nothing is
+// missed.
+type WatchTelemetryResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The event, with the session it is about if it is about one.
+	Event *v1.CallbackGitHubTelemetryServiceEventRequest `protobuf:"bytes,1,opt,name=event,proto3" json:"event,omitempty"`
+	// The runtime it came from.
+	RuntimeId string `protobuf:"bytes,2,opt,name=runtime_id,json=runtimeId,proto3" json:"runtime_id,omitempty"`
+	// How many events were lost before this one, because the watcher was slow.
+	Lost          int64 `protobuf:"varint,3,opt,name=lost,proto3" json:"lost,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WatchTelemetryResponse) Reset() {
+	*x = WatchTelemetryResponse{}
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchTelemetryResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchTelemetryResponse) ProtoMessage() {}
+
+func (x *WatchTelemetryResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchTelemetryResponse.ProtoReflect.Descriptor instead.
+func (*WatchTelemetryResponse) Descriptor() ([]byte, []int) {
+	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *WatchTelemetryResponse) GetEvent() *v1.CallbackGitHubTelemetryServiceEventRequest {
+	if x != nil {
+		return x.Event
+	}
+	return nil
+}
+
+func (x *WatchTelemetryResponse) GetRuntimeId() string {
+	if x != nil {
+		return x.RuntimeId
+	}
+	return ""
+}
+
+func (x *WatchTelemetryResponse) GetLost() int64 {
+	if x != nil {
+		return x.Lost
+	}
+	return 0
+}
+
 // PingRequest is what RuntimeService.Ping takes.
 type PingRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -647,7 +769,7 @@ type PingRequest struct {
 
 func (x *PingRequest) Reset() {
 	*x = PingRequest{}
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[7]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -659,7 +781,7 @@ func (x *PingRequest) String() string {
 func (*PingRequest) ProtoMessage() {}
 
 func (x *PingRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[7]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -672,7 +794,7 @@ func (x *PingRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PingRequest.ProtoReflect.Descriptor instead.
 func (*PingRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{7}
+	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *PingRequest) GetMessage() string {
@@ -704,7 +826,7 @@ type PingResponse struct {
 
 func (x *PingResponse) Reset() {
 	*x = PingResponse{}
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[8]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -716,7 +838,7 @@ func (x *PingResponse) String() string {
 func (*PingResponse) ProtoMessage() {}
 
 func (x *PingResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[8]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -729,7 +851,7 @@ func (x *PingResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PingResponse.ProtoReflect.Descriptor instead.
 func (*PingResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{8}
+	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *PingResponse) GetMessage() string {
@@ -764,7 +886,7 @@ type GetAuthStatusRequest struct {
 
 func (x *GetAuthStatusRequest) Reset() {
 	*x = GetAuthStatusRequest{}
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[9]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -776,7 +898,7 @@ func (x *GetAuthStatusRequest) String() string {
 func (*GetAuthStatusRequest) ProtoMessage() {}
 
 func (x *GetAuthStatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[9]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -789,7 +911,7 @@ func (x *GetAuthStatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetAuthStatusRequest.ProtoReflect.Descriptor instead.
 func (*GetAuthStatusRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{9}
+	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *GetAuthStatusRequest) GetRuntimeProfile() *RuntimeProfile {
@@ -818,7 +940,7 @@ type GetAuthStatusResponse struct {
 
 func (x *GetAuthStatusResponse) Reset() {
 	*x = GetAuthStatusResponse{}
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[10]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -830,7 +952,7 @@ func (x *GetAuthStatusResponse) String() string {
 func (*GetAuthStatusResponse) ProtoMessage() {}
 
 func (x *GetAuthStatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[10]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -843,7 +965,7 @@ func (x *GetAuthStatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetAuthStatusResponse.ProtoReflect.Descriptor instead.
 func (*GetAuthStatusResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{10}
+	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *GetAuthStatusResponse) GetAuthenticated() bool {
@@ -894,7 +1016,7 @@ type ListModelsRequest struct {
 
 func (x *ListModelsRequest) Reset() {
 	*x = ListModelsRequest{}
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[11]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -906,7 +1028,7 @@ func (x *ListModelsRequest) String() string {
 func (*ListModelsRequest) ProtoMessage() {}
 
 func (x *ListModelsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[11]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -919,7 +1041,7 @@ func (x *ListModelsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListModelsRequest.ProtoReflect.Descriptor instead.
 func (*ListModelsRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{11}
+	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ListModelsRequest) GetGithubToken() string {
@@ -947,7 +1069,7 @@ type ListModelsResponse struct {
 
 func (x *ListModelsResponse) Reset() {
 	*x = ListModelsResponse{}
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[12]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -959,7 +1081,7 @@ func (x *ListModelsResponse) String() string {
 func (*ListModelsResponse) ProtoMessage() {}
 
 func (x *ListModelsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[12]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -972,7 +1094,7 @@ func (x *ListModelsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListModelsResponse.ProtoReflect.Descriptor instead.
 func (*ListModelsResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{12}
+	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ListModelsResponse) GetModels() []*v1.Model {
@@ -986,7 +1108,7 @@ var File_copilot_bridge_v1_runtime_service_proto protoreflect.FileDescriptor
 
 const file_copilot_bridge_v1_runtime_service_proto_rawDesc = "" +
 	"\n" +
-	"'copilot/bridge/v1/runtime_service.proto\x12\x11copilot.bridge.v1\x1a'copilot/bridge/v1/runtime_profile.proto\x1a\x1bcopilot/cli/v1/models.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x16\n" +
+	"'copilot/bridge/v1/runtime_service.proto\x12\x11copilot.bridge.v1\x1a'copilot/bridge/v1/runtime_profile.proto\x1a.copilot/cli/v1/callback_github_telemetry.proto\x1a\x1bcopilot/cli/v1/models.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x16\n" +
 	"\x14GetServerInfoRequest\"\xc5\x02\n" +
 	"\x15GetServerInfoResponse\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12\x1f\n" +
@@ -1034,7 +1156,16 @@ const file_copilot_bridge_v1_runtime_service_proto_rawDesc = "" +
 	"\n" +
 	"profile_id\x18\n" +
 	" \x01(\tR\tprofileId\x12\x14\n" +
-	"\x05shard\x18\v \x01(\x05R\x05shard\"s\n" +
+	"\x05shard\x18\v \x01(\x05R\x05shard\"\x80\x01\n" +
+	"\x15WatchTelemetryRequest\x12\x1d\n" +
+	"\n" +
+	"session_id\x18\x01 \x01(\tR\tsessionId\x12H\n" +
+	"\x12heartbeat_interval\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x11heartbeatInterval\"\x9d\x01\n" +
+	"\x16WatchTelemetryResponse\x12P\n" +
+	"\x05event\x18\x01 \x01(\v2:.copilot.cli.v1.CallbackGitHubTelemetryServiceEventRequestR\x05event\x12\x1d\n" +
+	"\n" +
+	"runtime_id\x18\x02 \x01(\tR\truntimeId\x12\x12\n" +
+	"\x04lost\x18\x03 \x01(\x03R\x04lost\"s\n" +
 	"\vPingRequest\x12\x18\n" +
 	"\amessage\x18\x01 \x01(\tR\amessage\x12J\n" +
 	"\x0fruntime_profile\x18\x02 \x01(\v2!.copilot.bridge.v1.RuntimeProfileR\x0eruntimeProfile\"\x8d\x01\n" +
@@ -1061,14 +1192,15 @@ const file_copilot_bridge_v1_runtime_service_proto_rawDesc = "" +
 	"\x16RUNTIME_STATE_STARTING\x10\x01\x12\x17\n" +
 	"\x13RUNTIME_STATE_READY\x10\x02\x12\x1a\n" +
 	"\x16RUNTIME_STATE_STOPPING\x10\x03\x12\x16\n" +
-	"\x12RUNTIME_STATE_DOWN\x10\x042\xdd\x03\n" +
+	"\x12RUNTIME_STATE_DOWN\x10\x042\xc6\x04\n" +
 	"\x0eRuntimeService\x12b\n" +
 	"\rGetServerInfo\x12'.copilot.bridge.v1.GetServerInfoRequest\x1a(.copilot.bridge.v1.GetServerInfoResponse\x12_\n" +
 	"\fListRuntimes\x12&.copilot.bridge.v1.ListRuntimesRequest\x1a'.copilot.bridge.v1.ListRuntimesResponse\x12G\n" +
 	"\x04Ping\x12\x1e.copilot.bridge.v1.PingRequest\x1a\x1f.copilot.bridge.v1.PingResponse\x12b\n" +
 	"\rGetAuthStatus\x12'.copilot.bridge.v1.GetAuthStatusRequest\x1a(.copilot.bridge.v1.GetAuthStatusResponse\x12Y\n" +
 	"\n" +
-	"ListModels\x12$.copilot.bridge.v1.ListModelsRequest\x1a%.copilot.bridge.v1.ListModelsResponseBHZFgithub.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1;bridgev1b\x06proto3"
+	"ListModels\x12$.copilot.bridge.v1.ListModelsRequest\x1a%.copilot.bridge.v1.ListModelsResponse\x12g\n" +
+	"\x0eWatchTelemetry\x12(.copilot.bridge.v1.WatchTelemetryRequest\x1a).copilot.bridge.v1.WatchTelemetryResponse0\x01BHZFgithub.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1;bridgev1b\x06proto3"
 
 var (
 	file_copilot_bridge_v1_runtime_service_proto_rawDescOnce sync.Once
@@ -1083,55 +1215,62 @@ func file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP() []byte {
 }
 
 var file_copilot_bridge_v1_runtime_service_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_copilot_bridge_v1_runtime_service_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
+var file_copilot_bridge_v1_runtime_service_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
 var file_copilot_bridge_v1_runtime_service_proto_goTypes = []any{
-	(RuntimeState)(0),             // 0: copilot.bridge.v1.RuntimeState
-	(*GetServerInfoRequest)(nil),  // 1: copilot.bridge.v1.GetServerInfoRequest
-	(*GetServerInfoResponse)(nil), // 2: copilot.bridge.v1.GetServerInfoResponse
-	(*Capabilities)(nil),          // 3: copilot.bridge.v1.Capabilities
-	(*Limits)(nil),                // 4: copilot.bridge.v1.Limits
-	(*ListRuntimesRequest)(nil),   // 5: copilot.bridge.v1.ListRuntimesRequest
-	(*ListRuntimesResponse)(nil),  // 6: copilot.bridge.v1.ListRuntimesResponse
-	(*Runtime)(nil),               // 7: copilot.bridge.v1.Runtime
-	(*PingRequest)(nil),           // 8: copilot.bridge.v1.PingRequest
-	(*PingResponse)(nil),          // 9: copilot.bridge.v1.PingResponse
-	(*GetAuthStatusRequest)(nil),  // 10: copilot.bridge.v1.GetAuthStatusRequest
-	(*GetAuthStatusResponse)(nil), // 11: copilot.bridge.v1.GetAuthStatusResponse
-	(*ListModelsRequest)(nil),     // 12: copilot.bridge.v1.ListModelsRequest
-	(*ListModelsResponse)(nil),    // 13: copilot.bridge.v1.ListModelsResponse
-	(*durationpb.Duration)(nil),   // 14: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 15: google.protobuf.Timestamp
-	(*RuntimeProfile)(nil),        // 16: copilot.bridge.v1.RuntimeProfile
-	(*v1.Model)(nil),              // 17: copilot.cli.v1.Model
+	(RuntimeState)(0),                                     // 0: copilot.bridge.v1.RuntimeState
+	(*GetServerInfoRequest)(nil),                          // 1: copilot.bridge.v1.GetServerInfoRequest
+	(*GetServerInfoResponse)(nil),                         // 2: copilot.bridge.v1.GetServerInfoResponse
+	(*Capabilities)(nil),                                  // 3: copilot.bridge.v1.Capabilities
+	(*Limits)(nil),                                        // 4: copilot.bridge.v1.Limits
+	(*ListRuntimesRequest)(nil),                           // 5: copilot.bridge.v1.ListRuntimesRequest
+	(*ListRuntimesResponse)(nil),                          // 6: copilot.bridge.v1.ListRuntimesResponse
+	(*Runtime)(nil),                                       // 7: copilot.bridge.v1.Runtime
+	(*WatchTelemetryRequest)(nil),                         // 8: copilot.bridge.v1.WatchTelemetryRequest
+	(*WatchTelemetryResponse)(nil),                        // 9: copilot.bridge.v1.WatchTelemetryResponse
+	(*PingRequest)(nil),                                   // 10: copilot.bridge.v1.PingRequest
+	(*PingResponse)(nil),                                  // 11: copilot.bridge.v1.PingResponse
+	(*GetAuthStatusRequest)(nil),                          // 12: copilot.bridge.v1.GetAuthStatusRequest
+	(*GetAuthStatusResponse)(nil),                         // 13: copilot.bridge.v1.GetAuthStatusResponse
+	(*ListModelsRequest)(nil),                             // 14: copilot.bridge.v1.ListModelsRequest
+	(*ListModelsResponse)(nil),                            // 15: copilot.bridge.v1.ListModelsResponse
+	(*durationpb.Duration)(nil),                           // 16: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),                         // 17: google.protobuf.Timestamp
+	(*v1.CallbackGitHubTelemetryServiceEventRequest)(nil), // 18: copilot.cli.v1.CallbackGitHubTelemetryServiceEventRequest
+	(*RuntimeProfile)(nil),                                // 19: copilot.bridge.v1.RuntimeProfile
+	(*v1.Model)(nil),                                      // 20: copilot.cli.v1.Model
 }
 var file_copilot_bridge_v1_runtime_service_proto_depIdxs = []int32{
 	3,  // 0: copilot.bridge.v1.GetServerInfoResponse.capabilities:type_name -> copilot.bridge.v1.Capabilities
 	4,  // 1: copilot.bridge.v1.GetServerInfoResponse.limits:type_name -> copilot.bridge.v1.Limits
-	14, // 2: copilot.bridge.v1.Limits.callback_timeout:type_name -> google.protobuf.Duration
+	16, // 2: copilot.bridge.v1.Limits.callback_timeout:type_name -> google.protobuf.Duration
 	7,  // 3: copilot.bridge.v1.ListRuntimesResponse.runtimes:type_name -> copilot.bridge.v1.Runtime
 	0,  // 4: copilot.bridge.v1.Runtime.state:type_name -> copilot.bridge.v1.RuntimeState
-	15, // 5: copilot.bridge.v1.Runtime.start_time:type_name -> google.protobuf.Timestamp
-	15, // 6: copilot.bridge.v1.Runtime.retry_time:type_name -> google.protobuf.Timestamp
-	16, // 7: copilot.bridge.v1.PingRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
-	14, // 8: copilot.bridge.v1.PingResponse.round_trip:type_name -> google.protobuf.Duration
-	16, // 9: copilot.bridge.v1.GetAuthStatusRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
-	16, // 10: copilot.bridge.v1.ListModelsRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
-	17, // 11: copilot.bridge.v1.ListModelsResponse.models:type_name -> copilot.cli.v1.Model
-	1,  // 12: copilot.bridge.v1.RuntimeService.GetServerInfo:input_type -> copilot.bridge.v1.GetServerInfoRequest
-	5,  // 13: copilot.bridge.v1.RuntimeService.ListRuntimes:input_type -> copilot.bridge.v1.ListRuntimesRequest
-	8,  // 14: copilot.bridge.v1.RuntimeService.Ping:input_type -> copilot.bridge.v1.PingRequest
-	10, // 15: copilot.bridge.v1.RuntimeService.GetAuthStatus:input_type -> copilot.bridge.v1.GetAuthStatusRequest
-	12, // 16: copilot.bridge.v1.RuntimeService.ListModels:input_type -> copilot.bridge.v1.ListModelsRequest
-	2,  // 17: copilot.bridge.v1.RuntimeService.GetServerInfo:output_type -> copilot.bridge.v1.GetServerInfoResponse
-	6,  // 18: copilot.bridge.v1.RuntimeService.ListRuntimes:output_type -> copilot.bridge.v1.ListRuntimesResponse
-	9,  // 19: copilot.bridge.v1.RuntimeService.Ping:output_type -> copilot.bridge.v1.PingResponse
-	11, // 20: copilot.bridge.v1.RuntimeService.GetAuthStatus:output_type -> copilot.bridge.v1.GetAuthStatusResponse
-	13, // 21: copilot.bridge.v1.RuntimeService.ListModels:output_type -> copilot.bridge.v1.ListModelsResponse
-	17, // [17:22] is the sub-list for method output_type
-	12, // [12:17] is the sub-list for method input_type
-	12, // [12:12] is the sub-list for extension type_name
-	12, // [12:12] is the sub-list for extension extendee
-	0,  // [0:12] is the sub-list for field type_name
+	17, // 5: copilot.bridge.v1.Runtime.start_time:type_name -> google.protobuf.Timestamp
+	17, // 6: copilot.bridge.v1.Runtime.retry_time:type_name -> google.protobuf.Timestamp
+	16, // 7: copilot.bridge.v1.WatchTelemetryRequest.heartbeat_interval:type_name -> google.protobuf.Duration
+	18, // 8: copilot.bridge.v1.WatchTelemetryResponse.event:type_name -> copilot.cli.v1.CallbackGitHubTelemetryServiceEventRequest
+	19, // 9: copilot.bridge.v1.PingRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
+	16, // 10: copilot.bridge.v1.PingResponse.round_trip:type_name -> google.protobuf.Duration
+	19, // 11: copilot.bridge.v1.GetAuthStatusRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
+	19, // 12: copilot.bridge.v1.ListModelsRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
+	20, // 13: copilot.bridge.v1.ListModelsResponse.models:type_name -> copilot.cli.v1.Model
+	1,  // 14: copilot.bridge.v1.RuntimeService.GetServerInfo:input_type -> copilot.bridge.v1.GetServerInfoRequest
+	5,  // 15: copilot.bridge.v1.RuntimeService.ListRuntimes:input_type -> copilot.bridge.v1.ListRuntimesRequest
+	10, // 16: copilot.bridge.v1.RuntimeService.Ping:input_type -> copilot.bridge.v1.PingRequest
+	12, // 17: copilot.bridge.v1.RuntimeService.GetAuthStatus:input_type -> copilot.bridge.v1.GetAuthStatusRequest
+	14, // 18: copilot.bridge.v1.RuntimeService.ListModels:input_type -> copilot.bridge.v1.ListModelsRequest
+	8,  // 19: copilot.bridge.v1.RuntimeService.WatchTelemetry:input_type -> copilot.bridge.v1.WatchTelemetryRequest
+	2,  // 20: copilot.bridge.v1.RuntimeService.GetServerInfo:output_type -> copilot.bridge.v1.GetServerInfoResponse
+	6,  // 21: copilot.bridge.v1.RuntimeService.ListRuntimes:output_type -> copilot.bridge.v1.ListRuntimesResponse
+	11, // 22: copilot.bridge.v1.RuntimeService.Ping:output_type -> copilot.bridge.v1.PingResponse
+	13, // 23: copilot.bridge.v1.RuntimeService.GetAuthStatus:output_type -> copilot.bridge.v1.GetAuthStatusResponse
+	15, // 24: copilot.bridge.v1.RuntimeService.ListModels:output_type -> copilot.bridge.v1.ListModelsResponse
+	9,  // 25: copilot.bridge.v1.RuntimeService.WatchTelemetry:output_type -> copilot.bridge.v1.WatchTelemetryResponse
+	20, // [20:26] is the sub-list for method output_type
+	14, // [14:20] is the sub-list for method input_type
+	14, // [14:14] is the sub-list for extension type_name
+	14, // [14:14] is the sub-list for extension extendee
+	0,  // [0:14] is the sub-list for field type_name
 }
 
 func init() { file_copilot_bridge_v1_runtime_service_proto_init() }
@@ -1146,7 +1285,7 @@ func file_copilot_bridge_v1_runtime_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_copilot_bridge_v1_runtime_service_proto_rawDesc), len(file_copilot_bridge_v1_runtime_service_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   13,
+			NumMessages:   15,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

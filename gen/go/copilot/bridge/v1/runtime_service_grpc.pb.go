@@ -19,11 +19,12 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	RuntimeService_GetServerInfo_FullMethodName = "/copilot.bridge.v1.RuntimeService/GetServerInfo"
-	RuntimeService_ListRuntimes_FullMethodName  = "/copilot.bridge.v1.RuntimeService/ListRuntimes"
-	RuntimeService_Ping_FullMethodName          = "/copilot.bridge.v1.RuntimeService/Ping"
-	RuntimeService_GetAuthStatus_FullMethodName = "/copilot.bridge.v1.RuntimeService/GetAuthStatus"
-	RuntimeService_ListModels_FullMethodName    = "/copilot.bridge.v1.RuntimeService/ListModels"
+	RuntimeService_GetServerInfo_FullMethodName  = "/copilot.bridge.v1.RuntimeService/GetServerInfo"
+	RuntimeService_ListRuntimes_FullMethodName   = "/copilot.bridge.v1.RuntimeService/ListRuntimes"
+	RuntimeService_Ping_FullMethodName           = "/copilot.bridge.v1.RuntimeService/Ping"
+	RuntimeService_GetAuthStatus_FullMethodName  = "/copilot.bridge.v1.RuntimeService/GetAuthStatus"
+	RuntimeService_ListModels_FullMethodName     = "/copilot.bridge.v1.RuntimeService/ListModels"
+	RuntimeService_WatchTelemetry_FullMethodName = "/copilot.bridge.v1.RuntimeService/WatchTelemetry"
 )
 
 // RuntimeServiceClient is the client API for RuntimeService service.
@@ -49,6 +50,12 @@ type RuntimeServiceClient interface {
 	//
 	// Errors: FAILED_PRECONDITION NOT_SIGNED_IN; those that begin with CLI_ or RUNTIME_.
 	ListModels(ctx context.Context, in *ListModelsRequest, opts ...grpc.CallOption) (*ListModelsResponse, error)
+	// WatchTelemetry streams the copies of the CLI's telemetry that runtimes with
+	// RuntimeProfile.telemetry send, from now on. A watcher that is slower loses the oldest
+	// of 1,024; `lost` counts them. It ends when the server drains.
+	//
+	// Errors: INVALID_ARGUMENT INVALID_FIELD.
+	WatchTelemetry(ctx context.Context, in *WatchTelemetryRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchTelemetryResponse], error)
 }
 
 type runtimeServiceClient struct {
@@ -109,6 +116,25 @@ func (c *runtimeServiceClient) ListModels(ctx context.Context, in *ListModelsReq
 	return out, nil
 }
 
+func (c *runtimeServiceClient) WatchTelemetry(ctx context.Context, in *WatchTelemetryRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchTelemetryResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &RuntimeService_ServiceDesc.Streams[0], RuntimeService_WatchTelemetry_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[WatchTelemetryRequest, WatchTelemetryResponse]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type RuntimeService_WatchTelemetryClient = grpc.ServerStreamingClient[WatchTelemetryResponse]
+
 // RuntimeServiceServer is the server API for RuntimeService service.
 // All implementations must embed UnimplementedRuntimeServiceServer
 // for forward compatibility.
@@ -132,6 +158,12 @@ type RuntimeServiceServer interface {
 	//
 	// Errors: FAILED_PRECONDITION NOT_SIGNED_IN; those that begin with CLI_ or RUNTIME_.
 	ListModels(context.Context, *ListModelsRequest) (*ListModelsResponse, error)
+	// WatchTelemetry streams the copies of the CLI's telemetry that runtimes with
+	// RuntimeProfile.telemetry send, from now on. A watcher that is slower loses the oldest
+	// of 1,024; `lost` counts them. It ends when the server drains.
+	//
+	// Errors: INVALID_ARGUMENT INVALID_FIELD.
+	WatchTelemetry(*WatchTelemetryRequest, grpc.ServerStreamingServer[WatchTelemetryResponse]) error
 	mustEmbedUnimplementedRuntimeServiceServer()
 }
 
@@ -156,6 +188,9 @@ func (UnimplementedRuntimeServiceServer) GetAuthStatus(context.Context, *GetAuth
 }
 func (UnimplementedRuntimeServiceServer) ListModels(context.Context, *ListModelsRequest) (*ListModelsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListModels not implemented")
+}
+func (UnimplementedRuntimeServiceServer) WatchTelemetry(*WatchTelemetryRequest, grpc.ServerStreamingServer[WatchTelemetryResponse]) error {
+	return status.Error(codes.Unimplemented, "method WatchTelemetry not implemented")
 }
 func (UnimplementedRuntimeServiceServer) mustEmbedUnimplementedRuntimeServiceServer() {}
 func (UnimplementedRuntimeServiceServer) testEmbeddedByValue()                        {}
@@ -268,6 +303,17 @@ func _RuntimeService_ListModels_Handler(srv interface{}, ctx context.Context, de
 	return interceptor(ctx, in, info, handler)
 }
 
+func _RuntimeService_WatchTelemetry_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(WatchTelemetryRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(RuntimeServiceServer).WatchTelemetry(m, &grpc.GenericServerStream[WatchTelemetryRequest, WatchTelemetryResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type RuntimeService_WatchTelemetryServer = grpc.ServerStreamingServer[WatchTelemetryResponse]
+
 // RuntimeService_ServiceDesc is the grpc.ServiceDesc for RuntimeService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -296,6 +342,12 @@ var RuntimeService_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _RuntimeService_ListModels_Handler,
 		},
 	},
-	Streams:  []grpc.StreamDesc{},
+	Streams: []grpc.StreamDesc{
+		{
+			StreamName:    "WatchTelemetry",
+			Handler:       _RuntimeService_WatchTelemetry_Handler,
+			ServerStreams: true,
+		},
+	},
 	Metadata: "copilot/bridge/v1/runtime_service.proto",
 }

@@ -20909,6 +20909,14 @@ type ModelCapabilities struct {
 	Supports *ModelCapabilitiesSupports `protobuf:"bytes,1,opt,name=supports,proto3" json:"supports,omitempty"`
 	// The limits.
 	Limits *ModelCapabilitiesLimits `protobuf:"bytes,2,opt,name=limits,proto3" json:"limits,omitempty"`
+	// Family of the model, as the endpoint names it.
+	Family *string `protobuf:"bytes,3,opt,name=family,proto3,oneof" json:"family,omitempty"`
+	// What the endpoint calls this description; always model_capabilities so far.
+	Object *string `protobuf:"bytes,4,opt,name=object,proto3,oneof" json:"object,omitempty"`
+	// Name of the model's tokenizer.
+	Tokenizer *string `protobuf:"bytes,5,opt,name=tokenizer,proto3,oneof" json:"tokenizer,omitempty"`
+	// What the model is for, such as chat.
+	Type *string `protobuf:"bytes,6,opt,name=type,proto3,oneof" json:"type,omitempty"`
 	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -20957,6 +20965,34 @@ func (x *ModelCapabilities) GetLimits() *ModelCapabilitiesLimits {
 		return x.Limits
 	}
 	return nil
+}
+
+func (x *ModelCapabilities) GetFamily() string {
+	if x != nil && x.Family != nil {
+		return *x.Family
+	}
+	return ""
+}
+
+func (x *ModelCapabilities) GetObject() string {
+	if x != nil && x.Object != nil {
+		return *x.Object
+	}
+	return ""
+}
+
+func (x *ModelCapabilities) GetTokenizer() string {
+	if x != nil && x.Tokenizer != nil {
+		return *x.Tokenizer
+	}
+	return ""
+}
+
+func (x *ModelCapabilities) GetType() string {
+	if x != nil && x.Type != nil {
+		return *x.Type
+	}
+	return ""
 }
 
 func (x *ModelCapabilities) GetJsonExtra() string {
@@ -21437,6 +21473,12 @@ type ModelCapabilitiesSupports struct {
 	Thinking *bool `protobuf:"varint,4,opt,name=thinking,proto3,oneof" json:"thinking,omitempty"`
 	// Whether there is tool calls. Since CLI 1.0.92.
 	ToolCalls *bool `protobuf:"varint,5,opt,name=tool_calls,json=toolCalls,proto3,oneof" json:"tool_calls,omitempty"`
+	// Whether the model can call several tools at once.
+	ParallelToolCalls *bool `protobuf:"varint,6,opt,name=parallel_tool_calls,proto3,oneof" json:"parallel_tool_calls,omitempty"`
+	// Whether the model can answer piece by piece.
+	Streaming *bool `protobuf:"varint,7,opt,name=streaming,proto3,oneof" json:"streaming,omitempty"`
+	// Whether the model can call tools.
+	ToolCalls_2 *bool `protobuf:"varint,8,opt,name=tool_calls_2,json=tool_calls,proto3,oneof" json:"tool_calls_2,omitempty"`
 	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -21504,6 +21546,27 @@ func (x *ModelCapabilitiesSupports) GetThinking() bool {
 func (x *ModelCapabilitiesSupports) GetToolCalls() bool {
 	if x != nil && x.ToolCalls != nil {
 		return *x.ToolCalls
+	}
+	return false
+}
+
+func (x *ModelCapabilitiesSupports) GetParallelToolCalls() bool {
+	if x != nil && x.ParallelToolCalls != nil {
+		return *x.ParallelToolCalls
+	}
+	return false
+}
+
+func (x *ModelCapabilitiesSupports) GetStreaming() bool {
+	if x != nil && x.Streaming != nil {
+		return *x.Streaming
+	}
+	return false
+}
+
+func (x *ModelCapabilitiesSupports) GetToolCalls_2() bool {
+	if x != nil && x.ToolCalls_2 != nil {
+		return *x.ToolCalls_2
 	}
 	return false
 }
@@ -35569,12 +35632,21 @@ const file_copilot_cli_v1_common_proto_rawDesc = "" +
 	"\x12owned_secret_count\x18\x06 \x01(\x03B\x06\x82\x80\x19\x02\x18\x01R\x10ownedSecretCount\x12N\n" +
 	"\x1fpreserves_shared_authentication\x18\a \x01(\bB\x06\x82\x80\x19\x02\x18\x01R\x1dpreservesSharedAuthentication\x12\x1e\n" +
 	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"\xbb\x01\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"\xde\x02\n" +
 	"\x11ModelCapabilities\x12E\n" +
 	"\bsupports\x18\x01 \x01(\v2).copilot.cli.v1.ModelCapabilitiesSupportsR\bsupports\x12?\n" +
-	"\x06limits\x18\x02 \x01(\v2'.copilot.cli.v1.ModelCapabilitiesLimitsR\x06limits\x12\x1e\n" +
+	"\x06limits\x18\x02 \x01(\v2'.copilot.cli.v1.ModelCapabilitiesLimitsR\x06limits\x12\x1b\n" +
+	"\x06family\x18\x03 \x01(\tH\x00R\x06family\x88\x01\x01\x12\x1b\n" +
+	"\x06object\x18\x04 \x01(\tH\x01R\x06object\x88\x01\x01\x12!\n" +
+	"\ttokenizer\x18\x05 \x01(\tH\x02R\ttokenizer\x88\x01\x01\x12\x17\n" +
+	"\x04type\x18\x06 \x01(\tH\x03R\x04type\x88\x01\x01\x12\x1e\n" +
 	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"\xf3\x02\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\t\n" +
+	"\a_familyB\t\n" +
+	"\a_objectB\f\n" +
+	"\n" +
+	"_tokenizerB\a\n" +
+	"\x05_type\"\xf3\x02\n" +
 	"\x17ModelCapabilitiesLimits\x121\n" +
 	"\x11max_prompt_tokens\x18\x01 \x01(\x03H\x00R\x11max_prompt_tokens\x88\x01\x01\x121\n" +
 	"\x11max_output_tokens\x18\x02 \x01(\x03H\x01R\x11max_output_tokens\x88\x01\x01\x12A\n" +
@@ -35624,20 +35696,28 @@ const file_copilot_cli_v1_common_proto_rawDesc = "" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\t\n" +
 	"\a_visionB\x13\n" +
 	"\x11_reasoning_effortB\r\n" +
-	"\v_tool_calls\"\xe0\x02\n" +
+	"\v_tool_calls\"\x98\x04\n" +
 	"\x19ModelCapabilitiesSupports\x12\x1b\n" +
 	"\x06vision\x18\x01 \x01(\bH\x00R\x06vision\x88\x01\x01\x12.\n" +
 	"\x10reasoning_effort\x18\x02 \x01(\bH\x01R\x0freasoningEffort\x88\x01\x01\x12U\n" +
 	"\x11adaptive_thinking\x18\x03 \x01(\x0e2'.copilot.cli.v1.AdaptiveThinkingSupportR\x11adaptive_thinking\x12\x1f\n" +
 	"\bthinking\x18\x04 \x01(\bH\x02R\bthinking\x88\x01\x01\x12\"\n" +
 	"\n" +
-	"tool_calls\x18\x05 \x01(\bH\x03R\ttoolCalls\x88\x01\x01\x12\x1e\n" +
+	"tool_calls\x18\x05 \x01(\bH\x03R\ttoolCalls\x88\x01\x01\x125\n" +
+	"\x13parallel_tool_calls\x18\x06 \x01(\bH\x04R\x13parallel_tool_calls\x88\x01\x01\x12!\n" +
+	"\tstreaming\x18\a \x01(\bH\x05R\tstreaming\x88\x01\x01\x12%\n" +
+	"\ftool_calls_2\x18\b \x01(\bH\x06R\n" +
+	"tool_calls\x88\x01\x01\x12\x1e\n" +
 	"\n" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\t\n" +
 	"\a_visionB\x13\n" +
 	"\x11_reasoning_effortB\v\n" +
 	"\t_thinkingB\r\n" +
-	"\v_tool_calls\"\xe3\x01\n" +
+	"\v_tool_callsB\x16\n" +
+	"\x14_parallel_tool_callsB\f\n" +
+	"\n" +
+	"_streamingB\x0f\n" +
+	"\r_tool_calls_2\"\xe3\x01\n" +
 	"\x1aModelPickerSettingsContext\x12\"\n" +
 	"\n" +
 	"config_dir\x18\x01 \x01(\tH\x00R\tconfigDir\x88\x01\x01\x12-\n" +
@@ -39558,6 +39638,7 @@ func file_copilot_cli_v1_common_proto_init() {
 	file_copilot_cli_v1_common_proto_msgTypes[140].OneofWrappers = []any{}
 	file_copilot_cli_v1_common_proto_msgTypes[141].OneofWrappers = []any{}
 	file_copilot_cli_v1_common_proto_msgTypes[142].OneofWrappers = []any{}
+	file_copilot_cli_v1_common_proto_msgTypes[144].OneofWrappers = []any{}
 	file_copilot_cli_v1_common_proto_msgTypes[145].OneofWrappers = []any{}
 	file_copilot_cli_v1_common_proto_msgTypes[148].OneofWrappers = []any{}
 	file_copilot_cli_v1_common_proto_msgTypes[149].OneofWrappers = []any{}

@@ -20414,6 +20414,15 @@ type ModelCompactionCompletedData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The event's type without its first word.
 	Kind string `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
+	// Number of the turn, from 0.
+	Turn *int64 `protobuf:"varint,2,opt,name=turn,proto3,oneof" json:"turn,omitempty"`
+	// Part of the CLI that did it.
+	PerformedBy *string `protobuf:"bytes,3,opt,name=performed_by,json=performedBy,proto3,oneof" json:"performed_by,omitempty"`
+	// Whether it succeeded.
+	Success *bool `protobuf:"varint,4,opt,name=success,proto3,oneof" json:"success,omitempty"`
+	// What it did: sizes before and after, tokens used, the summary. The member
+	// compactionResult, as JSON text.
+	CompactionResultJson *string `protobuf:"bytes,5,opt,name=compaction_result_json,json=compactionResultJson,proto3,oneof" json:"compaction_result_json,omitempty"`
 	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -20457,6 +20466,34 @@ func (x *ModelCompactionCompletedData) GetKind() string {
 	return ""
 }
 
+func (x *ModelCompactionCompletedData) GetTurn() int64 {
+	if x != nil && x.Turn != nil {
+		return *x.Turn
+	}
+	return 0
+}
+
+func (x *ModelCompactionCompletedData) GetPerformedBy() string {
+	if x != nil && x.PerformedBy != nil {
+		return *x.PerformedBy
+	}
+	return ""
+}
+
+func (x *ModelCompactionCompletedData) GetSuccess() bool {
+	if x != nil && x.Success != nil {
+		return *x.Success
+	}
+	return false
+}
+
+func (x *ModelCompactionCompletedData) GetCompactionResultJson() string {
+	if x != nil && x.CompactionResultJson != nil {
+		return *x.CompactionResultJson
+	}
+	return ""
+}
+
 func (x *ModelCompactionCompletedData) GetJsonExtra() string {
 	if x != nil {
 		return x.JsonExtra
@@ -20469,6 +20506,22 @@ type ModelCompactionStartedData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The event's type without its first word.
 	Kind string `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
+	// Number of the turn, from 0.
+	Turn *int64 `protobuf:"varint,2,opt,name=turn,proto3,oneof" json:"turn,omitempty"`
+	// Part of the CLI that does it.
+	PerformedBy *string `protobuf:"bytes,3,opt,name=performed_by,json=performedBy,proto3,oneof" json:"performed_by,omitempty"`
+	// What set it off, such as threshold.
+	Trigger *string `protobuf:"bytes,4,opt,name=trigger,proto3,oneof" json:"trigger,omitempty"`
+	// Number of tokens the request has now: system, tools and conversation.
+	CurrentTokens *int64 `protobuf:"varint,5,opt,name=current_tokens,json=currentTokens,proto3,oneof" json:"current_tokens,omitempty"`
+	// Number of them in the system message.
+	SystemTokens *int64 `protobuf:"varint,6,opt,name=system_tokens,json=systemTokens,proto3,oneof" json:"system_tokens,omitempty"`
+	// Number of them in the tools' descriptions.
+	ToolDefinitionsTokens *int64 `protobuf:"varint,7,opt,name=tool_definitions_tokens,json=toolDefinitionsTokens,proto3,oneof" json:"tool_definitions_tokens,omitempty"`
+	// Number of them in the conversation.
+	ConversationTokens *int64 `protobuf:"varint,8,opt,name=conversation_tokens,json=conversationTokens,proto3,oneof" json:"conversation_tokens,omitempty"`
+	// Number of tokens a prompt may have.
+	TokenLimit *int64 `protobuf:"varint,9,opt,name=token_limit,json=tokenLimit,proto3,oneof" json:"token_limit,omitempty"`
 	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -20510,6 +20563,62 @@ func (x *ModelCompactionStartedData) GetKind() string {
 		return x.Kind
 	}
 	return ""
+}
+
+func (x *ModelCompactionStartedData) GetTurn() int64 {
+	if x != nil && x.Turn != nil {
+		return *x.Turn
+	}
+	return 0
+}
+
+func (x *ModelCompactionStartedData) GetPerformedBy() string {
+	if x != nil && x.PerformedBy != nil {
+		return *x.PerformedBy
+	}
+	return ""
+}
+
+func (x *ModelCompactionStartedData) GetTrigger() string {
+	if x != nil && x.Trigger != nil {
+		return *x.Trigger
+	}
+	return ""
+}
+
+func (x *ModelCompactionStartedData) GetCurrentTokens() int64 {
+	if x != nil && x.CurrentTokens != nil {
+		return *x.CurrentTokens
+	}
+	return 0
+}
+
+func (x *ModelCompactionStartedData) GetSystemTokens() int64 {
+	if x != nil && x.SystemTokens != nil {
+		return *x.SystemTokens
+	}
+	return 0
+}
+
+func (x *ModelCompactionStartedData) GetToolDefinitionsTokens() int64 {
+	if x != nil && x.ToolDefinitionsTokens != nil {
+		return *x.ToolDefinitionsTokens
+	}
+	return 0
+}
+
+func (x *ModelCompactionStartedData) GetConversationTokens() int64 {
+	if x != nil && x.ConversationTokens != nil {
+		return *x.ConversationTokens
+	}
+	return 0
+}
+
+func (x *ModelCompactionStartedData) GetTokenLimit() int64 {
+	if x != nil && x.TokenLimit != nil {
+		return *x.TokenLimit
+	}
+	return 0
 }
 
 func (x *ModelCompactionStartedData) GetJsonExtra() string {
@@ -20659,6 +20768,11 @@ type ModelMessageData struct {
 	// The message, as the model's endpoint has it. The member message, as JSON
 	// text.
 	MessageJson *string `protobuf:"bytes,4,opt,name=message_json,json=messageJson,proto3,oneof" json:"message_json,omitempty"`
+	// Where the message came from, when it is not part of the conversation, such
+	// as a skill.
+	Source *string `protobuf:"bytes,5,opt,name=source,proto3,oneof" json:"source,omitempty"`
+	// Name of the member in which the endpoint gave the model's reasoning.
+	ReasoningWireField *string `protobuf:"bytes,6,opt,name=reasoning_wire_field,json=reasoningWireField,proto3,oneof" json:"reasoning_wire_field,omitempty"`
 	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -20719,6 +20833,20 @@ func (x *ModelMessageData) GetModelCallJson() string {
 func (x *ModelMessageData) GetMessageJson() string {
 	if x != nil && x.MessageJson != nil {
 		return *x.MessageJson
+	}
+	return ""
+}
+
+func (x *ModelMessageData) GetSource() string {
+	if x != nil && x.Source != nil {
+		return *x.Source
+	}
+	return ""
+}
+
+func (x *ModelMessageData) GetReasoningWireField() string {
+	if x != nil && x.ReasoningWireField != nil {
+		return *x.ReasoningWireField
 	}
 	return ""
 }
@@ -21029,6 +21157,20 @@ type ModelModelCallSuccessData struct {
 	// The settings the request was made with. The member requestSettings, as JSON
 	// text.
 	RequestSettingsJson *string `protobuf:"bytes,20,opt,name=request_settings_json,json=requestSettingsJson,proto3,oneof" json:"request_settings_json,omitempty"`
+	// Identifier of the request, as the CLI or the endpoint gave it.
+	ClientRequestId *string `protobuf:"bytes,21,opt,name=client_request_id,json=clientRequestId,proto3,oneof" json:"client_request_id,omitempty"`
+	// Who offers the model: identifier, kind, label. The member provider, as JSON
+	// text.
+	ProviderJson *string `protobuf:"bytes,22,opt,name=provider_json,json=providerJson,proto3,oneof" json:"provider_json,omitempty"`
+	// How much the model was allowed to think.
+	ReasoningEffort *string `protobuf:"bytes,23,opt,name=reasoning_effort,json=reasoningEffort,proto3,oneof" json:"reasoning_effort,omitempty"`
+	// How much of its reasoning the model was to sum up.
+	ReasoningSummary *string `protobuf:"bytes,24,opt,name=reasoning_summary,json=reasoningSummary,proto3,oneof" json:"reasoning_summary,omitempty"`
+	// Largest number of tokens an answer may have.
+	MaxOutputTokens *int64 `protobuf:"varint,25,opt,name=max_output_tokens,json=maxOutputTokens,proto3,oneof" json:"max_output_tokens,omitempty"`
+	// What the request had: tools with hashes of their schemas, sizes. The member
+	// requestCapture, as JSON text.
+	RequestCaptureJson *string `protobuf:"bytes,26,opt,name=request_capture_json,json=requestCaptureJson,proto3,oneof" json:"request_capture_json,omitempty"`
 	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -21205,6 +21347,48 @@ func (x *ModelModelCallSuccessData) GetRequestSettingsJson() string {
 	return ""
 }
 
+func (x *ModelModelCallSuccessData) GetClientRequestId() string {
+	if x != nil && x.ClientRequestId != nil {
+		return *x.ClientRequestId
+	}
+	return ""
+}
+
+func (x *ModelModelCallSuccessData) GetProviderJson() string {
+	if x != nil && x.ProviderJson != nil {
+		return *x.ProviderJson
+	}
+	return ""
+}
+
+func (x *ModelModelCallSuccessData) GetReasoningEffort() string {
+	if x != nil && x.ReasoningEffort != nil {
+		return *x.ReasoningEffort
+	}
+	return ""
+}
+
+func (x *ModelModelCallSuccessData) GetReasoningSummary() string {
+	if x != nil && x.ReasoningSummary != nil {
+		return *x.ReasoningSummary
+	}
+	return ""
+}
+
+func (x *ModelModelCallSuccessData) GetMaxOutputTokens() int64 {
+	if x != nil && x.MaxOutputTokens != nil {
+		return *x.MaxOutputTokens
+	}
+	return 0
+}
+
+func (x *ModelModelCallSuccessData) GetRequestCaptureJson() string {
+	if x != nil && x.RequestCaptureJson != nil {
+		return *x.RequestCaptureJson
+	}
+	return ""
+}
+
 func (x *ModelModelCallSuccessData) GetJsonExtra() string {
 	if x != nil {
 		return x.JsonExtra
@@ -21224,6 +21408,8 @@ type ModelResponseData struct {
 	// The answer, as the model's endpoint has it. The member response, as JSON
 	// text.
 	ResponseJson *string `protobuf:"bytes,4,opt,name=response_json,json=responseJson,proto3,oneof" json:"response_json,omitempty"`
+	// Members of the answer that are there without a value.
+	ResponseOwnUndefinedProperties []string `protobuf:"bytes,5,rep,name=response_own_undefined_properties,json=responseOwnUndefinedProperties,proto3" json:"response_own_undefined_properties,omitempty"`
 	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -21288,6 +21474,13 @@ func (x *ModelResponseData) GetResponseJson() string {
 	return ""
 }
 
+func (x *ModelResponseData) GetResponseOwnUndefinedProperties() []string {
+	if x != nil {
+		return x.ResponseOwnUndefinedProperties
+	}
+	return nil
+}
+
 func (x *ModelResponseData) GetJsonExtra() string {
 	if x != nil {
 		return x.JsonExtra
@@ -21300,6 +21493,9 @@ type ModelTelemetryData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The event's type without its first word.
 	Kind string `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
+	// The telemetry event: its name, properties and measures. The member
+	// telemetry, as JSON text.
+	TelemetryJson *string `protobuf:"bytes,2,opt,name=telemetry_json,json=telemetryJson,proto3,oneof" json:"telemetry_json,omitempty"`
 	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -21339,6 +21535,13 @@ func (*ModelTelemetryData) Descriptor() ([]byte, []int) {
 func (x *ModelTelemetryData) GetKind() string {
 	if x != nil {
 		return x.Kind
+	}
+	return ""
+}
+
+func (x *ModelTelemetryData) GetTelemetryJson() string {
+	if x != nil && x.TelemetryJson != nil {
+		return *x.TelemetryJson
 	}
 	return ""
 }
@@ -39872,15 +40075,43 @@ const file_copilot_cli_v1_event_types_proto_rawDesc = "" +
 	"\x15_previous_provider_idB\x1b\n" +
 	"\x19_reasoning_effort_managedB\x17\n" +
 	"\x15_context_tier_managedB\x14\n" +
-	"\x12_auto_tier_managed\"Z\n" +
+	"\x12_auto_tier_managed\"\xd0\x02\n" +
 	"\x1cModelCompactionCompletedData\x12\x1a\n" +
-	"\x04kind\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x04kind\x12\x1e\n" +
+	"\x04kind\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x04kind\x12\x17\n" +
+	"\x04turn\x18\x02 \x01(\x03H\x00R\x04turn\x88\x01\x01\x12&\n" +
+	"\fperformed_by\x18\x03 \x01(\tH\x01R\vperformedBy\x88\x01\x01\x12\x1d\n" +
+	"\asuccess\x18\x04 \x01(\bH\x02R\asuccess\x88\x01\x01\x12S\n" +
+	"\x16compaction_result_json\x18\x05 \x01(\tB\x18\x82\x80\x19\x14\n" +
+	"\x10compactionResult\x10\x01H\x03R\x14compactionResultJson\x88\x01\x01\x12\x1e\n" +
 	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"X\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\a\n" +
+	"\x05_turnB\x0f\n" +
+	"\r_performed_byB\n" +
+	"\n" +
+	"\b_successB\x19\n" +
+	"\x17_compaction_result_json\"\xb6\x04\n" +
 	"\x1aModelCompactionStartedData\x12\x1a\n" +
-	"\x04kind\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x04kind\x12\x1e\n" +
+	"\x04kind\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x04kind\x12\x17\n" +
+	"\x04turn\x18\x02 \x01(\x03H\x00R\x04turn\x88\x01\x01\x12&\n" +
+	"\fperformed_by\x18\x03 \x01(\tH\x01R\vperformedBy\x88\x01\x01\x12\x1d\n" +
+	"\atrigger\x18\x04 \x01(\tH\x02R\atrigger\x88\x01\x01\x12*\n" +
+	"\x0ecurrent_tokens\x18\x05 \x01(\x03H\x03R\rcurrentTokens\x88\x01\x01\x12(\n" +
+	"\rsystem_tokens\x18\x06 \x01(\x03H\x04R\fsystemTokens\x88\x01\x01\x12;\n" +
+	"\x17tool_definitions_tokens\x18\a \x01(\x03H\x05R\x15toolDefinitionsTokens\x88\x01\x01\x124\n" +
+	"\x13conversation_tokens\x18\b \x01(\x03H\x06R\x12conversationTokens\x88\x01\x01\x12$\n" +
+	"\vtoken_limit\x18\t \x01(\x03H\aR\n" +
+	"tokenLimit\x88\x01\x01\x12\x1e\n" +
 	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"\x8a\x01\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\a\n" +
+	"\x05_turnB\x0f\n" +
+	"\r_performed_byB\n" +
+	"\n" +
+	"\b_triggerB\x11\n" +
+	"\x0f_current_tokensB\x10\n" +
+	"\x0e_system_tokensB\x1a\n" +
+	"\x18_tool_definitions_tokensB\x16\n" +
+	"\x14_conversation_tokensB\x0e\n" +
+	"\f_token_limit\"\x8a\x01\n" +
 	"\x13ModelDeselectedData\x12-\n" +
 	"\x0eprevious_model\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\rpreviousModel\x12\x1e\n" +
 	"\n" +
@@ -39894,19 +40125,23 @@ const file_copilot_cli_v1_event_types_proto_rawDesc = "" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\b\n" +
 	"\x06_levelB\n" +
 	"\n" +
-	"\b_message\"\x8e\x02\n" +
+	"\b_message\"\x86\x03\n" +
 	"\x10ModelMessageData\x12\x1a\n" +
 	"\x04kind\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x04kind\x12\x17\n" +
 	"\x04turn\x18\x02 \x01(\x03H\x00R\x04turn\x88\x01\x01\x12>\n" +
 	"\x0fmodel_call_json\x18\x03 \x01(\tB\x11\x82\x80\x19\r\n" +
 	"\tmodelCall\x10\x01H\x01R\rmodelCallJson\x88\x01\x01\x127\n" +
 	"\fmessage_json\x18\x04 \x01(\tB\x0f\x82\x80\x19\v\n" +
-	"\amessage\x10\x01H\x02R\vmessageJson\x88\x01\x01\x12\x1e\n" +
+	"\amessage\x10\x01H\x02R\vmessageJson\x88\x01\x01\x12\x1b\n" +
+	"\x06source\x18\x05 \x01(\tH\x03R\x06source\x88\x01\x01\x125\n" +
+	"\x14reasoning_wire_field\x18\x06 \x01(\tH\x04R\x12reasoningWireField\x88\x01\x01\x12\x1e\n" +
 	"\n" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\a\n" +
 	"\x05_turnB\x12\n" +
 	"\x10_model_call_jsonB\x0f\n" +
-	"\r_message_json\"\xa5\x01\n" +
+	"\r_message_jsonB\t\n" +
+	"\a_sourceB\x17\n" +
+	"\x15_reasoning_wire_field\"\xa5\x01\n" +
 	"\x19ModelMessagesSnapshotData\x12\x1a\n" +
 	"\x04kind\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x04kind\x12:\n" +
 	"\rmessages_json\x18\x02 \x01(\tB\x10\x82\x80\x19\f\n" +
@@ -39939,7 +40174,7 @@ const file_copilot_cli_v1_event_types_proto_rawDesc = "" +
 	"\x05_turnB\b\n" +
 	"\x06_modelB\x12\n" +
 	"\x10_model_info_jsonB\x0f\n" +
-	"\r_timestamp_ms\"\xf5\v\n" +
+	"\r_timestamp_ms\"\xc6\x0f\n" +
 	"\x19ModelModelCallSuccessData\x12\x1a\n" +
 	"\x04kind\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x04kind\x12\x17\n" +
 	"\x04turn\x18\x02 \x01(\x03H\x00R\x04turn\x88\x01\x01\x128\n" +
@@ -39968,7 +40203,15 @@ const file_copilot_cli_v1_event_types_proto_rawDesc = "" +
 	"\x12model_display_name\x18\x12 \x01(\tH\x10R\x10modelDisplayName\x88\x01\x01\x12.\n" +
 	"\x10request_messages\x18\x13 \x01(\tH\x11R\x0frequestMessages\x88\x01\x01\x12P\n" +
 	"\x15request_settings_json\x18\x14 \x01(\tB\x17\x82\x80\x19\x13\n" +
-	"\x0frequestSettings\x10\x01H\x12R\x13requestSettingsJson\x88\x01\x01\x12\x1e\n" +
+	"\x0frequestSettings\x10\x01H\x12R\x13requestSettingsJson\x88\x01\x01\x12/\n" +
+	"\x11client_request_id\x18\x15 \x01(\tH\x13R\x0fclientRequestId\x88\x01\x01\x12:\n" +
+	"\rprovider_json\x18\x16 \x01(\tB\x10\x82\x80\x19\f\n" +
+	"\bprovider\x10\x01H\x14R\fproviderJson\x88\x01\x01\x12.\n" +
+	"\x10reasoning_effort\x18\x17 \x01(\tH\x15R\x0freasoningEffort\x88\x01\x01\x120\n" +
+	"\x11reasoning_summary\x18\x18 \x01(\tH\x16R\x10reasoningSummary\x88\x01\x01\x12/\n" +
+	"\x11max_output_tokens\x18\x19 \x01(\x03H\x17R\x0fmaxOutputTokens\x88\x01\x01\x12M\n" +
+	"\x14request_capture_json\x18\x1a \x01(\tB\x16\x82\x80\x19\x12\n" +
+	"\x0erequestCapture\x10\x01H\x18R\x12requestCaptureJson\x88\x01\x01\x12\x1e\n" +
 	"\n" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\a\n" +
 	"\x05_turnB\x19\n" +
@@ -39990,23 +40233,33 @@ const file_copilot_cli_v1_event_types_proto_rawDesc = "" +
 	"\x17_orphan_tool_call_countB\x15\n" +
 	"\x13_model_display_nameB\x13\n" +
 	"\x11_request_messagesB\x18\n" +
-	"\x16_request_settings_json\"\x93\x02\n" +
+	"\x16_request_settings_jsonB\x14\n" +
+	"\x12_client_request_idB\x10\n" +
+	"\x0e_provider_jsonB\x13\n" +
+	"\x11_reasoning_effortB\x14\n" +
+	"\x12_reasoning_summaryB\x14\n" +
+	"\x12_max_output_tokensB\x17\n" +
+	"\x15_request_capture_json\"\xde\x02\n" +
 	"\x11ModelResponseData\x12\x1a\n" +
 	"\x04kind\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x04kind\x12\x17\n" +
 	"\x04turn\x18\x02 \x01(\x03H\x00R\x04turn\x88\x01\x01\x12>\n" +
 	"\x0fmodel_call_json\x18\x03 \x01(\tB\x11\x82\x80\x19\r\n" +
 	"\tmodelCall\x10\x01H\x01R\rmodelCallJson\x88\x01\x01\x12:\n" +
 	"\rresponse_json\x18\x04 \x01(\tB\x10\x82\x80\x19\f\n" +
-	"\bresponse\x10\x01H\x02R\fresponseJson\x88\x01\x01\x12\x1e\n" +
+	"\bresponse\x10\x01H\x02R\fresponseJson\x88\x01\x01\x12I\n" +
+	"!response_own_undefined_properties\x18\x05 \x03(\tR\x1eresponseOwnUndefinedProperties\x12\x1e\n" +
 	"\n" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\a\n" +
 	"\x05_turnB\x12\n" +
 	"\x10_model_call_jsonB\x10\n" +
-	"\x0e_response_json\"P\n" +
+	"\x0e_response_json\"\xa2\x01\n" +
 	"\x12ModelTelemetryData\x12\x1a\n" +
-	"\x04kind\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x04kind\x12\x1e\n" +
+	"\x04kind\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x04kind\x12=\n" +
+	"\x0etelemetry_json\x18\x02 \x01(\tB\x11\x82\x80\x19\r\n" +
+	"\ttelemetry\x10\x01H\x00R\rtelemetryJson\x88\x01\x01\x12\x1e\n" +
 	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"\xdb\x02\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\x11\n" +
+	"\x0f_telemetry_json\"\xdb\x02\n" +
 	"\x16ModelToolExecutionData\x12\x1a\n" +
 	"\x04kind\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x04kind\x12\x17\n" +
 	"\x04turn\x18\x02 \x01(\x03H\x00R\x04turn\x88\x01\x01\x12%\n" +
@@ -44112,6 +44365,8 @@ func file_copilot_cli_v1_event_types_proto_init() {
 	file_copilot_cli_v1_event_types_proto_msgTypes[145].OneofWrappers = []any{}
 	file_copilot_cli_v1_event_types_proto_msgTypes[146].OneofWrappers = []any{}
 	file_copilot_cli_v1_event_types_proto_msgTypes[147].OneofWrappers = []any{}
+	file_copilot_cli_v1_event_types_proto_msgTypes[148].OneofWrappers = []any{}
+	file_copilot_cli_v1_event_types_proto_msgTypes[149].OneofWrappers = []any{}
 	file_copilot_cli_v1_event_types_proto_msgTypes[151].OneofWrappers = []any{}
 	file_copilot_cli_v1_event_types_proto_msgTypes[152].OneofWrappers = []any{}
 	file_copilot_cli_v1_event_types_proto_msgTypes[153].OneofWrappers = []any{}
@@ -44119,6 +44374,7 @@ func file_copilot_cli_v1_event_types_proto_init() {
 	file_copilot_cli_v1_event_types_proto_msgTypes[155].OneofWrappers = []any{}
 	file_copilot_cli_v1_event_types_proto_msgTypes[156].OneofWrappers = []any{}
 	file_copilot_cli_v1_event_types_proto_msgTypes[157].OneofWrappers = []any{}
+	file_copilot_cli_v1_event_types_proto_msgTypes[158].OneofWrappers = []any{}
 	file_copilot_cli_v1_event_types_proto_msgTypes[159].OneofWrappers = []any{}
 	file_copilot_cli_v1_event_types_proto_msgTypes[160].OneofWrappers = []any{}
 	file_copilot_cli_v1_event_types_proto_msgTypes[161].OneofWrappers = []any{}

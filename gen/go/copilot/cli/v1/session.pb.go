@@ -6847,6 +6847,8 @@ type SessionModelState struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Identifier of the model.
 	ModelId *string `protobuf:"bytes,1,opt,name=model_id,json=modelId,proto3,oneof" json:"model_id,omitempty"`
+	// How much the model may think before it answers.
+	ReasoningEffort *string `protobuf:"bytes,2,opt,name=reasoning_effort,json=reasoningEffort,proto3,oneof" json:"reasoning_effort,omitempty"`
 	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -6886,6 +6888,13 @@ func (*SessionModelState) Descriptor() ([]byte, []int) {
 func (x *SessionModelState) GetModelId() string {
 	if x != nil && x.ModelId != nil {
 		return *x.ModelId
+	}
+	return ""
+}
+
+func (x *SessionModelState) GetReasoningEffort() string {
+	if x != nil && x.ReasoningEffort != nil {
+		return *x.ReasoningEffort
 	}
 	return ""
 }
@@ -8382,12 +8391,14 @@ const file_copilot_cli_v1_session_proto_rawDesc = "" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\x13\n" +
 	"\x11_enable_all_toolsB\x17\n" +
 	"\x15_enable_insiders_modeB\x18\n" +
-	"\x16_disable_form_deferral\"`\n" +
+	"\x16_disable_form_deferral\"\xa5\x01\n" +
 	"\x11SessionModelState\x12\x1e\n" +
-	"\bmodel_id\x18\x01 \x01(\tH\x00R\amodelId\x88\x01\x01\x12\x1e\n" +
+	"\bmodel_id\x18\x01 \x01(\tH\x00R\amodelId\x88\x01\x01\x12.\n" +
+	"\x10reasoning_effort\x18\x02 \x01(\tH\x01R\x0freasoningEffort\x88\x01\x01\x12\x1e\n" +
 	"\n" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\v\n" +
-	"\t_model_id\"\xa2\x03\n" +
+	"\t_model_idB\x13\n" +
+	"\x11_reasoning_effort\"\xa2\x03\n" +
 	"\x13SessionResumeExtras\x12*\n" +
 	"\x0edisable_resume\x18\x01 \x01(\bH\x00R\rdisableResume\x88\x01\x01\x127\n" +
 	"\x15continue_pending_work\x18\x02 \x01(\bH\x01R\x13continuePendingWork\x88\x01\x01\x12G\n" +

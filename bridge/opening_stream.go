@@ -1,0 +1,117 @@
+package bridge
+
+import (
+	"context"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+)
+
+// opened is what became of a session that an Attach stream opens.
+type opened struct {
+	s      *session.Session
+	joined session.Joined
+	err    error
+}
+
+// arrive is come. For a session that needs its participants before the CLI can open it, it
+// returns as soon as this one is in place; the rest goes on in the background, and a.opening
+// has its end.
+func (a *Attachment) arrive(ctx context.Context, j session.Joining) (*session.Session, session.Joined, error) {
+	if !a.b.provides(a.start) {
+		return a.come(ctx, j)
+	}
+	inPlace, end := make(chan opened, 1), make(chan opened, 1)
+	j.InPlace = func(s *session.Session, joined session.Joined) {
+		select {
+		case inPlace <- opened{s: s, joined: joined}:
+		default: // it tries again, having come too late for its old place
+		}
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	a.work.Go(func() {
+		defer cancel(nil)
+		s, joined, err := a.come(ctx, j)
+		end <- opened{s, joined, err}
+	})
+	select {
+	case o := <-inPlace:
+		a.opening = end
+		return o.s, o.joined, nil
+	case o := <-end:
+		return o.s, o.joined, o.err
+	}
+}
+
+// provides reports whether a start is of a session that needs its participants for being
+// opened.
+func (b *Bridge) provides(start *bridgev1.AttachStart) bool {
+	profile, id := start.GetCreate().GetRuntimeProfile(), start.GetJoinSessionId()
+	if r := start.GetResume(); r != nil {
+		profile, id = r.GetRuntimeProfile(), r.GetSessionId()
+	}
+	if profile.GetSessionFs() != nil || profile.GetModelInference() != nil {
+		return true
+	}
+	b.mu.Lock()
+	s := b.sessions[id]
+	b.mu.Unlock()
+	return s != nil && s.Provides()
+}
+
+// first is the first frame of the stream. Where the session is still being opened, the
+// frame that says that it is there comes later, and when it fails the stream ends.
+func (a *Attachment) first(ctx context.Context) *bridgev1.AttachResponse {
+	if a.opening == nil {
+		return &bridgev1.AttachResponse{Frame: &bridgev1.AttachResponse_Started{Started: a.started}}
+	}
+	a.begun(func() {
+		select {
+		case o := <-a.opening:
+			if o.err != nil {
+				a.refused = within(o.err, "start.")
+				a.end(a.refused)
+				return
+			}
+			a.reply(ctx, &bridgev1.AttachResponse{Frame: &bridgev1.AttachResponse_Started{Started: a.startedAs(o.joined)}})
+		case <-ctx.Done():
+		}
+	})
+	return &bridgev1.AttachResponse{Frame: &bridgev1.AttachResponse_Opening{Opening: &bridgev1.AttachOpening{
+		ParticipantId: a.p.ID, Token: a.p.Token, SessionId: a.s.ID(),
+	}}}
+}
+
+// runParts gives the CLI the parts of model responses, in the order they came. Of each
+// request only the first failure is told.
+func (a *Attachment) runParts(ctx context.Context) {
+	failures := map[string]struct{}{}
+	for {
+		select {
+		case r := <-a.parts:
+			err := a.respond(ctx, r)
+			id := r.GetRequestId()
+			if _, told := failures[id]; err == nil || told {
+				continue
+			}
+			if len(failures) >= maxFailures {
+				clear(failures)
+			}
+			failures[id] = struct{}{}
+			a.reply(ctx, failed(&bridgev1.AttachFailed{Of: &bridgev1.AttachFailed_ModelRequestId{ModelRequestId: id}}, err))
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// maxFailures bounds the requests whose failure a stream remembers to have told.
+const maxFailures = 1024
+
+func (a *Attachment) respond(ctx context.Context, r *bridgev1.ModelResponse) error {
+	part, err := modelPart(r)
+	if err == nil {
+		_, err = a.s.RespondModel(ctx, a.p.ID, part)
+	}
+	return within(err, "model_response.")
+}

@@ -1,0 +1,169 @@
+package bridge
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	"github.com/copilot-grpc/copilot-grpc/bridge/translate"
+	jsonv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/json/v1"
+)
+
+// cliCall is a call of a method of the CLI, whichever service it came by.
+type cliCall struct {
+	method string
+	// id is the session that the call is about, "" if it is about none.
+	id string
+	// params are the parameters, but for the session's id.
+	params session.Object
+	// exact asks for the CLI's own behaviour, where the bridge's would be stricter.
+	exact bool
+	// profile says which runtime is asked what is about no session; nil for the default.
+	profile *runtime.Profile
+}
+
+// sessionMethods is what the methods begin with that are about one session.
+const sessionMethods = "session."
+
+// CallCLI serves every method of copilot.cli.v1: the request is translated by the method's
+// descriptor, goes to the runtime that has the session, or to the bridge's own core where
+// the table ownMethods says so, and the result comes back the same way.
+func (b *Bridge) CallCLI(ctx context.Context, method protoreflect.MethodDescriptor, request []byte, exact bool, requestID string) ([]byte, error) {
+	rules, _ := proto.GetExtension(method.Options(), jsonv1.E_Method).(*jsonv1.MethodRules)
+	c := &cliCall{method: rules.GetMethod(), exact: exact}
+	reply, err := b.callCLI(ctx, c, method, request, requestID)
+	if err != nil && exact {
+		return nil, session.Exactly(err, c.method, c.id)
+	}
+	return reply, err
+}
+
+func (b *Bridge) callCLI(ctx context.Context, c *cliCall, method protoreflect.MethodDescriptor, request []byte, requestID string) ([]byte, error) {
+	in, err := b.codec.set.Table(method.Input())
+	if err != nil {
+		return nil, fault.Wrap(err, fault.Internal, "compiling a message")
+	}
+	out, err := b.codec.set.Table(method.Output())
+	if err != nil {
+		return nil, fault.Wrap(err, fault.Internal, "compiling a message")
+	}
+	text, err := in.AppendJSON(nil, request, translate.JSONOptions{RejectDeclaredExtra: !c.exact, ForbidExtra: []string{"sessionId"}})
+	if err != nil {
+		return nil, rename(badField(err, requestField), requestField+".", "")
+	}
+	if c.params, err = session.ParseObject(text); err != nil {
+		return nil, fault.Wrap(err, fault.Internal, "parameters of %s", c.method)
+	}
+	c.id = c.params.String("sessionId")
+	c.params.Set("sessionId", nil)
+	result, err := b.callOnce(ctx, c, requestID)
+	if err != nil {
+		return nil, err
+	}
+	fidelity := translate.Tidy
+	if c.exact {
+		fidelity = translate.Exact
+	}
+	wire, err := out.AppendWire(nil, result, fidelity)
+	if err != nil {
+		return nil, fault.Wrap(err, fault.CLIProtocolError, "reading the result of %s", c.method).With("method", c.method)
+	}
+	return wire, nil
+}
+
+// requestField stands for the request itself while its fields get their paths.
+const requestField = "request"
+
+// callOnce makes the call, once for each request id.
+func (b *Bridge) callOnce(ctx context.Context, c *cliCall, requestID string) (json.RawMessage, error) {
+	if requestID == "" {
+		return b.dispatch(ctx, c)
+	}
+	reply, err := idempotent(ctx, b, c.method+"\x00"+c.id, requestID, wrapperspb.Bytes(c.params.JSON()), func() (*wrapperspb.BytesValue, error) {
+		result, err := b.dispatch(ctx, c)
+		return wrapperspb.Bytes(result), err
+	})
+	return reply.GetValue(), err
+}
+
+// dispatch makes the call in the way that its row in the table says.
+func (b *Bridge) dispatch(ctx context.Context, c *cliCall) (json.RawMessage, error) {
+	row := ownMethod(c.method)
+	switch {
+	case row != nil && row.run == nil:
+		return nil, refusal(c.method, row)
+	case row != nil:
+		return row.run(b, ctx, c)
+	case strings.HasPrefix(c.method, sessionMethods) && (c.id != "" || !sessionless[c.method]):
+		return b.forward(ctx, c)
+	}
+	return b.forwardServer(ctx, c)
+}
+
+// refusal says why a method is not to be had.
+func refusal(method string, row *own) error {
+	text := method + " is refused: " + row.why
+	if row.instead != "" {
+		text += "; call " + row.instead
+	}
+	return fault.New(fault.MethodRefused, "%s", text).WithField("method").With("method", method)
+}
+
+// forward makes the call in the runtime that has the session, loading it if need be.
+func (b *Bridge) forward(ctx context.Context, c *cliCall) (json.RawMessage, error) {
+	s, err := b.open(c.id)
+	if err != nil {
+		return nil, err
+	}
+	result, at, err := s.Invoke(ctx, c.method, c.params)
+	return recorded(ctx, result, at, err)
+}
+
+// recorded notes the position at which a reply stands.
+func recorded(ctx context.Context, result json.RawMessage, at journal.Position, err error) (json.RawMessage, error) {
+	if err != nil {
+		return nil, err
+	}
+	record(ctx, at)
+	return result, nil
+}
+
+// forwardServer makes a call that is about the CLI itself, or about a session that need not
+// be open: in the runtime of the session if it is, or else in the first one.
+func (b *Bridge) forwardServer(ctx context.Context, c *cliCall) (json.RawMessage, error) {
+	profile, params := b.cfg.Profile, c.params
+	if c.profile != nil {
+		profile = *c.profile
+	}
+	if c.id != "" {
+		if !c.exact {
+			if err := checkID(c.id, "session_id"); err != nil {
+				return nil, err
+			}
+		}
+		if s, err := b.open(c.id); err == nil {
+			result, at, err := s.Invoke(ctx, c.method, params)
+			return recorded(ctx, result, at, err)
+		}
+		var err error
+		if profile, err = b.home(c.id, nil); err != nil {
+			return nil, err
+		}
+		params = params.Clone()
+		params.SetString("sessionId", c.id)
+	}
+	rt, err := b.runtimeOf(ctx, profile)
+	if err != nil {
+		return nil, err
+	}
+	result, err := rt.Call(ctx, c.method, params.JSON())
+	return result, session.Classify(err, c.method)
+}

@@ -1,0 +1,82 @@
+package bridge
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
+	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+)
+
+// cliAnswer answers a callback that an event asked, by the CLI's own method for it.
+func (b *Bridge) cliAnswer(ctx context.Context, c *cliCall) (json.RawMessage, error) {
+	s, err := b.open(c.id)
+	if err != nil {
+		return nil, err
+	}
+	id := c.params.String("requestId")
+	reply, err := cliReply(s, id, c)
+	if err != nil {
+		return unanswered(c, err)
+	}
+	at, err := s.Resolve(ctx, id, "", reply)
+	if err != nil {
+		return unanswered(c, err)
+	}
+	return recorded(ctx, done, at, nil)
+}
+
+// unanswered is the answer to an answer that nobody waits for: the CLI's own is no error.
+func unanswered(c *cliCall, err error) (json.RawMessage, error) {
+	if r := fault.ReasonOf(err); c.exact && (r == fault.CallbackNotFound || r == fault.CallbackResolved) {
+		return undone, nil
+	}
+	return nil, rename(err, "callback_id", "request_id")
+}
+
+// cliReply checks an answer that came as parameters.
+func cliReply(s *session.Session, id string, c *cliCall) (callback.Reply, error) {
+	p, err := s.Pending().Get(id)
+	if err != nil {
+		return callback.Reply{}, err
+	}
+	if p.Kind.AnswerMethod != c.method {
+		if c.exact {
+			return callback.Reply{}, fault.New(fault.CallbackNotFound, "callback %q is another", id)
+		}
+		return callback.Reply{}, fault.New(fault.AnswerInvalid, "callback %q is a %s, which %s does not answer", id, p.Kind.Method, c.method).
+			WithField("request_id").With("callback_id", id)
+	}
+	params := c.params.Clone()
+	params.Set("requestId", nil)
+	if p.Kind.Method == callback.PermissionRequested && !c.exact {
+		decision, err := permissionDecision(params.Get("result"), "result")
+		if err != nil {
+			return callback.Reply{}, err
+		}
+		params.Set("result", decision)
+	}
+	return callback.Reply{Members: params.JSON()}, nil
+}
+
+// cliAnswerRequest answers what the CLI asks by a request and tells of by an event as well.
+// The CLI arbitrates between the two ways; its request to the bridge ends with the other.
+func (b *Bridge) cliAnswerRequest(ctx context.Context, c *cliCall) (json.RawMessage, error) {
+	s, err := b.open(c.id)
+	if err != nil {
+		return nil, err
+	}
+	result, at, err := s.Do(ctx, c.method, c.params)
+	if err == nil && session.Refused(result, c.method) == nil {
+		s.AnsweredElsewhere(c.params.String("requestId"), requestsOf[c.method])
+	}
+	return recorded(ctx, result, at, err)
+}
+
+// requestsOf are the requests of the CLI that methods answer in another way.
+var requestsOf = map[string]string{
+	"session.ui.handlePendingUserInput":      "userInput.request",
+	"session.ui.handlePendingExitPlanMode":   "exitPlanMode.request",
+	"session.ui.handlePendingAutoModeSwitch": "autoModeSwitch.request",
+}

@@ -1,0 +1,146 @@
+package bridge
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+)
+
+// own is a method of the CLI that the bridge does not simply pass on.
+type own struct {
+	// method is its name, or with a dot at the end what the names of a family begin with.
+	method string
+	// why says what would happen if it were passed on.
+	why string
+	// run is the bridge's own way of doing it; nil refuses it.
+	run func(b *Bridge, ctx context.Context, c *cliCall) (json.RawMessage, error)
+	// instead is what to call in the place of a method that is refused.
+	instead string
+}
+
+// Words that several rows say.
+const (
+	whyTurn     = "its turn is followed, its session loaded, and it is refused while the server drains"
+	whyAnswer   = "an answer is given once, by whoever is first, and everybody is told of it"
+	whyProcess  = "it would change every session of the CLI process, whoever's they are"
+	whyHost     = "the bridge is the CLI's host, and what the host is told holds credentials"
+	whyBehind   = "the session would be opened or closed behind the bridge's back, with none of its guarantees"
+	whyConn     = "it is bound to the connection, which all callers share"
+	whyKept     = "the CLI forgets it when the session is unloaded, so the bridge keeps it and sets it again"
+	whyWait     = "a call that waits is not parked in the CLI, which has room for few"
+	whyLifetime = "the bridge keeps the session's configuration, journal and participants"
+)
+
+// ownMethods is the one table of methods that the bridge handles itself or refuses, for
+// copilot.cli.v1 and for RawService. All others are passed on as they are. docs/methods.md
+// shows it; a test compares the two.
+var ownMethods = []own{
+	{method: "connect", why: "the bridge has connected, and a second handshake would change what it agreed on"},
+	{method: "runtime.", why: "the bridge owns its CLI processes", instead: "nothing: runtimes end with the server"},
+	{method: "host.", why: whyHost},
+	{method: "sessionFs.", why: whyProcess, instead: "SessionService.CreateSession with a runtime_profile"},
+	{method: "llmInference.", why: whyProcess, instead: "SessionService.CreateSession with a runtime_profile"},
+	{method: "registerExtensionLaunchProvider", why: whyConn},
+	{method: "sessions.setAdditionalPlugins", why: whyProcess},
+	{method: "sessions.registerExtensionToolsOnSession", why: whyConn, instead: "CallbackService.Attach with tools"},
+	{method: "sessions.open", why: whyBehind, instead: "SessionService.CreateSession or ResumeSession"},
+	{method: "sessions.close", why: whyBehind, instead: "SessionService.DisconnectSession"},
+	{method: "sessions.connect", why: whyBehind, instead: "SessionService.ResumeSession"},
+	{method: "sessions.releaseLock", why: "the lock is what keeps other processes from forking the session's history"},
+	{method: "sessions.delete", why: whyBehind, instead: "SessionService.DeleteSession"},
+	{method: "sessions.startRemoteControl", why: whyProcess},
+	{method: "sessions.stopRemoteControl", why: whyProcess},
+	{method: "sessions.transferRemoteControl", why: whyProcess},
+	{method: "sessions.setRemoteControlSteering", why: whyProcess},
+	{method: "session.suspend", why: whyBehind, instead: "SessionService.DisconnectSession"},
+	{method: "session.shutdown", why: whyBehind, instead: "SessionService.DisconnectSession"},
+	{method: "session.canvas.provider.", why: whyConn, instead: "SessionService.CreateSession with canvases"},
+	{method: "session.mcp.registerExternalClient", why: whyConn},
+	{method: "session.mcp.unregisterExternalClient", why: whyConn},
+	{method: "session.ui.registerDirectAutoModeSwitchHandler", why: whyConn, instead: "CallbackService.Attach with the kind AUTO_MODE_SWITCH"},
+	{method: "session.ui.unregisterDirectAutoModeSwitchHandler", why: whyConn, instead: "CallbackService.Attach"},
+
+	{method: "session.create", why: whyLifetime, run: (*Bridge).cliCreate},
+	{method: "session.resume", why: whyLifetime, run: (*Bridge).cliResume},
+	{method: "session.destroy", why: "other participants may still use the session", run: (*Bridge).cliDestroy},
+	{method: "session.detach", why: "other participants may still use the session", run: (*Bridge).cliDestroy},
+	{method: "session.delete", why: "streams and callbacks of the session end with it", run: (*Bridge).cliDelete},
+	{method: "session.getMetadata", why: "a session of the history need not be open", run: (*Bridge).forwardServer},
+	{method: "sessions.bulkDelete", why: "streams and callbacks of the sessions end with them", run: (*Bridge).cliBulkDelete},
+	{method: "sessions.pruneOld", why: "sessions that are open here are spared", run: (*Bridge).cliPrune},
+	{method: "session.send", why: whyTurn, run: (*Bridge).cliSend},
+	{method: "session.sendMessages", why: whyTurn, run: (*Bridge).cliSend},
+	{method: "session.fleet.start", why: whyTurn, run: (*Bridge).cliSend},
+	{method: "session.abort", why: "a session that is not loaded has nothing to abort", run: (*Bridge).cliAbort},
+	{method: "session.tools.set", why: "the CLI has one set of tools; they are the session's own, beside those of participants", run: (*Bridge).cliSetTools},
+	{method: "session.model.switchTo", why: whyKept, run: (*Bridge).cliSwitchModel},
+	{method: "session.eventLog.registerInterest", why: "the CLI sees the union of all interests, and again after each load", run: (*Bridge).cliRegister},
+	{method: "session.eventLog.releaseInterest", why: "a caller ends its own interest, nobody else's", run: (*Bridge).cliRelease},
+	{method: "session.eventLog.read", why: whyWait, run: (*Bridge).cliReadLog},
+	{method: "session.tasks.waitForPending", why: whyWait, run: (*Bridge).cliPark},
+	{method: "session.tasks.readOutput", why: whyWait, run: (*Bridge).cliPark},
+	{method: "session.ui.elicitation", why: whyWait, run: (*Bridge).cliPark},
+
+	{method: "session.tools.handlePendingToolCall", why: whyAnswer, run: (*Bridge).cliAnswer},
+	{method: "session.permissions.handlePendingPermissionRequest", why: whyAnswer, run: (*Bridge).cliAnswer},
+	{method: "session.ui.handlePendingElicitation", why: whyAnswer, run: (*Bridge).cliAnswer},
+	{method: "session.ui.handlePendingSampling", why: whyAnswer, run: (*Bridge).cliAnswer},
+	{method: "session.ui.handlePendingSessionLimitsExhausted", why: whyAnswer, run: (*Bridge).cliAnswer},
+	{method: "session.commands.handlePendingCommand", why: whyAnswer, run: (*Bridge).cliAnswer},
+	{method: "session.commands.respondToQueuedCommand", why: whyAnswer, run: (*Bridge).cliAnswer},
+	{method: "session.mcp.oauth.handlePendingRequest", why: whyAnswer, run: (*Bridge).cliAnswer},
+	{method: "session.mcp.headers.handlePendingHeadersRefreshRequest", why: whyAnswer, run: (*Bridge).cliAnswer},
+	{method: "session.ui.handlePendingUserInput", why: whyAnswer, run: (*Bridge).cliAnswerRequest},
+	{method: "session.ui.handlePendingExitPlanMode", why: whyAnswer, run: (*Bridge).cliAnswerRequest},
+	{method: "session.ui.handlePendingAutoModeSwitch", why: whyAnswer, run: (*Bridge).cliAnswerRequest},
+}
+
+// sessionless are the methods whose names begin like those about a session, and that are
+// about none.
+var sessionless = map[string]bool{"session.list": true, "session.getLastId": true, "session.getForeground": true}
+
+// ownMethod returns the row of a method, nil if it has none.
+func ownMethod(method string) *own {
+	for i := range ownMethods {
+		row := &ownMethods[i]
+		if row.method == method || strings.HasSuffix(row.method, ".") && strings.HasPrefix(method, row.method) {
+			return row
+		}
+	}
+	if _, ok := keptSettings[method]; ok {
+		return &own{method: method, why: whyKept, run: (*Bridge).cliApply}
+	}
+	return nil
+}
+
+// keptSettings are the methods that set something the CLI forgets when the session is
+// unloaded, and how a later call stands to an earlier one. What of the session's settings
+// the CLI does keep was measured; the e2e test of these rows measures it again.
+var keptSettings = map[string]settingRule{
+	"session.permissions.setApproveAll":            {group: "approveAll"},
+	"session.permissions.setMode":                  {group: "permissionMode"},
+	"session.permissions.configure":                {group: "permissions", merge: true},
+	"session.permissions.modifyRules":              {},
+	"session.permissions.paths.add":                {},
+	"session.permissions.urls.setUnrestrictedMode": {group: "unrestrictedUrls"},
+	"session.options.update":                       {group: "options", merge: true},
+	"session.mcp.disable":                          {group: "mcp", member: "serverName"},
+	"session.mcp.enable":                           {group: "mcp", member: "serverName"},
+	"session.mcp.setEnvValueMode":                  {group: "mcpEnv"},
+	"session.skills.disable":                       {group: "skill", member: "name"},
+	"session.skills.enable":                        {group: "skill", member: "name"},
+	"session.agent.select":                         {group: "agent"},
+	"session.agent.deselect":                       {group: "agent"},
+	"session.model.setReasoningEffort":             {group: "effort"},
+	"session.model.setAllowedModels":               {group: "allowedModels"},
+	"session.tools.updateSubagentSettings":         {group: "subagents"},
+	"session.telemetry.setFeatureOverrides":        {group: "telemetry"},
+	"session.provider.add":                         {},
+}
+
+// settingRule says which earlier settings a call replaces: those of its group, and of the
+// same value of the member if there is one. Without a group it replaces none.
+type settingRule struct {
+	group, member string
+	merge         bool
+}

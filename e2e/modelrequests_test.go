@@ -1,0 +1,320 @@
+package e2e
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+
+	copilot "github.com/copilot-grpc/copilot-grpc/clients/go"
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
+)
+
+// unreachable is a provider that only a participant can make requests to.
+func (st *stage) unreachable() *cliv1.SessionConfig {
+	config := st.config()
+	config.Provider.BaseUrl = "http://127.0.0.1:9/v1"
+	return config
+}
+
+// transport makes requests by a function, and counts them.
+type transport struct {
+	do func(*http.Request) (*http.Response, error)
+	mu sync.Mutex
+	n  int
+}
+
+func (tr *transport) RoundTrip(req *http.Request) (*http.Response, error) {
+	tr.mu.Lock()
+	tr.n++
+	tr.mu.Unlock()
+	return tr.do(req)
+}
+
+func (tr *transport) count() int {
+	tr.mu.Lock()
+	defer tr.mu.Unlock()
+	return tr.n
+}
+
+// instead makes the requests to the offline model, whatever address they have.
+func (st *stage) instead() *transport {
+	return &transport{do: func(req *http.Request) (*http.Response, error) {
+		to := req.Clone(req.Context())
+		target, err := http.NewRequest(req.Method, st.model.OpenAIBaseURL()+strings.TrimPrefix(req.URL.Path, "/v1"), nil)
+		if err != nil {
+			return nil, err
+		}
+		to.URL, to.Host = target.URL, target.URL.Host
+		return http.DefaultTransport.RoundTrip(to)
+	}}
+}
+
+// TestModelRequests are made by a participant, as a stream of events.
+func TestModelRequests(t *testing.T) {
+	t.Parallel()
+	st := newOwnStage(t, hostConfig{}, onUser("work", call("work", nil)), onResult("work", say("{{tool_result}} Größe")))
+	tr := st.instead()
+	s := st.create(copilot.SessionOptions{
+		Config: st.unreachable(), ModelTransport: tr, Tools: []copilot.Tool{answering("work", "done")},
+	})
+	if out := st.say(s, "hello"); out.GetText() != "You said: hello" {
+		t.Errorf("the agent said %q", out.GetText())
+	}
+	if out := st.say(s, "work"); out.GetText() != "done Größe" {
+		t.Errorf("the agent said %q", out.GetText())
+	}
+	if n := tr.count(); n != 3 {
+		t.Errorf("%d requests were made, want 3", n)
+	}
+	if deltas := st.all(s, "assistant.message_delta"); len(deltas) == 0 {
+		t.Error("the response did not come as a stream")
+	}
+	if len(st.ready()) != 2 {
+		t.Errorf("the runtimes are %v, want one of the session's own", st.ready())
+	}
+}
+
+// failure checks how a turn failed.
+func failure(t *testing.T, out *copilot.Outcome, text string) {
+	t.Helper()
+	if out.GetStatus() != bridgev1.TurnStatus_TURN_STATUS_FAILED || !strings.Contains(out.GetError().GetMessage(), text) {
+		t.Errorf("the turn ended %v, want it to have failed with %q", out, text)
+	}
+}
+
+// TestModelRequestRefused: a turn whose request nobody makes fails, soon and once.
+func TestModelRequestRefused(t *testing.T) {
+	t.Parallel()
+	st := newOwnStage(t, hostConfig{})
+	start := bridgev1.CallbackKind_CALLBACK_KIND_MODEL_REQUEST_START
+	handlers := &bridgev1.Handlers{Kinds: []bridgev1.CallbackKind{start, bridgev1.CallbackKind_CALLBACK_KIND_MODEL_REQUEST_CHUNK}}
+	open := func(timeout time.Duration) *copilot.Session {
+		return st.create(copilot.SessionOptions{
+			Config: st.unreachable(), SessionHandlers: handlers, CallbackTimeout: timeout,
+			RuntimeProfile: &bridgev1.RuntimeProfile{ModelInference: &bridgev1.ModelInference{Key: "shared"}},
+		})
+	}
+	t.Run("declined", func(t *testing.T) {
+		s := open(0)
+		p := st.attach(joinOf(s.ID(), handlers))
+		ended := st.goTurn(s, "hello")
+		cb := p.asked(start)
+		if r := cb.GetModelRequestStart(); r.GetMethod() != http.MethodPost || !strings.HasSuffix(r.GetUrl(), "/chat/completions") || r.GetSessionId() != s.ID() {
+			t.Errorf("asked %v", cb)
+		}
+		p.answer(cb.GetCallbackId(), &bridgev1.Answer{Answer: &bridgev1.Answer_Error{Error: &bridgev1.AnswerError{Message: "not today"}}})
+		failure(t, ended(), "not today")
+	})
+	t.Run("unanswered", func(t *testing.T) {
+		failure(t, st.goTurn(open(300*time.Millisecond), "hello")(), "nobody answered in time")
+	})
+	t.Run("taken and never answered", func(t *testing.T) {
+		s := open(300 * time.Millisecond)
+		p := st.attach(joinOf(s.ID(), handlers))
+		ended := st.goTurn(s, "hello")
+		answered := p.answer(p.asked(start).GetCallbackId(), took(t))
+		if answered.failed != nil {
+			t.Fatalf("the answer was refused: %v", answered.failed)
+		}
+		chunk := p.asked(bridgev1.CallbackKind_CALLBACK_KIND_MODEL_REQUEST_CHUNK)
+		if !chunk.GetModelRequestChunk().GetEnd() || !strings.Contains(chunk.GetModelRequestChunk().GetData(), "hello") {
+			t.Errorf("the request's body is %v", chunk)
+		}
+		failure(t, ended(), "in time")
+	})
+	t.Run("participant gone", func(t *testing.T) {
+		s := open(0)
+		p := st.attach(joinOf(s.ID(), handlers))
+		ended := st.goTurn(s, "hello")
+		p.answer(p.asked(start).GetCallbackId(), took(t))
+		p.asked(bridgev1.CallbackKind_CALLBACK_KIND_MODEL_REQUEST_CHUNK)
+		p.send(&bridgev1.AttachRequest{Frame: &bridgev1.AttachRequest_Leave{Leave: &bridgev1.AttachLeave{}}})
+		failure(t, ended(), "")
+	})
+	t.Run("nobody there", func(t *testing.T) {
+		_, err := st.client.CreateSession(st.ctx, copilot.SessionOptions{
+			Config: st.unreachable(), RuntimeProfile: &bridgev1.RuntimeProfile{ModelInference: &bridgev1.ModelInference{}},
+		})
+		wantError(t, err, codes.FailedPrecondition, bridgev1.ErrorReason_ERROR_REASON_PROVIDER_GONE)
+	})
+}
+
+// took is the answer that takes a request, or a piece of it.
+func took(t *testing.T) *bridgev1.Answer {
+	t.Helper()
+	answer, err := copilot.AnswerWith(&cliv1.CallbackLlmInferenceServiceHttpRequestStartResponse{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answer
+}
+
+// TestModelRequestOfTwo: of two participants one abstains and the other answers by hand,
+// with wrong parts between the right ones.
+func TestModelRequestOfTwo(t *testing.T) {
+	t.Parallel()
+	st := newOwnStage(t, hostConfig{})
+	start := bridgev1.CallbackKind_CALLBACK_KIND_MODEL_REQUEST_START
+	handlers := &bridgev1.Handlers{Kinds: []bridgev1.CallbackKind{start, bridgev1.CallbackKind_CALLBACK_KIND_MODEL_REQUEST_CHUNK}}
+	s := st.create(copilot.SessionOptions{
+		Config: st.unreachable(), SessionHandlers: handlers,
+		RuntimeProfile: &bridgev1.RuntimeProfile{ModelInference: &bridgev1.ModelInference{}},
+	})
+	one, two := st.attach(joinOf(s.ID(), handlers)), st.attach(joinOf(s.ID(), handlers))
+	wait := st.goSay(s, "hello")
+	cb := one.asked(start)
+	one.send(&bridgev1.AttachRequest{Frame: &bridgev1.AttachRequest_Answer{Answer: &bridgev1.CallbackAnswer{
+		CallbackId: cb.GetCallbackId(), Answer: &bridgev1.Answer{Answer: &bridgev1.Answer_Abstain{Abstain: &bridgev1.Abstain{}}},
+	}}})
+	request := two.asked(start).GetModelRequestStart().GetRequestId()
+	part := func(p *bridgev1.ModelResponse) *bridgev1.AttachRequest {
+		p.RequestId = request
+		return &bridgev1.AttachRequest{Frame: &bridgev1.AttachRequest_ModelResponse{ModelResponse: p}}
+	}
+	head := &bridgev1.ModelResponse{Part: &bridgev1.ModelResponse_Head{Head: &bridgev1.ModelResponseHead{
+		Status: http.StatusOK, Headers: map[string]*cliv1.StringList{"content-type": {Items: []string{"text/event-stream"}}},
+	}}}
+	text := func(s string, end bool) *bridgev1.ModelResponse {
+		return &bridgev1.ModelResponse{Part: &bridgev1.ModelResponse_Chunk{Chunk: &bridgev1.ModelResponseChunk{
+			Data: &bridgev1.ModelResponseChunk_Text{Text: s}, End: end,
+		}}}
+	}
+	for _, wrong := range []*bridgev1.ModelResponse{
+		{}, {Part: &bridgev1.ModelResponse_Head{Head: &bridgev1.ModelResponseHead{Status: 1000}}}, text("too early", false),
+	} {
+		_, err := st.client.Callbacks().RespondToModelRequest(st.ctx, &bridgev1.RespondToModelRequestRequest{
+			SessionId: s.ID(), Response: func() *bridgev1.ModelResponse { wrong.RequestId = "none"; return wrong }(),
+		})
+		if e := copilot.FromError(err); !copilot.IsReason(e, bridgev1.ErrorReason_ERROR_REASON_ANSWER_INVALID) &&
+			!copilot.IsReason(e, bridgev1.ErrorReason_ERROR_REASON_CALLBACK_NOT_FOUND) {
+			t.Errorf("%v came to %v", wrong, err)
+		}
+	}
+	two.send(part(head)) // takes the request
+	two.send(part(text(`data: {"id":"x","object":"chat.completion.chunk","created":1,"model":"m","choices":[{"index":0,"delta":{"content":"by hand"},"finish_reason":null}]}`+"\n\n", false)))
+	if over := one.resolved(cb.GetCallbackId()); over.GetParticipantId() != two.id {
+		t.Errorf("the request was taken by %v", over)
+	}
+	one.send(part(text("not yours", false)))
+	one.await("the refusal", func() bool {
+		for _, f := range one.frames {
+			if f.GetFailed().GetModelRequestId() == request {
+				return f.GetFailed().GetFailure().GetReason() == bridgev1.ErrorReason_ERROR_REASON_CALLBACK_RESOLVED
+			}
+		}
+		return false
+	})
+	st.first(s, "assistant.message_delta") // parts come one after the other
+	// What is left comes by the unary call: anybody may, as with Resolve.
+	for _, rest := range []*bridgev1.ModelResponse{
+		text(`data: {"id":"x","object":"chat.completion.chunk","created":1,"model":"m","choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}`+"\n\n", false),
+		text("data: [DONE]\n\n", true),
+	} {
+		rest.RequestId = request
+		if _, err := st.client.Callbacks().RespondToModelRequest(st.ctx, &bridgev1.RespondToModelRequestRequest{SessionId: s.ID(), Response: rest}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if out := wait(); out.GetText() != "by hand" {
+		t.Errorf("the agent said %q", out.GetText())
+	}
+	_, err := st.client.Callbacks().RespondToModelRequest(st.ctx, &bridgev1.RespondToModelRequestRequest{
+		SessionId: s.ID(), Response: part(text("late", true)).GetModelResponse(),
+	})
+	wantError(t, copilot.FromError(err), codes.NotFound, bridgev1.ErrorReason_ERROR_REASON_CALLBACK_NOT_FOUND)
+}
+
+// TestModelRequestAborted: the request's context ends with the turn, and a response that
+// breaks off is tried again.
+func TestModelRequestAborted(t *testing.T) {
+	t.Parallel()
+	st := newOwnStage(t, hostConfig{})
+	begun, cancelled := make(chan struct{}), make(chan struct{})
+	real := st.instead()
+	broken := false
+	tr := &transport{do: func(req *http.Request) (*http.Response, error) {
+		body, err := io.ReadAll(req.Body)
+		if err != nil {
+			return nil, err
+		}
+		switch {
+		case strings.Contains(string(body), "stop me"):
+			close(begun)
+			<-req.Context().Done()
+			close(cancelled)
+			return nil, req.Context().Err()
+		case !broken:
+			broken = true
+			return nil, errors.New("connection reset")
+		}
+		req.Body = io.NopCloser(strings.NewReader(string(body)))
+		return real.do(req)
+	}}
+	s := st.create(copilot.SessionOptions{Config: st.unreachable(), ModelTransport: tr})
+	if out := st.say(s, "try again"); out.GetText() != "You said: try again" {
+		t.Errorf("the agent said %q", out.GetText())
+	}
+	ended := st.goTurn(s, "stop me")
+	await(st, begun, "the request")
+	if _, err := s.Abort(st.ctx); err != nil {
+		t.Fatal(err)
+	}
+	if out := ended(); out.GetStatus() != bridgev1.TurnStatus_TURN_STATUS_ABORTED {
+		t.Errorf("the turn ended %v", out)
+	}
+	await(st, cancelled, "the end of the request")
+}
+
+// TestTelemetry reaches those who asked for it, of the sessions that have it.
+func TestTelemetry(t *testing.T) {
+	t.Parallel()
+	st := newOwnStage(t, hostConfig{})
+	ask := func(id string) func() *bridgev1.WatchTelemetryResponse {
+		stream, err := st.client.Runtimes().WatchTelemetry(st.ctx, &bridgev1.WatchTelemetryRequest{SessionId: id})
+		if err != nil {
+			t.Fatal(err)
+		}
+		next := func() *bridgev1.WatchTelemetryResponse {
+			frame, err := stream.Recv()
+			if err != nil {
+				t.Fatal(err)
+			}
+			return frame
+		}
+		if first := next(); first.GetEvent() != nil || first.GetLost() != 0 {
+			t.Errorf("it begins with %v", first)
+		}
+		return next
+	}
+	all, one := ask(""), ask("told")
+	quiet := st.create(copilot.SessionOptions{ID: "quiet"})
+	st.say(quiet, "nothing is told of this")
+	told := st.create(copilot.SessionOptions{ID: "told", RuntimeProfile: &bridgev1.RuntimeProfile{Telemetry: true}})
+	st.say(told, "hello")
+	for name, next := range map[string]func() *bridgev1.WatchTelemetryResponse{"all": all, "one": one} {
+		for started := false; !started; {
+			frame := next()
+			e := frame.GetEvent()
+			if e.GetSessionId() != "told" && (name == "one" || e.GetSessionId() == "quiet") {
+				t.Errorf("%s: told of %v", name, frame)
+			}
+			started = e.GetEvent().GetKind() == "session_start" && frame.GetRuntimeId() != ""
+		}
+	}
+	_, err := st.client.Runtimes().WatchTelemetry(st.ctx, &bridgev1.WatchTelemetryRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	bad, err := st.client.Runtimes().WatchTelemetry(st.ctx, &bridgev1.WatchTelemetryRequest{SessionId: "no/id"})
+	if err == nil {
+		_, err = bad.Recv()
+	}
+	wantField(t, copilot.FromError(err), codes.InvalidArgument, bridgev1.ErrorReason_ERROR_REASON_INVALID_FIELD, "session_id")
+}

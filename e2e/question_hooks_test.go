@@ -1,0 +1,102 @@
+package e2e
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+
+	copilot "github.com/copilot-grpc/copilot-grpc/clients/go"
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
+	"github.com/copilot-grpc/copilot-grpc/internal/offlinemodel"
+)
+
+// toldModel has a turn, and tells what the model got to read in all of its requests.
+func toldModel(prompt string) func(*stage, *copilot.Session) func() string {
+	return func(st *stage, s *copilot.Session) func() string {
+		wait := st.goTurn(s, prompt)
+		return func() string {
+			out := wait()
+			var b strings.Builder
+			for _, r := range st.model.ModelRequests() {
+				b.WriteString(talk(r))
+			}
+			return b.String() + out.GetText()
+		}
+	}
+}
+
+func hookQuestion(hook, prompt, request string, accept proto.Message, accepted string) question {
+	return question{
+		kind: bridgev1.CallbackKind_CALLBACK_KIND_HOOK, hooks: []string{hook}, alone: true,
+		rules: []offlinemodel.Rule{
+			onUser("shell", call("bash", shell("echo plain"))), onResult("bash", say("told: {{tool_result}}")),
+			onUser("broken", call("view", map[string]any{"path": "/no/such/file"})), onResult("view", say("told: {{tool_result}}")),
+			onUser("far", call("loud-shout", map[string]any{"text": "hello"})), onResult("loud-shout", say("told: {{tool_result}}")),
+			onUser("delegate", call("task", map[string]any{
+				"agent_type": "explore", "name": "scout", "description": "a test", "prompt": "look around", "mode": "sync",
+			})),
+			onResult("task", say("told: {{tool_result}}")),
+			{When: offlinemodel.When{User: "fails"}, Error: &offlinemodel.Failure{Status: 400, Message: "no such thing"}},
+		},
+		ask: toldModel(prompt), request: request, accept: accept, accepted: accepted, silent: "",
+	}
+}
+
+// hookQuestions are the hooks that a turn calls, by type. preToolUse is with the questions.
+var hookQuestions = map[string]question{
+	"preMcpToolCall": beforeMCP(),
+	"postToolUse": hookQuestion("postToolUse", "shell", `tool_name:"bash"`,
+		&cliv1.HookPostToolUseOutput{AdditionalContext: proto.String("seen by a hook")}, "seen by a hook"),
+	"postToolUseFailure": hookQuestion("postToolUseFailure", "broken", `tool_name:"view"`,
+		&cliv1.HookPostToolUseFailureOutput{AdditionalContext: proto.String("seen by a hook")}, "seen by a hook"),
+	"userPromptSubmitted": hookQuestion("userPromptSubmitted", "plainly", `prompt:"plainly"`,
+		&cliv1.HookUserPromptSubmittedOutput{ModifiedPrompt: proto.String("put otherwise")}, "put otherwise"),
+	"userPromptTransformed": hookQuestion("userPromptTransformed", "plainly", `prompt:"`,
+		&cliv1.HookUserPromptTransformedOutput{ModifiedTransformedPrompt: proto.String("put otherwise")}, "put otherwise"),
+	"sessionStart": hookQuestion("sessionStart", "plainly", `source:`,
+		&cliv1.HookSessionStartOutput{AdditionalContext: proto.String("seen by a hook")}, "seen by a hook"),
+	"agentStop": hookQuestion("agentStop", "plainly", `stop_reason:`, &cliv1.HookAgentStopOutput{}, ""),
+	"errorOccurred": hookQuestion("errorOccurred", "fails", `error_json:`,
+		&cliv1.HookErrorOccurredOutput{}, ""),
+	"subagentStart": hookQuestion("subagentStart", "delegate", `agent_name:`, &cliv1.HookOutput{}, ""),
+	"subagentStop":  hookQuestion("subagentStop", "delegate", `agent_name:`, &cliv1.HookOutput{}, ""),
+}
+
+// A hook before a tool of an MCP server says with which metadata that is called.
+func beforeMCP() question {
+	q := hookQuestion("preMcpToolCall", "far", `server_name:"loud"`,
+		&cliv1.HookPreMcpToolCallOutput{MetaToUseJson: proto.String(`{"by":"a hook"}`)}, `"by":"a hook"`)
+	q.config = withMCP("loud", func(st *stage) *cliv1.McpSerializableServerConfig { return mcpServer(st.t) })
+	return q
+}
+
+func TestHookQuestions(t *testing.T) {
+	t.Parallel()
+	host := newOwnRig(t, echo, hostConfig{raw: true}).host
+	for name, q := range hookQuestions {
+		t.Run(name, func(t *testing.T) { q.test(t, host) })
+	}
+}
+
+// The end of a session is told to those who take part in it, which whoever leaves does not.
+func TestHookAtTheEnd(t *testing.T) {
+	t.Parallel()
+	st := newStage(t)
+	ended := make(chan *cliv1.HookSessionEndInput, 10)
+	s := st.create(copilot.SessionOptions{OnHooks: copilot.Hooks{
+		SessionEnd: func(_ context.Context, in *cliv1.HookSessionEndInput) (*cliv1.HookSessionEndOutput, error) {
+			ended <- in
+			return nil, nil
+		},
+	}})
+	st.say(s, "hello")
+	if _, err := st.client.Sessions().DisconnectSession(st.ctx, &bridgev1.DisconnectSessionRequest{SessionId: s.ID(), Force: true}); err != nil {
+		t.Fatal(err)
+	}
+	if in := await(st, ended, "the hook"); in.GetReason() == cliv1.HookSessionEndInputReason_HOOK_SESSION_END_INPUT_REASON_UNSPECIFIED {
+		t.Errorf("called with %v", in)
+	}
+}

@@ -1,0 +1,111 @@
+package e2e
+
+import (
+	"fmt"
+	"maps"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+
+	copilot "github.com/copilot-grpc/copilot-grpc/clients/go"
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
+	"github.com/copilot-grpc/copilot-grpc/internal/offlinemodel"
+)
+
+// withMCP has a session with an MCP server.
+func withMCP(name string, server func(*stage) *cliv1.McpSerializableServerConfig) func(*stage, *cliv1.SessionConfig) {
+	return func(st *stage, c *cliv1.SessionConfig) {
+		c.McpServers = map[string]*cliv1.McpSerializableServerConfig{name: server(st)}
+	}
+}
+
+// mcpQuestions are what the CLI asks because of an MCP server.
+var mcpQuestions = map[string]question{
+	"sampling": {
+		kind:   bridgev1.CallbackKind_CALLBACK_KIND_SAMPLING,
+		config: withMCP("loud", func(st *stage) *cliv1.McpSerializableServerConfig { return mcpServer(st.t) }),
+		rules: []offlinemodel.Rule{
+			onUser("ask", call("loud-ponder", map[string]any{"text": "What is it?"})),
+			onResult("loud-ponder", say("told: {{tool_result}}")),
+		},
+		request: `server_name:"loud"`,
+		accept: &bridgev1.SamplingAnswer{ResponseJson: proto.String(
+			`{"role":"assistant","model":"another","stopReason":"endTurn","content":{"type":"text","text":"a riddle"}}`)},
+		accepted: "a riddle",
+		decline:  &bridgev1.SamplingAnswer{}, declined: "it came to",
+		silent: "it came to",
+	},
+	"MCP OAuth": {
+		kind:    bridgev1.CallbackKind_CALLBACK_KIND_MCP_OAUTH,
+		ask:     far("Authorization", "Bearer fresh", nil, statusAfter("mcp.oauth_completed")),
+		request: `server_name:"far"`,
+		accept: &cliv1.McpOauthPendingRequestResponse{Variant: &cliv1.McpOauthPendingRequestResponse_Token{
+			Token: &cliv1.McpOauthPendingRequestResponseToken{AccessToken: "fresh"},
+		}},
+		accepted: `CONNECTED, came with "Bearer fresh"`,
+		decline: &cliv1.McpOauthPendingRequestResponse{Variant: &cliv1.McpOauthPendingRequestResponse_Cancelled{
+			Cancelled: &cliv1.McpOauthPendingRequestResponseCancelled{},
+		}},
+		declined: `NEEDS_AUTH, came with ""`,
+		wrong:    &cliv1.McpOauthPendingRequestResponse{},
+		silent:   `NEEDS_AUTH, came with ""`,
+	},
+	"MCP headers": {
+		kind:    bridgev1.CallbackKind_CALLBACK_KIND_MCP_HEADERS,
+		ask:     far("X-Key", "fresh", map[string]any{"headersRefreshTtlMs": 60_000}, itself),
+		request: `server_name:"far"`,
+		accept: &cliv1.McpHeadersHandlePendingHeadersRefreshRequest{Variant: &cliv1.McpHeadersHandlePendingHeadersRefreshRequest_Headers{
+			Headers: &cliv1.McpHeadersHandlePendingHeadersRefreshRequestHeaders{Headers: map[string]string{"X-Key": "fresh"}},
+		}},
+		accepted: `{}, came with "fresh"`,
+		decline: &cliv1.McpHeadersHandlePendingHeadersRefreshRequest{Variant: &cliv1.McpHeadersHandlePendingHeadersRefreshRequest_None{
+			None: &cliv1.McpHeadersHandlePendingHeadersRefreshRequestNone{},
+		}},
+		declined: `requires authentication, came with ""`,
+		wrong:    &cliv1.McpHeadersHandlePendingHeadersRefreshRequest{},
+		silent:   `requires authentication, came with ""`,
+	},
+}
+
+// far is an endpoint that wants a header, and to which the CLI is to connect. What became of
+// it is what the CLI says of that, and with which header it came last.
+func far(header, value string, config map[string]any, said func(*stage, *copilot.Session, func() string) string) func(*stage, *copilot.Session) func() string {
+	return func(st *stage, s *copilot.Session) func() string {
+		st.t.Helper()
+		endpoint := newMCPEndpoint(st.t, header, value)
+		server := map[string]any{"type": "http", "url": endpoint.server.URL + "/mcp", "tools": []string{"*"}}
+		maps.Copy(server, config)
+		started := st.invoke(s, "session.mcp.startServer", map[string]any{"serverName": "far", "config": server})
+		return func() string { return fmt.Sprintf("%s, came with %q", said(st, s, started), endpoint.last()) }
+	}
+}
+
+// statusAfter is the state that the server comes to after an event that says what was decided.
+func statusAfter(decided string) func(*stage, *copilot.Session, func() string) string {
+	return func(st *stage, s *copilot.Session, _ func() string) string {
+		st.t.Helper()
+		at := st.first(s, decided).GetPosition()
+		for ev, err := range s.Events(st.ctx, copilot.After(at), copilot.OfTypes("session.mcp_server_status_changed")) {
+			if err != nil {
+				st.t.Fatal(err)
+			}
+			status := ev.GetEvent().GetSessionMcpServerStatusChanged().GetStatus()
+			if status != cliv1.McpServerStatus_MCP_SERVER_STATUS_PENDING { // which is no end
+				return status.String()
+			}
+		}
+		return "the events ended"
+	}
+}
+
+// itself is what the CLI says when it has started the server, or has not.
+func itself(_ *stage, _ *copilot.Session, started func() string) string { return started() }
+
+func TestMCPQuestions(t *testing.T) {
+	t.Parallel()
+	host := newOwnRig(t, echo, hostConfig{raw: true}).host
+	for name, q := range mcpQuestions {
+		t.Run(name, func(t *testing.T) { q.test(t, host) })
+	}
+}

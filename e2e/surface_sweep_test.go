@@ -1,0 +1,250 @@
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/dynamicpb"
+
+	copilot "github.com/copilot-grpc/copilot-grpc/clients/go"
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+	jsonv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/json/v1"
+	"github.com/copilot-grpc/copilot-grpc/internal/app"
+	cliapi "github.com/copilot-grpc/copilot-grpc/server/surface"
+)
+
+const (
+	// sweepDeadline is how long a method of the sweep may take. What takes longer waits for
+	// something that never comes here, and that is an answer too.
+	sweepDeadline = 5 * time.Second
+	// sweepers is how many methods are called at once.
+	sweepers = 24
+)
+
+// untouched are the methods that the sweep does not call, and why.
+var untouched = map[string]string{
+	"sandbox.proxyCa.trust":    "changes what the machine trusts",
+	"sandbox.proxyCa.remove":   "changes what the machine trusts",
+	"sandbox.proxySecret.save": "writes to the user's keychain",
+	"account.login":            "opens a browser",
+}
+
+// unhandled are the methods that the schemas list and no CLI process answers that callers
+// can start: they are for a host that has the CLI inside itself.
+var unhandled = []string{"session.mcp.configureGitHub", "session.workflow.runFromTool",
+	"session.workflow.resumeFromTool", "session.factory.runFromTool", "session.factory.resumeFromTool"}
+
+// texts are the values of fields that hold JSON or text of a form that no schema tells.
+var texts = map[string]string{
+	"copilot.cli.v1.SessionMcpServiceExecuteSamplingRequest.request_json": `{"messages":[],"maxTokens":1}`,
+}
+
+// complaint is what the CLI says of parameters that are missing, unknown or of another
+// type: such a request does not follow from the schema.
+var complaint = regexp.MustCompile("(?i)missing field|unknown field|unknown variant|invalid type|did not match any variant|expected (string|object|number|boolean|array) parameter|invalid params|must be (a|an) (string|object|number|boolean|array)")
+
+// Every method is called with parameters that follow from its descriptor alone. Its answer
+// is typed or the CLI's own refusal, never a complaint about the parameters' form; what the
+// running CLI does not have is UNIMPLEMENTED. All of it happens in a CLI that is thrown
+// away, without a way out of the machine.
+func TestEveryMethod(t *testing.T) {
+	t.Parallel()
+	r := newOwnRig(t, echo, hostConfig{
+		raw:    true,
+		env:    map[string]string{"HTTPS_PROXY": "http://127.0.0.1:9", "HTTP_PROXY": "http://127.0.0.1:9", "NO_PROXY": "127.0.0.1,localhost", "BROWSER": "/bin/false"},
+		change: func(c *app.Config) { c.Internal = true },
+	})
+	var methods []protoreflect.MethodDescriptor
+	for _, service := range cliapi.Services(true) {
+		for i := range service.Methods().Len() {
+			methods = append(methods, service.Methods().Get(i))
+		}
+	}
+	ids := make([]string, sweepers)
+	for i := range ids {
+		ids[i] = r.session(r.options()).ID()
+	}
+	conn := r.conn()
+	work := make(chan protoreflect.MethodDescriptor)
+	results := make(chan swept, sweepers)
+	var workers sync.WaitGroup
+	for i := range sweepers {
+		workers.Go(func() {
+			for m := range work {
+				results <- r.sweep(conn.Invoke, m, &ids[i])
+			}
+		})
+	}
+	go func() {
+		for _, m := range methods {
+			work <- m
+		}
+		close(work)
+		workers.Wait()
+		close(results)
+	}()
+	counts, extra := map[string]int{}, []string{}
+	for one := range results {
+		counts[one.outcome]++
+		if one.problem != "" {
+			t.Errorf("%s: %s", one.method, one.problem)
+		}
+		if one.extra != "" {
+			extra = append(extra, one.method+" "+one.extra)
+		}
+	}
+	slices.Sort(extra)
+	t.Logf("CLI %s: %d methods: %v; with members in json_extra: %d %q", r.host.cli, len(methods), counts, len(extra), extra)
+	check(t, counts["OK"] > len(methods)/4, "only %d of %d methods succeeded", counts["OK"], len(methods))
+}
+
+// swept is what became of a method.
+type swept struct{ method, outcome, problem, extra string }
+
+type invoke = func(ctx context.Context, method string, args, reply any, opts ...grpc.CallOption) error
+
+// sweep calls one method. What it does to its session is the session's own problem: the
+// next method gets another if that is gone.
+func (r *rig) sweep(call invoke, m protoreflect.MethodDescriptor, id *string) (one swept) {
+	rules := cliapi.Rules(m)
+	one.method = rules.GetMethod()
+	if untouched[one.method] != "" {
+		one.outcome = "untouched"
+		return one
+	}
+	ctx, cancel := context.WithTimeout(r.ctx, sweepDeadline)
+	defer cancel()
+	request, reply := dynamicpb.NewMessage(m.Input()), dynamicpb.NewMessage(m.Output())
+	fill(request, 0)
+	if fd := m.Input().Fields().ByName("session_id"); fd != nil {
+		request.Set(fd, protoreflect.ValueOfString(*id))
+	}
+	err := call(exactly(ctx), fmt.Sprintf("/%s/%s", m.Parent().FullName(), m.Name()), request, reply)
+	if err == nil {
+		one.outcome = "OK"
+		if fd := m.Output().Fields().ByName("json_extra"); fd != nil {
+			one.extra = reply.Get(fd).String()
+		}
+	} else {
+		one.outcome, one.problem = r.judge(rules, err)
+	}
+	if slices.Contains([]string{"session.destroy", "session.detach", "session.delete", "sessions.bulkDelete"}, one.method) {
+		c, err := r.client.CreateSession(r.ctx, r.options())
+		if err != nil {
+			one.problem = fmt.Sprintf("a new session after it: %v", err)
+			return one
+		}
+		r.own(c.ID())
+		*id = c.ID()
+	}
+	return one
+}
+
+// judge tells a refusal from a complaint.
+func (r *rig) judge(rules *jsonv1.MethodRules, err error) (outcome, problem string) {
+	st := status.Convert(err)
+	var rpc *bridgev1.JsonRpcError
+	for _, d := range st.Details() {
+		if d, ok := d.(*bridgev1.JsonRpcError); ok {
+			rpc = d
+		}
+	}
+	reason := bridgev1.ErrorReason_ERROR_REASON_UNSPECIFIED
+	if e, ok := errors.AsType[*copilot.Error](copilot.FromError(err)); ok {
+		reason = e.Reason
+	}
+	outcome = strings.TrimPrefix(reason.String(), "ERROR_REASON_")
+	has := (rules.GetSince() == "" || !r.before(rules.GetSince())) && (rules.GetLast() == "" || !newer(r, rules.GetLast()))
+	switch {
+	case st.Code() == codes.DeadlineExceeded:
+		return "waits", ""
+	case rpc == nil:
+		return outcome, fmt.Sprintf("the error has no JSON-RPC error in it: %v", err)
+	case reason == bridgev1.ErrorReason_ERROR_REASON_METHOD_UNKNOWN && !has:
+		return "unknown to this CLI", ""
+	case reason == bridgev1.ErrorReason_ERROR_REASON_METHOD_UNKNOWN && slices.Contains(unhandled, rules.GetMethod()):
+		return outcome, ""
+	case reason == bridgev1.ErrorReason_ERROR_REASON_METHOD_UNKNOWN:
+		return outcome, "the CLI does not have it"
+	case complaint.MatchString(rpc.GetMessage()):
+		return outcome, "complaint: " + rpc.GetMessage()
+	case reason == bridgev1.ErrorReason_ERROR_REASON_INTERNAL || reason == bridgev1.ErrorReason_ERROR_REASON_CLI_PROTOCOL_ERROR ||
+		reason == bridgev1.ErrorReason_ERROR_REASON_RUNTIME_LOST:
+		return outcome, err.Error()
+	}
+	return outcome, ""
+}
+
+// newer tells whether the CLI is newer than a version.
+func newer(r *rig, version string) bool { return !r.before(version) && r.host.cli != version }
+
+// maxFill bounds the nesting of generated parameters.
+const maxFill = 6
+
+// fill sets what a message requires, and of a union its first case.
+func fill(m protoreflect.Message, depth int) {
+	if depth > maxFill {
+		return
+	}
+	md := m.Descriptor()
+	rules, _ := proto.GetExtension(md.Options(), jsonv1.E_Message).(*jsonv1.MessageRules)
+	if rules.GetShape() == jsonv1.Shape_SHAPE_UNION {
+		fd := md.Oneofs().Get(0).Fields().Get(0)
+		m.Set(fd, value(m, fd, depth))
+		return
+	}
+	for i := range md.Fields().Len() {
+		fd := md.Fields().Get(i)
+		f, _ := proto.GetExtension(fd.Options(), jsonv1.E_Field).(*jsonv1.FieldRules)
+		if f.GetRequired() && !f.GetNullable() && !fd.IsMap() {
+			m.Set(fd, value(m, fd, depth))
+		}
+	}
+}
+
+// value is some value of a field.
+func value(m protoreflect.Message, fd protoreflect.FieldDescriptor, depth int) protoreflect.Value {
+	if fd.IsList() {
+		return m.NewField(fd)
+	}
+	if text, ok := texts[string(fd.FullName())]; ok {
+		return protoreflect.ValueOfString(text)
+	}
+	f, _ := proto.GetExtension(fd.Options(), jsonv1.E_Field).(*jsonv1.FieldRules)
+	switch fd.Kind() {
+	case protoreflect.MessageKind:
+		v := m.NewField(fd)
+		if fd.Message().FullName() != "google.protobuf.Timestamp" {
+			fill(v.Message(), depth+1)
+		}
+		return v
+	case protoreflect.EnumKind:
+		return protoreflect.ValueOfEnum(fd.Enum().Values().Get(1).Number())
+	case protoreflect.StringKind:
+		if f.GetRaw() {
+			return protoreflect.ValueOfString("{}")
+		}
+		return protoreflect.ValueOfString("x")
+	case protoreflect.BoolKind:
+		return protoreflect.ValueOfBool(true)
+	case protoreflect.Int64Kind:
+		return protoreflect.ValueOfInt64(1)
+	case protoreflect.DoubleKind:
+		return protoreflect.ValueOfFloat64(1)
+	case protoreflect.BytesKind:
+		return protoreflect.ValueOfBytes([]byte("x"))
+	}
+	return m.NewField(fd)
+}

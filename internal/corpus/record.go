@@ -1,0 +1,158 @@
+package corpus
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
+)
+
+// DirEnv names the folder that end-to-end tests record their traffic into, and
+// that the replay reads. Unset: nothing is recorded.
+const DirEnv = "COPILOT_GRPC_CORPUS"
+
+// The files of a runtime: what the bridge wrote to the CLI, and what it read.
+const (
+	toCLI   = ".to"
+	fromCLI = ".from"
+)
+
+// DefaultLimit is how many bytes a Recorder writes at most.
+const DefaultLimit = 256 << 20
+
+// Recorder is a runtime.Runner that records the traffic of what another starts.
+// What exceeds its limit, or cannot be written, is not recorded; the runtimes
+// never notice.
+type Recorder struct {
+	next runtime.Runner
+	dir  string
+	left atomic.Int64
+}
+
+// Record returns a Recorder that writes up to limit bytes into dir, which must exist.
+func Record(next runtime.Runner, dir string, limit int64) *Recorder {
+	r := &Recorder{next: next, dir: dir}
+	r.left.Store(limit)
+	return r
+}
+
+// Start starts a runtime and records it.
+func (r *Recorder) Start(ctx context.Context, spec runtime.Spec) (runtime.Transport, error) {
+	t, err := r.next.Start(ctx, spec)
+	if err != nil {
+		return nil, err
+	}
+	to, err := r.create(toCLI, "")
+	if err != nil {
+		return nil, errors.Join(err, t.Close())
+	}
+	from, err := r.create(fromCLI, to.base)
+	if err != nil {
+		return nil, errors.Join(err, to.close(), t.Close())
+	}
+	return &recorded{Transport: t, to: to, from: from}, nil
+}
+
+// Diagnose looks at what is recorded, not at the recording.
+func (r *Recorder) Diagnose(ctx context.Context) []runtime.Finding { return r.next.Diagnose(ctx) }
+
+// create makes a file of a new runtime, or the second one of the runtime named base.
+func (r *Recorder) create(suffix, base string) (*tape, error) {
+	var file *os.File
+	var err error
+	if base == "" {
+		// Several test processes may record into one folder.
+		file, err = os.CreateTemp(r.dir, "*"+suffix)
+	} else {
+		file, err = os.OpenFile(base+suffix, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("record: %w", err)
+	}
+	name := file.Name()
+	return &tape{
+		base: name[:len(name)-len(filepath.Ext(name))], left: &r.left,
+		file: file, buf: bufio.NewWriterSize(file, 64<<10),
+	}, nil
+}
+
+// recorded is a Transport whose bytes are copied.
+type recorded struct {
+	runtime.Transport
+	to, from *tape
+}
+
+// Read implements io.Reader.
+func (r *recorded) Read(p []byte) (int, error) {
+	n, err := r.Transport.Read(p)
+	r.from.write(p[:n])
+	if err != nil {
+		_ = r.from.close() // nothing follows
+	}
+	return n, err
+}
+
+// Write implements io.Writer.
+func (r *recorded) Write(p []byte) (int, error) {
+	n, err := r.Transport.Write(p)
+	r.to.write(p[:n])
+	return n, err
+}
+
+// CloseWrite closes half of the stream, if it can be closed by halves.
+func (r *recorded) CloseWrite() error {
+	if half, ok := r.Transport.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return errors.ErrUnsupported
+}
+
+// Close implements io.Closer.
+func (r *recorded) Close() error {
+	err := r.Transport.Close()
+	return errors.Join(err, r.to.close(), r.from.close())
+}
+
+// tape is one direction of one runtime.
+type tape struct {
+	base string
+	left *atomic.Int64 // shared by all tapes of a Recorder
+
+	mu   sync.Mutex
+	file *os.File // nil once it is closed or full
+	buf  *bufio.Writer
+}
+
+// write appends bytes. A tape that is full ends there, perhaps within a frame.
+func (t *tape) write(p []byte) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.file == nil || len(p) == 0 {
+		return
+	}
+	left := t.left.Add(-int64(len(p)))
+	if _, err := t.buf.Write(p); err != nil || left <= 0 {
+		_ = t.end() // a shorter corpus is no reason to fail the test that makes it
+	}
+}
+
+func (t *tape) close() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.end()
+}
+
+func (t *tape) end() error {
+	if t.file == nil {
+		return nil
+	}
+	err := errors.Join(t.buf.Flush(), t.file.Close())
+	t.file, t.buf = nil, nil
+	return err
+}

@@ -1,0 +1,192 @@
+// Package surface serves copilot.cli.v1: every service of it by one handler, which moves
+// bytes between gRPC and a Backend and decides nothing. What a method is, its descriptor
+// says; what becomes of it, the backend.
+package surface
+
+import (
+	"context"
+	"strings"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
+	"google.golang.org/protobuf/types/dynamicpb"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
+	jsonv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/json/v1"
+)
+
+// The request metadata of every method.
+const (
+	// MetadataFidelity asks for the CLI's own behaviour, code and text when it is
+	// FidelityExact.
+	MetadataFidelity = "copilot-fidelity"
+	// MetadataRequestID makes a call idempotent: a second one with the same id gets the
+	// first one's answer.
+	MetadataRequestID = "copilot-request-id"
+
+	// FidelityTidy and FidelityExact are the values of MetadataFidelity.
+	FidelityTidy  = "tidy"
+	FidelityExact = "exact"
+)
+
+// Package is what is served.
+var Package = cliv1.File_copilot_cli_v1_session_proto.Package()
+
+// Backend does the work. It returns the domain errors of package fault.
+type Backend interface {
+	// CallCLI calls a method with a request in wire form and returns the reply in the
+	// same. With exact, both stand for the CLI's JSON to the last member, and errors
+	// carry the CLI's own.
+	CallCLI(ctx context.Context, method protoreflect.MethodDescriptor, request []byte, exact bool, requestID string) ([]byte, error)
+}
+
+// Config is what a Service needs.
+type Config struct {
+	// Backend does the work; required.
+	Backend Backend
+	// Internal adds the methods that the CLI marks as internal.
+	Internal bool
+}
+
+// Service is all services of copilot.cli.v1.
+type Service struct{ config Config }
+
+// New returns the services. It panics without a backend: that is a mistake of the program.
+func New(c Config) *Service {
+	if c.Backend == nil {
+		panic("surface: no backend")
+	}
+	return &Service{config: c}
+}
+
+// Register makes r serve them.
+func (s *Service) Register(r grpc.ServiceRegistrar) {
+	for _, service := range Services(s.config.Internal) {
+		desc := &grpc.ServiceDesc{
+			ServiceName: string(service.FullName()), HandlerType: (*any)(nil), Metadata: service.ParentFile().Path(),
+		}
+		for i := range service.Methods().Len() {
+			desc.Methods = append(desc.Methods, s.method(service.Methods().Get(i)))
+		}
+		r.RegisterService(desc, s)
+	}
+}
+
+// Services are the services of the package whose methods callers call, with those that the
+// CLI marks as internal or without. What the CLI calls is no service of a server.
+func Services(internal bool) []protoreflect.ServiceDescriptor {
+	var services []protoreflect.ServiceDescriptor
+	protoregistry.GlobalFiles.RangeFilesByPackage(Package, func(f protoreflect.FileDescriptor) bool {
+		for i := range f.Services().Len() {
+			service := f.Services().Get(i)
+			if rules := Rules(service.Methods().Get(0)); !rules.GetCallback() && (internal || !rules.GetInternal()) {
+				services = append(services, service)
+			}
+		}
+		return true
+	})
+	return services
+}
+
+// Rules says how a method maps to JSON-RPC.
+func Rules(m protoreflect.MethodDescriptor) *jsonv1.MethodRules {
+	rules, _ := proto.GetExtension(m.Options(), jsonv1.E_Method).(*jsonv1.MethodRules)
+	return rules
+}
+
+// method returns the handler of one method.
+func (s *Service) method(m protoreflect.MethodDescriptor) grpc.MethodDesc {
+	full := "/" + string(m.Parent().FullName()) + "/" + string(m.Name())
+	handle := func(ctx context.Context, req any) (any, error) {
+		md, _ := metadata.FromIncomingContext(ctx)
+		exact, err := exactly(md)
+		if err != nil {
+			return nil, err
+		}
+		wire, err := s.config.Backend.CallCLI(ctx, m, req.(*message).wire, exact, strings.Join(md.Get(MetadataRequestID), ","))
+		if err != nil {
+			return nil, err
+		}
+		return &message{descriptor: m.Output(), wire: wire}, nil
+	}
+	return grpc.MethodDesc{
+		MethodName: string(m.Name()),
+		Handler: func(_ any, ctx context.Context, decode func(any) error, interceptor grpc.UnaryServerInterceptor) (any, error) {
+			req := &message{descriptor: m.Input()}
+			if err := decode(req); err != nil {
+				return nil, err
+			}
+			if interceptor == nil {
+				return handle(ctx, req)
+			}
+			return interceptor(ctx, req, &grpc.UnaryServerInfo{Server: s, FullMethod: full}, handle)
+		},
+	}
+}
+
+// exactly reads which fidelity a call asks for.
+func exactly(md metadata.MD) (bool, error) {
+	values := md.Get(MetadataFidelity)
+	if len(values) == 0 {
+		return false, nil
+	}
+	switch values[len(values)-1] {
+	case FidelityExact:
+		return true, nil
+	case FidelityTidy, "":
+		return false, nil
+	}
+	return false, fault.New(fault.InvalidField, "the metadata %s is neither %q nor %q", MetadataFidelity, FidelityTidy, FidelityExact).
+		WithField(MetadataFidelity)
+}
+
+// message is a message in wire form. It implements codec.Ready.
+type message struct {
+	descriptor protoreflect.MessageDescriptor
+	wire       []byte
+}
+
+// Wire implements codec.Ready.
+func (m *message) Wire() []byte { return m.wire }
+
+// TakeWire implements codec.Ready.
+func (m *message) TakeWire(wire []byte) { m.wire = wire }
+
+// Message returns the message in a form for logs, nil if its bytes are none.
+func (m *message) Message() proto.Message {
+	dynamic := dynamicpb.NewMessage(m.descriptor)
+	if proto.Unmarshal(m.wire, dynamic) != nil {
+		return nil
+	}
+	return dynamic
+}
+
+// GetSessionId returns the session that the call is about, "" if there is none.
+func (m *message) GetSessionId() (id string) {
+	field := m.descriptor.Fields().ByName("session_id")
+	if field == nil {
+		return ""
+	}
+	for rest := m.wire; len(rest) > 0; {
+		number, kind, n := protowire.ConsumeTag(rest)
+		if n < 0 {
+			return id
+		}
+		rest = rest[n:]
+		size := protowire.ConsumeFieldValue(number, kind, rest)
+		if size < 0 {
+			return id
+		}
+		if number == field.Number() && kind == protowire.BytesType {
+			value, _ := protowire.ConsumeBytes(rest)
+			id = string(value)
+		}
+		rest = rest[size:]
+	}
+	return id
+}
