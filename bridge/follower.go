@@ -227,7 +227,7 @@ func (f *follower) concerns(k *callback.Kind, offered []string) bool {
 }
 
 func (f *follower) sendRequested(p *callback.Pending, sink frame.Sink) error {
-	c := f.b.callback(f.s, p)
+	c := f.b.callbackFrame(f.s, p)
 	offered := false
 	for _, id := range c.ParticipantIds {
 		offered = offered || id == f.participant
@@ -255,7 +255,13 @@ func (f *follower) beat(sink frame.Sink) error {
 func (b *Bridge) pending(s *session.Session) []*bridgev1.Callback {
 	list := s.Pending().List()
 	out := make([]*bridgev1.Callback, 0, len(list))
+	room := inlineBytes
 	for _, p := range list {
+		if len(p.Params) > room {
+			out = append(out, b.withoutRequest(s, p))
+			continue
+		}
+		room -= len(p.Params)
 		out = append(out, b.callback(s, p))
 	}
 	return out

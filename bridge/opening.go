@@ -125,6 +125,7 @@ func (b *Bridge) creation(r *bridgev1.CreateSessionRequest, at string) (o sessio
 	}
 	o.Lifetime = r.GetLifetime()
 	o.Handling, err = handling(r.GetHandlers(), at+"handlers")
+	withTokens(&o, r.GetConfig())
 	return o, err
 }
 
