@@ -104,6 +104,7 @@ func (b *Bridge) restore() error {
 			b.ended = append(b.ended, s)
 		}
 	}
+	b.keepAll() // where the end of turns was told is the same in every life
 	return nil
 }
 

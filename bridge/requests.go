@@ -92,7 +92,7 @@ func doubtful(ctx context.Context, b *Bridge, id, text string, answer func(messa
 			}
 			epoch, n := binary.Uvarint(since)
 			seq, _ := binary.Uvarint(since[max(n, 0):])
-			message, at, ok := s.FindMessage(journal.Position{Epoch: epoch, Seq: seq}, text)
+			message, at, ok := s.FindMessage(ctx, journal.Position{Epoch: epoch, Seq: seq}, text)
 			if !ok {
 				return nil, fault.New(fault.SendInDoubt, "the bridge ended before the CLI replied, and the history does not have the message")
 			}
