@@ -28,7 +28,7 @@ func (b *Bridge) ListPending(ctx context.Context, r *bridgev1.ListPendingRequest
 
 // Resolve answers a callback.
 func (b *Bridge) Resolve(ctx context.Context, r *bridgev1.ResolveRequest) (*bridgev1.ResolveResponse, error) {
-	return idempotent(ctx, b, "Resolve", r.GetRequestId(), r, func() (*bridgev1.ResolveResponse, error) {
+	return b.resolveOnce(ctx, r, func() (*bridgev1.ResolveResponse, error) {
 		s, err := b.asking(r.GetSessionId())
 		if err != nil {
 			return nil, err
@@ -44,7 +44,7 @@ func (b *Bridge) Resolve(ctx context.Context, r *bridgev1.ResolveRequest) (*brid
 
 // resolve checks an answer and gives it to the CLI.
 func (b *Bridge) resolve(ctx context.Context, s *session.Session, id, participant string, a *bridgev1.Answer, at string) (journal.Position, error) {
-	p, err := s.Pending().Get(id)
+	p, err := s.Asked(id, participant)
 	if err != nil {
 		return journal.Position{}, err
 	}

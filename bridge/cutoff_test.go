@@ -1,8 +1,12 @@
 package bridge
 
 import (
+	"crypto/sha256"
 	"slices"
 	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
 
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
@@ -78,5 +82,46 @@ func TestRepeatedSendAndWaitKnowsTheOutcome(t *testing.T) {
 	}
 	if out := s.OutcomeOf(t.Context(), at).Proto(); out.GetStatus() != bridgev1.TurnStatus_TURN_STATUS_COMPLETED || out.GetText() == "" {
 		t.Errorf("the outcome is %v", out)
+	}
+}
+
+// An answer with a request id that comes again, also in the next life, is no second one:
+// whether its end was seen or not.
+func TestResolveComesAgain(t *testing.T) {
+	t.Parallel()
+	r := newKept(t, always(hanging))
+	r.create("s1", ownTool)
+	r.ask("s1", "hi")
+	watching := r.subscribe(&bridgev1.SubscribeRequest{Sessions: one("s1"), Callbacks: true})
+	watching.until("<caught_up>")
+	r.begin("s1", "tool")
+	call := watching.frame("the tool call", func(f *bridgev1.SubscribeResponse) bool { return f.GetCallbackRequested() != nil })
+	q := &bridgev1.ResolveRequest{
+		SessionId: "s1", CallbackId: call.GetCallbackRequested().GetCallback().GetCallbackId(), RequestId: "once",
+		Answer: &bridgev1.Answer{Answer: &bridgev1.Answer_Tool{Tool: &bridgev1.ToolAnswer{Outcome: &bridgev1.ToolAnswer_Text{Text: "worked"}}}},
+	}
+	first, err := r.Resolve(t.Context(), q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	watching.frame("the turn's end", func(f *bridgev1.SubscribeResponse) bool { return f.GetTurnEnded() != nil })
+	r = r.reborn()
+	if again, err := r.Resolve(t.Context(), q); err != nil || !proto.Equal(first, again) {
+		t.Errorf("the next life answers %v, %v; it was %v", again, err, first)
+	}
+	// As if the bridge had ended before it was answered.
+	q.RequestId = "interrupted"
+	text, err := proto.MarshalOptions{Deterministic: true}.Marshal(q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum := sha256.Sum256(text)
+	r.once.Remember("Resolve\x00interrupted", sum[:], time.Now().Add(time.Hour), nil, []byte{1})
+	if again, err := r.Resolve(t.Context(), q); err != nil || again.GetPosition().GetSeq() == 0 {
+		t.Errorf("the interrupted one is answered %v, %v", again, err)
+	}
+	q.RequestId = "late"
+	if _, err := r.Resolve(t.Context(), q); err == nil {
+		t.Error("another answer is taken too")
 	}
 }

@@ -143,3 +143,32 @@ func (b *Bridge) createOnce(ctx context.Context, r *bridgev1.CreateSessionReques
 	}
 	return m.(*bridgev1.CreateSessionResponse), nil
 }
+
+// resolveOnce is idempotent for Resolve. One that was interrupted reached the CLI if the
+// callback does not wait any more and the history tells its end.
+func (b *Bridge) resolveOnce(ctx context.Context, r *bridgev1.ResolveRequest, resolve func() (*bridgev1.ResolveResponse, error)) (*bridgev1.ResolveResponse, error) {
+	answer := func() (proto.Message, error) { return resolve() }
+	m, err := b.once.DoOrSettle(ctx, "Resolve", r.GetRequestId(), r, idempotency.Doubt{
+		Since: func() []byte { return []byte{1} }, // that it was begun is all
+		Settle: func([]byte) (proto.Message, error) {
+			s, err := b.asking(r.GetSessionId())
+			if err != nil {
+				return nil, err
+			}
+			if _, err := s.Loaded(ctx); err != nil {
+				return nil, err
+			}
+			if _, err := s.Pending().Get(r.GetCallbackId()); err != nil {
+				if at, ok := s.AnswerOf(ctx, r.GetCallbackId()); ok {
+					record(ctx, at)
+					return &bridgev1.ResolveResponse{Position: session.Proto(at)}, nil
+				}
+			}
+			return answer()
+		},
+	}, answer)
+	if err != nil {
+		return nil, err
+	}
+	return m.(*bridgev1.ResolveResponse), nil
+}

@@ -188,8 +188,17 @@ func (s *Session) Resolve(ctx context.Context, id string, participant string, re
 	}
 	p, err := s.pending.Claim(id)
 	if err != nil {
-		return journal.Position{}, err
+		return s.again(ctx, id, participant, reply, err)
 	}
+	over := s.answering(p, participant, reply)
+	at, err := s.answer(ctx, p, participant, reply)
+	over(at, err)
+	return at, err
+}
+
+// answer gives the CLI the answer to a callback that was claimed.
+func (s *Session) answer(ctx context.Context, p *callback.Pending, participant string, reply callback.Reply) (journal.Position, error) {
+	id := p.ID
 	if p.Kind.Method == callback.ModelRequestStart && reply.Error == nil {
 		s.takeModel(id, participant)
 	}

@@ -79,6 +79,14 @@ func TestToolCall(t *testing.T) {
 	}
 	_, err = r.s.Resolve(t.Context(), call.ID, p.ID, answer(`{"result":"43"}`))
 	wantReason(t, err, fault.CallbackResolved)
+	_, err = r.s.Resolve(t.Context(), call.ID, "another", answer(`{"result":"42"}`))
+	wantReason(t, err, fault.CallbackResolved)
+	if same, err := r.s.Asked(call.ID, p.ID); err != nil || same != call {
+		t.Errorf("the callback of the answer is %v, %v", same, err)
+	}
+	if at, err := r.s.Resolve(t.Context(), call.ID, p.ID, answer(`{"result":"42"}`)); err != nil || at.Seq == 0 {
+		t.Errorf("the same answer again: %v, %v", at, err)
+	}
 	_, err = r.s.Resolve(t.Context(), "other", p.ID, answer(`{}`))
 	wantReason(t, err, fault.CallbackNotFound)
 	sent.Waiter.Wait(t.Context(), 0)

@@ -130,6 +130,7 @@ type Session struct {
 	awaited      bool             // in that life callbacks waited
 	ended        journal.Position // of the last turn whose end was told
 	cut          journal.Position // where the end of a turn was told that an earlier life had cut off
+	answers      []*given         // of participants, oldest first
 	doubted      []string         // messages that were accepted and lost, oldest first
 	internal     bool             // what happens now is the bridge's own book-keeping
 	override     bool             // a turn runs whose headers replace the provider's
