@@ -52,6 +52,8 @@ type Host interface {
 	// Keep has the session kept for the bridge's next life, as it is or will be a moment
 	// later. The session's lock is held.
 	Keep(s *Session)
+	// Epoch returns an epoch later than all before.
+	Epoch() uint64
 	// Logger is for what has no caller to be told.
 	Logger() *slog.Logger
 }
@@ -129,6 +131,7 @@ type Session struct {
 	missing      []string         // paths of secrets that an earlier life of the bridge had
 	awaited      bool             // in that life callbacks waited
 	ended        journal.Position // of the last turn whose end was told
+	tied         journal.Position // up to here the journal was in step with the CLI's history
 	cut          journal.Position // where the end of a turn was told that an earlier life had cut off
 	answers      []*given         // of participants, oldest first
 	doubted      []string         // messages that were accepted and lost, oldest first
