@@ -31,7 +31,7 @@ func (b *Bridge) ListPending(ctx context.Context, r *bridgev1.ListPendingRequest
 
 // Resolve answers a callback.
 func (b *Bridge) Resolve(ctx context.Context, r *bridgev1.ResolveRequest) (*bridgev1.ResolveResponse, error) {
-	return idempotent(ctx, b, "Resolve", r.GetRequestId(), r, func() (*bridgev1.ResolveResponse, error) {
+	return b.resolveOnce(ctx, r, func() (*bridgev1.ResolveResponse, error) {
 		s, err := b.asking(r.GetSessionId())
 		if err != nil {
 			return nil, err

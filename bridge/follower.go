@@ -118,6 +118,9 @@ func (f *follower) drain(sink frame.Sink) (more bool, err error) {
 				return false, err
 			}
 		}
+		if r.Posted && less(f.at, r.Pos) {
+			f.at = r.Pos
+		}
 		if err := f.sendNote(r, sink); err != nil || f.closed {
 			clear(f.records[i:])
 			return false, err
