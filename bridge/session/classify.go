@@ -3,6 +3,7 @@ package session
 import (
 	"context"
 	"errors"
+	"regexp"
 	"strconv"
 	"strings"
 
@@ -39,6 +40,9 @@ var texts = []struct {
 	{"invalid tool name", fault.ToolNameInvalid},
 }
 
+// switchedOff is what the CLI says of a method that it has and does not offer.
+var switchedOff = regexp.MustCompile("not (enabled|available)")
+
 // refusers are the methods whose unknown errors are the CLI's refusal of what was asked.
 var refusers = map[string]bool{
 	"session.create": true, "session.resume": true, "session.setForeground": true,
@@ -73,6 +77,8 @@ func Classify(err error, method string) error {
 func classifyReply(rpc *rpcconn.Error, method string) error {
 	reason := fault.CLIError
 	switch {
+	case rpc.Code == codeMethodNotFound && switchedOff.MatchString(rpc.Message):
+		reason = fault.FeatureDisabled
 	case rpc.Code == codeMethodNotFound:
 		reason = fault.MethodUnknown
 	case rpc.Code == codeShuttingDown:
