@@ -14,11 +14,11 @@ type opened struct {
 	err    error
 }
 
-// arrive is come. For a session that needs its participants before the CLI can open it, it
-// returns as soon as this one is in place; the rest goes on in the background, and a.opening
+// arrive is come. For a session that needs its participants before the CLI can open it,
+// and for an exact start, it returns as soon as this one is in place; the rest goes on in the background, and a.opening
 // has its end.
 func (a *Attachment) arrive(ctx context.Context, j session.Joining) (*session.Session, session.Joined, error) {
-	if !a.b.provides(a.start) {
+	if !a.start.GetExact() && !a.b.provides(a.start) {
 		return a.come(ctx, j)
 	}
 	inPlace, end := make(chan opened, 1), make(chan opened, 1)
@@ -69,7 +69,7 @@ func (a *Attachment) first(ctx context.Context) *bridgev1.AttachResponse {
 		select {
 		case o := <-a.opening:
 			if o.err != nil {
-				a.refused = within(o.err, "start.")
+				a.refused = a.refusal(o.err)
 				a.end(a.refused)
 				return
 			}

@@ -32,7 +32,7 @@ func (b *Bridge) createAs(ctx context.Context, r *bridgev1.CreateSessionRequest,
 	if err := b.accepting(); err != nil {
 		return nil, session.Joined{}, err
 	}
-	o, err := b.creation(r, at)
+	o, err := b.creation(r, at, join.Exactly())
 	if err != nil {
 		return nil, session.Joined{}, err
 	}
@@ -123,7 +123,7 @@ func (b *Bridge) resume(ctx context.Context, r *bridgev1.ResumeSessionRequest, a
 	if err := b.accepting(); err != nil {
 		return nil, session.Joined{}, err
 	}
-	o, err := b.resumption(r, at)
+	o, err := b.resumption(r, at, join.Exactly())
 	if err != nil {
 		return nil, session.Joined{}, err
 	}

@@ -74,6 +74,9 @@ func (b *Bridge) WatchSessions(ctx context.Context, r *bridgev1.WatchSessionsReq
 	}
 	w := b.watchers.add()
 	defer b.watchers.remove(w)
+	if r.GetNotifications() {
+		send = b.notifying(send)
+	}
 	if err := b.sendCurrent(send); err != nil {
 		return err
 	}

@@ -47,12 +47,17 @@ type Joining struct {
 	// identity as an extension, as members of the configuration.
 	Own   Object
 	Grace time.Duration
+	// Exact says that it wants the CLI's own behaviour, where ours is stricter.
+	Exact bool
 	// Replace is called when another stream takes the place.
 	Replace context.CancelCauseFunc
 	// InPlace, if set, is called as soon as the participant is in place, before the CLI is
 	// told of anything. It must not call the session.
 	InPlace func(*Session, Joined)
 }
+
+// Exactly reports whether j is of a caller that wants the CLI's own behaviour. j may be nil.
+func (j *Joining) Exactly() bool { return j != nil && j.Exact }
 
 // ErrReplaced is the cause with which a stream ends whose place another took.
 var ErrReplaced = fault.New(fault.ParticipantReplaced, "another stream took this participant's place")

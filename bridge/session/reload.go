@@ -97,13 +97,17 @@ func (s *Session) readHistory(ctx context.Context, rt Runtime, continuePending b
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var open unanswered
-	for _, event := range history.Events {
-		rec, err := ParseEvent(event)
-		if err != nil {
-			continue
-		}
+	records := parseEvents(history.Events)
+	past := 0 // what happens on the bridge's own account, its callers have not seen
+	if !s.internal {
+		past = s.pastOf(records)
+	}
+	for i, rec := range records {
 		rec.Bridge = s.internal && rec.Type == "session.resume"
 		s.enter(rec)
+		if i < past {
+			s.past = s.journal.Last()
+		}
 		open.follow(rec)
 		if callback.Ends(rec.Type) {
 			s.settled(rec)
@@ -121,6 +125,40 @@ func (s *Session) readHistory(ctx context.Context, rt Runtime, continuePending b
 		}
 	}
 	return nil
+}
+
+// parseEvents makes records of a history; what cannot be read is left out.
+func parseEvents(events []json.RawMessage) []*journal.Record {
+	records := make([]*journal.Record, 0, len(events))
+	for _, event := range events {
+		if rec, err := ParseEvent(event); err == nil {
+			records = append(records, rec)
+		}
+	}
+	return records
+}
+
+// pastOf returns how many events of a history that was read after a resume are older than
+// that: those before the first that came as an event since, or before the resume's own.
+// The caller holds mu.
+func (s *Session) pastOf(records []*journal.Record) int {
+	since := map[journal.ID]bool{}
+	for _, rec := range s.held {
+		since[rec.ID] = true
+	}
+	past := len(records)
+	if i := slices.IndexFunc(records, func(r *journal.Record) bool { return since[r.ID] }); i >= 0 {
+		past = i
+	}
+	return past
+}
+
+// Past is the last position of what was history already when the session's caller resumed
+// it; what a caller's own program of the CLI would not be told of.
+func (s *Session) Past() journal.Position {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.past
 }
 
 // kept gives a record of the history the position that it has in the journal.

@@ -121,6 +121,7 @@ type Session struct {
 	meta         meta
 	held         []*journal.Record // events kept back while history is being read
 	holding      bool
+	past         journal.Position // see Past
 	order        order
 	loadedOnce   bool            // the CLI has been told its tools
 	interests    map[string]bool // the event types that were asked for in this runtime
