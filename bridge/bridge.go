@@ -100,6 +100,8 @@ type Bridge struct {
 	tasks  sync.WaitGroup
 	// parked is held by calls that wait in the CLI.
 	parked chan struct{}
+	// shellStarts are channels by session, held while a command begins.
+	shellStarts sync.Map
 	// draining closes when streams are to go away, stopping when they are to end.
 	draining, stopping chan struct{}
 	drainOnce          sync.Once
@@ -294,6 +296,7 @@ func (b *Bridge) forget(s *session.Session) {
 	defer b.mu.Unlock()
 	if b.sessions[s.ID()] == s {
 		delete(b.sessions, s.ID())
+		b.shellStarts.Delete(s.ID())
 	}
 }
 

@@ -27,8 +27,6 @@ type Directory interface {
 	Remove(id string) error
 	// Requests returns the log of requests that may come again, and what it holds.
 	Requests(keep time.Duration) (*store.Requests, []store.Request, error)
-	// Degraded returns the journals that are not in step with the disk.
-	Degraded() map[string]error
 }
 
 // closeJournals bounds writing what is not written yet when the bridge ends.

@@ -179,6 +179,13 @@ func (b *Bridge) RunShell(ctx context.Context, r *bridgev1.RunShellRequest, emit
 		return err
 	}
 	defer s.Hold()()
+	silent, err := b.silent(ctx, s)
+	if err != nil {
+		return err
+	}
+	if silent {
+		return b.runUserShell(ctx, s, r, timeout, emit)
+	}
 	id, sh, forget, err := b.startShell(ctx, s, r, timeout)
 	if err != nil {
 		return err
@@ -215,6 +222,16 @@ const maxShellTime = 24 * time.Hour
 // write nor that they have ended; 1.0.82 still does. No capability says so.
 var silentShells = clibin.Version{Major: 1, Patch: 92}
 
+// silent reports whether the session's CLI is one that does not tell of such commands.
+func (b *Bridge) silent(ctx context.Context, s *session.Session) (bool, error) {
+	rt, err := s.Loaded(ctx)
+	if err != nil {
+		return false, err
+	}
+	v, ok := clibin.ParseVersion(rt.Version())
+	return ok && v.Compare(silentShells) >= 0, nil
+}
+
 // startShell has the CLI start a command.
 func (b *Bridge) startShell(ctx context.Context, s *session.Session, r *bridgev1.RunShellRequest, timeout time.Duration) (id string, sh *shell, forget func(), err error) {
 	rt, err := s.Loaded(ctx)
@@ -224,9 +241,6 @@ func (b *Bridge) startShell(ctx context.Context, s *session.Session, r *bridgev1
 	bind, ok := rt.(*binding)
 	if !ok {
 		return "", nil, nil, fault.New(fault.Internal, "the runtime is a %T", rt)
-	}
-	if v, ok := clibin.ParseVersion(bind.Version()); ok && v.Compare(silentShells) >= 0 {
-		return "", nil, nil, fault.New(fault.MethodUnknown, "the CLI %s does not tell what commands write", bind.Version())
 	}
 	var params session.Object
 	params.SetString("command", r.GetCommand())

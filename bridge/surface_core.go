@@ -94,6 +94,7 @@ func (b *Bridge) cliCreate(ctx context.Context, c *cliCall) (json.RawMessage, er
 		b.forget(s)
 		return nil, err
 	}
+	b.keep(s)
 	return recorded(ctx, s.Opened(), s.Journal().Last(), nil)
 }
 
@@ -120,6 +121,7 @@ func (b *Bridge) cliResume(ctx context.Context, c *cliCall) (json.RawMessage, er
 		}
 		return nil, err
 	}
+	b.keep(s)
 	return recorded(ctx, s.Opened(), s.Journal().Last(), nil)
 }
 

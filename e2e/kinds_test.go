@@ -126,7 +126,7 @@ func TestUnknownCallback(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			st := &stage{newRigOn(t, host, echo)}
+			st := &stage{rig: newRigOn(t, host, echo)}
 			handlers := &bridgev1.Handlers{Methods: []string{"something.new"}}
 			opts := copilot.SessionOptions{}
 			if !way.answered {

@@ -19,7 +19,7 @@ models: [{id: claude-haiku-4.5}, {id: claude-sonnet-4.5}] # auto is the first
 github: {users: [{token: token-of-ann, login: ann, plan: business}, {token: fresh, login: ann, plan: business}]}
 rules:
   - when: {user: "ask"}
-    error: {status: 429, code: user_weekly_rate_limited, message: "weekly limit", retry_after: 1h}
+    error: {status: 429, code: user_weekly_rate_limited, message: "weekly limit", retry_after: 1s}
   - when: {user: "paid", token: fresh}
     reply: [{text: "paid with a fresh token"}]
 default: {reply: [{text: "by {{model}}: {{user}}"}], usage: {input_tokens: 10, output_tokens: 10, nano_aiu: 40000000000}}`

@@ -1,41 +1,431 @@
 package e2e
 
 import (
-	"errors"
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
 	"testing"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
-	copilot "github.com/copilot-grpc/copilot-grpc/clients/go"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
+	"github.com/copilot-grpc/copilot-grpc/internal/offlinemodel"
 )
 
-var _ = errors.Is
-var _ = codes.OK
-var _ = copilot.FromError
-var _ bridgev1.ErrorReason
+// sample is a rig whose calls of copilot.cli.v1 are counted.
+type sample struct {
+	*rig
+	conn *grpc.ClientConn
+	seen *sync.Map
+}
 
-// The mode that one method sets another tells, the reply stands among the events, and the
-// bridge's own journal has the event.
-func TestSurfaceMode(t *testing.T) {
+// TestSurfaceSample calls methods of all namespaces and looks elsewhere for their effects:
+// in files, in what the model is asked, in events, in what another method says.
+func TestSurfaceSample(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, echo)
+	seen := &sync.Map{}
+	t.Run("all", func(t *testing.T) {
+		for name, f := range map[string]func(*testing.T, *sample){
+			"mode and name": sampleModeAndName, "models": sampleModels, "plan and todos": samplePlan, "workspaces": sampleWorkspaces,
+			"skills": sampleSkills, "mcp": sampleMCP, "agents": sampleAgents, "tasks": sampleTasks, "history": sampleHistory,
+			"queue": sampleQueue, "usage and metadata": sampleUsage, "permissions": samplePermissions, "commands": sampleCommands,
+			"event log": sampleEventLog, "settings": sampleSettings, "sessions": sampleSessions, "server": sampleServer,
+			"errors": sampleErrors, "life": sampleLife,
+		} {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				r := newOwnRig(t, echo, hostConfig{})
+				conn, err := grpc.NewClient(r.host.target, grpc.WithTransportCredentials(insecure.NewCredentials()),
+					grpc.WithUnaryInterceptor(func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoker grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+						err := invoker(ctx, method, req, reply, cc, opts...)
+						if err == nil {
+							seen.Store(method, true)
+						}
+						return err
+					}))
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() { _ = conn.Close() })
+				f(t, &sample{r, conn, seen})
+			})
+		}
+	})
+	var methods []string
+	seen.Range(func(k, _ any) bool { methods = append(methods, k.(string)); return true })
+	slices.Sort(methods)
+	check(t, len(methods) >= 60, "only %d methods: %q", len(methods), methods)
+	t.Logf("%d methods: %q", len(methods), methods)
+}
+
+func sampleModeAndName(t *testing.T, r *sample) {
 	s := r.session(r.options())
-	mode := cliv1.NewSessionModeServiceClient(r.conn())
+	mode, name := cliv1.NewSessionModeServiceClient(r.conn), cliv1.NewSessionNameServiceClient(r.conn)
 	var trailer metadata.MD
-	did(r, mode.Set, &cliv1.SessionModeServiceSetRequest{SessionId: s.ID(), Mode: cliv1.SessionMode_SESSION_MODE_PLAN}, grpc.Trailer(&trailer))
+	did(r.rig, mode.Set, &cliv1.SessionModeServiceSetRequest{SessionId: s.ID(), Mode: cliv1.SessionMode_SESSION_MODE_PLAN}, grpc.Trailer(&trailer))
 	check(t, len(trailer.Get("copilot-position")) == 1, "trailer is %v", trailer)
 	s.waitFor("session.mode_changed")
-	got := did(r, mode.Get, &cliv1.SessionModeServiceGetRequest{SessionId: s.ID()})
-	t.Log(got)
-	_, err := mode.Get(r.ctx, &cliv1.SessionModeServiceGetRequest{SessionId: "nope"})
-	t.Log(status.Convert(err).Details())
-	_, err = mode.Get(exactly(r.ctx), &cliv1.SessionModeServiceGetRequest{SessionId: "nope"})
-	t.Log(status.Convert(err).Details())
+	got := did(r.rig, mode.Get, &cliv1.SessionModeServiceGetRequest{SessionId: s.ID()})
+	check(t, got.GetValue() == cliv1.SessionMode_SESSION_MODE_PLAN, "mode is %v", got)
+	did(r.rig, name.Set, &cliv1.SessionNameServiceSetRequest{SessionId: s.ID(), Name: "my own name"})
+	check(t, did(r.rig, name.Get, &cliv1.SessionNameServiceGetRequest{SessionId: s.ID()}).GetName() == "my own name", "the name is another")
+	text, err := os.ReadFile(filepath.Join(r.host.home, "session-state", s.ID(), "workspace.yaml"))
+	check(t, err == nil && strings.Contains(string(text), "my own name"), "workspace.yaml is %s, %v", text, err)
+	auto := did(r.rig, name.SetAuto, &cliv1.SessionNameServiceSetAutoRequest{SessionId: s.ID(), Summary: "a guess"})
+	check(t, !auto.GetApplied(), "a guess took the place of a name")
+}
+
+func sampleModels(t *testing.T, r *sample) {
+	s := r.session(r.options())
+	model := cliv1.NewSessionModelServiceClient(r.conn)
+	did(r.rig, model.SwitchTo, &cliv1.SessionModelServiceSwitchToRequest{SessionId: s.ID(), ModelId: "another-model"})
+	check(t, did(r.rig, model.GetCurrent, &cliv1.SessionModelServiceGetCurrentRequest{SessionId: s.ID()}).GetModelId() == "another-model", "the model is another")
+	did(r.rig, model.List, &cliv1.SessionModelServiceListRequest{SessionId: s.ID()})
+	s.ask("hello")
+	check(t, r.lastModelRequest().Model == "another-model", "the model asked is %q", r.lastModelRequest().Model)
+}
+
+func samplePlan(t *testing.T, r *sample) {
+	s := r.session(r.options())
+	plan := cliv1.NewSessionPlanServiceClient(r.conn)
+	did(r.rig, plan.Update, &cliv1.SessionPlanServiceUpdateRequest{SessionId: s.ID(), Content: "# Do it\n"})
+	read := did(r.rig, plan.Read, &cliv1.SessionPlanServiceReadRequest{SessionId: s.ID()})
+	text, err := os.ReadFile(read.GetPath())
+	check(t, err == nil && string(text) == "# Do it\n" && read.GetContent() == string(text), "the plan is %q in the file, %v", text, read)
+	todos := did(r.rig, plan.ReadSqlTodos, &cliv1.SessionPlanServiceReadSqlTodosRequest{SessionId: s.ID()})
+	check(t, len(todos.GetRows()) == 0, "todos: %v", todos)
+	did(r.rig, plan.Delete, &cliv1.SessionPlanServiceDeleteRequest{SessionId: s.ID()})
+	_, err = os.Stat(read.GetPath())
+	check(t, os.IsNotExist(err), "the deleted plan is there: %v", err)
+}
+
+func sampleWorkspaces(t *testing.T, r *sample) {
+	s := r.session(r.options())
+	ws := cliv1.NewSessionWorkspacesServiceClient(r.conn)
+	did(r.rig, ws.CreateFile, &cliv1.SessionWorkspacesServiceCreateFileRequest{SessionId: s.ID(), Path: "notes.txt", Content: "remember"})
+	got := did(r.rig, ws.GetWorkspace, &cliv1.SessionWorkspacesServiceGetWorkspaceRequest{SessionId: s.ID()})
+	check(t, strings.HasSuffix(got.GetPath(), s.ID()), "the workspace is at %q", got.GetPath())
+	text, err := os.ReadFile(filepath.Join(got.GetPath(), "files", "notes.txt"))
+	check(t, err == nil && string(text) == "remember", "the file is %q, %v", text, err)
+	files := did(r.rig, ws.ListFiles, &cliv1.SessionWorkspacesServiceListFilesRequest{SessionId: s.ID()})
+	check(t, slices.Contains(files.GetFiles(), "notes.txt"), "files: %v", files)
+	read := did(r.rig, ws.ReadFile, &cliv1.SessionWorkspacesServiceReadFileRequest{SessionId: s.ID(), Path: "notes.txt"})
+	check(t, read.GetContent() == "remember", "read: %v", read)
+	paste := did(r.rig, ws.SaveLargePaste, &cliv1.SessionWorkspacesServiceSaveLargePasteRequest{SessionId: s.ID(), Content: strings.Repeat("long ", 1000)})
+	check(t, paste.GetSaved() != nil, "paste: %v", paste)
+	did(r.rig, ws.ListCheckpoints, &cliv1.SessionWorkspacesServiceListCheckpointsRequest{SessionId: s.ID()})
+}
+
+func sampleSkills(t *testing.T, r *sample) {
+	r.write(".github/skills/greet/SKILL.md", "---\nname: greet\ndescription: Greets people.\n---\nSay hello.\n")
+	s := r.session(r.options(func(c *cliv1.SessionConfig) { c.SkillDirectories = []string{filepath.Join(r.dir, ".github", "skills")} }))
+	skills := cliv1.NewSessionSkillsServiceClient(r.conn)
+	enabled := func() (there, on bool) {
+		for _, one := range did(r.rig, skills.List, &cliv1.SessionSkillsServiceListRequest{SessionId: s.ID()}).GetSkills() {
+			if one.GetName() == "greet" {
+				return true, one.GetEnabled()
+			}
+		}
+		return false, false
+	}
+	did(r.rig, skills.Reload, &cliv1.SessionSkillsServiceReloadRequest{SessionId: s.ID()})
+	there, on := enabled()
+	check(t, there && on, "the skill is there %t, on %t", there, on)
+	did(r.rig, skills.Disable, &cliv1.SessionSkillsServiceDisableRequest{SessionId: s.ID(), Name: "greet"})
+	_, on = enabled()
+	check(t, !on, "the skill is on")
+	did(r.rig, skills.Enable, &cliv1.SessionSkillsServiceEnableRequest{SessionId: s.ID(), Name: "greet"})
+	_, on = enabled()
+	check(t, on, "the skill is off")
+	found := did(r.rig, cliv1.NewSkillsServiceClient(r.conn).Discover, &cliv1.SkillsServiceDiscoverRequest{ProjectPaths: []string{r.dir}})
+	check(t, slices.ContainsFunc(found.GetSkills(), func(k *cliv1.ServerSkill) bool { return k.GetName() == "greet" }), "discovered: %v", found)
+}
+
+func sampleMCP(t *testing.T, r *sample) {
+	config := cliv1.NewMcpConfigServiceClient(r.conn)
+	did(r.rig, config.Add, &cliv1.McpConfigServiceAddRequest{Name: "mine", Config: mcpServer(t)})
+	text, err := os.ReadFile(filepath.Join(r.host.home, "mcp-config.json"))
+	check(t, err == nil && strings.Contains(string(text), `"mine"`), "mcp-config.json is %s, %v", text, err)
+	list := did(r.rig, config.List, &cliv1.McpConfigServiceListRequest{})
+	check(t, list.GetServers()["mine"].GetStdio().GetCommand() == mcpServer(t).GetStdio().GetCommand(), "configured: %v", list)
+	did(r.rig, config.Disable, &cliv1.McpConfigServiceDisableRequest{Names: []string{"mine"}})
+	did(r.rig, config.Enable, &cliv1.McpConfigServiceEnableRequest{Names: []string{"mine"}})
+	did(r.rig, config.Remove, &cliv1.McpConfigServiceRemoveRequest{Name: "mine"})
+	check(t, len(did(r.rig, config.List, &cliv1.McpConfigServiceListRequest{}).GetServers()) == 0, "removed, and still there")
+
+	s := r.session(r.options(func(c *cliv1.SessionConfig) {
+		c.McpServers = map[string]*cliv1.McpSerializableServerConfig{"mine": mcpServer(t)}
+	}))
+	s.ask("hello") // by then the server is up
+	mcp := cliv1.NewSessionMcpServiceClient(r.conn)
+	running := func() bool {
+		return did(r.rig, mcp.IsServerRunning, &cliv1.SessionMcpServiceIsServerRunningRequest{SessionId: s.ID(), ServerName: "mine"}).GetRunning()
+	}
+	check(t, running(), "the server does not run")
+	tools := did(r.rig, mcp.ListTools, &cliv1.SessionMcpServiceListToolsRequest{SessionId: s.ID(), ServerName: "mine"})
+	check(t, len(tools.GetTools()) == len(mcpTools), "tools: %v", tools)
+	did(r.rig, mcp.StopServer, &cliv1.SessionMcpServiceStopServerRequest{SessionId: s.ID(), ServerName: "mine"})
+	check(t, !running(), "the stopped server runs")
+	did(r.rig, mcp.List, &cliv1.SessionMcpServiceListRequest{SessionId: s.ID()})
+	did(r.rig, mcp.Disable, &cliv1.SessionMcpServiceDisableRequest{SessionId: s.ID(), ServerName: "mine"})
+	s.ask("hello again")
+	check(t, !slices.ContainsFunc(r.lastModelRequest().Tools, func(o offlinemodel.Tool) bool { return strings.Contains(o.Name, "shout") }), "the model has the tools of a disabled server")
+}
+
+func sampleAgents(t *testing.T, r *sample) {
+	s := r.session(r.options(func(c *cliv1.SessionConfig) {
+		c.CustomAgents = []*cliv1.CustomAgentConfig{{Name: "poet", Prompt: "You are a poet of note.", Description: proto.String("Writes.")}}
+	}))
+	agent := cliv1.NewSessionAgentServiceClient(r.conn)
+	list := did(r.rig, agent.List, &cliv1.SessionAgentServiceListRequest{SessionId: s.ID()})
+	check(t, slices.ContainsFunc(list.GetAgents(), func(a *cliv1.AgentInfo) bool { return a.GetName() == "poet" }), "agents: %v", list)
+	did(r.rig, agent.Select, &cliv1.SessionAgentServiceSelectRequest{SessionId: s.ID(), Name: "poet"})
+	got := did(r.rig, agent.GetCurrent, &cliv1.SessionAgentServiceGetCurrentRequest{SessionId: s.ID()})
+	check(t, got.GetAgent().GetName() == "poet", "the agent is %v", got)
+	s.ask("hello")
+	check(t, strings.Contains(string(r.lastModelRequest().Body), "You are a poet of note."), "the model is not told of the agent")
+	did(r.rig, agent.Deselect, &cliv1.SessionAgentServiceDeselectRequest{SessionId: s.ID()})
+	got = did(r.rig, agent.GetCurrent, &cliv1.SessionAgentServiceGetCurrentRequest{SessionId: s.ID()})
+	check(t, got.GetAgent() == nil, "the agent is %v", got)
+	did(r.rig, cliv1.NewAgentsServiceClient(r.conn).Discover, &cliv1.AgentsServiceDiscoverRequest{ProjectPaths: []string{r.dir}})
+}
+
+func sampleTasks(t *testing.T, r *sample) {
+	s := r.session(r.options())
+	tasks := cliv1.NewSessionTasksServiceClient(r.conn)
+	started := did(r.rig, tasks.StartAgent, &cliv1.SessionTasksServiceStartAgentRequest{SessionId: s.ID(), AgentType: "general-purpose", Prompt: "look around", Name: "scout"})
+	did(r.rig, tasks.WaitForPending, &cliv1.SessionTasksServiceWaitForPendingRequest{SessionId: s.ID()})
+	list := did(r.rig, tasks.List, &cliv1.SessionTasksServiceListRequest{SessionId: s.ID()})
+	text, err := json.Marshal(list)
+	check(t, err == nil && len(list.GetTasks()) == 1 && strings.Contains(string(text), started.GetAgentId()), "tasks: %s", text)
+	asked := slices.ContainsFunc(r.model.ModelRequests(), func(q offlinemodel.Request) bool { return strings.Contains(string(q.Body), "look around") })
+	check(t, asked, "the task asked the model nothing")
+	did(r.rig, tasks.Cancel, &cliv1.SessionTasksServiceCancelRequest{SessionId: s.ID(), Id: started.GetAgentId()})
+	gone := did(r.rig, tasks.Remove, &cliv1.SessionTasksServiceRemoveRequest{SessionId: s.ID(), Id: started.GetAgentId()})
+	check(t, gone.GetRemoved(), "not removed: %v", did(r.rig, tasks.List, &cliv1.SessionTasksServiceListRequest{SessionId: s.ID()}))
+}
+
+func sampleHistory(t *testing.T, r *sample) {
+	s := r.session(r.options())
+	s.ask("first words")
+	s.ask("second words")
+	var second string
+	for _, ev := range s.history() {
+		if ev.GetEvent().GetUserMessage().GetContent() == "second words" {
+			second = ev.GetEvent().GetId()
+		}
+	}
+	history := cliv1.NewSessionHistoryServiceClient(r.conn)
+	cut := did(r.rig, history.Truncate, &cliv1.SessionHistoryServiceTruncateRequest{SessionId: s.ID(), EventId: second})
+	check(t, cut.GetEventsRemoved() > 0, "nothing was removed")
+	s.ask("third words")
+	body := string(r.lastModelRequest().Body)
+	check(t, strings.Contains(body, "first words") && !strings.Contains(body, "second words"), "the model is told what was cut off")
+	points := did(r.rig, history.ListRewindPoints, &cliv1.SessionHistoryServiceListRewindPointsRequest{SessionId: s.ID()})
+	t.Logf("rewind points: %v", points)
+	did(r.rig, history.Compact, &cliv1.SessionHistoryServiceCompactRequest{SessionId: s.ID()})
+	messages := did(r.rig, cliv1.NewSessionServiceClient(r.conn).GetMessages, &cliv1.SessionServiceGetMessagesRequest{SessionId: s.ID()})
+	check(t, slices.ContainsFunc(messages.GetEvents(), func(e *cliv1.SessionEvent) bool { return e.GetType() == "session.compaction_complete" }), "no compaction in the history")
+}
+
+func sampleQueue(t *testing.T, r *sample) {
+	s := r.session(r.options())
+	queue, session := cliv1.NewSessionQueueServiceClient(r.conn), cliv1.NewSessionServiceClient(r.conn)
+	did(r.rig, queue.SetDrainPaused, &cliv1.SessionQueueServiceSetDrainPausedRequest{SessionId: s.ID(), Paused: true})
+	for _, prompt := range []string{"one", "two"} {
+		did(r.rig, session.Send, &cliv1.SessionServiceSendRequest{SessionId: s.ID(), Prompt: prompt})
+	}
+	items := did(r.rig, queue.PendingItems, &cliv1.SessionQueueServicePendingItemsRequest{SessionId: s.ID()}).GetItems()
+	check(t, len(items) == 2, "queued: %v", items)
+	did(r.rig, queue.RemoveMostRecent, &cliv1.SessionQueueServiceRemoveMostRecentRequest{SessionId: s.ID()})
+	did(r.rig, queue.SetDrainPaused, &cliv1.SessionQueueServiceSetDrainPausedRequest{SessionId: s.ID(), Paused: false})
+	did(r.rig, queue.Clear, &cliv1.SessionQueueServiceClearRequest{SessionId: s.ID()})
+	items = did(r.rig, queue.PendingItems, &cliv1.SessionQueueServicePendingItemsRequest{SessionId: s.ID()}).GetItems()
+	check(t, len(items) == 0, "queued: %v", items)
+}
+
+func sampleUsage(t *testing.T, r *sample) {
+	s := r.session(r.options())
+	s.ask("hello")
+	usage := did(r.rig, cliv1.NewSessionUsageServiceClient(r.conn).GetMetrics, &cliv1.SessionUsageServiceGetMetricsRequest{SessionId: s.ID()})
+	check(t, usage.GetTotalUserRequests() == 1 && len(usage.GetModelMetrics()) == 1, "usage: %v", usage)
+	meta := cliv1.NewSessionMetadataServiceClient(r.conn)
+	snapshot := did(r.rig, meta.Snapshot, &cliv1.SessionMetadataServiceSnapshotRequest{SessionId: s.ID()})
+	check(t, snapshot.GetSessionId() == s.ID() && snapshot.GetWorkingDirectory() == r.dir, "snapshot: %v", snapshot)
+	check(t, !did(r.rig, meta.IsProcessing, &cliv1.SessionMetadataServiceIsProcessingRequest{SessionId: s.ID()}).GetProcessing(), "it is processing")
+	check(t, !did(r.rig, meta.Activity, &cliv1.SessionMetadataServiceActivityRequest{SessionId: s.ID()}).GetHasActiveWork(), "it has work")
+	did(r.rig, meta.ContextInfo, &cliv1.SessionMetadataServiceContextInfoRequest{SessionId: s.ID(), PromptTokenLimit: 1000, OutputTokenLimit: 1000})
+	other := t.TempDir()
+	did(r.rig, meta.SetWorkingDirectory, &cliv1.SessionMetadataServiceSetWorkingDirectoryRequest{SessionId: s.ID(), WorkingDirectory: other})
+	snapshot = did(r.rig, meta.Snapshot, &cliv1.SessionMetadataServiceSnapshotRequest{SessionId: s.ID()})
+	check(t, snapshot.GetWorkingDirectory() == other, "snapshot: %v", snapshot)
+}
+
+func samplePermissions(t *testing.T, r *sample) {
+	s := r.session(r.options())
+	permissions, paths := cliv1.NewSessionPermissionsServiceClient(r.conn), cliv1.NewSessionPermissionsPathsServiceClient(r.conn)
+	did(r.rig, permissions.SetApproveAll, &cliv1.SessionPermissionsServiceSetApproveAllRequest{SessionId: s.ID(), Enabled: true})
+	did(r.rig, permissions.SetApproveAll, &cliv1.SessionPermissionsServiceSetApproveAllRequest{SessionId: s.ID(), Enabled: false})
+	extra := realDir(t)
+	did(r.rig, paths.Add, &cliv1.SessionPermissionsPathsServiceAddRequest{SessionId: s.ID(), Path: extra})
+	within := func(session string) bool {
+		return did(r.rig, paths.IsPathWithinAllowedDirectories, &cliv1.SessionPermissionsPathsServiceIsPathWithinAllowedDirectoriesRequest{
+			SessionId: session, Path: filepath.Join(extra, "x"),
+		}).GetAllowed()
+	}
+	check(t, within(s.ID()), "the added path is not allowed")
+	list := did(r.rig, paths.List, &cliv1.SessionPermissionsPathsServiceListRequest{SessionId: s.ID()})
+	check(t, slices.Contains(list.GetDirectories(), extra) && list.GetPrimary() == r.dir, "paths: %v", list)
+	did(r.rig, permissions.ModifyRules, &cliv1.SessionPermissionsServiceModifyRulesRequest{
+		SessionId: s.ID(), Scope: cliv1.PermissionsModifyRulesScope_PERMISSIONS_MODIFY_RULES_SCOPE_SESSION,
+		Add: []*cliv1.PermissionRule{{Kind: "shell", Argument: proto.String("echo")}},
+	})
+	pending := did(r.rig, permissions.PendingRequests, &cliv1.SessionPermissionsServicePendingRequestsRequest{SessionId: s.ID()})
+	check(t, len(pending.GetItems()) == 0, "pending: %v", pending)
+	did(r.rig, permissions.ResetSessionApprovals, &cliv1.SessionPermissionsServiceResetSessionApprovalsRequest{SessionId: s.ID()})
+}
+
+func sampleCommands(t *testing.T, r *sample) {
+	s := r.session(r.options())
+	commands := cliv1.NewSessionCommandsServiceClient(r.conn)
+	list := did(r.rig, commands.List, &cliv1.SessionCommandsServiceListRequest{SessionId: s.ID(), IncludeBuiltins: proto.Bool(true)})
+	check(t, len(list.GetCommands()) > 5, "commands: %v", list)
+	did(r.rig, commands.Invoke, &cliv1.SessionCommandsServiceInvokeRequest{SessionId: s.ID(), Name: "rename", Input: proto.String("by command")})
+	name := did(r.rig, cliv1.NewSessionNameServiceClient(r.conn).Get, &cliv1.SessionNameServiceGetRequest{SessionId: s.ID()})
+	check(t, name.GetName() == "by command", "the name is %v", name)
+	shell := did(r.rig, cliv1.NewSessionShellServiceClient(r.conn).ExecuteUserRequested, &cliv1.SessionShellServiceExecuteUserRequestedRequest{
+		SessionId: s.ID(), RequestId: "r1", Command: "echo done > made; echo said",
+	})
+	text, err := os.ReadFile(filepath.Join(r.dir, "made"))
+	check(t, err == nil && string(text) == "done\n" && strings.Contains(shell.GetOutput(), "said"), "made is %q, %v; the output %v", text, err, shell)
+	tools := did(r.rig, cliv1.NewSessionToolsServiceClient(r.conn).GetCurrentMetadata, &cliv1.SessionToolsServiceGetCurrentMetadataRequest{SessionId: s.ID()})
+	t.Logf("%d tools", len(tools.GetTools().GetItems()))
+	did(r.rig, cliv1.NewSessionInstructionsServiceClient(r.conn).GetSources, &cliv1.SessionInstructionsServiceGetSourcesRequest{SessionId: s.ID()})
+	did(r.rig, cliv1.NewSessionScheduleServiceClient(r.conn).List, &cliv1.SessionScheduleServiceListRequest{SessionId: s.ID()})
+}
+
+func sampleEventLog(t *testing.T, r *sample) {
+	s := r.session(r.options())
+	log := cliv1.NewSessionEventLogServiceClient(r.conn)
+	tail := did(r.rig, log.Tail, &cliv1.SessionEventLogServiceTailRequest{SessionId: s.ID()})
+	type answer struct {
+		reply *cliv1.SessionEventLogServiceReadResponse
+		err   error
+	}
+	waiting := make(chan answer, 1)
+	go func() {
+		reply, err := log.Read(r.ctx, &cliv1.SessionEventLogServiceReadRequest{SessionId: s.ID(), Cursor: proto.String(tail.GetCursor()), WaitMs: proto.Int64(30_000)})
+		waiting <- answer{reply, err}
+	}()
+	s.ask("wake up")
+	got := <-waiting
+	check(t, got.err == nil && len(got.reply.GetEvents()) > 0, "the read that waited: %v, %v", got.reply, got.err)
+	all := did(r.rig, log.Read, &cliv1.SessionEventLogServiceReadRequest{SessionId: s.ID(), Max: proto.Int64(1000)})
+	check(t, slices.ContainsFunc(all.GetEvents(), func(e *cliv1.SessionEvent) bool { return e.GetUserMessage().GetContent() == "wake up" }), "no such message")
+	handle := did(r.rig, log.RegisterInterest, &cliv1.SessionEventLogServiceRegisterInterestRequest{SessionId: s.ID(), EventType: "sampling.requested"}).GetHandle()
+	check(t, did(r.rig, log.ReleaseInterest, &cliv1.SessionEventLogServiceReleaseInterestRequest{SessionId: s.ID(), Handle: handle}).GetSuccess(), "not released")
+}
+
+func sampleSettings(t *testing.T, r *sample) {
+	settings := cliv1.NewUserSettingsServiceClient(r.conn)
+	did(r.rig, settings.Set, &cliv1.UserSettingsServiceSetRequest{SettingsJson: `{"theme":"dark"}`})
+	text, err := os.ReadFile(filepath.Join(r.host.home, "settings.json"))
+	check(t, err == nil && strings.Contains(string(text), "dark"), "settings.json is %s, %v", text, err)
+	got := did(r.rig, settings.Get, &cliv1.UserSettingsServiceGetRequest{})
+	check(t, got.GetSettings()["theme"] != nil && len(got.GetSettings()) > 5, "settings: %v", got)
+	plugins := did(r.rig, cliv1.NewPluginsServiceClient(r.conn).List, &cliv1.PluginsServiceListRequest{})
+	check(t, len(plugins.GetPlugins()) == 0, "plugins: %v", plugins)
+	marketplace := filepath.Join(r.dir, "market")
+	r.write("market/.github/plugin/marketplace.json", `{"name":"local-market","owner":{"name":"me"},"plugins":[]}`)
+	markets := cliv1.NewPluginsMarketplacesServiceClient(r.conn)
+	did(r.rig, markets.Add, &cliv1.PluginsMarketplacesServiceAddRequest{Source: marketplace})
+	list := did(r.rig, markets.List, &cliv1.PluginsMarketplacesServiceListRequest{})
+	has := func(m *cliv1.MarketplaceInfo) bool { return m.GetName() == "local-market" }
+	check(t, slices.ContainsFunc(list.GetMarketplaces(), has), "marketplaces: %v", list)
+	did(r.rig, markets.Remove, &cliv1.PluginsMarketplacesServiceRemoveRequest{Name: "local-market"})
+	list = did(r.rig, markets.List, &cliv1.PluginsMarketplacesServiceListRequest{})
+	check(t, !slices.ContainsFunc(list.GetMarketplaces(), has), "marketplaces: %v", list)
+}
+
+func sampleSessions(t *testing.T, r *sample) {
+	s := r.session(r.options())
+	s.ask("hello")
+	sessions := cliv1.NewSessionsServiceClient(r.conn)
+	did(r.rig, sessions.Save, &cliv1.SessionsServiceSaveRequest{SessionId: s.ID()})
+	list := did(r.rig, sessions.List, &cliv1.SessionsServiceListRequest{})
+	check(t, len(list.GetSessions()) == 1, "sessions: %v", list)
+	fork := did(r.rig, sessions.Fork, &cliv1.SessionsServiceForkRequest{SessionId: s.ID()})
+	check(t, len(readRecord(t, filepath.Join(r.host.home, "session-state", fork.GetSessionId(), "events.jsonl"))) > 0, "the fork has no history")
+	did(r.rig, sessions.GetSizes, &cliv1.SessionsServiceGetSizesRequest{})
+	did(r.rig, sessions.CheckInUse, &cliv1.SessionsServiceCheckInUseRequest{SessionIds: []string{s.ID()}})
+	did(r.rig, sessions.BulkDelete, &cliv1.SessionsServiceBulkDeleteRequest{SessionIds: []string{s.ID(), fork.GetSessionId()}})
+	_, err := os.Stat(filepath.Join(r.host.home, "session-state", s.ID()))
+	check(t, os.IsNotExist(err), "the deleted session is there: %v", err)
+	_, err = s.Get(r.ctx)
+	wantError(t, err, codes.NotFound, bridgev1.ErrorReason_ERROR_REASON_SESSION_NOT_FOUND)
+}
+
+func sampleServer(t *testing.T, r *sample) {
+	pong := did(r.rig, cliv1.NewServerServiceClient(r.conn).Ping, &cliv1.ServerServicePingRequest{Message: proto.String("hello")})
+	check(t, strings.Contains(pong.GetMessage(), "hello"), "ping: %v", pong)
+	status := did(r.rig, cliv1.NewStatusServiceClient(r.conn).Get, &cliv1.StatusServiceGetRequest{})
+	check(t, status.GetProtocolVersion() == 3, "status: %v", status)
+	auth := did(r.rig, cliv1.NewAuthServiceClient(r.conn).GetStatus, &cliv1.AuthServiceGetStatusRequest{})
+	check(t, !auth.GetIsAuthenticated(), "auth: %v", auth)
+	tools := did(r.rig, cliv1.NewToolsServiceClient(r.conn).List, &cliv1.ToolsServiceListRequest{})
+	check(t, slices.ContainsFunc(tools.GetTools(), func(t *cliv1.Tool) bool { return t.GetName() == "bash" }), "tools: %d", len(tools.GetTools()))
+	r.write("AGENTS.md", "Be kind.\n")
+	found := did(r.rig, cliv1.NewInstructionsServiceClient(r.conn).Discover, &cliv1.InstructionsServiceDiscoverRequest{ProjectPaths: []string{r.dir}})
+	check(t, slices.ContainsFunc(found.GetSources(), func(s *cliv1.InstructionSource) bool { return strings.Contains(s.GetContent(), "Be kind.") }), "instructions: %v", found)
+}
+
+// sampleErrors: an exact caller gets the CLI's own error, a tidy one its reason.
+func sampleErrors(t *testing.T, r *sample) {
+	s := r.session(r.options())
+	mode := cliv1.NewSessionModeServiceClient(r.conn)
+	_, err := mode.Set(r.ctx, &cliv1.SessionModeServiceSetRequest{SessionId: s.ID(), JsonExtra: `{"mode":"bogus"}`})
+	wantError(t, err, codes.InvalidArgument, bridgev1.ErrorReason_ERROR_REASON_JSON_EXTRA_FORBIDDEN)
 	_, err = mode.Set(exactly(r.ctx), &cliv1.SessionModeServiceSetRequest{SessionId: s.ID(), JsonExtra: `{"mode":"bogus"}`})
-	t.Log(status.Convert(err).Details())
+	var rpc *bridgev1.JsonRpcError
+	for _, d := range status.Convert(err).Details() {
+		if d, ok := d.(*bridgev1.JsonRpcError); ok {
+			rpc = d
+		}
+	}
+	check(t, rpc.GetCode() == -32603 && strings.Contains(rpc.GetMessage(), "unknown variant `bogus`"), "the CLI's error is %v", rpc)
+	_, err = cliv1.NewRuntimeServiceClient(r.conn).Shutdown(r.ctx, &cliv1.RuntimeServiceShutdownRequest{})
+	wantError(t, err, codes.Unimplemented, bridgev1.ErrorReason_ERROR_REASON_METHOD_REFUSED)
+	_, err = cliv1.NewInternalGlobalStateServiceClient(r.conn).Load(r.ctx, &cliv1.InternalGlobalStateServiceLoadRequest{})
+	check(t, status.Code(err) == codes.Unimplemented, "an internal method: %v", err)
+}
+
+// sampleLife: a session that was made by the CLI's own methods is the bridge's like any
+// other.
+func sampleLife(t *testing.T, r *sample) {
+	session := cliv1.NewSessionServiceClient(r.conn)
+	config := r.options().Config
+	made := did(r.rig, session.Create, &cliv1.SessionServiceCreateRequest{
+		Model: config.Model, Provider: config.Provider, WorkingDirectory: config.WorkingDirectory,
+	})
+	r.own(made.GetSessionId())
+	s := &testSession{Session: r.client.Session(made.GetSessionId()), rig: r.rig}
+	s.ask("hello")
+	did(r.rig, session.Destroy, &cliv1.SessionServiceDestroyRequest{SessionId: s.ID()})
+	_, err := session.GetMessages(r.ctx, &cliv1.SessionServiceGetMessagesRequest{SessionId: s.ID()})
+	wantError(t, err, codes.NotFound, bridgev1.ErrorReason_ERROR_REASON_SESSION_NOT_FOUND)
+	did(r.rig, session.Resume, &cliv1.SessionServiceResumeRequest{SessionId: s.ID(), Provider: config.Provider})
+	sent := did(r.rig, session.Send, &cliv1.SessionServiceSendRequest{SessionId: s.ID(), Prompt: "again", Wait: proto.Bool(true)})
+	check(t, sent.GetMessageId() != "" && strings.Contains(string(r.lastModelRequest().Body), "again"), "sent: %v", sent)
+	did(r.rig, session.Abort, &cliv1.SessionServiceAbortRequest{SessionId: s.ID()})
+	check(t, did(r.rig, session.Delete, &cliv1.SessionServiceDeleteRequest{SessionId: s.ID()}).GetSuccess(), "not deleted")
 }

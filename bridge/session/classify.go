@@ -3,6 +3,7 @@ package session
 import (
 	"context"
 	"errors"
+	"regexp"
 	"strconv"
 	"strings"
 
@@ -39,6 +40,9 @@ var texts = []struct {
 	{"invalid tool name", fault.ToolNameInvalid},
 }
 
+// switchedOff is what the CLI says of a method that it has and does not offer.
+var switchedOff = regexp.MustCompile("not (enabled|available)")
+
 // refusers are the methods whose unknown errors are the CLI's refusal of what was asked.
 var refusers = map[string]bool{
 	"session.create": true, "session.resume": true, "session.setForeground": true,
@@ -73,6 +77,8 @@ func Classify(err error, method string) error {
 func classifyReply(rpc *rpcconn.Error, method string) error {
 	reason := fault.CLIError
 	switch {
+	case rpc.Code == codeMethodNotFound && switchedOff.MatchString(rpc.Message):
+		reason = fault.FeatureDisabled
 	case rpc.Code == codeMethodNotFound:
 		reason = fault.MethodUnknown
 	case rpc.Code == codeShuttingDown:
@@ -108,6 +114,12 @@ func Exactly(err error, method, id string) error {
 		return f.WithRPC(fault.RPC{Code: rpc.Code, Message: rpc.Message, Data: string(rpc.Data)})
 	}
 	rpc := fault.RPC{Code: codeInternal, Message: "Request " + method + " failed with message: " + f.Message}
+	switch {
+	case id == "" && strings.HasSuffix(f.Field, "session_id"):
+		rpc.Message = "Request " + method + " failed with message: Missing sessionId in " + method + " request"
+	case f.Reason == fault.InvalidField && strings.HasSuffix(f.Field, "session_id"):
+		rpc.Message = "Request " + method + " failed with message: Rejected " + method + " request with invalid sessionId: " + id
+	}
 	switch f.Reason {
 	case fault.SessionNotFound:
 		rpc.Message = "Request " + method + " failed with message: Session not found for sessionId: " + id

@@ -34,6 +34,8 @@ type Participant struct {
 	timer     *time.Timer
 	// replace ends the stream that has the place now.
 	replace context.CancelCauseFunc
+	// asked, if set, is told of each request that is put to the participant.
+	asked func()
 }
 
 // Joining is what a caller brings.
@@ -54,6 +56,9 @@ type Joining struct {
 	// InPlace, if set, is called as soon as the participant is in place, before the CLI is
 	// told of anything. It must not call the session.
 	InPlace func(*Session, Joined)
+	// Asked, if set, is called when the CLI puts a request to the participant. It must
+	// not block.
+	Asked func()
 }
 
 // Exactly reports whether j is of a caller that wants the CLI's own behaviour. j may be nil.
@@ -98,6 +103,7 @@ func (s *Session) add(j Joining) (p *Participant, returned bool, err error) {
 	p.commands, p.own = j.Commands, j.Own
 	p.name, p.tools, p.handling, p.grace, p.replace, p.connected = j.Name, j.Tools, j.Handling, j.Grace, j.Replace, true
 	s.offerTo(p)
+	p.asked = j.Asked
 	if j.InPlace != nil {
 		j.InPlace(s, Joined{p, returned})
 	}

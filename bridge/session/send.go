@@ -89,7 +89,7 @@ func (s *Session) send(ctx context.Context, rt Runtime, m Message) (Sent, error)
 	}
 	var r struct{ MessageID string }
 	_ = json.Unmarshal(result, &r) // an id that is missing stays empty
-	sent.MessageID = r.MessageID
+	sent.MessageID, sent.Result = r.MessageID, result
 	w.identify(r.MessageID)
 	return sent, nil
 }

@@ -3,8 +3,6 @@ package bench
 import (
 	"context"
 	"fmt"
-
-	"github.com/copilot-grpc/copilot-grpc/internal/bench/loadcli"
 )
 
 func (r *run) turnTable(ctx context.Context) (Table, error) {
@@ -85,7 +83,7 @@ func (r *run) ingestTable(ctx context.Context) (Table, error) {
 	if err != nil {
 		return t, err
 	}
-	for _, p := range loadcli.Payloads {
+	for _, p := range r.payloads() {
 		target := ingestTargets[p.Name]
 		t.row(p.Name, fmt.Sprint(p.Size()), all[p.Name].cpu.String(), "≤ "+number(target[0]), percent(all[p.Name].share), number(target[1]))
 	}

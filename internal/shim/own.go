@@ -4,10 +4,12 @@ import (
 	"context"
 	"crypto/subtle"
 	"encoding/json"
+	"slices"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/rpcconn"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
 )
 
 // ownMethods are the methods that are about the connection or about the process that the
@@ -42,6 +44,8 @@ func (c *conn) connect(ctx context.Context, params json.RawMessage) (json.RawMes
 	var p struct {
 		Token     *string `json:"token"`
 		Telemetry bool    `json:"enableGitHubTelemetryForwarding"`
+		// Kinds are the kinds of background tasks that the program understands.
+		Kinds []string `json:"supportedTaskKinds"`
 	}
 	_ = json.Unmarshal(params, &p) // what is not understood says nothing
 	if err := c.authenticate(p.Token); err != nil {
@@ -55,7 +59,13 @@ func (c *conn) connect(ctx context.Context, params json.RawMessage) (json.RawMes
 		return nil, err
 	}
 	c.server.counter.typed("connect")
-	return c.server.tables.write(reply.GetGreeting())
+	greeting := reply.GetGreeting()
+	if !slices.Contains(p.Kinds, "client") { // the bridge understands it
+		greeting.TaskKinds = slices.DeleteFunc(greeting.GetTaskKinds(), func(k cliv1.TaskKind) bool {
+			return k == cliv1.TaskKind_TASK_KIND_CLIENT
+		})
+	}
+	return c.server.tables.write(greeting)
 }
 
 // authenticate checks a token as the CLI does.

@@ -320,8 +320,8 @@ type isRunShellResponse_Frame interface {
 }
 
 type RunShellResponse_ProcessId struct {
-	// The command runs, by this process id: the CLI's name for it, not the system's. The
-	// first frame.
+	// The command runs, by this process id: the CLI's name for it, not the system's; from
+	// CLI 1.0.92 on the id of the tool call in its events. The first frame.
 	ProcessId string `protobuf:"bytes,1,opt,name=process_id,json=processId,proto3,oneof"`
 }
 
@@ -336,7 +336,7 @@ type RunShellResponse_Stderr struct {
 }
 
 type RunShellResponse_LostBytes struct {
-	// So many bytes of output are missing here.
+	// So many bytes of output are missing here; -1 when it is not known how many.
 	LostBytes int64 `protobuf:"varint,4,opt,name=lost_bytes,json=lostBytes,proto3,oneof"`
 }
 

@@ -39,11 +39,13 @@ type RawServiceClient interface {
 	// UNIMPLEMENTED METHOD_UNKNOWN; INTERNAL CLI_ERROR with the CLI's words.
 	Invoke(ctx context.Context, in *InvokeRequest, opts ...grpc.CallOption) (*InvokeResponse, error)
 	// RunShell runs a command in a session's working directory, on the CLI's machine, and
-	// streams its output until it has ended. Neither the agent nor the session's record
-	// learns of it. A call that ends early ends the command.
+	// streams its output until it has ended. A call that ends early ends the command.
 	//
-	// Output that the caller is too slow for is lost beyond 1 MiB; `lost_bytes` says so.
-	// From 1.0.92 on the CLI no longer tells what commands write: it is refused there.
+	// Before CLI 1.0.92 neither the agent nor the session's record learns of it, and output
+	// that the caller is too slow for is lost beyond 1 MiB. From then on the command runs in
+	// the name of the user: the session's events tell of it, the agent sees it with the next
+	// message, and what a slow caller loses is what the journal no longer has. `lost_bytes`
+	// says so in both cases.
 	//
 	// Errors: FAILED_PRECONDITION FEATURE_DISABLED; INVALID_ARGUMENT INVALID_FIELD;
 	// NOT_FOUND SESSION_NOT_FOUND; UNIMPLEMENTED METHOD_UNKNOWN; UNAVAILABLE RUNTIME_LOST;
@@ -104,11 +106,13 @@ type RawServiceServer interface {
 	// UNIMPLEMENTED METHOD_UNKNOWN; INTERNAL CLI_ERROR with the CLI's words.
 	Invoke(context.Context, *InvokeRequest) (*InvokeResponse, error)
 	// RunShell runs a command in a session's working directory, on the CLI's machine, and
-	// streams its output until it has ended. Neither the agent nor the session's record
-	// learns of it. A call that ends early ends the command.
+	// streams its output until it has ended. A call that ends early ends the command.
 	//
-	// Output that the caller is too slow for is lost beyond 1 MiB; `lost_bytes` says so.
-	// From 1.0.92 on the CLI no longer tells what commands write: it is refused there.
+	// Before CLI 1.0.92 neither the agent nor the session's record learns of it, and output
+	// that the caller is too slow for is lost beyond 1 MiB. From then on the command runs in
+	// the name of the user: the session's events tell of it, the agent sees it with the next
+	// message, and what a slow caller loses is what the journal no longer has. `lost_bytes`
+	// says so in both cases.
 	//
 	// Errors: FAILED_PRECONDITION FEATURE_DISABLED; INVALID_ARGUMENT INVALID_FIELD;
 	// NOT_FOUND SESSION_NOT_FOUND; UNIMPLEMENTED METHOD_UNKNOWN; UNAVAILABLE RUNTIME_LOST;

@@ -1,0 +1,220 @@
+package bridge
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"time"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+)
+
+// A newer CLI does not tell what commands write that session.shell.exec started. It runs
+// others in the name of the user, and tells what those write in events, by the id of a tool
+// call: which that is, the event of their beginning says.
+
+// userShell is a command that runs in the name of the user.
+type userShell struct {
+	b       *Bridge
+	s       *session.Session
+	request string // the id by which it is cancelled
+	command string
+	call    string // the id in its events, "" before it has begun
+	begun   func() // called once when it has
+	reader  *journal.Reader
+	woken   chan struct{}
+	emit    func(*bridgev1.RunShellResponse) error
+	records []*journal.Record
+}
+
+// shellResult is what the CLI answers when the command has ended.
+type shellResult struct {
+	ToolCallID string
+	ExitCode   *int64
+	Error      string
+	err        error
+}
+
+// maxShellRead is how much of the journal is read at a time.
+const maxShellRead = 256 << 10
+
+// runUserShell runs a command and emits its output, for a CLI that is not silent.
+func (b *Bridge) runUserShell(ctx context.Context, s *session.Session, r *bridgev1.RunShellRequest, timeout time.Duration, emit func(*bridgev1.RunShellResponse) error) error {
+	sh := &userShell{b: b, s: s, request: newUUID(), command: inDirectory(r), woken: make(chan struct{}, 1), emit: emit}
+	// Two commands of the same words cannot be told apart before they have begun, so that
+	// one begins after the other.
+	starting := b.starting(s.ID())
+	select {
+	case starting <- struct{}{}:
+	case <-ctx.Done():
+		return session.Classify(ctx.Err(), "")
+	}
+	held := true
+	sh.begun = func() {
+		if held {
+			held = false
+			<-starting
+		}
+	}
+	defer sh.begun()
+	var err error
+	if sh.reader, err = s.Journal().NewReader(s.Journal().Last(), true, waking(sh.woken)); err != nil {
+		return fault.Wrap(err, fault.Internal, "reading the journal")
+	}
+	defer sh.reader.Close()
+	if timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, timeout, fault.New(fault.Timeout, "the command ran for more than %v", timeout))
+		defer cancel()
+	}
+	return sh.run(ctx)
+}
+
+// inDirectory is the command that does what the request says where it says.
+func inDirectory(r *bridgev1.RunShellRequest) string {
+	if r.GetWorkingDirectory() == "" {
+		return r.GetCommand()
+	}
+	return "cd '" + strings.ReplaceAll(r.GetWorkingDirectory(), "'", `'\''`) + "' || exit\n" + r.GetCommand()
+}
+
+// run makes the call, and ends the command if nobody reads any longer what it writes.
+func (sh *userShell) run(ctx context.Context) error {
+	calling, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	ended := make(chan shellResult, 1)
+	go func() {
+		var params session.Object
+		params.SetString("requestId", sh.request)
+		params.SetString("command", sh.command)
+		text, _, err := sh.s.Invoke(calling, "session.shell.executeUserRequested", params)
+		out := shellResult{err: err}
+		if err == nil && json.Unmarshal(text, &out) != nil {
+			out.err = fault.New(fault.CLIProtocolError, "the result of a command is not understood")
+		}
+		ended <- out
+	}()
+	result, err := sh.follow(ctx, ended)
+	if err != nil {
+		sh.cancel(ctx)
+		select {
+		case <-ended:
+		case <-time.After(closeTimeout):
+			cancel()
+			<-ended
+		}
+		return err
+	}
+	return sh.finish(result)
+}
+
+// follow emits what the command writes until it has ended.
+func (sh *userShell) follow(ctx context.Context, ended <-chan shellResult) (shellResult, error) {
+	for {
+		if err := sh.pass(); err != nil {
+			return shellResult{}, err
+		}
+		select {
+		case <-sh.woken:
+		case result := <-ended:
+			if result.err != nil {
+				return result, nil
+			}
+			return result, sh.pass() // all events come before the reply
+		case <-ctx.Done():
+			return shellResult{}, session.Classify(context.Cause(ctx), "session.shell.executeUserRequested")
+		case <-sh.b.stopping:
+			return shellResult{}, fault.New(fault.Draining, "the server stops")
+		}
+	}
+}
+
+// pass emits what the journal has.
+func (sh *userShell) pass() error {
+	for {
+		var gap *journal.Gap
+		sh.records, gap = sh.reader.Next(sh.records[:0], maxShellRead)
+		if gap != nil && sh.call != "" {
+			if err := sh.emit(&bridgev1.RunShellResponse{Frame: &bridgev1.RunShellResponse_LostBytes{LostBytes: -1}}); err != nil {
+				return err
+			}
+		}
+		if len(sh.records) == 0 && gap == nil {
+			return nil
+		}
+		for _, rec := range sh.records {
+			if err := sh.take(rec); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// take takes an event.
+func (sh *userShell) take(rec *journal.Record) error {
+	if rec.Type != "tool.user_requested" && rec.Type != "tool.shell_output" {
+		return nil
+	}
+	var event struct {
+		Data struct {
+			ToolCallID, Stream, Text string
+			Arguments                struct{ Command string }
+		}
+	}
+	if json.Unmarshal(rec.JSON, &event) != nil {
+		return nil
+	}
+	data := event.Data
+	switch {
+	case rec.Type == "tool.user_requested" && sh.call == "" && data.Arguments.Command == sh.command:
+		sh.call = data.ToolCallID
+		sh.begun()
+		return sh.emit(&bridgev1.RunShellResponse{Frame: &bridgev1.RunShellResponse_ProcessId{ProcessId: sh.call}})
+	case rec.Type != "tool.shell_output" || sh.call == "" || data.ToolCallID != sh.call:
+		return nil
+	case data.Stream == "stderr":
+		return sh.emit(&bridgev1.RunShellResponse{Frame: &bridgev1.RunShellResponse_Stderr{Stderr: data.Text}})
+	}
+	return sh.emit(&bridgev1.RunShellResponse{Frame: &bridgev1.RunShellResponse_Stdout{Stdout: data.Text}})
+}
+
+// finish tells how the command ended.
+func (sh *userShell) finish(r shellResult) error {
+	switch {
+	case r.err != nil:
+		return r.err
+	case r.ExitCode == nil:
+		return fault.New(fault.CLIError, "the command has no exit code: %s", r.Error)
+	}
+	return sh.emit(&bridgev1.RunShellResponse{Frame: &bridgev1.RunShellResponse_ExitCode{ExitCode: *r.ExitCode}})
+}
+
+// cancel ends a command whose caller has gone.
+func (sh *userShell) cancel(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
+	defer cancel()
+	var params session.Object
+	params.SetString("requestId", sh.request)
+	if _, _, err := sh.s.Do(ctx, "session.shell.cancelUserRequested", params); err != nil {
+		sh.b.log.Warn("command not ended", "session_id", sh.s.ID(), "process_id", sh.call, "error", err)
+	}
+}
+
+// starting is held while a command of the session begins.
+func (b *Bridge) starting(id string) chan struct{} {
+	gate, _ := b.shellStarts.LoadOrStore(id, make(chan struct{}, 1))
+	return gate.(chan struct{})
+}
+
+// waking is what a journal's reader calls: it never waits.
+func waking(woken chan struct{}) func() {
+	return func() {
+		select {
+		case woken <- struct{}{}:
+		default:
+		}
+	}
+}
