@@ -104,6 +104,9 @@ func (o *opening) apart(t *tables, members map[string]json.RawMessage, resume bo
 	return t.read(text, o.extras)
 }
 
+// tokenRegistration is the member by which a program gives GitHub tokens when asked.
+const tokenRegistration = "gitHubTokenProviderRegistrationId"
+
 // handlersOf is what a program handles by its configuration: what it has switched on, and
 // all that needs no switch.
 func handlersOf(members map[string]json.RawMessage) *bridgev1.Handlers {
@@ -117,6 +120,9 @@ func handlersOf(members map[string]json.RawMessage) *bridgev1.Handlers {
 		}
 		if provider(name) != "" {
 			continue // by profile
+		}
+		if kind == bridgev1.CallbackKind_CALLBACK_KIND_GITHUB_TOKEN && members[tokenRegistration] == nil {
+			continue // it would make the bridge ask for one
 		}
 		if s := callback.SwitchFor(name); s == "" || on(s) {
 			h.Kinds = append(h.Kinds, kind)
