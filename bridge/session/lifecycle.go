@@ -151,12 +151,12 @@ func (s *Session) create(ctx context.Context, rt Runtime, extra Object) error {
 	tools, switches := toolsJSON(s.union()), s.switches()
 	s.mu.Unlock()
 	rt.Route(s)
-	result, _, err := s.call(ctx, rt, "session.create", params)
+	result, at, err := s.call(ctx, rt, "session.create", params)
 	if err != nil {
 		rt.Unroute(s)
 		return err
 	}
-	s.noteTold(tools, switches, result)
+	s.noteTold(tools, switches, result, at)
 	s.loadedIn(rt)
 	if err := s.attend(ctx, rt); err != nil {
 		return err
