@@ -54,6 +54,17 @@ export class Stage {
     return RuntimeConnection.forTcp({ path: this.cli, args: this.cliArgs, ...options });
   }
 
+  /** listen starts a process that listens; connect gives further clients of it. */
+  async listen(options = { connectionToken: "a-connection-token" }) {
+    const first = this.client({ connection: this.tcp(options) });
+    await first.start();
+    const connect = (connectionToken = options.connectionToken) => {
+      const connection = RuntimeConnection.forUri(`127.0.0.1:${first.runtimePort}`, { connectionToken: connectionToken ?? undefined });
+      return this.client({ connection, workingDirectory: undefined, baseDirectory: undefined, logLevel: undefined });
+    };
+    return { first, connect };
+  }
+
   provider(more = {}) {
     return { type: "openai", wireApi: "completions", baseUrl: `${this.model}/v1`, apiKey: "offline", ...more };
   }

@@ -83,7 +83,7 @@ async function plan(stage, decide) {
   return { told, asked, mode: await session.rpc.mode.get(), completed: seen.data("exit_plan_mode.completed"), persisted: await persisted(session) };
 }
 
-export const plan_approved = (stage) => plan(stage, ({ recommendedAction }) => ({ approved: true, selectedAction: recommendedAction }));
+export const plan_approved = (stage) => plan(stage, () => ({ approved: true, selectedAction: "interactive" }));
 export const plan_refused = (stage) => plan(stage, () => ({ approved: false, feedback: "too short" }));
 
 export async function auto_mode_switch(stage) {

@@ -1,35 +1,24 @@
 // TCP: one process with several connections, each a participant of its own.
-import { RuntimeConnection, defineTool } from "@github/copilot-sdk";
+import { defineTool } from "@github/copilot-sdk";
 import { check, eventually, failure, persisted, Recorder, turn } from "../stage.mjs";
-
-const token = "a-connection-token";
-
-// listen starts a process that listens, and gives ways to connect to it.
-async function listen(stage, options = { connectionToken: token }) {
-  const first = stage.client({ connection: stage.tcp(options) });
-  await first.start();
-  const port = first.runtimePort;
-  const connect = (connectionToken = options.connectionToken) => stage.client({ connection: RuntimeConnection.forUri(`127.0.0.1:${port}`, { connectionToken }), workingDirectory: undefined, baseDirectory: undefined, logLevel: undefined });
-  return { first, connect };
-}
 
 const tool = (name, answer) => defineTool(name, { description: `Tells ${name}`, parameters: { type: "object", properties: { city: { type: "string" } } }, handler: () => answer });
 
 export async function tcp_turn(stage) {
-  const { first } = await listen(stage);
+  const { first } = await stage.listen();
   const session = await first.createSession(stage.config({ streaming: true }));
   const seen = new Recorder(session);
   return { answer: await turn(session, "write five words"), deltas: seen.of("assistant.message_delta").length, persisted: await persisted(session) };
 }
 
 export async function tcp_token(stage) {
-  const { connect } = await listen(stage);
+  const { connect } = await stage.listen();
   const outcome = (client) => failure(() => client.start().then(() => client.ping("hi")).then((r) => r.message));
-  return { right: await outcome(connect()), wrong: await outcome(connect("not-it")), none: await outcome(stage.client({ connection: connect().connectionConfig && { ...connect().connectionConfig, connectionToken: undefined }, workingDirectory: undefined, baseDirectory: undefined, logLevel: undefined })) };
+  return { right: await outcome(connect()), wrong: await outcome(connect("not-it")), none: await outcome(connect(null)) };
 }
 
 export async function tcp_joined(stage) {
-  const { first, connect } = await listen(stage);
+  const { first, connect } = await stage.listen();
   const session = await first.createSession(stage.config({ streaming: true }));
   const one = new Recorder(session);
   await turn(session, "hello");
@@ -44,7 +33,7 @@ export async function tcp_joined(stage) {
 }
 
 export async function tcp_tools_of_both(stage) {
-  const { first, connect } = await listen(stage);
+  const { first, connect } = await stage.listen();
   const session = await first.createSession(stage.config({ tools: [tool("get_weather", "sunny")] }));
   const second = await connect().resumeSession(session.sessionId, stage.config({ tools: [tool("get_secret", "hidden")] }));
   const clash = await failure(() => connect().resumeSession(session.sessionId, stage.config({ tools: [tool("get_weather", "mine")] })).then(() => "joined"));
@@ -56,7 +45,7 @@ export async function tcp_tools_of_both(stage) {
 }
 
 export async function tcp_tools_leave(stage) {
-  const { first, connect } = await listen(stage);
+  const { first, connect } = await stage.listen();
   const session = await first.createSession(stage.config({ tools: [tool("get_weather", "sunny")] }));
   const other = connect();
   await other.resumeSession(session.sessionId, stage.config({ tools: [tool("get_secret", "hidden")] }));
@@ -72,7 +61,7 @@ export async function tcp_tools_leave(stage) {
 }
 
 export async function tcp_permission_of_the_other(stage) {
-  const { first, connect } = await listen(stage);
+  const { first, connect } = await stage.listen();
   const session = await first.createSession(stage.config({ onPermissionRequest: () => new Promise(() => {}) }));
   const seen = new Recorder(session);
   const asked = [];
@@ -82,12 +71,12 @@ export async function tcp_permission_of_the_other(stage) {
 }
 
 export async function tcp_sessions_outlive_one(stage) {
-  const { first, connect } = await listen(stage);
+  const { first, connect } = await stage.listen();
   const session = await first.createSession(stage.config({ streaming: true }));
   const seen = new Recorder(session);
   const other = connect();
   const second = await other.resumeSession(session.sessionId, stage.config({ streaming: true }));
-  await second.send({ prompt: "hold" });
+  await second.send({ prompt: "hold the line" });
   await seen.first("assistant.message_delta");
   await other.stop();
   const idle = seen.next("session.idle");
@@ -97,13 +86,13 @@ export async function tcp_sessions_outlive_one(stage) {
 }
 
 export async function tcp_last_one_leaves(stage) {
-  const { first, connect } = await listen(stage);
+  const { first, connect } = await stage.listen();
   await first.ping("hi");
   const other = connect();
   const session = await other.createSession(stage.config({ streaming: true }));
   await turn(session, "hello");
   const seen = new Recorder(session);
-  await session.send({ prompt: "hang" });
+  await session.send({ prompt: "never end" });
   await seen.first("assistant.message_delta");
   await other.forceStop();
   const again = await eventually("the session's end", async () => {
@@ -114,7 +103,7 @@ export async function tcp_last_one_leaves(stage) {
 }
 
 export async function tcp_list_of_both(stage) {
-  const { first, connect } = await listen(stage);
+  const { first, connect } = await stage.listen();
   const told = [];
   first.onLifecycle((event) => told.push(event.type));
   const other = connect();
@@ -126,12 +115,12 @@ export async function tcp_list_of_both(stage) {
 }
 
 export async function tcp_without_token(stage) {
-  const { first } = await listen(stage, {});
+  const { first } = await stage.listen({});
   return { message: (await first.ping("hi")).message };
 }
 
 export async function tcp_process_ends(stage) {
-  const { first, connect } = await listen(stage);
+  const { first, connect } = await stage.listen();
   const other = connect();
   await other.start();
   await first.stop();

@@ -19,34 +19,34 @@ export async function suspend(stage) {
   return { suspended, after, answer: await turn(again, "four"), persisted: (await persisted(again)).filter((t) => t !== "session.resume") };
 }
 
-// pendingTool leaves a session while its tool is at work, in one way or another.
-async function pendingTool(stage, leave, more) {
+// pendingTool leaves a session while its tool is at work, and comes back by another
+// connection.
+async function pendingTool(stage, more) {
   let called;
   const came = until("the call", (done) => { called = done; });
   const tool = (handler) => defineTool("get_weather", { description: "Weather", parameters: { type: "object", properties: { city: { type: "string" } } }, handler, skipPermission: true });
-  const client = stage.client();
+  const { first, connect } = await stage.listen();
+  const client = connect();
   const session = await client.createSession(stage.config({ tools: [tool(() => { called(); return new Promise(() => {}); })] }));
   const seen = new Recorder(session);
   await session.send({ prompt: 'use get_weather {"city":"Paris"}' });
   await came;
   const { data } = await seen.first("external_tool.requested");
-  await leave(client, session);
-  const { tools: _, ...config } = stage.config();
-  const next = stage.client();
-  const again = await next.resumeSession(session.sessionId, { ...config, tools: [tool(() => "rainy")], ...more });
+  await client.forceStop();
+  const again = await first.resumeSession(session.sessionId, stage.config({ tools: [tool(() => "rainy")], ...more }));
   const later = new Recorder(again);
   const handled = await failure(() => again.rpc.tools.handlePendingToolCall({ requestId: data.requestId, result: { textResultForLlm: "sunny after all", resultType: "success" } }));
   return { again, later, handled };
 }
 
 export async function continue_pending_work(stage) {
-  const { again, later, handled } = await pendingTool(stage, (client) => client.forceStop(), { continuePendingWork: true });
+  const { again, later, handled } = await pendingTool(stage, { continuePendingWork: true });
   await eventually("the end of the turn", async () => (await persisted(again)).at(-1) === "assistant.turn_end" && later.of("session.idle").length);
   return { handled, answer: later.data("assistant.message").map((d) => d.content), persisted: await persisted(again) };
 }
 
 export async function drop_pending_work(stage) {
-  const { again, handled } = await pendingTool(stage, (client) => client.forceStop(), {});
+  const { again, handled } = await pendingTool(stage, {});
   return { handled, answer: await turn(again, "hello"), persisted: await persisted(again) };
 }
 

@@ -183,7 +183,7 @@ export async function force_stop(stage) {
   const session = await client.createSession(stage.config());
   await turn(session, "hello");
   const seen = new Recorder(session);
-  await session.send({ prompt: "hang" });
+  await session.send({ prompt: "never end" });
   await seen.first("assistant.turn_start");
   await client.forceStop();
   const next = stage.client();

@@ -66,7 +66,7 @@ export async function abort_while_streaming(stage) {
   const session = await stage.client().createSession(stage.config({ streaming: true }));
   const seen = new Recorder(session);
   const idle = seen.next("session.idle");
-  await session.send({ prompt: "hold" });
+  await session.send({ prompt: "hold the line" });
   await seen.first("assistant.message_delta");
   await session.abort();
   await idle;
@@ -83,7 +83,7 @@ export async function abort_idle(stage) {
 export async function queue(stage) {
   const session = await stage.client().createSession(stage.config({ streaming: true }));
   const seen = new Recorder(session);
-  await session.send({ prompt: "hold" });
+  await session.send({ prompt: "hold the line" });
   await seen.first("assistant.message_delta");
   const second = seen.next("session.idle");
   await session.send({ prompt: "second", mode: "enqueue" });
@@ -100,7 +100,7 @@ export async function queue(stage) {
 export async function steering(stage) {
   const session = await stage.client().createSession(stage.config({ streaming: true }));
   const seen = new Recorder(session);
-  await session.send({ prompt: "hold" });
+  await session.send({ prompt: "hold the line" });
   await seen.first("assistant.message_delta");
   const idle = seen.next("session.idle");
   await session.send({ prompt: "and mind the step", mode: "immediate" });
@@ -112,7 +112,7 @@ export async function steering(stage) {
 export async function queue_cleared(stage) {
   const session = await stage.client().createSession(stage.config({ streaming: true }));
   const seen = new Recorder(session);
-  await session.send({ prompt: "hold" });
+  await session.send({ prompt: "hold the line" });
   await seen.first("assistant.message_delta");
   const idle = seen.next("session.idle");
   await session.send({ prompt: "second", mode: "enqueue" });
@@ -129,13 +129,13 @@ export async function model_error(stage) {
   const seen = new Recorder(session);
   const refused = await failure(() => turn(session, "fail 400"));
   const unknown = await failure(() => turn(session, "fail 401"));
-  return { refused, unknown, errors: seen.data("session.error").map(({ stack, ...rest }) => rest), after: await turn(session, "hello"), persisted: await persisted(session) };
+  return { refused, unknown, errors: seen.data("session.error").map(({ stack, ...rest }) => rest), after: await failure(() => turn(session, "hello")), persisted: await persisted(session) };
 }
 
 export async function wait_times_out(stage) {
   const session = await stage.client().createSession(stage.config({ streaming: true }));
   const seen = new Recorder(session);
-  const given_up = await failure(() => session.sendAndWait({ prompt: "hold" }, 1_000));
+  const given_up = await failure(() => session.sendAndWait({ prompt: "hold the line" }, 1_000));
   const idle = seen.next("session.idle");
   await stage.release();
   await idle;
