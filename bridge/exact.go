@@ -47,7 +47,7 @@ func (a *Attachment) answered(started *bridgev1.AttachStarted) {
 	if !a.start.GetExact() {
 		return
 	}
-	started.Position = session.Proto(a.s.Journal().Last())
+	started.Position = session.Proto(a.s.OpenedAt())
 	var err error
 	switch a.start.GetSession().(type) {
 	case *bridgev1.AttachStart_Create:

@@ -128,9 +128,9 @@ func (b *Bridge) resume(ctx context.Context, r *bridgev1.ResumeSessionRequest, a
 	if err != nil {
 		return nil, session.Joined{}, err
 	}
-	o.Join = join
+	o.Join, o.Anew = join, join.Exactly()
 	s, fresh := b.enter(r.GetSessionId())
-	if fresh {
+	if fresh || o.Anew && s.State() == session.Disconnected {
 		o.Config = b.defaults.Merge(o.Config)
 		withTokens(&o, r.GetConfig())
 	}

@@ -3,6 +3,7 @@ package session
 import (
 	"context"
 	"errors"
+	"fmt"
 	"regexp"
 	"strconv"
 	"strings"
@@ -121,6 +122,8 @@ func Exactly(err error, method, id string) error {
 		rpc.Message = "Request " + method + " failed with message: Rejected " + method + " request with invalid sessionId: " + id
 	}
 	switch f.Reason {
+	case fault.ToolNameClash:
+		rpc.Message = fmt.Sprintf("Request %s failed with message: External tool name clash: %s already registered by another connection", method, f.Metadata["tool"])
 	case fault.SessionNotFound:
 		rpc.Message = "Request " + method + " failed with message: Session not found for sessionId: " + id
 	case fault.MethodUnknown, fault.MethodRefused:

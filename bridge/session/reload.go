@@ -59,7 +59,7 @@ func (s *Session) coldResume(ctx context.Context, rt Runtime, extra Object, cont
 		s.mu.Unlock()
 		return err
 	}
-	s.noteTold(tools, switches, result)
+	s.noteTold(tools, switches, result, s.Past()) // what has come since then comes after the answer
 	s.loadedIn(rt)
 	// Only now: what is asked in these events can be answered in a session that is loaded.
 	s.mu.Lock()

@@ -143,7 +143,7 @@ func (c *conn) request(ctx context.Context, r *rpcconn.Request) (json.RawMessage
 		return nil, err
 	}
 	if own, ok := ownMethods[r.Method]; ok {
-		result, err := own(c, ctx, r.Params)
+		result, err := own(c, ctx, r)
 		if err != nil {
 			return nil, rpcError(err, r.Method)
 		}

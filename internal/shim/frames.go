@@ -64,7 +64,7 @@ func (p *participant) frame(stream grpc.ClientStream, b []byte) (over bool, err 
 		return false, err
 	}
 	if events != nil {
-		return false, p.events(events)
+		return false, p.arrived(events)
 	}
 	r := &bridgev1.AttachResponse{}
 	if err := proto.Unmarshal(b, r); err != nil {
@@ -100,6 +100,87 @@ func eventsOf(b []byte) (batch []byte, err error) {
 		})
 	})
 	return batch, err
+}
+
+// maxHeld bounds the bytes of events that are kept until the answer to a create or resume is
+// known; past it they go on.
+const maxHeld = 8 << 20
+
+// arrived writes a batch of events, or keeps it until the answer to the create or resume is
+// known.
+func (p *participant) arrived(batch []byte) error {
+	p.mu.Lock()
+	size := len(batch)
+	for _, b := range p.held {
+		size += len(b)
+	}
+	held := append(p.held, batch)
+	p.held = nil
+	if !p.started && size <= maxHeld {
+		p.held, held = held, nil
+	}
+	p.mu.Unlock()
+	for _, b := range held {
+		if err := p.events(b); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// unhold writes the events before the answer, waits until that is written, and then writes
+// the rest.
+func (p *participant) unhold(answer position) error {
+	p.mu.Lock()
+	held := p.held
+	p.held = nil
+	p.mu.Unlock()
+	answered := false
+	for _, batch := range held {
+		err := fields(batch, func(number protowire.Number, value []byte) error {
+			if number != fieldBatch || value == nil {
+				return nil
+			}
+			if at, err := positionIn(value); err != nil {
+				return err
+			} else if !answered && answer.before(at) {
+				answered = true
+				p.openUp()
+			}
+			return p.event(value)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	if !answered {
+		p.openUp()
+	}
+	return nil
+}
+
+// openUp has the create or resume answered, and waits until that is done.
+func (p *participant) openUp() {
+	p.mu.Lock()
+	p.started = true
+	p.signal()
+	p.mu.Unlock()
+	p.until(p.life, func() bool { return p.released || p.left })
+}
+
+// positionIn finds the position of an event.
+func positionIn(event []byte) (at position, err error) {
+	err = fields(event, func(number protowire.Number, value []byte) error {
+		if number != fieldPosition {
+			return nil
+		}
+		m := &bridgev1.Position{}
+		at = position{}
+		err := proto.Unmarshal(value, m)
+		at = positionOf(m)
+		return err
+	})
+	return at, err
 }
 
 // events writes a batch of events.
@@ -239,13 +320,16 @@ func (p *participant) begun(started *bridgev1.AttachStarted) (err error) {
 		return err
 	}
 	p.mu.Lock()
-	defer p.mu.Unlock()
 	p.start.Session = &bridgev1.AttachStart_JoinSessionId{JoinSessionId: p.id}
-	if !p.started {
-		p.started, p.result, p.resAt = true, result, positionOf(started.GetPosition())
+	again := p.started
+	if !again {
+		p.result = result
 	}
-	p.signal()
-	return nil
+	p.mu.Unlock()
+	if again {
+		return nil
+	}
+	return p.unhold(positionOf(started.GetPosition()))
 }
 
 // failed tells whoever waits that a command failed.

@@ -104,6 +104,9 @@ func (o *opening) apart(t *tables, members map[string]json.RawMessage, resume bo
 	return t.read(text, o.extras)
 }
 
+// tokenRegistration is the member by which a program gives GitHub tokens when asked.
+const tokenRegistration = "gitHubTokenProviderRegistrationId"
+
 // handlersOf is what a program handles by its configuration: what it has switched on, and
 // all that needs no switch.
 func handlersOf(members map[string]json.RawMessage) *bridgev1.Handlers {
@@ -118,6 +121,9 @@ func handlersOf(members map[string]json.RawMessage) *bridgev1.Handlers {
 		if provider(name) != "" {
 			continue // by profile
 		}
+		if kind == bridgev1.CallbackKind_CALLBACK_KIND_GITHUB_TOKEN && members[tokenRegistration] == nil {
+			continue // it would make the bridge ask for one
+		}
 		if s := callback.SwitchFor(name); s == "" || on(s) {
 			h.Kinds = append(h.Kinds, kind)
 		}
@@ -126,8 +132,8 @@ func handlersOf(members map[string]json.RawMessage) *bridgev1.Handlers {
 }
 
 // create is session.create.
-func (c *conn) create(ctx context.Context, params json.RawMessage) (json.RawMessage, error) {
-	o, err := openingOf(c.server.tables, params, false)
+func (c *conn) create(ctx context.Context, r *rpcconn.Request) (json.RawMessage, error) {
+	o, err := openingOf(c.server.tables, r.Params, false)
 	if err != nil {
 		return nil, failure("session.create", err.Error())
 	}
@@ -139,12 +145,12 @@ func (c *conn) create(ctx context.Context, params json.RawMessage) (json.RawMess
 		Lifetime:        bridgev1.Lifetime_LIFETIME_END_WITH_LAST_PARTICIPANT,
 		CallbackTimeout: durationpb.New(callbackTimeout), RuntimeProfile: c.profile(),
 	}}
-	return c.join(ctx, "session.create", o)
+	return c.join(ctx, r, o)
 }
 
 // resume is session.resume.
-func (c *conn) resume(ctx context.Context, params json.RawMessage) (json.RawMessage, error) {
-	o, err := openingOf(c.server.tables, params, true)
+func (c *conn) resume(ctx context.Context, r *rpcconn.Request) (json.RawMessage, error) {
+	o, err := openingOf(c.server.tables, r.Params, true)
 	if err != nil {
 		return nil, failure("session.resume", err.Error())
 	}
@@ -160,18 +166,18 @@ func (c *conn) resume(ctx context.Context, params json.RawMessage) (json.RawMess
 		Lifetime: bridgev1.Lifetime_LIFETIME_END_WITH_LAST_PARTICIPANT, Options: o.extras,
 		CallbackTimeout: durationpb.New(callbackTimeout), RuntimeProfile: profile,
 	}}
-	return c.join(ctx, "session.resume", o)
+	return c.join(ctx, r, o)
 }
 
 // join makes the connection a participant, or one anew.
-func (c *conn) join(ctx context.Context, method string, o *opening) (json.RawMessage, error) {
+func (c *conn) join(ctx context.Context, r *rpcconn.Request, o *opening) (json.RawMessage, error) {
 	c.addProviders(o.start)
 	o.start.Grace = durationpb.New(c.server.config.Grace)
 	if before := c.participant(o.id); before != nil {
 		before.handOver(o)
-		defer before.awaitEnd(leaveTimeout)
 	}
 	p := newParticipant(c, o)
+	r.Replied = p.release // events after the CLI's answer wait for ours
 	c.mu.Lock()
 	if c.over {
 		c.mu.Unlock()
@@ -193,7 +199,10 @@ func (c *conn) join(ctx context.Context, method string, o *opening) (json.RawMes
 		c.mu.Unlock()
 		return nil, err
 	}
-	c.server.counter.typed(method)
+	if before != nil {
+		before.awaitEnd(leaveTimeout)
+	}
+	c.server.counter.typed(r.Method)
 	return result, nil
 }
 

@@ -14,10 +14,10 @@ import (
 
 // ownMethods are the methods that are about the connection or about the process that the
 // shim stands in for.
-var ownMethods map[string]func(c *conn, ctx context.Context, params json.RawMessage) (json.RawMessage, error)
+var ownMethods map[string]func(c *conn, ctx context.Context, r *rpcconn.Request) (json.RawMessage, error)
 
 func init() {
-	ownMethods = map[string]func(c *conn, ctx context.Context, params json.RawMessage) (json.RawMessage, error){
+	ownMethods = map[string]func(c *conn, ctx context.Context, r *rpcconn.Request) (json.RawMessage, error){
 		"connect":                           (*conn).connect,
 		"runtime.shutdown":                  (*conn).shutdown,
 		"session.create":                    (*conn).create,
@@ -40,14 +40,14 @@ var (
 
 // connect is the handshake. The bridge has made its own with the CLI: what the CLI said
 // then is the answer.
-func (c *conn) connect(ctx context.Context, params json.RawMessage) (json.RawMessage, error) {
+func (c *conn) connect(ctx context.Context, r *rpcconn.Request) (json.RawMessage, error) {
 	var p struct {
 		Token     *string `json:"token"`
 		Telemetry bool    `json:"enableGitHubTelemetryForwarding"`
 		// Kinds are the kinds of background tasks that the program understands.
 		Kinds []string `json:"supportedTaskKinds"`
 	}
-	_ = json.Unmarshal(params, &p) // what is not understood says nothing
+	_ = json.Unmarshal(r.Params, &p) // what is not understood says nothing
 	if err := c.authenticate(p.Token); err != nil {
 		return nil, err
 	}
@@ -89,7 +89,7 @@ func (c *conn) authenticate(token *string) error {
 
 // shutdown ends what the program takes for the CLI's process, which is this one: the
 // bridge's goes on.
-func (c *conn) shutdown(context.Context, json.RawMessage) (json.RawMessage, error) {
+func (c *conn) shutdown(context.Context, *rpcconn.Request) (json.RawMessage, error) {
 	c.server.counter.own("runtime.shutdown")
 	c.leave()
 	c.server.shutdown()
@@ -97,8 +97,8 @@ func (c *conn) shutdown(context.Context, json.RawMessage) (json.RawMessage, erro
 }
 
 // destroy leaves a session, for good if nobody else is in it.
-func (c *conn) destroy(ctx context.Context, params json.RawMessage) (json.RawMessage, error) {
-	id := about(params).SessionID
+func (c *conn) destroy(ctx context.Context, r *rpcconn.Request) (json.RawMessage, error) {
+	id := about(r.Params).SessionID
 	c.mu.Lock()
 	p := c.sessions[id]
 	c.mu.Unlock()
@@ -123,13 +123,13 @@ func (c *conn) drop(p *participant) {
 }
 
 // setTools replaces the tools of the connection.
-func (c *conn) setTools(ctx context.Context, params json.RawMessage) (json.RawMessage, error) {
-	id := about(params).SessionID
+func (c *conn) setTools(ctx context.Context, r *rpcconn.Request) (json.RawMessage, error) {
+	id := about(r.Params).SessionID
 	p := c.participant(id)
 	if p == nil {
-		return c.call(ctx, "session.tools.set", params)
+		return c.call(ctx, "session.tools.set", r.Params)
 	}
-	o, err := openingOf(c.server.tables, params, true)
+	o, err := openingOf(c.server.tables, r.Params, true)
 	if err != nil {
 		return nil, failure("session.tools.set", err.Error())
 	}
@@ -144,10 +144,10 @@ func (c *conn) setTools(ctx context.Context, params json.RawMessage) (json.RawMe
 
 // registerInterest makes the program the one who is asked by events of the type, where
 // such events ask something.
-func (c *conn) registerInterest(ctx context.Context, params json.RawMessage) (json.RawMessage, error) {
-	var r struct{ SessionID, EventType string }
-	_ = json.Unmarshal(params, &r) // the bridge says what is wrong
-	p, kind := c.participant(r.SessionID), callback.ForEvent(r.EventType)
+func (c *conn) registerInterest(ctx context.Context, r *rpcconn.Request) (json.RawMessage, error) {
+	var about struct{ SessionID, EventType string }
+	_ = json.Unmarshal(r.Params, &about) // the bridge says what is wrong
+	p, kind := c.participant(about.SessionID), callback.ForEvent(about.EventType)
 	if p != nil && kind != nil && kind.Interest {
 		var handlers *bridgev1.Handlers
 		p.change(func(start *bridgev1.AttachStart) {
@@ -159,5 +159,5 @@ func (c *conn) registerInterest(ctx context.Context, params json.RawMessage) (js
 			return nil, failure("session.eventLog.registerInterest", err.Error())
 		}
 	}
-	return c.call(ctx, "session.eventLog.registerInterest", params)
+	return c.call(ctx, "session.eventLog.registerInterest", r.Params)
 }

@@ -32,14 +32,17 @@ type participant struct {
 	stream  grpc.ClientStream     // nil while there is none
 	started bool
 	result  json.RawMessage
-	resAt   position // where the result stands
-	err     error    // why it is over
+	err     error // why it is over
 	over    bool
 	left    bool // it has said goodbye, or is to
 	sending sync.Mutex
 	waiting map[string]chan error
 	asked   map[string]context.CancelFunc // what the program is being asked, by callback
 	lastID  int
+	// held are the events that came before it was known where among them the answer to
+	// the create or resume stands; released says that that has been written.
+	held     [][]byte
+	released bool
 	// participantID is what the bridge calls it.
 	participantID string
 	questions     sync.WaitGroup
@@ -135,6 +138,7 @@ func (p *participant) follow() (lived bool, err error) {
 	}
 	p.mu.Lock()
 	start := proto.CloneOf(p.start)
+	p.held = nil // they come again
 	if p.at != (position{}) {
 		start.After = p.at.proto()
 	}
@@ -186,7 +190,7 @@ func (p *participant) opened(ctx context.Context) (json.RawMessage, error) {
 		return nil, ctx.Err()
 	}
 	p.mu.Lock()
-	result, at, err, started := p.result, p.resAt, p.err, p.started
+	result, err, started := p.result, p.err, p.started
 	p.mu.Unlock()
 	if !started {
 		if err == nil {
@@ -194,8 +198,15 @@ func (p *participant) opened(ctx context.Context) (json.RawMessage, error) {
 		}
 		return nil, err
 	}
-	p.await(ctx, at)
 	return result, nil
+}
+
+// release lets events go on: the answer to the create or resume has been written.
+func (p *participant) release() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.released = true
+	p.signal()
 }
 
 // await waits until everything up to a position has been written, if it comes at all.

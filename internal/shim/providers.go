@@ -27,12 +27,12 @@ type providers struct {
 const maxModelRequests = 4096
 
 // provideFiles is sessionFs.setProvider.
-func (c *conn) provideFiles(_ context.Context, params json.RawMessage) (json.RawMessage, error) {
+func (c *conn) provideFiles(_ context.Context, r *rpcconn.Request) (json.RawMessage, error) {
 	var p struct {
 		InitialCwd, SessionStatePath, Conventions string
 		Capabilities                              struct{ SQLite, Binary bool }
 	}
-	if err := json.Unmarshal(params, &p); err != nil {
+	if err := json.Unmarshal(r.Params, &p); err != nil {
 		return nil, failure("sessionFs.setProvider", err.Error())
 	}
 	c.server.mu.Lock()
@@ -53,7 +53,7 @@ func (c *conn) provideFiles(_ context.Context, params json.RawMessage) (json.Raw
 }
 
 // provideModels is llmInference.setProvider.
-func (c *conn) provideModels(context.Context, json.RawMessage) (json.RawMessage, error) {
+func (c *conn) provideModels(context.Context, *rpcconn.Request) (json.RawMessage, error) {
 	c.server.mu.Lock()
 	defer c.server.mu.Unlock()
 	if other := c.server.providers.models; other != nil && other != c {
@@ -117,14 +117,14 @@ func (c *conn) providerConn(q question, p *participant) *conn {
 }
 
 // respondHead is llmInference.httpResponseStart.
-func (c *conn) respondHead(ctx context.Context, params json.RawMessage) (json.RawMessage, error) {
+func (c *conn) respondHead(ctx context.Context, r *rpcconn.Request) (json.RawMessage, error) {
 	var p struct {
 		RequestID  string              `json:"requestId"`
 		Status     int32               `json:"status"`
 		StatusText string              `json:"statusText"`
 		Headers    map[string][]string `json:"headers"`
 	}
-	if err := json.Unmarshal(params, &p); err != nil {
+	if err := json.Unmarshal(r.Params, &p); err != nil {
 		return nil, failure("llmInference.httpResponseStart", err.Error())
 	}
 	head := &bridgev1.ModelResponseHead{Status: p.Status, StatusText: p.StatusText, Headers: map[string]*cliv1.StringList{}}
@@ -136,7 +136,7 @@ func (c *conn) respondHead(ctx context.Context, params json.RawMessage) (json.Ra
 }
 
 // respondChunk is llmInference.httpResponseChunk.
-func (c *conn) respondChunk(ctx context.Context, params json.RawMessage) (json.RawMessage, error) {
+func (c *conn) respondChunk(ctx context.Context, r *rpcconn.Request) (json.RawMessage, error) {
 	var p struct {
 		RequestID string `json:"requestId"`
 		Data      string `json:"data"`
@@ -144,7 +144,7 @@ func (c *conn) respondChunk(ctx context.Context, params json.RawMessage) (json.R
 		End       bool   `json:"end"`
 		Error     *struct{ Message, Code string }
 	}
-	if err := json.Unmarshal(params, &p); err != nil {
+	if err := json.Unmarshal(r.Params, &p); err != nil {
 		return nil, failure("llmInference.httpResponseChunk", err.Error())
 	}
 	chunk := &bridgev1.ModelResponseChunk{End: p.End, Data: &bridgev1.ModelResponseChunk_Text{Text: p.Data}}
