@@ -50,10 +50,8 @@ const (
 // newSession makes a session with its journal. The caller holds mu.
 func (b *Bridge) newSession(id string) *session.Session {
 	var disk *journal.Disk
-	b.lastEpoch = max(b.lastEpoch+1, uint64(time.Now().UnixMilli()))
+	err := b.nextEpoch()
 	if d := b.cfg.Directory; d != nil {
-		epoch, err := d.NextEpoch()
-		b.lastEpoch = max(b.lastEpoch, epoch)
 		var found journal.Recovery
 		if err == nil {
 			disk, found, err = d.Journal(id, b.lastEpoch)
@@ -70,6 +68,27 @@ func (b *Bridge) newSession(id string) *session.Session {
 		MaxEphemeralBytes: b.cfg.MaxEphemeralBytes, CallbackTimeout: b.cfg.CallbackTimeout, Bounds: b.cfg.Turns,
 		Log: disk, Budget: b.budget,
 	})
+}
+
+// nextEpoch moves lastEpoch on. The caller holds mu.
+func (b *Bridge) nextEpoch() error {
+	b.lastEpoch = max(b.lastEpoch+1, uint64(time.Now().UnixMilli()))
+	if b.cfg.Directory == nil {
+		return nil
+	}
+	epoch, err := b.cfg.Directory.NextEpoch()
+	b.lastEpoch = max(b.lastEpoch, epoch)
+	return err
+}
+
+// Epoch implements session.Host.
+func (b *Bridge) Epoch() uint64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if err := b.nextEpoch(); err != nil {
+		b.log.Error("epoch not reserved on disk", "error", err)
+	}
+	return b.lastEpoch
 }
 
 // restore takes up the sessions of the bridge's last life.
@@ -104,6 +123,7 @@ func (b *Bridge) restore() error {
 			b.ended = append(b.ended, s)
 		}
 	}
+	b.keepAll() // where the end of turns was told is the same in every life
 	return nil
 }
 

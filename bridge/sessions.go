@@ -37,6 +37,7 @@ func (b *Bridge) createAs(ctx context.Context, r *bridgev1.CreateSessionRequest,
 		return nil, session.Joined{}, err
 	}
 	o.Join = join
+	withTokens(&o, r.GetConfig())
 	profile, err := b.profile(r.GetRuntimeProfile(), at+"runtime_profile", id)
 	if err != nil {
 		return nil, session.Joined{}, err
@@ -131,6 +132,7 @@ func (b *Bridge) resume(ctx context.Context, r *bridgev1.ResumeSessionRequest, a
 	s, fresh := b.enter(r.GetSessionId())
 	if fresh {
 		o.Config = b.defaults.Merge(o.Config)
+		withTokens(&o, r.GetConfig())
 	}
 	if r.GetRuntimeProfile() != nil {
 		s.Regained(profileMember)

@@ -104,7 +104,7 @@ func newServed(t *testing.T, args []string, rules ...rule) *served {
 	if err := h.warm(ctx); err != nil {
 		t.Fatal(err)
 	}
-	p.stage = (&stage{newRigOn(t, h, echo)}).play(rules)
+	p.stage = (&stage{rig: newRigOn(t, h, echo)}).play(rules)
 	return p
 }
 
