@@ -183,7 +183,7 @@ func sampleAnswers(t *testing.T, r *sample) {
 	}).GetSessionId()
 	r.own(id)
 	s := &testSession{Session: r.client.Session(id), rig: r.rig}
-	st := &stage{r.rig}
+	st := &stage{rig: r.rig}
 	frames := st.callbacks(id)
 
 	s.send("which colour")
@@ -231,7 +231,7 @@ func sampleLarge(t *testing.T, r *sample) {
 // sampleWaiting: while a call waits for an answer, somebody joins, for which the bridge
 // resumes the session; CLI 1.0.102 would let each wait for the other.
 func sampleWaiting(t *testing.T, r *sample) {
-	st := &stage{r.rig}
+	st := &stage{rig: r.rig}
 	elicitation := bridgev1.CallbackKind_CALLBACK_KIND_ELICITATION
 	s := st.create(copilot.SessionOptions{SessionHandlers: &bridgev1.Handlers{Kinds: []bridgev1.CallbackKind{elicitation}}})
 	frames, ui := st.callbacks(s.ID()), cliv1.NewSessionUiServiceClient(r.conn)
