@@ -131,6 +131,20 @@ They answer UNIMPLEMENTED with the reason METHOD_REFUSED.
 	for _, method := range slices.Sorted(maps.Keys(keptSettings)) {
 		fmt.Fprintf(&page, "- `%s`\n", method)
 	}
+	page.WriteString(`
+## Sizes and runtimes
+
+A result is passed on whole: up to 128 MiB, which is the largest message of the CLI that the
+bridge reads. Nearly every gRPC library takes 4 MiB unless told otherwise, and answers
+RESOURCE_EXHAUSTED itself, without the bridge's reason, when a result is larger; the call was
+made all the same. So callers of methods that give back what may be large
+(session.getMessages, session.eventLog.read, session.workspaces.readFile, …) raise that
+limit. The Go client takes 16 MiB. The history is had in pieces of a size to choose from
+SessionService.ListEvents, a large event in pieces from SessionService.ReadEvent.
+
+A method that is about no session is called in the first runtime of the server's own
+profile. RawService.Invoke calls it in another, with runtime_profile.
+`)
 	if *update {
 		if err := os.WriteFile(methodsPage, page.Bytes(), 0o600); err != nil {
 			t.Fatal(err)
