@@ -20,7 +20,7 @@ LDFLAGS := -X main.version=$(VERSION)
 TOOL := go tool -modfile=internal/tools/go.mod
 
 .PHONY: help build generate schema lint test test-all unit race check-generated proto-lint \
-	proto-breaking e2e e2e-81 fuzz-smoke demo demo-smoke \
+	proto-breaking e2e e2e-81 e2e-81-all fuzz-smoke demo demo-smoke \
 	clients client-typescript client-python bench schema-history clean
 
 help: ## print this list
@@ -41,7 +41,10 @@ lint: ## formatting, vet, staticcheck, revive, import directions, sizes, texts
 test: lint build race check-generated proto-lint proto-breaking e2e e2e-81 clients fuzz-smoke demo-smoke ## everything a change must pass, under 20 minutes on 2 cores
 	@echo "make test: done; a step that was left out says NOT RUN above"
 
-test-all: test ## test, and what takes longer: schema history, a minute per fuzz target, e2e with -race
+e2e-81-all: ## all of them with the oldest supported CLI
+	@.ci/step "e2e on CLI $(CLI_OLDEST)" go,npm env E2E_TIMEOUT=20m .ci/e2e $(CLI_OLDEST)
+
+test-all: test e2e-81-all ## test, and what takes longer: e2e on the oldest CLI, schema history, a minute per fuzz target, e2e with -race
 	@.ci/step "schema history" go,npm .ci/schema-history $(CLI_VERSION)
 	@.ci/step "long fuzzing" go,git .ci/fuzz-smoke 60s
 	@.ci/step "e2e under the race detector" go,npm env GOFLAGS="$${GOFLAGS:-} -race" E2E_TIMEOUT=20m .ci/e2e $(CLI_VERSION)
