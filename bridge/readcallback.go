@@ -32,8 +32,8 @@ func (b *Bridge) withoutRequest(s *session.Session, p *callback.Pending) *bridge
 }
 
 // ReadCallback reads a pending callback with its request.
-func (b *Bridge) ReadCallback(_ context.Context, r *bridgev1.ReadCallbackRequest, send func(*bridgev1.ReadCallbackResponse) error) error {
-	s, err := b.asking(r.GetSessionId())
+func (b *Bridge) ReadCallback(ctx context.Context, r *bridgev1.ReadCallbackRequest, send func(*bridgev1.ReadCallbackResponse) error) error {
+	s, err := b.asking(ctx, r.GetSessionId())
 	if err != nil {
 		return err
 	}

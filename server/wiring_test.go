@@ -156,6 +156,14 @@ func (backend) ProvideCredentials(context.Context, *bridgev1.ProvideCredentialsR
 	return called[bridgev1.ProvideCredentialsResponse]("ProvideCredentials")
 }
 
+func (backend) ShareSession(context.Context, *bridgev1.ShareSessionRequest) (*bridgev1.ShareSessionResponse, error) {
+	return called[bridgev1.ShareSessionResponse]("ShareSession")
+}
+
+func (backend) UnshareSession(context.Context, *bridgev1.UnshareSessionRequest) (*bridgev1.UnshareSessionResponse, error) {
+	return called[bridgev1.UnshareSessionResponse]("UnshareSession")
+}
+
 func (backend) GetServerInfo(context.Context, *bridgev1.GetServerInfoRequest) (*bridgev1.GetServerInfoResponse, error) {
 	return called[bridgev1.GetServerInfoResponse]("GetServerInfo")
 }
