@@ -197,8 +197,11 @@ func (r *Registry) Release(p *Pending) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	p.answering = false
+	if r.pending[p.ID] != p { // it was over before the answer came
+		return
+	}
 	close(p.settled)
-	if p.timer != nil && r.pending[p.ID] == p {
+	if p.timer != nil {
 		p.timer.Reset(time.Until(p.Deadline))
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+	"github.com/copilot-grpc/copilot-grpc/internal/fakecli"
 )
 
 // record is an event of a journal, with the CLI's own text.
@@ -30,6 +31,7 @@ func (w *world) check(r *Report) {
 		r.Counts.Callbacks += n
 		if n > 1 {
 			w.violated("callback %s was answered %d times in the CLI", id, n)
+			w.quote(log, id)
 		}
 	}
 	for _, c := range w.sessions {
@@ -53,6 +55,18 @@ func (w *world) check(r *Report) {
 		}
 	}
 	w.checkList()
+}
+
+// quote puts what an oracle says of something into the schedule's log.
+func (w *world) quote(log []fakecli.Entry, id string) {
+	id, _, _ = strings.Cut(id, " ")
+	replies := map[string]bool{}
+	for i, e := range log {
+		if strings.Contains(string(e.Body), id) || e.Kind == fakecli.EntryReply && replies[e.ID] || e.Type == "connect" {
+			replies[e.ID] = e.Kind == fakecli.EntryReceived
+			w.logf("oracle %d: %s %s %s %s %s %.300s", i, e.Time, e.Kind, e.Session, e.Type, e.ID, e.Body)
+		}
+	}
 }
 
 // journal reads the whole journal of a session.
@@ -247,7 +261,24 @@ func (w *world) checkList() {
 		known[c.id] = true
 	}
 	var open, all []string
-	err := w.callNow("ListSessions", func(ctx context.Context) error {
+	var err error
+	for range restTries { // the runtime may just be ending
+		if open, all, err = w.listed(known); err == nil {
+			break
+		}
+		w.pause(50 * time.Millisecond)
+	}
+	w.mu.Lock()
+	thrown := w.abandoned
+	w.mu.Unlock()
+	if err != nil || len(open) > thrown || len(all)-len(open) != len(known) {
+		w.violated("%d sessions were made, and listed are %v, of which nobody made %v (%v)", len(known), all, open, err)
+	}
+}
+
+// listed lists the sessions, and those that are not known.
+func (w *world) listed(known map[string]bool) (open, all []string, err error) {
+	err = w.callNow("ListSessions", func(ctx context.Context) error {
 		r, err := w.callers[0].sessions.ListSessions(ctx, &bridgev1.ListSessionsRequest{})
 		for _, s := range r.GetSessions() {
 			all = append(all, s.GetSessionId())
@@ -257,10 +288,5 @@ func (w *world) checkList() {
 		}
 		return err
 	})
-	w.mu.Lock()
-	thrown := w.abandoned
-	w.mu.Unlock()
-	if err != nil || len(open) > thrown || len(all)-len(open) != len(known) {
-		w.violated("%d sessions were made, and listed are %v, of which nobody made %v (%v)", len(known), all, open, err)
-	}
+	return open, all, err
 }
