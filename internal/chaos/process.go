@@ -143,6 +143,7 @@ func (p *process) start() error {
 	}
 	p.exited = make(chan error, 1)
 	go func(cmd *exec.Cmd, exited chan error) { exited <- cmd.Wait() }(p.cmd, p.exited)
+	p.await()
 	return nil
 }
 
@@ -161,7 +162,6 @@ func (p *process) stop() error {
 	if p.cmd == nil {
 		return nil
 	}
-	p.await()
 	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		return err
 	}
