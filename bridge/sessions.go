@@ -16,7 +16,7 @@ import (
 // CreateSession makes a session.
 func (b *Bridge) CreateSession(ctx context.Context, r *bridgev1.CreateSessionRequest) (*bridgev1.CreateSessionResponse, error) {
 	id := cmp.Or(r.GetSessionId(), newUUID())
-	return b.createOnce(ctx, r, id, func() (*session.Session, error) {
+	return b.createOnce(ctx, r, id, func(ctx context.Context) (*session.Session, error) {
 		s, _, err := b.createAs(ctx, r, id, "", nil)
 		return s, err
 	})
