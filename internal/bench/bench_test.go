@@ -83,7 +83,7 @@ func TestCounter(t *testing.T) {
 		want  counter
 	}{
 		"two events": {batch(event("a"), event("b")), counter{events: 2}},
-		"the end":    {batch(event("a"), event(loadcli.Done)), counter{events: 2, last: true}},
+		"the end":    {batch(event("a"), event(loadcli.Done)), counter{events: 2, ends: 1}},
 		"a gap":      {&bridgev1.SubscribeResponse{Frame: &bridgev1.SubscribeResponse_Gap{Gap: &bridgev1.Gap{}}}, counter{gap: true}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -100,37 +100,46 @@ func (r *run) fanOutTable(ctx context.Context) (Table, error) {
 	t := Table{
 		Title: "More subscribers",
 		Note: "CPU µs of the bridge per event, saturated, and what each further subscriber adds to it (against one). " +
-			"Targets: 0.40 (delta), 1.4 (4 KB) for each further one.",
-		Header: []string{"event", "subscribers", "connections", "CPU per event", "per further subscriber", "delivered live"},
+			"Targets: 0.40 (delta), 1.4 (4 KB) for each further one. Raw is what each further stream costs a grpc-go server that has the bytes ready and sends a message for each event, " +
+			"with the same settings and subscribers, by turns with the bridge.",
+		Header: []string{"event", "subscribers", "connections", "CPU per event", "per further subscriber", "raw grpc-go", "against raw", "delivered live"},
 	}
 	all, err := r.fanOuts(ctx)
 	if err != nil {
 		return t, err
 	}
 	for _, payload := range []string{"delta", "msg4k"} {
-		one := all[fanKey{payload, 1, false}].cpu
 		for _, n := range fanOut {
 			for _, shared := range []bool{false, true} {
-				f := all[fanKey{payload, n, shared}]
-				if f == nil {
-					continue
+				if key := (fanKey{payload, n, shared, false}); all[key] != nil {
+					t.row(fanRow(all, key)...)
 				}
-				connections, more := fmt.Sprint(n), "–"
-				if shared {
-					connections = "1"
-				}
-				if n > 1 {
-					var added sample
-					for i := range f.cpu {
-						added.add((f.cpu[i] - one[i]) / float64(n-1))
-					}
-					more = added.String()
-				}
-				t.row(payload, fmt.Sprint(n), connections, f.cpu.String(), more, percent(f.share))
 			}
 		}
 	}
 	return t, nil
+}
+
+// fanRow is a row of the fan-out, with what grpc-go takes beside what the bridge does.
+func fanRow(all map[fanKey]*ingest, key fanKey) []string {
+	f, connections := all[key], fmt.Sprint(key.n)
+	if key.shared {
+		connections = "1"
+	}
+	more := func(raw bool) sample {
+		one, many := fanKey{key.payload, 1, false, raw}, key
+		many.raw = raw
+		var added sample
+		for i := range min(len(all[one].cpu), len(all[many].cpu)) {
+			added.add((all[many].cpu[i] - all[one].cpu[i]) / float64(key.n-1))
+		}
+		return added
+	}
+	mine, floor, against := "–", "–", "–"
+	if key.n > 1 {
+		mine, floor, against = more(false).String(), more(true).String(), ratio(more(false), more(true)).String()
+	}
+	return []string{key.payload, fmt.Sprint(key.n), connections, f.cpu.String(), mine, floor, against, percent(f.share)}
 }
 
 func (r *run) memoryTable(ctx context.Context) (Table, error) {

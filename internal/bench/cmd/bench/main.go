@@ -36,7 +36,7 @@ func run(ctx context.Context) (err error) {
 	flag.IntVar(&c.Operations, "operations", 1000, "round trips in a repeat")
 	flag.IntVar(&c.Turns, "turns", 15, "real turns in a repeat")
 	flag.IntVar(&c.BlastBytes, "blast", 24<<20, "`bytes` of events in a repeat")
-	only := flag.String("only", "", "`sections` to measure, with commas: turn, roundtrip, ingest, fanout, translate, memory")
+	only := flag.String("only", "", "`sections` to measure, with commas: turn, roundtrip, ingest, fanout, scale, storm, translate, memory")
 	payloads := flag.String("payloads", "", "`events` to blast, with commas: delta, tool1k, msg4k, msg20k")
 	document := flag.String("write", "", "`file` to write the figures into")
 	flag.Parse()
@@ -52,6 +52,9 @@ func run(ctx context.Context) (err error) {
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	if c.LoadCLI, err = build(ctx, dir, "loadcli", "./internal/bench/cmd/loadcli"); err != nil {
+		return err
+	}
+	if c.Raw, err = build(ctx, dir, "rawgrpc", "./internal/bench/cmd/rawgrpc"); err != nil {
 		return err
 	}
 	if c.Server == "" {
