@@ -137,11 +137,24 @@ func (r *run) events(p loadcli.Payload, share int) int {
 	return max(200, r.cfg.BlastBytes/p.Size()/share)
 }
 
-// ingest is what an event costs: µs of the bridge, and the share that was delivered.
-type ingest struct{ cpu, share sample }
+// ingest is what an event costs: µs of the bridge, the share that was delivered, and µs
+// of the SDKs.
+type ingest struct {
+	cpu, share sample
+	sdk        map[string]*sample
+}
 
-// ingests blasts each payload at one subscriber.
+// sdkShare is by how much fewer events the SDKs are sent.
+const sdkShare = 4
+
+// ingests blasts each payload at one subscriber, and at the SDKs.
 func (r *run) ingests(ctx context.Context) (map[string]*ingest, error) {
+	drivers := r.drivers(ctx, r.cfg.LoadCLI, nil)
+	defer func() {
+		for name, d := range drivers {
+			r.end(name, d.close)
+		}
+	}()
 	b, err := r.startBridge(ctx, r.cfg.LoadCLI)
 	if err != nil {
 		return nil, err
@@ -160,11 +173,18 @@ func (r *run) ingests(ctx context.Context) (map[string]*ingest, error) {
 				return nil, errors.Join(fmt.Errorf("%s: %w", p.Name, err), a.close())
 			}
 			if i == 0 {
-				out[p.Name] = &ingest{}
+				out[p.Name] = &ingest{sdk: map[string]*sample{"node": {}, "python": {}}}
 				continue
 			}
 			out[p.Name].cpu.add(cpu)
 			out[p.Name].share.add(share)
+			for name, d := range drivers {
+				cpu, err := d.blast(p.Name, r.events(p, sdkShare))
+				if err != nil {
+					return nil, errors.Join(fmt.Errorf("%s to the SDK for %s: %w", p.Name, name, err), a.close())
+				}
+				out[p.Name].sdk[name].add(cpu)
+			}
 		}
 		r.end("audience", a.close)
 	}

@@ -80,8 +80,8 @@ func (r *run) ingestTable(ctx context.Context) (Table, error) {
 	t := Table{
 		Title: "One event: read, translated, kept, sent to one subscriber",
 		Note: fmt.Sprintf("CPU µs of the bridge per event, saturated: the CLI writes as fast as it is read, a write per event. %d repeats. "+
-			"The last column is what an official SDK's client (Go) was measured to need for reading alone, on another day.", r.cfg.Repeats),
-		Header: []string{"event", "bytes of JSON", "CPU", "target", "delivered live", "SDK client"},
+			"The last columns are what the processes of official SDKs take for reading the same stream and handing it to one handler, in this run; and the one for Go, on another day.", r.cfg.Repeats),
+		Header: []string{"event", "bytes of JSON", "CPU", "target", "delivered live", "SDK for Node", "SDK for Python", "SDK for Go"},
 	}
 	all, err := r.ingests(ctx)
 	if err != nil {
@@ -89,7 +89,8 @@ func (r *run) ingestTable(ctx context.Context) (Table, error) {
 	}
 	for _, p := range r.payloads() {
 		target := ingestTargets[p.Name]
-		t.row(p.Name, fmt.Sprint(p.Size()), all[p.Name].cpu.String(), "≤ "+number(target[0]), percent(all[p.Name].share), number(target[1]))
+		t.row(p.Name, fmt.Sprint(p.Size()), all[p.Name].cpu.String(), "≤ "+number(target[0]), percent(all[p.Name].share),
+			all[p.Name].sdk["node"].String(), all[p.Name].sdk["python"].String(), number(target[1]))
 	}
 	return t, nil
 }
@@ -144,8 +145,9 @@ func fanRow(all map[fanKey]*ingest, key fanKey) []string {
 
 func (r *run) memoryTable(ctx context.Context) (Table, error) {
 	t := Table{
-		Title:  "Memory and start",
-		Note:   fmt.Sprintf("Memory is the growth of the process's own resident memory over %d of each, garbage collected. Times in ms, with a CLI that starts at once.", crowd),
+		Title: "Memory and start",
+		Note: fmt.Sprintf("Memory is the growth of the process's own resident memory over %d sessions, in %d CLIs, and %d subscribers, garbage collected. "+
+			"Times in ms, with a CLI that starts at once.", crowd, crowd/100, listeners),
 		Header: []string{"what", "figure", "target"},
 	}
 	f, err := r.footprints(ctx)
@@ -155,7 +157,9 @@ func (r *run) memoryTable(ctx context.Context) (Table, error) {
 	kb := func(s sample) string { return number(s.median()/1024) + " KB" }
 	t.row("a session, loaded and idle", kb(f.idleSession), "≤ 4 KB beside journal and configuration")
 	t.row("a subscriber with a stream of its own, idle", kb(f.subscriber), "≤ 13 KB")
+	t.row(fmt.Sprintf("%d such subscribers", listeners), number(f.subscriber.median()*listeners/(1<<20))+" MB", "≤ 130 MB")
 	t.row("a subscriber on a shared stream, idle", kb(f.multiplex), "≤ 2 KB")
+	t.row(fmt.Sprintf("%d subscribers on shared streams", listeners), number(f.multiplex.median()*listeners/(1<<20))+" MB", "≤ 20 MB")
 	t.row("start of the server to its first answer", f.start.String()+" ms", "")
 	t.row("first session, the CLI's start included", f.session.String()+" ms", "")
 	return t, nil

@@ -18,6 +18,7 @@ var translations = []struct{ benchmark, column string }{
 	{"ScanFrame", "finding the event in its frame"},
 	{"Peers/valid", "encoding/json: Valid"},
 	{"Peers/any", "encoding/json: decode, untyped"},
+	{"Peers/structs", "encoding/json: decode into structs"},
 	{"Peers/proto", "wire → structs → wire"},
 	{"Peers/protojson", "wire → structs → protojson"},
 	{"Peers/reference", "reference, JSON → structs"},
