@@ -65,6 +65,7 @@ func BenchmarkPeers(b *testing.B) {
 		} {
 			b.Run(name+"/"+p.name, func(b *testing.B) {
 				b.ReportAllocs()
+				defer perCPU(b)()
 				for b.Loop() {
 					if err := f(); err != nil {
 						b.Fatal(err)

@@ -88,10 +88,20 @@ func write(path string, tables []bench.Table) error {
 	if err != nil {
 		return err
 	}
-	head := fmt.Sprintf("%s/%s, %d CPUs, %s.\n", runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), runtime.Version())
+	head := fmt.Sprintf("%s/%s, %d CPUs, %s. Load of the machine, this run's own included, at its end: %s.\n",
+		runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), runtime.Version(), load())
 	out, err := bench.Insert(string(text), head, tables)
 	if err != nil {
 		return err
 	}
 	return os.WriteFile(path, []byte(out), 0o644)
+}
+
+// load is the machine's load average over one, five and fifteen minutes.
+func load() string {
+	text, err := os.ReadFile("/proc/loadavg")
+	if err != nil {
+		return "not known"
+	}
+	return strings.Join(strings.Fields(string(text))[:3], ", ")
 }
