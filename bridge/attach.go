@@ -28,6 +28,9 @@ const (
 	// modelQueue bounds a participant's parts of model responses that wait; past it its
 	// frames do.
 	modelQueue = 64
+	// leavePatience is how long the last participant, which has said goodbye, may take to
+	// answer what the CLI asks at a session's end.
+	leavePatience = 10 * time.Second
 	// maxAnswers bounds a participant's answers under way; past it its frames wait.
 	maxAnswers = 32
 )
@@ -63,9 +66,10 @@ type Attachment struct {
 
 	mu   sync.Mutex
 	over bool // the stream has ended: nothing more is begun
-	// disconnecting says that the participation ends when the session's use has.
-	disconnecting bool
-	work          sync.WaitGroup
+	// disconnecting says that the participation ends when the session's use has, keeping
+	// that the participant has its place until then.
+	disconnecting, keeping bool
+	work                   sync.WaitGroup
 }
 
 // Attach makes the caller a participant.
@@ -87,7 +91,7 @@ func (b *Bridge) Attach(ctx context.Context, start *bridgev1.AttachStart) (*Atta
 	s, joined, err := a.arrive(ctx, join)
 	if err != nil {
 		a.end(err)
-		return nil, within(err, "start.")
+		return nil, a.refusal(err)
 	}
 	if err := a.follow(s, joined); err != nil {
 		a.Leave()
@@ -107,16 +111,18 @@ func (a *Attachment) follow(s *session.Session, joined session.Joined) error {
 	if err != nil {
 		return err
 	}
-	f.callbacks, f.participant = true, a.p.ID
+	f.callbacks, f.participant, f.exact = true, a.p.ID, a.start.GetExact()
 	a.stream.extra = a.out
 	a.stream.stay = s.TurnRunning // the turn may need the participant
 	return nil
 }
 
 func (a *Attachment) startedAs(joined session.Joined) *bridgev1.AttachStarted {
-	return &bridgev1.AttachStarted{
+	started := &bridgev1.AttachStarted{
 		ParticipantId: a.p.ID, Token: a.p.Token, Session: a.s.Snapshot(), Returned: joined.Returned,
 	}
+	a.answered(started)
+	return started
 }
 
 // joining checks what the participant brings.
@@ -142,11 +148,11 @@ func (a *Attachment) joining() (session.Joining, error) {
 	if start.GetGrace() == nil {
 		grace = defaultGrace
 	}
-	tools, err := a.b.tools(start.GetTools(), "start.tools")
+	tools, err := a.b.tools(start.GetTools(), "start.tools", start.GetExact())
 	if err != nil {
 		return session.Joining{}, err
 	}
-	j := session.Joining{Name: start.GetName(), Token: start.GetToken(), Tools: tools, Grace: grace}
+	j := session.Joining{Name: start.GetName(), Token: start.GetToken(), Tools: tools, Grace: grace, Exact: start.GetExact()}
 	if j.Commands, j.Own, err = a.b.declared(start, "start."); err != nil {
 		return session.Joining{}, err
 	}
@@ -159,8 +165,8 @@ func (a *Attachment) joining() (session.Joining, error) {
 }
 
 // tools gives tools the CLI's form.
-func (b *Bridge) tools(list []*cliv1.ToolDefinition, at string) ([]session.Tool, error) {
-	_, tools, err := b.config(&cliv1.SessionConfig{Tools: list}, at)
+func (b *Bridge) tools(list []*cliv1.ToolDefinition, at string, exact bool) ([]session.Tool, error) {
+	_, tools, err := b.config(&cliv1.SessionConfig{Tools: list}, at, exact)
 	if err != nil {
 		return nil, rename(err, at+".tools", at)
 	}
@@ -176,7 +182,7 @@ func (b *Bridge) declared(start *bridgev1.AttachStart, at string) ([]session.Com
 	own, _, err := b.config(&cliv1.SessionConfig{
 		Commands: start.GetCommands(), Canvases: start.GetCanvases(),
 		ExtensionInfo: start.GetExtensionInfo(), CanvasProvider: start.GetCanvasProvider(),
-	}, "config")
+	}, "config", start.GetExact())
 	if err != nil {
 		return nil, nil, rename(err, "config.", at)
 	}
@@ -203,12 +209,12 @@ func (a *Attachment) come(ctx context.Context, j session.Joining) (s *session.Se
 	case *bridgev1.AttachStart_Create:
 		a.begin = cursor{}
 		return a.once(ctx, how.Create.GetRequestId(), j, func() (*session.Session, session.Joined, error) {
-			return a.b.create(ctx, how.Create, "create.", &j)
+			return a.create(ctx, how.Create, &j)
 		})
 	case *bridgev1.AttachStart_Resume:
 		if a.begin.after == nil && a.begin.tail {
 			// What happens in the course of the resume is new to the participant.
-			if s, err := a.b.open(how.Resume.GetSessionId()); err == nil {
+			if s, err := a.b.open(ctx, how.Resume.GetSessionId()); err == nil {
 				a.begin.after = session.Proto(s.Journal().Last())
 			}
 		}
@@ -216,7 +222,7 @@ func (a *Attachment) come(ctx context.Context, j session.Joining) (s *session.Se
 			return a.b.resume(ctx, how.Resume, "resume.", &j)
 		})
 	case *bridgev1.AttachStart_JoinSessionId:
-		s, err := a.b.open(how.JoinSessionId)
+		s, err := a.b.open(ctx, how.JoinSessionId)
 		if err != nil {
 			return nil, joined, rename(err, "session_id", "join_session_id")
 		}
@@ -232,7 +238,7 @@ func (a *Attachment) come(ctx context.Context, j session.Joining) (s *session.Se
 // have seen.
 func (a *Attachment) once(ctx context.Context, id string, j session.Joining, open func() (*session.Session, session.Joined, error)) (s *session.Session, joined session.Joined, err error) {
 	first := false
-	m, err := a.b.once.Do(ctx, "Attach", id, a.start, func() (proto.Message, error) {
+	m, err := a.b.once.Do(ctx, scoped(ctx, "Attach"), id, a.start, func() (proto.Message, error) {
 		first = true
 		if s, joined, err = open(); err != nil {
 			return nil, err
@@ -243,7 +249,7 @@ func (a *Attachment) once(ctx context.Context, id string, j session.Joining, ope
 		return s, joined, err
 	}
 	started := m.(*bridgev1.AttachStarted)
-	if s, err = a.b.open(started.GetSession().GetSessionId()); err != nil {
+	if s, err = a.b.open(ctx, started.GetSession().GetSessionId()); err != nil {
 		return nil, joined, err
 	}
 	j.Token = started.GetToken()
@@ -276,6 +282,9 @@ func (a *Attachment) Stream(ctx context.Context, sink frame.Sink) error {
 	}
 	switch context.Cause(a.life) {
 	case errLeft:
+		if err := a.stream.rest(); err != nil {
+			return err
+		}
 		return a.stream.closeAll(bridgev1.CloseReason_CLOSE_REASON_LEFT)
 	case session.ErrReplaced:
 		_ = a.stream.closeAll(bridgev1.CloseReason_CLOSE_REASON_REPLACED) // the status says it too
@@ -343,19 +352,19 @@ func (a *Attachment) Handle(ctx context.Context, r *bridgev1.AttachRequest) erro
 	return nil
 }
 
-// leave carries out the participant's goodbye. With disconnect its stream ends when the
-// use of the session has, so that what the caller does next finds it so.
+// leave carries out the participant's goodbye. Where that ends the use of the session, its
+// stream ends when it has, so that what the caller does next finds it so.
 func (a *Attachment) leave(disconnect bool) {
-	if !disconnect {
+	last := a.s.Alone(a.p)
+	if !disconnect && !(last && a.s.EndsWithLast()) {
 		a.Leave()
 		return
 	}
+	// A session with participants stays. But the last of them goes after it: there may be
+	// something to be written, or a hook to be told.
 	a.mu.Lock()
-	a.disconnecting = true
+	a.disconnecting, a.keeping = true, last
 	a.mu.Unlock()
-	// A session with participants stays. But the last to provide what it needs goes after
-	// it: there is something to be written.
-	last := a.s.Provides() && a.s.Alone(a.p)
 	if !last {
 		a.Leave()
 	}
@@ -363,21 +372,20 @@ func (a *Attachment) leave(disconnect bool) {
 		defer a.end(errLeft)
 		ctx, cancel := context.WithTimeout(ctx, closeTimeout)
 		defer cancel()
-		if _, err := a.s.Disconnect(ctx, last); err != nil {
-			a.s.Leave(a.p)
+		patience := time.AfterFunc(leavePatience, func() { a.s.Leave(a.p) })
+		defer patience.Stop()
+		if _, err := a.s.DisconnectWith(ctx, a.p); err != nil {
 			a.b.log.Warn("session not disconnected", "session_id", a.s.ID(), "error", err)
 		}
+		a.s.Leave(a.p)
 	})
 }
 
-// Leave ends the participation at once.
+// Leave ends the participation at once: the caller says nothing more.
 func (a *Attachment) Leave() {
 	a.mu.Lock()
 	disconnecting := a.disconnecting
 	a.mu.Unlock()
-	if disconnecting && a.s.Provides() {
-		return // it goes when the session's use is over
-	}
 	a.s.Leave(a.p)
 	if !disconnecting {
 		a.end(errLeft)
@@ -386,6 +394,12 @@ func (a *Attachment) Leave() {
 
 // Lost notes that the connection broke.
 func (a *Attachment) Lost() {
+	a.mu.Lock()
+	keeping := a.keeping
+	a.mu.Unlock()
+	if keeping { // it had said goodbye, and will not be back
+		a.s.Leave(a.p)
+	}
 	a.s.Lost(a.p, context.Cause(a.life))
 	a.end(errors.New("the connection broke"))
 }
@@ -423,7 +437,7 @@ func (a *Attachment) command(ctx context.Context, c *bridgev1.AttachCommand) (*b
 		_, at, err := a.s.Abort(ctx)
 		return done(at, err)
 	case *bridgev1.AttachCommand_SetTools:
-		tools, err := a.b.tools(do.SetTools.GetTools(), "command.set_tools.tools")
+		tools, err := a.b.tools(do.SetTools.GetTools(), "command.set_tools.tools", a.start.GetExact())
 		if err != nil {
 			return nil, err
 		}
@@ -441,7 +455,7 @@ func (a *Attachment) command(ctx context.Context, c *bridgev1.AttachCommand) (*b
 
 // answer carries out an answer.
 func (a *Attachment) answer(ctx context.Context, c *bridgev1.CallbackAnswer) {
-	at, err := a.b.resolve(ctx, a.s, c.GetCallbackId(), a.p.ID, c.GetAnswer(), "answer")
+	at, err := a.b.resolve(ctx, a.s, c.GetCallbackId(), a.p.ID, c.GetAnswer(), answerAt{"answer", a.start.GetExact()})
 	if err != nil {
 		a.reply(ctx, failed(&bridgev1.AttachFailed{Of: &bridgev1.AttachFailed_CallbackId{CallbackId: c.GetCallbackId()}}, err))
 		return

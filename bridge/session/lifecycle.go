@@ -3,6 +3,7 @@ package session
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"time"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
@@ -27,8 +28,22 @@ type Opening struct {
 	Params Object
 	// Join makes the caller a participant.
 	Join *Joining
+	// Anew, on a resume of a session that is disconnected, forgets what it was configured
+	// with before, as the CLI does.
+	Anew bool
 	// ContinuePending, on a resume, keeps the pending tool calls and permissions.
 	ContinuePending bool
+}
+
+// tokenProvider is the member of a session's configuration by which the CLI asks for GitHub
+// tokens.
+const tokenProvider = "gitHubTokenProviderRegistrationId"
+
+// AnswersGitHubToken reports whether whoever opens the session gives the CLI its GitHub
+// tokens when asked.
+func (o Opening) AnswersGitHubToken() bool {
+	return o.Handling != nil && slices.Contains(o.Handling.Methods, callback.GitHubToken) ||
+		o.Join != nil && slices.Contains(o.Join.Handling.Methods, callback.GitHubToken)
 }
 
 // Joined is the place of a participant that an Opening asked for.
@@ -76,7 +91,14 @@ func (s *Session) open(o Opening) (_ Joined, undo func(), _ error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	undo = s.savepoint()
+	if o.Anew && s.state == Disconnected {
+		s.config, s.tools, s.handling, s.settings = nil, nil, Handling{}, nil
+	}
 	s.config = s.config.Merge(o.Config)
+	if o.AnswersGitHubToken() && s.config.Get("provider") == nil && s.config.Get("gitHubToken") == nil && s.config.Get(tokenProvider) == nil {
+		s.config = s.config.Clone()
+		s.config.SetString(tokenProvider, s.id)
+	}
 	for _, m := range o.Config {
 		s.regained(m.Key)
 	}
@@ -112,8 +134,10 @@ func (s *Session) open(o Opening) (_ Joined, undo func(), _ error) {
 // savepoint returns a function that puts back what open changes. The caller holds mu.
 func (s *Session) savepoint() (undo func()) {
 	config, tools, handling, lifetime, timeout, missing := s.config, s.tools, s.handling, s.lifetime, s.timeout, s.missing
+	settings := s.settings
 	return func() {
 		s.config, s.tools, s.handling, s.lifetime, s.timeout, s.missing = config, tools, handling, lifetime, timeout, missing
+		s.settings = settings
 	}
 }
 
@@ -127,12 +151,12 @@ func (s *Session) create(ctx context.Context, rt Runtime, extra Object) error {
 	tools, switches := toolsJSON(s.union()), s.switches()
 	s.mu.Unlock()
 	rt.Route(s)
-	result, _, err := s.call(ctx, rt, "session.create", params)
+	result, at, err := s.call(ctx, rt, "session.create", params)
 	if err != nil {
 		rt.Unroute(s)
 		return err
 	}
-	s.noteTold(tools, switches, result)
+	s.noteTold(tools, switches, result, at)
 	s.loadedIn(rt)
 	if err := s.attend(ctx, rt); err != nil {
 		return err
@@ -325,13 +349,24 @@ func (s *Session) RuntimeLost(rt Runtime, cause error) (wanted bool) {
 // Disconnect ends the use of the session, and reports whether it did: without force it
 // does not while participants are attached.
 func (s *Session) Disconnect(ctx context.Context, force bool) (bool, error) {
+	return s.disconnect(ctx, func(*Participant) bool { return !force })
+}
+
+// DisconnectWith is Disconnect for a participant that is about to leave, and keeps its place
+// until the CLI has let go of the session: the CLI may ask it something yet.
+func (s *Session) DisconnectWith(ctx context.Context, leaving *Participant) (bool, error) {
+	return s.disconnect(ctx, func(p *Participant) bool { return p != leaving })
+}
+
+// disconnect ends the use of the session unless a participant is in the way.
+func (s *Session) disconnect(ctx context.Context, inTheWay func(*Participant) bool) (bool, error) {
 	if err := lock(ctx, s.gate); err != nil {
 		return false, err
 	}
 	defer unlock(s.gate)
 	s.mu.Lock()
 	state, rt := s.state, s.runtime
-	attached := len(s.participants) > 0 && !force
+	attached := slices.ContainsFunc(s.participants, inTheWay)
 	s.mu.Unlock()
 	switch {
 	case attached:

@@ -10,6 +10,7 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
@@ -34,6 +35,8 @@ type Participant struct {
 	timer     *time.Timer
 	// replace ends the stream that has the place now.
 	replace context.CancelCauseFunc
+	// asked, if set, is told of each request that is put to the participant.
+	asked func()
 }
 
 // Joining is what a caller brings.
@@ -47,12 +50,20 @@ type Joining struct {
 	// identity as an extension, as members of the configuration.
 	Own   Object
 	Grace time.Duration
+	// Exact says that it wants the CLI's own behaviour, where ours is stricter.
+	Exact bool
 	// Replace is called when another stream takes the place.
 	Replace context.CancelCauseFunc
 	// InPlace, if set, is called as soon as the participant is in place, before the CLI is
 	// told of anything. It must not call the session.
 	InPlace func(*Session, Joined)
+	// Asked, if set, is called when the CLI puts a request to the participant. It must
+	// not block.
+	Asked func()
 }
+
+// Exactly reports whether j is of a caller that wants the CLI's own behaviour. j may be nil.
+func (j *Joining) Exactly() bool { return j != nil && j.Exact }
 
 // ErrReplaced is the cause with which a stream ends whose place another took.
 var ErrReplaced = fault.New(fault.ParticipantReplaced, "another stream took this participant's place")
@@ -93,6 +104,7 @@ func (s *Session) add(j Joining) (p *Participant, returned bool, err error) {
 	p.commands, p.own = j.Commands, j.Own
 	p.name, p.tools, p.handling, p.grace, p.replace, p.connected = j.Name, j.Tools, j.Handling, j.Grace, j.Replace, true
 	s.offerTo(p)
+	p.asked = j.Asked
 	if j.InPlace != nil {
 		j.InPlace(s, Joined{p, returned})
 	}
@@ -298,20 +310,20 @@ func (s *Session) warmResume(ctx context.Context, rt Runtime, change func(*Objec
 	if change != nil {
 		change(&params)
 	}
-	result, _, err := s.call(ctx, rt, "session.resume", params)
+	result, at, err := s.call(ctx, rt, "session.resume", params)
 	if err != nil {
 		return err
 	}
-	s.noteTold(tools, switches, result)
+	s.noteTold(tools, switches, result, at)
 	return nil
 }
 
-// noteTold notes what the CLI has been told and what it answered.
-func (s *Session) noteTold(tools json.RawMessage, switches string, result json.RawMessage) {
+// noteTold notes what the CLI has been told and what it answered, and where.
+func (s *Session) noteTold(tools json.RawMessage, switches string, result json.RawMessage, at journal.Position) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.toldTools, s.toldSwitches, s.loadedOnce = tools, switches, true
-	s.opened = result
+	s.opened, s.openedAt = result, at
 	s.learn(result)
 }
 
