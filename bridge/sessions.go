@@ -36,7 +36,7 @@ func (b *Bridge) createAs(ctx context.Context, r *bridgev1.CreateSessionRequest,
 	if err := caller.From(ctx).Require(caller.Own, "making a session"); err != nil {
 		return nil, session.Joined{}, err
 	}
-	o, err := b.creation(r, at)
+	o, err := b.creation(ctx, r, at)
 	if err != nil {
 		return nil, session.Joined{}, err
 	}
@@ -51,6 +51,11 @@ func (b *Bridge) createAs(ctx context.Context, r *bridgev1.CreateSessionRequest,
 			return nil, session.Joined{}, inRequest(err, at)
 		}
 	}
+	release, err := b.admitSession(caller.From(ctx).Tenant)
+	if err != nil {
+		return nil, session.Joined{}, err
+	}
+	defer release()
 	s, fresh := b.enter(ctx, id)
 	if !fresh {
 		return nil, session.Joined{}, inRequest(exists(id), at)
@@ -127,14 +132,24 @@ func (b *Bridge) resume(ctx context.Context, r *bridgev1.ResumeSessionRequest, a
 	if err := caller.From(ctx).Require(caller.Own, "resuming a session"); err != nil {
 		return nil, session.Joined{}, err
 	}
-	o, err := b.resumption(r, at)
+	o, err := b.resumption(ctx, r, at)
 	if err != nil {
 		return nil, session.Joined{}, err
 	}
 	o.Join = join
+	if s := b.known(ctx, r.GetSessionId()); s == nil || s.Usable() != nil {
+		release, err := b.admitSession(caller.From(ctx).Tenant)
+		if err != nil {
+			return nil, session.Joined{}, err
+		}
+		defer release()
+	}
 	s, fresh := b.enter(ctx, r.GetSessionId())
 	if fresh {
-		o.Config = b.defaults.Merge(o.Config)
+		if o.Config, err = b.underlying(ctx, o.Config); err != nil {
+			b.forget(s)
+			return nil, session.Joined{}, inRequest(err, at)
+		}
 	}
 	if r.GetRuntimeProfile() != nil {
 		s.Regained(profileMember)

@@ -113,6 +113,7 @@ func (a *App) newBridge(directory bridge.Directory, runner runtime.Runner, profi
 		},
 		Profile:            profile,
 		Tenant:             a.config.tenants(a.policy, profile),
+		Limits:             overall(a.policy),
 		Policy:             bridge.ProfilePolicy{Fields: a.config.ProfileFields, Homes: a.config.Homes},
 		Placement:          a.config.placement(),
 		Dialed:             a.config.Dial != "",
