@@ -29,6 +29,9 @@ const (
 	// modelQueue bounds a participant's parts of model responses that wait; past it its
 	// frames do.
 	modelQueue = 64
+	// leavePatience is how long the last participant, which has said goodbye, may take to
+	// answer what the CLI asks at a session's end.
+	leavePatience = 10 * time.Second
 	// maxAnswers bounds a participant's answers under way; past it its frames wait.
 	maxAnswers = 32
 )
@@ -64,9 +67,10 @@ type Attachment struct {
 
 	mu   sync.Mutex
 	over bool // the stream has ended: nothing more is begun
-	// disconnecting says that the participation ends when the session's use has.
-	disconnecting bool
-	work          sync.WaitGroup
+	// disconnecting says that the participation ends when the session's use has, keeping
+	// that the participant has its place until then.
+	disconnecting, keeping bool
+	work                   sync.WaitGroup
 }
 
 // Attach makes the caller a participant.
@@ -349,19 +353,19 @@ func (a *Attachment) Handle(ctx context.Context, r *bridgev1.AttachRequest) erro
 	return nil
 }
 
-// leave carries out the participant's goodbye. With disconnect its stream ends when the
-// use of the session has, so that what the caller does next finds it so.
+// leave carries out the participant's goodbye. Where that ends the use of the session, its
+// stream ends when it has, so that what the caller does next finds it so.
 func (a *Attachment) leave(disconnect bool) {
-	if !disconnect {
+	last := a.s.Alone(a.p)
+	if !disconnect && !(last && a.s.EndsWithLast()) {
 		a.Leave()
 		return
 	}
+	// A session with participants stays. But the last of them goes after it: there may be
+	// something to be written, or a hook to be told.
 	a.mu.Lock()
-	a.disconnecting = true
+	a.disconnecting, a.keeping = true, last
 	a.mu.Unlock()
-	// A session with participants stays. But the last to provide what it needs goes after
-	// it: there is something to be written.
-	last := a.s.Provides() && a.s.Alone(a.p)
 	if !last {
 		a.Leave()
 	}
@@ -369,21 +373,20 @@ func (a *Attachment) leave(disconnect bool) {
 		defer a.end(errLeft)
 		ctx, cancel := context.WithTimeout(ctx, closeTimeout)
 		defer cancel()
-		if _, err := a.s.Disconnect(ctx, last); err != nil {
-			a.s.Leave(a.p)
+		patience := time.AfterFunc(leavePatience, func() { a.s.Leave(a.p) })
+		defer patience.Stop()
+		if _, err := a.s.DisconnectWith(ctx, a.p); err != nil {
 			a.b.log.Warn("session not disconnected", "session_id", a.s.ID(), "error", err)
 		}
+		a.s.Leave(a.p)
 	})
 }
 
-// Leave ends the participation at once.
+// Leave ends the participation at once: the caller says nothing more.
 func (a *Attachment) Leave() {
 	a.mu.Lock()
 	disconnecting := a.disconnecting
 	a.mu.Unlock()
-	if disconnecting && a.s.Provides() {
-		return // it goes when the session's use is over
-	}
 	a.s.Leave(a.p)
 	if !disconnecting {
 		a.end(errLeft)
@@ -392,6 +395,12 @@ func (a *Attachment) Leave() {
 
 // Lost notes that the connection broke.
 func (a *Attachment) Lost() {
+	a.mu.Lock()
+	keeping := a.keeping
+	a.mu.Unlock()
+	if keeping { // it had said goodbye, and will not be back
+		a.s.Leave(a.p)
+	}
 	a.s.Lost(a.p, context.Cause(a.life))
 	a.end(errors.New("the connection broke"))
 }

@@ -102,7 +102,7 @@ func checkTools(list json.RawMessage) error {
 		default:
 			return fault.New(fault.Forbidden, "%q may be a tool that touches the host, which takes the host's owner or a tenant with a sandbox; "+
 				"others are named custom:NAME, mcp:NAME, or builtin:NAME of %s", name, strings.Join(isolatedTools, ", ")).
-				WithField(fmt.Sprintf("config.available_tools.values[%d]", i))
+				WithField(fmt.Sprintf("config.available_tools.items[%d]", i))
 		}
 	}
 	return nil

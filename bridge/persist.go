@@ -30,8 +30,6 @@ type Directory interface {
 	Remove(id string) error
 	// Requests returns the log of requests that may come again, and what it holds.
 	Requests(keep time.Duration) (*store.Requests, []store.Request, error)
-	// Degraded returns the journals that are not in step with the disk.
-	Degraded() map[string]error
 }
 
 // closeJournals bounds writing what is not written yet when the bridge ends.
@@ -60,10 +58,8 @@ const (
 func (b *Bridge) newSession(tenant, id string) *session.Session {
 	key := session.Key(tenant, id)
 	var disk *journal.Disk
-	b.lastEpoch = max(b.lastEpoch+1, uint64(time.Now().UnixMilli()))
+	err := b.nextEpoch()
 	if d := b.cfg.Directory; d != nil {
-		epoch, err := d.NextEpoch()
-		b.lastEpoch = max(b.lastEpoch, epoch)
 		var found journal.Recovery
 		if err == nil {
 			disk, found, err = d.Journal(key, b.lastEpoch)
@@ -80,6 +76,27 @@ func (b *Bridge) newSession(tenant, id string) *session.Session {
 		MaxEphemeralBytes: b.cfg.MaxEphemeralBytes, CallbackTimeout: b.cfg.CallbackTimeout, Bounds: b.cfg.Turns,
 		Log: disk, Budget: b.budget, Room: b.roomOf(tenant),
 	})
+}
+
+// nextEpoch moves lastEpoch on. The caller holds mu.
+func (b *Bridge) nextEpoch() error {
+	b.lastEpoch = max(b.lastEpoch+1, uint64(time.Now().UnixMilli()))
+	if b.cfg.Directory == nil {
+		return nil
+	}
+	epoch, err := b.cfg.Directory.NextEpoch()
+	b.lastEpoch = max(b.lastEpoch, epoch)
+	return err
+}
+
+// Epoch implements session.Host.
+func (b *Bridge) Epoch() uint64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if err := b.nextEpoch(); err != nil {
+		b.log.Error("epoch not reserved on disk", "error", err)
+	}
+	return b.lastEpoch
 }
 
 // restore takes up the sessions of the bridge's last life.
@@ -123,6 +140,7 @@ func (b *Bridge) restore() error {
 			b.ended = append(b.ended, s)
 		}
 	}
+	b.keepAll() // where the end of turns was told is the same in every life
 	return nil
 }
 

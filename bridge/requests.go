@@ -92,7 +92,7 @@ func doubtful(ctx context.Context, b *Bridge, id, text string, answer func(messa
 			}
 			epoch, n := binary.Uvarint(since)
 			seq, _ := binary.Uvarint(since[max(n, 0):])
-			message, at, ok := s.FindMessage(journal.Position{Epoch: epoch, Seq: seq}, text)
+			message, at, ok := s.FindMessage(ctx, journal.Position{Epoch: epoch, Seq: seq}, text)
 			if !ok {
 				return nil, fault.New(fault.SendInDoubt, "the bridge ended before the CLI replied, and the history does not have the message")
 			}
@@ -142,4 +142,33 @@ func (b *Bridge) createOnce(ctx context.Context, r *bridgev1.CreateSessionReques
 		return nil, err
 	}
 	return m.(*bridgev1.CreateSessionResponse), nil
+}
+
+// resolveOnce is idempotent for Resolve. One that was interrupted reached the CLI if the
+// callback does not wait any more and the history tells its end.
+func (b *Bridge) resolveOnce(ctx context.Context, r *bridgev1.ResolveRequest, resolve func() (*bridgev1.ResolveResponse, error)) (*bridgev1.ResolveResponse, error) {
+	answer := func() (proto.Message, error) { return resolve() }
+	m, err := b.once.DoOrSettle(ctx, scoped(ctx, "Resolve"), r.GetRequestId(), r, idempotency.Doubt{
+		Since: func() []byte { return []byte{1} }, // that it was begun is all
+		Settle: func([]byte) (proto.Message, error) {
+			s, err := b.asking(ctx, r.GetSessionId())
+			if err != nil {
+				return nil, err
+			}
+			if _, err := s.Loaded(ctx); err != nil {
+				return nil, err
+			}
+			if _, err := s.Pending().Get(r.GetCallbackId()); err != nil {
+				if at, ok := s.AnswerOf(ctx, r.GetCallbackId()); ok {
+					record(ctx, at)
+					return &bridgev1.ResolveResponse{Position: session.Proto(at)}, nil
+				}
+			}
+			return answer()
+		},
+	}, answer)
+	if err != nil {
+		return nil, err
+	}
+	return m.(*bridgev1.ResolveResponse), nil
 }

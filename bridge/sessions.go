@@ -41,6 +41,7 @@ func (b *Bridge) createAs(ctx context.Context, r *bridgev1.CreateSessionRequest,
 		return nil, session.Joined{}, err
 	}
 	o.Join = join
+	withTokens(&o, r.GetConfig())
 	profile, err := b.profile(ctx, r.GetRuntimeProfile(), at+"runtime_profile", id)
 	if err != nil {
 		return nil, session.Joined{}, err
@@ -150,6 +151,7 @@ func (b *Bridge) resume(ctx context.Context, r *bridgev1.ResumeSessionRequest, a
 			b.forget(s)
 			return nil, session.Joined{}, inRequest(err, at)
 		}
+		withTokens(&o, r.GetConfig())
 	}
 	if r.GetRuntimeProfile() != nil {
 		s.Regained(profileMember)

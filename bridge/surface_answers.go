@@ -20,7 +20,7 @@ func (b *Bridge) cliAnswer(ctx context.Context, c *cliCall) (json.RawMessage, er
 	if err != nil {
 		return unanswered(c, err)
 	}
-	at, err := s.Resolve(ctx, id, "", reply)
+	at, err := s.Resolve(ctx, id, callback.Giver{}, reply)
 	if err != nil {
 		return unanswered(c, err)
 	}

@@ -102,6 +102,7 @@ func (b *Bridge) cliCreate(ctx context.Context, c *cliCall) (json.RawMessage, er
 		b.forget(s)
 		return nil, err
 	}
+	b.keep(s)
 	return recorded(ctx, s.Opened(), s.Journal().Last(), nil)
 }
 
@@ -143,6 +144,7 @@ func (b *Bridge) cliResume(ctx context.Context, c *cliCall) (json.RawMessage, er
 		}
 		return nil, err
 	}
+	b.keep(s)
 	return recorded(ctx, s.Opened(), s.Journal().Last(), nil)
 }
 

@@ -125,8 +125,11 @@ func (b *Bridge) SendAndWait(ctx context.Context, r *bridgev1.SendAndWaitRequest
 		return nil, err
 	}
 	found := func(id string, at journal.Position) *bridgev1.SendAndWaitResponse {
-		lost := session.Outcome{Status: bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST, End: at}
-		return &bridgev1.SendAndWaitResponse{MessageId: id, Outcome: lost.Proto()}
+		out := session.Outcome{Status: bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST, End: at}
+		if s, err := b.open(ctx, r.GetSessionId()); err == nil {
+			out = s.OutcomeOf(ctx, at)
+		}
+		return &bridgev1.SendAndWaitResponse{MessageId: id, Outcome: out.Proto()}
 	}
 	return sendOnce(ctx, b, "SendAndWait", r, found, func() (*bridgev1.SendAndWaitResponse, error) {
 		_, sent, err := b.send(ctx, r.GetSessionId(), r.GetPrompt())

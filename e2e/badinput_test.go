@@ -288,18 +288,19 @@ func TestBadConfiguration(t *testing.T) {
 	})
 }
 
+// invalidField is a call that is to be refused because of one field.
+func invalidField(name, field string, call func(context.Context, *copilot.Client) error) badCall {
+	return badCall{
+		name: name, call: call, code: codes.InvalidArgument,
+		reason: bridgev1.ErrorReason_ERROR_REASON_INVALID_FIELD, field: field,
+	}
+}
+
 func TestBadCalls(t *testing.T) {
 	t.Parallel()
 	st := newStage(t)
 	s := st.create(copilot.SessionOptions{})
 	st.say(s, "hello")
-	const (
-		invalid    = bridgev1.ErrorReason_ERROR_REASON_INVALID_FIELD
-		unexpected = bridgev1.ErrorReason_ERROR_REASON_FRAME_UNEXPECTED
-	)
-	bad := func(name, field string, call func(context.Context, *copilot.Client) error) badCall {
-		return badCall{name: name, call: call, code: codes.InvalidArgument, reason: invalid, field: field}
-	}
 	id, last := s.ID(), s.Position()
 	events := func(change func(*bridgev1.ListEventsRequest)) func(context.Context, *copilot.Client) error {
 		req := &bridgev1.ListEventsRequest{SessionId: id}
@@ -307,6 +308,59 @@ func TestBadCalls(t *testing.T) {
 		return unary(listEvents, req)
 	}
 	type list = bridgev1.ListEventsRequest
+	wantAllBad(st, s, []badCall{
+		invalidField("ListSessions: page token", "page_token", unary(listSessions, &bridgev1.ListSessionsRequest{PageToken: "garbage"})),
+		invalidField("ListSessions: negative page", "page_size", unary(listSessions, &bridgev1.ListSessionsRequest{PageSize: -1})),
+		invalidField("ListSessions: huge page", "page_size", unary(listSessions, &bridgev1.ListSessionsRequest{PageSize: 1001})),
+		invalidField("ListEvents: page token", "page_token", events(func(r *list) { r.PageToken = "garbage" })),
+		invalidField("ListEvents: tiny page", "page_bytes", events(func(r *list) { r.PageBytes = 5 })),
+		invalidField("ListEvents: the future", "after", events(func(r *list) {
+			r.After = &bridgev1.Position{Epoch: last.GetEpoch(), Seq: last.GetSeq() + 1000}
+		})),
+		invalidField("ListEvents: event type", "filter.types", events(func(r *list) {
+			r.Filter = &bridgev1.EventFilter{Types: []string{"assistant.*.x"}}
+		})),
+		invalidField("ListEvents: fidelity", "fidelity", events(func(r *list) { r.Fidelity = 99 })),
+		{
+			"ReadEvent: no such event", func(ctx context.Context, c *copilot.Client) error {
+				_, err := c.Session(id).ReadEvent(ctx, &bridgev1.Position{Epoch: last.GetEpoch(), Seq: last.GetSeq() + 1000})
+				return err
+			}, codes.NotFound, bridgev1.ErrorReason_ERROR_REASON_EVENT_NOT_FOUND, "position",
+		},
+		invalidField("SendAndWait: idle timeout", "idle_timeout", unary(sendAndWait, &bridgev1.SendAndWaitRequest{
+			SessionId: id, Prompt: &bridgev1.Prompt{Text: "x"}, IdleTimeout: durationpb.New(-1),
+		})),
+		invalidField("SendAndWait: timeout", "timeout", unary(sendAndWait, &bridgev1.SendAndWaitRequest{
+			SessionId: id, Prompt: &bridgev1.Prompt{Text: "x"}, Timeout: durationpb.New(-1),
+		})),
+		invalidField("SetModel: no model", "model_id", func(ctx context.Context, c *copilot.Client) error {
+			_, err := c.Session(id).SetModel(ctx, "", "")
+			return err
+		}),
+		invalidField("Log: nothing", "message", func(ctx context.Context, c *copilot.Client) error {
+			_, err := c.Session(id).Log(ctx, "")
+			return err
+		}),
+		invalidField("Log: level", "level", func(ctx context.Context, c *copilot.Client) error {
+			_, err := c.Session(id).Log(ctx, "x", copilot.LogLevel(99))
+			return err
+		}),
+		invalidField("UpdateProvider: mask", "update_mask", func(ctx context.Context, c *copilot.Client) error {
+			_, err := c.Sessions().UpdateProvider(ctx, &bridgev1.UpdateProviderRequest{
+				SessionId: id, UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"colour"}},
+			})
+			return err
+		}),
+	})
+}
+
+func TestBadStreams(t *testing.T) {
+	t.Parallel()
+	st := newStage(t)
+	s := st.create(copilot.SessionOptions{})
+	st.say(s, "hello")
+	const unexpected = bridgev1.ErrorReason_ERROR_REASON_FRAME_UNEXPECTED
+	id := s.ID()
 	following := func(change func(*bridgev1.SubscribeRequest)) func(context.Context, *copilot.Client) error {
 		req := &bridgev1.SubscribeRequest{Sessions: []*bridgev1.SessionCursor{{SessionId: id}}, Options: &bridgev1.StreamOptions{}}
 		change(req)
@@ -320,56 +374,14 @@ func TestBadCalls(t *testing.T) {
 	}
 	heartbeat := &bridgev1.AttachRequest{Frame: &bridgev1.AttachRequest_Heartbeat{Heartbeat: &bridgev1.AttachHeartbeat{}}}
 	wantAllBad(st, s, []badCall{
-		bad("ListSessions: page token", "page_token", unary(listSessions, &bridgev1.ListSessionsRequest{PageToken: "garbage"})),
-		bad("ListSessions: negative page", "page_size", unary(listSessions, &bridgev1.ListSessionsRequest{PageSize: -1})),
-		bad("ListSessions: huge page", "page_size", unary(listSessions, &bridgev1.ListSessionsRequest{PageSize: 1001})),
-		bad("ListEvents: page token", "page_token", events(func(r *list) { r.PageToken = "garbage" })),
-		bad("ListEvents: tiny page", "page_bytes", events(func(r *list) { r.PageBytes = 5 })),
-		bad("ListEvents: the future", "after", events(func(r *list) {
-			r.After = &bridgev1.Position{Epoch: last.GetEpoch(), Seq: last.GetSeq() + 1000}
-		})),
-		bad("ListEvents: event type", "filter.types", events(func(r *list) {
-			r.Filter = &bridgev1.EventFilter{Types: []string{"assistant.*.x"}}
-		})),
-		bad("ListEvents: fidelity", "fidelity", events(func(r *list) { r.Fidelity = 99 })),
-		{
-			"ReadEvent: no such event", func(ctx context.Context, c *copilot.Client) error {
-				_, err := c.Session(id).ReadEvent(ctx, &bridgev1.Position{Epoch: last.GetEpoch(), Seq: last.GetSeq() + 1000})
-				return err
-			}, codes.NotFound, bridgev1.ErrorReason_ERROR_REASON_EVENT_NOT_FOUND, "position",
-		},
-		bad("SendAndWait: idle timeout", "idle_timeout", unary(sendAndWait, &bridgev1.SendAndWaitRequest{
-			SessionId: id, Prompt: &bridgev1.Prompt{Text: "x"}, IdleTimeout: durationpb.New(-1),
-		})),
-		bad("SendAndWait: timeout", "timeout", unary(sendAndWait, &bridgev1.SendAndWaitRequest{
-			SessionId: id, Prompt: &bridgev1.Prompt{Text: "x"}, Timeout: durationpb.New(-1),
-		})),
-		bad("SetModel: no model", "model_id", func(ctx context.Context, c *copilot.Client) error {
-			_, err := c.Session(id).SetModel(ctx, "", "")
-			return err
-		}),
-		bad("Log: nothing", "message", func(ctx context.Context, c *copilot.Client) error {
-			_, err := c.Session(id).Log(ctx, "")
-			return err
-		}),
-		bad("Log: level", "level", func(ctx context.Context, c *copilot.Client) error {
-			_, err := c.Session(id).Log(ctx, "x", copilot.LogLevel(99))
-			return err
-		}),
-		bad("UpdateProvider: mask", "update_mask", func(ctx context.Context, c *copilot.Client) error {
-			_, err := c.Sessions().UpdateProvider(ctx, &bridgev1.UpdateProviderRequest{
-				SessionId: id, UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"colour"}},
-			})
-			return err
-		}),
-		bad("Subscribe: to nothing", "sessions", following(func(r *sub) { r.Sessions = nil })),
-		bad("Subscribe: twice", "sessions[1].session_id", following(func(r *sub) { r.Sessions = append(r.Sessions, r.Sessions[0]) })),
-		bad("Subscribe: heartbeat", "options.heartbeat_interval", following(func(r *sub) { r.Options.HeartbeatInterval = durationpb.New(time.Millisecond) })),
-		bad("Subscribe: linger", "options.linger", following(func(r *sub) { r.Options.Linger = durationpb.New(time.Second) })),
-		bad("Subscribe: start", "sessions[0].start", following(func(r *sub) { r.Sessions[0].Start = 99 })),
-		bad("Attach: nothing", "start.session", attaching(startFrame(&bridgev1.AttachStart{}))),
-		bad("Attach: grace", "start.grace", join(func(s *bridgev1.AttachStart) { s.Grace = durationpb.New(2 * time.Hour) })),
-		bad("Attach: name", "start.name", join(func(s *bridgev1.AttachStart) { s.Name = strings.Repeat("x", 129) })),
+		invalidField("Subscribe: to nothing", "sessions", following(func(r *sub) { r.Sessions = nil })),
+		invalidField("Subscribe: twice", "sessions[1].session_id", following(func(r *sub) { r.Sessions = append(r.Sessions, r.Sessions[0]) })),
+		invalidField("Subscribe: heartbeat", "options.heartbeat_interval", following(func(r *sub) { r.Options.HeartbeatInterval = durationpb.New(time.Millisecond) })),
+		invalidField("Subscribe: linger", "options.linger", following(func(r *sub) { r.Options.Linger = durationpb.New(time.Second) })),
+		invalidField("Subscribe: start", "sessions[0].start", following(func(r *sub) { r.Sessions[0].Start = 99 })),
+		invalidField("Attach: nothing", "start.session", attaching(startFrame(&bridgev1.AttachStart{}))),
+		invalidField("Attach: grace", "start.grace", join(func(s *bridgev1.AttachStart) { s.Grace = durationpb.New(2 * time.Hour) })),
+		invalidField("Attach: name", "start.name", join(func(s *bridgev1.AttachStart) { s.Name = strings.Repeat("x", 129) })),
 		{
 			"Attach: tool name", join(func(s *bridgev1.AttachStart) {
 				s.Tools = append(s.Tools, declared("no good").Definition)

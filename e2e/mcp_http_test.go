@@ -7,8 +7,6 @@ import (
 	"net/http/httptest"
 	"sync"
 	"testing"
-
-	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
 )
 
 // mcpEndpoint is an MCP server over HTTP that wants a header of its callers, and writes
@@ -83,16 +81,4 @@ func (e *mcpEndpoint) last() string {
 		return "nobody came"
 	}
 	return e.came[len(e.came)-1]
-}
-
-// config is the configuration of the endpoint, with changes.
-func (e *mcpEndpoint) config(changes ...func(*cliv1.McpServerConfigHttp)) *cliv1.McpSerializableServerConfig {
-	c := &cliv1.McpServerConfigHttp{
-		Type: cliv1.McpServerConfigHttpType_MCP_SERVER_CONFIG_HTTP_TYPE_HTTP,
-		Url:  e.server.URL + "/mcp", Tools: &cliv1.StringList{Items: []string{"*"}},
-	}
-	for _, change := range changes {
-		change(c)
-	}
-	return &cliv1.McpSerializableServerConfig{Variant: &cliv1.McpSerializableServerConfig_Http{Http: c}}
 }

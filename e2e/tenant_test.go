@@ -164,7 +164,7 @@ func TestTenantsAreEmptyAndApart(t *testing.T) {
 		}
 	}
 	for what, change := range map[string]func(*cliv1.SessionConfig){
-		"bash":      func(c *cliv1.SessionConfig) { c.AvailableTools = &cliv1.StringList{Values: []string{"bash"}} },
+		"bash":      func(c *cliv1.SessionConfig) { c.AvailableTools = &cliv1.StringList{Items: []string{"bash"}} },
 		"directory": func(c *cliv1.SessionConfig) { c.WorkingDirectory = proto.String("/") },
 		"metadata":  func(c *cliv1.SessionConfig) { c.Provider.BaseUrl = "http://169.254.169.254" },
 	} {

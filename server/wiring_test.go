@@ -210,6 +210,10 @@ func (backend) SendStream(context.Context, *bridgev1.SendRequest, func() (*bridg
 
 func (backend) Run(context.Context, *bridgev1.RunRequest, frame.Sink) error { return refusal("Run") }
 
+func (backend) ReadCallback(context.Context, *bridgev1.ReadCallbackRequest, func(*bridgev1.ReadCallbackResponse) error) error {
+	return refusal("ReadCallback")
+}
+
 func (backend) ReadEvent(context.Context, *bridgev1.ReadEventRequest, func(*bridgev1.ReadEventResponse) error) error {
 	return refusal("ReadEvent")
 }

@@ -2,7 +2,10 @@ package idempotency_test
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
+	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -88,4 +91,62 @@ func TestDoJoinsTheOneUnderWay(t *testing.T) {
 			t.Fatal("two answers to one request")
 		}
 	})
+}
+
+// kept is a log in memory.
+type kept struct{ lines []string }
+
+func (k *kept) Begun(key string, _ []byte, _ time.Time, since []byte) error {
+	k.lines = append(k.lines, fmt.Sprintf("begun %q %s", key, since))
+	return nil
+}
+
+func (k *kept) Ended(key string, _ []byte, _ time.Time, answer proto.Message) error {
+	k.lines = append(k.lines, fmt.Sprintf("ended %q %v", key, answer != nil))
+	return nil
+}
+
+func (k *kept) Close() error { return nil }
+
+// A request that an earlier life began is settled, not made again; until that succeeds it
+// stays in doubt.
+func TestDoubt(t *testing.T) {
+	t.Parallel()
+	request, answer := wrapperspb.String("r"), wrapperspb.String("a")
+	log := &kept{}
+	first := idempotency.New(time.Now)
+	first.Keep(log)
+	d := idempotency.Doubt{Since: func() []byte { return []byte("then") }}
+	if _, err := first.DoOrSettle(t.Context(), "S", "1", request, d, func() (proto.Message, error) { return answer, nil }); err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{`begun "S\x001" then`, `ended "S\x001" true`}; !slices.Equal(log.lines, want) {
+		t.Errorf("the log has %q, want %q", log.lines, want)
+	}
+	encoded, _ := proto.MarshalOptions{Deterministic: true}.Marshal(request)
+	sum := sha256.Sum256(encoded)
+	next := idempotency.New(time.Now)
+	next.Remember("S\x001", sum[:], time.Now().Add(time.Hour), nil, []byte("then"))
+	next.Remember("S\x002", sum[:], time.Now().Add(time.Hour), answer, nil)
+	never := func() (proto.Message, error) { t.Error("made again"); return nil, nil }
+	if got, err := next.Do(t.Context(), "S", "2", request, never); err != nil || got != answer {
+		t.Errorf("the answer of the earlier life is %v, %v", got, err)
+	}
+	for _, step := range []struct {
+		err   error
+		again bool
+	}{{fault.New(fault.CredentialsNeeded, "not now"), true}, {fault.New(fault.SendInDoubt, "lost"), false}} {
+		d.Settle = func(since []byte) (proto.Message, error) {
+			if string(since) != "then" {
+				t.Errorf("since is %q", since)
+			}
+			return nil, step.err
+		}
+		if _, err := next.DoOrSettle(t.Context(), "S", "1", request, d, never); !errors.Is(err, step.err) {
+			t.Errorf("settled with %v, want %v", err, step.err)
+		}
+	}
+	if got, err := next.DoOrSettle(t.Context(), "S", "1", request, d, func() (proto.Message, error) { return answer, nil }); err != nil || got != answer {
+		t.Errorf("made again after it was lost: %v, %v", got, err)
+	}
 }

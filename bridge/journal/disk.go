@@ -21,8 +21,9 @@ const (
 	// damagedBlocks is how many blocks at most can have been reserved in what was cut off
 	// a damaged file: every one stands for half a million events.
 	damagedBlocks = 64
-	// maxBatchBytes is how much of one journal is written at a time.
-	maxBatchBytes = 1 << 20
+	// maxBatchBytes is how much of one journal is written at a time: so much that few writes
+	// are needed, and so little that it is in the processor's cache still.
+	maxBatchBytes = 256 << 10
 	// maxUnwrittenBytes bounds the durable events that wait for the disk. A journal with
 	// more does without the oldest on disk.
 	maxUnwrittenBytes = 32 << 20
@@ -42,11 +43,13 @@ type Disk struct {
 	dir    string
 	log    *segment.Log
 	writer *Writer
-	ids    map[ID]uint64 // of the events recovered, until attach
+	ids    map[ID]uint64     // of the events recovered, until attach
+	last   map[string]uint64 // the last event recovered of each type, of the main agent
 
 	// The journal's mu guards what follows.
 	j         *Journal
 	start     uint64 // the last number that an earlier life may have given
+	passed    bool   // it has not: numbers before it were passed over
 	reserved  uint64 // numbers up to this one may be shown
 	safe      uint64 // events up to this one need not be in memory
 	losses    []loss
@@ -64,8 +67,7 @@ type Disk struct {
 	removing  bool
 	closed    chan struct{}
 
-	renew  bool   // a sync failed: what it was to make safe has to be written anew
-	buffer []byte // the writing goroutine's
+	renew bool // a sync failed: what it was to make safe has to be written anew
 
 	queued bool // guarded by the writer's mu
 	dirty  bool // same: it has what is not synced
@@ -87,7 +89,7 @@ type Recovery struct {
 // OpenDisk opens the log of a directory, and begins one with the epoch if there is none
 // or if none of it can be tied to what was shown.
 func OpenDisk(dir string, epoch uint64, w *Writer) (*Disk, Recovery, error) {
-	d := &Disk{dir: dir, writer: w, ids: map[ID]uint64{}, closed: make(chan struct{})}
+	d := &Disk{dir: dir, writer: w, ids: map[ID]uint64{}, last: map[string]uint64{}, closed: make(chan struct{})}
 	var rec Recovery
 	o := segment.Options{FS: w.cfg.FS, SegmentBytes: w.cfg.SegmentBytes, SyncFiles: w.cfg.Fsync != FsyncNever, Now: w.cfg.Now}
 	log, found, err := segment.Open(dir, epoch, o, func(n uint64, body []byte) error {
@@ -96,6 +98,9 @@ func OpenDisk(dir string, epoch uint64, w *Writer) (*Disk, Recovery, error) {
 			return err
 		}
 		rec.Events++
+		if r.Agent == "" {
+			d.last[r.Type] = n
+		}
 		if r.ID != (ID{}) {
 			d.ids[r.ID] = n
 		}
@@ -125,6 +130,7 @@ func OpenDisk(dir string, epoch uint64, w *Writer) (*Disk, Recovery, error) {
 	if rec.Lost {
 		d.lose(log.Last(), d.start)
 	}
+	d.passed = !rec.Clean && d.start > d.log.Last()
 	d.reserved, d.safe = d.start, log.Last()
 	return d, rec, nil
 }
@@ -300,22 +306,14 @@ func (d *Disk) write(b *batch) error {
 	if b.mark != nil {
 		entries = append(entries, segment.Entry{Mark: true, Body: b.mark.append(nil)})
 	}
-	d.buffer = d.buffer[:0]
-	ends := make([]int, 0, len(b.records))
+	heads := make([]byte, 0, 64*len(b.records)) // grown, it leaves the earlier ones where they are
 	for _, r := range b.records {
-		d.buffer = appendRecord(d.buffer, r)
-		ends = append(ends, len(d.buffer))
-	}
-	begin := 0
-	for i, r := range b.records {
 		// What an earlier try has written is not written twice.
 		if b.replacing || r.Pos.Seq > d.log.Last() {
-			entries = append(entries, segment.Entry{Number: r.Pos.Seq, Body: d.buffer[begin:ends[i]]})
+			begin := len(heads)
+			heads = appendHead(heads, r)
+			entries = append(entries, segment.Entry{Number: r.Pos.Seq, Head: heads[begin:], Body: r.JSON})
 		}
-		begin = ends[i]
-	}
-	if cap(d.buffer) > 2*maxBatchBytes {
-		d.buffer = nil
 	}
 	var err error
 	if b.replacing {

@@ -11,7 +11,7 @@ import "context"
 func (j *Journal) trim(target int) {
 	kept := make([]*Record, 0, len(j.records))
 	for _, r := range j.records {
-		if r.durable() || j.ephemeral <= target {
+		if r.durable() || r.Posted || j.ephemeral <= target {
 			kept = append(kept, r)
 			continue
 		}
@@ -51,7 +51,12 @@ func (j *Journal) evict(target int) {
 	if cut == 0 {
 		return
 	}
+	var posted []*Record
 	for _, r := range j.records[:cut] {
+		if r.Posted {
+			posted = append(posted, r)
+			continue
+		}
 		if !r.durable() {
 			j.drop(r)
 			continue
@@ -60,7 +65,7 @@ func (j *Journal) evict(target int) {
 		j.cfg.Budget.give(r.size())
 		j.evicted = r.Pos.Seq
 	}
-	j.records = append([]*Record(nil), j.records[cut:]...)
+	j.records = append(posted, j.records[cut:]...)
 }
 
 // shrink frees memory, all of it that can be done without.

@@ -23,6 +23,7 @@ func (s *Session) reload(ctx context.Context, rt Runtime, extra Object, continue
 		return err
 	}
 	s.withdraw(func(*callback.Pending) bool { return true }, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_RUNTIME_LOST)
+	s.begunAnew(ctx)
 	return s.recreate(ctx, rt)
 }
 
@@ -94,15 +95,12 @@ func (s *Session) readHistory(ctx context.Context, rt Runtime, continuePending b
 	if err := json.Unmarshal(result, &history); err != nil {
 		return fault.Wrap(err, fault.CLIProtocolError, "reading the history of session %q", s.id)
 	}
+	records := s.records(history.Events)
+	s.reconcile(ctx, records)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var open unanswered
-	for _, event := range history.Events {
-		rec, err := ParseEvent(event)
-		if err != nil {
-			continue
-		}
-		rec.Bridge = s.internal && rec.Type == "session.resume"
+	for _, rec := range records {
 		s.enter(rec)
 		open.follow(rec)
 		if callback.Ends(rec.Type) {
@@ -121,6 +119,20 @@ func (s *Session) readHistory(ctx context.Context, rt Runtime, continuePending b
 		}
 	}
 	return nil
+}
+
+// records are a history's events.
+func (s *Session) records(history []json.RawMessage) (out []*journal.Record) {
+	s.mu.Lock()
+	internal := s.internal
+	s.mu.Unlock()
+	for _, event := range history {
+		if rec, err := ParseEvent(event); err == nil {
+			rec.Bridge = internal && rec.Type == "session.resume"
+			out = append(out, rec)
+		}
+	}
+	return out
 }
 
 // kept gives a record of the history the position that it has in the journal.

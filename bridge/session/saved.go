@@ -5,11 +5,13 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"maps"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
@@ -28,11 +30,22 @@ type saved struct {
 	Timeout   time.Duration     `json:"timeout,omitempty"`
 	Used      bool              `json:"used,omitempty"`
 	Turned    bool              `json:"turned,omitempty"`
+	// Ended is where the last turn ended, Cut where that was told of one that a life of the
+	// bridge did not see the end of.
+	Ended journal.Position `json:"ended"`
+	Cut   journal.Position `json:"cut"`
+	// Tied is how far the journal was compared with the CLI's history.
+	Tied journal.Position `json:"tied"`
 
 	// Pending are the tool calls and permissions that wait.
 	Pending []string `json:"pending,omitempty"`
 
 	Participants []savedParticipant `json:"participants,omitempty"`
+
+	// Settings are the calls that are made again after each load, but for those that carried
+	// secrets; Registered the event types that callers want, by handle.
+	Settings   []savedSetting    `json:"settings,omitempty"`
+	Registered map[string]string `json:"registered,omitempty"`
 
 	Start         time.Time    `json:"start"`
 	Modified      time.Time    `json:"modified"`
@@ -55,6 +68,24 @@ type savedParticipant struct {
 	Handling Handling          `json:"handling"`
 	Own      json.RawMessage   `json:"own,omitempty"`
 	Grace    time.Duration     `json:"grace,omitempty"`
+}
+
+// savedSetting is a call that set something.
+type savedSetting struct {
+	Key    string          `json:"key,omitempty"`
+	Method string          `json:"method"`
+	Params json.RawMessage `json:"params"`
+}
+
+// savedSettings are the settings that can be kept. The caller holds mu.
+func (s *Session) savedSettings() (out []savedSetting) {
+	for _, one := range s.settings {
+		var lost []string
+		if text := withoutSecrets(one.params.JSON(), "", &lost); len(lost) == 0 {
+			out = append(out, savedSetting{one.key, one.method, text})
+		}
+	}
+	return out
 }
 
 // secretMembers are the members, at any depth, whose values are not kept: what the
@@ -126,8 +157,9 @@ func (s *Session) Save(defaults Object) json.RawMessage {
 		Disconnected: s.state == Disconnected, Handling: s.handling, Lifetime: int32(s.lifetime), Timeout: s.timeout,
 		Used: s.used, Turned: s.turned, Start: m.start, Modified: m.modified, Summary: m.summary, Name: m.name,
 		WorkspacePath: m.workspacePath, IsRemote: m.isRemote, Context: m.context, Model: m.model, Capabilities: m.capabilities,
-		Tools: toolTexts(s.tools), Missing: slices.Clone(s.missing),
+		Tools: toolTexts(s.tools), Missing: slices.Clone(s.missing), Settings: s.savedSettings(), Registered: maps.Clone(s.registered),
 	}
+	out.Ended, out.Cut, out.Tied = s.ended, s.cut, s.tied
 	config := s.config.Clone()
 	for _, d := range defaults {
 		if bytes.Equal(config.Get(d.Key), d.Value) {
@@ -205,7 +237,12 @@ func (s *Session) Restore(text []byte, defaults Object) error {
 		s.state = Disconnected
 	}
 	s.config, s.missing, s.tools, s.handling = config, in.Missing, toolsOf(in.Tools), in.Handling
-	s.awaited = len(in.Pending) > 0
+	s.awaited, s.registered = len(in.Pending) > 0, in.Registered
+	for _, one := range in.Settings {
+		if params, err := ParseObject(one.Params); err == nil {
+			s.settings = append(s.settings, setting{one.Key, one.Method, params})
+		}
+	}
 	s.lifetime, s.used, s.turned = bridgev1.Lifetime(in.Lifetime), in.Used, in.Turned
 	if in.Timeout > 0 {
 		s.timeout = in.Timeout
@@ -214,6 +251,8 @@ func (s *Session) Restore(text []byte, defaults Object) error {
 		start: in.Start, modified: in.Modified, summary: in.Summary, name: in.Name, workspacePath: in.WorkspacePath,
 		isRemote: in.IsRemote, context: in.Context, model: in.Model, capabilities: in.Capabilities,
 	}
+	s.ended, s.cut, s.tied = in.Ended, in.Cut, in.Tied
+	s.cutOff()
 	for _, sp := range in.Participants {
 		p := &Participant{ID: sp.ID, hash: sp.Token, name: sp.Name, tools: toolsOf(sp.Tools), commands: sp.Commands, handling: sp.Handling, grace: sp.Grace}
 		if p.own, err = ParseObject(sp.Own); err != nil {

@@ -43,6 +43,7 @@ func (s *Session) Apply(ctx context.Context, method string, params Object, keep 
 	result, at, err := s.Do(ctx, method, params.Clone())
 	if err == nil && Refused(result, method) == nil {
 		s.remember(setting{keep.Key, method, params}, keep.Merge)
+		s.host.Keep(s)
 	}
 	return result, at, err
 }
@@ -107,6 +108,7 @@ func (s *Session) SetTools(ctx context.Context, tools []Tool) (journal.Position,
 		s.mu.Unlock()
 		return journal.Position{}, err
 	}
+	s.host.Keep(s)
 	return s.journal.Last(), nil
 }
 
@@ -129,8 +131,10 @@ func (s *Session) Register(ctx context.Context, eventType string) (handle string
 	s.mu.Unlock()
 	if err = s.Sync(ctx); err != nil {
 		s.Release(handle)
+		return "", err
 	}
-	return handle, err
+	s.host.Keep(s)
+	return handle, nil
 }
 
 // Release ends the interest of a handle, and reports whether there was one. The CLI goes on
@@ -140,6 +144,7 @@ func (s *Session) Release(handle string) bool {
 	defer s.mu.Unlock()
 	_, ok := s.registered[handle]
 	delete(s.registered, handle)
+	s.host.Keep(s)
 	return ok
 }
 

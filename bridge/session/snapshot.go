@@ -88,6 +88,9 @@ func (s *Session) Snapshot() *bridgev1.Session {
 		TurnRunning: s.turn.busy(), Participants: s.participantList(), Position: Proto(at),
 		ClientName: s.config.String("clientName"),
 	}
+	if err := s.journal.Degraded(); err != nil {
+		out.JournalProblem = err.Error()
+	}
 	if s.state == Unloaded && len(s.missing) > 0 {
 		out.State = bridgev1.SessionState_SESSION_STATE_CREDENTIALS_NEEDED
 	}

@@ -48,110 +48,111 @@ const (
 	tidy  = translate.Tidy
 )
 
-// TestRules says of each rule what becomes of a member: the field it sets and
-// what json_extra holds. All without its required members would note them as
+// rules say what becomes of a member: the field it sets and what json_extra holds.
+var rules = []struct {
+	name     string
+	message  protoreflect.Name
+	json     string
+	fidelity translate.Fidelity
+	path     string
+	want     string
+	extra    string
+}{
+	{"string", "All", `{"requiredString":"a\n\u00e9\ud83d\ude00"}`, exact, "required_string", "a\né😀", ``},
+	{"explicit zero of an optional scalar", "All", `{"optionalInt":0}`, exact, "optional_int", "0", ``},
+	{"absent optional scalar", "All", `{}`, exact, "optional_int", "-", ``},
+	{"null of an optional scalar, exact", "All", `{"optionalInt":null}`, exact, "optional_int", "-", `"optionalInt":null`},
+	{"null of an optional scalar, tidy", "All", `{"optionalInt":null}`, tidy, "optional_int", "-", ``},
+	{"null of a tri-state, tidy", "All", `{"tristateString":null}`, tidy, "tristate_string", "-", `"tristateString":null`},
+	{"null of a required nullable", "All", `{"nullableString":null}`, exact, "nullable_string", "-", ``},
+	{"empty required nullable", "All", `{"nullableString":""}`, exact, "nullable_string", "", ``},
+	{"null of a required member", "All", `{"requiredInt":null}`, tidy, "required_int", "0", `"requiredInt":null`},
+	{"zero without presence, unset is null", "All", `{"flatNullable":""}`, exact, "flat_nullable", "", `"flatNullable":""`},
+	{"null without presence", "All", `{"flatNullable":null}`, exact, "flat_nullable", "", ``},
+	{"zero without presence, unset is absent", "All", `{"flatOptional":""}`, exact, "flat_optional", "", `"flatOptional":""`},
+
+	{"integer with a fraction of zero", "All", `{"requiredInt":1795213244414.0}`, exact, "required_int", "1795213244414", ``},
+	{"integer with an exponent", "All", `{"requiredInt":-12e3}`, exact, "required_int", "-12000", ``},
+	{"largest integer", "All", `{"requiredInt":9223372036854775807}`, exact, "required_int", "9223372036854775807", ``},
+	{"smallest integer", "All", `{"requiredInt":-9223372036854775808}`, exact, "required_int", "-9223372036854775808", ``},
+	{"beyond int64", "All", `{"requiredInt":9223372036854775808}`, exact, "required_int", "0", `"requiredInt":9223372036854775808`},
+	{"fraction where an integer is due", "All", `{"requiredInt":1.5}`, exact, "required_int", "0", `"requiredInt":1.5`},
+	{"double", "All", `{"requiredDouble":0.1}`, exact, "required_double", "0.1", ``},
+	{"double in another spelling", "All", `{"requiredDouble":1.50e1}`, exact, "required_double", "15", ``},
+	{"more digits than a double has", "All", `{"requiredDouble":0.1000000000000000055}`, exact, "required_double", "0", `"requiredDouble":0.1000000000000000055`},
+	{"beyond double", "All", `{"requiredDouble":1e400}`, exact, "required_double", "0", `"requiredDouble":1e400`},
+	{"string where a number is due", "All", `{"requiredDouble":"1"}`, exact, "required_double", "0", `"requiredDouble":"1"`},
+
+	{"enum", "All", `{"color":"needs-auth"}`, exact, "color", "2", ``},
+	{"enum with an escape", "All", `{"color":"needs\u002dauth"}`, exact, "color", "2", ``},
+	{"unknown enum value", "All", `{"color":"pink"}`, exact, "color", "0", `"color":"pink"`},
+	{"unknown enum value in a list", "All", `{"colors":["red","pink"]}`, exact, "colors", "[]", `"colors":["red","pink"]`},
+	{"unknown enum value in a map", "All", `{"colorMap":{"a":"red","b":"pink"}}`, exact, "color_map", "{}", `"colorMap":{"a":"red","b":"pink"}`},
+
+	{"time of milliseconds", "All", `{"at":"2026-01-02T03:04:05.678Z"}`, exact, "at.seconds", "1767323045", ``},
+	{"time of nanoseconds", "All", `{"at":"2026-01-02T03:04:05.26444077Z"}`, exact, "at.nanos", "264440770", ``},
+	{"time without a fraction", "All", `{"at":"2026-04-30T00:00:00Z"}`, exact, "at", "-", `"at":"2026-04-30T00:00:00Z"`},
+	{"time with zeros too many", "All", `{"at":"2026-04-30T00:00:00.123400Z"}`, exact, "at", "-", `"at":"2026-04-30T00:00:00.123400Z"`},
+	{"time of another zone", "All", `{"at":"2026-04-30T00:00:00.000+02:00"}`, exact, "at", "-", `"at":"2026-04-30T00:00:00.000+02:00"`},
+	{"a day there is not", "All", `{"at":"2026-02-29T00:00:00.000Z"}`, exact, "at", "-", `"at":"2026-02-29T00:00:00.000Z"`},
+
+	{"base64", "All", `{"dataBytes":"AQID"}`, exact, "data_bytes", "[1 2 3]", ``},
+	{"base64 with stray bits", "All", `{"dataBytes":"AR=="}`, exact, "data_bytes", "-", `"dataBytes":"AR=="`},
+	{"base64 without padding", "All", `{"dataBytes":"AQ"}`, exact, "data_bytes", "-", `"dataBytes":"AQ"`},
+	{"base64 with a line break", "All", `{"dataBytes":"AQ\nID"}`, exact, "data_bytes", "-", `"dataBytes":"AQ\nID"`},
+
+	{"lone surrogate", "All", `{"requiredString":"a\ud800b"}`, exact, "required_string", "", `"requiredString":"a\ud800b"`},
+	{"lone surrogate in a list", "All", `{"strings":["ok","\udc00"]}`, exact, "strings", "[]", `"strings":["ok","\udc00"]`},
+	{"lone surrogate in a name", "All", `{"\ud800":1}`, exact, "strings", "[]", `"\ud800":1`},
+
+	{"empty optional list, exact", "All", `{"strings":[]}`, exact, "strings", "[]", `"strings":[]`},
+	{"empty optional list, tidy", "All", `{"strings":[]}`, tidy, "strings", "[]", ``},
+	{"empty required list", "All", `{"requiredStrings":[]}`, exact, "required_strings", "[]", ``},
+	{"null of a required nullable list", "All", `{"nullableStrings":null}`, tidy, "nullable_strings", "[]", `"nullableStrings":null`},
+	{"empty optional map, exact", "All", `{"stringMap":{}}`, exact, "string_map", "{}", `"stringMap":{}`},
+	{"null in a list", "All", `{"leaves":[{"name":"a"},null]}`, exact, "leaves", "[]", `"leaves":[{"name":"a"},null]`},
+	{"packed list", "All", `{"ints":[1,300,-1]}`, exact, "ints", "[1,300,-1]", ``},
+	{"empty wrapper", "All", `{"tools":[]}`, tidy, "tools.items", "[]", ``},
+	{"null of a nullable wrapper", "All", `{"tools":null}`, tidy, "tools", "-", `"tools":null`},
+	{"wrapper with a misfit", "All", `{"tools":["a",1]}`, tidy, "tools", "-", `"tools":["a",1]`},
+
+	{"free JSON keeps its bytes", "All", `{"anything":{ "b":1.50, "a":[ "\ud800" ] }}`, exact, "anything_json", `{ "b":1.50, "a":[ "\ud800" ] }`, ``},
+	{"free JSON may be null", "All", `{"anything":null}`, tidy, "anything_json", `null`, ``},
+	{"list of free JSON", "All", `{"anyList":[null,{"a":1}]}`, exact, "any_list_json", `[null,{"a":1}]`, ``},
+
+	{"object where none is due", "All", `{"requiredString":{"a":1}}`, exact, "required_string", "", `"requiredString":{"a":1}`},
+	{"no object where one is due", "All", `{"leaf":[1]}`, exact, "leaf", "-", `"leaf":[1]`},
+	{"unknown member, verbatim", "All", `{"other" : [ 1, 2 ]}`, exact, "leaf", "-", `"other" : [ 1, 2 ]`},
+	{"renamed members", "All", `{"_meta":"x"}`, exact, "meta", "x", ``},
+	{"escaped name", "All", `{"\u005fmeta":"x"}`, exact, "meta", "x", ``},
+	{"unknown member inside", "All", `{"leaf":{"name":"a","b":2}}`, exact, "leaf.json_extra", `{"b":2}`, ``},
+	{"missing member inside", "All", `{"leaf":{}}`, exact, "leaf.json_extra", `{"$absent":["name"]}`, ``},
+	{"reserved name inside", "All", `{"leaf":{"$value":1,"name":"a"}}`, exact, "leaf.json_extra", `{"$value":{"$value":1,"name":"a"}}`, ``},
+	{"a member without room for a misfit", "All", `{"child":{"leaf":{"name":7}}}`, exact, "child.leaf.json_extra", `{"name":7}`, ``},
+
+	{"repeated scalar", "All", `{"requiredInt":1,"x":0,"requiredInt":2}`, exact, "required_int", "2", `"x":0`},
+	{"repeated list", "All", `{"strings":["a"],"strings":["b"]}`, exact, "strings", "[b]", ``},
+	{"repeated, the last is a misfit", "All", `{"requiredInt":1,"requiredInt":"2"}`, exact, "required_int", "0", `"requiredInt":"2"`},
+	{"repeated, the first is a misfit", "All", `{"requiredInt":"1","requiredInt":2}`, exact, "required_int", "2", ``},
+	{"repeated with an escape", "All", `{"requiredInt":1,"\u0072equiredInt":2}`, exact, "required_int", "2", ``},
+
+	{"union by string", "All", `{"choices":[{"kind":"red","depth":1}]}`, exact, "server", "-", ``},
+	{"union by form", "All", `{"server":{"url":"u"}}`, exact, "server.http.url", "u", ``},
+	{"union by form, with a common member", "All", `{"server":{"type":"x","command":"c"}}`, exact, "server.stdio.command", "c", ``},
+	{"union by const", "All", `{"server":{"type":"other"}}`, exact, "server.other.args", "-", ``},
+	{"union of kinds: narrow string", "All", `{"mixed":"red"}`, exact, "mixed.color", "1", ``},
+	{"union of kinds: any string", "All", `{"mixed":"reddish"}`, exact, "mixed.string_value", "reddish", ``},
+	{"union of kinds: integer", "All", `{"mixed":3}`, exact, "mixed.int_value", "3", ``},
+	{"union of kinds: double", "All", `{"mixed":3.5}`, exact, "mixed.double_value", "3.5", ``},
+	{"union of kinds: list", "All", `{"mixed":["a"]}`, exact, "mixed.list.items", "[a]", ``},
+	{"union of kinds: nothing fits", "All", `{"mixed":1e400}`, exact, "mixed.unrecognized", "1e400", ``},
+}
+
+// TestRules checks each rule. All without its required members would note them as
 // absent, which is cut from the expectation.
 func TestRules(t *testing.T) {
 	t.Parallel()
-	tests := []struct {
-		name     string
-		message  protoreflect.Name
-		json     string
-		fidelity translate.Fidelity
-		path     string
-		want     string
-		extra    string
-	}{
-		{"string", "All", `{"requiredString":"a\n\u00e9\ud83d\ude00"}`, exact, "required_string", "a\né😀", ``},
-		{"explicit zero of an optional scalar", "All", `{"optionalInt":0}`, exact, "optional_int", "0", ``},
-		{"absent optional scalar", "All", `{}`, exact, "optional_int", "-", ``},
-		{"null of an optional scalar, exact", "All", `{"optionalInt":null}`, exact, "optional_int", "-", `"optionalInt":null`},
-		{"null of an optional scalar, tidy", "All", `{"optionalInt":null}`, tidy, "optional_int", "-", ``},
-		{"null of a tri-state, tidy", "All", `{"tristateString":null}`, tidy, "tristate_string", "-", `"tristateString":null`},
-		{"null of a required nullable", "All", `{"nullableString":null}`, exact, "nullable_string", "-", ``},
-		{"empty required nullable", "All", `{"nullableString":""}`, exact, "nullable_string", "", ``},
-		{"null of a required member", "All", `{"requiredInt":null}`, tidy, "required_int", "0", `"requiredInt":null`},
-		{"zero without presence, unset is null", "All", `{"flatNullable":""}`, exact, "flat_nullable", "", `"flatNullable":""`},
-		{"null without presence", "All", `{"flatNullable":null}`, exact, "flat_nullable", "", ``},
-		{"zero without presence, unset is absent", "All", `{"flatOptional":""}`, exact, "flat_optional", "", `"flatOptional":""`},
-
-		{"integer with a fraction of zero", "All", `{"requiredInt":1795213244414.0}`, exact, "required_int", "1795213244414", ``},
-		{"integer with an exponent", "All", `{"requiredInt":-12e3}`, exact, "required_int", "-12000", ``},
-		{"largest integer", "All", `{"requiredInt":9223372036854775807}`, exact, "required_int", "9223372036854775807", ``},
-		{"smallest integer", "All", `{"requiredInt":-9223372036854775808}`, exact, "required_int", "-9223372036854775808", ``},
-		{"beyond int64", "All", `{"requiredInt":9223372036854775808}`, exact, "required_int", "0", `"requiredInt":9223372036854775808`},
-		{"fraction where an integer is due", "All", `{"requiredInt":1.5}`, exact, "required_int", "0", `"requiredInt":1.5`},
-		{"double", "All", `{"requiredDouble":0.1}`, exact, "required_double", "0.1", ``},
-		{"double in another spelling", "All", `{"requiredDouble":1.50e1}`, exact, "required_double", "15", ``},
-		{"more digits than a double has", "All", `{"requiredDouble":0.1000000000000000055}`, exact, "required_double", "0", `"requiredDouble":0.1000000000000000055`},
-		{"beyond double", "All", `{"requiredDouble":1e400}`, exact, "required_double", "0", `"requiredDouble":1e400`},
-		{"string where a number is due", "All", `{"requiredDouble":"1"}`, exact, "required_double", "0", `"requiredDouble":"1"`},
-
-		{"enum", "All", `{"color":"needs-auth"}`, exact, "color", "2", ``},
-		{"enum with an escape", "All", `{"color":"needs\u002dauth"}`, exact, "color", "2", ``},
-		{"unknown enum value", "All", `{"color":"pink"}`, exact, "color", "0", `"color":"pink"`},
-		{"unknown enum value in a list", "All", `{"colors":["red","pink"]}`, exact, "colors", "[]", `"colors":["red","pink"]`},
-		{"unknown enum value in a map", "All", `{"colorMap":{"a":"red","b":"pink"}}`, exact, "color_map", "{}", `"colorMap":{"a":"red","b":"pink"}`},
-
-		{"time of milliseconds", "All", `{"at":"2026-01-02T03:04:05.678Z"}`, exact, "at.seconds", "1767323045", ``},
-		{"time of nanoseconds", "All", `{"at":"2026-01-02T03:04:05.26444077Z"}`, exact, "at.nanos", "264440770", ``},
-		{"time without a fraction", "All", `{"at":"2026-04-30T00:00:00Z"}`, exact, "at", "-", `"at":"2026-04-30T00:00:00Z"`},
-		{"time with zeros too many", "All", `{"at":"2026-04-30T00:00:00.123400Z"}`, exact, "at", "-", `"at":"2026-04-30T00:00:00.123400Z"`},
-		{"time of another zone", "All", `{"at":"2026-04-30T00:00:00.000+02:00"}`, exact, "at", "-", `"at":"2026-04-30T00:00:00.000+02:00"`},
-		{"a day there is not", "All", `{"at":"2026-02-29T00:00:00.000Z"}`, exact, "at", "-", `"at":"2026-02-29T00:00:00.000Z"`},
-
-		{"base64", "All", `{"dataBytes":"AQID"}`, exact, "data_bytes", "[1 2 3]", ``},
-		{"base64 with stray bits", "All", `{"dataBytes":"AR=="}`, exact, "data_bytes", "-", `"dataBytes":"AR=="`},
-		{"base64 without padding", "All", `{"dataBytes":"AQ"}`, exact, "data_bytes", "-", `"dataBytes":"AQ"`},
-		{"base64 with a line break", "All", `{"dataBytes":"AQ\nID"}`, exact, "data_bytes", "-", `"dataBytes":"AQ\nID"`},
-
-		{"lone surrogate", "All", `{"requiredString":"a\ud800b"}`, exact, "required_string", "", `"requiredString":"a\ud800b"`},
-		{"lone surrogate in a list", "All", `{"strings":["ok","\udc00"]}`, exact, "strings", "[]", `"strings":["ok","\udc00"]`},
-		{"lone surrogate in a name", "All", `{"\ud800":1}`, exact, "strings", "[]", `"\ud800":1`},
-
-		{"empty optional list, exact", "All", `{"strings":[]}`, exact, "strings", "[]", `"strings":[]`},
-		{"empty optional list, tidy", "All", `{"strings":[]}`, tidy, "strings", "[]", ``},
-		{"empty required list", "All", `{"requiredStrings":[]}`, exact, "required_strings", "[]", ``},
-		{"null of a required nullable list", "All", `{"nullableStrings":null}`, tidy, "nullable_strings", "[]", `"nullableStrings":null`},
-		{"empty optional map, exact", "All", `{"stringMap":{}}`, exact, "string_map", "{}", `"stringMap":{}`},
-		{"null in a list", "All", `{"leaves":[{"name":"a"},null]}`, exact, "leaves", "[]", `"leaves":[{"name":"a"},null]`},
-		{"packed list", "All", `{"ints":[1,300,-1]}`, exact, "ints", "[1,300,-1]", ``},
-		{"empty wrapper", "All", `{"tools":[]}`, tidy, "tools.items", "[]", ``},
-		{"null of a nullable wrapper", "All", `{"tools":null}`, tidy, "tools", "-", `"tools":null`},
-		{"wrapper with a misfit", "All", `{"tools":["a",1]}`, tidy, "tools", "-", `"tools":["a",1]`},
-
-		{"free JSON keeps its bytes", "All", `{"anything":{ "b":1.50, "a":[ "\ud800" ] }}`, exact, "anything_json", `{ "b":1.50, "a":[ "\ud800" ] }`, ``},
-		{"free JSON may be null", "All", `{"anything":null}`, tidy, "anything_json", `null`, ``},
-		{"list of free JSON", "All", `{"anyList":[null,{"a":1}]}`, exact, "any_list_json", `[null,{"a":1}]`, ``},
-
-		{"object where none is due", "All", `{"requiredString":{"a":1}}`, exact, "required_string", "", `"requiredString":{"a":1}`},
-		{"no object where one is due", "All", `{"leaf":[1]}`, exact, "leaf", "-", `"leaf":[1]`},
-		{"unknown member, verbatim", "All", `{"other" : [ 1, 2 ]}`, exact, "leaf", "-", `"other" : [ 1, 2 ]`},
-		{"renamed members", "All", `{"_meta":"x"}`, exact, "meta", "x", ``},
-		{"escaped name", "All", `{"\u005fmeta":"x"}`, exact, "meta", "x", ``},
-		{"unknown member inside", "All", `{"leaf":{"name":"a","b":2}}`, exact, "leaf.json_extra", `{"b":2}`, ``},
-		{"missing member inside", "All", `{"leaf":{}}`, exact, "leaf.json_extra", `{"$absent":["name"]}`, ``},
-		{"reserved name inside", "All", `{"leaf":{"$value":1,"name":"a"}}`, exact, "leaf.json_extra", `{"$value":{"$value":1,"name":"a"}}`, ``},
-		{"a member without room for a misfit", "All", `{"child":{"leaf":{"name":7}}}`, exact, "child.leaf.json_extra", `{"name":7}`, ``},
-
-		{"repeated scalar", "All", `{"requiredInt":1,"x":0,"requiredInt":2}`, exact, "required_int", "2", `"x":0`},
-		{"repeated list", "All", `{"strings":["a"],"strings":["b"]}`, exact, "strings", "[b]", ``},
-		{"repeated, the last is a misfit", "All", `{"requiredInt":1,"requiredInt":"2"}`, exact, "required_int", "0", `"requiredInt":"2"`},
-		{"repeated, the first is a misfit", "All", `{"requiredInt":"1","requiredInt":2}`, exact, "required_int", "2", ``},
-		{"repeated with an escape", "All", `{"requiredInt":1,"\u0072equiredInt":2}`, exact, "required_int", "2", ``},
-
-		{"union by string", "All", `{"choices":[{"kind":"red","depth":1}]}`, exact, "server", "-", ``},
-		{"union by form", "All", `{"server":{"url":"u"}}`, exact, "server.http.url", "u", ``},
-		{"union by form, with a common member", "All", `{"server":{"type":"x","command":"c"}}`, exact, "server.stdio.command", "c", ``},
-		{"union by const", "All", `{"server":{"type":"other"}}`, exact, "server.other.args", "-", ``},
-		{"union of kinds: narrow string", "All", `{"mixed":"red"}`, exact, "mixed.color", "1", ``},
-		{"union of kinds: any string", "All", `{"mixed":"reddish"}`, exact, "mixed.string_value", "reddish", ``},
-		{"union of kinds: integer", "All", `{"mixed":3}`, exact, "mixed.int_value", "3", ``},
-		{"union of kinds: double", "All", `{"mixed":3.5}`, exact, "mixed.double_value", "3.5", ``},
-		{"union of kinds: list", "All", `{"mixed":["a"]}`, exact, "mixed.list.items", "[a]", ``},
-		{"union of kinds: nothing fits", "All", `{"mixed":1e400}`, exact, "mixed.unrecognized", "1e400", ``},
-	}
-	for _, tt := range tests {
+	for _, tt := range rules {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			m := encode(t, tt.message, tt.json, tt.fidelity)

@@ -65,11 +65,11 @@ func New(ctx context.Context, c Config, options ...Option) (_ *App, err error) {
 	if a.policy, err = c.openPolicy(a.logger); err != nil {
 		return nil, err
 	}
-	directory, err := a.openStore()
+	directory, err := a.openStore(set.disk)
 	if err != nil {
 		return nil, err
 	}
-	b, err := a.newBridge(directory, runner(&c, &set), profile, defaults)
+	b, err := a.newBridge(directory, &set, profile, defaults)
 	if err != nil {
 		return nil, err
 	}
@@ -96,18 +96,19 @@ func (a *App) startOffline(ctx context.Context, profile *runtime.Profile) (defau
 }
 
 // newBridge makes the bridge and the supervisor of its runtimes, which stops first.
-func (a *App) newBridge(directory bridge.Directory, runner runtime.Runner, profile runtime.Profile, defaults []byte) (*bridge.Bridge, error) {
+func (a *App) newBridge(directory bridge.Directory, set *settings, profile runtime.Profile, defaults []byte) (*bridge.Bridge, error) {
 	var supervisor *runtime.Supervisor
+	way := runner(&a.config, set)
 	b, err := bridge.New(bridge.Config{
 		Runtimes: func(start bridge.Start) bridge.Runtimes {
 			supervisor = runtime.NewSupervisor(runtime.SupervisorConfig{
 				Start: func(ctx context.Context, p runtime.Profile) (*runtime.Runtime, error) {
 					return start(ctx, runtime.Config{
-						Runner: runner, Profile: p, Logger: a.logger, MaxRSS: a.config.KillRSS,
+						Runner: way, Profile: p, Logger: a.logger, MaxRSS: a.config.KillRSS,
 						PingInterval: a.config.PingInterval, PingTimeout: a.config.PingTimeout,
 					})
 				},
-				Logger: a.logger,
+				Backoff: set.backoff, Breaker: set.breaker, Logger: a.logger,
 			})
 			return runtimes{supervisor}
 		},

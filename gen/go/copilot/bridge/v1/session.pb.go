@@ -359,9 +359,13 @@ type Session struct {
 	// The version of the CLI that has it loaded; empty when none has.
 	CliVersion string `protobuf:"bytes,16,opt,name=cli_version,json=cliVersion,proto3" json:"cli_version,omitempty"`
 	// The program that created it, as it named itself.
-	ClientName    string `protobuf:"bytes,17,opt,name=client_name,json=clientName,proto3" json:"client_name,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	ClientName string `protobuf:"bytes,17,opt,name=client_name,json=clientName,proto3" json:"client_name,omitempty"`
+	// Why the disk does not have what happens in the session now: it is full, broken, or
+	// too slow. The session goes on in memory, and what the disk does not get in time is
+	// lost with the server's process. Empty while all is well.
+	JournalProblem string `protobuf:"bytes,18,opt,name=journal_problem,json=journalProblem,proto3" json:"journal_problem,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *Session) Reset() {
@@ -509,6 +513,13 @@ func (x *Session) GetCliVersion() string {
 func (x *Session) GetClientName() string {
 	if x != nil {
 		return x.ClientName
+	}
+	return ""
+}
+
+func (x *Session) GetJournalProblem() string {
+	if x != nil {
+		return x.JournalProblem
 	}
 	return ""
 }
@@ -1088,7 +1099,7 @@ const file_copilot_bridge_v1_session_proto_rawDesc = "" +
 	"\x1fcopilot/bridge/v1/session.proto\x12\x11copilot.bridge.v1\x1a\x1bcopilot/cli/v1/common.proto\x1a\x1ccopilot/cli/v1/session.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"2\n" +
 	"\bPosition\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\x04R\x05epoch\x12\x10\n" +
-	"\x03seq\x18\x02 \x01(\x04R\x03seq\"\x8c\x06\n" +
+	"\x03seq\x18\x02 \x01(\x04R\x03seq\"\xb5\x06\n" +
 	"\aSession\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x125\n" +
@@ -1111,7 +1122,8 @@ const file_copilot_bridge_v1_session_proto_rawDesc = "" +
 	"\vcli_version\x18\x10 \x01(\tR\n" +
 	"cliVersion\x12\x1f\n" +
 	"\vclient_name\x18\x11 \x01(\tR\n" +
-	"clientName\"u\n" +
+	"clientName\x12'\n" +
+	"\x0fjournal_problem\x18\x12 \x01(\tR\x0ejournalProblem\"u\n" +
 	"\x0eSessionContext\x12\x10\n" +
 	"\x03cwd\x18\x01 \x01(\tR\x03cwd\x12\x19\n" +
 	"\bgit_root\x18\x02 \x01(\tR\agitRoot\x12\x1e\n" +

@@ -1,0 +1,82 @@
+package session
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+	"github.com/copilot-grpc/copilot-grpc/internal/fakecli"
+)
+
+// make creates the rig's session.
+func (r *rig) make(o Opening) {
+	r.t.Helper()
+	if _, err := r.s.Create(r.t.Context(), o); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// Secrets are not kept, wherever they stand, and the session knows which it lacks.
+func TestSavedWithoutSecrets(t *testing.T) {
+	t.Parallel()
+	const config = `{"model":"m","provider":{"baseUrl":"u","apiKey":"SECRET","headers":{"A":"SECRET"},"bearerToken":""},` +
+		`"gitHubToken":"SECRET","mcpServers":{"one":{"command":"c","env":{"K":"SECRET"}},"two":{"url":"u","headers":{}}},` +
+		`"list":[{"password":"SECRET"},{"ok":true}],"systemMessage":{"content":"kept"}}`
+	r := newRig(t, fakecli.Script{})
+	r.make(Opening{Config: object(t, config), Tools: &[]Tool{{"t", json.RawMessage(`{"name":"t"}`)}}, Lifetime: bridgev1.Lifetime_LIFETIME_END_WITH_LAST_PARTICIPANT})
+	r.s.mu.Lock()
+	p, _, err := r.s.add(Joining{Name: "n", Tools: []Tool{{"own", json.RawMessage(`{"name":"own"}`)}}, Grace: time.Hour})
+	r.s.mu.Unlock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := string(r.s.Save(nil))
+	if strings.Contains(text, "SECRET") || strings.Contains(text, p.Token) || !strings.Contains(text, "kept") {
+		t.Errorf("kept is %s", text)
+	}
+	next := New(Config{ID: "s1", Host: r, Epoch: 8})
+	if err := next.Restore(json.RawMessage(text), nil); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"gitHubToken", "list.password", "mcpServers.one.env", "provider.apiKey", "provider.headers"}
+	if !slices.Equal(next.missing, want) {
+		t.Errorf("missing are %v, want %v", next.missing, want)
+	}
+	if _, err := next.Loaded(t.Context()); fault.ReasonOf(err) != fault.CredentialsNeeded {
+		t.Errorf("loading without secrets: %v", err)
+	}
+	if got := next.Snapshot(); got.GetState() != bridgev1.SessionState_SESSION_STATE_CREDENTIALS_NEEDED ||
+		got.GetModelId() != r.s.Snapshot().GetModelId() || got.GetLifetime() != bridgev1.Lifetime_LIFETIME_END_WITH_LAST_PARTICIPANT {
+		t.Errorf("the next life has %v", got)
+	}
+	// Who has the token is the same participant; nobody else is.
+	next.mu.Lock()
+	defer next.mu.Unlock()
+	if _, _, err := next.add(Joining{Token: "another"}); fault.ReasonOf(err) != fault.ParticipantNotFound {
+		t.Errorf("with another token: %v", err)
+	}
+	back, returned, err := next.add(Joining{Token: p.Token, Grace: time.Hour})
+	if err != nil || !returned || back.ID != p.ID {
+		t.Errorf("with the token: %+v, %v, %v", back, returned, err)
+	}
+	back.timer.Stop()
+}
+
+// What the bridge sets by default is not kept: in its next life that may be something else.
+func TestSavedDefaults(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, fakecli.Script{})
+	before, after := object(t, `{"provider":{"baseUrl":"old","apiKey":"k"}}`), object(t, `{"provider":{"baseUrl":"new","apiKey":"l"}}`)
+	r.make(Opening{Config: before.Merge(object(t, `{"model":"m"}`))})
+	next := New(Config{ID: "s1", Host: r, Epoch: 8})
+	if err := next.Restore(r.s.Save(before), after); err != nil {
+		t.Fatal(err)
+	}
+	if got := string(next.config.Get("provider")); got != `{"baseUrl":"new","apiKey":"l"}` || next.missing != nil {
+		t.Errorf("the provider is %s, missing %v", got, next.missing)
+	}
+}

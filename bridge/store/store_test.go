@@ -1,0 +1,111 @@
+package store_test
+
+import (
+	"encoding/json"
+	"errors"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/store"
+	"github.com/copilot-grpc/copilot-grpc/internal/testleak"
+)
+
+func TestMain(m *testing.M) { testleak.Main(m) }
+
+func open(t *testing.T, dir string) *store.Store {
+	t.Helper()
+	s, err := store.Open(store.Config{Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestOneProcessAtATime(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s := open(t, dir)
+	if _, err := store.Open(store.Config{Dir: dir}); !errors.Is(err, store.ErrInUse) {
+		t.Errorf("a second one: %v", err)
+	}
+	must(t, s.Close())
+	must(t, open(t, dir).Close())
+}
+
+func TestSessionsAndEpochs(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s := open(t, dir)
+	for _, id := range []string{"one", "One", "two"} { // folders that differ in case alone
+		must(t, s.Save(id, []byte(`{"id":"`+id+`"}`)))
+	}
+	must(t, s.Remove("two"))
+	first, err := s.NextEpoch()
+	must(t, err)
+	second, err := s.NextEpoch()
+	if err != nil || second <= first {
+		t.Errorf("epoch %d comes after epoch %d, %v", second, first, err)
+	}
+	must(t, s.Close())
+	s = open(t, dir)
+	third, err := s.NextEpoch()
+	if err != nil || third <= second {
+		t.Errorf("in the next life epoch %d comes after epoch %d, %v", third, second, err)
+	}
+	sessions, err := s.Sessions()
+	if err != nil || len(sessions) != 2 || string(sessions["one"]) != `{"id":"one"}` || string(sessions["One"]) != `{"id":"One"}` {
+		t.Errorf("sessions are %s, %v", sessions, err)
+	}
+	must(t, s.Close())
+}
+
+// What cannot be read is left alone, and does not keep the rest from being read.
+func TestDamagedSession(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s := open(t, dir)
+	must(t, s.Save("good", []byte(`1`)))
+	must(t, s.Save("bad", []byte(`2`)))
+	must(t, writeFile(filepath.Join(dir, "sessions", "bad", "session"), `{"id":"bad","st`))
+	sessions, err := s.Sessions()
+	if err != nil || len(sessions) != 1 || string(sessions["good"]) != "1" {
+		t.Errorf("sessions are %s, %v", sessions, err)
+	}
+	must(t, s.Close())
+}
+
+func TestRequests(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s := open(t, dir)
+	log, old, err := s.Requests(time.Hour)
+	if err != nil || len(old) != 0 {
+		t.Fatalf("a new log has %v, %v", old, err)
+	}
+	later := time.Now().Add(time.Hour)
+	for _, q := range []store.Request{
+		{Key: "answered", Expires: later, Since: []byte("x")}, {Key: "answered", Expires: later, Type: "T", Answer: []byte("a")},
+		{Key: "begun", Expires: later, Since: []byte("y")},
+		{Key: "failed", Expires: later, Since: []byte("z")}, {Key: "failed", Expires: later, Over: true},
+		{Key: "expired", Expires: time.Now(), Type: "T"},
+	} {
+		must(t, log.Add(q))
+	}
+	must(t, s.Close()) // as a crash: the log is not closed
+	s = open(t, dir)
+	_, old, err = s.Requests(time.Hour)
+	must(t, err)
+	if len(old) != 2 || old[0].Key != "answered" || string(old[0].Answer) != "a" || old[1].Key != "begun" || string(old[1].Since) != "y" {
+		text, _ := json.Marshal(old)
+		t.Errorf("remembered are %s", text)
+	}
+	must(t, s.Close())
+}
