@@ -49,6 +49,9 @@ type Config struct {
 	// Defaults are members of a session's configuration for sessions that do not set
 	// them, as a JSON object: such as the provider of an offline model.
 	Defaults []byte
+	// Providers are model providers that callers may name (provider_ref), each a JSON object
+	// as the CLI takes it.
+	Providers map[string][]byte
 	// MaxPromptBytes bounds a prompt's text: the CLI's memory grows to gigabytes with
 	// prompts of some tens of MiB.
 	MaxPromptBytes int
@@ -87,6 +90,7 @@ type Bridge struct {
 	log       *slog.Logger
 	codec     *codec
 	defaults  session.Object
+	providers session.Providers
 	once      *idempotency.Store
 	watchers  watchers
 	telemetry telemetry
@@ -155,13 +159,17 @@ func New(cfg Config) (*Bridge, error) {
 			return nil, fault.Wrap(err, fault.InvalidField, "session defaults")
 		}
 	}
+	providers, err := parseProviders(cfg.Providers)
+	if err != nil {
+		return nil, err
+	}
 	if cfg.Dialed {
 		cfg.Placement.MaxSessions = math.MaxInt
 	}
 	setDefault(&cfg.Placement.Idle, placement.DefaultIdle)
 	ctx, cancel := context.WithCancel(context.Background())
 	b := &Bridge{
-		cfg: cfg, log: cfg.Logger, codec: c, defaults: defaults, once: idempotency.New(time.Now),
+		cfg: cfg, log: cfg.Logger, codec: c, defaults: defaults, providers: providers, once: idempotency.New(time.Now),
 		budget: journal.NewBudget(cfg.MaxMemoryBytes), unkept: map[*session.Session]struct{}{}, keepNow: make(chan struct{}, 1),
 		ctx: ctx, cancel: cancel, draining: make(chan struct{}), parked: make(chan struct{}, maxParked), stopping: make(chan struct{}),
 		sessions: map[string]*session.Session{}, table: placement.New(cfg.Placement, cfg.Profile, time.Now), unloading: make(chan struct{}, 1),

@@ -107,6 +107,9 @@ func (b *Bridge) creation(r *bridgev1.CreateSessionRequest, at string) (o sessio
 			o.Config.Set("provider", nil)
 		}
 	}
+	if err := b.named(&o, r.GetProviderRef(), r.GetConfig().GetProvider() != nil, at); err != nil {
+		return o, err
+	}
 	if o.Timeout, err = duration(r.GetCallbackTimeout(), at+"callback_timeout", time.Millisecond, maxTimeout); err != nil {
 		return o, err
 	}
@@ -137,6 +140,9 @@ func (b *Bridge) resumption(r *bridgev1.ResumeSessionRequest, at string) (o sess
 		return o, err
 	}
 	if err := known(r.GetLifetime(), at+"lifetime"); err != nil {
+		return o, err
+	}
+	if err := b.named(&o, r.GetProviderRef(), r.GetConfig().GetProvider() != nil, at); err != nil {
 		return o, err
 	}
 	if r.GetOptions() != nil {

@@ -106,7 +106,7 @@ func (b *Bridge) restore() error {
 		var s *session.Session
 		if err == nil {
 			s = b.newSession(id)
-			err = s.Restore(k.Session, b.defaults)
+			err = s.Restore(k.Session, b.defaults, b.providers)
 		}
 		if err != nil {
 			b.log.Error("session not restored", "session_id", id, "error", err)
@@ -209,7 +209,7 @@ func (b *Bridge) keep(s *session.Session) {
 	b.mu.Lock()
 	current := b.sessions[s.ID()] == s
 	b.mu.Unlock()
-	state := s.Save(b.defaults)
+	state := s.Save(b.defaults, b.providers)
 	if !current || state == nil {
 		return
 	}

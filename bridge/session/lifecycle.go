@@ -23,6 +23,8 @@ type Opening struct {
 	Lifetime bridgev1.Lifetime
 	// Timeout of callbacks; zero keeps it.
 	Timeout time.Duration
+	// ProviderRef is where Config's provider is from, if it is one of the bridge's own.
+	ProviderRef string
 	// Params are members for this call alone.
 	Params Object
 	// Join makes the caller a participant.
@@ -98,6 +100,9 @@ func (s *Session) open(o Opening) (_ Joined, undo func(), _ error) {
 	if o.Timeout > 0 {
 		s.timeout = o.Timeout
 	}
+	if o.ProviderRef != "" {
+		s.providerRef = o.ProviderRef
+	}
 	if o.Join == nil {
 		return Joined{}, undo, nil
 	}
@@ -111,9 +116,9 @@ func (s *Session) open(o Opening) (_ Joined, undo func(), _ error) {
 
 // savepoint returns a function that puts back what open changes. The caller holds mu.
 func (s *Session) savepoint() (undo func()) {
-	config, tools, handling, lifetime, timeout, missing := s.config, s.tools, s.handling, s.lifetime, s.timeout, s.missing
+	config, tools, handling, lifetime, timeout, missing, ref := s.config, s.tools, s.handling, s.lifetime, s.timeout, s.missing, s.providerRef
 	return func() {
-		s.config, s.tools, s.handling, s.lifetime, s.timeout, s.missing = config, tools, handling, lifetime, timeout, missing
+		s.config, s.tools, s.handling, s.lifetime, s.timeout, s.missing, s.providerRef = config, tools, handling, lifetime, timeout, missing, ref
 	}
 }
 

@@ -92,6 +92,10 @@ func (a *App) startOffline(ctx context.Context, profile *runtime.Profile) (defau
 
 // newBridge makes the bridge and the supervisor of its runtimes, which stops first.
 func (a *App) newBridge(directory bridge.Directory, runner runtime.Runner, profile runtime.Profile, defaults []byte) (*bridge.Bridge, error) {
+	providers, err := a.config.readProviders()
+	if err != nil {
+		return nil, err
+	}
 	var supervisor *runtime.Supervisor
 	b, err := bridge.New(bridge.Config{
 		Runtimes: func(start bridge.Start) bridge.Runtimes {
@@ -111,6 +115,7 @@ func (a *App) newBridge(directory bridge.Directory, runner runtime.Runner, profi
 		Placement:          a.config.placement(),
 		Dialed:             a.config.Dial != "",
 		Defaults:           defaults,
+		Providers:          providers,
 		MaxPromptBytes:     a.config.MaxPromptBytes,
 		MaxAttachmentBytes: a.config.MaxAttachmentBytes,
 		MaxRequestBytes:    a.config.MaxRequestBytes,
