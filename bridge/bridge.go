@@ -132,7 +132,8 @@ type Bridge struct {
 	sessions  map[string]*session.Session
 	lastEpoch uint64
 	bindings  []*binding
-	ended     []*session.Session // disconnected, oldest first
+	ended     []*session.Session       // disconnected, oldest first
+	leaving   map[string]chan struct{} // sessions whose journals are being closed; the channels close then
 }
 
 // New returns a bridge. The caller must Close it.
@@ -172,7 +173,7 @@ func New(cfg Config) (*Bridge, error) {
 		cfg: cfg, log: cfg.Logger, codec: c, defaults: defaults, providers: providers, once: idempotency.New(time.Now),
 		budget: journal.NewBudget(cfg.MaxMemoryBytes), unkept: map[*session.Session]struct{}{}, keepNow: make(chan struct{}, 1),
 		ctx: ctx, cancel: cancel, draining: make(chan struct{}), parked: make(chan struct{}, maxParked), stopping: make(chan struct{}),
-		sessions: map[string]*session.Session{}, table: placement.New(cfg.Placement, cfg.Profile, time.Now), unloading: make(chan struct{}, 1),
+		sessions: map[string]*session.Session{}, leaving: map[string]chan struct{}{}, table: placement.New(cfg.Placement, cfg.Profile, time.Now), unloading: make(chan struct{}, 1),
 	}
 	b.stopped, b.stop = context.WithCancel(ctx)
 	b.runtimes = cfg.Runtimes(b.startRuntime)
@@ -282,49 +283,6 @@ func (b *Bridge) open(id string) (*session.Session, error) {
 		return nil, session.NotFound(id)
 	}
 	return s, s.Usable()
-}
-
-// enter puts a new session of that id in place, unless there is one.
-func (b *Bridge) enter(id string) (s *session.Session, fresh bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if s := b.sessions[id]; s != nil && s.State() != session.Deleted {
-		return s, false
-	}
-	s = b.newSession(id)
-	b.sessions[id] = s
-	return s, true
-}
-
-// forget takes a session out that could not be opened, or was deleted.
-func (b *Bridge) forget(s *session.Session) {
-	b.table.Forget(s.ID())
-	b.drop(s)
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.sessions[s.ID()] == s {
-		delete(b.sessions, s.ID())
-		b.shellStarts.Delete(s.ID())
-	}
-}
-
-// maxEnded bounds the disconnected sessions whose journals stay in memory. One that is
-// resumed later than that gets a new epoch, from the CLI's history.
-const maxEnded = 256
-
-// retire notes that a session was disconnected.
-func (b *Bridge) retire(s *session.Session) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.ended = slices.DeleteFunc(b.ended, func(o *session.Session) bool { return o == s || o.State() != session.Disconnected })
-	b.ended = append(b.ended, s)
-	for len(b.ended) > maxEnded {
-		if oldest := b.ended[0]; b.sessions[oldest.ID()] == oldest {
-			delete(b.sessions, oldest.ID())
-			b.Go(func(context.Context) { b.drop(oldest) })
-		}
-		b.ended = b.ended[1:]
-	}
 }
 
 // all returns the sessions that callers may use, in no order.

@@ -22,6 +22,8 @@ type Directory interface {
 	Journal(id string, epoch uint64) (*journal.Disk, journal.Recovery, error)
 	// Sessions returns what was saved of each session, by id.
 	Sessions() (map[string]json.RawMessage, error)
+	// Session returns what was saved of one session, nil if nothing was.
+	Session(id string) (json.RawMessage, error)
 	// Save keeps what is known of a session, Remove forgets it.
 	Save(id string, state []byte) error
 	Remove(id string) error
@@ -101,26 +103,16 @@ func (b *Bridge) restore() error {
 		return err
 	}
 	for id, text := range states {
-		var k kept
-		err := json.Unmarshal(text, &k)
-		var s *session.Session
-		if err == nil {
-			s = b.newSession(id)
-			err = s.Restore(k.Session, b.defaults, b.providers)
-		}
+		s, err := b.restoreOne(id, text)
 		if err != nil {
 			b.log.Error("session not restored", "session_id", id, "error", err)
 			continue
 		}
-		for _, path := range k.Lacks {
-			s.Lack(path)
-		}
-		if k.Profile != nil {
-			placeOf(s).set(b.restored(*k.Profile))
-		}
+		b.mu.Lock()
 		b.sessions[id] = s
+		b.mu.Unlock()
 		if s.State() == session.Disconnected {
-			b.ended = append(b.ended, s)
+			b.retire(s)
 		}
 	}
 	b.keepAll() // where the end of turns was told is the same in every life

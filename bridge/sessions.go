@@ -194,8 +194,13 @@ func (b *Bridge) deleteStored(ctx context.Context, r *bridgev1.DeleteSessionRequ
 		return session.Classify(err, "session.delete")
 	}
 	b.mu.Lock()
-	delete(b.sessions, id)
+	s := b.sessions[id]
 	b.mu.Unlock()
+	if s != nil {
+		b.forget(s)
+	} else if d := b.cfg.Directory; d != nil {
+		return d.Remove(id)
+	}
 	return nil
 }
 

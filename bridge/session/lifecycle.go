@@ -382,6 +382,24 @@ func (s *Session) Delete(ctx context.Context) error {
 	return nil
 }
 
+// Park ends what is in memory of a disconnected session, and reports whether it did: not
+// while somebody resumes it. The session is not to be used after.
+func (s *Session) Park() bool {
+	select {
+	case s.gate <- struct{}{}:
+	default:
+		return false
+	}
+	defer unlock(s.gate)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.state != Disconnected {
+		return false
+	}
+	s.state = Deleted
+	return true
+}
+
 func (s *Session) wasUsed() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
