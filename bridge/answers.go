@@ -2,9 +2,12 @@ package bridge
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
+
+	"google.golang.org/protobuf/proto"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
@@ -18,7 +21,7 @@ func asFault(err error) (*fault.Error, bool) { return errors.AsType[*fault.Error
 
 // ListPending lists the callbacks that wait for an answer.
 func (b *Bridge) ListPending(ctx context.Context, r *bridgev1.ListPendingRequest) (*bridgev1.ListPendingResponse, error) {
-	s, err := b.asking(r.GetSessionId())
+	s, err := b.asking(ctx, r.GetSessionId())
 	if err != nil {
 		return nil, err
 	}
@@ -29,7 +32,7 @@ func (b *Bridge) ListPending(ctx context.Context, r *bridgev1.ListPendingRequest
 // Resolve answers a callback.
 func (b *Bridge) Resolve(ctx context.Context, r *bridgev1.ResolveRequest) (*bridgev1.ResolveResponse, error) {
 	return b.resolveOnce(ctx, r, func() (*bridgev1.ResolveResponse, error) {
-		s, err := b.asking(r.GetSessionId())
+		s, err := b.asking(ctx, r.GetSessionId())
 		if err != nil {
 			return nil, err
 		}
@@ -44,7 +47,14 @@ func (b *Bridge) Resolve(ctx context.Context, r *bridgev1.ResolveRequest) (*brid
 
 // resolve checks an answer and gives it to the CLI.
 func (b *Bridge) resolve(ctx context.Context, s *session.Session, id, participant string, a *bridgev1.Answer, at string) (journal.Position, error) {
-	p, err := s.Asked(id, participant)
+	by, err := giver(participant, a)
+	if err != nil {
+		return journal.Position{}, err
+	}
+	if at, repeated := s.Pending().Repeated(ctx, id, by); repeated {
+		return at, nil
+	}
+	p, err := s.Pending().Get(id)
 	if err != nil {
 		return journal.Position{}, err
 	}
@@ -55,7 +65,20 @@ func (b *Bridge) resolve(ctx context.Context, s *session.Session, id, participan
 	if err != nil {
 		return journal.Position{}, err
 	}
-	return s.Resolve(ctx, id, participant, reply)
+	return s.Resolve(ctx, id, by, reply)
+}
+
+// giver is a participant with its answer. Callers of Resolve are nobody in particular: their
+// request ids say what is the same.
+func giver(participant string, a *bridgev1.Answer) (callback.Giver, error) {
+	if participant == "" {
+		return callback.Giver{}, nil
+	}
+	text, err := proto.MarshalOptions{Deterministic: true}.Marshal(a)
+	if err != nil {
+		return callback.Giver{}, fault.Wrap(err, fault.AnswerInvalid, "the answer")
+	}
+	return callback.Giver{Participant: participant, Digest: sha256.Sum256(text)}, nil
 }
 
 // reply gives an answer the CLI's form. The CLI takes nearly anything and burns the

@@ -28,6 +28,9 @@ const (
 	// modelQueue bounds a participant's parts of model responses that wait; past it its
 	// frames do.
 	modelQueue = 64
+	// leavePatience is how long the last participant, which has said goodbye, may take to
+	// answer what the CLI asks at a session's end.
+	leavePatience = 10 * time.Second
 	// maxAnswers bounds a participant's answers under way; past it its frames wait.
 	maxAnswers = 32
 )
@@ -63,9 +66,10 @@ type Attachment struct {
 
 	mu   sync.Mutex
 	over bool // the stream has ended: nothing more is begun
-	// disconnecting says that the participation ends when the session's use has.
-	disconnecting bool
-	work          sync.WaitGroup
+	// disconnecting says that the participation ends when the session's use has, keeping
+	// that the participant has its place until then.
+	disconnecting, keeping bool
+	work                   sync.WaitGroup
 }
 
 // Attach makes the caller a participant.
@@ -208,7 +212,7 @@ func (a *Attachment) come(ctx context.Context, j session.Joining) (s *session.Se
 	case *bridgev1.AttachStart_Resume:
 		if a.begin.after == nil && a.begin.tail {
 			// What happens in the course of the resume is new to the participant.
-			if s, err := a.b.open(how.Resume.GetSessionId()); err == nil {
+			if s, err := a.b.open(ctx, how.Resume.GetSessionId()); err == nil {
 				a.begin.after = session.Proto(s.Journal().Last())
 			}
 		}
@@ -216,7 +220,7 @@ func (a *Attachment) come(ctx context.Context, j session.Joining) (s *session.Se
 			return a.b.resume(ctx, how.Resume, "resume.", &j)
 		})
 	case *bridgev1.AttachStart_JoinSessionId:
-		s, err := a.b.open(how.JoinSessionId)
+		s, err := a.b.open(ctx, how.JoinSessionId)
 		if err != nil {
 			return nil, joined, rename(err, "session_id", "join_session_id")
 		}
@@ -232,7 +236,7 @@ func (a *Attachment) come(ctx context.Context, j session.Joining) (s *session.Se
 // have seen.
 func (a *Attachment) once(ctx context.Context, id string, j session.Joining, open func() (*session.Session, session.Joined, error)) (s *session.Session, joined session.Joined, err error) {
 	first := false
-	m, err := a.b.once.Do(ctx, "Attach", id, a.start, func() (proto.Message, error) {
+	m, err := a.b.once.Do(ctx, scoped(ctx, "Attach"), id, a.start, func() (proto.Message, error) {
 		first = true
 		if s, joined, err = open(); err != nil {
 			return nil, err
@@ -243,7 +247,7 @@ func (a *Attachment) once(ctx context.Context, id string, j session.Joining, ope
 		return s, joined, err
 	}
 	started := m.(*bridgev1.AttachStarted)
-	if s, err = a.b.open(started.GetSession().GetSessionId()); err != nil {
+	if s, err = a.b.open(ctx, started.GetSession().GetSessionId()); err != nil {
 		return nil, joined, err
 	}
 	j.Token = started.GetToken()
@@ -343,19 +347,19 @@ func (a *Attachment) Handle(ctx context.Context, r *bridgev1.AttachRequest) erro
 	return nil
 }
 
-// leave carries out the participant's goodbye. With disconnect its stream ends when the
-// use of the session has, so that what the caller does next finds it so.
+// leave carries out the participant's goodbye. Where that ends the use of the session, its
+// stream ends when it has, so that what the caller does next finds it so.
 func (a *Attachment) leave(disconnect bool) {
-	if !disconnect {
+	last := a.s.Alone(a.p)
+	if !disconnect && !(last && a.s.EndsWithLast()) {
 		a.Leave()
 		return
 	}
+	// A session with participants stays. But the last of them goes after it: there may be
+	// something to be written, or a hook to be told.
 	a.mu.Lock()
-	a.disconnecting = true
+	a.disconnecting, a.keeping = true, last
 	a.mu.Unlock()
-	// A session with participants stays. But the last to provide what it needs goes after
-	// it: there is something to be written.
-	last := a.s.Provides() && a.s.Alone(a.p)
 	if !last {
 		a.Leave()
 	}
@@ -363,21 +367,20 @@ func (a *Attachment) leave(disconnect bool) {
 		defer a.end(errLeft)
 		ctx, cancel := context.WithTimeout(ctx, closeTimeout)
 		defer cancel()
-		if _, err := a.s.Disconnect(ctx, last); err != nil {
-			a.s.Leave(a.p)
+		patience := time.AfterFunc(leavePatience, func() { a.s.Leave(a.p) })
+		defer patience.Stop()
+		if _, err := a.s.DisconnectWith(ctx, a.p); err != nil {
 			a.b.log.Warn("session not disconnected", "session_id", a.s.ID(), "error", err)
 		}
+		a.s.Leave(a.p)
 	})
 }
 
-// Leave ends the participation at once.
+// Leave ends the participation at once: the caller says nothing more.
 func (a *Attachment) Leave() {
 	a.mu.Lock()
 	disconnecting := a.disconnecting
 	a.mu.Unlock()
-	if disconnecting && a.s.Provides() {
-		return // it goes when the session's use is over
-	}
 	a.s.Leave(a.p)
 	if !disconnecting {
 		a.end(errLeft)
@@ -386,6 +389,12 @@ func (a *Attachment) Leave() {
 
 // Lost notes that the connection broke.
 func (a *Attachment) Lost() {
+	a.mu.Lock()
+	keeping := a.keeping
+	a.mu.Unlock()
+	if keeping { // it had said goodbye, and will not be back
+		a.s.Leave(a.p)
+	}
 	a.s.Lost(a.p, context.Cause(a.life))
 	a.end(errors.New("the connection broke"))
 }

@@ -42,6 +42,9 @@ type Config struct {
 	// callers may say.
 	Profile runtime.Profile
 	Policy  ProfilePolicy
+	// Tenant says how a tenant other than the host's own is treated; false when there is
+	// none of that name. Nil: there are none.
+	Tenant func(name string) (Tenant, bool)
 	// Placement says how sessions share runtimes.
 	Placement placement.Config
 	// Dialed says that the runtime is a CLI server that others run: there is one, as it is.
@@ -129,7 +132,8 @@ type Bridge struct {
 	keepNow        chan struct{} // capacity 1
 
 	mu        sync.Mutex
-	sessions  map[string]*session.Session
+	sessions  map[string]*session.Session // by key
+	shared    map[string]*session.Session // by the key that they have for those they are shared with
 	lastEpoch uint64
 	bindings  []*binding
 	ended     []*session.Session       // disconnected, oldest first
@@ -173,7 +177,7 @@ func New(cfg Config) (*Bridge, error) {
 		cfg: cfg, log: cfg.Logger, codec: c, defaults: defaults, providers: providers, once: idempotency.New(time.Now),
 		budget: journal.NewBudget(cfg.MaxMemoryBytes), unkept: map[*session.Session]struct{}{}, keepNow: make(chan struct{}, 1),
 		ctx: ctx, cancel: cancel, draining: make(chan struct{}), parked: make(chan struct{}, maxParked), stopping: make(chan struct{}),
-		sessions: map[string]*session.Session{}, leaving: map[string]chan struct{}{}, table: placement.New(cfg.Placement, cfg.Profile, time.Now), unloading: make(chan struct{}, 1),
+		sessions: map[string]*session.Session{}, leaving: map[string]chan struct{}{}, shared: map[string]*session.Session{}, table: placement.New(cfg.Placement, cfg.Profile, time.Now), unloading: make(chan struct{}, 1),
 	}
 	b.stopped, b.stop = context.WithCancel(ctx)
 	b.runtimes = cfg.Runtimes(b.startRuntime)
@@ -271,21 +275,19 @@ func checkID(id, field string) error {
 	return nil
 }
 
-// open returns a session that callers may use.
-func (b *Bridge) open(id string) (*session.Session, error) {
+// open returns a session that the caller may use.
+func (b *Bridge) open(ctx context.Context, id string) (*session.Session, error) {
 	if err := checkID(id, "session_id"); err != nil {
 		return nil, err
 	}
-	b.mu.Lock()
-	s := b.sessions[id]
-	b.mu.Unlock()
-	if s == nil {
-		return nil, session.NotFound(id)
+	s, err := b.find(ctx, id)
+	if err != nil {
+		return nil, err
 	}
 	return s, s.Usable()
 }
 
-// all returns the sessions that callers may use, in no order.
+// all returns the sessions that their callers may use, of all tenants, in no order.
 func (b *Bridge) all() []*session.Session {
 	b.mu.Lock()
 	out := make([]*session.Session, 0, len(b.sessions))
@@ -303,7 +305,7 @@ func record(ctx context.Context, p journal.Position) {
 
 // idempotent answers a request that comes twice with the first one's answer.
 func idempotent[T proto.Message](ctx context.Context, b *Bridge, scope, id string, request proto.Message, f func() (T, error)) (T, error) {
-	m, err := b.once.Do(ctx, scope, id, withoutTrace(request), func() (proto.Message, error) { return f() })
+	m, err := b.once.Do(ctx, scoped(ctx, scope), id, withoutTrace(request), func() (proto.Message, error) { return f() })
 	if err != nil {
 		var none T
 		return none, err

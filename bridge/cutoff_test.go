@@ -66,7 +66,7 @@ func TestRepeatedSendAndWaitKnowsTheOutcome(t *testing.T) {
 	t.Parallel()
 	r := newKept(t, always(hanging))
 	r.create("s1")
-	s, err := r.open("s1")
+	s, err := r.open(t.Context(), "s1")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +77,7 @@ func TestRepeatedSendAndWaitKnowsTheOutcome(t *testing.T) {
 		t.Fatal("the message is not in the journal")
 	}
 	r = r.reborn()
-	if s, err = r.open("s1"); err != nil {
+	if s, err = r.open(t.Context(), "s1"); err != nil {
 		t.Fatal(err)
 	}
 	if out := s.OutcomeOf(t.Context(), at).Proto(); out.GetStatus() != bridgev1.TurnStatus_TURN_STATUS_COMPLETED || out.GetText() == "" {

@@ -3,28 +3,34 @@ package bridge
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	"github.com/copilot-grpc/copilot-grpc/internal/caller"
 )
 
 // A session's journal has one owner at a time. Who enters a session waits until the one
 // that had its id before has given its journal back.
 
-// enter puts a new session of that id in place, unless there is one, or the directory
-// knows one that was disconnected long ago.
-func (b *Bridge) enter(id string) (s *session.Session, fresh bool) {
+// enter puts a new session of that id in place, unless the caller's tenant has one, or the
+// directory knows one that was disconnected long ago.
+func (b *Bridge) enter(ctx context.Context, id string) (s *session.Session, fresh bool) {
+	tenant := caller.From(ctx).Tenant
+	key := session.Key(tenant, id)
 	for {
 		b.mu.Lock()
-		s, left := b.sessions[id], b.leaving[id]
+		s, left := b.sessions[key], b.leaving[key]
 		switch {
 		case left != nil:
 			b.mu.Unlock()
 			<-left
 		case s == nil:
-			s, fresh = b.reopened(id)
-			b.sessions[id] = s
+			s, shares, fresh := b.reopened(tenant, id)
+			b.sessions[key] = s
 			b.mu.Unlock()
+			b.shareAgain(s, shares)
 			return s, fresh
 		case s.State() != session.Deleted:
 			b.mu.Unlock()
@@ -37,40 +43,42 @@ func (b *Bridge) enter(id string) (s *session.Session, fresh bool) {
 }
 
 // reopened makes a session with what the directory keeps of it. The caller holds mu.
-func (b *Bridge) reopened(id string) (s *session.Session, fresh bool) {
+func (b *Bridge) reopened(tenant, id string) (s *session.Session, shares map[string]string, fresh bool) {
 	if d := b.cfg.Directory; d != nil {
-		state, err := d.Session(id)
+		key := session.Key(tenant, id)
+		state, err := d.Session(key)
 		if err == nil && state != nil {
-			if s, err = b.restoreOne(id, state); err == nil {
-				return s, false
+			if s, shares, err = b.restoreOne(key, state); err == nil {
+				return s, shares, false
 			}
 		}
 		if err != nil {
-			b.log.Error("session not restored", "session_id", id, "error", err)
+			b.log.Error("session not restored", "session_id", key, "error", err)
 		}
 	}
-	return b.newSession(id), true
+	return b.newSession(tenant, id), nil, true
 }
 
 // leave marks a session as leaving, if it is the one of its id. gone must be called after: with
 // false it stays.
 func (b *Bridge) leave(s *session.Session) (gone func(bool), ok bool) {
-	id := s.ID()
+	key := s.Key()
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.sessions[id] != s || b.leaving[id] != nil {
+	if b.sessions[key] != s || b.leaving[key] != nil {
 		return nil, false
 	}
 	left := make(chan struct{})
-	b.leaving[id] = left
+	b.leaving[key] = left
 	return func(indeed bool) {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		if indeed {
-			delete(b.sessions, id)
-			b.shellStarts.Delete(id)
+			delete(b.sessions, key)
+			b.unshareAll(s)
+			b.shellStarts.Delete(key)
 		}
-		delete(b.leaving, id)
+		delete(b.leaving, key)
 		close(left)
 	}, true
 }
@@ -82,7 +90,7 @@ func (b *Bridge) forget(s *session.Session) {
 		return
 	}
 	defer gone(true)
-	b.table.Forget(s.ID())
+	b.table.Forget(s.Key())
 	b.drop(s)
 }
 
@@ -126,21 +134,37 @@ func (b *Bridge) park(s *session.Session) {
 	}
 }
 
-// restoreOne makes a session of what is kept of it. The caller holds mu, or is alone.
-func (b *Bridge) restoreOne(id string, text json.RawMessage) (*session.Session, error) {
+// restoreOne makes a session of what is kept of it, and tells with whom it is shared. The
+// caller holds mu.
+func (b *Bridge) restoreOne(key string, text json.RawMessage) (*session.Session, map[string]string, error) {
 	var k kept
 	if err := json.Unmarshal(text, &k); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	s := b.newSession(id)
+	id := strings.TrimPrefix(key, session.Key(k.Tenant, ""))
+	if key != session.Key(k.Tenant, id) || checkID(id, "id") != nil {
+		return nil, nil, fmt.Errorf("it says that its tenant is %q", k.Tenant)
+	}
+	s := b.newSession(k.Tenant, id)
 	if err := s.Restore(k.Session, b.defaults, b.providers); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	for _, path := range k.Lacks {
 		s.Lack(path)
 	}
 	if k.Profile != nil {
-		placeOf(s).set(b.restored(*k.Profile))
+		p := b.restored(*k.Profile)
+		placeOf(s).set(p)
+		s.Need(needs(p)...)
 	}
-	return s, nil
+	return s, k.Shares, nil
+}
+
+// shareAgain shares a restored session with those it was shared with.
+func (b *Bridge) shareAgain(s *session.Session, shares map[string]string) {
+	for with, name := range shares {
+		if class, ok := caller.ParseClass(name); ok {
+			_ = b.share(s, with, class) // there are no more than there were
+		}
+	}
 }

@@ -24,7 +24,7 @@ func TestDisconnectedLongAgo(t *testing.T) {
 	r := newKept(t, always(fakecli.Script{}))
 	r.create("old")
 	r.ask("old", "hi")
-	s, err := r.open("old")
+	s, err := r.open(t.Context(), "old")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,7 +52,7 @@ func TestDisconnectedLongAgo(t *testing.T) {
 		}
 		return f.GetCaughtUp() != nil
 	})
-	if s, err = r.open("old"); err != nil || s.Journal().Last().Epoch != last.Epoch || s.Journal().Last().Seq <= last.Seq {
+	if s, err = r.open(t.Context(), "old"); err != nil || s.Journal().Last().Epoch != last.Epoch || s.Journal().Last().Seq <= last.Seq {
 		t.Errorf("the journal was at %v, is at %v, %v", last, s.Journal().Last(), err)
 	}
 	if out := r.ask("old", "hi"); out.GetStatus() != bridgev1.TurnStatus_TURN_STATUS_COMPLETED {
@@ -84,7 +84,7 @@ func TestCreateWhileDeleting(t *testing.T) {
 			}
 		}
 		both.Wait()
-		s, err := r.open(id)
+		s, err := r.open(t.Context(), id)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -2,6 +2,7 @@ package bridge
 
 import (
 	"errors"
+	"slices"
 
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -194,14 +195,14 @@ func (f *follower) sendGap(gap *journal.Gap, sink frame.Sink) error {
 func (f *follower) sendNote(r *journal.Record, sink frame.Sink) error {
 	switch n := r.Note.(type) {
 	case session.Requested:
-		if f.callbacks {
+		if f.callbacks && f.concerns(n.Pending.Kind, f.s.Offered(n.Pending)) {
 			return f.sendRequested(n.Pending, sink)
 		}
 	case session.Resolved:
-		if f.callbacks {
+		if f.callbacks && f.concerns(n.Kind, n.Offered) {
 			return f.send(sink, &bridgev1.SubscribeResponse{Frame: &bridgev1.SubscribeResponse_CallbackResolved{
 				CallbackResolved: &bridgev1.CallbackResolved{
-					CallbackId: n.Pending.ID, Kind: n.Pending.Kind.Type, Outcome: n.Outcome, ParticipantId: n.Participant,
+					CallbackId: n.ID, Kind: n.Kind.Type, Outcome: n.Outcome, ParticipantId: n.Participant,
 				},
 			}})
 		}
@@ -221,8 +222,15 @@ func (f *follower) sendNote(r *journal.Record, sink frame.Sink) error {
 	return nil
 }
 
+// concerns reports whether the stream tells of a callback. What is asked of programs comes
+// often and with contents: that goes to those participants only who are to answer it, and to
+// streams that are nobody's, on which those listen who answer for the session.
+func (f *follower) concerns(k *callback.Kind, offered []string) bool {
+	return k.Limit == 0 || f.participant == "" || slices.Contains(offered, f.participant)
+}
+
 func (f *follower) sendRequested(p *callback.Pending, sink frame.Sink) error {
-	c := f.b.callback(f.s, p)
+	c := f.b.callbackFrame(f.s, p)
 	offered := false
 	for _, id := range c.ParticipantIds {
 		offered = offered || id == f.participant
@@ -250,7 +258,13 @@ func (f *follower) beat(sink frame.Sink) error {
 func (b *Bridge) pending(s *session.Session) []*bridgev1.Callback {
 	list := s.Pending().List()
 	out := make([]*bridgev1.Callback, 0, len(list))
+	room := inlineBytes
 	for _, p := range list {
+		if len(p.Params) > room {
+			out = append(out, b.withoutRequest(s, p))
+			continue
+		}
+		room -= len(p.Params)
 		out = append(out, b.callback(s, p))
 	}
 	return out

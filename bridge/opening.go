@@ -47,6 +47,15 @@ func (b *Bridge) config(c *cliv1.SessionConfig, at string) (session.Object, *[]s
 	return o, tools, nil
 }
 
+// withTokens leaves the default provider out where the caller gives GitHub tokens: the CLI
+// refuses both, and a token means that no such provider is wanted.
+func withTokens(o *session.Opening, given *cliv1.SessionConfig) {
+	if given.GetProvider() == nil && (o.AnswersGitHubToken() ||
+		o.Config.Get("gitHubToken") != nil || o.Config.Get("gitHubTokenProviderRegistrationId") != nil) {
+		o.Config.Set("provider", nil)
+	}
+}
+
 // handling reads which callbacks a caller answers.
 func handling(h *bridgev1.Handlers, at string) (*session.Handling, error) {
 	if h == nil {
@@ -101,12 +110,6 @@ func (b *Bridge) creation(r *bridgev1.CreateSessionRequest, at string) (o sessio
 		return o, err
 	}
 	o.Config = b.defaults.Merge(o.Config)
-	if o.Config.Get("gitHubToken") != nil && o.Config.Get("provider") != nil {
-		// The CLI refuses both; the caller's token means it wants no default provider.
-		if r.GetConfig().GetProvider() == nil {
-			o.Config.Set("provider", nil)
-		}
-	}
 	if err := b.named(&o, r.GetProviderRef(), r.GetConfig().GetProvider() != nil, at); err != nil {
 		return o, err
 	}
@@ -125,6 +128,7 @@ func (b *Bridge) creation(r *bridgev1.CreateSessionRequest, at string) (o sessio
 	}
 	o.Lifetime = r.GetLifetime()
 	o.Handling, err = handling(r.GetHandlers(), at+"handlers")
+	withTokens(&o, r.GetConfig())
 	return o, err
 }
 

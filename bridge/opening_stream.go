@@ -14,18 +14,28 @@ type opened struct {
 	err    error
 }
 
-// arrive is come. For a session that needs its participants before the CLI can open it, it
-// returns as soon as this one is in place; the rest goes on in the background, and a.opening
-// has its end.
+// arrive is come. Where the CLI asks the participant something before the session is open,
+// which it then may wait for, it returns as soon as that happens; for a session that needs
+// its participants, as soon as this one is in place. The rest goes on in the background, and
+// a.opening has its end.
 func (a *Attachment) arrive(ctx context.Context, j session.Joining) (*session.Session, session.Joined, error) {
-	if !a.b.provides(a.start) {
-		return a.come(ctx, j)
-	}
-	inPlace, end := make(chan opened, 1), make(chan opened, 1)
+	needed := a.b.provides(ctx, a.start)
+	inPlace, asked, end := make(chan opened, 1), make(chan opened, 1), make(chan opened, 1)
+	var place opened // guarded by the session, which makes both calls
 	j.InPlace = func(s *session.Session, joined session.Joined) {
+		place = opened{s: s, joined: joined}
+		if !needed {
+			return
+		}
 		select {
-		case inPlace <- opened{s: s, joined: joined}:
+		case inPlace <- place:
 		default: // it tries again, having come too late for its old place
+		}
+	}
+	j.Asked = func() {
+		select {
+		case asked <- place:
+		default: // it is known
 		}
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -38,6 +48,9 @@ func (a *Attachment) arrive(ctx context.Context, j session.Joining) (*session.Se
 	case o := <-inPlace:
 		a.opening = end
 		return o.s, o.joined, nil
+	case o := <-asked:
+		a.opening = end
+		return o.s, o.joined, nil
 	case o := <-end:
 		return o.s, o.joined, o.err
 	}
@@ -45,7 +58,7 @@ func (a *Attachment) arrive(ctx context.Context, j session.Joining) (*session.Se
 
 // provides reports whether a start is of a session that needs its participants for being
 // opened.
-func (b *Bridge) provides(start *bridgev1.AttachStart) bool {
+func (b *Bridge) provides(ctx context.Context, start *bridgev1.AttachStart) bool {
 	profile, id := start.GetCreate().GetRuntimeProfile(), start.GetJoinSessionId()
 	if r := start.GetResume(); r != nil {
 		profile, id = r.GetRuntimeProfile(), r.GetSessionId()
@@ -53,9 +66,7 @@ func (b *Bridge) provides(start *bridgev1.AttachStart) bool {
 	if profile.GetSessionFs() != nil || profile.GetModelInference() != nil {
 		return true
 	}
-	b.mu.Lock()
-	s := b.sessions[id]
-	b.mu.Unlock()
+	s := b.known(ctx, id)
 	return s != nil && s.Provides()
 }
 

@@ -36,7 +36,11 @@ const closeJournals = 10 * time.Second
 
 // kept is what is kept of a session.
 type kept struct {
-	Session json.RawMessage `json:"session"`
+	// Tenant is whose it is; empty for the host's owner.
+	Tenant string `json:"tenant,omitempty"`
+	// Shares are the tenants that it is shared with, and for which class of calls.
+	Shares  map[string]string `json:"shares,omitempty"`
+	Session json.RawMessage   `json:"session"`
 	// Profile is its runtime's, if that is not the bridge's own. Its secrets are left out.
 	Profile *runtime.Profile `json:"profile,omitempty"`
 	Lacks   []string         `json:"lacks,omitempty"`
@@ -50,13 +54,14 @@ const (
 )
 
 // newSession makes a session with its journal. The caller holds mu.
-func (b *Bridge) newSession(id string) *session.Session {
+func (b *Bridge) newSession(tenant, id string) *session.Session {
+	key := session.Key(tenant, id)
 	var disk *journal.Disk
 	err := b.nextEpoch()
 	if d := b.cfg.Directory; d != nil {
 		var found journal.Recovery
 		if err == nil {
-			disk, found, err = d.Journal(id, b.lastEpoch)
+			disk, found, err = d.Journal(key, b.lastEpoch)
 		}
 		switch {
 		case err != nil:
@@ -66,7 +71,7 @@ func (b *Bridge) newSession(id string) *session.Session {
 		}
 	}
 	return session.New(session.Config{
-		ID: id, Host: &place{Bridge: b, id: id, profile: b.cfg.Profile}, Encode: b.codec.event, Epoch: b.lastEpoch,
+		ID: id, Tenant: tenant, Host: &place{Bridge: b, key: key, profile: b.profileOf(tenant)}, Encode: b.codec.event, Epoch: b.lastEpoch,
 		MaxEphemeralBytes: b.cfg.MaxEphemeralBytes, CallbackTimeout: b.cfg.CallbackTimeout, Bounds: b.cfg.Turns,
 		Log: disk, Budget: b.budget,
 	})
@@ -102,15 +107,18 @@ func (b *Bridge) restore() error {
 	if err != nil {
 		return err
 	}
-	for id, text := range states {
-		s, err := b.restoreOne(id, text)
+	for key, text := range states {
+		b.mu.Lock()
+		s, shares, err := b.restoreOne(key, text)
+		b.mu.Unlock()
 		if err != nil {
-			b.log.Error("session not restored", "session_id", id, "error", err)
+			b.log.Error("session not restored", "session_id", key, "error", err)
 			continue
 		}
 		b.mu.Lock()
-		b.sessions[id] = s
+		b.sessions[key] = s
 		b.mu.Unlock()
+		b.shareAgain(s, shares)
 		if s.State() == session.Disconnected {
 			b.retire(s)
 		}
@@ -121,7 +129,7 @@ func (b *Bridge) restore() error {
 
 // restored gives a kept profile the secrets that the bridge itself has.
 func (b *Bridge) restored(p runtime.Profile) runtime.Profile {
-	own := b.cfg.Profile
+	own := b.profileOf(p.Tenant)
 	p.Token = own.Token
 	p.Env = maps.Clone(own.Env)
 	return p
@@ -129,7 +137,7 @@ func (b *Bridge) restored(p runtime.Profile) runtime.Profile {
 
 // keepable is the profile without its secrets, and which those are.
 func (b *Bridge) keepable(p runtime.Profile) (out *runtime.Profile, lacks []string) {
-	own := b.cfg.Profile
+	own := b.profileOf(p.Tenant)
 	if p.Hash() == own.Hash() {
 		return nil, nil
 	}
@@ -199,17 +207,20 @@ func (b *Bridge) keep(s *session.Session) {
 	b.saveMu.Lock()
 	defer b.saveMu.Unlock()
 	b.mu.Lock()
-	current := b.sessions[s.ID()] == s
+	current := b.sessions[s.Key()] == s
 	b.mu.Unlock()
 	state := s.Save(b.defaults, b.providers)
 	if !current || state == nil {
 		return
 	}
-	k := kept{Session: state}
+	k := kept{Tenant: s.Tenant(), Session: state, Shares: map[string]string{}}
+	for with, class := range placeOf(s).grants() {
+		k.Shares[with] = class.String()
+	}
 	k.Profile, k.Lacks = b.keepable(placeOf(s).get())
 	text, err := json.Marshal(k)
 	if err == nil {
-		err = d.Save(s.ID(), text)
+		err = d.Save(s.Key(), text)
 	}
 	if err != nil {
 		b.log.Error("session not kept for a restart", "session_id", s.ID(), "error", err)
@@ -224,7 +235,7 @@ func (b *Bridge) drop(s *session.Session) {
 	defer cancel()
 	err := s.Journal().Remove(ctx)
 	if d := b.cfg.Directory; d != nil && err == nil {
-		err = d.Remove(s.ID())
+		err = d.Remove(s.Key())
 	}
 	if err != nil {
 		b.log.Error("session not removed from disk", "session_id", s.ID(), "error", err)

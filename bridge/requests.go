@@ -77,13 +77,13 @@ func doubtful(ctx context.Context, b *Bridge, id, text string, answer func(messa
 	return idempotency.Doubt{
 		Since: func() []byte {
 			var at journal.Position
-			if s, err := b.open(id); err == nil {
+			if s, err := b.open(ctx, id); err == nil {
 				at = s.Journal().Last()
 			}
 			return binary.AppendUvarint(binary.AppendUvarint(nil, at.Epoch), at.Seq)
 		},
 		Settle: func(since []byte) (proto.Message, error) {
-			s, err := b.open(id)
+			s, err := b.open(ctx, id)
 			if err != nil {
 				return nil, err
 			}
@@ -110,7 +110,7 @@ func sendOnce[T proto.Message](ctx context.Context, b *Bridge, scope string, req
 	GetPrompt() *bridgev1.Prompt
 }, found func(messageID string, at journal.Position) T, f func() (T, error)) (T, error) {
 	d := doubtful(ctx, b, request.GetSessionId(), request.GetPrompt().GetText(), func(id string, at journal.Position) proto.Message { return found(id, at) })
-	m, err := b.once.DoOrSettle(ctx, scope+"\x00"+request.GetSessionId(), request.GetRequestId(), withoutTrace(request), d, func() (proto.Message, error) { return f() })
+	m, err := b.once.DoOrSettle(ctx, scoped(ctx, scope)+"\x00"+request.GetSessionId(), request.GetRequestId(), withoutTrace(request), d, func() (proto.Message, error) { return f() })
 	if err != nil {
 		var none T
 		return none, err
@@ -129,10 +129,10 @@ func (b *Bridge) createOnce(ctx context.Context, r *bridgev1.CreateSessionReques
 		record(ctx, s.Journal().Last())
 		return &bridgev1.CreateSessionResponse{Session: s.Snapshot()}, nil
 	}
-	m, err := b.once.DoOrSettle(ctx, "CreateSession", r.GetRequestId(), r, idempotency.Doubt{
+	m, err := b.once.DoOrSettle(ctx, scoped(ctx, "CreateSession"), r.GetRequestId(), r, idempotency.Doubt{
 		Since: func() []byte { return []byte(id) },
 		Settle: func(since []byte) (proto.Message, error) {
-			if s, err := b.open(string(since)); err == nil {
+			if s, err := b.open(ctx, string(since)); err == nil {
 				return &bridgev1.CreateSessionResponse{Session: s.Snapshot()}, nil
 			}
 			return made()
@@ -148,10 +148,10 @@ func (b *Bridge) createOnce(ctx context.Context, r *bridgev1.CreateSessionReques
 // callback does not wait any more and the history tells its end.
 func (b *Bridge) resolveOnce(ctx context.Context, r *bridgev1.ResolveRequest, resolve func() (*bridgev1.ResolveResponse, error)) (*bridgev1.ResolveResponse, error) {
 	answer := func() (proto.Message, error) { return resolve() }
-	m, err := b.once.DoOrSettle(ctx, "Resolve", r.GetRequestId(), r, idempotency.Doubt{
+	m, err := b.once.DoOrSettle(ctx, scoped(ctx, "Resolve"), r.GetRequestId(), r, idempotency.Doubt{
 		Since: func() []byte { return []byte{1} }, // that it was begun is all
 		Settle: func([]byte) (proto.Message, error) {
-			s, err := b.asking(r.GetSessionId())
+			s, err := b.asking(ctx, r.GetSessionId())
 			if err != nil {
 				return nil, err
 			}

@@ -9,6 +9,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+	"github.com/copilot-grpc/copilot-grpc/internal/caller"
 	"github.com/copilot-grpc/copilot-grpc/internal/frame"
 )
 
@@ -80,7 +81,7 @@ type turn struct {
 // that one's.
 func (b *Bridge) runTurn(ctx context.Context, r *bridgev1.RunRequest, m session.Message) (*turn, error) {
 	var begun *turn
-	m0, err := b.once.Do(ctx, "Run", r.GetRequestId(), withoutTrace(r), func() (proto.Message, error) {
+	m0, err := b.once.Do(ctx, scoped(ctx, "Run"), r.GetRequestId(), withoutTrace(r), func() (proto.Message, error) {
 		s, end, err := b.runSession(ctx, r)
 		if err != nil {
 			return nil, err
@@ -103,7 +104,7 @@ func (b *Bridge) runTurn(ctx context.Context, r *bridgev1.RunRequest, m session.
 		return begun, err
 	}
 	started := m0.(*bridgev1.RunStarted)
-	if again := b.runs.get(started.GetSessionId(), started.GetMessageId()); again != nil {
+	if again := b.runs.get(ctx, started.GetSessionId(), started.GetMessageId()); again != nil {
 		return again, nil
 	}
 	return nil, session.NotFound(started.GetSessionId())
@@ -126,7 +127,7 @@ func (rs *runs) put(t *turn) {
 	if rs.turns == nil {
 		rs.turns = map[string]*turn{}
 	}
-	key := t.s.ID() + "/" + t.sent.MessageID
+	key := t.s.Key() + "/" + t.sent.MessageID
 	rs.turns[key] = t
 	if rs.order = append(rs.order, key); len(rs.order) > maxRuns {
 		delete(rs.turns, rs.order[0])
@@ -134,10 +135,10 @@ func (rs *runs) put(t *turn) {
 	}
 }
 
-func (rs *runs) get(sessionID, messageID string) *turn {
+func (rs *runs) get(ctx context.Context, sessionID, messageID string) *turn {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
-	return rs.turns[sessionID+"/"+messageID]
+	return rs.turns[session.Key(caller.From(ctx).Tenant, sessionID)+"/"+messageID]
 }
 
 // runSession returns the session of a Run, and what ends it: after the turn, whoever is
@@ -145,7 +146,7 @@ func (rs *runs) get(sessionID, messageID string) *turn {
 func (b *Bridge) runSession(ctx context.Context, r *bridgev1.RunRequest) (s *session.Session, end func(over <-chan struct{}) <-chan struct{}, err error) {
 	keep := func(<-chan struct{}) <-chan struct{} { return nil }
 	if r.GetCreate() == nil {
-		s, err := b.open(r.GetSessionId())
+		s, err := b.open(ctx, r.GetSessionId())
 		return s, keep, err
 	}
 	s, _, err = b.create(ctx, r.GetCreate(), "create.", nil)

@@ -26,7 +26,7 @@ func (b *Bridge) Send(ctx context.Context, r *bridgev1.SendRequest) (*bridgev1.S
 		return nil, err
 	}
 	// The first answer to the same request may have become untrue.
-	if s, err := b.open(r.GetSessionId()); err == nil {
+	if s, err := b.open(ctx, r.GetSessionId()); err == nil {
 		if err := s.Doubted(out.GetMessageId()); err != nil {
 			return nil, err
 		}
@@ -52,7 +52,7 @@ func (b *Bridge) send(ctx context.Context, id string, p *bridgev1.Prompt) (*sess
 	if err := b.accepting(); err != nil {
 		return nil, session.Sent{}, err
 	}
-	s, err := b.open(id)
+	s, err := b.open(ctx, id)
 	if err != nil {
 		return nil, session.Sent{}, err
 	}
@@ -116,7 +116,7 @@ func (b *Bridge) SendAndWait(ctx context.Context, r *bridgev1.SendAndWaitRequest
 	}
 	found := func(id string, at journal.Position) *bridgev1.SendAndWaitResponse {
 		out := session.Outcome{Status: bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST, End: at}
-		if s, err := b.open(r.GetSessionId()); err == nil {
+		if s, err := b.open(ctx, r.GetSessionId()); err == nil {
 			out = s.OutcomeOf(ctx, at)
 		}
 		return &bridgev1.SendAndWaitResponse{MessageId: id, Outcome: out.Proto()}
@@ -146,7 +146,7 @@ func (b *Bridge) SendAndWait(ctx context.Context, r *bridgev1.SendAndWaitRequest
 
 // Abort stops the running turn.
 func (b *Bridge) Abort(ctx context.Context, r *bridgev1.AbortRequest) (*bridgev1.AbortResponse, error) {
-	s, err := b.open(r.GetSessionId())
+	s, err := b.open(ctx, r.GetSessionId())
 	if err != nil {
 		return nil, err
 	}
@@ -160,7 +160,7 @@ func (b *Bridge) Abort(ctx context.Context, r *bridgev1.AbortRequest) (*bridgev1
 
 // SetModel switches the model.
 func (b *Bridge) SetModel(ctx context.Context, r *bridgev1.SetModelRequest) (*bridgev1.SetModelResponse, error) {
-	s, err := b.open(r.GetSessionId())
+	s, err := b.open(ctx, r.GetSessionId())
 	if err != nil {
 		return nil, err
 	}
@@ -191,7 +191,7 @@ func (b *Bridge) SetModel(ctx context.Context, r *bridgev1.SetModelRequest) (*br
 
 // Log writes a line into the session's timeline.
 func (b *Bridge) Log(ctx context.Context, r *bridgev1.LogRequest) (*bridgev1.LogResponse, error) {
-	s, err := b.open(r.GetSessionId())
+	s, err := b.open(ctx, r.GetSessionId())
 	if err != nil {
 		return nil, err
 	}
@@ -224,7 +224,7 @@ func (b *Bridge) Log(ctx context.Context, r *bridgev1.LogRequest) (*bridgev1.Log
 
 // UpdateProvider changes parts of the session's provider.
 func (b *Bridge) UpdateProvider(ctx context.Context, r *bridgev1.UpdateProviderRequest) (*bridgev1.UpdateProviderResponse, error) {
-	s, err := b.open(r.GetSessionId())
+	s, err := b.open(ctx, r.GetSessionId())
 	if err != nil {
 		return nil, err
 	}
@@ -294,7 +294,7 @@ func (b *Bridge) providerChange(r *bridgev1.UpdateProviderRequest) (func(session
 
 // ProvideCredentials gives back secrets that the bridge has lost.
 func (b *Bridge) ProvideCredentials(ctx context.Context, r *bridgev1.ProvideCredentialsRequest) (*bridgev1.ProvideCredentialsResponse, error) {
-	s, err := b.open(r.GetSessionId())
+	s, err := b.open(ctx, r.GetSessionId())
 	if err != nil {
 		return nil, err
 	}

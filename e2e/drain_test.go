@@ -82,7 +82,7 @@ func newServed(t *testing.T, args []string, rules ...rule) *served {
 	p := &served{log: &tellingLog{listening: make(chan struct{})}}
 	p.cmd = exec.Command(path, append([]string{
 		"serve", "--listen", "unix:" + filepath.Join(dir, "s"), "--cli", os.Getenv(cliEnv), "--home", filepath.Join(dir, "copilot"),
-		"--user-home", dir, "--work-dir", dir, "--no-login", "--log-format", "json",
+		"--user-home", dir, "--work-dir", dir, "--data-dir", filepath.Join(dir, "data"), "--no-login", "--log-format", "json",
 	}, args...)...)
 	p.cmd.Stderr = p.log
 	if err := p.cmd.Start(); err != nil {
@@ -104,7 +104,7 @@ func newServed(t *testing.T, args []string, rules ...rule) *served {
 	if err := h.warm(ctx); err != nil {
 		t.Fatal(err)
 	}
-	p.stage = (&stage{newRigOn(t, h, echo)}).play(rules)
+	p.stage = (&stage{rig: newRigOn(t, h, echo)}).play(rules)
 	return p
 }
 

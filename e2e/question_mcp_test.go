@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"fmt"
-	"maps"
 	"testing"
 
 	"google.golang.org/protobuf/proto"
@@ -38,7 +37,8 @@ var mcpQuestions = map[string]question{
 	},
 	"MCP OAuth": {
 		kind:    bridgev1.CallbackKind_CALLBACK_KIND_MCP_OAUTH,
-		ask:     far("Authorization", "Bearer fresh", nil, statusAfter("mcp.oauth_completed")),
+		config:  withFar("Authorization", "Bearer fresh", nil),
+		ask:     farAfter("mcp.oauth_completed"),
 		request: `server_name:"far"`,
 		accept: &cliv1.McpOauthPendingRequestResponse{Variant: &cliv1.McpOauthPendingRequestResponse_Token{
 			Token: &cliv1.McpOauthPendingRequestResponseToken{AccessToken: "fresh"},
@@ -52,8 +52,12 @@ var mcpQuestions = map[string]question{
 		silent:   `NEEDS_AUTH, came with ""`,
 	},
 	"MCP headers": {
-		kind:    bridgev1.CallbackKind_CALLBACK_KIND_MCP_HEADERS,
-		ask:     far("X-Key", "fresh", map[string]any{"headersRefreshTtlMs": 60_000}, itself),
+		kind:   bridgev1.CallbackKind_CALLBACK_KIND_MCP_HEADERS,
+		config: withFar("X-Key", "fresh", proto.Int64(60_000)),
+		ask: func(st *stage, s *copilot.Session) func() string {
+			got := st.invoke(s, "session.mcp.restartServer", map[string]any{"serverName": "far"})
+			return func() string { return fmt.Sprintf("%s, came with %q", got(), st.far.last()) }
+		},
 		request: `server_name:"far"`,
 		accept: &cliv1.McpHeadersHandlePendingHeadersRefreshRequest{Variant: &cliv1.McpHeadersHandlePendingHeadersRefreshRequest_Headers{
 			Headers: &cliv1.McpHeadersHandlePendingHeadersRefreshRequestHeaders{Headers: map[string]string{"X-Key": "fresh"}},
@@ -62,45 +66,50 @@ var mcpQuestions = map[string]question{
 		decline: &cliv1.McpHeadersHandlePendingHeadersRefreshRequest{Variant: &cliv1.McpHeadersHandlePendingHeadersRefreshRequest_None{
 			None: &cliv1.McpHeadersHandlePendingHeadersRefreshRequestNone{},
 		}},
-		declined: `requires authentication, came with ""`,
-		wrong:    &cliv1.McpHeadersHandlePendingHeadersRefreshRequest{},
-		silent:   `requires authentication, came with ""`,
+		declined: `requires authentication, came with ""`, insists: true,
+		wrong:  &cliv1.McpHeadersHandlePendingHeadersRefreshRequest{},
+		silent: `requires authentication, came with ""`,
 	},
 }
 
-// far is an endpoint that wants a header, and to which the CLI is to connect. What became of
-// it is what the CLI says of that, and with which header it came last.
-func far(header, value string, config map[string]any, said func(*stage, *copilot.Session, func() string) string) func(*stage, *copilot.Session) func() string {
+// withFar has a session with an MCP server over HTTP that wants a header, and to which the
+// CLI connects as soon as somebody cares for what it wants.
+func withFar(header, value string, refresh *int64) func(*stage, *cliv1.SessionConfig) {
+	return func(st *stage, c *cliv1.SessionConfig) {
+		st.far = newMCPEndpoint(st.t, header, value)
+		c.McpServers = map[string]*cliv1.McpSerializableServerConfig{"far": {Variant: &cliv1.McpSerializableServerConfig_Http{
+			Http: &cliv1.McpServerConfigHttp{
+				Type: cliv1.McpServerConfigHttpType_MCP_SERVER_CONFIG_HTTP_TYPE_HTTP, HeadersRefreshTtlMs: refresh,
+				Url: st.far.server.URL + "/mcp", Tools: &cliv1.StringList{Items: []string{"*"}},
+			},
+		}}}
+	}
+}
+
+// farAfter is what became of the server after an event that says what was decided: how it
+// stands, and with which header the CLI came last.
+func farAfter(decided string) func(*stage, *copilot.Session) func() string {
 	return func(st *stage, s *copilot.Session) func() string {
 		st.t.Helper()
-		endpoint := newMCPEndpoint(st.t, header, value)
-		server := map[string]any{"type": "http", "url": endpoint.server.URL + "/mcp", "tools": []string{"*"}}
-		maps.Copy(server, config)
-		started := st.invoke(s, "session.mcp.startServer", map[string]any{"serverName": "far", "config": server})
-		return func() string { return fmt.Sprintf("%s, came with %q", said(st, s, started), endpoint.last()) }
+		return func() string { return fmt.Sprintf("%s, came with %q", statusAfter(st, s, decided), st.far.last()) }
 	}
 }
 
 // statusAfter is the state that the server comes to after an event that says what was decided.
-func statusAfter(decided string) func(*stage, *copilot.Session, func() string) string {
-	return func(st *stage, s *copilot.Session, _ func() string) string {
-		st.t.Helper()
-		at := st.first(s, decided).GetPosition()
-		for ev, err := range s.Events(st.ctx, copilot.After(at), copilot.OfTypes("session.mcp_server_status_changed")) {
-			if err != nil {
-				st.t.Fatal(err)
-			}
-			status := ev.GetEvent().GetSessionMcpServerStatusChanged().GetStatus()
-			if status != cliv1.McpServerStatus_MCP_SERVER_STATUS_PENDING { // which is no end
-				return status.String()
-			}
+func statusAfter(st *stage, s *copilot.Session, decided string) string {
+	st.t.Helper()
+	at := st.first(s, decided).GetPosition()
+	for ev, err := range s.Events(st.ctx, copilot.After(at), copilot.OfTypes("session.mcp_server_status_changed")) {
+		if err != nil {
+			st.t.Fatal(err)
 		}
-		return "the events ended"
+		status := ev.GetEvent().GetSessionMcpServerStatusChanged().GetStatus()
+		if status != cliv1.McpServerStatus_MCP_SERVER_STATUS_PENDING { // which is no end
+			return status.String()
+		}
 	}
+	return "the events ended"
 }
-
-// itself is what the CLI says when it has started the server, or has not.
-func itself(_ *stage, _ *copilot.Session, started func() string) string { return started() }
 
 func TestMCPQuestions(t *testing.T) {
 	t.Parallel()

@@ -79,7 +79,7 @@ func (q question) test(t *testing.T, h *host) {
 			if q.since != "" && r.before(q.since) {
 				t.Skipf("CLI %s does not ask", r.host.cli)
 			}
-			a := &asker{stage: (&stage{r}).play(q.rules), question: q}
+			a := &asker{stage: (&stage{rig: r}).play(q.rules), question: q}
 			way(a)
 		})
 	}

@@ -239,8 +239,7 @@ func TestRuntimeProfileRefused(t *testing.T) {
 			ModelInference: &bridgev1.ModelInference{Key: strings.Repeat("k", 129)},
 		}, invalid, "model_inference.key"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+		t.Run(name, func(t *testing.T) { // not in parallel: they share the time of the session's context
 			code := codes.InvalidArgument
 			if tc.reason == forbidden {
 				code = codes.PermissionDenied

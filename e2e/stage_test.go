@@ -15,18 +15,22 @@ import (
 )
 
 // stage is a rig with a script that is written in Go, next to what a test expects of it.
-type stage struct{ *rig }
+type stage struct {
+	*rig
+	// far is the MCP server that the session has, if it has one over HTTP.
+	far *mcpEndpoint
+}
 
 // newStage sets up a stage on the host that tests share.
 func newStage(t *testing.T, rules ...rule) *stage {
 	t.Helper()
-	return (&stage{newRig(t, echo)}).play(rules)
+	return (&stage{rig: newRig(t, echo)}).play(rules)
 }
 
 // newOwnStage sets up a stage with a server and a CLI process of its own.
 func newOwnStage(t *testing.T, config hostConfig, rules ...rule) *stage {
 	t.Helper()
-	return (&stage{newOwnRig(t, echo, config)}).play(rules)
+	return (&stage{rig: newOwnRig(t, echo, config)}).play(rules)
 }
 
 // play has the model follow rules. What none of them answers, it repeats.

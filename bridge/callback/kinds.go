@@ -102,6 +102,7 @@ const (
 	ModelRequestChunk   = "llmInference.httpRequestChunk"
 	FSReadFile          = "sessionFs.readFile"
 	FSWriteFile         = "sessionFs.writeFile"
+	GitHubToken         = "gitHubToken.getToken"
 )
 
 // events are the kinds that an event asks.

@@ -1,6 +1,8 @@
 package callback
 
 import (
+	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"slices"
 	"sync"
@@ -42,8 +44,24 @@ type Pending struct {
 
 	timer     *time.Timer
 	answering bool
+	// by is who claimed it, with what; settled is closed when the claim is over.
+	by        Giver
+	settled   chan struct{}
 	offered   []string
 	abstained []string
+}
+
+// Giver is a participant with an answer. The zero Giver is nobody in particular.
+type Giver struct {
+	Participant string
+	// Digest is of the answer.
+	Digest [sha256.Size]byte
+}
+
+// given is how a callback ended.
+type given struct {
+	by Giver
+	at journal.Position
 }
 
 // Registry is the pending callbacks of one session. Its methods may be called from any
@@ -52,13 +70,13 @@ type Registry struct {
 	mu      sync.Mutex
 	pending map[string]*Pending
 	order   []*Pending
-	over    map[string]struct{}
+	over    map[string]given
 	overIDs []string
 }
 
 // NewRegistry returns an empty registry.
 func NewRegistry() *Registry {
-	return &Registry{pending: map[string]*Pending{}, over: map[string]struct{}{}}
+	return &Registry{pending: map[string]*Pending{}, over: map[string]given{}}
 }
 
 // Add adds a callback, and calls expire, from a goroutine of its own, when its deadline
@@ -133,7 +151,10 @@ func (r *Registry) Get(id string) (*Pending, error) {
 }
 
 // Claim takes a pending callback for answering: nobody else can, until Release or Done.
-func (r *Registry) Claim(id string) (*Pending, error) {
+func (r *Registry) Claim(id string) (*Pending, error) { return r.ClaimBy(id, Giver{}) }
+
+// ClaimBy is Claim, and remembers for whom.
+func (r *Registry) ClaimBy(id string, by Giver) (*Pending, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	p := r.pending[id]
@@ -143,8 +164,31 @@ func (r *Registry) Claim(id string) (*Pending, error) {
 	if p.answering {
 		return nil, resolved(id)
 	}
-	p.answering = true
+	p.answering, p.by, p.settled = true, by, make(chan struct{})
 	return p, nil
+}
+
+// Repeated reports whether somebody gives the answer again that the callback has had of
+// him, and where it came. It waits while that is under way.
+func (r *Registry) Repeated(ctx context.Context, id string, by Giver) (at journal.Position, repeated bool) {
+	for {
+		r.mu.Lock()
+		p, over := r.pending[id], r.over[id]
+		waiting := p != nil && p.answering && p.by == by
+		var settled chan struct{}
+		if waiting {
+			settled = p.settled
+		}
+		r.mu.Unlock()
+		if !waiting {
+			return over.at, p == nil && over.by == by && by != Giver{}
+		}
+		select {
+		case <-settled:
+		case <-ctx.Done():
+			return at, false
+		}
+	}
 }
 
 // Release gives a claimed callback back: the answer did not reach the CLI. A deadline
@@ -152,14 +196,25 @@ func (r *Registry) Claim(id string) (*Pending, error) {
 func (r *Registry) Release(p *Pending) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	p.answering = false
+	if p.answering {
+		p.answering = false
+		close(p.settled)
+	}
 	if p.timer != nil && r.pending[p.ID] == p {
 		p.timer.Reset(time.Until(p.Deadline))
 	}
 }
 
 // Done removes a callback that is over, and reports whether it was pending.
-func (r *Registry) Done(id string) (*Pending, bool) {
+func (r *Registry) Done(id string) (*Pending, bool) { return r.done(id, journal.Position{}, false) }
+
+// Answered is Done for a callback whose answer by the one who claimed it has come to the
+// CLI at a position.
+func (r *Registry) Answered(id string, at journal.Position) (*Pending, bool) {
+	return r.done(id, at, true)
+}
+
+func (r *Registry) done(id string, at journal.Position, answered bool) (*Pending, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	p := r.pending[id]
@@ -171,7 +226,15 @@ func (r *Registry) Done(id string) (*Pending, bool) {
 	if p.timer != nil {
 		p.timer.Stop()
 	}
-	r.over[id] = struct{}{}
+	end := given{at: at}
+	if answered {
+		end.by = p.by
+	}
+	r.over[id] = end
+	if p.answering {
+		p.answering = false
+		close(p.settled)
+	}
 	r.overIDs = append(r.overIDs, id)
 	if len(r.overIDs) > maxRemembered {
 		delete(r.over, r.overIDs[0])

@@ -21,8 +21,9 @@ const (
 	// damagedBlocks is how many blocks at most can have been reserved in what was cut off
 	// a damaged file: every one stands for half a million events.
 	damagedBlocks = 64
-	// maxBatchBytes is how much of one journal is written at a time.
-	maxBatchBytes = 1 << 20
+	// maxBatchBytes is how much of one journal is written at a time: so much that few writes
+	// are needed, and so little that it is in the processor's cache still.
+	maxBatchBytes = 256 << 10
 	// maxUnwrittenBytes bounds the durable events that wait for the disk. A journal with
 	// more does without the oldest on disk.
 	maxUnwrittenBytes = 32 << 20
@@ -66,8 +67,7 @@ type Disk struct {
 	removing  bool
 	closed    chan struct{}
 
-	renew  bool   // a sync failed: what it was to make safe has to be written anew
-	buffer []byte // the writing goroutine's
+	renew bool // a sync failed: what it was to make safe has to be written anew
 
 	queued bool // guarded by the writer's mu
 	dirty  bool // same: it has what is not synced
@@ -306,22 +306,14 @@ func (d *Disk) write(b *batch) error {
 	if b.mark != nil {
 		entries = append(entries, segment.Entry{Mark: true, Body: b.mark.append(nil)})
 	}
-	d.buffer = d.buffer[:0]
-	ends := make([]int, 0, len(b.records))
+	heads := make([]byte, 0, 64*len(b.records)) // grown, it leaves the earlier ones where they are
 	for _, r := range b.records {
-		d.buffer = appendRecord(d.buffer, r)
-		ends = append(ends, len(d.buffer))
-	}
-	begin := 0
-	for i, r := range b.records {
 		// What an earlier try has written is not written twice.
 		if b.replacing || r.Pos.Seq > d.log.Last() {
-			entries = append(entries, segment.Entry{Number: r.Pos.Seq, Body: d.buffer[begin:ends[i]]})
+			begin := len(heads)
+			heads = appendHead(heads, r)
+			entries = append(entries, segment.Entry{Number: r.Pos.Seq, Head: heads[begin:], Body: r.JSON})
 		}
-		begin = ends[i]
-	}
-	if cap(d.buffer) > 2*maxBatchBytes {
-		d.buffer = nil
 	}
 	var err error
 	if b.replacing {

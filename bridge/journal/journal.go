@@ -56,7 +56,13 @@ type Record struct {
 }
 
 // size is what the record counts for against the limits of memory.
-func (r *Record) size() int { return len(r.JSON) + 128 }
+func (r *Record) size() int {
+	n := len(r.JSON) + 128
+	if note, ok := r.Note.(interface{ Size() int }); ok {
+		n += note.Size()
+	}
+	return n
+}
 
 // durable says whether the record is kept for good.
 func (r *Record) durable() bool { return r.Note == nil && (!r.Ephemeral || r.kept) }

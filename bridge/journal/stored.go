@@ -15,9 +15,9 @@ const (
 	storedBridge
 )
 
-// appendRecord appends an event in its stored form: flags, id, type, agent, JSON. Its seq
-// is the entry's number.
-func appendRecord(dst []byte, r *Record) []byte {
+// appendHead appends what comes before the JSON in an event's stored form: flags, id, type,
+// agent. Its seq is the entry's number.
+func appendHead(dst []byte, r *Record) []byte {
 	flags := byte(0)
 	if r.Ephemeral {
 		flags |= storedEphemeral
@@ -27,9 +27,7 @@ func appendRecord(dst []byte, r *Record) []byte {
 	}
 	dst = append(dst, flags)
 	dst = append(dst, r.ID[:]...)
-	dst = appendText(dst, r.Type)
-	dst = appendText(dst, r.Agent)
-	return append(dst, r.JSON...)
+	return appendText(appendText(dst, r.Type), r.Agent)
 }
 
 func appendText(dst []byte, text string) []byte {

@@ -21,9 +21,15 @@ const answerTimeout = 30 * time.Second
 // Requested is the note that a callback waits for an answer.
 type Requested struct{ Pending *callback.Pending }
 
+// Size is about how much memory the note keeps.
+func (r Requested) Size() int { return len(r.Pending.Params) }
+
 // Resolved is the note that a callback is over.
 type Resolved struct {
-	Pending     *callback.Pending
+	ID   string
+	Kind *callback.Kind
+	// Offered are the participants it was offered to.
+	Offered     []string
 	Outcome     bridgev1.CallbackOutcome
 	Participant string
 }
@@ -60,8 +66,20 @@ func (s *Session) register(p *callback.Pending, past bool) {
 	s.pending.Offer(p.ID, to...)
 	s.host.Keep(s)
 	s.journal.Note(Requested{p})
+	if p.Reply != nil {
+		s.tellAsked(to)
+	}
 	if !handled && !past {
 		s.host.Go(func(ctx context.Context) { s.giveUp(ctx, p.ID, callback.Unhandled) })
+	}
+}
+
+// tellAsked tells participants that a request is put to them. The caller holds mu.
+func (s *Session) tellAsked(to []string) {
+	for _, p := range s.participants {
+		if p.asked != nil && slices.Contains(to, p.ID) {
+			p.asked()
+		}
 	}
 }
 
@@ -114,7 +132,14 @@ func (s *Session) over(p *callback.Pending, outcome bridgev1.CallbackOutcome, pa
 	if _, ok := s.pending.Done(p.ID); !ok {
 		return
 	}
-	s.journal.Note(Resolved{Pending: p, Outcome: outcome, Participant: participant})
+	s.noteOver(p, outcome, participant)
+}
+
+// noteOver tells everybody that a callback is over which has just been removed.
+func (s *Session) noteOver(p *callback.Pending, outcome bridgev1.CallbackOutcome, participant string) {
+	s.journal.Note(Resolved{
+		ID: p.ID, Kind: p.Kind, Offered: s.pending.Offered(p), Outcome: outcome, Participant: participant,
+	})
 	if p.Reply != nil {
 		p.Reply(callback.Reply{Error: &callback.ReplyError{Code: callback.DefaultErrorCode, Message: p.Kind.Method + ": nobody answers any more"}})
 	}
@@ -182,25 +207,16 @@ func (s *Session) ask(ctx context.Context, p *callback.Pending) (json.RawMessage
 }
 
 // Resolve answers a callback. reply must fit the callback's kind.
-func (s *Session) Resolve(ctx context.Context, id string, participant string, reply callback.Reply) (journal.Position, error) {
+func (s *Session) Resolve(ctx context.Context, id string, by callback.Giver, reply callback.Reply) (journal.Position, error) {
 	if err := s.Asking(); err != nil {
 		return journal.Position{}, err
 	}
-	p, err := s.pending.Claim(id)
+	p, err := s.pending.ClaimBy(id, by)
 	if err != nil {
-		return s.again(ctx, id, participant, reply, err)
+		return journal.Position{}, err
 	}
-	over := s.answering(p, participant, reply)
-	at, err := s.answer(ctx, p, participant, reply)
-	over(at, err)
-	return at, err
-}
-
-// answer gives the CLI the answer to a callback that was claimed.
-func (s *Session) answer(ctx context.Context, p *callback.Pending, participant string, reply callback.Reply) (journal.Position, error) {
-	id := p.ID
 	if p.Kind.Method == callback.ModelRequestStart && reply.Error == nil {
-		s.takeModel(id, participant)
+		s.takeModel(id, by.Participant)
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), answerTimeout)
 	defer cancel()
@@ -213,7 +229,9 @@ func (s *Session) answer(ctx context.Context, p *callback.Pending, participant s
 		s.over(p, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_WITHDRAWN, "")
 		return at, fault.New(fault.CallbackResolved, "callback %q has been withdrawn by the CLI", id).WithField("callback_id").With("callback_id", id)
 	}
-	s.over(p, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_ANSWERED, participant)
+	if _, ok := s.pending.Answered(p.ID, at); ok {
+		s.noteOver(p, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_ANSWERED, by.Participant)
+	}
 	return at, nil
 }
 
@@ -254,7 +272,7 @@ func (s *Session) Abstain(ctx context.Context, id, participant string) (journal.
 		return s.journal.Last(), err
 	}
 	if p.For == participant && p.Hook != "" {
-		return s.Resolve(ctx, id, participant, callback.Reply{Members: json.RawMessage(`{}`)})
+		return s.Resolve(ctx, id, callback.Giver{Participant: participant}, callback.Reply{Members: json.RawMessage(`{}`)})
 	}
 	if !s.covers(p) {
 		s.giveUp(context.WithoutCancel(ctx), id, callback.Abstained)

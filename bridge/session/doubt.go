@@ -108,18 +108,70 @@ func (s *Session) unsure(ctx context.Context, rt Runtime, m Message, before jour
 	if _, err := s.Loaded(ctx); err != nil {
 		return Sent{}, in
 	}
-	rec, ok := s.journal.Find(func(r *journal.Record) bool {
-		return r.Type == "user.message" && r.Agent == "" && (r.Pos.Epoch > before.Epoch || r.Pos.Seq > before.Seq) && contentOf(r) == m.Params.String("prompt")
-	})
-	if !ok {
+	ids, at := s.inHistory(m, before)
+	if ids == nil {
 		return Sent{}, in
 	}
-	var d struct{ MessageID string }
-	dataOf(rec, &d)
 	w := &Waiter{s: s, done: make(chan struct{})}
 	w.out = Outcome{Status: bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST, End: s.journal.Last()}
 	close(w.done)
-	return Sent{MessageID: d.MessageID, At: rec.Pos, Waiter: w}, nil
+	return Sent{MessageID: ids[0], Result: m.result(ids), At: at, Waiter: w}, nil
+}
+
+// inHistory looks for a message in what happened after a position, by what it says. It returns
+// its ids, as many as it is messages, and where the last of them is; nil if it is not there.
+func (s *Session) inHistory(m Message, after journal.Position) (ids []string, at journal.Position) {
+	prompts := m.prompts()
+	s.journal.Each(func(r *journal.Record) bool {
+		if len(ids) == len(prompts) {
+			return false
+		}
+		later := r.Pos.Epoch > after.Epoch || r.Pos.Seq > after.Seq
+		if !later || r.Type != "user.message" || r.Agent != "" {
+			return true
+		}
+		var d struct{ MessageID string }
+		if dataOf(r, &d) && contentOf(r) == prompts[len(ids)] {
+			ids, at = append(ids, d.MessageID), r.Pos
+		}
+		return true
+	})
+	if len(ids) < len(prompts) {
+		return nil, journal.Position{}
+	}
+	return ids, at
+}
+
+// prompts are the texts by which the history shows a message. There are none of one that
+// the CLI puts into words of its own, or that only has the agent go on.
+func (m Message) prompts() []string {
+	switch m.Method {
+	case "", "session.send":
+		return []string{m.Params.String("prompt")}
+	case "session.sendMessages":
+		var messages []struct{ Prompt string }
+		if json.Unmarshal(m.Params.Get("messages"), &messages) != nil {
+			return nil
+		}
+		var texts []string
+		for _, one := range messages {
+			texts = append(texts, one.Prompt)
+		}
+		return texts
+	}
+	return nil
+}
+
+// result is what the CLI answers to a message with these ids.
+func (m Message) result(ids []string) json.RawMessage {
+	var result Object
+	if m.Method == "session.sendMessages" {
+		text, _ := json.Marshal(ids) // strings always encode
+		result.Set("messageIds", text)
+	} else {
+		result.SetString("messageId", ids[0])
+	}
+	return result.JSON()
 }
 
 // contentOf is the text of a user's message.

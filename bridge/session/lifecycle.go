@@ -3,6 +3,7 @@ package session
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"time"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
@@ -31,6 +32,17 @@ type Opening struct {
 	Join *Joining
 	// ContinuePending, on a resume, keeps the pending tool calls and permissions.
 	ContinuePending bool
+}
+
+// tokenProvider is the member of a session's configuration by which the CLI asks for GitHub
+// tokens.
+const tokenProvider = "gitHubTokenProviderRegistrationId"
+
+// AnswersGitHubToken reports whether whoever opens the session gives the CLI its GitHub
+// tokens when asked.
+func (o Opening) AnswersGitHubToken() bool {
+	return o.Handling != nil && slices.Contains(o.Handling.Methods, callback.GitHubToken) ||
+		o.Join != nil && slices.Contains(o.Join.Handling.Methods, callback.GitHubToken)
 }
 
 // Joined is the place of a participant that an Opening asked for.
@@ -79,6 +91,10 @@ func (s *Session) open(o Opening) (_ Joined, undo func(), _ error) {
 	defer s.mu.Unlock()
 	undo = s.savepoint()
 	s.config = s.config.Merge(o.Config)
+	if o.AnswersGitHubToken() && s.config.Get("provider") == nil && s.config.Get("gitHubToken") == nil && s.config.Get(tokenProvider) == nil {
+		s.config = s.config.Clone()
+		s.config.SetString(tokenProvider, s.id)
+	}
 	for _, m := range o.Config {
 		s.regained(m.Key)
 	}
@@ -330,13 +346,24 @@ func (s *Session) RuntimeLost(rt Runtime, cause error) (wanted bool) {
 // Disconnect ends the use of the session, and reports whether it did: without force it
 // does not while participants are attached.
 func (s *Session) Disconnect(ctx context.Context, force bool) (bool, error) {
+	return s.disconnect(ctx, func(*Participant) bool { return !force })
+}
+
+// DisconnectWith is Disconnect for a participant that is about to leave, and keeps its place
+// until the CLI has let go of the session: the CLI may ask it something yet.
+func (s *Session) DisconnectWith(ctx context.Context, leaving *Participant) (bool, error) {
+	return s.disconnect(ctx, func(p *Participant) bool { return p != leaving })
+}
+
+// disconnect ends the use of the session unless a participant is in the way.
+func (s *Session) disconnect(ctx context.Context, inTheWay func(*Participant) bool) (bool, error) {
 	if err := lock(ctx, s.gate); err != nil {
 		return false, err
 	}
 	defer unlock(s.gate)
 	s.mu.Lock()
 	state, rt := s.state, s.runtime
-	attached := len(s.participants) > 0 && !force
+	attached := slices.ContainsFunc(s.participants, inTheWay)
 	s.mu.Unlock()
 	switch {
 	case attached:

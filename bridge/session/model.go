@@ -190,7 +190,7 @@ func (s *Session) owned(ctx context.Context, request, participant string) (*mode
 	}
 	if !taken {
 		// A callback that somebody else answers at this moment shows below.
-		_, _ = s.Resolve(ctx, m.start, participant, callback.Reply{Members: json.RawMessage(`{}`)})
+		_, _ = s.Resolve(ctx, m.start, callback.Giver{Participant: participant}, callback.Reply{Members: json.RawMessage(`{}`)})
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -34,6 +34,8 @@ type Participant struct {
 	timer     *time.Timer
 	// replace ends the stream that has the place now.
 	replace context.CancelCauseFunc
+	// asked, if set, is told of each request that is put to the participant.
+	asked func()
 }
 
 // Joining is what a caller brings.
@@ -52,6 +54,9 @@ type Joining struct {
 	// InPlace, if set, is called as soon as the participant is in place, before the CLI is
 	// told of anything. It must not call the session.
 	InPlace func(*Session, Joined)
+	// Asked, if set, is called when the CLI puts a request to the participant. It must
+	// not block.
+	Asked func()
 }
 
 // ErrReplaced is the cause with which a stream ends whose place another took.
@@ -93,6 +98,7 @@ func (s *Session) add(j Joining) (p *Participant, returned bool, err error) {
 	p.commands, p.own = j.Commands, j.Own
 	p.name, p.tools, p.handling, p.grace, p.replace, p.connected = j.Name, j.Tools, j.Handling, j.Grace, j.Replace, true
 	s.offerTo(p)
+	p.asked = j.Asked
 	if j.InPlace != nil {
 		j.InPlace(s, Joined{p, returned})
 	}

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
 // Need has the session's handlers provide what these callbacks ask for: the CLI asks from
@@ -48,6 +49,13 @@ func (s *Session) Alone(p *Participant) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.participants) == 1 && slices.Contains(s.participants, p)
+}
+
+// EndsWithLast reports whether the use of the session ends when its last participant leaves.
+func (s *Session) EndsWithLast() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.lifetime == bridgev1.Lifetime_LIFETIME_END_WITH_LAST_PARTICIPANT
 }
 
 // Provides reports whether the session's handlers provide something for the CLI process.

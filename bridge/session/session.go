@@ -77,8 +77,10 @@ const (
 
 // Config is what a session is made with.
 type Config struct {
-	ID   string
-	Host Host
+	ID string
+	// Tenant is whose it is; empty for the host's owner.
+	Tenant string
+	Host   Host
 	// Encode gives the wire form of events.
 	Encode journal.Encoder
 	// Epoch is the journal's epoch.
@@ -98,6 +100,7 @@ type Config struct {
 // Session is one conversation. Its methods may be called from any goroutine.
 type Session struct {
 	id      string
+	tenant  string
 	host    Host
 	journal *journal.Journal
 	pending *callback.Registry
@@ -134,7 +137,6 @@ type Session struct {
 	ended        journal.Position // of the last turn whose end was told
 	tied         journal.Position // up to here the journal was in step with the CLI's history
 	cut          journal.Position // where the end of a turn was told that an earlier life had cut off
-	answers      []*given         // of participants, oldest first
 	doubted      []string         // messages that were accepted and lost, oldest first
 	internal     bool             // what happens now is the bridge's own book-keeping
 	override     bool             // a turn runs whose headers replace the provider's
@@ -163,7 +165,7 @@ type meta struct {
 func New(cfg Config) *Session {
 	now := time.Now()
 	s := &Session{
-		id: cfg.ID, host: cfg.Host,
+		id: cfg.ID, tenant: cfg.Tenant, host: cfg.Host,
 		journal: journal.New(journal.Config{Epoch: cfg.Epoch, MaxEphemeralBytes: cfg.MaxEphemeralBytes, Encode: cfg.Encode, Log: cfg.Log, Budget: cfg.Budget}),
 		pending: callback.NewRegistry(),
 		gate:    make(chan struct{}, 1), sending: make(chan struct{}, 1),

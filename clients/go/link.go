@@ -100,9 +100,8 @@ func (l *link) leave(disconnect bool) {
 	defer l.sending.Unlock()
 	// Failures show on the receiving side.
 	_ = l.stream.Send(&bridgev1.AttachRequest{Frame: &bridgev1.AttachRequest_Leave{Leave: frame}})
-	if !disconnect { // until the session's use is over, there may be something to answer
-		_ = l.stream.CloseSend()
-	}
+	// The server ends the stream. Until then there may be something to answer: the session
+	// may end with its last participant.
 }
 
 // close drops the stream without a goodbye, and waits for its heartbeat to end. Only the

@@ -11,6 +11,8 @@ import (
 	"io"
 	"math/rand/v2"
 	"slices"
+
+	"github.com/copilot-grpc/copilot-grpc/internal/bench/loadcli"
 )
 
 // Config says what to measure with.
@@ -31,6 +33,8 @@ type Config struct {
 	Turns int
 	// Only are the sections to measure; empty means all.
 	Only []string
+	// Payloads are the events to blast; empty means all.
+	Payloads []string
 	// Log is told what is being done.
 	Log io.Writer
 }
@@ -68,6 +72,16 @@ func Run(ctx context.Context, cfg Config) ([]Table, error) {
 		tables = append(tables, t)
 	}
 	return tables, nil
+}
+
+// payloads are the events that are blasted.
+func (r *run) payloads() []loadcli.Payload {
+	if len(r.cfg.Payloads) == 0 {
+		return loadcli.Payloads
+	}
+	return slices.DeleteFunc(slices.Clone(loadcli.Payloads), func(p loadcli.Payload) bool {
+		return !slices.Contains(r.cfg.Payloads, p.Name)
+	})
 }
 
 // end closes something that the figures no longer need; a failure is told, not more.

@@ -125,7 +125,7 @@ func (r *run) ingests(ctx context.Context) (map[string]*ingest, error) {
 		if err != nil {
 			return nil, err
 		}
-		for _, p := range loadcli.Payloads {
+		for _, p := range r.payloads() {
 			cpu, share, err := a.blast(ctx, p.Name, r.events(p, 1))
 			if err != nil {
 				return nil, errors.Join(fmt.Errorf("%s: %w", p.Name, err), a.close())
@@ -181,7 +181,7 @@ func (r *run) fan(ctx context.Context, b *bridge, n int, shared, counts bool, ou
 		return err
 	}
 	defer r.end("audience", a.close)
-	for _, p := range loadcli.Payloads {
+	for _, p := range r.payloads() {
 		if p.Name != "delta" && p.Name != "msg4k" {
 			continue
 		}

@@ -3,8 +3,6 @@ package bench
 import (
 	"context"
 	"fmt"
-
-	"github.com/copilot-grpc/copilot-grpc/internal/bench/loadcli"
 )
 
 func (r *run) turnTable(ctx context.Context) (Table, error) {
@@ -12,10 +10,10 @@ func (r *run) turnTable(ctx context.Context) (Table, error) {
 		Title: "A short turn on the real CLI",
 		Note: fmt.Sprintf("From the send to session.idle, ms; the model is played offline. %d turns of each way in each of %d repeats, by turns. "+
 			"The ratio is that of the medians (p50) of a repeat. Target: 1.05.", r.cfg.Turns, r.cfg.Repeats),
-		Header: []string{"way", "p50, ms", "p99, ms", "p50 against direct", "CPU of the bridge, µs per turn"},
+		Header: []string{"way", "p50, ms", "p99, ms", "p50 against direct", "against the SDK for Node", "CPU of the bridge, µs per turn"},
 	}
 	if r.cfg.CLI == "" {
-		t.row("NOT RUN: no real CLI", "", "", "", "")
+		t.row("NOT RUN: no real CLI", "", "", "", "", "")
 		return t, nil
 	}
 	trips, err := r.turns(ctx)
@@ -24,15 +22,18 @@ func (r *run) turnTable(ctx context.Context) (Table, error) {
 	}
 	for _, way := range ways {
 		l := trips.way(way)
-		t.row(wayNames[way], scaled(l.p50, 1e-3).String(), scaled(l.p99, 1e-3).String(), ratio(l.p50, trips.direct.p50).String(), busy(way, l))
+		t.row(wayNames[way], scaled(l.p50, 1e-3).String(), scaled(l.p99, 1e-3).String(), ratio(l.p50, trips.way("direct").p50).String(), ratio(l.p50, trips.way("node").p50).String(), busy(way, l))
 	}
 	return t, nil
 }
 
-var wayNames = map[string]string{"direct": "direct, stdio", "unix": "bridge, unix socket", "tcp": "bridge, TCP"}
+var wayNames = map[string]string{
+	"direct": "direct, stdio", "node": "official SDK for Node, stdio", "python": "official SDK for Python, stdio",
+	"unix": "bridge, unix socket", "tcp": "bridge, TCP",
+}
 
 func busy(way string, l *latency) string {
-	if way == "direct" {
+	if way != "unix" && way != "tcp" {
 		return "–"
 	}
 	return l.cpu.String()
@@ -51,7 +52,7 @@ func (r *run) roundTripTable(ctx context.Context) (Table, error) {
 		Title: "Round trips",
 		Note: fmt.Sprintf("µs, back to back, %d in each of %d repeats, with a CLI that answers at once. A send is timed by the caller, from the call to its reply; "+
 			"a tool call by the CLI, from external_tool.requested to the answer.", r.cfg.Operations, r.cfg.Repeats),
-		Header: []string{"operation", "way", "p50", "p99", "p50 against direct", "p50 added", "CPU of the bridge per operation"},
+		Header: []string{"operation", "way", "p50", "p99", "p50 against direct", "against the SDK for Node", "p50 added", "CPU of the bridge per operation"},
 	}
 	sends, tools, err := r.latencies(ctx)
 	if err != nil {
@@ -59,12 +60,13 @@ func (r *run) roundTripTable(ctx context.Context) (Table, error) {
 	}
 	for _, op := range []struct {
 		name  string
-		trips *roundTrips
-	}{{"send", &sends}, {"tool call", &tools}} {
+		trips roundTrips
+	}{{"send", sends}, {"tool call", tools}} {
 		for _, way := range ways {
 			l := op.trips.way(way)
-			added := fmt.Sprintf("%+.0f", l.p50.median()-op.trips.direct.p50.median())
-			t.row(op.name, wayNames[way], l.p50.String(), l.p99.String(), ratio(l.p50, op.trips.direct.p50).String(), added, busy(way, l))
+			added := fmt.Sprintf("%+.0f", l.p50.median()-op.trips.way("direct").p50.median())
+			t.row(op.name, wayNames[way], l.p50.String(), l.p99.String(), ratio(l.p50, op.trips.way("direct").p50).String(),
+				ratio(l.p50, op.trips.way("node").p50).String(), added, busy(way, l))
 		}
 	}
 	return t, nil
@@ -85,7 +87,7 @@ func (r *run) ingestTable(ctx context.Context) (Table, error) {
 	if err != nil {
 		return t, err
 	}
-	for _, p := range loadcli.Payloads {
+	for _, p := range r.payloads() {
 		target := ingestTargets[p.Name]
 		t.row(p.Name, fmt.Sprint(p.Size()), all[p.Name].cpu.String(), "≤ "+number(target[0]), percent(all[p.Name].share), number(target[1]))
 	}

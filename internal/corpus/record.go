@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"sync"
@@ -48,19 +49,38 @@ func (r *Recorder) Start(ctx context.Context, spec runtime.Spec) (runtime.Transp
 	if err != nil {
 		return nil, err
 	}
-	to, err := r.create(toCLI, "")
+	tapes, err := r.tapes()
 	if err != nil {
 		return nil, errors.Join(err, t.Close())
 	}
-	from, err := r.create(fromCLI, to.base)
-	if err != nil {
-		return nil, errors.Join(err, to.close(), t.Close())
+	one := &recorded{Transport: t, tapes: tapes}
+	if many, ok := t.(multiplexed); ok {
+		return &recordedMany{recorded: one, many: many, recorder: r}, nil
 	}
-	return &recorded{Transport: t, to: to, from: from}, nil
+	return one, nil
+}
+
+// multiplexed is a Transport whose CLI takes connections beside the first: a runtime looks
+// for the method, so that a recorded one must have it exactly when the other has.
+type multiplexed interface {
+	Another(ctx context.Context) (io.ReadWriteCloser, error)
 }
 
 // Diagnose looks at what is recorded, not at the recording.
 func (r *Recorder) Diagnose(ctx context.Context) []runtime.Finding { return r.next.Diagnose(ctx) }
+
+// tapes makes the files of a connection.
+func (r *Recorder) tapes() (tapes, error) {
+	to, err := r.create(toCLI, "")
+	if err != nil {
+		return tapes{}, err
+	}
+	from, err := r.create(fromCLI, to.base)
+	if err != nil {
+		return tapes{}, errors.Join(err, to.close())
+	}
+	return tapes{to: to, from: from}, nil
+}
 
 // create makes a file of a new runtime, or the second one of the runtime named base.
 func (r *Recorder) create(suffix, base string) (*tape, error) {
@@ -82,19 +102,29 @@ func (r *Recorder) create(suffix, base string) (*tape, error) {
 	}, nil
 }
 
+// tapes are both directions of a connection.
+type tapes struct{ to, from *tape }
+
+// read copies what was read.
+func (t tapes) read(p []byte, err error) {
+	t.from.write(p)
+	if err != nil {
+		_ = t.from.close() // nothing follows
+	}
+}
+
+func (t tapes) close() error { return errors.Join(t.to.close(), t.from.close()) }
+
 // recorded is a Transport whose bytes are copied.
 type recorded struct {
 	runtime.Transport
-	to, from *tape
+	tapes
 }
 
 // Read implements io.Reader.
 func (r *recorded) Read(p []byte) (int, error) {
 	n, err := r.Transport.Read(p)
-	r.from.write(p[:n])
-	if err != nil {
-		_ = r.from.close() // nothing follows
-	}
+	r.read(p[:n], err)
 	return n, err
 }
 
@@ -114,10 +144,51 @@ func (r *recorded) CloseWrite() error {
 }
 
 // Close implements io.Closer.
-func (r *recorded) Close() error {
-	err := r.Transport.Close()
-	return errors.Join(err, r.to.close(), r.from.close())
+func (r *recorded) Close() error { return errors.Join(r.Transport.Close(), r.close()) }
+
+// recordedMany is a Transport that gives further connections, which are recorded as well,
+// each in files of its own.
+type recordedMany struct {
+	*recorded
+	many     multiplexed
+	recorder *Recorder
 }
+
+// Another opens a further connection and records it.
+func (r *recordedMany) Another(ctx context.Context) (io.ReadWriteCloser, error) {
+	rwc, err := r.many.Another(ctx)
+	if err != nil {
+		return nil, err
+	}
+	tapes, err := r.recorder.tapes()
+	if err != nil {
+		return nil, errors.Join(err, rwc.Close())
+	}
+	return &recordedStream{ReadWriteCloser: rwc, tapes: tapes}, nil
+}
+
+// recordedStream is a further connection.
+type recordedStream struct {
+	io.ReadWriteCloser
+	tapes
+}
+
+// Read implements io.Reader.
+func (r *recordedStream) Read(p []byte) (int, error) {
+	n, err := r.ReadWriteCloser.Read(p)
+	r.read(p[:n], err)
+	return n, err
+}
+
+// Write implements io.Writer.
+func (r *recordedStream) Write(p []byte) (int, error) {
+	n, err := r.ReadWriteCloser.Write(p)
+	r.to.write(p[:n])
+	return n, err
+}
+
+// Close implements io.Closer.
+func (r *recordedStream) Close() error { return errors.Join(r.ReadWriteCloser.Close(), r.close()) }
 
 // tape is one direction of one runtime.
 type tape struct {

@@ -107,6 +107,75 @@ func TestSample(t *testing.T) {
 	}
 }
 
+// many is a Transport that gives further connections.
+type many struct {
+	runtime.Transport
+	next *script
+}
+
+func (m many) Another(context.Context) (io.ReadWriteCloser, error) { return m.next, nil }
+
+// manyRunner is a Runner of such Transports.
+type manyRunner struct {
+	runtime.InProcess
+	next *script
+}
+
+func (r manyRunner) Start(ctx context.Context, spec runtime.Spec) (runtime.Transport, error) {
+	t, err := r.InProcess.Start(ctx, spec)
+	return many{t, r.next}, err
+}
+
+// TestFurtherConnections: a runtime that takes several connections does so when it is
+// recorded too, and one that does not still does not.
+func TestFurtherConnections(t *testing.T) {
+	t.Parallel()
+	type multiplexed interface {
+		Another(ctx context.Context) (io.ReadWriteCloser, error)
+	}
+	dir := t.TempDir()
+	to, from := directions(sample)
+	silent := runtime.InProcess(func(context.Context, runtime.Spec) (io.ReadWriteCloser, error) {
+		return &script{Reader: strings.NewReader("")}, nil
+	})
+	spec := runtime.Spec{Logger: slog.New(slog.DiscardHandler)}
+	one, err := corpus.Record(silent, t.TempDir(), corpus.DefaultLimit).Start(t.Context(), spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, ok := one.(multiplexed); ok {
+		t.Error("recording a runtime of one connection makes it one of several")
+	}
+	further := &script{Reader: strings.NewReader(from)}
+	transport, err := corpus.Record(manyRunner{silent, further}, dir, corpus.DefaultLimit).Start(t.Context(), spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	multi, ok := transport.(multiplexed)
+	if !ok {
+		t.Fatal("the recorded runtime takes one connection only")
+	}
+	conn, err := multi.Another(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.WriteString(conn, to); err != nil {
+		t.Fatal(err)
+	}
+	if read, err := io.ReadAll(conn); err != nil || string(read) != from || further.heard != len(to) {
+		t.Errorf("%d bytes read (%v), %d written", len(read), err, further.heard)
+	}
+	for _, c := range []io.Closer{conn, transport, one} {
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	report, err := corpus.Replay(dir)
+	if err != nil || report.Frames != 18 || report.Runtimes != 2 {
+		t.Errorf("recorded: %+v, %v", report, err)
+	}
+}
+
 func TestUnknownDrift(t *testing.T) {
 	t.Parallel()
 	report := &corpus.Report{Drift: map[corpus.Place]int{

@@ -3,6 +3,7 @@ package segment
 import (
 	"encoding/binary"
 	"hash/crc32"
+	"slices"
 )
 
 // A segment is a row of frames: the length of the payload (4 bytes, little-endian), the
@@ -37,13 +38,13 @@ type frame struct {
 	size   int // with its head
 }
 
-// appendFrame appends a frame to dst.
-func appendFrame(dst []byte, k kind, number uint64, body []byte) []byte {
+// appendFrame appends a frame to dst; head and body together are its body.
+func appendFrame(dst []byte, k kind, number uint64, head, body []byte) []byte {
 	begin := len(dst)
-	dst = append(dst, make([]byte, frameHead)...)
-	dst = append(dst, byte(k))
+	dst = slices.Grow(dst, frameHead+1+binary.MaxVarintLen64+len(head)+len(body))
+	dst = append(dst[:begin+frameHead], byte(k)) // the frame's head is written last
 	dst = binary.AppendUvarint(dst, number)
-	dst = append(dst, body...)
+	dst = append(append(dst, head...), body...)
 	binary.LittleEndian.PutUint32(dst[begin:], uint32(len(dst)-begin-frameHead))
 	binary.LittleEndian.PutUint32(dst[begin+4:], sum(dst[begin:]))
 	return dst

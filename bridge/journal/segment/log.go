@@ -34,9 +34,19 @@ const (
 // Mark set the log's new mark.
 type Entry struct {
 	Number uint64
-	Body   []byte
-	Mark   bool
+	// Head and Body are what is kept, one after the other; a mark has a Body only. They are
+	// two so that what is
+	// large need not be copied to get a few bytes in front of it.
+	Head, Body []byte
+	Mark       bool
 }
+
+// keepBuffer is the largest buffer that is used again: a batch and a large event.
+const keepBuffer = 1 << 20
+
+// buffers are what entries are put together in to be written at once. All logs share
+// them, since few are written at a time.
+var buffers = sync.Pool{New: func() any { return new([]byte) }}
 
 // Options say how a log is kept.
 type Options struct {
@@ -131,7 +141,14 @@ func (l *Log) Append(entries []Entry) error {
 	if err != nil {
 		return err
 	}
-	var buffer []byte
+	shared := buffers.Get().(*[]byte)
+	buffer := (*shared)[:0]
+	defer func() {
+		if cap(buffer) <= keepBuffer {
+			*shared = buffer
+			buffers.Put(shared)
+		}
+	}()
 	last, mark := l.last, l.mark
 	var index []place
 	indexed := int64(-indexEvery)
@@ -140,7 +157,7 @@ func (l *Log) Append(entries []Entry) error {
 	}
 	for _, e := range entries {
 		if e.Mark {
-			buffer, mark = appendFrame(buffer, kindMark, last, e.Body), e.Body
+			buffer, mark = appendFrame(buffer, kindMark, last, nil, e.Body), e.Body
 			continue
 		}
 		if e.Number <= last {
@@ -150,7 +167,7 @@ func (l *Log) Append(entries []Entry) error {
 			index, indexed = append(index, place{e.Number, at}), at
 		}
 		last = e.Number
-		buffer = appendFrame(buffer, kindEntry, e.Number, e.Body)
+		buffer = appendFrame(buffer, kindEntry, e.Number, e.Head, e.Body)
 	}
 	if _, err := l.file.WriteAt(buffer, current.size); err != nil {
 		_ = l.file.Truncate(current.size) // else what is left is written over, or cut off by recovery
@@ -205,7 +222,7 @@ func (l *Log) begin(s *segment, epoch uint64, mark []byte) (File, error) {
 	if err != nil {
 		return nil, err
 	}
-	header := appendFrame(nil, kindHeader, s.base, headerBody(epoch, mark))
+	header := appendFrame(nil, kindHeader, s.base, nil, headerBody(epoch, mark))
 	if err = file.Truncate(0); err == nil {
 		_, err = file.WriteAt(header, 0)
 	}

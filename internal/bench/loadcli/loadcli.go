@@ -111,7 +111,7 @@ func (p *peer) handle(r request) error {
 	case "session.send":
 		return p.send(r)
 	}
-	return p.reply(r, `{}`)
+	return p.reply(r, `{"success":true}`)
 }
 
 func (p *peer) reply(r request, result string) error {

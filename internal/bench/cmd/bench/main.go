@@ -37,10 +37,14 @@ func run(ctx context.Context) (err error) {
 	flag.IntVar(&c.Turns, "turns", 15, "real turns in a repeat")
 	flag.IntVar(&c.BlastBytes, "blast", 24<<20, "`bytes` of events in a repeat")
 	only := flag.String("only", "", "`sections` to measure, with commas: turn, roundtrip, ingest, fanout, translate, memory")
+	payloads := flag.String("payloads", "", "`events` to blast, with commas: delta, tool1k, msg4k, msg20k")
 	document := flag.String("write", "", "`file` to write the figures into")
 	flag.Parse()
 	if *only != "" {
 		c.Only = strings.Split(*only, ",")
+	}
+	if *payloads != "" {
+		c.Payloads = strings.Split(*payloads, ",")
 	}
 	dir, err := os.MkdirTemp("", "copilot-grpc-bench-")
 	if err != nil {

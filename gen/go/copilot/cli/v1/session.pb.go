@@ -1031,6 +1031,9 @@ type SessionServiceCreateRequest struct {
 	SessionId *string `protobuf:"bytes,78,opt,name=session_id,json=sessionId,proto3,oneof" json:"session_id,omitempty"`
 	// Creates the session in the cloud.
 	Cloud *CloudSessionConfig `protobuf:"bytes,79,opt,name=cloud,proto3" json:"cloud,omitempty"`
+	// Has the CLI ask the client for GitHub tokens, by gitHubToken.getToken and
+	// under this name, in the place of gitHubToken.
+	GithubTokenProviderRegistrationId *string `protobuf:"bytes,80,opt,name=github_token_provider_registration_id,json=gitHubTokenProviderRegistrationId,proto3,oneof" json:"github_token_provider_registration_id,omitempty"`
 	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1618,6 +1621,13 @@ func (x *SessionServiceCreateRequest) GetCloud() *CloudSessionConfig {
 		return x.Cloud
 	}
 	return nil
+}
+
+func (x *SessionServiceCreateRequest) GetGithubTokenProviderRegistrationId() string {
+	if x != nil && x.GithubTokenProviderRegistrationId != nil {
+		return *x.GithubTokenProviderRegistrationId
+	}
+	return ""
 }
 
 func (x *SessionServiceCreateRequest) GetJsonExtra() string {
@@ -3102,6 +3112,9 @@ type SessionServiceResumeRequest struct {
 	Factories []*WorkflowFactoryDeclaration `protobuf:"bytes,82,rep,name=factories,proto3" json:"factories,omitempty"`
 	// Environment variables that an extension would like to read.
 	RequestedEnvironmentVariables []string `protobuf:"bytes,83,rep,name=requested_environment_variables,json=requestedEnvironmentVariables,proto3" json:"requested_environment_variables,omitempty"`
+	// Has the CLI ask the client for GitHub tokens, by gitHubToken.getToken and
+	// under this name, in the place of gitHubToken.
+	GithubTokenProviderRegistrationId *string `protobuf:"bytes,84,opt,name=github_token_provider_registration_id,json=gitHubTokenProviderRegistrationId,proto3,oneof" json:"github_token_provider_registration_id,omitempty"`
 	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -3717,6 +3730,13 @@ func (x *SessionServiceResumeRequest) GetRequestedEnvironmentVariables() []strin
 		return x.RequestedEnvironmentVariables
 	}
 	return nil
+}
+
+func (x *SessionServiceResumeRequest) GetGithubTokenProviderRegistrationId() string {
+	if x != nil && x.GithubTokenProviderRegistrationId != nil {
+		return *x.GithubTokenProviderRegistrationId
+	}
+	return ""
 }
 
 func (x *SessionServiceResumeRequest) GetJsonExtra() string {
@@ -6169,6 +6189,9 @@ type SessionConfig struct {
 	Traceparent *string `protobuf:"bytes,76,opt,name=traceparent,proto3,oneof" json:"traceparent,omitempty"`
 	// W3C trace state of the caller.
 	Tracestate *string `protobuf:"bytes,77,opt,name=tracestate,proto3,oneof" json:"tracestate,omitempty"`
+	// Has the CLI ask the client for GitHub tokens, by gitHubToken.getToken and
+	// under this name, in the place of gitHubToken.
+	GithubTokenProviderRegistrationId *string `protobuf:"bytes,78,opt,name=github_token_provider_registration_id,json=gitHubTokenProviderRegistrationId,proto3,oneof" json:"github_token_provider_registration_id,omitempty"`
 	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -6740,6 +6763,13 @@ func (x *SessionConfig) GetTraceparent() string {
 func (x *SessionConfig) GetTracestate() string {
 	if x != nil && x.Tracestate != nil {
 		return *x.Tracestate
+	}
+	return ""
+}
+
+func (x *SessionConfig) GetGithubTokenProviderRegistrationId() string {
+	if x != nil && x.GithubTokenProviderRegistrationId != nil {
+		return *x.GithubTokenProviderRegistrationId
 	}
 	return ""
 }
@@ -7556,7 +7586,7 @@ const file_copilot_cli_v1_session_proto_rawDesc = "" +
 	"\x05value\x18\x01 \x01(\x03H\x00R\x05value\x88\x01\x01\x12(\n" +
 	"\funrecognized\x18\xe9\a \x01(\tH\x01R\funrecognized\x88\x01\x01:\x06\x82\x80\x19\x02\b\x06B\b\n" +
 	"\x06_valueB\x0f\n" +
-	"\r_unrecognized\"\xdf.\n" +
+	"\r_unrecognized\"\xe0/\n" +
 	"\x1bSessionServiceCreateRequest\x12$\n" +
 	"\vclient_name\x18\x01 \x01(\tH\x00R\n" +
 	"clientName\x88\x01\x01\x12\x19\n" +
@@ -7645,7 +7675,8 @@ const file_copilot_cli_v1_session_proto_rawDesc = "" +
 	"tracestate\x88\x01\x01\x12\"\n" +
 	"\n" +
 	"session_id\x18N \x01(\tH'R\tsessionId\x88\x01\x01\x128\n" +
-	"\x05cloud\x18O \x01(\v2\".copilot.cli.v1.CloudSessionConfigR\x05cloud\x12\x1e\n" +
+	"\x05cloud\x18O \x01(\v2\".copilot.cli.v1.CloudSessionConfigR\x05cloud\x12U\n" +
+	"%github_token_provider_registration_id\x18P \x01(\tH(R!gitHubTokenProviderRegistrationId\x88\x01\x01\x12\x1e\n" +
 	"\n" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\x1aj\n" +
 	"\x0fMcpServersEntry\x12\x10\n" +
@@ -7691,7 +7722,8 @@ const file_copilot_cli_v1_session_proto_rawDesc = "" +
 	"\x18_enable_managed_settingsB\x0e\n" +
 	"\f_traceparentB\r\n" +
 	"\v_tracestateB\r\n" +
-	"\v_session_id\"\xdd\x04\n" +
+	"\v_session_idB(\n" +
+	"&_github_token_provider_registration_id\"\xdd\x04\n" +
 	"\x1cSessionServiceCreateResponse\x12%\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\tsessionId\x12*\n" +
@@ -7820,7 +7852,7 @@ const file_copilot_cli_v1_session_proto_rawDesc = "" +
 	"\x19SessionServiceLogResponse\x12!\n" +
 	"\bevent_id\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\aeventId\x12\x1e\n" +
 	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"\x861\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"\x872\n" +
 	"\x1bSessionServiceResumeRequest\x12$\n" +
 	"\vclient_name\x18\x01 \x01(\tH\x00R\n" +
 	"clientName\x88\x01\x01\x12\x19\n" +
@@ -7913,7 +7945,8 @@ const file_copilot_cli_v1_session_proto_rawDesc = "" +
 	"\x15continue_pending_work\x18P \x01(\bH(R\x13continuePendingWork\x88\x01\x01\x12G\n" +
 	"\ropen_canvases\x18Q \x03(\v2\".copilot.cli.v1.OpenCanvasInstanceR\fopenCanvases\x12H\n" +
 	"\tfactories\x18R \x03(\v2*.copilot.cli.v1.WorkflowFactoryDeclarationR\tfactories\x12F\n" +
-	"\x1frequested_environment_variables\x18S \x03(\tR\x1drequestedEnvironmentVariables\x12\x1e\n" +
+	"\x1frequested_environment_variables\x18S \x03(\tR\x1drequestedEnvironmentVariables\x12U\n" +
+	"%github_token_provider_registration_id\x18T \x01(\tH)R!gitHubTokenProviderRegistrationId\x88\x01\x01\x12\x1e\n" +
 	"\n" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\x1aj\n" +
 	"\x0fMcpServersEntry\x12\x10\n" +
@@ -7960,7 +7993,8 @@ const file_copilot_cli_v1_session_proto_rawDesc = "" +
 	"\f_traceparentB\r\n" +
 	"\v_tracestateB\x11\n" +
 	"\x0f_disable_resumeB\x18\n" +
-	"\x16_continue_pending_work\"\xc6\x06\n" +
+	"\x16_continue_pending_workB(\n" +
+	"&_github_token_provider_registration_id\"\xc6\x06\n" +
 	"\x1cSessionServiceResumeResponse\x12%\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\tsessionId\x12*\n" +
@@ -8249,7 +8283,7 @@ const file_copilot_cli_v1_session_proto_rawDesc = "" +
 	"extensions\x88\x01\x01\x12\x1e\n" +
 	"\n" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\r\n" +
-	"\v_extensions\"\xd6-\n" +
+	"\v_extensions\"\xd7.\n" +
 	"\rSessionConfig\x12$\n" +
 	"\vclient_name\x18\x01 \x01(\tH\x00R\n" +
 	"clientName\x88\x01\x01\x12\x19\n" +
@@ -8335,7 +8369,8 @@ const file_copilot_cli_v1_session_proto_rawDesc = "" +
 	"\vtraceparent\x18L \x01(\tH%R\vtraceparent\x88\x01\x01\x12#\n" +
 	"\n" +
 	"tracestate\x18M \x01(\tH&R\n" +
-	"tracestate\x88\x01\x01\x12\x1e\n" +
+	"tracestate\x88\x01\x01\x12U\n" +
+	"%github_token_provider_registration_id\x18N \x01(\tH'R!gitHubTokenProviderRegistrationId\x88\x01\x01\x12\x1e\n" +
 	"\n" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\x1aj\n" +
 	"\x0fMcpServersEntry\x12\x10\n" +
@@ -8380,7 +8415,8 @@ const file_copilot_cli_v1_session_proto_rawDesc = "" +
 	"\r_github_tokenB\x1a\n" +
 	"\x18_enable_managed_settingsB\x0e\n" +
 	"\f_traceparentB\r\n" +
-	"\v_tracestate\"\xff\x02\n" +
+	"\v_tracestateB(\n" +
+	"&_github_token_provider_registration_id\"\xff\x02\n" +
 	"\x1aSessionGitHubMcpToolConfig\x12-\n" +
 	"\x10enable_all_tools\x18\x01 \x01(\bH\x00R\x0eenableAllTools\x88\x01\x01\x12/\n" +
 	"\x13additional_toolsets\x18\x02 \x03(\tR\x12additionalToolsets\x12)\n" +

@@ -1,0 +1,76 @@
+package chaos
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/copilot-grpc/copilot-grpc/internal/fakecli"
+)
+
+// said is an event of the CLI's own history.
+type said struct {
+	ID   string          `json:"id"`
+	Type string          `json:"type"`
+	Data json.RawMessage `json:"data"`
+	raw  []byte
+}
+
+// history is what the CLI itself keeps of a session, in order.
+func (w *world) history(session string) (out []said, err error) {
+	text, err := os.ReadFile(filepath.Join(w.host.home(), "session-state", session, "events.jsonl"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	for _, line := range bytes.Split(text, []byte("\n")) {
+		e := said{raw: line}
+		if json.Unmarshal(line, &e) == nil && e.ID != "" {
+			out = append(out, e)
+		}
+	}
+	return out, err
+}
+
+// emitted is the order in which the fake CLIs emitted the events of all sessions, by id.
+func emitted(log []fakecli.Entry) map[string]int {
+	out := map[string]int{}
+	for i, e := range log {
+		if e.Kind == fakecli.EntryEvent {
+			out[e.ID] = i
+		}
+	}
+	return out
+}
+
+// accepted counts, for each thing that a CLI asked, how many answers it took in one life.
+func accepted(log []fakecli.Entry) map[string]int {
+	type call struct {
+		life int
+		id   string
+	}
+	asked := map[call]string{}
+	out := map[string]int{}
+	life := 0
+	for _, e := range log {
+		switch e.Kind {
+		case fakecli.EntryReceived:
+			if e.Type == "connect" {
+				life++
+			}
+			var m struct{ Params struct{ RequestID string } }
+			if json.Unmarshal(e.Body, &m) == nil && m.Params.RequestID != "" {
+				asked[call{life, e.ID}] = m.Params.RequestID
+			}
+		case fakecli.EntryReply:
+			var r struct{ Success bool }
+			id := asked[call{life, e.ID}]
+			if id != "" && json.Unmarshal(e.Body, &r) == nil && r.Success {
+				out[id]++
+			}
+		}
+	}
+	return out
+}
