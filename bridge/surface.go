@@ -64,11 +64,7 @@ func (b *Bridge) callCLI(ctx context.Context, c *cliCall, method protoreflect.Me
 	if err != nil {
 		return nil, fault.Wrap(err, fault.Internal, "compiling a message")
 	}
-	limits := translate.JSONOptions{RejectDeclaredExtra: true, ForbidExtra: []string{"sessionId"}}
-	if c.exact { // the session is read from what comes out
-		limits = translate.JSONOptions{}
-	}
-	text, err := in.AppendJSON(nil, request, limits)
+	text, err := in.AppendJSON(nil, request, translate.JSONOptions{RejectDeclaredExtra: !c.exact, ForbidExtra: []string{"sessionId"}})
 	if err != nil {
 		return nil, rename(badField(err, requestField), requestField+".", "")
 	}
