@@ -78,8 +78,16 @@ func (c *conn) call(ctx context.Context, name string, params json.RawMessage) (j
 	return result, nil
 }
 
-// orEmpty gives a call without parameters those that mean the same.
+// orEmpty gives a call its parameters as an object. Without parameters it has those that
+// mean the same, and one by position, as some JSON-RPC libraries send it, is that one.
 func orEmpty(params json.RawMessage) json.RawMessage {
+	var positional []json.RawMessage
+	if json.Unmarshal(params, &positional) == nil && len(positional) <= 1 {
+		params = nil
+		if len(positional) == 1 {
+			params = positional[0]
+		}
+	}
 	if len(params) == 0 || bytes.Equal(params, []byte("null")) {
 		return json.RawMessage(`{}`)
 	}

@@ -6,6 +6,7 @@ import (
 	"io"
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"sync"
 )
@@ -67,8 +68,12 @@ func (c Counts) Print(w io.Writer) {
 	}
 }
 
-// WriteFile writes the counts to a file, as JSON.
+// WriteFile writes the counts to a file, as JSON. If the path is a folder, the file is in it
+// and named after the process: those that share an environment do not write over each other.
 func (c Counts) WriteFile(path string) error {
+	if info, err := os.Stat(path); err == nil && info.IsDir() {
+		path = filepath.Join(path, fmt.Sprintf("%d.json", os.Getpid()))
+	}
 	text, err := json.MarshalIndent(c, "", "  ")
 	if err != nil {
 		return err
