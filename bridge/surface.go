@@ -64,7 +64,11 @@ func (b *Bridge) callCLI(ctx context.Context, c *cliCall, method protoreflect.Me
 	if err != nil {
 		return nil, fault.Wrap(err, fault.Internal, "compiling a message")
 	}
-	text, err := in.AppendJSON(nil, request, translate.JSONOptions{RejectDeclaredExtra: !c.exact, ForbidExtra: []string{"sessionId"}})
+	limits := translate.JSONOptions{RejectDeclaredExtra: true, ForbidExtra: []string{"sessionId"}}
+	if c.exact { // the session is read from what comes out
+		limits = translate.JSONOptions{}
+	}
+	text, err := in.AppendJSON(nil, request, limits)
 	if err != nil {
 		return nil, rename(badField(err, requestField), requestField+".", "")
 	}
