@@ -19,7 +19,7 @@ require golang.org/x/oauth2 v0.36.0 // indirect
 
 require (
 	github.com/goccy/go-yaml v1.19.2
-	golang.org/x/net v0.60.0 // indirect
+	golang.org/x/net v0.60.0
 	golang.org/x/sys v0.48.0
 	golang.org/x/text v0.42.0 // indirect
 )
