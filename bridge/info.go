@@ -15,6 +15,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/placement"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime/clibin"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	"github.com/copilot-grpc/copilot-grpc/bridge/translate"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/caller"
@@ -97,7 +98,12 @@ func (b *Bridge) Ping(ctx context.Context, r *bridgev1.PingRequest) (*bridgev1.P
 	if err != nil {
 		return nil, err
 	}
-	if _, err := b.runtimeOf(ctx, p); err != nil { // its start is not the trip's time
+	bind, err := b.runtimeOf(ctx, p)
+	if err != nil { // its start is not the trip's time
+		return nil, err
+	}
+	greeting := &cliv1.InternalServerServiceConnectResponse{}
+	if err := b.codec.fromJSONAs(bind.runtime().Info().Greeting, greeting, translate.Exact); err != nil {
 		return nil, err
 	}
 	begin := time.Now()
@@ -110,6 +116,7 @@ func (b *Bridge) Ping(ctx context.Context, r *bridgev1.PingRequest) (*bridgev1.P
 	}
 	return &bridgev1.PingResponse{
 		Message: out.Message, ProtocolVersion: out.ProtocolVersion, RoundTrip: durationpb.New(time.Since(begin)),
+		Greeting: greeting,
 	}, nil
 }
 

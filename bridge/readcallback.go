@@ -8,6 +8,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	"github.com/copilot-grpc/copilot-grpc/bridge/translate"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
@@ -16,16 +17,16 @@ import (
 const inlineBytes = 1 << 20
 
 // callbackFrame is a pending callback as it goes into a frame.
-func (b *Bridge) callbackFrame(s *session.Session, p *callback.Pending) *bridgev1.Callback {
+func (b *Bridge) callbackFrame(s *session.Session, p *callback.Pending, fidelity translate.Fidelity) *bridgev1.Callback {
 	if len(p.Params) > inlineBytes {
-		return b.withoutRequest(s, p)
+		return b.withoutRequest(s, p, fidelity)
 	}
-	return b.callback(s, p)
+	return b.callback(s, p, fidelity)
 }
 
 // withoutRequest leaves out what is too long.
-func (b *Bridge) withoutRequest(s *session.Session, p *callback.Pending) *bridgev1.Callback {
-	c := b.callback(s, p)
+func (b *Bridge) withoutRequest(s *session.Session, p *callback.Pending, fidelity translate.Fidelity) *bridgev1.Callback {
+	c := b.callback(s, p, fidelity)
 	size := proto.Size(c)
 	c.Request, c.WholeBytes = nil, int64(size)
 	return c
@@ -41,7 +42,7 @@ func (b *Bridge) ReadCallback(ctx context.Context, r *bridgev1.ReadCallbackReque
 	if err != nil {
 		return err
 	}
-	rest, err := proto.Marshal(b.callback(s, p))
+	rest, err := proto.Marshal(b.callback(s, p, translate.Tidy))
 	if err != nil {
 		return fault.Wrap(err, fault.Internal, "callback %q", p.ID)
 	}

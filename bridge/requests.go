@@ -3,6 +3,7 @@ package bridge
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -99,6 +100,10 @@ func doubtful(ctx context.Context, b *Bridge, id, text string, answer func(messa
 			record(ctx, at)
 			return answer(message, at), nil
 		},
+		Open: func(err error) bool {
+			reason := fault.ReasonOf(err)
+			return errors.Is(err, session.ErrUnsettled) || reason == fault.Cancelled || reason == fault.Timeout
+		},
 	}
 }
 
@@ -108,21 +113,29 @@ func sendOnce[T proto.Message](ctx context.Context, b *Bridge, scope string, req
 	GetSessionId() string
 	GetRequestId() string
 	GetPrompt() *bridgev1.Prompt
-}, found func(messageID string, at journal.Position) T, f func() (T, error)) (T, error) {
-	d := doubtful(ctx, b, request.GetSessionId(), request.GetPrompt().GetText(), func(id string, at journal.Position) proto.Message { return found(id, at) })
-	m, err := b.once.DoOrSettle(ctx, scoped(ctx, scope)+"\x00"+request.GetSessionId(), request.GetRequestId(), withoutTrace(request), d, func() (proto.Message, error) { return f() })
-	if err != nil {
-		var none T
-		return none, err
-	}
-	return m.(T), nil
+}, found func(messageID string, at journal.Position) T, f func(context.Context) (T, error)) (T, error) {
+	return whole(ctx, b, request.GetRequestId(), func(ctx context.Context) (T, error) {
+		d := doubtful(ctx, b, request.GetSessionId(), request.GetPrompt().GetText(), func(id string, at journal.Position) proto.Message { return found(id, at) })
+		m, err := b.once.DoOrSettle(ctx, scoped(ctx, scope)+"\x00"+request.GetSessionId(), request.GetRequestId(), withoutTrace(request), d, func() (proto.Message, error) { return f(ctx) })
+		if err != nil {
+			var none T
+			return none, err
+		}
+		return m.(T), nil
+	})
 }
 
 // createOnce is idempotent for CreateSession: one that was interrupted is found under the
 // id that was chosen for it.
-func (b *Bridge) createOnce(ctx context.Context, r *bridgev1.CreateSessionRequest, id string, create func() (*session.Session, error)) (*bridgev1.CreateSessionResponse, error) {
+func (b *Bridge) createOnce(ctx context.Context, r *bridgev1.CreateSessionRequest, id string, create func(context.Context) (*session.Session, error)) (*bridgev1.CreateSessionResponse, error) {
+	return whole(ctx, b, r.GetRequestId(), func(ctx context.Context) (*bridgev1.CreateSessionResponse, error) {
+		return b.createdOnce(ctx, r, id, create)
+	})
+}
+
+func (b *Bridge) createdOnce(ctx context.Context, r *bridgev1.CreateSessionRequest, id string, create func(context.Context) (*session.Session, error)) (*bridgev1.CreateSessionResponse, error) {
 	made := func() (proto.Message, error) {
-		s, err := create()
+		s, err := create(ctx)
 		if err != nil {
 			return nil, err
 		}

@@ -6,6 +6,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
@@ -64,8 +65,8 @@ func (b *Bridge) Run(ctx context.Context, r *bridgev1.RunRequest, sink frame.Sin
 			}
 		}
 		return err
-	default: // the server stops
-		return nil
+	default:
+		return fault.New(fault.Draining, "the server stops before the turn has ended").With("message_id", turn.sent.MessageID)
 	}
 }
 
@@ -80,6 +81,10 @@ type turn struct {
 // runTurn begins the turn, unless a Run with the same request id did before: then it is
 // that one's.
 func (b *Bridge) runTurn(ctx context.Context, r *bridgev1.RunRequest, m session.Message) (*turn, error) {
+	return whole(ctx, b, r.GetRequestId(), func(ctx context.Context) (*turn, error) { return b.runOnce(ctx, r, m) })
+}
+
+func (b *Bridge) runOnce(ctx context.Context, r *bridgev1.RunRequest, m session.Message) (*turn, error) {
 	var begun *turn
 	m0, err := b.once.Do(ctx, scoped(ctx, "Run"), r.GetRequestId(), withoutTrace(r), func() (proto.Message, error) {
 		s, end, err := b.runSession(ctx, r)

@@ -16,7 +16,7 @@ import (
 // CreateSession makes a session.
 func (b *Bridge) CreateSession(ctx context.Context, r *bridgev1.CreateSessionRequest) (*bridgev1.CreateSessionResponse, error) {
 	id := cmp.Or(r.GetSessionId(), newUUID())
-	return b.createOnce(ctx, r, id, func() (*session.Session, error) {
+	return b.createOnce(ctx, r, id, func(ctx context.Context) (*session.Session, error) {
 		s, _, err := b.createAs(ctx, r, id, "", nil)
 		return s, err
 	})
@@ -36,7 +36,7 @@ func (b *Bridge) createAs(ctx context.Context, r *bridgev1.CreateSessionRequest,
 	if err := caller.From(ctx).Require(caller.Own, "making a session"); err != nil {
 		return nil, session.Joined{}, err
 	}
-	o, err := b.creation(ctx, r, at)
+	o, err := b.creation(ctx, r, at, join.Exactly())
 	if err != nil {
 		return nil, session.Joined{}, err
 	}
@@ -133,11 +133,11 @@ func (b *Bridge) resume(ctx context.Context, r *bridgev1.ResumeSessionRequest, a
 	if err := caller.From(ctx).Require(caller.Own, "resuming a session"); err != nil {
 		return nil, session.Joined{}, err
 	}
-	o, err := b.resumption(ctx, r, at)
+	o, err := b.resumption(ctx, r, at, join.Exactly())
 	if err != nil {
 		return nil, session.Joined{}, err
 	}
-	o.Join = join
+	o.Join, o.Anew = join, join.Exactly()
 	if s := b.known(ctx, r.GetSessionId()); s == nil || s.Usable() != nil {
 		release, err := b.admitSession(caller.From(ctx).Tenant)
 		if err != nil {
@@ -146,9 +146,11 @@ func (b *Bridge) resume(ctx context.Context, r *bridgev1.ResumeSessionRequest, a
 		defer release()
 	}
 	s, fresh := b.enter(ctx, r.GetSessionId())
-	if fresh {
+	if fresh || o.Anew && s.State() == session.Disconnected {
 		if o.Config, err = b.underlying(ctx, o.Config); err != nil {
-			b.forget(s)
+			if fresh {
+				b.forget(s)
+			}
 			return nil, session.Joined{}, inRequest(err, at)
 		}
 		withTokens(&o, r.GetConfig())

@@ -203,6 +203,19 @@ func (st *stream) finish(ctx context.Context) error {
 	return nil
 }
 
+// rest sends what the journals have by now.
+func (st *stream) rest() error {
+	for _, f := range st.followers {
+		for more := true; more && !f.closed; {
+			var err error
+			if more, err = f.drain(st.sink); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
 // beat is the heartbeat: for every session whose position the caller does not know, or
 // for one when nothing else was sent.
 func (st *stream) beat() error {

@@ -14,6 +14,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	"github.com/copilot-grpc/copilot-grpc/bridge/translate"
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	jsonv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/json/v1"
 )
 
@@ -35,10 +36,18 @@ const sessionMethods = "session."
 
 // CallCLI serves every method of copilot.cli.v1: the request is translated by the method's
 // descriptor, goes to the runtime that has the session, or to the bridge's own core where
-// the table ownMethods says so, and the result comes back the same way.
-func (b *Bridge) CallCLI(ctx context.Context, method protoreflect.MethodDescriptor, request []byte, exact bool, requestID string) ([]byte, error) {
+// the table ownMethods says so, and the result comes back the same way. What is about no
+// session goes to the runtime of the profile.
+func (b *Bridge) CallCLI(ctx context.Context, method protoreflect.MethodDescriptor, request []byte, exact bool, requestID string, profile *bridgev1.RuntimeProfile) ([]byte, error) {
 	rules, _ := proto.GetExtension(method.Options(), jsonv1.E_Method).(*jsonv1.MethodRules)
 	c := &cliCall{method: rules.GetMethod(), exact: exact}
+	if profile != nil {
+		p, err := b.profile(ctx, profile, "runtime_profile", "")
+		if err != nil {
+			return nil, err
+		}
+		c.profile = &p
+	}
 	reply, err := b.callCLI(ctx, c, method, request, requestID)
 	if err != nil && exact {
 		return nil, session.Exactly(err, c.method, c.id)
@@ -55,7 +64,11 @@ func (b *Bridge) callCLI(ctx context.Context, c *cliCall, method protoreflect.Me
 	if err != nil {
 		return nil, fault.Wrap(err, fault.Internal, "compiling a message")
 	}
-	text, err := in.AppendJSON(nil, request, translate.JSONOptions{RejectDeclaredExtra: !c.exact, ForbidExtra: []string{"sessionId"}})
+	limits := translate.JSONOptions{RejectDeclaredExtra: true, ForbidExtra: []string{"sessionId"}}
+	if c.exact { // the session is read from what comes out
+		limits = translate.JSONOptions{}
+	}
+	text, err := in.AppendJSON(nil, request, limits)
 	if err != nil {
 		return nil, rename(badField(err, requestField), requestField+".", "")
 	}

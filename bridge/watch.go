@@ -79,6 +79,9 @@ func (b *Bridge) WatchSessions(ctx context.Context, r *bridgev1.WatchSessionsReq
 	}
 	w := b.watchers.add(caller.From(ctx).Tenant)
 	defer b.watchers.remove(w)
+	if r.GetNotifications() {
+		send = b.notifying(send)
+	}
 	if err := b.sendCurrent(ctx, send); err != nil {
 		return err
 	}

@@ -42,6 +42,7 @@ func hookQuestion(hook, prompt, request string, accept proto.Message, accepted s
 			{When: offlinemodel.When{User: "fails"}, Error: &offlinemodel.Failure{Status: 400, Message: "no such thing"}},
 		},
 		ask: toldModel(prompt), request: request, accept: accept, accepted: accepted, silent: "",
+		decline: &cliv1.HookOutput{},
 	}
 }
 

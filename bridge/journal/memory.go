@@ -31,13 +31,14 @@ func (j *Journal) drop(r *Record) {
 	}
 }
 
-// evict drops durable events that are on disk from memory, the oldest first, until those
-// left have at most target bytes; what is not durable and before them goes too. The
-// caller holds mu.
-func (j *Journal) evict(target int) {
-	if j.disk == nil || j.cached <= target {
+// evict drops durable events that are on disk from memory, the oldest first, when there
+// are more than limit bytes of them; what is not durable and before them goes too. What is
+// left is less than the limit, as in trim, so that its cost is shared. The caller holds mu.
+func (j *Journal) evict(limit int) {
+	if j.disk == nil || j.cached <= limit {
 		return
 	}
+	target := limit / 4 * 3
 	cut, left := 0, j.cached
 	for i, r := range j.records {
 		if left <= target || r.durable() && r.Pos.Seq > j.disk.safe {

@@ -96,6 +96,12 @@ var reserved = map[string]string{
 	process.MarkerEnv:          "",
 }
 
+// Reserved reports whether a variable may not be in Profile.Env.
+func Reserved(name string) bool {
+	_, ok := reserved[strings.ToUpper(name)]
+	return ok
+}
+
 // logLevels are what the CLI accepts.
 var logLevels = []string{"none", "error", "warning", "info", "debug", "all", "default"}
 

@@ -60,7 +60,7 @@ func (s *Session) coldResume(ctx context.Context, rt Runtime, extra Object, cont
 		s.mu.Unlock()
 		return err
 	}
-	s.noteTold(tools, switches, result)
+	s.noteTold(tools, switches, result, s.Past()) // what has come since then comes after the answer
 	s.loadedIn(rt)
 	// Only now: what is asked in these events can be answered in a session that is loaded.
 	s.mu.Lock()
@@ -100,8 +100,15 @@ func (s *Session) readHistory(ctx context.Context, rt Runtime, continuePending b
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var open unanswered
-	for _, rec := range records {
+	past := 0 // what happens on the bridge's own account, its callers have not seen
+	if !s.internal {
+		past = s.pastOf(records)
+	}
+	for i, rec := range records {
 		s.enter(rec)
+		if i < past {
+			s.past = s.journal.Last()
+		}
 		open.follow(rec)
 		if callback.Ends(rec.Type) {
 			s.settled(rec)
@@ -133,6 +140,29 @@ func (s *Session) records(history []json.RawMessage) (out []*journal.Record) {
 		}
 	}
 	return out
+}
+
+// pastOf returns how many events of a history that was read after a resume are older than
+// that: those before the first that came as an event since, or before the resume's own.
+// The caller holds mu.
+func (s *Session) pastOf(records []*journal.Record) int {
+	since := map[journal.ID]bool{}
+	for _, rec := range s.held {
+		since[rec.ID] = true
+	}
+	past := len(records)
+	if i := slices.IndexFunc(records, func(r *journal.Record) bool { return since[r.ID] }); i >= 0 {
+		past = i
+	}
+	return past
+}
+
+// Past is the last position of what was history already when the session's caller resumed
+// it; what a caller's own program of the CLI would not be told of.
+func (s *Session) Past() journal.Position {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.past
 }
 
 // kept gives a record of the history the position that it has in the journal.

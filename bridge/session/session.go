@@ -129,6 +129,7 @@ type Session struct {
 	meta         meta
 	held         []*journal.Record // events kept back while history is being read
 	holding      bool
+	past         journal.Position // see Past
 	order        order
 	loadedOnce   bool             // the CLI has been told its tools
 	interests    map[string]bool  // the event types that were asked for in this runtime
@@ -144,7 +145,8 @@ type Session struct {
 	override     bool             // a turn runs whose headers replace the provider's
 	toldSwitches string           // what the CLI was told last
 	toldTools    json.RawMessage
-	opened       json.RawMessage   // what the CLI answered when it was last told of the session
+	opened       json.RawMessage // what the CLI answered when it was last told of the session
+	openedAt     journal.Position
 	settings     []setting         // in the order they were made
 	registered   map[string]string // event types that callers want, by their handles
 	bounds       Bounds

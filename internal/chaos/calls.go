@@ -102,9 +102,22 @@ func (w *world) create(s step) {
 		c.id = id
 	}
 	w.logf("session %d is %s", c.n, c.id)
-	if c.id != "" {
-		w.sessions = append(w.sessions, c)
+	if c.id == "" {
+		return
 	}
+	// The CLI forgets a session that nobody ever said anything to.
+	for try := 0; w.ctx.Err() == nil; try++ {
+		p, text := w.say(c, "text", false)
+		if w.callNow("SendAndWait", func(ctx context.Context) error {
+			r, err := w.caller(uint32(try)).sessions.SendAndWait(ctx, &bridgev1.SendAndWaitRequest{RequestId: "first-" + p.word, SessionId: c.id, Prompt: text})
+			p.ended(r.GetOutcome())
+			return err
+		}) == nil {
+			break
+		}
+		w.pause(20 * time.Millisecond)
+	}
+	w.sessions = append(w.sessions, c)
 }
 
 func (w *world) config() *cliv1.SessionConfig {
@@ -141,6 +154,7 @@ func (w *world) say(to *conversation, flavour string, immediate bool) (*prompt, 
 	defer w.mu.Unlock()
 	p := &prompt{session: to, word: fmt.Sprintf("w%dw", len(w.prompts)), messages: map[string]bool{}}
 	w.prompts = append(w.prompts, p)
+	w.log = append(w.log, fmt.Sprintf("              say %q to session %d", flavour+" "+p.word, to.n))
 	out := &bridgev1.Prompt{Text: flavour + " " + p.word}
 	if immediate {
 		out.Mode = cliv1.SendMode_SEND_MODE_IMMEDIATE
@@ -323,19 +337,20 @@ func (w *world) throwAway(s step) {
 			id = r.GetSession().GetSessionId()
 			return err
 		})
-		if err != nil {
-			w.mu.Lock()
-			w.abandoned++ // it may be there, and nobody knows its name
-			w.mu.Unlock()
-			return
+		if err == nil {
+			_ = w.callNow("Send", func(ctx context.Context) error {
+				_, err := c.sessions.Send(ctx, &bridgev1.SendRequest{SessionId: id, Prompt: &bridgev1.Prompt{Text: "text of no use"}})
+				return err
+			})
+			err = w.callNow("DeleteSession", func(ctx context.Context) error {
+				_, err := c.sessions.DeleteSession(ctx, &bridgev1.DeleteSessionRequest{SessionId: id})
+				return err
+			})
 		}
-		_ = w.callNow("Send", func(ctx context.Context) error {
-			_, err := c.sessions.Send(ctx, &bridgev1.SendRequest{SessionId: id, Prompt: &bridgev1.Prompt{Text: "text of no use"}})
-			return err
-		})
-		_ = w.callNow("DeleteSession", func(ctx context.Context) error {
-			_, err := c.sessions.DeleteSession(ctx, &bridgev1.DeleteSessionRequest{SessionId: id})
-			return err
-		})
+		if err != nil { // it may be there yet
+			w.mu.Lock()
+			w.abandoned++
+			w.mu.Unlock()
+		}
 	})
 }

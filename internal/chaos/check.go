@@ -4,11 +4,13 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
 
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+	"github.com/copilot-grpc/copilot-grpc/internal/fakecli"
 )
 
 // record is an event of a journal, with the CLI's own text.
@@ -30,6 +32,7 @@ func (w *world) check(r *Report) {
 		r.Counts.Callbacks += n
 		if n > 1 {
 			w.violated("callback %s was answered %d times in the CLI", id, n)
+			w.quote(log, id)
 		}
 	}
 	for _, c := range w.sessions {
@@ -53,6 +56,18 @@ func (w *world) check(r *Report) {
 		}
 	}
 	w.checkList()
+}
+
+// quote puts what an oracle says of something into the schedule's log.
+func (w *world) quote(log []fakecli.Entry, id string) {
+	id, _, _ = strings.Cut(id, " ")
+	replies := map[string]bool{}
+	for i, e := range log {
+		if strings.Contains(string(e.Body), id) || e.Kind == fakecli.EntryReply && replies[e.ID] || e.Type == "connect" {
+			replies[e.ID] = e.Kind == fakecli.EntryReceived
+			w.logf("oracle %d: %s %s %s %s %s %.300s", i, e.Time, e.Kind, e.Session, e.Type, e.ID, e.Body)
+		}
+	}
 }
 
 // journal reads the whole journal of a session.
@@ -86,13 +101,13 @@ const agreeWithin = 10 * time.Second
 // agree waits for the journal to hold the CLI's history.
 func (w *world) agree(c *conversation) (journal []record, history []said) {
 	deadline := time.Now().Add(agreeWithin)
-	for {
+	for try := 0; ; try++ {
 		history, err := w.history(c.id)
 		if err != nil {
 			w.violated("the history of %s cannot be read: %v", c.id, err)
 		}
 		journal = w.journal(c)
-		differences := differ(journal, history)
+		differences := w.differ(journal, history)
 		if len(differences) == 0 {
 			return journal, history
 		}
@@ -102,13 +117,17 @@ func (w *world) agree(c *conversation) (journal []record, history []said) {
 			}
 			return journal, history
 		}
+		if try%10 == 3 {
+			// A session that no runtime has is compared with its history when it is loaded.
+			w.logEvent(step{pick: [4]uint32{uint32(c.n)}})
+		}
 		w.pause(50 * time.Millisecond)
 	}
 }
 
 // differ compares a journal with the CLI's history: every event once, in the same order, to
-// the byte.
-func differ(journal []record, history []said) (out []string) {
+// the byte where the CLI is the fake one.
+func (w *world) differ(journal []record, history []said) (out []string) {
 	at := map[string]int{}
 	for i, r := range journal {
 		if _, ok := at[r.id]; ok {
@@ -118,6 +137,9 @@ func differ(journal []record, history []said) (out []string) {
 	}
 	last := -1
 	for _, h := range history {
+		if h.Type == unspoken {
+			continue
+		}
 		i, ok := at[h.ID]
 		switch {
 		case !ok:
@@ -125,12 +147,35 @@ func differ(journal []record, history []said) (out []string) {
 			continue
 		case i < last:
 			out = append(out, "event "+h.ID+" ("+h.Type+") comes after one that it came before")
-		case journal[i].raw != string(bytes.TrimSpace(h.raw)):
+		case !w.same(journal[i].raw, h.raw):
 			out = append(out, "event "+h.ID+" ("+h.Type+") is not what the CLI wrote: "+journal[i].raw+" / "+string(h.raw))
 		}
 		last = i
 	}
 	return out
+}
+
+// unspoken is the type of an event that the real CLI writes into its history and tells
+// nobody of.
+const unspoken = "session.usage_record"
+
+// same compares an event of a journal with that of the history. The real CLI leaves a copy of
+// the prompt out of what it writes, and its chain of parents goes over what is unspoken.
+func (w *world) same(told string, kept []byte) bool {
+	if w.plan.Mode != Real {
+		return told == string(bytes.TrimSpace(kept))
+	}
+	var a, b map[string]any
+	if json.Unmarshal([]byte(told), &a) != nil || json.Unmarshal(kept, &b) != nil {
+		return false
+	}
+	for _, e := range []map[string]any{a, b} {
+		delete(e, "parentId")
+		if data, ok := e["data"].(map[string]any); ok {
+			delete(data, "contentBlocks")
+		}
+	}
+	return reflect.DeepEqual(a, b)
 }
 
 // checkOrder checks that the journal holds nothing that the CLI did not emit, in the order in
@@ -247,7 +292,24 @@ func (w *world) checkList() {
 		known[c.id] = true
 	}
 	var open, all []string
-	err := w.callNow("ListSessions", func(ctx context.Context) error {
+	var err error
+	for range restTries { // the runtime may just be ending
+		if open, all, err = w.listed(known); err == nil {
+			break
+		}
+		w.pause(50 * time.Millisecond)
+	}
+	w.mu.Lock()
+	thrown := w.abandoned
+	w.mu.Unlock()
+	if err != nil || len(open) > thrown || len(all)-len(open) != len(known) {
+		w.violated("%d sessions were made, and listed are %v, of which nobody made %v (%v)", len(known), all, open, err)
+	}
+}
+
+// listed lists the sessions, and those that are not known.
+func (w *world) listed(known map[string]bool) (open, all []string, err error) {
+	err = w.callNow("ListSessions", func(ctx context.Context) error {
 		r, err := w.callers[0].sessions.ListSessions(ctx, &bridgev1.ListSessionsRequest{})
 		for _, s := range r.GetSessions() {
 			all = append(all, s.GetSessionId())
@@ -257,10 +319,5 @@ func (w *world) checkList() {
 		}
 		return err
 	})
-	w.mu.Lock()
-	thrown := w.abandoned
-	w.mu.Unlock()
-	if err != nil || len(open) > thrown || len(all)-len(open) != len(known) {
-		w.violated("%d sessions were made, and listed are %v, of which nobody made %v (%v)", len(known), all, open, err)
-	}
+	return open, all, err
 }

@@ -57,9 +57,9 @@ const (
 // The real CLI is slower, and shares two cores with others.
 const (
 	realCallbackTimeout = 5 * time.Second
-	realStallTimeout    = 8 * time.Second
+	realStallTimeout    = 6 * time.Second
 	realIdleUnload      = 1500 * time.Millisecond
-	realPingTimeout     = 8 * time.Second
+	realPingTimeout     = 5 * time.Second
 )
 
 // restarts have no breaker to speak of: a schedule kills more often than any crash loop.

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"net"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -53,7 +54,6 @@ type serving struct {
 	Plan Plan
 	Dir  string
 	CLI  string
-	Env  map[string]string
 }
 
 // serve is the server.
@@ -67,7 +67,7 @@ func serve(path string) error {
 		return err
 	}
 	c := configure(s.Plan, s.Dir)
-	c.CLIPath, c.Env, c.NoInstall = s.CLI, s.Env, true
+	c.CLIPath, c.NoInstall = s.CLI, true
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
@@ -105,7 +105,12 @@ func newProcess(w *world) (*process, error) {
 		if err := os.WriteFile(path, text, 0o600); err != nil {
 			return nil, err
 		}
-		s.CLI, s.Env = self, map[string]string{scriptEnv: path, oracleEnv: p.oracle()}
+		// A program of its own, since it is also asked for its version, without an environment.
+		s.CLI = filepath.Join(w.dir, "copilot")
+		text = fmt.Appendf(nil, "#!/bin/sh\n%s='%s' %s='%s' exec '%s' \"$@\"\n", scriptEnv, path, oracleEnv, p.oracle(), self)
+		if err := os.WriteFile(s.CLI, text, 0o700); err != nil { //nolint:gosec // it is to be run
+			return nil, err
+		}
 	}
 	if w.plan.Mode == Real {
 		var err error
@@ -138,6 +143,7 @@ func (p *process) start() error {
 	}
 	p.exited = make(chan error, 1)
 	go func(cmd *exec.Cmd, exited chan error) { exited <- cmd.Wait() }(p.cmd, p.exited)
+	p.await()
 	return nil
 }
 
@@ -160,6 +166,17 @@ func (p *process) stop() error {
 		return err
 	}
 	return p.end()
+}
+
+// await waits until the server listens: a signal to one that starts just ends it.
+func (p *process) await() {
+	for range 1000 {
+		if probe, err := net.Dial("unix", filepath.Join(p.w.dir, "s")); err == nil {
+			_ = probe.Close()
+			return
+		}
+		p.w.pause(10 * time.Millisecond)
+	}
 }
 
 func (p *process) crash(bool) error {

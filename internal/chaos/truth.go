@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -45,30 +46,33 @@ func emitted(log []fakecli.Entry) map[string]int {
 	return out
 }
 
-// accepted counts, for each thing that a CLI asked, how many answers it took in one life.
+// accepted counts, for each thing that a CLI asked, how many answers it took in one life and
+// while it had the session: one that ends before the answer had its effect asks again. That
+// the effect comes once at most is seen in the history.
 func accepted(log []fakecli.Entry) map[string]int {
-	type call struct {
-		life int
-		id   string
-	}
-	asked := map[call]string{}
+	type request struct{ SessionID, RequestID string }
+	asked := map[string]request{} // by the ids of this life
+	loads := map[string]int{}
 	out := map[string]int{}
 	life := 0
 	for _, e := range log {
 		switch e.Kind {
 		case fakecli.EntryReceived:
-			if e.Type == "connect" {
+			var m struct{ Params request }
+			switch {
+			case e.Type == "connect": // another life, with ids of its own
+				clear(asked)
 				life++
-			}
-			var m struct{ Params struct{ RequestID string } }
-			if json.Unmarshal(e.Body, &m) == nil && m.Params.RequestID != "" {
-				asked[call{life, e.ID}] = m.Params.RequestID
+			case json.Unmarshal(e.Body, &m) != nil:
+			case e.Type == "session.destroy":
+				loads[m.Params.SessionID]++
+			case m.Params.RequestID != "":
+				asked[e.ID] = m.Params
 			}
 		case fakecli.EntryReply:
 			var r struct{ Success bool }
-			id := asked[call{life, e.ID}]
-			if id != "" && json.Unmarshal(e.Body, &r) == nil && r.Success {
-				out[id]++
+			if q, ok := asked[e.ID]; ok && json.Unmarshal(e.Body, &r) == nil && r.Success {
+				out[fmt.Sprintf("%s (life %d, load %d)", q.RequestID, life, loads[q.SessionID])]++
 			}
 		}
 	}

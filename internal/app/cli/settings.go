@@ -22,6 +22,13 @@ const envPrefix = "COPILOT_GRPC_"
 type flags struct {
 	*flag.FlagSet
 	usage string
+	// given are those of the command line.
+	given map[string]bool
+}
+
+// isSet reports whether the command line or the environment sets a flag.
+func (f *flags) isSet(p *program, name string) bool {
+	return f.given[name] || p.getenv(variable(name)) != ""
 }
 
 // newFlags returns an empty set for the command of that name.
@@ -50,6 +57,7 @@ func (f *flags) parse(p *program, args []string) error {
 	}
 	given := map[string]bool{}
 	f.Visit(func(set *flag.Flag) { given[set.Name] = true })
+	f.given = given
 	f.VisitAll(func(fl *flag.Flag) {
 		value := p.getenv(variable(fl.Name))
 		if given[fl.Name] || value == "" || err != nil {

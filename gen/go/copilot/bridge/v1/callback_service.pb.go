@@ -337,7 +337,14 @@ type AttachStart struct {
 	// The slash commands it carries out; unique in the session. COMMAND for them, and
 	// QUEUED_COMMAND where they were queued, is asked of it alone, whatever its handlers.
 	// When it leaves they go; one that is given after that, before the CLI knows, fails.
-	Commands      []*v1.CommandDeclaration `protobuf:"bytes,16,rep,name=commands,proto3" json:"commands,omitempty"`
+	Commands []*v1.CommandDeclaration `protobuf:"bytes,16,rep,name=commands,proto3" json:"commands,omitempty"`
+	// Have the CLI's own behaviour, where the bridge's is stricter or tidier, for programs
+	// that were written for the CLI itself. A session to create that exists is resumed, as
+	// the CLI does; json_extra may name declared members; the first frame is always
+	// `opening`, so that what the CLI asks in the course of the create or resume is asked at
+	// once; of a history that the bridge has not seen before, no events come; `started`
+	// has the CLI's own result; a status other than OK has a JsonRpcError.
+	Exact         bool `protobuf:"varint,17,opt,name=exact,proto3" json:"exact,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -495,6 +502,13 @@ func (x *AttachStart) GetCommands() []*v1.CommandDeclaration {
 		return x.Commands
 	}
 	return nil
+}
+
+func (x *AttachStart) GetExact() bool {
+	if x != nil {
+		return x.Exact
+	}
+	return false
 }
 
 type isAttachStart_Session interface {
@@ -1009,7 +1023,7 @@ type AttachResponse_Opening struct {
 	// The participant is in place, and the session is about to be. It comes where the CLI
 	// asks the participant something before it has opened the session, and waits for that:
 	// a GitHub token, say; and always for a session whose files or model requests are its
-	// participants' matter. `stream` frames may come, and answers may be sent, from now
+	// participants' matter, and for a start with `exact`. `stream` frames may come, and answers may be sent, from now
 	// on, before `started`. It is the first frame then.
 	Opening *AttachOpening `protobuf:"bytes,5,opt,name=opening,proto3,oneof"`
 }
@@ -1099,7 +1113,16 @@ type AttachStarted struct {
 	Session *Session `protobuf:"bytes,3,opt,name=session,proto3" json:"session,omitempty"`
 	// The place was taken again: tools and handlers of this start were put in the place
 	// of the earlier ones.
-	Returned      bool `protobuf:"varint,4,opt,name=returned,proto3" json:"returned,omitempty"`
+	Returned bool `protobuf:"varint,4,opt,name=returned,proto3" json:"returned,omitempty"`
+	// For a start with `exact` that created or resumed the session, what the CLI answered.
+	//
+	// Types that are valid to be assigned to Result:
+	//
+	//	*AttachStarted_CreateResult
+	//	*AttachStarted_ResumeResult
+	Result isAttachStarted_Result `protobuf_oneof:"result"`
+	// The journal's last position when the CLI answered.
+	Position      *Position `protobuf:"bytes,7,opt,name=position,proto3" json:"position,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1161,6 +1184,56 @@ func (x *AttachStarted) GetReturned() bool {
 	}
 	return false
 }
+
+func (x *AttachStarted) GetResult() isAttachStarted_Result {
+	if x != nil {
+		return x.Result
+	}
+	return nil
+}
+
+func (x *AttachStarted) GetCreateResult() *v1.SessionServiceCreateResponse {
+	if x != nil {
+		if x, ok := x.Result.(*AttachStarted_CreateResult); ok {
+			return x.CreateResult
+		}
+	}
+	return nil
+}
+
+func (x *AttachStarted) GetResumeResult() *v1.SessionServiceResumeResponse {
+	if x != nil {
+		if x, ok := x.Result.(*AttachStarted_ResumeResult); ok {
+			return x.ResumeResult
+		}
+	}
+	return nil
+}
+
+func (x *AttachStarted) GetPosition() *Position {
+	if x != nil {
+		return x.Position
+	}
+	return nil
+}
+
+type isAttachStarted_Result interface {
+	isAttachStarted_Result()
+}
+
+type AttachStarted_CreateResult struct {
+	// To session.create.
+	CreateResult *v1.SessionServiceCreateResponse `protobuf:"bytes,5,opt,name=create_result,json=createResult,proto3,oneof"`
+}
+
+type AttachStarted_ResumeResult struct {
+	// To session.resume.
+	ResumeResult *v1.SessionServiceResumeResponse `protobuf:"bytes,6,opt,name=resume_result,json=resumeResult,proto3,oneof"`
+}
+
+func (*AttachStarted_CreateResult) isAttachStarted_Result() {}
+
+func (*AttachStarted_ResumeResult) isAttachStarted_Result() {}
 
 // AttachDone replies to a command or an answer.
 type AttachDone struct {
@@ -1715,7 +1788,7 @@ const file_copilot_bridge_v1_callback_service_proto_rawDesc = "" +
 	"\theartbeat\x18\x04 \x01(\v2\".copilot.bridge.v1.AttachHeartbeatH\x00R\theartbeat\x126\n" +
 	"\x05leave\x18\x05 \x01(\v2\x1e.copilot.bridge.v1.AttachLeaveH\x00R\x05leave\x12I\n" +
 	"\x0emodel_response\x18\x06 \x01(\v2 .copilot.bridge.v1.ModelResponseH\x00R\rmodelResponseB\a\n" +
-	"\x05frame\"\x88\a\n" +
+	"\x05frame\"\x9e\a\n" +
 	"\vAttachStart\x12A\n" +
 	"\x06create\x18\x01 \x01(\v2'.copilot.bridge.v1.CreateSessionRequestH\x00R\x06create\x12A\n" +
 	"\x06resume\x18\x02 \x01(\v2'.copilot.bridge.v1.ResumeSessionRequestH\x00R\x06resume\x12(\n" +
@@ -1733,7 +1806,8 @@ const file_copilot_bridge_v1_callback_service_proto_rawDesc = "" +
 	"\bcanvases\x18\r \x03(\v2!.copilot.cli.v1.CanvasDeclarationR\bcanvases\x12H\n" +
 	"\x0eextension_info\x18\x0e \x01(\v2!.copilot.cli.v1.ExtensionIdentityR\rextensionInfo\x12O\n" +
 	"\x0fcanvas_provider\x18\x0f \x01(\v2&.copilot.cli.v1.CanvasProviderIdentityR\x0ecanvasProvider\x12>\n" +
-	"\bcommands\x18\x10 \x03(\v2\".copilot.cli.v1.CommandDeclarationR\bcommandsB\t\n" +
+	"\bcommands\x18\x10 \x03(\v2\".copilot.cli.v1.CommandDeclarationR\bcommands\x12\x14\n" +
+	"\x05exact\x18\x11 \x01(\bR\x05exactB\t\n" +
 	"\asession\"d\n" +
 	"\x0eCallbackAnswer\x12\x1f\n" +
 	"\vcallback_id\x18\x01 \x01(\tR\n" +
@@ -1768,12 +1842,16 @@ const file_copilot_bridge_v1_callback_service_proto_rawDesc = "" +
 	"\x0eparticipant_id\x18\x01 \x01(\tR\rparticipantId\x12\x19\n" +
 	"\x05token\x18\x02 \x01(\tB\x03\x80\x01\x01R\x05token\x12\x1d\n" +
 	"\n" +
-	"session_id\x18\x03 \x01(\tR\tsessionId\"\xa3\x01\n" +
+	"session_id\x18\x03 \x01(\tR\tsessionId\"\x90\x03\n" +
 	"\rAttachStarted\x12%\n" +
 	"\x0eparticipant_id\x18\x01 \x01(\tR\rparticipantId\x12\x19\n" +
 	"\x05token\x18\x02 \x01(\tB\x03\x80\x01\x01R\x05token\x124\n" +
 	"\asession\x18\x03 \x01(\v2\x1a.copilot.bridge.v1.SessionR\asession\x12\x1a\n" +
-	"\breturned\x18\x04 \x01(\bR\breturned\"\xae\x01\n" +
+	"\breturned\x18\x04 \x01(\bR\breturned\x12S\n" +
+	"\rcreate_result\x18\x05 \x01(\v2,.copilot.cli.v1.SessionServiceCreateResponseH\x00R\fcreateResult\x12S\n" +
+	"\rresume_result\x18\x06 \x01(\v2,.copilot.cli.v1.SessionServiceResumeResponseH\x00R\fresumeResult\x127\n" +
+	"\bposition\x18\a \x01(\v2\x1b.copilot.bridge.v1.PositionR\bpositionB\b\n" +
+	"\x06result\"\xae\x01\n" +
 	"\n" +
 	"AttachDone\x12\x1f\n" +
 	"\n" +
@@ -1834,47 +1912,49 @@ func file_copilot_bridge_v1_callback_service_proto_rawDescGZIP() []byte {
 
 var file_copilot_bridge_v1_callback_service_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
 var file_copilot_bridge_v1_callback_service_proto_goTypes = []any{
-	(*ReadCallbackRequest)(nil),           // 0: copilot.bridge.v1.ReadCallbackRequest
-	(*ReadCallbackResponse)(nil),          // 1: copilot.bridge.v1.ReadCallbackResponse
-	(*AttachRequest)(nil),                 // 2: copilot.bridge.v1.AttachRequest
-	(*AttachStart)(nil),                   // 3: copilot.bridge.v1.AttachStart
-	(*CallbackAnswer)(nil),                // 4: copilot.bridge.v1.CallbackAnswer
-	(*AttachCommand)(nil),                 // 5: copilot.bridge.v1.AttachCommand
-	(*AbortCommand)(nil),                  // 6: copilot.bridge.v1.AbortCommand
-	(*SetToolsCommand)(nil),               // 7: copilot.bridge.v1.SetToolsCommand
-	(*AttachHeartbeat)(nil),               // 8: copilot.bridge.v1.AttachHeartbeat
-	(*AttachLeave)(nil),                   // 9: copilot.bridge.v1.AttachLeave
-	(*AttachResponse)(nil),                // 10: copilot.bridge.v1.AttachResponse
-	(*AttachOpening)(nil),                 // 11: copilot.bridge.v1.AttachOpening
-	(*AttachStarted)(nil),                 // 12: copilot.bridge.v1.AttachStarted
-	(*AttachDone)(nil),                    // 13: copilot.bridge.v1.AttachDone
-	(*AttachFailed)(nil),                  // 14: copilot.bridge.v1.AttachFailed
-	(*ListPendingRequest)(nil),            // 15: copilot.bridge.v1.ListPendingRequest
-	(*ListPendingResponse)(nil),           // 16: copilot.bridge.v1.ListPendingResponse
-	(*ResolveRequest)(nil),                // 17: copilot.bridge.v1.ResolveRequest
-	(*RespondToModelRequestRequest)(nil),  // 18: copilot.bridge.v1.RespondToModelRequestRequest
-	(*RespondToModelRequestResponse)(nil), // 19: copilot.bridge.v1.RespondToModelRequestResponse
-	(*ResolveResponse)(nil),               // 20: copilot.bridge.v1.ResolveResponse
-	(*ModelResponse)(nil),                 // 21: copilot.bridge.v1.ModelResponse
-	(*CreateSessionRequest)(nil),          // 22: copilot.bridge.v1.CreateSessionRequest
-	(*ResumeSessionRequest)(nil),          // 23: copilot.bridge.v1.ResumeSessionRequest
-	(*v1.ToolDefinition)(nil),             // 24: copilot.cli.v1.ToolDefinition
-	(*Handlers)(nil),                      // 25: copilot.bridge.v1.Handlers
-	(*durationpb.Duration)(nil),           // 26: google.protobuf.Duration
-	(*Position)(nil),                      // 27: copilot.bridge.v1.Position
-	(Start)(0),                            // 28: copilot.bridge.v1.Start
-	(*EventFilter)(nil),                   // 29: copilot.bridge.v1.EventFilter
-	(*StreamOptions)(nil),                 // 30: copilot.bridge.v1.StreamOptions
-	(*v1.CanvasDeclaration)(nil),          // 31: copilot.cli.v1.CanvasDeclaration
-	(*v1.ExtensionIdentity)(nil),          // 32: copilot.cli.v1.ExtensionIdentity
-	(*v1.CanvasProviderIdentity)(nil),     // 33: copilot.cli.v1.CanvasProviderIdentity
-	(*v1.CommandDeclaration)(nil),         // 34: copilot.cli.v1.CommandDeclaration
-	(*Answer)(nil),                        // 35: copilot.bridge.v1.Answer
-	(*Prompt)(nil),                        // 36: copilot.bridge.v1.Prompt
-	(*SubscribeResponse)(nil),             // 37: copilot.bridge.v1.SubscribeResponse
-	(*Session)(nil),                       // 38: copilot.bridge.v1.Session
-	(*Failure)(nil),                       // 39: copilot.bridge.v1.Failure
-	(*Callback)(nil),                      // 40: copilot.bridge.v1.Callback
+	(*ReadCallbackRequest)(nil),             // 0: copilot.bridge.v1.ReadCallbackRequest
+	(*ReadCallbackResponse)(nil),            // 1: copilot.bridge.v1.ReadCallbackResponse
+	(*AttachRequest)(nil),                   // 2: copilot.bridge.v1.AttachRequest
+	(*AttachStart)(nil),                     // 3: copilot.bridge.v1.AttachStart
+	(*CallbackAnswer)(nil),                  // 4: copilot.bridge.v1.CallbackAnswer
+	(*AttachCommand)(nil),                   // 5: copilot.bridge.v1.AttachCommand
+	(*AbortCommand)(nil),                    // 6: copilot.bridge.v1.AbortCommand
+	(*SetToolsCommand)(nil),                 // 7: copilot.bridge.v1.SetToolsCommand
+	(*AttachHeartbeat)(nil),                 // 8: copilot.bridge.v1.AttachHeartbeat
+	(*AttachLeave)(nil),                     // 9: copilot.bridge.v1.AttachLeave
+	(*AttachResponse)(nil),                  // 10: copilot.bridge.v1.AttachResponse
+	(*AttachOpening)(nil),                   // 11: copilot.bridge.v1.AttachOpening
+	(*AttachStarted)(nil),                   // 12: copilot.bridge.v1.AttachStarted
+	(*AttachDone)(nil),                      // 13: copilot.bridge.v1.AttachDone
+	(*AttachFailed)(nil),                    // 14: copilot.bridge.v1.AttachFailed
+	(*ListPendingRequest)(nil),              // 15: copilot.bridge.v1.ListPendingRequest
+	(*ListPendingResponse)(nil),             // 16: copilot.bridge.v1.ListPendingResponse
+	(*ResolveRequest)(nil),                  // 17: copilot.bridge.v1.ResolveRequest
+	(*RespondToModelRequestRequest)(nil),    // 18: copilot.bridge.v1.RespondToModelRequestRequest
+	(*RespondToModelRequestResponse)(nil),   // 19: copilot.bridge.v1.RespondToModelRequestResponse
+	(*ResolveResponse)(nil),                 // 20: copilot.bridge.v1.ResolveResponse
+	(*ModelResponse)(nil),                   // 21: copilot.bridge.v1.ModelResponse
+	(*CreateSessionRequest)(nil),            // 22: copilot.bridge.v1.CreateSessionRequest
+	(*ResumeSessionRequest)(nil),            // 23: copilot.bridge.v1.ResumeSessionRequest
+	(*v1.ToolDefinition)(nil),               // 24: copilot.cli.v1.ToolDefinition
+	(*Handlers)(nil),                        // 25: copilot.bridge.v1.Handlers
+	(*durationpb.Duration)(nil),             // 26: google.protobuf.Duration
+	(*Position)(nil),                        // 27: copilot.bridge.v1.Position
+	(Start)(0),                              // 28: copilot.bridge.v1.Start
+	(*EventFilter)(nil),                     // 29: copilot.bridge.v1.EventFilter
+	(*StreamOptions)(nil),                   // 30: copilot.bridge.v1.StreamOptions
+	(*v1.CanvasDeclaration)(nil),            // 31: copilot.cli.v1.CanvasDeclaration
+	(*v1.ExtensionIdentity)(nil),            // 32: copilot.cli.v1.ExtensionIdentity
+	(*v1.CanvasProviderIdentity)(nil),       // 33: copilot.cli.v1.CanvasProviderIdentity
+	(*v1.CommandDeclaration)(nil),           // 34: copilot.cli.v1.CommandDeclaration
+	(*Answer)(nil),                          // 35: copilot.bridge.v1.Answer
+	(*Prompt)(nil),                          // 36: copilot.bridge.v1.Prompt
+	(*SubscribeResponse)(nil),               // 37: copilot.bridge.v1.SubscribeResponse
+	(*Session)(nil),                         // 38: copilot.bridge.v1.Session
+	(*v1.SessionServiceCreateResponse)(nil), // 39: copilot.cli.v1.SessionServiceCreateResponse
+	(*v1.SessionServiceResumeResponse)(nil), // 40: copilot.cli.v1.SessionServiceResumeResponse
+	(*Failure)(nil),                         // 41: copilot.bridge.v1.Failure
+	(*Callback)(nil),                        // 42: copilot.bridge.v1.Callback
 }
 var file_copilot_bridge_v1_callback_service_proto_depIdxs = []int32{
 	3,  // 0: copilot.bridge.v1.AttachRequest.start:type_name -> copilot.bridge.v1.AttachStart
@@ -1908,28 +1988,31 @@ var file_copilot_bridge_v1_callback_service_proto_depIdxs = []int32{
 	14, // 28: copilot.bridge.v1.AttachResponse.failed:type_name -> copilot.bridge.v1.AttachFailed
 	11, // 29: copilot.bridge.v1.AttachResponse.opening:type_name -> copilot.bridge.v1.AttachOpening
 	38, // 30: copilot.bridge.v1.AttachStarted.session:type_name -> copilot.bridge.v1.Session
-	27, // 31: copilot.bridge.v1.AttachDone.position:type_name -> copilot.bridge.v1.Position
-	39, // 32: copilot.bridge.v1.AttachFailed.failure:type_name -> copilot.bridge.v1.Failure
-	40, // 33: copilot.bridge.v1.ListPendingResponse.callbacks:type_name -> copilot.bridge.v1.Callback
-	35, // 34: copilot.bridge.v1.ResolveRequest.answer:type_name -> copilot.bridge.v1.Answer
-	21, // 35: copilot.bridge.v1.RespondToModelRequestRequest.response:type_name -> copilot.bridge.v1.ModelResponse
-	27, // 36: copilot.bridge.v1.RespondToModelRequestResponse.position:type_name -> copilot.bridge.v1.Position
-	27, // 37: copilot.bridge.v1.ResolveResponse.position:type_name -> copilot.bridge.v1.Position
-	2,  // 38: copilot.bridge.v1.CallbackService.Attach:input_type -> copilot.bridge.v1.AttachRequest
-	15, // 39: copilot.bridge.v1.CallbackService.ListPending:input_type -> copilot.bridge.v1.ListPendingRequest
-	0,  // 40: copilot.bridge.v1.CallbackService.ReadCallback:input_type -> copilot.bridge.v1.ReadCallbackRequest
-	18, // 41: copilot.bridge.v1.CallbackService.RespondToModelRequest:input_type -> copilot.bridge.v1.RespondToModelRequestRequest
-	17, // 42: copilot.bridge.v1.CallbackService.Resolve:input_type -> copilot.bridge.v1.ResolveRequest
-	10, // 43: copilot.bridge.v1.CallbackService.Attach:output_type -> copilot.bridge.v1.AttachResponse
-	16, // 44: copilot.bridge.v1.CallbackService.ListPending:output_type -> copilot.bridge.v1.ListPendingResponse
-	1,  // 45: copilot.bridge.v1.CallbackService.ReadCallback:output_type -> copilot.bridge.v1.ReadCallbackResponse
-	19, // 46: copilot.bridge.v1.CallbackService.RespondToModelRequest:output_type -> copilot.bridge.v1.RespondToModelRequestResponse
-	20, // 47: copilot.bridge.v1.CallbackService.Resolve:output_type -> copilot.bridge.v1.ResolveResponse
-	43, // [43:48] is the sub-list for method output_type
-	38, // [38:43] is the sub-list for method input_type
-	38, // [38:38] is the sub-list for extension type_name
-	38, // [38:38] is the sub-list for extension extendee
-	0,  // [0:38] is the sub-list for field type_name
+	39, // 31: copilot.bridge.v1.AttachStarted.create_result:type_name -> copilot.cli.v1.SessionServiceCreateResponse
+	40, // 32: copilot.bridge.v1.AttachStarted.resume_result:type_name -> copilot.cli.v1.SessionServiceResumeResponse
+	27, // 33: copilot.bridge.v1.AttachStarted.position:type_name -> copilot.bridge.v1.Position
+	27, // 34: copilot.bridge.v1.AttachDone.position:type_name -> copilot.bridge.v1.Position
+	41, // 35: copilot.bridge.v1.AttachFailed.failure:type_name -> copilot.bridge.v1.Failure
+	42, // 36: copilot.bridge.v1.ListPendingResponse.callbacks:type_name -> copilot.bridge.v1.Callback
+	35, // 37: copilot.bridge.v1.ResolveRequest.answer:type_name -> copilot.bridge.v1.Answer
+	21, // 38: copilot.bridge.v1.RespondToModelRequestRequest.response:type_name -> copilot.bridge.v1.ModelResponse
+	27, // 39: copilot.bridge.v1.RespondToModelRequestResponse.position:type_name -> copilot.bridge.v1.Position
+	27, // 40: copilot.bridge.v1.ResolveResponse.position:type_name -> copilot.bridge.v1.Position
+	2,  // 41: copilot.bridge.v1.CallbackService.Attach:input_type -> copilot.bridge.v1.AttachRequest
+	15, // 42: copilot.bridge.v1.CallbackService.ListPending:input_type -> copilot.bridge.v1.ListPendingRequest
+	0,  // 43: copilot.bridge.v1.CallbackService.ReadCallback:input_type -> copilot.bridge.v1.ReadCallbackRequest
+	18, // 44: copilot.bridge.v1.CallbackService.RespondToModelRequest:input_type -> copilot.bridge.v1.RespondToModelRequestRequest
+	17, // 45: copilot.bridge.v1.CallbackService.Resolve:input_type -> copilot.bridge.v1.ResolveRequest
+	10, // 46: copilot.bridge.v1.CallbackService.Attach:output_type -> copilot.bridge.v1.AttachResponse
+	16, // 47: copilot.bridge.v1.CallbackService.ListPending:output_type -> copilot.bridge.v1.ListPendingResponse
+	1,  // 48: copilot.bridge.v1.CallbackService.ReadCallback:output_type -> copilot.bridge.v1.ReadCallbackResponse
+	19, // 49: copilot.bridge.v1.CallbackService.RespondToModelRequest:output_type -> copilot.bridge.v1.RespondToModelRequestResponse
+	20, // 50: copilot.bridge.v1.CallbackService.Resolve:output_type -> copilot.bridge.v1.ResolveResponse
+	46, // [46:51] is the sub-list for method output_type
+	41, // [41:46] is the sub-list for method input_type
+	41, // [41:41] is the sub-list for extension type_name
+	41, // [41:41] is the sub-list for extension extendee
+	0,  // [0:41] is the sub-list for field type_name
 }
 
 func init() { file_copilot_bridge_v1_callback_service_proto_init() }
@@ -1968,6 +2051,10 @@ func file_copilot_bridge_v1_callback_service_proto_init() {
 		(*AttachResponse_Done)(nil),
 		(*AttachResponse_Failed)(nil),
 		(*AttachResponse_Opening)(nil),
+	}
+	file_copilot_bridge_v1_callback_service_proto_msgTypes[12].OneofWrappers = []any{
+		(*AttachStarted_CreateResult)(nil),
+		(*AttachStarted_ResumeResult)(nil),
 	}
 	file_copilot_bridge_v1_callback_service_proto_msgTypes[13].OneofWrappers = []any{
 		(*AttachDone_CommandId)(nil),
