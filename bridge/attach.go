@@ -14,6 +14,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
+	"github.com/copilot-grpc/copilot-grpc/internal/caller"
 	"github.com/copilot-grpc/copilot-grpc/internal/frame"
 	"github.com/copilot-grpc/copilot-grpc/internal/reason"
 )
@@ -86,6 +87,11 @@ func (b *Bridge) Attach(ctx context.Context, start *bridgev1.AttachStart) (*Atta
 	if err != nil {
 		return nil, err
 	}
+	release, err := b.admitParticipant(caller.From(ctx).Tenant)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
 	a.life, a.end = context.WithCancelCause(context.WithoutCancel(ctx))
 	join.Replace = a.end
 	s, joined, err := a.arrive(ctx, join)

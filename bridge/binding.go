@@ -72,6 +72,7 @@ func (b *Bridge) startRuntime(ctx context.Context, cfg runtime.Config) (*runtime
 	cfg.RPC.Arrive = arrive
 	cfg.RPC.Logger = b.log
 	cfg.Prepare = runtime.Provide
+	cfg.MaxRSS = b.maxRSS(cfg.Profile.Tenant, cfg.MaxRSS)
 	rt, err := runtime.Start(ctx, cfg)
 	if err != nil {
 		return nil, err

@@ -13,6 +13,7 @@ import (
 	"regexp"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -27,6 +28,7 @@ import (
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/caller"
 	"github.com/copilot-grpc/copilot-grpc/internal/position"
+	"github.com/copilot-grpc/copilot-grpc/internal/quota"
 )
 
 // Defaults of Config.
@@ -46,6 +48,8 @@ type Config struct {
 	// Tenant says how a tenant other than the host's own is treated; false when there is
 	// none of that name. Nil: there are none.
 	Tenant func(name string) (Tenant, bool)
+	// Limits are those of everybody together. Nil: none beside the bounds of the parts.
+	Limits func() quota.Limits
 	// Placement says how sessions share runtimes.
 	Placement placement.Config
 	// Dialed says that the runtime is a CLI server that others run: there is one, as it is.
@@ -103,7 +107,7 @@ type Bridge struct {
 	cancel context.CancelFunc
 	tasks  sync.WaitGroup
 	// parked is held by calls that wait in the CLI.
-	parked chan struct{}
+	parked quota.Gauge
 	// shellStarts are channels by session, held while a command begins.
 	shellStarts sync.Map
 	// draining closes when streams are to go away, stopping when they are to end.
@@ -123,6 +127,10 @@ type Bridge struct {
 	unloading chan struct{}
 
 	budget *journal.Budget
+	flight inFlight
+	// rooms are counts of the callbacks that wait, by tenant; waiting is that of all.
+	rooms   sync.Map
+	waiting atomic.Int64
 	// unkept are the sessions that are to be kept, by keepMu; saveMu is held while one is.
 	keepMu, saveMu sync.Mutex
 	unkept         map[*session.Session]struct{}
@@ -168,9 +176,10 @@ func New(cfg Config) (*Bridge, error) {
 	b := &Bridge{
 		cfg: cfg, log: cfg.Logger, codec: c, defaults: defaults, once: idempotency.New(time.Now),
 		budget: journal.NewBudget(cfg.MaxMemoryBytes), unkept: map[*session.Session]struct{}{}, keepNow: make(chan struct{}, 1),
-		ctx: ctx, cancel: cancel, draining: make(chan struct{}), parked: make(chan struct{}, maxParked), stopping: make(chan struct{}),
+		ctx: ctx, cancel: cancel, draining: make(chan struct{}), stopping: make(chan struct{}),
 		sessions: map[string]*session.Session{}, shared: map[string]*session.Session{}, table: placement.New(cfg.Placement, cfg.Profile, time.Now), unloading: make(chan struct{}, 1),
 	}
+	b.table.Bound(b.bounds)
 	b.stopped, b.stop = context.WithCancel(ctx)
 	b.runtimes = cfg.Runtimes(b.startRuntime)
 	if err := errors.Join(b.remember(), b.restore()); err != nil {

@@ -1,6 +1,7 @@
 package bridge
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -15,6 +16,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/translate"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
+	"github.com/copilot-grpc/copilot-grpc/internal/caller"
 )
 
 // ownMembers may not be smuggled into a session's configuration: the bridge sets them.
@@ -109,7 +111,7 @@ func known(e protoreflect.Enum, field string) error {
 
 // creation reads a CreateSessionRequest. at is where it is in the caller's request, with
 // its dot, or empty.
-func (b *Bridge) creation(r *bridgev1.CreateSessionRequest, at string, exact bool) (o session.Opening, err error) {
+func (b *Bridge) creation(ctx context.Context, r *bridgev1.CreateSessionRequest, at string, exact bool) (o session.Opening, err error) {
 	if id := r.GetSessionId(); id != "" {
 		if err := checkID(id, at+"session_id"); err != nil {
 			return o, err
@@ -118,7 +120,9 @@ func (b *Bridge) creation(r *bridgev1.CreateSessionRequest, at string, exact boo
 	if o.Config, o.Tools, err = b.config(r.GetConfig(), at+"config", exact); err != nil {
 		return o, err
 	}
-	o.Config = b.defaults.Merge(o.Config)
+	if o.Config, err = b.underlying(ctx, o.Config); err != nil {
+		return o, within(err, at)
+	}
 	if o.Timeout, err = duration(r.GetCallbackTimeout(), at+"callback_timeout", time.Millisecond, maxTimeout); err != nil {
 		return o, err
 	}
@@ -139,12 +143,15 @@ func (b *Bridge) creation(r *bridgev1.CreateSessionRequest, at string, exact boo
 }
 
 // resumption reads a ResumeSessionRequest.
-func (b *Bridge) resumption(r *bridgev1.ResumeSessionRequest, at string, exact bool) (o session.Opening, err error) {
+func (b *Bridge) resumption(ctx context.Context, r *bridgev1.ResumeSessionRequest, at string, exact bool) (o session.Opening, err error) {
 	if err := checkID(r.GetSessionId(), at+"session_id"); err != nil {
 		return o, err
 	}
 	if o.Config, o.Tools, err = b.config(r.GetConfig(), at+"config", exact); err != nil {
 		return o, err
+	}
+	if o.Config, err = b.restrained(ctx, o.Config); err != nil {
+		return o, within(err, at)
 	}
 	if o.Timeout, err = duration(r.GetCallbackTimeout(), at+"callback_timeout", time.Millisecond, maxTimeout); err != nil {
 		return o, err
@@ -178,12 +185,12 @@ func (b *Bridge) resumption(r *bridgev1.ResumeSessionRequest, at string, exact b
 }
 
 // prompt reads what a caller says. at is where it is in the request.
-func (b *Bridge) prompt(p *bridgev1.Prompt, at string) (m session.Message, err error) {
+func (b *Bridge) prompt(ctx context.Context, p *bridgev1.Prompt, at string) (m session.Message, err error) {
 	if strings.TrimSpace(p.GetText()) == "" && len(p.GetAttachments()) == 0 {
 		return m, fault.New(fault.PromptEmpty, "the prompt has neither text nor attachments").WithField(at + ".text")
 	}
-	if n := len(p.GetText()); n > b.cfg.MaxPromptBytes {
-		return m, fault.New(fault.PromptTooLarge, "the prompt has %d bytes, more than %d", n, b.cfg.MaxPromptBytes).WithField(at + ".text")
+	if n, most := len(p.GetText()), b.maxPrompt(caller.From(ctx).Tenant); n > most {
+		return m, fault.New(fault.PromptTooLarge, "the prompt has %d bytes, more than %d", n, most).WithField(at + ".text")
 	}
 	if err := known(p.GetHeaderStrategy(), at+".header_strategy"); err != nil {
 		return m, err

@@ -24,7 +24,7 @@ func (b *Bridge) Run(ctx context.Context, r *bridgev1.RunRequest, sink frame.Sin
 		return err
 	}
 	// What is wrong with the prompt is found before a session is made for it.
-	m, err := b.prompt(r.GetPrompt(), "prompt")
+	m, err := b.prompt(ctx, r.GetPrompt(), "prompt")
 	if err != nil {
 		return err
 	}
@@ -95,7 +95,7 @@ func (b *Bridge) runOnce(ctx context.Context, r *bridgev1.RunRequest, m session.
 		if r.GetCreate() == nil {
 			t.begin = session.Proto(s.Journal().Last())
 		}
-		if t.sent, err = s.Send(ctx, m); err != nil {
+		if t.sent, err = b.say(ctx, s, m); err != nil {
 			end(nil)
 			return nil, err
 		}

@@ -36,7 +36,7 @@ func (b *Bridge) createAs(ctx context.Context, r *bridgev1.CreateSessionRequest,
 	if err := caller.From(ctx).Require(caller.Own, "making a session"); err != nil {
 		return nil, session.Joined{}, err
 	}
-	o, err := b.creation(r, at, join.Exactly())
+	o, err := b.creation(ctx, r, at, join.Exactly())
 	if err != nil {
 		return nil, session.Joined{}, err
 	}
@@ -52,6 +52,11 @@ func (b *Bridge) createAs(ctx context.Context, r *bridgev1.CreateSessionRequest,
 			return nil, session.Joined{}, inRequest(err, at)
 		}
 	}
+	release, err := b.admitSession(caller.From(ctx).Tenant)
+	if err != nil {
+		return nil, session.Joined{}, err
+	}
+	defer release()
 	s, fresh := b.enter(ctx, id)
 	if !fresh {
 		return nil, session.Joined{}, inRequest(exists(id), at)
@@ -128,14 +133,26 @@ func (b *Bridge) resume(ctx context.Context, r *bridgev1.ResumeSessionRequest, a
 	if err := caller.From(ctx).Require(caller.Own, "resuming a session"); err != nil {
 		return nil, session.Joined{}, err
 	}
-	o, err := b.resumption(r, at, join.Exactly())
+	o, err := b.resumption(ctx, r, at, join.Exactly())
 	if err != nil {
 		return nil, session.Joined{}, err
 	}
 	o.Join, o.Anew = join, join.Exactly()
+	if s := b.known(ctx, r.GetSessionId()); s == nil || s.Usable() != nil {
+		release, err := b.admitSession(caller.From(ctx).Tenant)
+		if err != nil {
+			return nil, session.Joined{}, err
+		}
+		defer release()
+	}
 	s, fresh := b.enter(ctx, r.GetSessionId())
 	if fresh || o.Anew && s.State() == session.Disconnected {
-		o.Config = b.defaults.Merge(o.Config)
+		if o.Config, err = b.underlying(ctx, o.Config); err != nil {
+			if fresh {
+				b.forget(s)
+			}
+			return nil, session.Joined{}, inRequest(err, at)
+		}
 		withTokens(&o, r.GetConfig())
 	}
 	if r.GetRuntimeProfile() != nil {

@@ -9,6 +9,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+	"github.com/copilot-grpc/copilot-grpc/internal/caller"
 )
 
 // done is the result of a call that only succeeds.
@@ -84,7 +85,14 @@ func (b *Bridge) cliCreate(ctx context.Context, c *cliCall) (json.RawMessage, er
 		}
 		return nil, err
 	}
-	o.Config = b.defaults.Merge(o.Config)
+	if o.Config, err = b.underlying(ctx, o.Config); err != nil {
+		return nil, rename(err, "config.", "")
+	}
+	release, err := b.admitSession(caller.From(ctx).Tenant)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
 	s, fresh := b.enter(ctx, id)
 	if !fresh {
 		return nil, exists(id)
@@ -110,9 +118,24 @@ func (b *Bridge) cliResume(ctx context.Context, c *cliCall) (json.RawMessage, er
 	if err != nil {
 		return nil, err
 	}
+	if s := b.known(ctx, c.id); s == nil || s.Usable() != nil {
+		release, err := b.admitSession(caller.From(ctx).Tenant)
+		if err != nil {
+			return nil, err
+		}
+		defer release()
+	}
 	s, fresh := b.enter(ctx, c.id)
+	if o.Config, err = b.restrained(ctx, o.Config); err == nil && fresh {
+		o.Config, err = b.underlying(ctx, o.Config)
+	}
+	if err != nil {
+		if fresh {
+			b.forget(s)
+		}
+		return nil, rename(err, "config.", "")
+	}
 	if fresh {
-		o.Config = b.defaults.Merge(o.Config)
 		placeOf(s).set(b.own(ctx))
 	}
 	if _, err := s.Resume(ctx, o); err != nil {
@@ -197,17 +220,18 @@ func (b *Bridge) cliSend(ctx context.Context, c *cliCall) (json.RawMessage, erro
 		return nil, err
 	}
 	prompt := c.params.String("prompt")
+	most := b.maxPrompt(caller.From(ctx).Tenant)
 	empty := c.method == "session.send" && strings.TrimSpace(prompt) == "" && len(rawList(c.params.Get("attachments"))) == 0
 	switch {
 	case empty && !c.exact:
 		return nil, fault.New(fault.PromptEmpty, "the prompt has neither text nor attachments").WithField("prompt")
-	case len(prompt) > b.cfg.MaxPromptBytes || len(c.params.Get("messages")) > b.cfg.MaxPromptBytes:
-		return nil, fault.New(fault.PromptTooLarge, "the prompt has more than %d bytes", b.cfg.MaxPromptBytes).WithField("prompt")
+	case len(prompt) > most || len(c.params.Get("messages")) > most:
+		return nil, fault.New(fault.PromptTooLarge, "the prompt has more than %d bytes", most).WithField("prompt")
 	}
 	m := session.Message{Method: c.method, Params: c.params.Clone(), Immediate: c.params.String("mode") == "immediate"}
 	wait := m.Params.Bool("wait")
 	m.Params.Set("wait", nil) // it would park the call in the CLI for the whole turn
-	sent, err := s.Send(ctx, m)
+	sent, err := b.say(ctx, s, m)
 	if err != nil {
 		return nil, err
 	}

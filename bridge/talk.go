@@ -56,12 +56,22 @@ func (b *Bridge) send(ctx context.Context, id string, p *bridgev1.Prompt) (*sess
 	if err != nil {
 		return nil, session.Sent{}, err
 	}
-	m, err := b.prompt(p, "prompt")
+	m, err := b.prompt(ctx, p, "prompt")
 	if err != nil {
 		return nil, session.Sent{}, err
 	}
-	sent, err := s.Send(ctx, m)
+	sent, err := b.say(ctx, s, m)
 	return s, sent, err
+}
+
+// say has a session take a message, if there is room for its turn.
+func (b *Bridge) say(ctx context.Context, s *session.Session, m session.Message) (session.Sent, error) {
+	release, err := b.admitTurn(s)
+	if err != nil {
+		return session.Sent{}, err
+	}
+	defer release()
+	return s.Send(ctx, m)
 }
 
 // SendStream says something with attachments that come in pieces. next gives the pieces,

@@ -27,8 +27,6 @@ type Tenant struct {
 	Ambient bool
 	// Confined says that a sandbox confines what its sessions do to the host.
 	Confined bool
-	// URLs are those that its sessions may name, in the form of policy files.
-	URLs []string
 	// Limits bound what it may use.
 	Limits quota.Limits
 }
@@ -77,7 +75,12 @@ func (b *Bridge) visible(ctx context.Context) []*session.Session {
 // tenant returns how a tenant is treated; false when there is none of the name.
 func (b *Bridge) tenant(name string) (Tenant, bool) {
 	if name == caller.HostTenant {
-		return Tenant{Profile: b.cfg.Profile, ProfileFields: b.cfg.Policy.Fields, Homes: b.cfg.Policy.Homes}, true
+		t := Tenant{Profile: b.cfg.Profile, ProfileFields: b.cfg.Policy.Fields, Homes: b.cfg.Policy.Homes, Ambient: true, Confined: true}
+		if b.cfg.Tenant != nil {
+			said, _ := b.cfg.Tenant(name)
+			t.Limits = said.Limits
+		}
+		return t, true
 	}
 	if b.cfg.Tenant == nil {
 		return Tenant{}, false

@@ -46,6 +46,7 @@ type host struct {
 	// dir holds everything that the host writes, home is the CLI's COPILOT_HOME.
 	dir, home string
 	target    string
+	tcp       string // the last address
 	token     string // what callers over TCP have to show
 	cli       string // the CLI's version
 	model     *offlinemodel.Server
@@ -121,6 +122,7 @@ func (h *host) serve(ctx context.Context, config hostConfig) error {
 		return err
 	}
 	h.target, h.token = a.Target(), a.Token()
+	h.tcp = a.Targets()[len(a.Targets())-1]
 	running, stop := context.WithCancel(context.Background())
 	stopped := make(chan error, 1)
 	go func() { stopped <- a.Run(running) }()

@@ -13,10 +13,12 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/internal/caller"
 	"github.com/copilot-grpc/copilot-grpc/internal/reason"
+	"github.com/copilot-grpc/copilot-grpc/server/codec"
 	"github.com/copilot-grpc/copilot-grpc/server/identity"
 	"github.com/copilot-grpc/copilot-grpc/server/policy"
 )
@@ -59,6 +61,12 @@ func (g *gate) admit(ctx context.Context, c *call, next func(context.Context) er
 			return err
 		}
 	}
+	if !who.May(caller.Host) && g.policy != nil {
+		c.check = g.checkFields(who.Tenant)
+		if err := c.checkRequest(ctx); err != nil {
+			return err
+		}
+	}
 	ctx = caller.With(ctx, who)
 	if id.Expires.IsZero() {
 		return next(ctx)
@@ -69,6 +77,43 @@ func (g *gate) admit(ctx context.Context, c *call, next func(context.Context) er
 		return fault.Wrap(errExpired, reason.Unauthenticated, "the call was ended")
 	}
 	return err
+}
+
+// checkRequest checks the request of a unary call.
+func (c *call) checkRequest(ctx context.Context) error {
+	if c.request == nil {
+		return nil
+	}
+	m := c.message()
+	if m == nil {
+		return fault.New(fault.InvalidField, "the request is malformed")
+	}
+	if err := c.check(ctx, m); err != nil {
+		return err
+	}
+	ready, ok := c.request.(codec.Ready)
+	if !ok {
+		return nil
+	}
+	// What was checked is what goes on: two readers of odd bytes may see two requests.
+	wire, err := proto.Marshal(m)
+	if err != nil {
+		return fault.New(fault.InvalidField, "the request is malformed")
+	}
+	ready.TakeWire(wire)
+	return nil
+}
+
+// checkFields returns what checks the requests of a tenant's callers without the rights of
+// the class host.
+func (g *gate) checkFields(tenant string) func(context.Context, proto.Message) error {
+	return func(ctx context.Context, m proto.Message) error {
+		t, ok := g.policy.Current().Tenant(tenant)
+		if !ok {
+			return fault.New(reason.Forbidden, "there is no tenant %q any more", tenant)
+		}
+		return t.CheckFields(ctx, m.ProtoReflect())
+	}
 }
 
 // resolve returns as whom an identity calls.

@@ -23,6 +23,10 @@ type call struct {
 	request any
 	// caller is who makes it, as soon as that is known.
 	caller caller.Caller
+	// check refuses requests for what they say; nil takes them all.
+	check func(context.Context, proto.Message) error
+	// incoming bounds what comes on a stream; nil if nothing does.
+	incoming *incoming
 	// reply is what a unary call is answered with.
 	reply any
 }
@@ -81,6 +85,12 @@ type observed struct {
 // RecvMsg notes the first message. Only the handler's own goroutine receives that one.
 func (o *observed) RecvMsg(m any) error {
 	err := o.ServerStream.RecvMsg(m)
+	if in := o.call.incoming; in != nil && err == nil {
+		err = in.take(o.Context(), m)
+	}
+	if message, ok := m.(proto.Message); ok && o.call.check != nil && err == nil {
+		err = o.call.check(o.Context(), message)
+	}
 	if err == nil && o.call.request == nil {
 		o.call.request = m
 	}

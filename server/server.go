@@ -43,6 +43,7 @@ type Server struct {
 	grpc      *grpc.Server
 	health    *health.Server
 	gate      *gate
+	limiter   *limiter
 	// certificates are those of TCP ports; nil without TLS.
 	certificates *certificates
 
@@ -57,7 +58,7 @@ func New(ctx context.Context, c Config) (*Server, error) {
 	if err := c.complete(); err != nil {
 		return nil, fmt.Errorf("server: %w", err)
 	}
-	s := &Server{config: c, health: health.NewServer(), gate: newGate(&c)}
+	s := &Server{config: c, health: health.NewServer(), gate: newGate(&c), limiter: &limiter{policy: c.Policy}}
 	if c.TLS != nil {
 		var err error
 		if s.certificates, err = newCertificates(c.TLS, c.Logger); err != nil {
@@ -79,7 +80,7 @@ func New(ctx context.Context, c Config) (*Server, error) {
 	s.setHealth(healthv1.HealthCheckResponse_NOT_SERVING)
 	healthv1.RegisterHealthServer(s.grpc, s.health)
 	reflection.Register(s.grpc)
-	s.gate.served = served(s.grpc)
+	s.gate.served, s.limiter.streaming = served(s.grpc), streamingOf(s.grpc.GetServiceInfo())
 	return s, nil
 }
 
@@ -87,7 +88,7 @@ func New(ctx context.Context, c Config) (*Server, error) {
 func (s *Server) options() []grpc.ServerOption {
 	r := &reporter{log: s.config.Logger, requests: s.config.LogRequests}
 	return append(
-		layered(r.report, r.rescue, s.gate.admit, s.release, trail),
+		layered(r.report, r.rescue, s.gate.admit, s.limiter.limit, s.release, trail),
 		grpc.Creds(newPerNetwork(s.certificates)),
 		grpc.ForceServerCodecV2(codec.New()),
 		grpc.MaxRecvMsgSize(s.config.MaxRecvBytes),

@@ -93,6 +93,9 @@ type Config struct {
 	Budget *journal.Budget
 	// CallbackTimeout is how long callbacks wait for an answer.
 	CallbackTimeout time.Duration
+	// Room is where its callbacks wait for answers, with those of others; nil has room for
+	// all.
+	Room callback.Room
 	// Bounds are those of a turn in which nothing happens.
 	Bounds Bounds
 }
@@ -168,7 +171,7 @@ func New(cfg Config) *Session {
 	s := &Session{
 		id: cfg.ID, tenant: cfg.Tenant, host: cfg.Host,
 		journal: journal.New(journal.Config{Epoch: cfg.Epoch, MaxEphemeralBytes: cfg.MaxEphemeralBytes, Encode: cfg.Encode, Log: cfg.Log, Budget: cfg.Budget}),
-		pending: callback.NewRegistry(),
+		pending: callback.NewRegistry(cfg.Room),
 		gate:    make(chan struct{}, 1), sending: make(chan struct{}, 1),
 		interests: map[string]bool{}, timeout: cfg.CallbackTimeout, switchNames: callback.Switches(),
 		meta: meta{start: now, modified: now}, bounds: cfg.Bounds.withDefaults(), touched: now,

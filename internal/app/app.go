@@ -114,6 +114,7 @@ func (a *App) newBridge(directory bridge.Directory, set *settings, profile runti
 		},
 		Profile:            profile,
 		Tenant:             a.config.tenants(a.policy, profile),
+		Limits:             overall(a.policy),
 		Policy:             bridge.ProfilePolicy{Fields: a.config.ProfileFields, Homes: a.config.Homes},
 		Placement:          a.config.placement(),
 		Dialed:             a.config.Dial != "",

@@ -10,6 +10,7 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
+	"github.com/copilot-grpc/copilot-grpc/internal/quota"
 	"github.com/copilot-grpc/copilot-grpc/server"
 	"github.com/copilot-grpc/copilot-grpc/server/policy"
 )
@@ -91,7 +92,7 @@ func (c *Config) tenant(name string, t policy.Tenant, own runtime.Profile) bridg
 	fields := t.RuntimeProfileFields
 	return bridge.Tenant{
 		Profile: profile, ProfileFields: fields, Ambient: t.Ambient, Confined: len(t.Sandbox) > 0,
-		URLs: t.URLs, Limits: t.Limits,
+		Limits: t.Limits,
 	}
 }
 
@@ -102,4 +103,12 @@ func (c *Config) dataDir() string {
 		return c.DataDir
 	}
 	return dir
+}
+
+// overall are the limits of everybody together: as the policy has them at the time.
+func overall(p *policy.Store) func() quota.Limits {
+	if p == nil {
+		return nil
+	}
+	return func() quota.Limits { return p.Current().Limits() }
 }

@@ -5,9 +5,11 @@ package policy
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
+	"net/netip"
 	"net/url"
 	"path"
 	"path/filepath"
@@ -67,12 +69,18 @@ type Tenant struct {
 	// Ambient gives its sessions the tools, instructions and discovery of the CLI, unless
 	// they say otherwise. Only with a sandbox.
 	Ambient bool `yaml:"ambient"`
-	// URLs are those that its sessions may name: of providers and MCP servers.
-	URLs []string `yaml:"urls"`
+	// URLs are those in the Internet that its sessions may name, of providers and MCP servers;
+	// PrivateURLs those wherever they lead.
+	URLs        []string `yaml:"urls"`
+	PrivateURLs []string `yaml:"private_urls"`
 	// RuntimeProfileFields are the members of RuntimeProfile that its callers may set.
 	RuntimeProfileFields []string `yaml:"runtime_profile_fields"`
 	// Limits bound what it may use.
 	Limits quota.Limits `yaml:"limits"`
+
+	public, private []*url.URL // URLs and PrivateURLs
+	// resolve asks for addresses; nil asks the system. Tests give theirs.
+	resolve func(ctx context.Context, network, host string) ([]netip.Addr, error)
 }
 
 // User is a user of the operating system.
@@ -170,7 +178,7 @@ func (f *file) checkTenants() error {
 }
 
 func (t *Tenant) check(name string, s *identitySection) error {
-	if name == caller.HostName && (t.Home != "" || len(t.Env) > 0 || t.User != nil || len(t.Sandbox) > 0 || t.Ambient || len(t.URLs) > 0 || t.RuntimeProfileFields != nil) {
+	if name == caller.HostName && (t.Home != "" || len(t.Env) > 0 || t.User != nil || len(t.Sandbox) > 0 || t.Ambient || len(t.URLs)+len(t.PrivateURLs) > 0 || t.RuntimeProfileFields != nil) {
 		return errors.New("members: the host's own tenant has the rights of the server's process, and only members and limits here")
 	}
 	for i := range t.Members {
@@ -193,8 +201,14 @@ func (t *Tenant) check(name string, s *identitySection) error {
 	if err := t.Limits.Check("limits"); err != nil {
 		return err
 	}
-	_, err := ParseURLs(t.URLs)
-	return err
+	var err error
+	if t.public, err = parseURLs(t.URLs); err != nil {
+		return fmt.Errorf("urls%w", err)
+	}
+	if t.private, err = parseURLs(t.PrivateURLs); err != nil {
+		return fmt.Errorf("private_urls%w", err)
+	}
+	return nil
 }
 
 func (m *Member) check(s *identitySection) error {
