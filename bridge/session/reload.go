@@ -97,9 +97,17 @@ func (s *Session) readHistory(ctx context.Context, rt Runtime, continuePending b
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var open unanswered
+	live := s.heldIDs()
 	for _, event := range history.Events {
 		rec, err := ParseEvent(event)
 		if err != nil {
+			continue
+		}
+		if live[rec.ID] {
+			// It happened since the resume, and comes in its place among what else did.
+			if callback.ForEvent(rec.Type) == nil {
+				open.follow(rec)
+			}
 			continue
 		}
 		rec.Bridge = s.internal && rec.Type == "session.resume"
@@ -121,6 +129,17 @@ func (s *Session) readHistory(ctx context.Context, rt Runtime, continuePending b
 		}
 	}
 	return nil
+}
+
+// heldIDs are those of the events that are held back. The caller holds mu.
+func (s *Session) heldIDs() map[journal.ID]bool {
+	ids := make(map[journal.ID]bool, len(s.held))
+	for _, rec := range s.held {
+		if rec.ID != (journal.ID{}) {
+			ids[rec.ID] = true
+		}
+	}
+	return ids
 }
 
 // kept gives a record of the history the position that it has in the journal.

@@ -145,8 +145,8 @@ func (w *world) differ(journal []record, history []said) (out []string) {
 		case !ok:
 			out = append(out, "event "+h.ID+" ("+h.Type+") is missing")
 			continue
-		case i < last:
-			out = append(out, "event "+h.ID+" ("+h.Type+") comes after one that it came before")
+		case i < last: // in the journal the one before comes later
+			out = append(out, "event "+h.ID+" ("+h.Type+") comes before "+journal[last].id+" ("+journal[last].kind+"), which was before it")
 		case !w.same(journal[i].raw, h.raw):
 			out = append(out, "event "+h.ID+" ("+h.Type+") is not what the CLI wrote: "+journal[i].raw+" / "+string(h.raw))
 		}
@@ -159,8 +159,9 @@ func (w *world) differ(journal []record, history []said) (out []string) {
 // nobody of.
 const unspoken = "session.usage_record"
 
-// same compares an event of a journal with that of the history. The real CLI leaves a copy of
-// the prompt out of what it writes, and its chain of parents goes over what is unspoken.
+// same compares an event of a journal with that of the history. The real CLI leaves
+// copies of the prompt and of results out of what it writes, and its chain of parents goes
+// over what is unspoken.
 func (w *world) same(told string, kept []byte) bool {
 	if w.plan.Mode != Real {
 		return told == string(bytes.TrimSpace(kept))
@@ -173,6 +174,9 @@ func (w *world) same(told string, kept []byte) bool {
 		delete(e, "parentId")
 		if data, ok := e["data"].(map[string]any); ok {
 			delete(data, "contentBlocks")
+			if result, ok := data["result"].(map[string]any); ok && result["detailedContent"] == result["content"] {
+				delete(result, "detailedContent")
+			}
 		}
 	}
 	return reflect.DeepEqual(a, b)

@@ -29,6 +29,8 @@ type Plan struct {
 	Steps int    `json:"steps"`
 	// CLI is the real CLI's executable, for Real.
 	CLI string `json:"cli,omitempty"`
+	// Soak says that it is no schedule but a soak: nothing breaks, and nothing is logged.
+	Soak bool `json:"soak,omitempty"`
 }
 
 // step is one thing to do.

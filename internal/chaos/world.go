@@ -45,6 +45,9 @@ type world struct {
 
 // logf writes a line into the schedule's log.
 func (w *world) logf(format string, args ...any) {
+	if w.plan.Soak {
+		return
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.log = append(w.log, fmt.Sprintf("%9.1f ms  ", float64(time.Since(w.begun).Microseconds())/1000)+fmt.Sprintf(format, args...))
