@@ -87,6 +87,9 @@ func (w *world) rested(to *conversation, c *caller) bool {
 		status = r.GetOutcome().GetStatus()
 		return err
 	})
+	if reasonOf(err) == "CREDENTIALS_NEEDED" {
+		w.provide(to)
+	}
 	w.logf("session %d: the last turn ended: %v, %v", to.n, status, errOrOK(err))
 	return err == nil && status == bridgev1.TurnStatus_TURN_STATUS_COMPLETED
 }
