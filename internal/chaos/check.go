@@ -140,8 +140,9 @@ func (w *world) differ(journal []record, history []said) (out []string) {
 		if h.Type == unspoken {
 			continue
 		}
-		// The real CLI tells of an abort and of what it ended in the other order than it writes.
-		unordered := h.Type == "abort" && w.plan.Mode == Real
+		// The real CLI tells of these and of what comes with them in the other order than it
+		// writes them.
+		unordered := w.plan.Mode == Real && (h.Type == "abort" || h.Type == "session.resume")
 		i, ok := at[h.ID]
 		switch {
 		case !ok:
