@@ -13,6 +13,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	"github.com/copilot-grpc/copilot-grpc/bridge/translate"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
 )
@@ -21,23 +22,23 @@ func asFault(err error) (*fault.Error, bool) { return errors.AsType[*fault.Error
 
 // ListPending lists the callbacks that wait for an answer.
 func (b *Bridge) ListPending(ctx context.Context, r *bridgev1.ListPendingRequest) (*bridgev1.ListPendingResponse, error) {
-	s, err := b.asking(r.GetSessionId())
+	s, err := b.asking(ctx, r.GetSessionId())
 	if err != nil {
 		return nil, err
 	}
 	record(ctx, s.Journal().Last())
-	return &bridgev1.ListPendingResponse{Callbacks: b.pending(s)}, nil
+	return &bridgev1.ListPendingResponse{Callbacks: b.pending(s, translate.Tidy)}, nil
 }
 
 // Resolve answers a callback.
 func (b *Bridge) Resolve(ctx context.Context, r *bridgev1.ResolveRequest) (*bridgev1.ResolveResponse, error) {
 	return whole(ctx, b, r.GetRequestId(), func(ctx context.Context) (*bridgev1.ResolveResponse, error) {
-		return idempotent(ctx, b, "Resolve", r.GetRequestId(), r, func() (*bridgev1.ResolveResponse, error) {
-			s, err := b.asking(r.GetSessionId())
+		return b.resolveOnce(ctx, r, func() (*bridgev1.ResolveResponse, error) {
+			s, err := b.asking(ctx, r.GetSessionId())
 			if err != nil {
 				return nil, err
 			}
-			at, err := b.resolve(ctx, s, r.GetCallbackId(), "", r.GetAnswer(), "answer")
+			at, err := b.resolve(ctx, s, r.GetCallbackId(), "", r.GetAnswer(), answerAt{field: "answer"})
 			if err != nil {
 				return nil, err
 			}
@@ -47,8 +48,14 @@ func (b *Bridge) Resolve(ctx context.Context, r *bridgev1.ResolveRequest) (*brid
 	})
 }
 
+// answerAt is where an answer is in its request, and whether it is to reach the CLI as it is.
+type answerAt struct {
+	field string
+	exact bool
+}
+
 // resolve checks an answer and gives it to the CLI.
-func (b *Bridge) resolve(ctx context.Context, s *session.Session, id, participant string, a *bridgev1.Answer, at string) (journal.Position, error) {
+func (b *Bridge) resolve(ctx context.Context, s *session.Session, id, participant string, a *bridgev1.Answer, at answerAt) (journal.Position, error) {
 	by, err := giver(participant, a)
 	if err != nil {
 		return journal.Position{}, err
@@ -63,7 +70,10 @@ func (b *Bridge) resolve(ctx context.Context, s *session.Session, id, participan
 	if a.GetAbstain() != nil {
 		return s.Abstain(ctx, id, participant)
 	}
-	reply, err := b.reply(p, a, at)
+	reply, err := b.reply(p, a, at.field)
+	if at.exact {
+		reply, err = b.exactReply(p, a, at.field)
+	}
 	if err != nil {
 		return journal.Position{}, err
 	}

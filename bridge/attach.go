@@ -14,6 +14,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
+	"github.com/copilot-grpc/copilot-grpc/internal/caller"
 	"github.com/copilot-grpc/copilot-grpc/internal/frame"
 	"github.com/copilot-grpc/copilot-grpc/internal/reason"
 )
@@ -86,12 +87,17 @@ func (b *Bridge) Attach(ctx context.Context, start *bridgev1.AttachStart) (*Atta
 	if err != nil {
 		return nil, err
 	}
+	release, err := b.admitParticipant(caller.From(ctx).Tenant)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
 	a.life, a.end = context.WithCancelCause(context.WithoutCancel(ctx))
 	join.Replace = a.end
 	s, joined, err := a.arrive(ctx, join)
 	if err != nil {
 		a.end(err)
-		return nil, within(err, "start.")
+		return nil, a.refusal(err)
 	}
 	if err := a.follow(s, joined); err != nil {
 		a.Leave()
@@ -111,16 +117,18 @@ func (a *Attachment) follow(s *session.Session, joined session.Joined) error {
 	if err != nil {
 		return err
 	}
-	f.callbacks, f.participant = true, a.p.ID
+	f.callbacks, f.participant, f.exact = true, a.p.ID, a.start.GetExact()
 	a.stream.extra = a.out
 	a.stream.stay = s.TurnRunning // the turn may need the participant
 	return nil
 }
 
 func (a *Attachment) startedAs(joined session.Joined) *bridgev1.AttachStarted {
-	return &bridgev1.AttachStarted{
+	started := &bridgev1.AttachStarted{
 		ParticipantId: a.p.ID, Token: a.p.Token, Session: a.s.Snapshot(), Returned: joined.Returned,
 	}
+	a.answered(started)
+	return started
 }
 
 // joining checks what the participant brings.
@@ -146,11 +154,11 @@ func (a *Attachment) joining() (session.Joining, error) {
 	if start.GetGrace() == nil {
 		grace = defaultGrace
 	}
-	tools, err := a.b.tools(start.GetTools(), "start.tools")
+	tools, err := a.b.tools(start.GetTools(), "start.tools", start.GetExact())
 	if err != nil {
 		return session.Joining{}, err
 	}
-	j := session.Joining{Name: start.GetName(), Token: start.GetToken(), Tools: tools, Grace: grace}
+	j := session.Joining{Name: start.GetName(), Token: start.GetToken(), Tools: tools, Grace: grace, Exact: start.GetExact()}
 	if j.Commands, j.Own, err = a.b.declared(start, "start."); err != nil {
 		return session.Joining{}, err
 	}
@@ -163,8 +171,8 @@ func (a *Attachment) joining() (session.Joining, error) {
 }
 
 // tools gives tools the CLI's form.
-func (b *Bridge) tools(list []*cliv1.ToolDefinition, at string) ([]session.Tool, error) {
-	_, tools, err := b.config(&cliv1.SessionConfig{Tools: list}, at)
+func (b *Bridge) tools(list []*cliv1.ToolDefinition, at string, exact bool) ([]session.Tool, error) {
+	_, tools, err := b.config(&cliv1.SessionConfig{Tools: list}, at, exact)
 	if err != nil {
 		return nil, rename(err, at+".tools", at)
 	}
@@ -180,7 +188,7 @@ func (b *Bridge) declared(start *bridgev1.AttachStart, at string) ([]session.Com
 	own, _, err := b.config(&cliv1.SessionConfig{
 		Commands: start.GetCommands(), Canvases: start.GetCanvases(),
 		ExtensionInfo: start.GetExtensionInfo(), CanvasProvider: start.GetCanvasProvider(),
-	}, "config")
+	}, "config", start.GetExact())
 	if err != nil {
 		return nil, nil, rename(err, "config.", at)
 	}
@@ -207,12 +215,12 @@ func (a *Attachment) come(ctx context.Context, j session.Joining) (s *session.Se
 	case *bridgev1.AttachStart_Create:
 		a.begin = cursor{}
 		return a.once(ctx, how.Create.GetRequestId(), j, func() (*session.Session, session.Joined, error) {
-			return a.b.create(ctx, how.Create, "create.", &j)
+			return a.create(ctx, how.Create, &j)
 		})
 	case *bridgev1.AttachStart_Resume:
 		if a.begin.after == nil && a.begin.tail {
 			// What happens in the course of the resume is new to the participant.
-			if s, err := a.b.open(how.Resume.GetSessionId()); err == nil {
+			if s, err := a.b.open(ctx, how.Resume.GetSessionId()); err == nil {
 				a.begin.after = session.Proto(s.Journal().Last())
 			}
 		}
@@ -220,7 +228,7 @@ func (a *Attachment) come(ctx context.Context, j session.Joining) (s *session.Se
 			return a.b.resume(ctx, how.Resume, "resume.", &j)
 		})
 	case *bridgev1.AttachStart_JoinSessionId:
-		s, err := a.b.open(how.JoinSessionId)
+		s, err := a.b.open(ctx, how.JoinSessionId)
 		if err != nil {
 			return nil, joined, rename(err, "session_id", "join_session_id")
 		}
@@ -236,7 +244,7 @@ func (a *Attachment) come(ctx context.Context, j session.Joining) (s *session.Se
 // have seen.
 func (a *Attachment) once(ctx context.Context, id string, j session.Joining, open func() (*session.Session, session.Joined, error)) (s *session.Session, joined session.Joined, err error) {
 	first := false
-	m, err := a.b.once.Do(ctx, "Attach", id, a.start, func() (proto.Message, error) {
+	m, err := a.b.once.Do(ctx, scoped(ctx, "Attach"), id, a.start, func() (proto.Message, error) {
 		first = true
 		if s, joined, err = open(); err != nil {
 			return nil, err
@@ -247,7 +255,7 @@ func (a *Attachment) once(ctx context.Context, id string, j session.Joining, ope
 		return s, joined, err
 	}
 	started := m.(*bridgev1.AttachStarted)
-	if s, err = a.b.open(started.GetSession().GetSessionId()); err != nil {
+	if s, err = a.b.open(ctx, started.GetSession().GetSessionId()); err != nil {
 		return nil, joined, err
 	}
 	j.Token = started.GetToken()
@@ -280,6 +288,9 @@ func (a *Attachment) Stream(ctx context.Context, sink frame.Sink) error {
 	}
 	switch context.Cause(a.life) {
 	case errLeft:
+		if err := a.stream.rest(); err != nil {
+			return err
+		}
 		return a.stream.closeAll(bridgev1.CloseReason_CLOSE_REASON_LEFT)
 	case session.ErrReplaced:
 		_ = a.stream.closeAll(bridgev1.CloseReason_CLOSE_REASON_REPLACED) // the status says it too
@@ -432,7 +443,7 @@ func (a *Attachment) command(ctx context.Context, c *bridgev1.AttachCommand) (*b
 		_, at, err := a.s.Abort(ctx)
 		return done(at, err)
 	case *bridgev1.AttachCommand_SetTools:
-		tools, err := a.b.tools(do.SetTools.GetTools(), "command.set_tools.tools")
+		tools, err := a.b.tools(do.SetTools.GetTools(), "command.set_tools.tools", a.start.GetExact())
 		if err != nil {
 			return nil, err
 		}
@@ -450,7 +461,7 @@ func (a *Attachment) command(ctx context.Context, c *bridgev1.AttachCommand) (*b
 
 // answer carries out an answer.
 func (a *Attachment) answer(ctx context.Context, c *bridgev1.CallbackAnswer) {
-	at, err := a.b.resolve(ctx, a.s, c.GetCallbackId(), a.p.ID, c.GetAnswer(), "answer")
+	at, err := a.b.resolve(ctx, a.s, c.GetCallbackId(), a.p.ID, c.GetAnswer(), answerAt{"answer", a.start.GetExact()})
 	if err != nil {
 		a.reply(ctx, failed(&bridgev1.AttachFailed{Of: &bridgev1.AttachFailed_CallbackId{CallbackId: c.GetCallbackId()}}, err))
 		return

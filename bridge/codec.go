@@ -113,8 +113,8 @@ func (c *codec) event(r *journal.Record, f journal.Form) []byte {
 	}
 	text, cut := journal.CutEvent(r.JSON, limit)
 
-	// The event is put together in a buffer that is used again, after room for what
-	// comes before it and is only known afterwards; what is kept is an exact copy.
+	// The event is put together after room for what comes before it and is only known
+	// afterwards, in a buffer that is used again; what is kept is an exact copy.
 	scratch := c.scratch.Get().(*[]byte)
 	out := slices.Grow((*scratch)[:0], eventHead+len(text))[:eventHead]
 	typed, err := c.events.AppendWire(out, text, fidelity)
@@ -173,6 +173,11 @@ func appendPosition(dst []byte, p journal.Position) []byte {
 // toJSON gives a caller's message the CLI's form. field is where the message is in the
 // request; json_extra may name neither a declared member nor one of forbidden.
 func (c *codec) toJSON(m proto.Message, field string, forbidden ...string) ([]byte, error) {
+	return c.toJSONAs(m, field, translate.JSONOptions{RejectDeclaredExtra: true, ForbidExtra: forbidden})
+}
+
+// toJSONAs is toJSON with the caller's json_extra held to o.
+func (c *codec) toJSONAs(m proto.Message, field string, o translate.JSONOptions) ([]byte, error) {
 	wire, err := proto.Marshal(m)
 	if err != nil {
 		return nil, fault.Wrap(err, fault.InvalidField, "encoding %s", field).WithField(field)
@@ -181,7 +186,7 @@ func (c *codec) toJSON(m proto.Message, field string, forbidden ...string) ([]by
 	if err != nil {
 		return nil, fault.Wrap(err, fault.Internal, "compiling a message")
 	}
-	out, err := table.AppendJSON(nil, wire, translate.JSONOptions{RejectDeclaredExtra: true, ForbidExtra: forbidden})
+	out, err := table.AppendJSON(nil, wire, o)
 	if err != nil {
 		return nil, badField(err, field)
 	}
@@ -209,11 +214,16 @@ func badField(err error, field string) error {
 
 // fromJSON reads the CLI's JSON into a message.
 func (c *codec) fromJSON(text json.RawMessage, m proto.Message) error {
+	return c.fromJSONAs(text, m, translate.Tidy)
+}
+
+// fromJSONAs is fromJSON that keeps as much as f says.
+func (c *codec) fromJSONAs(text json.RawMessage, m proto.Message, f translate.Fidelity) error {
 	table, err := c.set.Table(m.ProtoReflect().Descriptor())
 	if err != nil {
 		return fault.Wrap(err, fault.Internal, "compiling a message")
 	}
-	wire, err := table.AppendWire(nil, text, translate.Tidy)
+	wire, err := table.AppendWire(nil, text, f)
 	if err != nil {
 		return fault.Wrap(err, fault.CLIProtocolError, "reading what the CLI sent")
 	}

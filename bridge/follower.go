@@ -11,6 +11,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	"github.com/copilot-grpc/copilot-grpc/bridge/translate"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/frame"
 )
@@ -35,6 +36,8 @@ type follower struct {
 	// callbacks: the stream carries callbacks. participant is who it belongs to, if anybody.
 	callbacks   bool
 	participant string
+	// exact: the caller knows the past already, and wants what there is to the last member.
+	exact bool
 
 	until   journal.Position // replay ends here
 	caught  bool
@@ -94,13 +97,25 @@ func (f *follower) pending() []*bridgev1.Callback {
 	if !f.callbacks {
 		return nil
 	}
-	return f.b.pending(f.s)
+	return f.b.pending(f.s, f.fidelity())
+}
+
+// fidelity is how closely callbacks follow the CLI's JSON.
+func (f *follower) fidelity() translate.Fidelity {
+	if f.exact {
+		return translate.Exact
+	}
+	return translate.Tidy
 }
 
 // drain sends what there is, and reports whether there may be more.
 func (f *follower) drain(sink frame.Sink) (more bool, err error) {
 	var gap *journal.Gap
 	f.records, gap = f.r.Next(f.records[:0], batchBytes)
+	var past journal.Position
+	if f.exact {
+		past = f.s.Past()
+	}
 	if gap != nil {
 		f.at = f.r.Position()
 		return true, f.sendGap(gap, sink)
@@ -109,7 +124,7 @@ func (f *follower) drain(sink frame.Sink) (more bool, err error) {
 		switch {
 		case r.Note == nil:
 			f.at = r.Pos
-			if f.filter.passes(r) {
+			if f.filter.passes(r) && (!f.exact || less(past, r.Pos)) {
 				f.passed = append(f.passed, r)
 			}
 			continue
@@ -117,6 +132,9 @@ func (f *follower) drain(sink frame.Sink) (more bool, err error) {
 			if err := f.sendEvents(sink); err != nil {
 				return false, err
 			}
+		}
+		if r.Posted && less(f.at, r.Pos) {
+			f.at = r.Pos
 		}
 		if err := f.sendNote(r, sink); err != nil || f.closed {
 			clear(f.records[i:])
@@ -227,7 +245,7 @@ func (f *follower) concerns(k *callback.Kind, offered []string) bool {
 }
 
 func (f *follower) sendRequested(p *callback.Pending, sink frame.Sink) error {
-	c := f.b.callback(f.s, p)
+	c := f.b.callbackFrame(f.s, p, f.fidelity())
 	offered := false
 	for _, id := range c.ParticipantIds {
 		offered = offered || id == f.participant
@@ -252,18 +270,24 @@ func (f *follower) beat(sink frame.Sink) error {
 }
 
 // pending is the session's callbacks that wait, oldest first.
-func (b *Bridge) pending(s *session.Session) []*bridgev1.Callback {
+func (b *Bridge) pending(s *session.Session, fidelity translate.Fidelity) []*bridgev1.Callback {
 	list := s.Pending().List()
 	out := make([]*bridgev1.Callback, 0, len(list))
+	room := inlineBytes
 	for _, p := range list {
-		out = append(out, b.callback(s, p))
+		if len(p.Params) > room {
+			out = append(out, b.withoutRequest(s, p, fidelity))
+			continue
+		}
+		room -= len(p.Params)
+		out = append(out, b.callback(s, p, fidelity))
 	}
 	return out
 }
 
 // callback gives a pending callback the form of the API. One that its type cannot hold
 // goes out raw.
-func (b *Bridge) callback(s *session.Session, p *callback.Pending) *bridgev1.Callback {
+func (b *Bridge) callback(s *session.Session, p *callback.Pending, fidelity translate.Fidelity) *bridgev1.Callback {
 	c := &bridgev1.Callback{
 		CallbackId: p.ID, SessionId: s.ID(), Kind: p.Kind.Type,
 		CreateTime: timestamppb.New(p.Created), ParticipantIds: s.Offered(p),
@@ -280,7 +304,7 @@ func (b *Bridge) callback(s *session.Session, p *callback.Pending) *bridgev1.Cal
 		return c
 	}
 	request := c.ProtoReflect().NewField(field)
-	if err := b.codec.fromJSON(p.Params, request.Message().Interface()); err != nil {
+	if err := b.codec.fromJSONAs(p.Params, request.Message().Interface(), fidelity); err != nil {
 		b.log.Warn("callback not typed", "session_id", s.ID(), "method", p.Kind.Method, "error", err)
 		c.Request = raw(p)
 		return c

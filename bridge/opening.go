@@ -1,6 +1,7 @@
 package bridge
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -12,8 +13,10 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	"github.com/copilot-grpc/copilot-grpc/bridge/translate"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
+	"github.com/copilot-grpc/copilot-grpc/internal/caller"
 )
 
 // ownMembers may not be smuggled into a session's configuration: the bridge sets them.
@@ -22,18 +25,26 @@ var ownMembers = []string{"sessionId", "disableResume", "continuePendingWork", "
 // maxTimeout bounds the durations callers give.
 const maxTimeout = 30 * 24 * time.Hour
 
-// config gives a configuration the CLI's form, with the tools apart.
-func (b *Bridge) config(c *cliv1.SessionConfig, at string) (session.Object, *[]session.Tool, error) {
+// config gives a configuration the CLI's form, with the tools apart. An exact one may say
+// anything, but what the bridge sets it still does.
+func (b *Bridge) config(c *cliv1.SessionConfig, at string, exact bool) (session.Object, *[]session.Tool, error) {
 	if c == nil {
 		return nil, nil, nil
 	}
-	text, err := b.codec.toJSON(c, at, ownMembers...)
+	limits := translate.JSONOptions{RejectDeclaredExtra: true, ForbidExtra: ownMembers}
+	if exact {
+		limits = translate.JSONOptions{}
+	}
+	text, err := b.codec.toJSONAs(c, at, limits)
 	if err != nil {
 		return nil, nil, err
 	}
 	o, err := session.ParseObject(text)
 	if err != nil {
 		return nil, nil, fault.Wrap(err, fault.Internal, "session configuration")
+	}
+	for _, own := range ownMembers {
+		o.Set(own, nil)
 	}
 	var tools *[]session.Tool
 	if array := o.Get("tools"); array != nil {
@@ -100,16 +111,18 @@ func known(e protoreflect.Enum, field string) error {
 
 // creation reads a CreateSessionRequest. at is where it is in the caller's request, with
 // its dot, or empty.
-func (b *Bridge) creation(r *bridgev1.CreateSessionRequest, at string) (o session.Opening, err error) {
+func (b *Bridge) creation(ctx context.Context, r *bridgev1.CreateSessionRequest, at string, exact bool) (o session.Opening, err error) {
 	if id := r.GetSessionId(); id != "" {
 		if err := checkID(id, at+"session_id"); err != nil {
 			return o, err
 		}
 	}
-	if o.Config, o.Tools, err = b.config(r.GetConfig(), at+"config"); err != nil {
+	if o.Config, o.Tools, err = b.config(r.GetConfig(), at+"config", exact); err != nil {
 		return o, err
 	}
-	o.Config = b.defaults.Merge(o.Config)
+	if o.Config, err = b.underlying(ctx, o.Config); err != nil {
+		return o, within(err, at)
+	}
 	if o.Timeout, err = duration(r.GetCallbackTimeout(), at+"callback_timeout", time.Millisecond, maxTimeout); err != nil {
 		return o, err
 	}
@@ -125,16 +138,20 @@ func (b *Bridge) creation(r *bridgev1.CreateSessionRequest, at string) (o sessio
 	}
 	o.Lifetime = r.GetLifetime()
 	o.Handling, err = handling(r.GetHandlers(), at+"handlers")
+	withTokens(&o, r.GetConfig())
 	return o, err
 }
 
 // resumption reads a ResumeSessionRequest.
-func (b *Bridge) resumption(r *bridgev1.ResumeSessionRequest, at string) (o session.Opening, err error) {
+func (b *Bridge) resumption(ctx context.Context, r *bridgev1.ResumeSessionRequest, at string, exact bool) (o session.Opening, err error) {
 	if err := checkID(r.GetSessionId(), at+"session_id"); err != nil {
 		return o, err
 	}
-	if o.Config, o.Tools, err = b.config(r.GetConfig(), at+"config"); err != nil {
+	if o.Config, o.Tools, err = b.config(r.GetConfig(), at+"config", exact); err != nil {
 		return o, err
+	}
+	if o.Config, err = b.restrained(ctx, o.Config); err != nil {
+		return o, within(err, at)
 	}
 	if o.Timeout, err = duration(r.GetCallbackTimeout(), at+"callback_timeout", time.Millisecond, maxTimeout); err != nil {
 		return o, err
@@ -143,15 +160,23 @@ func (b *Bridge) resumption(r *bridgev1.ResumeSessionRequest, at string) (o sess
 		return o, err
 	}
 	if r.GetOptions() != nil {
-		text, err := b.codec.toJSON(r.GetOptions(), at+"options", ownMembers...)
+		limits := translate.JSONOptions{RejectDeclaredExtra: true, ForbidExtra: ownMembers}
+		if exact {
+			limits = translate.JSONOptions{}
+		}
+		text, err := b.codec.toJSONAs(r.GetOptions(), at+"options", limits)
 		if err != nil {
 			return o, err
 		}
 		if o.Params, err = session.ParseObject(text); err != nil {
 			return o, fault.Wrap(err, fault.Internal, "resume options")
 		}
+		silent := exact && o.Params.Bool("disableResume")
 		for _, own := range ownMembers {
 			o.Params.Set(own, nil)
+		}
+		if silent { // the CLI's own way of joining
+			o.Params.SetBool("disableResume", true)
 		}
 	}
 	o.Lifetime, o.ContinuePending = r.GetLifetime(), r.GetContinuePendingWork()
@@ -160,12 +185,12 @@ func (b *Bridge) resumption(r *bridgev1.ResumeSessionRequest, at string) (o sess
 }
 
 // prompt reads what a caller says. at is where it is in the request.
-func (b *Bridge) prompt(p *bridgev1.Prompt, at string) (m session.Message, err error) {
+func (b *Bridge) prompt(ctx context.Context, p *bridgev1.Prompt, at string) (m session.Message, err error) {
 	if strings.TrimSpace(p.GetText()) == "" && len(p.GetAttachments()) == 0 {
 		return m, fault.New(fault.PromptEmpty, "the prompt has neither text nor attachments").WithField(at + ".text")
 	}
-	if n := len(p.GetText()); n > b.cfg.MaxPromptBytes {
-		return m, fault.New(fault.PromptTooLarge, "the prompt has %d bytes, more than %d", n, b.cfg.MaxPromptBytes).WithField(at + ".text")
+	if n, most := len(p.GetText()), b.maxPrompt(caller.From(ctx).Tenant); n > most {
+		return m, fault.New(fault.PromptTooLarge, "the prompt has %d bytes, more than %d", n, most).WithField(at + ".text")
 	}
 	if err := known(p.GetHeaderStrategy(), at+".header_strategy"); err != nil {
 		return m, err

@@ -97,7 +97,7 @@ func TestPrompt(t *testing.T) {
 		"wait":           {p: &bridgev1.Prompt{Text: "hi", JsonExtra: `{"wait":true}`}, reason: fault.JSONExtraForbidden, field: "prompt.json_extra"},
 		"declared":       {p: &bridgev1.Prompt{Text: "hi", JsonExtra: `{"mode":"x"}`}, reason: fault.JSONExtraForbidden, field: "prompt.json_extra"},
 	} {
-		m, err := r.prompt(test.p, "prompt")
+		m, err := r.prompt(t.Context(), test.p, "prompt")
 		if test.reason != "" {
 			wantField(t, name, err, test.reason, test.field)
 			continue
@@ -112,7 +112,9 @@ func TestPrompt(t *testing.T) {
 func TestOpenings(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, fakecli.Script{}, func(c *Config) { c.Defaults = []byte(`{"provider":{"baseUrl":"http://d"},"model":"d"}`) })
-	creation := func(q *bridgev1.CreateSessionRequest) (session.Opening, error) { return r.creation(q, "create.") }
+	creation := func(q *bridgev1.CreateSessionRequest) (session.Opening, error) {
+		return r.creation(t.Context(), q, "create.", false)
+	}
 	o, err := creation(&bridgev1.CreateSessionRequest{Config: &cliv1.SessionConfig{Model: proto.String("m")}})
 	if err != nil || !sameJSON(t, o.Config.JSON(), []byte(`{"provider":{"baseUrl":"http://d"},"model":"m"}`)) || o.Tools != nil {
 		t.Errorf("defaults: %s, %v", o.Config.JSON(), err)
@@ -134,7 +136,7 @@ func TestOpenings(t *testing.T) {
 		_, err := creation(test.q)
 		wantField(t, what, err, test.reason, test.field)
 	}
-	_, err = r.resumption(&bridgev1.ResumeSessionRequest{}, "")
+	_, err = r.resumption(t.Context(), &bridgev1.ResumeSessionRequest{}, "", false)
 	wantField(t, "resume without id", err, fault.InvalidField, "session_id")
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	"github.com/copilot-grpc/copilot-grpc/bridge/translate"
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	jsonv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/json/v1"
 )
 
@@ -35,10 +36,18 @@ const sessionMethods = "session."
 
 // CallCLI serves every method of copilot.cli.v1: the request is translated by the method's
 // descriptor, goes to the runtime that has the session, or to the bridge's own core where
-// the table ownMethods says so, and the result comes back the same way.
-func (b *Bridge) CallCLI(ctx context.Context, method protoreflect.MethodDescriptor, request []byte, exact bool, requestID string) ([]byte, error) {
+// the table ownMethods says so, and the result comes back the same way. What is about no
+// session goes to the runtime of the profile.
+func (b *Bridge) CallCLI(ctx context.Context, method protoreflect.MethodDescriptor, request []byte, exact bool, requestID string, profile *bridgev1.RuntimeProfile) ([]byte, error) {
 	rules, _ := proto.GetExtension(method.Options(), jsonv1.E_Method).(*jsonv1.MethodRules)
 	c := &cliCall{method: rules.GetMethod(), exact: exact}
+	if profile != nil {
+		p, err := b.profile(ctx, profile, "runtime_profile", "")
+		if err != nil {
+			return nil, err
+		}
+		c.profile = &p
+	}
 	reply, err := b.callCLI(ctx, c, method, request, requestID)
 	if err != nil && exact {
 		return nil, session.Exactly(err, c.method, c.id)
@@ -55,7 +64,11 @@ func (b *Bridge) callCLI(ctx context.Context, c *cliCall, method protoreflect.Me
 	if err != nil {
 		return nil, fault.Wrap(err, fault.Internal, "compiling a message")
 	}
-	text, err := in.AppendJSON(nil, request, translate.JSONOptions{RejectDeclaredExtra: !c.exact, ForbidExtra: []string{"sessionId"}})
+	limits := translate.JSONOptions{RejectDeclaredExtra: true, ForbidExtra: []string{"sessionId"}}
+	if c.exact { // the session is read from what comes out
+		limits = translate.JSONOptions{}
+	}
+	text, err := in.AppendJSON(nil, request, limits)
 	if err != nil {
 		return nil, rename(badField(err, requestField), requestField+".", "")
 	}
@@ -119,7 +132,7 @@ func refusal(method string, row *own) error {
 
 // forward makes the call in the runtime that has the session, loading it if need be.
 func (b *Bridge) forward(ctx context.Context, c *cliCall) (json.RawMessage, error) {
-	s, err := b.open(c.id)
+	s, err := b.open(ctx, c.id)
 	if err != nil {
 		return nil, err
 	}
@@ -139,7 +152,7 @@ func recorded(ctx context.Context, result json.RawMessage, at journal.Position, 
 // forwardServer makes a call that is about the CLI itself, or about a session that need not
 // be open: in the runtime of the session if it is, or else in the first one.
 func (b *Bridge) forwardServer(ctx context.Context, c *cliCall) (json.RawMessage, error) {
-	profile, params := b.cfg.Profile, c.params
+	profile, params := b.own(ctx), c.params
 	if c.profile != nil {
 		profile = *c.profile
 	}
@@ -149,12 +162,12 @@ func (b *Bridge) forwardServer(ctx context.Context, c *cliCall) (json.RawMessage
 				return nil, err
 			}
 		}
-		if s, err := b.open(c.id); err == nil {
+		if s, err := b.open(ctx, c.id); err == nil {
 			result, at, err := s.Invoke(ctx, c.method, params)
 			return recorded(ctx, result, at, err)
 		}
 		var err error
-		if profile, err = b.home(c.id, nil); err != nil {
+		if profile, err = b.home(ctx, c.id, nil); err != nil {
 			return nil, err
 		}
 		params = params.Clone()

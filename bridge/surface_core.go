@@ -9,6 +9,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+	"github.com/copilot-grpc/copilot-grpc/internal/caller"
 )
 
 // done is the result of a call that only succeeds.
@@ -78,18 +79,25 @@ func (b *Bridge) cliCreate(ctx context.Context, c *cliCall) (json.RawMessage, er
 		id = newUUID()
 	} else if err := checkID(id, "session_id"); err != nil {
 		return nil, err
-	} else if err := b.checkNew(ctx, b.cfg.Profile, id); err != nil {
+	} else if err := b.checkNew(ctx, b.own(ctx), id); err != nil {
 		if c.exact && fault.ReasonOf(err) == fault.SessionExists {
 			return b.cliResume(ctx, c) // the CLI joins whoever asks to the session there is
 		}
 		return nil, err
 	}
-	o.Config = b.defaults.Merge(o.Config)
-	s, fresh := b.enter(id)
+	if o.Config, err = b.underlying(ctx, o.Config); err != nil {
+		return nil, rename(err, "config.", "")
+	}
+	release, err := b.admitSession(caller.From(ctx).Tenant)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	s, fresh := b.enter(ctx, id)
 	if !fresh {
 		return nil, exists(id)
 	}
-	placeOf(s).set(b.cfg.Profile)
+	placeOf(s).set(b.own(ctx))
 	if _, err := s.Create(ctx, o); err != nil {
 		b.forget(s)
 		return nil, err
@@ -110,10 +118,25 @@ func (b *Bridge) cliResume(ctx context.Context, c *cliCall) (json.RawMessage, er
 	if err != nil {
 		return nil, err
 	}
-	s, fresh := b.enter(c.id)
+	if s := b.known(ctx, c.id); s == nil || s.Usable() != nil {
+		release, err := b.admitSession(caller.From(ctx).Tenant)
+		if err != nil {
+			return nil, err
+		}
+		defer release()
+	}
+	s, fresh := b.enter(ctx, c.id)
+	if o.Config, err = b.restrained(ctx, o.Config); err == nil && fresh {
+		o.Config, err = b.underlying(ctx, o.Config)
+	}
+	if err != nil {
+		if fresh {
+			b.forget(s)
+		}
+		return nil, rename(err, "config.", "")
+	}
 	if fresh {
-		o.Config = b.defaults.Merge(o.Config)
-		placeOf(s).set(b.cfg.Profile)
+		placeOf(s).set(b.own(ctx))
 	}
 	if _, err := s.Resume(ctx, o); err != nil {
 		if fresh {
@@ -154,7 +177,7 @@ func (b *Bridge) cliDelete(ctx context.Context, c *cliCall) (json.RawMessage, er
 // deletes what is left.
 func (b *Bridge) cliBulkDelete(ctx context.Context, c *cliCall) (json.RawMessage, error) {
 	for _, id := range textList(c.params.Get("sessionIds")) {
-		s, err := b.open(id)
+		s, err := b.open(ctx, id)
 		if err != nil {
 			continue // of the history only
 		}
@@ -169,7 +192,7 @@ func (b *Bridge) cliBulkDelete(ctx context.Context, c *cliCall) (json.RawMessage
 // cliPrune is sessions.pruneOld.
 func (b *Bridge) cliPrune(ctx context.Context, c *cliCall) (json.RawMessage, error) {
 	spared := textList(c.params.Get("excludeSessionIds"))
-	for _, s := range b.all() {
+	for _, s := range b.visible(ctx) {
 		spared = append(spared, s.ID())
 	}
 	text, _ := json.Marshal(spared) // strings always encode
@@ -192,22 +215,23 @@ func (b *Bridge) cliSend(ctx context.Context, c *cliCall) (json.RawMessage, erro
 	if err := b.accepting(); err != nil {
 		return nil, err
 	}
-	s, err := b.open(c.id)
+	s, err := b.open(ctx, c.id)
 	if err != nil {
 		return nil, err
 	}
 	prompt := c.params.String("prompt")
+	most := b.maxPrompt(caller.From(ctx).Tenant)
 	empty := c.method == "session.send" && strings.TrimSpace(prompt) == "" && len(rawList(c.params.Get("attachments"))) == 0
 	switch {
 	case empty && !c.exact:
 		return nil, fault.New(fault.PromptEmpty, "the prompt has neither text nor attachments").WithField("prompt")
-	case len(prompt) > b.cfg.MaxPromptBytes || len(c.params.Get("messages")) > b.cfg.MaxPromptBytes:
-		return nil, fault.New(fault.PromptTooLarge, "the prompt has more than %d bytes", b.cfg.MaxPromptBytes).WithField("prompt")
+	case len(prompt) > most || len(c.params.Get("messages")) > most:
+		return nil, fault.New(fault.PromptTooLarge, "the prompt has more than %d bytes", most).WithField("prompt")
 	}
 	m := session.Message{Method: c.method, Params: c.params.Clone(), Immediate: c.params.String("mode") == "immediate"}
 	wait := m.Params.Bool("wait")
 	m.Params.Set("wait", nil) // it would park the call in the CLI for the whole turn
-	sent, err := s.Send(ctx, m)
+	sent, err := b.say(ctx, s, m)
 	if err != nil {
 		return nil, err
 	}
@@ -231,7 +255,7 @@ func rawList(text json.RawMessage) (list []json.RawMessage) {
 
 // cliAbort is session.abort.
 func (b *Bridge) cliAbort(ctx context.Context, c *cliCall) (json.RawMessage, error) {
-	s, err := b.open(c.id)
+	s, err := b.open(ctx, c.id)
 	if err != nil {
 		return nil, err
 	}
@@ -244,7 +268,7 @@ func (b *Bridge) cliAbort(ctx context.Context, c *cliCall) (json.RawMessage, err
 
 // cliSetTools is session.tools.set.
 func (b *Bridge) cliSetTools(ctx context.Context, c *cliCall) (json.RawMessage, error) {
-	s, err := b.open(c.id)
+	s, err := b.open(ctx, c.id)
 	if err != nil {
 		return nil, err
 	}
@@ -258,7 +282,7 @@ func (b *Bridge) cliSetTools(ctx context.Context, c *cliCall) (json.RawMessage, 
 
 // cliSwitchModel is session.model.switchTo.
 func (b *Bridge) cliSwitchModel(ctx context.Context, c *cliCall) (json.RawMessage, error) {
-	s, err := b.open(c.id)
+	s, err := b.open(ctx, c.id)
 	if err != nil {
 		return nil, err
 	}
@@ -269,7 +293,7 @@ func (b *Bridge) cliSwitchModel(ctx context.Context, c *cliCall) (json.RawMessag
 // cliApply makes a call that sets something which is to outlive the session's being
 // unloaded.
 func (b *Bridge) cliApply(ctx context.Context, c *cliCall) (json.RawMessage, error) {
-	s, err := b.open(c.id)
+	s, err := b.open(ctx, c.id)
 	if err != nil {
 		return nil, err
 	}
@@ -284,7 +308,7 @@ func (b *Bridge) cliApply(ctx context.Context, c *cliCall) (json.RawMessage, err
 
 // cliRegister is session.eventLog.registerInterest.
 func (b *Bridge) cliRegister(ctx context.Context, c *cliCall) (json.RawMessage, error) {
-	s, err := b.open(c.id)
+	s, err := b.open(ctx, c.id)
 	if err != nil {
 		return nil, err
 	}
@@ -303,7 +327,7 @@ func (b *Bridge) cliRegister(ctx context.Context, c *cliCall) (json.RawMessage, 
 
 // cliRelease is session.eventLog.releaseInterest.
 func (b *Bridge) cliRelease(ctx context.Context, c *cliCall) (json.RawMessage, error) {
-	s, err := b.open(c.id)
+	s, err := b.open(ctx, c.id)
 	if err != nil {
 		return nil, err
 	}

@@ -8,12 +8,14 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	"github.com/copilot-grpc/copilot-grpc/internal/caller"
+	"github.com/copilot-grpc/copilot-grpc/internal/quota"
 )
 
 const (
 	// maxLogWait is the longest that the CLI itself would let a read of its log wait.
 	maxLogWait = 30 * time.Second
-	// maxParked bounds the calls that wait in the CLI for something to happen, so that
+	// maxParked bounds the calls of a tenant that wait in the CLI for something to happen, so that
 	// there is room for others.
 	maxParked = 32
 )
@@ -21,7 +23,7 @@ const (
 // cliReadLog is session.eventLog.read. Where it is to wait, it waits for the journal, which
 // has each event at the latest when the log has it, and asks the CLI only then.
 func (b *Bridge) cliReadLog(ctx context.Context, c *cliCall) (json.RawMessage, error) {
-	s, err := b.open(c.id)
+	s, err := b.open(ctx, c.id)
 	if err != nil {
 		return nil, err
 	}
@@ -77,11 +79,11 @@ func emptyLog(result json.RawMessage) bool {
 
 // cliPark makes a call that waits in the CLI for something to happen.
 func (b *Bridge) cliPark(ctx context.Context, c *cliCall) (json.RawMessage, error) {
-	select {
-	case b.parked <- struct{}{}:
-		defer func() { <-b.parked }()
-	default:
-		return nil, fault.New(fault.LimitExceeded, "%d calls wait in the CLI already", maxParked).With("limit", "waiting calls").WithRetry(time.Second)
+	// Each tenant has CLI processes of its own.
+	release, err := b.parked.Take(caller.From(ctx).Tenant, quota.Limit{Name: "waiting calls", Tenant: maxParked})
+	if err != nil {
+		return nil, err
 	}
+	defer release()
 	return b.forward(ctx, c)
 }

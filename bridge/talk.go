@@ -26,7 +26,7 @@ func (b *Bridge) Send(ctx context.Context, r *bridgev1.SendRequest) (*bridgev1.S
 		return nil, err
 	}
 	// The first answer to the same request may have become untrue.
-	if s, err := b.open(r.GetSessionId()); err == nil {
+	if s, err := b.open(ctx, r.GetSessionId()); err == nil {
 		if err := s.Doubted(out.GetMessageId()); err != nil {
 			return nil, err
 		}
@@ -52,16 +52,26 @@ func (b *Bridge) send(ctx context.Context, id string, p *bridgev1.Prompt) (*sess
 	if err := b.accepting(); err != nil {
 		return nil, session.Sent{}, err
 	}
-	s, err := b.open(id)
+	s, err := b.open(ctx, id)
 	if err != nil {
 		return nil, session.Sent{}, err
 	}
-	m, err := b.prompt(p, "prompt")
+	m, err := b.prompt(ctx, p, "prompt")
 	if err != nil {
 		return nil, session.Sent{}, err
 	}
-	sent, err := s.Send(ctx, m)
+	sent, err := b.say(ctx, s, m)
 	return s, sent, err
+}
+
+// say has a session take a message, if there is room for its turn.
+func (b *Bridge) say(ctx context.Context, s *session.Session, m session.Message) (session.Sent, error) {
+	release, err := b.admitTurn(s)
+	if err != nil {
+		return session.Sent{}, err
+	}
+	defer release()
+	return s.Send(ctx, m)
 }
 
 // SendStream says something with attachments that come in pieces. next gives the pieces,
@@ -115,8 +125,11 @@ func (b *Bridge) SendAndWait(ctx context.Context, r *bridgev1.SendAndWaitRequest
 		return nil, err
 	}
 	found := func(id string, at journal.Position) *bridgev1.SendAndWaitResponse {
-		lost := session.Outcome{Status: bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST, End: at}
-		return &bridgev1.SendAndWaitResponse{MessageId: id, Outcome: lost.Proto()}
+		out := session.Outcome{Status: bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST, End: at}
+		if s, err := b.open(ctx, r.GetSessionId()); err == nil {
+			out = s.OutcomeOf(ctx, at)
+		}
+		return &bridgev1.SendAndWaitResponse{MessageId: id, Outcome: out.Proto()}
 	}
 	// What is said is said once, however often the waiting for its end is broken off.
 	var begun *turn
@@ -137,7 +150,7 @@ func (b *Bridge) SendAndWait(ctx context.Context, r *bridgev1.SendAndWaitRequest
 	}
 	return idempotent(ctx, b, "SendAndWait end\x00"+r.GetSessionId(), r.GetRequestId(), r, func() (*bridgev1.SendAndWaitResponse, error) {
 		if begun == nil {
-			begun = b.runs.get(r.GetSessionId(), said.GetMessageId())
+			begun = b.runs.get(ctx, r.GetSessionId(), said.GetMessageId())
 		}
 		return b.awaitTurn(ctx, begun, r.GetSessionId(), said.GetMessageId(), idle, timeout)
 	})
@@ -147,7 +160,7 @@ func (b *Bridge) SendAndWait(ctx context.Context, r *bridgev1.SendAndWaitRequest
 // is nil was begun in an earlier life of the bridge, with whose runtimes it ended.
 func (b *Bridge) awaitTurn(ctx context.Context, begun *turn, id, message string, idle, timeout time.Duration) (*bridgev1.SendAndWaitResponse, error) {
 	if begun == nil {
-		s, err := b.open(id)
+		s, err := b.open(ctx, id)
 		if err != nil {
 			return nil, err
 		}
@@ -176,7 +189,7 @@ func (b *Bridge) awaitTurn(ctx context.Context, begun *turn, id, message string,
 
 // Abort stops the running turn.
 func (b *Bridge) Abort(ctx context.Context, r *bridgev1.AbortRequest) (*bridgev1.AbortResponse, error) {
-	s, err := b.open(r.GetSessionId())
+	s, err := b.open(ctx, r.GetSessionId())
 	if err != nil {
 		return nil, err
 	}
@@ -190,7 +203,7 @@ func (b *Bridge) Abort(ctx context.Context, r *bridgev1.AbortRequest) (*bridgev1
 
 // SetModel switches the model.
 func (b *Bridge) SetModel(ctx context.Context, r *bridgev1.SetModelRequest) (*bridgev1.SetModelResponse, error) {
-	s, err := b.open(r.GetSessionId())
+	s, err := b.open(ctx, r.GetSessionId())
 	if err != nil {
 		return nil, err
 	}
@@ -221,7 +234,7 @@ func (b *Bridge) SetModel(ctx context.Context, r *bridgev1.SetModelRequest) (*br
 
 // Log writes a line into the session's timeline.
 func (b *Bridge) Log(ctx context.Context, r *bridgev1.LogRequest) (*bridgev1.LogResponse, error) {
-	s, err := b.open(r.GetSessionId())
+	s, err := b.open(ctx, r.GetSessionId())
 	if err != nil {
 		return nil, err
 	}
@@ -254,7 +267,7 @@ func (b *Bridge) Log(ctx context.Context, r *bridgev1.LogRequest) (*bridgev1.Log
 
 // UpdateProvider changes parts of the session's provider.
 func (b *Bridge) UpdateProvider(ctx context.Context, r *bridgev1.UpdateProviderRequest) (*bridgev1.UpdateProviderResponse, error) {
-	s, err := b.open(r.GetSessionId())
+	s, err := b.open(ctx, r.GetSessionId())
 	if err != nil {
 		return nil, err
 	}
@@ -324,7 +337,7 @@ func (b *Bridge) providerChange(r *bridgev1.UpdateProviderRequest) (func(session
 
 // ProvideCredentials gives back secrets that the bridge has lost.
 func (b *Bridge) ProvideCredentials(ctx context.Context, r *bridgev1.ProvideCredentialsRequest) (*bridgev1.ProvideCredentialsResponse, error) {
-	s, err := b.open(r.GetSessionId())
+	s, err := b.open(ctx, r.GetSessionId())
 	if err != nil {
 		return nil, err
 	}

@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+	"github.com/copilot-grpc/copilot-grpc/internal/caller"
 )
 
 // layer is something that is done around every call, unary or not. It calls next
@@ -20,6 +21,12 @@ type call struct {
 	method string
 	// request is its first message, nil before that has come.
 	request any
+	// caller is who makes it, as soon as that is known.
+	caller caller.Caller
+	// check refuses requests for what they say; nil takes them all.
+	check func(context.Context, proto.Message) error
+	// incoming bounds what comes on a stream; nil if nothing does.
+	incoming *incoming
 	// reply is what a unary call is answered with.
 	reply any
 }
@@ -78,6 +85,12 @@ type observed struct {
 // RecvMsg notes the first message. Only the handler's own goroutine receives that one.
 func (o *observed) RecvMsg(m any) error {
 	err := o.ServerStream.RecvMsg(m)
+	if in := o.call.incoming; in != nil && err == nil {
+		err = in.take(o.Context(), m)
+	}
+	if message, ok := m.(proto.Message); ok && o.call.check != nil && err == nil {
+		err = o.call.check(o.Context(), message)
+	}
 	if err == nil && o.call.request == nil {
 		o.call.request = m
 	}

@@ -67,6 +67,8 @@ type given struct {
 // Registry is the pending callbacks of one session. Its methods may be called from any
 // goroutine.
 type Registry struct {
+	room Room
+
 	mu      sync.Mutex
 	pending map[string]*Pending
 	order   []*Pending
@@ -74,9 +76,17 @@ type Registry struct {
 	overIDs []string
 }
 
-// NewRegistry returns an empty registry.
-func NewRegistry() *Registry {
-	return &Registry{pending: map[string]*Pending{}, over: map[string]given{}}
+// Room is where callbacks of several registries wait. Its methods do not wait themselves.
+type Room interface {
+	// Take takes a place, if there is one.
+	Take() bool
+	// Give gives it back.
+	Give()
+}
+
+// NewRegistry returns an empty registry. Its callbacks wait in room; nil has room for all.
+func NewRegistry(room Room) *Registry {
+	return &Registry{room: room, pending: map[string]*Pending{}, over: map[string]given{}}
 }
 
 // Add adds a callback, and calls expire, from a goroutine of its own, when its deadline
@@ -85,7 +95,7 @@ func NewRegistry() *Registry {
 func (r *Registry) Add(p *Pending, expire func(id string)) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if _, ok := r.pending[p.ID]; ok || len(r.pending) >= MaxPending {
+	if _, ok := r.pending[p.ID]; ok || len(r.pending) >= MaxPending || r.room != nil && !r.room.Take() {
 		return false
 	}
 	r.pending[p.ID] = p
@@ -196,12 +206,11 @@ func (r *Registry) Repeated(ctx context.Context, id string, by Giver) (at journa
 func (r *Registry) Release(p *Pending) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	p.answering = false
-	if r.pending[p.ID] != p { // it was over before the answer came
-		return
+	if p.answering {
+		p.answering = false
+		close(p.settled)
 	}
-	close(p.settled)
-	if p.timer != nil {
+	if p.timer != nil && r.pending[p.ID] == p {
 		p.timer.Reset(time.Until(p.Deadline))
 	}
 }
@@ -223,6 +232,9 @@ func (r *Registry) done(id string, at journal.Position, answered bool) (*Pending
 		return nil, false
 	}
 	delete(r.pending, id)
+	if r.room != nil {
+		r.room.Give()
+	}
 	r.order = slices.DeleteFunc(r.order, func(q *Pending) bool { return q == p })
 	if p.timer != nil {
 		p.timer.Stop()
@@ -233,6 +245,7 @@ func (r *Registry) done(id string, at journal.Position, answered bool) (*Pending
 	}
 	r.over[id] = end
 	if p.answering {
+		p.answering = false
 		close(p.settled)
 	}
 	r.overIDs = append(r.overIDs, id)

@@ -22,7 +22,7 @@ func wantReason(t *testing.T, what string, err error, want fault.Reason) {
 
 func TestRegistry(t *testing.T) {
 	t.Parallel()
-	r := NewRegistry()
+	r := NewRegistry(nil)
 	a, b := &Pending{ID: "a"}, &Pending{ID: "b"}
 	if !r.Add(a, noExpiry) || !r.Add(b, noExpiry) || r.Add(&Pending{ID: "a"}, noExpiry) {
 		t.Fatal("not added once each")
@@ -73,7 +73,7 @@ func TestRegistry(t *testing.T) {
 
 func TestOnlyOneClaims(t *testing.T) {
 	t.Parallel()
-	r := NewRegistry()
+	r := NewRegistry(nil)
 	r.Add(&Pending{ID: "a"}, noExpiry)
 	const callers = 16
 	won := make(chan bool, callers)
@@ -96,7 +96,7 @@ func TestOnlyOneClaims(t *testing.T) {
 
 func TestOfferAndAbstain(t *testing.T) {
 	t.Parallel()
-	r := NewRegistry()
+	r := NewRegistry(nil)
 	p := &Pending{ID: "a"}
 	r.Add(p, noExpiry)
 	abstain := func(participant string, want bool) {
@@ -123,7 +123,7 @@ func TestOfferAndAbstain(t *testing.T) {
 func TestExpiry(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		r := NewRegistry()
+		r := NewRegistry(nil)
 		var mu sync.Mutex
 		var expired []string
 		take := func() string {
@@ -171,7 +171,7 @@ func TestExpiry(t *testing.T) {
 
 func TestBounds(t *testing.T) {
 	t.Parallel()
-	r := NewRegistry()
+	r := NewRegistry(nil)
 	id := func(i int) string { return fmt.Sprint("c", i) }
 	for i := range MaxPending {
 		if !r.Add(&Pending{ID: id(i)}, noExpiry) {

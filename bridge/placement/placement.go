@@ -10,6 +10,7 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
+	"github.com/copilot-grpc/copilot-grpc/internal/quota"
 )
 
 // Defaults of Config.
@@ -59,6 +60,8 @@ type Table struct {
 	shards map[string][]*shard // by the profile's hash without its shard, in their order
 	places map[string]*shard   // by session
 	count  int
+	bounds func(tenant string) (own, all Bounds)
+	starts quota.Rates
 }
 
 // shard is one runtime of a profile.
@@ -75,6 +78,58 @@ func New(cfg Config, keep runtime.Profile, now func() time.Time) *Table {
 		cfg: cfg.withDefaults(), now: now, first: Key(keep),
 		shards: map[string][]*shard{}, places: map[string]*shard{},
 	}
+}
+
+// Bounds are those of one tenant's runtimes, or of everybody's. Zero sets none.
+type Bounds struct {
+	// Sessions that have a place, Runtimes, and how many of them may be new in a minute.
+	Sessions, Runtimes, StartsPerMinute int
+}
+
+// Bound sets the bounds of tenants. It is called before the table is used.
+func (t *Table) Bound(bounds func(tenant string) (own, all Bounds)) { t.bounds = bounds }
+
+// roomFor checks the bounds of what is counted. The caller holds mu.
+func (t *Table) roomFor(name, tenant string, bound func(Bounds) int, count func(*shard) int) error {
+	if t.bounds == nil {
+		return nil
+	}
+	own, all := t.bounds(tenant)
+	mine, sum := 0, 0
+	for _, alike := range t.shards {
+		for _, s := range alike {
+			n := count(s)
+			if sum += n; s.profile.Tenant == tenant {
+				mine += n
+			}
+		}
+	}
+	switch {
+	case bound(own) > 0 && mine >= bound(own):
+		return quota.Exceeded(name, int64(bound(own)), false, boundRetry)
+	case bound(all) > 0 && sum >= bound(all):
+		return quota.Exceeded(name, int64(bound(all)), true, boundRetry)
+	}
+	return nil
+}
+
+// boundRetry is when those are told to try again who find no room.
+const boundRetry = time.Second
+
+// mayAdd checks the bounds of runtimes. The caller holds mu.
+func (t *Table) mayAdd(tenant string) error {
+	if t.bounds == nil {
+		return nil
+	}
+	err := t.roomFor("runtimes", tenant, func(b Bounds) int { return b.Runtimes }, func(*shard) int { return 1 })
+	if err != nil {
+		return err
+	}
+	own, all := t.bounds(tenant)
+	perSecond := func(b Bounds) quota.Rate {
+		return quota.Rate{PerSecond: float64(b.StartsPerMinute) / time.Minute.Seconds(), Burst: b.StartsPerMinute}
+	}
+	return t.starts.Do(tenant, "runtime_starts_per_minute", perSecond(own), perSecond(all), t.now())
 }
 
 // Config returns the table's configuration with its defaults filled in.
@@ -98,6 +153,10 @@ func (t *Table) Place(session string, p runtime.Profile) (runtime.Profile, error
 			return s.profile, nil
 		}
 		t.remove(session)
+	}
+	err := t.roomFor("loaded_sessions", p.Tenant, func(b Bounds) int { return b.Sessions }, func(s *shard) int { return len(s.sessions) })
+	if err != nil {
+		return p, err
 	}
 	s, err := t.roomIn(key, p)
 	if err != nil {
@@ -141,6 +200,9 @@ func (t *Table) add(key string, p runtime.Profile) (*shard, error) {
 	if t.count >= t.cfg.MaxRuntimes {
 		return nil, fault.New(fault.LimitExceeded, "there are %d runtimes, and no more are allowed", t.count).
 			With("limit", "max_runtimes")
+	}
+	if err := t.mayAdd(p.Tenant); err != nil {
+		return nil, err
 	}
 	alike := t.shards[key]
 	p.Shard = 0

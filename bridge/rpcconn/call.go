@@ -19,6 +19,7 @@ type outgoing struct {
 	frame    []byte
 	priority bool
 	onReply  func()
+	onQueued func()
 	slot     chan struct{} // where the slot it holds goes back to
 
 	// Guarded by outbound.mu.
@@ -58,6 +59,9 @@ func (c *Conn) Call(ctx context.Context, method string, params []byte, opts ...C
 		c.forget(out)
 		return nil, &CallError{Method: method, Err: c.sendError(err)}
 	}
+	if out.onQueued != nil {
+		out.onQueued()
+	}
 	return c.await(ctx, method, out, waiter)
 }
 
@@ -96,6 +100,30 @@ func (c *Conn) Notify(ctx context.Context, method string, params []byte) error {
 		return &CallError{Method: method, Err: c.sendError(err)}
 	}
 	return nil
+}
+
+// Tell is Notify that waits for room where the peer reads too slowly.
+func (c *Conn) Tell(ctx context.Context, method string, params []byte) error {
+	for {
+		err := c.Notify(ctx, method, params)
+		if !errors.Is(err, ErrOutboundFull) {
+			return err
+		}
+		wait, possible := c.out.fitsLow(len(params) + len(method) + headerRoom + 64)
+		if !possible {
+			return err
+		}
+		if wait == nil {
+			continue
+		}
+		select {
+		case <-wait:
+		case <-ctx.Done():
+			return &CallError{Method: method, Err: endOf(ctx)}
+		case <-c.done:
+			return &CallError{Method: method, Err: c.cause}
+		}
+	}
 }
 
 // acquire takes an in-flight slot, waiting for one if it must.

@@ -2,6 +2,7 @@ package rpcconn
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"log/slog"
@@ -199,6 +200,11 @@ func (c *Conn) dispatch(body []byte) {
 	m, ok := parseMessage(body)
 	if !ok {
 		c.odd("not a json-rpc message", len(body))
+		c.complain(body)
+		return
+	}
+	if c.opts.Strict && m.id != nil && isNull(m.id) && m.method != nil {
+		c.complain(body)
 		return
 	}
 	if m.method == nil {
@@ -225,6 +231,20 @@ func (c *Conn) dispatch(body []byte) {
 func (c *Conn) odd(what string, size int) {
 	c.stats.malformed.Add(1)
 	c.opts.Logger.Warn("ignoring message", slog.String("reason", what), slog.Int("bytes", size))
+}
+
+// complain tells a peer that is held to the protocol of a message that means nothing.
+func (c *Conn) complain(body []byte) {
+	if !c.opts.Strict {
+		return
+	}
+	e := &Error{Code: CodeInvalidRequest, Message: "Invalid Request"}
+	if !json.Valid(body) {
+		e = &Error{Code: CodeParseError, Message: "Parse error"}
+	}
+	if err := c.serve.send(errorFrame("null", e)); err != nil {
+		c.opts.Logger.Debug("dropping complaint", slog.Any("error", err))
+	}
 }
 
 // unreachable is the library's handler: requests are served from their own

@@ -11,6 +11,8 @@ import (
 const (
 	// CodeMethodNotFound says that nobody serves the method.
 	CodeMethodNotFound = -32601
+	// CodeParseError says that the message is not JSON.
+	CodeParseError = -32700
 	// CodeInternalError is what a handler's plain error becomes.
 	CodeInternalError = -32603
 	// CodeInvalidRequest says that the message is not a usable request.

@@ -53,6 +53,10 @@ type Options struct {
 	// request is answered with CodeMethodNotFound.
 	Request func(ctx context.Context, r *Request) (json.RawMessage, error)
 
+	// Strict answers messages that mean nothing with an error, as a server of JSON-RPC
+	// does; without it they are counted and logged. Requests whose id is null are such.
+	Strict bool
+
 	// MaxFrame is the largest frame accepted from the peer.
 	MaxFrame int
 	// MaxInFlight bounds the calls the peer is busy with, ReservedInFlight of
@@ -129,6 +133,13 @@ type CallOption func(*outgoing)
 // context has ended. It must not block.
 func OnReply(f func()) CallOption {
 	return func(out *outgoing) { out.onReply = f }
+}
+
+// OnQueued runs f on the caller's goroutine when the request has its place among what is
+// sent: everything that is sent after it comes after it. f does not run when the request
+// is refused.
+func OnQueued(f func()) CallOption {
+	return func(out *outgoing) { out.onQueued = f }
 }
 
 // Priority lets a call use the reserved lane, for answers to what the peer

@@ -87,13 +87,20 @@ func (o *outbound) release(n int) {
 
 // fits returns nil when n more bytes fit, or else a channel that closes when
 // it is worth asking again. more is false if they never will.
-func (o *outbound) fits(n int) (wait <-chan struct{}, more bool) {
+func (o *outbound) fits(n int) (wait <-chan struct{}, more bool) { return o.fitsIn(o.max, n) }
+
+// fitsLow is fits for frames without priority.
+func (o *outbound) fitsLow(n int) (wait <-chan struct{}, more bool) {
+	return o.fitsIn(o.max-o.max/8, n)
+}
+
+func (o *outbound) fitsIn(limit, n int) (wait <-chan struct{}, more bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.err != nil || o.last || n > o.max {
+	if o.err != nil || o.last || n > limit {
 		return nil, false
 	}
-	if o.bytes+n <= o.max {
+	if o.bytes+n <= limit {
 		return nil, true
 	}
 	if o.room == nil {

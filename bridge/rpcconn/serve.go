@@ -25,6 +25,9 @@ type Request struct {
 	// Mark is for Arrive to tell the handler something, such as where among
 	// the events the request came.
 	Mark any
+	// Replied, if the handler sets it, is called when the reply has its place among what
+	// is sent, or is given up.
+	Replied func()
 }
 
 // task is a request being served or waiting.
@@ -143,6 +146,11 @@ func (s *server) advance(lane string) {
 // run serves one request and sends its reply.
 func (s *server) run(t *task) {
 	defer t.cancel(nil)
+	defer func() {
+		if t.req.Replied != nil {
+			t.req.Replied()
+		}
+	}()
 	result, err := s.conn.opts.Request(t.ctx, t.req)
 	if err == nil && result != nil && !isOneValue(result) {
 		err = fmt.Errorf("result: %w", ErrInvalidJSON)

@@ -35,7 +35,7 @@ func environment(p Profile, ours []string) (env map[string]string, withheld []st
 		name, value, _ := strings.Cut(entry, "=")
 		upper := strings.ToUpper(name)
 		switch {
-		case inherited[upper] || strings.HasPrefix(upper, "LC_"):
+		case p.allowed(upper):
 			env[name] = value
 		case proxies[upper] && hasPassword(value):
 			withheld = append(withheld, name)
@@ -43,6 +43,7 @@ func environment(p Profile, ours []string) (env map[string]string, withheld []st
 			env[name] = value
 		}
 	}
+	p.confineEnv(env)
 	maps.Copy(env, p.Env)
 	if p.UserHome != "" {
 		env["HOME"] = p.UserHome

@@ -36,6 +36,8 @@ type greeting struct {
 	ProtocolVersion int      `json:"protocolVersion"`
 	Version         string   `json:"version"`
 	TaskKinds       []string `json:"taskKinds"`
+	// text is the whole of it.
+	text json.RawMessage
 }
 
 // handshake introduces us and judges the answer.
@@ -93,6 +95,7 @@ func ask(ctx context.Context, conn *rpcconn.Conn, method string, params []byte) 
 	if err := json.Unmarshal(result, &g); err != nil {
 		return g, fault.Wrap(err, fault.CLIProtocolError, "the answer to %q is not what the protocol says", method)
 	}
+	g.text = result
 	return g, nil
 }
 

@@ -3,6 +3,7 @@ package runtime
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -80,6 +81,8 @@ type Info struct {
 	Newer bool
 	// TaskKinds are the kinds of background task the CLI has, if it said.
 	TaskKinds []string
+	// Greeting is what it answered to connect, as JSON.
+	Greeting json.RawMessage
 	// Peer is where it runs.
 	Peer Peer
 	// StartedAt is when it answered the handshake, StartTook how long that took.
@@ -153,7 +156,7 @@ func (r *Runtime) ready(ctx context.Context) error {
 	}
 	peer.Token = "" // it has served; keep it out of what gets shown
 	r.info = Info{
-		CLIVersion: g.Version, Protocol: g.ProtocolVersion, TaskKinds: g.TaskKinds,
+		CLIVersion: g.Version, Protocol: g.ProtocolVersion, TaskKinds: g.TaskKinds, Greeting: g.text,
 		Newer: clibin.SupportOf(g.Version) == clibin.Newer,
 		Peer:  peer, StartedAt: time.Now(),
 	}

@@ -43,10 +43,8 @@ func (s *Spawner) Start(ctx context.Context, spec Spec) (Transport, error) {
 	if err != nil {
 		return nil, err
 	}
-	if home := spec.Profile.Home; home != "" {
-		if err := os.MkdirAll(home, 0o700); err != nil {
-			return nil, fault.Wrap(err, fault.CLIStartFailed, "no home for the CLI")
-		}
+	if err := spec.Profile.makeDirs(); err != nil {
+		return nil, err
 	}
 	if spec.Profile.Multi {
 		child, err := startListening(ctx, s.options(l, spec), l.bin.Path)
@@ -73,10 +71,10 @@ func (s *Spawner) options(l *launch, spec Spec) process.Options {
 	for _, name := range withheld {
 		spec.Logger.Warn("proxy variable withheld from the CLI because it holds a password", slog.String("name", name))
 	}
-	if l.pkgCache != "" {
+	if l.pkgCache != "" && spec.Profile.User == nil { // another user may not read it
 		env[clibin.PkgCacheEnv] = l.pkgCache
 	}
-	return process.Options{
+	o := process.Options{
 		Path: l.bin.Path,
 		Args: spec.Profile.args(),
 		Env:  sortedEnv(env),
@@ -93,6 +91,8 @@ func (s *Spawner) options(l *launch, spec Spec) process.Options {
 		InputGrace: s.InputGrace,
 		TermGrace:  s.TermGrace,
 	}
+	spec.Profile.confine(&o, l.pkgCache)
+	return o
 }
 
 // launch clears up after a killed predecessor, finds the executable and unpacks

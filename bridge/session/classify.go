@@ -3,6 +3,7 @@ package session
 import (
 	"context"
 	"errors"
+	"fmt"
 	"regexp"
 	"strconv"
 	"strings"
@@ -114,7 +115,15 @@ func Exactly(err error, method, id string) error {
 		return f.WithRPC(fault.RPC{Code: rpc.Code, Message: rpc.Message, Data: string(rpc.Data)})
 	}
 	rpc := fault.RPC{Code: codeInternal, Message: "Request " + method + " failed with message: " + f.Message}
+	switch {
+	case id == "" && strings.HasSuffix(f.Field, "session_id"):
+		rpc.Message = "Request " + method + " failed with message: Missing sessionId in " + method + " request"
+	case f.Reason == fault.InvalidField && strings.HasSuffix(f.Field, "session_id"):
+		rpc.Message = "Request " + method + " failed with message: Rejected " + method + " request with invalid sessionId: " + id
+	}
 	switch f.Reason {
+	case fault.ToolNameClash:
+		rpc.Message = fmt.Sprintf("Request %s failed with message: External tool name clash: %s already registered by another connection", method, f.Metadata["tool"])
 	case fault.SessionNotFound:
 		rpc.Message = "Request " + method + " failed with message: Session not found for sessionId: " + id
 	case fault.MethodUnknown, fault.MethodRefused:

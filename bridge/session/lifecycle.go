@@ -28,6 +28,9 @@ type Opening struct {
 	Params Object
 	// Join makes the caller a participant.
 	Join *Joining
+	// Anew, on a resume of a session that is disconnected, forgets what it was configured
+	// with before, as the CLI does.
+	Anew bool
 	// ContinuePending, on a resume, keeps the pending tool calls and permissions.
 	ContinuePending bool
 }
@@ -88,6 +91,9 @@ func (s *Session) open(o Opening) (_ Joined, undo func(), _ error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	undo = s.savepoint()
+	if o.Anew && s.state == Disconnected {
+		s.config, s.tools, s.handling, s.settings = nil, nil, Handling{}, nil
+	}
 	s.config = s.config.Merge(o.Config)
 	if o.AnswersGitHubToken() && s.config.Get("provider") == nil && s.config.Get("gitHubToken") == nil && s.config.Get(tokenProvider) == nil {
 		s.config = s.config.Clone()
@@ -128,8 +134,10 @@ func (s *Session) open(o Opening) (_ Joined, undo func(), _ error) {
 // savepoint returns a function that puts back what open changes. The caller holds mu.
 func (s *Session) savepoint() (undo func()) {
 	config, tools, handling, lifetime, timeout, missing := s.config, s.tools, s.handling, s.lifetime, s.timeout, s.missing
+	settings := s.settings
 	return func() {
 		s.config, s.tools, s.handling, s.lifetime, s.timeout, s.missing = config, tools, handling, lifetime, timeout, missing
+		s.settings = settings
 	}
 }
 
@@ -143,12 +151,12 @@ func (s *Session) create(ctx context.Context, rt Runtime, extra Object) error {
 	tools, switches := toolsJSON(s.union()), s.switches()
 	s.mu.Unlock()
 	rt.Route(s)
-	result, _, err := s.call(ctx, rt, "session.create", params)
+	result, at, err := s.call(ctx, rt, "session.create", params)
 	if err != nil {
 		rt.Unroute(s)
 		return err
 	}
-	s.noteTold(tools, switches, result)
+	s.noteTold(tools, switches, result, at)
 	s.loadedIn(rt)
 	if err := s.attend(ctx, rt); err != nil {
 		return err

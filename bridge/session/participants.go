@@ -10,6 +10,7 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
@@ -49,6 +50,8 @@ type Joining struct {
 	// identity as an extension, as members of the configuration.
 	Own   Object
 	Grace time.Duration
+	// Exact says that it wants the CLI's own behaviour, where ours is stricter.
+	Exact bool
 	// Replace is called when another stream takes the place.
 	Replace context.CancelCauseFunc
 	// InPlace, if set, is called as soon as the participant is in place, before the CLI is
@@ -58,6 +61,9 @@ type Joining struct {
 	// not block.
 	Asked func()
 }
+
+// Exactly reports whether j is of a caller that wants the CLI's own behaviour. j may be nil.
+func (j *Joining) Exactly() bool { return j != nil && j.Exact }
 
 // ErrReplaced is the cause with which a stream ends whose place another took.
 var ErrReplaced = fault.New(fault.ParticipantReplaced, "another stream took this participant's place")
@@ -304,20 +310,20 @@ func (s *Session) warmResume(ctx context.Context, rt Runtime, change func(*Objec
 	if change != nil {
 		change(&params)
 	}
-	result, _, err := s.call(ctx, rt, "session.resume", params)
+	result, at, err := s.call(ctx, rt, "session.resume", params)
 	if err != nil {
 		return err
 	}
-	s.noteTold(tools, switches, result)
+	s.noteTold(tools, switches, result, at)
 	return nil
 }
 
-// noteTold notes what the CLI has been told and what it answered.
-func (s *Session) noteTold(tools json.RawMessage, switches string, result json.RawMessage) {
+// noteTold notes what the CLI has been told and what it answered, and where.
+func (s *Session) noteTold(tools json.RawMessage, switches string, result json.RawMessage, at journal.Position) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.toldTools, s.toldSwitches, s.loadedOnce = tools, switches, true
-	s.opened = result
+	s.opened, s.openedAt = result, at
 	s.learn(result)
 }
 

@@ -23,6 +23,7 @@ func (s *Session) reload(ctx context.Context, rt Runtime, extra Object, continue
 		return err
 	}
 	s.withdraw(func(*callback.Pending) bool { return true }, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_RUNTIME_LOST)
+	s.begunAnew(ctx)
 	return s.recreate(ctx, rt)
 }
 
@@ -59,7 +60,7 @@ func (s *Session) coldResume(ctx context.Context, rt Runtime, extra Object, cont
 		s.mu.Unlock()
 		return err
 	}
-	s.noteTold(tools, switches, result)
+	s.noteTold(tools, switches, result, s.Past()) // what has come since then comes after the answer
 	s.loadedIn(rt)
 	// Only now: what is asked in these events can be answered in a session that is loaded.
 	s.mu.Lock()
@@ -94,15 +95,17 @@ func (s *Session) readHistory(ctx context.Context, rt Runtime, continuePending b
 	if err := json.Unmarshal(result, &history); err != nil {
 		return fault.Wrap(err, fault.CLIProtocolError, "reading the history of session %q", s.id)
 	}
+	records := s.records(history.Events)
+	s.reconcile(ctx, records)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var open unanswered
+	past := 0 // what happens on the bridge's own account, its callers have not seen
+	if !s.internal {
+		past = s.pastOf(records)
+	}
 	live := s.heldIDs()
-	for _, event := range history.Events {
-		rec, err := ParseEvent(event)
-		if err != nil {
-			continue
-		}
+	for i, rec := range records {
 		if live[rec.ID] {
 			// It happened since the resume, and comes in its place among what else did.
 			if callback.ForEvent(rec.Type) == nil {
@@ -110,8 +113,10 @@ func (s *Session) readHistory(ctx context.Context, rt Runtime, continuePending b
 			}
 			continue
 		}
-		rec.Bridge = s.internal && rec.Type == "session.resume"
 		s.enter(rec)
+		if i < past {
+			s.past = s.journal.Last()
+		}
 		open.follow(rec)
 		if callback.Ends(rec.Type) {
 			s.settled(rec)
@@ -140,6 +145,40 @@ func (s *Session) heldIDs() map[journal.ID]bool {
 		}
 	}
 	return ids
+}
+
+// records are a history's events.
+func (s *Session) records(history []json.RawMessage) (out []*journal.Record) {
+	s.mu.Lock()
+	internal := s.internal
+	s.mu.Unlock()
+	for _, event := range history {
+		if rec, err := ParseEvent(event); err == nil {
+			rec.Bridge = internal && rec.Type == "session.resume"
+			out = append(out, rec)
+		}
+	}
+	return out
+}
+
+// pastOf returns how many events of a history that was read after a resume are older than
+// that: those before the first that came as an event since, or before the resume's own.
+// The caller holds mu.
+func (s *Session) pastOf(records []*journal.Record) int {
+	since := s.heldIDs()
+	past := len(records)
+	if i := slices.IndexFunc(records, func(r *journal.Record) bool { return since[r.ID] }); i >= 0 {
+		past = i
+	}
+	return past
+}
+
+// Past is the last position of what was history already when the session's caller resumed
+// it; what a caller's own program of the CLI would not be told of.
+func (s *Session) Past() journal.Position {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.past
 }
 
 // kept gives a record of the history the position that it has in the journal.

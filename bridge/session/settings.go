@@ -89,6 +89,13 @@ func (s *Session) Opened() json.RawMessage {
 	return s.opened
 }
 
+// OpenedAt is the journal's last position when the CLI gave the answer that Opened has.
+func (s *Session) OpenedAt() journal.Position {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.openedAt
+}
+
 // SetTools replaces the session's own tools.
 func (s *Session) SetTools(ctx context.Context, tools []Tool) (journal.Position, error) {
 	s.mu.Lock()

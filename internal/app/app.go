@@ -12,6 +12,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	"github.com/copilot-grpc/copilot-grpc/internal/offlinemodel"
 	"github.com/copilot-grpc/copilot-grpc/server"
+	"github.com/copilot-grpc/copilot-grpc/server/policy"
 )
 
 const (
@@ -26,6 +27,7 @@ const (
 // answers once it runs.
 type App struct {
 	config  Config
+	policy  *policy.Store // nil without one
 	logger  *slog.Logger
 	server  *server.Server
 	offline *offlinemodel.Server
@@ -59,6 +61,9 @@ func New(ctx context.Context, c Config, options ...Option) (_ *App, err error) {
 		if defaults, err = a.startOffline(ctx, &profile); err != nil {
 			return nil, err
 		}
+	}
+	if a.policy, err = c.openPolicy(a.logger); err != nil {
+		return nil, err
 	}
 	directory, err := a.openStore(set.disk)
 	if err != nil {
@@ -108,6 +113,8 @@ func (a *App) newBridge(directory bridge.Directory, set *settings, profile runti
 			return runtimes{supervisor}
 		},
 		Profile:            profile,
+		Tenant:             a.config.tenants(a.policy, profile),
+		Limits:             overall(a.policy),
 		Policy:             bridge.ProfilePolicy{Fields: a.config.ProfileFields, Homes: a.config.Homes},
 		Placement:          a.config.placement(),
 		Dialed:             a.config.Dial != "",
@@ -140,6 +147,8 @@ func (a *App) listen(ctx context.Context, b *bridge.Bridge) (err error) {
 	a.server, err = server.New(ctx, server.Config{
 		Listen:       a.config.Listen,
 		Token:        a.config.Token,
+		TLS:          a.config.tls(a.policy),
+		Policy:       a.policy,
 		Services:     services(b, a.config.Internal),
 		Drainer:      drainer{b, a.config.DrainGrace, a.hard},
 		DrainTimeout: a.config.DrainGrace + callGrace,

@@ -20,7 +20,7 @@ import (
 const workerEnv = "COPILOT_GRPC_CHAOS_WORKER"
 
 // tooLong is when a schedule is given up, with the stacks of its process.
-const tooLong = 4 * time.Minute
+const tooLong = 10 * time.Minute
 
 // options are what the command line says.
 type options struct {

@@ -144,13 +144,3 @@ func limit(name string) int {
 	}
 	return 1 << 30
 }
-
-// isFault says whether a kind of step is a fault.
-func isFault(name string) bool {
-	for _, o := range ops() {
-		if o.name == name {
-			return o.fault
-		}
-	}
-	return false
-}

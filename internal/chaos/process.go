@@ -81,13 +81,12 @@ func serve(path string) error {
 
 // process is a server in a process of its own.
 type process struct {
-	w       *world
-	config  app.Config
-	path    string
-	cmd     *exec.Cmd
-	exited  chan error
-	log     *os.File
-	ordered int // lives of the server that ended in order
+	w      *world
+	config app.Config
+	path   string
+	cmd    *exec.Cmd
+	exited chan error
+	log    *os.File
 }
 
 func newProcess(w *world) (*process, error) {

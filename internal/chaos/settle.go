@@ -44,7 +44,7 @@ func (w *world) callsEnd() bool {
 	select {
 	case <-ended:
 		return true
-	case <-time.After(2 * callTimeout):
+	case <-time.After(2 * w.callTimeout()):
 		w.violated("calls do not end, not even at their deadline")
 		w.cancel()
 		<-ended

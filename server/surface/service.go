@@ -16,6 +16,7 @@ import (
 	"google.golang.org/protobuf/types/dynamicpb"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
 	jsonv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/json/v1"
 )
@@ -28,6 +29,10 @@ const (
 	// MetadataRequestID makes a call idempotent: a second one with the same id gets the
 	// first one's answer.
 	MetadataRequestID = "copilot-request-id"
+
+	// MetadataProfile says which runtime is asked what is about no session: a
+	// RuntimeProfile in wire form. Its providers need keys.
+	MetadataProfile = "copilot-runtime-profile-bin"
 
 	// FidelityTidy and FidelityExact are the values of MetadataFidelity.
 	FidelityTidy  = "tidy"
@@ -42,7 +47,7 @@ type Backend interface {
 	// CallCLI calls a method with a request in wire form and returns the reply in the
 	// same. With exact, both stand for the CLI's JSON to the last member, and errors
 	// carry the CLI's own.
-	CallCLI(ctx context.Context, method protoreflect.MethodDescriptor, request []byte, exact bool, requestID string) ([]byte, error)
+	CallCLI(ctx context.Context, method protoreflect.MethodDescriptor, request []byte, exact bool, requestID string, profile *bridgev1.RuntimeProfile) ([]byte, error)
 }
 
 // Config is what a Service needs.
@@ -108,7 +113,11 @@ func (s *Service) method(m protoreflect.MethodDescriptor) grpc.MethodDesc {
 		if err != nil {
 			return nil, err
 		}
-		wire, err := s.config.Backend.CallCLI(ctx, m, req.(*message).wire, exact, strings.Join(md.Get(MetadataRequestID), ","))
+		profile, err := profileOf(md)
+		if err != nil {
+			return nil, err
+		}
+		wire, err := s.config.Backend.CallCLI(ctx, m, req.(*message).wire, exact, strings.Join(md.Get(MetadataRequestID), ","), profile)
 		if err != nil {
 			return nil, err
 		}
@@ -143,6 +152,19 @@ func exactly(md metadata.MD) (bool, error) {
 	}
 	return false, fault.New(fault.InvalidField, "the metadata %s is neither %q nor %q", MetadataFidelity, FidelityTidy, FidelityExact).
 		WithField(MetadataFidelity)
+}
+
+// profileOf reads which runtime a call asks, nil for the default.
+func profileOf(md metadata.MD) (*bridgev1.RuntimeProfile, error) {
+	values := md.Get(MetadataProfile)
+	if len(values) == 0 {
+		return nil, nil
+	}
+	profile := &bridgev1.RuntimeProfile{}
+	if err := proto.Unmarshal([]byte(values[len(values)-1]), profile); err != nil {
+		return nil, fault.New(fault.InvalidField, "the metadata %s is no RuntimeProfile", MetadataProfile).WithField(MetadataProfile)
+	}
+	return profile, nil
 }
 
 // message is a message in wire form. It implements codec.Ready.

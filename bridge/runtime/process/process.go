@@ -59,6 +59,8 @@ type Options struct {
 	Env []string
 	// Dir is its working directory; empty is the caller's.
 	Dir string
+	// User is the user it runs as; nil is the caller's own. Only on Unix.
+	User *User
 	// Stderr, if set, takes each line written to stderr, without its end and
 	// cut to a bound. It runs on the goroutine that reads stderr: while it
 	// blocks, so may the child.
@@ -72,6 +74,9 @@ type Options struct {
 	TermGrace   time.Duration
 	OrphanGrace time.Duration
 }
+
+// User is a user of the operating system.
+type User struct{ UID, GID uint32 }
 
 // Process is a started child. Read, Write, CloseWrite and Close are its
 // standard output and input.
@@ -141,7 +146,7 @@ func (p *Process) prepare() (children []*os.File, err error) {
 	p.cmd = exec.Command(p.opts.Path, p.opts.Args...)
 	p.cmd.Dir = p.opts.Dir
 	p.cmd.Env = append(p.opts.Env[:len(p.opts.Env):len(p.opts.Env)], MarkerEnv+"="+p.marker)
-	p.cmd.SysProcAttr = sysProcAttr()
+	p.cmd.SysProcAttr = sysProcAttr(p.opts.User)
 
 	var ends [3][2]*os.File
 	for i := range ends {

@@ -10,6 +10,8 @@ const keepsPid = false
 
 // sysProcAttr gives the child a group of its own. There is no parent-death
 // signal here; the child notices the end of its input.
-func sysProcAttr() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
+func sysProcAttr(u *User) *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{Setpgid: true, Credential: credential(u)}
+}
 
 func awaitExit(int) {}

@@ -15,8 +15,8 @@ const keepsPid = true
 // SIGTERM, not SIGKILL: given it, the CLI ends its shells and removes its lock
 // files in some 50 ms; killed, it leaves both. One that ignores SIGTERM and the
 // end of its input is found by SweepAbandoned.
-func sysProcAttr() *syscall.SysProcAttr {
-	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
+func sysProcAttr(u *User) *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM, Credential: credential(u)}
 }
 
 // awaitExit returns when the process has exited, without reaping it.

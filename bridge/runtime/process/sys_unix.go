@@ -23,3 +23,11 @@ func signalOf(state *os.ProcessState) string {
 	}
 	return ""
 }
+
+// credential is the user of a child, with no groups but its own; nil leaves it ours.
+func credential(u *User) *syscall.Credential {
+	if u == nil {
+		return nil
+	}
+	return &syscall.Credential{Uid: u.UID, Gid: u.GID, Groups: []uint32{}}
+}

@@ -7,7 +7,7 @@ import (
 
 const keepsPid = false
 
-func sysProcAttr() *syscall.SysProcAttr {
+func sysProcAttr(*User) *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{CreationFlags: syscall.CREATE_NEW_PROCESS_GROUP}
 }
 

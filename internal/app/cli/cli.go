@@ -48,6 +48,7 @@ func commands() []command {
 		{"serve", "[flags]", "serve the Copilot CLI over gRPC", serve},
 		{"demo", "[flags]", "show the whole thing in a few seconds", showDemo},
 		{"doctor", "[flags]", "say what is missing, and how to mend it", doctor},
+		{"shim", "[flags]", "stand in for the copilot executable, over gRPC", shimCommand},
 		{"call", "[flags] [METHOD [REQUEST]]", "make a call, where grpcurl is not at hand", call},
 		{"version", "", "print the versions of this program and of the CLIs it works with", printVersion},
 	}
@@ -66,7 +67,15 @@ func Main(version string, args []string) int {
 	p := &program{
 		version: version, stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, getenv: os.Getenv, again: again,
 	}
-	return p.main(ctx, args)
+	return p.main(ctx, standingIn(os.Args[0], args))
+}
+
+// standingIn makes the program the shim when it is called by the name of the CLI.
+func standingIn(name string, args []string) []string {
+	if base := strings.TrimSuffix(filepath.Base(name), ".exe"); base == "copilot" {
+		return append([]string{"shim"}, args...)
+	}
+	return args
 }
 
 // signals ends the context at the first signal that asks the program to end, and tells

@@ -1606,8 +1606,10 @@ type WatchSessionsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// How long the stream may be silent before a HEARTBEAT change; default 30 s.
 	HeartbeatInterval *durationpb.Duration `protobuf:"bytes,1,opt,name=heartbeat_interval,json=heartbeatInterval,proto3" json:"heartbeat_interval,omitempty"`
-	unknownFields     protoimpl.UnknownFields
-	sizeCache         protoimpl.SizeCache
+	// Set `notification` too.
+	Notifications bool `protobuf:"varint,2,opt,name=notifications,proto3" json:"notifications,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *WatchSessionsRequest) Reset() {
@@ -1647,13 +1649,24 @@ func (x *WatchSessionsRequest) GetHeartbeatInterval() *durationpb.Duration {
 	return nil
 }
 
+func (x *WatchSessionsRequest) GetNotifications() bool {
+	if x != nil {
+		return x.Notifications
+	}
+	return false
+}
+
 // WatchSessionsResponse is one change.
 type WatchSessionsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// What happened.
 	Change SessionChange `protobuf:"varint,1,opt,name=change,proto3,enum=copilot.bridge.v1.SessionChange" json:"change,omitempty"`
 	// The session, as it is after the change; only its id when it was deleted.
-	Session       *Session `protobuf:"bytes,2,opt,name=session,proto3" json:"session,omitempty"`
+	Session *Session `protobuf:"bytes,2,opt,name=session,proto3" json:"session,omitempty"`
+	// The change as the CLI tells it, where WatchSessionsRequest.notifications asks for it and
+	// the CLI has a word for it: of CREATED, UPDATED, DELETED, FOREGROUND and BACKGROUND.
+	// The CLI tells some of them several times; here each comes once.
+	Notification  *v1.CallbackSessionServiceLifecycleRequest `protobuf:"bytes,3,opt,name=notification,proto3" json:"notification,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1702,11 +1715,18 @@ func (x *WatchSessionsResponse) GetSession() *Session {
 	return nil
 }
 
+func (x *WatchSessionsResponse) GetNotification() *v1.CallbackSessionServiceLifecycleRequest {
+	if x != nil {
+		return x.Notification
+	}
+	return nil
+}
+
 var File_copilot_bridge_v1_event_service_proto protoreflect.FileDescriptor
 
 const file_copilot_bridge_v1_event_service_proto_rawDesc = "" +
 	"\n" +
-	"%copilot/bridge/v1/event_service.proto\x12\x11copilot.bridge.v1\x1a copilot/bridge/v1/callback.proto\x1a\x1fcopilot/bridge/v1/session.proto\x1a\"copilot/cli/v1/session_event.proto\x1a\x1egoogle/protobuf/duration.proto\"\xaa\x01\n" +
+	"%copilot/bridge/v1/event_service.proto\x12\x11copilot.bridge.v1\x1a copilot/bridge/v1/callback.proto\x1a\x1fcopilot/bridge/v1/session.proto\x1a%copilot/cli/v1/callback_session.proto\x1a\"copilot/cli/v1/session_event.proto\x1a\x1egoogle/protobuf/duration.proto\"\xaa\x01\n" +
 	"\x10SubscribeRequest\x12<\n" +
 	"\bsessions\x18\x01 \x03(\v2 .copilot.bridge.v1.SessionCursorR\bsessions\x12:\n" +
 	"\aoptions\x18\x02 \x01(\v2 .copilot.bridge.v1.StreamOptionsR\aoptions\x12\x1c\n" +
@@ -1787,12 +1807,14 @@ const file_copilot_bridge_v1_event_service_proto_rawDesc = "" +
 	"\bposition\x18\x02 \x01(\v2\x1b.copilot.bridge.v1.PositionR\bposition\"y\n" +
 	"\x06Closed\x126\n" +
 	"\x06reason\x18\x01 \x01(\x0e2\x1e.copilot.bridge.v1.CloseReasonR\x06reason\x127\n" +
-	"\bposition\x18\x02 \x01(\v2\x1b.copilot.bridge.v1.PositionR\bposition\"`\n" +
+	"\bposition\x18\x02 \x01(\v2\x1b.copilot.bridge.v1.PositionR\bposition\"\x86\x01\n" +
 	"\x14WatchSessionsRequest\x12H\n" +
-	"\x12heartbeat_interval\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\x11heartbeatInterval\"\x87\x01\n" +
+	"\x12heartbeat_interval\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\x11heartbeatInterval\x12$\n" +
+	"\rnotifications\x18\x02 \x01(\bR\rnotifications\"\xe3\x01\n" +
 	"\x15WatchSessionsResponse\x128\n" +
 	"\x06change\x18\x01 \x01(\x0e2 .copilot.bridge.v1.SessionChangeR\x06change\x124\n" +
-	"\asession\x18\x02 \x01(\v2\x1a.copilot.bridge.v1.SessionR\asession*C\n" +
+	"\asession\x18\x02 \x01(\v2\x1a.copilot.bridge.v1.SessionR\asession\x12Z\n" +
+	"\fnotification\x18\x03 \x01(\v26.copilot.cli.v1.CallbackSessionServiceLifecycleRequestR\fnotification*C\n" +
 	"\x05Start\x12\x15\n" +
 	"\x11START_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fSTART_BEGINNING\x10\x01\x12\x0e\n" +
@@ -1880,6 +1902,7 @@ var file_copilot_bridge_v1_event_service_proto_goTypes = []any{
 	(*Callback)(nil),              // 29: copilot.bridge.v1.Callback
 	(*v1.SessionEvent)(nil),       // 30: copilot.cli.v1.SessionEvent
 	(*TurnOutcome)(nil),           // 31: copilot.bridge.v1.TurnOutcome
+	(*v1.CallbackSessionServiceLifecycleRequest)(nil), // 32: copilot.cli.v1.CallbackSessionServiceLifecycleRequest
 }
 var file_copilot_bridge_v1_event_service_proto_depIdxs = []int32{
 	7,  // 0: copilot.bridge.v1.SubscribeRequest.sessions:type_name -> copilot.bridge.v1.SessionCursor
@@ -1927,15 +1950,16 @@ var file_copilot_bridge_v1_event_service_proto_depIdxs = []int32{
 	25, // 42: copilot.bridge.v1.WatchSessionsRequest.heartbeat_interval:type_name -> google.protobuf.Duration
 	5,  // 43: copilot.bridge.v1.WatchSessionsResponse.change:type_name -> copilot.bridge.v1.SessionChange
 	28, // 44: copilot.bridge.v1.WatchSessionsResponse.session:type_name -> copilot.bridge.v1.Session
-	6,  // 45: copilot.bridge.v1.EventService.Subscribe:input_type -> copilot.bridge.v1.SubscribeRequest
-	22, // 46: copilot.bridge.v1.EventService.WatchSessions:input_type -> copilot.bridge.v1.WatchSessionsRequest
-	10, // 47: copilot.bridge.v1.EventService.Subscribe:output_type -> copilot.bridge.v1.SubscribeResponse
-	23, // 48: copilot.bridge.v1.EventService.WatchSessions:output_type -> copilot.bridge.v1.WatchSessionsResponse
-	47, // [47:49] is the sub-list for method output_type
-	45, // [45:47] is the sub-list for method input_type
-	45, // [45:45] is the sub-list for extension type_name
-	45, // [45:45] is the sub-list for extension extendee
-	0,  // [0:45] is the sub-list for field type_name
+	32, // 45: copilot.bridge.v1.WatchSessionsResponse.notification:type_name -> copilot.cli.v1.CallbackSessionServiceLifecycleRequest
+	6,  // 46: copilot.bridge.v1.EventService.Subscribe:input_type -> copilot.bridge.v1.SubscribeRequest
+	22, // 47: copilot.bridge.v1.EventService.WatchSessions:input_type -> copilot.bridge.v1.WatchSessionsRequest
+	10, // 48: copilot.bridge.v1.EventService.Subscribe:output_type -> copilot.bridge.v1.SubscribeResponse
+	23, // 49: copilot.bridge.v1.EventService.WatchSessions:output_type -> copilot.bridge.v1.WatchSessionsResponse
+	48, // [48:50] is the sub-list for method output_type
+	46, // [46:48] is the sub-list for method input_type
+	46, // [46:46] is the sub-list for extension type_name
+	46, // [46:46] is the sub-list for extension extendee
+	0,  // [0:46] is the sub-list for field type_name
 }
 
 func init() { file_copilot_bridge_v1_event_service_proto_init() }

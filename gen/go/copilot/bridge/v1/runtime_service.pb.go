@@ -819,7 +819,9 @@ type PingResponse struct {
 	// The protocol version the CLI speaks.
 	ProtocolVersion int32 `protobuf:"varint,2,opt,name=protocol_version,json=protocolVersion,proto3" json:"protocol_version,omitempty"`
 	// How long the CLI took.
-	RoundTrip     *durationpb.Duration `protobuf:"bytes,3,opt,name=round_trip,json=roundTrip,proto3" json:"round_trip,omitempty"`
+	RoundTrip *durationpb.Duration `protobuf:"bytes,3,opt,name=round_trip,json=roundTrip,proto3" json:"round_trip,omitempty"`
+	// What the CLI answered when the server connected to it.
+	Greeting      *v1.InternalServerServiceConnectResponse `protobuf:"bytes,4,opt,name=greeting,proto3" json:"greeting,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -871,6 +873,13 @@ func (x *PingResponse) GetProtocolVersion() int32 {
 func (x *PingResponse) GetRoundTrip() *durationpb.Duration {
 	if x != nil {
 		return x.RoundTrip
+	}
+	return nil
+}
+
+func (x *PingResponse) GetGreeting() *v1.InternalServerServiceConnectResponse {
+	if x != nil {
+		return x.Greeting
 	}
 	return nil
 }
@@ -1108,7 +1117,7 @@ var File_copilot_bridge_v1_runtime_service_proto protoreflect.FileDescriptor
 
 const file_copilot_bridge_v1_runtime_service_proto_rawDesc = "" +
 	"\n" +
-	"'copilot/bridge/v1/runtime_service.proto\x12\x11copilot.bridge.v1\x1a'copilot/bridge/v1/runtime_profile.proto\x1a.copilot/cli/v1/callback_github_telemetry.proto\x1a\x1bcopilot/cli/v1/models.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x16\n" +
+	"'copilot/bridge/v1/runtime_service.proto\x12\x11copilot.bridge.v1\x1a'copilot/bridge/v1/runtime_profile.proto\x1a.copilot/cli/v1/callback_github_telemetry.proto\x1a\x1bcopilot/cli/v1/models.proto\x1a\x1bcopilot/cli/v1/server.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x16\n" +
 	"\x14GetServerInfoRequest\"\xc5\x02\n" +
 	"\x15GetServerInfoResponse\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12\x1f\n" +
@@ -1168,12 +1177,13 @@ const file_copilot_bridge_v1_runtime_service_proto_rawDesc = "" +
 	"\x04lost\x18\x03 \x01(\x03R\x04lost\"s\n" +
 	"\vPingRequest\x12\x18\n" +
 	"\amessage\x18\x01 \x01(\tR\amessage\x12J\n" +
-	"\x0fruntime_profile\x18\x02 \x01(\v2!.copilot.bridge.v1.RuntimeProfileR\x0eruntimeProfile\"\x8d\x01\n" +
+	"\x0fruntime_profile\x18\x02 \x01(\v2!.copilot.bridge.v1.RuntimeProfileR\x0eruntimeProfile\"\xdf\x01\n" +
 	"\fPingResponse\x12\x18\n" +
 	"\amessage\x18\x01 \x01(\tR\amessage\x12)\n" +
 	"\x10protocol_version\x18\x02 \x01(\x05R\x0fprotocolVersion\x128\n" +
 	"\n" +
-	"round_trip\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\troundTrip\"b\n" +
+	"round_trip\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\troundTrip\x12P\n" +
+	"\bgreeting\x18\x04 \x01(\v24.copilot.cli.v1.InternalServerServiceConnectResponseR\bgreeting\"b\n" +
 	"\x14GetAuthStatusRequest\x12J\n" +
 	"\x0fruntime_profile\x18\x01 \x01(\v2!.copilot.bridge.v1.RuntimeProfileR\x0eruntimeProfile\"\xab\x01\n" +
 	"\x15GetAuthStatusResponse\x12$\n" +
@@ -1237,7 +1247,8 @@ var file_copilot_bridge_v1_runtime_service_proto_goTypes = []any{
 	(*timestamppb.Timestamp)(nil),                         // 17: google.protobuf.Timestamp
 	(*v1.CallbackGitHubTelemetryServiceEventRequest)(nil), // 18: copilot.cli.v1.CallbackGitHubTelemetryServiceEventRequest
 	(*RuntimeProfile)(nil),                                // 19: copilot.bridge.v1.RuntimeProfile
-	(*v1.Model)(nil),                                      // 20: copilot.cli.v1.Model
+	(*v1.InternalServerServiceConnectResponse)(nil),       // 20: copilot.cli.v1.InternalServerServiceConnectResponse
+	(*v1.Model)(nil),                                      // 21: copilot.cli.v1.Model
 }
 var file_copilot_bridge_v1_runtime_service_proto_depIdxs = []int32{
 	3,  // 0: copilot.bridge.v1.GetServerInfoResponse.capabilities:type_name -> copilot.bridge.v1.Capabilities
@@ -1251,26 +1262,27 @@ var file_copilot_bridge_v1_runtime_service_proto_depIdxs = []int32{
 	18, // 8: copilot.bridge.v1.WatchTelemetryResponse.event:type_name -> copilot.cli.v1.CallbackGitHubTelemetryServiceEventRequest
 	19, // 9: copilot.bridge.v1.PingRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
 	16, // 10: copilot.bridge.v1.PingResponse.round_trip:type_name -> google.protobuf.Duration
-	19, // 11: copilot.bridge.v1.GetAuthStatusRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
-	19, // 12: copilot.bridge.v1.ListModelsRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
-	20, // 13: copilot.bridge.v1.ListModelsResponse.models:type_name -> copilot.cli.v1.Model
-	1,  // 14: copilot.bridge.v1.RuntimeService.GetServerInfo:input_type -> copilot.bridge.v1.GetServerInfoRequest
-	5,  // 15: copilot.bridge.v1.RuntimeService.ListRuntimes:input_type -> copilot.bridge.v1.ListRuntimesRequest
-	10, // 16: copilot.bridge.v1.RuntimeService.Ping:input_type -> copilot.bridge.v1.PingRequest
-	12, // 17: copilot.bridge.v1.RuntimeService.GetAuthStatus:input_type -> copilot.bridge.v1.GetAuthStatusRequest
-	14, // 18: copilot.bridge.v1.RuntimeService.ListModels:input_type -> copilot.bridge.v1.ListModelsRequest
-	8,  // 19: copilot.bridge.v1.RuntimeService.WatchTelemetry:input_type -> copilot.bridge.v1.WatchTelemetryRequest
-	2,  // 20: copilot.bridge.v1.RuntimeService.GetServerInfo:output_type -> copilot.bridge.v1.GetServerInfoResponse
-	6,  // 21: copilot.bridge.v1.RuntimeService.ListRuntimes:output_type -> copilot.bridge.v1.ListRuntimesResponse
-	11, // 22: copilot.bridge.v1.RuntimeService.Ping:output_type -> copilot.bridge.v1.PingResponse
-	13, // 23: copilot.bridge.v1.RuntimeService.GetAuthStatus:output_type -> copilot.bridge.v1.GetAuthStatusResponse
-	15, // 24: copilot.bridge.v1.RuntimeService.ListModels:output_type -> copilot.bridge.v1.ListModelsResponse
-	9,  // 25: copilot.bridge.v1.RuntimeService.WatchTelemetry:output_type -> copilot.bridge.v1.WatchTelemetryResponse
-	20, // [20:26] is the sub-list for method output_type
-	14, // [14:20] is the sub-list for method input_type
-	14, // [14:14] is the sub-list for extension type_name
-	14, // [14:14] is the sub-list for extension extendee
-	0,  // [0:14] is the sub-list for field type_name
+	20, // 11: copilot.bridge.v1.PingResponse.greeting:type_name -> copilot.cli.v1.InternalServerServiceConnectResponse
+	19, // 12: copilot.bridge.v1.GetAuthStatusRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
+	19, // 13: copilot.bridge.v1.ListModelsRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
+	21, // 14: copilot.bridge.v1.ListModelsResponse.models:type_name -> copilot.cli.v1.Model
+	1,  // 15: copilot.bridge.v1.RuntimeService.GetServerInfo:input_type -> copilot.bridge.v1.GetServerInfoRequest
+	5,  // 16: copilot.bridge.v1.RuntimeService.ListRuntimes:input_type -> copilot.bridge.v1.ListRuntimesRequest
+	10, // 17: copilot.bridge.v1.RuntimeService.Ping:input_type -> copilot.bridge.v1.PingRequest
+	12, // 18: copilot.bridge.v1.RuntimeService.GetAuthStatus:input_type -> copilot.bridge.v1.GetAuthStatusRequest
+	14, // 19: copilot.bridge.v1.RuntimeService.ListModels:input_type -> copilot.bridge.v1.ListModelsRequest
+	8,  // 20: copilot.bridge.v1.RuntimeService.WatchTelemetry:input_type -> copilot.bridge.v1.WatchTelemetryRequest
+	2,  // 21: copilot.bridge.v1.RuntimeService.GetServerInfo:output_type -> copilot.bridge.v1.GetServerInfoResponse
+	6,  // 22: copilot.bridge.v1.RuntimeService.ListRuntimes:output_type -> copilot.bridge.v1.ListRuntimesResponse
+	11, // 23: copilot.bridge.v1.RuntimeService.Ping:output_type -> copilot.bridge.v1.PingResponse
+	13, // 24: copilot.bridge.v1.RuntimeService.GetAuthStatus:output_type -> copilot.bridge.v1.GetAuthStatusResponse
+	15, // 25: copilot.bridge.v1.RuntimeService.ListModels:output_type -> copilot.bridge.v1.ListModelsResponse
+	9,  // 26: copilot.bridge.v1.RuntimeService.WatchTelemetry:output_type -> copilot.bridge.v1.WatchTelemetryResponse
+	21, // [21:27] is the sub-list for method output_type
+	15, // [15:21] is the sub-list for method input_type
+	15, // [15:15] is the sub-list for extension type_name
+	15, // [15:15] is the sub-list for extension extendee
+	0,  // [0:15] is the sub-list for field type_name
 }
 
 func init() { file_copilot_bridge_v1_runtime_service_proto_init() }

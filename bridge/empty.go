@@ -1,0 +1,139 @@
+package bridge
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	"github.com/copilot-grpc/copilot-grpc/internal/caller"
+)
+
+// A session of a tenant that is not the host's owner begins empty: with the tools that stay
+// within a session and those that its callers bring, and with no instructions, discovery,
+// memory or anything else that the CLI finds around it. It is what the official SDKs call
+// the empty mode.
+
+// isolatedTools are the CLI's own tools that stay within their session: they touch neither
+// files nor network nor other sessions.
+var isolatedTools = []string{
+	"ask_user", "task_complete", "exit_plan_mode", "task", "read_agent", "write_agent", "list_agents", "send_inbox", "context_board", "skill",
+}
+
+// What the entries of availableTools begin with.
+const (
+	builtinTool = "builtin:"
+	customTool  = "custom:"
+	mcpTool     = "mcp:"
+)
+
+const (
+	availableTools = "availableTools"
+	systemMessage  = "systemMessage"
+	environment    = "environment_context"
+)
+
+// emptyConfig is the configuration of an empty session.
+var emptyConfig = mustEmpty()
+
+func mustEmpty() session.Object {
+	tools := []string{customTool + "*", mcpTool + "*"}
+	for _, name := range isolatedTools {
+		tools = append(tools, builtinTool+name)
+	}
+	o, err := session.ParseObject([]byte(`{
+		"enableSessionTelemetry": false, "mcpOAuthTokenStorage": "in-memory", "skipEmbeddingRetrieval": true,
+		"embeddingCacheStorage": "in-memory", "enableOnDemandInstructionDiscovery": false, "enableFileHooks": false,
+		"enableHostGitOperations": false, "enableSessionStore": false, "enableSkills": false, "memory": {"enabled": false},
+		"customAgentsLocalOnly": true, "skipCustomInstructions": true, "coauthorEnabled": false, "manageScheduleEnabled": false,
+		"enableConfigDiscovery": false, "isExperimentalMode": false, "toolFilterPrecedence": "excluded"}`))
+	if err != nil {
+		panic(err) // it is part of the program
+	}
+	o.Set(availableTools, text(tools))
+	return o
+}
+
+// underlying puts a configuration over what sessions of the caller's tenant begin with.
+func (b *Bridge) underlying(ctx context.Context, config session.Object) (session.Object, error) {
+	t, ok := b.tenant(caller.From(ctx).Tenant)
+	if ok && t.Ambient {
+		return b.defaults.Merge(config), nil
+	}
+	config = emptyConfig.Merge(b.defaults).Merge(config)
+	config.Set(systemMessage, withoutEnvironment(config.Get(systemMessage)))
+	return b.restrained(ctx, config)
+}
+
+// restrained checks what a configuration says of tools where the caller may not touch the
+// host, and takes back what unsets a member of the empty session. Fields that name the host
+// the server has refused.
+func (b *Bridge) restrained(ctx context.Context, config session.Object) (session.Object, error) {
+	if caller.From(ctx).May(caller.Host) {
+		return config, nil
+	}
+	config = config.Clone()
+	for _, m := range emptyConfig {
+		if value := config.Get(m.Key); value != nil && string(value) == "null" {
+			config.Set(m.Key, m.Value)
+		}
+	}
+	if list := config.Get(availableTools); list != nil {
+		if err := checkTools(list); err != nil {
+			return nil, err
+		}
+	}
+	return config, nil
+}
+
+// checkTools refuses a list of tools with one that could reach the host.
+func checkTools(list json.RawMessage) error {
+	var names []string
+	if err := json.Unmarshal(list, &names); err != nil {
+		return fault.New(fault.InvalidField, "available_tools is no list of names").WithField("config.available_tools")
+	}
+	for i, name := range names {
+		builtin, isBuiltin := strings.CutPrefix(name, builtinTool)
+		switch {
+		case isBuiltin && slices.Contains(isolatedTools, builtin), strings.HasPrefix(name, customTool), strings.HasPrefix(name, mcpTool):
+		default:
+			return fault.New(fault.Forbidden, "%q may be a tool that touches the host, which takes the host's owner or a tenant with a sandbox; "+
+				"others are named custom:NAME, mcp:NAME, or builtin:NAME of %s", name, strings.Join(isolatedTools, ", ")).
+				WithField(fmt.Sprintf("config.available_tools.items[%d]", i))
+		}
+	}
+	return nil
+}
+
+// withoutEnvironment takes the description of the host out of a system message, unless its
+// author has taken it in hand.
+func withoutEnvironment(message json.RawMessage) json.RawMessage {
+	var o session.Object
+	if message != nil {
+		var err error
+		if o, err = session.ParseObject(message); err != nil {
+			return message // the CLI says what is wrong with it
+		}
+	}
+	switch o.String("mode") {
+	case "replace":
+		return message
+	case "customize", "append", "":
+	default:
+		return message
+	}
+	sections, err := session.ParseObject(o.Get("sections"))
+	if err != nil {
+		sections = nil
+	}
+	if sections.Get(environment) == nil {
+		sections.Set(environment, json.RawMessage(`{"action":"remove"}`))
+	}
+	o = o.Clone()
+	o.SetString("mode", "customize")
+	o.Set("sections", sections.JSON())
+	return o.JSON()
+}

@@ -1,0 +1,86 @@
+package runtime
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/runtime/process"
+)
+
+// The runtimes of a tenant that is not the host's own share nothing with it, or with one
+// another, but what Profile says: their directories are theirs alone, and of our
+// environment they get what any program needs and nothing about our user.
+
+// tenantInherited are the variables of ours that such a runtime gets.
+var tenantInherited = map[string]bool{
+	"PATH": true, "LANG": true, "LANGUAGE": true, "TZ": true,
+	"SSL_CERT_FILE": true, "SSL_CERT_DIR": true, "NODE_EXTRA_CA_CERTS": true,
+	"SYSTEMROOT": true, "SYSTEMDRIVE": true, "WINDIR": true, "COMSPEC": true, "PATHEXT": true,
+}
+
+// tmpName is the folder for temporary files in a tenant's home.
+const tmpName = "tmp"
+
+// allowed reports whether a runtime of the profile gets a variable of ours.
+func (p Profile) allowed(upper string) bool {
+	if p.Tenant != "" {
+		return tenantInherited[upper] || strings.HasPrefix(upper, "LC_")
+	}
+	return inherited[upper] || strings.HasPrefix(upper, "LC_")
+}
+
+// confineEnv sets what a tenant's runtime has in place of what is ours.
+func (p Profile) confineEnv(env map[string]string) {
+	if p.Tenant == "" {
+		return
+	}
+	env["HOME"] = p.UserHome
+	env["TMPDIR"] = filepath.Join(p.UserHome, tmpName)
+	// The machine's key ring is its owner's.
+	env["COPILOT_DISABLE_KEYTAR"] = "1"
+}
+
+// makeDirs makes the directories that a runtime expects. Those of a tenant are for its user
+// alone.
+func (p Profile) makeDirs() error {
+	dirs := []string{p.Home}
+	if p.Tenant != "" {
+		dirs = append(dirs, p.UserHome, p.Dir, filepath.Join(p.UserHome, tmpName))
+	}
+	for _, dir := range dirs {
+		if dir == "" {
+			continue
+		}
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return fault.Wrap(err, fault.CLIStartFailed, "no home for the CLI")
+		}
+		if p.User == nil {
+			continue
+		}
+		if err := os.Chown(dir, int(p.User.UID), int(p.User.GID)); err != nil {
+			return fault.Wrap(err, fault.CLIStartFailed, "no home for the CLI")
+		}
+	}
+	return nil
+}
+
+// confine starts the CLI through the profile's sandbox, as its user.
+func (p Profile) confine(o *process.Options, cache string) {
+	if p.User != nil {
+		o.User = &process.User{UID: p.User.UID, GID: p.User.GID}
+	}
+	if len(p.Sandbox) == 0 {
+		return
+	}
+	expand := strings.NewReplacer(
+		"{home}", p.Home, "{user_home}", p.UserHome, "{dir}", p.Dir, "{bin}", filepath.Dir(o.Path), "{cache}", cache,
+	)
+	args := make([]string, 0, len(p.Sandbox)+len(o.Args))
+	for _, arg := range p.Sandbox[1:] {
+		args = append(args, expand.Replace(arg))
+	}
+	o.Args = append(append(args, o.Path), o.Args...)
+	o.Path = expand.Replace(p.Sandbox[0])
+}

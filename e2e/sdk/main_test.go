@@ -1,0 +1,18 @@
+package sdk
+
+import (
+	"flag"
+	"testing"
+
+	"github.com/copilot-grpc/copilot-grpc/internal/testleak"
+)
+
+// control compares the CLI with itself.
+var control = flag.Bool("control", false, "play each scenario twice on the CLI itself: finds what is not the same twice")
+
+func TestMain(m *testing.M) {
+	if serveMCP() {
+		return
+	}
+	testleak.Main(m)
+}

@@ -1,0 +1,249 @@
+package cli
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/keepalive"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/runtime/clibin"
+	"github.com/copilot-grpc/copilot-grpc/internal/shim"
+)
+
+const shimUsage = `Stands in for the copilot executable: it takes the command lines and speaks the JSON-RPC that
+programs written with an official SDK expect, and carries everything over gRPC to a bridge: the
+one of --target, or one that it starts for itself. Give an SDK the path of this program as that
+of the CLI, with "shim" as the first argument, or call this program "copilot".
+
+Flags come from the command line, else the environment, else the file of --config, which has
+lines of the form "target = dns:///bridge.example:443".`
+
+// shimOptions are the flags of the command: the CLI's own, then ours.
+type shimOptions struct {
+	stdio, headless, noUpdate, noLogin, remote, version bool
+	port                                                int
+	host, cliLogLevel, tokenEnv                         string
+	idleTimeout                                         int
+
+	target, token, ca, cert, key, serverName string
+	tls, plain                               bool
+	config, cli, home, countsFile, logFile   string
+	env                                      list
+	counts                                   bool
+	grace                                    time.Duration
+}
+
+func (o *shimOptions) register(f *flags) {
+	f.BoolVar(&o.stdio, "stdio", false, "serve one connection on stdin and stdout; else a TCP port")
+	f.IntVar(&o.port, "port", 0, "TCP `port` to listen on; 0 is any")
+	f.StringVar(&o.host, "host", "127.0.0.1", "`address` to listen on")
+	f.StringVar(&o.cliLogLevel, "log-level", "", "`level` of the CLI's own log files")
+	f.StringVar(&o.tokenEnv, "auth-token-env", "", "`name` of the environment variable with the GitHub token")
+	f.BoolVar(&o.noLogin, "no-auto-login", false, "do not let the CLI use the login it has stored")
+	f.IntVar(&o.idleTimeout, "session-idle-timeout", 0, "`seconds`; taken and not needed: the bridge unloads idle sessions, and loads them again")
+	f.BoolVar(&o.headless, "headless", false, "taken and always so")
+	f.BoolVar(&o.noUpdate, "no-auto-update", false, "taken and always so")
+	f.BoolVar(&o.remote, "remote", false, "taken; sessions in the cloud need nothing of this process")
+	f.BoolVar(&o.version, "version", false, "print the versions and end")
+
+	f.StringVar(&o.target, "target", "", "`address` of the bridge: unix:PATH, HOST:PORT, or another that gRPC resolves (default: a private one)")
+	f.StringVar(&o.token, "token", "", "bearer `token` for the bridge")
+	f.BoolVar(&o.tls, "tls", false, "speak TLS to the bridge (default: unless it is on this machine)")
+	f.BoolVar(&o.plain, "plaintext", false, "do not speak TLS to the bridge, wherever it is")
+	f.StringVar(&o.ca, "tls-ca", "", "`file` of the certificates to trust (default: the system's)")
+	f.StringVar(&o.cert, "tls-cert", "", "`file` of the certificate to show")
+	f.StringVar(&o.key, "tls-key", "", "`file` of its key")
+	f.StringVar(&o.serverName, "tls-server-name", "", "`name` that the bridge's certificate is to have")
+	f.StringVar(&o.config, "config", "", "`file` with flags")
+	f.StringVar(&o.cli, "cli", "", "`path` of the real copilot executable, for a private bridge")
+	f.Var(&o.env, "pass-env", "`names` of environment variables that a remote bridge's runtime is to have too; repeatable, or with commas")
+	f.DurationVar(&o.grace, "grace", shim.DefaultGrace, "how long the connection to the bridge may be broken before the program is told")
+	f.BoolVar(&o.counts, "counts", false, "print to stderr, at the end, which methods went through the typed API")
+	f.StringVar(&o.countsFile, "counts-file", "", "`file` to write that to, as JSON")
+	f.StringVar(&o.logFile, "log-file", "", "`file` for this program's own log (default: stderr, warnings only)")
+}
+
+// shimMarker keeps a shim from being started as the CLI behind a shim.
+const shimMarker = "COPILOT_GRPC_INSIDE_SHIM"
+
+func shimCommand(ctx context.Context, p *program, args []string) (err error) {
+	var o shimOptions
+	f := newFlags("shim", "[flags]", shimUsage)
+	o.register(f)
+	if err := f.parseOnly(p, args); err != nil {
+		return err
+	}
+	if err := f.fromFile(p, o.config); err != nil {
+		return err
+	}
+	if o.version {
+		fmt.Fprintf(p.stdout, "GitHub Copilot CLI %s.\n(copilot-grpc %s in its place)\n", clibin.PinnedVersion, p.version)
+		return nil
+	}
+	if p.getenv(shimMarker) != "" {
+		return errors.New("this is the shim, started as the CLI behind a shim: set COPILOT_GRPC_CLI to the real copilot executable")
+	}
+	logger, closeLog, err := o.logger(p.stderr)
+	if err != nil {
+		return err
+	}
+	defer closeLog()
+	outliveReaders()
+	bridge, err := o.bridge(ctx, p, logger)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, bridge.close()) }()
+	s, err := shim.New(shim.Config{
+		Bridge: bridge.conn, Token: p.getenv("COPILOT_CONNECTION_TOKEN"), Profile: bridge.profile, Grace: o.grace, Logger: logger,
+	})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, o.report(p.stderr, s)) }()
+	if o.stdio {
+		return s.Serve(ctx, newStdio(p.stdin, p.stdout), true)
+	}
+	return o.listen(ctx, p, s)
+}
+
+// listen serves connections on a TCP port, of which it tells as the CLI does.
+func (o *shimOptions) listen(ctx context.Context, p *program, s *shim.Server) error {
+	l, err := net.Listen("tcp", net.JoinHostPort(o.host, strconv.Itoa(o.port)))
+	if err != nil {
+		fmt.Fprintf(p.stderr, "Failed to start server: Error: %v\n", err)
+		return errReported
+	}
+	fmt.Fprintf(p.stdout, "CLI server listening on port %d\n", l.Addr().(*net.TCPAddr).Port)
+	if p.getenv("COPILOT_CONNECTION_TOKEN") == "" {
+		fmt.Fprintln(p.stdout, "Warning: No COPILOT_CONNECTION_TOKEN was set, so connections will be accepted from any client")
+	}
+	return s.Listen(ctx, l)
+}
+
+// report tells which methods went which way.
+func (o *shimOptions) report(w io.Writer, s *shim.Server) error {
+	counts := s.Counts()
+	if o.counts {
+		counts.Print(w)
+	}
+	if o.countsFile == "" {
+		return nil
+	}
+	return counts.WriteFile(o.countsFile)
+}
+
+// logger is the shim's own log. The CLI says nothing on stderr, so little is said there.
+func (o *shimOptions) logger(stderr io.Writer) (*slog.Logger, func(), error) {
+	if o.logFile == "" {
+		return slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: slog.LevelWarn})), func() {}, nil
+	}
+	file, err := os.OpenFile(o.logFile, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, nil, err
+	}
+	return slog.New(slog.NewTextHandler(file, &slog.HandlerOptions{Level: slog.LevelDebug})), func() { _ = file.Close() }, nil
+}
+
+// dial connects to a bridge elsewhere.
+func (o *shimOptions) dial() (*grpc.ClientConn, error) {
+	creds := insecure.NewCredentials()
+	plain := o.plain || !o.tls && o.ca == "" && o.cert == "" && local(o.target)
+	if !plain {
+		config, err := o.tlsConfig()
+		if err != nil {
+			return nil, err
+		}
+		creds = credentials.NewTLS(config)
+	}
+	options := []grpc.DialOption{
+		grpc.WithTransportCredentials(creds), grpc.WithUserAgent("copilot-grpc-shim"),
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 30 * time.Second, Timeout: 20 * time.Second}),
+	}
+	if o.token != "" {
+		options = append(options, grpc.WithPerRPCCredentials(shimBearer{o.token, plain}))
+	}
+	return grpc.NewClient(o.target, options...)
+}
+
+func (o *shimOptions) tlsConfig() (*tls.Config, error) {
+	config := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: o.serverName}
+	if o.ca != "" {
+		pem, err := os.ReadFile(o.ca)
+		if err != nil {
+			return nil, err
+		}
+		config.RootCAs = x509.NewCertPool()
+		if !config.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("%q has no certificate", o.ca)
+		}
+	}
+	if o.cert != "" || o.key != "" {
+		pair, err := tls.LoadX509KeyPair(o.cert, o.key)
+		if err != nil {
+			return nil, err
+		}
+		config.Certificates = []tls.Certificate{pair}
+	}
+	return config, nil
+}
+
+// local reports whether what is sent to a target stays on this machine.
+func local(target string) bool {
+	if strings.HasPrefix(target, "unix:") || strings.HasPrefix(target, "unix-abstract:") {
+		return true
+	}
+	if i := strings.LastIndex(target, "/"); i >= 0 { // dns:///host:port
+		target = target[i+1:]
+	}
+	host, _, err := net.SplitHostPort(target)
+	if err != nil {
+		host = target
+	}
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+// shimBearer sends a token with every call.
+type shimBearer struct {
+	token string
+	plain bool
+}
+
+// GetRequestMetadata implements credentials.PerRPCCredentials.
+func (b shimBearer) GetRequestMetadata(context.Context, ...string) (map[string]string, error) {
+	return map[string]string{"authorization": "Bearer " + b.token}, nil
+}
+
+// RequireTransportSecurity implements credentials.PerRPCCredentials.
+func (b shimBearer) RequireTransportSecurity() bool { return !b.plain }
+
+// stdio is the program's end of a pipe to whoever started it.
+type stdio struct {
+	*io.PipeReader
+	io.Writer
+}
+
+// newStdio returns the connection on stdin and stdout. Reading stdin cannot be interrupted
+// everywhere, so a goroutine does it that ends with stdin or with the process.
+func newStdio(in io.Reader, out io.Writer) *stdio {
+	r, w := io.Pipe()
+	go func() {
+		_, err := io.Copy(w, in)
+		_ = w.CloseWithError(err) // nil is the end of the stream
+	}()
+	return &stdio{r, out}
+}

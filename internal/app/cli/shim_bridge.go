@@ -1,0 +1,214 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge"
+	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
+	"github.com/copilot-grpc/copilot-grpc/bridge/runtime/clibin"
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+	"github.com/copilot-grpc/copilot-grpc/internal/app"
+)
+
+// shimBridge is the bridge behind a shim.
+type shimBridge struct {
+	conn *grpc.ClientConn
+	// profile is what the runtimes are to be like, as far as the bridge allows it.
+	profile *bridgev1.RuntimeProfile
+	close   func() error
+}
+
+// bridge connects to the bridge of --target, or starts one for this shim alone.
+func (o *shimOptions) bridge(ctx context.Context, p *program, logger *slog.Logger) (*shimBridge, error) {
+	if o.target == "" {
+		return o.private(ctx, p, logger)
+	}
+	conn, err := o.dial()
+	if err != nil {
+		return nil, err
+	}
+	profile, err := o.profile(ctx, p, conn, logger)
+	if err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+	return &shimBridge{conn: conn, profile: profile, close: conn.Close}, nil
+}
+
+const (
+	// privatePrompt and privateRequest are the limits of a private bridge: the CLI has none.
+	privatePrompt  = 64 << 20
+	privateRequest = 256 << 20
+	// privateIdle is when a private bridge unloads idle sessions: the CLI does not.
+	privateIdle = 365 * 24 * time.Hour
+	// privateDrain is how long its end waits: nobody is attached then any more.
+	privateDrain = time.Second
+)
+
+// privateConfig is that of a bridge for one shim: its CLI is as the shim's caller wants it.
+func (o *shimOptions) privateConfig(p *program, dir string) app.Config {
+	c := app.DefaultConfig()
+	c.Version = p.version
+	c.Listen = []string{"unix:" + filepath.Join(dir, "bridge.sock")}
+	c.CLIPath = o.realCLI(p)
+	c.Home = p.getenv("COPILOT_HOME")
+	c.GitHubToken = o.githubToken(p)
+	c.NoLogin, c.CLILogLevel = o.noLogin, o.cliLevel()
+	c.Env = map[string]string{shimMarker: "1"}
+	for _, entry := range os.Environ() {
+		if name, value, _ := strings.Cut(entry, "="); name != "" && !runtime.Reserved(name) {
+			c.Env[name] = value
+		}
+	}
+	c.ProfileFields = bridge.ProfileFields()
+	c.Raw, c.Internal = true, true
+	c.MaxPromptBytes, c.MaxRequestBytes = privatePrompt, privateRequest
+	c.IdleUnload, c.DrainGrace = privateIdle, privateDrain
+	return c
+}
+
+// realCLI is the executable that --cli names; "" leaves it to be looked for. What the SDK
+// was told to be the CLI may be this program.
+func (o *shimOptions) realCLI(p *program) string {
+	if o.cli != "" {
+		return o.cli
+	}
+	named := p.getenv(clibin.PathEnv)
+	if named == "" {
+		return ""
+	}
+	me, err := os.Executable()
+	if err != nil {
+		return ""
+	}
+	if a, err := os.Stat(named); err == nil {
+		if b, err := os.Stat(me); err == nil && os.SameFile(a, b) {
+			_ = os.Unsetenv(clibin.PathEnv)
+		}
+	}
+	return ""
+}
+
+// private starts a bridge in this process, on a socket that nobody else can reach.
+func (o *shimOptions) private(ctx context.Context, p *program, logger *slog.Logger) (_ *shimBridge, err error) {
+	dir, err := os.MkdirTemp("", "copilot-grpc-shim-")
+	if err != nil {
+		return nil, err
+	}
+	a, err := app.New(ctx, o.privateConfig(p, dir), app.WithLogger(logger))
+	if err != nil {
+		return nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	// It outlives ctx: the shim's connections leave first.
+	running, stop := context.WithCancel(context.WithoutCancel(ctx))
+	ended := make(chan error, 1)
+	go func() { ended <- p.run(running, a) }()
+	conn, err := dial(a.Target(), "")
+	end := func() error {
+		if conn != nil {
+			_ = conn.Close()
+		}
+		stop()
+		return errors.Join(<-ended, os.RemoveAll(dir))
+	}
+	if err != nil {
+		return nil, errors.Join(err, end())
+	}
+	return &shimBridge{conn: conn, close: end}, nil
+}
+
+// githubToken is the token in the variable that --auth-token-env names.
+func (o *shimOptions) githubToken(p *program) string {
+	if o.tokenEnv == "" {
+		return ""
+	}
+	return p.getenv(o.tokenEnv)
+}
+
+// cliLevel is the CLI's log level; programs of this module call one of them otherwise.
+func (o *shimOptions) cliLevel() string {
+	if o.cliLogLevel == "warn" {
+		return "warning"
+	}
+	return o.cliLogLevel
+}
+
+// profile is what the program wants of its runtime, as far as the bridge lets callers say
+// it. What it does not is logged.
+func (o *shimOptions) profile(ctx context.Context, p *program, conn *grpc.ClientConn, logger *slog.Logger) (*bridgev1.RuntimeProfile, error) {
+	want := &bridgev1.RuntimeProfile{Home: p.getenv("COPILOT_HOME"), GithubToken: o.githubToken(p), LogLevel: o.cliLevel()}
+	if o.noLogin {
+		want.UseLogin = new(bool)
+	}
+	if strings.HasPrefix(o.target, "unix:") { // the same machine
+		if dir, err := os.Getwd(); err == nil {
+			want.WorkingDirectory = dir
+		}
+	}
+	for _, name := range o.env {
+		if want.Env == nil {
+			want.Env = map[string]string{}
+		}
+		want.Env[name] = p.getenv(name)
+	}
+	if proto.Size(want) == 0 {
+		return nil, nil
+	}
+	info, err := bridgev1.NewRuntimeServiceClient(conn).GetServerInfo(ctx, &bridgev1.GetServerInfoRequest{}, grpc.WaitForReady(true))
+	if err != nil {
+		return nil, fmt.Errorf("asking the bridge %q: %w", o.target, err)
+	}
+	allowed := info.GetCapabilities().GetRuntimeProfileFields()
+	m := want.ProtoReflect()
+	for i := range m.Descriptor().Fields().Len() {
+		field := m.Descriptor().Fields().Get(i)
+		if m.Has(field) && !slices.Contains(allowed, string(field.Name())) {
+			logger.Warn("the bridge does not let callers set this; its own is used", slog.String("field", string(field.Name())))
+			m.Clear(field)
+		}
+	}
+	return want, nil
+}
+
+// fromFile sets the flags that neither the command line nor the environment has set from
+// lines of the form "name = value".
+func (f *flags) fromFile(p *program, path string) error {
+	if path == "" {
+		return nil
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	lines := bufio.NewScanner(file)
+	for n := 1; lines.Scan(); n++ {
+		line := strings.TrimSpace(lines.Text())
+		if line == "" || strings.HasPrefix(line, "#") {
+			continue
+		}
+		name, value, ok := strings.Cut(line, "=")
+		name = strings.TrimSpace(name)
+		if fl := f.Lookup(name); !ok || fl == nil {
+			return usageError{fmt.Errorf("%s:%d: not of the form FLAG = VALUE", path, n)}
+		}
+		if f.isSet(p, name) {
+			continue
+		}
+		if err := f.Set(name, strings.TrimSpace(value)); err != nil {
+			return usageError{fmt.Errorf("%s:%d: %w", path, n, err)}
+		}
+	}
+	return lines.Err()
+}

@@ -1,0 +1,192 @@
+package shim
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
+	"github.com/copilot-grpc/copilot-grpc/bridge/rpcconn"
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
+)
+
+// errResolved ends a request whose answer nobody waits for any more.
+var errResolved = errors.New("the callback is over")
+
+// question is a callback in the CLI's own form.
+type question struct {
+	id     string
+	method string
+	params json.RawMessage
+	raw    bool
+	// typed is the message that has the parameters, nil if none does.
+	typed proto.Message
+}
+
+// question gives a callback the CLI's form; ok is false for one that an event asks, of
+// which the program has learnt by the event.
+func (p *participant) question(c *bridgev1.Callback) (q question, ok bool) {
+	q.id = c.GetCallbackId()
+	if raw := c.GetRaw(); raw != nil {
+		q.method, q.params, q.raw = raw.GetMethod(), json.RawMessage(raw.GetParamsJson()), true
+		return q, callback.ForEvent(q.method) == nil
+	}
+	method, known := callback.MethodOf(c.GetKind())
+	if !known || callback.ForEvent(method) != nil {
+		return q, false
+	}
+	field := c.ProtoReflect().WhichOneof(c.ProtoReflect().Descriptor().Oneofs().ByName("request"))
+	if field == nil {
+		return q, false
+	}
+	q.method, q.typed = method, c.ProtoReflect().Get(field).Message().Interface()
+	text, err := p.conn.server.tables.write(q.typed)
+	if err != nil {
+		p.conn.log.Warn("callback not understood", "session_id", p.id, "method", method, "error", err)
+		return q, false
+	}
+	q.params = text
+	return q, true
+}
+
+// pending asks what was asked before the stream was opened, unless the program is being
+// asked already.
+func (p *participant) pending(c *bridgev1.Callback) {
+	p.mu.Lock()
+	_, already := p.asked[c.GetCallbackId()]
+	me := p.participantID
+	p.mu.Unlock()
+	if !already && slices.Contains(c.GetParticipantIds(), me) {
+		p.ask(c)
+	}
+}
+
+// ask asks the program. It returns when the request has its place among what is written.
+func (p *participant) ask(c *bridgev1.Callback) {
+	q, ok := p.question(c)
+	if !ok {
+		return
+	}
+	if q.raw {
+		p.conn.server.counter.raw(q.method)
+	} else {
+		p.conn.server.counter.typed(q.method)
+	}
+	ctx, cancel := context.WithCancelCause(p.life)
+	p.mu.Lock()
+	if p.over || p.asked[q.id] != nil {
+		p.mu.Unlock()
+		cancel(nil)
+		return
+	}
+	p.asked[q.id] = func() { cancel(errResolved) }
+	p.mu.Unlock()
+	to := p.conn.providerConn(q, p)
+	queued := make(chan struct{})
+	p.questions.Go(func() {
+		defer cancel(nil)
+		result, err := to.rpc.Call(ctx, q.method, q.params, rpcconn.OnQueued(func() { close(queued) }))
+		select {
+		case <-queued:
+		default:
+			close(queued)
+		}
+		p.mu.Lock()
+		delete(p.asked, q.id)
+		p.mu.Unlock()
+		if ctx.Err() != nil {
+			return
+		}
+		frame := &bridgev1.AttachRequest{Frame: &bridgev1.AttachRequest_Answer{
+			Answer: &bridgev1.CallbackAnswer{CallbackId: q.id, Answer: p.answer(q, result, err)},
+		}}
+		if err := p.send(ctx, frame); err != nil {
+			p.conn.log.Debug("answer not sent", "session_id", p.id, "method", q.method, "error", err)
+		}
+	})
+	<-queued
+}
+
+// settle ends a request that somebody else has answered, or nobody need.
+func (p *participant) settle(id string) {
+	p.mu.Lock()
+	cancel := p.asked[id]
+	p.mu.Unlock()
+	if cancel != nil {
+		cancel()
+	}
+}
+
+// answer is a program's answer.
+func (p *participant) answer(q question, result json.RawMessage, err error) *bridgev1.Answer {
+	if err != nil {
+		failed := &bridgev1.AnswerError{Message: err.Error()}
+		if rpc, ok := errors.AsType[*rpcconn.Error](err); ok {
+			failed.Message, failed.Code = rpc.Message, int32(rpc.Code)
+		}
+		return &bridgev1.Answer{Answer: &bridgev1.Answer_Error{Error: failed}}
+	}
+	if a := p.conn.server.tables.answer(q, result); a != nil {
+		return a
+	}
+	if q.typed != nil {
+		p.conn.server.counter.raw(q.method + " (answer)")
+	}
+	return &bridgev1.Answer{Answer: &bridgev1.Answer_Raw{Raw: &bridgev1.RawAnswer{ResultJson: string(result)}}}
+}
+
+// answer puts a result into the message that is for it; nil if there is none.
+func (t *tables) answer(q question, result json.RawMessage) *bridgev1.Answer {
+	field := t.answers[q.method]
+	if field == nil {
+		return nil
+	}
+	if q.method == callback.HooksInvoke {
+		return t.hookAnswer(q, result)
+	}
+	a := &bridgev1.Answer{}
+	m := a.ProtoReflect().NewField(field)
+	if t.read(result, m.Message().Interface()) != nil {
+		return nil
+	}
+	a.ProtoReflect().Set(field, m)
+	return a
+}
+
+// hookAnswer is the answer of a hook: its output, in the case of its type.
+func (t *tables) hookAnswer(q question, result json.RawMessage) *bridgev1.Answer {
+	var r map[string]json.RawMessage
+	var call struct{ HookType string }
+	if json.Unmarshal(q.params, &call) != nil || json.Unmarshal(result, &r) != nil || len(r) > 1 || len(r) == 1 && r["output"] == nil {
+		return nil
+	}
+	out := &cliv1.HookOutput{}
+	if output := r["output"]; len(r) == 1 {
+		field := t.hooks[call.HookType]
+		if field == nil || string(output) == "null" {
+			return nil
+		}
+		var variant protoreflect.Value = out.ProtoReflect().NewField(field)
+		if t.read(output, variant.Message().Interface()) != nil {
+			return nil
+		}
+		out.ProtoReflect().Set(field, variant)
+	}
+	return &bridgev1.Answer{Answer: &bridgev1.Answer_Hook{Hook: out}}
+}
+
+// provider names what a method asks of that one program provides for the whole process, ""
+// for others.
+func provider(method string) string {
+	family, _, _ := strings.Cut(method, ".")
+	if family == "sessionFs" || family == "llmInference" {
+		return family
+	}
+	return ""
+}

@@ -1,0 +1,87 @@
+package shim
+
+import (
+	"encoding/json"
+	"errors"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/rpcconn"
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+)
+
+// JSON-RPC codes of the CLI.
+const (
+	codeMethodNotFound = -32601
+	codeInternal       = -32603
+	codeShuttingDown   = -32000
+	codeAuthRequired   = -32001
+	codeAuthFailed     = -32002
+	codeAuthNotSet     = -32003
+)
+
+// rpcError is what a program is told of an error of a call of method.
+func rpcError(err error, method string) error {
+	if rpc, ok := errors.AsType[*rpcconn.Error](err); ok {
+		return rpc
+	}
+	st, ok := status.FromError(err)
+	if !ok {
+		return failure(method, err.Error())
+	}
+	for _, d := range st.Details() {
+		if e, ok := d.(*bridgev1.JsonRpcError); ok {
+			out := &rpcconn.Error{Code: e.GetCode(), Message: e.GetMessage()}
+			if e.GetDataJson() != "" {
+				out.Data = json.RawMessage(e.GetDataJson())
+			}
+			return out
+		}
+	}
+	if st.Code() == codes.Unimplemented && reasonOf(st) != "" {
+		return unhandled(method)
+	}
+	return failure(method, st.Message())
+}
+
+// failure is an error in the CLI's form.
+func failure(method, text string) error {
+	return &rpcconn.Error{Code: codeInternal, Message: "Request " + method + " failed with message: " + text}
+}
+
+// unhandled is the CLI's error for a method that it does not have.
+func unhandled(method string) error {
+	return &rpcconn.Error{Code: codeMethodNotFound, Message: "Unhandled method " + method}
+}
+
+// reasonOf is the reason in a status, "" if it has none.
+func reasonOf(st *status.Status) string {
+	for _, d := range st.Details() {
+		if info, ok := d.(*errdetails.ErrorInfo); ok {
+			return info.GetReason()
+		}
+	}
+	return ""
+}
+
+// passes reports whether an error comes from the way to the bridge, or from a bridge that
+// is about to end, so that trying again may help.
+func passes(err error) bool {
+	st, ok := status.FromError(err)
+	if !ok || st.Code() == codes.OK {
+		return false
+	}
+	switch reasonOf(st) {
+	case "":
+		switch st.Code() {
+		case codes.Unavailable, codes.Internal, codes.Aborted:
+			return true
+		}
+		return false
+	case "DRAINING":
+		return true
+	}
+	return false
+}

@@ -1,0 +1,215 @@
+package shim
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
+	"github.com/copilot-grpc/copilot-grpc/bridge/rpcconn"
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
+)
+
+// callbackTimeout is how long the bridge waits for answers: the CLI waits for ever.
+const callbackTimeout = 30 * 24 * time.Hour
+
+// heartbeat is how often the bridge gives a sign of life.
+const heartbeat = 15 * time.Second
+
+// opening is what a program says of a session that it creates or resumes.
+type opening struct {
+	id     string
+	start  *bridgev1.AttachStart
+	config *cliv1.SessionConfig
+	cloud  *cliv1.CloudSessionConfig
+	extras *cliv1.SessionResumeExtras
+	pend   bool // continuePendingWork
+	tools  bool // it names tools, or that there are none
+}
+
+// extraMembers are the members that only a resume takes.
+var extraMembers = []string{"disableResume", "openCanvases", "factories", "requestedEnvironmentVariables"}
+
+// openingOf reads the parameters of session.create and session.resume: what belongs to the
+// program's connection goes into the start, all else into the session's configuration.
+func openingOf(t *tables, params json.RawMessage, resume bool) (*opening, error) {
+	members := map[string]json.RawMessage{}
+	if err := json.Unmarshal(orEmpty(params), &members); err != nil {
+		return nil, err
+	}
+	o := &opening{start: &bridgev1.AttachStart{
+		Exact: true, Handlers: handlersOf(members),
+		Filter: &bridgev1.EventFilter{IncludeHeavy: true},
+		Options: &bridgev1.StreamOptions{
+			Fidelity: bridgev1.Fidelity_FIDELITY_EXACT, HeartbeatInterval: durationpb.New(heartbeat),
+		},
+	}}
+	_, o.tools = members["tools"]
+	_ = json.Unmarshal(members["sessionId"], &o.id)
+	_ = json.Unmarshal(members["continuePendingWork"], &o.pend)
+	if err := o.apart(t, members, resume); err != nil {
+		return nil, err
+	}
+	for _, name := range append(callback.Switches(), "sessionId", "continuePendingWork", "requestPermission") {
+		delete(members, name)
+	}
+	text, err := json.Marshal(members)
+	if err != nil {
+		return nil, err
+	}
+	o.config = &cliv1.SessionConfig{}
+	if err := t.read(text, o.config); err != nil {
+		return nil, err
+	}
+	s, config := o.start, o.config
+	s.Tools, config.Tools = config.GetTools(), nil
+	s.Commands, config.Commands = config.GetCommands(), nil
+	s.Canvases, config.Canvases = config.GetCanvases(), nil
+	s.ExtensionInfo, config.ExtensionInfo = config.GetExtensionInfo(), nil
+	s.CanvasProvider, config.CanvasProvider = config.GetCanvasProvider(), nil
+	return o, nil
+}
+
+// apart takes out the members that are no part of a configuration.
+func (o *opening) apart(t *tables, members map[string]json.RawMessage, resume bool) error {
+	if cloud := members["cloud"]; cloud != nil {
+		o.cloud = &cliv1.CloudSessionConfig{}
+		if err := t.read(cloud, o.cloud); err != nil {
+			return err
+		}
+		delete(members, "cloud")
+	}
+	if !resume {
+		return nil
+	}
+	extras := map[string]json.RawMessage{}
+	for _, name := range extraMembers {
+		if value, ok := members[name]; ok {
+			extras[name] = value
+			delete(members, name)
+		}
+	}
+	if len(extras) == 0 {
+		return nil
+	}
+	text, err := json.Marshal(extras)
+	if err != nil {
+		return err
+	}
+	o.extras = &cliv1.SessionResumeExtras{}
+	return t.read(text, o.extras)
+}
+
+// tokenRegistration is the member by which a program gives GitHub tokens when asked.
+const tokenRegistration = "gitHubTokenProviderRegistrationId"
+
+// handlersOf is what a program handles by its configuration: what it has switched on, and
+// all that needs no switch.
+func handlersOf(members map[string]json.RawMessage) *bridgev1.Handlers {
+	on := func(name string) bool { return string(members[name]) == "true" }
+	h := &bridgev1.Handlers{Permission: on("requestPermission")}
+	for number := range bridgev1.CallbackKind_name {
+		kind := bridgev1.CallbackKind(number)
+		name, ok := callback.MethodOf(kind)
+		if !ok || callback.ForEvent(name) != nil && callback.SwitchFor(name) == "" {
+			continue
+		}
+		if provider(name) != "" {
+			continue // by profile
+		}
+		if kind == bridgev1.CallbackKind_CALLBACK_KIND_GITHUB_TOKEN && members[tokenRegistration] == nil {
+			continue // it would make the bridge ask for one
+		}
+		if s := callback.SwitchFor(name); s == "" || on(s) {
+			h.Kinds = append(h.Kinds, kind)
+		}
+	}
+	return h
+}
+
+// create is session.create.
+func (c *conn) create(ctx context.Context, r *rpcconn.Request) (json.RawMessage, error) {
+	o, err := openingOf(c.server.tables, r.Params, false)
+	if err != nil {
+		return nil, failure("session.create", err.Error())
+	}
+	if o.id == "" {
+		o.id = newSessionID(o)
+	}
+	o.start.Session = &bridgev1.AttachStart_Create{Create: &bridgev1.CreateSessionRequest{
+		RequestId: rand.Text(), SessionId: o.id, Config: o.config, Cloud: o.cloud,
+		Lifetime:        bridgev1.Lifetime_LIFETIME_END_WITH_LAST_PARTICIPANT,
+		CallbackTimeout: durationpb.New(callbackTimeout), RuntimeProfile: c.profile(),
+	}}
+	return c.join(ctx, r, o)
+}
+
+// resume is session.resume.
+func (c *conn) resume(ctx context.Context, r *rpcconn.Request) (json.RawMessage, error) {
+	o, err := openingOf(c.server.tables, r.Params, true)
+	if err != nil {
+		return nil, failure("session.resume", err.Error())
+	}
+	if o.id == "" {
+		return nil, failure("session.resume", "Missing sessionId in session.resume request")
+	}
+	profile := c.profile()
+	if p := c.participant(o.id); p != nil {
+		profile = nil // it stays where it is
+	}
+	o.start.Session = &bridgev1.AttachStart_Resume{Resume: &bridgev1.ResumeSessionRequest{
+		RequestId: rand.Text(), SessionId: o.id, Config: o.config, ContinuePendingWork: o.pend,
+		Lifetime: bridgev1.Lifetime_LIFETIME_END_WITH_LAST_PARTICIPANT, Options: o.extras,
+		CallbackTimeout: durationpb.New(callbackTimeout), RuntimeProfile: profile,
+	}}
+	return c.join(ctx, r, o)
+}
+
+// join makes the connection a participant, or one anew.
+func (c *conn) join(ctx context.Context, r *rpcconn.Request, o *opening) (json.RawMessage, error) {
+	c.addProviders(o.start)
+	o.start.Grace = durationpb.New(c.server.config.Grace)
+	if before := c.participant(o.id); before != nil {
+		before.handOver(o)
+	}
+	p := newParticipant(c, o)
+	r.Replied = p.release // events after the CLI's answer wait for ours
+	c.mu.Lock()
+	if c.over {
+		c.mu.Unlock()
+		return nil, &rpcconn.Error{Code: codeInternal, Message: "the connection has ended"}
+	}
+	before := c.sessions[o.id]
+	c.sessions[o.id] = p
+	c.leaving.Go(p.run)
+	c.mu.Unlock()
+	result, err := p.opened(ctx)
+	if err != nil {
+		c.mu.Lock()
+		if c.sessions[o.id] == p {
+			delete(c.sessions, o.id)
+			if before != nil && !before.gone() {
+				c.sessions[o.id] = before
+			}
+		}
+		c.mu.Unlock()
+		return nil, err
+	}
+	if before != nil {
+		before.awaitEnd(leaveTimeout)
+	}
+	c.server.counter.typed(r.Method)
+	return result, nil
+}
+
+// newSessionID chooses the id of a session whose program names none.
+func newSessionID(o *opening) string {
+	if o.cloud != nil {
+		return "" // GitHub chooses it
+	}
+	return newUUID()
+}

@@ -1,0 +1,163 @@
+package shim
+
+import (
+	"context"
+	"crypto/subtle"
+	"encoding/json"
+	"slices"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
+	"github.com/copilot-grpc/copilot-grpc/bridge/rpcconn"
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
+)
+
+// ownMethods are the methods that are about the connection or about the process that the
+// shim stands in for.
+var ownMethods map[string]func(c *conn, ctx context.Context, r *rpcconn.Request) (json.RawMessage, error)
+
+func init() {
+	ownMethods = map[string]func(c *conn, ctx context.Context, r *rpcconn.Request) (json.RawMessage, error){
+		"connect":                           (*conn).connect,
+		"runtime.shutdown":                  (*conn).shutdown,
+		"session.create":                    (*conn).create,
+		"session.resume":                    (*conn).resume,
+		"session.destroy":                   (*conn).destroy,
+		"session.detach":                    (*conn).destroy,
+		"session.tools.set":                 (*conn).setTools,
+		"session.eventLog.registerInterest": (*conn).registerInterest,
+		"sessionFs.setProvider":             (*conn).provideFiles,
+		"llmInference.setProvider":          (*conn).provideModels,
+		"llmInference.httpResponseStart":    (*conn).respondHead,
+		"llmInference.httpResponseChunk":    (*conn).respondChunk,
+	}
+}
+
+var (
+	succeeded = json.RawMessage(`{"success":true}`)
+	nothing   = json.RawMessage(`{"success":false}`)
+)
+
+// connect is the handshake. The bridge has made its own with the CLI: what the CLI said
+// then is the answer.
+func (c *conn) connect(ctx context.Context, r *rpcconn.Request) (json.RawMessage, error) {
+	var p struct {
+		Token     *string `json:"token"`
+		Telemetry bool    `json:"enableGitHubTelemetryForwarding"`
+		// Kinds are the kinds of background tasks that the program understands.
+		Kinds []string `json:"supportedTaskKinds"`
+	}
+	_ = json.Unmarshal(r.Params, &p) // what is not understood says nothing
+	if err := c.authenticate(p.Token); err != nil {
+		return nil, err
+	}
+	if p.Telemetry {
+		c.forwardTelemetry()
+	}
+	reply := &bridgev1.PingResponse{}
+	if err := c.invoke(ctx, bridgev1.RuntimeService_Ping_FullMethodName, &bridgev1.PingRequest{RuntimeProfile: c.unprovided()}, reply); err != nil {
+		return nil, err
+	}
+	c.server.counter.typed("connect")
+	greeting := reply.GetGreeting()
+	if !slices.Contains(p.Kinds, "client") { // the bridge understands it
+		greeting.TaskKinds = slices.DeleteFunc(greeting.GetTaskKinds(), func(k cliv1.TaskKind) bool {
+			return k == cliv1.TaskKind_TASK_KIND_CLIENT
+		})
+	}
+	return c.server.tables.write(greeting)
+}
+
+// authenticate checks a token as the CLI does.
+func (c *conn) authenticate(token *string) error {
+	want := c.server.config.Token
+	if c.trusted {
+		want = ""
+	}
+	switch {
+	case want == "" && token != nil:
+		return &rpcconn.Error{Code: codeAuthNotSet, Message: "AUTHENTICATION_NOT_CONFIGURED"}
+	case want == "":
+	case token == nil || subtle.ConstantTimeCompare([]byte(*token), []byte(want)) != 1:
+		return &rpcconn.Error{Code: codeAuthFailed, Message: "AUTHENTICATION_FAILED"}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.connected = true
+	return nil
+}
+
+// shutdown ends what the program takes for the CLI's process, which is this one: the
+// bridge's goes on.
+func (c *conn) shutdown(context.Context, *rpcconn.Request) (json.RawMessage, error) {
+	c.server.counter.own("runtime.shutdown")
+	c.leave()
+	c.server.shutdown()
+	return json.RawMessage(`null`), nil
+}
+
+// destroy leaves a session, for good if nobody else is in it.
+func (c *conn) destroy(ctx context.Context, r *rpcconn.Request) (json.RawMessage, error) {
+	id := about(r.Params).SessionID
+	c.mu.Lock()
+	p := c.sessions[id]
+	c.mu.Unlock()
+	if p == nil {
+		c.server.counter.own("session.destroy")
+		return nothing, nil
+	}
+	c.server.counter.typed("session.destroy")
+	p.leave(true)
+	p.awaitDone(ctx)
+	c.drop(p)
+	return succeeded, nil
+}
+
+// drop takes a participant out.
+func (c *conn) drop(p *participant) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.sessions[p.id] == p {
+		delete(c.sessions, p.id)
+	}
+}
+
+// setTools replaces the tools of the connection.
+func (c *conn) setTools(ctx context.Context, r *rpcconn.Request) (json.RawMessage, error) {
+	id := about(r.Params).SessionID
+	p := c.participant(id)
+	if p == nil {
+		return c.call(ctx, "session.tools.set", r.Params)
+	}
+	o, err := openingOf(c.server.tables, r.Params, true)
+	if err != nil {
+		return nil, failure("session.tools.set", err.Error())
+	}
+	c.server.counter.typed("session.tools.set")
+	p.change(func(start *bridgev1.AttachStart) { start.Tools = o.start.GetTools() })
+	cmd := &bridgev1.AttachCommand{Command: &bridgev1.AttachCommand_SetTools{SetTools: &bridgev1.SetToolsCommand{Tools: o.start.GetTools()}}}
+	if err := p.command(ctx, cmd); err != nil {
+		return nil, failure("session.tools.set", err.Error())
+	}
+	return json.RawMessage(`{}`), nil
+}
+
+// registerInterest makes the program the one who is asked by events of the type, where
+// such events ask something.
+func (c *conn) registerInterest(ctx context.Context, r *rpcconn.Request) (json.RawMessage, error) {
+	var about struct{ SessionID, EventType string }
+	_ = json.Unmarshal(r.Params, &about) // the bridge says what is wrong
+	p, kind := c.participant(about.SessionID), callback.ForEvent(about.EventType)
+	if p != nil && kind != nil && kind.Interest {
+		var handlers *bridgev1.Handlers
+		p.change(func(start *bridgev1.AttachStart) {
+			start.Handlers.Kinds = append(start.Handlers.Kinds, kind.Type)
+			handlers = start.GetHandlers()
+		})
+		cmd := &bridgev1.AttachCommand{Command: &bridgev1.AttachCommand_SetHandlers{SetHandlers: handlers}}
+		if err := p.command(ctx, cmd); err != nil {
+			return nil, failure("session.eventLog.registerInterest", err.Error())
+		}
+	}
+	return c.call(ctx, "session.eventLog.registerInterest", r.Params)
+}

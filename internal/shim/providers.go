@@ -1,0 +1,194 @@
+package shim
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
+	"github.com/copilot-grpc/copilot-grpc/bridge/rpcconn"
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
+)
+
+// providers are the connections that provide something for the whole process. In the CLI
+// it is the process's for good; here each session from then on has it in its profile.
+type providers struct {
+	files, models *conn
+	// requests are the sessions of the model requests that are under way.
+	requests map[string]string
+}
+
+// maxModelRequests bounds the model requests that are remembered.
+const maxModelRequests = 4096
+
+// provideFiles is sessionFs.setProvider.
+func (c *conn) provideFiles(_ context.Context, r *rpcconn.Request) (json.RawMessage, error) {
+	var p struct {
+		InitialCwd, SessionStatePath, Conventions string
+		Capabilities                              struct{ SQLite, Binary bool }
+	}
+	if err := json.Unmarshal(r.Params, &p); err != nil {
+		return nil, failure("sessionFs.setProvider", err.Error())
+	}
+	c.server.mu.Lock()
+	defer c.server.mu.Unlock()
+	if other := c.server.providers.files; other != nil && other != c {
+		return nil, &rpcconn.Error{Code: codeInternal, Message: "Another client is already the session filesystem provider."}
+	}
+	fs := &bridgev1.SessionFileSystem{
+		Key: c.server.key, InitialDirectory: p.InitialCwd, StatePath: p.SessionStatePath,
+		Sqlite: p.Capabilities.SQLite, Binary: p.Capabilities.Binary,
+	}
+	if p.Conventions == "windows" {
+		fs.Conventions = bridgev1.PathConventions_PATH_CONVENTIONS_WINDOWS
+	}
+	c.server.providers.files, c.server.profile.SessionFs = c, fs
+	c.server.counter.typed("sessionFs.setProvider")
+	return succeeded, nil
+}
+
+// provideModels is llmInference.setProvider.
+func (c *conn) provideModels(context.Context, *rpcconn.Request) (json.RawMessage, error) {
+	c.server.mu.Lock()
+	defer c.server.mu.Unlock()
+	if other := c.server.providers.models; other != nil && other != c {
+		return nil, &rpcconn.Error{Code: codeInternal, Message: "Another client is already the LLM inference provider."}
+	}
+	c.server.providers.models, c.server.profile.ModelInference = c, &bridgev1.ModelInference{Key: c.server.key}
+	c.server.counter.typed("llmInference.setProvider")
+	return succeeded, nil
+}
+
+// unprovided is the connection's profile without what programs provide.
+func (c *conn) unprovided() *bridgev1.RuntimeProfile {
+	p := c.profile()
+	if p == nil {
+		return nil
+	}
+	p.SessionFs, p.ModelInference = nil, nil
+	if proto.Size(p) == 0 {
+		return nil
+	}
+	return p
+}
+
+// addProviders adds to what a participant handles what is provided for the process: it is
+// passed on to whoever does.
+func (c *conn) addProviders(start *bridgev1.AttachStart) {
+	c.server.mu.Lock()
+	fs, mi := c.server.profile.GetSessionFs() != nil, c.server.profile.GetModelInference() != nil
+	c.server.mu.Unlock()
+	for number := range bridgev1.CallbackKind_name {
+		kind := bridgev1.CallbackKind(number)
+		name, _ := callback.MethodOf(kind)
+		if of := provider(name); of == "sessionFs" && fs || of == "llmInference" && mi {
+			start.Handlers.Kinds = append(start.Handlers.Kinds, kind)
+		}
+	}
+}
+
+// providerConn is the connection that is asked: the participant's own, or the one that
+// provides for the process.
+func (c *conn) providerConn(q question, p *participant) *conn {
+	c.server.mu.Lock()
+	defer c.server.mu.Unlock()
+	to := c
+	switch provider(q.method) {
+	case "sessionFs":
+		to = c.server.providers.files
+	case "llmInference":
+		to = c.server.providers.models
+		if start, ok := q.typed.(*cliv1.CallbackLlmInferenceServiceHttpRequestStartRequest); ok {
+			if c.server.providers.requests == nil || len(c.server.providers.requests) >= maxModelRequests {
+				c.server.providers.requests = map[string]string{}
+			}
+			c.server.providers.requests[start.GetRequestId()] = p.id
+		}
+	}
+	if to == nil {
+		return c
+	}
+	return to
+}
+
+// respondHead is llmInference.httpResponseStart.
+func (c *conn) respondHead(ctx context.Context, r *rpcconn.Request) (json.RawMessage, error) {
+	var p struct {
+		RequestID  string              `json:"requestId"`
+		Status     int32               `json:"status"`
+		StatusText string              `json:"statusText"`
+		Headers    map[string][]string `json:"headers"`
+	}
+	if err := json.Unmarshal(r.Params, &p); err != nil {
+		return nil, failure("llmInference.httpResponseStart", err.Error())
+	}
+	head := &bridgev1.ModelResponseHead{Status: p.Status, StatusText: p.StatusText, Headers: map[string]*cliv1.StringList{}}
+	for name, values := range p.Headers {
+		head.Headers[name] = &cliv1.StringList{Items: values}
+	}
+	c.server.counter.typed("llmInference.httpResponseStart")
+	return c.respond(ctx, &bridgev1.ModelResponse{RequestId: p.RequestID, Part: &bridgev1.ModelResponse_Head{Head: head}})
+}
+
+// respondChunk is llmInference.httpResponseChunk.
+func (c *conn) respondChunk(ctx context.Context, r *rpcconn.Request) (json.RawMessage, error) {
+	var p struct {
+		RequestID string `json:"requestId"`
+		Data      string `json:"data"`
+		Binary    bool   `json:"binary"`
+		End       bool   `json:"end"`
+		Error     *struct{ Message, Code string }
+	}
+	if err := json.Unmarshal(r.Params, &p); err != nil {
+		return nil, failure("llmInference.httpResponseChunk", err.Error())
+	}
+	chunk := &bridgev1.ModelResponseChunk{End: p.End, Data: &bridgev1.ModelResponseChunk_Text{Text: p.Data}}
+	if p.Binary {
+		bytes, err := base64.StdEncoding.DecodeString(p.Data)
+		if err != nil {
+			return nil, failure("llmInference.httpResponseChunk", err.Error())
+		}
+		chunk.Data = &bridgev1.ModelResponseChunk_Binary{Binary: bytes}
+	}
+	if p.Error != nil {
+		chunk.Error = &bridgev1.ModelResponseError{Message: p.Error.Message, Code: p.Error.Code}
+	}
+	c.server.counter.typed("llmInference.httpResponseChunk")
+	return c.respond(ctx, &bridgev1.ModelResponse{RequestId: p.RequestID, Part: &bridgev1.ModelResponse_Chunk{Chunk: chunk}})
+}
+
+var (
+	accepted   = json.RawMessage(`{"accepted":true}`)
+	unaccepted = json.RawMessage(`{"accepted":false}`)
+)
+
+// respond gives the bridge a part of a model's response.
+func (c *conn) respond(ctx context.Context, part *bridgev1.ModelResponse) (json.RawMessage, error) {
+	c.server.mu.Lock()
+	id := c.server.providers.requests[part.GetRequestId()]
+	c.server.mu.Unlock()
+	if id == "" {
+		return unaccepted, nil
+	}
+	reply := &bridgev1.RespondToModelRequestResponse{}
+	err := c.invoke(ctx, bridgev1.CallbackService_RespondToModelRequest_FullMethodName,
+		&bridgev1.RespondToModelRequestRequest{SessionId: id, Response: part}, reply)
+	switch code := status.Code(err); {
+	case err == nil:
+	case code == codes.NotFound, code == codes.FailedPrecondition:
+		return unaccepted, nil
+	default:
+		return nil, err
+	}
+	if chunk := part.GetChunk(); chunk.GetEnd() || chunk.GetError() != nil {
+		c.server.mu.Lock()
+		delete(c.server.providers.requests, part.GetRequestId())
+		c.server.mu.Unlock()
+	}
+	return accepted, nil
+}

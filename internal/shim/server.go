@@ -1,0 +1,155 @@
+package shim
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/rpcconn"
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+)
+
+// DefaultGrace is how long a broken connection to the bridge may last before the programs
+// are told.
+const DefaultGrace = time.Minute
+
+// leaveTimeout bounds how long the end of a connection waits for the bridge to know of it.
+const leaveTimeout = 5 * time.Second
+
+// Config is what a Server needs.
+type Config struct {
+	// Bridge is the connection to the bridge; required. The server does not close it.
+	Bridge grpc.ClientConnInterface
+	// Token is what connections have to show in connect, "" if nobody has to.
+	Token string
+	// Profile is what the runtimes are to be like, as far as it differs from the bridge's
+	// own; nil for no difference.
+	Profile *bridgev1.RuntimeProfile
+	// Grace is how long the connection to the bridge may be broken. Default: DefaultGrace.
+	Grace time.Duration
+	// Logger gets what is odd, never contents. Default: nowhere.
+	Logger *slog.Logger
+}
+
+// Server serves the CLI's JSON-RPC.
+type Server struct {
+	config  Config
+	tables  *tables
+	counter *counter
+	// key is of the providers of this server, for the profiles of its runtimes.
+	key string
+
+	mu        sync.Mutex
+	conns     map[*conn]struct{}
+	profile   *bridgev1.RuntimeProfile
+	providers providers
+	down      chan struct{} // closed by shutdown
+	ending    bool
+}
+
+// New returns a Server.
+func New(c Config) (*Server, error) {
+	if c.Bridge == nil {
+		return nil, errors.New("shim: no connection to a bridge")
+	}
+	if c.Grace <= 0 {
+		c.Grace = DefaultGrace
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	t, err := newTables()
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{
+		config: c, tables: t, counter: newCounter(), key: "shim-" + rand.Text(),
+		conns: map[*conn]struct{}{}, profile: &bridgev1.RuntimeProfile{}, down: make(chan struct{}),
+	}
+	if c.Profile != nil {
+		s.profile = proto.CloneOf(c.Profile)
+	}
+	return s, nil
+}
+
+// Counts returns how often each method went which way so far.
+func (s *Server) Counts() Counts { return s.counter.snapshot() }
+
+// Down is closed when a program has asked for the end, by runtime.shutdown.
+func (s *Server) Down() <-chan struct{} { return s.down }
+
+// shutdown asks for the end.
+func (s *Server) shutdown() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.ending {
+		s.ending = true
+		close(s.down)
+	}
+}
+
+// stopping reports whether a program has asked for the end.
+func (s *Server) stopping() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.ending
+}
+
+// Serve serves one connection until its program ends it, somebody asks for the end, or ctx
+// ends. Its participants have left when it returns. trusted connections need no token.
+func (s *Server) Serve(ctx context.Context, rwc io.ReadWriteCloser, trusted bool) error {
+	c := newConn(ctx, s, rwc, trusted)
+	s.mu.Lock()
+	s.conns[c] = struct{}{}
+	s.mu.Unlock()
+	defer func() {
+		s.mu.Lock()
+		delete(s.conns, c)
+		s.mu.Unlock()
+	}()
+	return c.serve(ctx)
+}
+
+// Listen serves every connection of l until ctx ends or a program asks for the end, and
+// then waits for them.
+func (s *Server) Listen(ctx context.Context, l net.Listener) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var conns sync.WaitGroup
+	defer conns.Wait()
+	conns.Go(func() {
+		select {
+		case <-ctx.Done():
+		case <-s.down:
+		}
+		_ = l.Close() // ends Accept
+	})
+	for {
+		nc, err := l.Accept()
+		if err != nil {
+			if ctx.Err() != nil || s.stopping() {
+				return nil
+			}
+			cancel()
+			return err
+		}
+		conns.Go(func() {
+			if err := s.Serve(ctx, nc, false); err != nil {
+				s.config.Logger.Info("connection ended", slog.Any("error", err))
+			}
+		})
+	}
+}
+
+// ended reports whether a connection's end is no failure.
+func ended(err error) bool {
+	return errors.Is(err, rpcconn.ErrPeerClosed) || errors.Is(err, rpcconn.ErrLocalClose)
+}

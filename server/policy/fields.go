@@ -1,0 +1,155 @@
+package policy
+
+import (
+	"context"
+	_ "embed"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/internal/reason"
+)
+
+// fieldClass is what a field names.
+type fieldClass string
+
+const (
+	fieldHost  fieldClass = "host"
+	fieldURL   fieldClass = "url"
+	fieldPlain fieldClass = "plain"
+)
+
+//go:embed fields.txt
+var fieldsText string
+
+// fieldClasses are the rows of fields.txt by full name.
+var fieldClasses = mustFields(fieldsText)
+
+func mustFields(text string) map[protoreflect.FullName]fieldClass {
+	table, err := parseFields(text)
+	if err != nil {
+		panic("policy: fields.txt: " + err.Error()) // it is part of the program
+	}
+	return table
+}
+
+func parseFields(text string) (map[protoreflect.FullName]fieldClass, error) {
+	table := map[protoreflect.FullName]fieldClass{}
+	for n, line := range strings.Split(text, "\n") {
+		words := strings.Fields(line)
+		if len(words) == 0 || strings.HasPrefix(words[0], "#") {
+			continue
+		}
+		if len(words) != 2 {
+			return nil, fmt.Errorf("line %d: %d words, not FIELD CLASS", n+1, len(words))
+		}
+		name, class := fieldName(words[0]), fieldClass(words[1])
+		if class != fieldHost && class != fieldURL && class != fieldPlain {
+			return nil, fmt.Errorf("line %d: %q is no class", n+1, class)
+		}
+		if table[name] != "" {
+			return nil, fmt.Errorf("line %d: %q has a class already", n+1, words[0])
+		}
+		table[name] = class
+	}
+	return table, nil
+}
+
+// fieldName completes a name of fields.txt.
+func fieldName(short string) protoreflect.FullName {
+	if strings.HasPrefix(short, "bridge.v1.") {
+		return protoreflect.FullName("copilot." + short)
+	}
+	return protoreflect.FullName(cliPackage + "." + short)
+}
+
+// The fields of every message of the CLI's that hold what has no field.
+const (
+	jsonExtra    = "json_extra"
+	unrecognized = "unrecognized"
+)
+
+// CheckFields refuses a request of a caller without the rights of the class host that names
+// the host, or an address that is not on the tenant's list. What the contract does not
+// declare cannot be judged, and is refused too: json_extra is no way around.
+func (t *Tenant) CheckFields(ctx context.Context, m protoreflect.Message) error {
+	return (&fieldCheck{ctx: ctx, tenant: t}).message(m, "")
+}
+
+type fieldCheck struct {
+	ctx    context.Context
+	tenant *Tenant
+}
+
+func (c *fieldCheck) message(m protoreflect.Message, at string) (err error) {
+	m.Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+		path := at + string(f.Name())
+		switch class := fieldClasses[f.FullName()]; {
+		case f.Name() == jsonExtra || f.Name() == unrecognized:
+			err = c.undeclared(v.String(), path)
+		case class == fieldHost && !harmless(f, v):
+			err = fault.New(reason.Forbidden, "%s touches the host, which takes the host's owner or a tenant with a sandbox", path).WithField(path)
+		case class == fieldURL:
+			err = c.url(v.String(), path)
+		default:
+			err = c.inside(f, v, path)
+		}
+		return err == nil
+	})
+	return err
+}
+
+// inside checks the messages in a field.
+func (c *fieldCheck) inside(f protoreflect.FieldDescriptor, v protoreflect.Value, path string) (err error) {
+	switch {
+	case f.IsMap() && f.MapValue().Kind() == protoreflect.MessageKind:
+		v.Map().Range(func(k protoreflect.MapKey, v protoreflect.Value) bool {
+			err = c.message(v.Message(), fmt.Sprintf("%s[%q].", path, k.String()))
+			return err == nil
+		})
+	case f.IsMap() || f.Kind() != protoreflect.MessageKind:
+	case f.IsList():
+		for i := 0; i < v.List().Len() && err == nil; i++ {
+			err = c.message(v.List().Get(i).Message(), fmt.Sprintf("%s[%d].", path, i))
+		}
+	default:
+		err = c.message(v.Message(), path+".")
+	}
+	return err
+}
+
+// harmless reports whether a field says no: "false" asks for less than nothing said.
+func harmless(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+	return f.Kind() == protoreflect.BoolKind && !f.IsList() && !v.Bool()
+}
+
+// undeclared refuses members that the contract does not declare, but for null, which says
+// nothing.
+func (c *fieldCheck) undeclared(text, path string) error {
+	members := map[string]json.RawMessage{}
+	if err := json.Unmarshal([]byte(text), &members); err == nil {
+		all := true
+		for _, value := range members {
+			all = all && string(value) == "null"
+		}
+		if all {
+			return nil
+		}
+	}
+	return fault.New(reason.Forbidden, "%s has members that the contract does not declare: what they do cannot be judged, so that it takes the "+
+		"host's owner or a tenant with a sandbox", path).WithField(path)
+}
+
+// url refuses an address that is not on the list.
+func (c *fieldCheck) url(text, path string) error {
+	if text == "" {
+		return nil
+	}
+	if err := c.tenant.checkURL(c.ctx, text); err != nil {
+		return fault.New(reason.Forbidden, "%s: %v", path, err).WithField(path)
+	}
+	return nil
+}
