@@ -12,6 +12,15 @@ CLI_OLDEST := 1.0.81
 CLI ?= $(CLI_VERSION)
 # How long each fuzz target runs in fuzz-smoke.
 FUZZTIME ?= 5s
+# The first seed of chaos (0 takes the time, and prints it), how long it goes on or how many
+# schedules it plays, and how many with the real CLI after those.
+SEED ?= 0
+MINUTES ?= 0
+COUNT ?= 0
+REAL ?= 0
+# Schedules at once, and turns of soak.
+PARALLEL ?= 4
+TURNS ?= 100000
 # Flags of the benchmarks, such as "-repeats 9" or "-only ingest,fanout -write ''".
 BENCHFLAGS ?=
 
@@ -21,7 +30,8 @@ TOOL := go tool -modfile=internal/tools/go.mod
 
 .PHONY: help build generate schema lint test test-all unit race check-generated proto-lint \
 	proto-breaking e2e e2e-81 e2e-81-all fuzz-smoke demo demo-smoke \
-	clients client-typescript client-python sdk sdk-smoke bench schema-history clean
+	clients client-typescript client-python sdk sdk-smoke bench schema-history clean \
+	chaos chaos-smoke soak
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -38,7 +48,7 @@ schema: ## take in a CLI version (CLI=1.0.103): its schemas, proto, gen, checks,
 lint: ## formatting, vet, staticcheck, revive, import directions, sizes, texts
 	@.ci/step lint go,git .ci/lint
 
-test: lint build race check-generated proto-lint proto-breaking e2e e2e-81 clients sdk-smoke fuzz-smoke demo-smoke ## everything a change must pass, under 20 minutes on 2 cores
+test: lint build race chaos-smoke check-generated proto-lint proto-breaking e2e e2e-81 clients sdk-smoke fuzz-smoke demo-smoke ## everything a change must pass, under 20 minutes on 2 cores
 	@echo "make test: done; a step that was left out says NOT RUN above"
 
 test-all: test sdk ## test, and what takes longer: the SDKs' scenarios, schema history, a minute per fuzz target, all e2e on the oldest CLI, e2e with -race
@@ -101,6 +111,20 @@ bench: ## measure the bridge beside a CLI spoken to directly, into docs/performa
 
 schema-history: ## the API grew with the CLI without breaking old clients (downloads 4 CLIs once)
 	@.ci/step "schema history" go,npm .ci/schema-history $(CLI_VERSION)
+
+chaos: ## seeded fault schedules against the whole server (SEED, MINUTES or COUNT, REAL, PARALLEL)
+	@mkdir -p bin
+	@go build -o bin/chaos ./internal/chaos/cmd/chaos
+	@COPILOT_CLI_PATH=$${COPILOT_CLI_PATH:-$$(.ci/install-cli $(CLI_VERSION) || true)} \
+		bin/chaos -seed $(SEED) -minutes $(MINUTES) -count $(COUNT) -real $(REAL) -parallel $(PARALLEL) -out bin/chaos-summary.txt
+
+chaos-smoke: ## a minute of them: seeds that are always the same, and random ones
+	@.ci/step "fault schedules" go .ci/chaos-smoke
+
+soak: ## many turns in which nothing breaks (TURNS), and the server's memory over time
+	@mkdir -p bin
+	@go build -o bin/chaos ./internal/chaos/cmd/chaos
+	@bin/chaos -soak $(TURNS) -out bin/soak-summary.txt
 
 clean: ## remove what was built
 	rm -rf bin

@@ -32,17 +32,19 @@ func (b *Bridge) ListPending(ctx context.Context, r *bridgev1.ListPendingRequest
 
 // Resolve answers a callback.
 func (b *Bridge) Resolve(ctx context.Context, r *bridgev1.ResolveRequest) (*bridgev1.ResolveResponse, error) {
-	return b.resolveOnce(ctx, r, func() (*bridgev1.ResolveResponse, error) {
-		s, err := b.asking(ctx, r.GetSessionId())
-		if err != nil {
-			return nil, err
-		}
-		at, err := b.resolve(ctx, s, r.GetCallbackId(), "", r.GetAnswer(), answerAt{field: "answer"})
-		if err != nil {
-			return nil, err
-		}
-		record(ctx, at)
-		return &bridgev1.ResolveResponse{Position: session.Proto(at)}, nil
+	return whole(ctx, b, r.GetRequestId(), func(ctx context.Context) (*bridgev1.ResolveResponse, error) {
+		return b.resolveOnce(ctx, r, func() (*bridgev1.ResolveResponse, error) {
+			s, err := b.asking(ctx, r.GetSessionId())
+			if err != nil {
+				return nil, err
+			}
+			at, err := b.resolve(ctx, s, r.GetCallbackId(), "", r.GetAnswer(), answerAt{field: "answer"})
+			if err != nil {
+				return nil, err
+			}
+			record(ctx, at)
+			return &bridgev1.ResolveResponse{Position: session.Proto(at)}, nil
+		})
 	})
 }
 
@@ -75,7 +77,9 @@ func (b *Bridge) resolve(ctx context.Context, s *session.Session, id, participan
 	if err != nil {
 		return journal.Position{}, err
 	}
-	return s.Resolve(ctx, id, by, reply)
+	// An answer that is on its way comes to its end without its caller, whom a CLI that does
+	// not take it must not hold.
+	return detached(ctx, b, func(ctx context.Context) (journal.Position, error) { return s.Resolve(ctx, id, by, reply) })
 }
 
 // giver is a participant with its answer. Callers of Resolve are nobody in particular: their

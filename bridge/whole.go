@@ -18,6 +18,11 @@ func whole[T any](ctx context.Context, b *Bridge, id string, f func(context.Cont
 	if id == "" {
 		return f(ctx)
 	}
+	return detached(ctx, b, f)
+}
+
+// detached runs f on a goroutine of the bridge, which goes on when the caller goes away.
+func detached[T any](ctx context.Context, b *Bridge, f func(context.Context) (T, error)) (T, error) {
 	type result struct {
 		value T
 		err   error

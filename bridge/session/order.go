@@ -263,11 +263,17 @@ func (o *order) due() int {
 	if o.last.kind == size && len(o.early) > 0 && o.early[0].kind.text() {
 		i = 1 // the text of that size, it seems; what comes next shows it
 	}
-	n := i + 2
-	if len(o.early) < n || o.early[i].kind != size || !o.early[i+1].kind.text() || i == 0 && !o.last.kind.text() {
+	text := i + 1
+	for text < len(o.early) && o.early[text].kind == other { // the message begins in between
+		text++
+	}
+	n := text + 1
+	if len(o.early) < n || o.early[i].kind != size || !o.early[text].kind.text() {
 		return 0
 	}
-	if grown := o.early[i].total - o.last.total; !hasSize(o.early[i+1].rec.JSON, grown) {
+	total, said := o.early[i].total, o.early[text].rec.JSON
+	follows := (i > 0 || o.last.kind.text()) && hasSize(said, total-o.last.total)
+	if !follows && !hasSize(said, total) { // the latter is how a response begins
 		return 0
 	}
 	for n < len(o.early) && !o.early[n].leads(o.early[n-1].place) {
@@ -309,6 +315,13 @@ func (o *order) placeOf(rec *journal.Record) place {
 	p.total = o.last.total
 	if n := len(o.early); n > 0 {
 		tail := o.early[n-1].place
+		if p.kind == other && p.at >= tail.at {
+			p.total = tail.total
+			return p
+		}
+		for i := n - 1; i > 0 && tail.kind == other; i-- { // the message begins in between
+			tail = o.early[i-1].place
+		}
 		if t, l := tail.kind == size, o.last.kind == size; t && !l || t == l && p.at != o.last.at {
 			p.total = tail.total
 		}

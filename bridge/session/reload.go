@@ -104,7 +104,15 @@ func (s *Session) readHistory(ctx context.Context, rt Runtime, continuePending b
 	if !s.internal {
 		past = s.pastOf(records)
 	}
+	live := s.heldIDs()
 	for i, rec := range records {
+		if live[rec.ID] {
+			// It happened since the resume, and comes in its place among what else did.
+			if callback.ForEvent(rec.Type) == nil {
+				open.follow(rec)
+			}
+			continue
+		}
 		s.enter(rec)
 		if i < past {
 			s.past = s.journal.Last()
@@ -128,6 +136,17 @@ func (s *Session) readHistory(ctx context.Context, rt Runtime, continuePending b
 	return nil
 }
 
+// heldIDs are those of the events that are held back. The caller holds mu.
+func (s *Session) heldIDs() map[journal.ID]bool {
+	ids := make(map[journal.ID]bool, len(s.held))
+	for _, rec := range s.held {
+		if rec.ID != (journal.ID{}) {
+			ids[rec.ID] = true
+		}
+	}
+	return ids
+}
+
 // records are a history's events.
 func (s *Session) records(history []json.RawMessage) (out []*journal.Record) {
 	s.mu.Lock()
@@ -146,10 +165,7 @@ func (s *Session) records(history []json.RawMessage) (out []*journal.Record) {
 // that: those before the first that came as an event since, or before the resume's own.
 // The caller holds mu.
 func (s *Session) pastOf(records []*journal.Record) int {
-	since := map[journal.ID]bool{}
-	for _, rec := range s.held {
-		since[rec.ID] = true
-	}
+	since := s.heldIDs()
 	past := len(records)
 	if i := slices.IndexFunc(records, func(r *journal.Record) bool { return since[r.ID] }); i >= 0 {
 		past = i

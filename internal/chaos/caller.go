@@ -110,7 +110,7 @@ func (w *world) call(name string, f func(context.Context) error) {
 // callNow is call for who waits for it.
 func (w *world) callNow(name string, f func(context.Context) error) error {
 	begin := time.Now()
-	ctx, cancel := context.WithTimeout(w.ctx, callTimeout)
+	ctx, cancel := context.WithTimeout(w.ctx, w.callTimeout())
 	defer cancel()
 	err := f(ctx)
 	result := "ok"
@@ -123,7 +123,7 @@ func (w *world) callNow(name string, f func(context.Context) error) error {
 	case w.ctx.Err() != nil:
 		return err
 	case ctx.Err() != nil:
-		w.violated("%s did not end within %v", name, callTimeout)
+		w.violated("%s did not end within %v", name, w.callTimeout())
 	case result == "INTERNAL":
 		w.violated("%s failed with a fault of the bridge: %v", name, err)
 	case err != nil && reasonOf(err) == "" && status.Code(err) != codes.Unavailable && status.Code(err) != codes.Canceled:

@@ -20,7 +20,7 @@ import (
 const workerEnv = "COPILOT_GRPC_CHAOS_WORKER"
 
 // tooLong is when a schedule is given up, with the stacks of its process.
-const tooLong = 4 * time.Minute
+const tooLong = 10 * time.Minute
 
 // options are what the command line says.
 type options struct {
@@ -33,6 +33,7 @@ type options struct {
 	mode     string
 	cli      string
 	out      string
+	soak     int
 }
 
 func parse(args []string, stderr io.Writer) (o options, err error) {
@@ -46,6 +47,7 @@ func parse(args []string, stderr io.Writer) (o options, err error) {
 	set.IntVar(&o.parallel, "parallel", 2, "schedules at once")
 	set.StringVar(&o.mode, "mode", "", "memory or process; default: one in eight is process")
 	set.StringVar(&o.cli, "cli", os.Getenv("COPILOT_CLI_PATH"), "the real CLI")
+	set.IntVar(&o.soak, "soak", 0, "in place of schedules, so many turns in which nothing breaks, and what memory the server takes")
 	set.StringVar(&o.out, "out", "", "write the summary to this file, too, and reports of failures beside it")
 	if err := set.Parse(args); err != nil {
 		return o, err
@@ -74,6 +76,9 @@ func Main(args []string, stdout, stderr io.Writer) int {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	if o.soak > 0 {
+		return o.soakMain(ctx, stdout, stderr)
+	}
 	_, _ = fmt.Fprintf(stdout, "seed %d\n", o.seed)
 	sum := newSummary(o)
 	sum.run(ctx, stdout)

@@ -29,6 +29,8 @@ type Plan struct {
 	Steps int    `json:"steps"`
 	// CLI is the real CLI's executable, for Real.
 	CLI string `json:"cli,omitempty"`
+	// Soak says that it is no schedule but a soak: nothing breaks, and nothing is logged.
+	Soak bool `json:"soak,omitempty"`
 }
 
 // step is one thing to do.
@@ -141,14 +143,4 @@ func limit(name string) int {
 		return 8
 	}
 	return 1 << 30
-}
-
-// isFault says whether a kind of step is a fault.
-func isFault(name string) bool {
-	for _, o := range ops() {
-		if o.name == name {
-			return o.fault
-		}
-	}
-	return false
 }

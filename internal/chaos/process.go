@@ -31,6 +31,7 @@ const (
 	// scriptEnv is what makes it a fake CLI.
 	scriptEnv = "FAKECOPILOT_SCRIPT"
 	oracleEnv = "FAKECOPILOT_ORACLE"
+	maxLogEnv = "FAKECOPILOT_MAXLOG"
 )
 
 // Otherwise is what a program that runs schedules must call first: it may have been started
@@ -80,13 +81,12 @@ func serve(path string) error {
 
 // process is a server in a process of its own.
 type process struct {
-	w       *world
-	config  app.Config
-	path    string
-	cmd     *exec.Cmd
-	exited  chan error
-	log     *os.File
-	ordered int // lives of the server that ended in order
+	w      *world
+	config app.Config
+	path   string
+	cmd    *exec.Cmd
+	exited chan error
+	log    *os.File
 }
 
 func newProcess(w *world) (*process, error) {
@@ -107,7 +107,11 @@ func newProcess(w *world) (*process, error) {
 		}
 		// A program of its own, since it is also asked for its version, without an environment.
 		s.CLI = filepath.Join(w.dir, "copilot")
-		text = fmt.Appendf(nil, "#!/bin/sh\n%s='%s' %s='%s' exec '%s' \"$@\"\n", scriptEnv, path, oracleEnv, p.oracle(), self)
+		oracle := fmt.Sprintf("%s='%s'", oracleEnv, p.oracle())
+		if w.plan.Soak {
+			oracle = maxLogEnv + "=1"
+		}
+		text = fmt.Appendf(nil, "#!/bin/sh\n%s='%s' %s exec '%s' \"$@\"\n", scriptEnv, path, oracle, self)
 		if err := os.WriteFile(s.CLI, text, 0o700); err != nil { //nolint:gosec // it is to be run
 			return nil, err
 		}

@@ -44,7 +44,7 @@ func (w *world) callsEnd() bool {
 	select {
 	case <-ended:
 		return true
-	case <-time.After(2 * callTimeout):
+	case <-time.After(2 * w.callTimeout()):
 		w.violated("calls do not end, not even at their deadline")
 		w.cancel()
 		<-ended
@@ -87,6 +87,9 @@ func (w *world) rested(to *conversation, c *caller) bool {
 		status = r.GetOutcome().GetStatus()
 		return err
 	})
+	if reasonOf(err) == "CREDENTIALS_NEEDED" {
+		w.provide(to)
+	}
 	w.logf("session %d: the last turn ended: %v, %v", to.n, status, errOrOK(err))
 	return err == nil && status == bridgev1.TurnStatus_TURN_STATUS_COMPLETED
 }

@@ -13,6 +13,17 @@ import (
 // everything in a schedule is bounded well below.
 const callTimeout = 30 * time.Second
 
+// startCallTimeout is the same where CLIs are processes, which may be made deaf while they
+// start: that takes as long as a start may.
+const startCallTimeout = 100 * time.Second
+
+func (w *world) callTimeout() time.Duration {
+	if w.plan.Mode != Memory {
+		return startCallTimeout
+	}
+	return callTimeout
+}
+
 // world is a schedule being played.
 type world struct {
 	plan   Plan
@@ -39,12 +50,14 @@ type world struct {
 	asked     []*asking      // that can be repeated
 	prompts   []*prompt
 	positions positions
-	lossy     bool // a power loss may have cost events
 	abandoned int
 }
 
 // logf writes a line into the schedule's log.
 func (w *world) logf(format string, args ...any) {
+	if w.plan.Soak {
+		return
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.log = append(w.log, fmt.Sprintf("%9.1f ms  ", float64(time.Since(w.begun).Microseconds())/1000)+fmt.Sprintf(format, args...))
@@ -137,13 +150,17 @@ func (w *world) play(r *Report) (err error) {
 	if err := w.host.start(); err != nil {
 		return err
 	}
+	defer func() {
+		for _, c := range w.callers {
+			c.close()
+		}
+	}()
 	for i := range 3 {
 		c, err := newCaller(w, i)
 		if err != nil {
 			return err
 		}
 		w.callers = append(w.callers, c)
-		defer c.close()
 	}
 	for i := range minSessions {
 		w.create(step{pick: [4]uint32{uint32(i), uint32(i), 0, 0}})

@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"os/signal"
+	"strconv"
 	"sync"
 	"syscall"
 	"time"
@@ -77,6 +78,12 @@ func Main(args []string, getenv func(string) string, stdin, stdout *os.File, std
 		return script.Start.ExitCode
 	}
 	o := Options{Script: script, Home: getenv("COPILOT_HOME"), Token: getenv("COPILOT_CONNECTION_TOKEN")}
+	if text := getenv("FAKECOPILOT_MAXLOG"); text != "" {
+		if o.MaxLog, err = strconv.Atoi(text); err != nil {
+			_, _ = fmt.Fprintln(stderr, err)
+			return 1
+		}
+	}
 	if path := getenv("FAKECOPILOT_ORACLE"); path != "" {
 		log, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 		if err != nil {

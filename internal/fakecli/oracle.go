@@ -1,6 +1,7 @@
 package fakecli
 
 import (
+	"cmp"
 	"encoding/json"
 	"io"
 	"sync"
@@ -18,7 +19,7 @@ const (
 	EntryFault        = "fault"        // a misbehaviour
 )
 
-// maxLog bounds the entries kept; later ones are only counted.
+// maxLog is the default of Options.MaxLog.
 const maxLog = 1 << 21
 
 // shortResult is how long a result may be to be logged.
@@ -44,11 +45,12 @@ type oracle struct {
 	now     func() time.Time
 	entries []Entry
 	total   int
+	limit   int
 	out     *json.Encoder
 }
 
-func newOracle(w io.Writer, now func() time.Time) *oracle {
-	o := &oracle{now: now}
+func newOracle(w io.Writer, now func() time.Time, limit int) *oracle {
+	o := &oracle{now: now, limit: cmp.Or(limit, maxLog)}
 	if w != nil {
 		o.out = json.NewEncoder(w)
 	}
@@ -60,7 +62,7 @@ func (o *oracle) add(e Entry) {
 	defer o.mu.Unlock()
 	o.total++
 	e.Seq, e.Time = o.total, stamp(o.now())
-	if len(o.entries) < maxLog {
+	if len(o.entries) < o.limit {
 		o.entries = append(o.entries, e)
 	}
 	if o.out != nil {

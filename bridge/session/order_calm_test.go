@@ -1,0 +1,76 @@
+package session
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+)
+
+// FuzzOrderInOrder: a burst that comes in order, with second copies in between, stays as it
+// is, wherever the CLI pauses: between a size and its text, too.
+func FuzzOrderInOrder(f *testing.F) {
+	for seed := range uint64(60) {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, seed uint64) {
+		r := rand.New(rand.NewPCG(seed, 2))
+		s := newOrdered(t)
+		now := time.Date(2031, 5, 31, 23, 59, 59, 0, time.UTC)
+		every, after := 1+r.IntN(3), 1+r.IntN(800)
+		var sent []func() *journal.Record
+		var want []string
+		say := func(kind, data string) {
+			switch r.IntN(200) {
+			case 0:
+				now = now.Add(time.Duration(r.IntN(200)) * time.Millisecond)
+			case 1, 2, 3, 4, 5, 6, 7, 8, 9:
+				now = now.Add(time.Millisecond)
+			}
+			at, id := now, fmt.Sprint("e", len(sent))
+			again := func() *journal.Record { return eventAt(kind, data, id, at, true) }
+			sent, want = append(sent, again), append(want, id)
+			s.Ingest(again())
+			if due := len(sent) - 1 - after; due >= 0 && due%every == 0 {
+				s.Ingest(sent[due]())
+			}
+		}
+		for range 1 + r.IntN(3) {
+			piece := strings.Repeat("x", 1+r.IntN(40))
+			now = now.Add(time.Duration(r.IntN(100)) * time.Millisecond) // the model thinks
+			say("model.model_call_started", `{}`)
+			now = now.Add(time.Duration(r.IntN(100)) * time.Millisecond)
+			for n := range 1 + r.IntN(700) {
+				say("assistant.streaming_delta", fmt.Sprintf(`{"totalResponseSizeBytes":%d}`, (n+1)*len(piece)))
+				if n == 0 {
+					say("assistant.message_start", `{"messageId":"m"}`)
+				}
+				say("assistant.message_delta", fmt.Sprintf(`{"messageId":"m","deltaContent":%q}`, piece))
+			}
+			say("assistant.usage", `{}`)
+			say("model.call_finished", `{}`)
+			id := fmt.Sprint("d", len(sent))
+			want = append(want, id)
+			s.Ingest(durable(id, now))
+		}
+		wantKept(t, s, want...)
+	})
+}
+
+// TestOrderBeginning: what a response begins with, after a pause of the model, is not early.
+func TestOrderBeginning(t *testing.T) {
+	t.Parallel()
+	s := newOrdered(t)
+	s.order.watching = true
+	now := time.Date(2031, 5, 31, 23, 59, 59, 0, time.UTC)
+	s.Ingest(durable("d", now))
+	s.Ingest(eventAt("model.model_call_started", `{}`, "a", now, true))
+	now = now.Add(2 * leap * time.Millisecond)
+	s.Ingest(eventAt("assistant.streaming_delta", `{"totalResponseSizeBytes":3}`, "b", now, true))
+	s.Ingest(eventAt("assistant.message_start", `{"messageId":"m"}`, "c", now, true))
+	s.Ingest(eventAt("assistant.message_delta", `{"messageId":"m","deltaContent":"one"}`, "e", now, true))
+	wantKept(t, s, "d", "a", "b", "c", "e")
+}
