@@ -22,7 +22,7 @@ func asFault(err error) (*fault.Error, bool) { return errors.AsType[*fault.Error
 
 // ListPending lists the callbacks that wait for an answer.
 func (b *Bridge) ListPending(ctx context.Context, r *bridgev1.ListPendingRequest) (*bridgev1.ListPendingResponse, error) {
-	s, err := b.asking(r.GetSessionId())
+	s, err := b.asking(ctx, r.GetSessionId())
 	if err != nil {
 		return nil, err
 	}
@@ -32,8 +32,8 @@ func (b *Bridge) ListPending(ctx context.Context, r *bridgev1.ListPendingRequest
 
 // Resolve answers a callback.
 func (b *Bridge) Resolve(ctx context.Context, r *bridgev1.ResolveRequest) (*bridgev1.ResolveResponse, error) {
-	return idempotent(ctx, b, "Resolve", r.GetRequestId(), r, func() (*bridgev1.ResolveResponse, error) {
-		s, err := b.asking(r.GetSessionId())
+	return b.resolveOnce(ctx, r, func() (*bridgev1.ResolveResponse, error) {
+		s, err := b.asking(ctx, r.GetSessionId())
 		if err != nil {
 			return nil, err
 		}

@@ -214,7 +214,7 @@ func (a *Attachment) come(ctx context.Context, j session.Joining) (s *session.Se
 	case *bridgev1.AttachStart_Resume:
 		if a.begin.after == nil && a.begin.tail {
 			// What happens in the course of the resume is new to the participant.
-			if s, err := a.b.open(how.Resume.GetSessionId()); err == nil {
+			if s, err := a.b.open(ctx, how.Resume.GetSessionId()); err == nil {
 				a.begin.after = session.Proto(s.Journal().Last())
 			}
 		}
@@ -222,7 +222,7 @@ func (a *Attachment) come(ctx context.Context, j session.Joining) (s *session.Se
 			return a.b.resume(ctx, how.Resume, "resume.", &j)
 		})
 	case *bridgev1.AttachStart_JoinSessionId:
-		s, err := a.b.open(how.JoinSessionId)
+		s, err := a.b.open(ctx, how.JoinSessionId)
 		if err != nil {
 			return nil, joined, rename(err, "session_id", "join_session_id")
 		}
@@ -238,7 +238,7 @@ func (a *Attachment) come(ctx context.Context, j session.Joining) (s *session.Se
 // have seen.
 func (a *Attachment) once(ctx context.Context, id string, j session.Joining, open func() (*session.Session, session.Joined, error)) (s *session.Session, joined session.Joined, err error) {
 	first := false
-	m, err := a.b.once.Do(ctx, "Attach", id, a.start, func() (proto.Message, error) {
+	m, err := a.b.once.Do(ctx, scoped(ctx, "Attach"), id, a.start, func() (proto.Message, error) {
 		first = true
 		if s, joined, err = open(); err != nil {
 			return nil, err
@@ -249,7 +249,7 @@ func (a *Attachment) once(ctx context.Context, id string, j session.Joining, ope
 		return s, joined, err
 	}
 	started := m.(*bridgev1.AttachStarted)
-	if s, err = a.b.open(started.GetSession().GetSessionId()); err != nil {
+	if s, err = a.b.open(ctx, started.GetSession().GetSessionId()); err != nil {
 		return nil, joined, err
 	}
 	j.Token = started.GetToken()

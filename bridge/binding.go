@@ -116,7 +116,7 @@ func (bind *binding) Route(s *session.Session) {
 	bind.mu.Lock()
 	defer bind.mu.Unlock()
 	if bind.lost != nil {
-		bind.b.table.Remove(s.ID(), bind.profile)
+		bind.b.table.Remove(s.Key(), bind.profile)
 		return
 	}
 	bind.sessions[s.ID()] = s
@@ -128,7 +128,7 @@ func (bind *binding) Unroute(s *session.Session) {
 	defer bind.mu.Unlock()
 	if bind.sessions[s.ID()] == s {
 		delete(bind.sessions, s.ID())
-		bind.b.table.Remove(s.ID(), bind.profile)
+		bind.b.table.Remove(s.Key(), bind.profile)
 	}
 }
 
@@ -139,6 +139,18 @@ func (bind *binding) session(id []byte) *session.Session {
 	bind.mu.RLock()
 	defer bind.mu.RUnlock()
 	return bind.sessions[string(id)]
+}
+
+// has reports whether the runtime has the session of the key loaded.
+func (bind *binding) has(key string) bool {
+	bind.mu.RLock()
+	defer bind.mu.RUnlock()
+	for _, s := range bind.sessions {
+		if s.Key() == key {
+			return true
+		}
+	}
+	return false
 }
 
 // event takes a session.event notification.
@@ -174,7 +186,7 @@ func (bind *binding) notification(method string, params []byte) {
 		bind.shells.take(method, params)
 		return
 	case telemetryEvent:
-		bind.b.telemetry.take(bind.id, params)
+		bind.b.telemetry.take(bind, params)
 		return
 	default:
 		return
@@ -219,7 +231,7 @@ func (bind *binding) ended(cause error) {
 	sessions := bind.sessions
 	bind.sessions, bind.lost = map[string]*session.Session{}, cause
 	for id := range sessions {
-		bind.b.table.Remove(id, bind.profile)
+		bind.b.table.Remove(session.Key(bind.profile.Tenant, id), bind.profile)
 	}
 	bind.mu.Unlock()
 	bind.shells.end(cause)

@@ -25,6 +25,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+	"github.com/copilot-grpc/copilot-grpc/internal/caller"
 	"github.com/copilot-grpc/copilot-grpc/internal/position"
 )
 
@@ -42,6 +43,9 @@ type Config struct {
 	// callers may say.
 	Profile runtime.Profile
 	Policy  ProfilePolicy
+	// Tenant says how a tenant other than the host's own is treated; false when there is
+	// none of that name. Nil: there are none.
+	Tenant func(name string) (Tenant, bool)
 	// Placement says how sessions share runtimes.
 	Placement placement.Config
 	// Dialed says that the runtime is a CLI server that others run: there is one, as it is.
@@ -125,7 +129,8 @@ type Bridge struct {
 	keepNow        chan struct{} // capacity 1
 
 	mu        sync.Mutex
-	sessions  map[string]*session.Session
+	sessions  map[string]*session.Session // by key
+	shared    map[string]*session.Session // by the key that they have for those they are shared with
 	lastEpoch uint64
 	bindings  []*binding
 	ended     []*session.Session // disconnected, oldest first
@@ -164,7 +169,7 @@ func New(cfg Config) (*Bridge, error) {
 		cfg: cfg, log: cfg.Logger, codec: c, defaults: defaults, once: idempotency.New(time.Now),
 		budget: journal.NewBudget(cfg.MaxMemoryBytes), unkept: map[*session.Session]struct{}{}, keepNow: make(chan struct{}, 1),
 		ctx: ctx, cancel: cancel, draining: make(chan struct{}), parked: make(chan struct{}, maxParked), stopping: make(chan struct{}),
-		sessions: map[string]*session.Session{}, table: placement.New(cfg.Placement, cfg.Profile, time.Now), unloading: make(chan struct{}, 1),
+		sessions: map[string]*session.Session{}, shared: map[string]*session.Session{}, table: placement.New(cfg.Placement, cfg.Profile, time.Now), unloading: make(chan struct{}, 1),
 	}
 	b.stopped, b.stop = context.WithCancel(ctx)
 	b.runtimes = cfg.Runtimes(b.startRuntime)
@@ -262,41 +267,42 @@ func checkID(id, field string) error {
 	return nil
 }
 
-// open returns a session that callers may use.
-func (b *Bridge) open(id string) (*session.Session, error) {
+// open returns a session that the caller may use.
+func (b *Bridge) open(ctx context.Context, id string) (*session.Session, error) {
 	if err := checkID(id, "session_id"); err != nil {
 		return nil, err
 	}
-	b.mu.Lock()
-	s := b.sessions[id]
-	b.mu.Unlock()
-	if s == nil {
-		return nil, session.NotFound(id)
+	s, err := b.find(ctx, id)
+	if err != nil {
+		return nil, err
 	}
 	return s, s.Usable()
 }
 
-// enter puts a new session of that id in place, unless there is one.
-func (b *Bridge) enter(id string) (s *session.Session, fresh bool) {
+// enter puts a new session of that id in place, unless the caller's tenant has one.
+func (b *Bridge) enter(ctx context.Context, id string) (s *session.Session, fresh bool) {
+	tenant := caller.From(ctx).Tenant
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if s := b.sessions[id]; s != nil && s.State() != session.Deleted {
+	key := session.Key(tenant, id)
+	if s := b.sessions[key]; s != nil && s.State() != session.Deleted {
 		return s, false
 	}
-	s = b.newSession(id)
-	b.sessions[id] = s
+	s = b.newSession(tenant, id)
+	b.sessions[key] = s
 	return s, true
 }
 
 // forget takes a session out that could not be opened, or was deleted.
 func (b *Bridge) forget(s *session.Session) {
-	b.table.Forget(s.ID())
+	b.table.Forget(s.Key())
 	b.drop(s)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.sessions[s.ID()] == s {
-		delete(b.sessions, s.ID())
-		b.shellStarts.Delete(s.ID())
+	if b.sessions[s.Key()] == s {
+		delete(b.sessions, s.Key())
+		b.unshareAll(s)
+		b.shellStarts.Delete(s.Key())
 	}
 }
 
@@ -311,15 +317,15 @@ func (b *Bridge) retire(s *session.Session) {
 	b.ended = slices.DeleteFunc(b.ended, func(o *session.Session) bool { return o == s || o.State() != session.Disconnected })
 	b.ended = append(b.ended, s)
 	for len(b.ended) > maxEnded {
-		if oldest := b.ended[0]; b.sessions[oldest.ID()] == oldest {
-			delete(b.sessions, oldest.ID())
+		if oldest := b.ended[0]; b.sessions[oldest.Key()] == oldest {
+			delete(b.sessions, oldest.Key())
 			b.Go(func(context.Context) { b.drop(oldest) })
 		}
 		b.ended = b.ended[1:]
 	}
 }
 
-// all returns the sessions that callers may use, in no order.
+// all returns the sessions that their callers may use, of all tenants, in no order.
 func (b *Bridge) all() []*session.Session {
 	b.mu.Lock()
 	out := make([]*session.Session, 0, len(b.sessions))
@@ -337,7 +343,7 @@ func record(ctx context.Context, p journal.Position) {
 
 // idempotent answers a request that comes twice with the first one's answer.
 func idempotent[T proto.Message](ctx context.Context, b *Bridge, scope, id string, request proto.Message, f func() (T, error)) (T, error) {
-	m, err := b.once.Do(ctx, scope, id, withoutTrace(request), func() (proto.Message, error) { return f() })
+	m, err := b.once.Do(ctx, scoped(ctx, scope), id, withoutTrace(request), func() (proto.Message, error) { return f() })
 	if err != nil {
 		var none T
 		return none, err

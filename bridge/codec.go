@@ -113,8 +113,8 @@ func (c *codec) event(r *journal.Record, f journal.Form) []byte {
 	}
 	text, cut := journal.CutEvent(r.JSON, limit)
 
-	// The event is put together in a buffer that is used again, after room for what
-	// comes before it and is only known afterwards; what is kept is an exact copy.
+	// The event is put together after room for what comes before it and is only known
+	// afterwards, in a buffer that is used again; what is kept is an exact copy.
 	scratch := c.scratch.Get().(*[]byte)
 	out := slices.Grow((*scratch)[:0], eventHead+len(text))[:eventHead]
 	typed, err := c.events.AppendWire(out, text, fidelity)

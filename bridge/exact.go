@@ -19,7 +19,7 @@ func (a *Attachment) create(ctx context.Context, r *bridgev1.CreateSessionReques
 		return s, joined, err
 	}
 	a.begin.tail = true
-	if s, err := a.b.open(r.GetSessionId()); err == nil {
+	if s, err := a.b.open(ctx, r.GetSessionId()); err == nil {
 		a.begin.after = session.Proto(s.Journal().Last())
 	}
 	return a.b.resume(ctx, &bridgev1.ResumeSessionRequest{

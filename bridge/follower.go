@@ -133,6 +133,9 @@ func (f *follower) drain(sink frame.Sink) (more bool, err error) {
 				return false, err
 			}
 		}
+		if r.Posted && less(f.at, r.Pos) {
+			f.at = r.Pos
+		}
 		if err := f.sendNote(r, sink); err != nil || f.closed {
 			clear(f.records[i:])
 			return false, err
@@ -242,7 +245,7 @@ func (f *follower) concerns(k *callback.Kind, offered []string) bool {
 }
 
 func (f *follower) sendRequested(p *callback.Pending, sink frame.Sink) error {
-	c := f.b.callback(f.s, p, f.fidelity())
+	c := f.b.callbackFrame(f.s, p, f.fidelity())
 	offered := false
 	for _, id := range c.ParticipantIds {
 		offered = offered || id == f.participant
@@ -270,7 +273,13 @@ func (f *follower) beat(sink frame.Sink) error {
 func (b *Bridge) pending(s *session.Session, fidelity translate.Fidelity) []*bridgev1.Callback {
 	list := s.Pending().List()
 	out := make([]*bridgev1.Callback, 0, len(list))
+	room := inlineBytes
 	for _, p := range list {
+		if len(p.Params) > room {
+			out = append(out, b.withoutRequest(s, p, fidelity))
+			continue
+		}
+		room -= len(p.Params)
 		out = append(out, b.callback(s, p, fidelity))
 	}
 	return out

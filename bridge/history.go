@@ -24,7 +24,7 @@ const (
 
 // ListEvents reads the journal, a page at a time.
 func (b *Bridge) ListEvents(ctx context.Context, r *bridgev1.ListEventsRequest) (*bridgev1.ListEventsResponse, error) {
-	s, err := b.open(r.GetSessionId())
+	s, err := b.open(ctx, r.GetSessionId())
 	if err != nil {
 		return nil, err
 	}
@@ -116,8 +116,8 @@ func parseToken(token string) (p journal.Position, err error) {
 }
 
 // ReadEvent reads the whole JSON of one event.
-func (b *Bridge) ReadEvent(_ context.Context, r *bridgev1.ReadEventRequest, send func(*bridgev1.ReadEventResponse) error) error {
-	s, err := b.open(r.GetSessionId())
+func (b *Bridge) ReadEvent(ctx context.Context, r *bridgev1.ReadEventRequest, send func(*bridgev1.ReadEventResponse) error) error {
+	s, err := b.open(ctx, r.GetSessionId())
 	if err != nil {
 		return err
 	}

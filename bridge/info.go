@@ -18,13 +18,14 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/translate"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
+	"github.com/copilot-grpc/copilot-grpc/internal/caller"
 )
 
 // protocolVersion is the JSON-RPC protocol this bridge speaks.
 const protocolVersion = 3
 
 // GetServerInfo tells what this server is and can do.
-func (b *Bridge) GetServerInfo(context.Context, *bridgev1.GetServerInfoRequest) (*bridgev1.GetServerInfoResponse, error) {
+func (b *Bridge) GetServerInfo(ctx context.Context, _ *bridgev1.GetServerInfoRequest) (*bridgev1.GetServerInfoResponse, error) {
 	out := &bridgev1.GetServerInfoResponse{
 		Version: b.cfg.Version, ProtocolVersion: protocolVersion,
 		CliVersionMin: clibin.OldestVersion, CliVersionMax: clibin.PinnedVersion,
@@ -36,13 +37,11 @@ func (b *Bridge) GetServerInfo(context.Context, *bridgev1.GetServerInfoRequest) 
 			MaxSessionsPerRuntime: int32(min(b.table.Config().MaxSessions, math.MaxInt32)),
 		},
 	}
-	if !b.cfg.Dialed {
-		out.Capabilities.RuntimeProfileFields = slices.Sorted(slices.Values(b.cfg.Policy.fields()))
-		out.Capabilities.HomeNames = slices.Sorted(maps.Keys(b.cfg.Policy.Homes))
+	if tenant, ok := b.tenant(caller.From(ctx).Tenant); ok && !b.cfg.Dialed {
+		out.Capabilities.RuntimeProfileFields = slices.Sorted(slices.Values(tenant.fields()))
+		out.Capabilities.HomeNames = slices.Sorted(maps.Keys(tenant.Homes))
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for _, bind := range b.bindings {
+	for _, bind := range b.runtimesOf(caller.From(ctx)) {
 		if bind.Err() == nil {
 			info := bind.runtime().Info()
 			out.CliVersion = info.CLIVersion
@@ -53,10 +52,8 @@ func (b *Bridge) GetServerInfo(context.Context, *bridgev1.GetServerInfoRequest) 
 }
 
 // ListRuntimes lists the CLI processes.
-func (b *Bridge) ListRuntimes(context.Context, *bridgev1.ListRuntimesRequest) (*bridgev1.ListRuntimesResponse, error) {
-	b.mu.Lock()
-	bindings := append([]*binding(nil), b.bindings...)
-	b.mu.Unlock()
+func (b *Bridge) ListRuntimes(ctx context.Context, _ *bridgev1.ListRuntimesRequest) (*bridgev1.ListRuntimesResponse, error) {
+	bindings := b.runtimesOf(caller.From(ctx))
 	out := &bridgev1.ListRuntimesResponse{}
 	for _, bind := range bindings {
 		out.Runtimes = append(out.Runtimes, bind.proto())
@@ -97,7 +94,7 @@ func (b *Bridge) Ping(ctx context.Context, r *bridgev1.PingRequest) (*bridgev1.P
 	if r.GetMessage() != "" {
 		params.SetString("message", r.GetMessage())
 	}
-	p, err := b.profile(r.GetRuntimeProfile(), "runtime_profile", "")
+	p, err := b.profile(ctx, r.GetRuntimeProfile(), "runtime_profile", "")
 	if err != nil {
 		return nil, err
 	}
@@ -125,7 +122,7 @@ func (b *Bridge) Ping(ctx context.Context, r *bridgev1.PingRequest) (*bridgev1.P
 
 // GetAuthStatus tells whether the CLI is signed in.
 func (b *Bridge) GetAuthStatus(ctx context.Context, r *bridgev1.GetAuthStatusRequest) (*bridgev1.GetAuthStatusResponse, error) {
-	p, err := b.profile(r.GetRuntimeProfile(), "runtime_profile", "")
+	p, err := b.profile(ctx, r.GetRuntimeProfile(), "runtime_profile", "")
 	if err != nil {
 		return nil, err
 	}
@@ -147,7 +144,7 @@ func (b *Bridge) ListModels(ctx context.Context, r *bridgev1.ListModelsRequest) 
 	if r.GetGithubToken() != "" {
 		params.SetString("gitHubToken", r.GetGithubToken())
 	}
-	p, err := b.profile(r.GetRuntimeProfile(), "runtime_profile", "")
+	p, err := b.profile(ctx, r.GetRuntimeProfile(), "runtime_profile", "")
 	if err != nil {
 		return nil, err
 	}
@@ -189,7 +186,7 @@ func (b *Bridge) Invoke(ctx context.Context, r *bridgev1.InvokeRequest) (*bridge
 	if params.Get("sessionId") != nil {
 		return nil, fault.New(fault.JSONExtraForbidden, "sessionId goes into session_id").WithField("params_json")
 	}
-	profile, err := b.profile(r.GetRuntimeProfile(), "runtime_profile", "")
+	profile, err := b.profile(ctx, r.GetRuntimeProfile(), "runtime_profile", "")
 	if err != nil {
 		return nil, err
 	}

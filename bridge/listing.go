@@ -62,14 +62,12 @@ func (m *metadata) onto(s *bridgev1.Session) *bridgev1.Session {
 
 // home is the profile in whose home a session is to be found: what the caller says, else
 // where the bridge had it, else its own.
-func (b *Bridge) home(id string, m *bridgev1.RuntimeProfile) (runtime.Profile, error) {
-	b.mu.Lock()
-	s := b.sessions[id]
-	b.mu.Unlock()
+func (b *Bridge) home(ctx context.Context, id string, m *bridgev1.RuntimeProfile) (runtime.Profile, error) {
+	s, _ := b.find(ctx, id)
 	if m == nil && s != nil {
 		return placeOf(s).get(), nil
 	}
-	return b.profile(m, "runtime_profile", id)
+	return b.profile(ctx, m, "runtime_profile", id)
 }
 
 // callRuntime makes a call that is about no session that is open.
@@ -104,11 +102,11 @@ func (b *Bridge) stored(ctx context.Context, p runtime.Profile, id string) (*met
 
 // GetSession tells about one session.
 func (b *Bridge) GetSession(ctx context.Context, r *bridgev1.GetSessionRequest) (*bridgev1.GetSessionResponse, error) {
-	s, err := b.open(r.GetSessionId())
-	if err != nil && (fault.ReasonOf(err) != fault.SessionNotFound || b.disconnected(r.GetSessionId())) {
+	s, err := b.open(ctx, r.GetSessionId())
+	if err != nil && (fault.ReasonOf(err) != fault.SessionNotFound || b.disconnected(ctx, r.GetSessionId())) {
 		return nil, err
 	}
-	p, metaErr := b.home(r.GetSessionId(), r.GetRuntimeProfile())
+	p, metaErr := b.home(ctx, r.GetSessionId(), r.GetRuntimeProfile())
 	if metaErr != nil {
 		return nil, metaErr
 	}
@@ -135,10 +133,8 @@ func (b *Bridge) GetSession(ctx context.Context, r *bridgev1.GetSessionRequest) 
 }
 
 // disconnected reports whether the bridge has the session, and its use is over.
-func (b *Bridge) disconnected(id string) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	s := b.sessions[id]
+func (b *Bridge) disconnected(ctx context.Context, id string) bool {
+	s := b.known(ctx, id)
 	return s != nil && s.State() == session.Disconnected
 }
 
@@ -164,9 +160,9 @@ func (b *Bridge) ListSessions(ctx context.Context, r *bridgev1.ListSessionsReque
 		}
 		begin = n
 	}
-	homes := b.homes()
+	homes := b.homes(ctx)
 	if m := r.GetRuntimeProfile(); m != nil {
-		p, err := b.profile(m, "runtime_profile", "")
+		p, err := b.profile(ctx, m, "runtime_profile", "")
 		if err != nil {
 			return nil, err
 		}
@@ -205,7 +201,7 @@ func (b *Bridge) list(ctx context.Context, homes []runtime.Profile, f *bridgev1.
 		stored = append(stored, r.Sessions...)
 	}
 	byID := map[string]*bridgev1.Session{}
-	for _, s := range b.all() {
+	for _, s := range b.visible(ctx) {
 		if snapshot := s.Snapshot(); fits(snapshot, f) {
 			byID[s.ID()] = snapshot
 		}
@@ -233,7 +229,7 @@ func fits(s *bridgev1.Session, f *bridgev1.SessionFilter) bool {
 
 // GetLastSession tells which session was used last.
 func (b *Bridge) GetLastSession(ctx context.Context, r *bridgev1.GetLastSessionRequest) (*bridgev1.GetLastSessionResponse, error) {
-	p, err := b.profile(r.GetRuntimeProfile(), "runtime_profile", "")
+	p, err := b.profile(ctx, r.GetRuntimeProfile(), "runtime_profile", "")
 	if err != nil {
 		return nil, err
 	}
@@ -247,7 +243,7 @@ func (b *Bridge) GetLastSession(ctx context.Context, r *bridgev1.GetLastSessionR
 // GetForegroundSession tells which session the host's user interface shows.
 func (b *Bridge) GetForegroundSession(ctx context.Context, _ *bridgev1.GetForegroundSessionRequest) (*bridgev1.GetForegroundSessionResponse, error) {
 	var r struct{ SessionID, WorkspacePath string }
-	if err := b.callRuntime(ctx, b.cfg.Profile, "session.getForeground", nil, &r); err != nil {
+	if err := b.callRuntime(ctx, b.own(ctx), "session.getForeground", nil, &r); err != nil {
 		return nil, err
 	}
 	return &bridgev1.GetForegroundSessionResponse{SessionId: r.SessionID, WorkspacePath: r.WorkspacePath}, nil
@@ -255,7 +251,7 @@ func (b *Bridge) GetForegroundSession(ctx context.Context, _ *bridgev1.GetForegr
 
 // SetForegroundSession asks the host's user interface to show a session.
 func (b *Bridge) SetForegroundSession(ctx context.Context, r *bridgev1.SetForegroundSessionRequest) (*bridgev1.SetForegroundSessionResponse, error) {
-	s, err := b.open(r.GetSessionId())
+	s, err := b.open(ctx, r.GetSessionId())
 	if err != nil {
 		return nil, err
 	}

@@ -12,7 +12,7 @@ import (
 
 // RespondToModelRequest gives a part of the answer to a request to a model.
 func (b *Bridge) RespondToModelRequest(ctx context.Context, r *bridgev1.RespondToModelRequestRequest) (*bridgev1.RespondToModelRequestResponse, error) {
-	s, err := b.asking(r.GetSessionId())
+	s, err := b.asking(ctx, r.GetSessionId())
 	if err != nil {
 		return nil, err
 	}
@@ -84,15 +84,13 @@ func text(v any) json.RawMessage {
 }
 
 // asking returns a session whose callbacks can be answered.
-func (b *Bridge) asking(id string) (*session.Session, error) {
+func (b *Bridge) asking(ctx context.Context, id string) (*session.Session, error) {
 	if err := checkID(id, "session_id"); err != nil {
 		return nil, err
 	}
-	b.mu.Lock()
-	s := b.sessions[id]
-	b.mu.Unlock()
-	if s == nil {
-		return nil, session.NotFound(id)
+	s, err := b.find(ctx, id)
+	if err != nil {
+		return nil, err
 	}
 	return s, s.Asking()
 }

@@ -134,6 +134,7 @@ func (b *Bridge) creation(r *bridgev1.CreateSessionRequest, at string, exact boo
 	}
 	o.Lifetime = r.GetLifetime()
 	o.Handling, err = handling(r.GetHandlers(), at+"handlers")
+	withTokens(&o, r.GetConfig())
 	return o, err
 }
 

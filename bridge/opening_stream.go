@@ -19,7 +19,7 @@ type opened struct {
 // its participants, and for an exact start, as soon as this one is in place. The rest goes on in the background, and
 // a.opening has its end.
 func (a *Attachment) arrive(ctx context.Context, j session.Joining) (*session.Session, session.Joined, error) {
-	needed := a.start.GetExact() || a.b.provides(a.start)
+	needed := a.start.GetExact() || a.b.provides(ctx, a.start)
 	inPlace, asked, end := make(chan opened, 1), make(chan opened, 1), make(chan opened, 1)
 	var place opened // guarded by the session, which makes both calls
 	j.InPlace = func(s *session.Session, joined session.Joined) {
@@ -58,7 +58,7 @@ func (a *Attachment) arrive(ctx context.Context, j session.Joining) (*session.Se
 
 // provides reports whether a start is of a session that needs its participants for being
 // opened.
-func (b *Bridge) provides(start *bridgev1.AttachStart) bool {
+func (b *Bridge) provides(ctx context.Context, start *bridgev1.AttachStart) bool {
 	profile, id := start.GetCreate().GetRuntimeProfile(), start.GetJoinSessionId()
 	if r := start.GetResume(); r != nil {
 		profile, id = r.GetRuntimeProfile(), r.GetSessionId()
@@ -66,9 +66,7 @@ func (b *Bridge) provides(start *bridgev1.AttachStart) bool {
 	if profile.GetSessionFs() != nil || profile.GetModelInference() != nil {
 		return true
 	}
-	b.mu.Lock()
-	s := b.sessions[id]
-	b.mu.Unlock()
+	s := b.known(ctx, id)
 	return s != nil && s.Provides()
 }
 

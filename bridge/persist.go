@@ -3,13 +3,16 @@ package bridge
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"maps"
+	"strings"
 	"time"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	"github.com/copilot-grpc/copilot-grpc/bridge/store"
+	"github.com/copilot-grpc/copilot-grpc/internal/caller"
 )
 
 // Directory is what outlives the bridge: which sessions it has, what is known of them,
@@ -34,7 +37,11 @@ const closeJournals = 10 * time.Second
 
 // kept is what is kept of a session.
 type kept struct {
-	Session json.RawMessage `json:"session"`
+	// Tenant is whose it is; empty for the host's owner.
+	Tenant string `json:"tenant,omitempty"`
+	// Shares are the tenants that it is shared with, and for which class of calls.
+	Shares  map[string]string `json:"shares,omitempty"`
+	Session json.RawMessage   `json:"session"`
 	// Profile is its runtime's, if that is not the bridge's own. Its secrets are left out.
 	Profile *runtime.Profile `json:"profile,omitempty"`
 	Lacks   []string         `json:"lacks,omitempty"`
@@ -48,15 +55,14 @@ const (
 )
 
 // newSession makes a session with its journal. The caller holds mu.
-func (b *Bridge) newSession(id string) *session.Session {
+func (b *Bridge) newSession(tenant, id string) *session.Session {
+	key := session.Key(tenant, id)
 	var disk *journal.Disk
-	b.lastEpoch = max(b.lastEpoch+1, uint64(time.Now().UnixMilli()))
+	err := b.nextEpoch()
 	if d := b.cfg.Directory; d != nil {
-		epoch, err := d.NextEpoch()
-		b.lastEpoch = max(b.lastEpoch, epoch)
 		var found journal.Recovery
 		if err == nil {
-			disk, found, err = d.Journal(id, b.lastEpoch)
+			disk, found, err = d.Journal(key, b.lastEpoch)
 		}
 		switch {
 		case err != nil:
@@ -66,10 +72,31 @@ func (b *Bridge) newSession(id string) *session.Session {
 		}
 	}
 	return session.New(session.Config{
-		ID: id, Host: &place{Bridge: b, id: id, profile: b.cfg.Profile}, Encode: b.codec.event, Epoch: b.lastEpoch,
+		ID: id, Tenant: tenant, Host: &place{Bridge: b, key: key, profile: b.profileOf(tenant)}, Encode: b.codec.event, Epoch: b.lastEpoch,
 		MaxEphemeralBytes: b.cfg.MaxEphemeralBytes, CallbackTimeout: b.cfg.CallbackTimeout, Bounds: b.cfg.Turns,
 		Log: disk, Budget: b.budget,
 	})
+}
+
+// nextEpoch moves lastEpoch on. The caller holds mu.
+func (b *Bridge) nextEpoch() error {
+	b.lastEpoch = max(b.lastEpoch+1, uint64(time.Now().UnixMilli()))
+	if b.cfg.Directory == nil {
+		return nil
+	}
+	epoch, err := b.cfg.Directory.NextEpoch()
+	b.lastEpoch = max(b.lastEpoch, epoch)
+	return err
+}
+
+// Epoch implements session.Host.
+func (b *Bridge) Epoch() uint64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if err := b.nextEpoch(); err != nil {
+		b.log.Error("epoch not reserved on disk", "error", err)
+	}
+	return b.lastEpoch
 }
 
 // restore takes up the sessions of the bridge's last life.
@@ -81,16 +108,20 @@ func (b *Bridge) restore() error {
 	if err != nil {
 		return err
 	}
-	for id, text := range states {
+	for key, text := range states {
 		var k kept
 		err := json.Unmarshal(text, &k)
 		var s *session.Session
+		id := strings.TrimPrefix(key, session.Key(k.Tenant, ""))
+		if err == nil && (key != session.Key(k.Tenant, id) || checkID(id, "id") != nil) {
+			err = fmt.Errorf("it says that its tenant is %q", k.Tenant)
+		}
 		if err == nil {
-			s = b.newSession(id)
+			s = b.newSession(k.Tenant, id)
 			err = s.Restore(k.Session, b.defaults)
 		}
 		if err != nil {
-			b.log.Error("session not restored", "session_id", id, "error", err)
+			b.log.Error("session not restored", "session_id", key, "error", err)
 			continue
 		}
 		for _, path := range k.Lacks {
@@ -99,17 +130,23 @@ func (b *Bridge) restore() error {
 		if k.Profile != nil {
 			placeOf(s).set(b.restored(*k.Profile))
 		}
-		b.sessions[id] = s
+		b.sessions[key] = s
+		for with, name := range k.Shares {
+			if class, ok := caller.ParseClass(name); ok {
+				_ = b.share(s, with, class) // there are no more than there were
+			}
+		}
 		if s.State() == session.Disconnected {
 			b.ended = append(b.ended, s)
 		}
 	}
+	b.keepAll() // where the end of turns was told is the same in every life
 	return nil
 }
 
 // restored gives a kept profile the secrets that the bridge itself has.
 func (b *Bridge) restored(p runtime.Profile) runtime.Profile {
-	own := b.cfg.Profile
+	own := b.profileOf(p.Tenant)
 	p.Token = own.Token
 	p.Env = maps.Clone(own.Env)
 	return p
@@ -117,7 +154,7 @@ func (b *Bridge) restored(p runtime.Profile) runtime.Profile {
 
 // keepable is the profile without its secrets, and which those are.
 func (b *Bridge) keepable(p runtime.Profile) (out *runtime.Profile, lacks []string) {
-	own := b.cfg.Profile
+	own := b.profileOf(p.Tenant)
 	if p.Hash() == own.Hash() {
 		return nil, nil
 	}
@@ -187,17 +224,20 @@ func (b *Bridge) keep(s *session.Session) {
 	b.saveMu.Lock()
 	defer b.saveMu.Unlock()
 	b.mu.Lock()
-	current := b.sessions[s.ID()] == s
+	current := b.sessions[s.Key()] == s
 	b.mu.Unlock()
 	state := s.Save(b.defaults)
 	if !current || state == nil {
 		return
 	}
-	k := kept{Session: state}
+	k := kept{Tenant: s.Tenant(), Session: state, Shares: map[string]string{}}
+	for with, class := range placeOf(s).grants() {
+		k.Shares[with] = class.String()
+	}
 	k.Profile, k.Lacks = b.keepable(placeOf(s).get())
 	text, err := json.Marshal(k)
 	if err == nil {
-		err = d.Save(s.ID(), text)
+		err = d.Save(s.Key(), text)
 	}
 	if err != nil {
 		b.log.Error("session not kept for a restart", "session_id", s.ID(), "error", err)
@@ -212,7 +252,7 @@ func (b *Bridge) drop(s *session.Session) {
 	defer cancel()
 	err := s.Journal().Remove(ctx)
 	if d := b.cfg.Directory; d != nil && err == nil {
-		err = d.Remove(s.ID())
+		err = d.Remove(s.Key())
 	}
 	if err != nil {
 		b.log.Error("session not removed from disk", "session_id", s.ID(), "error", err)

@@ -9,16 +9,18 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+	"github.com/copilot-grpc/copilot-grpc/internal/caller"
 )
 
 // place is the bridge as one session sees it: its runtimes are those of the session's
 // profile.
 type place struct {
 	*Bridge
-	id string
+	key string
 
 	mu      sync.Mutex
 	profile runtime.Profile
+	shares  map[string]caller.Class // by tenant: what the session is shared with it for
 }
 
 // placeOf returns a session's place.
@@ -41,13 +43,17 @@ func (pl *place) set(p runtime.Profile) (before runtime.Profile) {
 
 // Runtime implements session.Host: a runtime with room for the session.
 func (pl *place) Runtime(ctx context.Context) (session.Runtime, error) {
-	p, err := pl.table.Place(pl.id, pl.get())
+	confined, err := pl.confined(pl.get())
+	if err != nil {
+		return nil, err
+	}
+	p, err := pl.table.Place(pl.key, confined)
 	if err != nil {
 		return nil, err
 	}
 	bind, err := pl.up(ctx, p)
 	if err != nil {
-		pl.table.Remove(pl.id, p)
+		pl.table.Remove(pl.key, p)
 		return nil, err
 	}
 	return bind, nil
@@ -56,7 +62,7 @@ func (pl *place) Runtime(ctx context.Context) (session.Runtime, error) {
 // Changed implements session.Host. A session whose use is over has no place.
 func (pl *place) Changed(s *session.Session, what bridgev1.SessionChange) {
 	if what == bridgev1.SessionChange_SESSION_CHANGE_DISCONNECTED || what == bridgev1.SessionChange_SESSION_CHANGE_DELETED {
-		pl.table.Forget(pl.id)
+		pl.table.Forget(pl.key)
 	}
 	pl.Bridge.Changed(s, what)
 }
@@ -64,7 +70,11 @@ func (pl *place) Changed(s *session.Session, what bridgev1.SessionChange) {
 // runtimeOf returns the first runtime of a profile, for calls that are about no session
 // that is loaded.
 func (b *Bridge) runtimeOf(ctx context.Context, p runtime.Profile) (*binding, error) {
-	p, err := b.table.Use(p)
+	p, err := b.confined(p)
+	if err != nil {
+		return nil, err
+	}
+	p, err = b.table.Use(p)
 	if err != nil {
 		return nil, err
 	}
@@ -103,22 +113,24 @@ func (b *Bridge) retireIdle() {
 }
 
 // hasLoaded reports whether the runtime of that profile has the session.
-func (b *Bridge) hasLoaded(id string, p runtime.Profile) bool {
+func (b *Bridge) hasLoaded(key string, p runtime.Profile) bool {
 	b.mu.Lock()
 	bindings := slices.Clone(b.bindings)
 	b.mu.Unlock()
 	hash := p.Hash()
 	return slices.ContainsFunc(bindings, func(bind *binding) bool {
-		return bind.profile.Hash() == hash && bind.session([]byte(id)) != nil
+		return bind.profile.Hash() == hash && bind.has(key)
 	})
 }
 
-// homes returns a profile for each home that is in use, the bridge's own first.
-func (b *Bridge) homes() []runtime.Profile {
-	out := []runtime.Profile{b.cfg.Profile}
-	seen := map[string]bool{b.cfg.Profile.StateDir(): true}
+// homes returns a profile for each home of the caller's tenant that is in use, its default
+// first.
+func (b *Bridge) homes(ctx context.Context) []runtime.Profile {
+	own := b.own(ctx)
+	out := []runtime.Profile{own}
+	seen := map[string]bool{own.StateDir(): true}
 	for _, p := range b.table.Profiles() {
-		if !seen[p.StateDir()] && p.SessionFS == nil {
+		if p.Tenant == own.Tenant && !seen[p.StateDir()] && p.SessionFS == nil {
 			seen[p.StateDir()] = true
 			out = append(out, p)
 		}

@@ -1,6 +1,7 @@
 package bridge
 
 import (
+	"context"
 	"maps"
 	"slices"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+	"github.com/copilot-grpc/copilot-grpc/internal/caller"
 )
 
 // ProfilePolicy says what callers may say of the runtimes of their sessions.
@@ -46,18 +48,19 @@ const homeName = "home_name"
 
 const maxProviderKey = 128
 
-func (p ProfilePolicy) fields() []string {
-	if p.Fields == nil {
+// fields are the members of RuntimeProfile that the tenant's callers may set.
+func (t Tenant) fields() []string {
+	if t.ProfileFields == nil {
 		return DefaultProfileFields
 	}
-	return p.Fields
+	return t.ProfileFields
 }
 
-// check refuses what the policy does not let callers set.
-func (p ProfilePolicy) check(m *bridgev1.RuntimeProfile, at string) (err error) {
+// check refuses what the tenant's callers may not set.
+func (t Tenant) check(m *bridgev1.RuntimeProfile, at string) (err error) {
 	m.ProtoReflect().Range(func(fd protoreflect.FieldDescriptor, _ protoreflect.Value) bool {
 		name := string(fd.Name())
-		if name != homeName && !slices.Contains(p.fields(), name) {
+		if name != homeName && !slices.Contains(t.fields(), name) {
 			err = fault.New(fault.Forbidden, "callers may not set %s here; the server's operator can allow it", name).WithField(at + "." + name)
 		}
 		return err == nil
@@ -67,19 +70,23 @@ func (p ProfilePolicy) check(m *bridgev1.RuntimeProfile, at string) (err error) 
 
 // profile reads what a caller says of a runtime. own is the key of providers that are for
 // one session alone; empty where there is no session.
-func (b *Bridge) profile(m *bridgev1.RuntimeProfile, at, own string) (runtime.Profile, error) {
-	p := b.cfg.Profile
+func (b *Bridge) profile(ctx context.Context, m *bridgev1.RuntimeProfile, at, own string) (runtime.Profile, error) {
+	tenant, ok := b.tenant(caller.From(ctx).Tenant)
+	if !ok {
+		return runtime.Profile{}, fault.New(fault.Forbidden, "there is no tenant %q", caller.From(ctx).Tenant)
+	}
+	p := tenant.Profile
 	if m == nil {
 		return p, nil
 	}
 	if b.cfg.Dialed {
 		return p, fault.New(fault.FeatureDisabled, "the server dials a CLI server that others run; that has the one profile it was started with").WithField(at)
 	}
-	if err := b.cfg.Policy.check(m, at); err != nil {
+	if err := tenant.check(m, at); err != nil {
 		return p, err
 	}
 	if name := m.GetHomeName(); name != "" {
-		dir, ok := b.cfg.Policy.Homes[name]
+		dir, ok := tenant.Homes[name]
 		if !ok {
 			return p, fault.New(fault.InvalidField, "there is no home %q", name).WithField(at + "." + homeName)
 		}
@@ -176,11 +183,11 @@ func absolute(path string, windows bool) bool {
 
 // reprofile gives a session that is resumed the profile that its caller wants; undo gives
 // back the one before. A session that is loaded cannot move.
-func (b *Bridge) reprofile(s *session.Session, m *bridgev1.RuntimeProfile, join *session.Joining, at string) (undo func(), err error) {
+func (b *Bridge) reprofile(ctx context.Context, s *session.Session, m *bridgev1.RuntimeProfile, join *session.Joining, at string) (undo func(), err error) {
 	pl := placeOf(s)
 	p := pl.get()
 	if m != nil {
-		if p, err = b.profile(m, at, s.ID()); err != nil {
+		if p, err = b.profile(ctx, m, at, s.ID()); err != nil {
 			return nil, err
 		}
 	}

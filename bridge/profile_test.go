@@ -17,7 +17,7 @@ func TestProfileIsPutOverTheServersOwn(t *testing.T) {
 	b := &Bridge{cfg: Config{Profile: own, Policy: ProfilePolicy{
 		Fields: ProfileFields(), Homes: map[string]string{"team": "/team"},
 	}}}
-	got, err := b.profile(&bridgev1.RuntimeProfile{
+	got, err := b.profile(t.Context(), &bridgev1.RuntimeProfile{
 		HomeName: "team", Env: map[string]string{"B": "3"}, UseLogin: proto.Bool(false), LogLevel: "debug", Telemetry: true,
 		WorkingDirectory: "/work", GithubToken: "t", UserHome: "/user",
 		ModelInference: &bridgev1.ModelInference{}, SessionFs: &bridgev1.SessionFileSystem{
@@ -39,7 +39,7 @@ func TestProfileIsPutOverTheServersOwn(t *testing.T) {
 	if own.Env["B"] != "2" {
 		t.Error("the server's own profile has changed")
 	}
-	if none, err := b.profile(nil, "p", ""); err != nil || placement.Key(none) != placement.Key(own) {
+	if none, err := b.profile(t.Context(), nil, "p", ""); err != nil || placement.Key(none) != placement.Key(own) {
 		t.Errorf("without one it is %+v, %v", none, err)
 	}
 }
@@ -49,7 +49,7 @@ func TestProviderKeysAreApart(t *testing.T) {
 	t.Parallel()
 	b := &Bridge{}
 	keyed := func(key, session string) string {
-		p, err := b.profile(&bridgev1.RuntimeProfile{ModelInference: &bridgev1.ModelInference{Key: key}}, "p", session)
+		p, err := b.profile(t.Context(), &bridgev1.RuntimeProfile{ModelInference: &bridgev1.ModelInference{Key: key}}, "p", session)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -66,9 +66,9 @@ func TestProviderKeysAreApart(t *testing.T) {
 func TestProfileOfADialledServer(t *testing.T) {
 	t.Parallel()
 	b := &Bridge{cfg: Config{Dialed: true}}
-	_, err := b.profile(&bridgev1.RuntimeProfile{}, "create.runtime_profile", "s1")
+	_, err := b.profile(t.Context(), &bridgev1.RuntimeProfile{}, "create.runtime_profile", "s1")
 	wantField(t, "any profile", err, fault.FeatureDisabled, "create.runtime_profile")
-	if _, err := b.profile(nil, "", "s1"); err != nil {
+	if _, err := b.profile(t.Context(), nil, "", "s1"); err != nil {
 		t.Errorf("without one: %v", err)
 	}
 }

@@ -3,6 +3,7 @@ package bridge
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -77,13 +78,13 @@ func doubtful(ctx context.Context, b *Bridge, id, text string, answer func(messa
 	return idempotency.Doubt{
 		Since: func() []byte {
 			var at journal.Position
-			if s, err := b.open(id); err == nil {
+			if s, err := b.open(ctx, id); err == nil {
 				at = s.Journal().Last()
 			}
 			return binary.AppendUvarint(binary.AppendUvarint(nil, at.Epoch), at.Seq)
 		},
 		Settle: func(since []byte) (proto.Message, error) {
-			s, err := b.open(id)
+			s, err := b.open(ctx, id)
 			if err != nil {
 				return nil, err
 			}
@@ -92,12 +93,16 @@ func doubtful(ctx context.Context, b *Bridge, id, text string, answer func(messa
 			}
 			epoch, n := binary.Uvarint(since)
 			seq, _ := binary.Uvarint(since[max(n, 0):])
-			message, at, ok := s.FindMessage(journal.Position{Epoch: epoch, Seq: seq}, text)
+			message, at, ok := s.FindMessage(ctx, journal.Position{Epoch: epoch, Seq: seq}, text)
 			if !ok {
 				return nil, fault.New(fault.SendInDoubt, "the bridge ended before the CLI replied, and the history does not have the message")
 			}
 			record(ctx, at)
 			return answer(message, at), nil
+		},
+		Open: func(err error) bool {
+			reason := fault.ReasonOf(err)
+			return errors.Is(err, session.ErrUnsettled) || reason == fault.Cancelled || reason == fault.Timeout
 		},
 	}
 }
@@ -108,31 +113,39 @@ func sendOnce[T proto.Message](ctx context.Context, b *Bridge, scope string, req
 	GetSessionId() string
 	GetRequestId() string
 	GetPrompt() *bridgev1.Prompt
-}, found func(messageID string, at journal.Position) T, f func() (T, error)) (T, error) {
-	d := doubtful(ctx, b, request.GetSessionId(), request.GetPrompt().GetText(), func(id string, at journal.Position) proto.Message { return found(id, at) })
-	m, err := b.once.DoOrSettle(ctx, scope+"\x00"+request.GetSessionId(), request.GetRequestId(), withoutTrace(request), d, func() (proto.Message, error) { return f() })
-	if err != nil {
-		var none T
-		return none, err
-	}
-	return m.(T), nil
+}, found func(messageID string, at journal.Position) T, f func(context.Context) (T, error)) (T, error) {
+	return whole(ctx, b, request.GetRequestId(), func(ctx context.Context) (T, error) {
+		d := doubtful(ctx, b, request.GetSessionId(), request.GetPrompt().GetText(), func(id string, at journal.Position) proto.Message { return found(id, at) })
+		m, err := b.once.DoOrSettle(ctx, scoped(ctx, scope)+"\x00"+request.GetSessionId(), request.GetRequestId(), withoutTrace(request), d, func() (proto.Message, error) { return f(ctx) })
+		if err != nil {
+			var none T
+			return none, err
+		}
+		return m.(T), nil
+	})
 }
 
 // createOnce is idempotent for CreateSession: one that was interrupted is found under the
 // id that was chosen for it.
-func (b *Bridge) createOnce(ctx context.Context, r *bridgev1.CreateSessionRequest, id string, create func() (*session.Session, error)) (*bridgev1.CreateSessionResponse, error) {
+func (b *Bridge) createOnce(ctx context.Context, r *bridgev1.CreateSessionRequest, id string, create func(context.Context) (*session.Session, error)) (*bridgev1.CreateSessionResponse, error) {
+	return whole(ctx, b, r.GetRequestId(), func(ctx context.Context) (*bridgev1.CreateSessionResponse, error) {
+		return b.createdOnce(ctx, r, id, create)
+	})
+}
+
+func (b *Bridge) createdOnce(ctx context.Context, r *bridgev1.CreateSessionRequest, id string, create func(context.Context) (*session.Session, error)) (*bridgev1.CreateSessionResponse, error) {
 	made := func() (proto.Message, error) {
-		s, err := create()
+		s, err := create(ctx)
 		if err != nil {
 			return nil, err
 		}
 		record(ctx, s.Journal().Last())
 		return &bridgev1.CreateSessionResponse{Session: s.Snapshot()}, nil
 	}
-	m, err := b.once.DoOrSettle(ctx, "CreateSession", r.GetRequestId(), r, idempotency.Doubt{
+	m, err := b.once.DoOrSettle(ctx, scoped(ctx, "CreateSession"), r.GetRequestId(), r, idempotency.Doubt{
 		Since: func() []byte { return []byte(id) },
 		Settle: func(since []byte) (proto.Message, error) {
-			if s, err := b.open(string(since)); err == nil {
+			if s, err := b.open(ctx, string(since)); err == nil {
 				return &bridgev1.CreateSessionResponse{Session: s.Snapshot()}, nil
 			}
 			return made()
@@ -142,4 +155,33 @@ func (b *Bridge) createOnce(ctx context.Context, r *bridgev1.CreateSessionReques
 		return nil, err
 	}
 	return m.(*bridgev1.CreateSessionResponse), nil
+}
+
+// resolveOnce is idempotent for Resolve. One that was interrupted reached the CLI if the
+// callback does not wait any more and the history tells its end.
+func (b *Bridge) resolveOnce(ctx context.Context, r *bridgev1.ResolveRequest, resolve func() (*bridgev1.ResolveResponse, error)) (*bridgev1.ResolveResponse, error) {
+	answer := func() (proto.Message, error) { return resolve() }
+	m, err := b.once.DoOrSettle(ctx, scoped(ctx, "Resolve"), r.GetRequestId(), r, idempotency.Doubt{
+		Since: func() []byte { return []byte{1} }, // that it was begun is all
+		Settle: func([]byte) (proto.Message, error) {
+			s, err := b.asking(ctx, r.GetSessionId())
+			if err != nil {
+				return nil, err
+			}
+			if _, err := s.Loaded(ctx); err != nil {
+				return nil, err
+			}
+			if _, err := s.Pending().Get(r.GetCallbackId()); err != nil {
+				if at, ok := s.AnswerOf(ctx, r.GetCallbackId()); ok {
+					record(ctx, at)
+					return &bridgev1.ResolveResponse{Position: session.Proto(at)}, nil
+				}
+			}
+			return answer()
+		},
+	}, answer)
+	if err != nil {
+		return nil, err
+	}
+	return m.(*bridgev1.ResolveResponse), nil
 }

@@ -112,7 +112,9 @@ func TestPrompt(t *testing.T) {
 func TestOpenings(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, fakecli.Script{}, func(c *Config) { c.Defaults = []byte(`{"provider":{"baseUrl":"http://d"},"model":"d"}`) })
-	creation := func(q *bridgev1.CreateSessionRequest) (session.Opening, error) { return r.creation(q, "create.", false) }
+	creation := func(q *bridgev1.CreateSessionRequest) (session.Opening, error) {
+		return r.creation(q, "create.", false)
+	}
 	o, err := creation(&bridgev1.CreateSessionRequest{Config: &cliv1.SessionConfig{Model: proto.String("m")}})
 	if err != nil || !sameJSON(t, o.Config.JSON(), []byte(`{"provider":{"baseUrl":"http://d"},"model":"m"}`)) || o.Tools != nil {
 		t.Errorf("defaults: %s, %v", o.Config.JSON(), err)

@@ -35,7 +35,7 @@ func (r *rig) begin(id, text string) {
 }
 
 func (r *rig) state(id string) bridgev1.SessionState {
-	s, err := r.open(id)
+	s, err := r.open(r.t.Context(), id)
 	if err != nil {
 		r.t.Fatal(err)
 	}

@@ -6,9 +6,11 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+	"github.com/copilot-grpc/copilot-grpc/internal/caller"
 	"github.com/copilot-grpc/copilot-grpc/internal/frame"
 )
 
@@ -63,8 +65,8 @@ func (b *Bridge) Run(ctx context.Context, r *bridgev1.RunRequest, sink frame.Sin
 			}
 		}
 		return err
-	default: // the server stops
-		return nil
+	default:
+		return fault.New(fault.Draining, "the server stops before the turn has ended").With("message_id", turn.sent.MessageID)
 	}
 }
 
@@ -79,8 +81,12 @@ type turn struct {
 // runTurn begins the turn, unless a Run with the same request id did before: then it is
 // that one's.
 func (b *Bridge) runTurn(ctx context.Context, r *bridgev1.RunRequest, m session.Message) (*turn, error) {
+	return whole(ctx, b, r.GetRequestId(), func(ctx context.Context) (*turn, error) { return b.runOnce(ctx, r, m) })
+}
+
+func (b *Bridge) runOnce(ctx context.Context, r *bridgev1.RunRequest, m session.Message) (*turn, error) {
 	var begun *turn
-	m0, err := b.once.Do(ctx, "Run", r.GetRequestId(), withoutTrace(r), func() (proto.Message, error) {
+	m0, err := b.once.Do(ctx, scoped(ctx, "Run"), r.GetRequestId(), withoutTrace(r), func() (proto.Message, error) {
 		s, end, err := b.runSession(ctx, r)
 		if err != nil {
 			return nil, err
@@ -103,7 +109,7 @@ func (b *Bridge) runTurn(ctx context.Context, r *bridgev1.RunRequest, m session.
 		return begun, err
 	}
 	started := m0.(*bridgev1.RunStarted)
-	if again := b.runs.get(started.GetSessionId(), started.GetMessageId()); again != nil {
+	if again := b.runs.get(ctx, started.GetSessionId(), started.GetMessageId()); again != nil {
 		return again, nil
 	}
 	return nil, session.NotFound(started.GetSessionId())
@@ -126,7 +132,7 @@ func (rs *runs) put(t *turn) {
 	if rs.turns == nil {
 		rs.turns = map[string]*turn{}
 	}
-	key := t.s.ID() + "/" + t.sent.MessageID
+	key := t.s.Key() + "/" + t.sent.MessageID
 	rs.turns[key] = t
 	if rs.order = append(rs.order, key); len(rs.order) > maxRuns {
 		delete(rs.turns, rs.order[0])
@@ -134,10 +140,10 @@ func (rs *runs) put(t *turn) {
 	}
 }
 
-func (rs *runs) get(sessionID, messageID string) *turn {
+func (rs *runs) get(ctx context.Context, sessionID, messageID string) *turn {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
-	return rs.turns[sessionID+"/"+messageID]
+	return rs.turns[session.Key(caller.From(ctx).Tenant, sessionID)+"/"+messageID]
 }
 
 // runSession returns the session of a Run, and what ends it: after the turn, whoever is
@@ -145,7 +151,7 @@ func (rs *runs) get(sessionID, messageID string) *turn {
 func (b *Bridge) runSession(ctx context.Context, r *bridgev1.RunRequest) (s *session.Session, end func(over <-chan struct{}) <-chan struct{}, err error) {
 	keep := func(<-chan struct{}) <-chan struct{} { return nil }
 	if r.GetCreate() == nil {
-		s, err := b.open(r.GetSessionId())
+		s, err := b.open(ctx, r.GetSessionId())
 		return s, keep, err
 	}
 	s, _, err = b.create(ctx, r.GetCreate(), "create.", nil)

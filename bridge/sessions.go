@@ -10,12 +10,13 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+	"github.com/copilot-grpc/copilot-grpc/internal/caller"
 )
 
 // CreateSession makes a session.
 func (b *Bridge) CreateSession(ctx context.Context, r *bridgev1.CreateSessionRequest) (*bridgev1.CreateSessionResponse, error) {
 	id := cmp.Or(r.GetSessionId(), newUUID())
-	return b.createOnce(ctx, r, id, func() (*session.Session, error) {
+	return b.createOnce(ctx, r, id, func(ctx context.Context) (*session.Session, error) {
 		s, _, err := b.createAs(ctx, r, id, "", nil)
 		return s, err
 	})
@@ -32,13 +33,16 @@ func (b *Bridge) createAs(ctx context.Context, r *bridgev1.CreateSessionRequest,
 	if err := b.accepting(); err != nil {
 		return nil, session.Joined{}, err
 	}
+	if err := caller.From(ctx).Require(caller.Own, "making a session"); err != nil {
+		return nil, session.Joined{}, err
+	}
 	o, err := b.creation(r, at, join.Exactly())
 	if err != nil {
 		return nil, session.Joined{}, err
 	}
 	o.Join = join
 	withTokens(&o, r.GetConfig())
-	profile, err := b.profile(r.GetRuntimeProfile(), at+"runtime_profile", id)
+	profile, err := b.profile(ctx, r.GetRuntimeProfile(), at+"runtime_profile", id)
 	if err != nil {
 		return nil, session.Joined{}, err
 	}
@@ -48,7 +52,7 @@ func (b *Bridge) createAs(ctx context.Context, r *bridgev1.CreateSessionRequest,
 			return nil, session.Joined{}, inRequest(err, at)
 		}
 	}
-	s, fresh := b.enter(id)
+	s, fresh := b.enter(ctx, id)
 	if !fresh {
 		return nil, session.Joined{}, inRequest(exists(id), at)
 	}
@@ -76,10 +80,7 @@ func inRequest(err error, at string) error {
 // checkNew refuses an id that the CLI's history has: the CLI itself would open that
 // session instead.
 func (b *Bridge) checkNew(ctx context.Context, p runtime.Profile, id string) error {
-	b.mu.Lock()
-	s := b.sessions[id]
-	b.mu.Unlock()
-	if s != nil && s.State() != session.Deleted {
+	if s := b.known(ctx, id); s != nil && s.State() != session.Deleted {
 		return exists(id)
 	}
 	if p.SessionFS != nil {
@@ -124,12 +125,15 @@ func (b *Bridge) resume(ctx context.Context, r *bridgev1.ResumeSessionRequest, a
 	if err := b.accepting(); err != nil {
 		return nil, session.Joined{}, err
 	}
+	if err := caller.From(ctx).Require(caller.Own, "resuming a session"); err != nil {
+		return nil, session.Joined{}, err
+	}
 	o, err := b.resumption(r, at, join.Exactly())
 	if err != nil {
 		return nil, session.Joined{}, err
 	}
 	o.Join, o.Anew = join, join.Exactly()
-	s, fresh := b.enter(r.GetSessionId())
+	s, fresh := b.enter(ctx, r.GetSessionId())
 	if fresh || o.Anew && s.State() == session.Disconnected {
 		o.Config = b.defaults.Merge(o.Config)
 		withTokens(&o, r.GetConfig())
@@ -137,7 +141,7 @@ func (b *Bridge) resume(ctx context.Context, r *bridgev1.ResumeSessionRequest, a
 	if r.GetRuntimeProfile() != nil {
 		s.Regained(profileMember)
 	}
-	undo, err := b.reprofile(s, r.GetRuntimeProfile(), join, at+"runtime_profile")
+	undo, err := b.reprofile(ctx, s, r.GetRuntimeProfile(), join, at+"runtime_profile")
 	if err != nil {
 		if fresh {
 			b.forget(s)
@@ -158,7 +162,7 @@ func (b *Bridge) resume(ctx context.Context, r *bridgev1.ResumeSessionRequest, a
 
 // DeleteSession deletes a session for good.
 func (b *Bridge) DeleteSession(ctx context.Context, r *bridgev1.DeleteSessionRequest) (*bridgev1.DeleteSessionResponse, error) {
-	s, err := b.open(r.GetSessionId())
+	s, err := b.open(ctx, r.GetSessionId())
 	if fault.ReasonOf(err) == fault.SessionNotFound {
 		return &bridgev1.DeleteSessionResponse{}, b.deleteStored(ctx, r)
 	}
@@ -175,7 +179,7 @@ func (b *Bridge) DeleteSession(ctx context.Context, r *bridgev1.DeleteSessionReq
 // deleteStored deletes a session that is in the CLI's history only.
 func (b *Bridge) deleteStored(ctx context.Context, r *bridgev1.DeleteSessionRequest) error {
 	id := r.GetSessionId()
-	p, err := b.home(id, r.GetRuntimeProfile())
+	p, err := b.home(ctx, id, r.GetRuntimeProfile())
 	if err != nil {
 		return err
 	}
@@ -196,7 +200,7 @@ func (b *Bridge) deleteStored(ctx context.Context, r *bridgev1.DeleteSessionRequ
 		return session.Classify(err, "session.delete")
 	}
 	b.mu.Lock()
-	delete(b.sessions, id)
+	delete(b.sessions, session.Key(p.Tenant, id))
 	b.mu.Unlock()
 	return nil
 }
@@ -206,14 +210,17 @@ func (b *Bridge) DisconnectSession(ctx context.Context, r *bridgev1.DisconnectSe
 	if err := checkID(r.GetSessionId(), "session_id"); err != nil {
 		return nil, err
 	}
-	b.mu.Lock()
-	s := b.sessions[r.GetSessionId()]
-	b.mu.Unlock()
+	s := b.known(ctx, r.GetSessionId())
 	switch {
 	case s == nil || s.State() == session.Deleted || s.State() == session.Creating:
 		return nil, session.NotFound(r.GetSessionId())
 	case s.State() == session.Disconnected:
 		return &bridgev1.DisconnectSessionResponse{Disconnected: true}, nil
+	}
+	if r.GetForce() {
+		if err := caller.From(ctx).Require(caller.Own, "disconnecting others"); err != nil {
+			return nil, err
+		}
 	}
 	done, err := s.Disconnect(ctx, r.GetForce())
 	if err != nil {

@@ -174,7 +174,7 @@ func (b *Bridge) RunShell(ctx context.Context, r *bridgev1.RunShellRequest, emit
 	if err != nil {
 		return err
 	}
-	s, err := b.open(r.GetSessionId())
+	s, err := b.open(ctx, r.GetSessionId())
 	if err != nil {
 		return err
 	}

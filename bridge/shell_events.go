@@ -46,7 +46,7 @@ func (b *Bridge) runUserShell(ctx context.Context, s *session.Session, r *bridge
 	sh := &userShell{b: b, s: s, request: newUUID(), command: inDirectory(r), woken: make(chan struct{}, 1), emit: emit}
 	// Two commands of the same words cannot be told apart before they have begun, so that
 	// one begins after the other.
-	starting := b.starting(s.ID())
+	starting := b.starting(s.Key())
 	select {
 	case starting <- struct{}{}:
 	case <-ctx.Done():
@@ -204,8 +204,8 @@ func (sh *userShell) cancel(ctx context.Context) {
 }
 
 // starting is held while a command of the session begins.
-func (b *Bridge) starting(id string) chan struct{} {
-	gate, _ := b.shellStarts.LoadOrStore(id, make(chan struct{}, 1))
+func (b *Bridge) starting(key string) chan struct{} {
+	gate, _ := b.shellStarts.LoadOrStore(key, make(chan struct{}, 1))
 	return gate.(chan struct{})
 }
 

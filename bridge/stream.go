@@ -255,7 +255,7 @@ func (st *stream) closeAll(reason bridgev1.CloseReason) error {
 
 // Subscribe streams the events of sessions.
 func (b *Bridge) Subscribe(ctx context.Context, r *bridgev1.SubscribeRequest, sink frame.Sink) error {
-	st, err := b.subscription(r)
+	st, err := b.subscription(ctx, r)
 	if err != nil {
 		return err
 	}
@@ -266,7 +266,7 @@ func (b *Bridge) Subscribe(ctx context.Context, r *bridgev1.SubscribeRequest, si
 
 // subscription prepares the stream of a subscription. It is apart from Subscribe so that
 // what it needs of the stack is not held for as long as the stream lasts.
-func (b *Bridge) subscription(r *bridgev1.SubscribeRequest) (*stream, error) {
+func (b *Bridge) subscription(ctx context.Context, r *bridgev1.SubscribeRequest) (*stream, error) {
 	if err := b.accepting(); err != nil {
 		return nil, err
 	}
@@ -280,7 +280,7 @@ func (b *Bridge) subscription(r *bridgev1.SubscribeRequest) (*stream, error) {
 	st := b.newStream(o)
 	seen := make(map[string]bool, len(r.GetSessions()))
 	for i, c := range r.GetSessions() {
-		if err := st.subscribe(c, fmt.Sprintf("sessions[%d].", i), r.GetCallbacks(), seen); err != nil {
+		if err := st.subscribe(ctx, c, fmt.Sprintf("sessions[%d].", i), r.GetCallbacks(), seen); err != nil {
 			st.close()
 			return nil, err
 		}
@@ -289,7 +289,7 @@ func (b *Bridge) subscription(r *bridgev1.SubscribeRequest) (*stream, error) {
 }
 
 // subscribe adds a session of a subscription. seen are those that it has already.
-func (st *stream) subscribe(c *bridgev1.SessionCursor, at string, callbacks bool, seen map[string]bool) error {
+func (st *stream) subscribe(ctx context.Context, c *bridgev1.SessionCursor, at string, callbacks bool, seen map[string]bool) error {
 	id := c.GetSessionId()
 	if seen[id] {
 		return fault.New(fault.InvalidField, "session %q is named twice", id).WithField(at + "session_id")
@@ -298,7 +298,7 @@ func (st *stream) subscribe(c *bridgev1.SessionCursor, at string, callbacks bool
 	if err := known(c.GetStart(), at+"start"); err != nil {
 		return err
 	}
-	s, err := st.b.asking(id)
+	s, err := st.b.asking(ctx, id)
 	if err != nil {
 		return within(err, at)
 	}

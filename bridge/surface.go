@@ -42,7 +42,7 @@ func (b *Bridge) CallCLI(ctx context.Context, method protoreflect.MethodDescript
 	rules, _ := proto.GetExtension(method.Options(), jsonv1.E_Method).(*jsonv1.MethodRules)
 	c := &cliCall{method: rules.GetMethod(), exact: exact}
 	if profile != nil {
-		p, err := b.profile(profile, "runtime_profile", "")
+		p, err := b.profile(ctx, profile, "runtime_profile", "")
 		if err != nil {
 			return nil, err
 		}
@@ -64,11 +64,7 @@ func (b *Bridge) callCLI(ctx context.Context, c *cliCall, method protoreflect.Me
 	if err != nil {
 		return nil, fault.Wrap(err, fault.Internal, "compiling a message")
 	}
-	limits := translate.JSONOptions{RejectDeclaredExtra: true, ForbidExtra: []string{"sessionId"}}
-	if c.exact { // the session is read from what comes out
-		limits = translate.JSONOptions{}
-	}
-	text, err := in.AppendJSON(nil, request, limits)
+	text, err := in.AppendJSON(nil, request, translate.JSONOptions{RejectDeclaredExtra: !c.exact, ForbidExtra: []string{"sessionId"}})
 	if err != nil {
 		return nil, rename(badField(err, requestField), requestField+".", "")
 	}
@@ -132,7 +128,7 @@ func refusal(method string, row *own) error {
 
 // forward makes the call in the runtime that has the session, loading it if need be.
 func (b *Bridge) forward(ctx context.Context, c *cliCall) (json.RawMessage, error) {
-	s, err := b.open(c.id)
+	s, err := b.open(ctx, c.id)
 	if err != nil {
 		return nil, err
 	}
@@ -152,7 +148,7 @@ func recorded(ctx context.Context, result json.RawMessage, at journal.Position, 
 // forwardServer makes a call that is about the CLI itself, or about a session that need not
 // be open: in the runtime of the session if it is, or else in the first one.
 func (b *Bridge) forwardServer(ctx context.Context, c *cliCall) (json.RawMessage, error) {
-	profile, params := b.cfg.Profile, c.params
+	profile, params := b.own(ctx), c.params
 	if c.profile != nil {
 		profile = *c.profile
 	}
@@ -162,12 +158,12 @@ func (b *Bridge) forwardServer(ctx context.Context, c *cliCall) (json.RawMessage
 				return nil, err
 			}
 		}
-		if s, err := b.open(c.id); err == nil {
+		if s, err := b.open(ctx, c.id); err == nil {
 			result, at, err := s.Invoke(ctx, c.method, params)
 			return recorded(ctx, result, at, err)
 		}
 		var err error
-		if profile, err = b.home(c.id, nil); err != nil {
+		if profile, err = b.home(ctx, c.id, nil); err != nil {
 			return nil, err
 		}
 		params = params.Clone()

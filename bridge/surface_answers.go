@@ -11,7 +11,7 @@ import (
 
 // cliAnswer answers a callback that an event asked, by the CLI's own method for it.
 func (b *Bridge) cliAnswer(ctx context.Context, c *cliCall) (json.RawMessage, error) {
-	s, err := b.open(c.id)
+	s, err := b.open(ctx, c.id)
 	if err != nil {
 		return nil, err
 	}
@@ -63,7 +63,7 @@ func cliReply(s *session.Session, id string, c *cliCall) (callback.Reply, error)
 // cliAnswerRequest answers what the CLI asks by a request and tells of by an event as well.
 // The CLI arbitrates between the two ways; its request to the bridge ends with the other.
 func (b *Bridge) cliAnswerRequest(ctx context.Context, c *cliCall) (json.RawMessage, error) {
-	s, err := b.open(c.id)
+	s, err := b.open(ctx, c.id)
 	if err != nil {
 		return nil, err
 	}

@@ -78,18 +78,18 @@ func (b *Bridge) cliCreate(ctx context.Context, c *cliCall) (json.RawMessage, er
 		id = newUUID()
 	} else if err := checkID(id, "session_id"); err != nil {
 		return nil, err
-	} else if err := b.checkNew(ctx, b.cfg.Profile, id); err != nil {
+	} else if err := b.checkNew(ctx, b.own(ctx), id); err != nil {
 		if c.exact && fault.ReasonOf(err) == fault.SessionExists {
 			return b.cliResume(ctx, c) // the CLI joins whoever asks to the session there is
 		}
 		return nil, err
 	}
 	o.Config = b.defaults.Merge(o.Config)
-	s, fresh := b.enter(id)
+	s, fresh := b.enter(ctx, id)
 	if !fresh {
 		return nil, exists(id)
 	}
-	placeOf(s).set(b.cfg.Profile)
+	placeOf(s).set(b.own(ctx))
 	if _, err := s.Create(ctx, o); err != nil {
 		b.forget(s)
 		return nil, err
@@ -110,10 +110,10 @@ func (b *Bridge) cliResume(ctx context.Context, c *cliCall) (json.RawMessage, er
 	if err != nil {
 		return nil, err
 	}
-	s, fresh := b.enter(c.id)
+	s, fresh := b.enter(ctx, c.id)
 	if fresh {
 		o.Config = b.defaults.Merge(o.Config)
-		placeOf(s).set(b.cfg.Profile)
+		placeOf(s).set(b.own(ctx))
 	}
 	if _, err := s.Resume(ctx, o); err != nil {
 		if fresh {
@@ -154,7 +154,7 @@ func (b *Bridge) cliDelete(ctx context.Context, c *cliCall) (json.RawMessage, er
 // deletes what is left.
 func (b *Bridge) cliBulkDelete(ctx context.Context, c *cliCall) (json.RawMessage, error) {
 	for _, id := range textList(c.params.Get("sessionIds")) {
-		s, err := b.open(id)
+		s, err := b.open(ctx, id)
 		if err != nil {
 			continue // of the history only
 		}
@@ -169,7 +169,7 @@ func (b *Bridge) cliBulkDelete(ctx context.Context, c *cliCall) (json.RawMessage
 // cliPrune is sessions.pruneOld.
 func (b *Bridge) cliPrune(ctx context.Context, c *cliCall) (json.RawMessage, error) {
 	spared := textList(c.params.Get("excludeSessionIds"))
-	for _, s := range b.all() {
+	for _, s := range b.visible(ctx) {
 		spared = append(spared, s.ID())
 	}
 	text, _ := json.Marshal(spared) // strings always encode
@@ -192,7 +192,7 @@ func (b *Bridge) cliSend(ctx context.Context, c *cliCall) (json.RawMessage, erro
 	if err := b.accepting(); err != nil {
 		return nil, err
 	}
-	s, err := b.open(c.id)
+	s, err := b.open(ctx, c.id)
 	if err != nil {
 		return nil, err
 	}
@@ -231,7 +231,7 @@ func rawList(text json.RawMessage) (list []json.RawMessage) {
 
 // cliAbort is session.abort.
 func (b *Bridge) cliAbort(ctx context.Context, c *cliCall) (json.RawMessage, error) {
-	s, err := b.open(c.id)
+	s, err := b.open(ctx, c.id)
 	if err != nil {
 		return nil, err
 	}
@@ -244,7 +244,7 @@ func (b *Bridge) cliAbort(ctx context.Context, c *cliCall) (json.RawMessage, err
 
 // cliSetTools is session.tools.set.
 func (b *Bridge) cliSetTools(ctx context.Context, c *cliCall) (json.RawMessage, error) {
-	s, err := b.open(c.id)
+	s, err := b.open(ctx, c.id)
 	if err != nil {
 		return nil, err
 	}
@@ -258,7 +258,7 @@ func (b *Bridge) cliSetTools(ctx context.Context, c *cliCall) (json.RawMessage, 
 
 // cliSwitchModel is session.model.switchTo.
 func (b *Bridge) cliSwitchModel(ctx context.Context, c *cliCall) (json.RawMessage, error) {
-	s, err := b.open(c.id)
+	s, err := b.open(ctx, c.id)
 	if err != nil {
 		return nil, err
 	}
@@ -269,7 +269,7 @@ func (b *Bridge) cliSwitchModel(ctx context.Context, c *cliCall) (json.RawMessag
 // cliApply makes a call that sets something which is to outlive the session's being
 // unloaded.
 func (b *Bridge) cliApply(ctx context.Context, c *cliCall) (json.RawMessage, error) {
-	s, err := b.open(c.id)
+	s, err := b.open(ctx, c.id)
 	if err != nil {
 		return nil, err
 	}
@@ -284,7 +284,7 @@ func (b *Bridge) cliApply(ctx context.Context, c *cliCall) (json.RawMessage, err
 
 // cliRegister is session.eventLog.registerInterest.
 func (b *Bridge) cliRegister(ctx context.Context, c *cliCall) (json.RawMessage, error) {
-	s, err := b.open(c.id)
+	s, err := b.open(ctx, c.id)
 	if err != nil {
 		return nil, err
 	}
@@ -303,7 +303,7 @@ func (b *Bridge) cliRegister(ctx context.Context, c *cliCall) (json.RawMessage, 
 
 // cliRelease is session.eventLog.releaseInterest.
 func (b *Bridge) cliRelease(ctx context.Context, c *cliCall) (json.RawMessage, error) {
-	s, err := b.open(c.id)
+	s, err := b.open(ctx, c.id)
 	if err != nil {
 		return nil, err
 	}

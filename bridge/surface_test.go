@@ -131,6 +131,20 @@ They answer UNIMPLEMENTED with the reason METHOD_REFUSED.
 	for _, method := range slices.Sorted(maps.Keys(keptSettings)) {
 		fmt.Fprintf(&page, "- `%s`\n", method)
 	}
+	page.WriteString(`
+## Sizes and runtimes
+
+A result is passed on whole: up to 128 MiB, which is the largest message of the CLI that the
+bridge reads. Nearly every gRPC library takes 4 MiB unless told otherwise, and answers
+RESOURCE_EXHAUSTED itself, without the bridge's reason, when a result is larger; the call was
+made all the same. So callers of methods that give back what may be large
+(session.getMessages, session.eventLog.read, session.workspaces.readFile, …) raise that
+limit. The Go client takes 16 MiB. The history is had in pieces of a size to choose from
+SessionService.ListEvents, a large event in pieces from SessionService.ReadEvent.
+
+A method that is about no session is called in the first runtime of the server's own
+profile. RawService.Invoke calls it in another, with runtime_profile.
+`)
 	if *update {
 		if err := os.WriteFile(methodsPage, page.Bytes(), 0o600); err != nil {
 			t.Fatal(err)
@@ -188,12 +202,17 @@ func TestSurfaceRefuses(t *testing.T) {
 	if f, ok := asFault(err); !ok || f.RPC != nil {
 		t.Errorf("a tidy caller is told %v", err)
 	}
-	for extra, exact := range map[string]bool{`{"sessionId":"s2"}`: true, `{"prompt":"x"}`: false} {
+	for _, extra := range []string{`{"sessionId":"s2"}`, `{"prompt":"x"}`} {
 		q := &cliv1.SessionServiceSendRequest{SessionId: "s1", JsonExtra: extra}
-		_, err := invokeCLI(r, "session.send", q, &cliv1.SessionServiceSendResponse{}, exact, "")
+		_, err := invokeCLI(r, "session.send", q, &cliv1.SessionServiceSendResponse{}, false, "")
 		if fault.ReasonOf(err) != fault.JSONExtraForbidden {
 			t.Errorf("json_extra %s: %v", extra, err)
 		}
+	}
+	// An exact caller's request is what its JSON says, and it is the session of that which is called.
+	q := &cliv1.SessionServiceSendRequest{SessionId: "s1", JsonExtra: `{"sessionId":"s2","sessionId":"s3"}`}
+	if _, err := invokeCLI(r, "session.send", q, &cliv1.SessionServiceSendResponse{}, true, ""); fault.ReasonOf(err) != fault.SessionNotFound || !strings.HasSuffix(err.Error(), "s3") {
+		t.Errorf("a session in json_extra: %v", err)
 	}
 	_, err = invokeCLI(r, "session.mode.get", &cliv1.SessionModeServiceGetRequest{SessionId: "none"}, &cliv1.SessionModeServiceGetResponse{}, true, "")
 	if f, ok := asFault(err); !ok || f.RPC == nil || f.RPC.Code != -32603 || !strings.HasSuffix(f.RPC.Message, "Session not found for sessionId: none") {

@@ -21,7 +21,7 @@ const (
 // cliReadLog is session.eventLog.read. Where it is to wait, it waits for the journal, which
 // has each event at the latest when the log has it, and asks the CLI only then.
 func (b *Bridge) cliReadLog(ctx context.Context, c *cliCall) (json.RawMessage, error) {
-	s, err := b.open(c.id)
+	s, err := b.open(ctx, c.id)
 	if err != nil {
 		return nil, err
 	}

@@ -26,7 +26,7 @@ func (b *Bridge) Send(ctx context.Context, r *bridgev1.SendRequest) (*bridgev1.S
 		return nil, err
 	}
 	// The first answer to the same request may have become untrue.
-	if s, err := b.open(r.GetSessionId()); err == nil {
+	if s, err := b.open(ctx, r.GetSessionId()); err == nil {
 		if err := s.Doubted(out.GetMessageId()); err != nil {
 			return nil, err
 		}
@@ -38,7 +38,7 @@ func (b *Bridge) sendOnce(ctx context.Context, r *bridgev1.SendRequest) (*bridge
 	found := func(id string, at journal.Position) *bridgev1.SendResponse {
 		return &bridgev1.SendResponse{MessageId: id, Position: session.Proto(at)}
 	}
-	return sendOnce(ctx, b, "Send", r, found, func() (*bridgev1.SendResponse, error) {
+	return sendOnce(ctx, b, "Send", r, found, func(ctx context.Context) (*bridgev1.SendResponse, error) {
 		_, sent, err := b.send(ctx, r.GetSessionId(), r.GetPrompt())
 		if err != nil {
 			return nil, err
@@ -52,7 +52,7 @@ func (b *Bridge) send(ctx context.Context, id string, p *bridgev1.Prompt) (*sess
 	if err := b.accepting(); err != nil {
 		return nil, session.Sent{}, err
 	}
-	s, err := b.open(id)
+	s, err := b.open(ctx, id)
 	if err != nil {
 		return nil, session.Sent{}, err
 	}
@@ -115,35 +115,71 @@ func (b *Bridge) SendAndWait(ctx context.Context, r *bridgev1.SendAndWaitRequest
 		return nil, err
 	}
 	found := func(id string, at journal.Position) *bridgev1.SendAndWaitResponse {
-		lost := session.Outcome{Status: bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST, End: at}
-		return &bridgev1.SendAndWaitResponse{MessageId: id, Outcome: lost.Proto()}
+		out := session.Outcome{Status: bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST, End: at}
+		if s, err := b.open(ctx, r.GetSessionId()); err == nil {
+			out = s.OutcomeOf(ctx, at)
+		}
+		return &bridgev1.SendAndWaitResponse{MessageId: id, Outcome: out.Proto()}
 	}
-	return sendOnce(ctx, b, "SendAndWait", r, found, func() (*bridgev1.SendAndWaitResponse, error) {
-		_, sent, err := b.send(ctx, r.GetSessionId(), r.GetPrompt())
+	// What is said is said once, however often the waiting for its end is broken off.
+	var begun *turn
+	said, err := sendOnce(ctx, b, "SendAndWait", r, found, func(ctx context.Context) (*bridgev1.SendAndWaitResponse, error) {
+		s, sent, err := b.send(ctx, r.GetSessionId(), r.GetPrompt())
 		if err != nil {
 			return nil, err
 		}
-		wait, cancel := context.WithTimeout(ctx, cmp.Or(timeout, maxTimeout))
-		defer cancel()
-		defer context.AfterFunc(b.stopped, cancel)()
-		out := sent.Waiter.Wait(wait, idle)
-		if err := ctx.Err(); err != nil {
-			return nil, session.Classify(err, "")
+		begun = &turn{s: s, sent: sent}
+		if r.GetRequestId() != "" {
+			b.runs.put(begun)
 		}
-		if out.Status == bridgev1.TurnStatus_TURN_STATUS_TIMED_OUT && b.stopped.Err() != nil {
-			return nil, fault.New(fault.Draining, "the server stops before the turn has ended").With("message_id", sent.MessageID)
-		}
-		if out.Err != nil {
-			return nil, out.Err
-		}
-		record(ctx, out.End)
-		return &bridgev1.SendAndWaitResponse{MessageId: sent.MessageID, Outcome: out.Proto()}, nil
+		record(ctx, sent.At)
+		return &bridgev1.SendAndWaitResponse{MessageId: sent.MessageID}, nil
 	})
+	if err != nil || said.GetOutcome() != nil {
+		return said, err
+	}
+	return idempotent(ctx, b, "SendAndWait end\x00"+r.GetSessionId(), r.GetRequestId(), r, func() (*bridgev1.SendAndWaitResponse, error) {
+		if begun == nil {
+			begun = b.runs.get(ctx, r.GetSessionId(), said.GetMessageId())
+		}
+		return b.awaitTurn(ctx, begun, r.GetSessionId(), said.GetMessageId(), idle, timeout)
+	})
+}
+
+// awaitTurn waits for the end of the turn of a message that SendAndWait has sent. One that
+// is nil was begun in an earlier life of the bridge, with whose runtimes it ended.
+func (b *Bridge) awaitTurn(ctx context.Context, begun *turn, id, message string, idle, timeout time.Duration) (*bridgev1.SendAndWaitResponse, error) {
+	if begun == nil {
+		s, err := b.open(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		if err := s.Doubted(message); err != nil {
+			return nil, err
+		}
+		lost := session.Outcome{Status: bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST, End: s.Journal().Last()}
+		return &bridgev1.SendAndWaitResponse{MessageId: message, Outcome: lost.Proto()}, nil
+	}
+	wait, cancel := context.WithTimeout(ctx, cmp.Or(timeout, maxTimeout))
+	defer cancel()
+	defer context.AfterFunc(b.stopped, cancel)()
+	out := begun.sent.Waiter.Wait(wait, idle)
+	if err := ctx.Err(); err != nil {
+		return nil, session.Classify(err, "")
+	}
+	if out.Status == bridgev1.TurnStatus_TURN_STATUS_TIMED_OUT && b.stopped.Err() != nil {
+		return nil, fault.New(fault.Draining, "the server stops before the turn has ended").With("message_id", message)
+	}
+	if out.Err != nil {
+		return nil, out.Err
+	}
+	record(ctx, out.End)
+	return &bridgev1.SendAndWaitResponse{MessageId: message, Outcome: out.Proto()}, nil
 }
 
 // Abort stops the running turn.
 func (b *Bridge) Abort(ctx context.Context, r *bridgev1.AbortRequest) (*bridgev1.AbortResponse, error) {
-	s, err := b.open(r.GetSessionId())
+	s, err := b.open(ctx, r.GetSessionId())
 	if err != nil {
 		return nil, err
 	}
@@ -157,7 +193,7 @@ func (b *Bridge) Abort(ctx context.Context, r *bridgev1.AbortRequest) (*bridgev1
 
 // SetModel switches the model.
 func (b *Bridge) SetModel(ctx context.Context, r *bridgev1.SetModelRequest) (*bridgev1.SetModelResponse, error) {
-	s, err := b.open(r.GetSessionId())
+	s, err := b.open(ctx, r.GetSessionId())
 	if err != nil {
 		return nil, err
 	}
@@ -188,7 +224,7 @@ func (b *Bridge) SetModel(ctx context.Context, r *bridgev1.SetModelRequest) (*br
 
 // Log writes a line into the session's timeline.
 func (b *Bridge) Log(ctx context.Context, r *bridgev1.LogRequest) (*bridgev1.LogResponse, error) {
-	s, err := b.open(r.GetSessionId())
+	s, err := b.open(ctx, r.GetSessionId())
 	if err != nil {
 		return nil, err
 	}
@@ -221,7 +257,7 @@ func (b *Bridge) Log(ctx context.Context, r *bridgev1.LogRequest) (*bridgev1.Log
 
 // UpdateProvider changes parts of the session's provider.
 func (b *Bridge) UpdateProvider(ctx context.Context, r *bridgev1.UpdateProviderRequest) (*bridgev1.UpdateProviderResponse, error) {
-	s, err := b.open(r.GetSessionId())
+	s, err := b.open(ctx, r.GetSessionId())
 	if err != nil {
 		return nil, err
 	}
@@ -291,7 +327,7 @@ func (b *Bridge) providerChange(r *bridgev1.UpdateProviderRequest) (func(session
 
 // ProvideCredentials gives back secrets that the bridge has lost.
 func (b *Bridge) ProvideCredentials(ctx context.Context, r *bridgev1.ProvideCredentialsRequest) (*bridgev1.ProvideCredentialsResponse, error) {
-	s, err := b.open(r.GetSessionId())
+	s, err := b.open(ctx, r.GetSessionId())
 	if err != nil {
 		return nil, err
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
+	"github.com/copilot-grpc/copilot-grpc/internal/caller"
 )
 
 // telemetryEvent is the notification that a copy of an event of telemetry is.
@@ -27,6 +28,7 @@ type telemetry struct {
 
 // telemetryWatcher is one of them. The lock of all guards it.
 type telemetryWatcher struct {
+	tenant  string
 	session string // empty for all
 	signal  chan struct{}
 	events  []telemetryItem
@@ -40,7 +42,7 @@ type telemetryItem struct {
 }
 
 // take hands an event to the watchers. It runs on the connection's reader.
-func (t *telemetry) take(runtimeID string, params []byte) {
+func (t *telemetry) take(bind *binding, params []byte) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if len(t.watchers) == 0 {
@@ -50,14 +52,14 @@ func (t *telemetry) take(runtimeID string, params []byte) {
 	_ = json.Unmarshal(params, &a) // what names no session is about none
 	params = bytes.Clone(params)
 	for w := range t.watchers {
-		if w.session != "" && w.session != a.SessionID {
+		if w.tenant != bind.profile.Tenant || w.session != "" && w.session != a.SessionID {
 			continue
 		}
 		if len(w.events) >= telemetryQueue {
 			w.lost += 1 + w.events[0].lost
 			w.events = w.events[1:]
 		}
-		w.events = append(w.events, telemetryItem{runtime: runtimeID, params: params})
+		w.events = append(w.events, telemetryItem{runtime: bind.id, params: params})
 		select {
 		case w.signal <- struct{}{}:
 		default:
@@ -65,8 +67,8 @@ func (t *telemetry) take(runtimeID string, params []byte) {
 	}
 }
 
-func (t *telemetry) add(sessionID string) *telemetryWatcher {
-	w := &telemetryWatcher{session: sessionID, signal: make(chan struct{}, 1)}
+func (t *telemetry) add(tenant, sessionID string) *telemetryWatcher {
+	w := &telemetryWatcher{tenant: tenant, session: sessionID, signal: make(chan struct{}, 1)}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.watchers == nil {
@@ -105,7 +107,7 @@ func (b *Bridge) WatchTelemetry(ctx context.Context, r *bridgev1.WatchTelemetryR
 			return err
 		}
 	}
-	w := b.telemetry.add(r.GetSessionId())
+	w := b.telemetry.add(caller.From(ctx).Tenant, r.GetSessionId())
 	defer b.telemetry.remove(w)
 	beat := time.NewTicker(every)
 	defer beat.Stop()

@@ -3,16 +3,19 @@ package bridge
 import (
 	"fmt"
 	"testing"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
 )
 
 // A watcher that is slow loses the oldest events, and is told how many.
 func TestTelemetryIsBounded(t *testing.T) {
 	t.Parallel()
 	var all telemetry
-	slow, other := all.add(""), all.add("other")
+	rt := &binding{id: "rt"}
+	slow, other := all.add("", ""), all.add("", "other")
 	const more = 10
 	for i := range telemetryQueue + more {
-		all.take("rt", fmt.Appendf(nil, `{"sessionId":"s","n":%d}`, i))
+		all.take(rt, fmt.Appendf(nil, `{"sessionId":"s","n":%d}`, i))
 	}
 	got := all.drain(slow)
 	if len(got) != telemetryQueue || got[0].lost != more {
@@ -21,15 +24,19 @@ func TestTelemetryIsBounded(t *testing.T) {
 	if want := fmt.Sprintf(`{"sessionId":"s","n":%d}`, more); string(got[0].params) != want {
 		t.Errorf("the first is %s, want %s", got[0].params, want)
 	}
-	all.take("rt", []byte(`{"sessionId":"other"}`))
+	all.take(rt, []byte(`{"sessionId":"other"}`))
 	if got := all.drain(slow); len(got) != 1 || got[0].lost != 0 {
 		t.Errorf("then %v", got)
 	}
 	if got := all.drain(other); len(got) != 1 || got[0].lost != 0 || got[0].runtime != "rt" {
 		t.Errorf("the one of another session gets %v", got)
 	}
+	all.take(&binding{id: "theirs", profile: runtime.Profile{Tenant: "rival"}}, []byte(`{"sessionId":"other"}`))
+	if got := len(all.drain(slow)) + len(all.drain(other)); got != 0 {
+		t.Errorf("%d events of another tenant's runtime come", got)
+	}
 	all.remove(slow)
-	all.take("rt", []byte(`{}`))
+	all.take(rt, []byte(`{}`))
 	if got := all.drain(slow); len(got) != 0 {
 		t.Errorf("after its end it gets %v", got)
 	}

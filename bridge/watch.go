@@ -7,6 +7,7 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+	"github.com/copilot-grpc/copilot-grpc/internal/caller"
 )
 
 // watchQueue bounds the changes waiting for one watcher. A watcher that is slower is
@@ -26,6 +27,7 @@ type watchers struct {
 }
 
 type watcher struct {
+	tenant   string
 	queue    chan change
 	overflow chan struct{} // capacity 1
 }
@@ -38,6 +40,9 @@ func (b *Bridge) Changed(s *session.Session, what bridgev1.SessionChange) {
 	b.watchers.mu.Lock()
 	defer b.watchers.mu.Unlock()
 	for w := range b.watchers.all {
+		if !b.shows(s, w.tenant) {
+			continue
+		}
 		select {
 		case w.queue <- change{s, what}:
 		default:
@@ -49,8 +54,8 @@ func (b *Bridge) Changed(s *session.Session, what bridgev1.SessionChange) {
 	}
 }
 
-func (ws *watchers) add() *watcher {
-	w := &watcher{queue: make(chan change, watchQueue), overflow: make(chan struct{}, 1)}
+func (ws *watchers) add(tenant string) *watcher {
+	w := &watcher{tenant: tenant, queue: make(chan change, watchQueue), overflow: make(chan struct{}, 1)}
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	if ws.all == nil {
@@ -72,12 +77,12 @@ func (b *Bridge) WatchSessions(ctx context.Context, r *bridgev1.WatchSessionsReq
 	if err != nil {
 		return err
 	}
-	w := b.watchers.add()
+	w := b.watchers.add(caller.From(ctx).Tenant)
 	defer b.watchers.remove(w)
 	if r.GetNotifications() {
 		send = b.notifying(send)
 	}
-	if err := b.sendCurrent(send); err != nil {
+	if err := b.sendCurrent(ctx, send); err != nil {
 		return err
 	}
 	beat := time.NewTicker(every)
@@ -92,7 +97,7 @@ func (b *Bridge) WatchSessions(ctx context.Context, r *bridgev1.WatchSessionsReq
 				<-w.queue
 			}
 			if err = send(&bridgev1.WatchSessionsResponse{Change: bridgev1.SessionChange_SESSION_CHANGE_RESET}); err == nil {
-				err = b.sendCurrent(send)
+				err = b.sendCurrent(ctx, send)
 			}
 		case <-beat.C:
 			err = send(&bridgev1.WatchSessionsResponse{Change: bridgev1.SessionChange_SESSION_CHANGE_HEARTBEAT})
@@ -107,8 +112,8 @@ func (b *Bridge) WatchSessions(ctx context.Context, r *bridgev1.WatchSessionsReq
 	}
 }
 
-func (b *Bridge) sendCurrent(send func(*bridgev1.WatchSessionsResponse) error) error {
-	for _, s := range b.all() {
+func (b *Bridge) sendCurrent(ctx context.Context, send func(*bridgev1.WatchSessionsResponse) error) error {
+	for _, s := range b.visible(ctx) {
 		if err := send(changed(change{s, bridgev1.SessionChange_SESSION_CHANGE_CURRENT})); err != nil {
 			return err
 		}

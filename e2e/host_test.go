@@ -35,6 +35,8 @@ type hostConfig struct {
 	maxPromptBytes int
 	// fake, if set, is what a fake CLI in this process plays, in place of the real one.
 	fake *fakecli.Script
+	// record, if set, is a folder in which what goes to and from the CLI is recorded.
+	record string
 	// change changes anything else.
 	change func(*app.Config)
 }
@@ -105,8 +107,14 @@ func (h *host) serve(ctx context.Context, config hostConfig) error {
 		options = append(options, app.WithRunner(runtime.InProcess(func(context.Context, runtime.Spec) (io.ReadWriteCloser, error) {
 			return cli.Connect(), nil
 		})))
-	} else if dir := os.Getenv(corpus.DirEnv); dir != "" {
-		options = append(options, app.WithRunner(corpus.Record(settings.NewRunner(logger, nil), dir, corpus.DefaultLimit)))
+	} else {
+		runner := settings.NewRunner(logger, nil)
+		for _, dir := range []string{os.Getenv(corpus.DirEnv), config.record} {
+			if dir != "" {
+				runner = corpus.Record(runner, dir, corpus.DefaultLimit)
+			}
+		}
+		options = append(options, app.WithRunner(runner))
 	}
 	a, err := app.New(ctx, settings, options...)
 	if err != nil {

@@ -13,6 +13,9 @@ import (
 // mcpEnv makes the test binary an MCP server over stdio, in place of running tests.
 const mcpEnv = "E2E_MCP_SERVER"
 
+// mcpStartsEnv names a file in which each such server writes its process's number.
+const mcpStartsEnv = "E2E_MCP_STARTS"
+
 // mcpTools are the tools of the MCP servers.
 var mcpTools = []any{
 	mcpTool("shout", "Says a text aloud."),
@@ -50,6 +53,7 @@ func serveMCP() bool {
 	if os.Getenv(mcpEnv) == "" {
 		return false
 	}
+	noteStart()
 	in := bufio.NewScanner(os.Stdin)
 	in.Buffer(nil, 1<<20)
 	var pondering json.RawMessage // the call that waits for the client's model
@@ -75,6 +79,22 @@ func serveMCP() bool {
 		}
 	}
 	return true
+}
+
+// noteStart notes that the server was started, where that is asked for.
+func noteStart() {
+	name := os.Getenv(mcpStartsEnv)
+	if name == "" {
+		return
+	}
+	file, err := os.OpenFile(name, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		panic(err)
+	}
+	fmt.Fprintln(file, os.Getpid())
+	if err := file.Close(); err != nil {
+		panic(err)
+	}
 }
 
 func mcpSay(message map[string]any) {

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"testing"
@@ -117,7 +118,6 @@ func openWithToken(a *asker, opts copilot.SessionOptions) *copilot.Session {
 	a.t.Helper()
 	opts.SessionHandlers = a.handlers()
 	opts.ID = fmt.Sprintf("%08x-1111-4111-8111-%012x", rand.Uint32(), rand.Uint32())
-	opts.Config.JsonExtra = fmt.Sprintf(`{"gitHubTokenProviderRegistrationId":%q}`, opts.ID)
 	answered := make(chan error, 1)
 	go func() {
 		for tick := time.NewTicker(10 * time.Millisecond); ; { // there is no session to subscribe to yet
@@ -149,4 +149,39 @@ func TestGitHubQuestions(t *testing.T) {
 	for name, q := range gitHubQuestions {
 		t.Run(name, func(t *testing.T) { q.test(t, g.host) })
 	}
+}
+
+// Whoever creates a session can give it its GitHub tokens: the first is asked for before it
+// is there.
+func TestGitHubTokenOfCreator(t *testing.T) {
+	t.Parallel()
+	g := newGitHub(t, rateLimited)
+	tokens := make(chan *copilot.GitHubToken, 2)
+	tokens <- &copilot.GitHubToken{Token: "token-of-ann", ExpiresIn: 3602 * time.Second}
+	tokens <- &copilot.GitHubToken{Token: "fresh", ExpiresIn: 2 * time.Hour}
+	why := make(chan cliv1.GitHubTokenAcquireReason, 2)
+	config := g.as("", "claude-sonnet-4.5")
+	config.GithubToken = nil
+	s := g.session(copilot.SessionOptions{
+		Config: config,
+		OnGitHubToken: func(_ context.Context, r *copilot.GitHubTokenRequest) (*copilot.GitHubToken, error) {
+			why <- r.GetReason()
+			return <-tokens, nil
+		},
+	})
+	if got := <-why; got != cliv1.GitHubTokenAcquireReason_GIT_HUB_TOKEN_ACQUIRE_REASON_INITIAL {
+		t.Errorf("the first token is for %v", got)
+	}
+	<-time.After(2100 * time.Millisecond) // it is old then
+	if got := s.ask("paid"); got != "paid with a fresh token" {
+		t.Errorf("the answer is %q", got)
+	}
+	if got := <-why; got != cliv1.GitHubTokenAcquireReason_GIT_HUB_TOKEN_ACQUIRE_REASON_REFRESH {
+		t.Errorf("the second token is for %v", got)
+	}
+	_, err := g.client.CreateSession(g.ctx, copilot.SessionOptions{
+		Config:        config,
+		OnGitHubToken: func(context.Context, *copilot.GitHubTokenRequest) (*copilot.GitHubToken, error) { return nil, nil },
+	})
+	wantReason(t, err, bridgev1.ErrorReason_ERROR_REASON_SESSION_REFUSED)
 }

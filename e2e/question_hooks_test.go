@@ -42,6 +42,7 @@ func hookQuestion(hook, prompt, request string, accept proto.Message, accepted s
 			{When: offlinemodel.When{User: "fails"}, Error: &offlinemodel.Failure{Status: 400, Message: "no such thing"}},
 		},
 		ask: toldModel(prompt), request: request, accept: accept, accepted: accepted, silent: "",
+		decline: &cliv1.HookOutput{},
 	}
 }
 
@@ -81,22 +82,38 @@ func TestHookQuestions(t *testing.T) {
 	}
 }
 
-// The end of a session is told to those who take part in it, which whoever leaves does not.
+// The end of a session is told to those who take part in it, also when it ends because the
+// last of them leaves.
 func TestHookAtTheEnd(t *testing.T) {
 	t.Parallel()
-	st := newStage(t)
-	ended := make(chan *cliv1.HookSessionEndInput, 10)
-	s := st.create(copilot.SessionOptions{OnHooks: copilot.Hooks{
-		SessionEnd: func(_ context.Context, in *cliv1.HookSessionEndInput) (*cliv1.HookSessionEndOutput, error) {
-			ended <- in
-			return nil, nil
+	for name, end := range map[string]func(*stage, *copilot.Session) error{
+		"disconnected by another": func(st *stage, s *copilot.Session) error {
+			_, err := st.client.Sessions().DisconnectSession(st.ctx, &bridgev1.DisconnectSessionRequest{SessionId: s.ID(), Force: true})
+			return err
 		},
-	}})
-	st.say(s, "hello")
-	if _, err := st.client.Sessions().DisconnectSession(st.ctx, &bridgev1.DisconnectSessionRequest{SessionId: s.ID(), Force: true}); err != nil {
-		t.Fatal(err)
-	}
-	if in := await(st, ended, "the hook"); in.GetReason() == cliv1.HookSessionEndInputReason_HOOK_SESSION_END_INPUT_REASON_UNSPECIFIED {
-		t.Errorf("called with %v", in)
+		"disconnected by the last": func(st *stage, s *copilot.Session) error { return s.Disconnect(st.ctx) },
+		"the last leaves":          func(_ *stage, s *copilot.Session) error { return s.Close() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			st := newStage(t)
+			ended := make(chan *cliv1.HookSessionEndInput, 10)
+			s := st.create(copilot.SessionOptions{
+				Lifetime: bridgev1.Lifetime_LIFETIME_END_WITH_LAST_PARTICIPANT,
+				OnHooks: copilot.Hooks{
+					SessionEnd: func(_ context.Context, in *cliv1.HookSessionEndInput) (*cliv1.HookSessionEndOutput, error) {
+						ended <- in
+						return nil, nil
+					},
+				},
+			})
+			st.say(s, "hello")
+			if err := end(st, s); err != nil {
+				t.Fatal(err)
+			}
+			if in := await(st, ended, "the hook"); in.GetReason() == cliv1.HookSessionEndInputReason_HOOK_SESSION_END_INPUT_REASON_UNSPECIFIED {
+				t.Errorf("called with %v", in)
+			}
+		})
 	}
 }

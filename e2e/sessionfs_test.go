@@ -179,9 +179,12 @@ func TestSessionFileSystemsShareAProcess(t *testing.T) {
 	for i := range 2 {
 		files, dir := st.files()
 		dirs = append(dirs, dir)
-		s := st.create(copilot.SessionOptions{Config: st.elsewhere(), SessionFS: &copilot.SessionFS{Files: files, Key: "shared"}})
+		s := st.create(copilot.SessionOptions{
+			Config: st.elsewhere(), SessionFS: &copilot.SessionFS{Files: files, Key: "shared"},
+			Lifetime: bridgev1.Lifetime_LIFETIME_END_WITH_LAST_PARTICIPANT,
+		})
 		st.say(s, fmt.Sprintf("number %d", i))
-		if err := s.Disconnect(st.ctx); err != nil {
+		if err := s.Close(); err != nil { // and with that the session, which is written yet
 			t.Fatal(err)
 		}
 	}
@@ -189,7 +192,7 @@ func TestSessionFileSystemsShareAProcess(t *testing.T) {
 		t.Errorf("the runtimes are %v, want one for both sessions", list)
 	}
 	for i, dir := range dirs {
-		wantEvents(t, filepath.Join(dir, "session-state", "events.jsonl"), fmt.Sprintf("number %d", i))
+		wantEvents(t, filepath.Join(dir, "session-state", "events.jsonl"), fmt.Sprintf("number %d", i), "session.shutdown")
 	}
 }
 

@@ -34,17 +34,26 @@ type sample struct {
 func TestSurfaceSample(t *testing.T) {
 	t.Parallel()
 	seen := &sync.Map{}
+	// These look at, or change, what all sessions of a CLI share.
+	alone := []string{"sessions", "settings", "mcp", "mcp configuration"}
 	t.Run("all", func(t *testing.T) {
 		for name, f := range map[string]func(*testing.T, *sample){
 			"mode and name": sampleModeAndName, "models": sampleModels, "plan and todos": samplePlan, "workspaces": sampleWorkspaces,
 			"skills": sampleSkills, "mcp": sampleMCP, "agents": sampleAgents, "tasks": sampleTasks, "history": sampleHistory,
 			"queue": sampleQueue, "usage and metadata": sampleUsage, "permissions": samplePermissions, "commands": sampleCommands,
 			"event log": sampleEventLog, "settings": sampleSettings, "sessions": sampleSessions, "server": sampleServer,
-			"errors": sampleErrors, "life": sampleLife,
+			"errors": sampleErrors, "life": sampleLife, "todos": sampleTodos, "rewind": sampleRewind, "mcp life": sampleMCPLife,
+			"mcp configuration": sampleMCPConfig, "rules": sampleRules, "context": sampleContext, "answers": sampleAnswers,
+			"large": sampleLarge, "waiting": sampleWaiting,
 		} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
-				r := newOwnRig(t, echo, hostConfig{})
+				var r *rig
+				if slices.Contains(alone, name) {
+					r = newOwnRig(t, sampleScript, hostConfig{})
+				} else {
+					r = newRig(t, sampleScript)
+				}
 				conn, err := grpc.NewClient(r.host.target, grpc.WithTransportCredentials(insecure.NewCredentials()),
 					grpc.WithUnaryInterceptor(func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoker grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 						err := invoker(ctx, method, req, reply, cc, opts...)

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"regexp"
@@ -18,10 +19,13 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/dynamicpb"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/translate"
+	"github.com/copilot-grpc/copilot-grpc/bridge/translate/reference"
 	copilot "github.com/copilot-grpc/copilot-grpc/clients/go"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	jsonv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/json/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/app"
+	"github.com/copilot-grpc/copilot-grpc/internal/corpus"
 	cliapi "github.com/copilot-grpc/copilot-grpc/server/surface"
 )
 
@@ -58,11 +62,12 @@ var complaint = regexp.MustCompile("(?i)missing field|unknown field|unknown vari
 // Every method is called with parameters that follow from its descriptor alone. Its answer
 // is typed or the CLI's own refusal, never a complaint about the parameters' form; what the
 // running CLI does not have is UNIMPLEMENTED. All of it happens in a CLI that is thrown
-// away, without a way out of the machine.
+// away, without a way out of the machine. An answer says exactly what the CLI's did.
 func TestEveryMethod(t *testing.T) {
 	t.Parallel()
+	recorded := t.TempDir()
 	r := newOwnRig(t, echo, hostConfig{
-		raw:    true,
+		raw: true, record: recorded,
 		env:    map[string]string{"HTTPS_PROXY": "http://127.0.0.1:9", "HTTP_PROXY": "http://127.0.0.1:9", "NO_PROXY": "127.0.0.1,localhost", "BROWSER": "/bin/false"},
 		change: func(c *app.Config) { c.Internal = true },
 	})
@@ -96,7 +101,11 @@ func TestEveryMethod(t *testing.T) {
 		close(results)
 	}()
 	counts, extra := map[string]int{}, []string{}
+	var answered []swept
 	for one := range results {
+		if one.outcome == "OK" {
+			answered = append(answered, one)
+		}
 		counts[one.outcome]++
 		if one.problem != "" {
 			t.Errorf("%s: %s", one.method, one.problem)
@@ -108,10 +117,48 @@ func TestEveryMethod(t *testing.T) {
 	slices.Sort(extra)
 	t.Logf("CLI %s: %d methods: %v; with members in json_extra: %d %q", r.host.cli, len(methods), counts, len(extra), extra)
 	check(t, counts["OK"] > len(methods)/4, "only %d of %d methods succeeded", counts["OK"], len(methods))
+	if err := r.host.close(); err != nil { // then all is recorded
+		t.Errorf("end of the host: %v", err)
+	}
+	compareExactly(t, recorded, answered)
 }
 
-// swept is what became of a method.
-type swept struct{ method, outcome, problem, extra string }
+// answeredByBridge are the methods whose answers are the bridge's own, though the CLI may
+// have been asked too: what ends a session, what is a union of several callers' wishes, and
+// answers, which the first has given.
+var answeredByBridge = []string{"session.destroy", "session.detach", "session.delete", "session.tools.set",
+	"session.eventLog.registerInterest", "session.eventLog.releaseInterest",
+	"session.tools.handlePendingToolCall", "session.permissions.handlePendingPermissionRequest", "session.ui.handlePendingElicitation",
+	"session.ui.handlePendingSampling", "session.ui.handlePendingSessionLimitsExhausted", "session.commands.handlePendingCommand",
+	"session.commands.respondToQueuedCommand", "session.mcp.oauth.handlePendingRequest", "session.mcp.headers.handlePendingHeadersRefreshRequest"}
+
+// compareExactly compares the answers that callers got, as JSON, with those that the CLI
+// gave: one of them must be the same value.
+func compareExactly(t *testing.T, recorded string, answered []swept) {
+	t.Helper()
+	results, err := corpus.Results(recorded)
+	if err != nil {
+		t.Fatal(err)
+	}
+	compared := 0
+	for _, one := range answered {
+		if slices.Contains(answeredByBridge, one.method) {
+			continue
+		}
+		compared++
+		if !slices.ContainsFunc(results[one.method], func(result json.RawMessage) bool {
+			text, err := reference.Canonical(result)
+			return err == nil && text == one.answer
+		}) {
+			t.Errorf("%s: a caller was answered %.500s; the CLI said %.500s", one.method, one.answer, results[one.method])
+		}
+	}
+	t.Logf("%d answers are what the CLI said", compared)
+	check(t, compared > 100, "only %d answers compared", compared)
+}
+
+// swept is what became of a method. The answer is canonical JSON.
+type swept struct{ method, outcome, problem, extra, answer string }
 
 type invoke = func(ctx context.Context, method string, args, reply any, opts ...grpc.CallOption) error
 
@@ -137,6 +184,9 @@ func (r *rig) sweep(call invoke, m protoreflect.MethodDescriptor, id *string) (o
 		if fd := m.Output().Fields().ByName("json_extra"); fd != nil {
 			one.extra = reply.Get(fd).String()
 		}
+		if one.answer, err = canonical(reply); err != nil {
+			one.problem = fmt.Sprintf("its answer has no JSON: %v", err)
+		}
 	} else {
 		one.outcome, one.problem = r.judge(rules, err)
 	}
@@ -150,6 +200,23 @@ func (r *rig) sweep(call invoke, m protoreflect.MethodDescriptor, id *string) (o
 		*id = c.ID()
 	}
 	return one
+}
+
+// canonical is the JSON that a message stands for, in the form in which values are compared.
+func canonical(m proto.Message) (string, error) {
+	table, err := translate.NewSet().Table(m.ProtoReflect().Descriptor())
+	if err != nil {
+		return "", err
+	}
+	wire, err := proto.Marshal(m)
+	if err != nil {
+		return "", err
+	}
+	text, err := table.AppendJSON(nil, wire, translate.JSONOptions{RejectUnknownFields: true})
+	if err != nil {
+		return "", err
+	}
+	return reference.Canonical(text)
 }
 
 // judge tells a refusal from a complaint.

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+
+	"github.com/copilot-grpc/copilot-grpc/server/policy"
 )
 
 // Service is something the server serves.
@@ -30,12 +32,18 @@ type Drainer interface {
 // default given there.
 type Config struct {
 	// Listen are the addresses to listen on; at least one. "unix:PATH" is a socket that
-	// only the own user may connect to, "HOST:PORT" a TCP port, which must be on the
-	// loopback interface and then asks for Token.
+	// only the own user may connect to, "HOST:PORT" a TCP port. One that is not on the
+	// loopback interface takes TLS and Policy.
 	Listen []string
 	// Token is what callers over TCP must send as "authorization: Bearer TOKEN", at
-	// least 16 characters. Default: a random one, which Server.Token tells.
+	// least 16 characters. Default: a random one, which Server.Token tells. With Policy
+	// there is none.
 	Token string
+	// TLS are the certificates of TCP ports. Default: TCP ports speak no TLS.
+	TLS *TLS
+	// Policy says who may do what. Default: whoever can connect to a unix socket or has
+	// Token is the host's owner, and nobody else may do anything.
+	Policy *policy.Store
 	// Services are what is served, beside health and reflection; at least one.
 	Services []Service
 	// Drainer ends what would keep the server from stopping. Default: nothing does.
@@ -80,12 +88,15 @@ func (c *Config) complete() error {
 	}
 	tcp := false
 	for _, address := range c.Listen {
-		if err := CheckAddress(address); err != nil {
+		if err := CheckAddress(address, c.TLS != nil && c.Policy != nil); err != nil {
 			return err
 		}
 		tcp = tcp || !strings.HasPrefix(address, unixPrefix)
 	}
 	switch {
+	case c.Policy != nil && c.Token != "":
+		return errors.New("with a policy there is no token of the server: give a static token a role in the tenant \"host\"")
+	case c.Policy != nil:
 	case tcp && c.Token == "":
 		c.Token = rand.Text()
 	case c.Token != "" && len(c.Token) < minToken:
@@ -103,27 +114,28 @@ func (c *Config) complete() error {
 }
 
 // CheckAddress tells what is wrong with an address of Config.Listen, as far as that can be
-// told without listening on it.
-func CheckAddress(address string) error {
+// told without listening on it. wide says that it may be reached from elsewhere, since there
+// are TLS and identities.
+func CheckAddress(address string, wide bool) error {
 	path, ok := strings.CutPrefix(address, unixPrefix)
 	switch {
 	case !ok:
-		return checkLoopback(address)
+		return checkTCP(address, wide)
 	case path == "":
 		return fmt.Errorf("address %q has no path", address)
 	}
 	return nil
 }
 
-// checkLoopback refuses a TCP address that others could reach.
-func checkLoopback(address string) error {
+// checkTCP refuses a TCP address that others could reach, unless they may.
+func checkTCP(address string, wide bool) error {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
 		return fmt.Errorf("address %q is neither unix:PATH nor HOST:PORT: %w", address, err)
 	}
-	if !loopback(host) {
-		return fmt.Errorf("address %q is not on the loopback interface: without TLS and identities only "+
-			"localhost, 127.0.0.1 and [::1] are allowed", address)
+	if !wide && !loopback(host) {
+		return fmt.Errorf("address %q is not on the loopback interface: without TLS (--tls-cert, --tls-key) and identities "+
+			"(--policy) only localhost, 127.0.0.1 and [::1] are allowed", address)
 	}
 	return nil
 }

@@ -4,51 +4,137 @@ import (
 	"context"
 	"crypto/sha256"
 	"crypto/subtle"
+	"crypto/x509"
+	"errors"
 	"net"
 	"strings"
 
 	"github.com/grpc-ecosystem/go-grpc-middleware/v2/interceptors/auth"
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/internal/caller"
 	"github.com/copilot-grpc/copilot-grpc/internal/reason"
+	"github.com/copilot-grpc/copilot-grpc/server/identity"
+	"github.com/copilot-grpc/copilot-grpc/server/policy"
 )
 
-// gate decides who may call. On a unix socket the operating system has decided already:
-// only the own user can connect. On TCP every call needs the token, health and
-// reflection included.
+// gate decides who calls, and whether that one may make the call. On a unix socket the
+// operating system has decided already: only the own user can connect, and is the host's
+// owner. On TCP every call needs a proof, health and reflection included.
 type gate struct {
-	// token is the digest of the token: equal lengths make the comparison's time tell
-	// nothing.
+	// token is the digest of the server's token: equal lengths make the comparison's time
+	// tell nothing.
 	token [sha256.Size]byte
+	// policy, if there is one, takes the token's place.
+	policy  *policy.Store
+	methods policy.Methods
+	// served are the full names of what is registered; set before the first call.
+	served map[string]bool
 }
 
-func newGate(token string) *gate { return &gate{token: sha256.Sum256([]byte(token))} }
+func newGate(c *Config) *gate {
+	return &gate{token: sha256.Sum256([]byte(c.Token)), policy: c.Policy, methods: policy.NewMethods()}
+}
 
-// admit refuses calls that may not be made.
-func (g *gate) admit(ctx context.Context, _ *call, next func(context.Context) error) error {
-	if p, ok := peer.FromContext(ctx); !ok || p.Addr.Network() != "unix" {
-		if err := checkOrigin(ctx); err != nil {
-			return err
-		}
-		if err := g.checkToken(ctx); err != nil {
+// errExpired is the cause with which a call ends whose proof does.
+var errExpired = errors.New("the caller's credentials have expired")
+
+// admit refuses calls that may not be made, and says who makes the others.
+func (g *gate) admit(ctx context.Context, c *call, next func(context.Context) error) error {
+	id, err := g.identify(ctx)
+	if err != nil {
+		return err
+	}
+	who, err := g.resolve(ctx, id)
+	if err != nil {
+		return err
+	}
+	c.caller = who
+	who.Class = g.methods.Class(c.method)
+	if g.served[c.method] { // of what is not there, the server says that
+		if err := who.Require(who.Class, c.method); err != nil {
 			return err
 		}
 	}
-	return next(ctx)
+	ctx = caller.With(ctx, who)
+	if id.Expires.IsZero() {
+		return next(ctx)
+	}
+	ctx, cancel := context.WithDeadlineCause(ctx, id.Expires, errExpired)
+	defer cancel()
+	if err = next(ctx); err != nil && errors.Is(context.Cause(ctx), errExpired) {
+		return fault.Wrap(errExpired, reason.Unauthenticated, "the call was ended")
+	}
+	return err
+}
+
+// resolve returns as whom an identity calls.
+func (g *gate) resolve(ctx context.Context, id *identity.Identity) (caller.Caller, error) {
+	if id.Source == identity.Socket || id.Source == identity.ServerToken {
+		return caller.Caller{Tenant: caller.HostTenant, Name: id.Name(), Role: caller.Admin}, nil
+	}
+	wanted := metadata.ValueFromIncomingContext(ctx, policy.MetadataTenant)
+	if len(wanted) > 1 {
+		return caller.Caller{}, fault.New(reason.Forbidden, "the metadata %q is there %d times", policy.MetadataTenant, len(wanted))
+	}
+	return g.policy.Current().Resolve(id, strings.Join(wanted, ""))
+}
+
+// identify returns who calls.
+func (g *gate) identify(ctx context.Context) (*identity.Identity, error) {
+	p, ok := peer.FromContext(ctx)
+	if ok && p.Addr.Network() == "unix" {
+		return &identity.Identity{Source: identity.Socket}, nil
+	}
+	var proof identity.Proof
+	secured := false
+	if ok {
+		var info credentials.TLSInfo
+		if info, secured = p.AuthInfo.(credentials.TLSInfo); secured {
+			proof.Certificate = verified(info)
+		}
+	}
+	if err := checkOrigin(ctx, secured && g.policy != nil); err != nil {
+		return nil, err
+	}
+	if bearers := metadata.ValueFromIncomingContext(ctx, "authorization"); len(bearers) > 1 {
+		return nil, fault.New(reason.Unauthenticated, "the metadata \"authorization\" is there %d times", len(bearers))
+	} else if len(bearers) == 1 {
+		bearer, err := auth.AuthFromMD(ctx, "bearer")
+		if err != nil {
+			return nil, noToken()
+		}
+		proof.Bearer = bearer
+	}
+	if g.policy != nil {
+		return g.policy.Current().Authenticate(ctx, proof)
+	}
+	return &identity.Identity{Source: identity.ServerToken}, g.checkToken(proof.Bearer)
+}
+
+// verified returns the client certificate that a handshake has verified, nil if there is
+// none.
+func verified(info credentials.TLSInfo) *x509.Certificate {
+	if len(info.State.VerifiedChains) == 0 {
+		return nil
+	}
+	return info.State.VerifiedChains[0][0]
 }
 
 // checkOrigin refuses what a web page may have sent. A browser lets a page talk to a
 // name of its own that it points to the loopback address, so that the name must be one
 // that nobody else controls; and no page has business here, whatever it calls the server.
-func checkOrigin(ctx context.Context) error {
+// A server with TLS and identities may have any name: no page knows its callers' proofs.
+func checkOrigin(ctx context.Context, anyName bool) error {
 	md, _ := metadata.FromIncomingContext(ctx)
 	if len(md.Get("origin")) > 0 {
 		return fault.New(reason.Forbidden, "calls from web pages are not allowed")
 	}
 	authority := md.Get(":authority")
-	if len(authority) != 1 || !loopback(hostOf(authority[0])) {
+	if !anyName && (len(authority) != 1 || !loopback(hostOf(authority[0]))) {
 		return fault.New(reason.Forbidden, "the server must be called localhost, 127.0.0.1 or [::1], not %q", strings.Join(authority, ","))
 	}
 	return nil
@@ -62,14 +148,17 @@ func hostOf(authority string) string {
 	return strings.TrimSuffix(strings.TrimPrefix(authority, "["), "]")
 }
 
-// checkToken refuses calls without the token.
-func (g *gate) checkToken(ctx context.Context) error {
-	token, err := auth.AuthFromMD(ctx, "bearer")
-	if err != nil {
-		return fault.New(reason.Unauthenticated, "the call needs the metadata %q with the server's token", "authorization: Bearer TOKEN")
+// checkToken refuses calls without the server's token.
+func (g *gate) checkToken(token string) error {
+	if token == "" {
+		return noToken()
 	}
 	if sent := sha256.Sum256([]byte(token)); subtle.ConstantTimeCompare(sent[:], g.token[:]) != 1 {
 		return fault.New(reason.Unauthenticated, "wrong token")
 	}
 	return nil
+}
+
+func noToken() error {
+	return fault.New(reason.Unauthenticated, "the call needs the metadata %q with the server's token", "authorization: Bearer TOKEN")
 }

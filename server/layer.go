@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+	"github.com/copilot-grpc/copilot-grpc/internal/caller"
 )
 
 // layer is something that is done around every call, unary or not. It calls next
@@ -20,6 +21,8 @@ type call struct {
 	method string
 	// request is its first message, nil before that has come.
 	request any
+	// caller is who makes it, as soon as that is known.
+	caller caller.Caller
 	// reply is what a unary call is answered with.
 	reply any
 }

@@ -15,6 +15,7 @@ import (
 	grpcstatus "google.golang.org/grpc/status"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/internal/caller"
 	"github.com/copilot-grpc/copilot-grpc/internal/position"
 	"github.com/copilot-grpc/copilot-grpc/server/redact"
 	"github.com/copilot-grpc/copilot-grpc/server/status"
@@ -42,7 +43,7 @@ func (r *reporter) report(ctx context.Context, c *call, next func(context.Contex
 // lasts: what the collector finds less than a quarter full it gives back.
 func (r *reporter) ended(ctx context.Context, c *call, start time.Time, err error) error {
 	st, told := status.Of(err)
-	attrs := append(make([]slog.Attr, 0, 8),
+	attrs := append(make([]slog.Attr, 0, 10),
 		slog.String("method", c.method),
 		slog.String("code", st.Code().String()),
 		slog.Duration("duration", time.Since(start)))
@@ -53,6 +54,12 @@ func (r *reporter) ended(ctx context.Context, c *call, start time.Time, err erro
 		attrs = append(attrs, slog.String("reason", reason))
 		// It fails only when the call is over for the caller, who then misses nothing.
 		_ = grpc.SetTrailer(ctx, reasonTrailer(reason, status.Field(st)))
+	}
+	if c.caller.Role != caller.Nobody {
+		attrs = append(attrs, slog.String("caller", c.caller.Name))
+		if c.caller.Tenant != caller.HostTenant {
+			attrs = append(attrs, slog.String("tenant", c.caller.Tenant))
+		}
 	}
 	if p, ok := peer.FromContext(ctx); ok {
 		attrs = append(attrs, slog.String("network", p.Addr.Network()))

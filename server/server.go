@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net"
 	"strings"
+	"sync"
 	"time"
 
 	"google.golang.org/grpc"
@@ -41,6 +42,9 @@ type Server struct {
 	listeners []net.Listener
 	grpc      *grpc.Server
 	health    *health.Server
+	gate      *gate
+	// certificates are those of TCP ports; nil without TLS.
+	certificates *certificates
 
 	// leaving ends when the calls of tools and load balancers have to.
 	leaving context.Context
@@ -53,7 +57,13 @@ func New(ctx context.Context, c Config) (*Server, error) {
 	if err := c.complete(); err != nil {
 		return nil, fmt.Errorf("server: %w", err)
 	}
-	s := &Server{config: c, health: health.NewServer()}
+	s := &Server{config: c, health: health.NewServer(), gate: newGate(&c)}
+	if c.TLS != nil {
+		var err error
+		if s.certificates, err = newCertificates(c.TLS, c.Logger); err != nil {
+			return nil, fmt.Errorf("server: TLS: %w", err)
+		}
+	}
 	for _, address := range c.Listen {
 		l, err := listen(ctx, address)
 		if err != nil {
@@ -69,6 +79,7 @@ func New(ctx context.Context, c Config) (*Server, error) {
 	s.setHealth(healthv1.HealthCheckResponse_NOT_SERVING)
 	healthv1.RegisterHealthServer(s.grpc, s.health)
 	reflection.Register(s.grpc)
+	s.gate.served = served(s.grpc)
 	return s, nil
 }
 
@@ -76,7 +87,8 @@ func New(ctx context.Context, c Config) (*Server, error) {
 func (s *Server) options() []grpc.ServerOption {
 	r := &reporter{log: s.config.Logger, requests: s.config.LogRequests}
 	return append(
-		layered(r.report, r.rescue, newGate(s.config.Token).admit, s.release, trail),
+		layered(r.report, r.rescue, s.gate.admit, s.release, trail),
+		grpc.Creds(newPerNetwork(s.certificates)),
 		grpc.ForceServerCodecV2(codec.New()),
 		grpc.MaxRecvMsgSize(s.config.MaxRecvBytes),
 		grpc.MaxConcurrentStreams(s.config.MaxConcurrentStreams),
@@ -130,6 +142,7 @@ func (s *Server) Run(ctx context.Context) error {
 			failures <- err
 		}()
 	}
+	defer s.watch(ctx).Wait()
 	s.setHealth(healthv1.HealthCheckResponse_SERVING)
 	<-ctx.Done()
 	errs := []error{s.drain(context.WithoutCancel(ctx))}
@@ -141,6 +154,29 @@ func (s *Server) Run(ctx context.Context) error {
 		errs = append(errs, <-failures)
 	}
 	return errors.Join(errs...)
+}
+
+// watch reads anew what changes on disk, until ctx ends.
+func (s *Server) watch(ctx context.Context) *sync.WaitGroup {
+	var watches sync.WaitGroup
+	if s.certificates != nil {
+		watches.Go(func() { s.certificates.watch(ctx) })
+	}
+	if s.config.Policy != nil {
+		watches.Go(func() { s.config.Policy.Watch(ctx) })
+	}
+	return &watches
+}
+
+// served are the full names of all methods of a server.
+func served(r reflection.ServiceInfoProvider) map[string]bool {
+	names := map[string]bool{}
+	for service, info := range r.GetServiceInfo() {
+		for _, m := range info.Methods {
+			names["/"+service+"/"+m.Name] = true
+		}
+	}
+	return names
 }
 
 // drain tells everybody that the server is about to stop.

@@ -156,6 +156,14 @@ func (backend) ProvideCredentials(context.Context, *bridgev1.ProvideCredentialsR
 	return called[bridgev1.ProvideCredentialsResponse]("ProvideCredentials")
 }
 
+func (backend) ShareSession(context.Context, *bridgev1.ShareSessionRequest) (*bridgev1.ShareSessionResponse, error) {
+	return called[bridgev1.ShareSessionResponse]("ShareSession")
+}
+
+func (backend) UnshareSession(context.Context, *bridgev1.UnshareSessionRequest) (*bridgev1.UnshareSessionResponse, error) {
+	return called[bridgev1.UnshareSessionResponse]("UnshareSession")
+}
+
 func (backend) GetServerInfo(context.Context, *bridgev1.GetServerInfoRequest) (*bridgev1.GetServerInfoResponse, error) {
 	return called[bridgev1.GetServerInfoResponse]("GetServerInfo")
 }
@@ -201,6 +209,10 @@ func (backend) SendStream(context.Context, *bridgev1.SendRequest, func() (*bridg
 }
 
 func (backend) Run(context.Context, *bridgev1.RunRequest, frame.Sink) error { return refusal("Run") }
+
+func (backend) ReadCallback(context.Context, *bridgev1.ReadCallbackRequest, func(*bridgev1.ReadCallbackResponse) error) error {
+	return refusal("ReadCallback")
+}
 
 func (backend) ReadEvent(context.Context, *bridgev1.ReadEventRequest, func(*bridgev1.ReadEventResponse) error) error {
 	return refusal("ReadEvent")

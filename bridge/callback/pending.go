@@ -196,8 +196,10 @@ func (r *Registry) Repeated(ctx context.Context, id string, by Giver) (at journa
 func (r *Registry) Release(p *Pending) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	p.answering = false
-	close(p.settled)
+	if p.answering {
+		p.answering = false
+		close(p.settled)
+	}
 	if p.timer != nil && r.pending[p.ID] == p {
 		p.timer.Reset(time.Until(p.Deadline))
 	}
@@ -230,6 +232,7 @@ func (r *Registry) done(id string, at journal.Position, answered bool) (*Pending
 	}
 	r.over[id] = end
 	if p.answering {
+		p.answering = false
 		close(p.settled)
 	}
 	r.overIDs = append(r.overIDs, id)

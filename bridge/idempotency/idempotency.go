@@ -60,6 +60,8 @@ type Doubt struct {
 	Since func() []byte
 	// Settle finds out; it fails where that cannot be found.
 	Settle func(since []byte) (proto.Message, error)
+	// Open tells of a failure whether it leaves that to be found out; nil is never.
+	Open func(error) bool
 }
 
 // New returns an empty store. now is the clock.
@@ -115,9 +117,9 @@ func (s *Store) DoOrSettle(ctx context.Context, scope, id string, request proto.
 		e, mine := s.enter(scope+"\x00"+id, sha256.Sum256(encoded))
 		if mine {
 			if e.doubt && d.Settle != nil {
-				return s.run(e, nil, func() (proto.Message, error) { return d.Settle(e.since) })
+				return s.run(e, Doubt{}, func() (proto.Message, error) { return d.Settle(e.since) })
 			}
-			return s.run(e, d.Since, f)
+			return s.run(e, d, f)
 		}
 		if e == nil {
 			return nil, fault.New(fault.RequestIDReused, "request id %q came with a different request", id).WithField("request_id")
@@ -158,18 +160,22 @@ func (s *Store) enter(key string, request [sha256.Size]byte) (e *entry, mine boo
 }
 
 // run completes an entry. A panic in f completes it too, as a failure.
-func (s *Store) run(e *entry, since func() []byte, f func() (proto.Message, error)) (proto.Message, error) {
-	if s.log != nil && since != nil {
-		// Only what is noted can be settled; what cannot be noted is done all the same.
-		_ = s.log.Begun(e.key, e.request[:], e.expires, since())
+func (s *Store) run(e *entry, d Doubt, f func() (proto.Message, error)) (proto.Message, error) {
+	if d.Since != nil {
+		e.since = d.Since()
+		if s.log != nil {
+			// Only what is noted can be settled; what cannot be noted is done all the same.
+			_ = s.log.Begun(e.key, e.request[:], e.expires, e.since)
+		}
 	}
 	e.err = fault.New(fault.Internal, "the request panicked")
+	unsettled := false
 	defer func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		switch {
 		case e.err == nil || s.entries[e.key] != e:
-		case e.unsettled():
+		case unsettled:
 			again := &entry{key: e.key, request: e.request, expires: e.expires, done: e.done, doubt: true, since: e.since, err: e.err}
 			s.entries[e.key] = again
 			s.order = append(s.order, again)
@@ -179,11 +185,12 @@ func (s *Store) run(e *entry, since func() []byte, f func() (proto.Message, erro
 		close(e.done)
 	}()
 	e.answer, e.err = f()
+	unsettled = e.unsettled() || e.err != nil && d.Open != nil && d.Open(e.err)
 	switch {
-	case s.log == nil || e.unsettled():
+	case s.log == nil || unsettled:
 	case e.err == nil:
 		_ = s.log.Ended(e.key, e.request[:], e.expires, e.answer) // as above
-	case since != nil || e.doubt:
+	case d.Since != nil || e.doubt:
 		_ = s.log.Ended(e.key, e.request[:], e.expires, nil) // as above
 	}
 	return e.answer, e.err

@@ -43,11 +43,13 @@ type Disk struct {
 	dir    string
 	log    *segment.Log
 	writer *Writer
-	ids    map[ID]uint64 // of the events recovered, until attach
+	ids    map[ID]uint64     // of the events recovered, until attach
+	last   map[string]uint64 // the last event recovered of each type, of the main agent
 
 	// The journal's mu guards what follows.
 	j         *Journal
 	start     uint64 // the last number that an earlier life may have given
+	passed    bool   // it has not: numbers before it were passed over
 	reserved  uint64 // numbers up to this one may be shown
 	safe      uint64 // events up to this one need not be in memory
 	losses    []loss
@@ -87,7 +89,7 @@ type Recovery struct {
 // OpenDisk opens the log of a directory, and begins one with the epoch if there is none
 // or if none of it can be tied to what was shown.
 func OpenDisk(dir string, epoch uint64, w *Writer) (*Disk, Recovery, error) {
-	d := &Disk{dir: dir, writer: w, ids: map[ID]uint64{}, closed: make(chan struct{})}
+	d := &Disk{dir: dir, writer: w, ids: map[ID]uint64{}, last: map[string]uint64{}, closed: make(chan struct{})}
 	var rec Recovery
 	o := segment.Options{FS: w.cfg.FS, SegmentBytes: w.cfg.SegmentBytes, SyncFiles: w.cfg.Fsync != FsyncNever, Now: w.cfg.Now}
 	log, found, err := segment.Open(dir, epoch, o, func(n uint64, body []byte) error {
@@ -96,6 +98,9 @@ func OpenDisk(dir string, epoch uint64, w *Writer) (*Disk, Recovery, error) {
 			return err
 		}
 		rec.Events++
+		if r.Agent == "" {
+			d.last[r.Type] = n
+		}
 		if r.ID != (ID{}) {
 			d.ids[r.ID] = n
 		}
@@ -125,6 +130,7 @@ func OpenDisk(dir string, epoch uint64, w *Writer) (*Disk, Recovery, error) {
 	if rec.Lost {
 		d.lose(log.Last(), d.start)
 	}
+	d.passed = !rec.Clean && d.start > d.log.Last()
 	d.reserved, d.safe = d.start, log.Last()
 	return d, rec, nil
 }

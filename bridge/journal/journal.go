@@ -47,6 +47,8 @@ type Record struct {
 	Bridge bool
 	// Note is the note; nil for an event.
 	Note any
+	// Posted says that the note is for everybody whose position is before it.
+	Posted bool
 
 	kept bool // ephemeral, but kept for good
 	off  uint64
@@ -162,6 +164,37 @@ func (j *Journal) Note(v any) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.push(&Record{Pos: Position{j.cfg.Epoch, j.nextSeq - 1}, Note: v})
+}
+
+// Post adds a note that is for everybody whose position is before it, also for readers to
+// come: it takes a number of its own, as an event of which nothing is kept. One that was
+// posted in an earlier life of the journal goes where it was, at; else at is zero. There are
+// few of these: they stay in memory.
+func (j *Journal) Post(v any, at Position) Position {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	fresh := len(j.records) == 0
+	switch {
+	case fresh && at.Epoch == j.cfg.Epoch && at.Seq < j.nextSeq:
+	case fresh && j.disk != nil && j.disk.passed && j.nextSeq == j.disk.start+1:
+		// A life that crashed had reserved this number, and given none that high.
+		at = Position{j.cfg.Epoch, j.disk.start}
+	default:
+		at = Position{j.cfg.Epoch, j.nextSeq}
+		j.nextSeq++
+		j.horizon = at.Seq
+	}
+	j.push(&Record{Pos: at, Note: v, Posted: true})
+	return at
+}
+
+// Recovered returns the number of the last event of a type, of the session's own agent,
+// that the journal found on disk when it was opened; zero if there is none.
+func (j *Journal) Recovered(eventType string) uint64 {
+	if j.disk == nil {
+		return 0
+	}
+	return j.disk.last[eventType]
 }
 
 // TurnEnded tells the journal that a turn is over: ids of ephemeral events are

@@ -11,7 +11,7 @@ import "context"
 func (j *Journal) trim(target int) {
 	kept := make([]*Record, 0, len(j.records))
 	for _, r := range j.records {
-		if r.durable() || j.ephemeral <= target {
+		if r.durable() || r.Posted || j.ephemeral <= target {
 			kept = append(kept, r)
 			continue
 		}
@@ -31,13 +31,14 @@ func (j *Journal) drop(r *Record) {
 	}
 }
 
-// evict drops durable events that are on disk from memory, the oldest first, until those
-// left have at most target bytes; what is not durable and before them goes too. The
-// caller holds mu.
-func (j *Journal) evict(target int) {
-	if j.disk == nil || j.cached <= target {
+// evict drops durable events that are on disk from memory, the oldest first, when there
+// are more than limit bytes of them; what is not durable and before them goes too. What is
+// left is less than the limit, as in trim, so that its cost is shared. The caller holds mu.
+func (j *Journal) evict(limit int) {
+	if j.disk == nil || j.cached <= limit {
 		return
 	}
+	target := limit / 4 * 3
 	cut, left := 0, j.cached
 	for i, r := range j.records {
 		if left <= target || r.durable() && r.Pos.Seq > j.disk.safe {
@@ -51,7 +52,12 @@ func (j *Journal) evict(target int) {
 	if cut == 0 {
 		return
 	}
+	var posted []*Record
 	for _, r := range j.records[:cut] {
+		if r.Posted {
+			posted = append(posted, r)
+			continue
+		}
 		if !r.durable() {
 			j.drop(r)
 			continue
@@ -60,7 +66,7 @@ func (j *Journal) evict(target int) {
 		j.cfg.Budget.give(r.size())
 		j.evicted = r.Pos.Seq
 	}
-	j.records = append([]*Record(nil), j.records[cut:]...)
+	j.records = append(posted, j.records[cut:]...)
 }
 
 // shrink frees memory, all of it that can be done without.

@@ -118,10 +118,10 @@ func (r *Reader) next(dst []*Record, maxBytes int) ([]*Record, *Gap) {
 	for bytes := 0; i < len(records) && bytes < maxBytes && records[i].off <= j.shownOff; i++ {
 		rec := records[i]
 		r.off = rec.off
-		if rec.Note != nil && rec.off < r.notes {
+		if rec.Note != nil && rec.off < r.notes && !rec.Posted {
 			continue
 		}
-		if rec.Note == nil {
+		if rec.Note == nil || rec.Posted && rec.Pos.Seq > r.pos.Seq {
 			r.pos = rec.Pos
 		}
 		bytes += len(rec.JSON)

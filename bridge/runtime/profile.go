@@ -51,8 +51,20 @@ type Profile struct {
 	// Multi has the runtime take several connections: it listens on a loopback port,
 	// with a token, in place of stdio.
 	Multi bool `json:"multi,omitzero"`
+	// User is the user that the runtime runs as; nil is our own.
+	User *User `json:"user,omitempty"`
+	// Sandbox is the command, with its arguments, that the runtime is started through. In
+	// it {home}, {user_home}, {dir}, {bin} and {cache} stand for the directories of the
+	// profile, the folder of the CLI's executable and that of its unpacked files.
+	Sandbox []string `json:"sandbox,omitempty"`
 	// Shard tells runtimes apart that are alike otherwise.
 	Shard int `json:"shard,omitzero"`
+}
+
+// User is a user of the operating system.
+type User struct {
+	UID uint32 `json:"uid"`
+	GID uint32 `json:"gid"`
 }
 
 // Hash identifies the profile: equal profiles have equal hashes, in every

@@ -62,6 +62,10 @@ func vary(t *testing.T, field reflect.Value) {
 		field.SetBool(true)
 	case reflect.Int:
 		field.SetInt(1)
+	case reflect.Uint32:
+		field.SetUint(1)
+	case reflect.Slice:
+		field.Set(reflect.ValueOf([]string{"x"}))
 	case reflect.Map:
 		field.Set(reflect.ValueOf(map[string]string{"A": "x"}))
 	default:

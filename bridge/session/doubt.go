@@ -87,6 +87,10 @@ func (s *Session) GiveUp() {
 	s.settle()
 }
 
+// ErrUnsettled is in what a send fails with of which it is not known whether the CLI took
+// it: the history may tell, once it can be read.
+var ErrUnsettled = errors.New("whether the message was taken up is not known")
+
 // settleTimeout bounds loading a session to see what became of a message.
 const settleTimeout = time.Minute
 
@@ -99,14 +103,15 @@ func (s *Session) unsure(ctx context.Context, rt Runtime, m Message, before jour
 	}
 	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
 	defer cancel()
+	unknown := fault.Wrap(errors.Join(ErrUnsettled, cause), fault.SendInDoubt, "the runtime ended before it replied, and the history cannot be read")
 	in := fault.Wrap(cause, fault.SendInDoubt, "the runtime ended before it replied, and the history does not have the message")
 	select {
 	case <-rt.Ended(): // only then is it known that the session is to be loaded
 	case <-ctx.Done():
-		return Sent{}, in
+		return Sent{}, unknown
 	}
 	if _, err := s.Loaded(ctx); err != nil {
-		return Sent{}, in
+		return Sent{}, unknown
 	}
 	ids, at := s.inHistory(m, before)
 	if ids == nil {

@@ -1,28 +1,47 @@
 package session
 
-import "github.com/copilot-grpc/copilot-grpc/bridge/journal"
+import (
+	"context"
 
-// findBytes is how much is read at a time to find a message.
+	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+)
+
+// findBytes is how much is read at a time to find an event.
 const findBytes = 1 << 20
 
-// FindMessage looks for the first message with a text after a position.
-func (s *Session) FindMessage(after journal.Position, text string) (messageID string, at journal.Position, ok bool) {
+// each calls f for the events that are kept after a position, in order, until f returns
+// false. It waits until what has happened by now can be read.
+func (s *Session) each(ctx context.Context, after journal.Position, f func(*journal.Record) bool) {
+	if s.journal.Settle(ctx) != nil {
+		return
+	}
 	r, err := s.journal.NewReader(after, false, func() {})
 	if err != nil {
-		return "", at, false
+		return
 	}
 	defer r.Close()
 	for {
 		records, gap := r.Next(nil, findBytes)
 		if gap == nil && len(records) == 0 {
-			return "", at, false
+			return
 		}
 		for _, rec := range records {
-			if rec.Type == "user.message" && rec.Agent == "" && contentOf(rec) == text {
-				var d struct{ MessageID string }
-				dataOf(rec, &d)
-				return d.MessageID, rec.Pos, true
+			if rec.Note == nil && !f(rec) {
+				return
 			}
 		}
 	}
+}
+
+// FindMessage looks for the first message with a text after a position.
+func (s *Session) FindMessage(ctx context.Context, after journal.Position, text string) (messageID string, at journal.Position, ok bool) {
+	s.each(ctx, after, func(rec *journal.Record) bool {
+		if ok = rec.Type == "user.message" && rec.Agent == "" && contentOf(rec) == text; ok {
+			var d struct{ MessageID string }
+			dataOf(rec, &d)
+			messageID, at = d.MessageID, rec.Pos
+		}
+		return !ok
+	})
+	return messageID, at, ok
 }

@@ -296,7 +296,7 @@ func (s *Session) Loaded(ctx context.Context) (Runtime, error) {
 // loaded is Loaded with the gate held.
 func (s *Session) loaded(ctx context.Context) (Runtime, error) {
 	s.mu.Lock()
-	rt, state, used, err := s.runtime, s.state, s.used, s.usable()
+	rt, state, err := s.runtime, s.state, s.usable()
 	s.internal = state == Unloaded
 	if err == nil && state != Loaded {
 		err = s.credentialsNeeded()
@@ -309,16 +309,14 @@ func (s *Session) loaded(ctx context.Context) (Runtime, error) {
 	if rt, err = s.host.Runtime(ctx); err != nil {
 		return nil, err
 	}
-	if used {
-		var params Object
-		// What is pending is worth an event in the history: CLI 1.0.81 continues nothing
-		// in a resume that leaves none.
-		params.SetBool("disableResume", s.pending.Len() == 0)
-		params.SetBool("continuePendingWork", true)
-		err = s.reload(ctx, rt, params, true)
-	} else {
-		err = s.recreate(ctx, rt)
-	}
+	// Whether the CLI has a history of it only the CLI knows: it may have taken a message
+	// and ended before it told us.
+	var params Object
+	// What is pending is worth an event in the history: CLI 1.0.81 continues nothing
+	// in a resume that leaves none.
+	params.SetBool("disableResume", s.pending.Len() == 0)
+	params.SetBool("continuePendingWork", true)
+	err = s.reload(ctx, rt, params, true)
 	return rt, err
 }
 

@@ -190,7 +190,7 @@ func (s *Session) sort(rec *journal.Record) {
 // has come. The caller holds mu.
 func (s *Session) goOn(e placed) {
 	if s.apply(e.rec) {
-		s.order.last, s.order.run, s.order.since = e.place, 0, time.Now()
+		s.order.last, s.order.run, s.order.since = e.place, 0, s.turn.lastEvent
 	}
 }
 
@@ -321,7 +321,13 @@ func (o *order) placeOf(rec *journal.Record) place {
 // end, where it is; no string can contain its text, for its quotes would be escaped.
 func timestamp(event []byte) int64 {
 	const key, form = `"timestamp":"`, `2006-01-02T15:04:05.000Z"`
-	i := bytes.LastIndex(event, []byte(key))
+	// With a parent, which nearly every event has, its place is known. What comes after is
+	// too short to hold another.
+	const rest = `,"parentId":"00000000-0000-0000-0000-000000000000"}`
+	i := len(event) - len(key) - len(form) - len(rest)
+	if i < 0 || string(event[i:i+len(key)]) != key || string(event[len(event)-len(rest):][:13]) != rest[:13] {
+		i = bytes.LastIndex(event, []byte(key))
+	}
 	if i < 0 || len(event) < i+len(key)+len(form) {
 		return 0
 	}

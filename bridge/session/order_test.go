@@ -242,11 +242,13 @@ func TestOrderBounds(t *testing.T) {
 		t.Parallel()
 		s, b := repeating(t)
 		for n := 110; n < 100+maxEarlyRun; n++ {
-			wantLess := len(s.order.early) < maxEarlyRun
-			s.Ingest(b.event(n))
-			if !wantLess {
-				t.Fatalf("%d events are held back", len(s.order.early))
+			s.mu.Lock() // also the timer's
+			held := len(s.order.early)
+			s.mu.Unlock()
+			if held >= maxEarlyRun {
+				t.Fatalf("%d events are held back", held)
 			}
+			s.Ingest(b.event(n))
 		}
 		wantKept(t, s, names(slices.Concat(run(0, 12), run(100, 100+maxEarlyRun)))...)
 	})

@@ -23,6 +23,7 @@ func (s *Session) reload(ctx context.Context, rt Runtime, extra Object, continue
 		return err
 	}
 	s.withdraw(func(*callback.Pending) bool { return true }, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_RUNTIME_LOST)
+	s.begunAnew(ctx)
 	return s.recreate(ctx, rt)
 }
 
@@ -94,16 +95,16 @@ func (s *Session) readHistory(ctx context.Context, rt Runtime, continuePending b
 	if err := json.Unmarshal(result, &history); err != nil {
 		return fault.Wrap(err, fault.CLIProtocolError, "reading the history of session %q", s.id)
 	}
+	records := s.records(history.Events)
+	s.reconcile(ctx, records)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var open unanswered
-	records := parseEvents(history.Events)
 	past := 0 // what happens on the bridge's own account, its callers have not seen
 	if !s.internal {
 		past = s.pastOf(records)
 	}
 	for i, rec := range records {
-		rec.Bridge = s.internal && rec.Type == "session.resume"
 		s.enter(rec)
 		if i < past {
 			s.past = s.journal.Last()
@@ -127,15 +128,18 @@ func (s *Session) readHistory(ctx context.Context, rt Runtime, continuePending b
 	return nil
 }
 
-// parseEvents makes records of a history; what cannot be read is left out.
-func parseEvents(events []json.RawMessage) []*journal.Record {
-	records := make([]*journal.Record, 0, len(events))
-	for _, event := range events {
+// records are a history's events.
+func (s *Session) records(history []json.RawMessage) (out []*journal.Record) {
+	s.mu.Lock()
+	internal := s.internal
+	s.mu.Unlock()
+	for _, event := range history {
 		if rec, err := ParseEvent(event); err == nil {
-			records = append(records, rec)
+			rec.Bridge = internal && rec.Type == "session.resume"
+			out = append(out, rec)
 		}
 	}
-	return records
+	return out
 }
 
 // pastOf returns how many events of a history that was read after a resume are older than

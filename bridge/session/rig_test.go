@@ -42,6 +42,7 @@ type rig struct {
 	rt    *fakeRuntime
 	lives int
 	asked atomic.Int64
+	epoch atomic.Uint64
 	done  []bridgev1.SessionChange
 }
 
@@ -120,6 +121,9 @@ func (r *rig) Changed(_ *Session, c bridgev1.SessionChange) {
 
 // Logger implements Host.
 func (r *rig) Keep(*Session) {}
+
+// Epoch implements Host: later than New's.
+func (r *rig) Epoch() uint64 { return 7 + r.epoch.Add(1) }
 
 func (r *rig) Logger() *slog.Logger { return slog.New(slog.DiscardHandler) }
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
@@ -29,6 +30,12 @@ type saved struct {
 	Timeout   time.Duration     `json:"timeout,omitempty"`
 	Used      bool              `json:"used,omitempty"`
 	Turned    bool              `json:"turned,omitempty"`
+	// Ended is where the last turn ended, Cut where that was told of one that a life of the
+	// bridge did not see the end of.
+	Ended journal.Position `json:"ended"`
+	Cut   journal.Position `json:"cut"`
+	// Tied is how far the journal was compared with the CLI's history.
+	Tied journal.Position `json:"tied"`
 
 	// Pending are the tool calls and permissions that wait.
 	Pending []string `json:"pending,omitempty"`
@@ -152,6 +159,7 @@ func (s *Session) Save(defaults Object) json.RawMessage {
 		WorkspacePath: m.workspacePath, IsRemote: m.isRemote, Context: m.context, Model: m.model, Capabilities: m.capabilities,
 		Tools: toolTexts(s.tools), Missing: slices.Clone(s.missing), Settings: s.savedSettings(), Registered: maps.Clone(s.registered),
 	}
+	out.Ended, out.Cut, out.Tied = s.ended, s.cut, s.tied
 	config := s.config.Clone()
 	for _, d := range defaults {
 		if bytes.Equal(config.Get(d.Key), d.Value) {
@@ -243,6 +251,8 @@ func (s *Session) Restore(text []byte, defaults Object) error {
 		start: in.Start, modified: in.Modified, summary: in.Summary, name: in.Name, workspacePath: in.WorkspacePath,
 		isRemote: in.IsRemote, context: in.Context, model: in.Model, capabilities: in.Capabilities,
 	}
+	s.ended, s.cut, s.tied = in.Ended, in.Cut, in.Tied
+	s.cutOff()
 	for _, sp := range in.Participants {
 		p := &Participant{ID: sp.ID, hash: sp.Token, name: sp.Name, tools: toolsOf(sp.Tools), commands: sp.Commands, handling: sp.Handling, grace: sp.Grace}
 		if p.own, err = ParseObject(sp.Own); err != nil {

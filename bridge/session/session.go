@@ -52,6 +52,8 @@ type Host interface {
 	// Keep has the session kept for the bridge's next life, as it is or will be a moment
 	// later. The session's lock is held.
 	Keep(s *Session)
+	// Epoch returns an epoch later than all before.
+	Epoch() uint64
 	// Logger is for what has no caller to be told.
 	Logger() *slog.Logger
 }
@@ -75,8 +77,10 @@ const (
 
 // Config is what a session is made with.
 type Config struct {
-	ID   string
-	Host Host
+	ID string
+	// Tenant is whose it is; empty for the host's owner.
+	Tenant string
+	Host   Host
 	// Encode gives the wire form of events.
 	Encode journal.Encoder
 	// Epoch is the journal's epoch.
@@ -96,6 +100,7 @@ type Config struct {
 // Session is one conversation. Its methods may be called from any goroutine.
 type Session struct {
 	id      string
+	tenant  string
 	host    Host
 	journal *journal.Journal
 	pending *callback.Registry
@@ -123,18 +128,21 @@ type Session struct {
 	holding      bool
 	past         journal.Position // see Past
 	order        order
-	loadedOnce   bool            // the CLI has been told its tools
-	interests    map[string]bool // the event types that were asked for in this runtime
-	used         bool            // it has a message: the CLI keeps a history of it
-	turned       bool            // a turn has ended: the CLI has written the history of it
-	missing      []string        // paths of secrets that an earlier life of the bridge had
-	awaited      bool            // in that life callbacks waited
-	doubted      []string        // messages that were accepted and lost, oldest first
-	internal     bool            // what happens now is the bridge's own book-keeping
-	override     bool            // a turn runs whose headers replace the provider's
-	toldSwitches string          // what the CLI was told last
+	loadedOnce   bool             // the CLI has been told its tools
+	interests    map[string]bool  // the event types that were asked for in this runtime
+	used         bool             // it has a message: the CLI keeps a history of it
+	turned       bool             // a turn has ended: the CLI has written the history of it
+	missing      []string         // paths of secrets that an earlier life of the bridge had
+	awaited      bool             // in that life callbacks waited
+	ended        journal.Position // of the last turn whose end was told
+	tied         journal.Position // up to here the journal was in step with the CLI's history
+	cut          journal.Position // where the end of a turn was told that an earlier life had cut off
+	doubted      []string         // messages that were accepted and lost, oldest first
+	internal     bool             // what happens now is the bridge's own book-keeping
+	override     bool             // a turn runs whose headers replace the provider's
+	toldSwitches string           // what the CLI was told last
 	toldTools    json.RawMessage
-	opened       json.RawMessage   // what the CLI answered when it was last told of the session
+	opened       json.RawMessage // what the CLI answered when it was last told of the session
 	openedAt     journal.Position
 	settings     []setting         // in the order they were made
 	registered   map[string]string // event types that callers want, by their handles
@@ -158,14 +166,14 @@ type meta struct {
 func New(cfg Config) *Session {
 	now := time.Now()
 	s := &Session{
-		id: cfg.ID, host: cfg.Host,
+		id: cfg.ID, tenant: cfg.Tenant, host: cfg.Host,
 		journal: journal.New(journal.Config{Epoch: cfg.Epoch, MaxEphemeralBytes: cfg.MaxEphemeralBytes, Encode: cfg.Encode, Log: cfg.Log, Budget: cfg.Budget}),
 		pending: callback.NewRegistry(),
 		gate:    make(chan struct{}, 1), sending: make(chan struct{}, 1),
 		interests: map[string]bool{}, timeout: cfg.CallbackTimeout, switchNames: callback.Switches(),
 		meta: meta{start: now, modified: now}, bounds: cfg.Bounds.withDefaults(), touched: now,
 	}
-	s.turn.over = func(out Outcome) { s.journal.Note(TurnOver{out}) }
+	s.turn.over = s.turnOver
 	slices.Sort(s.switchNames)
 	if s.timeout <= 0 {
 		s.timeout = callback.DefaultTimeout

@@ -66,6 +66,7 @@ func BenchmarkAppendWire(b *testing.B) {
 			var buf []byte
 			b.SetBytes(int64(len(p.event)))
 			b.ReportAllocs()
+			defer perCPU(b)()
 			for b.Loop() {
 				out, err := t.AppendWire(buf[:0], p.event, translate.Tidy)
 				if err != nil {
@@ -88,6 +89,7 @@ func BenchmarkAppendJSON(b *testing.B) {
 			var buf []byte
 			b.SetBytes(int64(len(p.event)))
 			b.ReportAllocs()
+			defer perCPU(b)()
 			for b.Loop() {
 				out, err := t.AppendJSON(buf[:0], wire, translate.JSONOptions{})
 				if err != nil {
@@ -126,6 +128,7 @@ func BenchmarkScanFrame(b *testing.B) {
 		b.Run(p.name, func(b *testing.B) {
 			b.SetBytes(int64(len(p.frame)))
 			b.ReportAllocs()
+			defer perCPU(b)()
 			for b.Loop() {
 				if _, err := translate.ScanFrame(p.frame); err != nil {
 					b.Fatal(err)

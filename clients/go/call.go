@@ -2,8 +2,10 @@ package copilot
 
 import (
 	"context"
+	"fmt"
 
 	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
 
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
@@ -14,6 +16,9 @@ const (
 	// maxCalls bounds the callbacks that a participant has in hand. One more is answered
 	// with an error. The server itself keeps no more than this pending in a session.
 	maxCalls = 1024
+	// maxAnswer bounds an answer: a server takes messages of 16 MiB unless it is told
+	// otherwise, and a longer one would end the stream. An error goes in its place.
+	maxAnswer = 15 << 20
 )
 
 // call is a callback in hand, from the moment it is asked until it is over.
@@ -29,6 +34,10 @@ type call struct {
 // ask takes up a callback, unless it is in hand already: then the goroutine that has it
 // gives its answer again by itself, on the new link.
 func (p *participant) ask(cb *bridgev1.Callback, offered bool) {
+	if cb.GetWholeBytes() > 0 {
+		go p.askWhole(cb, offered)
+		return
+	}
 	answer := p.answererFor(cb, offered)
 	if answer == nil {
 		return
@@ -95,6 +104,9 @@ func (p *participant) serveCall(c *call, slots chan struct{}, answer answerer) {
 // one breaks, again when the runtime was away, and as an error when the server finds it
 // invalid, so that the turn goes on.
 func (p *participant) deliver(c *call, answer *bridgev1.Answer) {
+	if size := proto.Size(answer); size > maxAnswer {
+		answer = answerError(fmt.Sprintf("the answer has %d bytes, more than %d", size, maxAnswer))
+	}
 	b := newBackoff(p.client.reconnect)
 	for {
 		l, err := p.live(c.ctx)

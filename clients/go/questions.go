@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 
@@ -31,7 +32,31 @@ type (
 	AutoModeSwitchAnswer = cliv1.CallbackAutoModeSwitchServiceRequestResponse
 	// Command is a command that a user gave.
 	Command = cliv1.CommandExecuteData
+	// GitHubTokenRequest says for which host a token is needed, and why.
+	GitHubTokenRequest = cliv1.CallbackGitHubTokenServiceGetTokenRequest
 )
+
+// GitHubToken is a token of a GitHub account.
+type GitHubToken struct {
+	// The token.
+	Token string
+	// How long it is good for. The CLI wants another an hour before that is over.
+	ExpiresIn time.Duration
+}
+
+// answer is the token as an answer; nil refuses.
+func (t *GitHubToken) answer() *cliv1.CallbackGitHubTokenServiceGetTokenResponse {
+	if t == nil {
+		return &cliv1.CallbackGitHubTokenServiceGetTokenResponse{Variant: &cliv1.CallbackGitHubTokenServiceGetTokenResponse_Cancelled{
+			Cancelled: &cliv1.CallbackGitHubTokenServiceGetTokenResponseCancelled{},
+		}}
+	}
+	return &cliv1.CallbackGitHubTokenServiceGetTokenResponse{Variant: &cliv1.CallbackGitHubTokenServiceGetTokenResponse_Token{
+		Token: &cliv1.CallbackGitHubTokenServiceGetTokenResponseToken{
+			AccessToken: t.Token, ExpiresIn: int64(t.ExpiresIn / time.Second),
+		},
+	}}
+}
 
 // Hooks are functions that the agent calls at points of its work, where they may look
 // on, change things or refuse. Those that are nil are not called. Where several
@@ -116,6 +141,12 @@ func (o *SessionOptions) handlers() (map[handlerKey]Handler, error) {
 		all = append(all, Handle(func(ctx context.Context, r *cliv1.CallbackProviderTokenServiceGetTokenRequest) (*cliv1.CallbackProviderTokenServiceGetTokenResponse, error) {
 			token, err := fn(ctx, r.GetProviderName())
 			return &cliv1.CallbackProviderTokenServiceGetTokenResponse{Token: token}, err
+		}))
+	}
+	if fn := o.OnGitHubToken; fn != nil {
+		all = append(all, Handle(func(ctx context.Context, r *GitHubTokenRequest) (*cliv1.CallbackGitHubTokenServiceGetTokenResponse, error) {
+			token, err := fn(ctx, r)
+			return token.answer(), err
 		}))
 	}
 	byKind := make(map[handlerKey]Handler, len(all))

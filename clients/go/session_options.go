@@ -67,6 +67,11 @@ type SessionOptions struct {
 	// Gives a model provider its bearer token, before each request to the model. It is
 	// asked where the provider has HasBearerTokenProvider set.
 	OnProviderToken func(ctx context.Context, provider string) (string, error)
+	// Gives the CLI a token of a GitHub account: the first when the session is created or
+	// resumed, others when one has less than an hour left. A nil token refuses: the session
+	// is not created, or the turn fails. It takes the place of Config.GithubToken, and needs
+	// a session without a provider of its own.
+	OnGitHubToken func(context.Context, *GitHubTokenRequest) (*GitHubToken, error)
 	// The hooks.
 	OnHooks Hooks
 	// Keeps the session's files in this program. It sets RuntimeProfile.SessionFs, which

@@ -12,6 +12,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	"github.com/copilot-grpc/copilot-grpc/internal/offlinemodel"
 	"github.com/copilot-grpc/copilot-grpc/server"
+	"github.com/copilot-grpc/copilot-grpc/server/policy"
 )
 
 const (
@@ -26,6 +27,7 @@ const (
 // answers once it runs.
 type App struct {
 	config  Config
+	policy  *policy.Store // nil without one
 	logger  *slog.Logger
 	server  *server.Server
 	offline *offlinemodel.Server
@@ -60,11 +62,14 @@ func New(ctx context.Context, c Config, options ...Option) (_ *App, err error) {
 			return nil, err
 		}
 	}
-	directory, err := a.openStore()
+	if a.policy, err = c.openPolicy(a.logger); err != nil {
+		return nil, err
+	}
+	directory, err := a.openStore(set.disk)
 	if err != nil {
 		return nil, err
 	}
-	b, err := a.newBridge(directory, runner(&c, &set), profile, defaults)
+	b, err := a.newBridge(directory, &set, profile, defaults)
 	if err != nil {
 		return nil, err
 	}
@@ -91,22 +96,24 @@ func (a *App) startOffline(ctx context.Context, profile *runtime.Profile) (defau
 }
 
 // newBridge makes the bridge and the supervisor of its runtimes, which stops first.
-func (a *App) newBridge(directory bridge.Directory, runner runtime.Runner, profile runtime.Profile, defaults []byte) (*bridge.Bridge, error) {
+func (a *App) newBridge(directory bridge.Directory, set *settings, profile runtime.Profile, defaults []byte) (*bridge.Bridge, error) {
 	var supervisor *runtime.Supervisor
+	way := runner(&a.config, set)
 	b, err := bridge.New(bridge.Config{
 		Runtimes: func(start bridge.Start) bridge.Runtimes {
 			supervisor = runtime.NewSupervisor(runtime.SupervisorConfig{
 				Start: func(ctx context.Context, p runtime.Profile) (*runtime.Runtime, error) {
 					return start(ctx, runtime.Config{
-						Runner: runner, Profile: p, Logger: a.logger, MaxRSS: a.config.KillRSS,
+						Runner: way, Profile: p, Logger: a.logger, MaxRSS: a.config.KillRSS,
 						PingInterval: a.config.PingInterval, PingTimeout: a.config.PingTimeout,
 					})
 				},
-				Logger: a.logger,
+				Backoff: set.backoff, Breaker: set.breaker, Logger: a.logger,
 			})
 			return runtimes{supervisor}
 		},
 		Profile:            profile,
+		Tenant:             a.config.tenants(a.policy, profile),
 		Policy:             bridge.ProfilePolicy{Fields: a.config.ProfileFields, Homes: a.config.Homes},
 		Placement:          a.config.placement(),
 		Dialed:             a.config.Dial != "",
@@ -139,6 +146,8 @@ func (a *App) listen(ctx context.Context, b *bridge.Bridge) (err error) {
 	a.server, err = server.New(ctx, server.Config{
 		Listen:       a.config.Listen,
 		Token:        a.config.Token,
+		TLS:          a.config.tls(a.policy),
+		Policy:       a.policy,
 		Services:     services(b, a.config.Internal),
 		Drainer:      drainer{b, a.config.DrainGrace, a.hard},
 		DrainTimeout: a.config.DrainGrace + callGrace,

@@ -32,12 +32,22 @@ type Config struct {
 	// Version is the version of this program, as callers are told it.
 	Version string
 
-	// Listen are the addresses to listen on: "unix:PATH" or a "HOST:PORT" of the
-	// loopback interface. Default: DefaultSocket.
+	// Listen are the addresses to listen on: "unix:PATH" or "HOST:PORT", which takes TLS and
+	// a policy unless it is on the loopback interface. Default: DefaultSocket.
 	Listen []string
 	// Token is what callers over TCP have to show. Default: a random one if there is a
 	// TCP address, which App.Token tells.
 	Token string
+
+	// TLSCert, TLSKey and TLSClientCA are files in PEM: the certificate and key of TCP
+	// addresses, and the CAs of client certificates. They are read anew when they change.
+	// Default: TCP addresses speak no TLS.
+	TLSCert     string
+	TLSKey      string
+	TLSClientCA string
+	// Policy is the file that says who may do what (docs/security.md). It is read anew when
+	// it changes. Default: whoever can connect to a socket or has Token is the host's owner.
+	Policy string
 
 	// CLIPath is the CLI's executable. Default: it is looked for, and installed if it
 	// is not found.
@@ -159,6 +169,9 @@ func DefaultConfig() Config {
 // Validate completes the configuration and tells what is wrong with it.
 func (c *Config) Validate() error {
 	c.complete()
+	if err := c.checkSecurity(); err != nil {
+		return err
+	}
 	if err := c.checkListen(); err != nil {
 		return err
 	}
@@ -233,7 +246,7 @@ func (c *Config) checkListen() error {
 		if strings.HasPrefix(address, "/") {
 			return fmt.Errorf("address %q: a socket is written %q", address, unixPrefix+address)
 		}
-		if err := server.CheckAddress(address); err != nil {
+		if err := server.CheckAddress(address, c.wide()); err != nil {
 			return err
 		}
 		if path, ok := strings.CutPrefix(address, unixPrefix); ok {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	"github.com/copilot-grpc/copilot-grpc/bridge/journal/segment"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime/process"
 	"github.com/copilot-grpc/copilot-grpc/bridge/store"
 )
@@ -25,8 +26,8 @@ func DefaultDataDir() (string, error) {
 }
 
 // openStore takes the data directory, if there is one to be, and ends what a killed
-// predecessor left running.
-func (a *App) openStore() (bridge.Directory, error) {
+// predecessor left running. A nil disk is that of the machine.
+func (a *App) openStore(disk segment.FS) (bridge.Directory, error) {
 	if a.config.Dial == "" {
 		if n := process.SweepAbandoned(); n > 0 {
 			a.logger.Warn("ended what a killed bridge had left running", slog.Int("processes", n))
@@ -40,7 +41,7 @@ func (a *App) openStore() (bridge.Directory, error) {
 		return nil, err
 	}
 	s, err := store.Open(store.Config{Dir: dir, Journals: journal.WriterConfig{
-		Fsync: journal.Fsync(a.config.Fsync), Interval: a.config.FsyncInterval,
+		FS: disk, Fsync: journal.Fsync(a.config.Fsync), Interval: a.config.FsyncInterval,
 		MaxBytes: a.config.JournalBytes, MaxAge: a.config.JournalAge, Logger: a.logger,
 	}})
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"log/slog"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/journal/segment"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
 )
 
@@ -12,6 +13,9 @@ type settings struct {
 	logger   *slog.Logger
 	runner   runtime.Runner
 	progress Progress
+	disk     segment.FS
+	backoff  runtime.Backoff
+	breaker  runtime.Breaker
 }
 
 func newSettings(options []Option) settings {
@@ -37,3 +41,13 @@ func WithRunner(r runtime.Runner) Option { return func(s *settings) { s.runner =
 // WithProgress tells f of the installation and unpacking of the CLI, in addition to the
 // log. It must not block.
 func WithProgress(f Progress) Option { return func(s *settings) { s.progress = f } }
+
+// WithDisk replaces the file system under the data directory, such as by one that fails.
+// What other processes must see, the lock, stays on the machine's own.
+func WithDisk(disk segment.FS) Option { return func(s *settings) { s.disk = disk } }
+
+// WithRestarts sets how CLI processes that end are started again. Default: as package
+// runtime has it.
+func WithRestarts(backoff runtime.Backoff, breaker runtime.Breaker) Option {
+	return func(s *settings) { s.backoff, s.breaker = backoff, breaker }
+}

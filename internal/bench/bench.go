@@ -17,8 +17,9 @@ import (
 
 // Config says what to measure with.
 type Config struct {
-	// Server is the copilot-grpc executable, LoadCLI that of cmd/loadcli.
-	Server, LoadCLI string
+	// Server is the copilot-grpc executable, LoadCLI that of cmd/loadcli, Raw that of
+	// cmd/rawgrpc.
+	Server, LoadCLI, Raw string
 	// CLI is the real CLI; without it real turns are not measured.
 	CLI string
 	// Module is the folder of the module, for benchmarks of single packages.
@@ -56,6 +57,8 @@ func Run(ctx context.Context, cfg Config) ([]Table, error) {
 		{"roundtrip", r.roundTripTable},
 		{"ingest", r.ingestTable},
 		{"fanout", r.fanOutTable},
+		{"scale", r.scaleTable},
+		{"storm", r.stormTable},
 		{"translate", r.translateTable},
 		{"memory", r.memoryTable},
 	}

@@ -54,8 +54,8 @@ func TestInsert(t *testing.T) {
 func TestParseBenchmarks(t *testing.T) {
 	t.Parallel()
 	order, times, allocs := parseBenchmarks([]byte("goos: linux\n" +
-		"BenchmarkA/x-y-2 \t 10\t 1500 ns/op\t 2.5 MB/s\t 7 B/op\t 3 allocs/op\n" +
-		"BenchmarkA/x-y-2 \t 10\t 500 ns/op\t 7 B/op\t 3 allocs/op\nPASS\n"))
+		"BenchmarkA/x-y-2 \t 10\t 1500 ns/op\t 1500 cpu-ns/op\t 2.5 MB/s\t 7 B/op\t 3 allocs/op\n" +
+		"BenchmarkA/x-y-2 \t 10\t 500 ns/op\t 500 cpu-ns/op\t 7 B/op\t 3 allocs/op\nPASS\n"))
 	if len(order) != 1 || order[0] != "A/x-y" {
 		t.Fatalf("benchmarks %q, want A/x-y", order)
 	}
@@ -83,7 +83,7 @@ func TestCounter(t *testing.T) {
 		want  counter
 	}{
 		"two events": {batch(event("a"), event("b")), counter{events: 2}},
-		"the end":    {batch(event("a"), event(loadcli.Done)), counter{events: 2, last: true}},
+		"the end":    {batch(event("a"), event(loadcli.Done)), counter{events: 2, ends: 1}},
 		"a gap":      {&bridgev1.SubscribeResponse{Frame: &bridgev1.SubscribeResponse_Gap{Gap: &bridgev1.Gap{}}}, counter{gap: true}},
 	} {
 		t.Run(name, func(t *testing.T) {

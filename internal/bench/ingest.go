@@ -13,13 +13,13 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/internal/bench/loadcli"
 )
 
-// audience is a session with subscribers.
+// audience is sessions with subscribers.
 type audience struct {
-	bridge  *bridge
-	session string
-	conns   []*copilot.Client
-	subs    []*subscriber
-	cancel  context.CancelFunc
+	bridge   *bridge
+	sessions []string
+	conns    []*copilot.Client
+	subs     []*subscriber
+	cancel   context.CancelFunc
 }
 
 // newAudience creates a session with n subscribers, who share a connection or have one
@@ -27,39 +27,64 @@ type audience struct {
 func newAudience(ctx context.Context, b *bridge, n int, shared bool) (*audience, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	a := &audience{bridge: b, cancel: cancel}
-	if err := a.gather(ctx, n, shared); err != nil {
+	err := a.create(ctx, 1)
+	for i := 0; i < n && err == nil; i++ {
+		if i > 0 && !shared {
+			err = a.dial(ctx)
+		}
+		if err == nil {
+			err = a.subscribe(ctx, a.sessions[0])
+		}
+	}
+	if err != nil {
 		return nil, errors.Join(err, a.close())
 	}
 	return a, nil
 }
 
-func (a *audience) gather(ctx context.Context, n int, shared bool) error {
-	for i := range n {
-		if i == 0 || !shared {
-			c, err := a.bridge.dial(ctx, true)
-			if err != nil {
-				return err
-			}
-			a.conns = append(a.conns, c)
-		}
-		if i == 0 {
-			r, err := a.conns[0].Sessions().CreateSession(ctx, &bridgev1.CreateSessionRequest{})
-			if err != nil {
-				return err
-			}
-			a.session = r.GetSession().GetSessionId()
-		}
-		s, err := subscribe(ctx, a.conns[len(a.conns)-1].Conn(), a.session)
-		if err != nil {
-			return err
-		}
-		a.subs = append(a.subs, s)
+// newMany creates n sessions, each with a subscriber, all on one connection.
+func newMany(ctx context.Context, b *bridge, n int) (*audience, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	a := &audience{bridge: b, cancel: cancel}
+	err := a.create(ctx, n)
+	for i := 0; i < n && err == nil; i++ {
+		err = a.subscribe(ctx, a.sessions[i])
 	}
-	return nil
+	if err != nil {
+		return nil, errors.Join(err, a.close())
+	}
+	return a, nil
 }
 
-// blast has the CLI send n events and returns when all subscribers have them: the CPU
-// time of the bridge per event, and the share of events that came to the subscribers.
+func (a *audience) dial(ctx context.Context) error {
+	c, err := a.bridge.dial(ctx, true)
+	if err == nil {
+		a.conns = append(a.conns, c)
+	}
+	return err
+}
+
+// create dials and creates n sessions.
+func (a *audience) create(ctx context.Context, n int) error {
+	err := a.dial(ctx)
+	if err == nil {
+		a.sessions, err = createMany(ctx, a.conns[0], n)
+	}
+	return err
+}
+
+// subscribe adds a subscriber on the last connection.
+func (a *audience) subscribe(ctx context.Context, session string) error {
+	s, err := subscribe(ctx, a.conns[len(a.conns)-1].Conn(), session)
+	if err == nil {
+		a.subs = append(a.subs, s)
+	}
+	return err
+}
+
+// blast has the CLI send n events, by turns to the sessions, and returns when all
+// subscribers have theirs: the CPU time of the bridge per event, and the share of events
+// that came to the subscribers.
 func (a *audience) blast(ctx context.Context, payload string, n int) (cpu, share float64, err error) {
 	before, err := a.bridge.cpu()
 	if err != nil {
@@ -70,8 +95,12 @@ func (a *audience) blast(ctx context.Context, payload string, n int) (cpu, share
 	for i, s := range a.subs {
 		all.Go(func() { counts[i], errs[i] = s.await() })
 	}
+	prompt, each := loadcli.PromptBlast, len(a.subs)
+	if len(a.sessions) > 1 {
+		prompt, each = loadcli.PromptSpread, 1
+	}
 	_, err = a.conns[0].Sessions().Send(ctx, &bridgev1.SendRequest{
-		SessionId: a.session, Prompt: &bridgev1.Prompt{Text: fmt.Sprintf("%s %s %d", loadcli.PromptBlast, payload, n)},
+		SessionId: a.sessions[0], Prompt: &bridgev1.Prompt{Text: fmt.Sprintf("%s %s %d", prompt, payload, n)},
 	}, grpc.WaitForReady(true))
 	if err != nil {
 		return 0, 0, err
@@ -85,15 +114,15 @@ func (a *audience) blast(ctx context.Context, payload string, n int) (cpu, share
 	for _, c := range counts {
 		came += c
 	}
-	return micros(after-before) / float64(n), min(1, float64(came)/float64(n*len(a.subs))), err
+	return micros(after-before) / float64(n), min(1, float64(came)/float64(n*each)), err
 }
 
-// close ends the subscribers and deletes the session: what it has kept must not weigh
+// close ends the subscribers and deletes the sessions: what they have kept must not weigh
 // on what is measured next.
 func (a *audience) close() error {
 	var errs []error
-	if a.session != "" {
-		_, err := a.conns[0].Sessions().DeleteSession(context.Background(), &bridgev1.DeleteSessionRequest{SessionId: a.session})
+	for _, id := range a.sessions {
+		_, err := a.conns[0].Sessions().DeleteSession(context.Background(), &bridgev1.DeleteSessionRequest{SessionId: id})
 		errs = append(errs, err)
 	}
 	a.cancel()
@@ -108,11 +137,24 @@ func (r *run) events(p loadcli.Payload, share int) int {
 	return max(200, r.cfg.BlastBytes/p.Size()/share)
 }
 
-// ingest is what an event costs: µs of the bridge, and the share that was delivered.
-type ingest struct{ cpu, share sample }
+// ingest is what an event costs: µs of the bridge, the share that was delivered, and µs
+// of the SDKs.
+type ingest struct {
+	cpu, share sample
+	sdk        map[string]*sample
+}
 
-// ingests blasts each payload at one subscriber.
+// sdkShare is by how much fewer events the SDKs are sent.
+const sdkShare = 4
+
+// ingests blasts each payload at one subscriber, and at the SDKs.
 func (r *run) ingests(ctx context.Context) (map[string]*ingest, error) {
+	drivers := r.drivers(ctx, r.cfg.LoadCLI, nil)
+	defer func() {
+		for name, d := range drivers {
+			r.end(name, d.close)
+		}
+	}()
 	b, err := r.startBridge(ctx, r.cfg.LoadCLI)
 	if err != nil {
 		return nil, err
@@ -131,11 +173,18 @@ func (r *run) ingests(ctx context.Context) (map[string]*ingest, error) {
 				return nil, errors.Join(fmt.Errorf("%s: %w", p.Name, err), a.close())
 			}
 			if i == 0 {
-				out[p.Name] = &ingest{}
+				out[p.Name] = &ingest{sdk: map[string]*sample{"node": {}, "python": {}}}
 				continue
 			}
 			out[p.Name].cpu.add(cpu)
 			out[p.Name].share.add(share)
+			for name, d := range drivers {
+				cpu, err := d.blast(p.Name, r.events(p, sdkShare))
+				if err != nil {
+					return nil, errors.Join(fmt.Errorf("%s to the SDK for %s: %w", p.Name, name, err), a.close())
+				}
+				out[p.Name].sdk[name].add(cpu)
+			}
 		}
 		r.end("audience", a.close)
 	}
@@ -143,16 +192,18 @@ func (r *run) ingests(ctx context.Context) (map[string]*ingest, error) {
 }
 
 // fanOut is the audience sizes that are measured.
-var fanOut = []int{1, 8, 64}
+var fanOut = []int{1, 8, 64, 512}
 
 // fanKey is one cell of the fan-out.
 type fanKey struct {
 	payload string
 	n       int
 	shared  bool
+	raw     bool // grpc-go sending ready bytes
 }
 
-// fanOuts blasts two payloads at audiences of several sizes.
+// fanOuts blasts two payloads at audiences of several sizes, of the bridge and of a gRPC
+// server that has the bytes ready.
 func (r *run) fanOuts(ctx context.Context) (map[fanKey]*ingest, error) {
 	b, err := r.startBridge(ctx, r.cfg.LoadCLI)
 	if err != nil {
@@ -161,22 +212,38 @@ func (r *run) fanOuts(ctx context.Context) (map[fanKey]*ingest, error) {
 	defer r.end("bridge", b.stop)
 	out := map[fanKey]*ingest{}
 	for i := range r.cfg.Repeats + 1 {
-		for _, n := range fanOut {
-			for _, shared := range []bool{false, true} {
-				if n == 1 && shared {
-					continue
-				}
-				if err := r.fan(ctx, b, n, shared, i > 0, out); err != nil {
-					return nil, err
-				}
-			}
+		// A server of its own each time, since streams that have gone weigh on it.
+		raw, err := r.startRaw(ctx)
+		if err != nil {
+			return nil, err
+		}
+		err = r.fanRound(ctx, map[bool]*bridge{false: b, true: raw}, i > 0, out)
+		r.end("raw server", raw.stop)
+		if err != nil {
+			return nil, err
 		}
 	}
 	return out, nil
 }
 
-func (r *run) fan(ctx context.Context, b *bridge, n int, shared, counts bool, out map[fanKey]*ingest) error {
-	a, err := newAudience(ctx, b, n, shared)
+func (r *run) fanRound(ctx context.Context, servers map[bool]*bridge, counts bool, out map[fanKey]*ingest) error {
+	for _, n := range fanOut {
+		for _, shared := range []bool{false, true} {
+			for raw, b := range servers {
+				if n == 1 && shared {
+					continue
+				}
+				if err := r.fan(ctx, b, fanKey{n: n, shared: shared, raw: raw}, counts, out); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+func (r *run) fan(ctx context.Context, b *bridge, key fanKey, counts bool, out map[fanKey]*ingest) error {
+	a, err := newAudience(ctx, b, key.n, key.shared)
 	if err != nil {
 		return err
 	}
@@ -185,11 +252,11 @@ func (r *run) fan(ctx context.Context, b *bridge, n int, shared, counts bool, ou
 		if p.Name != "delta" && p.Name != "msg4k" {
 			continue
 		}
-		cpu, share, err := a.blast(ctx, p.Name, r.events(p, max(1, n/4)))
+		key.payload = p.Name
+		cpu, share, err := a.blast(ctx, p.Name, r.events(p, max(1, key.n/4)))
 		if err != nil {
-			return fmt.Errorf("%s to %d: %w", p.Name, n, err)
+			return fmt.Errorf("%s to %d: %w", p.Name, key.n, err)
 		}
-		key := fanKey{p.Name, n, shared}
 		if out[key] == nil {
 			out[key] = &ingest{}
 		}

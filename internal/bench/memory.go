@@ -9,8 +9,13 @@ import (
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
-// crowd is how many sessions, and subscribers, share a measurement of memory.
-const crowd = 1000
+const (
+	// crowd is how many sessions share a measurement of memory. They are in several CLIs.
+	crowd = 1000
+	// listeners is how many subscribers do: as many on each session, over some connections,
+	// since one carries at most 1024 streams.
+	listeners, listenerConns = 10 * crowd, 16
+)
 
 // settling is how long the collector gets to clear up. The server runs under a memory
 // limit that it cannot keep, so that it collects all the time.
@@ -77,25 +82,34 @@ func (r *run) crowds(ctx context.Context, f *footprint) error {
 		return err
 	}
 	f.idleSession.add(grown / crowd)
+	conns := make([]*copilot.Client, listenerConns)
+	for i := range conns {
+		if conns[i], err = b.dial(ctx, true); err != nil {
+			return err
+		}
+		defer r.end("client", conns[i].Close)
+	}
 	streams, cancel := context.WithCancel(ctx)
-	defer cancel()
-	if grown, err = r.growth(b, func() error {
-		for _, id := range ids[1:] {
-			if _, err := subscribe(streams, c.Conn(), id); err != nil {
+	defer cancel() // all stay until the last has been measured
+	if f.multiplex, err = r.listen(streams, b, conns, ids[1:], crowd); err == nil {
+		f.subscriber, err = r.listen(streams, b, conns, ids[1:], 1)
+	}
+	return err
+}
+
+// listen has idle subscribers on the sessions, as many of them on a stream as it is told:
+// what each takes.
+func (r *run) listen(ctx context.Context, b *bridge, conns []*copilot.Client, ids []string, together int) (sample, error) {
+	grown, err := r.growth(b, func() error {
+		for i := range listeners / together {
+			at := i * together % len(ids)
+			if _, err := subscribe(ctx, conns[i%len(conns)].Conn(), ids[at:at+together]...); err != nil {
 				return err
 			}
 		}
 		return nil
-	}); err != nil {
-		return err
-	}
-	f.subscriber.add(grown / crowd)
-	grown, err = r.growth(b, func() error {
-		_, err := subscribe(streams, c.Conn(), ids[1:]...)
-		return err
 	})
-	f.multiplex.add(grown / crowd)
-	return err
+	return sample{grown / listeners}, err
 }
 
 func createMany(ctx context.Context, c *copilot.Client, n int) ([]string, error) {

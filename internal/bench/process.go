@@ -38,6 +38,30 @@ type bridge struct {
 
 // startBridge starts the server with that CLI, and waits until it answers.
 func (r *run) startBridge(ctx context.Context, cli string, env ...string) (*bridge, error) {
+	b, err := newBridge()
+	if err != nil {
+		return nil, err
+	}
+	dir := b.dir
+	b.command(ctx, r.cfg.Server, "serve", "--listen", b.unix, "--listen", b.tcp,
+		"--cli", cli, "--no-login", "--home", filepath.Join(dir, "home"), "--user-home", dir, "--work-dir", dir,
+		"--data-dir", filepath.Join(dir, "data"),
+		"--log-level", "warn", "--log-format", "json")
+	b.cmd.Env = append(append(os.Environ(), "COPILOT_GRPC_TOKEN="+b.token), env...)
+	return b, b.start(ctx)
+}
+
+// startRaw starts the server that a fan-out is compared with.
+func (r *run) startRaw(ctx context.Context) (*bridge, error) {
+	b, err := newBridge()
+	if err != nil {
+		return nil, err
+	}
+	b.command(ctx, r.cfg.Raw, strings.TrimPrefix(b.unix, "unix:"), b.tcp)
+	return b, b.start(ctx)
+}
+
+func newBridge() (*bridge, error) {
 	dir, err := os.MkdirTemp("", "copilot-grpc-bench-")
 	if err != nil {
 		return nil, err
@@ -46,27 +70,30 @@ func (r *run) startBridge(ctx context.Context, cli string, env ...string) (*brid
 	if err != nil {
 		return nil, err
 	}
-	b := &bridge{dir: dir, unix: "unix:" + filepath.Join(dir, "s"), tcp: fmt.Sprintf("127.0.0.1:%d", port), token: rand.Text()}
-	b.cmd = exec.CommandContext(ctx, r.cfg.Server, "serve", "--listen", b.unix, "--listen", b.tcp,
-		"--cli", cli, "--no-login", "--home", filepath.Join(dir, "home"), "--user-home", dir, "--work-dir", dir,
-		"--data-dir", filepath.Join(dir, "data"),
-		"--log-level", "warn", "--log-format", "json")
-	b.cmd.Env = append(append(os.Environ(), "COPILOT_GRPC_TOKEN="+b.token), env...)
+	return &bridge{dir: dir, unix: "unix:" + filepath.Join(dir, "s"), tcp: fmt.Sprintf("127.0.0.1:%d", port), token: rand.Text()}, nil
+}
+
+func (b *bridge) command(ctx context.Context, path string, args ...string) {
+	b.cmd = exec.CommandContext(ctx, path, args...)
 	b.cmd.Stderr = &b.stderr
 	b.cmd.Cancel = func() error { return b.cmd.Process.Signal(syscall.SIGTERM) }
 	b.cmd.WaitDelay = endTimeout
+}
+
+// start starts the process, and waits until it answers.
+func (b *bridge) start(ctx context.Context) error {
 	begin := time.Now()
 	if err := b.cmd.Start(); err != nil {
-		return nil, errors.Join(err, os.RemoveAll(dir))
+		return errors.Join(err, os.RemoveAll(b.dir))
 	}
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	c, err := b.dialReady(ctx)
 	if err != nil {
-		return nil, errors.Join(err, b.stop())
+		return errors.Join(err, b.stop())
 	}
 	b.ready = time.Since(begin)
-	return b, c.Close()
+	return c.Close()
 }
 
 // dialReady dials as soon as the socket takes connections: gRPC's own retry would wait

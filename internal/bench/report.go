@@ -10,10 +10,10 @@ func (r *run) turnTable(ctx context.Context) (Table, error) {
 		Title: "A short turn on the real CLI",
 		Note: fmt.Sprintf("From the send to session.idle, ms; the model is played offline. %d turns of each way in each of %d repeats, by turns. "+
 			"The ratio is that of the medians (p50) of a repeat. Target: 1.05.", r.cfg.Turns, r.cfg.Repeats),
-		Header: []string{"way", "p50, ms", "p99, ms", "p50 against direct", "CPU of the bridge, µs per turn"},
+		Header: []string{"way", "p50, ms", "p99, ms", "p50 against direct", "against the SDK for Node", "CPU of the bridge, µs per turn"},
 	}
 	if r.cfg.CLI == "" {
-		t.row("NOT RUN: no real CLI", "", "", "", "")
+		t.row("NOT RUN: no real CLI", "", "", "", "", "")
 		return t, nil
 	}
 	trips, err := r.turns(ctx)
@@ -22,15 +22,18 @@ func (r *run) turnTable(ctx context.Context) (Table, error) {
 	}
 	for _, way := range ways {
 		l := trips.way(way)
-		t.row(wayNames[way], scaled(l.p50, 1e-3).String(), scaled(l.p99, 1e-3).String(), ratio(l.p50, trips.direct.p50).String(), busy(way, l))
+		t.row(wayNames[way], scaled(l.p50, 1e-3).String(), scaled(l.p99, 1e-3).String(), ratio(l.p50, trips.way("direct").p50).String(), ratio(l.p50, trips.way("node").p50).String(), busy(way, l))
 	}
 	return t, nil
 }
 
-var wayNames = map[string]string{"direct": "direct, stdio", "unix": "bridge, unix socket", "tcp": "bridge, TCP"}
+var wayNames = map[string]string{
+	"direct": "direct, stdio", "node": "official SDK for Node, stdio", "python": "official SDK for Python, stdio",
+	"unix": "bridge, unix socket", "tcp": "bridge, TCP",
+}
 
 func busy(way string, l *latency) string {
-	if way == "direct" {
+	if way != "unix" && way != "tcp" {
 		return "–"
 	}
 	return l.cpu.String()
@@ -49,7 +52,7 @@ func (r *run) roundTripTable(ctx context.Context) (Table, error) {
 		Title: "Round trips",
 		Note: fmt.Sprintf("µs, back to back, %d in each of %d repeats, with a CLI that answers at once. A send is timed by the caller, from the call to its reply; "+
 			"a tool call by the CLI, from external_tool.requested to the answer.", r.cfg.Operations, r.cfg.Repeats),
-		Header: []string{"operation", "way", "p50", "p99", "p50 against direct", "p50 added", "CPU of the bridge per operation"},
+		Header: []string{"operation", "way", "p50", "p99", "p50 against direct", "against the SDK for Node", "p50 added", "CPU of the bridge per operation"},
 	}
 	sends, tools, err := r.latencies(ctx)
 	if err != nil {
@@ -57,12 +60,13 @@ func (r *run) roundTripTable(ctx context.Context) (Table, error) {
 	}
 	for _, op := range []struct {
 		name  string
-		trips *roundTrips
-	}{{"send", &sends}, {"tool call", &tools}} {
+		trips roundTrips
+	}{{"send", sends}, {"tool call", tools}} {
 		for _, way := range ways {
 			l := op.trips.way(way)
-			added := fmt.Sprintf("%+.0f", l.p50.median()-op.trips.direct.p50.median())
-			t.row(op.name, wayNames[way], l.p50.String(), l.p99.String(), ratio(l.p50, op.trips.direct.p50).String(), added, busy(way, l))
+			added := fmt.Sprintf("%+.0f", l.p50.median()-op.trips.way("direct").p50.median())
+			t.row(op.name, wayNames[way], l.p50.String(), l.p99.String(), ratio(l.p50, op.trips.way("direct").p50).String(),
+				ratio(l.p50, op.trips.way("node").p50).String(), added, busy(way, l))
 		}
 	}
 	return t, nil
@@ -76,8 +80,8 @@ func (r *run) ingestTable(ctx context.Context) (Table, error) {
 	t := Table{
 		Title: "One event: read, translated, kept, sent to one subscriber",
 		Note: fmt.Sprintf("CPU µs of the bridge per event, saturated: the CLI writes as fast as it is read, a write per event. %d repeats. "+
-			"The last column is what an official SDK's client (Go) was measured to need for reading alone, on another day.", r.cfg.Repeats),
-		Header: []string{"event", "bytes of JSON", "CPU", "target", "delivered live", "SDK client"},
+			"The last columns are what the processes of official SDKs take for reading the same stream and handing it to one handler, in this run; and the one for Go, on another day.", r.cfg.Repeats),
+		Header: []string{"event", "bytes of JSON", "CPU", "target", "delivered live", "SDK for Node", "SDK for Python", "SDK for Go"},
 	}
 	all, err := r.ingests(ctx)
 	if err != nil {
@@ -85,7 +89,8 @@ func (r *run) ingestTable(ctx context.Context) (Table, error) {
 	}
 	for _, p := range r.payloads() {
 		target := ingestTargets[p.Name]
-		t.row(p.Name, fmt.Sprint(p.Size()), all[p.Name].cpu.String(), "≤ "+number(target[0]), percent(all[p.Name].share), number(target[1]))
+		t.row(p.Name, fmt.Sprint(p.Size()), all[p.Name].cpu.String(), "≤ "+number(target[0]), percent(all[p.Name].share),
+			all[p.Name].sdk["node"].String(), all[p.Name].sdk["python"].String(), number(target[1]))
 	}
 	return t, nil
 }
@@ -96,43 +101,53 @@ func (r *run) fanOutTable(ctx context.Context) (Table, error) {
 	t := Table{
 		Title: "More subscribers",
 		Note: "CPU µs of the bridge per event, saturated, and what each further subscriber adds to it (against one). " +
-			"Targets: 0.40 (delta), 1.4 (4 KB) for each further one.",
-		Header: []string{"event", "subscribers", "connections", "CPU per event", "per further subscriber", "delivered live"},
+			"Targets: 0.40 (delta), 1.4 (4 KB) for each further one. Raw is what each further stream costs a grpc-go server that has the bytes ready and sends a message for each event, " +
+			"with the same settings and subscribers, by turns with the bridge.",
+		Header: []string{"event", "subscribers", "connections", "CPU per event", "per further subscriber", "raw grpc-go", "against raw", "delivered live"},
 	}
 	all, err := r.fanOuts(ctx)
 	if err != nil {
 		return t, err
 	}
 	for _, payload := range []string{"delta", "msg4k"} {
-		one := all[fanKey{payload, 1, false}].cpu
 		for _, n := range fanOut {
 			for _, shared := range []bool{false, true} {
-				f := all[fanKey{payload, n, shared}]
-				if f == nil {
-					continue
+				if key := (fanKey{payload, n, shared, false}); all[key] != nil {
+					t.row(fanRow(all, key)...)
 				}
-				connections, more := fmt.Sprint(n), "–"
-				if shared {
-					connections = "1"
-				}
-				if n > 1 {
-					var added sample
-					for i := range f.cpu {
-						added.add((f.cpu[i] - one[i]) / float64(n-1))
-					}
-					more = added.String()
-				}
-				t.row(payload, fmt.Sprint(n), connections, f.cpu.String(), more, percent(f.share))
 			}
 		}
 	}
 	return t, nil
 }
 
+// fanRow is a row of the fan-out, with what grpc-go takes beside what the bridge does.
+func fanRow(all map[fanKey]*ingest, key fanKey) []string {
+	f, connections := all[key], fmt.Sprint(key.n)
+	if key.shared {
+		connections = "1"
+	}
+	more := func(raw bool) sample {
+		one, many := fanKey{key.payload, 1, false, raw}, key
+		many.raw = raw
+		var added sample
+		for i := range min(len(all[one].cpu), len(all[many].cpu)) {
+			added.add((all[many].cpu[i] - all[one].cpu[i]) / float64(key.n-1))
+		}
+		return added
+	}
+	mine, floor, against := "–", "–", "–"
+	if key.n > 1 {
+		mine, floor, against = more(false).String(), more(true).String(), ratio(more(false), more(true)).String()
+	}
+	return []string{key.payload, fmt.Sprint(key.n), connections, f.cpu.String(), mine, floor, against, percent(f.share)}
+}
+
 func (r *run) memoryTable(ctx context.Context) (Table, error) {
 	t := Table{
-		Title:  "Memory and start",
-		Note:   fmt.Sprintf("Memory is the growth of the process's own resident memory over %d of each, garbage collected. Times in ms, with a CLI that starts at once.", crowd),
+		Title: "Memory and start",
+		Note: fmt.Sprintf("Memory is the growth of the process's own resident memory over %d sessions, in %d CLIs, and %d subscribers, garbage collected. "+
+			"Times in ms, with a CLI that starts at once.", crowd, crowd/100, listeners),
 		Header: []string{"what", "figure", "target"},
 	}
 	f, err := r.footprints(ctx)
@@ -142,7 +157,9 @@ func (r *run) memoryTable(ctx context.Context) (Table, error) {
 	kb := func(s sample) string { return number(s.median()/1024) + " KB" }
 	t.row("a session, loaded and idle", kb(f.idleSession), "≤ 4 KB beside journal and configuration")
 	t.row("a subscriber with a stream of its own, idle", kb(f.subscriber), "≤ 13 KB")
+	t.row(fmt.Sprintf("%d such subscribers", listeners), number(f.subscriber.median()*listeners/(1<<20))+" MB", "≤ 130 MB")
 	t.row("a subscriber on a shared stream, idle", kb(f.multiplex), "≤ 2 KB")
+	t.row(fmt.Sprintf("%d subscribers on shared streams", listeners), number(f.multiplex.median()*listeners/(1<<20))+" MB", "≤ 20 MB")
 	t.row("start of the server to its first answer", f.start.String()+" ms", "")
 	t.row("first session, the CLI's start included", f.session.String()+" ms", "")
 	return t, nil

@@ -3,6 +3,8 @@ package bench
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -11,43 +13,61 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/internal/bench/loadcli"
 )
 
-// ways are the ways to a session that are compared.
-var ways = []string{"direct", "unix", "tcp"}
+// ways are the ways to a session that are compared: the bare connection, official SDKs,
+// the bridge. SDKs that cannot be had are left out.
+var ways = []string{"direct", "node", "python", "unix", "tcp"}
 
-// roundTrips is what a kind of operation takes each way.
-type roundTrips struct{ direct, unix, tcp latency }
-
-func (r *roundTrips) way(name string) *latency {
-	return map[string]*latency{"direct": &r.direct, "unix": &r.unix, "tcp": &r.tcp}[name]
+// traveller goes one way, again and again.
+type traveller interface {
+	// sends times sends one after the other, from the call to its reply.
+	sends(ctx context.Context, n int) ([]float64, error)
+	// tools has the CLI call the tool, and takes the times from it.
+	tools(ctx context.Context, n int) ([]float64, error)
+	close() error
 }
 
-// talkers opens a session each way, with a CLI of its own for the direct one.
-func (r *run) talkers(ctx context.Context, b *bridge, cli string, direct map[string]any, config *cliv1.SessionConfig, tool string) (map[string]talker, error) {
-	out := map[string]talker{}
-	d, err := newDirect(ctx, cli, r.cache, direct)
+// roundTrips is what a kind of operation takes each way.
+type roundTrips map[string]*latency
+
+func (r roundTrips) way(name string) *latency {
+	if r[name] == nil {
+		r[name] = &latency{}
+	}
+	return r[name]
+}
+
+// travellers opens a session each way, with a CLI of its own for those without a bridge.
+func (r *run) travellers(ctx context.Context, b *bridge) (map[string]traveller, error) {
+	out := map[string]traveller{}
+	d, err := newDirect(ctx, r.cfg.LoadCLI, r.cache, map[string]any{
+		"tools": []any{map[string]any{"name": loadcli.Tool, "description": "a tool"}},
+	})
 	if err != nil {
 		return nil, fmt.Errorf("direct: %w", err)
 	}
-	out["direct"] = d
-	for _, way := range ways[1:] {
-		a, err := newAttached(ctx, b, way == "tcp", config, tool)
+	out["direct"] = talking{d}
+	for name, d := range r.drivers(ctx, r.cfg.LoadCLI, nil) {
+		out[name] = d
+	}
+	for _, way := range []string{"unix", "tcp"} {
+		a, err := newAttached(ctx, b, way == "tcp", &cliv1.SessionConfig{}, loadcli.Tool)
 		if err != nil {
 			return out, fmt.Errorf("bridge over %s: %w", way, err)
 		}
-		out[way] = a
+		out[way] = talking{a}
 	}
 	return out, nil
 }
 
 // latencies measures sends and tool calls, the ways by turns.
 func (r *run) latencies(ctx context.Context) (sends, tools roundTrips, err error) {
+	sends, tools = roundTrips{}, roundTrips{}
 	b, err := r.startBridge(ctx, r.cfg.LoadCLI)
 	if err != nil {
 		return sends, tools, err
 	}
 	defer r.end("bridge", b.stop)
-	tool := map[string]any{"tools": []any{map[string]any{"name": loadcli.Tool, "description": "a tool"}}}
-	all, err := r.talkers(ctx, b, r.cfg.LoadCLI, tool, &cliv1.SessionConfig{}, loadcli.Tool)
+	all, err := r.travellers(ctx, b)
 	defer func() {
 		for name, t := range all {
 			r.end(name, t.close)
@@ -57,12 +77,12 @@ func (r *run) latencies(ctx context.Context) (sends, tools roundTrips, err error
 		return sends, tools, err
 	}
 	for i := range r.cfg.Repeats + 1 {
-		for _, way := range r.shuffled(ways) {
-			sent, err := r.measured(b, r.cfg.Operations, func() ([]float64, error) { return manySends(ctx, all[way], r.cfg.Operations) })
+		for _, way := range r.shuffled(slices.Collect(maps.Keys(all))) {
+			sent, err := r.measured(b, r.cfg.Operations, func() ([]float64, error) { return all[way].sends(ctx, r.cfg.Operations) })
 			if err != nil {
 				return sends, tools, fmt.Errorf("send over %s: %w", way, err)
 			}
-			called, err := r.measured(b, r.cfg.Operations, func() ([]float64, error) { return manyTools(ctx, all[way], r.cfg.Operations) })
+			called, err := r.measured(b, r.cfg.Operations, func() ([]float64, error) { return all[way].tools(ctx, r.cfg.Operations) })
 			if err != nil {
 				return sends, tools, fmt.Errorf("tool call over %s: %w", way, err)
 			}
@@ -101,9 +121,12 @@ func (r *run) measured(b *bridge, n int, series func() ([]float64, error)) (burs
 	return burst{took, micros(after-before) / float64(n)}, err
 }
 
-// manySends times sends one after the other, from the call to its reply. The turn that
-// each begins, empty as it is, has ended before the next.
-func manySends(ctx context.Context, t talker, n int) ([]float64, error) {
+// talking is a talker as a traveller.
+type talking struct{ talker }
+
+// sends implements traveller. The turn that each send begins, empty as it is, has ended
+// before the next.
+func (t talking) sends(ctx context.Context, n int) ([]float64, error) {
 	took := make([]float64, 0, n)
 	for range n {
 		begin := time.Now()
@@ -118,8 +141,8 @@ func manySends(ctx context.Context, t talker, n int) ([]float64, error) {
 	return took, nil
 }
 
-// manyTools has the CLI call the tool, and takes the times from it.
-func manyTools(ctx context.Context, t talker, n int) ([]float64, error) {
+// tools implements traveller.
+func (t talking) tools(ctx context.Context, n int) ([]float64, error) {
 	if err := t.send(ctx, fmt.Sprintf("%s %d", loadcli.PromptTools, n)); err != nil {
 		return nil, err
 	}
@@ -127,17 +150,32 @@ func manyTools(ctx context.Context, t talker, n int) ([]float64, error) {
 	if err != nil {
 		return nil, err
 	}
+	return toolTimes(info)
+}
+
+// turn implements turner.
+func (t talking) turn(ctx context.Context, prompt string) (float64, error) {
+	begin := time.Now()
+	if err := t.send(ctx, prompt); err != nil {
+		return 0, err
+	}
+	_, err := t.idle(ctx)
+	return micros(time.Since(begin)), err
+}
+
+// toolTimes reads what the CLI says after a series of tool calls.
+func toolTimes(info string) ([]float64, error) {
 	list, ok := strings.CutPrefix(info, loadcli.Done)
 	if !ok {
 		return nil, fmt.Errorf("the CLI said %q", info)
 	}
-	took := make([]float64, 0, n)
+	var took []int64
 	for text := range strings.SplitSeq(list, ",") {
 		ns, err := strconv.ParseInt(text, 10, 64)
 		if err != nil {
 			return nil, err
 		}
-		took = append(took, float64(ns)/1e3)
+		took = append(took, ns)
 	}
-	return took, nil
+	return inMicros(took), nil
 }

@@ -20,7 +20,7 @@ import (
 // events must not take the processor from the server.
 type counter struct {
 	events int
-	last   bool // the frame holds the event with which a blast ends
+	ends   int // of the events, those with which a blast ends
 	gap    bool
 }
 
@@ -41,7 +41,9 @@ func (c *counter) count(frame []byte) error {
 			return fields(value, func(num protowire.Number, event []byte) error {
 				if num == batchEvents {
 					c.events++
-					c.last = c.last || len(event) < 512 && bytes.Contains(event, []byte(loadcli.Done))
+					if len(event) < 512 && bytes.Contains(event, []byte(loadcli.Done)) {
+						c.ends++
+					}
 				}
 				return nil
 			})
@@ -94,46 +96,51 @@ func (countingCodec) Unmarshal(data mem.BufferSlice, v any) error {
 // subscriber is one stream of events.
 type subscriber struct {
 	stream grpc.ClientStream
-	// total counts what came since the last end.
-	total int
+	// sessions is how many it has.
+	sessions int
 }
 
 var subscribeDesc = &grpc.StreamDesc{StreamName: "Subscribe", ServerStreams: true}
 
 // subscribe opens a stream on the sessions, from now on, and waits until it stands.
 func subscribe(ctx context.Context, conn grpc.ClientConnInterface, sessions ...string) (*subscriber, error) {
+	s, err := openStream(ctx, conn, bridgev1.Start_START_TAIL, sessions...)
+	if err != nil {
+		return nil, err
+	}
+	// Attached and CaughtUp of each.
+	for range 2 * len(sessions) {
+		if err := s.stream.RecvMsg(new(counter)); err != nil {
+			return nil, fmt.Errorf("subscribe: %w", err)
+		}
+	}
+	return s, nil
+}
+
+// openStream opens a stream on the sessions, and waits for nothing.
+func openStream(ctx context.Context, conn grpc.ClientConnInterface, start bridgev1.Start, sessions ...string) (*subscriber, error) {
 	stream, err := conn.NewStream(ctx, subscribeDesc, bridgev1.EventService_Subscribe_FullMethodName, grpc.ForceCodecV2(countingCodec{}))
 	if err != nil {
 		return nil, err
 	}
 	r := &bridgev1.SubscribeRequest{}
 	for _, id := range sessions {
-		r.Sessions = append(r.Sessions, &bridgev1.SessionCursor{SessionId: id, Start: bridgev1.Start_START_TAIL})
+		r.Sessions = append(r.Sessions, &bridgev1.SessionCursor{SessionId: id, Start: start})
 	}
-	if err := errors.Join(stream.SendMsg(r), stream.CloseSend()); err != nil {
-		return nil, err
-	}
-	// Attached and CaughtUp of each.
-	for range 2 * len(sessions) {
-		if err := stream.RecvMsg(new(counter)); err != nil {
-			return nil, fmt.Errorf("subscribe: %w", err)
-		}
-	}
-	return &subscriber{stream: stream}, nil
+	return &subscriber{stream: stream, sessions: len(sessions)}, errors.Join(stream.SendMsg(r), stream.CloseSend())
 }
 
-// await returns the number of events up to the end of a blast.
-func (s *subscriber) await() (int, error) {
-	s.total = 0
+// await returns the number of events up to the end of a blast, in all sessions.
+func (s *subscriber) await() (total int, err error) {
 	var c counter
-	for !c.last {
+	for ends := 0; ends < s.sessions; ends += c.ends {
 		switch err := s.stream.RecvMsg(&c); {
 		case errors.Is(err, io.EOF):
-			return s.total, io.ErrUnexpectedEOF
+			return total, io.ErrUnexpectedEOF
 		case err != nil:
-			return s.total, err
+			return total, err
 		}
-		s.total += c.events
+		total += c.events
 	}
-	return s.total, nil
+	return total, nil
 }

@@ -18,6 +18,7 @@ var translations = []struct{ benchmark, column string }{
 	{"ScanFrame", "finding the event in its frame"},
 	{"Peers/valid", "encoding/json: Valid"},
 	{"Peers/any", "encoding/json: decode, untyped"},
+	{"Peers/structs", "encoding/json: decode into structs"},
 	{"Peers/proto", "wire → structs → wire"},
 	{"Peers/protojson", "wire → structs → protojson"},
 	{"Peers/reference", "reference, JSON → structs"},
@@ -28,7 +29,7 @@ var translations = []struct{ benchmark, column string }{
 func (r *run) translateTable(ctx context.Context) (Table, error) {
 	t := Table{
 		Title: "Translation alone",
-		Note: "The benchmarks of bridge/translate, µs of wall time: medians, and the allocations of each. " +
+		Note: "The benchmarks of bridge/translate, µs of CPU time: medians, and the allocations of each. " +
 			"Targets for the mean of real events: 1.0 µs from JSON to the wire form, 0.8 µs back (1 KB), no allocations.",
 		Header: []string{"event"},
 	}
@@ -81,7 +82,7 @@ func parseBenchmarks(out []byte) (order []string, times, allocs map[string]sampl
 				continue
 			}
 			switch words[i+1] {
-			case "ns/op":
+			case "cpu-ns/op":
 				times[name] = append(times[name], v/1e3)
 			case "allocs/op":
 				allocs[name] = append(allocs[name], v)

@@ -2,8 +2,10 @@ package bench
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"time"
+	"maps"
+	"slices"
 
 	"github.com/copilot-grpc/copilot-grpc/internal/offlinemodel"
 
@@ -13,54 +15,87 @@ import (
 // answerText is what the offline model says in a short turn.
 const answerText = "It is sunny in Paris today, with a light wind from the west and no rain until the evening."
 
+// turner has turns of the real CLI, one way.
+type turner interface {
+	// turn times a turn, in µs, from the send to session.idle.
+	turn(ctx context.Context, prompt string) (float64, error)
+	// fresh ends the session, if there is one, and begins another.
+	fresh(ctx context.Context) error
+	close() error
+}
+
+// directTurns is the way without a bridge.
+type directTurns struct {
+	talking
+	d      *direct
+	config map[string]any
+	used   bool
+}
+
+func (t *directTurns) fresh(ctx context.Context) error {
+	if !t.used { // it came with one
+		t.used = true
+		return nil
+	}
+	return errors.Join(t.d.end(ctx), t.d.open(ctx, t.config))
+}
+
+// bridgeTurns is the way through a bridge.
+type bridgeTurns struct {
+	r      *run
+	b      *bridge
+	tcp    bool
+	config *cliv1.SessionConfig
+	a      *attached
+}
+
+func (t *bridgeTurns) turn(ctx context.Context, prompt string) (float64, error) {
+	return talking{t.a}.turn(ctx, prompt)
+}
+
+func (t *bridgeTurns) fresh(ctx context.Context) error {
+	if t.a != nil {
+		if err := t.a.end(ctx); err != nil {
+			return err
+		}
+	}
+	var err error
+	t.a, err = newAttached(ctx, t.b, t.tcp, t.config, "")
+	return err
+}
+
+func (t *bridgeTurns) close() error {
+	if t.a != nil {
+		t.r.end("stream", t.a.close)
+	}
+	return t.b.stop()
+}
+
 // turns measures whole turns of the real CLI, from the send to session.idle, each way
 // with a CLI of its own.
 func (r *run) turns(ctx context.Context) (roundTrips, error) {
-	var out roundTrips
 	model, err := offlinemodel.Start(ctx, offlinemodel.Options{Script: &offlinemodel.Script{
 		Stream:  offlinemodel.Pace{ChunkSize: 8},
 		Default: &offlinemodel.Rule{Reply: []offlinemodel.Step{{Text: answerText}}},
 	}})
 	if err != nil {
-		return out, err
+		return nil, err
 	}
 	defer r.end("offline model", func() error { return model.Close(context.WithoutCancel(ctx)) })
-	base, key, name := model.OpenAIBaseURL(), "offline", offlinemodel.DefaultModel
-	direct := map[string]any{"model": name, "requestPermission": true, "provider": map[string]any{
-		"type": "openai", "wireApi": "completions", "baseUrl": base, "apiKey": key,
-	}}
-	streaming := true
-	typed := &cliv1.SessionConfig{Model: &name, Streaming: &streaming, Provider: &cliv1.ProviderConfig{
-		Type:    cliv1.ProviderConfigType_PROVIDER_CONFIG_TYPE_OPENAI,
-		WireApi: cliv1.ProviderConfigWireApi_PROVIDER_CONFIG_WIRE_API_COMPLETIONS, BaseUrl: base, ApiKey: &key,
-	}}
-	d, err := newDirect(ctx, r.cfg.CLI, r.cache, direct)
-	if err != nil {
-		return out, err
-	}
-	defer r.end("direct", d.close)
-	bridges := map[string]*bridge{}
+	all := map[string]turner{}
 	defer func() {
-		for _, b := range bridges {
-			r.end("bridge", b.stop)
+		for name, t := range all {
+			r.end(name, t.close)
 		}
 	}()
-	for _, way := range ways[1:] {
-		b, err := r.startBridge(ctx, r.cfg.CLI)
-		if err != nil {
-			return out, err
-		}
-		bridges[way] = b
+	if err := r.turners(ctx, model.OpenAIBaseURL(), all); err != nil {
+		return nil, err
 	}
+	out := roundTrips{}
 	for i := range r.cfg.Repeats + 1 {
-		if i > 0 {
-			if err := d.open(ctx, direct); err != nil {
-				return out, err
-			}
-		}
-		round, err := r.turnRound(ctx, d, bridges, typed)
+		round, err := r.turnRound(ctx, all)
 		if err != nil {
-			return out, err
+			return nil, err
 		}
 		for way, b := range round {
 			if i > 0 { // the first round warms up
@@ -71,26 +106,53 @@ func (r *run) turns(ctx context.Context) (roundTrips, error) {
 	return out, nil
 }
 
+// turners puts all ways into a map.
+func (r *run) turners(ctx context.Context, base string, all map[string]turner) error {
+	key, name, streaming := "offline", offlinemodel.DefaultModel, true
+	config := map[string]any{"model": name, "requestPermission": true, "provider": map[string]any{
+		"type": "openai", "wireApi": "completions", "baseUrl": base, "apiKey": key,
+	}}
+	d, err := newDirect(ctx, r.cfg.CLI, r.cache, config)
+	if err != nil {
+		return err
+	}
+	all["direct"] = &directTurns{talking: talking{d}, d: d, config: config}
+	for name, d := range r.drivers(ctx, r.cfg.CLI, map[string]map[string]any{
+		"node": {"model": name, "provider": config["provider"]},
+		"python": {"model": name, "provider": map[string]any{
+			"type": "openai", "wire_api": "completions", "base_url": base, "api_key": key,
+		}},
+	}) {
+		all[name] = d
+	}
+	typed := &cliv1.SessionConfig{Model: &name, Streaming: &streaming, Provider: &cliv1.ProviderConfig{
+		Type:    cliv1.ProviderConfigType_PROVIDER_CONFIG_TYPE_OPENAI,
+		WireApi: cliv1.ProviderConfigWireApi_PROVIDER_CONFIG_WIRE_API_COMPLETIONS, BaseUrl: base, ApiKey: &key,
+	}}
+	for _, way := range []string{"unix", "tcp"} {
+		b, err := r.startBridge(ctx, r.cfg.CLI)
+		if err != nil {
+			return err
+		}
+		all[way] = &bridgeTurns{r: r, b: b, tcp: way == "tcp", config: typed}
+	}
+	return nil
+}
+
 // turnRound is a repeat: each way with a new session, alone in its CLI, since a CLI's
 // turns take longer the more sessions and history it has; and with its turns in between
 // those of the others.
-func (r *run) turnRound(ctx context.Context, d *direct, bridges map[string]*bridge, typed *cliv1.SessionConfig) (map[string]*burst, error) {
-	all := map[string]talker{"direct": d}
-	for way, b := range bridges {
-		a, err := newAttached(ctx, b, way == "tcp", typed, "")
-		if err != nil {
+func (r *run) turnRound(ctx context.Context, all map[string]turner) (map[string]*burst, error) {
+	round := map[string]*burst{}
+	for way, t := range all {
+		round[way] = &burst{}
+		if err := t.fresh(ctx); err != nil {
 			return nil, fmt.Errorf("session over %s: %w", way, err)
 		}
-		all[way] = a
 	}
-	round := map[string]*burst{"direct": {}, "unix": {}, "tcp": {}}
 	for i := range r.cfg.Turns + 2 {
-		for _, way := range r.shuffled(ways) {
-			b := bridges[way]
-			if b == nil {
-				b = bridges["unix"] // whose clock stands still meanwhile
-			}
-			one, err := r.measured(b, 1, func() ([]float64, error) { return oneTurn(ctx, all[way]) })
+		for _, way := range r.shuffled(slices.Collect(maps.Keys(all))) {
+			one, err := r.oneTurn(ctx, all[way])
 			if err != nil {
 				return nil, fmt.Errorf("turn over %s: %w", way, err)
 			}
@@ -100,19 +162,18 @@ func (r *run) turnRound(ctx context.Context, d *direct, bridges map[string]*brid
 			}
 		}
 	}
-	for way, t := range all {
-		if err := t.end(ctx); err != nil {
-			return nil, fmt.Errorf("end of the session over %s: %w", way, err)
-		}
-	}
 	return round, nil
 }
 
-func oneTurn(ctx context.Context, t talker) ([]float64, error) {
-	begin := time.Now()
-	if err := t.send(ctx, "What is the weather in Paris?"); err != nil {
-		return nil, err
+// oneTurn times a turn, with the clock of the bridge if there is one.
+func (r *run) oneTurn(ctx context.Context, t turner) (burst, error) {
+	turn := func() ([]float64, error) {
+		took, err := t.turn(ctx, "What is the weather in Paris?")
+		return []float64{took}, err
 	}
-	_, err := t.idle(ctx)
-	return []float64{micros(time.Since(begin))}, err
+	if through, ok := t.(*bridgeTurns); ok {
+		return r.measured(through.b, 1, turn)
+	}
+	took, err := turn()
+	return burst{took: took}, err
 }

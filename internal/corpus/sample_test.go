@@ -176,6 +176,21 @@ func TestFurtherConnections(t *testing.T) {
 	}
 }
 
+// TestResults: answers are found by the method that they answer, errors left out.
+func TestResults(t *testing.T) {
+	t.Parallel()
+	results, err := corpus.Results(record(t, `
+> {"jsonrpc":"2.0","id":1,"method":"a.get","params":{}}
+> {"jsonrpc":"2.0","id":2,"method":"b.get","params":{}}
+< {"jsonrpc":"2.0","id":2,"error":{"code":1,"message":"no"}}
+< {"jsonrpc":"2.0","id":1,"result":{"x": 1.0}}
+> {"jsonrpc":"2.0","id":3,"method":"a.get","params":{}}
+< {"jsonrpc":"2.0","id":3,"result":null}`, corpus.DefaultLimit))
+	if got := fmt.Sprintf("%s", results); err != nil || got != `map[a.get:[{"x": 1.0} null]]` {
+		t.Errorf("results = %s, %v", got, err)
+	}
+}
+
 func TestUnknownDrift(t *testing.T) {
 	t.Parallel()
 	report := &corpus.Report{Drift: map[corpus.Place]int{

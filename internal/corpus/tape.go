@@ -2,12 +2,15 @@ package corpus
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/translate"
 )
 
 // exchange is the traffic of one runtime.
@@ -59,4 +62,48 @@ func frames(recording []byte) ([][]byte, error) {
 		out = append(out, body[:n:n])
 		rest = body[n:]
 	}
+}
+
+// Results returns what the calls in a folder's recordings were answered, by method: the
+// results as the CLI wrote them.
+func Results(dir string) (map[string][]json.RawMessage, error) {
+	all, err := load(dir)
+	if err != nil {
+		return nil, err
+	}
+	results := make(map[string][]json.RawMessage)
+	for _, x := range all {
+		asked := make(map[string]string) // methods by id
+		if err := eachFrame(x.to, func(f translate.Frame) {
+			if f.Kind == translate.FrameRequest {
+				asked[string(f.ID)] = string(f.Method)
+			}
+		}); err != nil {
+			return nil, err
+		}
+		if err := eachFrame(x.from, func(f translate.Frame) {
+			if method := asked[string(f.ID)]; f.Kind == translate.FrameResponse && f.Error == nil {
+				results[method] = append(results[method], bytes.Clone(f.Result))
+			}
+		}); err != nil {
+			return nil, err
+		}
+	}
+	return results, nil
+}
+
+// eachFrame calls f for every message of a recording.
+func eachFrame(recording []byte, f func(translate.Frame)) error {
+	messages, err := frames(recording)
+	if err != nil {
+		return err
+	}
+	for _, text := range messages {
+		frame, err := translate.ScanFrame(text)
+		if err != nil {
+			return err
+		}
+		f(frame)
+	}
+	return nil
 }

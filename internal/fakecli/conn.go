@@ -283,7 +283,11 @@ func (k *conn) reply(m *message, result json.RawMessage, err *rpcError) {
 }
 
 func (k *conn) replyLocked(m *message, result json.RawMessage, err *rpcError) {
-	k.cli.oracle.add(Entry{Kind: EntryReply, Type: m.Method, ID: string(m.ID)})
+	entry := Entry{Kind: EntryReply, Type: m.Method, ID: string(m.ID)}
+	if len(result) <= shortResult {
+		entry.Body = result
+	}
+	k.cli.oracle.add(entry)
 	if err != nil {
 		k.push(obj("jsonrpc", "2.0", "id", m.ID, "error", err))
 		return

@@ -21,6 +21,9 @@ const (
 // maxLog bounds the entries kept; later ones are only counted.
 const maxLog = 1 << 21
 
+// shortResult is how long a result may be to be logged.
+const shortResult = 64
+
 // Entry is one line of the oracle's log.
 type Entry struct {
 	Seq       int    `json:"seq"`
@@ -30,7 +33,8 @@ type Entry struct {
 	Type      string `json:"type,omitempty"` // event type, method, or kind of fault
 	ID        string `json:"id,omitempty"`   // event id, or JSON-RPC id
 	Ephemeral bool   `json:"ephemeral,omitempty"`
-	// Body is the message received, or the data of a durable event.
+	// Body is the message received, the data of a durable event, or a reply's result if
+	// it is short.
 	Body json.RawMessage `json:"body,omitempty"`
 }
 

@@ -3,6 +3,8 @@ package callback
 import (
 	"context"
 
+	"google.golang.org/grpc"
+
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
@@ -19,4 +21,9 @@ func (s *Service) RespondToModelRequest(ctx context.Context, req *bridgev1.Respo
 // Resolve implements bridgev1.CallbackServiceServer.
 func (s *Service) Resolve(ctx context.Context, req *bridgev1.ResolveRequest) (*bridgev1.ResolveResponse, error) {
 	return s.backend.Resolve(ctx, req)
+}
+
+// ReadCallback implements bridgev1.CallbackServiceServer.
+func (s *Service) ReadCallback(req *bridgev1.ReadCallbackRequest, stream grpc.ServerStreamingServer[bridgev1.ReadCallbackResponse]) error {
+	return s.backend.ReadCallback(stream.Context(), req, stream.Send)
 }

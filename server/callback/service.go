@@ -19,6 +19,7 @@ type Backend interface {
 	// Attachment.Stream like all others.
 	Attach(context.Context, *bridgev1.AttachStart) (Attachment, error)
 	ListPending(context.Context, *bridgev1.ListPendingRequest) (*bridgev1.ListPendingResponse, error)
+	ReadCallback(ctx context.Context, req *bridgev1.ReadCallbackRequest, emit func(*bridgev1.ReadCallbackResponse) error) error
 	RespondToModelRequest(context.Context, *bridgev1.RespondToModelRequestRequest) (*bridgev1.RespondToModelRequestResponse, error)
 	Resolve(context.Context, *bridgev1.ResolveRequest) (*bridgev1.ResolveResponse, error)
 }

@@ -42,6 +42,9 @@ type Backend interface {
 	Log(context.Context, *bridgev1.LogRequest) (*bridgev1.LogResponse, error)
 	UpdateProvider(context.Context, *bridgev1.UpdateProviderRequest) (*bridgev1.UpdateProviderResponse, error)
 	ProvideCredentials(context.Context, *bridgev1.ProvideCredentialsRequest) (*bridgev1.ProvideCredentialsResponse, error)
+
+	ShareSession(context.Context, *bridgev1.ShareSessionRequest) (*bridgev1.ShareSessionResponse, error)
+	UnshareSession(context.Context, *bridgev1.UnshareSessionRequest) (*bridgev1.UnshareSessionResponse, error)
 }
 
 // Config is what a Service needs.

@@ -40,7 +40,7 @@ func serve(ctx context.Context, p *program, args []string) error {
 	if err := c.Validate(); err != nil {
 		return usageError{err}
 	}
-	if c.Token == "" && c.LogFormat != "text" && listensOnTCP(c.Listen) {
+	if c.Token == "" && c.Policy == "" && c.LogFormat != "text" && listensOnTCP(c.Listen) {
 		return usageError{errors.New("a TCP address needs --token when the log is not for people: a random one could not be told")}
 	}
 	logger, err := c.NewLogger(p.stderr)

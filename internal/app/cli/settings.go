@@ -156,7 +156,11 @@ func cliFlags(f *flags, c *app.Config) {
 
 // serverFlags adds the flags that say how to serve.
 func serverFlags(f *flags, c *app.Config) {
-	f.Var((*list)(&c.Listen), "listen", "`address` to listen on, unix:PATH or a loopback HOST:PORT; repeatable, or with commas (default: "+defaultSocket()+")")
+	f.Var((*list)(&c.Listen), "listen", "`address` to listen on, unix:PATH or HOST:PORT, which takes TLS and a policy unless it is loopback; repeatable, or with commas (default: "+defaultSocket()+")")
+	f.StringVar(&c.TLSCert, "tls-cert", "", "`file` with the certificate of TCP addresses, in PEM; read anew when it changes")
+	f.StringVar(&c.TLSKey, "tls-key", "", "`file` with its key, in PEM")
+	f.StringVar(&c.TLSClientCA, "tls-client-ca", "", "`file` with the CAs of client certificates, in PEM")
+	f.StringVar(&c.Policy, "policy", "", "`file` that says who may do what (docs/security.md); read anew when it changes")
 	f.StringVar(&c.Token, "token", "", "bearer `token` of callers over TCP, at least 16 characters (default: a random one, printed)")
 	f.StringVar(&c.OfflineModel, "offline-model", "", "`script` that plays the model: a path, or \""+app.OfflineDefault+"\" for the built-in one")
 	c.Homes = map[string]string{}

@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -21,6 +22,9 @@ const Version = "1.0.102"
 const (
 	// PromptBlast is followed by a payload's name and a count.
 	PromptBlast = "blast"
+	// PromptSpread is PromptBlast to all sessions of the process, by turns; each of them
+	// is told the end. The count is of all together.
+	PromptSpread = "spread"
 	// PromptTools is followed by a count of tool calls, one after the other.
 	PromptTools = "tools"
 )
@@ -42,6 +46,8 @@ type peer struct {
 	body  []byte
 	frame []byte
 	ids   uint64
+	// sessions are those that were opened.
+	sessions []string
 }
 
 // request is what it reads of a message.
@@ -105,13 +111,18 @@ func (p *peer) handle(r request) error {
 	case "connect", "ping":
 		return p.reply(r, `{"ok":true,"message":"","timestamp":0,"protocolVersion":3,"version":"`+Version+`"}`)
 	case "session.create", "session.resume":
+		if !slices.Contains(p.sessions, r.Params.SessionID) {
+			p.sessions = append(p.sessions, r.Params.SessionID)
+		}
 		return p.reply(r, `{"sessionId":`+quote(r.Params.SessionID)+`,"workspacePath":"","capabilities":{}}`)
 	case answerMethod:
 		return p.reply(r, `{"success":true}`)
+	case "session.destroy", "session.delete":
+		p.sessions = slices.DeleteFunc(p.sessions, func(id string) bool { return id == r.Params.SessionID })
 	case "session.send":
 		return p.send(r)
 	}
-	return p.reply(r, `{}`)
+	return p.reply(r, `{"success":true}`)
 }
 
 func (p *peer) reply(r request, result string) error {
@@ -134,11 +145,15 @@ func (p *peer) send(r request) error {
 		return err
 	}
 	words := strings.Fields(r.Params.Prompt)
-	done := ""
+	done, told := "", []string{r.Params.SessionID}
 	var err error
 	switch {
 	case len(words) == 3 && words[0] == PromptBlast:
-		err = p.blast(r.Params.SessionID, words[1], words[2])
+		err = p.blast(told, words[1], words[2])
+		done = Done
+	case len(words) == 3 && words[0] == PromptSpread:
+		told = p.sessions
+		err = p.blast(told, words[1], words[2])
 		done = Done
 	case len(words) == 2 && words[0] == PromptTools:
 		done, err = p.tools(r.Params.SessionID, words[1])
@@ -146,29 +161,38 @@ func (p *peer) send(r request) error {
 	if err != nil {
 		return err
 	}
-	p.begin()
-	if done != "" {
-		p.event(r.Params.SessionID, "session.info", `{"infoType":"bench","message":`+quote(done)+`}`, false)
+	for _, session := range told {
+		p.begin()
+		if done != "" {
+			p.event(session, "session.info", `{"infoType":"bench","message":`+quote(done)+`}`, false)
+		}
+		p.event(session, "session.idle", `{}`, true)
+		if err := p.flush(); err != nil {
+			return err
+		}
 	}
-	p.event(r.Params.SessionID, "session.idle", `{}`, true)
-	return p.flush()
+	return nil
 }
 
-// blast sends the same event many times, each under an id of its own and in a write of
-// its own.
-func (p *peer) blast(session, payload, count string) error {
+// blast sends the same event many times, to the sessions by turns, each under an id of its
+// own and in a write of its own.
+func (p *peer) blast(sessions []string, payload, count string) error {
 	n, err := strconv.Atoi(count)
 	if err != nil {
 		return err
 	}
-	body, at, err := eventBody(session, payload)
-	if err != nil {
-		return err
+	frames, places := make([][]byte, len(sessions)), make([]int, len(sessions))
+	for i, session := range sessions {
+		body, at, err := eventBody(session, payload)
+		if err != nil {
+			return err
+		}
+		frames[i] = fmt.Appendf(nil, "Content-Length: %d\r\n\r\n", len(body))
+		places[i] = at + len(frames[i])
+		frames[i] = append(frames[i], body...)
 	}
-	frame := fmt.Appendf(nil, "Content-Length: %d\r\n\r\n", len(body))
-	at += len(frame)
-	frame = append(frame, body...)
-	for range n {
+	for i := range n {
+		frame, at := frames[i%len(frames)], places[i%len(frames)]
 		p.ids++
 		putHex(frame[at:at+12], p.ids)
 		if _, err := p.out.Write(frame); err != nil {

@@ -36,7 +36,7 @@ func run(ctx context.Context) (err error) {
 	flag.IntVar(&c.Operations, "operations", 1000, "round trips in a repeat")
 	flag.IntVar(&c.Turns, "turns", 15, "real turns in a repeat")
 	flag.IntVar(&c.BlastBytes, "blast", 24<<20, "`bytes` of events in a repeat")
-	only := flag.String("only", "", "`sections` to measure, with commas: turn, roundtrip, ingest, fanout, translate, memory")
+	only := flag.String("only", "", "`sections` to measure, with commas: turn, roundtrip, ingest, fanout, scale, storm, translate, memory")
 	payloads := flag.String("payloads", "", "`events` to blast, with commas: delta, tool1k, msg4k, msg20k")
 	document := flag.String("write", "", "`file` to write the figures into")
 	flag.Parse()
@@ -52,6 +52,9 @@ func run(ctx context.Context) (err error) {
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	if c.LoadCLI, err = build(ctx, dir, "loadcli", "./internal/bench/cmd/loadcli"); err != nil {
+		return err
+	}
+	if c.Raw, err = build(ctx, dir, "rawgrpc", "./internal/bench/cmd/rawgrpc"); err != nil {
 		return err
 	}
 	if c.Server == "" {
@@ -85,10 +88,20 @@ func write(path string, tables []bench.Table) error {
 	if err != nil {
 		return err
 	}
-	head := fmt.Sprintf("%s/%s, %d CPUs, %s.\n", runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), runtime.Version())
+	head := fmt.Sprintf("%s/%s, %d CPUs, %s. Load of the machine, this run's own included, at its end: %s.\n",
+		runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), runtime.Version(), load())
 	out, err := bench.Insert(string(text), head, tables)
 	if err != nil {
 		return err
 	}
 	return os.WriteFile(path, []byte(out), 0o644)
+}
+
+// load is the machine's load average over one, five and fifteen minutes.
+func load() string {
+	text, err := os.ReadFile("/proc/loadavg")
+	if err != nil {
+		return "not known"
+	}
+	return strings.Join(strings.Fields(string(text))[:3], ", ")
 }

@@ -23,6 +23,116 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// ReadCallbackRequest is what CallbackService.ReadCallback takes.
+type ReadCallbackRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The session.
+	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	// The callback.
+	CallbackId    string `protobuf:"bytes,2,opt,name=callback_id,json=callbackId,proto3" json:"callback_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReadCallbackRequest) Reset() {
+	*x = ReadCallbackRequest{}
+	mi := &file_copilot_bridge_v1_callback_service_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReadCallbackRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReadCallbackRequest) ProtoMessage() {}
+
+func (x *ReadCallbackRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_bridge_v1_callback_service_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReadCallbackRequest.ProtoReflect.Descriptor instead.
+func (*ReadCallbackRequest) Descriptor() ([]byte, []int) {
+	return file_copilot_bridge_v1_callback_service_proto_rawDescGZIP(), []int{0}
+}
+
+func (x *ReadCallbackRequest) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+func (x *ReadCallbackRequest) GetCallbackId() string {
+	if x != nil {
+		return x.CallbackId
+	}
+	return ""
+}
+
+// ReadCallbackResponse is a piece of a callback.
+type ReadCallbackResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The next bytes of the Callback, as protobuf.
+	Chunk []byte `protobuf:"bytes,1,opt,name=chunk,proto3" json:"chunk,omitempty"`
+	// In the first piece: how many bytes the whole has.
+	TotalBytes    int64 `protobuf:"varint,2,opt,name=total_bytes,json=totalBytes,proto3" json:"total_bytes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReadCallbackResponse) Reset() {
+	*x = ReadCallbackResponse{}
+	mi := &file_copilot_bridge_v1_callback_service_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReadCallbackResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReadCallbackResponse) ProtoMessage() {}
+
+func (x *ReadCallbackResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_bridge_v1_callback_service_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReadCallbackResponse.ProtoReflect.Descriptor instead.
+func (*ReadCallbackResponse) Descriptor() ([]byte, []int) {
+	return file_copilot_bridge_v1_callback_service_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *ReadCallbackResponse) GetChunk() []byte {
+	if x != nil {
+		return x.Chunk
+	}
+	return nil
+}
+
+func (x *ReadCallbackResponse) GetTotalBytes() int64 {
+	if x != nil {
+		return x.TotalBytes
+	}
+	return 0
+}
+
 // AttachRequest is a frame from a participant.
 type AttachRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -43,7 +153,7 @@ type AttachRequest struct {
 
 func (x *AttachRequest) Reset() {
 	*x = AttachRequest{}
-	mi := &file_copilot_bridge_v1_callback_service_proto_msgTypes[0]
+	mi := &file_copilot_bridge_v1_callback_service_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -55,7 +165,7 @@ func (x *AttachRequest) String() string {
 func (*AttachRequest) ProtoMessage() {}
 
 func (x *AttachRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_callback_service_proto_msgTypes[0]
+	mi := &file_copilot_bridge_v1_callback_service_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -68,7 +178,7 @@ func (x *AttachRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachRequest.ProtoReflect.Descriptor instead.
 func (*AttachRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_callback_service_proto_rawDescGZIP(), []int{0}
+	return file_copilot_bridge_v1_callback_service_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *AttachRequest) GetFrame() isAttachRequest_Frame {
@@ -241,7 +351,7 @@ type AttachStart struct {
 
 func (x *AttachStart) Reset() {
 	*x = AttachStart{}
-	mi := &file_copilot_bridge_v1_callback_service_proto_msgTypes[1]
+	mi := &file_copilot_bridge_v1_callback_service_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -253,7 +363,7 @@ func (x *AttachStart) String() string {
 func (*AttachStart) ProtoMessage() {}
 
 func (x *AttachStart) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_callback_service_proto_msgTypes[1]
+	mi := &file_copilot_bridge_v1_callback_service_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -266,7 +376,7 @@ func (x *AttachStart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachStart.ProtoReflect.Descriptor instead.
 func (*AttachStart) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_callback_service_proto_rawDescGZIP(), []int{1}
+	return file_copilot_bridge_v1_callback_service_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *AttachStart) GetSession() isAttachStart_Session {
@@ -439,7 +549,7 @@ type CallbackAnswer struct {
 
 func (x *CallbackAnswer) Reset() {
 	*x = CallbackAnswer{}
-	mi := &file_copilot_bridge_v1_callback_service_proto_msgTypes[2]
+	mi := &file_copilot_bridge_v1_callback_service_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -451,7 +561,7 @@ func (x *CallbackAnswer) String() string {
 func (*CallbackAnswer) ProtoMessage() {}
 
 func (x *CallbackAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_callback_service_proto_msgTypes[2]
+	mi := &file_copilot_bridge_v1_callback_service_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -464,7 +574,7 @@ func (x *CallbackAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallbackAnswer.ProtoReflect.Descriptor instead.
 func (*CallbackAnswer) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_callback_service_proto_rawDescGZIP(), []int{2}
+	return file_copilot_bridge_v1_callback_service_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *CallbackAnswer) GetCallbackId() string {
@@ -503,7 +613,7 @@ type AttachCommand struct {
 
 func (x *AttachCommand) Reset() {
 	*x = AttachCommand{}
-	mi := &file_copilot_bridge_v1_callback_service_proto_msgTypes[3]
+	mi := &file_copilot_bridge_v1_callback_service_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -515,7 +625,7 @@ func (x *AttachCommand) String() string {
 func (*AttachCommand) ProtoMessage() {}
 
 func (x *AttachCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_callback_service_proto_msgTypes[3]
+	mi := &file_copilot_bridge_v1_callback_service_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -528,7 +638,7 @@ func (x *AttachCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachCommand.ProtoReflect.Descriptor instead.
 func (*AttachCommand) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_callback_service_proto_rawDescGZIP(), []int{3}
+	return file_copilot_bridge_v1_callback_service_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *AttachCommand) GetCommandId() string {
@@ -629,7 +739,7 @@ type AbortCommand struct {
 
 func (x *AbortCommand) Reset() {
 	*x = AbortCommand{}
-	mi := &file_copilot_bridge_v1_callback_service_proto_msgTypes[4]
+	mi := &file_copilot_bridge_v1_callback_service_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -641,7 +751,7 @@ func (x *AbortCommand) String() string {
 func (*AbortCommand) ProtoMessage() {}
 
 func (x *AbortCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_callback_service_proto_msgTypes[4]
+	mi := &file_copilot_bridge_v1_callback_service_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -654,7 +764,7 @@ func (x *AbortCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AbortCommand.ProtoReflect.Descriptor instead.
 func (*AbortCommand) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_callback_service_proto_rawDescGZIP(), []int{4}
+	return file_copilot_bridge_v1_callback_service_proto_rawDescGZIP(), []int{6}
 }
 
 // SetToolsCommand replaces a participant's tools.
@@ -668,7 +778,7 @@ type SetToolsCommand struct {
 
 func (x *SetToolsCommand) Reset() {
 	*x = SetToolsCommand{}
-	mi := &file_copilot_bridge_v1_callback_service_proto_msgTypes[5]
+	mi := &file_copilot_bridge_v1_callback_service_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -680,7 +790,7 @@ func (x *SetToolsCommand) String() string {
 func (*SetToolsCommand) ProtoMessage() {}
 
 func (x *SetToolsCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_callback_service_proto_msgTypes[5]
+	mi := &file_copilot_bridge_v1_callback_service_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -693,7 +803,7 @@ func (x *SetToolsCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetToolsCommand.ProtoReflect.Descriptor instead.
 func (*SetToolsCommand) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_callback_service_proto_rawDescGZIP(), []int{5}
+	return file_copilot_bridge_v1_callback_service_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *SetToolsCommand) GetTools() []*v1.ToolDefinition {
@@ -712,7 +822,7 @@ type AttachHeartbeat struct {
 
 func (x *AttachHeartbeat) Reset() {
 	*x = AttachHeartbeat{}
-	mi := &file_copilot_bridge_v1_callback_service_proto_msgTypes[6]
+	mi := &file_copilot_bridge_v1_callback_service_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -724,7 +834,7 @@ func (x *AttachHeartbeat) String() string {
 func (*AttachHeartbeat) ProtoMessage() {}
 
 func (x *AttachHeartbeat) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_callback_service_proto_msgTypes[6]
+	mi := &file_copilot_bridge_v1_callback_service_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -737,7 +847,7 @@ func (x *AttachHeartbeat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachHeartbeat.ProtoReflect.Descriptor instead.
 func (*AttachHeartbeat) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_callback_service_proto_rawDescGZIP(), []int{6}
+	return file_copilot_bridge_v1_callback_service_proto_rawDescGZIP(), []int{8}
 }
 
 // AttachLeave ends a participation.
@@ -751,7 +861,7 @@ type AttachLeave struct {
 
 func (x *AttachLeave) Reset() {
 	*x = AttachLeave{}
-	mi := &file_copilot_bridge_v1_callback_service_proto_msgTypes[7]
+	mi := &file_copilot_bridge_v1_callback_service_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -763,7 +873,7 @@ func (x *AttachLeave) String() string {
 func (*AttachLeave) ProtoMessage() {}
 
 func (x *AttachLeave) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_callback_service_proto_msgTypes[7]
+	mi := &file_copilot_bridge_v1_callback_service_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -776,7 +886,7 @@ func (x *AttachLeave) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachLeave.ProtoReflect.Descriptor instead.
 func (*AttachLeave) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_callback_service_proto_rawDescGZIP(), []int{7}
+	return file_copilot_bridge_v1_callback_service_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *AttachLeave) GetDisconnect() bool {
@@ -805,7 +915,7 @@ type AttachResponse struct {
 
 func (x *AttachResponse) Reset() {
 	*x = AttachResponse{}
-	mi := &file_copilot_bridge_v1_callback_service_proto_msgTypes[8]
+	mi := &file_copilot_bridge_v1_callback_service_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -817,7 +927,7 @@ func (x *AttachResponse) String() string {
 func (*AttachResponse) ProtoMessage() {}
 
 func (x *AttachResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_callback_service_proto_msgTypes[8]
+	mi := &file_copilot_bridge_v1_callback_service_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -830,7 +940,7 @@ func (x *AttachResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachResponse.ProtoReflect.Descriptor instead.
 func (*AttachResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_callback_service_proto_rawDescGZIP(), []int{8}
+	return file_copilot_bridge_v1_callback_service_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *AttachResponse) GetFrame() isAttachResponse_Frame {
@@ -910,10 +1020,11 @@ type AttachResponse_Failed struct {
 }
 
 type AttachResponse_Opening struct {
-	// The participant is in place, and the session is about to be. Only for a session
-	// whose files or model requests are its participants' matter, which are asked for
-	// from now on, and for a start with `exact`: `stream` frames may come, and answers may
-	// be sent, before `started`. Then it is the first frame.
+	// The participant is in place, and the session is about to be. It comes where the CLI
+	// asks the participant something before it has opened the session, and waits for that:
+	// a GitHub token, say; and always for a session whose files or model requests are its
+	// participants' matter, and for a start with `exact`. `stream` frames may come, and answers may be sent, from now
+	// on, before `started`. It is the first frame then.
 	Opening *AttachOpening `protobuf:"bytes,5,opt,name=opening,proto3,oneof"`
 }
 
@@ -942,7 +1053,7 @@ type AttachOpening struct {
 
 func (x *AttachOpening) Reset() {
 	*x = AttachOpening{}
-	mi := &file_copilot_bridge_v1_callback_service_proto_msgTypes[9]
+	mi := &file_copilot_bridge_v1_callback_service_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -954,7 +1065,7 @@ func (x *AttachOpening) String() string {
 func (*AttachOpening) ProtoMessage() {}
 
 func (x *AttachOpening) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_callback_service_proto_msgTypes[9]
+	mi := &file_copilot_bridge_v1_callback_service_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -967,7 +1078,7 @@ func (x *AttachOpening) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachOpening.ProtoReflect.Descriptor instead.
 func (*AttachOpening) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_callback_service_proto_rawDescGZIP(), []int{9}
+	return file_copilot_bridge_v1_callback_service_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *AttachOpening) GetParticipantId() string {
@@ -1018,7 +1129,7 @@ type AttachStarted struct {
 
 func (x *AttachStarted) Reset() {
 	*x = AttachStarted{}
-	mi := &file_copilot_bridge_v1_callback_service_proto_msgTypes[10]
+	mi := &file_copilot_bridge_v1_callback_service_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1030,7 +1141,7 @@ func (x *AttachStarted) String() string {
 func (*AttachStarted) ProtoMessage() {}
 
 func (x *AttachStarted) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_callback_service_proto_msgTypes[10]
+	mi := &file_copilot_bridge_v1_callback_service_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1043,7 +1154,7 @@ func (x *AttachStarted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachStarted.ProtoReflect.Descriptor instead.
 func (*AttachStarted) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_callback_service_proto_rawDescGZIP(), []int{10}
+	return file_copilot_bridge_v1_callback_service_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *AttachStarted) GetParticipantId() string {
@@ -1144,7 +1255,7 @@ type AttachDone struct {
 
 func (x *AttachDone) Reset() {
 	*x = AttachDone{}
-	mi := &file_copilot_bridge_v1_callback_service_proto_msgTypes[11]
+	mi := &file_copilot_bridge_v1_callback_service_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1156,7 +1267,7 @@ func (x *AttachDone) String() string {
 func (*AttachDone) ProtoMessage() {}
 
 func (x *AttachDone) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_callback_service_proto_msgTypes[11]
+	mi := &file_copilot_bridge_v1_callback_service_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1169,7 +1280,7 @@ func (x *AttachDone) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachDone.ProtoReflect.Descriptor instead.
 func (*AttachDone) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_callback_service_proto_rawDescGZIP(), []int{11}
+	return file_copilot_bridge_v1_callback_service_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *AttachDone) GetOf() isAttachDone_Of {
@@ -1248,7 +1359,7 @@ type AttachFailed struct {
 
 func (x *AttachFailed) Reset() {
 	*x = AttachFailed{}
-	mi := &file_copilot_bridge_v1_callback_service_proto_msgTypes[12]
+	mi := &file_copilot_bridge_v1_callback_service_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1260,7 +1371,7 @@ func (x *AttachFailed) String() string {
 func (*AttachFailed) ProtoMessage() {}
 
 func (x *AttachFailed) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_callback_service_proto_msgTypes[12]
+	mi := &file_copilot_bridge_v1_callback_service_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1273,7 +1384,7 @@ func (x *AttachFailed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachFailed.ProtoReflect.Descriptor instead.
 func (*AttachFailed) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_callback_service_proto_rawDescGZIP(), []int{12}
+	return file_copilot_bridge_v1_callback_service_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *AttachFailed) GetOf() isAttachFailed_Of {
@@ -1354,7 +1465,7 @@ type ListPendingRequest struct {
 
 func (x *ListPendingRequest) Reset() {
 	*x = ListPendingRequest{}
-	mi := &file_copilot_bridge_v1_callback_service_proto_msgTypes[13]
+	mi := &file_copilot_bridge_v1_callback_service_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1366,7 +1477,7 @@ func (x *ListPendingRequest) String() string {
 func (*ListPendingRequest) ProtoMessage() {}
 
 func (x *ListPendingRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_callback_service_proto_msgTypes[13]
+	mi := &file_copilot_bridge_v1_callback_service_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1379,7 +1490,7 @@ func (x *ListPendingRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPendingRequest.ProtoReflect.Descriptor instead.
 func (*ListPendingRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_callback_service_proto_rawDescGZIP(), []int{13}
+	return file_copilot_bridge_v1_callback_service_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ListPendingRequest) GetSessionId() string {
@@ -1400,7 +1511,7 @@ type ListPendingResponse struct {
 
 func (x *ListPendingResponse) Reset() {
 	*x = ListPendingResponse{}
-	mi := &file_copilot_bridge_v1_callback_service_proto_msgTypes[14]
+	mi := &file_copilot_bridge_v1_callback_service_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1412,7 +1523,7 @@ func (x *ListPendingResponse) String() string {
 func (*ListPendingResponse) ProtoMessage() {}
 
 func (x *ListPendingResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_callback_service_proto_msgTypes[14]
+	mi := &file_copilot_bridge_v1_callback_service_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1425,7 +1536,7 @@ func (x *ListPendingResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPendingResponse.ProtoReflect.Descriptor instead.
 func (*ListPendingResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_callback_service_proto_rawDescGZIP(), []int{14}
+	return file_copilot_bridge_v1_callback_service_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ListPendingResponse) GetCallbacks() []*Callback {
@@ -1453,7 +1564,7 @@ type ResolveRequest struct {
 
 func (x *ResolveRequest) Reset() {
 	*x = ResolveRequest{}
-	mi := &file_copilot_bridge_v1_callback_service_proto_msgTypes[15]
+	mi := &file_copilot_bridge_v1_callback_service_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1465,7 +1576,7 @@ func (x *ResolveRequest) String() string {
 func (*ResolveRequest) ProtoMessage() {}
 
 func (x *ResolveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_callback_service_proto_msgTypes[15]
+	mi := &file_copilot_bridge_v1_callback_service_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1478,7 +1589,7 @@ func (x *ResolveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveRequest.ProtoReflect.Descriptor instead.
 func (*ResolveRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_callback_service_proto_rawDescGZIP(), []int{15}
+	return file_copilot_bridge_v1_callback_service_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ResolveRequest) GetSessionId() string {
@@ -1522,7 +1633,7 @@ type RespondToModelRequestRequest struct {
 
 func (x *RespondToModelRequestRequest) Reset() {
 	*x = RespondToModelRequestRequest{}
-	mi := &file_copilot_bridge_v1_callback_service_proto_msgTypes[16]
+	mi := &file_copilot_bridge_v1_callback_service_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1534,7 +1645,7 @@ func (x *RespondToModelRequestRequest) String() string {
 func (*RespondToModelRequestRequest) ProtoMessage() {}
 
 func (x *RespondToModelRequestRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_callback_service_proto_msgTypes[16]
+	mi := &file_copilot_bridge_v1_callback_service_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1547,7 +1658,7 @@ func (x *RespondToModelRequestRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RespondToModelRequestRequest.ProtoReflect.Descriptor instead.
 func (*RespondToModelRequestRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_callback_service_proto_rawDescGZIP(), []int{16}
+	return file_copilot_bridge_v1_callback_service_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *RespondToModelRequestRequest) GetSessionId() string {
@@ -1575,7 +1686,7 @@ type RespondToModelRequestResponse struct {
 
 func (x *RespondToModelRequestResponse) Reset() {
 	*x = RespondToModelRequestResponse{}
-	mi := &file_copilot_bridge_v1_callback_service_proto_msgTypes[17]
+	mi := &file_copilot_bridge_v1_callback_service_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1587,7 +1698,7 @@ func (x *RespondToModelRequestResponse) String() string {
 func (*RespondToModelRequestResponse) ProtoMessage() {}
 
 func (x *RespondToModelRequestResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_callback_service_proto_msgTypes[17]
+	mi := &file_copilot_bridge_v1_callback_service_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1600,7 +1711,7 @@ func (x *RespondToModelRequestResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RespondToModelRequestResponse.ProtoReflect.Descriptor instead.
 func (*RespondToModelRequestResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_callback_service_proto_rawDescGZIP(), []int{17}
+	return file_copilot_bridge_v1_callback_service_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *RespondToModelRequestResponse) GetPosition() *Position {
@@ -1621,7 +1732,7 @@ type ResolveResponse struct {
 
 func (x *ResolveResponse) Reset() {
 	*x = ResolveResponse{}
-	mi := &file_copilot_bridge_v1_callback_service_proto_msgTypes[18]
+	mi := &file_copilot_bridge_v1_callback_service_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1633,7 +1744,7 @@ func (x *ResolveResponse) String() string {
 func (*ResolveResponse) ProtoMessage() {}
 
 func (x *ResolveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_callback_service_proto_msgTypes[18]
+	mi := &file_copilot_bridge_v1_callback_service_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1646,7 +1757,7 @@ func (x *ResolveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveResponse.ProtoReflect.Descriptor instead.
 func (*ResolveResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_callback_service_proto_rawDescGZIP(), []int{18}
+	return file_copilot_bridge_v1_callback_service_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ResolveResponse) GetPosition() *Position {
@@ -1660,7 +1771,16 @@ var File_copilot_bridge_v1_callback_service_proto protoreflect.FileDescriptor
 
 const file_copilot_bridge_v1_callback_service_proto_rawDesc = "" +
 	"\n" +
-	"(copilot/bridge/v1/callback_service.proto\x12\x11copilot.bridge.v1\x1a copilot/bridge/v1/callback.proto\x1a\x1dcopilot/bridge/v1/error.proto\x1a%copilot/bridge/v1/event_service.proto\x1a&copilot/bridge/v1/model_response.proto\x1a\x1fcopilot/bridge/v1/session.proto\x1a'copilot/bridge/v1/session_service.proto\x1a\x1bcopilot/cli/v1/common.proto\x1a\x1ccopilot/cli/v1/session.proto\x1a\x1egoogle/protobuf/duration.proto\"\x92\x03\n" +
+	"(copilot/bridge/v1/callback_service.proto\x12\x11copilot.bridge.v1\x1a copilot/bridge/v1/callback.proto\x1a\x1dcopilot/bridge/v1/error.proto\x1a%copilot/bridge/v1/event_service.proto\x1a&copilot/bridge/v1/model_response.proto\x1a\x1fcopilot/bridge/v1/session.proto\x1a'copilot/bridge/v1/session_service.proto\x1a\x1bcopilot/cli/v1/common.proto\x1a\x1ccopilot/cli/v1/session.proto\x1a\x1egoogle/protobuf/duration.proto\"U\n" +
+	"\x13ReadCallbackRequest\x12\x1d\n" +
+	"\n" +
+	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x1f\n" +
+	"\vcallback_id\x18\x02 \x01(\tR\n" +
+	"callbackId\"M\n" +
+	"\x14ReadCallbackResponse\x12\x14\n" +
+	"\x05chunk\x18\x01 \x01(\fR\x05chunk\x12\x1f\n" +
+	"\vtotal_bytes\x18\x02 \x01(\x03R\n" +
+	"totalBytes\"\x92\x03\n" +
 	"\rAttachRequest\x126\n" +
 	"\x05start\x18\x01 \x01(\v2\x1e.copilot.bridge.v1.AttachStartH\x00R\x05start\x12;\n" +
 	"\x06answer\x18\x02 \x01(\v2!.copilot.bridge.v1.CallbackAnswerH\x00R\x06answer\x12<\n" +
@@ -1770,10 +1890,11 @@ const file_copilot_bridge_v1_callback_service_proto_rawDesc = "" +
 	"\x1dRespondToModelRequestResponse\x127\n" +
 	"\bposition\x18\x01 \x01(\v2\x1b.copilot.bridge.v1.PositionR\bposition\"J\n" +
 	"\x0fResolveResponse\x127\n" +
-	"\bposition\x18\x01 \x01(\v2\x1b.copilot.bridge.v1.PositionR\bposition2\x90\x03\n" +
+	"\bposition\x18\x01 \x01(\v2\x1b.copilot.bridge.v1.PositionR\bposition2\xf3\x03\n" +
 	"\x0fCallbackService\x12Q\n" +
 	"\x06Attach\x12 .copilot.bridge.v1.AttachRequest\x1a!.copilot.bridge.v1.AttachResponse(\x010\x01\x12\\\n" +
-	"\vListPending\x12%.copilot.bridge.v1.ListPendingRequest\x1a&.copilot.bridge.v1.ListPendingResponse\x12z\n" +
+	"\vListPending\x12%.copilot.bridge.v1.ListPendingRequest\x1a&.copilot.bridge.v1.ListPendingResponse\x12a\n" +
+	"\fReadCallback\x12&.copilot.bridge.v1.ReadCallbackRequest\x1a'.copilot.bridge.v1.ReadCallbackResponse0\x01\x12z\n" +
 	"\x15RespondToModelRequest\x12/.copilot.bridge.v1.RespondToModelRequestRequest\x1a0.copilot.bridge.v1.RespondToModelRequestResponse\x12P\n" +
 	"\aResolve\x12!.copilot.bridge.v1.ResolveRequest\x1a\".copilot.bridge.v1.ResolveResponseBHZFgithub.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1;bridgev1b\x06proto3"
 
@@ -1789,102 +1910,106 @@ func file_copilot_bridge_v1_callback_service_proto_rawDescGZIP() []byte {
 	return file_copilot_bridge_v1_callback_service_proto_rawDescData
 }
 
-var file_copilot_bridge_v1_callback_service_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
+var file_copilot_bridge_v1_callback_service_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
 var file_copilot_bridge_v1_callback_service_proto_goTypes = []any{
-	(*AttachRequest)(nil),                   // 0: copilot.bridge.v1.AttachRequest
-	(*AttachStart)(nil),                     // 1: copilot.bridge.v1.AttachStart
-	(*CallbackAnswer)(nil),                  // 2: copilot.bridge.v1.CallbackAnswer
-	(*AttachCommand)(nil),                   // 3: copilot.bridge.v1.AttachCommand
-	(*AbortCommand)(nil),                    // 4: copilot.bridge.v1.AbortCommand
-	(*SetToolsCommand)(nil),                 // 5: copilot.bridge.v1.SetToolsCommand
-	(*AttachHeartbeat)(nil),                 // 6: copilot.bridge.v1.AttachHeartbeat
-	(*AttachLeave)(nil),                     // 7: copilot.bridge.v1.AttachLeave
-	(*AttachResponse)(nil),                  // 8: copilot.bridge.v1.AttachResponse
-	(*AttachOpening)(nil),                   // 9: copilot.bridge.v1.AttachOpening
-	(*AttachStarted)(nil),                   // 10: copilot.bridge.v1.AttachStarted
-	(*AttachDone)(nil),                      // 11: copilot.bridge.v1.AttachDone
-	(*AttachFailed)(nil),                    // 12: copilot.bridge.v1.AttachFailed
-	(*ListPendingRequest)(nil),              // 13: copilot.bridge.v1.ListPendingRequest
-	(*ListPendingResponse)(nil),             // 14: copilot.bridge.v1.ListPendingResponse
-	(*ResolveRequest)(nil),                  // 15: copilot.bridge.v1.ResolveRequest
-	(*RespondToModelRequestRequest)(nil),    // 16: copilot.bridge.v1.RespondToModelRequestRequest
-	(*RespondToModelRequestResponse)(nil),   // 17: copilot.bridge.v1.RespondToModelRequestResponse
-	(*ResolveResponse)(nil),                 // 18: copilot.bridge.v1.ResolveResponse
-	(*ModelResponse)(nil),                   // 19: copilot.bridge.v1.ModelResponse
-	(*CreateSessionRequest)(nil),            // 20: copilot.bridge.v1.CreateSessionRequest
-	(*ResumeSessionRequest)(nil),            // 21: copilot.bridge.v1.ResumeSessionRequest
-	(*v1.ToolDefinition)(nil),               // 22: copilot.cli.v1.ToolDefinition
-	(*Handlers)(nil),                        // 23: copilot.bridge.v1.Handlers
-	(*durationpb.Duration)(nil),             // 24: google.protobuf.Duration
-	(*Position)(nil),                        // 25: copilot.bridge.v1.Position
-	(Start)(0),                              // 26: copilot.bridge.v1.Start
-	(*EventFilter)(nil),                     // 27: copilot.bridge.v1.EventFilter
-	(*StreamOptions)(nil),                   // 28: copilot.bridge.v1.StreamOptions
-	(*v1.CanvasDeclaration)(nil),            // 29: copilot.cli.v1.CanvasDeclaration
-	(*v1.ExtensionIdentity)(nil),            // 30: copilot.cli.v1.ExtensionIdentity
-	(*v1.CanvasProviderIdentity)(nil),       // 31: copilot.cli.v1.CanvasProviderIdentity
-	(*v1.CommandDeclaration)(nil),           // 32: copilot.cli.v1.CommandDeclaration
-	(*Answer)(nil),                          // 33: copilot.bridge.v1.Answer
-	(*Prompt)(nil),                          // 34: copilot.bridge.v1.Prompt
-	(*SubscribeResponse)(nil),               // 35: copilot.bridge.v1.SubscribeResponse
-	(*Session)(nil),                         // 36: copilot.bridge.v1.Session
-	(*v1.SessionServiceCreateResponse)(nil), // 37: copilot.cli.v1.SessionServiceCreateResponse
-	(*v1.SessionServiceResumeResponse)(nil), // 38: copilot.cli.v1.SessionServiceResumeResponse
-	(*Failure)(nil),                         // 39: copilot.bridge.v1.Failure
-	(*Callback)(nil),                        // 40: copilot.bridge.v1.Callback
+	(*ReadCallbackRequest)(nil),             // 0: copilot.bridge.v1.ReadCallbackRequest
+	(*ReadCallbackResponse)(nil),            // 1: copilot.bridge.v1.ReadCallbackResponse
+	(*AttachRequest)(nil),                   // 2: copilot.bridge.v1.AttachRequest
+	(*AttachStart)(nil),                     // 3: copilot.bridge.v1.AttachStart
+	(*CallbackAnswer)(nil),                  // 4: copilot.bridge.v1.CallbackAnswer
+	(*AttachCommand)(nil),                   // 5: copilot.bridge.v1.AttachCommand
+	(*AbortCommand)(nil),                    // 6: copilot.bridge.v1.AbortCommand
+	(*SetToolsCommand)(nil),                 // 7: copilot.bridge.v1.SetToolsCommand
+	(*AttachHeartbeat)(nil),                 // 8: copilot.bridge.v1.AttachHeartbeat
+	(*AttachLeave)(nil),                     // 9: copilot.bridge.v1.AttachLeave
+	(*AttachResponse)(nil),                  // 10: copilot.bridge.v1.AttachResponse
+	(*AttachOpening)(nil),                   // 11: copilot.bridge.v1.AttachOpening
+	(*AttachStarted)(nil),                   // 12: copilot.bridge.v1.AttachStarted
+	(*AttachDone)(nil),                      // 13: copilot.bridge.v1.AttachDone
+	(*AttachFailed)(nil),                    // 14: copilot.bridge.v1.AttachFailed
+	(*ListPendingRequest)(nil),              // 15: copilot.bridge.v1.ListPendingRequest
+	(*ListPendingResponse)(nil),             // 16: copilot.bridge.v1.ListPendingResponse
+	(*ResolveRequest)(nil),                  // 17: copilot.bridge.v1.ResolveRequest
+	(*RespondToModelRequestRequest)(nil),    // 18: copilot.bridge.v1.RespondToModelRequestRequest
+	(*RespondToModelRequestResponse)(nil),   // 19: copilot.bridge.v1.RespondToModelRequestResponse
+	(*ResolveResponse)(nil),                 // 20: copilot.bridge.v1.ResolveResponse
+	(*ModelResponse)(nil),                   // 21: copilot.bridge.v1.ModelResponse
+	(*CreateSessionRequest)(nil),            // 22: copilot.bridge.v1.CreateSessionRequest
+	(*ResumeSessionRequest)(nil),            // 23: copilot.bridge.v1.ResumeSessionRequest
+	(*v1.ToolDefinition)(nil),               // 24: copilot.cli.v1.ToolDefinition
+	(*Handlers)(nil),                        // 25: copilot.bridge.v1.Handlers
+	(*durationpb.Duration)(nil),             // 26: google.protobuf.Duration
+	(*Position)(nil),                        // 27: copilot.bridge.v1.Position
+	(Start)(0),                              // 28: copilot.bridge.v1.Start
+	(*EventFilter)(nil),                     // 29: copilot.bridge.v1.EventFilter
+	(*StreamOptions)(nil),                   // 30: copilot.bridge.v1.StreamOptions
+	(*v1.CanvasDeclaration)(nil),            // 31: copilot.cli.v1.CanvasDeclaration
+	(*v1.ExtensionIdentity)(nil),            // 32: copilot.cli.v1.ExtensionIdentity
+	(*v1.CanvasProviderIdentity)(nil),       // 33: copilot.cli.v1.CanvasProviderIdentity
+	(*v1.CommandDeclaration)(nil),           // 34: copilot.cli.v1.CommandDeclaration
+	(*Answer)(nil),                          // 35: copilot.bridge.v1.Answer
+	(*Prompt)(nil),                          // 36: copilot.bridge.v1.Prompt
+	(*SubscribeResponse)(nil),               // 37: copilot.bridge.v1.SubscribeResponse
+	(*Session)(nil),                         // 38: copilot.bridge.v1.Session
+	(*v1.SessionServiceCreateResponse)(nil), // 39: copilot.cli.v1.SessionServiceCreateResponse
+	(*v1.SessionServiceResumeResponse)(nil), // 40: copilot.cli.v1.SessionServiceResumeResponse
+	(*Failure)(nil),                         // 41: copilot.bridge.v1.Failure
+	(*Callback)(nil),                        // 42: copilot.bridge.v1.Callback
 }
 var file_copilot_bridge_v1_callback_service_proto_depIdxs = []int32{
-	1,  // 0: copilot.bridge.v1.AttachRequest.start:type_name -> copilot.bridge.v1.AttachStart
-	2,  // 1: copilot.bridge.v1.AttachRequest.answer:type_name -> copilot.bridge.v1.CallbackAnswer
-	3,  // 2: copilot.bridge.v1.AttachRequest.command:type_name -> copilot.bridge.v1.AttachCommand
-	6,  // 3: copilot.bridge.v1.AttachRequest.heartbeat:type_name -> copilot.bridge.v1.AttachHeartbeat
-	7,  // 4: copilot.bridge.v1.AttachRequest.leave:type_name -> copilot.bridge.v1.AttachLeave
-	19, // 5: copilot.bridge.v1.AttachRequest.model_response:type_name -> copilot.bridge.v1.ModelResponse
-	20, // 6: copilot.bridge.v1.AttachStart.create:type_name -> copilot.bridge.v1.CreateSessionRequest
-	21, // 7: copilot.bridge.v1.AttachStart.resume:type_name -> copilot.bridge.v1.ResumeSessionRequest
-	22, // 8: copilot.bridge.v1.AttachStart.tools:type_name -> copilot.cli.v1.ToolDefinition
-	23, // 9: copilot.bridge.v1.AttachStart.handlers:type_name -> copilot.bridge.v1.Handlers
-	24, // 10: copilot.bridge.v1.AttachStart.grace:type_name -> google.protobuf.Duration
-	25, // 11: copilot.bridge.v1.AttachStart.after:type_name -> copilot.bridge.v1.Position
-	26, // 12: copilot.bridge.v1.AttachStart.start:type_name -> copilot.bridge.v1.Start
-	27, // 13: copilot.bridge.v1.AttachStart.filter:type_name -> copilot.bridge.v1.EventFilter
-	28, // 14: copilot.bridge.v1.AttachStart.options:type_name -> copilot.bridge.v1.StreamOptions
-	29, // 15: copilot.bridge.v1.AttachStart.canvases:type_name -> copilot.cli.v1.CanvasDeclaration
-	30, // 16: copilot.bridge.v1.AttachStart.extension_info:type_name -> copilot.cli.v1.ExtensionIdentity
-	31, // 17: copilot.bridge.v1.AttachStart.canvas_provider:type_name -> copilot.cli.v1.CanvasProviderIdentity
-	32, // 18: copilot.bridge.v1.AttachStart.commands:type_name -> copilot.cli.v1.CommandDeclaration
-	33, // 19: copilot.bridge.v1.CallbackAnswer.answer:type_name -> copilot.bridge.v1.Answer
-	34, // 20: copilot.bridge.v1.AttachCommand.send:type_name -> copilot.bridge.v1.Prompt
-	4,  // 21: copilot.bridge.v1.AttachCommand.abort:type_name -> copilot.bridge.v1.AbortCommand
-	5,  // 22: copilot.bridge.v1.AttachCommand.set_tools:type_name -> copilot.bridge.v1.SetToolsCommand
-	23, // 23: copilot.bridge.v1.AttachCommand.set_handlers:type_name -> copilot.bridge.v1.Handlers
-	22, // 24: copilot.bridge.v1.SetToolsCommand.tools:type_name -> copilot.cli.v1.ToolDefinition
-	10, // 25: copilot.bridge.v1.AttachResponse.started:type_name -> copilot.bridge.v1.AttachStarted
-	35, // 26: copilot.bridge.v1.AttachResponse.stream:type_name -> copilot.bridge.v1.SubscribeResponse
-	11, // 27: copilot.bridge.v1.AttachResponse.done:type_name -> copilot.bridge.v1.AttachDone
-	12, // 28: copilot.bridge.v1.AttachResponse.failed:type_name -> copilot.bridge.v1.AttachFailed
-	9,  // 29: copilot.bridge.v1.AttachResponse.opening:type_name -> copilot.bridge.v1.AttachOpening
-	36, // 30: copilot.bridge.v1.AttachStarted.session:type_name -> copilot.bridge.v1.Session
-	37, // 31: copilot.bridge.v1.AttachStarted.create_result:type_name -> copilot.cli.v1.SessionServiceCreateResponse
-	38, // 32: copilot.bridge.v1.AttachStarted.resume_result:type_name -> copilot.cli.v1.SessionServiceResumeResponse
-	25, // 33: copilot.bridge.v1.AttachStarted.position:type_name -> copilot.bridge.v1.Position
-	25, // 34: copilot.bridge.v1.AttachDone.position:type_name -> copilot.bridge.v1.Position
-	39, // 35: copilot.bridge.v1.AttachFailed.failure:type_name -> copilot.bridge.v1.Failure
-	40, // 36: copilot.bridge.v1.ListPendingResponse.callbacks:type_name -> copilot.bridge.v1.Callback
-	33, // 37: copilot.bridge.v1.ResolveRequest.answer:type_name -> copilot.bridge.v1.Answer
-	19, // 38: copilot.bridge.v1.RespondToModelRequestRequest.response:type_name -> copilot.bridge.v1.ModelResponse
-	25, // 39: copilot.bridge.v1.RespondToModelRequestResponse.position:type_name -> copilot.bridge.v1.Position
-	25, // 40: copilot.bridge.v1.ResolveResponse.position:type_name -> copilot.bridge.v1.Position
-	0,  // 41: copilot.bridge.v1.CallbackService.Attach:input_type -> copilot.bridge.v1.AttachRequest
-	13, // 42: copilot.bridge.v1.CallbackService.ListPending:input_type -> copilot.bridge.v1.ListPendingRequest
-	16, // 43: copilot.bridge.v1.CallbackService.RespondToModelRequest:input_type -> copilot.bridge.v1.RespondToModelRequestRequest
-	15, // 44: copilot.bridge.v1.CallbackService.Resolve:input_type -> copilot.bridge.v1.ResolveRequest
-	8,  // 45: copilot.bridge.v1.CallbackService.Attach:output_type -> copilot.bridge.v1.AttachResponse
-	14, // 46: copilot.bridge.v1.CallbackService.ListPending:output_type -> copilot.bridge.v1.ListPendingResponse
-	17, // 47: copilot.bridge.v1.CallbackService.RespondToModelRequest:output_type -> copilot.bridge.v1.RespondToModelRequestResponse
-	18, // 48: copilot.bridge.v1.CallbackService.Resolve:output_type -> copilot.bridge.v1.ResolveResponse
-	45, // [45:49] is the sub-list for method output_type
-	41, // [41:45] is the sub-list for method input_type
+	3,  // 0: copilot.bridge.v1.AttachRequest.start:type_name -> copilot.bridge.v1.AttachStart
+	4,  // 1: copilot.bridge.v1.AttachRequest.answer:type_name -> copilot.bridge.v1.CallbackAnswer
+	5,  // 2: copilot.bridge.v1.AttachRequest.command:type_name -> copilot.bridge.v1.AttachCommand
+	8,  // 3: copilot.bridge.v1.AttachRequest.heartbeat:type_name -> copilot.bridge.v1.AttachHeartbeat
+	9,  // 4: copilot.bridge.v1.AttachRequest.leave:type_name -> copilot.bridge.v1.AttachLeave
+	21, // 5: copilot.bridge.v1.AttachRequest.model_response:type_name -> copilot.bridge.v1.ModelResponse
+	22, // 6: copilot.bridge.v1.AttachStart.create:type_name -> copilot.bridge.v1.CreateSessionRequest
+	23, // 7: copilot.bridge.v1.AttachStart.resume:type_name -> copilot.bridge.v1.ResumeSessionRequest
+	24, // 8: copilot.bridge.v1.AttachStart.tools:type_name -> copilot.cli.v1.ToolDefinition
+	25, // 9: copilot.bridge.v1.AttachStart.handlers:type_name -> copilot.bridge.v1.Handlers
+	26, // 10: copilot.bridge.v1.AttachStart.grace:type_name -> google.protobuf.Duration
+	27, // 11: copilot.bridge.v1.AttachStart.after:type_name -> copilot.bridge.v1.Position
+	28, // 12: copilot.bridge.v1.AttachStart.start:type_name -> copilot.bridge.v1.Start
+	29, // 13: copilot.bridge.v1.AttachStart.filter:type_name -> copilot.bridge.v1.EventFilter
+	30, // 14: copilot.bridge.v1.AttachStart.options:type_name -> copilot.bridge.v1.StreamOptions
+	31, // 15: copilot.bridge.v1.AttachStart.canvases:type_name -> copilot.cli.v1.CanvasDeclaration
+	32, // 16: copilot.bridge.v1.AttachStart.extension_info:type_name -> copilot.cli.v1.ExtensionIdentity
+	33, // 17: copilot.bridge.v1.AttachStart.canvas_provider:type_name -> copilot.cli.v1.CanvasProviderIdentity
+	34, // 18: copilot.bridge.v1.AttachStart.commands:type_name -> copilot.cli.v1.CommandDeclaration
+	35, // 19: copilot.bridge.v1.CallbackAnswer.answer:type_name -> copilot.bridge.v1.Answer
+	36, // 20: copilot.bridge.v1.AttachCommand.send:type_name -> copilot.bridge.v1.Prompt
+	6,  // 21: copilot.bridge.v1.AttachCommand.abort:type_name -> copilot.bridge.v1.AbortCommand
+	7,  // 22: copilot.bridge.v1.AttachCommand.set_tools:type_name -> copilot.bridge.v1.SetToolsCommand
+	25, // 23: copilot.bridge.v1.AttachCommand.set_handlers:type_name -> copilot.bridge.v1.Handlers
+	24, // 24: copilot.bridge.v1.SetToolsCommand.tools:type_name -> copilot.cli.v1.ToolDefinition
+	12, // 25: copilot.bridge.v1.AttachResponse.started:type_name -> copilot.bridge.v1.AttachStarted
+	37, // 26: copilot.bridge.v1.AttachResponse.stream:type_name -> copilot.bridge.v1.SubscribeResponse
+	13, // 27: copilot.bridge.v1.AttachResponse.done:type_name -> copilot.bridge.v1.AttachDone
+	14, // 28: copilot.bridge.v1.AttachResponse.failed:type_name -> copilot.bridge.v1.AttachFailed
+	11, // 29: copilot.bridge.v1.AttachResponse.opening:type_name -> copilot.bridge.v1.AttachOpening
+	38, // 30: copilot.bridge.v1.AttachStarted.session:type_name -> copilot.bridge.v1.Session
+	39, // 31: copilot.bridge.v1.AttachStarted.create_result:type_name -> copilot.cli.v1.SessionServiceCreateResponse
+	40, // 32: copilot.bridge.v1.AttachStarted.resume_result:type_name -> copilot.cli.v1.SessionServiceResumeResponse
+	27, // 33: copilot.bridge.v1.AttachStarted.position:type_name -> copilot.bridge.v1.Position
+	27, // 34: copilot.bridge.v1.AttachDone.position:type_name -> copilot.bridge.v1.Position
+	41, // 35: copilot.bridge.v1.AttachFailed.failure:type_name -> copilot.bridge.v1.Failure
+	42, // 36: copilot.bridge.v1.ListPendingResponse.callbacks:type_name -> copilot.bridge.v1.Callback
+	35, // 37: copilot.bridge.v1.ResolveRequest.answer:type_name -> copilot.bridge.v1.Answer
+	21, // 38: copilot.bridge.v1.RespondToModelRequestRequest.response:type_name -> copilot.bridge.v1.ModelResponse
+	27, // 39: copilot.bridge.v1.RespondToModelRequestResponse.position:type_name -> copilot.bridge.v1.Position
+	27, // 40: copilot.bridge.v1.ResolveResponse.position:type_name -> copilot.bridge.v1.Position
+	2,  // 41: copilot.bridge.v1.CallbackService.Attach:input_type -> copilot.bridge.v1.AttachRequest
+	15, // 42: copilot.bridge.v1.CallbackService.ListPending:input_type -> copilot.bridge.v1.ListPendingRequest
+	0,  // 43: copilot.bridge.v1.CallbackService.ReadCallback:input_type -> copilot.bridge.v1.ReadCallbackRequest
+	18, // 44: copilot.bridge.v1.CallbackService.RespondToModelRequest:input_type -> copilot.bridge.v1.RespondToModelRequestRequest
+	17, // 45: copilot.bridge.v1.CallbackService.Resolve:input_type -> copilot.bridge.v1.ResolveRequest
+	10, // 46: copilot.bridge.v1.CallbackService.Attach:output_type -> copilot.bridge.v1.AttachResponse
+	16, // 47: copilot.bridge.v1.CallbackService.ListPending:output_type -> copilot.bridge.v1.ListPendingResponse
+	1,  // 48: copilot.bridge.v1.CallbackService.ReadCallback:output_type -> copilot.bridge.v1.ReadCallbackResponse
+	19, // 49: copilot.bridge.v1.CallbackService.RespondToModelRequest:output_type -> copilot.bridge.v1.RespondToModelRequestResponse
+	20, // 50: copilot.bridge.v1.CallbackService.Resolve:output_type -> copilot.bridge.v1.ResolveResponse
+	46, // [46:51] is the sub-list for method output_type
+	41, // [41:46] is the sub-list for method input_type
 	41, // [41:41] is the sub-list for extension type_name
 	41, // [41:41] is the sub-list for extension extendee
 	0,  // [0:41] is the sub-list for field type_name
@@ -1901,7 +2026,7 @@ func file_copilot_bridge_v1_callback_service_proto_init() {
 	file_copilot_bridge_v1_model_response_proto_init()
 	file_copilot_bridge_v1_session_proto_init()
 	file_copilot_bridge_v1_session_service_proto_init()
-	file_copilot_bridge_v1_callback_service_proto_msgTypes[0].OneofWrappers = []any{
+	file_copilot_bridge_v1_callback_service_proto_msgTypes[2].OneofWrappers = []any{
 		(*AttachRequest_Start)(nil),
 		(*AttachRequest_Answer)(nil),
 		(*AttachRequest_Command)(nil),
@@ -1909,33 +2034,33 @@ func file_copilot_bridge_v1_callback_service_proto_init() {
 		(*AttachRequest_Leave)(nil),
 		(*AttachRequest_ModelResponse)(nil),
 	}
-	file_copilot_bridge_v1_callback_service_proto_msgTypes[1].OneofWrappers = []any{
+	file_copilot_bridge_v1_callback_service_proto_msgTypes[3].OneofWrappers = []any{
 		(*AttachStart_Create)(nil),
 		(*AttachStart_Resume)(nil),
 		(*AttachStart_JoinSessionId)(nil),
 	}
-	file_copilot_bridge_v1_callback_service_proto_msgTypes[3].OneofWrappers = []any{
+	file_copilot_bridge_v1_callback_service_proto_msgTypes[5].OneofWrappers = []any{
 		(*AttachCommand_Send)(nil),
 		(*AttachCommand_Abort)(nil),
 		(*AttachCommand_SetTools)(nil),
 		(*AttachCommand_SetHandlers)(nil),
 	}
-	file_copilot_bridge_v1_callback_service_proto_msgTypes[8].OneofWrappers = []any{
+	file_copilot_bridge_v1_callback_service_proto_msgTypes[10].OneofWrappers = []any{
 		(*AttachResponse_Started)(nil),
 		(*AttachResponse_Stream)(nil),
 		(*AttachResponse_Done)(nil),
 		(*AttachResponse_Failed)(nil),
 		(*AttachResponse_Opening)(nil),
 	}
-	file_copilot_bridge_v1_callback_service_proto_msgTypes[10].OneofWrappers = []any{
+	file_copilot_bridge_v1_callback_service_proto_msgTypes[12].OneofWrappers = []any{
 		(*AttachStarted_CreateResult)(nil),
 		(*AttachStarted_ResumeResult)(nil),
 	}
-	file_copilot_bridge_v1_callback_service_proto_msgTypes[11].OneofWrappers = []any{
+	file_copilot_bridge_v1_callback_service_proto_msgTypes[13].OneofWrappers = []any{
 		(*AttachDone_CommandId)(nil),
 		(*AttachDone_CallbackId)(nil),
 	}
-	file_copilot_bridge_v1_callback_service_proto_msgTypes[12].OneofWrappers = []any{
+	file_copilot_bridge_v1_callback_service_proto_msgTypes[14].OneofWrappers = []any{
 		(*AttachFailed_CommandId)(nil),
 		(*AttachFailed_CallbackId)(nil),
 		(*AttachFailed_ModelRequestId)(nil),
@@ -1946,7 +2071,7 @@ func file_copilot_bridge_v1_callback_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_copilot_bridge_v1_callback_service_proto_rawDesc), len(file_copilot_bridge_v1_callback_service_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   19,
+			NumMessages:   21,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -21,6 +21,7 @@ const _ = grpc.SupportPackageIsVersion9
 const (
 	CallbackService_Attach_FullMethodName                = "/copilot.bridge.v1.CallbackService/Attach"
 	CallbackService_ListPending_FullMethodName           = "/copilot.bridge.v1.CallbackService/ListPending"
+	CallbackService_ReadCallback_FullMethodName          = "/copilot.bridge.v1.CallbackService/ReadCallback"
 	CallbackService_RespondToModelRequest_FullMethodName = "/copilot.bridge.v1.CallbackService/RespondToModelRequest"
 	CallbackService_Resolve_FullMethodName               = "/copilot.bridge.v1.CallbackService/Resolve"
 )
@@ -66,6 +67,14 @@ type CallbackServiceClient interface {
 	//
 	// Errors: NOT_FOUND SESSION_NOT_FOUND.
 	ListPending(ctx context.Context, in *ListPendingRequest, opts ...grpc.CallOption) (*ListPendingResponse, error)
+	// ReadCallback reads a callback with its request, in pieces of at most 256 KiB: what is
+	// asked may be longer than a message, such as the contents of a file to write. An answer
+	// has to fit into one: ServerInfo says how long that may be (16 MiB unless configured).
+	// Whoever has more to say answers with an error, since a longer message ends its stream.
+	//
+	// Errors: NOT_FOUND SESSION_NOT_FOUND, CALLBACK_NOT_FOUND; FAILED_PRECONDITION
+	// CALLBACK_RESOLVED once it is over.
+	ReadCallback(ctx context.Context, in *ReadCallbackRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ReadCallbackResponse], error)
 	// RespondToModelRequest gives a part of the answer to a request to a model, as
 	// AttachRequest.model_response does. Parts must come one after the other.
 	//
@@ -110,6 +119,25 @@ func (c *callbackServiceClient) ListPending(ctx context.Context, in *ListPending
 	}
 	return out, nil
 }
+
+func (c *callbackServiceClient) ReadCallback(ctx context.Context, in *ReadCallbackRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ReadCallbackResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &CallbackService_ServiceDesc.Streams[1], CallbackService_ReadCallback_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[ReadCallbackRequest, ReadCallbackResponse]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type CallbackService_ReadCallbackClient = grpc.ServerStreamingClient[ReadCallbackResponse]
 
 func (c *callbackServiceClient) RespondToModelRequest(ctx context.Context, in *RespondToModelRequestRequest, opts ...grpc.CallOption) (*RespondToModelRequestResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
@@ -172,6 +200,14 @@ type CallbackServiceServer interface {
 	//
 	// Errors: NOT_FOUND SESSION_NOT_FOUND.
 	ListPending(context.Context, *ListPendingRequest) (*ListPendingResponse, error)
+	// ReadCallback reads a callback with its request, in pieces of at most 256 KiB: what is
+	// asked may be longer than a message, such as the contents of a file to write. An answer
+	// has to fit into one: ServerInfo says how long that may be (16 MiB unless configured).
+	// Whoever has more to say answers with an error, since a longer message ends its stream.
+	//
+	// Errors: NOT_FOUND SESSION_NOT_FOUND, CALLBACK_NOT_FOUND; FAILED_PRECONDITION
+	// CALLBACK_RESOLVED once it is over.
+	ReadCallback(*ReadCallbackRequest, grpc.ServerStreamingServer[ReadCallbackResponse]) error
 	// RespondToModelRequest gives a part of the answer to a request to a model, as
 	// AttachRequest.model_response does. Parts must come one after the other.
 	//
@@ -199,6 +235,9 @@ func (UnimplementedCallbackServiceServer) Attach(grpc.BidiStreamingServer[Attach
 }
 func (UnimplementedCallbackServiceServer) ListPending(context.Context, *ListPendingRequest) (*ListPendingResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListPending not implemented")
+}
+func (UnimplementedCallbackServiceServer) ReadCallback(*ReadCallbackRequest, grpc.ServerStreamingServer[ReadCallbackResponse]) error {
+	return status.Error(codes.Unimplemented, "method ReadCallback not implemented")
 }
 func (UnimplementedCallbackServiceServer) RespondToModelRequest(context.Context, *RespondToModelRequestRequest) (*RespondToModelRequestResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method RespondToModelRequest not implemented")
@@ -251,6 +290,17 @@ func _CallbackService_ListPending_Handler(srv interface{}, ctx context.Context, 
 	}
 	return interceptor(ctx, in, info, handler)
 }
+
+func _CallbackService_ReadCallback_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(ReadCallbackRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(CallbackServiceServer).ReadCallback(m, &grpc.GenericServerStream[ReadCallbackRequest, ReadCallbackResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type CallbackService_ReadCallbackServer = grpc.ServerStreamingServer[ReadCallbackResponse]
 
 func _CallbackService_RespondToModelRequest_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(RespondToModelRequestRequest)
@@ -314,6 +364,11 @@ var CallbackService_ServiceDesc = grpc.ServiceDesc{
 			Handler:       _CallbackService_Attach_Handler,
 			ServerStreams: true,
 			ClientStreams: true,
+		},
+		{
+			StreamName:    "ReadCallback",
+			Handler:       _CallbackService_ReadCallback_Handler,
+			ServerStreams: true,
 		},
 	},
 	Metadata: "copilot/bridge/v1/callback_service.proto",

@@ -24,6 +24,325 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// ShareAccess is what a session is shared for.
+type ShareAccess int32
+
+const (
+	// Not set: INVALID_ARGUMENT.
+	ShareAccess_SHARE_ACCESS_UNSPECIFIED ShareAccess = 0
+	// The calls that an observer may make.
+	ShareAccess_SHARE_ACCESS_OBSERVE ShareAccess = 1
+	// The calls that a participant may make too: sending, answering, tools.
+	ShareAccess_SHARE_ACCESS_PARTICIPATE ShareAccess = 2
+)
+
+// Enum value maps for ShareAccess.
+var (
+	ShareAccess_name = map[int32]string{
+		0: "SHARE_ACCESS_UNSPECIFIED",
+		1: "SHARE_ACCESS_OBSERVE",
+		2: "SHARE_ACCESS_PARTICIPATE",
+	}
+	ShareAccess_value = map[string]int32{
+		"SHARE_ACCESS_UNSPECIFIED": 0,
+		"SHARE_ACCESS_OBSERVE":     1,
+		"SHARE_ACCESS_PARTICIPATE": 2,
+	}
+)
+
+func (x ShareAccess) Enum() *ShareAccess {
+	p := new(ShareAccess)
+	*p = x
+	return p
+}
+
+func (x ShareAccess) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (ShareAccess) Descriptor() protoreflect.EnumDescriptor {
+	return file_copilot_bridge_v1_session_service_proto_enumTypes[0].Descriptor()
+}
+
+func (ShareAccess) Type() protoreflect.EnumType {
+	return &file_copilot_bridge_v1_session_service_proto_enumTypes[0]
+}
+
+func (x ShareAccess) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use ShareAccess.Descriptor instead.
+func (ShareAccess) EnumDescriptor() ([]byte, []int) {
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{0}
+}
+
+// SessionShare is a tenant that a session is shared with.
+type SessionShare struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The tenant's name in the server's policy; "host" is the owner of the host.
+	Tenant string `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	// What for.
+	Access        ShareAccess `protobuf:"varint,2,opt,name=access,proto3,enum=copilot.bridge.v1.ShareAccess" json:"access,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SessionShare) Reset() {
+	*x = SessionShare{}
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SessionShare) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SessionShare) ProtoMessage() {}
+
+func (x *SessionShare) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SessionShare.ProtoReflect.Descriptor instead.
+func (*SessionShare) Descriptor() ([]byte, []int) {
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{0}
+}
+
+func (x *SessionShare) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
+}
+
+func (x *SessionShare) GetAccess() ShareAccess {
+	if x != nil {
+		return x.Access
+	}
+	return ShareAccess_SHARE_ACCESS_UNSPECIFIED
+}
+
+// ShareSessionRequest is what SessionService.ShareSession takes.
+type ShareSessionRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The session, one of the caller's own tenant.
+	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	// The other tenant, by its name in the server's policy; "host" is the owner of the host.
+	Tenant string `protobuf:"bytes,2,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	// What for. Required.
+	Access        ShareAccess `protobuf:"varint,3,opt,name=access,proto3,enum=copilot.bridge.v1.ShareAccess" json:"access,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ShareSessionRequest) Reset() {
+	*x = ShareSessionRequest{}
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ShareSessionRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ShareSessionRequest) ProtoMessage() {}
+
+func (x *ShareSessionRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ShareSessionRequest.ProtoReflect.Descriptor instead.
+func (*ShareSessionRequest) Descriptor() ([]byte, []int) {
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *ShareSessionRequest) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+func (x *ShareSessionRequest) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
+}
+
+func (x *ShareSessionRequest) GetAccess() ShareAccess {
+	if x != nil {
+		return x.Access
+	}
+	return ShareAccess_SHARE_ACCESS_UNSPECIFIED
+}
+
+// ShareSessionResponse is what SessionService.ShareSession returns.
+type ShareSessionResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// All tenants that the session is shared with now, by name.
+	Shares        []*SessionShare `protobuf:"bytes,1,rep,name=shares,proto3" json:"shares,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ShareSessionResponse) Reset() {
+	*x = ShareSessionResponse{}
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ShareSessionResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ShareSessionResponse) ProtoMessage() {}
+
+func (x *ShareSessionResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ShareSessionResponse.ProtoReflect.Descriptor instead.
+func (*ShareSessionResponse) Descriptor() ([]byte, []int) {
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *ShareSessionResponse) GetShares() []*SessionShare {
+	if x != nil {
+		return x.Shares
+	}
+	return nil
+}
+
+// UnshareSessionRequest is what SessionService.UnshareSession takes.
+type UnshareSessionRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The session, one of the caller's own tenant.
+	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	// The other tenant.
+	Tenant        string `protobuf:"bytes,2,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UnshareSessionRequest) Reset() {
+	*x = UnshareSessionRequest{}
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UnshareSessionRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UnshareSessionRequest) ProtoMessage() {}
+
+func (x *UnshareSessionRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UnshareSessionRequest.ProtoReflect.Descriptor instead.
+func (*UnshareSessionRequest) Descriptor() ([]byte, []int) {
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *UnshareSessionRequest) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+func (x *UnshareSessionRequest) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
+}
+
+// UnshareSessionResponse is what SessionService.UnshareSession returns.
+type UnshareSessionResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// All tenants that the session is still shared with, by name.
+	Shares        []*SessionShare `protobuf:"bytes,1,rep,name=shares,proto3" json:"shares,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UnshareSessionResponse) Reset() {
+	*x = UnshareSessionResponse{}
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UnshareSessionResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UnshareSessionResponse) ProtoMessage() {}
+
+func (x *UnshareSessionResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UnshareSessionResponse.ProtoReflect.Descriptor instead.
+func (*UnshareSessionResponse) Descriptor() ([]byte, []int) {
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *UnshareSessionResponse) GetShares() []*SessionShare {
+	if x != nil {
+		return x.Shares
+	}
+	return nil
+}
+
 // CreateSessionRequest is what SessionService.CreateSession takes.
 type CreateSessionRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -54,7 +373,7 @@ type CreateSessionRequest struct {
 
 func (x *CreateSessionRequest) Reset() {
 	*x = CreateSessionRequest{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[0]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -66,7 +385,7 @@ func (x *CreateSessionRequest) String() string {
 func (*CreateSessionRequest) ProtoMessage() {}
 
 func (x *CreateSessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[0]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -79,7 +398,7 @@ func (x *CreateSessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateSessionRequest.ProtoReflect.Descriptor instead.
 func (*CreateSessionRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{0}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *CreateSessionRequest) GetRequestId() string {
@@ -149,7 +468,7 @@ type CreateSessionResponse struct {
 
 func (x *CreateSessionResponse) Reset() {
 	*x = CreateSessionResponse{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[1]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -161,7 +480,7 @@ func (x *CreateSessionResponse) String() string {
 func (*CreateSessionResponse) ProtoMessage() {}
 
 func (x *CreateSessionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[1]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -174,7 +493,7 @@ func (x *CreateSessionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateSessionResponse.ProtoReflect.Descriptor instead.
 func (*CreateSessionResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{1}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *CreateSessionResponse) GetSession() *Session {
@@ -216,7 +535,7 @@ type ResumeSessionRequest struct {
 
 func (x *ResumeSessionRequest) Reset() {
 	*x = ResumeSessionRequest{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[2]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -228,7 +547,7 @@ func (x *ResumeSessionRequest) String() string {
 func (*ResumeSessionRequest) ProtoMessage() {}
 
 func (x *ResumeSessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[2]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -241,7 +560,7 @@ func (x *ResumeSessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeSessionRequest.ProtoReflect.Descriptor instead.
 func (*ResumeSessionRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{2}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ResumeSessionRequest) GetRequestId() string {
@@ -318,7 +637,7 @@ type ResumeSessionResponse struct {
 
 func (x *ResumeSessionResponse) Reset() {
 	*x = ResumeSessionResponse{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[3]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -330,7 +649,7 @@ func (x *ResumeSessionResponse) String() string {
 func (*ResumeSessionResponse) ProtoMessage() {}
 
 func (x *ResumeSessionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[3]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -343,7 +662,7 @@ func (x *ResumeSessionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeSessionResponse.ProtoReflect.Descriptor instead.
 func (*ResumeSessionResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{3}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ResumeSessionResponse) GetSession() *Session {
@@ -366,7 +685,7 @@ type GetSessionRequest struct {
 
 func (x *GetSessionRequest) Reset() {
 	*x = GetSessionRequest{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[4]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -378,7 +697,7 @@ func (x *GetSessionRequest) String() string {
 func (*GetSessionRequest) ProtoMessage() {}
 
 func (x *GetSessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[4]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -391,7 +710,7 @@ func (x *GetSessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSessionRequest.ProtoReflect.Descriptor instead.
 func (*GetSessionRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{4}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *GetSessionRequest) GetSessionId() string {
@@ -419,7 +738,7 @@ type GetSessionResponse struct {
 
 func (x *GetSessionResponse) Reset() {
 	*x = GetSessionResponse{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[5]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -431,7 +750,7 @@ func (x *GetSessionResponse) String() string {
 func (*GetSessionResponse) ProtoMessage() {}
 
 func (x *GetSessionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[5]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -444,7 +763,7 @@ func (x *GetSessionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSessionResponse.ProtoReflect.Descriptor instead.
 func (*GetSessionResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{5}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *GetSessionResponse) GetSession() *Session {
@@ -472,7 +791,7 @@ type ListSessionsRequest struct {
 
 func (x *ListSessionsRequest) Reset() {
 	*x = ListSessionsRequest{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[6]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -484,7 +803,7 @@ func (x *ListSessionsRequest) String() string {
 func (*ListSessionsRequest) ProtoMessage() {}
 
 func (x *ListSessionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[6]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -497,7 +816,7 @@ func (x *ListSessionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSessionsRequest.ProtoReflect.Descriptor instead.
 func (*ListSessionsRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{6}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ListSessionsRequest) GetFilter() *SessionFilter {
@@ -545,7 +864,7 @@ type SessionFilter struct {
 
 func (x *SessionFilter) Reset() {
 	*x = SessionFilter{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[7]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -557,7 +876,7 @@ func (x *SessionFilter) String() string {
 func (*SessionFilter) ProtoMessage() {}
 
 func (x *SessionFilter) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[7]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -570,7 +889,7 @@ func (x *SessionFilter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionFilter.ProtoReflect.Descriptor instead.
 func (*SessionFilter) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{7}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *SessionFilter) GetCwd() string {
@@ -614,7 +933,7 @@ type ListSessionsResponse struct {
 
 func (x *ListSessionsResponse) Reset() {
 	*x = ListSessionsResponse{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[8]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -626,7 +945,7 @@ func (x *ListSessionsResponse) String() string {
 func (*ListSessionsResponse) ProtoMessage() {}
 
 func (x *ListSessionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[8]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -639,7 +958,7 @@ func (x *ListSessionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSessionsResponse.ProtoReflect.Descriptor instead.
 func (*ListSessionsResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{8}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ListSessionsResponse) GetSessions() []*Session {
@@ -669,7 +988,7 @@ type DeleteSessionRequest struct {
 
 func (x *DeleteSessionRequest) Reset() {
 	*x = DeleteSessionRequest{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[9]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -681,7 +1000,7 @@ func (x *DeleteSessionRequest) String() string {
 func (*DeleteSessionRequest) ProtoMessage() {}
 
 func (x *DeleteSessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[9]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -694,7 +1013,7 @@ func (x *DeleteSessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteSessionRequest.ProtoReflect.Descriptor instead.
 func (*DeleteSessionRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{9}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *DeleteSessionRequest) GetSessionId() string {
@@ -720,7 +1039,7 @@ type DeleteSessionResponse struct {
 
 func (x *DeleteSessionResponse) Reset() {
 	*x = DeleteSessionResponse{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[10]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -732,7 +1051,7 @@ func (x *DeleteSessionResponse) String() string {
 func (*DeleteSessionResponse) ProtoMessage() {}
 
 func (x *DeleteSessionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[10]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -745,7 +1064,7 @@ func (x *DeleteSessionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteSessionResponse.ProtoReflect.Descriptor instead.
 func (*DeleteSessionResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{10}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{15}
 }
 
 // GetLastSessionRequest is what SessionService.GetLastSession takes.
@@ -759,7 +1078,7 @@ type GetLastSessionRequest struct {
 
 func (x *GetLastSessionRequest) Reset() {
 	*x = GetLastSessionRequest{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[11]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -771,7 +1090,7 @@ func (x *GetLastSessionRequest) String() string {
 func (*GetLastSessionRequest) ProtoMessage() {}
 
 func (x *GetLastSessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[11]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -784,7 +1103,7 @@ func (x *GetLastSessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetLastSessionRequest.ProtoReflect.Descriptor instead.
 func (*GetLastSessionRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{11}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *GetLastSessionRequest) GetRuntimeProfile() *RuntimeProfile {
@@ -805,7 +1124,7 @@ type GetLastSessionResponse struct {
 
 func (x *GetLastSessionResponse) Reset() {
 	*x = GetLastSessionResponse{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[12]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -817,7 +1136,7 @@ func (x *GetLastSessionResponse) String() string {
 func (*GetLastSessionResponse) ProtoMessage() {}
 
 func (x *GetLastSessionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[12]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -830,7 +1149,7 @@ func (x *GetLastSessionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetLastSessionResponse.ProtoReflect.Descriptor instead.
 func (*GetLastSessionResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{12}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *GetLastSessionResponse) GetSessionId() string {
@@ -853,7 +1172,7 @@ type DisconnectSessionRequest struct {
 
 func (x *DisconnectSessionRequest) Reset() {
 	*x = DisconnectSessionRequest{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[13]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -865,7 +1184,7 @@ func (x *DisconnectSessionRequest) String() string {
 func (*DisconnectSessionRequest) ProtoMessage() {}
 
 func (x *DisconnectSessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[13]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -878,7 +1197,7 @@ func (x *DisconnectSessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DisconnectSessionRequest.ProtoReflect.Descriptor instead.
 func (*DisconnectSessionRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{13}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *DisconnectSessionRequest) GetSessionId() string {
@@ -906,7 +1225,7 @@ type DisconnectSessionResponse struct {
 
 func (x *DisconnectSessionResponse) Reset() {
 	*x = DisconnectSessionResponse{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[14]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -918,7 +1237,7 @@ func (x *DisconnectSessionResponse) String() string {
 func (*DisconnectSessionResponse) ProtoMessage() {}
 
 func (x *DisconnectSessionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[14]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -931,7 +1250,7 @@ func (x *DisconnectSessionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DisconnectSessionResponse.ProtoReflect.Descriptor instead.
 func (*DisconnectSessionResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{14}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *DisconnectSessionResponse) GetDisconnected() bool {
@@ -950,7 +1269,7 @@ type GetForegroundSessionRequest struct {
 
 func (x *GetForegroundSessionRequest) Reset() {
 	*x = GetForegroundSessionRequest{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[15]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -962,7 +1281,7 @@ func (x *GetForegroundSessionRequest) String() string {
 func (*GetForegroundSessionRequest) ProtoMessage() {}
 
 func (x *GetForegroundSessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[15]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -975,7 +1294,7 @@ func (x *GetForegroundSessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetForegroundSessionRequest.ProtoReflect.Descriptor instead.
 func (*GetForegroundSessionRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{15}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{20}
 }
 
 // GetForegroundSessionResponse is what SessionService.GetForegroundSession gives.
@@ -991,7 +1310,7 @@ type GetForegroundSessionResponse struct {
 
 func (x *GetForegroundSessionResponse) Reset() {
 	*x = GetForegroundSessionResponse{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[16]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1003,7 +1322,7 @@ func (x *GetForegroundSessionResponse) String() string {
 func (*GetForegroundSessionResponse) ProtoMessage() {}
 
 func (x *GetForegroundSessionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[16]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1016,7 +1335,7 @@ func (x *GetForegroundSessionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetForegroundSessionResponse.ProtoReflect.Descriptor instead.
 func (*GetForegroundSessionResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{16}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *GetForegroundSessionResponse) GetSessionId() string {
@@ -1044,7 +1363,7 @@ type SetForegroundSessionRequest struct {
 
 func (x *SetForegroundSessionRequest) Reset() {
 	*x = SetForegroundSessionRequest{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[17]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1056,7 +1375,7 @@ func (x *SetForegroundSessionRequest) String() string {
 func (*SetForegroundSessionRequest) ProtoMessage() {}
 
 func (x *SetForegroundSessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[17]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1069,7 +1388,7 @@ func (x *SetForegroundSessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetForegroundSessionRequest.ProtoReflect.Descriptor instead.
 func (*SetForegroundSessionRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{17}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *SetForegroundSessionRequest) GetSessionId() string {
@@ -1088,7 +1407,7 @@ type SetForegroundSessionResponse struct {
 
 func (x *SetForegroundSessionResponse) Reset() {
 	*x = SetForegroundSessionResponse{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[18]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1100,7 +1419,7 @@ func (x *SetForegroundSessionResponse) String() string {
 func (*SetForegroundSessionResponse) ProtoMessage() {}
 
 func (x *SetForegroundSessionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[18]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1113,7 +1432,7 @@ func (x *SetForegroundSessionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetForegroundSessionResponse.ProtoReflect.Descriptor instead.
 func (*SetForegroundSessionResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{18}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{23}
 }
 
 // SendRequest is what SessionService.Send takes.
@@ -1132,7 +1451,7 @@ type SendRequest struct {
 
 func (x *SendRequest) Reset() {
 	*x = SendRequest{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[19]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1144,7 +1463,7 @@ func (x *SendRequest) String() string {
 func (*SendRequest) ProtoMessage() {}
 
 func (x *SendRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[19]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1157,7 +1476,7 @@ func (x *SendRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SendRequest.ProtoReflect.Descriptor instead.
 func (*SendRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{19}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *SendRequest) GetRequestId() string {
@@ -1194,7 +1513,7 @@ type SendResponse struct {
 
 func (x *SendResponse) Reset() {
 	*x = SendResponse{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[20]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1206,7 +1525,7 @@ func (x *SendResponse) String() string {
 func (*SendResponse) ProtoMessage() {}
 
 func (x *SendResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[20]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1219,7 +1538,7 @@ func (x *SendResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SendResponse.ProtoReflect.Descriptor instead.
 func (*SendResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{20}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *SendResponse) GetMessageId() string {
@@ -1252,7 +1571,7 @@ type SendStreamRequest struct {
 
 func (x *SendStreamRequest) Reset() {
 	*x = SendStreamRequest{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[21]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1264,7 +1583,7 @@ func (x *SendStreamRequest) String() string {
 func (*SendStreamRequest) ProtoMessage() {}
 
 func (x *SendStreamRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[21]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1277,7 +1596,7 @@ func (x *SendStreamRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SendStreamRequest.ProtoReflect.Descriptor instead.
 func (*SendStreamRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{21}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *SendStreamRequest) GetPiece() isSendStreamRequest_Piece {
@@ -1337,7 +1656,7 @@ type AttachmentChunk struct {
 
 func (x *AttachmentChunk) Reset() {
 	*x = AttachmentChunk{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[22]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1349,7 +1668,7 @@ func (x *AttachmentChunk) String() string {
 func (*AttachmentChunk) ProtoMessage() {}
 
 func (x *AttachmentChunk) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[22]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1362,7 +1681,7 @@ func (x *AttachmentChunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachmentChunk.ProtoReflect.Descriptor instead.
 func (*AttachmentChunk) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{22}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *AttachmentChunk) GetAttachment() int32 {
@@ -1392,7 +1711,7 @@ type SendStreamResponse struct {
 
 func (x *SendStreamResponse) Reset() {
 	*x = SendStreamResponse{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[23]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1404,7 +1723,7 @@ func (x *SendStreamResponse) String() string {
 func (*SendStreamResponse) ProtoMessage() {}
 
 func (x *SendStreamResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[23]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1417,7 +1736,7 @@ func (x *SendStreamResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SendStreamResponse.ProtoReflect.Descriptor instead.
 func (*SendStreamResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{23}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *SendStreamResponse) GetMessageId() string {
@@ -1454,7 +1773,7 @@ type SendAndWaitRequest struct {
 
 func (x *SendAndWaitRequest) Reset() {
 	*x = SendAndWaitRequest{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[24]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1466,7 +1785,7 @@ func (x *SendAndWaitRequest) String() string {
 func (*SendAndWaitRequest) ProtoMessage() {}
 
 func (x *SendAndWaitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[24]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1479,7 +1798,7 @@ func (x *SendAndWaitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SendAndWaitRequest.ProtoReflect.Descriptor instead.
 func (*SendAndWaitRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{24}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *SendAndWaitRequest) GetRequestId() string {
@@ -1530,7 +1849,7 @@ type SendAndWaitResponse struct {
 
 func (x *SendAndWaitResponse) Reset() {
 	*x = SendAndWaitResponse{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[25]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1542,7 +1861,7 @@ func (x *SendAndWaitResponse) String() string {
 func (*SendAndWaitResponse) ProtoMessage() {}
 
 func (x *SendAndWaitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[25]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1555,7 +1874,7 @@ func (x *SendAndWaitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SendAndWaitResponse.ProtoReflect.Descriptor instead.
 func (*SendAndWaitResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{25}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *SendAndWaitResponse) GetMessageId() string {
@@ -1596,7 +1915,7 @@ type RunRequest struct {
 
 func (x *RunRequest) Reset() {
 	*x = RunRequest{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[26]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1608,7 +1927,7 @@ func (x *RunRequest) String() string {
 func (*RunRequest) ProtoMessage() {}
 
 func (x *RunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[26]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1621,7 +1940,7 @@ func (x *RunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunRequest.ProtoReflect.Descriptor instead.
 func (*RunRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{26}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *RunRequest) GetRequestId() string {
@@ -1712,7 +2031,7 @@ type RunResponse struct {
 
 func (x *RunResponse) Reset() {
 	*x = RunResponse{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[27]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1724,7 +2043,7 @@ func (x *RunResponse) String() string {
 func (*RunResponse) ProtoMessage() {}
 
 func (x *RunResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[27]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1737,7 +2056,7 @@ func (x *RunResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunResponse.ProtoReflect.Descriptor instead.
 func (*RunResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{27}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *RunResponse) GetFrame() isRunResponse_Frame {
@@ -1815,7 +2134,7 @@ type RunStarted struct {
 
 func (x *RunStarted) Reset() {
 	*x = RunStarted{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[28]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1827,7 +2146,7 @@ func (x *RunStarted) String() string {
 func (*RunStarted) ProtoMessage() {}
 
 func (x *RunStarted) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[28]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1840,7 +2159,7 @@ func (x *RunStarted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunStarted.ProtoReflect.Descriptor instead.
 func (*RunStarted) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{28}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *RunStarted) GetSessionId() string {
@@ -1875,7 +2194,7 @@ type AbortRequest struct {
 
 func (x *AbortRequest) Reset() {
 	*x = AbortRequest{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[29]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1887,7 +2206,7 @@ func (x *AbortRequest) String() string {
 func (*AbortRequest) ProtoMessage() {}
 
 func (x *AbortRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[29]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1900,7 +2219,7 @@ func (x *AbortRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AbortRequest.ProtoReflect.Descriptor instead.
 func (*AbortRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{29}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *AbortRequest) GetSessionId() string {
@@ -1921,7 +2240,7 @@ type AbortResponse struct {
 
 func (x *AbortResponse) Reset() {
 	*x = AbortResponse{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[30]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1933,7 +2252,7 @@ func (x *AbortResponse) String() string {
 func (*AbortResponse) ProtoMessage() {}
 
 func (x *AbortResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[30]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1946,7 +2265,7 @@ func (x *AbortResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AbortResponse.ProtoReflect.Descriptor instead.
 func (*AbortResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{30}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *AbortResponse) GetTurnWasRunning() bool {
@@ -1980,7 +2299,7 @@ type ListEventsRequest struct {
 
 func (x *ListEventsRequest) Reset() {
 	*x = ListEventsRequest{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[31]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1992,7 +2311,7 @@ func (x *ListEventsRequest) String() string {
 func (*ListEventsRequest) ProtoMessage() {}
 
 func (x *ListEventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[31]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2005,7 +2324,7 @@ func (x *ListEventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEventsRequest.ProtoReflect.Descriptor instead.
 func (*ListEventsRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{31}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ListEventsRequest) GetSessionId() string {
@@ -2072,7 +2391,7 @@ type ListEventsResponse struct {
 
 func (x *ListEventsResponse) Reset() {
 	*x = ListEventsResponse{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[32]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2084,7 +2403,7 @@ func (x *ListEventsResponse) String() string {
 func (*ListEventsResponse) ProtoMessage() {}
 
 func (x *ListEventsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[32]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2097,7 +2416,7 @@ func (x *ListEventsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEventsResponse.ProtoReflect.Descriptor instead.
 func (*ListEventsResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{32}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *ListEventsResponse) GetEvents() []*Event {
@@ -2134,7 +2453,7 @@ type ReadEventRequest struct {
 
 func (x *ReadEventRequest) Reset() {
 	*x = ReadEventRequest{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[33]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2146,7 +2465,7 @@ func (x *ReadEventRequest) String() string {
 func (*ReadEventRequest) ProtoMessage() {}
 
 func (x *ReadEventRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[33]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2159,7 +2478,7 @@ func (x *ReadEventRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadEventRequest.ProtoReflect.Descriptor instead.
 func (*ReadEventRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{33}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *ReadEventRequest) GetSessionId() string {
@@ -2189,7 +2508,7 @@ type ReadEventResponse struct {
 
 func (x *ReadEventResponse) Reset() {
 	*x = ReadEventResponse{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[34]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2201,7 +2520,7 @@ func (x *ReadEventResponse) String() string {
 func (*ReadEventResponse) ProtoMessage() {}
 
 func (x *ReadEventResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[34]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2214,7 +2533,7 @@ func (x *ReadEventResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadEventResponse.ProtoReflect.Descriptor instead.
 func (*ReadEventResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{34}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *ReadEventResponse) GetJsonChunk() []byte {
@@ -2248,7 +2567,7 @@ type SetModelRequest struct {
 
 func (x *SetModelRequest) Reset() {
 	*x = SetModelRequest{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[35]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2260,7 +2579,7 @@ func (x *SetModelRequest) String() string {
 func (*SetModelRequest) ProtoMessage() {}
 
 func (x *SetModelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[35]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2273,7 +2592,7 @@ func (x *SetModelRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetModelRequest.ProtoReflect.Descriptor instead.
 func (*SetModelRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{35}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *SetModelRequest) GetSessionId() string {
@@ -2315,7 +2634,7 @@ type SetModelResponse struct {
 
 func (x *SetModelResponse) Reset() {
 	*x = SetModelResponse{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[36]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2327,7 +2646,7 @@ func (x *SetModelResponse) String() string {
 func (*SetModelResponse) ProtoMessage() {}
 
 func (x *SetModelResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[36]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2340,7 +2659,7 @@ func (x *SetModelResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetModelResponse.ProtoReflect.Descriptor instead.
 func (*SetModelResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{36}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *SetModelResponse) GetModelId() string {
@@ -2369,7 +2688,7 @@ type LogRequest struct {
 
 func (x *LogRequest) Reset() {
 	*x = LogRequest{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[37]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2381,7 +2700,7 @@ func (x *LogRequest) String() string {
 func (*LogRequest) ProtoMessage() {}
 
 func (x *LogRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[37]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2394,7 +2713,7 @@ func (x *LogRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogRequest.ProtoReflect.Descriptor instead.
 func (*LogRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{37}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *LogRequest) GetSessionId() string {
@@ -2443,7 +2762,7 @@ type LogResponse struct {
 
 func (x *LogResponse) Reset() {
 	*x = LogResponse{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[38]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2455,7 +2774,7 @@ func (x *LogResponse) String() string {
 func (*LogResponse) ProtoMessage() {}
 
 func (x *LogResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[38]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2468,7 +2787,7 @@ func (x *LogResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogResponse.ProtoReflect.Descriptor instead.
 func (*LogResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{38}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *LogResponse) GetEventId() string {
@@ -2496,7 +2815,7 @@ type UpdateProviderRequest struct {
 
 func (x *UpdateProviderRequest) Reset() {
 	*x = UpdateProviderRequest{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[39]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2508,7 +2827,7 @@ func (x *UpdateProviderRequest) String() string {
 func (*UpdateProviderRequest) ProtoMessage() {}
 
 func (x *UpdateProviderRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[39]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2521,7 +2840,7 @@ func (x *UpdateProviderRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateProviderRequest.ProtoReflect.Descriptor instead.
 func (*UpdateProviderRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{39}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *UpdateProviderRequest) GetSessionId() string {
@@ -2561,7 +2880,7 @@ type UpdateProviderResponse struct {
 
 func (x *UpdateProviderResponse) Reset() {
 	*x = UpdateProviderResponse{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[40]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2573,7 +2892,7 @@ func (x *UpdateProviderResponse) String() string {
 func (*UpdateProviderResponse) ProtoMessage() {}
 
 func (x *UpdateProviderResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[40]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2586,7 +2905,7 @@ func (x *UpdateProviderResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateProviderResponse.ProtoReflect.Descriptor instead.
 func (*UpdateProviderResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{40}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{45}
 }
 
 // ProvideCredentialsRequest is what SessionService.ProvideCredentials takes.
@@ -2604,7 +2923,7 @@ type ProvideCredentialsRequest struct {
 
 func (x *ProvideCredentialsRequest) Reset() {
 	*x = ProvideCredentialsRequest{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[41]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2616,7 +2935,7 @@ func (x *ProvideCredentialsRequest) String() string {
 func (*ProvideCredentialsRequest) ProtoMessage() {}
 
 func (x *ProvideCredentialsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[41]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2629,7 +2948,7 @@ func (x *ProvideCredentialsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProvideCredentialsRequest.ProtoReflect.Descriptor instead.
 func (*ProvideCredentialsRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{41}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *ProvideCredentialsRequest) GetSessionId() string {
@@ -2664,7 +2983,7 @@ type ProvideCredentialsResponse struct {
 
 func (x *ProvideCredentialsResponse) Reset() {
 	*x = ProvideCredentialsResponse{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[42]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2676,7 +2995,7 @@ func (x *ProvideCredentialsResponse) String() string {
 func (*ProvideCredentialsResponse) ProtoMessage() {}
 
 func (x *ProvideCredentialsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[42]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2689,7 +3008,7 @@ func (x *ProvideCredentialsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProvideCredentialsResponse.ProtoReflect.Descriptor instead.
 func (*ProvideCredentialsResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{42}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *ProvideCredentialsResponse) GetSession() *Session {
@@ -2703,7 +3022,23 @@ var File_copilot_bridge_v1_session_service_proto protoreflect.FileDescriptor
 
 const file_copilot_bridge_v1_session_service_proto_rawDesc = "" +
 	"\n" +
-	"'copilot/bridge/v1/session_service.proto\x12\x11copilot.bridge.v1\x1a copilot/bridge/v1/callback.proto\x1a%copilot/bridge/v1/event_service.proto\x1a'copilot/bridge/v1/runtime_profile.proto\x1a\x1fcopilot/bridge/v1/session.proto\x1a\x1bcopilot/cli/v1/common.proto\x1a\x1ccopilot/cli/v1/session.proto\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\"\xc9\x03\n" +
+	"'copilot/bridge/v1/session_service.proto\x12\x11copilot.bridge.v1\x1a copilot/bridge/v1/callback.proto\x1a%copilot/bridge/v1/event_service.proto\x1a'copilot/bridge/v1/runtime_profile.proto\x1a\x1fcopilot/bridge/v1/session.proto\x1a\x1bcopilot/cli/v1/common.proto\x1a\x1ccopilot/cli/v1/session.proto\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\"^\n" +
+	"\fSessionShare\x12\x16\n" +
+	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x126\n" +
+	"\x06access\x18\x02 \x01(\x0e2\x1e.copilot.bridge.v1.ShareAccessR\x06access\"\x84\x01\n" +
+	"\x13ShareSessionRequest\x12\x1d\n" +
+	"\n" +
+	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x16\n" +
+	"\x06tenant\x18\x02 \x01(\tR\x06tenant\x126\n" +
+	"\x06access\x18\x03 \x01(\x0e2\x1e.copilot.bridge.v1.ShareAccessR\x06access\"O\n" +
+	"\x14ShareSessionResponse\x127\n" +
+	"\x06shares\x18\x01 \x03(\v2\x1f.copilot.bridge.v1.SessionShareR\x06shares\"N\n" +
+	"\x15UnshareSessionRequest\x12\x1d\n" +
+	"\n" +
+	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x16\n" +
+	"\x06tenant\x18\x02 \x01(\tR\x06tenant\"Q\n" +
+	"\x16UnshareSessionResponse\x127\n" +
+	"\x06shares\x18\x01 \x03(\v2\x1f.copilot.bridge.v1.SessionShareR\x06shares\"\xc9\x03\n" +
 	"\x14CreateSessionRequest\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\tR\trequestId\x12\x1d\n" +
@@ -2897,7 +3232,11 @@ const file_copilot_bridge_v1_session_service_proto_rawDesc = "" +
 	"\bprovider\x18\x02 \x01(\v2\x1e.copilot.cli.v1.ProviderConfigR\bprovider\x12&\n" +
 	"\fgithub_token\x18\x03 \x01(\tB\x03\x80\x01\x01R\vgithubToken\"R\n" +
 	"\x1aProvideCredentialsResponse\x124\n" +
-	"\asession\x18\x01 \x01(\v2\x1a.copilot.bridge.v1.SessionR\asession2\x83\x0f\n" +
+	"\asession\x18\x01 \x01(\v2\x1a.copilot.bridge.v1.SessionR\asession*c\n" +
+	"\vShareAccess\x12\x1c\n" +
+	"\x18SHARE_ACCESS_UNSPECIFIED\x10\x00\x12\x18\n" +
+	"\x14SHARE_ACCESS_OBSERVE\x10\x01\x12\x1c\n" +
+	"\x18SHARE_ACCESS_PARTICIPATE\x10\x022\xcb\x10\n" +
 	"\x0eSessionService\x12b\n" +
 	"\rCreateSession\x12'.copilot.bridge.v1.CreateSessionRequest\x1a(.copilot.bridge.v1.CreateSessionResponse\x12b\n" +
 	"\rResumeSession\x12'.copilot.bridge.v1.ResumeSessionRequest\x1a(.copilot.bridge.v1.ResumeSessionResponse\x12Y\n" +
@@ -2921,7 +3260,9 @@ const file_copilot_bridge_v1_session_service_proto_rawDesc = "" +
 	"\bSetModel\x12\".copilot.bridge.v1.SetModelRequest\x1a#.copilot.bridge.v1.SetModelResponse\x12D\n" +
 	"\x03Log\x12\x1d.copilot.bridge.v1.LogRequest\x1a\x1e.copilot.bridge.v1.LogResponse\x12e\n" +
 	"\x0eUpdateProvider\x12(.copilot.bridge.v1.UpdateProviderRequest\x1a).copilot.bridge.v1.UpdateProviderResponse\x12q\n" +
-	"\x12ProvideCredentials\x12,.copilot.bridge.v1.ProvideCredentialsRequest\x1a-.copilot.bridge.v1.ProvideCredentialsResponseBHZFgithub.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1;bridgev1b\x06proto3"
+	"\x12ProvideCredentials\x12,.copilot.bridge.v1.ProvideCredentialsRequest\x1a-.copilot.bridge.v1.ProvideCredentialsResponse\x12_\n" +
+	"\fShareSession\x12&.copilot.bridge.v1.ShareSessionRequest\x1a'.copilot.bridge.v1.ShareSessionResponse\x12e\n" +
+	"\x0eUnshareSession\x12(.copilot.bridge.v1.UnshareSessionRequest\x1a).copilot.bridge.v1.UnshareSessionResponseBHZFgithub.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1;bridgev1b\x06proto3"
 
 var (
 	file_copilot_bridge_v1_session_service_proto_rawDescOnce sync.Once
@@ -2935,169 +3276,184 @@ func file_copilot_bridge_v1_session_service_proto_rawDescGZIP() []byte {
 	return file_copilot_bridge_v1_session_service_proto_rawDescData
 }
 
-var file_copilot_bridge_v1_session_service_proto_msgTypes = make([]protoimpl.MessageInfo, 43)
+var file_copilot_bridge_v1_session_service_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
+var file_copilot_bridge_v1_session_service_proto_msgTypes = make([]protoimpl.MessageInfo, 48)
 var file_copilot_bridge_v1_session_service_proto_goTypes = []any{
-	(*CreateSessionRequest)(nil),         // 0: copilot.bridge.v1.CreateSessionRequest
-	(*CreateSessionResponse)(nil),        // 1: copilot.bridge.v1.CreateSessionResponse
-	(*ResumeSessionRequest)(nil),         // 2: copilot.bridge.v1.ResumeSessionRequest
-	(*ResumeSessionResponse)(nil),        // 3: copilot.bridge.v1.ResumeSessionResponse
-	(*GetSessionRequest)(nil),            // 4: copilot.bridge.v1.GetSessionRequest
-	(*GetSessionResponse)(nil),           // 5: copilot.bridge.v1.GetSessionResponse
-	(*ListSessionsRequest)(nil),          // 6: copilot.bridge.v1.ListSessionsRequest
-	(*SessionFilter)(nil),                // 7: copilot.bridge.v1.SessionFilter
-	(*ListSessionsResponse)(nil),         // 8: copilot.bridge.v1.ListSessionsResponse
-	(*DeleteSessionRequest)(nil),         // 9: copilot.bridge.v1.DeleteSessionRequest
-	(*DeleteSessionResponse)(nil),        // 10: copilot.bridge.v1.DeleteSessionResponse
-	(*GetLastSessionRequest)(nil),        // 11: copilot.bridge.v1.GetLastSessionRequest
-	(*GetLastSessionResponse)(nil),       // 12: copilot.bridge.v1.GetLastSessionResponse
-	(*DisconnectSessionRequest)(nil),     // 13: copilot.bridge.v1.DisconnectSessionRequest
-	(*DisconnectSessionResponse)(nil),    // 14: copilot.bridge.v1.DisconnectSessionResponse
-	(*GetForegroundSessionRequest)(nil),  // 15: copilot.bridge.v1.GetForegroundSessionRequest
-	(*GetForegroundSessionResponse)(nil), // 16: copilot.bridge.v1.GetForegroundSessionResponse
-	(*SetForegroundSessionRequest)(nil),  // 17: copilot.bridge.v1.SetForegroundSessionRequest
-	(*SetForegroundSessionResponse)(nil), // 18: copilot.bridge.v1.SetForegroundSessionResponse
-	(*SendRequest)(nil),                  // 19: copilot.bridge.v1.SendRequest
-	(*SendResponse)(nil),                 // 20: copilot.bridge.v1.SendResponse
-	(*SendStreamRequest)(nil),            // 21: copilot.bridge.v1.SendStreamRequest
-	(*AttachmentChunk)(nil),              // 22: copilot.bridge.v1.AttachmentChunk
-	(*SendStreamResponse)(nil),           // 23: copilot.bridge.v1.SendStreamResponse
-	(*SendAndWaitRequest)(nil),           // 24: copilot.bridge.v1.SendAndWaitRequest
-	(*SendAndWaitResponse)(nil),          // 25: copilot.bridge.v1.SendAndWaitResponse
-	(*RunRequest)(nil),                   // 26: copilot.bridge.v1.RunRequest
-	(*RunResponse)(nil),                  // 27: copilot.bridge.v1.RunResponse
-	(*RunStarted)(nil),                   // 28: copilot.bridge.v1.RunStarted
-	(*AbortRequest)(nil),                 // 29: copilot.bridge.v1.AbortRequest
-	(*AbortResponse)(nil),                // 30: copilot.bridge.v1.AbortResponse
-	(*ListEventsRequest)(nil),            // 31: copilot.bridge.v1.ListEventsRequest
-	(*ListEventsResponse)(nil),           // 32: copilot.bridge.v1.ListEventsResponse
-	(*ReadEventRequest)(nil),             // 33: copilot.bridge.v1.ReadEventRequest
-	(*ReadEventResponse)(nil),            // 34: copilot.bridge.v1.ReadEventResponse
-	(*SetModelRequest)(nil),              // 35: copilot.bridge.v1.SetModelRequest
-	(*SetModelResponse)(nil),             // 36: copilot.bridge.v1.SetModelResponse
-	(*LogRequest)(nil),                   // 37: copilot.bridge.v1.LogRequest
-	(*LogResponse)(nil),                  // 38: copilot.bridge.v1.LogResponse
-	(*UpdateProviderRequest)(nil),        // 39: copilot.bridge.v1.UpdateProviderRequest
-	(*UpdateProviderResponse)(nil),       // 40: copilot.bridge.v1.UpdateProviderResponse
-	(*ProvideCredentialsRequest)(nil),    // 41: copilot.bridge.v1.ProvideCredentialsRequest
-	(*ProvideCredentialsResponse)(nil),   // 42: copilot.bridge.v1.ProvideCredentialsResponse
-	(*v1.SessionConfig)(nil),             // 43: copilot.cli.v1.SessionConfig
-	(Lifetime)(0),                        // 44: copilot.bridge.v1.Lifetime
-	(*Handlers)(nil),                     // 45: copilot.bridge.v1.Handlers
-	(*durationpb.Duration)(nil),          // 46: google.protobuf.Duration
-	(*v1.CloudSessionConfig)(nil),        // 47: copilot.cli.v1.CloudSessionConfig
-	(*RuntimeProfile)(nil),               // 48: copilot.bridge.v1.RuntimeProfile
-	(*Session)(nil),                      // 49: copilot.bridge.v1.Session
-	(*v1.SessionResumeExtras)(nil),       // 50: copilot.cli.v1.SessionResumeExtras
-	(*Prompt)(nil),                       // 51: copilot.bridge.v1.Prompt
-	(*Position)(nil),                     // 52: copilot.bridge.v1.Position
-	(*TurnOutcome)(nil),                  // 53: copilot.bridge.v1.TurnOutcome
-	(*EventFilter)(nil),                  // 54: copilot.bridge.v1.EventFilter
-	(*StreamOptions)(nil),                // 55: copilot.bridge.v1.StreamOptions
-	(*SubscribeResponse)(nil),            // 56: copilot.bridge.v1.SubscribeResponse
-	(Fidelity)(0),                        // 57: copilot.bridge.v1.Fidelity
-	(*Event)(nil),                        // 58: copilot.bridge.v1.Event
-	(*Gap)(nil),                          // 59: copilot.bridge.v1.Gap
-	(*v1.ModelCapabilitiesOverride)(nil), // 60: copilot.cli.v1.ModelCapabilitiesOverride
-	(v1.SessionLogLevel)(0),              // 61: copilot.cli.v1.SessionLogLevel
-	(*v1.ProviderConfig)(nil),            // 62: copilot.cli.v1.ProviderConfig
-	(*fieldmaskpb.FieldMask)(nil),        // 63: google.protobuf.FieldMask
+	(ShareAccess)(0),                     // 0: copilot.bridge.v1.ShareAccess
+	(*SessionShare)(nil),                 // 1: copilot.bridge.v1.SessionShare
+	(*ShareSessionRequest)(nil),          // 2: copilot.bridge.v1.ShareSessionRequest
+	(*ShareSessionResponse)(nil),         // 3: copilot.bridge.v1.ShareSessionResponse
+	(*UnshareSessionRequest)(nil),        // 4: copilot.bridge.v1.UnshareSessionRequest
+	(*UnshareSessionResponse)(nil),       // 5: copilot.bridge.v1.UnshareSessionResponse
+	(*CreateSessionRequest)(nil),         // 6: copilot.bridge.v1.CreateSessionRequest
+	(*CreateSessionResponse)(nil),        // 7: copilot.bridge.v1.CreateSessionResponse
+	(*ResumeSessionRequest)(nil),         // 8: copilot.bridge.v1.ResumeSessionRequest
+	(*ResumeSessionResponse)(nil),        // 9: copilot.bridge.v1.ResumeSessionResponse
+	(*GetSessionRequest)(nil),            // 10: copilot.bridge.v1.GetSessionRequest
+	(*GetSessionResponse)(nil),           // 11: copilot.bridge.v1.GetSessionResponse
+	(*ListSessionsRequest)(nil),          // 12: copilot.bridge.v1.ListSessionsRequest
+	(*SessionFilter)(nil),                // 13: copilot.bridge.v1.SessionFilter
+	(*ListSessionsResponse)(nil),         // 14: copilot.bridge.v1.ListSessionsResponse
+	(*DeleteSessionRequest)(nil),         // 15: copilot.bridge.v1.DeleteSessionRequest
+	(*DeleteSessionResponse)(nil),        // 16: copilot.bridge.v1.DeleteSessionResponse
+	(*GetLastSessionRequest)(nil),        // 17: copilot.bridge.v1.GetLastSessionRequest
+	(*GetLastSessionResponse)(nil),       // 18: copilot.bridge.v1.GetLastSessionResponse
+	(*DisconnectSessionRequest)(nil),     // 19: copilot.bridge.v1.DisconnectSessionRequest
+	(*DisconnectSessionResponse)(nil),    // 20: copilot.bridge.v1.DisconnectSessionResponse
+	(*GetForegroundSessionRequest)(nil),  // 21: copilot.bridge.v1.GetForegroundSessionRequest
+	(*GetForegroundSessionResponse)(nil), // 22: copilot.bridge.v1.GetForegroundSessionResponse
+	(*SetForegroundSessionRequest)(nil),  // 23: copilot.bridge.v1.SetForegroundSessionRequest
+	(*SetForegroundSessionResponse)(nil), // 24: copilot.bridge.v1.SetForegroundSessionResponse
+	(*SendRequest)(nil),                  // 25: copilot.bridge.v1.SendRequest
+	(*SendResponse)(nil),                 // 26: copilot.bridge.v1.SendResponse
+	(*SendStreamRequest)(nil),            // 27: copilot.bridge.v1.SendStreamRequest
+	(*AttachmentChunk)(nil),              // 28: copilot.bridge.v1.AttachmentChunk
+	(*SendStreamResponse)(nil),           // 29: copilot.bridge.v1.SendStreamResponse
+	(*SendAndWaitRequest)(nil),           // 30: copilot.bridge.v1.SendAndWaitRequest
+	(*SendAndWaitResponse)(nil),          // 31: copilot.bridge.v1.SendAndWaitResponse
+	(*RunRequest)(nil),                   // 32: copilot.bridge.v1.RunRequest
+	(*RunResponse)(nil),                  // 33: copilot.bridge.v1.RunResponse
+	(*RunStarted)(nil),                   // 34: copilot.bridge.v1.RunStarted
+	(*AbortRequest)(nil),                 // 35: copilot.bridge.v1.AbortRequest
+	(*AbortResponse)(nil),                // 36: copilot.bridge.v1.AbortResponse
+	(*ListEventsRequest)(nil),            // 37: copilot.bridge.v1.ListEventsRequest
+	(*ListEventsResponse)(nil),           // 38: copilot.bridge.v1.ListEventsResponse
+	(*ReadEventRequest)(nil),             // 39: copilot.bridge.v1.ReadEventRequest
+	(*ReadEventResponse)(nil),            // 40: copilot.bridge.v1.ReadEventResponse
+	(*SetModelRequest)(nil),              // 41: copilot.bridge.v1.SetModelRequest
+	(*SetModelResponse)(nil),             // 42: copilot.bridge.v1.SetModelResponse
+	(*LogRequest)(nil),                   // 43: copilot.bridge.v1.LogRequest
+	(*LogResponse)(nil),                  // 44: copilot.bridge.v1.LogResponse
+	(*UpdateProviderRequest)(nil),        // 45: copilot.bridge.v1.UpdateProviderRequest
+	(*UpdateProviderResponse)(nil),       // 46: copilot.bridge.v1.UpdateProviderResponse
+	(*ProvideCredentialsRequest)(nil),    // 47: copilot.bridge.v1.ProvideCredentialsRequest
+	(*ProvideCredentialsResponse)(nil),   // 48: copilot.bridge.v1.ProvideCredentialsResponse
+	(*v1.SessionConfig)(nil),             // 49: copilot.cli.v1.SessionConfig
+	(Lifetime)(0),                        // 50: copilot.bridge.v1.Lifetime
+	(*Handlers)(nil),                     // 51: copilot.bridge.v1.Handlers
+	(*durationpb.Duration)(nil),          // 52: google.protobuf.Duration
+	(*v1.CloudSessionConfig)(nil),        // 53: copilot.cli.v1.CloudSessionConfig
+	(*RuntimeProfile)(nil),               // 54: copilot.bridge.v1.RuntimeProfile
+	(*Session)(nil),                      // 55: copilot.bridge.v1.Session
+	(*v1.SessionResumeExtras)(nil),       // 56: copilot.cli.v1.SessionResumeExtras
+	(*Prompt)(nil),                       // 57: copilot.bridge.v1.Prompt
+	(*Position)(nil),                     // 58: copilot.bridge.v1.Position
+	(*TurnOutcome)(nil),                  // 59: copilot.bridge.v1.TurnOutcome
+	(*EventFilter)(nil),                  // 60: copilot.bridge.v1.EventFilter
+	(*StreamOptions)(nil),                // 61: copilot.bridge.v1.StreamOptions
+	(*SubscribeResponse)(nil),            // 62: copilot.bridge.v1.SubscribeResponse
+	(Fidelity)(0),                        // 63: copilot.bridge.v1.Fidelity
+	(*Event)(nil),                        // 64: copilot.bridge.v1.Event
+	(*Gap)(nil),                          // 65: copilot.bridge.v1.Gap
+	(*v1.ModelCapabilitiesOverride)(nil), // 66: copilot.cli.v1.ModelCapabilitiesOverride
+	(v1.SessionLogLevel)(0),              // 67: copilot.cli.v1.SessionLogLevel
+	(*v1.ProviderConfig)(nil),            // 68: copilot.cli.v1.ProviderConfig
+	(*fieldmaskpb.FieldMask)(nil),        // 69: google.protobuf.FieldMask
 }
 var file_copilot_bridge_v1_session_service_proto_depIdxs = []int32{
-	43, // 0: copilot.bridge.v1.CreateSessionRequest.config:type_name -> copilot.cli.v1.SessionConfig
-	44, // 1: copilot.bridge.v1.CreateSessionRequest.lifetime:type_name -> copilot.bridge.v1.Lifetime
-	45, // 2: copilot.bridge.v1.CreateSessionRequest.handlers:type_name -> copilot.bridge.v1.Handlers
-	46, // 3: copilot.bridge.v1.CreateSessionRequest.callback_timeout:type_name -> google.protobuf.Duration
-	47, // 4: copilot.bridge.v1.CreateSessionRequest.cloud:type_name -> copilot.cli.v1.CloudSessionConfig
-	48, // 5: copilot.bridge.v1.CreateSessionRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
-	49, // 6: copilot.bridge.v1.CreateSessionResponse.session:type_name -> copilot.bridge.v1.Session
-	43, // 7: copilot.bridge.v1.ResumeSessionRequest.config:type_name -> copilot.cli.v1.SessionConfig
-	44, // 8: copilot.bridge.v1.ResumeSessionRequest.lifetime:type_name -> copilot.bridge.v1.Lifetime
-	45, // 9: copilot.bridge.v1.ResumeSessionRequest.handlers:type_name -> copilot.bridge.v1.Handlers
-	46, // 10: copilot.bridge.v1.ResumeSessionRequest.callback_timeout:type_name -> google.protobuf.Duration
-	50, // 11: copilot.bridge.v1.ResumeSessionRequest.options:type_name -> copilot.cli.v1.SessionResumeExtras
-	48, // 12: copilot.bridge.v1.ResumeSessionRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
-	49, // 13: copilot.bridge.v1.ResumeSessionResponse.session:type_name -> copilot.bridge.v1.Session
-	48, // 14: copilot.bridge.v1.GetSessionRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
-	49, // 15: copilot.bridge.v1.GetSessionResponse.session:type_name -> copilot.bridge.v1.Session
-	7,  // 16: copilot.bridge.v1.ListSessionsRequest.filter:type_name -> copilot.bridge.v1.SessionFilter
-	48, // 17: copilot.bridge.v1.ListSessionsRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
-	49, // 18: copilot.bridge.v1.ListSessionsResponse.sessions:type_name -> copilot.bridge.v1.Session
-	48, // 19: copilot.bridge.v1.DeleteSessionRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
-	48, // 20: copilot.bridge.v1.GetLastSessionRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
-	51, // 21: copilot.bridge.v1.SendRequest.prompt:type_name -> copilot.bridge.v1.Prompt
-	52, // 22: copilot.bridge.v1.SendResponse.position:type_name -> copilot.bridge.v1.Position
-	19, // 23: copilot.bridge.v1.SendStreamRequest.request:type_name -> copilot.bridge.v1.SendRequest
-	22, // 24: copilot.bridge.v1.SendStreamRequest.chunk:type_name -> copilot.bridge.v1.AttachmentChunk
-	52, // 25: copilot.bridge.v1.SendStreamResponse.position:type_name -> copilot.bridge.v1.Position
-	51, // 26: copilot.bridge.v1.SendAndWaitRequest.prompt:type_name -> copilot.bridge.v1.Prompt
-	46, // 27: copilot.bridge.v1.SendAndWaitRequest.idle_timeout:type_name -> google.protobuf.Duration
-	46, // 28: copilot.bridge.v1.SendAndWaitRequest.timeout:type_name -> google.protobuf.Duration
-	53, // 29: copilot.bridge.v1.SendAndWaitResponse.outcome:type_name -> copilot.bridge.v1.TurnOutcome
-	0,  // 30: copilot.bridge.v1.RunRequest.create:type_name -> copilot.bridge.v1.CreateSessionRequest
-	51, // 31: copilot.bridge.v1.RunRequest.prompt:type_name -> copilot.bridge.v1.Prompt
-	54, // 32: copilot.bridge.v1.RunRequest.filter:type_name -> copilot.bridge.v1.EventFilter
-	55, // 33: copilot.bridge.v1.RunRequest.options:type_name -> copilot.bridge.v1.StreamOptions
-	28, // 34: copilot.bridge.v1.RunResponse.started:type_name -> copilot.bridge.v1.RunStarted
-	56, // 35: copilot.bridge.v1.RunResponse.stream:type_name -> copilot.bridge.v1.SubscribeResponse
-	53, // 36: copilot.bridge.v1.RunResponse.outcome:type_name -> copilot.bridge.v1.TurnOutcome
-	52, // 37: copilot.bridge.v1.RunStarted.position:type_name -> copilot.bridge.v1.Position
-	52, // 38: copilot.bridge.v1.ListEventsRequest.after:type_name -> copilot.bridge.v1.Position
-	54, // 39: copilot.bridge.v1.ListEventsRequest.filter:type_name -> copilot.bridge.v1.EventFilter
-	57, // 40: copilot.bridge.v1.ListEventsRequest.fidelity:type_name -> copilot.bridge.v1.Fidelity
-	58, // 41: copilot.bridge.v1.ListEventsResponse.events:type_name -> copilot.bridge.v1.Event
-	59, // 42: copilot.bridge.v1.ListEventsResponse.gap:type_name -> copilot.bridge.v1.Gap
-	52, // 43: copilot.bridge.v1.ReadEventRequest.position:type_name -> copilot.bridge.v1.Position
-	60, // 44: copilot.bridge.v1.SetModelRequest.model_capabilities:type_name -> copilot.cli.v1.ModelCapabilitiesOverride
-	61, // 45: copilot.bridge.v1.LogRequest.level:type_name -> copilot.cli.v1.SessionLogLevel
-	62, // 46: copilot.bridge.v1.UpdateProviderRequest.provider:type_name -> copilot.cli.v1.ProviderConfig
-	63, // 47: copilot.bridge.v1.UpdateProviderRequest.update_mask:type_name -> google.protobuf.FieldMask
-	62, // 48: copilot.bridge.v1.ProvideCredentialsRequest.provider:type_name -> copilot.cli.v1.ProviderConfig
-	49, // 49: copilot.bridge.v1.ProvideCredentialsResponse.session:type_name -> copilot.bridge.v1.Session
-	0,  // 50: copilot.bridge.v1.SessionService.CreateSession:input_type -> copilot.bridge.v1.CreateSessionRequest
-	2,  // 51: copilot.bridge.v1.SessionService.ResumeSession:input_type -> copilot.bridge.v1.ResumeSessionRequest
-	4,  // 52: copilot.bridge.v1.SessionService.GetSession:input_type -> copilot.bridge.v1.GetSessionRequest
-	6,  // 53: copilot.bridge.v1.SessionService.ListSessions:input_type -> copilot.bridge.v1.ListSessionsRequest
-	9,  // 54: copilot.bridge.v1.SessionService.DeleteSession:input_type -> copilot.bridge.v1.DeleteSessionRequest
-	11, // 55: copilot.bridge.v1.SessionService.GetLastSession:input_type -> copilot.bridge.v1.GetLastSessionRequest
-	13, // 56: copilot.bridge.v1.SessionService.DisconnectSession:input_type -> copilot.bridge.v1.DisconnectSessionRequest
-	15, // 57: copilot.bridge.v1.SessionService.GetForegroundSession:input_type -> copilot.bridge.v1.GetForegroundSessionRequest
-	17, // 58: copilot.bridge.v1.SessionService.SetForegroundSession:input_type -> copilot.bridge.v1.SetForegroundSessionRequest
-	19, // 59: copilot.bridge.v1.SessionService.Send:input_type -> copilot.bridge.v1.SendRequest
-	21, // 60: copilot.bridge.v1.SessionService.SendStream:input_type -> copilot.bridge.v1.SendStreamRequest
-	24, // 61: copilot.bridge.v1.SessionService.SendAndWait:input_type -> copilot.bridge.v1.SendAndWaitRequest
-	26, // 62: copilot.bridge.v1.SessionService.Run:input_type -> copilot.bridge.v1.RunRequest
-	29, // 63: copilot.bridge.v1.SessionService.Abort:input_type -> copilot.bridge.v1.AbortRequest
-	31, // 64: copilot.bridge.v1.SessionService.ListEvents:input_type -> copilot.bridge.v1.ListEventsRequest
-	33, // 65: copilot.bridge.v1.SessionService.ReadEvent:input_type -> copilot.bridge.v1.ReadEventRequest
-	35, // 66: copilot.bridge.v1.SessionService.SetModel:input_type -> copilot.bridge.v1.SetModelRequest
-	37, // 67: copilot.bridge.v1.SessionService.Log:input_type -> copilot.bridge.v1.LogRequest
-	39, // 68: copilot.bridge.v1.SessionService.UpdateProvider:input_type -> copilot.bridge.v1.UpdateProviderRequest
-	41, // 69: copilot.bridge.v1.SessionService.ProvideCredentials:input_type -> copilot.bridge.v1.ProvideCredentialsRequest
-	1,  // 70: copilot.bridge.v1.SessionService.CreateSession:output_type -> copilot.bridge.v1.CreateSessionResponse
-	3,  // 71: copilot.bridge.v1.SessionService.ResumeSession:output_type -> copilot.bridge.v1.ResumeSessionResponse
-	5,  // 72: copilot.bridge.v1.SessionService.GetSession:output_type -> copilot.bridge.v1.GetSessionResponse
-	8,  // 73: copilot.bridge.v1.SessionService.ListSessions:output_type -> copilot.bridge.v1.ListSessionsResponse
-	10, // 74: copilot.bridge.v1.SessionService.DeleteSession:output_type -> copilot.bridge.v1.DeleteSessionResponse
-	12, // 75: copilot.bridge.v1.SessionService.GetLastSession:output_type -> copilot.bridge.v1.GetLastSessionResponse
-	14, // 76: copilot.bridge.v1.SessionService.DisconnectSession:output_type -> copilot.bridge.v1.DisconnectSessionResponse
-	16, // 77: copilot.bridge.v1.SessionService.GetForegroundSession:output_type -> copilot.bridge.v1.GetForegroundSessionResponse
-	18, // 78: copilot.bridge.v1.SessionService.SetForegroundSession:output_type -> copilot.bridge.v1.SetForegroundSessionResponse
-	20, // 79: copilot.bridge.v1.SessionService.Send:output_type -> copilot.bridge.v1.SendResponse
-	23, // 80: copilot.bridge.v1.SessionService.SendStream:output_type -> copilot.bridge.v1.SendStreamResponse
-	25, // 81: copilot.bridge.v1.SessionService.SendAndWait:output_type -> copilot.bridge.v1.SendAndWaitResponse
-	27, // 82: copilot.bridge.v1.SessionService.Run:output_type -> copilot.bridge.v1.RunResponse
-	30, // 83: copilot.bridge.v1.SessionService.Abort:output_type -> copilot.bridge.v1.AbortResponse
-	32, // 84: copilot.bridge.v1.SessionService.ListEvents:output_type -> copilot.bridge.v1.ListEventsResponse
-	34, // 85: copilot.bridge.v1.SessionService.ReadEvent:output_type -> copilot.bridge.v1.ReadEventResponse
-	36, // 86: copilot.bridge.v1.SessionService.SetModel:output_type -> copilot.bridge.v1.SetModelResponse
-	38, // 87: copilot.bridge.v1.SessionService.Log:output_type -> copilot.bridge.v1.LogResponse
-	40, // 88: copilot.bridge.v1.SessionService.UpdateProvider:output_type -> copilot.bridge.v1.UpdateProviderResponse
-	42, // 89: copilot.bridge.v1.SessionService.ProvideCredentials:output_type -> copilot.bridge.v1.ProvideCredentialsResponse
-	70, // [70:90] is the sub-list for method output_type
-	50, // [50:70] is the sub-list for method input_type
-	50, // [50:50] is the sub-list for extension type_name
-	50, // [50:50] is the sub-list for extension extendee
-	0,  // [0:50] is the sub-list for field type_name
+	0,  // 0: copilot.bridge.v1.SessionShare.access:type_name -> copilot.bridge.v1.ShareAccess
+	0,  // 1: copilot.bridge.v1.ShareSessionRequest.access:type_name -> copilot.bridge.v1.ShareAccess
+	1,  // 2: copilot.bridge.v1.ShareSessionResponse.shares:type_name -> copilot.bridge.v1.SessionShare
+	1,  // 3: copilot.bridge.v1.UnshareSessionResponse.shares:type_name -> copilot.bridge.v1.SessionShare
+	49, // 4: copilot.bridge.v1.CreateSessionRequest.config:type_name -> copilot.cli.v1.SessionConfig
+	50, // 5: copilot.bridge.v1.CreateSessionRequest.lifetime:type_name -> copilot.bridge.v1.Lifetime
+	51, // 6: copilot.bridge.v1.CreateSessionRequest.handlers:type_name -> copilot.bridge.v1.Handlers
+	52, // 7: copilot.bridge.v1.CreateSessionRequest.callback_timeout:type_name -> google.protobuf.Duration
+	53, // 8: copilot.bridge.v1.CreateSessionRequest.cloud:type_name -> copilot.cli.v1.CloudSessionConfig
+	54, // 9: copilot.bridge.v1.CreateSessionRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
+	55, // 10: copilot.bridge.v1.CreateSessionResponse.session:type_name -> copilot.bridge.v1.Session
+	49, // 11: copilot.bridge.v1.ResumeSessionRequest.config:type_name -> copilot.cli.v1.SessionConfig
+	50, // 12: copilot.bridge.v1.ResumeSessionRequest.lifetime:type_name -> copilot.bridge.v1.Lifetime
+	51, // 13: copilot.bridge.v1.ResumeSessionRequest.handlers:type_name -> copilot.bridge.v1.Handlers
+	52, // 14: copilot.bridge.v1.ResumeSessionRequest.callback_timeout:type_name -> google.protobuf.Duration
+	56, // 15: copilot.bridge.v1.ResumeSessionRequest.options:type_name -> copilot.cli.v1.SessionResumeExtras
+	54, // 16: copilot.bridge.v1.ResumeSessionRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
+	55, // 17: copilot.bridge.v1.ResumeSessionResponse.session:type_name -> copilot.bridge.v1.Session
+	54, // 18: copilot.bridge.v1.GetSessionRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
+	55, // 19: copilot.bridge.v1.GetSessionResponse.session:type_name -> copilot.bridge.v1.Session
+	13, // 20: copilot.bridge.v1.ListSessionsRequest.filter:type_name -> copilot.bridge.v1.SessionFilter
+	54, // 21: copilot.bridge.v1.ListSessionsRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
+	55, // 22: copilot.bridge.v1.ListSessionsResponse.sessions:type_name -> copilot.bridge.v1.Session
+	54, // 23: copilot.bridge.v1.DeleteSessionRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
+	54, // 24: copilot.bridge.v1.GetLastSessionRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
+	57, // 25: copilot.bridge.v1.SendRequest.prompt:type_name -> copilot.bridge.v1.Prompt
+	58, // 26: copilot.bridge.v1.SendResponse.position:type_name -> copilot.bridge.v1.Position
+	25, // 27: copilot.bridge.v1.SendStreamRequest.request:type_name -> copilot.bridge.v1.SendRequest
+	28, // 28: copilot.bridge.v1.SendStreamRequest.chunk:type_name -> copilot.bridge.v1.AttachmentChunk
+	58, // 29: copilot.bridge.v1.SendStreamResponse.position:type_name -> copilot.bridge.v1.Position
+	57, // 30: copilot.bridge.v1.SendAndWaitRequest.prompt:type_name -> copilot.bridge.v1.Prompt
+	52, // 31: copilot.bridge.v1.SendAndWaitRequest.idle_timeout:type_name -> google.protobuf.Duration
+	52, // 32: copilot.bridge.v1.SendAndWaitRequest.timeout:type_name -> google.protobuf.Duration
+	59, // 33: copilot.bridge.v1.SendAndWaitResponse.outcome:type_name -> copilot.bridge.v1.TurnOutcome
+	6,  // 34: copilot.bridge.v1.RunRequest.create:type_name -> copilot.bridge.v1.CreateSessionRequest
+	57, // 35: copilot.bridge.v1.RunRequest.prompt:type_name -> copilot.bridge.v1.Prompt
+	60, // 36: copilot.bridge.v1.RunRequest.filter:type_name -> copilot.bridge.v1.EventFilter
+	61, // 37: copilot.bridge.v1.RunRequest.options:type_name -> copilot.bridge.v1.StreamOptions
+	34, // 38: copilot.bridge.v1.RunResponse.started:type_name -> copilot.bridge.v1.RunStarted
+	62, // 39: copilot.bridge.v1.RunResponse.stream:type_name -> copilot.bridge.v1.SubscribeResponse
+	59, // 40: copilot.bridge.v1.RunResponse.outcome:type_name -> copilot.bridge.v1.TurnOutcome
+	58, // 41: copilot.bridge.v1.RunStarted.position:type_name -> copilot.bridge.v1.Position
+	58, // 42: copilot.bridge.v1.ListEventsRequest.after:type_name -> copilot.bridge.v1.Position
+	60, // 43: copilot.bridge.v1.ListEventsRequest.filter:type_name -> copilot.bridge.v1.EventFilter
+	63, // 44: copilot.bridge.v1.ListEventsRequest.fidelity:type_name -> copilot.bridge.v1.Fidelity
+	64, // 45: copilot.bridge.v1.ListEventsResponse.events:type_name -> copilot.bridge.v1.Event
+	65, // 46: copilot.bridge.v1.ListEventsResponse.gap:type_name -> copilot.bridge.v1.Gap
+	58, // 47: copilot.bridge.v1.ReadEventRequest.position:type_name -> copilot.bridge.v1.Position
+	66, // 48: copilot.bridge.v1.SetModelRequest.model_capabilities:type_name -> copilot.cli.v1.ModelCapabilitiesOverride
+	67, // 49: copilot.bridge.v1.LogRequest.level:type_name -> copilot.cli.v1.SessionLogLevel
+	68, // 50: copilot.bridge.v1.UpdateProviderRequest.provider:type_name -> copilot.cli.v1.ProviderConfig
+	69, // 51: copilot.bridge.v1.UpdateProviderRequest.update_mask:type_name -> google.protobuf.FieldMask
+	68, // 52: copilot.bridge.v1.ProvideCredentialsRequest.provider:type_name -> copilot.cli.v1.ProviderConfig
+	55, // 53: copilot.bridge.v1.ProvideCredentialsResponse.session:type_name -> copilot.bridge.v1.Session
+	6,  // 54: copilot.bridge.v1.SessionService.CreateSession:input_type -> copilot.bridge.v1.CreateSessionRequest
+	8,  // 55: copilot.bridge.v1.SessionService.ResumeSession:input_type -> copilot.bridge.v1.ResumeSessionRequest
+	10, // 56: copilot.bridge.v1.SessionService.GetSession:input_type -> copilot.bridge.v1.GetSessionRequest
+	12, // 57: copilot.bridge.v1.SessionService.ListSessions:input_type -> copilot.bridge.v1.ListSessionsRequest
+	15, // 58: copilot.bridge.v1.SessionService.DeleteSession:input_type -> copilot.bridge.v1.DeleteSessionRequest
+	17, // 59: copilot.bridge.v1.SessionService.GetLastSession:input_type -> copilot.bridge.v1.GetLastSessionRequest
+	19, // 60: copilot.bridge.v1.SessionService.DisconnectSession:input_type -> copilot.bridge.v1.DisconnectSessionRequest
+	21, // 61: copilot.bridge.v1.SessionService.GetForegroundSession:input_type -> copilot.bridge.v1.GetForegroundSessionRequest
+	23, // 62: copilot.bridge.v1.SessionService.SetForegroundSession:input_type -> copilot.bridge.v1.SetForegroundSessionRequest
+	25, // 63: copilot.bridge.v1.SessionService.Send:input_type -> copilot.bridge.v1.SendRequest
+	27, // 64: copilot.bridge.v1.SessionService.SendStream:input_type -> copilot.bridge.v1.SendStreamRequest
+	30, // 65: copilot.bridge.v1.SessionService.SendAndWait:input_type -> copilot.bridge.v1.SendAndWaitRequest
+	32, // 66: copilot.bridge.v1.SessionService.Run:input_type -> copilot.bridge.v1.RunRequest
+	35, // 67: copilot.bridge.v1.SessionService.Abort:input_type -> copilot.bridge.v1.AbortRequest
+	37, // 68: copilot.bridge.v1.SessionService.ListEvents:input_type -> copilot.bridge.v1.ListEventsRequest
+	39, // 69: copilot.bridge.v1.SessionService.ReadEvent:input_type -> copilot.bridge.v1.ReadEventRequest
+	41, // 70: copilot.bridge.v1.SessionService.SetModel:input_type -> copilot.bridge.v1.SetModelRequest
+	43, // 71: copilot.bridge.v1.SessionService.Log:input_type -> copilot.bridge.v1.LogRequest
+	45, // 72: copilot.bridge.v1.SessionService.UpdateProvider:input_type -> copilot.bridge.v1.UpdateProviderRequest
+	47, // 73: copilot.bridge.v1.SessionService.ProvideCredentials:input_type -> copilot.bridge.v1.ProvideCredentialsRequest
+	2,  // 74: copilot.bridge.v1.SessionService.ShareSession:input_type -> copilot.bridge.v1.ShareSessionRequest
+	4,  // 75: copilot.bridge.v1.SessionService.UnshareSession:input_type -> copilot.bridge.v1.UnshareSessionRequest
+	7,  // 76: copilot.bridge.v1.SessionService.CreateSession:output_type -> copilot.bridge.v1.CreateSessionResponse
+	9,  // 77: copilot.bridge.v1.SessionService.ResumeSession:output_type -> copilot.bridge.v1.ResumeSessionResponse
+	11, // 78: copilot.bridge.v1.SessionService.GetSession:output_type -> copilot.bridge.v1.GetSessionResponse
+	14, // 79: copilot.bridge.v1.SessionService.ListSessions:output_type -> copilot.bridge.v1.ListSessionsResponse
+	16, // 80: copilot.bridge.v1.SessionService.DeleteSession:output_type -> copilot.bridge.v1.DeleteSessionResponse
+	18, // 81: copilot.bridge.v1.SessionService.GetLastSession:output_type -> copilot.bridge.v1.GetLastSessionResponse
+	20, // 82: copilot.bridge.v1.SessionService.DisconnectSession:output_type -> copilot.bridge.v1.DisconnectSessionResponse
+	22, // 83: copilot.bridge.v1.SessionService.GetForegroundSession:output_type -> copilot.bridge.v1.GetForegroundSessionResponse
+	24, // 84: copilot.bridge.v1.SessionService.SetForegroundSession:output_type -> copilot.bridge.v1.SetForegroundSessionResponse
+	26, // 85: copilot.bridge.v1.SessionService.Send:output_type -> copilot.bridge.v1.SendResponse
+	29, // 86: copilot.bridge.v1.SessionService.SendStream:output_type -> copilot.bridge.v1.SendStreamResponse
+	31, // 87: copilot.bridge.v1.SessionService.SendAndWait:output_type -> copilot.bridge.v1.SendAndWaitResponse
+	33, // 88: copilot.bridge.v1.SessionService.Run:output_type -> copilot.bridge.v1.RunResponse
+	36, // 89: copilot.bridge.v1.SessionService.Abort:output_type -> copilot.bridge.v1.AbortResponse
+	38, // 90: copilot.bridge.v1.SessionService.ListEvents:output_type -> copilot.bridge.v1.ListEventsResponse
+	40, // 91: copilot.bridge.v1.SessionService.ReadEvent:output_type -> copilot.bridge.v1.ReadEventResponse
+	42, // 92: copilot.bridge.v1.SessionService.SetModel:output_type -> copilot.bridge.v1.SetModelResponse
+	44, // 93: copilot.bridge.v1.SessionService.Log:output_type -> copilot.bridge.v1.LogResponse
+	46, // 94: copilot.bridge.v1.SessionService.UpdateProvider:output_type -> copilot.bridge.v1.UpdateProviderResponse
+	48, // 95: copilot.bridge.v1.SessionService.ProvideCredentials:output_type -> copilot.bridge.v1.ProvideCredentialsResponse
+	3,  // 96: copilot.bridge.v1.SessionService.ShareSession:output_type -> copilot.bridge.v1.ShareSessionResponse
+	5,  // 97: copilot.bridge.v1.SessionService.UnshareSession:output_type -> copilot.bridge.v1.UnshareSessionResponse
+	76, // [76:98] is the sub-list for method output_type
+	54, // [54:76] is the sub-list for method input_type
+	54, // [54:54] is the sub-list for extension type_name
+	54, // [54:54] is the sub-list for extension extendee
+	0,  // [0:54] is the sub-list for field type_name
 }
 
 func init() { file_copilot_bridge_v1_session_service_proto_init() }
@@ -3109,15 +3465,15 @@ func file_copilot_bridge_v1_session_service_proto_init() {
 	file_copilot_bridge_v1_event_service_proto_init()
 	file_copilot_bridge_v1_runtime_profile_proto_init()
 	file_copilot_bridge_v1_session_proto_init()
-	file_copilot_bridge_v1_session_service_proto_msgTypes[21].OneofWrappers = []any{
+	file_copilot_bridge_v1_session_service_proto_msgTypes[26].OneofWrappers = []any{
 		(*SendStreamRequest_Request)(nil),
 		(*SendStreamRequest_Chunk)(nil),
 	}
-	file_copilot_bridge_v1_session_service_proto_msgTypes[26].OneofWrappers = []any{
+	file_copilot_bridge_v1_session_service_proto_msgTypes[31].OneofWrappers = []any{
 		(*RunRequest_SessionId)(nil),
 		(*RunRequest_Create)(nil),
 	}
-	file_copilot_bridge_v1_session_service_proto_msgTypes[27].OneofWrappers = []any{
+	file_copilot_bridge_v1_session_service_proto_msgTypes[32].OneofWrappers = []any{
 		(*RunResponse_Started)(nil),
 		(*RunResponse_Stream)(nil),
 		(*RunResponse_Outcome)(nil),
@@ -3127,13 +3483,14 @@ func file_copilot_bridge_v1_session_service_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_copilot_bridge_v1_session_service_proto_rawDesc), len(file_copilot_bridge_v1_session_service_proto_rawDesc)),
-			NumEnums:      0,
-			NumMessages:   43,
+			NumEnums:      1,
+			NumMessages:   48,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
 		GoTypes:           file_copilot_bridge_v1_session_service_proto_goTypes,
 		DependencyIndexes: file_copilot_bridge_v1_session_service_proto_depIdxs,
+		EnumInfos:         file_copilot_bridge_v1_session_service_proto_enumTypes,
 		MessageInfos:      file_copilot_bridge_v1_session_service_proto_msgTypes,
 	}.Build()
 	File_copilot_bridge_v1_session_service_proto = out.File

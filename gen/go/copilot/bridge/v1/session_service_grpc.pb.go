@@ -39,6 +39,8 @@ const (
 	SessionService_Log_FullMethodName                  = "/copilot.bridge.v1.SessionService/Log"
 	SessionService_UpdateProvider_FullMethodName       = "/copilot.bridge.v1.SessionService/UpdateProvider"
 	SessionService_ProvideCredentials_FullMethodName   = "/copilot.bridge.v1.SessionService/ProvideCredentials"
+	SessionService_ShareSession_FullMethodName         = "/copilot.bridge.v1.SessionService/ShareSession"
+	SessionService_UnshareSession_FullMethodName       = "/copilot.bridge.v1.SessionService/UnshareSession"
 )
 
 // SessionServiceClient is the client API for SessionService service.
@@ -132,6 +134,22 @@ type SessionServiceClient interface {
 	// ProvideCredentials gives back what the bridge keeps in memory only and has lost:
 	// the provider's keys, or the GitHub token.
 	ProvideCredentials(ctx context.Context, in *ProvideCredentialsRequest, opts ...grpc.CallOption) (*ProvideCredentialsResponse, error)
+	// ShareSession lets the callers of another tenant see a session of the caller's own, and
+	// perhaps take part in it, under the same id: EventService.Subscribe, CallbackService.Attach
+	// with join_session_id and what else their roles there let them. They cannot resume,
+	// configure, disconnect, delete or share it. It lasts until UnshareSession or the session's
+	// deletion. Sharing again with a tenant changes the access.
+	//
+	// Errors: INVALID_ARGUMENT INVALID_FIELD for a tenant that is the caller's own or has no
+	// valid name; whether there is one of that name is not told. RESOURCE_EXHAUSTED
+	// LIMIT_EXCEEDED beyond 64 tenants.
+	ShareSession(ctx context.Context, in *ShareSessionRequest, opts ...grpc.CallOption) (*ShareSessionResponse, error)
+	// UnshareSession takes that back: calls that begin later find no such session. Streams
+	// that are open go on until their callers end them or the session does. A session that is
+	// not shared with the tenant stays so.
+	//
+	// Errors: INVALID_ARGUMENT INVALID_FIELD.
+	UnshareSession(ctx context.Context, in *UnshareSessionRequest, opts ...grpc.CallOption) (*UnshareSessionResponse, error)
 }
 
 type sessionServiceClient struct {
@@ -363,6 +381,26 @@ func (c *sessionServiceClient) ProvideCredentials(ctx context.Context, in *Provi
 	return out, nil
 }
 
+func (c *sessionServiceClient) ShareSession(ctx context.Context, in *ShareSessionRequest, opts ...grpc.CallOption) (*ShareSessionResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ShareSessionResponse)
+	err := c.cc.Invoke(ctx, SessionService_ShareSession_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *sessionServiceClient) UnshareSession(ctx context.Context, in *UnshareSessionRequest, opts ...grpc.CallOption) (*UnshareSessionResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(UnshareSessionResponse)
+	err := c.cc.Invoke(ctx, SessionService_UnshareSession_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // SessionServiceServer is the server API for SessionService service.
 // All implementations must embed UnimplementedSessionServiceServer
 // for forward compatibility.
@@ -454,6 +492,22 @@ type SessionServiceServer interface {
 	// ProvideCredentials gives back what the bridge keeps in memory only and has lost:
 	// the provider's keys, or the GitHub token.
 	ProvideCredentials(context.Context, *ProvideCredentialsRequest) (*ProvideCredentialsResponse, error)
+	// ShareSession lets the callers of another tenant see a session of the caller's own, and
+	// perhaps take part in it, under the same id: EventService.Subscribe, CallbackService.Attach
+	// with join_session_id and what else their roles there let them. They cannot resume,
+	// configure, disconnect, delete or share it. It lasts until UnshareSession or the session's
+	// deletion. Sharing again with a tenant changes the access.
+	//
+	// Errors: INVALID_ARGUMENT INVALID_FIELD for a tenant that is the caller's own or has no
+	// valid name; whether there is one of that name is not told. RESOURCE_EXHAUSTED
+	// LIMIT_EXCEEDED beyond 64 tenants.
+	ShareSession(context.Context, *ShareSessionRequest) (*ShareSessionResponse, error)
+	// UnshareSession takes that back: calls that begin later find no such session. Streams
+	// that are open go on until their callers end them or the session does. A session that is
+	// not shared with the tenant stays so.
+	//
+	// Errors: INVALID_ARGUMENT INVALID_FIELD.
+	UnshareSession(context.Context, *UnshareSessionRequest) (*UnshareSessionResponse, error)
 	mustEmbedUnimplementedSessionServiceServer()
 }
 
@@ -523,6 +577,12 @@ func (UnimplementedSessionServiceServer) UpdateProvider(context.Context, *Update
 }
 func (UnimplementedSessionServiceServer) ProvideCredentials(context.Context, *ProvideCredentialsRequest) (*ProvideCredentialsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ProvideCredentials not implemented")
+}
+func (UnimplementedSessionServiceServer) ShareSession(context.Context, *ShareSessionRequest) (*ShareSessionResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ShareSession not implemented")
+}
+func (UnimplementedSessionServiceServer) UnshareSession(context.Context, *UnshareSessionRequest) (*UnshareSessionResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method UnshareSession not implemented")
 }
 func (UnimplementedSessionServiceServer) mustEmbedUnimplementedSessionServiceServer() {}
 func (UnimplementedSessionServiceServer) testEmbeddedByValue()                        {}
@@ -880,6 +940,42 @@ func _SessionService_ProvideCredentials_Handler(srv interface{}, ctx context.Con
 	return interceptor(ctx, in, info, handler)
 }
 
+func _SessionService_ShareSession_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ShareSessionRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(SessionServiceServer).ShareSession(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: SessionService_ShareSession_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(SessionServiceServer).ShareSession(ctx, req.(*ShareSessionRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _SessionService_UnshareSession_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(UnshareSessionRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(SessionServiceServer).UnshareSession(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: SessionService_UnshareSession_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(SessionServiceServer).UnshareSession(ctx, req.(*UnshareSessionRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // SessionService_ServiceDesc is the grpc.ServiceDesc for SessionService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -954,6 +1050,14 @@ var SessionService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ProvideCredentials",
 			Handler:    _SessionService_ProvideCredentials_Handler,
+		},
+		{
+			MethodName: "ShareSession",
+			Handler:    _SessionService_ShareSession_Handler,
+		},
+		{
+			MethodName: "UnshareSession",
+			Handler:    _SessionService_UnshareSession_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

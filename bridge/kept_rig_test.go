@@ -1,0 +1,67 @@
+package bridge
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	"github.com/copilot-grpc/copilot-grpc/bridge/store"
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+	"github.com/copilot-grpc/copilot-grpc/internal/fakecli"
+)
+
+// keptLife is a rig with a data directory.
+type keptLife struct {
+	*lives
+	data   string
+	store  *store.Store
+	script func(life int) fakecli.Script
+	change []func(*Config)
+}
+
+// newKept makes a bridge with an empty data directory.
+func newKept(t *testing.T, script func(life int) fakecli.Script, change ...func(*Config)) *keptLife {
+	t.Helper()
+	return openKept(t, t.TempDir(), t.TempDir(), script, change...)
+}
+
+func openKept(t *testing.T, data, home string, script func(life int) fakecli.Script, change ...func(*Config)) *keptLife {
+	t.Helper()
+	k := &keptLife{data: data, script: script, change: change}
+	var err error
+	if k.store, err = store.Open(store.Config{Dir: data, Journals: journal.WriterConfig{}}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = k.store.Close() }) // after the bridge
+	k.lives = newLives(t, script, append([]func(*Config){func(c *Config) { c.Directory = k.store }}, change...)...)
+	k.home = home
+	return k
+}
+
+// reborn is the next life of a bridge that is killed now: what is on disk is as it is at
+// this moment, and the runtimes are gone.
+func (k *keptLife) reborn(change ...func(*Config)) *keptLife {
+	k.t.Helper()
+	data := filepath.Join(k.t.TempDir(), "data")
+	if err := os.CopyFS(data, os.DirFS(k.data)); err != nil {
+		k.t.Fatal(err)
+	}
+	if k.count() > 0 {
+		k.life().Kill()
+	}
+	return openKept(k.t, data, k.home, k.script, append(change, k.change...)...)
+}
+
+// ended is every TurnEnded of a stream until it has caught up.
+func (s *reading) ended() (out []*bridgev1.TurnEnded, last *bridgev1.Position) {
+	s.t.Helper()
+	s.frame("the end of the replay", func(f *bridgev1.SubscribeResponse) bool {
+		if f.GetTurnEnded() != nil {
+			out = append(out, f.GetTurnEnded())
+		}
+		last = f.GetResumeAfter()
+		return f.GetCaughtUp() != nil
+	})
+	return out, last
+}

@@ -1,0 +1,163 @@
+package bridge
+
+import (
+	"fmt"
+	"math"
+	"runtime"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	"github.com/copilot-grpc/copilot-grpc/bridge/translate"
+)
+
+// These tests guard against the costs that times of day cannot be trusted with in CI. They
+// compare the CPU time of one thread for two things that take turns within one run, and
+// of many rounds the best of each: whatever else the machine does makes rounds worse, none
+// better. The bounds are about twice what was measured.
+
+// threadCPU is what the thread has used; the goroutine must be locked to it.
+func threadCPU(t *testing.T) time.Duration {
+	t.Helper()
+	var now unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &now); err != nil {
+		t.Fatal(err)
+	}
+	return time.Duration(now.Nano())
+}
+
+// best runs things by turns and returns the least CPU time that each took.
+func best(t *testing.T, rounds int, things ...func()) []float64 {
+	t.Helper()
+	if poolSlack > 0.5 {
+		t.Skip("the race detector has costs of its own")
+	}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	out := make([]float64, len(things))
+	for round := range rounds {
+		for i, thing := range things {
+			before := threadCPU(t)
+			thing()
+			if took := float64(threadCPU(t) - before); round == 0 || took < out[i] {
+				out[i] = took
+			}
+		}
+	}
+	return out
+}
+
+// ingested has events go from their frames into a journal and out of it for readers.
+type ingested struct {
+	t       *testing.T
+	j       *journal.Journal
+	names   session.Names
+	readers []*journal.Reader
+	records []*journal.Record
+	wires   [][]byte
+	n       int
+}
+
+func newIngested(t *testing.T, c *codec, readers int) *ingested {
+	t.Helper()
+	in := &ingested{t: t, j: journal.New(journal.Config{Epoch: 1, Encode: c.event}), names: session.Names{}}
+	for range readers {
+		r, err := in.j.NewReader(journal.Position{}, true, func() {})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(r.Close)
+		in.readers = append(in.readers, r)
+	}
+	return in
+}
+
+// take takes n events, and has every reader read them in batches.
+func (in *ingested) take(n int) {
+	const digits, batch = "3f6f2f3c9a11", 16
+	frame := []byte(deltaFrame)
+	at := len(deltaFrame) - len(deltaEvent) - 2
+	for i := range deltaEvent {
+		if i+len(digits) <= len(deltaEvent) && deltaEvent[i:i+len(digits)] == digits {
+			at += i
+			break
+		}
+	}
+	for i := range n {
+		copy(frame[at:], fmt.Appendf(nil, "%012x", in.n))
+		in.n++
+		f, err := translate.ScanFrame(frame)
+		if err != nil {
+			in.t.Fatal(err)
+		}
+		if !in.j.Append(session.Record(f.Event, append([]byte(nil), f.Event.Raw...), in.names)) {
+			in.t.Fatalf("event %d was taken for a copy", in.n)
+		}
+		if i%batch != batch-1 {
+			continue
+		}
+		for _, r := range in.readers {
+			in.records, _ = r.Next(in.records[:0], batchBytes)
+			in.wires = in.j.Wire(in.wires[:0], in.records, journal.Tidy)
+			if len(in.wires) != batch {
+				in.t.Fatalf("%d events, want %d", len(in.wires), batch)
+			}
+		}
+	}
+}
+
+// An event's way through the bridge costs a few times what its translation alone does, and
+// a reader more next to nothing.
+func TestIngestAgainstTranslation(t *testing.T) {
+	c, err := newCodec()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const events = 3200
+	one, many := newIngested(t, c, 1), newIngested(t, c, 65)
+	var buffer []byte
+	got := best(t, 20,
+		func() {
+			for range events {
+				if buffer, err = c.events.AppendWire(buffer[:0], []byte(deltaEvent), translate.Tidy); err != nil {
+					t.Fatal(err)
+				}
+			}
+		},
+		func() { one.take(events) },
+		func() { many.take(events) },
+	)
+	translation := got[0]
+	if ratio := got[1] / translation; ratio > 9 {
+		t.Errorf("an event costs %.1f translations", ratio)
+	}
+	if ratio := (got[2] - got[1]) / 64 / translation; ratio > 0.3 {
+		t.Errorf("a further reader costs %.2f translations for each event", ratio)
+	}
+	t.Logf("an event costs %.2f translations of %.0f ns, a further reader %.3f", got[1]/translation, translation/events,
+		(got[2]-got[1])/64/translation)
+}
+
+// An event costs the same whatever its session has had before.
+func TestHistoryCostsNothing(t *testing.T) {
+	c, err := newCodec()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const events = 1600
+	long := newIngested(t, c, 1)
+	short := math.Inf(1)
+	for range 20 { // each begins anew
+		fresh := newIngested(t, c, 1)
+		short = min(short, best(t, 1, func() { fresh.take(events) })[0])
+	}
+	long.take(100_000)
+	got := best(t, 20, func() { long.take(events) })[0]
+	if got > 3*short {
+		t.Errorf("an event costs %.0f ns in a long session, %.0f ns in a new one", got/events, short/events)
+	}
+	t.Logf("an event costs %.0f ns in a long session, %.0f ns in a new one", got/events, short/events)
+}

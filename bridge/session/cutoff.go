@@ -1,0 +1,86 @@
+package session
+
+import (
+	"context"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+)
+
+// turnOver tells the end of a turn. One that no event tells must not be missed by who comes
+// back, where nobody is there to be told. The caller holds mu.
+func (s *Session) turnOver(out Outcome) {
+	s.ended = out.End
+	if s.host != nil {
+		s.host.Keep(s)
+	}
+	silent := out.Status == bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST || out.Status == bridgev1.TurnStatus_TURN_STATUS_STALLED
+	if silent && !s.journal.Watched() {
+		s.cut = s.journal.Post(TurnOver{out}, journal.Position{})
+		return
+	}
+	s.journal.Note(TurnOver{out})
+}
+
+// cutOff looks whether a turn ran when an earlier life of the bridge ended, by what that
+// left in the journal. Nobody was there to be told of the turn's end: those who come back
+// are, once. The caller holds mu.
+func (s *Session) cutOff() {
+	epoch := s.journal.Last().Epoch
+	if s.state != Unloaded || !s.leftRunning(epoch) {
+		return
+	}
+	begun := s.begunLast()
+	again := s.cut.Epoch == epoch && s.cut.Seq > begun
+	if !again && s.ended.Epoch == epoch && s.ended.Seq >= begun {
+		return // that life told its end itself
+	}
+	out := Outcome{Status: bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST, End: s.cut}
+	if !again {
+		s.cut, out.End = journal.Position{}, s.journal.Last()
+	}
+	s.cut = s.journal.Post(TurnOver{out}, s.cut)
+	s.ended = s.cut
+	s.host.Keep(s)
+}
+
+// begunLast is where the last turn in a recovered journal showed that it ran.
+func (s *Session) begunLast() uint64 {
+	return max(s.journal.Recovered("user.message"), s.journal.Recovered("assistant.turn_start"))
+}
+
+// leftRunning reports whether the last turn in a recovered journal has no end there.
+func (s *Session) leftRunning(epoch uint64) bool {
+	begun := s.begunLast()
+	if begun == 0 || s.journal.Recovered("session.idle") > begun {
+		return false
+	}
+	failed := s.journal.Recovered("session.error")
+	if failed < begun {
+		return true
+	}
+	rec, ok := s.journal.Get(journal.Position{Epoch: epoch, Seq: failed})
+	var d struct{ ErrorType string }
+	return ok && dataOf(rec, &d) && d.ErrorType == loggedError
+}
+
+// OutcomeOf is how the turn of a message ended, as far as the journal tells.
+func (s *Session) OutcomeOf(ctx context.Context, at journal.Position) Outcome {
+	t := turn{running: true, over: func(Outcome) {}}
+	w := &Waiter{accepted: true, begun: true, known: true, done: make(chan struct{})}
+	t.waiters = []*Waiter{w}
+	s.each(ctx, at, func(rec *journal.Record) bool {
+		switch {
+		case rec.Agent != "":
+		case rec.Type == "session.idle":
+			t.idle(rec)
+		default:
+			t.follow(rec)
+		}
+		return !w.over()
+	})
+	if w.over() {
+		return w.out
+	}
+	return Outcome{Status: bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST, Message: t.message, End: s.journal.Last()}
+}

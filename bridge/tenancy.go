@@ -1,0 +1,131 @@
+package bridge
+
+import (
+	"context"
+	"slices"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	"github.com/copilot-grpc/copilot-grpc/internal/caller"
+	"github.com/copilot-grpc/copilot-grpc/internal/quota"
+)
+
+// Tenant is how the bridge treats a tenant other than the host's own.
+type Tenant struct {
+	// Profile is what the tenant's runtimes are like unless a caller says otherwise. Its
+	// Tenant is the tenant's name. Sandbox and User of it are in force whatever a session's
+	// own profile is.
+	Profile runtime.Profile
+	// ProfileFields are the members of RuntimeProfile that the tenant's callers may set. Nil
+	// is DefaultProfileFields.
+	ProfileFields []string
+	// Homes are the directories that home_name stands for.
+	Homes map[string]string
+	// Ambient gives the tenant's sessions the CLI's own tools, instructions and discovery
+	// where they do not say otherwise; they have none of them by default.
+	Ambient bool
+	// Confined says that a sandbox confines what its sessions do to the host.
+	Confined bool
+	// URLs are those that its sessions may name, in the form of policy files.
+	URLs []string
+	// Limits bound what it may use.
+	Limits quota.Limits
+}
+
+// known returns the session of that id that the caller's own tenant has; nil if it has
+// none.
+func (b *Bridge) known(ctx context.Context, id string) *session.Session {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.sessions[session.Key(caller.From(ctx).Tenant, id)]
+}
+
+// find returns the session of that id that the caller's tenant has, or that is shared with
+// it for what the caller is doing. That a session is another tenant's, and that it is none,
+// take the same look-ups and give the same answer.
+func (b *Bridge) find(ctx context.Context, id string) (*session.Session, error) {
+	c := caller.From(ctx)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	key := session.Key(c.Tenant, id)
+	if s := b.sessions[key]; s != nil {
+		return s, nil
+	}
+	s := b.shared[key]
+	if s == nil {
+		return nil, session.NotFound(id)
+	}
+	if granted := placeOf(s).granted(c.Tenant); c.Class > granted {
+		return nil, fault.New(fault.Forbidden, "session %q is shared with the tenant for calls of the class %q, this one's is %q", id, granted, c.Class).
+			WithField("session_id")
+	}
+	return s, nil
+}
+
+// shows reports whether a tenant may know of a session.
+func (b *Bridge) shows(s *session.Session, tenant string) bool {
+	return s.Tenant() == tenant || placeOf(s).granted(tenant) != caller.Unclassed
+}
+
+// visible returns the sessions that the caller may know of and use, in no order.
+func (b *Bridge) visible(ctx context.Context) []*session.Session {
+	tenant := caller.From(ctx).Tenant
+	return slices.DeleteFunc(b.all(), func(s *session.Session) bool { return !b.shows(s, tenant) })
+}
+
+// tenant returns how a tenant is treated; false when there is none of the name.
+func (b *Bridge) tenant(name string) (Tenant, bool) {
+	if name == caller.HostTenant {
+		return Tenant{Profile: b.cfg.Profile, ProfileFields: b.cfg.Policy.Fields, Homes: b.cfg.Policy.Homes}, true
+	}
+	if b.cfg.Tenant == nil {
+		return Tenant{}, false
+	}
+	return b.cfg.Tenant(name)
+}
+
+// profileOf is what the runtimes of a tenant are like by default. One that is no tenant any
+// more has none that could be started: confined sees to that.
+func (b *Bridge) profileOf(tenant string) runtime.Profile {
+	t, ok := b.tenant(tenant)
+	if !ok {
+		return runtime.Profile{Tenant: tenant}
+	}
+	return t.Profile
+}
+
+// own is what the runtimes of the caller's tenant are like by default.
+func (b *Bridge) own(ctx context.Context) runtime.Profile {
+	return b.profileOf(caller.From(ctx).Tenant)
+}
+
+// confined puts what confines a tenant now into a profile that may be older.
+func (b *Bridge) confined(p runtime.Profile) (runtime.Profile, error) {
+	if p.Tenant == caller.HostTenant {
+		return p, nil
+	}
+	t, ok := b.tenant(p.Tenant)
+	if !ok {
+		return p, fault.New(fault.Forbidden, "there is no tenant %q any more", p.Tenant)
+	}
+	p.Sandbox, p.User = t.Profile.Sandbox, t.Profile.User
+	return p, nil
+}
+
+// scoped makes what is remembered of requests a tenant's own.
+func scoped(ctx context.Context, scope string) string {
+	if tenant := caller.From(ctx).Tenant; tenant != caller.HostTenant {
+		return tenant + "\x00" + scope
+	}
+	return scope
+}
+
+// runtimesOf returns the runtimes that a caller may know of: its tenant's, or all.
+func (b *Bridge) runtimesOf(c caller.Caller) []*binding {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(b.bindings), func(bind *binding) bool {
+		return bind.profile.Tenant != c.Tenant && !c.May(caller.Operate)
+	})
+}

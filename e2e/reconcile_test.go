@@ -1,0 +1,145 @@
+package e2e
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"google.golang.org/grpc"
+
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
+)
+
+// conversation is a session with turns of these texts, at rest and written down.
+func (d *daemon) conversation(texts ...string) (id string) {
+	d.t.Helper()
+	id, _ = d.open(texts[0], nil)
+	d.after(id, nil, "session.idle")
+	for _, text := range texts[1:] {
+		d.sayTo(id, text)
+	}
+	d.written(id)
+	return id
+}
+
+// written waits until the CLI has written down what the journal has.
+func (d *daemon) written(id string) {
+	d.t.Helper()
+	d.eventually("the CLI's record of "+id, func() bool {
+		ids, _ := d.durable(id)
+		known := d.oracle(id)
+		return len(known) > 0 && slices.Contains(known, ids[len(ids)-1])
+	})
+}
+
+// message is the id and the line of a user's message in the CLI's own record.
+func (d *daemon) message(id, text string) (event string, line int) {
+	d.t.Helper()
+	for i, l := range d.lines(id) {
+		var e struct {
+			ID, Type string
+			Data     struct{ Content string }
+		}
+		if err := json.Unmarshal([]byte(l), &e); err != nil {
+			d.t.Fatal(err)
+		}
+		if e.Type == "user.message" && e.Data.Content == text {
+			return e.ID, i
+		}
+	}
+	d.t.Fatalf("the CLI's record of %s has no message %q", id, text)
+	return "", 0
+}
+
+func (d *daemon) recordOf(id string) string {
+	return filepath.Join(d.root, "home", "session-state", id, "events.jsonl")
+}
+
+func (d *daemon) lines(id string) []string {
+	d.t.Helper()
+	text, err := os.ReadFile(d.recordOf(id))
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	return slices.Collect(strings.Lines(string(text)))
+}
+
+// cli is a connection for the services of copilot.cli.v1.
+func (d *daemon) cli() grpc.ClientConnInterface { return d.client.Conn() }
+
+// TestHistoryIsCut: a call takes the end of the conversation away while somebody reads.
+// Readers see it as an event, positions go on, and the journal agrees with the CLI's record
+// in every later life.
+func TestHistoryIsCut(t *testing.T) {
+	t.Parallel()
+	d := newDaemon(newStage(t))
+	id := d.conversation("one", "two", "three")
+	second, _ := d.message(id, "two")
+	_, before := d.durable(id)
+	history := cliv1.NewSessionHistoryServiceClient(d.cli())
+	if _, err := history.Truncate(d.ctx, &cliv1.SessionHistoryServiceTruncateRequest{SessionId: id, EventId: second}); err != nil {
+		t.Fatal(err)
+	}
+	_, gaps := d.after(id, before[len(before)-1], "session.snapshot_rewind")
+	if len(gaps) > 0 {
+		t.Errorf("a reader is told of gaps: %v", gaps)
+	}
+	d.sayTo(id, "four")
+	d.written(id)
+	d.crash()
+	d.provide(id)
+	d.sayTo(id, "five")
+	d.agrees(id)
+	if ids, at := d.durable(id); at[0].GetEpoch() != before[0].GetEpoch() || !slices.Contains(ids, second) {
+		t.Errorf("the journal went from %v to %v, or lost what was cut", before[0], at[0])
+	}
+}
+
+// TestHistoryIsRewritten: while the bridge was away somebody has cut a turn out of the
+// middle of the conversation. A reader that comes back is told that its epoch is over.
+func TestHistoryIsRewritten(t *testing.T) {
+	t.Parallel()
+	d := newDaemon(newStage(t))
+	id := d.conversation("one", "two", "three")
+	_, before := d.durable(id)
+	d.stop(syscall.SIGTERM)
+	_, from := d.message(id, "two")
+	_, to := d.message(id, "three")
+	lines := slices.Delete(d.lines(id), from, to)
+	if err := os.WriteFile(d.recordOf(id), []byte(strings.Join(d.relinked(lines), "")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	d.start()
+	d.provide(id)
+	_, gaps := d.after(id, before[len(before)-1], "session.idle")
+	if len(gaps) == 0 || gaps[0].GetReason() != bridgev1.GapReason_GAP_REASON_EPOCH_ENDED || gaps[0].GetSession().GetSessionId() != id {
+		t.Errorf("who comes back is told %v", gaps)
+	}
+	d.sayTo(id, "four")
+	d.agrees(id)
+}
+
+// relinked gives the lines of a record the parents that they have now.
+func (d *daemon) relinked(lines []string) []string {
+	d.t.Helper()
+	var last any
+	for i, l := range lines {
+		var e map[string]any
+		if err := json.Unmarshal([]byte(l), &e); err != nil {
+			d.t.Fatal(err)
+		}
+		e["parentId"] = last
+		last = e["id"]
+		text, err := json.Marshal(e)
+		if err != nil {
+			d.t.Fatal(err)
+		}
+		lines[i] = string(text) + "\n"
+	}
+	return lines
+}

@@ -1,0 +1,105 @@
+package app
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"path/filepath"
+	"time"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge"
+	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
+	"github.com/copilot-grpc/copilot-grpc/server"
+	"github.com/copilot-grpc/copilot-grpc/server/policy"
+)
+
+// checkSecurity looks at how callers are to be known.
+func (c *Config) checkSecurity() error {
+	switch {
+	case (c.TLSCert == "") != (c.TLSKey == ""):
+		return errors.New("TLS takes a certificate and a key (--tls-cert, --tls-key)")
+	case c.TLSClientCA != "" && c.TLSCert == "":
+		return errors.New("a CA of client certificates takes TLS (--tls-cert, --tls-key)")
+	case c.Policy != "" && c.Token != "":
+		return errors.New("with a policy there is no token of the server: give a static token a role in the tenant \"host\"")
+	case c.Policy != "" && c.Dial != "":
+		return errors.New("a CLI server that others run cannot be shared among tenants: policy and dial exclude each other")
+	}
+	return nil
+}
+
+// wide tells whether addresses may be reached from elsewhere.
+func (c *Config) wide() bool { return c.TLSCert != "" && c.Policy != "" }
+
+// openPolicy reads the policy, if there is one.
+func (c *Config) openPolicy(logger *slog.Logger) (*policy.Store, error) {
+	if c.Policy == "" {
+		return nil, nil
+	}
+	store, err := policy.Open(c.Policy, logger, time.Now)
+	if err != nil {
+		return nil, err
+	}
+	asked, _ := store.Current().Certificates()
+	if asked && c.TLSClientCA == "" {
+		return nil, fmt.Errorf("policy %q: identity.certificates takes a CA of client certificates (--tls-client-ca)", c.Policy)
+	}
+	return store, nil
+}
+
+// tls are the server's certificates, nil if it has none.
+func (c *Config) tls(p *policy.Store) *server.TLS {
+	if c.TLSCert == "" {
+		return nil
+	}
+	t := &server.TLS{CertFile: c.TLSCert, KeyFile: c.TLSKey, ClientCAFile: c.TLSClientCA}
+	if p != nil {
+		_, t.ClientsRequired = p.Current().Certificates()
+	}
+	return t
+}
+
+// tenants says how the bridge treats the tenants of a policy: as it is at the time.
+func (c *Config) tenants(p *policy.Store, own runtime.Profile) func(name string) (bridge.Tenant, bool) {
+	if p == nil {
+		return nil
+	}
+	return func(name string) (bridge.Tenant, bool) {
+		t, ok := p.Current().Tenant(name)
+		if !ok {
+			return bridge.Tenant{}, false
+		}
+		return c.tenant(name, t, own), true
+	}
+}
+
+// tenant is how the bridge treats a tenant. Nothing of the server's own profile that is the
+// host owner's gets into it: neither token nor login, home nor environment.
+func (c *Config) tenant(name string, t policy.Tenant, own runtime.Profile) bridge.Tenant {
+	root := t.Home
+	if root == "" {
+		root = filepath.Join(c.dataDir(), "tenants", name)
+	}
+	profile := runtime.Profile{
+		Tenant: name, LogLevel: own.LogLevel, Sandbox: t.Sandbox, Env: maps.Clone(t.Env),
+		Home: filepath.Join(root, "copilot"), UserHome: filepath.Join(root, "home"), Dir: filepath.Join(root, "work"),
+	}
+	if t.User != nil {
+		profile.User = &runtime.User{UID: t.User.UID, GID: t.User.GID}
+	}
+	fields := t.RuntimeProfileFields
+	return bridge.Tenant{
+		Profile: profile, ProfileFields: fields, Ambient: t.Ambient, Confined: len(t.Sandbox) > 0,
+		URLs: t.URLs, Limits: t.Limits,
+	}
+}
+
+// dataDir is the data directory under its whole name.
+func (c *Config) dataDir() string {
+	dir, err := filepath.Abs(c.DataDir)
+	if err != nil {
+		return c.DataDir
+	}
+	return dir
+}

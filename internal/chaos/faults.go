@@ -1,0 +1,105 @@
+package chaos
+
+import (
+	"context"
+	"time"
+
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+)
+
+// cut breaks a caller's connections.
+func (w *world) cut(s step) {
+	w.struck("connection cut")
+	w.caller(s.pick[0]).cut(false)
+}
+
+func (w *world) kill(step) {
+	w.struck("runtime killed")
+	w.host.kill()
+}
+
+func (w *world) deafen(step) {
+	w.struck("runtime deaf")
+	w.host.deafen()
+}
+
+func (w *world) nonsense(s step) {
+	f := nonsense(w.rng(s))
+	w.logf("the CLI does %s", f.Kind)
+	w.struck("runtime says " + f.Kind)
+	w.host.nonsense(f)
+}
+
+// rest does nothing for so long that sessions are unloaded.
+func (w *world) rest(step) {
+	idle := idleUnload
+	if w.plan.Mode == Real {
+		idle = realIdleUnload
+	}
+	w.pause(idle * 3 / 2)
+}
+
+// restart drains the server, in the middle of whatever goes on, and starts it again.
+func (w *world) restart(step) {
+	w.struck("bridge drained and restarted")
+	begin := time.Now()
+	if err := w.host.stop(); err != nil {
+		w.violated("the server did not end well: %v", err)
+	}
+	w.logf("the server ended after %v", time.Since(begin).Round(time.Millisecond))
+	w.startAgain()
+}
+
+func (w *world) crash(step) {
+	w.struck("bridge killed")
+	w.crashWith(false)
+}
+
+func (w *world) powerLoss(step) {
+	w.struck("power lost")
+	w.crashWith(true)
+}
+
+// crashWith ends the server without its having a say. Callers are cut off first: what they
+// have not been told by now does not count as told.
+func (w *world) crashWith(power bool) {
+	for _, c := range w.callers {
+		c.cut(true)
+	}
+	if err := w.host.crash(power); err != nil {
+		w.violated("crash: %v", err)
+	}
+	w.startAgain()
+}
+
+func (w *world) startAgain() {
+	if err := w.host.start(); err != nil {
+		w.violated("the server does not start again: %v", err)
+		w.cancel()
+	}
+	for _, c := range w.callers {
+		c.up()
+	}
+	if w.model == nil {
+		return
+	}
+	for _, to := range w.sessions {
+		w.calls.Go(func() { w.provide(to) })
+	}
+}
+
+// provide gives a session its credentials back, which outlive no bridge.
+func (w *world) provide(to *conversation) {
+	for range 50 {
+		err := w.callNow("ProvideCredentials", func(ctx context.Context) error {
+			_, err := w.callers[0].sessions.ProvideCredentials(ctx, &bridgev1.ProvideCredentialsRequest{
+				SessionId: to.id, Provider: w.model.provider(),
+			})
+			return err
+		})
+		if err == nil || reasonOf(err) != "" || w.ctx.Err() != nil {
+			return
+		}
+		w.pause(50 * time.Millisecond)
+	}
+}

@@ -1,0 +1,154 @@
+package chaos
+
+import (
+	"math/rand/v2"
+	"time"
+)
+
+// Mode is a form of a schedule.
+type Mode string
+
+// The forms.
+const (
+	Memory  Mode = "memory"
+	Process Mode = "process"
+	Real    Mode = "real"
+)
+
+// Bounds of a schedule. Sessions grow in its course.
+const (
+	minSessions = 3
+	maxSessions = 6
+	minFaults   = 6
+)
+
+// Plan is what a schedule is made from.
+type Plan struct {
+	Seed  uint64 `json:"seed"`
+	Mode  Mode   `json:"mode"`
+	Steps int    `json:"steps"`
+	// CLI is the real CLI's executable, for Real.
+	CLI string `json:"cli,omitempty"`
+}
+
+// step is one thing to do.
+type step struct {
+	op    string
+	pick  [4]uint32 // which session, caller, flavour …
+	after time.Duration
+}
+
+// op is a kind of step.
+type op struct {
+	name   string
+	weight int
+	fault  bool
+	// modes in which it can be done; nil is all.
+	modes []Mode
+	do    func(*world, step)
+}
+
+// ops are all kinds of steps. It is a function since some of what they do draws steps.
+func ops() []op {
+	fake := []Mode{Memory, Process}
+	return []op{
+		{name: "send", weight: 30, do: (*world).send},
+		{name: "send_and_wait", weight: 14, do: (*world).sendAndWait},
+		{name: "run", weight: 8, do: (*world).run},
+		{name: "repeat", weight: 12, do: (*world).repeat},
+		{name: "create", weight: 3, do: (*world).create},
+		{name: "abort", weight: 6, do: (*world).abort},
+		{name: "log", weight: 8, do: (*world).logEvent},
+		{name: "set_model", weight: 3, modes: fake, do: (*world).setModel},
+		{name: "look", weight: 8, do: (*world).look},
+		{name: "resolve", weight: 18, do: (*world).resolve},
+		{name: "disconnect", weight: 2, do: (*world).disconnect},
+		{name: "resume", weight: 4, do: (*world).resume},
+		{name: "throw_away", weight: 2, do: (*world).throwAway},
+		{name: "subscribe", weight: 10, do: (*world).subscribe},
+		{name: "unsubscribe", weight: 6, do: (*world).unsubscribe},
+		{name: "attach", weight: 10, do: (*world).attach},
+		{name: "leave", weight: 6, do: (*world).leave},
+		{name: "rest", weight: 2, do: (*world).rest},
+		{name: "cut", weight: 5, fault: true, do: (*world).cut},
+		{name: "kill", weight: 4, fault: true, do: (*world).kill},
+		{name: "deaf", weight: 1, fault: true, do: (*world).deafen},
+		{name: "nonsense", weight: 4, fault: true, modes: []Mode{Memory}, do: (*world).nonsense},
+		{name: "restart", weight: 1, fault: true, do: (*world).restart},
+		{name: "crash", weight: 2, fault: true, do: (*world).crash},
+		{name: "power_loss", weight: 1, fault: true, modes: []Mode{Memory}, do: (*world).powerLoss},
+	}
+}
+
+func (o op) in(m Mode) bool {
+	for _, mode := range o.modes {
+		if mode == m {
+			return true
+		}
+	}
+	return o.modes == nil
+}
+
+// draw makes the schedule of a plan: it depends on nothing else.
+func draw(p Plan) []step {
+	rng := rand.New(rand.NewPCG(p.Seed, 0))
+	var can []op
+	total := 0
+	for _, o := range ops() {
+		if o.in(p.Mode) {
+			can = append(can, o)
+			total += o.weight
+		}
+	}
+	pick := func(accept func(op) bool) op {
+		for {
+			n := rng.IntN(total)
+			for _, o := range can {
+				if n -= o.weight; n < 0 {
+					if accept(o) {
+						return o
+					}
+					break
+				}
+			}
+		}
+	}
+	faultAt := map[int]bool{}
+	for len(faultAt) < minFaults {
+		faultAt[p.Steps/10+rng.IntN(max(1, p.Steps*8/10))] = true
+	}
+	count := map[string]int{}
+	steps := make([]step, p.Steps)
+	for i := range steps {
+		o := pick(func(o op) bool { return (!faultAt[i] || o.fault) && count[o.name] < limit(o.name) })
+		count[o.name]++
+		steps[i] = step{op: o.name, pick: [4]uint32{rng.Uint32(), rng.Uint32(), rng.Uint32(), rng.Uint32()}}
+		if rng.IntN(3) > 0 {
+			steps[i].after = time.Duration(rng.IntN(6000)) * time.Microsecond
+		}
+	}
+	return steps
+}
+
+// limit is how often a kind of step may come in a schedule: some take their time.
+func limit(name string) int {
+	switch name {
+	case "deaf", "restart", "power_loss", "rest":
+		return 2
+	case "crash":
+		return 3
+	case "kill", "nonsense":
+		return 8
+	}
+	return 1 << 30
+}
+
+// isFault says whether a kind of step is a fault.
+func isFault(name string) bool {
+	for _, o := range ops() {
+		if o.name == name {
+			return o.fault
+		}
+	}
+	return false
+}

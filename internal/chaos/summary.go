@@ -1,0 +1,159 @@
+package chaos
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// summary is what came of many schedules.
+type summary struct {
+	o     options
+	begun time.Time
+
+	mu       sync.Mutex
+	played   int
+	failed   int
+	modes    map[Mode]int
+	times    map[Mode]time.Duration
+	longest  map[Mode]time.Duration
+	steps    int
+	sessions int
+	faults   map[string]int
+	fewest   int // faults of one schedule
+	calls    map[string]int
+	counts   Counts
+	first    uint64
+	last     uint64
+	growth   int // bytes, the most of any worker
+	notes    []string
+}
+
+func newSummary(o options) *summary {
+	return &summary{
+		o: o, begun: time.Now(), modes: map[Mode]int{}, times: map[Mode]time.Duration{}, longest: map[Mode]time.Duration{},
+		faults: map[string]int{}, calls: map[string]int{}, fewest: -1,
+	}
+}
+
+// add takes a report, and prints a line about it if it is of a failure.
+func (s *summary) add(r *Report, stdout io.Writer) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.played++
+	s.modes[r.Plan.Mode]++
+	s.times[r.Plan.Mode] += r.Took
+	s.longest[r.Plan.Mode] = max(s.longest[r.Plan.Mode], r.Took)
+	s.steps += r.Steps
+	s.sessions += r.Sessions
+	faults := 0
+	for kind, n := range r.Faults {
+		s.faults[kind] += n
+		faults += n
+	}
+	if s.fewest < 0 || faults < s.fewest {
+		s.fewest = faults
+	}
+	for name, n := range r.Calls {
+		s.calls[name] += n
+	}
+	s.counts.Durable += r.Counts.Durable
+	s.counts.Delivered += r.Counts.Delivered
+	s.counts.Readers += r.Counts.Readers
+	s.counts.Gaps += r.Counts.Gaps
+	s.counts.Callbacks += r.Counts.Callbacks
+	s.counts.Lives += r.Counts.Lives
+	if s.played == 1 || r.Plan.Seed < s.first {
+		s.first = r.Plan.Seed
+	}
+	s.last = max(s.last, r.Plan.Seed)
+	if len(r.Violations) > 0 {
+		s.failed++
+		line := fmt.Sprintf("FAILED seed %d, %s: %d violations, the first: %s", r.Plan.Seed, r.Plan.Mode, len(r.Violations), head(r.Violations[0]))
+		s.notes = append(s.notes, line)
+		_, _ = fmt.Fprintf(stdout, "%s (%s)\n", line, s.o.keep(r))
+	} else if s.played%50 == 0 {
+		_, _ = fmt.Fprintf(stdout, "%v: %d played, %d failed\n", time.Since(s.begun).Round(time.Second), s.played, s.failed)
+	}
+}
+
+func head(text string) string {
+	if len(text) > 400 {
+		return text[:400] + "…"
+	}
+	return text
+}
+
+const (
+	// warm is how many schedules a worker plays before its memory counts.
+	warm = 20
+	// maxGrowth is by how much it may grow after that.
+	maxGrowth = 32 << 20
+)
+
+// heaps takes the memory that a worker had after each of its schedules.
+func (s *summary) heaps(of []int) {
+	if len(of) < 3*warm {
+		return
+	}
+	growth := slices.Min(of[len(of)-warm:]) - slices.Min(of[warm:2*warm])
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.growth = max(s.growth, growth)
+	if growth > maxGrowth {
+		s.failed++
+		s.notes = append(s.notes, fmt.Sprintf("FAILED: the memory of a worker grew by %d bytes in %d schedules", growth, len(of)))
+	}
+}
+
+// String is the summary for people.
+func (s *summary) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var b strings.Builder
+	line := func(name, format string, args ...any) {
+		_, _ = fmt.Fprintf(&b, "%-28s %s\n", name, fmt.Sprintf(format, args...))
+	}
+	line("schedules", "%d, seeds %d to %d", s.played, s.first, s.last)
+	line("with violations", "%d", s.failed)
+	line("took", "%v, %d at once", time.Since(s.begun).Round(time.Second), s.o.parallel)
+	for _, m := range []Mode{Memory, Process, Real} {
+		if n := s.modes[m]; n > 0 {
+			line("  "+string(m), "%d, %v each, at most %v", n, (s.times[m] / time.Duration(n)).Round(time.Millisecond), s.longest[m].Round(time.Millisecond))
+		}
+	}
+	line("steps", "%d", s.steps)
+	line("sessions", "%d", s.sessions)
+	line("lives of CLI processes", "%d", s.counts.Lives)
+	line("durable events compared", "%d", s.counts.Durable)
+	line("events delivered", "%d to %d readers and participants, %d gaps told", s.counts.Delivered, s.counts.Readers, s.counts.Gaps)
+	line("answers the CLI took", "%d", s.counts.Callbacks)
+	line("growth of a worker's heap", "%.1f MiB at most", float64(s.growth)/(1<<20))
+	line("faults", "%d, at least %d in each schedule", total(s.faults), s.fewest)
+	table(&b, s.faults)
+	line("calls and turns", "%d", total(s.calls))
+	table(&b, s.calls)
+	for _, note := range s.notes {
+		_, _ = fmt.Fprintln(&b, note)
+	}
+	return b.String()
+}
+
+func total(of map[string]int) (n int) {
+	for _, k := range of {
+		n += k
+	}
+	return n
+}
+
+func table(b *strings.Builder, of map[string]int) {
+	names := slices.SortedFunc(maps.Keys(of), func(x, y string) int { return cmp.Or(cmp.Compare(of[y], of[x]), cmp.Compare(x, y)) })
+	for _, name := range names {
+		_, _ = fmt.Fprintf(b, "  %8d  %s\n", of[name], name)
+	}
+}

@@ -1,0 +1,105 @@
+package identity
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/internal/reason"
+)
+
+// Tokens knows static tokens. It has their digests only: tokens are long and random, so
+// that a plain SHA-256 keeps them.
+type Tokens struct {
+	byDigest map[[sha256.Size]byte]staticToken
+	now      func() time.Time
+}
+
+type staticToken struct {
+	name    string
+	expires time.Time
+}
+
+var tokenName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`)
+
+// ParseTokens reads a tokens file: a token a line, as "NAME SHA256 [expires=TIME]", with the
+// digest in hexadecimal and the time as in RFC 3339. Lines that are empty or begin with "#"
+// mean nothing.
+func ParseTokens(text []byte, now func() time.Time) (*Tokens, error) {
+	t := &Tokens{byDigest: map[[sha256.Size]byte]staticToken{}, now: now}
+	names := map[string]bool{}
+	lines := bufio.NewScanner(bytes.NewReader(text))
+	for n := 1; lines.Scan(); n++ {
+		fields := strings.Fields(lines.Text())
+		if len(fields) == 0 || strings.HasPrefix(fields[0], "#") {
+			continue
+		}
+		token, digest, err := parseToken(fields)
+		if err == nil && names[token.name] {
+			err = fmt.Errorf("there is another token %q", token.name)
+		}
+		if err == nil && t.byDigest[digest].name != "" {
+			err = fmt.Errorf("the digest of %q is that of %q too", token.name, t.byDigest[digest].name)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("line %d: %w", n, err)
+		}
+		names[token.name], t.byDigest[digest] = true, token
+	}
+	return t, lines.Err()
+}
+
+// parseToken does not put into an error what may be a token written there by mistake.
+func parseToken(fields []string) (token staticToken, digest [sha256.Size]byte, err error) {
+	if len(fields) < 2 || len(fields) > 3 {
+		return token, digest, fmt.Errorf("it has %d words, not NAME SHA256 [expires=TIME]", len(fields))
+	}
+	if !tokenName.MatchString(fields[0]) {
+		return token, digest, fmt.Errorf("the name does not match %s", tokenName)
+	}
+	token.name = fields[0]
+	sum, err := hex.DecodeString(fields[1])
+	if err != nil || len(sum) != sha256.Size {
+		return token, digest, fmt.Errorf("the second word of %q is no SHA-256 in hexadecimal", token.name)
+	}
+	copy(digest[:], sum)
+	if len(fields) == 3 {
+		text, ok := strings.CutPrefix(fields[2], "expires=")
+		if token.expires, err = time.Parse(time.RFC3339, text); !ok || err != nil {
+			return token, digest, fmt.Errorf("the third word of %q is not expires=TIME", token.name)
+		}
+	}
+	return token, digest, nil
+}
+
+// Names returns the names of the tokens there are.
+func (t *Tokens) Names() map[string]bool {
+	names := make(map[string]bool, len(t.byDigest))
+	for _, token := range t.byDigest {
+		names[token.name] = true
+	}
+	return names
+}
+
+// Authenticate implements Authenticator. What is looked up is the digest, so that the time
+// that takes tells nothing of any token.
+func (t *Tokens) Authenticate(_ context.Context, proof Proof) (*Identity, error) {
+	if proof.Bearer == "" {
+		return nil, nil
+	}
+	token, ok := t.byDigest[sha256.Sum256([]byte(proof.Bearer))]
+	if !ok {
+		return nil, nil
+	}
+	if !token.expires.IsZero() && !t.now().Before(token.expires) {
+		return nil, fault.New(reason.Unauthenticated, "the token has expired")
+	}
+	return &Identity{Source: StaticToken, Token: token.name, Expires: token.expires}, nil
+}

@@ -1,0 +1,297 @@
+// Package policy says what callers may do: which tenant and role an identity has, and which
+// class of rights each call takes. docs/security.md describes the file that it is read
+// from.
+package policy
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/goccy/go-yaml"
+
+	"github.com/copilot-grpc/copilot-grpc/internal/caller"
+	"github.com/copilot-grpc/copilot-grpc/internal/quota"
+	"github.com/copilot-grpc/copilot-grpc/server/identity"
+)
+
+// fileVersion is the version of the file's form.
+const fileVersion = 1
+
+// file is a policy file.
+type file struct {
+	Version  int                `yaml:"version"`
+	Identity identitySection    `yaml:"identity"`
+	Tenants  map[string]*Tenant `yaml:"tenants"`
+	Limits   quota.Limits       `yaml:"limits"`
+}
+
+// identitySection says how callers may prove who they are.
+type identitySection struct {
+	Certificates bool     `yaml:"certificates"`
+	TrustDomains []string `yaml:"trust_domains"`
+	OIDC         []issuer `yaml:"oidc"`
+	Tokens       string   `yaml:"tokens"`
+}
+
+// issuer is an issuer of JSON web tokens.
+type issuer struct {
+	Issuer       string        `yaml:"issuer"`
+	Audiences    []string      `yaml:"audiences"`
+	Algorithms   []string      `yaml:"algorithms"`
+	Skew         time.Duration `yaml:"skew"`
+	InsecureHTTP bool          `yaml:"insecure_http"`
+}
+
+// Tenant is what the file says of a tenant.
+type Tenant struct {
+	// Members are who belongs to it.
+	Members []Member `yaml:"members"`
+	// Home is the folder of everything the tenant's CLI processes keep; default: one below
+	// the data directory.
+	Home string `yaml:"home"`
+	// Env is the environment of its CLI processes, beside what every process needs.
+	Env map[string]string `yaml:"env"`
+	// User is who its CLI processes run as; default: our own user.
+	User *User `yaml:"user"`
+	// Sandbox is the command that its CLI processes are started through.
+	Sandbox []string `yaml:"sandbox"`
+	// Ambient gives its sessions the tools, instructions and discovery of the CLI, unless
+	// they say otherwise. Only with a sandbox.
+	Ambient bool `yaml:"ambient"`
+	// URLs are those that its sessions may name: of providers and MCP servers.
+	URLs []string `yaml:"urls"`
+	// RuntimeProfileFields are the members of RuntimeProfile that its callers may set.
+	RuntimeProfileFields []string `yaml:"runtime_profile_fields"`
+	// Limits bound what it may use.
+	Limits quota.Limits `yaml:"limits"`
+}
+
+// User is a user of the operating system.
+type User struct {
+	UID uint32 `yaml:"uid"`
+	GID uint32 `yaml:"gid"`
+}
+
+// Member says who has a role in a tenant: all that is given has to fit.
+type Member struct {
+	Role string `yaml:"role"`
+	// SPIFFE is a SPIFFE id; "*" in it stands for anything but a slash, a segment "**" at its
+	// end for any number of segments.
+	SPIFFE string `yaml:"spiffe"`
+	// DNS is a DNS name of a client certificate.
+	DNS string `yaml:"dns"`
+	// Issuer, Subject and Claims are of a JSON web token. A claim that is a list has to
+	// contain the value.
+	Issuer  string            `yaml:"issuer"`
+	Subject string            `yaml:"subject"`
+	Claims  map[string]string `yaml:"claims"`
+	// Token is the name of a static token.
+	Token string `yaml:"token"`
+}
+
+// maxFile bounds a policy file and a tokens file.
+const maxFile = 4 << 20
+
+// parse reads a policy file. Keys that it does not know are errors: what is misspelt would
+// be a rule that is not there.
+func parse(text []byte) (*file, error) {
+	f := &file{}
+	d := yaml.NewDecoder(bytes.NewReader(text), yaml.Strict())
+	if err := d.Decode(f); err != nil && !errors.Is(err, io.EOF) {
+		return nil, fmt.Errorf("%s", yaml.FormatError(err, false, false))
+	}
+	if f.Version != fileVersion {
+		return nil, fmt.Errorf("version: it is %d, not %d", f.Version, fileVersion)
+	}
+	return f, errors.Join(f.Identity.check(), f.checkTenants(), f.Limits.Check("limits"))
+}
+
+func (s *identitySection) check() error {
+	var errs []error
+	if len(s.TrustDomains) > 0 && !s.Certificates {
+		errs = append(errs, errors.New("identity.trust_domains: without certificates: true it means nothing"))
+	}
+	for i := range s.OIDC {
+		if err := s.OIDC[i].check(); err != nil {
+			errs = append(errs, fmt.Errorf("identity.oidc[%d].%w", i, err))
+		}
+		if slices.ContainsFunc(s.OIDC[:i], func(o issuer) bool { return o.Issuer == s.OIDC[i].Issuer }) {
+			errs = append(errs, fmt.Errorf("identity.oidc[%d].issuer: %q is there twice", i, s.OIDC[i].Issuer))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (o *issuer) check() error {
+	u, err := url.Parse(o.Issuer)
+	switch {
+	case err != nil || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "":
+		return fmt.Errorf("issuer: %q is no URL of an issuer", o.Issuer)
+	case u.Scheme != "https" && (u.Scheme != "http" || !o.InsecureHTTP):
+		return fmt.Errorf("issuer: %q is not https; insecure_http: true allows http", o.Issuer)
+	case len(o.Audiences) == 0 || slices.Contains(o.Audiences, ""):
+		return errors.New("audiences: at least one is required: a token for others is none for us")
+	case o.Skew < 0 || o.Skew > 10*time.Minute:
+		return fmt.Errorf("skew: %v is not between 0s and 10m", o.Skew)
+	}
+	for _, alg := range o.Algorithms {
+		if !slices.Contains(identity.Algorithms, alg) {
+			return fmt.Errorf("algorithms: %q is none of %s", alg, strings.Join(identity.Algorithms, ", "))
+		}
+	}
+	return nil
+}
+
+func (f *file) checkTenants() error {
+	var errs []error
+	for name, t := range f.Tenants {
+		if !caller.ValidTenant(name) {
+			errs = append(errs, fmt.Errorf("tenants: %q is not made of up to 63 small letters, digits and dashes", name))
+			continue
+		}
+		if t == nil {
+			t = &Tenant{}
+			f.Tenants[name] = t
+		}
+		if err := t.check(name, &f.Identity); err != nil {
+			errs = append(errs, fmt.Errorf("tenants.%s.%w", name, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (t *Tenant) check(name string, s *identitySection) error {
+	if name == caller.HostName && (t.Home != "" || len(t.Env) > 0 || t.User != nil || len(t.Sandbox) > 0 || t.Ambient || len(t.URLs) > 0 || t.RuntimeProfileFields != nil) {
+		return errors.New("members: the host's own tenant has the rights of the server's process, and only members and limits here")
+	}
+	for i := range t.Members {
+		if err := t.Members[i].check(s); err != nil {
+			return fmt.Errorf("members[%d].%w", i, err)
+		}
+	}
+	if t.Home != "" && !filepath.IsAbs(t.Home) {
+		return fmt.Errorf("home: %q is not an absolute path", t.Home)
+	}
+	if t.Ambient && len(t.Sandbox) == 0 {
+		return errors.New("ambient: it takes a sandbox: the CLI's own tools run commands")
+	}
+	if len(t.Sandbox) > 0 && t.Sandbox[0] == "" {
+		return errors.New("sandbox: the command is empty")
+	}
+	if t.User != nil && t.User.UID == 0 {
+		return errors.New("user: uid 0 confines nobody")
+	}
+	if err := t.Limits.Check("limits"); err != nil {
+		return err
+	}
+	_, err := ParseURLs(t.URLs)
+	return err
+}
+
+func (m *Member) check(s *identitySection) error {
+	if _, ok := caller.ParseRole(m.Role); !ok {
+		return fmt.Errorf("role: %q is none of observer, participant, owner, admin", m.Role)
+	}
+	kinds := 0
+	if m.SPIFFE != "" || m.DNS != "" {
+		kinds++
+		if !s.Certificates {
+			return errors.New("spiffe: identity.certificates is off")
+		}
+		if m.SPIFFE != "" && !spiffePattern.MatchString(m.SPIFFE) {
+			return fmt.Errorf("spiffe: %q is no SPIFFE id, or has a \"*\" in its trust domain or a \"**\" before its end", m.SPIFFE)
+		}
+	}
+	if m.Issuer != "" || m.Subject != "" || len(m.Claims) > 0 {
+		kinds++
+		switch {
+		case !slices.ContainsFunc(s.OIDC, func(o issuer) bool { return o.Issuer == m.Issuer }):
+			return fmt.Errorf("issuer: %q is none of identity.oidc", m.Issuer)
+		case m.Subject == "" && len(m.Claims) == 0:
+			return errors.New("subject: without subject and claims everybody of the issuer would be a member; say subject: \"*\" to mean that")
+		}
+	}
+	if m.Token != "" {
+		kinds++
+		if s.Tokens == "" {
+			return errors.New("token: there is no identity.tokens")
+		}
+	}
+	if kinds != 1 {
+		return fmt.Errorf("role: a member is one of a certificate (spiffe, dns), a JSON web token (issuer) and a token, not %d", kinds)
+	}
+	return nil
+}
+
+// spiffePattern is a SPIFFE id whose path may have wildcards.
+var spiffePattern = regexp.MustCompile(`^spiffe://[a-z0-9._-]+(/[A-Za-z0-9._*-]+)*$`)
+
+// matches reports whether the member is who calls.
+func (m *Member) matches(id *identity.Identity) bool {
+	switch id.Source {
+	case identity.Certificate:
+		if m.SPIFFE == "" && m.DNS == "" {
+			return false
+		}
+		return (m.SPIFFE == "" || matchSPIFFE(m.SPIFFE, id.SPIFFE)) && (m.DNS == "" || slices.Contains(id.DNS, m.DNS))
+	case identity.JWT:
+		if m.Issuer == "" || m.Issuer != id.Issuer || m.Subject != "" && m.Subject != "*" && m.Subject != id.Subject {
+			return false
+		}
+		for name, want := range m.Claims {
+			if !hasClaim(id.Claims[name], want) {
+				return false
+			}
+		}
+		return true
+	case identity.StaticToken:
+		return m.Token != "" && m.Token == id.Token
+	}
+	return false
+}
+
+// matchSPIFFE matches segment by segment.
+func matchSPIFFE(pattern, id string) bool {
+	if prefix, ok := strings.CutSuffix(pattern, "/**"); ok {
+		head, rest := prefixSegments(id, strings.Count(prefix, "/"))
+		return rest != "" && matchSPIFFE(prefix, head)
+	}
+	ok, err := path.Match(pattern, id)
+	return ok && err == nil
+}
+
+// prefixSegments cuts an id before its slash after the n-th.
+func prefixSegments(id string, n int) (head, rest string) {
+	for i, r := range id {
+		if r != '/' {
+			continue
+		}
+		if n == 0 {
+			return id[:i], id[i+1:]
+		}
+		n--
+	}
+	return id, ""
+}
+
+// hasClaim reports whether a claim is a text, or a list with it.
+func hasClaim(claim any, want string) bool {
+	switch claim := claim.(type) {
+	case string:
+		return claim == want
+	case bool:
+		return fmt.Sprint(claim) == want
+	case []any:
+		return slices.ContainsFunc(claim, func(one any) bool { return one == any(want) })
+	}
+	return false
+}

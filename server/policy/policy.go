@@ -1,0 +1,174 @@
+package policy
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/internal/caller"
+	"github.com/copilot-grpc/copilot-grpc/internal/quota"
+	"github.com/copilot-grpc/copilot-grpc/internal/reason"
+	"github.com/copilot-grpc/copilot-grpc/server/identity"
+)
+
+// Policy is a policy file, as it was read. It does not change.
+type Policy struct {
+	file           *file
+	authenticators []identity.Authenticator
+	// files are those that it was made from.
+	files []string
+}
+
+// Load reads a policy file, and the tokens file that it names. now tells the time.
+func Load(path string, now func() time.Time) (*Policy, error) {
+	text, err := read(path)
+	if err != nil {
+		return nil, err
+	}
+	f, err := parse(text)
+	if err != nil {
+		return nil, fmt.Errorf("policy %q: %w", path, err)
+	}
+	p := &Policy{file: f, files: []string{path}}
+	if f.Identity.Certificates {
+		p.authenticators = append(p.authenticators, identity.Certificates{TrustDomains: f.Identity.TrustDomains})
+	}
+	if tokens := f.Identity.Tokens; tokens != "" {
+		if !filepath.IsAbs(tokens) {
+			tokens = filepath.Join(filepath.Dir(path), tokens)
+		}
+		if err := p.addTokens(tokens, now); err != nil {
+			return nil, err
+		}
+	}
+	for _, o := range f.Identity.OIDC {
+		algorithms := o.Algorithms
+		if len(algorithms) == 0 {
+			algorithms = identity.DefaultAlgorithms
+		}
+		p.authenticators = append(p.authenticators, identity.NewOIDC(identity.Issuer{
+			URL: o.Issuer, Audiences: o.Audiences, Algorithms: algorithms, Skew: cmp.Or(o.Skew, identity.DefaultSkew), Now: now,
+		}))
+	}
+	if len(p.authenticators) == 0 {
+		return nil, fmt.Errorf("policy %q: identity: nobody could prove who he is: none of certificates, oidc and tokens is there", path)
+	}
+	return p, nil
+}
+
+func (p *Policy) addTokens(path string, now func() time.Time) error {
+	text, err := read(path)
+	if err != nil {
+		return err
+	}
+	tokens, err := identity.ParseTokens(text, now)
+	if err != nil {
+		return fmt.Errorf("tokens %q: %w", path, err)
+	}
+	names := tokens.Names()
+	for name, t := range p.file.Tenants {
+		for i, m := range t.Members {
+			if m.Token != "" && !names[m.Token] {
+				return fmt.Errorf("tenants.%s.members[%d].token: %q is not in %q", name, i, m.Token, path)
+			}
+		}
+	}
+	p.authenticators = append(p.authenticators, tokens)
+	p.files = append(p.files, path)
+	return nil
+}
+
+// read reads a file of a sane size.
+func read(path string) ([]byte, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if info.Size() > maxFile {
+		return nil, fmt.Errorf("%q has %d bytes, more than %d", path, info.Size(), maxFile)
+	}
+	return os.ReadFile(path)
+}
+
+// Authenticate returns who a proof is of.
+func (p *Policy) Authenticate(ctx context.Context, proof identity.Proof) (*identity.Identity, error) {
+	for _, a := range p.authenticators {
+		// A bearer token says more than the connection it comes by: a proxy's, perhaps.
+		if _, ok := a.(identity.Certificates); ok && proof.Bearer != "" {
+			continue
+		}
+		if id, err := a.Authenticate(ctx, proof); id != nil || err != nil {
+			return id, err
+		}
+	}
+	if proof.Bearer != "" {
+		return nil, fault.New(reason.Unauthenticated, "the token is not valid")
+	}
+	return nil, fault.New(reason.Unauthenticated, "the call needs a client certificate, or the metadata %q", "authorization: Bearer TOKEN")
+}
+
+// Resolve returns as whom an identity calls. wanted names one of its tenants, where it has
+// several; it may be empty where it has one.
+func (p *Policy) Resolve(id *identity.Identity, wanted string) (caller.Caller, error) {
+	roles := map[string]caller.Role{}
+	for name, t := range p.file.Tenants {
+		for i := range t.Members {
+			if m := &t.Members[i]; m.matches(id) {
+				role, _ := caller.ParseRole(m.Role) // checked
+				roles[name] = max(roles[name], role)
+			}
+		}
+	}
+	switch {
+	case len(roles) == 0:
+		return caller.Caller{}, fault.New(reason.Forbidden, "%q has no role in any tenant", id.Name())
+	case wanted == "" && len(roles) > 1:
+		return caller.Caller{}, fault.New(reason.Forbidden, "%q is in the tenants %s: say which by the metadata %q",
+			id.Name(), strings.Join(slices.Sorted(maps.Keys(roles)), ", "), MetadataTenant)
+	case wanted == "":
+		for name := range roles {
+			wanted = name
+		}
+	}
+	role, ok := roles[wanted]
+	if !ok {
+		return caller.Caller{}, fault.New(reason.Forbidden, "%q has no role in the tenant %q", id.Name(), wanted)
+	}
+	c := caller.Caller{Tenant: wanted, Name: id.Name(), Role: role, Confined: len(p.file.Tenants[wanted].Sandbox) > 0}
+	if wanted == caller.HostName {
+		c.Tenant = caller.HostTenant
+	}
+	return c, nil
+}
+
+// MetadataTenant is the metadata by which a caller that is in several tenants says as which
+// it calls.
+const MetadataTenant = "copilot-tenant"
+
+// Tenant returns what the file says of a tenant, by its name in the bridge.
+func (p *Policy) Tenant(name string) (Tenant, bool) {
+	if name == caller.HostTenant {
+		name = caller.HostName
+	}
+	t, ok := p.file.Tenants[name]
+	if !ok {
+		return Tenant{}, false
+	}
+	return *t, true
+}
+
+// Limits returns what everybody together may use.
+func (p *Policy) Limits() quota.Limits { return p.file.Limits }
+
+// Certificates reports whether client certificates are a proof, and whether they are the
+// only one.
+func (p *Policy) Certificates() (asked, required bool) {
+	return p.file.Identity.Certificates, p.file.Identity.Certificates && len(p.authenticators) == 1
+}

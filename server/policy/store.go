@@ -1,0 +1,50 @@
+package policy
+
+import (
+	"context"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/copilot-grpc/copilot-grpc/internal/refile"
+)
+
+// Store has the policy in force, and reads it anew when its files change.
+type Store struct {
+	path    string
+	log     *slog.Logger
+	now     func() time.Time
+	current atomic.Pointer[Policy]
+}
+
+// Open reads the policy file. It fails where that is bad: only a policy that was good once
+// stays in force when its file turns bad.
+func Open(path string, log *slog.Logger, now func() time.Time) (*Store, error) {
+	s := &Store{path: path, log: log, now: now}
+	p, err := Load(path, now)
+	if err != nil {
+		return nil, err
+	}
+	s.current.Store(p)
+	return s, nil
+}
+
+// Current returns the policy in force.
+func (s *Store) Current() *Policy { return s.current.Load() }
+
+// Reload reads the files anew. Bad ones leave the policy in force that is.
+func (s *Store) Reload() error {
+	p, err := Load(s.path, s.now)
+	if err != nil {
+		s.log.Error("policy not reloaded, the one before stays in force", slog.Any("error", err))
+		return err
+	}
+	s.current.Store(p)
+	s.log.Info("policy reloaded", slog.String("path", s.path))
+	return nil
+}
+
+// Watch reloads whenever a file changes, until ctx ends.
+func (s *Store) Watch(ctx context.Context) {
+	refile.Watch(ctx, refile.Every, func() []string { return s.Current().files }, func() { _ = s.Reload() })
+}

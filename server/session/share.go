@@ -1,0 +1,17 @@
+package session
+
+import (
+	"context"
+
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+)
+
+// ShareSession implements bridgev1.SessionServiceServer.
+func (s *Service) ShareSession(ctx context.Context, req *bridgev1.ShareSessionRequest) (*bridgev1.ShareSessionResponse, error) {
+	return s.backend.ShareSession(ctx, req)
+}
+
+// UnshareSession implements bridgev1.SessionServiceServer.
+func (s *Service) UnshareSession(ctx context.Context, req *bridgev1.UnshareSessionRequest) (*bridgev1.UnshareSessionResponse, error) {
+	return s.backend.UnshareSession(ctx, req)
+}
