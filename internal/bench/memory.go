@@ -82,12 +82,18 @@ func (r *run) crowds(ctx context.Context, f *footprint) error {
 		return err
 	}
 	f.idleSession.add(grown / crowd)
-	conns := make([]*copilot.Client, listenerConns)
-	for i := range conns {
-		if conns[i], err = b.dial(ctx, true); err != nil {
+	conns := make([]*copilot.Client, 0, listenerConns)
+	defer func() {
+		for _, conn := range conns {
+			r.end("client", conn.Close)
+		}
+	}()
+	for range listenerConns {
+		conn, err := b.dial(ctx, true)
+		if err != nil {
 			return err
 		}
-		defer r.end("client", conns[i].Close)
+		conns = append(conns, conn)
 	}
 	streams, cancel := context.WithCancel(ctx)
 	defer cancel() // all stay until the last has been measured
