@@ -4,6 +4,7 @@ go 1.26.0
 
 require (
 	github.com/coreos/go-oidc/v3 v3.21.0
+	github.com/go-jose/go-jose/v4 v4.1.4
 	github.com/google/jsonschema-go v0.4.3
 	github.com/grpc-ecosystem/go-grpc-middleware/v2 v2.3.4
 	github.com/sourcegraph/jsonrpc2 v0.2.3
@@ -14,14 +15,11 @@ require (
 	google.golang.org/protobuf v1.36.12
 )
 
-require (
-	github.com/go-jose/go-jose/v4 v4.1.4 // indirect
-	golang.org/x/oauth2 v0.36.0 // indirect
-)
+require golang.org/x/oauth2 v0.36.0 // indirect
 
 require (
 	github.com/goccy/go-yaml v1.19.2
-	golang.org/x/net v0.60.0 // indirect
+	golang.org/x/net v0.60.0
 	golang.org/x/sys v0.48.0
 	golang.org/x/text v0.42.0 // indirect
 )

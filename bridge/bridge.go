@@ -26,7 +26,6 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
-	"github.com/copilot-grpc/copilot-grpc/internal/caller"
 	"github.com/copilot-grpc/copilot-grpc/internal/position"
 	"github.com/copilot-grpc/copilot-grpc/internal/quota"
 )
@@ -57,6 +56,9 @@ type Config struct {
 	// Defaults are members of a session's configuration for sessions that do not set
 	// them, as a JSON object: such as the provider of an offline model.
 	Defaults []byte
+	// Providers are model providers that callers may name (provider_ref), each a JSON object
+	// as the CLI takes it.
+	Providers map[string][]byte
 	// MaxPromptBytes bounds a prompt's text: the CLI's memory grows to gigabytes with
 	// prompts of some tens of MiB.
 	MaxPromptBytes int
@@ -95,6 +97,7 @@ type Bridge struct {
 	log       *slog.Logger
 	codec     *codec
 	defaults  session.Object
+	providers session.Providers
 	once      *idempotency.Store
 	watchers  watchers
 	telemetry telemetry
@@ -141,7 +144,8 @@ type Bridge struct {
 	shared    map[string]*session.Session // by the key that they have for those they are shared with
 	lastEpoch uint64
 	bindings  []*binding
-	ended     []*session.Session // disconnected, oldest first
+	ended     []*session.Session       // disconnected, oldest first
+	leaving   map[string]chan struct{} // sessions whose journals are being closed; the channels close then
 }
 
 // New returns a bridge. The caller must Close it.
@@ -168,16 +172,20 @@ func New(cfg Config) (*Bridge, error) {
 			return nil, fault.Wrap(err, fault.InvalidField, "session defaults")
 		}
 	}
+	providers, err := parseProviders(cfg.Providers)
+	if err != nil {
+		return nil, err
+	}
 	if cfg.Dialed {
 		cfg.Placement.MaxSessions = math.MaxInt
 	}
 	setDefault(&cfg.Placement.Idle, placement.DefaultIdle)
 	ctx, cancel := context.WithCancel(context.Background())
 	b := &Bridge{
-		cfg: cfg, log: cfg.Logger, codec: c, defaults: defaults, once: idempotency.New(time.Now),
+		cfg: cfg, log: cfg.Logger, codec: c, defaults: defaults, providers: providers, once: idempotency.New(time.Now),
 		budget: journal.NewBudget(cfg.MaxMemoryBytes), unkept: map[*session.Session]struct{}{}, keepNow: make(chan struct{}, 1),
 		ctx: ctx, cancel: cancel, draining: make(chan struct{}), stopping: make(chan struct{}),
-		sessions: map[string]*session.Session{}, shared: map[string]*session.Session{}, table: placement.New(cfg.Placement, cfg.Profile, time.Now), unloading: make(chan struct{}, 1),
+		sessions: map[string]*session.Session{}, leaving: map[string]chan struct{}{}, shared: map[string]*session.Session{}, table: placement.New(cfg.Placement, cfg.Profile, time.Now), unloading: make(chan struct{}, 1),
 	}
 	b.table.Bound(b.bounds)
 	b.stopped, b.stop = context.WithCancel(ctx)
@@ -286,52 +294,6 @@ func (b *Bridge) open(ctx context.Context, id string) (*session.Session, error) 
 		return nil, err
 	}
 	return s, s.Usable()
-}
-
-// enter puts a new session of that id in place, unless the caller's tenant has one.
-func (b *Bridge) enter(ctx context.Context, id string) (s *session.Session, fresh bool) {
-	tenant := caller.From(ctx).Tenant
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	key := session.Key(tenant, id)
-	if s := b.sessions[key]; s != nil && s.State() != session.Deleted {
-		return s, false
-	}
-	s = b.newSession(tenant, id)
-	b.sessions[key] = s
-	return s, true
-}
-
-// forget takes a session out that could not be opened, or was deleted.
-func (b *Bridge) forget(s *session.Session) {
-	b.table.Forget(s.Key())
-	b.drop(s)
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.sessions[s.Key()] == s {
-		delete(b.sessions, s.Key())
-		b.unshareAll(s)
-		b.shellStarts.Delete(s.Key())
-	}
-}
-
-// maxEnded bounds the disconnected sessions whose journals stay in memory. One that is
-// resumed later than that gets a new epoch, from the CLI's history.
-const maxEnded = 256
-
-// retire notes that a session was disconnected.
-func (b *Bridge) retire(s *session.Session) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.ended = slices.DeleteFunc(b.ended, func(o *session.Session) bool { return o == s || o.State() != session.Disconnected })
-	b.ended = append(b.ended, s)
-	for len(b.ended) > maxEnded {
-		if oldest := b.ended[0]; b.sessions[oldest.Key()] == oldest {
-			delete(b.sessions, oldest.Key())
-			b.Go(func(context.Context) { b.drop(oldest) })
-		}
-		b.ended = b.ended[1:]
-	}
 }
 
 // all returns the sessions that their callers may use, of all tenants, in no order.

@@ -1,8 +1,11 @@
 package bridge
 
 import (
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
@@ -44,13 +47,39 @@ func openKept(t *testing.T, data, home string, script func(life int) fakecli.Scr
 func (k *keptLife) reborn(change ...func(*Config)) *keptLife {
 	k.t.Helper()
 	data := filepath.Join(k.t.TempDir(), "data")
-	if err := os.CopyFS(data, os.DirFS(k.data)); err != nil {
-		k.t.Fatal(err)
-	}
+	k.copyTo(data)
 	if k.count() > 0 {
 		k.life().Kill()
 	}
 	return openKept(k.t, data, k.home, k.script, append(change, k.change...)...)
+}
+
+// copyTo copies the data directory as it is, files that come and go meanwhile aside.
+func (k *keptLife) copyTo(data string) {
+	k.t.Helper()
+	err := filepath.WalkDir(k.data, func(path string, e fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		to := filepath.Join(data, strings.TrimPrefix(path, k.data))
+		if e.IsDir() {
+			return os.MkdirAll(to, 0o700)
+		}
+		text, err := os.ReadFile(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		return os.WriteFile(to, text, 0o600)
+	})
+	if err != nil {
+		k.t.Fatal(err)
+	}
 }
 
 // ended is every TurnEnded of a stream until it has caught up.

@@ -123,6 +123,9 @@ func (b *Bridge) creation(ctx context.Context, r *bridgev1.CreateSessionRequest,
 	if o.Config, err = b.underlying(ctx, o.Config); err != nil {
 		return o, within(err, at)
 	}
+	if err := b.named(ctx, &o, r.GetProviderRef(), r.GetConfig().GetProvider() != nil, at); err != nil {
+		return o, err
+	}
 	if o.Timeout, err = duration(r.GetCallbackTimeout(), at+"callback_timeout", time.Millisecond, maxTimeout); err != nil {
 		return o, err
 	}
@@ -157,6 +160,9 @@ func (b *Bridge) resumption(ctx context.Context, r *bridgev1.ResumeSessionReques
 		return o, err
 	}
 	if err := known(r.GetLifetime(), at+"lifetime"); err != nil {
+		return o, err
+	}
+	if err := b.named(ctx, &o, r.GetProviderRef(), r.GetConfig().GetProvider() != nil, at); err != nil {
 		return o, err
 	}
 	if r.GetOptions() != nil {

@@ -3,16 +3,13 @@ package bridge
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"maps"
-	"strings"
 	"time"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	"github.com/copilot-grpc/copilot-grpc/bridge/store"
-	"github.com/copilot-grpc/copilot-grpc/internal/caller"
 )
 
 // Directory is what outlives the bridge: which sessions it has, what is known of them,
@@ -25,6 +22,8 @@ type Directory interface {
 	Journal(id string, epoch uint64) (*journal.Disk, journal.Recovery, error)
 	// Sessions returns what was saved of each session, by id.
 	Sessions() (map[string]json.RawMessage, error)
+	// Session returns what was saved of one session, nil if nothing was.
+	Session(id string) (json.RawMessage, error)
 	// Save keeps what is known of a session, Remove forgets it.
 	Save(id string, state []byte) error
 	Remove(id string) error
@@ -109,35 +108,19 @@ func (b *Bridge) restore() error {
 		return err
 	}
 	for key, text := range states {
-		var k kept
-		err := json.Unmarshal(text, &k)
-		var s *session.Session
-		id := strings.TrimPrefix(key, session.Key(k.Tenant, ""))
-		if err == nil && (key != session.Key(k.Tenant, id) || checkID(id, "id") != nil) {
-			err = fmt.Errorf("it says that its tenant is %q", k.Tenant)
-		}
-		if err == nil {
-			s = b.newSession(k.Tenant, id)
-			err = s.Restore(k.Session, b.defaults)
-		}
+		b.mu.Lock()
+		s, shares, err := b.restoreOne(key, text)
+		b.mu.Unlock()
 		if err != nil {
 			b.log.Error("session not restored", "session_id", key, "error", err)
 			continue
 		}
-		for _, path := range k.Lacks {
-			s.Lack(path)
-		}
-		if k.Profile != nil {
-			placeOf(s).set(b.restored(*k.Profile))
-		}
+		b.mu.Lock()
 		b.sessions[key] = s
-		for with, name := range k.Shares {
-			if class, ok := caller.ParseClass(name); ok {
-				_ = b.share(s, with, class) // there are no more than there were
-			}
-		}
+		b.mu.Unlock()
+		b.shareAgain(s, shares)
 		if s.State() == session.Disconnected {
-			b.ended = append(b.ended, s)
+			b.retire(s)
 		}
 	}
 	b.keepAll() // where the end of turns was told is the same in every life
@@ -226,7 +209,7 @@ func (b *Bridge) keep(s *session.Session) {
 	b.mu.Lock()
 	current := b.sessions[s.Key()] == s
 	b.mu.Unlock()
-	state := s.Save(b.defaults)
+	state := s.Save(b.defaults, b.providers)
 	if !current || state == nil {
 		return
 	}

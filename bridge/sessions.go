@@ -217,8 +217,13 @@ func (b *Bridge) deleteStored(ctx context.Context, r *bridgev1.DeleteSessionRequ
 		return session.Classify(err, "session.delete")
 	}
 	b.mu.Lock()
-	delete(b.sessions, session.Key(p.Tenant, id))
+	s := b.sessions[session.Key(p.Tenant, id)]
 	b.mu.Unlock()
+	if s != nil {
+		b.forget(s)
+	} else if d := b.cfg.Directory; d != nil {
+		return d.Remove(session.Key(p.Tenant, id))
+	}
 	return nil
 }
 

@@ -189,9 +189,9 @@ func (r *tenantRig) offered() (names []string) {
 
 // bubblewrap is a sandbox in which there are the system's programs, the CLI and the tenant's
 // own directories.
-const bubblewrap = `, ambient: true, sandbox: [bwrap, --die-with-parent, --unshare-pid, --unshare-ipc, --new-session,
+const bubblewrap = `, ambient: true, sandbox: [bwrap, --die-with-parent, --unshare-pid, --unshare-ipc, --new-session, --tmpfs, /tmp,
     --ro-bind, /usr, /usr, --ro-bind, /etc, /etc, --symlink, usr/bin, /bin, --symlink, usr/lib, /lib, --symlink, usr/lib64, /lib64,
-    --ro-bind, "{bin}", "{bin}", --ro-bind, "{cache}", "{cache}", --proc, /proc, --dev, /dev, --tmpfs, /tmp,
+    --ro-bind, "{bin}", "{bin}", --ro-bind, "{cache}", "{cache}", --proc, /proc, --dev, /dev,
     --bind, "{home}", "{home}", --bind, "{user_home}", "{user_home}", --bind, "{dir}", "{dir}"]`
 
 // In a sandbox the CLI's own tools are there, and see nothing of the host.

@@ -84,6 +84,24 @@ func (c *Conn) Close() error {
 // own stays open.
 func (c *Conn) CloseWrite() { c.out.finish() }
 
+// Flush waits until all that was queued has been written, or the connection or ctx has
+// ended.
+func (c *Conn) Flush(ctx context.Context) {
+	for {
+		wait, possible := c.out.fits(c.out.max)
+		if wait == nil || !possible {
+			return
+		}
+		select {
+		case <-wait:
+		case <-ctx.Done():
+			return
+		case <-c.done:
+			return
+		}
+	}
+}
+
 // Done is closed when the connection is over.
 func (c *Conn) Done() <-chan struct{} { return c.done }
 

@@ -24,6 +24,8 @@ type Opening struct {
 	Lifetime bridgev1.Lifetime
 	// Timeout of callbacks; zero keeps it.
 	Timeout time.Duration
+	// ProviderRef is where Config's provider is from, if it is one of the bridge's own.
+	ProviderRef string
 	// Params are members for this call alone.
 	Params Object
 	// Join makes the caller a participant.
@@ -120,6 +122,9 @@ func (s *Session) open(o Opening) (_ Joined, undo func(), _ error) {
 	if o.Timeout > 0 {
 		s.timeout = o.Timeout
 	}
+	if o.ProviderRef != "" {
+		s.providerRef = o.ProviderRef
+	}
 	if o.Join == nil {
 		return Joined{}, undo, nil
 	}
@@ -134,10 +139,10 @@ func (s *Session) open(o Opening) (_ Joined, undo func(), _ error) {
 // savepoint returns a function that puts back what open changes. The caller holds mu.
 func (s *Session) savepoint() (undo func()) {
 	config, tools, handling, lifetime, timeout, missing := s.config, s.tools, s.handling, s.lifetime, s.timeout, s.missing
-	settings := s.settings
+	settings, ref := s.settings, s.providerRef
 	return func() {
 		s.config, s.tools, s.handling, s.lifetime, s.timeout, s.missing = config, tools, handling, lifetime, timeout, missing
-		s.settings = settings
+		s.settings, s.providerRef = settings, ref
 	}
 }
 
@@ -408,6 +413,24 @@ func (s *Session) Delete(ctx context.Context) error {
 	s.end(Deleted, bridgev1.CloseReason_CLOSE_REASON_DELETED)
 	s.host.Changed(s, bridgev1.SessionChange_SESSION_CHANGE_DELETED)
 	return nil
+}
+
+// Park ends what is in memory of a disconnected session, and reports whether it did: not
+// while somebody resumes it. The session is not to be used after.
+func (s *Session) Park() bool {
+	select {
+	case s.gate <- struct{}{}:
+	default:
+		return false
+	}
+	defer unlock(s.gate)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.state != Disconnected {
+		return false
+	}
+	s.state = Deleted
+	return true
 }
 
 func (s *Session) wasUsed() bool {

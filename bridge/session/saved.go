@@ -21,15 +21,17 @@ type saved struct {
 	Disconnected bool `json:"disconnected,omitempty"`
 	// Config is without the members that Defaulted names: they were the bridge's defaults,
 	// and will be those of its next life.
-	Config    json.RawMessage   `json:"config"`
-	Defaulted []string          `json:"defaulted,omitempty"`
-	Missing   []string          `json:"missing,omitempty"` // paths of secrets
-	Tools     []json.RawMessage `json:"tools,omitempty"`
-	Handling  Handling          `json:"handling"`
-	Lifetime  int32             `json:"lifetime,omitempty"`
-	Timeout   time.Duration     `json:"timeout,omitempty"`
-	Used      bool              `json:"used,omitempty"`
-	Turned    bool              `json:"turned,omitempty"`
+	Config    json.RawMessage `json:"config"`
+	Defaulted []string        `json:"defaulted,omitempty"`
+	// ProviderRef is the provider of the bridge's own configuration that Config lacks.
+	ProviderRef string            `json:"providerRef,omitempty"`
+	Missing     []string          `json:"missing,omitempty"` // paths of secrets
+	Tools       []json.RawMessage `json:"tools,omitempty"`
+	Handling    Handling          `json:"handling"`
+	Lifetime    int32             `json:"lifetime,omitempty"`
+	Timeout     time.Duration     `json:"timeout,omitempty"`
+	Used        bool              `json:"used,omitempty"`
+	Turned      bool              `json:"turned,omitempty"`
 	// Ended is where the last turn ended, Cut where that was told of one that a life of the
 	// bridge did not see the end of.
 	Ended journal.Position `json:"ended"`
@@ -144,9 +146,12 @@ func empty(value json.RawMessage) bool {
 	return false
 }
 
+// Providers are the model providers of the bridge's own configuration, by name.
+type Providers map[string]json.RawMessage
+
 // Save returns what is to be kept of the session. defaults are members of configurations
-// that the bridge sets itself. It returns nil for a session that is not to be kept.
-func (s *Session) Save(defaults Object) json.RawMessage {
+// that the bridge sets itself, providers what it can give again in its next life. It returns nil for a session that is not to be kept.
+func (s *Session) Save(defaults Object, providers Providers) json.RawMessage {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.state == Creating || s.state == Deleted {
@@ -161,6 +166,10 @@ func (s *Session) Save(defaults Object) json.RawMessage {
 	}
 	out.Ended, out.Cut, out.Tied = s.ended, s.cut, s.tied
 	config := s.config.Clone()
+	if text, ok := providers[s.providerRef]; ok && bytes.Equal(config.Get("provider"), text) {
+		config.Set("provider", nil)
+		out.ProviderRef = s.providerRef
+	}
 	for _, d := range defaults {
 		if bytes.Equal(config.Get(d.Key), d.Value) {
 			config.Set(d.Key, nil)
@@ -218,7 +227,7 @@ func hashToken(token string) string {
 
 // Restore gives a new session what an earlier life of the bridge kept of it. Its
 // participants have their grace time to come back.
-func (s *Session) Restore(text []byte, defaults Object) error {
+func (s *Session) Restore(text []byte, defaults Object, providers Providers) error {
 	var in saved
 	if err := json.Unmarshal(text, &in); err != nil {
 		return err
@@ -230,9 +239,16 @@ func (s *Session) Restore(text []byte, defaults Object) error {
 	for _, name := range in.Defaulted {
 		config.Set(name, defaults.Get(name))
 	}
+	if ref := in.ProviderRef; ref != "" {
+		if text, ok := providers[ref]; ok {
+			config.Set("provider", text)
+		} else { // it is no longer configured
+			in.Missing = append(in.Missing, "provider")
+		}
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.state = Unloaded
+	s.state, s.providerRef = Unloaded, in.ProviderRef
 	if in.Disconnected {
 		s.state = Disconnected
 	}

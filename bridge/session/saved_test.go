@@ -34,12 +34,12 @@ func TestSavedWithoutSecrets(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	text := string(r.s.Save(nil))
+	text := string(r.s.Save(nil, nil))
 	if strings.Contains(text, "SECRET") || strings.Contains(text, p.Token) || !strings.Contains(text, "kept") {
 		t.Errorf("kept is %s", text)
 	}
 	next := New(Config{ID: "s1", Host: r, Epoch: 8})
-	if err := next.Restore(json.RawMessage(text), nil); err != nil {
+	if err := next.Restore(json.RawMessage(text), nil, nil); err != nil {
 		t.Fatal(err)
 	}
 	want := []string{"gitHubToken", "list.password", "mcpServers.one.env", "provider.apiKey", "provider.headers"}
@@ -73,10 +73,39 @@ func TestSavedDefaults(t *testing.T) {
 	before, after := object(t, `{"provider":{"baseUrl":"old","apiKey":"k"}}`), object(t, `{"provider":{"baseUrl":"new","apiKey":"l"}}`)
 	r.make(Opening{Config: before.Merge(object(t, `{"model":"m"}`))})
 	next := New(Config{ID: "s1", Host: r, Epoch: 8})
-	if err := next.Restore(r.s.Save(before), after); err != nil {
+	if err := next.Restore(r.s.Save(before, nil), after, nil); err != nil {
 		t.Fatal(err)
 	}
 	if got := string(next.config.Get("provider")); got != `{"baseUrl":"new","apiKey":"l"}` || next.missing != nil {
 		t.Errorf("the provider is %s, missing %v", got, next.missing)
+	}
+}
+
+// A provider of the bridge's own configuration is not kept either: its next life gives what
+// it has under the name then. Without that the session says what it lacks.
+func TestSavedProviderRef(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, fakecli.Script{})
+	named := func(key string) Providers {
+		return Providers{"ours": json.RawMessage(`{"baseUrl":"u","apiKey":"` + key + `"}`)}
+	}
+	r.make(Opening{ProviderRef: "ours", Config: object(t, `{"provider":`+string(named("SECRET")["ours"])+`}`)})
+	text := r.s.Save(nil, named("SECRET"))
+	if strings.Contains(string(text), "SECRET") {
+		t.Errorf("kept is %s", text)
+	}
+	next := New(Config{ID: "s1", Host: r, Epoch: 8})
+	if err := next.Restore(text, nil, named("fresh")); err != nil {
+		t.Fatal(err)
+	}
+	if got := string(next.config.Get("provider")); got != string(named("fresh")["ours"]) || next.missing != nil {
+		t.Errorf("the provider is %s, missing %v", got, next.missing)
+	}
+	next = New(Config{ID: "s1", Host: r, Epoch: 9})
+	if err := next.Restore(text, nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(next.missing, []string{"provider"}) {
+		t.Errorf("without the name, missing are %v", next.missing)
 	}
 }

@@ -121,6 +121,7 @@ type Session struct {
 	tools        []Tool
 	handling     Handling
 	lifetime     bridgev1.Lifetime
+	providerRef  string // the provider of the bridge's own configuration that config began with
 	timeout      time.Duration
 	participants []*Participant
 	needs        []string                 // the methods that have to be handled

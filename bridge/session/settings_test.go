@@ -25,7 +25,7 @@ func TestSettingsAreSaved(t *testing.T) {
 	s.remember(setting{"options", "session.options.update", params(`{"verbosity":"high"}`)}, true)
 
 	after := New(Config{ID: "s1"})
-	if err := after.Restore(s.Save(nil), nil); err != nil {
+	if err := after.Restore(s.Save(nil, nil), nil, nil); err != nil {
 		t.Fatal(err)
 	}
 	var got []string

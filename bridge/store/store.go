@@ -157,6 +157,19 @@ func (s *Store) Save(id string, state []byte) error {
 // Remove forgets a session. Its journal must be closed.
 func (s *Store) Remove(id string) error { return s.fs.RemoveAll(s.folder(id)) }
 
+// Session returns what is known of a session, nil if nothing is.
+func (s *Store) Session(id string) (json.RawMessage, error) {
+	text, err := segment.ReadFile(s.fs, filepath.Join(s.folder(id), "session"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	var e entry
+	if err == nil {
+		err = json.Unmarshal(text, &e)
+	}
+	return e.State, err
+}
+
 // Sessions returns what is known of every session, by id. What cannot be read is logged
 // and left where it is.
 func (s *Store) Sessions() (map[string]json.RawMessage, error) {

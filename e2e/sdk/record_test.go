@@ -21,6 +21,8 @@ var masks = []struct {
 	{regexp.MustCompile(`\b[A-Z][a-z]{2}, \d\d [A-Z][a-z]{2} \d{4} \d\d:\d\d:\d\d GMT`), "<time>"},
 	{regexp.MustCompile(`\b(127\.0\.0\.1|localhost):\d+`), "<address>"},
 	{regexp.MustCompile(`\bconnection:\d+`), "connection:<n>"},
+	// Where the CLI is unpacked: by itself, or by copilot-grpc before its first start.
+	{regexp.MustCompile(`<user>/\.cache/copilot(-grpc)?/pkg/`), "<unpacked>/"},
 }
 
 // parseRecord reads a record, with places replaced by their names and the rest masked.

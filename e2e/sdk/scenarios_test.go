@@ -13,6 +13,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -91,9 +92,9 @@ func openHall(t *testing.T) *hall {
 		}
 	})
 	// It unpacks itself on the way.
-	out, _ := h.run(t, nil, h.cli, "--no-auto-update", "--version")
+	out, err := h.run(t.Context(), nil, h.cli, "--no-auto-update", "--version")
 	if h.version = regexp.MustCompile(`\d+\.\d+\.\d+`).FindString(string(out)); h.version == "" {
-		t.Fatalf("the CLI does not say its version: %q", out)
+		t.Fatalf("the CLI does not say its version: %q (%v)", out, err)
 	}
 	return h
 }
@@ -101,7 +102,11 @@ func openHall(t *testing.T) *hall {
 // scenarios lists those to play.
 func (h *hall) scenarios(t *testing.T) []string {
 	t.Helper()
-	known := strings.Fields(string(h.play(t, nil, "")))
+	out, err := h.run(t.Context(), nil, languages[h.language].command...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	known := strings.Fields(string(out))
 	file := os.Getenv(listEnv)
 	if file == "" {
 		return known
@@ -140,18 +145,24 @@ func (h *hall) sides() []side {
 	return []side{direct, {name: "shim", command: []string{h.bridge, "shim"}, env: map[string]string{"COPILOT_GRPC_CLI": h.cli}}}
 }
 
+// compare plays a scenario on both sides at once. Not as subtests: the comparison would wait
+// for its turn among all the other scenarios.
 func (h *hall) compare(t *testing.T, name string) {
 	t.Helper()
 	sides := h.sides()
-	records := make([]any, len(sides))
-	t.Run("play", func(t *testing.T) {
-		for i, s := range sides {
-			t.Run(s.name, func(t *testing.T) {
-				t.Parallel()
-				records[i] = h.record(t, name, s)
-			})
+	records, errs := make([]any, len(sides)), make([]error, len(sides))
+	var playing sync.WaitGroup
+	for i, s := range sides {
+		playing.Go(func() { records[i], errs[i] = h.record(t.Context(), name, s) })
+	}
+	playing.Wait()
+	for i, s := range sides {
+		if errs[i] != nil {
+			t.Errorf("on side %s: %v", s.name, errs[i])
+		} else if testing.Verbose() {
+			t.Logf("%s: %s", s.name, compact(records[i]))
 		}
-	})
+	}
 	if t.Failed() {
 		return
 	}
@@ -165,64 +176,44 @@ func (h *hall) compare(t *testing.T, name string) {
 }
 
 // record plays a scenario on one side.
-func (h *hall) record(t *testing.T, name string, s side) any {
-	t.Helper()
+func (h *hall) record(ctx context.Context, name string, s side) (any, error) {
 	work, err := os.MkdirTemp("", "sdk-")
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
-	t.Cleanup(func() { _ = os.RemoveAll(work) })
+	defer func() { _ = os.RemoveAll(work) }()
 	script, err := offlinemodel.Load("model.yaml")
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
 	scope, err := h.model.NewScope(s.name+"-"+name, script)
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
-	t.Cleanup(scope.Close)
+	defer scope.Close()
 	self, err := os.Executable()
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
 	args, err := json.Marshal(s.command[1:])
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
 	env := map[string]string{
 		"SDK_MODEL": scope.URL(), "SDK_WORK": work, "SDK_CLI": s.command[0], "SDK_CLI_ARGS": string(args), "SDK_CLI_VERSION": h.version,
 		"SDK_MCP_COMMAND": self, "SDK_MCP_URL": h.mcp + "/open", "SDK_MCP_OAUTH_URL": h.mcp + "/guarded",
 	}
 	maps.Copy(env, s.env)
-	out := h.play(t, env, name)
-	record, err := parseRecord(out, map[string]string{work: "work", h.home: "user", scope.URL(): "model", h.mcp: "mcp"})
+	out, err := h.run(ctx, env, append(slices.Clone(languages[h.language].command), name)...)
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
-	if testing.Verbose() {
-		t.Logf("%s: %s", name, compact(record))
-	}
-	return record
+	return parseRecord(out, map[string]string{work: "work", h.home: "user", scope.URL(): "model", h.mcp: "mcp"})
 }
 
-// play runs a scenario's program; without a name it lists the scenarios.
-func (h *hall) play(t *testing.T, env map[string]string, name string) []byte {
-	t.Helper()
-	command := slices.Clone(languages[h.language].command)
-	if name != "" {
-		command = append(command, name)
-	}
-	out, ok := h.run(t, env, command...)
-	if !ok {
-		t.FailNow()
-	}
-	return out
-}
-
-// run runs a program to its end, with its output. Nothing that it started outlives it.
-func (h *hall) run(t *testing.T, env map[string]string, command ...string) ([]byte, bool) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+// run runs a program to its end and returns its output. Nothing that it started outlives it.
+func (h *hall) run(ctx context.Context, env map[string]string, command ...string) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
 	cmd.Dir = languages[h.language].dir
@@ -240,9 +231,9 @@ func (h *hall) run(t *testing.T, env map[string]string, command ...string) ([]by
 		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // as a rule there is nobody left
 	}
 	if err != nil {
-		t.Errorf("%s: %v\n%s", strings.Join(command, " "), err, tail(errs.String()))
+		return nil, fmt.Errorf("%s: %w\n%s", strings.Join(command, " "), err, tail(errs.String()))
 	}
-	return out, err == nil
+	return out, nil
 }
 
 // tail is the end of a text.

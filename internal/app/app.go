@@ -97,6 +97,10 @@ func (a *App) startOffline(ctx context.Context, profile *runtime.Profile) (defau
 
 // newBridge makes the bridge and the supervisor of its runtimes, which stops first.
 func (a *App) newBridge(directory bridge.Directory, set *settings, profile runtime.Profile, defaults []byte) (*bridge.Bridge, error) {
+	providers, err := a.config.readProviders()
+	if err != nil {
+		return nil, err
+	}
 	var supervisor *runtime.Supervisor
 	way := runner(&a.config, set)
 	b, err := bridge.New(bridge.Config{
@@ -119,6 +123,7 @@ func (a *App) newBridge(directory bridge.Directory, set *settings, profile runti
 		Placement:          a.config.placement(),
 		Dialed:             a.config.Dial != "",
 		Defaults:           defaults,
+		Providers:          providers,
 		MaxPromptBytes:     a.config.MaxPromptBytes,
 		MaxAttachmentBytes: a.config.MaxAttachmentBytes,
 		MaxRequestBytes:    a.config.MaxRequestBytes,

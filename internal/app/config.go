@@ -96,6 +96,9 @@ type Config struct {
 	// OfflineModel is the path of a script that plays the model, or OfflineDefault. ""
 	// leaves sessions to real models.
 	OfflineModel string
+	// Providers are files, by the names that callers may use (provider_ref): each is a model
+	// provider as the CLI takes it, a JSON object with its secrets.
+	Providers map[string]string
 	// Raw switches RawService on, which passes any call on to the CLI.
 	Raw bool
 	// Internal adds the methods to copilot.cli.v1 that the CLI marks as internal, for

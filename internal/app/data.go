@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -23,6 +24,19 @@ func DefaultDataDir() (string, error) {
 		return "", err
 	}
 	return filepath.Join(home, ".local", "state", "copilot-grpc"), nil
+}
+
+// readProviders reads the files of the providers that callers may name.
+func (c *Config) readProviders() (map[string][]byte, error) {
+	out := map[string][]byte{}
+	for name, path := range c.Providers {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return nil, fmt.Errorf("provider %q: %w", name, err)
+		}
+		out[name] = text
+	}
+	return out, nil
 }
 
 // openStore takes the data directory, if there is one to be, and ends what a killed

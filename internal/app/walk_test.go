@@ -342,7 +342,8 @@ func plain(reply string, st *status.Status) string {
 	for _, field := range volatile {
 		text = cut(text, field)
 	}
-	return strings.NewReplacer(theirs, "ID", nobodys, "ID", "  ", " ", " seq:", "", "seq:", "").Replace(text)
+	// What is zero is not written, and where protobuf puts spaces is its whim.
+	return strings.NewReplacer(theirs, "ID", nobodys, "ID", " ", "", "seq:", "", "nanos:", "").Replace(text)
 }
 
 // volatile are fields that differ from call to call.

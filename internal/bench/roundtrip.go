@@ -15,7 +15,7 @@ import (
 
 // ways are the ways to a session that are compared: the bare connection, official SDKs,
 // the bridge. SDKs that cannot be had are left out.
-var ways = []string{"direct", "node", "python", "unix", "tcp"}
+var ways = []string{"direct", "node", "python", "unix", "tcp", "shim"}
 
 // traveller goes one way, again and again.
 type traveller interface {
@@ -55,6 +55,13 @@ func (r *run) travellers(ctx context.Context, b *bridge) (map[string]traveller, 
 			return out, fmt.Errorf("bridge over %s: %w", way, err)
 		}
 		out[way] = talking{a}
+	}
+	if out["node"] != nil {
+		d, err := r.throughShim(ctx, b)
+		if err != nil {
+			return out, fmt.Errorf("shim: %w", err)
+		}
+		out["shim"] = d
 	}
 	return out, nil
 }

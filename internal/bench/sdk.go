@@ -87,8 +87,8 @@ type driver struct {
 }
 
 // drive starts the SDK's driver on a CLI with a session; config is what the session is
-// made with beside the tool.
-func (s sdk) drive(ctx context.Context, module, cli string, config map[string]any) (*driver, error) {
+// made with beside the tool, env what it finds in its environment beside ours.
+func (s sdk) drive(ctx context.Context, module, cli string, config map[string]any, env ...string) (*driver, error) {
 	dir, err := s.prepare(ctx, module)
 	if err != nil {
 		return nil, err
@@ -109,6 +109,7 @@ func (s sdk) drive(ctx context.Context, module, cli string, config map[string]an
 	d.cmd = exec.CommandContext(ctx, filepath.FromSlash(s.command[0]), args...)
 	d.cmd.Dir, d.cmd.Stderr = dir, &d.stderr
 	d.cmd.Env = append(os.Environ(), "HOME="+home, "COPILOT_HOME="+filepath.Join(home, "home"))
+	d.cmd.Env = append(d.cmd.Env, env...)
 	d.in, err = d.cmd.StdinPipe()
 	if err != nil {
 		return nil, errors.Join(err, os.RemoveAll(home))
@@ -223,4 +224,18 @@ func (r *run) drivers(ctx context.Context, cli string, configs map[string]map[st
 		out[s.name] = d
 	}
 	return out
+}
+
+// throughShim is the SDK for Node with the bridge in the place of its CLI.
+func (r *run) throughShim(ctx context.Context, b *bridge) (*driver, error) {
+	// Called by the name of the CLI, the server's program is the shim.
+	server, err := filepath.Abs(r.cfg.Server)
+	if err != nil {
+		return nil, err
+	}
+	path := filepath.Join(b.dir, "copilot")
+	if err := os.Symlink(server, path); err != nil {
+		return nil, err
+	}
+	return sdks[0].drive(ctx, r.cfg.Module, path, nil, "COPILOT_GRPC_TARGET="+b.unix)
 }

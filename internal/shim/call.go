@@ -42,12 +42,15 @@ func (c *conn) call(ctx context.Context, name string, params json.RawMessage) (j
 		return c.callRaw(ctx, name, params)
 	}
 	params = orEmpty(params)
+	id := about(params).SessionID
+	if m.session && id == "" {
+		return nil, failure(name, "Missing sessionId in "+name+" request")
+	}
 	in, err := m.in.AppendWire(nil, params, translate.Exact)
 	if err != nil {
 		return nil, failure(name, err.Error())
 	}
 	ctx = metadata.AppendToOutgoingContext(ctx, metadataFidelity, "exact")
-	id := about(params).SessionID
 	if p := c.profile(); p != nil && id == "" {
 		text, err := proto.Marshal(p)
 		if err != nil {

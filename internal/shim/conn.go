@@ -70,8 +70,9 @@ func (c *conn) serve(ctx context.Context) error {
 	case <-c.rpc.Done():
 	case <-ctx.Done():
 	case <-c.server.down:
-		c.rpc.CloseWrite() // the answer is still to be written
-		c.leave()
+		flush, cancel := context.WithTimeout(ctx, leaveTimeout)
+		c.rpc.Flush(flush) // whoever asked for it is told
+		cancel()
 	}
 	c.leave()
 	_ = c.rpc.Close()

@@ -16,15 +16,14 @@ import (
 
 // The field numbers on the way to an event; a test compares them with the descriptors.
 const (
-	fieldStream       protowire.Number = 2  // AttachResponse.stream
-	fieldResumeAfter  protowire.Number = 12 // SubscribeResponse.resume_after
-	fieldEvents       protowire.Number = 3  // SubscribeResponse.events
-	fieldBatch        protowire.Number = 1  // EventBatch.events
-	fieldPosition     protowire.Number = 1  // Event.position
-	fieldEvent        protowire.Number = 2  // Event.event
-	fieldCause        protowire.Number = 4  // Event.cause
-	fieldTruncated    protowire.Number = 5  // Event.truncated
-	fieldType         protowire.Number = 1  // SessionEvent.type
+	fieldStream       protowire.Number = 2 // AttachResponse.stream
+	fieldEvents       protowire.Number = 3 // SubscribeResponse.events
+	fieldBatch        protowire.Number = 1 // EventBatch.events
+	fieldPosition     protowire.Number = 1 // Event.position
+	fieldEvent        protowire.Number = 2 // Event.event
+	fieldCause        protowire.Number = 4 // Event.cause
+	fieldTruncated    protowire.Number = 5 // Event.truncated
+	fieldType         protowire.Number = 1 // SessionEvent.type
 	fieldUnrecognized protowire.Number = 1001
 )
 

@@ -18,7 +18,7 @@ type method struct {
 	// rpc is the rpc's full name, as gRPC writes it.
 	rpc     string
 	in, out *translate.Table
-	// session says that it is about a session.
+	// session says that it must name a session.
 	session bool
 }
 
@@ -76,10 +76,19 @@ func (t *tables) addService(service protoreflect.ServiceDescriptor) error {
 		}
 		t.methods[rules.GetMethod()] = &method{
 			rpc: fmt.Sprintf("/%s/%s", service.FullName(), m.Name()), in: in, out: out,
-			session: m.Input().Fields().ByName("session_id") != nil,
+			session: required(m.Input().Fields().ByName("session_id")),
 		}
 	}
 	return nil
+}
+
+// required reports whether a field is there and stands for a member that must be.
+func required(field protoreflect.FieldDescriptor) bool {
+	if field == nil {
+		return false
+	}
+	rules, _ := proto.GetExtension(field.Options(), jsonv1.E_Field).(*jsonv1.FieldRules)
+	return rules.GetRequired()
 }
 
 // cases are the cases of a oneof by their tag.

@@ -89,10 +89,10 @@ func (c *conn) authenticate(token *string) error {
 
 // shutdown ends what the program takes for the CLI's process, which is this one: the
 // bridge's goes on.
-func (c *conn) shutdown(context.Context, *rpcconn.Request) (json.RawMessage, error) {
+func (c *conn) shutdown(_ context.Context, r *rpcconn.Request) (json.RawMessage, error) {
 	c.server.counter.own("runtime.shutdown")
 	c.leave()
-	c.server.shutdown()
+	r.Replied = c.server.shutdown
 	return json.RawMessage(`null`), nil
 }
 

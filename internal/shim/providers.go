@@ -35,8 +35,12 @@ func (c *conn) provideFiles(_ context.Context, r *rpcconn.Request) (json.RawMess
 	if err := json.Unmarshal(r.Params, &p); err != nil {
 		return nil, failure("sessionFs.setProvider", err.Error())
 	}
+	active := c.server.active()
 	c.server.mu.Lock()
 	defer c.server.mu.Unlock()
+	if active {
+		return nil, failure(r.Method, "Cannot set session filesystem provider while sessions are active. Call sessionFs.setProvider before creating any sessions.")
+	}
 	if other := c.server.providers.files; other != nil && other != c {
 		return nil, &rpcconn.Error{Code: codeInternal, Message: "Another client is already the session filesystem provider."}
 	}
@@ -53,15 +57,38 @@ func (c *conn) provideFiles(_ context.Context, r *rpcconn.Request) (json.RawMess
 }
 
 // provideModels is llmInference.setProvider.
-func (c *conn) provideModels(context.Context, *rpcconn.Request) (json.RawMessage, error) {
+func (c *conn) provideModels(_ context.Context, r *rpcconn.Request) (json.RawMessage, error) {
+	active := c.server.active()
 	c.server.mu.Lock()
 	defer c.server.mu.Unlock()
+	if active {
+		return nil, failure(r.Method, "Cannot set LLM inference provider while sessions are active. Call llmInference.setProvider before creating any sessions.")
+	}
 	if other := c.server.providers.models; other != nil && other != c {
 		return nil, &rpcconn.Error{Code: codeInternal, Message: "Another client is already the LLM inference provider."}
 	}
 	c.server.providers.models, c.server.profile.ModelInference = c, &bridgev1.ModelInference{Key: c.server.key}
 	c.server.counter.typed("llmInference.setProvider")
 	return succeeded, nil
+}
+
+// active reports whether any connection is in a session.
+func (s *Server) active() bool {
+	s.mu.Lock()
+	conns := make([]*conn, 0, len(s.conns))
+	for c := range s.conns {
+		conns = append(conns, c)
+	}
+	s.mu.Unlock()
+	for _, c := range conns {
+		c.mu.Lock()
+		n := len(c.sessions)
+		c.mu.Unlock()
+		if n > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // unprovided is the connection's profile without what programs provide.

@@ -170,6 +170,8 @@ func serverFlags(f *flags, c *app.Config) {
 	f.IntVar(&c.MaxSessionsPerRuntime, "max-sessions-per-runtime", c.MaxSessionsPerRuntime, "`sessions` that a CLI process may have loaded before another is started")
 	f.IntVar(&c.MaxRuntimes, "max-runtimes", c.MaxRuntimes, "most CLI `processes`")
 	f.DurationVar(&c.RuntimeIdle, "runtime-idle", c.RuntimeIdle, "how long a CLI process but the first may have no session before it is ended")
+	c.Providers = map[string]string{}
+	f.Var(variables(c.Providers), "provider", "`NAME=FILE` of a model provider that callers may name: a JSON object, with its secrets; repeatable")
 	f.BoolVar(&c.Raw, "raw", false, "switch RawService on, which passes any call on to the CLI")
 	f.BoolVar(&c.Internal, "internal", false, "serve the methods of copilot.cli.v1 too that the CLI marks as internal")
 	f.StringVar(&c.DataDir, "data-dir", c.DataDir, "`folder` in which sessions outlive the server; \"\" keeps nothing")

@@ -63,6 +63,7 @@ async def mcp_stdio(stage):
 class _Memory(SessionFsProvider):
     def __init__(self):
         self.files: dict[str, str] = {}
+        self.folders = {"/"}
 
     def _file(self, path):
         if path not in self.files:
@@ -71,7 +72,8 @@ class _Memory(SessionFsProvider):
 
     def _children(self, path):
         prefix = path.rstrip("/") + "/"
-        return sorted({f[len(prefix):].split("/")[0] for f in self.files if f.startswith(prefix)})
+        known = [*self.files, *self.folders]
+        return sorted({f[len(prefix):].split("/")[0] for f in known if f.startswith(prefix) and f != prefix})
 
     async def read_file(self, path):
         return self._file(path)
@@ -83,17 +85,16 @@ class _Memory(SessionFsProvider):
         self.files[path] = self.files.get(path, "") + content
 
     async def exists(self, path):
-        return path in self.files or bool(self._children(path))
+        return path in self.files or path in self.folders
 
     async def stat(self, path):
-        folder = path not in self.files
-        if folder and not self._children(path):
-            raise FileNotFoundError(path)
+        folder = path in self.folders
         time = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
         return SessionFsFileInfo(is_file=not folder, is_directory=folder, size=0 if folder else len(self._file(path)), mtime=time, birthtime=time)
 
     async def mkdir(self, path, recursive, mode=None):
-        pass
+        parts = path.strip("/").split("/")
+        self.folders.update("/" + "/".join(parts[: i + 1]) for i in range(len(parts)))
 
     async def readdir(self, path):
         return self._children(path)
@@ -111,7 +112,7 @@ class _Memory(SessionFsProvider):
 
 async def session_files(stage):
     files = _Memory()
-    client = stage.client(session_fs={"initial_cwd": "/", "session_state_path": "/state", "conventions": "posix"})
+    client = stage.client(session_fs={"initial_working_directory": "/", "session_state_path": "/state", "conventions": "posix"})
     session = await client.create_session(**stage.config(create_session_fs_handler=lambda _: files))
     answer = await turn(session, "hello")
     await session.disconnect()
@@ -129,7 +130,7 @@ async def github_session(stage):
     config = stage.config()
     del config["provider"]
     session = await client.create_session(**config)
-    return {"answer": await turn(session, "hello"), "auth": await client.get_auth_status(), "models": [m.id for m in await client.list_models()],
+    return {"answer": await turn(session, "hello"), "auth": await client.get_auth_status(), "models": await failure(client.list_models()),
             "used": [r["header"].get("Authorization") for r in await stage.requests()], "persisted": await persisted(session)}
 
 

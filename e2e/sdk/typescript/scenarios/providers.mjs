@@ -125,8 +125,8 @@ export async function canvas(stage) {
     open: ({ input, instanceId }) => { called.push(["open", input, instanceId]); return { title: "A board", url: "http://localhost/board" }; },
     onClose: ({ instanceId }) => { called.push(["close", instanceId]); },
   });
-  const session = await stage.client().createSession(stage.config({ canvases: [board], requestCanvasRenderer: true, extensionInfo: { source: "tests", name: "boards" } }));
-  const seen = new Recorder(session);
+  const seen = new Recorder();
+  const session = await stage.client().createSession(stage.config({ canvases: [board], requestCanvasRenderer: true, extensionInfo: { source: "tests", name: "boards" }, onEvent: seen.take }));
   const { rpc } = session;
   const listed = await rpc.canvas.list();
   const id = listed.canvases[0] ?? {};

@@ -1,7 +1,7 @@
 // Turns: what is sent, what comes back and in what pieces, and how a turn ends.
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { check, failure, persisted, Recorder, turn } from "../stage.mjs";
+import { check, eventually, failure, persisted, Recorder, turn } from "../stage.mjs";
 
 export async function simple_turn(stage) {
   const session = await stage.client().createSession(stage.config());
@@ -127,8 +127,14 @@ export async function queue_cleared(stage) {
 export async function model_error(stage) {
   const session = await stage.client().createSession(stage.config());
   const seen = new Recorder(session);
-  const refused = await failure(() => turn(session, "fail 400"));
-  const unknown = await failure(() => turn(session, "fail 401"));
+  const failing = async (prompt, nth) => {
+    const outcome = await failure(() => turn(session, prompt));
+    // The error comes before the end of the turn, which is not to end the next.
+    await eventually("the end of the turn", () => seen.of("session.idle").length === nth);
+    return outcome;
+  };
+  const refused = await failing("fail 400", 1);
+  const unknown = await failing("fail 401", 2);
   return { refused, unknown, errors: seen.data("session.error").map(({ stack, ...rest }) => rest), after: await failure(() => turn(session, "hello")), persisted: await persisted(session) };
 }
 

@@ -367,8 +367,13 @@ type CreateSessionRequest struct {
 	Cloud *v1.CloudSessionConfig `protobuf:"bytes,7,opt,name=cloud,proto3" json:"cloud,omitempty"`
 	// What the CLI process is to be like; default: the server's own profile.
 	RuntimeProfile *RuntimeProfile `protobuf:"bytes,8,opt,name=runtime_profile,json=runtimeProfile,proto3" json:"runtime_profile,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// A model provider of the server's own configuration (`serve --provider NAME=FILE`), by
+	// its name, in place of `config.provider`. Its secrets need not be given again after a
+	// restart of the server, which takes whatever it has under the name then. A name it does
+	// not have, or `config.provider` as well, is INVALID_ARGUMENT INVALID_FIELD.
+	ProviderRef   string `protobuf:"bytes,9,opt,name=provider_ref,json=providerRef,proto3" json:"provider_ref,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *CreateSessionRequest) Reset() {
@@ -457,6 +462,13 @@ func (x *CreateSessionRequest) GetRuntimeProfile() *RuntimeProfile {
 	return nil
 }
 
+func (x *CreateSessionRequest) GetProviderRef() string {
+	if x != nil {
+		return x.ProviderRef
+	}
+	return ""
+}
+
 // CreateSessionResponse is what SessionService.CreateSession gives.
 type CreateSessionResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -529,8 +541,10 @@ type ResumeSessionRequest struct {
 	// session that is loaded stays in its process: another profile is FAILED_PRECONDITION
 	// SESSION_BUSY then.
 	RuntimeProfile *RuntimeProfile `protobuf:"bytes,9,opt,name=runtime_profile,json=runtimeProfile,proto3" json:"runtime_profile,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// As in CreateSessionRequest; empty: as before.
+	ProviderRef   string `protobuf:"bytes,10,opt,name=provider_ref,json=providerRef,proto3" json:"provider_ref,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ResumeSessionRequest) Reset() {
@@ -624,6 +638,13 @@ func (x *ResumeSessionRequest) GetRuntimeProfile() *RuntimeProfile {
 		return x.RuntimeProfile
 	}
 	return nil
+}
+
+func (x *ResumeSessionRequest) GetProviderRef() string {
+	if x != nil {
+		return x.ProviderRef
+	}
+	return ""
 }
 
 // ResumeSessionResponse is what SessionService.ResumeSession gives.
@@ -3038,7 +3059,7 @@ const file_copilot_bridge_v1_session_service_proto_rawDesc = "" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x16\n" +
 	"\x06tenant\x18\x02 \x01(\tR\x06tenant\"Q\n" +
 	"\x16UnshareSessionResponse\x127\n" +
-	"\x06shares\x18\x01 \x03(\v2\x1f.copilot.bridge.v1.SessionShareR\x06shares\"\xc9\x03\n" +
+	"\x06shares\x18\x01 \x03(\v2\x1f.copilot.bridge.v1.SessionShareR\x06shares\"\xec\x03\n" +
 	"\x14CreateSessionRequest\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\tR\trequestId\x12\x1d\n" +
@@ -3049,9 +3070,10 @@ const file_copilot_bridge_v1_session_service_proto_rawDesc = "" +
 	"\bhandlers\x18\x05 \x01(\v2\x1b.copilot.bridge.v1.HandlersR\bhandlers\x12D\n" +
 	"\x10callback_timeout\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\x0fcallbackTimeout\x128\n" +
 	"\x05cloud\x18\a \x01(\v2\".copilot.cli.v1.CloudSessionConfigR\x05cloud\x12J\n" +
-	"\x0fruntime_profile\x18\b \x01(\v2!.copilot.bridge.v1.RuntimeProfileR\x0eruntimeProfile\"M\n" +
+	"\x0fruntime_profile\x18\b \x01(\v2!.copilot.bridge.v1.RuntimeProfileR\x0eruntimeProfile\x12!\n" +
+	"\fprovider_ref\x18\t \x01(\tR\vproviderRef\"M\n" +
 	"\x15CreateSessionResponse\x124\n" +
-	"\asession\x18\x01 \x01(\v2\x1a.copilot.bridge.v1.SessionR\asession\"\x82\x04\n" +
+	"\asession\x18\x01 \x01(\v2\x1a.copilot.bridge.v1.SessionR\asession\"\xa5\x04\n" +
 	"\x14ResumeSessionRequest\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\tR\trequestId\x12\x1d\n" +
@@ -3063,7 +3085,9 @@ const file_copilot_bridge_v1_session_service_proto_rawDesc = "" +
 	"\bhandlers\x18\x06 \x01(\v2\x1b.copilot.bridge.v1.HandlersR\bhandlers\x12D\n" +
 	"\x10callback_timeout\x18\a \x01(\v2\x19.google.protobuf.DurationR\x0fcallbackTimeout\x12=\n" +
 	"\aoptions\x18\b \x01(\v2#.copilot.cli.v1.SessionResumeExtrasR\aoptions\x12J\n" +
-	"\x0fruntime_profile\x18\t \x01(\v2!.copilot.bridge.v1.RuntimeProfileR\x0eruntimeProfile\"M\n" +
+	"\x0fruntime_profile\x18\t \x01(\v2!.copilot.bridge.v1.RuntimeProfileR\x0eruntimeProfile\x12!\n" +
+	"\fprovider_ref\x18\n" +
+	" \x01(\tR\vproviderRef\"M\n" +
 	"\x15ResumeSessionResponse\x124\n" +
 	"\asession\x18\x01 \x01(\v2\x1a.copilot.bridge.v1.SessionR\asession\"~\n" +
 	"\x11GetSessionRequest\x12\x1d\n" +

@@ -1,0 +1,49 @@
+package bridge
+
+import (
+	"bytes"
+	"context"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	"github.com/copilot-grpc/copilot-grpc/internal/caller"
+)
+
+// provider is the member of a session's configuration that names its model provider.
+const provider = "provider"
+
+// parseProviders reads the providers of the bridge's own configuration.
+func parseProviders(texts map[string][]byte) (session.Providers, error) {
+	out := session.Providers{}
+	for name, text := range texts {
+		o, err := session.ParseObject(bytes.TrimSpace(text))
+		if err != nil {
+			// Not the parser's error: it may quote secrets.
+			return nil, fault.New(fault.InvalidField, "provider %q is no JSON object", name)
+		}
+		if o.String("baseUrl") == "" {
+			return nil, fault.New(fault.InvalidField, "provider %q has no baseUrl", name)
+		}
+		out[name] = o.JSON()
+	}
+	return out, nil
+}
+
+// named gives an opening the provider that the request names. at is where the request is.
+func (b *Bridge) named(ctx context.Context, o *session.Opening, ref string, own bool, at string) error {
+	if ref == "" {
+		return nil
+	}
+	at += "provider_ref"
+	text, ok := b.providers[ref]
+	switch {
+	case !ok, caller.From(ctx).Tenant != caller.HostTenant: // its keys are the host's, and so is the bill
+		return fault.New(fault.InvalidField, "the server has no provider %q", ref).WithField(at)
+	case own:
+		return fault.New(fault.InvalidField, "provider %q, and config.provider too", ref).WithField(at)
+	}
+	o.Config = o.Config.Clone()
+	o.Config.Set(provider, text)
+	o.ProviderRef = ref
+	return nil
+}

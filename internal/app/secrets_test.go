@@ -1,0 +1,127 @@
+package app
+
+import (
+	"bytes"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
+)
+
+// lockedBuffer is a log that tests read while it is written.
+type lockedBuffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+// Write implements io.Writer.
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.String()
+}
+
+// planted are secrets, by where they are planted.
+var planted = map[string]string{
+	"provider key":    "PLANTED-api-key-1",
+	"provider bearer": "PLANTED-bearer-2",
+	"provider header": "PLANTED-header-3",
+	"mcp header":      "PLANTED-mcp-header-4",
+	"github token":    "PLANTED-github-5",
+	"profile token":   "PLANTED-profile-6",
+	"profile env":     "PLANTED-env-7",
+	"wrong token":     "PLANTED-wrong-token-8",
+	"request header":  "PLANTED-request-9",
+	"credentials":     "PLANTED-credentials-10",
+}
+
+// Secrets that callers send are in no log, in no error and in nothing that is kept, whether
+// the calls that bring them succeed or fail.
+func TestSecretsStayInMemory(t *testing.T) {
+	t.Parallel()
+	var log lockedBuffer
+	data := ""
+	ts := startTenants(t, func(c *Config) {
+		c.LogRequests, data = true, c.DataDir
+		c.Listen = append(c.Listen, "unix:"+filepath.Join(shortDir(t), "s"))
+		c.ProfileFields = []string{"env", "github_token"}
+	}, WithLogger(slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))))
+	var told []string
+	tell := func(reply any, err error) {
+		told = append(told, fmt.Sprint(reply, err, status.Convert(err).Details()))
+	}
+	operator := bridgev1.NewSessionServiceClient(ts.as("operator"))
+	provider := &cliv1.ProviderConfig{
+		BaseUrl: "http://127.0.0.1:1", ApiKey: proto.String(planted["provider key"]), BearerToken: proto.String(planted["provider bearer"]),
+		Headers: map[string]string{"x": planted["provider header"]},
+	}
+	config := &cliv1.SessionConfig{Provider: provider, McpServers: map[string]*cliv1.McpSerializableServerConfig{
+		"m": {Variant: &cliv1.McpSerializableServerConfig_Http{Http: &cliv1.McpServerConfigHttp{
+			Url: "http://127.0.0.1:1", Headers: map[string]string{"x": planted["mcp header"]},
+		}}},
+	}}
+	ctx := t.Context()
+	tell(operator.CreateSession(ctx, &bridgev1.CreateSessionRequest{SessionId: "s", RequestId: "r", Config: config}))
+	tell(operator.CreateSession(ctx, &bridgev1.CreateSessionRequest{SessionId: "s", Config: config})) // exists
+	tell(operator.CreateSession(ctx, &bridgev1.CreateSessionRequest{SessionId: "g", Config: &cliv1.SessionConfig{GithubToken: proto.String(planted["github token"])}}))
+	tell(operator.CreateSession(ctx, &bridgev1.CreateSessionRequest{SessionId: "p", RuntimeProfile: &bridgev1.RuntimeProfile{
+		GithubToken: planted["profile token"], Env: map[string]string{"X": planted["profile env"]},
+	}}))
+	tell(operator.SendAndWait(ctx, &bridgev1.SendAndWaitRequest{SessionId: "s", Prompt: &bridgev1.Prompt{
+		Text: "hi", RequestHeaders: map[string]string{"x": planted["request header"]},
+	}}))
+	tell(operator.ProvideCredentials(ctx, &bridgev1.ProvideCredentialsRequest{SessionId: "s", Provider: &cliv1.ProviderConfig{ApiKey: proto.String(planted["credentials"])}}))
+	acme := bridgev1.NewSessionServiceClient(ts.as("acme-owner"))
+	tell(acme.CreateSession(ctx, &bridgev1.CreateSessionRequest{SessionId: "s", Config: config})) // not on its list
+	wrong := metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+planted["wrong token"])
+	tell(bridgev1.NewSessionServiceClient(ts.as("")).ListSessions(wrong, &bridgev1.ListSessionsRequest{}))
+	if text := strings.Join(told, "\n"); !strings.Contains(text, "session_id:\"s\"") || !strings.Contains(text, "SESSION_EXISTS") || !strings.Contains(text, "FORBIDDEN") {
+		t.Fatalf("the calls did not do what they are made for:\n%s", text)
+	}
+	ts.stop()
+	ts.end(t)
+	places := map[string]string{"the log": log.String(), "what callers are told": strings.Join(told, "\n")}
+	err := filepath.WalkDir(data, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		places[path] = string(text)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(places) < 4 || !strings.Contains(places["the log"], "CreateSession") {
+		t.Fatalf("there is nothing to look at: %d places", len(places))
+	}
+	for where, text := range places {
+		for what, secret := range planted {
+			if strings.Contains(text, secret) {
+				t.Errorf("%s has the %s", where, what)
+			}
+		}
+		for _, name := range []string{"operator", "acme-owner"} {
+			if strings.Contains(text, secretOf(name)) {
+				t.Errorf("%s has the token of %s", where, name)
+			}
+		}
+	}
+}
