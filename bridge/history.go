@@ -72,18 +72,24 @@ func page(s *session.Session, reader *journal.Reader, flt *filter, f journal.For
 		// One event at a time: a page ends exactly where it is full.
 		records, gap := reader.Next(nil, 1)
 		if gap != nil {
-			if len(wire) > 0 {
-				break // the next page begins with it
+			if len(wire) > 0 { // the next page begins with it
+				out.NextPageToken = pageToken(gap.From)
+				break
 			}
 			out.Gap = &bridgev1.Gap{After: session.Proto(gap.From), Through: session.Proto(gap.To), Reason: gapReasons[gap.Reason], Session: s.Snapshot()}
 			continue
 		}
-		if more = len(records) > 0; !more || !flt.passes(records[0]) {
+		if more = len(records) > 0; !more {
 			continue
 		}
-		event := s.Journal().Wire(nil, records[:1], f)[0]
+		// Notes weigh nothing: there may be some before the event.
+		rec := records[len(records)-1]
+		if rec.Note != nil || !flt.passes(rec) {
+			continue
+		}
+		event := s.Journal().Wire(nil, []*journal.Record{rec}, f)[0]
 		if len(wire) > 0 && len(wire)+len(event) > limit {
-			prev := records[0].Pos
+			prev := rec.Pos
 			prev.Seq--
 			out.NextPageToken = pageToken(prev)
 			break
