@@ -40,7 +40,7 @@ type shimOptions struct {
 
 	target, token, ca, cert, key, serverName string
 	tls, plain                               bool
-	config, cli, home, countsFile, logFile   string
+	config, cli, countsFile, logFile         string
 	env                                      list
 	counts                                   bool
 	grace                                    time.Duration
