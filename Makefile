@@ -118,7 +118,7 @@ chaos: ## seeded fault schedules against the whole server (SEED, MINUTES or COUN
 	@COPILOT_CLI_PATH=$${COPILOT_CLI_PATH:-$$(.ci/install-cli $(CLI_VERSION) || true)} \
 		bin/chaos -seed $(SEED) -minutes $(MINUTES) -count $(COUNT) -real $(REAL) -parallel $(PARALLEL) -out bin/chaos-summary.txt
 
-chaos-smoke: ## a minute of them: seeds that are always the same, and random ones
+chaos-smoke: ## the first of them: the same 24 seeds each time, at most a minute
 	@.ci/step "fault schedules" go .ci/chaos-smoke
 
 soak: ## many turns in which nothing breaks (TURNS), and the server's memory over time
