@@ -62,7 +62,7 @@ func nginx(t *testing.T) string {
 	return ""
 }
 
-func newProxied(t *testing.T, rules ...rule) *proxied {
+func newProxied(t *testing.T, patience time.Duration, rules ...rule) *proxied {
 	t.Helper()
 	bin := nginx(t)
 	st := newStage(t, rules...)
@@ -73,7 +73,7 @@ func newProxied(t *testing.T, rules ...rule) *proxied {
 		"tokens":      "op " + hex.EncodeToString(sum[:]) + "\n",
 		"policy.yaml": "version: 1\nidentity: {tokens: tokens}\ntenants: {host: {members: [{token: op, role: admin}]}}\n",
 	}
-	p := &proxied{address: freeAddress(t), patience: 3 * time.Second}
+	p := &proxied{address: freeAddress(t), patience: patience}
 	upstream := freeAddress(t)
 	files["cert.pem"], files["key.pem"], p.roots = selfSigned(t)
 	files["site.conf"] = p.site(t, dir, upstream)
@@ -196,18 +196,28 @@ func (p *proxied) subscribe(id string, heartbeat time.Duration) bridgev1.EventSe
 	return stream
 }
 
+// made makes a session, not by way of nginx: the CLI may take its time to start.
+func (p *proxied) made() (id string) {
+	p.t.Helper()
+	created, err := p.client.Sessions().CreateSession(p.ctx, &bridgev1.CreateSessionRequest{Config: p.config()})
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return created.GetSession().GetSessionId()
+}
+
 // beats reads frames until so many heartbeats have come.
-func beats(t *testing.T, n int, recv func() (*bridgev1.SubscribeResponse, error)) {
-	t.Helper()
+func beats(n int, recv func() (*bridgev1.SubscribeResponse, error)) error {
 	for n > 0 {
 		f, err := recv()
 		if err != nil {
-			t.Fatalf("%d heartbeats before the end: %v", n, err)
+			return fmt.Errorf("%d heartbeats before the end: %w", n, err)
 		}
 		if f.GetHeartbeat() != nil {
 			n--
 		}
 	}
+	return nil
 }
 
 // TestNginxIdleStreams: heartbeats keep idle streams open for longer than nginx lets any be
@@ -215,12 +225,8 @@ func beats(t *testing.T, n int, recv func() (*bridgev1.SubscribeResponse, error)
 // again.
 func TestNginxIdleStreams(t *testing.T) {
 	t.Parallel()
-	p := newProxied(t, rule{When: whenUser("hello"), Reply: steps(say("hi"))})
-	created, err := p.remote.Sessions().CreateSession(p.ctx, &bridgev1.CreateSessionRequest{Config: p.config()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	id := created.GetSession().GetSessionId()
+	p := newProxied(t, 5*time.Second, rule{When: whenUser("hello"), Reply: steps(say("hi"))})
+	id := p.made()
 	silent := p.subscribe(id, time.Minute)
 	beating := p.subscribe(id, time.Second)
 	attach, err := p.remote.Callbacks().Attach(p.ctx)
@@ -233,14 +239,22 @@ func TestNginxIdleStreams(t *testing.T) {
 		t.Fatal(err)
 	}
 	enough := int(p.patience.Seconds()) + 1
-	beats(t, enough, beating.Recv)
-	beats(t, enough, func() (*bridgev1.SubscribeResponse, error) {
-		f, err := attach.Recv()
-		if f.GetStream().GetHeartbeat() != nil {
-			err = attach.Send(&bridgev1.AttachRequest{Frame: &bridgev1.AttachRequest_Heartbeat{Heartbeat: &bridgev1.AttachHeartbeat{}}})
+	both := make(chan error, 2)
+	go func() { both <- beats(enough, beating.Recv) }()
+	go func() {
+		both <- beats(enough, func() (*bridgev1.SubscribeResponse, error) {
+			f, err := attach.Recv()
+			if f.GetStream().GetHeartbeat() != nil {
+				err = attach.Send(&bridgev1.AttachRequest{Frame: &bridgev1.AttachRequest_Heartbeat{Heartbeat: &bridgev1.AttachHeartbeat{}}})
+			}
+			return f.GetStream(), err
+		})
+	}()
+	for range 2 {
+		if err := <-both; err != nil {
+			t.Fatal(err)
 		}
-		return f.GetStream(), err
-	})
+	}
 	for err = nil; err == nil; {
 		_, err = silent.Recv()
 	}
@@ -269,14 +283,12 @@ func TestNginxIdleStreams(t *testing.T) {
 // through nginx, and miss nothing.
 func TestNginxDrain(t *testing.T) {
 	t.Parallel()
-	p := newProxied(t, rule{When: whenUser("one"), Reply: steps(say("1"))}, rule{When: whenUser("two"), Reply: steps(say("2"))})
-	created, err := p.remote.Sessions().CreateSession(p.ctx, &bridgev1.CreateSessionRequest{Config: p.config()})
-	if err != nil {
+	p := newProxied(t, 75*time.Second, rule{When: whenUser("one"), Reply: steps(say("1"))}, rule{When: whenUser("two"), Reply: steps(say("2"))})
+	id := p.made()
+	plain := p.subscribe(id, time.Second)
+	if err := beats(1, plain.Recv); err != nil {
 		t.Fatal(err)
 	}
-	id := created.GetSession().GetSessionId()
-	plain := p.subscribe(id, time.Second)
-	beats(t, 1, plain.Recv)
 	ctx, cancel := context.WithCancel(p.ctx)
 	defer cancel()
 	type seen struct {
@@ -305,13 +317,13 @@ func TestNginxDrain(t *testing.T) {
 	p.written(id)
 	p.stop(syscall.SIGTERM)
 	goAway := false
-	for err = nil; err == nil; {
+	for err := error(nil); err == nil; {
 		var f *bridgev1.SubscribeResponse
 		f, err = plain.Recv()
 		goAway = goAway || f.GetGoAway() != nil
 	}
 	if !goAway {
-		t.Errorf("the stream ended with %v, and nobody had said so", err)
+		t.Error("the stream ended, and nobody had said that it would")
 	}
 	p.start()
 	p.provide(id)
