@@ -83,6 +83,9 @@ type Config struct {
 	MaxMemoryBytes int
 	// Raw switches RawService on.
 	Raw bool
+	// Sole says that the bridge serves one program, whose the CLI's processes are alone: if
+	// it wants the CLI's own behaviour, it may also call what changes a whole process.
+	Sole bool
 	// OfflineModel says that a scripted model takes the place of real ones.
 	OfflineModel bool
 	// Version is the version of this program.

@@ -145,6 +145,7 @@ func (a *App) newBridge(directory bridge.Directory, set *settings, profile runti
 		Directory:          directory,
 		MaxMemoryBytes:     a.config.MaxMemoryBytes,
 		Raw:                a.config.Raw,
+		Sole:               a.config.Sole,
 		OfflineModel:       a.offline != nil,
 		Version:            a.config.Version,
 		Logger:             a.logger,

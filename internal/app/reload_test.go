@@ -156,10 +156,12 @@ func TestBadReloadChangesNothing(t *testing.T) {
 		change func(*Config)
 		want   string
 	}{
-		"a bad value":            {func(c *Config) { c.LogLevel = "loud" }, "log_level: "},
-		"a bad value, not live":  {func(c *Config) { c.Fsync = "often" }, "fsync: "},
-		"no file of a provider":  {func(c *Config) { c.Providers = map[string]string{"p": filepath.Join(dir, "none")} }, "provider: "},
-		"a bad provider":         {func(c *Config) { c.Providers = map[string]string{"p": write(t, filepath.Join(dir, "bad"), "{secret-4")} }, "provider: "},
+		"a bad value":           {func(c *Config) { c.LogLevel = "loud" }, "log_level: "},
+		"a bad value, not live": {func(c *Config) { c.Fsync = "often" }, "fsync: "},
+		"no file of a provider": {func(c *Config) { c.Providers = map[string]string{"p": filepath.Join(dir, "none")} }, "provider: "},
+		"a bad provider": {func(c *Config) {
+			c.Providers = map[string]string{"p": write(t, filepath.Join(dir, "bad"), "{secret-4")}
+		}, "provider: "},
 		"live with what is not":  {func(c *Config) { c.MaxPromptBytes, c.MaxRequestBytes = 20<<20, 30<<20 }, "max_prompt_bytes: "},
 		"a policy without a TLS": {func(c *Config) { c.Listen = []string{"0.0.0.0:1"} }, "listen: "},
 	} {
