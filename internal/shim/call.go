@@ -59,7 +59,7 @@ func (c *conn) call(ctx context.Context, name string, params json.RawMessage) (j
 		ctx = metadata.AppendToOutgoingContext(ctx, metadataRequestID, rand.Text())
 	}
 	reply, trailer := &wire{}, metadata.MD{}
-	err = c.invoke(ctx, m.rpc, &wire{in}, reply, grpc.Trailer(&trailer))
+	err = c.invokeIn(ctx, id, func() error { return c.invoke(ctx, m.rpc, &wire{in}, reply, grpc.Trailer(&trailer)) })
 	if st, ok := status.FromError(err); ok && st.Code() == codes.Unimplemented && reasonOf(st) != "METHOD_REFUSED" && !hasRPC(st) {
 		return c.callRaw(ctx, name, params)
 	}
