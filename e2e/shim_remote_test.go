@@ -78,8 +78,8 @@ func remoteBridge(st *stage) (d *daemon, flags, env []string) {
 	cert, key := selfSigned(st.t, dir)
 	writeAll(st.t, map[string][]byte{
 		filepath.Join(dir, "tokens"): fmt.Appendf(nil, "acme %s\n", hex.EncodeToString(sum[:])),
-		policy: fmt.Appendf(nil, "version: 1\nidentity: {tokens: tokens}\ntenants:\n  acme: {members: [{token: acme, role: owner}], private_urls: [%q]}\n", origin(st.model.OpenAIBaseURL())),
-		config: []byte("# how the bridge is reached\ntls-ca = " + cert + "\ngrace = 50s\n"),
+		policy:                       fmt.Appendf(nil, "version: 1\nidentity: {tokens: tokens}\ntenants:\n  acme: {members: [{token: acme, role: owner}], private_urls: [%q]}\n", origin(st.model.OpenAIBaseURL())),
+		config:                       []byte("# how the bridge is reached\ntls-ca = " + cert + "\ngrace = 50s\n"),
 	})
 	address := freeAddress(st.t)
 	d = newDaemon(st, "--listen", address, "--tls-cert", cert, "--tls-key", key, "--policy", policy)
