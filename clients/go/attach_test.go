@@ -252,7 +252,7 @@ func TestGoAwayHandsThePlaceOver(t *testing.T) {
 	f, c := newFake(t)
 	_, old := session(t, f, c, copilot.SessionOptions{})
 	old.tell(&bridgev1.SubscribeResponse{Frame: &bridgev1.SubscribeResponse_GoAway{
-		GoAway: &bridgev1.GoAway{Reason: "stream_age"},
+		GoAway: &bridgev1.GoAway{Reason: bridgev1.GoAwayReason_GO_AWAY_REASON_DRAINING},
 	}})
 	a := receive(t, f.attaches, "attach stream")
 	if a.start.GetToken() != "secret" {
