@@ -25,15 +25,16 @@ const protocolVersion = 3
 
 // GetServerInfo tells what this server is and can do.
 func (b *Bridge) GetServerInfo(ctx context.Context, _ *bridgev1.GetServerInfoRequest) (*bridgev1.GetServerInfoResponse, error) {
+	tuned, placed := b.tuned.Load(), b.table.Config()
 	out := &bridgev1.GetServerInfoResponse{
 		Version: b.cfg.Version, ProtocolVersion: protocolVersion,
 		CliVersionMin: clibin.OldestVersion, CliVersionMax: clibin.PinnedVersion,
 		Capabilities: &bridgev1.Capabilities{RawService: b.cfg.Raw, OwnRuntimes: true, OfflineModel: b.cfg.OfflineModel},
 		Limits: &bridgev1.Limits{
-			MaxPromptBytes: int64(b.maxPrompt(caller.From(ctx).Tenant)), MaxAttachmentBytes: int64(b.cfg.MaxAttachmentBytes),
-			MaxRequestBytes: int64(b.cfg.MaxRequestBytes), CallbackTimeout: durationpb.New(b.cfg.CallbackTimeout),
-			MaxEphemeralBytes: int64(b.cfg.MaxEphemeralBytes), MaxRuntimes: int32(b.table.Config().MaxRuntimes),
-			MaxSessionsPerRuntime: int32(min(b.table.Config().MaxSessions, math.MaxInt32)),
+			MaxPromptBytes: int64(b.maxPrompt(caller.From(ctx).Tenant)), MaxAttachmentBytes: int64(tuned.MaxAttachmentBytes),
+			MaxRequestBytes: int64(b.cfg.MaxRequestBytes), CallbackTimeout: durationpb.New(tuned.CallbackTimeout),
+			MaxEphemeralBytes: int64(b.cfg.MaxEphemeralBytes), MaxRuntimes: int32(placed.MaxRuntimes),
+			MaxSessionsPerRuntime: int32(min(placed.MaxSessions, math.MaxInt32)),
 		},
 	}
 	if tenant, ok := b.tenant(caller.From(ctx).Tenant); ok && !b.cfg.Dialed {
