@@ -239,7 +239,7 @@ func (st *stream) beat() error {
 
 // goAway says that the bridge drains.
 func (st *stream) goAway() error {
-	g := &bridgev1.GoAway{Reason: "draining", After: durationpb.New(st.b.grace)}
+	g := &bridgev1.GoAway{Reason: bridgev1.GoAwayReason_GO_AWAY_REASON_DRAINING, After: durationpb.New(st.b.grace)}
 	for _, f := range st.followers {
 		if !f.closed {
 			g.Positions = append(g.Positions, &bridgev1.SessionPosition{SessionId: f.s.ID(), Position: session.Proto(f.at)})

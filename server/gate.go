@@ -17,6 +17,7 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/internal/caller"
+	"github.com/copilot-grpc/copilot-grpc/internal/loopback"
 	"github.com/copilot-grpc/copilot-grpc/internal/reason"
 	"github.com/copilot-grpc/copilot-grpc/server/codec"
 	"github.com/copilot-grpc/copilot-grpc/server/identity"
@@ -205,7 +206,7 @@ func checkOrigin(ctx context.Context, anyName bool) error {
 		return fault.New(reason.Forbidden, "calls from web pages are not allowed")
 	}
 	authority := md.Get(":authority")
-	if !anyName && (len(authority) != 1 || !loopback(hostOf(authority[0]))) {
+	if !anyName && (len(authority) != 1 || !loopback.Host(hostOf(authority[0]))) {
 		return fault.New(reason.Forbidden, "the server must be called localhost, 127.0.0.1 or [::1], not %q", strings.Join(authority, ","))
 	}
 	return nil

@@ -21,6 +21,7 @@ import (
 	"google.golang.org/grpc/keepalive"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime/clibin"
+	"github.com/copilot-grpc/copilot-grpc/internal/loopback"
 	"github.com/copilot-grpc/copilot-grpc/internal/shim"
 )
 
@@ -218,8 +219,7 @@ func local(target string) bool {
 	if err != nil {
 		host = target
 	}
-	ip := net.ParseIP(host)
-	return host == "localhost" || ip != nil && ip.IsLoopback()
+	return loopback.Host(host)
 }
 
 // shimBearer sends a token with every call.

@@ -51,8 +51,12 @@ const (
 //
 // Every reply about a session carries the trailer `copilot-position: EPOCH/SEQ`: the
 // journal's last position when the CLI replied. All rpcs on a session can fail with
-// NOT_FOUND SESSION_NOT_FOUND, FAILED_PRECONDITION CREDENTIALS_NEEDED, UNAVAILABLE
-// RUNTIME_LOST and the reasons that begin with CLI_; only further errors are listed.
+// NOT_FOUND SESSION_NOT_FOUND, FAILED_PRECONDITION CREDENTIALS_NEEDED and PROVIDER_GONE,
+// UNAVAILABLE RUNTIME_LOST and the reasons that begin with CLI_; and all rpcs of
+// copilot.bridge.v1 with INVALID_ARGUMENT INVALID_FIELD, UNAUTHENTICATED,
+// PERMISSION_DENIED FORBIDDEN, RESOURCE_EXHAUSTED LIMIT_EXCEEDED, UNAVAILABLE DRAINING,
+// DEADLINE_EXCEEDED TIMEOUT, CANCELLED and INTERNAL. Only further errors, and those that
+// mean something of their own, are listed.
 type SessionServiceClient interface {
 	// CreateSession makes a session. Its events, session.start included, are in the
 	// journal from the first.
@@ -411,8 +415,12 @@ func (c *sessionServiceClient) UnshareSession(ctx context.Context, in *UnshareSe
 //
 // Every reply about a session carries the trailer `copilot-position: EPOCH/SEQ`: the
 // journal's last position when the CLI replied. All rpcs on a session can fail with
-// NOT_FOUND SESSION_NOT_FOUND, FAILED_PRECONDITION CREDENTIALS_NEEDED, UNAVAILABLE
-// RUNTIME_LOST and the reasons that begin with CLI_; only further errors are listed.
+// NOT_FOUND SESSION_NOT_FOUND, FAILED_PRECONDITION CREDENTIALS_NEEDED and PROVIDER_GONE,
+// UNAVAILABLE RUNTIME_LOST and the reasons that begin with CLI_; and all rpcs of
+// copilot.bridge.v1 with INVALID_ARGUMENT INVALID_FIELD, UNAUTHENTICATED,
+// PERMISSION_DENIED FORBIDDEN, RESOURCE_EXHAUSTED LIMIT_EXCEEDED, UNAVAILABLE DRAINING,
+// DEADLINE_EXCEEDED TIMEOUT, CANCELLED and INTERNAL. Only further errors, and those that
+// mean something of their own, are listed.
 type SessionServiceServer interface {
 	// CreateSession makes a session. Its events, session.start included, are in the
 	// journal from the first.
