@@ -98,6 +98,9 @@ func (st *stream) follow(s *session.Session, c cursor, f *bridgev1.EventFilter, 
 
 func (st *stream) close() {
 	for _, f := range st.followers {
+		if f.leave != nil {
+			f.leave()
+		}
 		f.r.Close()
 	}
 }
@@ -106,6 +109,9 @@ func (st *stream) close() {
 // server stops.
 func (st *stream) run(ctx context.Context) error {
 	for _, f := range st.followers {
+		if f.unshared.Load() {
+			continue // what it sends first is its end
+		}
 		if err := st.sink(frame.Frame{Message: f.attached()}); err != nil {
 			return err
 		}
@@ -307,5 +313,9 @@ func (st *stream) subscribe(ctx context.Context, c *bridgev1.SessionCursor, at s
 		return err
 	}
 	f.callbacks = callbacks
+	f.leave = st.b.visit(ctx, s, func() {
+		f.unshared.Store(true)
+		st.waker.wake(f)
+	})
 	return nil
 }

@@ -49,6 +49,7 @@ func TestReconcile(t *testing.T) {
 		history func(lines []string) []string
 		journal func(all []*journal.Record) []*journal.Record
 		anew    bool
+		swapped bool // the journal's order is not the history's
 	}{
 		"as it was":                 {},
 		"its end was never written": {history: func(lines []string) []string { return lines[:lineOf(lines, "three")] }},
@@ -66,6 +67,25 @@ func TestReconcile(t *testing.T) {
 			at := slices.IndexFunc(all, func(rec *journal.Record) bool { return contentOf(rec) == "two" })
 			return slices.Delete(all, at, at+2)
 		}},
+		"some were written late": {swapped: true, history: func(lines []string) []string {
+			at := lineOf(lines, "two")
+			return slices.Concat(lines[:at-1], lines[at:at+2], lines[at-1:at], lines[at+2:])
+		}},
+		"some were written late, behind others that nobody was told of": {swapped: true,
+			history: func(lines []string) []string {
+				at := len(lines) - 1
+				said := strings.NewReplacer(`"id":"`, `"id":"0`, `"timestamp":"2`, `"timestamp":"9`).Replace(lines[at])
+				return slices.Concat(lines[:at], []string{said}, lines[at:])
+			}},
+		"the journal has a hole, and some were written late": {anew: true,
+			history: func(lines []string) []string {
+				at := lineOf(lines, "two")
+				return slices.Concat(lines[:at-1], lines[at:at+1], lines[at-1:at], lines[at+1:])
+			},
+			journal: func(all []*journal.Record) []*journal.Record {
+				at := slices.IndexFunc(all, func(rec *journal.Record) bool { return contentOf(rec) == "two" })
+				return slices.Delete(all, at, at+2)
+			}},
 		"the journal lacks the end": {journal: func(all []*journal.Record) []*journal.Record {
 			return all[:slices.IndexFunc(all, func(rec *journal.Record) bool { return contentOf(rec) == "three" })]
 		}},
@@ -118,6 +138,10 @@ func TestReconcile(t *testing.T) {
 					want = append(want, e.ID)
 				}
 				both := slices.DeleteFunc(slices.Clone(got), func(id string) bool { return !slices.Contains(want, id) })
+				if test.swapped {
+					slices.Sort(both)
+					slices.Sort(want)
+				}
 				if !slices.Equal(both, want) {
 					t.Errorf("load %d: the journal has the history as\n%v, not\n%v", load, both, want)
 				}

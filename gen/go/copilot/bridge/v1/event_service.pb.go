@@ -301,6 +301,9 @@ const (
 	CloseReason_CLOSE_REASON_REPLACED CloseReason = 4
 	// The server stops.
 	CloseReason_CLOSE_REASON_DRAINING CloseReason = 5
+	// It is no longer shared with the caller's tenant, or not for what the stream does. Further
+	// calls about it find nothing.
+	CloseReason_CLOSE_REASON_UNSHARED CloseReason = 6
 )
 
 // Enum value maps for CloseReason.
@@ -312,6 +315,7 @@ var (
 		3: "CLOSE_REASON_LEFT",
 		4: "CLOSE_REASON_REPLACED",
 		5: "CLOSE_REASON_DRAINING",
+		6: "CLOSE_REASON_UNSHARED",
 	}
 	CloseReason_value = map[string]int32{
 		"CLOSE_REASON_UNSPECIFIED":  0,
@@ -320,6 +324,7 @@ var (
 		"CLOSE_REASON_LEFT":         3,
 		"CLOSE_REASON_REPLACED":     4,
 		"CLOSE_REASON_DRAINING":     5,
+		"CLOSE_REASON_UNSHARED":     6,
 	}
 )
 
@@ -1885,14 +1890,15 @@ const file_copilot_bridge_v1_event_service_proto_rawDesc = "" +
 	"\x16GAP_REASON_EPOCH_ENDED\x10\x03*K\n" +
 	"\fGoAwayReason\x12\x1e\n" +
 	"\x1aGO_AWAY_REASON_UNSPECIFIED\x10\x00\x12\x1b\n" +
-	"\x17GO_AWAY_REASON_DRAINING\x10\x01*\xb1\x01\n" +
+	"\x17GO_AWAY_REASON_DRAINING\x10\x01*\xcc\x01\n" +
 	"\vCloseReason\x12\x1c\n" +
 	"\x18CLOSE_REASON_UNSPECIFIED\x10\x00\x12\x1d\n" +
 	"\x19CLOSE_REASON_DISCONNECTED\x10\x01\x12\x18\n" +
 	"\x14CLOSE_REASON_DELETED\x10\x02\x12\x15\n" +
 	"\x11CLOSE_REASON_LEFT\x10\x03\x12\x19\n" +
 	"\x15CLOSE_REASON_REPLACED\x10\x04\x12\x19\n" +
-	"\x15CLOSE_REASON_DRAINING\x10\x05*\xb6\x02\n" +
+	"\x15CLOSE_REASON_DRAINING\x10\x05\x12\x19\n" +
+	"\x15CLOSE_REASON_UNSHARED\x10\x06*\xb6\x02\n" +
 	"\rSessionChange\x12\x1e\n" +
 	"\x1aSESSION_CHANGE_UNSPECIFIED\x10\x00\x12\x1a\n" +
 	"\x16SESSION_CHANGE_CURRENT\x10\x01\x12\x1a\n" +

@@ -369,8 +369,10 @@ type CreateSessionRequest struct {
 	RuntimeProfile *RuntimeProfile `protobuf:"bytes,8,opt,name=runtime_profile,json=runtimeProfile,proto3" json:"runtime_profile,omitempty"`
 	// A model provider of the server's own configuration (`serve --provider NAME=FILE`), by
 	// its name, in place of `config.provider`. Its secrets need not be given again after a
-	// restart of the server, which takes whatever it has under the name then. A name it does
-	// not have, or `config.provider` as well, is INVALID_ARGUMENT INVALID_FIELD.
+	// restart of the server, which takes whatever it has under the name then. A name that it
+	// does not have, or that the server's policy does not let the tenant use, or
+	// `config.provider` as well, is INVALID_ARGUMENT INVALID_FIELD. UpdateProvider merges
+	// nothing onto it but for the host's owner: another provider is then to be given whole.
 	ProviderRef   string `protobuf:"bytes,9,opt,name=provider_ref,json=providerRef,proto3" json:"provider_ref,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -148,9 +148,11 @@ type SessionServiceClient interface {
 	// valid name; whether there is one of that name is not told. RESOURCE_EXHAUSTED
 	// LIMIT_EXCEEDED beyond 64 tenants.
 	ShareSession(ctx context.Context, in *ShareSessionRequest, opts ...grpc.CallOption) (*ShareSessionResponse, error)
-	// UnshareSession takes that back: calls that begin later find no such session. Streams
-	// that are open go on until their callers end them or the session does. A session that is
-	// not shared with the tenant stays so.
+	// UnshareSession takes that back: calls that begin later find no such session, and those
+	// under way end. Subscribe closes the session's frames with CLOSE_REASON_UNSHARED, Attach,
+	// Run and SendAndWait fail with NOT_FOUND SESSION_NOT_FOUND, and participants of the tenant
+	// leave at once. So it is where ShareSession gives a tenant less than it had. A turn that
+	// runs goes on. A session that is not shared with the tenant stays so.
 	//
 	// Errors: INVALID_ARGUMENT INVALID_FIELD.
 	UnshareSession(ctx context.Context, in *UnshareSessionRequest, opts ...grpc.CallOption) (*UnshareSessionResponse, error)
@@ -510,9 +512,11 @@ type SessionServiceServer interface {
 	// valid name; whether there is one of that name is not told. RESOURCE_EXHAUSTED
 	// LIMIT_EXCEEDED beyond 64 tenants.
 	ShareSession(context.Context, *ShareSessionRequest) (*ShareSessionResponse, error)
-	// UnshareSession takes that back: calls that begin later find no such session. Streams
-	// that are open go on until their callers end them or the session does. A session that is
-	// not shared with the tenant stays so.
+	// UnshareSession takes that back: calls that begin later find no such session, and those
+	// under way end. Subscribe closes the session's frames with CLOSE_REASON_UNSHARED, Attach,
+	// Run and SendAndWait fail with NOT_FOUND SESSION_NOT_FOUND, and participants of the tenant
+	// leave at once. So it is where ShareSession gives a tenant less than it had. A turn that
+	// runs goes on. A session that is not shared with the tenant stays so.
 	//
 	// Errors: INVALID_ARGUMENT INVALID_FIELD.
 	UnshareSession(context.Context, *UnshareSessionRequest) (*UnshareSessionResponse, error)
