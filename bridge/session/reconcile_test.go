@@ -41,6 +41,32 @@ func lineOf(lines []string, part string) int {
 	})
 }
 
+// idsOf are the ids of events, a line of JSON each.
+func idsOf(t *testing.T, lines []string) (ids []string) {
+	t.Helper()
+	for _, l := range lines {
+		var e struct{ ID string }
+		if err := json.Unmarshal([]byte(l), &e); err != nil {
+			t.Fatal(err)
+		}
+		ids = append(ids, e.ID)
+	}
+	return ids
+}
+
+// epochsEnded counts the epochs whose end a reader is told of, up to the journal's last event.
+func epochsEnded(r *journal.Reader) (n int) {
+	for {
+		records, gap := r.Next(nil, 1<<20)
+		if gap != nil && gap.Reason == journal.EpochEnded {
+			n++
+		}
+		if gap == nil && len(records) == 0 {
+			return n
+		}
+	}
+}
+
 // TestReconcile: what becomes of the journal when the history is loaded again and has
 // changed meanwhile.
 func TestReconcile(t *testing.T) {
@@ -129,14 +155,7 @@ func TestReconcile(t *testing.T) {
 					}
 				}
 				_, lines = r.record()
-				var want []string
-				for _, l := range lines {
-					var e struct{ ID string }
-					if err := json.Unmarshal([]byte(l), &e); err != nil {
-						t.Fatal(err)
-					}
-					want = append(want, e.ID)
-				}
+				want := idsOf(t, lines)
 				both := slices.DeleteFunc(slices.Clone(got), func(id string) bool { return !slices.Contains(want, id) })
 				if test.swapped {
 					slices.Sort(both)
@@ -149,16 +168,7 @@ func TestReconcile(t *testing.T) {
 				r.crash()
 			}
 			// Whoever was there is told of the new epoch, and reads it whole.
-			gaps := 0
-			for {
-				records, gap := r.reader.Next(nil, 1<<20)
-				if gap != nil && gap.Reason == journal.EpochEnded {
-					gaps++
-				}
-				if gap == nil && len(records) == 0 {
-					break
-				}
-			}
+			gaps := epochsEnded(r.reader)
 			if test.anew != (gaps > 0) && test.journal == nil {
 				t.Errorf("%d epochs have ended for a reader", gaps)
 			}
