@@ -47,11 +47,12 @@ func (b *Bridge) ShareSession(ctx context.Context, r *bridgev1.ShareSessionReque
 	if err := b.share(s, with, class); err != nil {
 		return nil, err
 	}
+	placeOf(s).dismiss() // it may be shared for less than before
 	b.keep(s)
 	return &bridgev1.ShareSessionResponse{Shares: sharesOf(s)}, nil
 }
 
-// UnshareSession takes that back, for calls that begin later.
+// UnshareSession takes that back. Calls that are under way end.
 func (b *Bridge) UnshareSession(ctx context.Context, r *bridgev1.UnshareSessionRequest) (*bridgev1.UnshareSessionResponse, error) {
 	s, with, err := b.sharing(ctx, r.GetSessionId(), r.GetTenant())
 	if err != nil {
@@ -63,6 +64,7 @@ func (b *Bridge) UnshareSession(ctx context.Context, r *bridgev1.UnshareSessionR
 		delete(b.shared, key)
 	}
 	b.mu.Unlock()
+	placeOf(s).dismiss()
 	b.keep(s)
 	return &bridgev1.UnshareSessionResponse{Shares: sharesOf(s)}, nil
 }
