@@ -16,6 +16,7 @@ import (
 	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/caller"
 	"github.com/copilot-grpc/copilot-grpc/internal/frame"
+	"github.com/copilot-grpc/copilot-grpc/internal/observe"
 	"github.com/copilot-grpc/copilot-grpc/internal/reason"
 )
 
@@ -337,7 +338,8 @@ func (a *Attachment) Handle(ctx context.Context, r *bridgev1.AttachRequest) erro
 		select {
 		case a.commands <- f.Command:
 		default:
-			err := fault.New(fault.LimitExceeded, "%d commands are waiting", commandQueue)
+			err := fault.New(fault.LimitExceeded, "%d commands are waiting", commandQueue).With("limit", "commands")
+			a.b.cfg.Observer.Refused(err)
 			a.reply(ctx, commandFailed(f.Command, err))
 		}
 	case *bridgev1.AttachRequest_ModelResponse:
@@ -412,11 +414,13 @@ func (a *Attachment) Lost() {
 
 // runCommands carries out commands in the order they came.
 func (a *Attachment) runCommands(ctx context.Context) {
+	ctx = observe.Apart(ctx)
 	for {
 		select {
 		case c := <-a.commands:
 			done, err := a.command(ctx, c)
 			if err != nil {
+				a.b.cfg.Observer.Refused(err)
 				a.reply(ctx, commandFailed(c, err))
 				continue
 			}

@@ -8,6 +8,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+	"github.com/copilot-grpc/copilot-grpc/internal/audit"
 	"github.com/copilot-grpc/copilot-grpc/internal/caller"
 )
 
@@ -48,6 +49,9 @@ func (b *Bridge) ShareSession(ctx context.Context, r *bridgev1.ShareSessionReque
 		return nil, err
 	}
 	b.keep(s)
+	b.cfg.Audit.Record(ctx, audit.Entry{
+		Action: "session.share", Outcome: audit.Done, Session: s.ID(), Owner: s.Tenant(), With: r.GetTenant(), Access: class.String(),
+	})
 	return &bridgev1.ShareSessionResponse{Shares: sharesOf(s)}, nil
 }
 
@@ -64,6 +68,9 @@ func (b *Bridge) UnshareSession(ctx context.Context, r *bridgev1.UnshareSessionR
 	}
 	b.mu.Unlock()
 	b.keep(s)
+	b.cfg.Audit.Record(ctx, audit.Entry{
+		Action: "session.unshare", Outcome: audit.Done, Session: s.ID(), Owner: s.Tenant(), With: r.GetTenant(),
+	})
 	return &bridgev1.UnshareSessionResponse{Shares: sharesOf(s)}, nil
 }
 

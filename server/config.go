@@ -13,6 +13,8 @@ import (
 
 	"google.golang.org/grpc"
 
+	"github.com/copilot-grpc/copilot-grpc/internal/audit"
+	"github.com/copilot-grpc/copilot-grpc/internal/observe"
 	"github.com/copilot-grpc/copilot-grpc/server/policy"
 )
 
@@ -48,6 +50,11 @@ type Config struct {
 	Services []Service
 	// Drainer ends what would keep the server from stopping. Default: nothing does.
 	Drainer Drainer
+	// Telemetry is told of calls. Default: nobody is.
+	Telemetry *Telemetry
+	// Audit keeps the calls that touch the host, change what is allowed, or are refused.
+	// Default: nothing is kept.
+	Audit *audit.Log
 	// Logger takes the server's log. Default: slog.Default().
 	Logger *slog.Logger
 	// LogRequests adds each call's request to the log, without what the contract marks
@@ -110,6 +117,8 @@ func (c *Config) complete() error {
 	c.DrainTimeout = cmp.Or(c.DrainTimeout, DefaultDrainTimeout)
 	c.StopTimeout = cmp.Or(c.StopTimeout, DefaultStopTimeout)
 	c.Logger = cmp.Or(c.Logger, slog.Default())
+	c.Telemetry = cmp.Or(c.Telemetry, &Telemetry{})
+	c.Telemetry.Observer = cmp.Or(c.Telemetry.Observer, observe.Silent())
 	return nil
 }
 
@@ -133,16 +142,16 @@ func checkTCP(address string, wide bool) error {
 	if err != nil {
 		return fmt.Errorf("address %q is neither unix:PATH nor HOST:PORT: %w", address, err)
 	}
-	if !wide && !loopback(host) {
+	if !wide && !Loopback(host) {
 		return fmt.Errorf("address %q is not on the loopback interface: without TLS (--tls-cert, --tls-key) and identities "+
 			"(--policy) only localhost, 127.0.0.1 and [::1] are allowed", address)
 	}
 	return nil
 }
 
-// loopback reports that host names this machine without asking a name server, which
+// Loopback reports that host names this machine without asking a name server, which
 // others may control.
-func loopback(host string) bool {
+func Loopback(host string) bool {
 	ip := net.ParseIP(host)
 	return strings.EqualFold(host, "localhost") || ip != nil && ip.IsLoopback()
 }

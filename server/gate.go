@@ -50,12 +50,13 @@ func (g *gate) admit(ctx context.Context, c *call, next func(context.Context) er
 	if err != nil {
 		return err
 	}
+	c.caller = caller.Caller{Name: id.Name()}
 	who, err := g.resolve(ctx, id)
 	if err != nil {
 		return err
 	}
+	who.Class, who.Peer = g.methods.Class(c.method), peerOf(ctx)
 	c.caller = who
-	who.Class = g.methods.Class(c.method)
 	if g.served[c.method] { // of what is not there, the server says that
 		if err := who.Require(who.Class, c.method); err != nil {
 			return err
@@ -179,7 +180,7 @@ func checkOrigin(ctx context.Context, anyName bool) error {
 		return fault.New(reason.Forbidden, "calls from web pages are not allowed")
 	}
 	authority := md.Get(":authority")
-	if !anyName && (len(authority) != 1 || !loopback(hostOf(authority[0]))) {
+	if !anyName && (len(authority) != 1 || !Loopback(hostOf(authority[0]))) {
 		return fault.New(reason.Forbidden, "the server must be called localhost, 127.0.0.1 or [::1], not %q", strings.Join(authority, ","))
 	}
 	return nil

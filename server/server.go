@@ -66,7 +66,7 @@ func New(ctx context.Context, c Config) (*Server, error) {
 		}
 	}
 	for _, address := range c.Listen {
-		l, err := listen(ctx, address)
+		l, err := Listen(ctx, address)
 		if err != nil {
 			return nil, errors.Join(fmt.Errorf("server: listen on %q: %w", address, err), s.closeListeners())
 		}
@@ -88,7 +88,7 @@ func New(ctx context.Context, c Config) (*Server, error) {
 func (s *Server) options() []grpc.ServerOption {
 	r := &reporter{log: s.config.Logger, requests: s.config.LogRequests}
 	return append(
-		layered(r.report, r.rescue, s.gate.admit, s.limiter.limit, s.release, trail),
+		layered(s.observe, r.report, s.audit, r.rescue, s.gate.admit, s.limiter.limit, s.release, trail),
 		grpc.Creds(newPerNetwork(s.certificates)),
 		grpc.ForceServerCodecV2(codec.New()),
 		grpc.MaxRecvMsgSize(s.config.MaxRecvBytes),
@@ -101,6 +101,7 @@ func (s *Server) options() []grpc.ServerOption {
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: minClientPingTime, PermitWithoutStream: true}),
 		grpc.WaitForHandlers(true),
 		grpc.UnknownServiceHandler(unknownMethod),
+		s.instrumented(),
 	)
 }
 

@@ -72,8 +72,8 @@ func (p *participant) newCall(cb *bridgev1.Callback) *call {
 		ToolCallID:       tool.GetToolCallId(),
 		ToolName:         tool.GetToolName(),
 		WorkingDirectory: tool.GetWorkingDirectory(),
-		Traceparent:      tool.GetTraceparent(),
-		Tracestate:       tool.GetTracestate(),
+		Traceparent:      cb.GetTraceparent(),
+		Tracestate:       cb.GetTracestate(),
 	})
 	c.ctx, c.cancel = context.WithCancelCause(ctx)
 	p.calls[c.id] = c

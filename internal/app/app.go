@@ -32,7 +32,8 @@ type App struct {
 	server  *server.Server
 	offline *offlinemodel.Server
 
-	closers closers
+	observing observing
+	closers   closers
 	// hard ends when the end must not wait for anybody.
 	hard  context.Context
 	abort context.CancelFunc
@@ -52,6 +53,9 @@ func New(ctx context.Context, c Config, options ...Option) (_ *App, err error) {
 			err = errors.Join(err, a.Close())
 		}
 	}()
+	if err := a.observe(ctx, &set); err != nil {
+		return nil, err
+	}
 	profile, err := c.profile()
 	if err != nil {
 		return nil, err
@@ -71,6 +75,9 @@ func New(ctx context.Context, c Config, options ...Option) (_ *App, err error) {
 	}
 	b, err := a.newBridge(directory, &set, profile, defaults)
 	if err != nil {
+		return nil, err
+	}
+	if err := a.watch(b); err != nil {
 		return nil, err
 	}
 	if err := a.listen(ctx, b); err != nil {
@@ -107,11 +114,14 @@ func (a *App) newBridge(directory bridge.Directory, set *settings, profile runti
 		Runtimes: func(start bridge.Start) bridge.Runtimes {
 			supervisor = runtime.NewSupervisor(runtime.SupervisorConfig{
 				Start: func(ctx context.Context, p runtime.Profile) (*runtime.Runtime, error) {
-					return start(ctx, runtime.Config{
-						Runner: way, Profile: p, Logger: a.logger, MaxRSS: a.config.KillRSS,
-						PingInterval: a.config.PingInterval, PingTimeout: a.config.PingTimeout,
+					return a.observing.started(func() (*runtime.Runtime, error) {
+						return start(ctx, runtime.Config{
+							Runner: way, Profile: p, Logger: a.logger, MaxRSS: a.config.KillRSS,
+							PingInterval: a.config.PingInterval, PingTimeout: a.config.PingTimeout,
+						})
 					})
 				},
+				OnDown:  a.observing.ended,
 				Backoff: set.backoff, Breaker: set.breaker, Logger: a.logger,
 			})
 			return runtimes{supervisor}
@@ -137,11 +147,14 @@ func (a *App) newBridge(directory bridge.Directory, set *settings, profile runti
 		Raw:                a.config.Raw,
 		OfflineModel:       a.offline != nil,
 		Version:            a.config.Version,
+		Observer:           a.observing.observer,
+		Audit:              a.observing.audit,
 		Logger:             a.logger,
 	})
 	if err != nil {
 		return nil, err
 	}
+	a.observing.supervisor, a.observing.profile = supervisor, profile
 	a.closers.add("bridge", func(context.Context) error { b.Close(); return nil })
 	a.closers.add("runtimes", supervisor.Stop)
 	return b, nil
@@ -155,8 +168,10 @@ func (a *App) listen(ctx context.Context, b *bridge.Bridge) (err error) {
 		TLS:          a.config.tls(a.policy),
 		Policy:       a.policy,
 		Services:     services(b, a.config.Internal),
-		Drainer:      drainer{b, a.config.DrainGrace, a.hard},
+		Drainer:      drainer{b, a.config.DrainGrace, a.hard, func() { a.observing.phase.Store(phaseDraining) }},
 		DrainTimeout: a.config.DrainGrace + callGrace,
+		Telemetry:    a.observing.instruments(&a.config),
+		Audit:        a.observing.audit,
 		Logger:       a.logger,
 		LogRequests:  a.config.LogRequests,
 		MaxRecvBytes: a.config.MaxRequestBytes,
@@ -176,6 +191,7 @@ func (a *App) Run(ctx context.Context) error {
 	a.closers.forget("server")
 	// Abort cuts off what the server waits for.
 	release := context.AfterFunc(a.hard, func() { _ = a.server.Close() })
+	a.observing.phase.Store(phaseRunning)
 	err := a.server.Run(ctx)
 	release()
 	return errors.Join(err, a.Close())

@@ -152,6 +152,8 @@ type Config struct {
 	PingInterval time.Duration
 	PingTimeout  time.Duration
 
+	Observing
+
 	// LogLevel is debug, info, warn or error, LogFormat text or json. Default: info,
 	// text.
 	LogLevel  string
@@ -173,6 +175,9 @@ func DefaultConfig() Config {
 func (c *Config) Validate() error {
 	c.complete()
 	if err := c.checkSecurity(); err != nil {
+		return err
+	}
+	if err := c.check(); err != nil {
 		return err
 	}
 	if err := c.checkListen(); err != nil {

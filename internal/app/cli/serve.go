@@ -9,7 +9,10 @@ import (
 	"runtime/debug"
 	"strings"
 
+	"go.opentelemetry.io/otel"
+
 	"github.com/copilot-grpc/copilot-grpc/internal/app"
+	"github.com/copilot-grpc/copilot-grpc/server/redact"
 )
 
 const serveUsage = `Serves the GitHub Copilot CLI over gRPC until it is asked to end: by SIGINT or SIGTERM in
@@ -34,9 +37,11 @@ func serve(ctx context.Context, p *program, args []string) error {
 	serverFlags(f, &c)
 	cliFlags(f, &c)
 	logFlags(f, &c)
+	observeFlags(f, &c)
 	if err := f.parseOnly(p, args); err != nil {
 		return err
 	}
+	observeEnv(p, &c)
 	if err := c.Validate(); err != nil {
 		return usageError{err}
 	}
@@ -48,12 +53,18 @@ func serve(ctx context.Context, p *program, args []string) error {
 		return err
 	}
 	outliveReaders()
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) {
+		logger.Warn("telemetry failed", slog.String("error", redact.Text(err.Error())))
+	}))
 	a, err := app.New(ctx, c, app.WithLogger(logger))
 	if err != nil {
 		return err
 	}
 	for _, target := range a.Targets() {
 		logger.Info("listening", slog.String("address", target), slog.String("version", p.version))
+	}
+	if addr := a.Admin(); addr != nil {
+		logger.Info("admin listener", slog.String("address", addr.String()))
 	}
 	if c.LogFormat == "text" {
 		welcome(p.stderr, a, c.Token == "")
