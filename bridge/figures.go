@@ -2,6 +2,7 @@ package bridge
 
 import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/observe"
 )
 
@@ -46,7 +47,7 @@ func (b *Bridge) Figures(put observe.Put) {
 // sessionFigures puts what sessions are counted for.
 func (b *Bridge) sessionFigures(put observe.Put, sessions []*session.Session) {
 	states := map[session.State]int64{}
-	kinds := map[string]int64{}
+	kinds := map[bridgev1.CallbackKind]int64{}
 	var turns, participants, stored, unwritten int64
 	for _, s := range sessions {
 		states[s.State()]++
@@ -57,14 +58,16 @@ func (b *Bridge) sessionFigures(put observe.Put, sessions []*session.Session) {
 		stored += s.Journal().Stored()
 		unwritten += s.Journal().Unwritten()
 		for _, p := range s.Pending().List() {
-			kinds[p.Kind.Type.String()]++
+			kinds[p.Kind.Type]++
 		}
 	}
 	for state, name := range stateNames {
 		put(observe.Sessions, name, states[state])
 	}
-	for kind, n := range kinds {
-		put(observe.CallbacksPending, observe.Kind(kind), n)
+	for number, name := range bridgev1.CallbackKind_name { // a figure that is gone is not 0
+		if number != 0 {
+			put(observe.CallbacksPending, observe.Kind(name), kinds[bridgev1.CallbackKind(number)])
+		}
 	}
 	put(observe.TurnsRunning, "", turns)
 	put(observe.Participants, "", participants)

@@ -103,7 +103,7 @@ func New(ctx context.Context, c Config) (*Telemetry, error) {
 	if c.Prometheus {
 		registry := prometheus.NewRegistry()
 		registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-		reader, err := otelprometheus.New(otelprometheus.WithRegisterer(registry), otelprometheus.WithoutScopeInfo())
+		reader, err := otelprometheus.New(otelprometheus.WithRegisterer(registry), otelprometheus.WithoutScopeInfo(), otelprometheus.WithoutTargetInfo())
 		if err != nil {
 			return nil, fmt.Errorf("telemetry: Prometheus: %w", err)
 		}
