@@ -188,8 +188,12 @@ func attrs(r record) []slog.Attr {
 	add("outcome", r.e.Outcome)
 	add("reason", r.e.Reason)
 	add("caller", who.Name)
-	add("tenant", tenant)
-	add("role", who.Role.String())
+	if who.Name != "" { // one of whom nothing is known is no tenant's
+		add("tenant", tenant)
+	}
+	if who.Role != caller.Nobody {
+		add("role", who.Role.String())
+	}
 	add("peer", who.Peer)
 	add("method", r.e.Method)
 	add("session_id", r.e.Session)
