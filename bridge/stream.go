@@ -309,11 +309,3 @@ func (st *stream) subscribe(ctx context.Context, c *bridgev1.SessionCursor, at s
 	f.callbacks = callbacks
 	return nil
 }
-
-// within puts a prefix before the field that an error names.
-func within(err error, at string) error {
-	if f, ok := asFault(err); ok && f.Field != "" {
-		return f.WithField(at + f.Field)
-	}
-	return err
-}

@@ -78,7 +78,7 @@ func (b *Bridge) say(ctx context.Context, s *session.Session, m session.Message)
 // and io.EOF after the last.
 func (b *Bridge) SendStream(ctx context.Context, first *bridgev1.SendRequest, next func() (*bridgev1.AttachmentChunk, error)) (*bridgev1.SendStreamResponse, error) {
 	r := proto.Clone(first).(*bridgev1.SendRequest)
-	total := 0
+	total, most := 0, b.tuned.Load().MaxAttachmentBytes
 	for {
 		chunk, err := next()
 		if errors.Is(err, io.EOF) {
@@ -91,8 +91,8 @@ func (b *Bridge) SendStream(ctx context.Context, first *bridgev1.SendRequest, ne
 		if err != nil {
 			return nil, err
 		}
-		if total += len(chunk.GetData()); total > b.cfg.MaxAttachmentBytes {
-			return nil, fault.New(fault.InvalidField, "the attachments have more than %d bytes", b.cfg.MaxAttachmentBytes).WithField("chunk.data")
+		if total += len(chunk.GetData()); total > most {
+			return nil, fault.New(fault.InvalidField, "the attachments have more than %d bytes", most).WithField("chunk.data")
 		}
 		blob.Data = append(blob.Data, chunk.GetData()...)
 	}

@@ -95,16 +95,22 @@ func farAfter(decided string) func(*stage, *copilot.Session) func() string {
 	}
 }
 
-// statusAfter is the state that the server comes to after an event that says what was decided.
+// statusAfter is the state that the server comes to after an event that says what was
+// decided. With a token the CLI tries again, but 1.0.102 may first say once more that the
+// server lacks one.
 func statusAfter(st *stage, s *copilot.Session, decided string) string {
 	st.t.Helper()
-	at := st.first(s, decided).GetPosition()
-	for ev, err := range s.Events(st.ctx, copilot.After(at), copilot.OfTypes("session.mcp_server_status_changed")) {
+	decision := st.first(s, decided)
+	ends := func(status cliv1.McpServerStatus) bool {
+		token := decision.GetEvent().GetMcpOauthCompleted().GetOutcome() == cliv1.McpOauthCompletionOutcome_MCP_OAUTH_COMPLETION_OUTCOME_TOKEN
+		return status != cliv1.McpServerStatus_MCP_SERVER_STATUS_PENDING &&
+			(!token || status != cliv1.McpServerStatus_MCP_SERVER_STATUS_NEEDS_AUTH)
+	}
+	for ev, err := range s.Events(st.ctx, copilot.After(decision.GetPosition()), copilot.OfTypes("session.mcp_server_status_changed")) {
 		if err != nil {
 			st.t.Fatal(err)
 		}
-		status := ev.GetEvent().GetSessionMcpServerStatusChanged().GetStatus()
-		if status != cliv1.McpServerStatus_MCP_SERVER_STATUS_PENDING { // which is no end
+		if status := ev.GetEvent().GetSessionMcpServerStatusChanged().GetStatus(); ends(status) {
 			return status.String()
 		}
 	}

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -56,6 +57,18 @@ func TestPatienceWithTools(t *testing.T) {
 	close(finish)
 	if out := ended(); out.GetText() != "worked" {
 		t.Errorf("the agent said %q", out.GetText())
+	}
+}
+
+// TestPatienceWithTheCLIsTools: so may one of the CLI's own, which nobody but the CLI knows
+// to run.
+func TestPatienceWithTheCLIsTools(t *testing.T) {
+	t.Parallel()
+	st := newOwnStage(t, hostConfig{change: impatient},
+		onUser("list", call("bash", shell("sleep 5; echo done by the shell"))), onResult("bash", say("{{tool_result}}")))
+	s := st.create(copilot.SessionOptions{OnPermission: copilot.ApproveAll})
+	if out := st.say(s, "list"); !strings.Contains(out.GetText(), "done by the shell") {
+		t.Errorf("the turn ended as %v", out)
 	}
 }
 

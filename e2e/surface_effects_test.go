@@ -13,7 +13,6 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
-	copilot "github.com/copilot-grpc/copilot-grpc/clients/go"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/offlinemodel"
@@ -226,43 +225,4 @@ func sampleLarge(t *testing.T, r *sample) {
 	}
 	read, err := cliv1.NewSessionWorkspacesServiceClient(r.client.Conn()).ReadFile(r.ctx, q)
 	check(t, err == nil && read.GetContent() == content, "by the Go client: %d bytes, %v", len(read.GetContent()), err)
-}
-
-// sampleWaiting: while a call waits for an answer, somebody joins, for which the bridge
-// resumes the session; CLI 1.0.102 would let each wait for the other.
-func sampleWaiting(t *testing.T, r *sample) {
-	st := &stage{rig: r.rig}
-	elicitation := bridgev1.CallbackKind_CALLBACK_KIND_ELICITATION
-	s := st.create(copilot.SessionOptions{SessionHandlers: &bridgev1.Handlers{Kinds: []bridgev1.CallbackKind{elicitation}}})
-	frames, ui := st.callbacks(s.ID()), cliv1.NewSessionUiServiceClient(r.conn)
-	type answer struct {
-		reply *cliv1.SessionUiServiceElicitationResponse
-		err   error
-	}
-	answered, joined := make(chan answer, 1), make(chan error, 1)
-	go func() {
-		reply, err := ui.Elicitation(r.ctx, &cliv1.SessionUiServiceElicitationRequest{
-			SessionId: s.ID(), Message: "Go on?", RequestedSchema: &cliv1.UIElicitationSchema{},
-		})
-		answered <- answer{reply, err}
-	}()
-	asked := frames.requested(elicitation)
-	go func() {
-		_, err := st.tryAttach(st.client, joinOf(s.ID(), &bridgev1.Handlers{Kinds: []bridgev1.CallbackKind{bridgev1.CallbackKind_CALLBACK_KIND_USER_INPUT}}))
-		joined <- err
-	}()
-	st.until("the participant", func() bool {
-		now, err := s.Get(r.ctx)
-		return err == nil && len(now.GetParticipants()) > 1 // with the creator
-	})
-	did(r.rig, ui.HandlePendingElicitation, &cliv1.SessionUiServiceHandlePendingElicitationRequest{
-		SessionId: s.ID(), RequestId: asked.GetCallbackId(),
-		Result: &cliv1.UIElicitationResponse{Action: cliv1.UIElicitationResponseAction_UI_ELICITATION_RESPONSE_ACTION_DECLINE},
-	})
-	got := <-answered
-	check(t, got.err == nil && got.reply.GetAction() == cliv1.UIElicitationResponseAction_UI_ELICITATION_RESPONSE_ACTION_DECLINE, "the call: %v, %v", got.reply, got.err)
-	if err := <-joined; err != nil {
-		t.Errorf("the join: %v", err)
-	}
-	st.say(s, "and on")
 }

@@ -44,6 +44,7 @@ type Server struct {
 	health    *health.Server
 	gate      *gate
 	limiter   *limiter
+	reporter  *reporter
 	// certificates are those of TCP ports; nil without TLS.
 	certificates *certificates
 
@@ -58,7 +59,8 @@ func New(ctx context.Context, c Config) (*Server, error) {
 	if err := c.complete(); err != nil {
 		return nil, fmt.Errorf("server: %w", err)
 	}
-	s := &Server{config: c, health: health.NewServer(), gate: newGate(&c), limiter: &limiter{policy: c.Policy}}
+	s := &Server{config: c, health: health.NewServer(), gate: newGate(&c), limiter: &limiter{policy: c.Policy}, reporter: &reporter{log: c.Logger}}
+	s.reporter.requests.Store(c.LogRequests)
 	if c.TLS != nil {
 		var err error
 		if s.certificates, err = newCertificates(c.TLS, c.Logger); err != nil {
@@ -86,7 +88,7 @@ func New(ctx context.Context, c Config) (*Server, error) {
 
 // options are the fixed parts of the gRPC server.
 func (s *Server) options() []grpc.ServerOption {
-	r := &reporter{log: s.config.Logger, requests: s.config.LogRequests}
+	r := s.reporter
 	return append(
 		layered(s.observe, r.report, s.audit, r.rescue, s.gate.admit, s.limiter.limit, s.release, trail),
 		grpc.Creds(newPerNetwork(s.certificates)),

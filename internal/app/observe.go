@@ -14,6 +14,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
 	"github.com/copilot-grpc/copilot-grpc/internal/audit"
 	"github.com/copilot-grpc/copilot-grpc/internal/observe"
+	"github.com/copilot-grpc/copilot-grpc/internal/setting"
 	"github.com/copilot-grpc/copilot-grpc/internal/telemetry"
 	"github.com/copilot-grpc/copilot-grpc/server"
 	"github.com/copilot-grpc/copilot-grpc/server/admin"
@@ -23,30 +24,30 @@ import (
 // AuditStderr is the Config.AuditLog that stands for the standard error stream.
 const AuditStderr = "stderr"
 
-// Observing says how those who run the server look at it (docs/telemetry.md).
-type Observing struct {
-	// AdminListen is the address of the admin listener, "unix:PATH" or "HOST:PORT"; "" is
-	// none. AdminWide lets it be reached from elsewhere.
-	AdminListen string
-	AdminWide   bool
-	// OTLP sends spans and figures by OTLP, as the environment (OTEL_*) says and as the
-	// endpoint and the protocol say, which win. An endpoint switches it on.
-	OTLP         bool
-	OTLPEndpoint string
-	OTLPProtocol string
-	// AuditLog is the file of the audit log, or AuditStderr; "" is none.
-	AuditLog string
+// observeRows are the settings of how the server is looked at.
+func (c *Config) observeRows() []setting.Row {
+	return []setting.Row{
+		fixed("admin_listen", &c.AdminListen, "`address` of the admin listener (health, readiness, metrics, profiles, channelz): unix:PATH or HOST:PORT, which has to be loopback; none by default"),
+		fixed("admin_wide", &c.AdminWide, "let the admin listener be reached from elsewhere; nobody is asked who he is there"),
+		fixed("otlp", &c.OTLP, "send spans and metrics by OTLP, as OpenTelemetry's variables say; an endpoint, here or in OTEL_EXPORTER_OTLP_ENDPOINT, switches it on"),
+		fixed("otlp_endpoint", &c.OTLPEndpoint, "`URL` to send them to (default: that of OTEL_EXPORTER_OTLP_ENDPOINT)"),
+		fixed("otlp_protocol", &c.OTLPProtocol, "`protocol` of OTLP: grpc, http/protobuf (default: that of OTEL_EXPORTER_OTLP_PROTOCOL, or http/protobuf)"),
+		fixed("audit_log", &c.AuditLog, "`file` to which is appended who did what, or \""+AuditStderr+"\"; none by default"),
+	}
 }
 
-// check tells what is wrong.
-func (o *Observing) check() error {
-	o.OTLP = o.OTLP || o.OTLPEndpoint != ""
-	if o.AdminListen != "" {
-		if err := admin.Check(o.AdminListen, o.AdminWide); err != nil {
-			return err
+// checkObserving tells what is wrong with them.
+func (c *Config) checkObserving() error {
+	c.OTLP = c.OTLP || c.OTLPEndpoint != ""
+	if c.AdminListen != "" {
+		if err := admin.Check(c.AdminListen, c.AdminWide); err != nil {
+			return wrong("admin_listen", err)
 		}
 	}
-	return telemetry.Check(o.OTLPEndpoint, o.OTLPProtocol)
+	if err := telemetry.CheckEndpoint(c.OTLPEndpoint); err != nil {
+		return wrong("otlp_endpoint", err)
+	}
+	return wrong("otlp_protocol", telemetry.CheckProtocol(c.OTLPProtocol))
 }
 
 // flushTimeout bounds sending what is left of spans and figures: nobody may be there to

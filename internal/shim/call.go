@@ -43,9 +43,6 @@ func (c *conn) call(ctx context.Context, name string, params json.RawMessage) (j
 	}
 	params = orEmpty(params)
 	id := about(params).SessionID
-	if m.session && id == "" {
-		return nil, failure(name, "Missing sessionId in "+name+" request")
-	}
 	in, err := m.in.AppendWire(nil, params, translate.Exact)
 	if err != nil {
 		return nil, failure(name, err.Error())

@@ -51,6 +51,9 @@ func failure(method, text string) error {
 	return &rpcconn.Error{Code: codeInternal, Message: "Request " + method + " failed with message: " + text}
 }
 
+// noSession is the CLI's error for a call that must name a session and does not.
+func noSession(method string) error { return failure(method, "Missing sessionId parameter") }
+
 // unhandled is the CLI's error for a method that it does not have.
 func unhandled(method string) error {
 	return &rpcconn.Error{Code: codeMethodNotFound, Message: "Unhandled method " + method}

@@ -112,6 +112,7 @@ func (p *participant) run() {
 	p.signal()
 	p.mu.Unlock()
 	p.questions.Wait()
+	p.conn.drop(p)
 }
 
 // broken reports whether a stream ended on the way, and not by the bridge's will.
@@ -256,7 +257,9 @@ func (p *participant) leave(disconnect bool) {
 		return
 	}
 	frame := &bridgev1.AttachRequest{Frame: &bridgev1.AttachRequest_Leave{Leave: &bridgev1.AttachLeave{Disconnect: disconnect}}}
-	if p.sendOn(stream, frame) != nil || stream.CloseSend() != nil && !disconnect {
+	// The bridge ends the stream. Until then the CLI may ask for something yet: a hook to be
+	// told, a file to be written; so there must be a way for answers.
+	if p.sendOn(stream, frame) != nil {
 		p.end()
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -34,8 +35,17 @@ type rig struct {
 	cut func()
 }
 
+// sole has the rig's bridge serve its program alone.
+func sole(c *app.Config) { c.Sole = true }
+
 // newRig starts everything.
 func newRig(t *testing.T, script fakecli.Script, change ...func(*Config)) *rig {
+	t.Helper()
+	return newRigWith(t, script, func(*app.Config) {}, change...)
+}
+
+// newRigWith is newRig with a bridge of another kind.
+func newRigWith(t *testing.T, script fakecli.Script, kind func(*app.Config), change ...func(*Config)) *rig {
 	t.Helper()
 	r := &rig{t: t, cli: fakecli.New(fakecli.Options{Script: script})}
 	t.Cleanup(r.cli.Close)
@@ -48,6 +58,7 @@ func newRig(t *testing.T, script fakecli.Script, change ...func(*Config)) *rig {
 		Listen: []string{"unix:" + filepath.Join(dir, "s")}, Raw: true, Internal: true, DrainGrace: time.Second,
 		ProfileFields: bridge.ProfileFields(),
 	}
+	kind(&c)
 	a, err := app.New(t.Context(), c, app.WithRunner(runtime.InProcess(func(context.Context, runtime.Spec) (io.ReadWriteCloser, error) {
 		return r.cli.Connect(), nil
 	})))
@@ -128,7 +139,12 @@ func (r *rig) connect(direct bool) *program {
 		}()
 	}
 	p.conn = rpcconn.New(rwc, rpcconn.Options{
-		Event: p.event, Notification: func(method string, _ []byte) { p.hear(method) },
+		Event: p.event, Notification: func(method string, params []byte) {
+			p.hear(method)
+			if method == "session.lifecycle" && strings.Contains(string(params), "session.deleted") {
+				p.hear("session.deleted")
+			}
+		},
 		Request: func(_ context.Context, q *rpcconn.Request) (json.RawMessage, error) {
 			return p.answer(q.Method, q.Params)
 		},

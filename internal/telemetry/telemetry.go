@@ -53,11 +53,16 @@ type Config struct {
 	Spans sdktrace.SpanExporter
 }
 
-// Check tells what is wrong with an endpoint and a protocol.
-func Check(endpoint, protocol string) error {
+// CheckEndpoint tells what is wrong with an endpoint.
+func CheckEndpoint(endpoint string) error {
 	if endpoint != "" && !strings.HasPrefix(endpoint, "http://") && !strings.HasPrefix(endpoint, "https://") {
 		return fmt.Errorf("OTLP endpoint %q is not an http:// or https:// URL", endpoint)
 	}
+	return nil
+}
+
+// CheckProtocol tells what is wrong with a protocol.
+func CheckProtocol(protocol string) error {
 	if !slices.Contains([]string{"", ProtocolGRPC, ProtocolHTTP}, protocol) {
 		return fmt.Errorf("OTLP protocol %q is none of %q, %q", protocol, ProtocolGRPC, ProtocolHTTP)
 	}

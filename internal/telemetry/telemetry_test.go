@@ -28,7 +28,7 @@ func TestCheck(t *testing.T) {
 		{"127.0.0.1:4317", "", "not an http"},
 		{"", "http/json", "none of"},
 	} {
-		err := Check(tc.endpoint, tc.protocol)
+		err := errors.Join(CheckEndpoint(tc.endpoint), CheckProtocol(tc.protocol))
 		if (err == nil) != (tc.problem == "") || err != nil && !strings.Contains(err.Error(), tc.problem) {
 			t.Errorf("Check(%q, %q) = %v", tc.endpoint, tc.protocol, err)
 		}

@@ -97,6 +97,9 @@ func read(path string) ([]byte, error) {
 	return os.ReadFile(path)
 }
 
+// Path is the policy's file.
+func (p *Policy) Path() string { return p.files[0] }
+
 // Authenticate returns who a proof is of.
 func (p *Policy) Authenticate(ctx context.Context, proof identity.Proof) (*identity.Identity, error) {
 	for _, a := range p.authenticators {
@@ -162,6 +165,17 @@ func (p *Policy) Tenant(name string) (Tenant, bool) {
 		return Tenant{}, false
 	}
 	return *t, true
+}
+
+// Providers are the server's model providers that any tenant may name, in order.
+func (p *Policy) Providers() []string {
+	names := map[string]bool{}
+	for _, t := range p.file.Tenants {
+		for _, name := range t.Providers {
+			names[name] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(names))
 }
 
 // Limits returns what everybody together may use.

@@ -11,7 +11,6 @@ import (
 
 // Store has the policy in force, and reads it anew when its files change.
 type Store struct {
-	path    string
 	log     *slog.Logger
 	now     func() time.Time
 	current atomic.Pointer[Policy]
@@ -20,7 +19,7 @@ type Store struct {
 // Open reads the policy file. It fails where that is bad: only a policy that was good once
 // stays in force when its file turns bad.
 func Open(path string, log *slog.Logger, now func() time.Time) (*Store, error) {
-	s := &Store{path: path, log: log, now: now}
+	s := &Store{log: log, now: now}
 	p, err := Load(path, now)
 	if err != nil {
 		return nil, err
@@ -29,19 +28,26 @@ func Open(path string, log *slog.Logger, now func() time.Time) (*Store, error) {
 	return s, nil
 }
 
+// Use puts another policy into force, from now on read from its own file.
+func (s *Store) Use(p *Policy) { s.replace(p) }
+
 // Current returns the policy in force.
 func (s *Store) Current() *Policy { return s.current.Load() }
 
 // Reload reads the files anew. Bad ones leave the policy in force that is.
 func (s *Store) Reload() error {
-	p, err := Load(s.path, s.now)
+	p, err := Load(s.Current().Path(), s.now)
 	if err != nil {
 		s.log.Error("policy not reloaded, the one before stays in force", slog.Any("error", err))
 		return err
 	}
-	s.current.Store(p)
-	s.log.Info("policy reloaded", slog.String("path", s.path))
+	s.replace(p)
 	return nil
+}
+
+func (s *Store) replace(p *Policy) {
+	s.current.Store(p)
+	s.log.Info("policy reloaded", slog.String("path", p.Path()))
 }
 
 // Watch reloads whenever a file changes, until ctx ends.

@@ -72,7 +72,7 @@ func (o *shimOptions) privateConfig(p *program, dir string) app.Config {
 		}
 	}
 	c.ProfileFields = bridge.ProfileFields()
-	c.Raw, c.Internal = true, true
+	c.Raw, c.Internal, c.Sole = true, true, true
 	c.MaxPromptBytes, c.MaxRequestBytes = privatePrompt, privateRequest
 	c.IdleUnload, c.DrainGrace = privateIdle, privateDrain
 	return c
@@ -105,6 +105,9 @@ func (o *shimOptions) private(ctx context.Context, p *program, logger *slog.Logg
 	dir, err := os.MkdirTemp("", "copilot-grpc-shim-")
 	if err != nil {
 		return nil, err
+	}
+	if o.logFile == "" { // the program is told what fails, and the CLI says no more either
+		logger = slog.New(slog.DiscardHandler)
 	}
 	a, err := app.New(ctx, o.privateConfig(p, dir), app.WithLogger(logger))
 	if err != nil {

@@ -11,7 +11,6 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
-	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/placement"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime/clibin"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
@@ -26,15 +25,16 @@ const protocolVersion = 3
 
 // GetServerInfo tells what this server is and can do.
 func (b *Bridge) GetServerInfo(ctx context.Context, _ *bridgev1.GetServerInfoRequest) (*bridgev1.GetServerInfoResponse, error) {
+	tuned, placed := b.tuned.Load(), b.table.Config()
 	out := &bridgev1.GetServerInfoResponse{
 		Version: b.cfg.Version, ProtocolVersion: protocolVersion,
 		CliVersionMin: clibin.OldestVersion, CliVersionMax: clibin.PinnedVersion,
 		Capabilities: &bridgev1.Capabilities{RawService: b.cfg.Raw, OwnRuntimes: true, OfflineModel: b.cfg.OfflineModel},
 		Limits: &bridgev1.Limits{
-			MaxPromptBytes: int64(b.maxPrompt(caller.From(ctx).Tenant)), MaxAttachmentBytes: int64(b.cfg.MaxAttachmentBytes),
-			MaxRequestBytes: int64(b.cfg.MaxRequestBytes), CallbackTimeout: durationpb.New(b.cfg.CallbackTimeout),
-			MaxEphemeralBytes: int64(b.cfg.MaxEphemeralBytes), MaxRuntimes: int32(b.table.Config().MaxRuntimes),
-			MaxSessionsPerRuntime: int32(min(b.table.Config().MaxSessions, math.MaxInt32)),
+			MaxPromptBytes: int64(b.maxPrompt(caller.From(ctx).Tenant)), MaxAttachmentBytes: int64(tuned.MaxAttachmentBytes),
+			MaxRequestBytes: int64(b.cfg.MaxRequestBytes), CallbackTimeout: durationpb.New(tuned.CallbackTimeout),
+			MaxEphemeralBytes: int64(b.cfg.MaxEphemeralBytes), MaxRuntimes: int32(placed.MaxRuntimes),
+			MaxSessionsPerRuntime: int32(min(placed.MaxSessions, math.MaxInt32)),
 		},
 	}
 	if tenant, ok := b.tenant(caller.From(ctx).Tenant); ok && !b.cfg.Dialed {
@@ -161,39 +161,4 @@ func (b *Bridge) ListModels(ctx context.Context, r *bridgev1.ListModelsRequest) 
 		out.Models = append(out.Models, m)
 	}
 	return out, nil
-}
-
-func rawOff() error {
-	return fault.New(fault.FeatureDisabled, "RawService is off; the server's operator can switch it on with --raw")
-}
-
-// Invoke passes a call through.
-func (b *Bridge) Invoke(ctx context.Context, r *bridgev1.InvokeRequest) (*bridgev1.InvokeResponse, error) {
-	if !b.cfg.Raw {
-		return nil, rawOff()
-	}
-	method := r.GetMethod()
-	if method == "" {
-		return nil, fault.New(fault.InvalidField, "method is required").WithField("method")
-	}
-	params := session.Object{}
-	if text := r.GetParamsJson(); text != "" {
-		var err error
-		if params, err = session.ParseObject([]byte(text)); err != nil {
-			return nil, fault.New(fault.InvalidField, "params_json is not a JSON object").WithField("params_json")
-		}
-	}
-	if params.Get("sessionId") != nil {
-		return nil, fault.New(fault.JSONExtraForbidden, "sessionId goes into session_id").WithField("params_json")
-	}
-	profile, err := b.profile(ctx, r.GetRuntimeProfile(), "runtime_profile", "")
-	if err != nil {
-		return nil, err
-	}
-	c := &cliCall{method: method, id: r.GetSessionId(), params: params, exact: true, profile: &profile}
-	result, err := b.dispatch(ctx, c)
-	if err != nil {
-		return nil, err
-	}
-	return &bridgev1.InvokeResponse{ResultJson: string(result)}, nil
 }

@@ -146,7 +146,7 @@ func (b *Bridge) restoreOne(key string, text json.RawMessage) (*session.Session,
 		return nil, nil, fmt.Errorf("it says that its tenant is %q", k.Tenant)
 	}
 	s := b.newSession(k.Tenant, id)
-	if err := s.Restore(k.Session, b.defaults, b.providers); err != nil {
+	if err := s.Restore(k.Session, b.defaults, b.providersOf(k.Tenant)); err != nil {
 		return nil, nil, err
 	}
 	for _, path := range k.Lacks {

@@ -82,15 +82,3 @@ func text(v any) json.RawMessage {
 	b, _ := json.Marshal(v)
 	return b
 }
-
-// asking returns a session whose callbacks can be answered.
-func (b *Bridge) asking(ctx context.Context, id string) (*session.Session, error) {
-	if err := checkID(id, "session_id"); err != nil {
-		return nil, err
-	}
-	s, err := b.find(ctx, id)
-	if err != nil {
-		return nil, err
-	}
-	return s, s.Asking()
-}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/json"
-	"errors"
 	"fmt"
 
 	"google.golang.org/protobuf/proto"
@@ -17,8 +16,6 @@ import (
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
 )
-
-func asFault(err error) (*fault.Error, bool) { return errors.AsType[*fault.Error](err) }
 
 // ListPending lists the callbacks that wait for an answer.
 func (b *Bridge) ListPending(ctx context.Context, r *bridgev1.ListPendingRequest) (*bridgev1.ListPendingResponse, error) {
@@ -308,4 +305,16 @@ func members(key string, value json.RawMessage) callback.Reply {
 func quote(s string) json.RawMessage {
 	b, _ := json.Marshal(s) // a string always encodes
 	return b
+}
+
+// asking returns a session whose callbacks can be answered.
+func (b *Bridge) asking(ctx context.Context, id string) (*session.Session, error) {
+	if err := checkID(id, "session_id"); err != nil {
+		return nil, err
+	}
+	s, err := b.find(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	return s, s.Asking()
 }

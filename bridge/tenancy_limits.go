@@ -109,7 +109,7 @@ func (b *Bridge) checkJournals(tenant string, own, all int64) error {
 
 // maxPrompt is the longest prompt of a tenant.
 func (b *Bridge) maxPrompt(tenant string) int {
-	most := b.cfg.MaxPromptBytes
+	most := b.tuned.Load().MaxPromptBytes
 	for _, l := range []int{b.limits(tenant).PromptBytes, b.overall().PromptBytes} {
 		if l > 0 {
 			most = min(most, l)

@@ -7,9 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"google.golang.org/protobuf/reflect/protoreflect"
-	"google.golang.org/protobuf/types/known/durationpb"
-
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
@@ -84,29 +81,6 @@ func handling(h *bridgev1.Handlers, at string) (*session.Handling, error) {
 		out.Methods = append(out.Methods, method)
 	}
 	return out, nil
-}
-
-// duration reads a duration within bounds; unset is zero.
-func duration(d *durationpb.Duration, field string, low, high time.Duration) (time.Duration, error) {
-	if d == nil {
-		return 0, nil
-	}
-	if err := d.CheckValid(); err != nil {
-		return 0, fault.Wrap(err, fault.InvalidField, "%s", field).WithField(field)
-	}
-	if v := d.AsDuration(); v < low || v > high {
-		return 0, fault.New(fault.InvalidField, "%s is %v, not between %v and %v", field, v, low, high).WithField(field)
-	}
-	return d.AsDuration(), nil
-}
-
-// known refuses an enum's number that this version has no name for: what it was to mean
-// cannot be guessed.
-func known(e protoreflect.Enum, field string) error {
-	if e.Descriptor().Values().ByNumber(e.Number()) == nil {
-		return fault.New(fault.InvalidField, "%s has no value %d", e.Descriptor().Name(), e.Number()).WithField(field)
-	}
-	return nil
 }
 
 // creation reads a CreateSessionRequest. at is where it is in the caller's request, with

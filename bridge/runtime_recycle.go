@@ -67,7 +67,7 @@ func (b *Bridge) recycle(list []resting) []resting {
 			continue
 		}
 		if !bind.leaving {
-			why := b.cfg.Wear.of(rt, time.Now())
+			why := b.tuned.Load().Wear.of(rt, time.Now())
 			if why == "" || !releaser.Release(rt) {
 				continue
 			}

@@ -42,7 +42,7 @@ func (b *Bridge) tend(ctx context.Context) {
 		var resting []resting
 		for _, s := range b.all() {
 			s.Watch()
-			resting = rests(resting, s, b.cfg.IdleUnload)
+			resting = rests(resting, s, b.tuned.Load().IdleUnload)
 		}
 		b.unload(b.recycle(resting))
 		b.retireIdle()

@@ -42,7 +42,14 @@ func (b *Bridge) ReadCallback(ctx context.Context, r *bridgev1.ReadCallbackReque
 	if err != nil {
 		return err
 	}
-	rest, err := proto.Marshal(b.callback(s, p, translate.Tidy))
+	if err := known(r.GetFidelity(), "fidelity"); err != nil {
+		return err
+	}
+	fidelity := translate.Tidy
+	if r.GetFidelity() == bridgev1.Fidelity_FIDELITY_EXACT {
+		fidelity = translate.Exact
+	}
+	rest, err := proto.Marshal(b.callback(s, p, fidelity))
 	if err != nil {
 		return fault.Wrap(err, fault.Internal, "callback %q", p.ID)
 	}

@@ -70,9 +70,10 @@ func (b *Bridge) newSession(tenant, id string) *session.Session {
 			b.log.Warn("events of the session may be lost", "session_id", id, "kept", found.Events, "bytes_cut", found.Cut, "set_aside", found.SetAside)
 		}
 	}
+	tuned := b.tuned.Load()
 	return session.New(session.Config{
 		ID: id, Tenant: tenant, Host: &place{Bridge: b, key: key, profile: b.profileOf(tenant)}, Encode: b.codec.event, Epoch: b.lastEpoch,
-		MaxEphemeralBytes: b.cfg.MaxEphemeralBytes, CallbackTimeout: b.cfg.CallbackTimeout, Bounds: b.cfg.Turns,
+		MaxEphemeralBytes: b.cfg.MaxEphemeralBytes, CallbackTimeout: tuned.CallbackTimeout, Bounds: tuned.Turns,
 		Log: disk, Budget: b.budget, Room: b.roomOf(tenant), Observer: b.cfg.Observer, Audit: b.cfg.Audit,
 	})
 }
@@ -209,7 +210,7 @@ func (b *Bridge) keep(s *session.Session) {
 	b.mu.Lock()
 	current := b.sessions[s.Key()] == s
 	b.mu.Unlock()
-	state := s.Save(b.defaults, b.providers)
+	state := s.Save(b.defaults, b.tuned.Load().providers)
 	if !current || state == nil {
 		return
 	}
