@@ -332,3 +332,61 @@ func logOf(cli *fakecli.CLI) string {
 	}
 	return string(text)
 }
+
+// What comes on an Attach stream belongs to traces of its own, which link the stream's: a
+// stream lasts for a day, and its turns are not one piece of work. A prompt that names a
+// trace is in that.
+func TestTracesOfAStream(t *testing.T) {
+	t.Parallel()
+	o := startObserved(t, nil)
+	const stream, named = "4bf92f3577b34da6a3ce929d0e0e4736", "0af7651916cd43dd8448eb211c80319c"
+	ctx := metadata.AppendToOutgoingContext(t.Context(), "traceparent", "00-"+stream+"-00f067aa0ba902b7-01")
+	attached, err := bridgev1.NewCallbackServiceClient(o.as("operator")).Attach(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	send := func(r *bridgev1.AttachRequest) {
+		t.Helper()
+		if err := attached.Send(r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	send(&bridgev1.AttachRequest{Frame: &bridgev1.AttachRequest_Start{Start: &bridgev1.AttachStart{
+		Session: &bridgev1.AttachStart_Create{Create: &bridgev1.CreateSessionRequest{SessionId: "s"}},
+	}}})
+	for _, parent := range []string{"", "00-" + named + "-b7ad6b7169203331-01"} {
+		send(&bridgev1.AttachRequest{Frame: &bridgev1.AttachRequest_Command{Command: &bridgev1.AttachCommand{
+			Command: &bridgev1.AttachCommand_Send{Send: &bridgev1.Prompt{Text: "hi", Traceparent: parent}},
+		}}})
+		for over := false; !over; {
+			r, err := attached.Recv()
+			if err != nil {
+				t.Fatal(err)
+			}
+			over = r.GetStream().GetTurnEnded() != nil
+		}
+	}
+	send(&bridgev1.AttachRequest{Frame: &bridgev1.AttachRequest_Leave{Leave: &bridgev1.AttachLeave{}}})
+	o.stop()
+	o.end(t)
+	var turns []tracetest.SpanStub
+	for _, s := range o.spans.all() {
+		if s.Name == "copilot.turn" {
+			turns = append(turns, s)
+		}
+	}
+	if len(turns) != 2 {
+		t.Fatalf("%d turns have spans", len(turns))
+	}
+	if id := turns[0].SpanContext.TraceID().String(); id == stream || turns[0].Parent.IsValid() {
+		t.Errorf("the first turn is in trace %s", id)
+	}
+	if id := turns[1].SpanContext.TraceID().String(); id != named {
+		t.Errorf("the second turn is in trace %s", id)
+	}
+	for i, turn := range turns {
+		if len(turn.Links) != 1 || turn.Links[0].SpanContext.TraceID().String() != stream {
+			t.Errorf("turn %d links %v", i+1, turn.Links)
+		}
+	}
+}
