@@ -47,6 +47,8 @@ type Attachment struct {
 	options options
 	begin   cursor
 	stream  *stream
+	// unvisit takes back that the participant is a guest of the session, if it is one.
+	unvisit func()
 
 	// life ends when the participation does, with the cause.
 	life     context.Context
@@ -93,7 +95,7 @@ func (b *Bridge) Attach(ctx context.Context, start *bridgev1.AttachStart) (*Atta
 		a.end(err)
 		return nil, a.refusal(err)
 	}
-	if err := a.follow(s, joined); err != nil {
+	if err := a.follow(ctx, s, joined); err != nil {
 		a.Leave()
 		return nil, err
 	}
@@ -104,8 +106,12 @@ func (b *Bridge) Attach(ctx context.Context, start *bridgev1.AttachStart) (*Atta
 }
 
 // follow makes the stream of the participant's frames.
-func (a *Attachment) follow(s *session.Session, joined session.Joined) error {
+func (a *Attachment) follow(ctx context.Context, s *session.Session, joined session.Joined) error {
 	a.s, a.p = s, joined.Participant
+	a.unvisit = a.b.visit(ctx, s, func() {
+		a.s.Leave(a.p)
+		a.end(session.NotFound(s.ID()))
+	})
 	a.stream = a.b.newStream(a.options)
 	f, err := a.stream.follow(s, a.begin, a.start.GetFilter(), "start.")
 	if err != nil {
@@ -128,6 +134,7 @@ func (a *Attachment) startedAs(joined session.Joined) *bridgev1.AttachStarted {
 // Stream sends the participant's frames until the participation ends.
 func (a *Attachment) Stream(ctx context.Context, sink frame.Sink) error {
 	defer a.stream.close()
+	defer a.unvisit()
 	a.stream.to(sink)
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

@@ -76,7 +76,9 @@ func page(s *session.Session, reader *journal.Reader, flt *filter, f journal.For
 				out.NextPageToken = pageToken(gap.From)
 				break
 			}
-			out.Gap = &bridgev1.Gap{After: session.Proto(gap.From), Through: session.Proto(gap.To), Reason: gapReasons[gap.Reason], Session: s.Snapshot()}
+			out.Gap = widen(out.Gap, &bridgev1.Gap{
+				After: session.Proto(gap.From), Through: session.Proto(gap.To), Reason: gapReasons[gap.Reason], Session: s.Snapshot(),
+			})
 			continue
 		}
 		if more = len(records) > 0; !more {
@@ -104,6 +106,19 @@ func page(s *session.Session, reader *journal.Reader, flt *filter, f journal.For
 		return nil, fault.Wrap(err, fault.Internal, "decoding events")
 	}
 	return out, nil
+}
+
+// widen puts two gaps in a row, of which a page has room for one, together: the worse reason
+// tells. A new epoch is the worst, and what is missing of it comes after it.
+func widen(first, then *bridgev1.Gap) *bridgev1.Gap {
+	if first == nil || then.GetReason() == bridgev1.GapReason_GAP_REASON_EPOCH_ENDED {
+		return then
+	}
+	out := &bridgev1.Gap{After: first.GetAfter(), Through: then.GetThrough(), Reason: first.GetReason(), Session: then.GetSession()}
+	if first.GetReason() == bridgev1.GapReason_GAP_REASON_EPHEMERAL_LOST {
+		out.Reason = then.GetReason()
+	}
+	return out
 }
 
 func pageToken(p journal.Position) string {

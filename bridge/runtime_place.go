@@ -21,6 +21,7 @@ type place struct {
 	mu      sync.Mutex
 	profile runtime.Profile
 	shares  map[string]caller.Class // by tenant: what the session is shared with it for
+	guests  map[*guest]struct{}     // of those tenants
 }
 
 // placeOf returns a session's place.

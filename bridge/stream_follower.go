@@ -3,6 +3,7 @@ package bridge
 import (
 	"errors"
 	"slices"
+	"sync/atomic"
 
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -39,15 +40,19 @@ type follower struct {
 	// exact: the caller knows the past already, and wants what there is to the last member.
 	exact bool
 
-	until   journal.Position // replay ends here
-	caught  bool
-	at      journal.Position // the stream has come to here: what is before was sent or left out
-	told    journal.Position // of the last frame that told one
-	closed  bool
-	records []*journal.Record
-	passed  []*journal.Record
-	wires   [][]byte
-	ready   bool // guarded by the stream's waker
+	until  journal.Position // replay ends here
+	caught bool
+	at     journal.Position // the stream has come to here: what is before was sent or left out
+	told   journal.Position // of the last frame that told one
+	closed bool
+	// unshared says that the caller may no longer follow the session; leave, which may be nil,
+	// that it does not any more.
+	unshared atomic.Bool
+	leave    func()
+	records  []*journal.Record
+	passed   []*journal.Record
+	wires    [][]byte
+	ready    bool // guarded by the stream's waker
 }
 
 // cursor is where to begin.
@@ -110,6 +115,9 @@ func (f *follower) fidelity() translate.Fidelity {
 
 // drain sends what there is, and reports whether there may be more.
 func (f *follower) drain(sink frame.Sink) (more bool, err error) {
+	if f.unshared.Load() {
+		return false, f.close(bridgev1.CloseReason_CLOSE_REASON_UNSHARED, sink)
+	}
 	var gap *journal.Gap
 	f.records, gap = f.r.Next(f.records[:0], batchBytes)
 	var past journal.Position

@@ -17,6 +17,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
+	"github.com/copilot-grpc/copilot-grpc/internal/caller"
 )
 
 // Send says something to the agent.
@@ -152,7 +153,12 @@ func (b *Bridge) SendAndWait(ctx context.Context, r *bridgev1.SendAndWaitRequest
 		if begun == nil {
 			begun = b.runs.get(ctx, r.GetSessionId(), said.GetMessageId())
 		}
-		return b.awaitTurn(ctx, begun, r.GetSessionId(), said.GetMessageId(), idle, timeout)
+		if begun == nil {
+			return b.awaitTurn(ctx, nil, r.GetSessionId(), said.GetMessageId(), idle, timeout)
+		}
+		ctx, done := b.visiting(ctx, begun.s)
+		out, err := b.awaitTurn(ctx, begun, r.GetSessionId(), said.GetMessageId(), idle, timeout)
+		return out, done(err)
 	})
 }
 
@@ -276,6 +282,9 @@ func (b *Bridge) UpdateProvider(ctx context.Context, r *bridgev1.UpdateProviderR
 		return nil, err
 	}
 	err = s.SetProvider(ctx, func(provider session.Object) (session.Object, error) {
+		if s.ProviderRef() != "" && caller.From(ctx).Tenant != caller.HostTenant {
+			provider = nil // another address would be sent the host's keys
+		}
 		provider = over(provider)
 		if provider.String("baseUrl") == "" {
 			return nil, fault.New(fault.InvalidField, "the provider has no base_url").WithField("provider.base_url")

@@ -48,6 +48,7 @@ func (b *Bridge) ShareSession(ctx context.Context, r *bridgev1.ShareSessionReque
 	if err := b.share(s, with, class); err != nil {
 		return nil, err
 	}
+	placeOf(s).dismiss() // it may be shared for less than before
 	b.keep(s)
 	b.cfg.Audit.Record(ctx, audit.Entry{
 		Action: "session.share", Outcome: audit.Done, Session: s.ID(), Owner: s.Tenant(), With: r.GetTenant(), Access: class.String(),
@@ -55,7 +56,7 @@ func (b *Bridge) ShareSession(ctx context.Context, r *bridgev1.ShareSessionReque
 	return &bridgev1.ShareSessionResponse{Shares: sharesOf(s)}, nil
 }
 
-// UnshareSession takes that back, for calls that begin later.
+// UnshareSession takes that back. Calls that are under way end.
 func (b *Bridge) UnshareSession(ctx context.Context, r *bridgev1.UnshareSessionRequest) (*bridgev1.UnshareSessionResponse, error) {
 	s, with, err := b.sharing(ctx, r.GetSessionId(), r.GetTenant())
 	if err != nil {
@@ -67,6 +68,7 @@ func (b *Bridge) UnshareSession(ctx context.Context, r *bridgev1.UnshareSessionR
 		delete(b.shared, key)
 	}
 	b.mu.Unlock()
+	placeOf(s).dismiss()
 	b.keep(s)
 	b.cfg.Audit.Record(ctx, audit.Entry{
 		Action: "session.unshare", Outcome: audit.Done, Session: s.ID(), Owner: s.Tenant(), With: r.GetTenant(),

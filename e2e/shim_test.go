@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -38,6 +39,7 @@ type sdkProgram struct {
 	cmd  *exec.Cmd
 
 	mu     sync.Mutex
+	stderr bytes.Buffer // once it has ended
 	events []string
 	hooks  map[string]int
 	change chan struct{}
@@ -61,7 +63,7 @@ func startSDKProgram(t *testing.T, ctx context.Context, env []string, command ..
 	p := &sdkProgram{t: t, ctx: ctx, change: make(chan struct{}), hooks: map[string]int{}}
 	p.cmd = exec.Command(command[0], append(command[1:], "--headless", "--no-auto-update", "--no-auto-login", "--stdio")...)
 	p.cmd.Env = append(env, "PATH="+os.Getenv("PATH"), "TERM=dumb", "COPILOT_HOME="+t.TempDir())
-	p.cmd.Dir = realDir(t)
+	p.cmd.Dir, p.cmd.Stderr = realDir(t), &p.stderr
 	in, err := p.cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)

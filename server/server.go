@@ -29,6 +29,11 @@ const (
 	streamWindow = 1 << 20
 	connWindow   = 4 << 20
 
+	// streamWorkers are goroutines that serve one call after the other: a new one for each
+	// would grow its stack each time, a seventh of what a short call costs. When all are
+	// busy, such as with streams, calls get goroutines of their own.
+	streamWorkers = 32
+
 	maxHeaderBytes    = 64 << 10
 	handshakeTimeout  = 20 * time.Second
 	keepaliveTime     = 30 * time.Second
@@ -102,6 +107,7 @@ func (s *Server) options() []grpc.ServerOption {
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: keepaliveTime, Timeout: keepaliveTimeout}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: minClientPingTime, PermitWithoutStream: true}),
 		grpc.WaitForHandlers(true),
+		grpc.NumStreamWorkers(streamWorkers),
 		grpc.UnknownServiceHandler(unknownMethod),
 		s.instrumented(),
 	)

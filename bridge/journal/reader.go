@@ -144,7 +144,7 @@ func (r *Reader) next(dst []*Record, maxBytes int) ([]*Record, *Gap) {
 
 // nextOnDisk reads what is no longer in memory. What cannot be read is told as a gap.
 func (r *Reader) nextOnDisk(dst []*Record, through uint64, maxBytes int) ([]*Record, *Gap) {
-	epoch, bytes, last := r.pos.Epoch, 0, r.pos.Seq
+	epoch, bytes, last, before := r.pos.Epoch, 0, r.pos.Seq, len(dst)
 	done := true
 	err := r.j.disk.log.Read(last, func(n uint64, body []byte) bool {
 		if done = n > through; done {
@@ -160,6 +160,9 @@ func (r *Reader) nextOnDisk(dst []*Record, through uint64, maxBytes int) ([]*Rec
 		done = n == through
 		return bytes < maxBytes && !done
 	})
+	if r.j.epochNow() != epoch {
+		return r.next(dst[:before], maxBytes) // what was read may be of the new one already
+	}
 	r.pos.Seq = last
 	if err != nil {
 		r.j.disk.writer.cfg.Logger.Error("events not read from disk", "directory", r.j.disk.dir, "error", err)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
 // stock is a host whose runtimes a test gives.
@@ -255,4 +256,41 @@ func TestMessageWhileDropped(t *testing.T) {
 			t.Errorf("nobody has looked into the history; calls: %q", p.calls)
 		}
 	})
+}
+
+// A caller's patience with silence is not used up by tools and callbacks.
+func TestSilenceDoesNotCountTools(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct{ begin, end func(s *Session) }{
+		"a tool": {
+			begin: func(s *Session) { s.play("tool.execution_start", "") },
+			end:   func(s *Session) { s.play("tool.execution_complete", "") },
+		},
+		"a callback": {
+			begin: func(s *Session) { s.pending.Add(&callback.Pending{ID: "c1"}, nil) },
+			end:   func(s *Session) { s.pending.Done("c1") },
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				s := onPuppet(t, &puppet{})
+				w := s.newWaiter()
+				w.accept()
+				test.begin(s)
+				over := make(chan Outcome, 1)
+				go func() { over <- w.Wait(t.Context(), time.Second) }()
+				time.Sleep(time.Minute)
+				synctest.Wait()
+				if len(over) > 0 {
+					t.Fatal("it gave up while there was something to wait for")
+				}
+				test.end(s)
+				begin := time.Now()
+				if out := <-over; out.Status != bridgev1.TurnStatus_TURN_STATUS_TIMED_OUT || time.Since(begin) > 2*time.Second {
+					t.Errorf("the outcome is %v after %v", out, time.Since(begin))
+				}
+			})
+		})
+	}
 }

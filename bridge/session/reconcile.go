@@ -30,24 +30,37 @@ func (s *Session) reconcile(ctx context.Context, history []*journal.Record) bool
 	return true
 }
 
-// ordered reports whether what the journal lacks of the history comes after all it has,
-// and the rest is in the same order.
+// ordered reports whether what the journal lacks of the history comes after all it has.
+// That those which both have are in another order is no matter: the CLI writes some later
+// than it tells of them (an abort behind the end of the turn that it ended), and the journal
+// has them as they happened. Nor is one that was written so late that it stands behind what
+// the journal lacks, if it happened before that.
 func (s *Session) ordered(history []*journal.Record) bool {
-	var last journal.Position
+	var newest uint64
+	var since int64 // when the first that the journal lacks happened
 	lacks := false
 	for _, rec := range history {
 		at, ok := s.journal.Lookup(rec.ID)
 		switch {
 		case rec.ID == journal.ID{}:
+		case !ok && lacks:
+			since = min(since, timestamp(rec.JSON))
 		case !ok:
-			lacks = true
-		case lacks || at.Seq < last.Seq:
+			lacks, since = true, timestamp(rec.JSON)
+		case at.Seq <= newest:
+		case lacks && !happenedBefore(rec, since):
 			return false
 		default:
-			last = at
+			newest = at.Seq
 		}
 	}
 	return true
+}
+
+// happenedBefore reports whether an event happened before a time, as far as can be told.
+func happenedBefore(rec *journal.Record, t int64) bool {
+	at := timestamp(rec.JSON)
+	return at > 0 && at < t
 }
 
 // rewritten reports whether a message that the journal has is no longer in the history

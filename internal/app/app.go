@@ -137,7 +137,7 @@ func (a *App) newBridge(directory bridge.Directory, set *settings, profile runti
 			return runtimes{supervisor}
 		},
 		Profile:            profile,
-		Tenant:             a.config.tenants(a.policy, profile),
+		Tenant:             a.tenants(profile),
 		Limits:             overall(a.policy),
 		Policy:             bridge.ProfilePolicy{Fields: a.config.ProfileFields, Homes: a.config.Homes},
 		Placement:          a.config.placement(),

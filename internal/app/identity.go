@@ -8,6 +8,7 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
+	"github.com/copilot-grpc/copilot-grpc/internal/caller"
 	"github.com/copilot-grpc/copilot-grpc/internal/quota"
 	"github.com/copilot-grpc/copilot-grpc/server"
 	"github.com/copilot-grpc/copilot-grpc/server/policy"
@@ -66,18 +67,27 @@ func (c *Config) tls(p *policy.Policy) *server.TLS {
 }
 
 // tenants says how the bridge treats the tenants of a policy: as it is at the time.
-func (c *Config) tenants(p *policy.Store, own runtime.Profile) func(name string) (bridge.Tenant, bool) {
-	if p == nil {
+func (a *App) tenants(own runtime.Profile) func(name string) (bridge.Tenant, bool) {
+	if a.policy == nil {
 		return nil
 	}
 	return func(name string) (bridge.Tenant, bool) {
-		t, ok := p.Current().Tenant(name)
+		now := a.policy.Current()
+		t, ok := now.Tenant(name)
 		if !ok {
 			return bridge.Tenant{}, false
 		}
-		return c.tenant(name, t, own), true
+		if t.Limits.Runtimes == 0 && name != caller.HostTenant {
+			t.Limits.Runtimes = share(a.current.Load().MaxRuntimes, now.Size())
+		}
+		return a.config.tenant(name, t, own), true
 	}
 }
+
+// share is how many CLI processes a tenant may have of whom the policy does not say: as many
+// as are left to each, the host's owner among them, if all want the same. None can use up
+// what others need then.
+func share(runtimes, tenants int) int { return max(1, runtimes/(tenants+1)) }
 
 // tenant is how the bridge treats a tenant. Nothing of the server's own profile that is the
 // host owner's gets into it: neither token nor login, home nor environment.

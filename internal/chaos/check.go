@@ -2,8 +2,10 @@ package chaos
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -43,6 +45,7 @@ func (w *world) check(r *Report) {
 		r.Counts.Durable += len(history)
 		if log != nil {
 			w.checkOrder(c, journal, emitted(log))
+			w.checkGiven(c, emitted(log))
 		}
 		w.checkHistory(c, history)
 		for _, f := range w.followers() {
@@ -84,6 +87,9 @@ func (w *world) journal(c *conversation) (out []record) {
 		if err != nil {
 			w.violated("the journal of %s cannot be read: %v", c.id, err)
 			return out
+		}
+		if page.GetGap().GetReason() == bridgev1.GapReason_GAP_REASON_EPOCH_ENDED {
+			out = nil // the whole of the new one follows
 		}
 		for _, e := range page.GetEvents() {
 			out = append(out, record{entryOf(e), e.GetOriginalJson()})
@@ -135,10 +141,6 @@ func (w *world) differ(journal []record, history []said) (out []string) {
 		}
 		at[r.id] = i
 	}
-	kept := map[string]bool{}
-	for _, h := range history {
-		kept[h.ID] = true
-	}
 	last := -1
 	for _, h := range history {
 		if h.Type == unspoken {
@@ -149,7 +151,7 @@ func (w *world) differ(journal []record, history []said) (out []string) {
 		case !ok:
 			out = append(out, "event "+h.ID+" ("+h.Type+") is missing")
 			continue
-		case i < last && !w.nearly(journal[i:last], kept): // in the journal the one before comes later
+		case i < last && !w.writtenLate(journal[i], journal[last]): // in the journal the one before comes later
 			out = append(out, "event "+h.ID+" ("+h.Type+") comes before "+journal[last].id+" ("+journal[last].kind+"), which was before it")
 		case !w.same(journal[i].raw, h.raw):
 			out = append(out, "event "+h.ID+" ("+h.Type+") is not what the CLI wrote: "+journal[i].raw+" / "+string(h.raw))
@@ -159,19 +161,20 @@ func (w *world) differ(journal []record, history []said) (out []string) {
 	return out
 }
 
-// maxSwap is by how many places the real CLI may write events in another order than it tells
-// of them: an abort and what it ends, a resume and its warning, tools that run at once.
-const maxSwap = 4
-
-// nearly says whether events that are out of order are so by no more than the real CLI does it.
-func (w *world) nearly(between []record, kept map[string]bool) bool {
-	n := 0
-	for _, r := range between {
-		if kept[r.id] {
-			n++
-		}
+// writtenLate says whether an event that the CLI wrote behind another happened before it: the
+// real one does so (an abort behind the end of the turn that it ended, a warning behind what
+// it warns of). The CLI's own clock tells, but for one pair: a resume that warns is told
+// before its warning, and written and stamped after it.
+func (w *world) writtenLate(late, other record) bool {
+	if w.plan.Mode != Real {
+		return false
 	}
-	return w.plan.Mode == Real && n <= maxSwap
+	if late.kind == "session.resume" && other.kind == "session.warning" {
+		return true
+	}
+	var a, b struct{ Timestamp string } // of one form, which sorts
+	return json.Unmarshal([]byte(late.raw), &a) == nil && json.Unmarshal([]byte(other.raw), &b) == nil &&
+		a.Timestamp != "" && a.Timestamp <= b.Timestamp
 }
 
 // unspoken is the type of an event that the real CLI writes into its history and tells
@@ -215,6 +218,28 @@ func (w *world) checkOrder(c *conversation, journal []record, order map[string]i
 		}
 		if ok {
 			last, before = i, r.id
+		}
+	}
+}
+
+// checkGiven checks that the positions that readers were given, of events that are no longer
+// kept too, are in the order in which the CLI emitted the events, whatever the order in which
+// it sent them.
+func (w *world) checkGiven(c *conversation, order map[string]int) {
+	given := w.positions.of(c.id)
+	last := -1
+	var before place
+	for _, p := range slices.SortedFunc(maps.Keys(given), func(a, b place) int {
+		return cmp.Or(cmp.Compare(a.epoch, b.epoch), cmp.Compare(a.seq, b.seq))
+	}) {
+		i, ok := order[given[p]]
+		switch {
+		case !ok || p.epoch != before.epoch:
+		case i < last:
+			w.violated("session %s: readers were given %s at %v, which was emitted before %s at %v", c.id, given[p], p, given[before], before)
+		}
+		if ok {
+			last, before = i, p
 		}
 	}
 }
@@ -267,6 +292,10 @@ func (w *world) checkTrack(t *track, journal []record) {
 	if !t.open {
 		return
 	}
+	if n := len(journal); n > 0 && t.at.epoch < journal[n-1].at.epoch {
+		t.outlived(journal)
+		return
+	}
 	missing := func(p place) bool {
 		for i := 0; i < len(t.lost); i += 2 {
 			if t.lost[i].before(p) && !t.lost[i+1].before(p) {
@@ -296,6 +325,23 @@ func (w *world) checkTrack(t *track, journal []record) {
 		if i >= len(want) || i >= len(got) || want[i] != got[i] {
 			t.violated("after %d durable events it should have got %v, and got %v", i, at(want, i), at(got, i))
 			return
+		}
+	}
+}
+
+// outlived checks a reader that had gone before the journal began a new epoch: what it was
+// given is there still, if at another place, and it had it once.
+func (t *track) outlived(journal []record) {
+	there := map[string]int{}
+	for _, r := range journal {
+		there[r.id]++
+	}
+	for _, e := range t.events {
+		if !e.kept() {
+			continue
+		}
+		if there[e.id]--; there[e.id] < 0 {
+			t.violated("it got %v, which the journal's new epoch does not have, or has once and it twice", e)
 		}
 	}
 }

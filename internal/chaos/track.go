@@ -3,6 +3,7 @@ package chaos
 import (
 	"context"
 	"fmt"
+	"maps"
 	"strings"
 	"sync"
 
@@ -92,6 +93,13 @@ func (p *positions) give(session string, e entry) (other string) {
 	}
 	of[e.at] = e.id
 	return ""
+}
+
+// of returns what was given of a session.
+func (p *positions) of(session string) map[place]string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return maps.Clone(p.given[session])
 }
 
 // track is what one reader of a session was told, over all its streams.

@@ -85,6 +85,20 @@ type Deltas struct {
 	Rate float64 `json:"rate,omitempty"`
 	// Copies, if set, sends events of the stream a second time, late.
 	Copies *Copies `json:"copies,omitempty"`
+	// Early, if set, sends pieces of the stream ahead of their place. It goes without Copies.
+	Early *Early `json:"early,omitempty"`
+}
+
+// Early is the real CLI's habit, once it has fallen behind in a burst, of sending some pieces
+// ahead of those that wait to be sent, and not again when it comes to them.
+type Early struct {
+	// After is how many pieces are sent in order before it begins.
+	After int `json:"after,omitempty"`
+	// By is how many pieces wait, hence how far ahead the early ones are.
+	By int `json:"by"`
+	// Of every so many pieces the first Run (default 1) are early.
+	Every int `json:"every"`
+	Run   int `json:"run,omitempty"`
 }
 
 // Copies is the real CLI's habit of delivering ephemeral events of a burst
@@ -229,6 +243,9 @@ func (s *Script) validate() error {
 				if _, ok := askedBy[e.Type]; !ok {
 					return fmt.Errorf("event %q asks for nothing", e.Type)
 				}
+			}
+			if d := t.Deltas; d != nil && d.Early != nil && (d.Copies != nil || d.Early.By <= 0 || d.Early.Every <= max(1, d.Early.Run)) {
+				return fmt.Errorf("early pieces %+v", *d.Early)
 			}
 			if f := t.Fault; f != nil && (!slices.Contains(connectionFaults, f.Kind) || !slices.Contains(points, f.At)) {
 				return fmt.Errorf("unknown fault %q at %q in a turn", f.Kind, f.At)

@@ -83,6 +83,7 @@ type session struct {
 	waiting  map[string]*pending
 	restored []*pending  // asked by an earlier process, not yet taken up
 	latest   sentEvent   // the last event emitted
+	behind   unsent      // of events that are not sent yet
 	late     []sentEvent // those to copy after session.idle
 	gone     bool
 }
@@ -212,9 +213,7 @@ func (s *session) emit(kind string, data []byte, ephemeral bool) string {
 	}
 	s.cli.oracle.add(entry)
 	s.latest = sentEvent{kind, id, s.eventFrame(event)}
-	for _, k := range s.joined {
-		k.out.push(s.latest.frame)
-	}
+	s.deliver(s.latest.frame)
 	if !ephemeral {
 		s.persist(stored{Type: kind, ID: id, Data: data, raw: event}, now)
 	}

@@ -52,11 +52,13 @@ func (a *answering) deltas(t *Turn, d *Deltas, messageID string, pieces []string
 		}
 		said += len(piece)
 		a.cli.mu.Lock()
+		a.behind.begin(d.Early, i)
 		sent = a.ephemeral(d, sent, "assistant.streaming_delta", []byte(`{"totalResponseSizeBytes":`+strconv.Itoa(said)+`}`))
 		if i == 0 {
 			a.emit("assistant.message_start", obj("messageId", messageID), true)
 		}
 		sent = a.ephemeral(d, sent, "assistant.message_delta", obj("messageId", messageID, "deltaContent", piece))
+		a.behind.by, a.behind.early = 0, false
 		a.cli.mu.Unlock()
 	}
 	a.settle(d, sent)
@@ -101,6 +103,44 @@ func (a *answering) ephemeral(d *Deltas, sent []sentEvent, kind string, data []b
 // takes reports whether the n-th event of a stream gets a copy.
 func (c *Copies) takes(n int) bool { return n%max(1, c.Every) == 0 }
 
+// unsent is what a CLI that has fallen behind in a burst has not sent yet, oldest first.
+type unsent struct {
+	frames [][]byte
+	by     int  // so many may wait; 0: the event that comes is none of the burst
+	early  bool // the event that comes goes ahead of them
+}
+
+// begin says what becomes of the events of the n-th piece of a stream.
+func (b *unsent) begin(e *Early, n int) {
+	if e == nil || n < e.After {
+		return
+	}
+	b.by = 2 * e.By // events of a piece
+	b.early = (n-e.After)%e.Every < max(1, e.Run)
+}
+
+// deliver sends an event, now or when those before it have been sent. What is not of the
+// burst comes behind all of it. The lock is held.
+func (s *session) deliver(frame []byte) {
+	b := &s.behind
+	if b.early {
+		s.push(frame)
+		return
+	}
+	b.frames = append(b.frames, frame)
+	for len(b.frames) > b.by {
+		s.push(b.frames[0])
+		b.frames = b.frames[1:]
+	}
+}
+
+// push sends an event to those who joined. The lock is held.
+func (s *session) push(frame []byte) {
+	for _, k := range s.joined {
+		k.out.push(frame)
+	}
+}
+
 // settle sends the copies still due, or leaves them for after session.idle.
 func (a *answering) settle(d *Deltas, sent []sentEvent) {
 	if d.Copies == nil {
@@ -125,7 +165,5 @@ func (s *session) copy(e sentEvent) {
 		return
 	}
 	s.cli.oracle.add(Entry{Kind: EntryCopy, Session: s.id, Type: e.kind, ID: e.id, Ephemeral: true})
-	for _, k := range s.joined {
-		k.out.push(e.frame)
-	}
+	s.push(e.frame)
 }

@@ -69,6 +69,9 @@ func reasonOf(st *status.Status) string {
 	return ""
 }
 
+// errDraining is the end of a stream whose bridge is about to end: it goes on with the next.
+var errDraining = status.Error(codes.Unavailable, "the bridge is about to end")
+
 // passes reports whether an error comes from the way to the bridge, or from a bridge that
 // is about to end, so that trying again may help.
 func passes(err error) bool {

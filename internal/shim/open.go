@@ -184,6 +184,9 @@ func (c *conn) join(ctx context.Context, r *rpcconn.Request, o *opening) (json.R
 		return nil, &rpcconn.Error{Code: codeInternal, Message: "the connection has ended"}
 	}
 	before := c.sessions[o.id]
+	if before != nil {
+		p.inherit(before.config)
+	}
 	c.sessions[o.id] = p
 	c.leaving.Go(p.run)
 	c.mu.Unlock()

@@ -24,6 +24,7 @@ func init() {
 		"session.resume":                    (*conn).resume,
 		"session.destroy":                   (*conn).destroy,
 		"session.detach":                    (*conn).destroy,
+		"session.shutdown":                  (*conn).shutSession,
 		"session.delete":                    (*conn).remove,
 		"sessions.delete":                   (*conn).remove,
 		"sessions.close":                    (*conn).remove,
@@ -120,6 +121,20 @@ func (c *conn) destroy(ctx context.Context, r *rpcconn.Request) (json.RawMessage
 	p.awaitDone(ctx)
 	c.drop(p)
 	return succeeded, nil
+}
+
+// shutSession is session.shutdown.
+func (c *conn) shutSession(ctx context.Context, r *rpcconn.Request) (json.RawMessage, error) {
+	if p := c.participant(about(r.Params).SessionID); p != nil {
+		set := func(on bool) {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			p.shutting = on
+		}
+		set(true)
+		defer set(false)
+	}
+	return c.call(ctx, r.Method, r.Params)
 }
 
 // remove is a method that ends a session for everybody. Its reply comes after all that the

@@ -28,7 +28,7 @@ const patience = 30 * time.Second
 
 // rig is a shim in front of a bridge on a fake CLI, and the fake CLI itself.
 type rig struct {
-	t      *testing.T
+	t      testing.TB
 	cli    *fakecli.CLI
 	server *Server
 	// cut breaks every connection to the bridge.
@@ -39,13 +39,13 @@ type rig struct {
 func sole(c *app.Config) { c.Sole = true }
 
 // newRig starts everything.
-func newRig(t *testing.T, script fakecli.Script, change ...func(*Config)) *rig {
+func newRig(t testing.TB, script fakecli.Script, change ...func(*Config)) *rig {
 	t.Helper()
 	return newRigWith(t, script, func(*app.Config) {}, change...)
 }
 
 // newRigWith is newRig with a bridge of another kind.
-func newRigWith(t *testing.T, script fakecli.Script, kind func(*app.Config), change ...func(*Config)) *rig {
+func newRigWith(t testing.TB, script fakecli.Script, kind func(*app.Config), change ...func(*Config)) *rig {
 	t.Helper()
 	r := &rig{t: t, cli: fakecli.New(fakecli.Options{Script: script})}
 	t.Cleanup(r.cli.Close)
@@ -108,7 +108,7 @@ func newRigWith(t *testing.T, script fakecli.Script, kind func(*app.Config), cha
 
 // program is a program of the CLI.
 type program struct {
-	t    *testing.T
+	t    testing.TB
 	conn *rpcconn.Conn
 	end  func()
 

@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc"
 	channelz "google.golang.org/grpc/channelz/service"
 
+	"github.com/copilot-grpc/copilot-grpc/internal/loopback"
 	"github.com/copilot-grpc/copilot-grpc/server"
 )
 
@@ -56,7 +57,7 @@ func Check(address string, wide bool) error {
 	if err != nil {
 		return fmt.Errorf("admin address %q is neither unix:PATH nor HOST:PORT: %w", address, err)
 	}
-	if !wide && !server.Loopback(host) {
+	if !wide && !loopback.Host(host) {
 		return fmt.Errorf("admin address %q is not on the loopback interface: whoever reaches it may look at everything there, "+
 			"so that this takes --admin-wide", address)
 	}
@@ -170,7 +171,7 @@ func (s *Server) guard(next http.Handler) http.Handler {
 		switch {
 		case r.Header.Get("Origin") != "":
 			say(w, http.StatusForbidden, "requests from web pages are not allowed")
-		case !unix && !s.config.Wide && !server.Loopback(host):
+		case !unix && !s.config.Wide && !loopback.Host(host):
 			say(w, http.StatusForbidden, "the server must be called localhost, 127.0.0.1 or [::1]")
 		case r.ProtoMajor == 2 && strings.HasPrefix(r.Header.Get("Content-Type"), "application/grpc"):
 			s.grpc.ServeHTTP(w, r)

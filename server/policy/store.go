@@ -3,6 +3,7 @@ package policy
 import (
 	"context"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -14,6 +15,17 @@ type Store struct {
 	log     *slog.Logger
 	now     func() time.Time
 	current atomic.Pointer[Policy]
+	// changed are told of each policy that comes into force; mu orders them.
+	mu      sync.Mutex
+	changed []func(*Policy)
+}
+
+// OnChange has f told of each policy that comes into force from now on, in their order. It
+// must not wait for anybody.
+func (s *Store) OnChange(f func(*Policy)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.changed = append(s.changed, f)
 }
 
 // Open reads the policy file. It fails where that is bad: only a policy that was good once
@@ -46,7 +58,12 @@ func (s *Store) Reload() error {
 }
 
 func (s *Store) replace(p *Policy) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.current.Store(p)
+	for _, f := range s.changed {
+		f(p)
+	}
 	s.log.Info("policy reloaded", slog.String("path", p.Path()))
 }
 

@@ -198,10 +198,10 @@ func TestWhatKeepsASessionLoaded(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	begun := make(chan string, 1)
-	asked := st.create(copilot.SessionOptions{Tools: []copilot.Tool{blocking("works", begun)}})
+	works := newHold() // never released
+	asked := st.create(copilot.SessionOptions{Tools: []copilot.Tool{works.tool("works", "")}})
 	st.begin(asked, "work")
-	await(st, begun, "the tool's call")
+	await(st, works.asked, "the tool's call")
 	idle := st.create(copilot.SessionOptions{})
 	st.say(idle, "hello")
 	st.unloaded(idle)
@@ -222,22 +222,16 @@ func TestOldRuntimeIsReplaced(t *testing.T) {
 	if len(before) != 1 {
 		t.Fatalf("the runtimes are %v", before)
 	}
-	begun, finish := make(chan struct{}), make(chan struct{})
-	s := st.create(copilot.SessionOptions{Config: st.particular(), Tools: []copilot.Tool{
-		copilot.NewTool("works", "Works", func(context.Context, struct{}) (string, error) {
-			close(begun)
-			<-finish
-			return "worked", nil
-		}, copilot.SkipPermission()),
-	}})
+	works := newHold()
+	s := st.create(copilot.SessionOptions{Config: st.particular(), Tools: []copilot.Tool{works.tool("works", "worked")}})
 	ended := st.goSay(s, "work")
-	await(st, begun, "the tool's call")
+	await(st, works.asked, "the tool's call")
 	other := st.create(copilot.SessionOptions{})
 	st.say(other, "hello")
 	st.unloaded(other) // its runtime is old by now, and nothing goes on in it
 	st.say(other, "and on")
 	st.awaitRuntimes(2)
-	close(finish)
+	works.release()
 	if out := ended(); out.GetText() != "worked" {
 		t.Errorf("the agent said %q", out.GetText())
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -124,10 +123,10 @@ func pendingPermission(st *stage, lifetime bridgev1.Lifetime) (*copilot.Session,
 
 // pendingToolCall: the next client carries it out under the old id.
 func pendingToolCall(st *stage, lifetime bridgev1.Lifetime) (*copilot.Session, func(*stage)) {
-	begun := make(chan string, 1)
-	s := st.create(copilot.SessionOptions{Lifetime: lifetime, Tools: []copilot.Tool{blocking("works", begun)}})
+	work := newHold()
+	s := st.create(copilot.SessionOptions{Lifetime: lifetime, Tools: []copilot.Tool{work.tool("works", "")}})
 	st.begin(s, "work")
-	id := await(st, begun, "the tool's call")
+	id := await(st, work.asked, "the tool's call")
 	return s, func(st *stage) {
 		again := make(chan string, 1)
 		next := st.reopen(s.ID(), copilot.SessionOptions{ContinuePendingWork: true, Tools: []copilot.Tool{
@@ -148,13 +147,13 @@ func pendingToolCall(st *stage, lifetime bridgev1.Lifetime) (*copilot.Session, f
 
 // twoPendingToolCalls: they are answered by hand, the second first.
 func twoPendingToolCalls(st *stage, lifetime bridgev1.Lifetime) (*copilot.Session, func(*stage)) {
-	begun := make(chan string, 2)
+	work := newHold()
 	s := st.create(copilot.SessionOptions{
-		Lifetime: lifetime, Tools: []copilot.Tool{blocking("left", begun), blocking("right", begun)},
+		Lifetime: lifetime, Tools: []copilot.Tool{work.tool("left", ""), work.tool("right", "")},
 	})
 	st.begin(s, "both")
-	await(st, begun, "a tool's call")
-	await(st, begun, "the other tool's call")
+	await(st, work.asked, "a tool's call")
+	await(st, work.asked, "the other tool's call")
 	before := map[string]string{}
 	for _, cb := range st.pending(s, 2) {
 		before[cb.GetToolCall().GetToolName()] = cb.GetCallbackId()
@@ -200,10 +199,10 @@ func nothingPending(st *stage, lifetime bridgev1.Lifetime) (*copilot.Session, fu
 // droppedToolCall: the next client does not continue what was pending. In a session that
 // was no longer in use that is over then, and the model hears so.
 func droppedToolCall(st *stage, lifetime bridgev1.Lifetime) (*copilot.Session, func(*stage)) {
-	begun := make(chan string, 1)
-	s := st.create(copilot.SessionOptions{Lifetime: lifetime, Tools: []copilot.Tool{blocking("drops", begun)}})
+	work := newHold()
+	s := st.create(copilot.SessionOptions{Lifetime: lifetime, Tools: []copilot.Tool{work.tool("drops", "")}})
 	st.begin(s, "drop")
-	id := await(st, begun, "the tool's call")
+	id := await(st, work.asked, "the tool's call")
 	return s, func(st *stage) {
 		next := st.reopen(s.ID(), copilot.SessionOptions{Tools: []copilot.Tool{answering("drops", "in time")}})
 		if lifetime == bridgev1.Lifetime_LIFETIME_KEEP {
@@ -232,33 +231,20 @@ func droppedToolCall(st *stage, lifetime bridgev1.Lifetime) (*copilot.Session, f
 func TestWarmResumeKeepsWhatIsPending(t *testing.T) {
 	t.Parallel()
 	st := newStage(t, onUser("work", call("work", nil)), onResult("work", say("{{tool_result}}")))
-	var calls atomic.Int32
-	begun, finish := make(chan struct{}), make(chan struct{})
-	s := st.create(copilot.SessionOptions{Tools: []copilot.Tool{
-		copilot.NewTool("work", "Works", func(ctx context.Context, _ struct{}) (string, error) {
-			if calls.Add(1) == 1 {
-				close(begun)
-			}
-			select {
-			case <-finish:
-				return "by the first", nil
-			case <-ctx.Done():
-				return "", ctx.Err()
-			}
-		}, copilot.SkipPermission()),
-	}})
+	work := newHold()
+	s := st.create(copilot.SessionOptions{Tools: []copilot.Tool{work.tool("work", "by the first")}})
 	turn := st.goSay(s, "work")
-	await(st, begun, "the tool's call")
+	await(st, work.asked, "the tool's call")
 	next := st.reopen(s.ID(), copilot.SessionOptions{})
 	if now, err := next.Get(st.ctx); err != nil || !now.GetTurnRunning() {
 		t.Errorf("the turn does not go on: %v, %v", now, err)
 	}
 	st.pending(next, 1)
-	close(finish)
+	work.release()
 	if out := turn(); out.GetText() != "by the first" {
 		t.Errorf("the agent said %q", out.GetText())
 	}
-	if n := calls.Load(); n != 1 {
+	if n := work.calls.Load(); n != 1 {
 		t.Errorf("the tool was called %d times", n)
 	}
 	if asked := st.all(s, "external_tool.requested"); len(asked) != 1 {
@@ -358,16 +344,6 @@ func wantEnd(st *stage, s *copilot.Session, text string) {
 	st.first(s, "session.idle")
 }
 
-// blocking is a tool that begins and does not end by itself.
-func blocking(name string, begun chan<- string) copilot.Tool {
-	return copilot.NewTool(name, "Blocks", func(ctx context.Context, _ struct{}) (string, error) {
-		from, _ := copilot.CallFrom(ctx)
-		begun <- from.CallbackID
-		<-ctx.Done()
-		return "", ctx.Err()
-	}, copilot.SkipPermission())
-}
-
 // wantContinued checks that a session was resumed once. One that its bridge has kept open
 // all the time was so in a way that is the CLI's own affair.
 func wantContinued(st *stage, s *copilot.Session, lifetime bridgev1.Lifetime) {
@@ -398,10 +374,10 @@ func wantResumed(st *stage, s *copilot.Session, continued, active bool) {
 func TestUnansweredWorkOfADisconnectedSession(t *testing.T) {
 	t.Parallel()
 	st := newStage(t, onUser("work", call("work", nil)))
-	begun := make(chan string, 1)
-	s := st.create(copilot.SessionOptions{Tools: []copilot.Tool{blocking("work", begun)}})
+	work := newHold()
+	s := st.create(copilot.SessionOptions{Tools: []copilot.Tool{work.tool("work", "")}})
 	st.begin(s, "work")
-	id := await(st, begun, "the tool's call")
+	id := await(st, work.asked, "the tool's call")
 	if err := s.Disconnect(st.ctx); err != nil {
 		t.Fatal(err)
 	}

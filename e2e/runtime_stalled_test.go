@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"context"
 	"strings"
 	"testing"
 	"time"
@@ -43,18 +42,12 @@ func TestModelThatNeverAnswers(t *testing.T) {
 func TestPatienceWithTools(t *testing.T) {
 	t.Parallel()
 	st := newOwnStage(t, hostConfig{change: impatient}, onUser("work", call("works", nil)), onResult("works", say("{{tool_result}}")))
-	begun, finish := make(chan struct{}), make(chan struct{})
-	s := st.create(copilot.SessionOptions{Tools: []copilot.Tool{
-		copilot.NewTool("works", "Works", func(context.Context, struct{}) (string, error) {
-			close(begun)
-			<-finish
-			return "worked", nil
-		}, copilot.SkipPermission()),
-	}})
+	works := newHold()
+	s := st.create(copilot.SessionOptions{Tools: []copilot.Tool{works.tool("works", "worked")}})
 	ended := st.goSay(s, "work")
-	await(st, begun, "the tool's call")
+	await(st, works.asked, "the tool's call")
 	time.Sleep(3 * time.Second) // the time in which nothing happens is what is tested
-	close(finish)
+	works.release()
 	if out := ended(); out.GetText() != "worked" {
 		t.Errorf("the agent said %q", out.GetText())
 	}
@@ -79,24 +72,14 @@ func TestApprovedAfterAKill(t *testing.T) {
 	t.Parallel()
 	st := newOwnStage(t, hostConfig{change: impatient},
 		onUser("list", call("bash", shell("echo done by the shell"))), onResult("bash", say("{{tool_result}}")))
-	asked, decide := make(chan string, 1), make(chan struct{})
-	s := st.create(copilot.SessionOptions{
-		OnPermission: func(ctx context.Context, r *copilot.PermissionRequest) (*copilot.Decision, error) {
-			asked <- r.CallbackID
-			select {
-			case <-decide:
-				return copilot.ApproveOnce(), nil
-			case <-ctx.Done():
-				return nil, copilot.ErrAbstain
-			}
-		},
-	})
+	leave := newHold()
+	s := st.create(copilot.SessionOptions{OnPermission: leave.permission})
 	st.begin(s, "list")
-	await(st, asked, "the permission request")
+	await(st, leave.asked, "the permission request")
 	st.written(s)
 	st.kill(s.ID())
 	watch := st.callbacks(s.ID())
-	close(decide)
+	leave.release()
 	stalled := bridgev1.TurnStatus_TURN_STATUS_STALLED
 	if out := watch.turn(1); out.GetStatus() != bridgev1.TurnStatus_TURN_STATUS_COMPLETED && (!st.before("1.0.82") || out.GetStatus() != stalled) {
 		t.Errorf("the turn ended as %v", out)

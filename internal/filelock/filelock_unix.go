@@ -1,6 +1,6 @@
 //go:build unix
 
-package clibin
+package filelock
 
 import (
 	"errors"
@@ -14,7 +14,7 @@ func tryLock(f *os.File) error {
 		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 		switch {
 		case errors.Is(err, unix.EWOULDBLOCK):
-			return errLocked
+			return ErrHeld
 		case !errors.Is(err, unix.EINTR):
 			return err
 		}

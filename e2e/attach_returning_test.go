@@ -1,9 +1,7 @@
 package e2e
 
 import (
-	"context"
 	"slices"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -20,38 +18,25 @@ func TestParticipantReturns(t *testing.T) {
 	st := newStage(t, onUser("slow", call("slow", nil)), onResult("slow", say("{{tool_result}}")))
 	cable := new(cable)
 	client := st.dial(cable.option())
-	begun, finish := make(chan struct{}), make(chan struct{})
-	var calls atomic.Int32
-	s, err := client.CreateSession(st.ctx, copilot.SessionOptions{Config: st.config(), Tools: []copilot.Tool{
-		copilot.NewTool("slow", "Takes its time", func(ctx context.Context, _ struct{}) (string, error) {
-			if calls.Add(1) == 1 {
-				close(begun)
-			}
-			select {
-			case <-finish:
-				return "finished", nil
-			case <-ctx.Done():
-				return "", context.Cause(ctx)
-			}
-		}, copilot.SkipPermission()),
-	}})
+	slow := newHold()
+	s, err := client.CreateSession(st.ctx, copilot.SessionOptions{Config: st.config(), Tools: []copilot.Tool{slow.tool("slow", "finished")}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	st.adopt(s)
 	id := s.ParticipantID()
 	turn := st.goSay(st.client.Session(s.ID()), "slow")
-	await(st, begun, "the tool's call")
+	await(st, slow.asked, "the tool's call")
 	cable.cut()
 	if _, err := s.Get(st.ctx); err != nil { // by the next connection
 		t.Fatal(err)
 	}
-	close(finish)
+	slow.release()
 	if out := turn(); out.GetText() != "finished" {
 		t.Errorf("the agent said %q", out.GetText())
 	}
-	if s.ParticipantID() != id || calls.Load() != 1 {
-		t.Errorf("it is participant %q now, was %q; its tool was called %d times", s.ParticipantID(), id, calls.Load())
+	if s.ParticipantID() != id || slow.calls.Load() != 1 {
+		t.Errorf("it is participant %q now, was %q; its tool was called %d times", s.ParticipantID(), id, slow.calls.Load())
 	}
 }
 

@@ -62,29 +62,21 @@ func TestRuntimeKilledInATurn(t *testing.T) {
 func TestRuntimeKilledWhileAPermissionIsPending(t *testing.T) {
 	t.Parallel()
 	st := newOwnStage(t, hostConfig{}, onUser("work", call("works", nil)), onResult("works", say("{{tool_result}}")))
-	asked, decide := make(chan string, 1), make(chan struct{})
+	leave := newHold()
 	s := st.create(copilot.SessionOptions{
 		Tools: []copilot.Tool{
 			copilot.NewTool("works", "Works", func(context.Context, struct{}) (string, error) { return "worked", nil }),
 		},
-		OnPermission: func(ctx context.Context, r *copilot.PermissionRequest) (*copilot.Decision, error) {
-			asked <- r.CallbackID
-			select {
-			case <-decide:
-				return copilot.ApproveOnce(), nil
-			case <-ctx.Done():
-				return nil, copilot.ErrAbstain
-			}
-		},
+		OnPermission: leave.permission,
 	})
 	st.begin(s, "work")
-	id := await(st, asked, "the permission request")
+	id := await(st, leave.asked, "the permission request")
 	st.written(s)
 	st.kill(s.ID())
 	if still := st.pending(s, 1)[0]; still.GetCallbackId() != id {
 		t.Errorf("pending is %v, want %q", still, id)
 	}
-	close(decide)
+	leave.release()
 	decided := st.first(s, "permission.completed")
 	if ev := st.first(s, "assistant.message", copilot.After(decided.GetPosition())); ev.GetEvent().GetAssistantMessage().GetContent() != "worked" {
 		t.Errorf("the agent said %v", ev)

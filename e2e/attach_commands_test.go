@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"context"
 	"strings"
 	"testing"
 
@@ -106,5 +107,35 @@ func TestCommandsOfMany(t *testing.T) {
 		if text := st.invoke(s, "session.commands.invoke", map[string]any{"name": p.name, "input": ""})(); strings.Contains(text, "completed") {
 			t.Errorf("%q, withdrawn, came to %s", p.name, text)
 		}
+	}
+}
+
+// TestCommandOfAGoClient: the same by the options of clients/go.
+func TestCommandOfAGoClient(t *testing.T) {
+	t.Parallel()
+	st := newOwnStage(t, hostConfig{raw: true})
+	s := st.create(copilot.SessionOptions{})
+	given := make(chan string, 1)
+	guest := st.join(s.ID(), copilot.SessionOptions{
+		Commands: []*cliv1.CommandDeclaration{{Name: "deploy", Description: "Does it."}},
+		OnCommand: func(_ context.Context, c *copilot.Command) error {
+			given <- c.GetArgs()
+			return nil
+		},
+	})
+	invoke := func() string {
+		return st.invoke(s, "session.commands.invoke", map[string]any{"name": "deploy", "input": "prod"})()
+	}
+	if text := invoke(); !strings.Contains(text, "completed") {
+		t.Errorf("it came to %s", text)
+	}
+	if args := await(st, given, "the command"); args != "prod" {
+		t.Errorf("it was given %q", args)
+	}
+	if err := guest.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if text := invoke(); strings.Contains(text, "completed") {
+		t.Errorf("after its owner left it came to %s", text)
 	}
 }

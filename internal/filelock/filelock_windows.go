@@ -1,4 +1,4 @@
-package store
+package filelock
 
 import (
 	"errors"
@@ -11,7 +11,7 @@ func tryLock(f *os.File) error {
 	err := windows.LockFileEx(windows.Handle(f.Fd()),
 		windows.LOCKFILE_EXCLUSIVE_LOCK|windows.LOCKFILE_FAIL_IMMEDIATELY, 0, 1, 0, new(windows.Overlapped))
 	if errors.Is(err, windows.ERROR_LOCK_VIOLATION) {
-		return ErrInUse
+		return ErrHeld
 	}
 	return err
 }

@@ -1,0 +1,194 @@
+package bridge
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	"github.com/copilot-grpc/copilot-grpc/bridge/store"
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+	"github.com/copilot-grpc/copilot-grpc/internal/fakecli"
+)
+
+// happenings puts what a seed says into a session's journal: durable and ephemeral events of
+// many sizes, some of them twice or stamped early, notes, posted ones, and memory that is
+// short. It is one of several that do so at once.
+func happenings(s *session.Session, seed uint64, worker int) {
+	rng := rand.New(rand.NewPCG(seed, uint64(worker)))
+	for i := range 150 {
+		eventType, ephemeral := "session.info", false
+		switch rng.IntN(6) {
+		case 0, 1, 2:
+			eventType, ephemeral = "assistant.message_delta", true
+		case 3:
+			eventType, ephemeral = "session.idle", true // kept all the same
+		case 4:
+			eventType = "system.message"
+		}
+		size := rng.IntN(200)
+		if rng.IntN(10) == 0 {
+			size = rng.IntN(5000)
+		}
+		stamp := 100_000 + i*10
+		if rng.IntN(10) == 0 {
+			stamp += rng.IntN(5000)
+		}
+		text := fmt.Sprintf(`{"type":%q,"data":{"deltaContent":%q,"message":"m"},"ephemeral":%t,"id":"%08x-0000-4000-8000-%012x","timestamp":"2026-11-21T10:%02d:%02d.%03dZ","parentId":null}`,
+			eventType, strings.Repeat("x", size), ephemeral, worker, i, stamp/60_000, stamp/1000%60, stamp%1000)
+		for range 1 + rng.IntN(8)/7 {
+			if rec, err := session.ParseEvent([]byte(text)); err == nil {
+				s.Ingest(rec)
+			}
+		}
+		switch rng.IntN(12) {
+		case 0:
+			s.Journal().Note("a note")
+		case 1:
+			s.Journal().Note(session.Restarted{})
+		case 2:
+			s.Journal().Post(session.TurnOver{Outcome: session.Outcome{}}, journal.Position{})
+		}
+	}
+}
+
+// listed reads a session's whole journal, page by page. Between pages it does what between says.
+func (r *rig) listed(flt *bridgev1.EventFilter, rng *rand.Rand, between func()) (events []string, gaps []*bridgev1.Gap) {
+	token := ""
+	for {
+		size := int32(minPageBytes + rng.IntN(4<<10))
+		page, err := r.ListEvents(r.t.Context(), &bridgev1.ListEventsRequest{SessionId: "s1", PageBytes: size, PageToken: token, Filter: flt})
+		if err != nil {
+			r.t.Errorf("a page: %v", err)
+			return events, gaps
+		}
+		if n := len(page.GetEvents()); n > 1 && proto.Size(page) > int(size)+2<<10 { // its envelope aside
+			r.t.Errorf("a page of %d bytes has %d, in %d events", size, proto.Size(page), n)
+		}
+		for _, e := range page.GetEvents() {
+			events = append(events, fmt.Sprint(e))
+		}
+		if page.GetGap() != nil {
+			gaps = append(gaps, page.GetGap())
+		}
+		if token = page.GetNextPageToken(); token == "" {
+			return events, gaps
+		}
+		between()
+	}
+}
+
+// lasting are the events among those that a journal keeps for good.
+func lasting(events []string) []string {
+	return slices.DeleteFunc(slices.Clone(events), func(e string) bool {
+		return strings.Contains(e, "ephemeral:true") && !strings.Contains(e, "session_idle:")
+	})
+}
+
+// TestListEventsIsWhatStreamsGive: whatever a page's size, and whatever happens to the
+// journal while it is listed, every durable event is listed once, in its place; and when
+// nothing happens any more, a list is what a stream from the beginning gives.
+func TestListEventsIsWhatStreamsGive(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(8) {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			t.Parallel()
+			kept, err := store.Open(store.Config{Dir: t.TempDir(), Journals: journal.WriterConfig{Fsync: journal.FsyncAlways, SegmentBytes: 16 << 10}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = kept.Close() })
+			r := newLives(t, func(int) fakecli.Script { return fakecli.Script{} }, func(c *Config) {
+				c.Directory, c.MaxEphemeralBytes, c.MaxMemoryBytes = kept, 16<<10, 64<<10
+			})
+			r.create("s1")
+			s, err := r.open(t.Context(), "s1")
+			if err != nil {
+				t.Fatal(err)
+			}
+			everything := &bridgev1.EventFilter{IncludeHeavy: true}
+			live := r.subscribe(&bridgev1.SubscribeRequest{Sessions: []*bridgev1.SessionCursor{{SessionId: "s1", Filter: everything}}})
+			var workers, lists sync.WaitGroup
+			during := make([][]string, 2)
+			for worker := range 2 {
+				workers.Go(func() { happenings(s, seed, worker) })
+				lists.Go(func() {
+					during[worker], _ = r.listed(everything, rand.New(rand.NewPCG(seed, uint64(10+worker))), func() {})
+				})
+			}
+			workers.Wait()
+			lists.Wait()
+			if _, err := r.Log(t.Context(), &bridgev1.LogRequest{SessionId: "s1", Message: "the end"}); err != nil {
+				t.Fatal(err)
+			}
+			var want []string
+			for len(want) == 0 || !strings.Contains(want[len(want)-1], "the end") {
+				for _, e := range live.next().GetEvents().GetEvents() {
+					want = append(want, fmt.Sprint(e))
+				}
+			}
+			want = lasting(want)
+			for i, list := range during {
+				if got := lasting(list); len(got) > len(want) || !slices.Equal(got, want[:len(got)]) {
+					t.Errorf("list %d, made meanwhile, has other durable events than the stream's first %d", i, len(got))
+				}
+			}
+			rng := rand.New(rand.NewPCG(seed, 20))
+			again := r.subscribe(&bridgev1.SubscribeRequest{Sessions: []*bridgev1.SessionCursor{{SessionId: "s1", Filter: everything}}})
+			var replay []string
+			for len(replay) == 0 || !strings.Contains(replay[len(replay)-1], "the end") {
+				for _, e := range again.next().GetEvents().GetEvents() {
+					replay = append(replay, fmt.Sprint(e))
+				}
+			}
+			list, gaps := r.listed(everything, rng, func() {})
+			if !slices.Equal(list, replay) {
+				t.Errorf("a list has %d events, a stream %d", len(list), len(replay))
+			}
+			if got := lasting(list); !slices.Equal(got, want) {
+				i := 0
+				for i < len(got) && i < len(want) && got[i] == want[i] {
+					i++
+				}
+				t.Errorf("a list has %d durable events, readers had %d; after %d there should be %.300q", len(got), len(want), i, want[i:min(i+2, len(want))])
+			}
+			if len(gaps) == 0 || gaps[0].GetReason() != bridgev1.GapReason_GAP_REASON_EPHEMERAL_LOST {
+				t.Errorf("the gaps of a list are %v", gaps)
+			}
+			// Memory that is short between two pages takes none of what is kept.
+			squeezed, _ := r.listed(everything, rng, func() { s.Journal().Note(strings.Repeat("n", 100)) })
+			if got := lasting(squeezed); !slices.Equal(got, want) {
+				t.Errorf("a list in short memory has %d durable events, readers had %d", len(got), len(want))
+			}
+		})
+	}
+}
+
+func TestWiden(t *testing.T) {
+	t.Parallel()
+	gap := func(after, through uint64, reason bridgev1.GapReason) *bridgev1.Gap {
+		return &bridgev1.Gap{After: &bridgev1.Position{Epoch: 1, Seq: after}, Through: &bridgev1.Position{Epoch: 1, Seq: through}, Reason: reason}
+	}
+	const (
+		lost    = bridgev1.GapReason_GAP_REASON_EPHEMERAL_LOST
+		trimmed = bridgev1.GapReason_GAP_REASON_TRIMMED
+		ended   = bridgev1.GapReason_GAP_REASON_EPOCH_ENDED
+	)
+	for _, test := range []struct{ first, then, want *bridgev1.Gap }{
+		{nil, gap(0, 3, lost), gap(0, 3, lost)},
+		{gap(0, 3, trimmed), gap(3, 9, lost), gap(0, 9, trimmed)},
+		{gap(0, 3, lost), gap(3, 9, trimmed), gap(0, 9, trimmed)},
+		{gap(7, 0, ended), gap(0, 9, lost), gap(7, 9, ended)},
+		{gap(0, 3, trimmed), gap(3, 0, ended), gap(3, 0, ended)},
+	} {
+		if got := widen(test.first, test.then); !proto.Equal(got, test.want) {
+			t.Errorf("%v and %v are told as %v, not %v", test.first, test.then, got, test.want)
+		}
+	}
+}
