@@ -202,7 +202,8 @@ func (a *Attachment) Handle(ctx context.Context, r *bridgev1.AttachRequest) erro
 		select {
 		case a.commands <- f.Command:
 		default:
-			err := fault.New(fault.LimitExceeded, "%d commands are waiting", commandQueue)
+			err := fault.New(fault.LimitExceeded, "%d commands are waiting", commandQueue).With("limit", "commands")
+			a.b.cfg.Observer.Refused(err)
 			a.reply(ctx, commandFailed(f.Command, err))
 		}
 	case *bridgev1.AttachRequest_ModelResponse:

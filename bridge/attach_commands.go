@@ -8,16 +8,19 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/frame"
+	"github.com/copilot-grpc/copilot-grpc/internal/observe"
 	"github.com/copilot-grpc/copilot-grpc/internal/reason"
 )
 
 // runCommands carries out commands in the order they came.
 func (a *Attachment) runCommands(ctx context.Context) {
+	ctx = observe.Apart(ctx)
 	for {
 		select {
 		case c := <-a.commands:
 			done, err := a.command(ctx, c)
 			if err != nil {
+				a.b.cfg.Observer.Refused(err)
 				a.reply(ctx, commandFailed(c, err))
 				continue
 			}

@@ -26,6 +26,8 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+	"github.com/copilot-grpc/copilot-grpc/internal/audit"
+	"github.com/copilot-grpc/copilot-grpc/internal/observe"
 	"github.com/copilot-grpc/copilot-grpc/internal/position"
 	"github.com/copilot-grpc/copilot-grpc/internal/quota"
 )
@@ -90,6 +92,10 @@ type Config struct {
 	OfflineModel bool
 	// Version is the version of this program.
 	Version string
+	// Observer is told of turns, callbacks and refusals; nil is told nothing.
+	Observer *observe.Observer
+	// Audit keeps who did what; nil keeps nothing.
+	Audit *audit.Log
 	// Logger gets what no caller is told.
 	Logger *slog.Logger
 }
@@ -162,6 +168,9 @@ func New(cfg Config) (*Bridge, error) {
 	setDefault(&cfg.Turns.Stall, session.DefaultStall)
 	setDefault(&cfg.Turns.ModelCall, session.DefaultModelCall)
 	setDefault(&cfg.Turns.Rest, session.DefaultRest)
+	if cfg.Observer == nil {
+		cfg.Observer = observe.Silent()
+	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}

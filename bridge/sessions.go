@@ -10,6 +10,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+	"github.com/copilot-grpc/copilot-grpc/internal/audit"
 	"github.com/copilot-grpc/copilot-grpc/internal/caller"
 )
 
@@ -220,6 +221,7 @@ func (b *Bridge) deleteStored(ctx context.Context, r *bridgev1.DeleteSessionRequ
 	if err := session.Refused(result, "session.delete"); err != nil {
 		return err
 	}
+	b.cfg.Audit.Record(ctx, audit.Entry{Action: "session.delete", Outcome: audit.Done, Session: id, Owner: p.Tenant})
 	b.mu.Lock()
 	s := b.sessions[session.Key(p.Tenant, id)]
 	b.mu.Unlock()

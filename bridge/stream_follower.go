@@ -306,6 +306,8 @@ func (b *Bridge) callback(s *session.Session, p *callback.Pending, fidelity tran
 	if !p.Deadline.IsZero() {
 		c.Deadline = timestamppb.New(p.Deadline)
 	}
+	trace := p.Span.Remote()
+	c.Traceparent, c.Tracestate = trace.Traceparent, trace.Tracestate
 	field := b.codec.byMethod[p.Kind.Method]
 	if field == nil {
 		c.Request = raw(p)

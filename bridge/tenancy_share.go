@@ -8,6 +8,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+	"github.com/copilot-grpc/copilot-grpc/internal/audit"
 	"github.com/copilot-grpc/copilot-grpc/internal/caller"
 )
 
@@ -49,6 +50,9 @@ func (b *Bridge) ShareSession(ctx context.Context, r *bridgev1.ShareSessionReque
 	}
 	placeOf(s).dismiss() // it may be shared for less than before
 	b.keep(s)
+	b.cfg.Audit.Record(ctx, audit.Entry{
+		Action: "session.share", Outcome: audit.Done, Session: s.ID(), Owner: s.Tenant(), With: r.GetTenant(), Access: class.String(),
+	})
 	return &bridgev1.ShareSessionResponse{Shares: sharesOf(s)}, nil
 }
 
@@ -66,6 +70,9 @@ func (b *Bridge) UnshareSession(ctx context.Context, r *bridgev1.UnshareSessionR
 	b.mu.Unlock()
 	placeOf(s).dismiss()
 	b.keep(s)
+	b.cfg.Audit.Record(ctx, audit.Entry{
+		Action: "session.unshare", Outcome: audit.Done, Session: s.ID(), Owner: s.Tenant(), With: r.GetTenant(),
+	})
 	return &bridgev1.UnshareSessionResponse{Shares: sharesOf(s)}, nil
 }
 

@@ -48,6 +48,7 @@ type host struct {
 	target    string
 	tcp       string // the last address
 	token     string // what callers over TCP have to show
+	admin     string // the address of the admin listener, if there is one
 	cli       string // the CLI's version
 	model     *offlinemodel.Server
 	logs      *logBuffer
@@ -123,6 +124,9 @@ func (h *host) serve(ctx context.Context, config hostConfig) error {
 	}
 	h.target, h.token = a.Target(), a.Token()
 	h.tcp = a.Targets()[len(a.Targets())-1]
+	if addr := a.Admin(); addr != nil {
+		h.admin = addr.String()
+	}
 	running, stop := context.WithCancel(context.Background())
 	stopped := make(chan error, 1)
 	go func() { stopped <- a.Run(running) }()

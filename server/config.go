@@ -13,7 +13,9 @@ import (
 
 	"google.golang.org/grpc"
 
+	"github.com/copilot-grpc/copilot-grpc/internal/audit"
 	"github.com/copilot-grpc/copilot-grpc/internal/loopback"
+	"github.com/copilot-grpc/copilot-grpc/internal/observe"
 	"github.com/copilot-grpc/copilot-grpc/server/policy"
 )
 
@@ -49,6 +51,11 @@ type Config struct {
 	Services []Service
 	// Drainer ends what would keep the server from stopping. Default: nothing does.
 	Drainer Drainer
+	// Telemetry is told of calls. Default: nobody is.
+	Telemetry *Telemetry
+	// Audit keeps the calls that touch the host, change what is allowed, or are refused.
+	// Default: nothing is kept.
+	Audit *audit.Log
 	// Logger takes the server's log. Default: slog.Default().
 	Logger *slog.Logger
 	// LogRequests adds each call's request to the log, without what the contract marks
@@ -111,6 +118,8 @@ func (c *Config) complete() error {
 	c.DrainTimeout = cmp.Or(c.DrainTimeout, DefaultDrainTimeout)
 	c.StopTimeout = cmp.Or(c.StopTimeout, DefaultStopTimeout)
 	c.Logger = cmp.Or(c.Logger, slog.Default())
+	c.Telemetry = cmp.Or(c.Telemetry, &Telemetry{})
+	c.Telemetry.Observer = cmp.Or(c.Telemetry.Observer, observe.Silent())
 	return nil
 }
 

@@ -58,12 +58,13 @@ func (g *gate) admit(ctx context.Context, c *call, next func(context.Context) er
 	if err != nil {
 		return err
 	}
+	c.caller = caller.Caller{Name: id.Name()}
 	who, err := g.resolve(ctx, id, now)
 	if err != nil {
 		return err
 	}
+	who.Class, who.Peer = g.methods.Class(c.method), peerOf(ctx)
 	c.caller = who
-	who.Class = g.methods.Class(c.method)
 	if g.served[c.method] { // of what is not there, the server says that
 		if err := who.Require(who.Class, c.method); err != nil {
 			return err

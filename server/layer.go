@@ -27,8 +27,10 @@ type call struct {
 	check func(context.Context, proto.Message) error
 	// incoming bounds what comes on a stream; nil if nothing does.
 	incoming *incoming
-	// reply is what a unary call is answered with.
-	reply any
+	// reply is what a unary call is answered with, failure why it is not, before that
+	// became a status.
+	reply   any
+	failure error
 }
 
 // layered returns the options that put the layers, the first outermost, around both

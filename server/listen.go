@@ -19,8 +19,9 @@ const socketMode fs.FileMode = 0o600
 // whether it is there.
 const probeTimeout = time.Second
 
-// listen opens the listener of an address that complete has checked.
-func listen(ctx context.Context, address string) (net.Listener, error) {
+// Listen opens a listener: on the socket of "unix:PATH", for the own user alone, or on the
+// TCP port of "HOST:PORT". Who may connect to that is for the caller to see to.
+func Listen(ctx context.Context, address string) (net.Listener, error) {
 	if path, ok := strings.CutPrefix(address, unixPrefix); ok {
 		return listenUnix(ctx, path)
 	}

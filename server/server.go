@@ -73,7 +73,7 @@ func New(ctx context.Context, c Config) (*Server, error) {
 		}
 	}
 	for _, address := range c.Listen {
-		l, err := listen(ctx, address)
+		l, err := Listen(ctx, address)
 		if err != nil {
 			return nil, errors.Join(fmt.Errorf("server: listen on %q: %w", address, err), s.closeListeners())
 		}
@@ -95,7 +95,7 @@ func New(ctx context.Context, c Config) (*Server, error) {
 func (s *Server) options() []grpc.ServerOption {
 	r := s.reporter
 	return append(
-		layered(r.report, r.rescue, s.gate.admit, s.limiter.limit, s.release, trail),
+		layered(s.observe, r.report, s.audit, r.rescue, s.gate.admit, s.limiter.limit, s.release, trail),
 		grpc.Creds(newPerNetwork(s.certificates)),
 		grpc.ForceServerCodecV2(codec.New()),
 		grpc.MaxRecvMsgSize(s.config.MaxRecvBytes),
@@ -109,6 +109,7 @@ func (s *Server) options() []grpc.ServerOption {
 		grpc.WaitForHandlers(true),
 		grpc.NumStreamWorkers(streamWorkers),
 		grpc.UnknownServiceHandler(unknownMethod),
+		s.instrumented(),
 	)
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	"github.com/copilot-grpc/copilot-grpc/internal/observe"
 )
 
 // MaxPending bounds the callbacks of a session that wait for an answer. One more is
@@ -41,6 +42,10 @@ type Pending struct {
 	Deadline time.Time
 	// Reply hands the answer to a JSON-RPC request; nil for an event.
 	Reply func(Reply)
+	// Trace is the trace context that the CLI gives it, Span what it is in the bridge's own
+	// trace; nil if it has none.
+	Trace observe.Remote
+	Span  *observe.Span
 
 	timer     *time.Timer
 	answering bool

@@ -19,6 +19,7 @@ type Budget struct {
 	limit int64
 	used  atomic.Int64
 	kick  chan struct{} // capacity 1
+	counters
 
 	mu       sync.Mutex
 	journals map[*Journal]struct{}

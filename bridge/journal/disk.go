@@ -210,6 +210,7 @@ func (d *Disk) overflow() {
 		r := d.unwritten[0]
 		d.unwritten = d.unwritten[1:]
 		d.bytes -= r.size()
+		d.j.counts().givenUp.Add(1)
 		d.lose(from, r.Pos.Seq)
 		from, d.safe = r.Pos.Seq, r.Pos.Seq
 	}

@@ -151,8 +151,10 @@ func (j *Journal) Append(r *Record) bool {
 	j.mu.Lock()
 	if !j.seen.add(r.ID, !r.durable(), j.nextSeq) {
 		j.mu.Unlock()
+		j.counts().duplicates.Add(1)
 		return false
 	}
+	j.counts().events.Add(1)
 	r.Pos = Position{j.cfg.Epoch, j.nextSeq}
 	j.nextSeq++
 	full := j.push(r)

@@ -24,6 +24,7 @@ func (j *Journal) trim(target int) {
 func (j *Journal) drop(r *Record) {
 	j.ephemeral -= r.size()
 	j.cfg.Budget.give(r.size())
+	j.counts().trimmed.Add(1)
 	if r.Note != nil {
 		j.noteFloor = r.off + 1
 	} else {

@@ -88,14 +88,23 @@ func (r *Reader) Position() Position { return r.pos }
 // no more, and a gap that comes before them. When it returns neither, the reader is
 // at the end and wake will be called.
 func (r *Reader) Next(dst []*Record, maxBytes int) ([]*Record, *Gap) {
-	records, gap := r.next(dst, maxBytes)
+	records, gap := r.look(dst, maxBytes)
 	if len(records) > 0 || gap != nil {
 		return records, gap
 	}
 	r.asleep.Store(true)
 	// What was appended between the look and the store has not woken anybody.
-	if records, gap = r.next(dst, maxBytes); len(records) > 0 || gap != nil {
+	if records, gap = r.look(dst, maxBytes); len(records) > 0 || gap != nil {
 		r.asleep.Store(false)
+	}
+	return records, gap
+}
+
+// look is next, and counts gaps.
+func (r *Reader) look(dst []*Record, maxBytes int) ([]*Record, *Gap) {
+	records, gap := r.next(dst, maxBytes)
+	if gap != nil {
+		r.j.counts().gaps.Add(1)
 	}
 	return records, gap
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/rpcconn"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+	"github.com/copilot-grpc/copilot-grpc/internal/observe"
 )
 
 // answerTimeout bounds how long the CLI may take to accept an answer. It does not end
@@ -37,14 +38,18 @@ type Resolved struct {
 // asked registers the callback that an event asks. The caller holds mu.
 func (s *Session) asked(k *callback.Kind, rec *journal.Record) {
 	data := rawData(rec)
-	var d struct{ RequestID, ToolName, CommandName, Command string }
+	var d struct {
+		RequestID, ToolName, CommandName, Command string
+		Traceparent, Tracestate                   string
+	}
 	if json.Unmarshal(data, &d) != nil || d.RequestID == "" {
 		return
 	}
 	if d.CommandName == "" { // a queued one is there as it was typed
 		d.CommandName, _, _ = strings.Cut(strings.TrimPrefix(d.Command, "/"), " ")
 	}
-	p := &callback.Pending{ID: d.RequestID, Kind: k, Params: data, Tool: d.ToolName, Command: d.CommandName, Agent: rec.Agent, Pos: rec.Pos}
+	p := &callback.Pending{ID: d.RequestID, Kind: k, Params: data, Tool: d.ToolName, Command: d.CommandName, Agent: rec.Agent, Pos: rec.Pos,
+		Trace: observe.Remote{Traceparent: d.Traceparent, Tracestate: d.Tracestate}}
 	s.register(p, s.holding)
 }
 
@@ -57,8 +62,12 @@ func (s *Session) register(p *callback.Pending, past bool) {
 		p.Deadline = p.Created.Add(limit)
 	}
 	to, handled := s.handlers(p)
+	kind := p.Kind.Type.String()
+	p.Span = s.observer.Callback(s.turn.span(), p.Trace, s.id, s.tenant, p.ID, kind)
 	if !s.pending.Add(p, s.expire) {
+		p.Span.EndCallback("overflow")
 		if _, err := s.pending.Get(p.ID); err != nil {
+			s.observer.CallbackOver(kind, "overflow", 0)
 			s.host.Go(func(ctx context.Context) { s.fallback(ctx, p, callback.Overflow) })
 		}
 		return
@@ -137,6 +146,8 @@ func (s *Session) over(p *callback.Pending, outcome bridgev1.CallbackOutcome, pa
 
 // noteOver tells everybody that a callback is over which has just been removed.
 func (s *Session) noteOver(p *callback.Pending, outcome bridgev1.CallbackOutcome, participant string) {
+	p.Span.EndCallback(outcome.String())
+	s.observer.CallbackOver(p.Kind.Type.String(), outcome.String(), time.Since(p.Created))
 	s.journal.Note(Resolved{
 		ID: p.ID, Kind: p.Kind, Offered: s.pending.Offered(p), Outcome: outcome, Participant: participant,
 	})
@@ -161,6 +172,7 @@ func (s *Session) giveUp(ctx context.Context, id string, why callback.Why) {
 		outcome = bridgev1.CallbackOutcome_CALLBACK_OUTCOME_TIMED_OUT
 	}
 	s.fallback(ctx, p, why)
+	s.defaulted(p, outcome)
 	s.over(p, outcome, "")
 }
 
@@ -218,6 +230,7 @@ func (s *Session) Resolve(ctx context.Context, id string, by callback.Giver, rep
 	if p.Kind.Method == callback.ModelRequestStart && reply.Error == nil {
 		s.takeModel(id, by.Participant)
 	}
+	from := ctx
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), answerTimeout)
 	defer cancel()
 	accepted, at, err := s.answer(ctx, p, reply)
@@ -230,6 +243,7 @@ func (s *Session) Resolve(ctx context.Context, id string, by callback.Giver, rep
 		return at, fault.New(fault.CallbackResolved, "callback %q has been withdrawn by the CLI", id).WithField("callback_id").With("callback_id", id)
 	}
 	if _, ok := s.pending.Answered(p.ID, at); ok {
+		s.decided(from, p, by.Participant, reply)
 		s.noteOver(p, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_ANSWERED, by.Participant)
 	}
 	return at, nil

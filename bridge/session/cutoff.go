@@ -10,6 +10,7 @@ import (
 // turnOver tells the end of a turn. One that no event tells must not be missed by who comes
 // back, where nobody is there to be told. The caller holds mu.
 func (s *Session) turnOver(out Outcome) {
+	s.measured(out)
 	s.ended = out.End
 	if s.host != nil {
 		s.host.Keep(s)

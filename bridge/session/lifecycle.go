@@ -64,7 +64,8 @@ type Restarted struct {
 }
 
 // Create makes the session in a runtime.
-func (s *Session) Create(ctx context.Context, o Opening) (Joined, error) {
+func (s *Session) Create(ctx context.Context, o Opening) (_ Joined, err error) {
+	defer func() { s.audited(ctx, "session.create", err) }()
 	if err := lock(ctx, s.gate); err != nil {
 		return Joined{}, err
 	}
@@ -75,7 +76,7 @@ func (s *Session) Create(ctx context.Context, o Opening) (Joined, error) {
 	}
 	rt, err := s.host.Runtime(ctx)
 	if err == nil {
-		err = s.create(ctx, rt, o.Params)
+		err = s.create(ctx, rt, s.traced(ctx, o.Params))
 	}
 	if err != nil {
 		s.mu.Lock()
@@ -182,7 +183,8 @@ func (s *Session) loadedIn(rt Runtime) {
 }
 
 // Resume opens the session again, or tells the CLI anew about one that is open.
-func (s *Session) Resume(ctx context.Context, o Opening) (Joined, error) {
+func (s *Session) Resume(ctx context.Context, o Opening) (_ Joined, err error) {
+	defer func() { s.audited(ctx, "session.resume", err) }()
 	if err := lock(ctx, s.gate); err != nil {
 		return Joined{}, err
 	}
@@ -217,7 +219,7 @@ func (s *Session) resume(ctx context.Context, o Opening) error {
 	s.mu.Lock()
 	rt, warm, continuing := s.runtime, s.state == Loaded, s.turn.continuing
 	s.mu.Unlock()
-	params := o.Params.Clone()
+	params := s.traced(ctx, o.Params)
 	params.SetBool("continuePendingWork", o.ContinuePending)
 	if warm {
 		// The same call without disableResume: the caller's own, so it leaves its event.
@@ -385,6 +387,7 @@ func (s *Session) disconnect(ctx context.Context, inTheWay func(*Participant) bo
 		}
 	}
 	if state != Deleted {
+		s.audited(ctx, "session.disconnect", nil)
 		s.end(Disconnected, bridgev1.CloseReason_CLOSE_REASON_DISCONNECTED)
 		s.host.Changed(s, bridgev1.SessionChange_SESSION_CHANGE_DISCONNECTED)
 	}
@@ -392,7 +395,8 @@ func (s *Session) disconnect(ctx context.Context, inTheWay func(*Participant) bo
 }
 
 // Delete deletes the session for good.
-func (s *Session) Delete(ctx context.Context) error {
+func (s *Session) Delete(ctx context.Context) (err error) {
+	defer func() { s.audited(ctx, "session.delete", err) }()
 	if err := lock(ctx, s.gate); err != nil {
 		return err
 	}

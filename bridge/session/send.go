@@ -73,10 +73,10 @@ func (s *Session) Send(ctx context.Context, m Message) (Sent, error) {
 
 // send makes the call, with a waiter that was there before it.
 func (s *Session) send(ctx context.Context, rt Runtime, m Message) (Sent, error) {
-	w := s.newWaiter()
+	params := m.Params.Clone()
+	w := s.newSpanWaiter(s.spanOf(ctx, &params))
 	sent := Sent{Waiter: w}
 	before := s.journal.Last()
-	params := m.Params.Clone()
 	params.SetString("sessionId", s.id)
 	method := cmp.Or(m.Method, "session.send")
 	result, err := rt.Call(ctx, method, params.JSON(), rpcconn.OnReply(func() {

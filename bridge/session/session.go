@@ -21,6 +21,8 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/rpcconn"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+	"github.com/copilot-grpc/copilot-grpc/internal/audit"
+	"github.com/copilot-grpc/copilot-grpc/internal/observe"
 )
 
 // Runtime is the CLI process that has a session loaded.
@@ -98,6 +100,10 @@ type Config struct {
 	Room callback.Room
 	// Bounds are those of a turn in which nothing happens.
 	Bounds Bounds
+	// Observer is told of turns and callbacks; nil is told nothing.
+	Observer *observe.Observer
+	// Audit keeps who decided what; nil keeps nothing.
+	Audit *audit.Log
 }
 
 // Session is one conversation. Its methods may be called from any goroutine.
@@ -113,6 +119,8 @@ type Session struct {
 	passage passage
 	// switchNames is constant.
 	switchNames []string
+	observer    *observe.Observer
+	audit       *audit.Log
 
 	mu           sync.Mutex
 	state        State
@@ -176,8 +184,12 @@ func New(cfg Config) *Session {
 		gate:    make(chan struct{}, 1), sending: make(chan struct{}, 1),
 		interests: map[string]bool{}, timeout: cfg.CallbackTimeout, switchNames: callback.Switches(),
 		meta: meta{start: now, modified: now}, bounds: cfg.Bounds.withDefaults(), touched: now,
+		observer: cfg.Observer, audit: cfg.Audit,
 	}
-	s.turn.over = s.turnOver
+	if s.observer == nil {
+		s.observer = observe.Silent()
+	}
+	s.turn.over, s.turn.begun = s.turnOver, s.turnBegun
 	slices.Sort(s.switchNames)
 	if s.timeout <= 0 {
 		s.timeout = callback.DefaultTimeout

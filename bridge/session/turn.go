@@ -7,6 +7,7 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+	"github.com/copilot-grpc/copilot-grpc/internal/observe"
 )
 
 // turn follows what the session's agent is doing, from its events. It is guarded by
@@ -30,6 +31,11 @@ type turn struct {
 	// stalling: the turn is being given up, so that its end is no ordinary one.
 	stalling bool
 	waiters  []*Waiter
+	// begun hears of each turn's beginning; began is when that was, and own the span of a
+	// turn that no message of ours began. begun may be nil.
+	begun func()
+	began time.Time
+	own   *observe.Span
 	// over hears of each turn's end, once; told says that it has heard of this one's.
 	over func(Outcome)
 	told bool
@@ -66,6 +72,8 @@ type Waiter struct {
 	seen map[string]*Outcome
 	done chan struct{}
 	out  Outcome
+	// span is that of the message; nil if it waits for others' turns.
+	span *observe.Span
 }
 
 // Outcome is how a turn ended.
@@ -79,8 +87,11 @@ type Outcome struct {
 }
 
 // newWaiter registers a waiter; it must be made before the message is sent.
-func (s *Session) newWaiter() *Waiter {
-	w := &Waiter{s: s, done: make(chan struct{}), seen: map[string]*Outcome{}}
+func (s *Session) newWaiter() *Waiter { return s.newSpanWaiter(nil) }
+
+// newSpanWaiter is newWaiter for a message with that span.
+func (s *Session) newSpanWaiter(span *observe.Span) *Waiter {
+	w := &Waiter{s: s, span: span, done: make(chan struct{}), seen: map[string]*Outcome{}}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.turn.waiters = append(s.turn.waiters, w)
@@ -101,6 +112,7 @@ func (w *Waiter) identify(messageID string) {
 	w.s.mu.Lock()
 	defer w.s.mu.Unlock()
 	w.known, w.messageID = true, messageID
+	w.span.Message(messageID)
 	out, taken := w.seen[messageID]
 	w.begun = w.begun || taken
 	if out != nil && !w.over() {
@@ -135,6 +147,9 @@ func (w *Waiter) over() bool {
 func (w *Waiter) Close() {
 	w.s.mu.Lock()
 	defer w.s.mu.Unlock()
+	if !w.over() {
+		w.span.Refuse()
+	}
 	w.s.turn.drop(w)
 }
 
@@ -156,6 +171,7 @@ func (t *turn) drop(w *Waiter) {
 // finish gives a waiter its outcome.
 func (t *turn) finish(w *Waiter, out Outcome) {
 	w.out = out
+	w.span.EndTurn(out.Status.String())
 	t.drop(w)
 	close(w.done)
 }
@@ -165,7 +181,11 @@ func (t *turn) userMessage(rec *journal.Record) {
 	if !t.running || t.failing { // what was queued behind a failure is a turn of its own
 		t.message, t.aborted, t.told = nil, false, false
 	}
+	began := !t.running || t.failing
 	t.running, t.failing, t.rested = true, false, false
+	if began {
+		t.begin()
+	}
 	var d struct{ MessageID string }
 	dataOf(rec, &d)
 	for _, w := range t.waiters {
@@ -190,7 +210,11 @@ func (t *turn) userMessage(rec *journal.Record) {
 func (t *turn) follow(rec *journal.Record) {
 	switch rec.Type {
 	case "assistant.turn_start":
+		began := !t.running
 		t.running, t.rested = true, false
+		if began {
+			t.begin()
+		}
 	case "assistant.idle":
 		t.rested = t.running
 	case "assistant.message":

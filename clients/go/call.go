@@ -66,14 +66,18 @@ func (p *participant) ask(cb *bridgev1.Callback, offered bool) {
 func (p *participant) newCall(cb *bridgev1.Callback) *call {
 	c := &call{id: cb.GetCallbackId(), refused: make(chan *Error, 1)}
 	tool := cb.GetToolCall()
+	parent, state := cb.GetTraceparent(), cb.GetTracestate()
+	if parent == "" { // a server before these fields
+		parent, state = tool.GetTraceparent(), tool.GetTracestate()
+	}
 	ctx := context.WithValue(p.ctx, callKey{}, Call{
 		SessionID:        cb.GetSessionId(),
 		CallbackID:       c.id,
 		ToolCallID:       tool.GetToolCallId(),
 		ToolName:         tool.GetToolName(),
 		WorkingDirectory: tool.GetWorkingDirectory(),
-		Traceparent:      tool.GetTraceparent(),
-		Tracestate:       tool.GetTracestate(),
+		Traceparent:      parent,
+		Tracestate:       state,
 	})
 	c.ctx, c.cancel = context.WithCancelCause(ctx)
 	p.calls[c.id] = c

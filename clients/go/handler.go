@@ -23,7 +23,7 @@ type Call struct {
 	ToolName string
 	// The session's working directory on the CLI's machine, where known.
 	WorkingDirectory string
-	// The W3C trace context of the tool call; empty if there is none.
+	// The W3C trace context that the callback belongs to; empty if there is none.
 	Traceparent string
 	// The W3C trace state that goes with it.
 	Tracestate string

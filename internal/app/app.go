@@ -39,7 +39,8 @@ type App struct {
 	server  *server.Server
 	offline *offlinemodel.Server
 
-	closers closers
+	observing observing
+	closers   closers
 	// hard ends when the end must not wait for anybody.
 	hard  context.Context
 	abort context.CancelFunc
@@ -60,6 +61,9 @@ func New(ctx context.Context, c Config, options ...Option) (_ *App, err error) {
 			err = errors.Join(err, a.Close())
 		}
 	}()
+	if err := a.observe(ctx, &set); err != nil {
+		return nil, err
+	}
 	profile, err := c.profile()
 	if err != nil {
 		return nil, err
@@ -82,6 +86,9 @@ func New(ctx context.Context, c Config, options ...Option) (_ *App, err error) {
 		return nil, err
 	}
 	a.bridge = b
+	if err := a.watch(b); err != nil {
+		return nil, err
+	}
 	if err := a.listen(ctx, b); err != nil {
 		return nil, err
 	}
@@ -117,11 +124,14 @@ func (a *App) newBridge(directory bridge.Directory, set *settings, profile runti
 			supervisor = runtime.NewSupervisor(runtime.SupervisorConfig{
 				Start: func(ctx context.Context, p runtime.Profile) (*runtime.Runtime, error) {
 					c := a.current.Load()
-					return start(ctx, runtime.Config{
-						Runner: way, Profile: p, Logger: a.logger, MaxRSS: c.KillRSS,
-						PingInterval: c.PingInterval, PingTimeout: c.PingTimeout,
+					return a.observing.started(func() (*runtime.Runtime, error) {
+						return start(ctx, runtime.Config{
+							Runner: way, Profile: p, Logger: a.logger, MaxRSS: c.KillRSS,
+							PingInterval: c.PingInterval, PingTimeout: c.PingTimeout,
+						})
 					})
 				},
+				OnDown:  a.observing.ended,
 				Backoff: set.backoff, Breaker: set.breaker, Logger: a.logger,
 			})
 			return runtimes{supervisor}
@@ -148,11 +158,14 @@ func (a *App) newBridge(directory bridge.Directory, set *settings, profile runti
 		Sole:               a.config.Sole,
 		OfflineModel:       a.offline != nil,
 		Version:            a.config.Version,
+		Observer:           a.observing.observer,
+		Audit:              a.observing.audit,
 		Logger:             a.logger,
 	})
 	if err != nil {
 		return nil, err
 	}
+	a.observing.supervisor, a.observing.profile = supervisor, profile
 	a.closers.add("bridge", func(context.Context) error { b.Close(); return nil })
 	a.closers.add("runtimes", supervisor.Stop)
 	return b, nil
@@ -166,8 +179,10 @@ func (a *App) listen(ctx context.Context, b *bridge.Bridge) (err error) {
 		TLS:          a.config.tls(a.policyNow()),
 		Policy:       a.policy,
 		Services:     services(b, a.config.Internal),
-		Drainer:      drainer{b, a.config.DrainGrace, a.hard},
+		Drainer:      drainer{b, a.config.DrainGrace, a.hard, func() { a.observing.phase.Store(phaseDraining) }},
 		DrainTimeout: a.config.DrainGrace + callGrace,
+		Telemetry:    a.observing.instruments(&a.config),
+		Audit:        a.observing.audit,
 		Logger:       a.logger,
 		LogRequests:  a.config.LogRequests,
 		MaxRecvBytes: a.config.MaxRequestBytes,
@@ -187,6 +202,7 @@ func (a *App) Run(ctx context.Context) error {
 	a.closers.forget("server")
 	// Abort cuts off what the server waits for.
 	release := context.AfterFunc(a.hard, func() { _ = a.server.Close() })
+	a.observing.phase.Store(phaseRunning)
 	err := a.server.Run(ctx)
 	release()
 	return errors.Join(err, a.Close())

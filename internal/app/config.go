@@ -155,6 +155,18 @@ type Config struct {
 	PingInterval time.Duration
 	PingTimeout  time.Duration
 
+	// AdminListen is the address of the admin listener (docs/telemetry.md), "unix:PATH" or
+	// "HOST:PORT"; "" is none. AdminWide lets it be reached from elsewhere.
+	AdminListen string
+	AdminWide   bool
+	// OTLP sends spans and figures by OTLP, as the environment (OTEL_*) says and as the
+	// endpoint and the protocol say, which win. An endpoint switches it on.
+	OTLP         bool
+	OTLPEndpoint string
+	OTLPProtocol string
+	// AuditLog is the file of the audit log, or AuditStderr; "" is none.
+	AuditLog string
+
 	// LogLevel is debug, info, warn or error, LogFormat text or json. Default: info,
 	// text.
 	LogLevel  string
@@ -176,6 +188,9 @@ func DefaultConfig() Config {
 func (c *Config) Validate() error {
 	c.complete()
 	if err := c.checkSecurity(); err != nil {
+		return err
+	}
+	if err := c.checkObserving(); err != nil {
 		return err
 	}
 	if err := c.checkListen(); err != nil {

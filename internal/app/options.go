@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"log/slog"
 
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal/segment"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
 )
@@ -17,6 +19,7 @@ type settings struct {
 	level    *slog.LevelVar
 	backoff  runtime.Backoff
 	breaker  runtime.Breaker
+	spans    sdktrace.SpanExporter
 }
 
 func newSettings(options []Option) settings {
@@ -49,6 +52,10 @@ func WithProgress(f Progress) Option { return func(s *settings) { s.progress = f
 // WithDisk replaces the file system under the data directory, such as by one that fails.
 // What other processes must see, the lock, stays on the machine's own.
 func WithDisk(disk segment.FS) Option { return func(s *settings) { s.disk = disk } }
+
+// WithSpans has e get the spans of calls, turns and callbacks too. What it does with them
+// holds up the call.
+func WithSpans(e sdktrace.SpanExporter) Option { return func(s *settings) { s.spans = e } }
 
 // WithRestarts sets how CLI processes that end are started again. Default: as package
 // runtime has it.

@@ -2,9 +2,11 @@ package app
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -52,13 +54,21 @@ var planted = map[string]string{
 	"credentials":     "PLANTED-credentials-10",
 }
 
-// Secrets that callers send are in no log, in no error and in nothing that is kept, whether
-// the calls that bring them succeed or fail.
+// spoken are things that callers say, and have a right to see in the log that they asked to
+// have them, and in the journal, but nowhere else.
+var spoken = map[string]string{
+	"prompt":        "PLANTED-prompt",
+	"tool argument": "PLANTED-argument",
+	"tool result":   "PLANTED-result",
+}
+
+// Secrets that callers send are in no log, in no error, no span, no figure and in nothing
+// that is kept, whether the calls that bring them succeed or fail.
 func TestSecretsStayInMemory(t *testing.T) {
 	t.Parallel()
 	var log lockedBuffer
 	data := ""
-	ts := startTenants(t, func(c *Config) {
+	ts := startObserved(t, func(c *Config) {
 		c.LogRequests, data = true, c.DataDir
 		c.Listen = append(c.Listen, "unix:"+filepath.Join(shortDir(t), "s"))
 		c.ProfileFields = []string{"env", "github_token"}
@@ -67,6 +77,7 @@ func TestSecretsStayInMemory(t *testing.T) {
 	tell := func(reply any, err error) {
 		told = append(told, fmt.Sprint(reply, err, status.Convert(err).Details()))
 	}
+	ts.plays("", deploying)
 	operator := bridgev1.NewSessionServiceClient(ts.as("operator"))
 	provider := &cliv1.ProviderConfig{
 		BaseUrl: "http://127.0.0.1:1", ApiKey: proto.String(planted["provider key"]), BearerToken: proto.String(planted["provider bearer"]),
@@ -88,6 +99,7 @@ func TestSecretsStayInMemory(t *testing.T) {
 		Text: "hi", RequestHeaders: map[string]string{"x": planted["request header"]},
 	}}))
 	tell(operator.ProvideCredentials(ctx, &bridgev1.ProvideCredentialsRequest{SessionId: "s", Provider: &cliv1.ProviderConfig{ApiKey: proto.String(planted["credentials"])}}))
+	deploy(ctx, t, ts.tenants, "operator", "deployed", spoken["prompt"])
 	acme := bridgev1.NewSessionServiceClient(ts.as("acme-owner"))
 	tell(acme.CreateSession(ctx, &bridgev1.CreateSessionRequest{SessionId: "s", Config: config})) // not on its list
 	wrong := metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+planted["wrong token"])
@@ -95,10 +107,32 @@ func TestSecretsStayInMemory(t *testing.T) {
 	if text := strings.Join(told, "\n"); !strings.Contains(text, "session_id:\"s\"") || !strings.Contains(text, "SESSION_EXISTS") || !strings.Contains(text, "FORBIDDEN") {
 		t.Fatalf("the calls did not do what they are made for:\n%s", text)
 	}
+	_, page := ts.get(t, "/metrics")
+	_, heap := ts.get(t, "/debug/pprof/heap?debug=1")
 	ts.stop()
 	ts.end(t)
+	spans, err := json.Marshal(ts.spans.all())
+	if err != nil {
+		t.Fatal(err)
+	}
+	audit, err := os.ReadFile(ts.audit)
+	if err != nil {
+		t.Fatal(err)
+	}
+	silent := map[string]string{"the metrics": page, "the profile": heap, "the spans": string(spans), "the audit log": string(audit)}
+	for where, text := range silent {
+		if len(text) < 1000 {
+			t.Errorf("%s: there is nothing to look at: %s", where, text)
+		}
+		for what, words := range spoken {
+			if strings.Contains(text, words) {
+				t.Errorf("%s: the %s is there", where, what)
+			}
+		}
+	}
 	places := map[string]string{"the log": log.String(), "what callers are told": strings.Join(told, "\n")}
-	err := filepath.WalkDir(data, func(path string, d fs.DirEntry, err error) error {
+	maps.Copy(places, silent)
+	err = filepath.WalkDir(data, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || !d.Type().IsRegular() {
 			return err
 		}

@@ -47,12 +47,15 @@ type drainer struct {
 	grace  time.Duration
 	// hard ends when the end must not wait for anybody.
 	hard context.Context
+	// begun is told that the draining begins.
+	begun func()
 }
 
 // Drain implements server.Drainer. It waits for the turns that run: a caller that has
 // only sent a prompt is no call under way. It does not wait for streams and calls, which
 // the server does, and no longer than they last.
 func (d drainer) Drain(ctx context.Context) error {
+	d.begun()
 	d.bridge.Drain(d.grace)
 	ctx, cancel := context.WithTimeout(ctx, d.grace)
 	defer cancel()

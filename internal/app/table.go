@@ -36,6 +36,7 @@ func (c *Config) Table() setting.Table {
 		{Title: "What is kept", Rows: c.dataRows()},
 		{Title: "Sizes and times", Rows: c.boundRows()},
 		{Title: "The log", Rows: c.logRows()},
+		{Title: "Telemetry", Rows: c.observeRows()},
 	}
 }
 

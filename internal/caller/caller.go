@@ -100,6 +100,8 @@ type Caller struct {
 	Tenant string
 	// Name is who it is, for logs; no secret.
 	Name string
+	// Peer is where the call comes from, for logs: a network address, or "unix".
+	Peer string
 	// Role is what the caller may do.
 	Role Role
 	// Class is what the call under way does; Unclassed where that is not known.

@@ -92,3 +92,12 @@ func (m Methods) name(rpc string) string {
 	}
 	return strings.ReplaceAll(strings.TrimPrefix(rpc, "/"), "/", ".")
 }
+
+// permissions is what the CLI's methods begin with that say what is allowed.
+const permissions = "session.permissions."
+
+// Permits reports whether an rpc changes what agents may do without being asked.
+func (m Methods) Permits(rpc string) bool {
+	name := m.name(rpc)
+	return strings.HasPrefix(name, permissions) && classes[name] > caller.Read && !strings.Contains(name, ".handlePending")
+}

@@ -14,13 +14,11 @@ import (
 
 // Send implements bridgev1.SessionServiceServer.
 func (s *Service) Send(ctx context.Context, req *bridgev1.SendRequest) (*bridgev1.SendResponse, error) {
-	req.Prompt = traced(ctx, req.GetPrompt())
 	return s.backend.Send(ctx, req)
 }
 
 // SendAndWait implements bridgev1.SessionServiceServer.
 func (s *Service) SendAndWait(ctx context.Context, req *bridgev1.SendAndWaitRequest) (*bridgev1.SendAndWaitResponse, error) {
-	req.Prompt = traced(ctx, req.GetPrompt())
 	return s.backend.SendAndWait(ctx, req)
 }
 
@@ -31,7 +29,6 @@ func (s *Service) Abort(ctx context.Context, req *bridgev1.AbortRequest) (*bridg
 
 // Run implements bridgev1.SessionServiceServer.
 func (s *Service) Run(req *bridgev1.RunRequest, stream grpc.ServerStreamingServer[bridgev1.RunResponse]) error {
-	req.Prompt = traced(stream.Context(), req.GetPrompt())
 	return s.backend.Run(stream.Context(), req, codec.RunSink(stream))
 }
 

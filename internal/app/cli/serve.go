@@ -9,7 +9,10 @@ import (
 	"runtime/debug"
 	"strings"
 
+	"go.opentelemetry.io/otel"
+
 	"github.com/copilot-grpc/copilot-grpc/internal/app"
+	"github.com/copilot-grpc/copilot-grpc/server/redact"
 )
 
 const serveUsage = `Serves the GitHub Copilot CLI over gRPC until it is asked to end: by SIGINT or SIGTERM in
@@ -31,6 +34,7 @@ func serve(ctx context.Context, p *program, args []string) error {
 		return err
 	}
 	c := command.config
+	observeEnv(p, c)
 	if command.print {
 		return errors.Join(command.loader.Print(p.stdout), command.check())
 	}
@@ -43,12 +47,18 @@ func serve(ctx context.Context, p *program, args []string) error {
 		return err
 	}
 	outliveReaders()
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) {
+		logger.Warn("telemetry failed", slog.String("error", redact.Text(err.Error())))
+	}))
 	a, err := app.New(ctx, *c, app.WithLogger(logger), app.WithLevel(level))
 	if err != nil {
 		return command.sourced(err)
 	}
 	for _, target := range a.Targets() {
 		logger.Info("listening", slog.String("address", target), slog.String("version", p.version))
+	}
+	if addr := a.Admin(); addr != nil {
+		logger.Info("admin listener", slog.String("address", addr.String()))
 	}
 	if c.LogFormat == "text" {
 		welcome(p.stderr, a, c.Token == "")

@@ -357,6 +357,12 @@ type Callback struct {
 	// what is left of that to a list of callbacks. It is the length of this callback with its
 	// request, in bytes of protobuf; CallbackService.ReadCallback has it.
 	WholeBytes int64 `protobuf:"varint,8,opt,name=whole_bytes,json=wholeBytes,proto3" json:"whole_bytes,omitempty"`
+	// The W3C trace context under which it waits, for whoever answers to go on with: the
+	// bridge's own span if the bridge traces, or else the context that the CLI or the turn's
+	// caller gave. Empty when there is none.
+	Traceparent string `protobuf:"bytes,9,opt,name=traceparent,proto3" json:"traceparent,omitempty"`
+	// The W3C trace state that goes with it.
+	Tracestate string `protobuf:"bytes,57,opt,name=tracestate,proto3" json:"tracestate,omitempty"`
 	// The request.
 	//
 	// Types that are valid to be assigned to Request:
@@ -497,6 +503,20 @@ func (x *Callback) GetWholeBytes() int64 {
 		return x.WholeBytes
 	}
 	return 0
+}
+
+func (x *Callback) GetTraceparent() string {
+	if x != nil {
+		return x.Traceparent
+	}
+	return ""
+}
+
+func (x *Callback) GetTracestate() string {
+	if x != nil {
+		return x.Tracestate
+	}
+	return ""
 }
 
 func (x *Callback) GetRequest() isCallback_Request {
@@ -2930,7 +2950,7 @@ var File_copilot_bridge_v1_callback_proto protoreflect.FileDescriptor
 
 const file_copilot_bridge_v1_callback_proto_rawDesc = "" +
 	"\n" +
-	" copilot/bridge/v1/callback.proto\x12\x11copilot.bridge.v1\x1a\x1fcopilot/bridge/v1/session.proto\x1a.copilot/cli/v1/callback_auto_mode_switch.proto\x1a$copilot/cli/v1/callback_canvas.proto\x1a+copilot/cli/v1/callback_canvas_action.proto\x1a,copilot/cli/v1/callback_exit_plan_mode.proto\x1a7copilot/cli/v1/callback_extension_launch_provider.proto\x1a%copilot/cli/v1/callback_factory.proto\x1a*copilot/cli/v1/callback_github_token.proto\x1a#copilot/cli/v1/callback_hooks.proto\x1a+copilot/cli/v1/callback_installations.proto\x1a+copilot/cli/v1/callback_llm_inference.proto\x1a,copilot/cli/v1/callback_provider_token.proto\x1a(copilot/cli/v1/callback_session_fs.proto\x1a,copilot/cli/v1/callback_skill_provider.proto\x1a,copilot/cli/v1/callback_system_message.proto\x1a#copilot/cli/v1/callback_tasks.proto\x1a'copilot/cli/v1/callback_ui_thread.proto\x1a(copilot/cli/v1/callback_user_input.proto\x1a&copilot/cli/v1/callback_workflow.proto\x1a copilot/cli/v1/event_types.proto\x1a%copilot/cli/v1/session_commands.proto\x1a(copilot/cli/v1/session_mcp_headers.proto\x1a&copilot/cli/v1/session_mcp_oauth.proto\x1a(copilot/cli/v1/session_permissions.proto\x1a\"copilot/cli/v1/session_tools.proto\x1a\x1fcopilot/cli/v1/session_ui.proto\x1a\x1dcopilot/json/v1/options.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xe4.\n" +
+	" copilot/bridge/v1/callback.proto\x12\x11copilot.bridge.v1\x1a\x1fcopilot/bridge/v1/session.proto\x1a.copilot/cli/v1/callback_auto_mode_switch.proto\x1a$copilot/cli/v1/callback_canvas.proto\x1a+copilot/cli/v1/callback_canvas_action.proto\x1a,copilot/cli/v1/callback_exit_plan_mode.proto\x1a7copilot/cli/v1/callback_extension_launch_provider.proto\x1a%copilot/cli/v1/callback_factory.proto\x1a*copilot/cli/v1/callback_github_token.proto\x1a#copilot/cli/v1/callback_hooks.proto\x1a+copilot/cli/v1/callback_installations.proto\x1a+copilot/cli/v1/callback_llm_inference.proto\x1a,copilot/cli/v1/callback_provider_token.proto\x1a(copilot/cli/v1/callback_session_fs.proto\x1a,copilot/cli/v1/callback_skill_provider.proto\x1a,copilot/cli/v1/callback_system_message.proto\x1a#copilot/cli/v1/callback_tasks.proto\x1a'copilot/cli/v1/callback_ui_thread.proto\x1a(copilot/cli/v1/callback_user_input.proto\x1a&copilot/cli/v1/callback_workflow.proto\x1a copilot/cli/v1/event_types.proto\x1a%copilot/cli/v1/session_commands.proto\x1a(copilot/cli/v1/session_mcp_headers.proto\x1a&copilot/cli/v1/session_mcp_oauth.proto\x1a(copilot/cli/v1/session_permissions.proto\x1a\"copilot/cli/v1/session_tools.proto\x1a\x1fcopilot/cli/v1/session_ui.proto\x1a\x1dcopilot/json/v1/options.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa6/\n" +
 	"\bCallback\x12\x1f\n" +
 	"\vcallback_id\x18\x01 \x01(\tR\n" +
 	"callbackId\x12\x1d\n" +
@@ -2943,7 +2963,11 @@ const file_copilot_bridge_v1_callback_proto_rawDesc = "" +
 	"\bdeadline\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\bdeadline\x12'\n" +
 	"\x0fparticipant_ids\x18\a \x03(\tR\x0eparticipantIds\x12\x1f\n" +
 	"\vwhole_bytes\x18\b \x01(\x03R\n" +
-	"wholeBytes\x12g\n" +
+	"wholeBytes\x12 \n" +
+	"\vtraceparent\x18\t \x01(\tR\vtraceparent\x12\x1e\n" +
+	"\n" +
+	"tracestate\x189 \x01(\tR\n" +
+	"tracestate\x12g\n" +
 	"\ttool_call\x18\n" +
 	" \x01(\v2).copilot.cli.v1.ExternalToolRequestedDataB\x1d\x82\x80\x19\x19*\x17external_tool.requestedH\x00R\btoolCall\x12e\n" +
 	"\n" +

@@ -1,0 +1,218 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge"
+	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
+	"github.com/copilot-grpc/copilot-grpc/internal/audit"
+	"github.com/copilot-grpc/copilot-grpc/internal/observe"
+	"github.com/copilot-grpc/copilot-grpc/internal/setting"
+	"github.com/copilot-grpc/copilot-grpc/internal/telemetry"
+	"github.com/copilot-grpc/copilot-grpc/server"
+	"github.com/copilot-grpc/copilot-grpc/server/admin"
+	"github.com/copilot-grpc/copilot-grpc/server/redact"
+)
+
+// AuditStderr is the Config.AuditLog that stands for the standard error stream.
+const AuditStderr = "stderr"
+
+// observeRows are the settings of how the server is looked at.
+func (c *Config) observeRows() []setting.Row {
+	return []setting.Row{
+		fixed("admin_listen", &c.AdminListen, "`address` of the admin listener (health, readiness, metrics, profiles, channelz): unix:PATH or HOST:PORT, which has to be loopback; none by default"),
+		fixed("admin_wide", &c.AdminWide, "let the admin listener be reached from elsewhere; nobody is asked who he is there"),
+		fixed("otlp", &c.OTLP, "send spans and metrics by OTLP, as OpenTelemetry's variables say; an endpoint, here or in OTEL_EXPORTER_OTLP_ENDPOINT, switches it on"),
+		fixed("otlp_endpoint", &c.OTLPEndpoint, "`URL` to send them to (default: that of OTEL_EXPORTER_OTLP_ENDPOINT)"),
+		fixed("otlp_protocol", &c.OTLPProtocol, "`protocol` of OTLP: grpc, http/protobuf (default: that of OTEL_EXPORTER_OTLP_PROTOCOL, or http/protobuf)"),
+		fixed("audit_log", &c.AuditLog, "`file` to which is appended who did what, or \""+AuditStderr+"\"; none by default"),
+	}
+}
+
+// checkObserving tells what is wrong with them.
+func (c *Config) checkObserving() error {
+	c.OTLP = c.OTLP || c.OTLPEndpoint != ""
+	if c.AdminListen != "" {
+		if err := admin.Check(c.AdminListen, c.AdminWide); err != nil {
+			return wrong("admin_listen", err)
+		}
+	}
+	if err := telemetry.CheckEndpoint(c.OTLPEndpoint); err != nil {
+		return wrong("otlp_endpoint", err)
+	}
+	return wrong("otlp_protocol", telemetry.CheckProtocol(c.OTLPProtocol))
+}
+
+// flushTimeout bounds sending what is left of spans and figures: nobody may be there to
+// take it.
+const flushTimeout = 3 * time.Second
+
+// observing is how the app is looked at.
+type observing struct {
+	observer  *observe.Observer
+	telemetry *telemetry.Telemetry
+	audit     *audit.Log
+	admin     *admin.Server
+
+	// phase is what the app is at.
+	phase atomic.Int32
+	// supervisor is set before the app runs, profile with it.
+	supervisor *runtime.Supervisor
+	profile    runtime.Profile
+}
+
+// The phases of an app.
+const (
+	phaseStarting int32 = iota
+	phaseRunning
+	phaseDraining
+)
+
+var (
+	errStarting = errors.New("starting")
+	errDraining = errors.New("draining")
+)
+
+// observe makes what looks at the app. It comes before all that it looks at, and ends after.
+func (a *App) observe(ctx context.Context, set *settings) (err error) {
+	o, c := &a.observing, &a.config
+	o.telemetry, err = telemetry.New(ctx, telemetry.Config{
+		OTLP: c.OTLP, Endpoint: c.OTLPEndpoint, Protocol: c.OTLPProtocol, Prometheus: c.AdminListen != "",
+		Version: c.Version, Redact: redact.Text, Spans: set.spans,
+	})
+	if err != nil {
+		return err
+	}
+	a.closers.add("telemetry", func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, flushTimeout)
+		defer cancel()
+		if err := o.telemetry.Shutdown(ctx); err != nil {
+			a.logger.Warn("telemetry not sent", slog.String("error", redact.Text(err.Error())))
+		}
+		return nil
+	})
+	if o.observer, err = observe.New(o.telemetry.Tracers(), o.telemetry.Meters()); err != nil {
+		return err
+	}
+	if c.AdminListen != "" {
+		o.admin, err = admin.New(ctx, admin.Config{
+			Listen: c.AdminListen, Wide: c.AdminWide, Metrics: o.telemetry.Page(), Ready: o.ready, Logger: a.logger,
+		})
+		if err != nil {
+			return err
+		}
+		a.closers.add("admin listener", func(ctx context.Context) error {
+			ctx, cancel := context.WithTimeout(ctx, flushTimeout)
+			defer cancel()
+			return o.admin.Close(ctx)
+		})
+	}
+	return a.openAudit()
+}
+
+// openAudit opens the audit log.
+func (a *App) openAudit() error {
+	var to io.Writer = os.Stderr
+	switch path := a.config.AuditLog; path {
+	case "":
+		return nil
+	case AuditStderr:
+	default:
+		file, err := audit.OpenFile(path)
+		if err != nil {
+			return err
+		}
+		a.closers.add("audit file", func(context.Context) error { return file.Close() })
+		to = file
+	}
+	a.observing.audit = audit.New(to, func(err error) {
+		a.logger.Error("audit log not written", slog.Any("error", err))
+	})
+	a.closers.add("audit log", func(context.Context) error { a.observing.audit.Close(); return nil })
+	return nil
+}
+
+// watch has figures read from where they are counted.
+func (a *App) watch(b *bridge.Bridge) error {
+	stop, err := a.observing.observer.Collect(b.Figures, a.observing.figures)
+	if err != nil {
+		return err
+	}
+	a.closers.add("figures", func(context.Context) error { return stop() })
+	return nil
+}
+
+// states are the states of CLI processes, so that those are told too that nothing is in.
+var states = []runtime.State{runtime.StateStarting, runtime.StateReady, runtime.StateStopping, runtime.StateBackoff, runtime.StateBroken}
+
+// figures puts what no bridge counts.
+func (o *observing) figures(put observe.Put) {
+	counts := map[runtime.State]int64{}
+	for _, status := range o.supervisor.List() {
+		counts[status.State]++
+	}
+	for _, state := range states {
+		put(observe.Runtimes, string(state), counts[state])
+	}
+	if o.audit == nil {
+		return
+	}
+	written, dropped, failed, queued := o.audit.Counts()
+	put(observe.AuditEntries, "written", written)
+	put(observe.AuditEntries, "dropped", dropped)
+	put(observe.AuditEntries, "failed", failed)
+	put(observe.AuditQueue, "", queued)
+}
+
+// ready says why the app should get no calls now. Only the server's own profile counts: what
+// a tenant's runtimes come to is the tenant's affair.
+func (o *observing) ready() error {
+	switch o.phase.Load() {
+	case phaseStarting:
+		return errStarting
+	case phaseDraining:
+		return errDraining
+	}
+	own := o.profile.Hash()
+	for _, status := range o.supervisor.List() {
+		if status.State == runtime.StateBroken && status.Profile.Hash() == own && time.Now().Before(status.RetryAt) {
+			return errors.New("the copilot CLI cannot be kept running")
+		}
+	}
+	return nil
+}
+
+// started measures the start of a CLI process.
+func (o *observing) started(start func() (*runtime.Runtime, error)) (*runtime.Runtime, error) {
+	began := time.Now()
+	rt, err := start()
+	o.observer.RuntimeStarted(time.Since(began), err)
+	return rt, err
+}
+
+// ended counts the end of a CLI process.
+func (o *observing) ended(d runtime.Down) { o.observer.RuntimeEnded(d.Cause, d.Restart) }
+
+// instruments is what the server tells.
+func (o *observing) instruments(c *Config) *server.Telemetry {
+	t := &server.Telemetry{Observer: o.observer, Tracers: o.telemetry.Tracers()}
+	if c.OTLP || c.AdminListen != "" {
+		t.Meters = o.telemetry.Meters()
+	}
+	return t
+}
+
+// Admin is the address of the admin listener, nil if there is none.
+func (a *App) Admin() net.Addr {
+	if a.observing.admin == nil {
+		return nil
+	}
+	return a.observing.admin.Addr()
+}

@@ -1,0 +1,211 @@
+// Package audit keeps who did what that others may want to know of later: who made, shared
+// and ended sessions, who allowed which tool, who touched the host, who was turned away. It
+// holds names and words of fixed vocabularies, never what was said, arguments or secrets.
+package audit
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/copilot-grpc/copilot-grpc/internal/caller"
+)
+
+// MaxQueue bounds the entries that wait to be written. One more is dropped and counted, and
+// the next that is written says how many were: whoever calls never waits for the log.
+const MaxQueue = 4096
+
+// maxText bounds each text of an entry: names come from callers.
+const maxText = 256
+
+// Outcomes of an entry.
+const (
+	Done    = "done"
+	Failed  = "failed"
+	Refused = "refused"
+)
+
+// Bridge is the name of the caller where the bridge itself decided.
+const Bridge = "bridge"
+
+// Entry is something that was done. Empty members are left out.
+type Entry struct {
+	// Action is what: "session.create", "session.resume", "session.delete", "session.disconnect",
+	// "session.share", "session.unshare", "callback.answer", "callback.default", "call.host",
+	// "call.refused".
+	Action string
+	// Outcome is what came of it; Reason says why not, as ErrorInfo does.
+	Outcome, Reason string
+	// Session is the session's id, Owner the tenant that it belongs to where that is not the
+	// caller's.
+	Session, Owner string
+	// Method is the rpc.
+	Method string
+	// With is the tenant that a session is shared with, Access what for.
+	With, Access string
+	// Callback is its id, Kind its kind, Subject what it is about: a tool's name, a
+	// permission's kind, a hook's type. Decision is what was decided, Participant by whom.
+	Callback, Kind, Subject, Decision, Participant string
+}
+
+// Log writes entries. A nil Log keeps nothing. Its methods may be called from any goroutine.
+type Log struct {
+	out  slog.Handler
+	fail func(error)
+	now  func() time.Time
+	// failing: the last line could not be written. Only the Log's goroutine uses it.
+	failing bool
+
+	queue chan record
+	done  chan struct{}
+
+	mu     sync.Mutex
+	closed bool
+
+	missed                  atomic.Int64 // since the last entry that was written
+	written, dropped, broke atomic.Int64
+}
+
+type record struct {
+	at  time.Time
+	who caller.Caller
+	e   Entry
+}
+
+// New returns a Log that writes to w, in lines of JSON. fail is told of the first of
+// those in a row that could not be written. The caller must Close it.
+func New(w io.Writer, fail func(error)) *Log {
+	l := &Log{
+		out: slog.NewJSONHandler(w, &slog.HandlerOptions{ReplaceAttr: plain}), fail: fail, now: time.Now,
+		queue: make(chan record, MaxQueue), done: make(chan struct{}),
+	}
+	go l.write()
+	return l
+}
+
+// plain leaves out the level, which is always the same.
+func plain(groups []string, a slog.Attr) slog.Attr {
+	if len(groups) == 0 && a.Key == slog.LevelKey {
+		return slog.Attr{}
+	}
+	return a
+}
+
+// Record keeps an entry of whoever makes the call that ctx belongs to. It does not wait.
+func (l *Log) Record(ctx context.Context, e Entry) {
+	if l == nil {
+		return
+	}
+	r := record{at: l.now(), who: caller.From(ctx), e: e}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		l.dropped.Add(1)
+		return
+	}
+	select {
+	case l.queue <- r:
+	default:
+		l.missed.Add(1)
+		l.dropped.Add(1)
+	}
+}
+
+// Counts returns how many entries were written, dropped since too many were waiting, and
+// lost since they could not be written, and how many wait.
+func (l *Log) Counts() (written, dropped, failed, queued int64) {
+	if l == nil {
+		return 0, 0, 0, 0
+	}
+	return l.written.Load(), l.dropped.Load(), l.broke.Load(), int64(len(l.queue))
+}
+
+// Close writes what waits, and ends the Log.
+func (l *Log) Close() {
+	if l == nil {
+		return
+	}
+	l.mu.Lock()
+	was := l.closed
+	l.closed = true
+	l.mu.Unlock()
+	if !was {
+		close(l.queue)
+	}
+	<-l.done
+}
+
+// write is the goroutine of the Log.
+func (l *Log) write() {
+	defer close(l.done)
+	for r := range l.queue {
+		if missed := l.missed.Swap(0); missed > 0 {
+			l.line(r.at, "audit.dropped", []slog.Attr{slog.Int64("entries", missed)})
+		}
+		l.line(r.at, r.e.Action, attrs(r))
+	}
+	if missed := l.missed.Swap(0); missed > 0 {
+		l.line(l.now(), "audit.dropped", []slog.Attr{slog.Int64("entries", missed)})
+	}
+}
+
+func (l *Log) line(at time.Time, action string, attrs []slog.Attr) {
+	r := slog.NewRecord(at, slog.LevelInfo, action, 0)
+	r.AddAttrs(attrs...)
+	if err := l.out.Handle(context.Background(), r); err != nil {
+		l.broke.Add(1)
+		if !l.failing {
+			l.failing = true
+			l.fail(fmt.Errorf("audit entry %q: %w", action, err))
+		}
+		return
+	}
+	l.failing = false
+	l.written.Add(1)
+}
+
+// attrs are the members of an entry that it has.
+func attrs(r record) []slog.Attr {
+	who := r.who
+	tenant := who.Tenant
+	if tenant == caller.HostTenant {
+		tenant = caller.HostName
+	}
+	list := make([]slog.Attr, 0, 16)
+	add := func(key, value string) {
+		if value == "" {
+			return
+		}
+		if len(value) > maxText {
+			value = value[:maxText] + "…"
+		}
+		list = append(list, slog.String(key, value))
+	}
+	add("outcome", r.e.Outcome)
+	add("reason", r.e.Reason)
+	add("caller", who.Name)
+	if who.Name != "" { // one of whom nothing is known is no tenant's
+		add("tenant", tenant)
+	}
+	if who.Role != caller.Nobody {
+		add("role", who.Role.String())
+	}
+	add("peer", who.Peer)
+	add("method", r.e.Method)
+	add("session_id", r.e.Session)
+	if r.e.Owner != who.Tenant {
+		add("owner", r.e.Owner)
+	}
+	add("with", r.e.With)
+	add("access", r.e.Access)
+	add("callback_id", r.e.Callback)
+	add("kind", r.e.Kind)
+	add("subject", r.e.Subject)
+	add("decision", r.e.Decision)
+	add("participant_id", r.e.Participant)
+	return list
+}

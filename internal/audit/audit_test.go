@@ -1,0 +1,170 @@
+package audit
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/copilot-grpc/copilot-grpc/internal/caller"
+)
+
+// held is a writer that waits, and then may fail.
+type held struct {
+	mu    sync.Mutex
+	buf   bytes.Buffer
+	began chan struct{}
+	free  chan struct{}
+	once  sync.Once
+	err   error
+}
+
+func newHeld() *held { return &held{began: make(chan struct{}), free: make(chan struct{})} }
+
+// Write implements io.Writer.
+func (h *held) Write(p []byte) (int, error) {
+	h.once.Do(func() { close(h.began) })
+	<-h.free
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.err != nil {
+		return 0, h.err
+	}
+	return h.buf.Write(p)
+}
+
+func none(t *testing.T) func(error) {
+	return func(err error) { t.Errorf("not written: %v", err) }
+}
+
+// lines are what was written.
+func lines(t *testing.T, text string) (list []map[string]any) {
+	t.Helper()
+	for line := range strings.Lines(text) {
+		var e map[string]any
+		if err := json.Unmarshal([]byte(line), &e); err != nil {
+			t.Fatalf("%q: %v", line, err)
+		}
+		list = append(list, e)
+	}
+	return list
+}
+
+func TestEntries(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	l := New(&out, none(t))
+	ctx := caller.With(t.Context(), caller.Caller{Tenant: "acme", Name: "ann", Role: caller.Owner, Peer: "10.0.0.1:5"})
+	l.Record(ctx, Entry{Action: "session.share", Outcome: Done, Session: strings.Repeat("s", 1000), Owner: "acme", With: "rival"})
+	l.Record(t.Context(), Entry{Action: "callback.answer", Outcome: Done, Owner: "acme", Kind: "permission", Decision: "reject"})
+	l.Close()
+	l.Close()
+	got := lines(t, out.String())
+	if len(got) != 2 {
+		t.Fatalf("%d lines", len(got))
+	}
+	first, second := got[0], got[1]
+	if first["msg"] != "session.share" || first["caller"] != "ann" || first["tenant"] != "acme" || first["role"] != "owner" ||
+		first["peer"] != "10.0.0.1:5" || first["with"] != "rival" || first["owner"] != nil || first["level"] != nil ||
+		len(first["session_id"].(string)) > maxText+len("…") {
+		t.Errorf("%v", first)
+	}
+	if second["tenant"] != "host" || second["owner"] != "acme" || second["decision"] != "reject" || second["session_id"] != nil {
+		t.Errorf("%v", second)
+	}
+	if written, dropped, failed, queued := l.Counts(); written != 2 || dropped+failed+queued != 0 {
+		t.Errorf("counts %d %d %d %d", written, dropped, failed, queued)
+	}
+}
+
+// Whoever calls never waits; what is dropped is counted, and told in the log.
+func TestOverflowIsToldAndNobodyWaits(t *testing.T) {
+	t.Parallel()
+	h := newHeld()
+	l := New(h, none(t))
+	l.Record(t.Context(), Entry{Action: "first"})
+	<-h.began // one is being written, so that the queue is empty
+	const more = 7
+	for range MaxQueue + more {
+		l.Record(t.Context(), Entry{Action: "next"})
+	}
+	if _, dropped, _, queued := l.Counts(); dropped != more || queued != MaxQueue {
+		t.Errorf("%d dropped, %d waiting", dropped, queued)
+	}
+	close(h.free)
+	l.Close()
+	l.Record(t.Context(), Entry{Action: "late"})
+	got := lines(t, h.buf.String())
+	if len(got) != MaxQueue+2 || got[1]["msg"] != "audit.dropped" || got[1]["entries"] != float64(more) {
+		t.Errorf("%d lines, the second %v", len(got), got[1])
+	}
+	if _, dropped, _, _ := l.Counts(); dropped != more+1 {
+		t.Errorf("%d dropped, with one that came too late", dropped)
+	}
+}
+
+// Lines that cannot be written are counted each, and told of once.
+func TestFailuresAreCounted(t *testing.T) {
+	t.Parallel()
+	h := newHeld()
+	h.err = errors.New("disk full")
+	close(h.free)
+	var told []error
+	l := New(h, func(err error) { told = append(told, err) })
+	for range 3 {
+		l.Record(context.Background(), Entry{Action: "x"})
+	}
+	l.Close()
+	if _, _, failed, _ := l.Counts(); failed != 3 || len(told) != 1 || !strings.Contains(told[0].Error(), "disk full") {
+		t.Errorf("%d failed, told %v", failed, told)
+	}
+}
+
+func TestNilLogKeepsNothing(t *testing.T) {
+	t.Parallel()
+	var l *Log
+	l.Record(t.Context(), Entry{Action: "x"})
+	if written, _, _, _ := l.Counts(); written != 0 {
+		t.Error("it has written")
+	}
+	l.Close()
+}
+
+// A file that was moved away gets a successor, and both have all lines.
+func TestFileIsMadeAnew(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "audit.log")
+	f, err := OpenFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write := func(line string) {
+		t.Helper()
+		if _, err := f.Write([]byte(line)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("1\n")
+	if err := os.Rename(path, path+".1"); err != nil {
+		t.Fatal(err)
+	}
+	write("2\n")
+	write("3\n")
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{path + ".1": "1\n", path: "2\n3\n"} {
+		text, err := os.ReadFile(name)
+		if err != nil || string(text) != want {
+			t.Errorf("%s has %q, %v", name, text, err)
+		}
+		if info, err := os.Stat(name); err != nil || info.Mode().Perm() != fileMode {
+			t.Errorf("%s: %v, %v", name, info.Mode(), err)
+		}
+	}
+}

@@ -1,0 +1,9 @@
+package telemetry
+
+import (
+	"testing"
+
+	"github.com/copilot-grpc/copilot-grpc/internal/testleak"
+)
+
+func TestMain(m *testing.M) { testleak.Main(m) }

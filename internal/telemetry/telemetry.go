@@ -1,0 +1,201 @@
+// Package telemetry takes what package observe and the gRPC server tell to where it is
+// looked at: a page for Prometheus, and OpenTelemetry's own protocol.
+package telemetry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/exporters/otlp/otlpmetric/otlpmetricgrpc"
+	"go.opentelemetry.io/otel/exporters/otlp/otlpmetric/otlpmetrichttp"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
+	otelprometheus "go.opentelemetry.io/otel/exporters/prometheus"
+	"go.opentelemetry.io/otel/metric"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/resource"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
+)
+
+// Protocols are the forms of OTLP, as OTEL_EXPORTER_OTLP_PROTOCOL names them.
+const (
+	ProtocolGRPC = "grpc"
+	ProtocolHTTP = "http/protobuf"
+)
+
+// ServiceName is the service's name where the environment names none.
+const ServiceName = "copilot-grpc"
+
+// Config says what is wanted.
+type Config struct {
+	// OTLP sends spans and figures by OTLP. Endpoint is the URL to send them to; default:
+	// the environment's (OTEL_EXPORTER_OTLP_ENDPOINT and its like), which also gives
+	// headers, certificates, timeouts, the sampler and the resource. Protocol is
+	// ProtocolGRPC or ProtocolHTTP; default: ProtocolHTTP.
+	OTLP               bool
+	Endpoint, Protocol string
+	// Prometheus makes the page.
+	Prometheus bool
+	// Version is that of the program.
+	Version string
+	// Redact takes out of texts what looks like a secret.
+	Redact func(string) string
+	// Spans, if set, gets the spans too.
+	Spans sdktrace.SpanExporter
+}
+
+// CheckEndpoint tells what is wrong with an endpoint.
+func CheckEndpoint(endpoint string) error {
+	if endpoint != "" && !strings.HasPrefix(endpoint, "http://") && !strings.HasPrefix(endpoint, "https://") {
+		return fmt.Errorf("OTLP endpoint %q is not an http:// or https:// URL", endpoint)
+	}
+	return nil
+}
+
+// CheckProtocol tells what is wrong with a protocol.
+func CheckProtocol(protocol string) error {
+	if !slices.Contains([]string{"", ProtocolGRPC, ProtocolHTTP}, protocol) {
+		return fmt.Errorf("OTLP protocol %q is none of %q, %q", protocol, ProtocolGRPC, ProtocolHTTP)
+	}
+	return nil
+}
+
+// Telemetry is what is wanted, at work.
+type Telemetry struct {
+	tracers *sdktrace.TracerProvider
+	meters  *sdkmetric.MeterProvider
+	page    http.Handler
+}
+
+// New starts it. The caller must Shutdown it. What is sent goes out in the background; that
+// nobody takes it is no error here.
+func New(ctx context.Context, c Config) (*Telemetry, error) {
+	described, err := resource.New(ctx, resource.WithTelemetrySDK(),
+		resource.WithAttributes(attribute.String("service.name", ServiceName), attribute.String("service.version", c.Version)),
+		resource.WithFromEnv()) // the last wins
+	if err != nil {
+		return nil, fmt.Errorf("telemetry: %w", err)
+	}
+	if c.Redact == nil {
+		c.Redact = func(s string) string { return s }
+	}
+	t := &Telemetry{}
+	spans := []sdktrace.TracerProviderOption{sdktrace.WithResource(described)}
+	figures := []sdkmetric.Option{sdkmetric.WithResource(described)}
+	if c.OTLP {
+		exporter, reader, err := c.otlp(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("telemetry: OTLP: %w", err)
+		}
+		spans = append(spans, sdktrace.WithBatcher(discreet{exporter, c.Redact}))
+		figures = append(figures, sdkmetric.WithReader(reader))
+	}
+	if c.Spans != nil {
+		spans = append(spans, sdktrace.WithSyncer(discreet{c.Spans, c.Redact}))
+	}
+	if c.OTLP || c.Spans != nil {
+		t.tracers = sdktrace.NewTracerProvider(spans...)
+	}
+	if c.Prometheus {
+		registry := prometheus.NewRegistry()
+		registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+		reader, err := otelprometheus.New(otelprometheus.WithRegisterer(registry), otelprometheus.WithoutScopeInfo(), otelprometheus.WithoutTargetInfo())
+		if err != nil {
+			return nil, fmt.Errorf("telemetry: Prometheus: %w", err)
+		}
+		figures = append(figures, sdkmetric.WithReader(reader))
+		t.page = promhttp.HandlerFor(registry, promhttp.HandlerOpts{})
+	}
+	t.meters = sdkmetric.NewMeterProvider(figures...)
+	return t, nil
+}
+
+// otlp returns what sends spans and figures.
+func (c Config) otlp(ctx context.Context) (sdktrace.SpanExporter, sdkmetric.Reader, error) {
+	var spans sdktrace.SpanExporter
+	var figures sdkmetric.Exporter
+	var failed [2]error
+	if c.Protocol == ProtocolGRPC {
+		var to []otlptracegrpc.Option
+		var too []otlpmetricgrpc.Option
+		if c.Endpoint != "" {
+			to = append(to, otlptracegrpc.WithEndpointURL(c.Endpoint))
+			too = append(too, otlpmetricgrpc.WithEndpointURL(c.Endpoint))
+		}
+		spans, failed[0] = otlptracegrpc.New(ctx, to...)
+		figures, failed[1] = otlpmetricgrpc.New(ctx, too...)
+	} else {
+		var to []otlptracehttp.Option
+		var too []otlpmetrichttp.Option
+		if c.Endpoint != "" {
+			base := strings.TrimRight(c.Endpoint, "/")
+			to = append(to, otlptracehttp.WithEndpointURL(base+"/v1/traces"))
+			too = append(too, otlpmetrichttp.WithEndpointURL(base+"/v1/metrics"))
+		}
+		spans, failed[0] = otlptracehttp.New(ctx, to...)
+		figures, failed[1] = otlpmetrichttp.New(ctx, too...)
+	}
+	if err := errors.Join(failed[:]...); err != nil {
+		return nil, nil, err
+	}
+	return spans, sdkmetric.NewPeriodicReader(figures), nil
+}
+
+// Tracers returns what makes spans; nil if nobody gets any.
+func (t *Telemetry) Tracers() trace.TracerProvider {
+	if t.tracers == nil {
+		return nil
+	}
+	return t.tracers
+}
+
+// Meters returns what takes figures.
+func (t *Telemetry) Meters() metric.MeterProvider { return t.meters }
+
+// Page is the page for Prometheus; nil if there is none.
+func (t *Telemetry) Page() http.Handler { return t.page }
+
+// Shutdown sends what is left, for as long as ctx lasts, and ends everything.
+func (t *Telemetry) Shutdown(ctx context.Context) error {
+	var errs []error
+	if t.tracers != nil {
+		errs = append(errs, t.tracers.Shutdown(ctx))
+	}
+	return errors.Join(append(errs, t.meters.Shutdown(ctx))...)
+}
+
+// discreet keeps what looks like a secret in the text of an error from being sent.
+type discreet struct {
+	sdktrace.SpanExporter
+	redact func(string) string
+}
+
+// ExportSpans implements sdktrace.SpanExporter.
+func (d discreet) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
+	clean := make([]sdktrace.ReadOnlySpan, len(spans))
+	for i, span := range spans {
+		clean[i] = discreetSpan{span, d.redact}
+	}
+	return d.SpanExporter.ExportSpans(ctx, clean)
+}
+
+type discreetSpan struct {
+	sdktrace.ReadOnlySpan
+	redact func(string) string
+}
+
+// Status implements sdktrace.ReadOnlySpan.
+func (s discreetSpan) Status() sdktrace.Status {
+	st := s.ReadOnlySpan.Status()
+	st.Description = s.redact(st.Description)
+	return st
+}

@@ -1,0 +1,125 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"strings"
+
+	"go.opentelemetry.io/contrib/instrumentation/google.golang.org/grpc/otelgrpc"
+	"go.opentelemetry.io/otel/metric"
+	metricnoop "go.opentelemetry.io/otel/metric/noop"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
+	tracenoop "go.opentelemetry.io/otel/trace/noop"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/stats"
+
+	"github.com/copilot-grpc/copilot-grpc/internal/audit"
+	"github.com/copilot-grpc/copilot-grpc/internal/caller"
+	"github.com/copilot-grpc/copilot-grpc/internal/observe"
+	"github.com/copilot-grpc/copilot-grpc/server/status"
+)
+
+// Telemetry is who is told of calls. Without providers no call is measured; trace contexts
+// of callers go on all the same.
+type Telemetry struct {
+	// Tracers and Meters get a span and the figures of each call. Nil: there are none.
+	Tracers trace.TracerProvider
+	Meters  metric.MeterProvider
+	// Observer counts streams and refusals.
+	Observer *observe.Observer
+}
+
+// instrumented measures calls. What the server does not have is not measured: its names are
+// the callers', and there is no end to them. Nor is what load balancers and tools ask.
+func (s *Server) instrumented() grpc.ServerOption {
+	t := s.config.Telemetry
+	if t.Tracers == nil && t.Meters == nil {
+		return grpc.EmptyServerOption{}
+	}
+	return grpc.StatsHandler(otelgrpc.NewServerHandler(
+		otelgrpc.WithTracerProvider(cmp.Or[trace.TracerProvider](t.Tracers, tracenoop.NewTracerProvider())),
+		otelgrpc.WithMeterProvider(cmp.Or[metric.MeterProvider](t.Meters, metricnoop.NewMeterProvider())),
+		otelgrpc.WithPropagators(propagation.TraceContext{}),
+		otelgrpc.WithFilter(func(info *stats.RPCTagInfo) bool {
+			return s.gate.served[info.FullMethodName] && !strings.HasPrefix(info.FullMethodName, infrastructure)
+		}),
+	))
+}
+
+// observe takes a caller's trace context where no handler has, and counts streams and
+// refusals.
+func (s *Server) observe(ctx context.Context, c *call, next func(context.Context) error) error {
+	md, _ := metadata.FromIncomingContext(ctx)
+	ctx = observe.Extract(ctx, md.Get)
+	o := s.config.Telemetry.Observer
+	if s.limiter.streaming[c.method] && !strings.HasPrefix(c.method, infrastructure) {
+		defer o.Stream(c.method)()
+	}
+	err := next(ctx)
+	s.observed(ctx, c)
+	return err
+}
+
+// observed is apart from observe for the same reason as reporter.ended.
+func (s *Server) observed(ctx context.Context, c *call) {
+	observe.OfSession(ctx, c.sessionID())
+	s.config.Telemetry.Observer.Refused(c.failure)
+}
+
+// audit keeps the calls that others may want to know of: those that were refused for who
+// makes them, and those that touch the host, concern the server or change what is allowed.
+func (s *Server) audit(ctx context.Context, c *call, next func(context.Context) error) error {
+	c.failure = next(ctx)
+	if s.config.Audit != nil {
+		s.audited(ctx, c, c.failure)
+	}
+	return c.failure
+}
+
+func (s *Server) audited(ctx context.Context, c *call, err error) {
+	st, _ := status.Of(err)
+	e := audit.Entry{Outcome: audit.Done, Method: strings.TrimPrefix(c.method, "/"), Session: c.sessionID(), Owner: c.caller.Tenant}
+	refused := st.Code() == codes.Unauthenticated || st.Code() == codes.PermissionDenied
+	switch {
+	case refused:
+		e.Action = "call.refused"
+	case strings.HasPrefix(c.method, infrastructure):
+		return
+	case c.caller.Class == caller.Host || c.caller.Class == caller.Operate:
+		e.Action = "call.host"
+	case s.gate.methods.Permits(c.method):
+		e.Action = "call.permissions"
+	default:
+		return
+	}
+	if err != nil {
+		e.Outcome, e.Reason = audit.Failed, status.Reason(st)
+	}
+	if refused {
+		e.Outcome = audit.Refused
+	}
+	who := c.caller
+	if who.Role == caller.Nobody {
+		who.Peer = peerOf(ctx)
+		if !s.gate.served[c.method] {
+			e.Method = ""
+		}
+	}
+	s.config.Audit.Record(caller.With(ctx, who), e)
+}
+
+// peerOf is where a call comes from.
+func peerOf(ctx context.Context) string {
+	p, ok := peer.FromContext(ctx)
+	switch {
+	case !ok:
+		return ""
+	case p.Addr.Network() == "unix":
+		return "unix"
+	}
+	return p.Addr.String()
+}

@@ -1,0 +1,130 @@
+package server_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	"go.opentelemetry.io/otel/trace"
+	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/metadata"
+
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+	"github.com/copilot-grpc/copilot-grpc/server"
+	"github.com/copilot-grpc/copilot-grpc/server/servertest"
+)
+
+// What the server does not have is not measured: its name is the caller's, and there would
+// be no end to them. Nor is what load balancers ask.
+func TestOnlyOwnMethodsAreMeasured(t *testing.T) {
+	t.Parallel()
+	spans, reader := tracetest.NewInMemoryExporter(), sdkmetric.NewManualReader()
+	r := servertest.Start(t, server.Config{Telemetry: &server.Telemetry{
+		Tracers: sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans)), Meters: sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader)),
+	}}, info{})
+	for _, method := range []string{"/copilot.bridge.v1.RuntimeService/GetServerInfo", "/copilot.bridge.v1.RuntimeService/Made-up", "/made.up.Service/1"} {
+		_ = r.Conn.Invoke(t.Context(), method, new(bridgev1.GetServerInfoRequest), new(bridgev1.GetServerInfoResponse))
+	}
+	if _, err := healthv1.NewHealthClient(r.Conn).Check(t.Context(), new(healthv1.HealthCheckRequest)); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Stop(); err != nil { // after which all spans are there
+		t.Fatal(err)
+	}
+	var names []string
+	for _, s := range spans.GetSpans() {
+		names = append(names, s.Name)
+	}
+	if len(names) != 1 || names[0] != "copilot.bridge.v1.RuntimeService/GetServerInfo" {
+		t.Errorf("the spans are %q", names)
+	}
+	var got metricdata.ResourceMetrics
+	if err := reader.Collect(t.Context(), &got); err != nil {
+		t.Fatal(err)
+	}
+	points := 0
+	for _, scope := range got.ScopeMetrics {
+		for _, m := range scope.Metrics {
+			if h, ok := m.Data.(metricdata.Histogram[float64]); ok {
+				points += len(h.DataPoints)
+			}
+		}
+	}
+	if points != 1 {
+		t.Errorf("there are %d series of calls, of one method", points)
+	}
+}
+
+// A caller's trace context is in the context of its call although nobody traces here.
+func TestTraceContextComesIn(t *testing.T) {
+	t.Parallel()
+	const id = "4bf92f3577b34da6a3ce929d0e0e4736"
+	var got string
+	s := answering(nil, nil)
+	get := s.get
+	s.get = func(ctx context.Context, req *bridgev1.GetSessionRequest) (*bridgev1.GetSessionResponse, error) {
+		got = trace.SpanContextFromContext(ctx).TraceID().String()
+		return get(ctx, req)
+	}
+	r := servertest.Start(t, server.Config{}, s)
+	ctx := metadata.AppendToOutgoingContext(t.Context(), "traceparent", "00-"+id+"-00f067aa0ba902b7-01")
+	_, _ = bridgev1.NewSessionServiceClient(r.Conn).GetSession(ctx, &bridgev1.GetSessionRequest{SessionId: "s1"})
+	if got != id {
+		t.Errorf("the call is in trace %q", got)
+	}
+}
+
+// Health tells of each service: that it serves, and that it does not as soon as the server
+// drains.
+func TestHealthOfEachService(t *testing.T) {
+	t.Parallel()
+	var r *servertest.Running
+	states := func(ctx context.Context) (told []string) {
+		for _, service := range []string{"", "copilot.bridge.v1.EventService", "copilot.bridge.v1.RuntimeService", "copilot.bridge.v1.Nothing"} {
+			resp, err := healthv1.NewHealthClient(r.Conn).Check(ctx, &healthv1.HealthCheckRequest{Service: service})
+			if err != nil {
+				told = append(told, "error")
+				continue
+			}
+			told = append(told, resp.GetStatus().String())
+		}
+		return told
+	}
+	var atDrain []string
+	r = servertest.Start(t, server.Config{DrainTimeout: long, StopTimeout: long, Drainer: drainer(func(ctx context.Context) error {
+		atDrain = states(ctx)
+		return nil
+	})}, &events{}, info{})
+	if _, err := bridgev1.NewRuntimeServiceClient(r.Conn).GetServerInfo(t.Context(), new(bridgev1.GetServerInfoRequest)); err != nil {
+		t.Fatal(err)
+	}
+	serving := states(t.Context())
+	if err := r.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := strings.Join(serving, " "), "SERVING SERVING SERVING error"; got != want {
+		t.Errorf("while it serves: %s", got)
+	}
+	if got, want := strings.Join(atDrain, " "), "NOT_SERVING NOT_SERVING NOT_SERVING error"; got != want {
+		t.Errorf("while it drains: %s", got)
+	}
+}
+
+// What looks like a secret in a panic is in no log.
+func TestPanicsTellNoSecret(t *testing.T) {
+	t.Parallel()
+	r, log := logged(t, server.Config{}, &sessions{get: func(context.Context, *bridgev1.GetSessionRequest) (*bridgev1.GetSessionResponse, error) {
+		panic("cannot use token=hunter2hunter2")
+	}})
+	getSession(t, r)
+	if err := r.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	if got := log.String(); !strings.Contains(got, "cannot use") || strings.Contains(got, "hunter2") {
+		t.Errorf("log %s", got)
+	}
+}
