@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"crypto/tls"
-	"crypto/x509"
 	"encoding/hex"
 	"fmt"
 	"os"
@@ -68,11 +67,8 @@ func newProxied(t *testing.T, patience time.Duration, rules ...rule) *proxied {
 	}
 	p := &proxied{address: freeAddress(t), patience: patience}
 	upstream := freeAddress(t)
-	cert, _ := selfSigned(t, dir)
-	roots := x509.NewCertPool()
-	if text, err := os.ReadFile(cert); err != nil || !roots.AppendCertsFromPEM(text) {
-		t.Fatal("no certificate: ", err)
-	}
+	cert, key, roots := selfSigned(t)
+	files["cert.pem"], files["key.pem"] = cert, key
 	files["site.conf"] = p.site(t, dir, upstream)
 	files["nginx.conf"] = `daemon off;
 master_process off;
