@@ -27,9 +27,15 @@ type cliCall struct {
 	params session.Object
 	// exact asks for the CLI's own behaviour, where the bridge's would be stricter.
 	exact bool
+	// typed is false for RawService: its results are the CLI's own, its refusals the
+	// bridge's, unless a program has the bridge to itself.
+	typed bool
 	// profile says which runtime is asked what is about no session; nil for the default.
 	profile *runtime.Profile
 }
+
+// itsWords reports whether the CLI is to refuse a call itself, in its own words.
+func (c *cliCall) itsWords(b *Bridge) bool { return c.exact && (c.typed || b.cfg.Sole) }
 
 // sessionMethods is what the methods begin with that are about one session.
 const sessionMethods = "session."
@@ -40,7 +46,7 @@ const sessionMethods = "session."
 // session goes to the runtime of the profile.
 func (b *Bridge) CallCLI(ctx context.Context, method protoreflect.MethodDescriptor, request []byte, exact bool, requestID string, profile *bridgev1.RuntimeProfile) ([]byte, error) {
 	rules, _ := proto.GetExtension(method.Options(), jsonv1.E_Method).(*jsonv1.MethodRules)
-	c := &cliCall{method: rules.GetMethod(), exact: exact}
+	c := &cliCall{method: rules.GetMethod(), exact: exact, typed: true}
 	if profile != nil {
 		p, err := b.profile(ctx, profile, "runtime_profile", "")
 		if err != nil {
@@ -136,7 +142,7 @@ func refusal(method string, row *own) error {
 // forward makes the call in the runtime that has the session, loading it if need be.
 func (b *Bridge) forward(ctx context.Context, c *cliCall) (json.RawMessage, error) {
 	s, err := b.open(ctx, c.id)
-	if c.exact && (c.id == "" || fault.ReasonOf(err) == fault.SessionNotFound) {
+	if c.itsWords(b) && (c.id == "" || fault.ReasonOf(err) == fault.SessionNotFound) {
 		return b.forwardServer(ctx, c) // the CLI has its own words for that, method by method
 	}
 	if err != nil {

@@ -19,7 +19,7 @@ func (b *Bridge) passedOn(ctx context.Context, c *cliCall) (json.RawMessage, err
 // refused answers a call of a method whose row refuses it: callers who want the CLI's own
 // behaviour have it where the row says how.
 func (b *Bridge) refused(ctx context.Context, c *cliCall, row *own) (json.RawMessage, error) {
-	if row.exact == nil || !c.exact || row.sole && !b.cfg.Sole {
+	if row.exact == nil || !c.itsWords(b) || row.sole && !b.cfg.Sole {
 		return nil, refusal(c.method, row)
 	}
 	return row.exact(b, ctx, c)
