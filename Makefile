@@ -31,7 +31,7 @@ TOOL := go tool -modfile=internal/tools/go.mod
 .PHONY: help build generate schema lint test test-all unit race check-generated proto-lint \
 	proto-breaking e2e e2e-81 e2e-81-all fuzz-smoke demo demo-smoke \
 	clients client-typescript client-python sdk sdk-smoke bench schema-history clean \
-	chaos chaos-smoke soak
+	chaos chaos-smoke soak deploy-lint vulncheck
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -48,7 +48,7 @@ schema: ## take in a CLI version (CLI=1.0.103): its schemas, proto, gen, checks,
 lint: ## formatting, vet, staticcheck, revive, import directions, sizes, texts
 	@.ci/step lint go,git .ci/lint
 
-test: lint build race chaos-smoke check-generated proto-lint proto-breaking e2e e2e-81 clients sdk-smoke fuzz-smoke demo-smoke ## everything a change must pass, under 20 minutes on 2 cores
+test: lint deploy-lint build race chaos-smoke check-generated proto-lint proto-breaking e2e e2e-81 clients sdk-smoke fuzz-smoke demo-smoke ## everything a change must pass, under 20 minutes on 2 cores
 	@echo "make test: done; a step that was left out says NOT RUN above"
 
 test-all: test sdk ## test, and what takes longer: the SDKs' scenarios, schema history, a minute per fuzz target, all e2e on the oldest CLI, e2e with -race
@@ -56,6 +56,12 @@ test-all: test sdk ## test, and what takes longer: the SDKs' scenarios, schema h
 	@.ci/step "long fuzzing" go,git .ci/fuzz-smoke 60s
 	@$(MAKE) --no-print-directory e2e-81-all
 	@.ci/step "e2e under the race detector" go,npm env GOFLAGS="$${GOFLAGS:-} -race" E2E_TIMEOUT=20m .ci/e2e $(CLI_VERSION)
+
+deploy-lint: ## the Dockerfile, the manifests, the systemd unit
+	@.ci/step "deploy" go .ci/deploy-lint
+
+vulncheck: ## known vulnerabilities in what the program uses (asks vuln.go.dev)
+	@.ci/step "govulncheck" go .ci/vulncheck
 
 unit: ## unit tests, quickly: without the race detector
 	@.ci/step "unit tests" go .ci/unit
@@ -118,7 +124,7 @@ chaos: ## seeded fault schedules against the whole server (SEED, MINUTES or COUN
 	@COPILOT_CLI_PATH=$${COPILOT_CLI_PATH:-$$(.ci/install-cli $(CLI_VERSION) || true)} \
 		bin/chaos -seed $(SEED) -minutes $(MINUTES) -count $(COUNT) -real $(REAL) -parallel $(PARALLEL) -out bin/chaos-summary.txt
 
-chaos-smoke: ## a minute of them: seeds that are always the same, and random ones
+chaos-smoke: ## the first of them: the same 24 seeds each time, at most a minute
 	@.ci/step "fault schedules" go .ci/chaos-smoke
 
 soak: ## many turns in which nothing breaks (TURNS), and the server's memory over time

@@ -83,6 +83,9 @@ type Config struct {
 	MaxMemoryBytes int
 	// Raw switches RawService on.
 	Raw bool
+	// Sole says that the bridge serves one program, whose the CLI's processes are alone: if
+	// it wants the CLI's own behaviour, it may also call what changes a whole process.
+	Sole bool
 	// OfflineModel says that a scripted model takes the place of real ones.
 	OfflineModel bool
 	// Version is the version of this program.
@@ -97,7 +100,7 @@ type Bridge struct {
 	log       *slog.Logger
 	codec     *codec
 	defaults  session.Object
-	providers session.Providers
+	tuned     atomic.Pointer[tuned]
 	once      *idempotency.Store
 	watchers  watchers
 	telemetry telemetry
@@ -172,20 +175,20 @@ func New(cfg Config) (*Bridge, error) {
 			return nil, fault.Wrap(err, fault.InvalidField, "session defaults")
 		}
 	}
-	providers, err := parseProviders(cfg.Providers)
-	if err != nil {
-		return nil, err
-	}
 	if cfg.Dialed {
 		cfg.Placement.MaxSessions = math.MaxInt
 	}
 	setDefault(&cfg.Placement.Idle, placement.DefaultIdle)
 	ctx, cancel := context.WithCancel(context.Background())
 	b := &Bridge{
-		cfg: cfg, log: cfg.Logger, codec: c, defaults: defaults, providers: providers, once: idempotency.New(time.Now),
+		cfg: cfg, log: cfg.Logger, codec: c, defaults: defaults, once: idempotency.New(time.Now),
 		budget: journal.NewBudget(cfg.MaxMemoryBytes), unkept: map[*session.Session]struct{}{}, keepNow: make(chan struct{}, 1),
 		ctx: ctx, cancel: cancel, draining: make(chan struct{}), stopping: make(chan struct{}),
 		sessions: map[string]*session.Session{}, leaving: map[string]chan struct{}{}, shared: map[string]*session.Session{}, table: placement.New(cfg.Placement, cfg.Profile, time.Now), unloading: make(chan struct{}, 1),
+	}
+	if err := b.Tune(cfg.tuning()); err != nil {
+		cancel()
+		return nil, err
 	}
 	b.table.Bound(b.bounds)
 	b.stopped, b.stop = context.WithCancel(ctx)

@@ -37,8 +37,7 @@ func openKept(t *testing.T, data, home string, script func(life int) fakecli.Scr
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = k.store.Close() }) // after the bridge
-	k.lives = newLives(t, script, append([]func(*Config){func(c *Config) { c.Directory = k.store }}, change...)...)
-	k.home = home
+	k.lives = newLivesAt(t, home, script, append([]func(*Config){func(c *Config) { c.Directory = k.store }}, change...)...)
 	return k
 }
 

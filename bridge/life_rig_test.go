@@ -40,7 +40,13 @@ func (k supervised) Down(runtime.Profile) (time.Time, bool) {
 
 func newLives(t *testing.T, script func(life int) fakecli.Script, change ...func(*Config)) *lives {
 	t.Helper()
-	l := &lives{home: t.TempDir(), script: script, born: make(chan *fakecli.CLI, 1000)}
+	return newLivesAt(t, t.TempDir(), script, change...)
+}
+
+// newLivesAt is newLives on a history that may be there already.
+func newLivesAt(t *testing.T, home string, script func(life int) fakecli.Script, change ...func(*Config)) *lives {
+	t.Helper()
+	l := &lives{home: home, script: script, born: make(chan *fakecli.CLI, 1000)}
 	l.rig = newRig(t, fakecli.Script{}, append(change, func(c *Config) {
 		c.Runtimes = func(start Start) Runtimes {
 			l.supervisor = runtime.NewSupervisor(runtime.SupervisorConfig{

@@ -35,6 +35,12 @@ func (b *Bridge) Run(ctx context.Context, r *bridgev1.RunRequest, sink frame.Sin
 	if err != nil {
 		return err
 	}
+	ctx, done := b.visiting(ctx, turn.s)
+	return done(b.streamTurn(ctx, turn, r, o, sink))
+}
+
+// streamTurn streams a turn until it has ended.
+func (b *Bridge) streamTurn(ctx context.Context, turn *turn, r *bridgev1.RunRequest, o options, sink frame.Sink) error {
 	st := b.newStream(o)
 	defer st.close()
 	st.to(sink)

@@ -213,12 +213,17 @@ func (b *Bridge) deleteStored(ctx context.Context, r *bridgev1.DeleteSessionRequ
 	}
 	var params session.Object
 	params.SetString("sessionId", id)
-	if _, err := rt.Call(ctx, "session.delete", params.JSON()); err != nil {
+	result, err := rt.Call(ctx, "session.delete", params.JSON())
+	if err != nil {
 		return session.Classify(err, "session.delete")
+	}
+	if err := session.Refused(result, "session.delete"); err != nil {
+		return err
 	}
 	b.mu.Lock()
 	s := b.sessions[session.Key(p.Tenant, id)]
 	b.mu.Unlock()
+	b.deleted(s, p.Tenant, id)
 	if s != nil {
 		b.forget(s)
 	} else if d := b.cfg.Directory; d != nil {

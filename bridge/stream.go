@@ -98,6 +98,9 @@ func (st *stream) follow(s *session.Session, c cursor, f *bridgev1.EventFilter, 
 
 func (st *stream) close() {
 	for _, f := range st.followers {
+		if f.leave != nil {
+			f.leave()
+		}
 		f.r.Close()
 	}
 }
@@ -106,6 +109,9 @@ func (st *stream) close() {
 // server stops.
 func (st *stream) run(ctx context.Context) error {
 	for _, f := range st.followers {
+		if f.unshared.Load() {
+			continue // what it sends first is its end
+		}
 		if err := st.sink(frame.Frame{Message: f.attached()}); err != nil {
 			return err
 		}
@@ -233,7 +239,7 @@ func (st *stream) beat() error {
 
 // goAway says that the bridge drains.
 func (st *stream) goAway() error {
-	g := &bridgev1.GoAway{Reason: "draining", After: durationpb.New(st.b.grace)}
+	g := &bridgev1.GoAway{Reason: bridgev1.GoAwayReason_GO_AWAY_REASON_DRAINING, After: durationpb.New(st.b.grace)}
 	for _, f := range st.followers {
 		if !f.closed {
 			g.Positions = append(g.Positions, &bridgev1.SessionPosition{SessionId: f.s.ID(), Position: session.Proto(f.at)})
@@ -307,13 +313,9 @@ func (st *stream) subscribe(ctx context.Context, c *bridgev1.SessionCursor, at s
 		return err
 	}
 	f.callbacks = callbacks
+	f.leave = st.b.visit(ctx, s, func() {
+		f.unshared.Store(true)
+		st.waker.wake(f)
+	})
 	return nil
-}
-
-// within puts a prefix before the field that an error names.
-func within(err error, at string) error {
-	if f, ok := asFault(err); ok && f.Field != "" {
-		return f.WithField(at + f.Field)
-	}
-	return err
 }

@@ -175,7 +175,7 @@ func TestDrain(t *testing.T) {
 	s.until("<caught_up>")
 	r.Drain(time.Millisecond)
 	away := s.next().GetGoAway()
-	if away.GetReason() == "" || len(away.GetPositions()) != 1 || away.GetPositions()[0].GetSessionId() != "s1" || away.GetPositions()[0].GetPosition().GetSeq() == 0 {
+	if away.GetReason() != bridgev1.GoAwayReason_GO_AWAY_REASON_DRAINING || len(away.GetPositions()) != 1 || away.GetPositions()[0].GetSessionId() != "s1" || away.GetPositions()[0].GetPosition().GetSeq() == 0 {
 		t.Errorf("go away: %v", away)
 	}
 	if f := s.next().GetClosed(); f.GetReason() != bridgev1.CloseReason_CLOSE_REASON_DRAINING {

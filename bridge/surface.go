@@ -112,13 +112,16 @@ func (b *Bridge) dispatch(ctx context.Context, c *cliCall) (json.RawMessage, err
 	row := ownMethod(c.method)
 	switch {
 	case row != nil && row.run == nil:
-		return nil, refusal(c.method, row)
+		return b.refused(ctx, c, row)
 	case row != nil:
 		return row.run(b, ctx, c)
-	case strings.HasPrefix(c.method, sessionMethods) && (c.id != "" || !sessionless[c.method]):
-		return b.forward(ctx, c)
 	}
-	return b.forwardServer(ctx, c)
+	return b.passedOn(ctx, c)
+}
+
+// aboutSession reports whether a call is about a session that has to be open.
+func aboutSession(c *cliCall) bool {
+	return strings.HasPrefix(c.method, sessionMethods) && (c.id != "" || !sessionless[c.method])
 }
 
 // refusal says why a method is not to be had.
@@ -133,6 +136,9 @@ func refusal(method string, row *own) error {
 // forward makes the call in the runtime that has the session, loading it if need be.
 func (b *Bridge) forward(ctx context.Context, c *cliCall) (json.RawMessage, error) {
 	s, err := b.open(ctx, c.id)
+	if c.exact && (c.id == "" || fault.ReasonOf(err) == fault.SessionNotFound) {
+		return b.forwardServer(ctx, c) // the CLI has its own words for that, method by method
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -167,10 +167,14 @@ func (b *Bridge) cliDestroy(ctx context.Context, c *cliCall) (json.RawMessage, e
 
 // cliDelete is session.delete.
 func (b *Bridge) cliDelete(ctx context.Context, c *cliCall) (json.RawMessage, error) {
-	if _, err := b.DeleteSession(ctx, &bridgev1.DeleteSessionRequest{SessionId: c.id}); err != nil {
-		return absent(c, err)
+	_, err := b.DeleteSession(ctx, &bridgev1.DeleteSessionRequest{SessionId: c.id})
+	switch {
+	case err == nil:
+		return done, nil
+	case c.exact:
+		return b.exactDelete(ctx, c, err)
 	}
-	return done, nil
+	return nil, err
 }
 
 // cliBulkDelete is sessions.bulkDelete: what is open here is deleted as such before the CLI

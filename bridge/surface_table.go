@@ -16,6 +16,12 @@ type own struct {
 	run func(b *Bridge, ctx context.Context, c *cliCall) (json.RawMessage, error)
 	// instead is what to call in the place of a method that is refused.
 	instead string
+	// exact is how it is done for callers who want the CLI's own behaviour, if it is
+	// refused to others.
+	exact func(b *Bridge, ctx context.Context, c *cliCall) (json.RawMessage, error)
+	// sole says that this is so only if the CLI's processes serve such callers alone
+	// (Config.Sole).
+	sole bool
 }
 
 // Words that several rows say.
@@ -25,6 +31,7 @@ const (
 	whyProcess  = "it would change every session of the CLI process, whoever's they are"
 	whyHost     = "the bridge is the CLI's host, and what the host is told holds credentials"
 	whyBehind   = "the session would be opened or closed behind the bridge's back, with none of its guarantees"
+	whyStops    = "it stops what everybody has going on in the session"
 	whyConn     = "it is bound to the connection, which all callers share"
 	whyKept     = "the CLI forgets it when the session is unloaded, so the bridge keeps it and sets it again"
 	whyWait     = "a call that waits is not parked in the CLI, which has room for few"
@@ -40,25 +47,25 @@ var ownMethods = []own{
 	{method: "host.", why: whyHost},
 	{method: "sessionFs.", why: whyProcess, instead: "SessionService.CreateSession with a runtime_profile"},
 	{method: "llmInference.", why: whyProcess, instead: "SessionService.CreateSession with a runtime_profile"},
-	{method: "registerExtensionLaunchProvider", why: whyConn},
-	{method: "sessions.setAdditionalPlugins", why: whyProcess},
-	{method: "sessions.registerExtensionToolsOnSession", why: whyConn, instead: "CallbackService.Attach with tools"},
-	{method: "sessions.open", why: whyBehind, instead: "SessionService.CreateSession or ResumeSession"},
-	{method: "sessions.close", why: whyBehind, instead: "SessionService.DisconnectSession"},
-	{method: "sessions.connect", why: whyBehind, instead: "SessionService.ResumeSession"},
-	{method: "sessions.releaseLock", why: "the lock is what keeps other processes from forking the session's history"},
-	{method: "sessions.delete", why: whyBehind, instead: "SessionService.DeleteSession"},
-	{method: "sessions.startRemoteControl", why: whyProcess},
-	{method: "sessions.stopRemoteControl", why: whyProcess},
-	{method: "sessions.transferRemoteControl", why: whyProcess},
-	{method: "sessions.setRemoteControlSteering", why: whyProcess},
-	{method: "session.suspend", why: whyBehind, instead: "SessionService.DisconnectSession"},
-	{method: "session.shutdown", why: whyBehind, instead: "SessionService.DisconnectSession"},
-	{method: "session.canvas.provider.", why: whyConn, instead: "SessionService.CreateSession with canvases"},
-	{method: "session.mcp.registerExternalClient", why: whyConn},
-	{method: "session.mcp.unregisterExternalClient", why: whyConn},
-	{method: "session.ui.registerDirectAutoModeSwitchHandler", why: whyConn, instead: "CallbackService.Attach with the kind AUTO_MODE_SWITCH"},
-	{method: "session.ui.unregisterDirectAutoModeSwitchHandler", why: whyConn, instead: "CallbackService.Attach"},
+	{method: "registerExtensionLaunchProvider", why: whyConn, exact: (*Bridge).passedOn, sole: true},
+	{method: "sessions.setAdditionalPlugins", why: whyProcess, exact: (*Bridge).passedOn, sole: true},
+	{method: "sessions.registerExtensionToolsOnSession", why: whyConn, instead: "CallbackService.Attach with tools", exact: (*Bridge).passedOn, sole: true},
+	{method: "sessions.open", why: whyBehind, instead: "SessionService.CreateSession or ResumeSession", exact: (*Bridge).passedOn, sole: true},
+	{method: "sessions.close", why: whyBehind, instead: "SessionService.DisconnectSession", exact: (*Bridge).cliClose, sole: true},
+	{method: "sessions.connect", why: whyBehind, instead: "SessionService.ResumeSession", exact: (*Bridge).passedOn, sole: true},
+	{method: "sessions.releaseLock", why: "the lock is what keeps other processes from forking the session's history", exact: (*Bridge).passedOn, sole: true},
+	{method: "sessions.delete", why: whyBehind, instead: "SessionService.DeleteSession", exact: (*Bridge).cliClose, sole: true},
+	{method: "sessions.startRemoteControl", why: whyProcess, exact: (*Bridge).passedOn, sole: true},
+	{method: "sessions.stopRemoteControl", why: whyProcess, exact: (*Bridge).passedOn, sole: true},
+	{method: "sessions.transferRemoteControl", why: whyProcess, exact: (*Bridge).passedOn, sole: true},
+	{method: "sessions.setRemoteControlSteering", why: whyProcess, exact: (*Bridge).passedOn, sole: true},
+	{method: "session.suspend", why: whyStops, instead: "SessionService.DisconnectSession", exact: (*Bridge).passedOn},
+	{method: "session.shutdown", why: whyStops, instead: "SessionService.DisconnectSession", exact: (*Bridge).cliShutdown},
+	{method: "session.canvas.provider.", why: whyConn, instead: "SessionService.CreateSession with canvases", exact: (*Bridge).passedOn, sole: true},
+	{method: "session.mcp.registerExternalClient", why: whyConn, exact: (*Bridge).passedOn, sole: true},
+	{method: "session.mcp.unregisterExternalClient", why: whyConn, exact: (*Bridge).passedOn, sole: true},
+	{method: "session.ui.registerDirectAutoModeSwitchHandler", why: whyConn, instead: "CallbackService.Attach with the kind AUTO_MODE_SWITCH", exact: (*Bridge).passedOn, sole: true},
+	{method: "session.ui.unregisterDirectAutoModeSwitchHandler", why: whyConn, instead: "CallbackService.Attach", exact: (*Bridge).passedOn, sole: true},
 
 	{method: "session.create", why: whyLifetime, run: (*Bridge).cliCreate},
 	{method: "session.resume", why: whyLifetime, run: (*Bridge).cliResume},

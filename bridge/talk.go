@@ -17,6 +17,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
+	"github.com/copilot-grpc/copilot-grpc/internal/caller"
 )
 
 // Send says something to the agent.
@@ -78,7 +79,7 @@ func (b *Bridge) say(ctx context.Context, s *session.Session, m session.Message)
 // and io.EOF after the last.
 func (b *Bridge) SendStream(ctx context.Context, first *bridgev1.SendRequest, next func() (*bridgev1.AttachmentChunk, error)) (*bridgev1.SendStreamResponse, error) {
 	r := proto.Clone(first).(*bridgev1.SendRequest)
-	total := 0
+	total, most := 0, b.tuned.Load().MaxAttachmentBytes
 	for {
 		chunk, err := next()
 		if errors.Is(err, io.EOF) {
@@ -91,8 +92,8 @@ func (b *Bridge) SendStream(ctx context.Context, first *bridgev1.SendRequest, ne
 		if err != nil {
 			return nil, err
 		}
-		if total += len(chunk.GetData()); total > b.cfg.MaxAttachmentBytes {
-			return nil, fault.New(fault.InvalidField, "the attachments have more than %d bytes", b.cfg.MaxAttachmentBytes).WithField("chunk.data")
+		if total += len(chunk.GetData()); total > most {
+			return nil, fault.New(fault.InvalidField, "the attachments have more than %d bytes", most).WithField("chunk.data")
 		}
 		blob.Data = append(blob.Data, chunk.GetData()...)
 	}
@@ -152,7 +153,12 @@ func (b *Bridge) SendAndWait(ctx context.Context, r *bridgev1.SendAndWaitRequest
 		if begun == nil {
 			begun = b.runs.get(ctx, r.GetSessionId(), said.GetMessageId())
 		}
-		return b.awaitTurn(ctx, begun, r.GetSessionId(), said.GetMessageId(), idle, timeout)
+		if begun == nil {
+			return b.awaitTurn(ctx, nil, r.GetSessionId(), said.GetMessageId(), idle, timeout)
+		}
+		ctx, done := b.visiting(ctx, begun.s)
+		out, err := b.awaitTurn(ctx, begun, r.GetSessionId(), said.GetMessageId(), idle, timeout)
+		return out, done(err)
 	})
 }
 
@@ -276,6 +282,9 @@ func (b *Bridge) UpdateProvider(ctx context.Context, r *bridgev1.UpdateProviderR
 		return nil, err
 	}
 	err = s.SetProvider(ctx, func(provider session.Object) (session.Object, error) {
+		if s.ProviderRef() != "" && caller.From(ctx).Tenant != caller.HostTenant {
+			provider = nil // another address would be sent the host's keys
+		}
 		provider = over(provider)
 		if provider.String("baseUrl") == "" {
 			return nil, fault.New(fault.InvalidField, "the provider has no base_url").WithField("provider.base_url")

@@ -27,6 +27,9 @@ type Tenant struct {
 	Ambient bool
 	// Confined says that a sandbox confines what its sessions do to the host.
 	Confined bool
+	// Providers are those of the bridge's own that its sessions may name. The host's own
+	// tenant may name all.
+	Providers []string
 	// Limits bound what it may use.
 	Limits quota.Limits
 }

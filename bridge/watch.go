@@ -14,10 +14,12 @@ import (
 // told RESET and then how things are.
 const watchQueue = 256
 
-// change is a change to a session.
+// change is a change to a session: to one that the bridge has, or to one of the history,
+// of which there is the id.
 type change struct {
 	s    *session.Session
 	what bridgev1.SessionChange
+	id   string
 }
 
 // watchers are the WatchSessions streams.
@@ -37,14 +39,27 @@ func (b *Bridge) Changed(s *session.Session, what bridgev1.SessionChange) {
 	if what == bridgev1.SessionChange_SESSION_CHANGE_DISCONNECTED {
 		b.retire(s)
 	}
-	b.watchers.mu.Lock()
-	defer b.watchers.mu.Unlock()
-	for w := range b.watchers.all {
-		if !b.shows(s, w.tenant) {
+	b.watchers.tell(change{s, what, s.ID()}, func(tenant string) bool { return b.shows(s, tenant) })
+}
+
+// deleted tells the watchers that a session of the history was deleted; s is nil unless the
+// bridge knew it.
+func (b *Bridge) deleted(s *session.Session, tenant, id string) {
+	b.watchers.tell(change{s, bridgev1.SessionChange_SESSION_CHANGE_DELETED, id}, func(to string) bool {
+		return to == tenant || s != nil && b.shows(s, to)
+	})
+}
+
+// tell queues a change for the watchers of the tenants that may know of it.
+func (ws *watchers) tell(c change, shown func(tenant string) bool) {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	for w := range ws.all {
+		if !shown(w.tenant) {
 			continue
 		}
 		select {
-		case w.queue <- change{s, what}:
+		case w.queue <- c:
 		default:
 			select {
 			case w.overflow <- struct{}{}:
@@ -114,7 +129,7 @@ func (b *Bridge) WatchSessions(ctx context.Context, r *bridgev1.WatchSessionsReq
 
 func (b *Bridge) sendCurrent(ctx context.Context, send func(*bridgev1.WatchSessionsResponse) error) error {
 	for _, s := range b.visible(ctx) {
-		if err := send(changed(change{s, bridgev1.SessionChange_SESSION_CHANGE_CURRENT})); err != nil {
+		if err := send(changed(change{s, bridgev1.SessionChange_SESSION_CHANGE_CURRENT, s.ID()})); err != nil {
 			return err
 		}
 	}
@@ -124,7 +139,7 @@ func (b *Bridge) sendCurrent(ctx context.Context, send func(*bridgev1.WatchSessi
 func changed(c change) *bridgev1.WatchSessionsResponse {
 	out := &bridgev1.WatchSessionsResponse{Change: c.what}
 	if c.what == bridgev1.SessionChange_SESSION_CHANGE_DELETED {
-		out.Session = &bridgev1.Session{SessionId: c.s.ID()}
+		out.Session = &bridgev1.Session{SessionId: c.id}
 	} else {
 		out.Session = c.s.Snapshot()
 	}

@@ -134,14 +134,8 @@ func TestDrain(t *testing.T) {
 	t.Parallel()
 	p := newServed(t, []string{"--drain-grace", "30s"},
 		onUser("work", call("works", nil)), onResult("works", say("{{tool_result}}")))
-	begun, finish := make(chan struct{}), make(chan struct{})
-	s := p.create(copilot.SessionOptions{Tools: []copilot.Tool{
-		copilot.NewTool("works", "Works", func(context.Context, struct{}) (string, error) {
-			close(begun)
-			<-finish
-			return "worked", nil
-		}, copilot.SkipPermission()),
-	}})
+	works := newHold()
+	s := p.create(copilot.SessionOptions{Tools: []copilot.Tool{works.tool("works", "worked")}})
 	stream, err := p.client.EventStreams().Subscribe(p.ctx, &bridgev1.SubscribeRequest{
 		Sessions: []*bridgev1.SessionCursor{{SessionId: s.ID(), Start: bridgev1.Start_START_TAIL}},
 	})
@@ -156,7 +150,7 @@ func TestDrain(t *testing.T) {
 		t.Fatalf("health is %v, %v", first, err)
 	}
 	ended := p.goTurn(s, "work")
-	await(p.stage, begun, "the tool's call")
+	await(p.stage, works.asked, "the tool's call")
 	p.signal(syscall.SIGTERM)
 	if second, err := watch.Recv(); err != nil || second.GetStatus() != healthv1.HealthCheckResponse_NOT_SERVING {
 		t.Errorf("health is %v, %v", second, err)
@@ -175,7 +169,7 @@ func TestDrain(t *testing.T) {
 	}
 	_, err = p.client.Sessions().Send(p.ctx, &bridgev1.SendRequest{SessionId: s.ID(), Prompt: &bridgev1.Prompt{Text: "more"}})
 	wantError(t, err, codes.Unavailable, bridgev1.ErrorReason_ERROR_REASON_DRAINING)
-	close(finish)
+	works.release()
 	if out := ended(); out.GetText() != "worked" {
 		t.Errorf("the turn ended as %v", out)
 	}

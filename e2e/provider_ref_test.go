@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	copilot "github.com/copilot-grpc/copilot-grpc/clients/go"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
 )
@@ -38,8 +39,12 @@ func TestNamedProvider(t *testing.T) {
 	wantReason(t, err, bridgev1.ErrorReason_ERROR_REASON_INVALID_FIELD)
 	_, err = create("ours", d.config())
 	wantReason(t, err, bridgev1.ErrorReason_ERROR_REASON_INVALID_FIELD)
-	id, err := create("ours", config)
+	made, err := d.client.CreateSession(d.ctx, copilot.SessionOptions{Config: config, ProviderRef: "ours"})
 	if err != nil {
+		t.Fatal(err)
+	}
+	id := made.ID()
+	if err := made.Close(); err != nil {
 		t.Fatal(err)
 	}
 	d.sayTo(id, "hello")

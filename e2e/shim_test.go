@@ -1,11 +1,14 @@
 package e2e
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -36,7 +39,9 @@ type sdkProgram struct {
 	cmd  *exec.Cmd
 
 	mu     sync.Mutex
+	stderr bytes.Buffer // once it has ended
 	events []string
+	hooks  map[string]int
 	change chan struct{}
 	work   sync.WaitGroup
 }
@@ -55,10 +60,10 @@ func (c childIO) Close() error {
 
 func startSDKProgram(t *testing.T, ctx context.Context, env []string, command ...string) *sdkProgram {
 	t.Helper()
-	p := &sdkProgram{t: t, ctx: ctx, change: make(chan struct{})}
+	p := &sdkProgram{t: t, ctx: ctx, change: make(chan struct{}), hooks: map[string]int{}}
 	p.cmd = exec.Command(command[0], append(command[1:], "--headless", "--no-auto-update", "--no-auto-login", "--stdio")...)
 	p.cmd.Env = append(env, "PATH="+os.Getenv("PATH"), "TERM=dumb", "COPILOT_HOME="+t.TempDir())
-	p.cmd.Dir = realDir(t)
+	p.cmd.Dir, p.cmd.Stderr = realDir(t), &p.stderr
 	in, err := p.cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -73,11 +78,7 @@ func startSDKProgram(t *testing.T, ctx context.Context, env []string, command ..
 	p.conn = rpcconn.New(childIO{out, in}, rpcconn.Options{
 		Event: p.event,
 		Request: func(_ context.Context, q *rpcconn.Request) (json.RawMessage, error) {
-			p.note("request " + q.Method)
-			if q.Method == "userInput.request" {
-				return json.RawMessage(`{"answer":"b","wasFreeform":false}`), nil
-			}
-			return json.RawMessage(`{}`), nil
+			return p.answer(q), nil
 		},
 	})
 	t.Cleanup(func() {
@@ -95,6 +96,24 @@ func (p *sdkProgram) note(what string) {
 	p.events = append(p.events, what)
 	close(p.change)
 	p.change = make(chan struct{})
+}
+
+// answer answers a request of the CLI. Hooks are only counted: where they come among events
+// is not the same twice.
+func (p *sdkProgram) answer(q *rpcconn.Request) json.RawMessage {
+	if q.Method == "hooks.invoke" {
+		var hook struct{ HookType string }
+		_ = json.Unmarshal(q.Params, &hook) // none is one more type
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.hooks[hook.HookType]++
+		return json.RawMessage(`{}`)
+	}
+	p.note("request " + q.Method)
+	if q.Method == "userInput.request" {
+		return json.RawMessage(`{"answer":"b","wasFreeform":false}`)
+	}
+	return json.RawMessage(`{}`)
 }
 
 func (p *sdkProgram) event(body []byte) {
@@ -122,7 +141,7 @@ func (p *sdkProgram) event(body []byte) {
 			p.call(a[0], `{"sessionId":"`+m.Params.SessionID+`","requestId":"`+e.Data.RequestID+`","result":`+a[1]+`}`)
 		})
 	}
-	if !e.Ephemeral || e.Type == "session.idle" {
+	if (!e.Ephemeral || e.Type == "session.idle") && !strings.HasPrefix(e.Type, "hook.") {
 		p.note(e.Type)
 	}
 }
@@ -137,7 +156,12 @@ func (p *sdkProgram) call(method, params string) string {
 	if err != nil {
 		p.t.Errorf("%s: %v", method, err)
 	}
-	return string(result)
+	var value any // in one order of members
+	if json.Unmarshal(result, &value) != nil {
+		return string(result)
+	}
+	text, _ := json.Marshal(value)
+	return string(text)
 }
 
 // until waits until an event was seen n times.
@@ -165,7 +189,7 @@ func (p *sdkProgram) converse(url string) (results []string) {
 	provider := `{"type":"openai","wireApi":"completions","apiKey":"x","baseUrl":"` + url + `"}`
 	p.call("connect", `{}`)
 	open := `{"sessionId":"` + id + `","model":"` + offlinemodel.DefaultModel + `","provider":` + provider + `,
-		"streaming":true,"requestPermission":true,"requestUserInput":true,
+		"streaming":true,"requestPermission":true,"requestUserInput":true,"hooks":true,
 		"tools":[{"name":"lookup","description":"d","parameters":{"type":"object","properties":{"q":{"type":"string"}}}}]}`
 	members := map[string]json.RawMessage{}
 	if err := json.Unmarshal([]byte(p.call("session.create", open)), &members); err != nil {
@@ -192,18 +216,37 @@ func (p *sdkProgram) converse(url string) (results []string) {
 		{"session.mode.set", `{"sessionId":"` + id + `","mode":"bogus"}`},
 		{"session.tools.handlePendingToolCall", `{"sessionId":"` + id + `","requestId":"nope","result":"x"}`},
 		{"session.destroy", `{"sessionId":"nope"}`},
+		{"session.destroy", `{}`},
+		{"session.detach", `{"sessionId":"nope"}`},
+		{"session.delete", `{"sessionId":"nope"}`},
+		{"session.delete", `{}`},
+		{"session.setForeground", `{"sessionId":"nope"}`},
+		{"session.getMessages", `{"sessionId":"nope"}`},
+		{"session.resume", `{}`},
+		{"session.mode.get", `{}`},
+		{"session.no.such", `{"sessionId":"nope"}`},
+		{"session.suspend", `{"sessionId":"nope"}`},
+		{"sessions.readPersistedEvents", `{}`},
+		{"sessions.open", `{}`},
+		{"session.suspend", `{"sessionId":"` + id + `"}`},
+		{"session.mode.get", `{"sessionId":"` + id + `"}`},
+		{"session.shutdown", `{"sessionId":"` + id + `"}`},
+		{"session.shutdown", `{"sessionId":"` + id + `"}`},
 		{"session.destroy", `{"sessionId":"` + id + `"}`},
 		{"session.send", `{"sessionId":"` + id + `","prompt":"x"}`},
+		{"session.getMessages", `{"sessionId":"` + id + `"}`},
 	} {
 		results = append(results, call[0]+" "+p.call(call[0], call[1]))
 	}
 	p.call("session.resume", strings.Replace(open, `"tools":`, `"ignored":`, 1))
 	p.call("session.send", `{"sessionId":"`+id+`","prompt":"hello"}`)
 	p.until("session.idle", 5)
-	results = append(results, p.call("session.delete", `{"sessionId":"`+id+`"}`), p.call("runtime.shutdown", `{}`))
+	for _, call := range []string{"session.delete", "session.delete", "session.resume", "session.destroy", "runtime.shutdown"} {
+		results = append(results, call+" "+p.call(call, `{"sessionId":"`+id+`"}`))
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return append(results, p.events...)
+	return append(append(results, fmt.Sprint("hooks ", p.hooks)), p.events...)
 }
 
 // A program of the CLI hears the same through the shim, with a bridge of the shim's own, as
@@ -215,12 +258,18 @@ func TestShimIsLikeTheCLI(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := newRig(t, shimScript)
 	cli := os.Getenv(cliEnv)
 	home := "HOME=" + t.TempDir()
-	want := startSDKProgram(t, r.ctx, []string{home}, cli).converse(r.model.OpenAIBaseURL())
-	shim := startSDKProgram(t, r.ctx, []string{home, "COPILOT_GRPC_CLI=" + cli}, path, "shim")
-	got := shim.converse(r.model.OpenAIBaseURL())
+	// Each has a time of its own.
+	converse := func(env []string, command ...string) (said []string) {
+		t.Run(filepath.Base(command[0]), func(t *testing.T) {
+			r := newRig(t, shimScript)
+			said = startSDKProgram(t, r.ctx, env, command...).converse(r.model.OpenAIBaseURL())
+		})
+		return said
+	}
+	want := converse([]string{home}, cli)
+	got := converse([]string{home, "COPILOT_GRPC_CLI=" + cli}, path, "shim")
 	for i := range max(len(got), len(want)) {
 		if i >= len(got) || i >= len(want) || got[i] != want[i] {
 			t.Fatalf("at %d\n got %q\nwant %q", i, got[min(i, len(got)):], want[min(i, len(want)):])

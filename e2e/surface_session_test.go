@@ -44,7 +44,7 @@ func TestSurfaceSample(t *testing.T) {
 			"event log": sampleEventLog, "settings": sampleSettings, "sessions": sampleSessions, "server": sampleServer,
 			"errors": sampleErrors, "life": sampleLife, "todos": sampleTodos, "rewind": sampleRewind, "mcp life": sampleMCPLife,
 			"mcp configuration": sampleMCPConfig, "rules": sampleRules, "context": sampleContext, "answers": sampleAnswers,
-			"large": sampleLarge, "waiting": sampleWaiting,
+			"large": sampleLarge, "waiting for a form": waitingCalls["elicitation"].test, "waiting for a command": waitingCalls["command"].test,
 		} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()

@@ -49,6 +49,12 @@ type tenantRig struct {
 // own name, and what else the policy is to say of acme.
 func newTenantRig(t *testing.T, script, acme string) *tenantRig {
 	t.Helper()
+	return newTenantRigWith(t, script, acme, func(*app.Config) {})
+}
+
+// newTenantRigWith is newTenantRig with a change of the configuration.
+func newTenantRigWith(t *testing.T, script, acme string, change func(*app.Config)) *tenantRig {
+	t.Helper()
 	skipWithoutCLI(t)
 	dir := realDir(t)
 	var tokens strings.Builder
@@ -75,6 +81,7 @@ tenants:
 	tr.rig = newOwnRig(t, script, hostConfig{change: func(c *app.Config) {
 		c.Listen = append(c.Listen, "127.0.0.1:0")
 		c.Policy, c.DataDir = filepath.Join(dir, "policy"), tr.data
+		change(c)
 	}})
 	write("policy", strings.ReplaceAll(policy, "http://127.0.0.1:MODEL", origin(tr.model.OpenAIBaseURL())))
 	return tr

@@ -13,6 +13,7 @@ import (
 
 	"google.golang.org/grpc"
 
+	"github.com/copilot-grpc/copilot-grpc/internal/loopback"
 	"github.com/copilot-grpc/copilot-grpc/server/policy"
 )
 
@@ -133,16 +134,9 @@ func checkTCP(address string, wide bool) error {
 	if err != nil {
 		return fmt.Errorf("address %q is neither unix:PATH nor HOST:PORT: %w", address, err)
 	}
-	if !wide && !loopback(host) {
+	if !wide && !loopback.Host(host) {
 		return fmt.Errorf("address %q is not on the loopback interface: without TLS (--tls-cert, --tls-key) and identities "+
 			"(--policy) only localhost, 127.0.0.1 and [::1] are allowed", address)
 	}
 	return nil
-}
-
-// loopback reports that host names this machine without asking a name server, which
-// others may control.
-func loopback(host string) bool {
-	ip := net.ParseIP(host)
-	return strings.EqualFold(host, "localhost") || ip != nil && ip.IsLoopback()
 }

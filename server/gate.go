@@ -17,6 +17,7 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/internal/caller"
+	"github.com/copilot-grpc/copilot-grpc/internal/loopback"
 	"github.com/copilot-grpc/copilot-grpc/internal/reason"
 	"github.com/copilot-grpc/copilot-grpc/server/codec"
 	"github.com/copilot-grpc/copilot-grpc/server/identity"
@@ -35,10 +36,16 @@ type gate struct {
 	methods policy.Methods
 	// served are the full names of what is registered; set before the first call.
 	served map[string]bool
+	// admissions are the calls that policy has let in.
+	admissions admissions
 }
 
 func newGate(c *Config) *gate {
-	return &gate{token: sha256.Sum256([]byte(c.Token)), policy: c.Policy, methods: policy.NewMethods()}
+	g := &gate{token: sha256.Sum256([]byte(c.Token)), policy: c.Policy, methods: policy.NewMethods()}
+	if g.policy != nil {
+		g.policy.OnChange(g.admissions.check)
+	}
+	return g
 }
 
 // errExpired is the cause with which a call ends whose proof does.
@@ -46,11 +53,12 @@ var errExpired = errors.New("the caller's credentials have expired")
 
 // admit refuses calls that may not be made, and says who makes the others.
 func (g *gate) admit(ctx context.Context, c *call, next func(context.Context) error) error {
-	id, err := g.identify(ctx)
+	now := g.now()
+	id, proof, err := g.identify(ctx, now)
 	if err != nil {
 		return err
 	}
-	who, err := g.resolve(ctx, id)
+	who, err := g.resolve(ctx, id, now)
 	if err != nil {
 		return err
 	}
@@ -68,12 +76,30 @@ func (g *gate) admit(ctx context.Context, c *call, next func(context.Context) er
 		}
 	}
 	ctx = caller.With(ctx, who)
+	if now != nil && id.Source != identity.Socket {
+		under, ended := g.admissions.under(ctx, g.policy, now, &admission{proof: proof, id: id, who: who})
+		return ended(g.within(under, id, next))
+	}
+	return g.within(ctx, id, next)
+}
+
+// now is the policy in force, nil without one.
+func (g *gate) now() *policy.Policy {
+	if g.policy == nil {
+		return nil
+	}
+	return g.policy.Current()
+}
+
+// within makes a call that ends when its caller's proof does.
+func (g *gate) within(ctx context.Context, id *identity.Identity, next func(context.Context) error) error {
 	if id.Expires.IsZero() {
 		return next(ctx)
 	}
 	ctx, cancel := context.WithDeadlineCause(ctx, id.Expires, errExpired)
 	defer cancel()
-	if err = next(ctx); err != nil && errors.Is(context.Cause(ctx), errExpired) {
+	err := next(ctx)
+	if err != nil && errors.Is(context.Cause(ctx), errExpired) {
 		return fault.Wrap(errExpired, reason.Unauthenticated, "the call was ended")
 	}
 	return err
@@ -117,7 +143,7 @@ func (g *gate) checkFields(tenant string) func(context.Context, proto.Message) e
 }
 
 // resolve returns as whom an identity calls.
-func (g *gate) resolve(ctx context.Context, id *identity.Identity) (caller.Caller, error) {
+func (g *gate) resolve(ctx context.Context, id *identity.Identity, now *policy.Policy) (caller.Caller, error) {
 	if id.Source == identity.Socket || id.Source == identity.ServerToken {
 		return caller.Caller{Tenant: caller.HostTenant, Name: id.Name(), Role: caller.Admin}, nil
 	}
@@ -125,16 +151,16 @@ func (g *gate) resolve(ctx context.Context, id *identity.Identity) (caller.Calle
 	if len(wanted) > 1 {
 		return caller.Caller{}, fault.New(reason.Forbidden, "the metadata %q is there %d times", policy.MetadataTenant, len(wanted))
 	}
-	return g.policy.Current().Resolve(id, strings.Join(wanted, ""))
+	return now.Resolve(id, strings.Join(wanted, ""))
 }
 
 // identify returns who calls.
-func (g *gate) identify(ctx context.Context) (*identity.Identity, error) {
+func (g *gate) identify(ctx context.Context, now *policy.Policy) (*identity.Identity, identity.Proof, error) {
+	var proof identity.Proof
 	p, ok := peer.FromContext(ctx)
 	if ok && p.Addr.Network() == "unix" {
-		return &identity.Identity{Source: identity.Socket}, nil
+		return &identity.Identity{Source: identity.Socket}, proof, nil
 	}
-	var proof identity.Proof
 	secured := false
 	if ok {
 		var info credentials.TLSInfo
@@ -142,22 +168,23 @@ func (g *gate) identify(ctx context.Context) (*identity.Identity, error) {
 			proof.Certificate = verified(info)
 		}
 	}
-	if err := checkOrigin(ctx, secured && g.policy != nil); err != nil {
-		return nil, err
+	if err := checkOrigin(ctx, secured && now != nil); err != nil {
+		return nil, proof, err
 	}
 	if bearers := metadata.ValueFromIncomingContext(ctx, "authorization"); len(bearers) > 1 {
-		return nil, fault.New(reason.Unauthenticated, "the metadata \"authorization\" is there %d times", len(bearers))
+		return nil, proof, fault.New(reason.Unauthenticated, "the metadata \"authorization\" is there %d times", len(bearers))
 	} else if len(bearers) == 1 {
 		bearer, err := auth.AuthFromMD(ctx, "bearer")
 		if err != nil {
-			return nil, noToken()
+			return nil, proof, noToken()
 		}
 		proof.Bearer = bearer
 	}
-	if g.policy != nil {
-		return g.policy.Current().Authenticate(ctx, proof)
+	if now != nil {
+		id, err := now.Authenticate(ctx, proof)
+		return id, proof, err
 	}
-	return &identity.Identity{Source: identity.ServerToken}, g.checkToken(proof.Bearer)
+	return &identity.Identity{Source: identity.ServerToken}, proof, g.checkToken(proof.Bearer)
 }
 
 // verified returns the client certificate that a handshake has verified, nil if there is
@@ -179,7 +206,7 @@ func checkOrigin(ctx context.Context, anyName bool) error {
 		return fault.New(reason.Forbidden, "calls from web pages are not allowed")
 	}
 	authority := md.Get(":authority")
-	if !anyName && (len(authority) != 1 || !loopback(hostOf(authority[0]))) {
+	if !anyName && (len(authority) != 1 || !loopback.Host(hostOf(authority[0]))) {
 		return fault.New(reason.Forbidden, "the server must be called localhost, 127.0.0.1 or [::1], not %q", strings.Join(authority, ","))
 	}
 	return nil

@@ -91,6 +91,9 @@ func (o *observed) RecvMsg(m any) error {
 	if message, ok := m.(proto.Message); ok && o.call.check != nil && err == nil {
 		err = o.call.check(o.Context(), message)
 	}
+	if err == nil && o.Context().Err() != nil {
+		err = context.Cause(o.Context()) // what comes after the call's rights have ended is not looked at
+	}
 	if err == nil && o.call.request == nil {
 		o.call.request = m
 	}

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"runtime/debug"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -28,7 +29,7 @@ const infrastructure = "/grpc."
 type reporter struct {
 	log *slog.Logger
 	// requests says that the line has the request.
-	requests bool
+	requests atomic.Bool
 }
 
 // report turns the error of a call into its status. What the caller is not told goes to
@@ -67,7 +68,7 @@ func (r *reporter) ended(ctx context.Context, c *call, start time.Time, err erro
 	if !told || st.Code() == codes.Internal {
 		attrs = append(attrs, slog.String("error", redact.Text(err.Error())))
 	}
-	if m := c.message(); m != nil && r.requests {
+	if m := c.message(); m != nil && r.requests.Load() {
 		attrs = append(attrs, slog.String("request", redact.Message(m)))
 	}
 	r.log.LogAttrs(ctx, level(c.method, st), "call ended", attrs...)

@@ -29,6 +29,11 @@ const (
 	streamWindow = 1 << 20
 	connWindow   = 4 << 20
 
+	// streamWorkers are goroutines that serve one call after the other: a new one for each
+	// would grow its stack each time, a seventh of what a short call costs. When all are
+	// busy, such as with streams, calls get goroutines of their own.
+	streamWorkers = 32
+
 	maxHeaderBytes    = 64 << 10
 	handshakeTimeout  = 20 * time.Second
 	keepaliveTime     = 30 * time.Second
@@ -44,6 +49,7 @@ type Server struct {
 	health    *health.Server
 	gate      *gate
 	limiter   *limiter
+	reporter  *reporter
 	// certificates are those of TCP ports; nil without TLS.
 	certificates *certificates
 
@@ -58,7 +64,8 @@ func New(ctx context.Context, c Config) (*Server, error) {
 	if err := c.complete(); err != nil {
 		return nil, fmt.Errorf("server: %w", err)
 	}
-	s := &Server{config: c, health: health.NewServer(), gate: newGate(&c), limiter: &limiter{policy: c.Policy}}
+	s := &Server{config: c, health: health.NewServer(), gate: newGate(&c), limiter: &limiter{policy: c.Policy}, reporter: &reporter{log: c.Logger}}
+	s.reporter.requests.Store(c.LogRequests)
 	if c.TLS != nil {
 		var err error
 		if s.certificates, err = newCertificates(c.TLS, c.Logger); err != nil {
@@ -86,7 +93,7 @@ func New(ctx context.Context, c Config) (*Server, error) {
 
 // options are the fixed parts of the gRPC server.
 func (s *Server) options() []grpc.ServerOption {
-	r := &reporter{log: s.config.Logger, requests: s.config.LogRequests}
+	r := s.reporter
 	return append(
 		layered(r.report, r.rescue, s.gate.admit, s.limiter.limit, s.release, trail),
 		grpc.Creds(newPerNetwork(s.certificates)),
@@ -100,6 +107,7 @@ func (s *Server) options() []grpc.ServerOption {
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: keepaliveTime, Timeout: keepaliveTimeout}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: minClientPingTime, PermitWithoutStream: true}),
 		grpc.WaitForHandlers(true),
+		grpc.NumStreamWorkers(streamWorkers),
 		grpc.UnknownServiceHandler(unknownMethod),
 	)
 }

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"slices"
 	"sync/atomic"
 
 	"google.golang.org/grpc/credentials"
@@ -56,19 +57,25 @@ func (t *TLS) Load() (*tls.Config, error) {
 
 // certificates are those in force.
 type certificates struct {
-	files   *TLS
 	log     *slog.Logger
+	files   atomic.Pointer[TLS]
 	current atomic.Pointer[tls.Config]
 }
 
 func newCertificates(files *TLS, log *slog.Logger) (*certificates, error) {
-	c := &certificates{files: files, log: log}
+	c := &certificates{log: log}
 	first, err := files.Load()
 	if err != nil {
 		return nil, err
 	}
-	c.current.Store(first)
+	c.use(files, first)
 	return c, nil
+}
+
+// use puts what was read from the files into force.
+func (c *certificates) use(files *TLS, read *tls.Config) {
+	c.files.Store(files)
+	c.current.Store(read)
 }
 
 // config hands each handshake what is in force then.
@@ -81,22 +88,22 @@ func (c *certificates) config() *tls.Config {
 
 // reload reads the files anew. Bad ones leave those in force that are.
 func (c *certificates) reload() {
-	next, err := c.files.Load()
+	files := c.files.Load()
+	next, err := files.Load()
 	if err != nil {
 		c.log.Error("certificates not reloaded, those before stay in force", slog.Any("error", err))
 		return
 	}
 	c.current.Store(next)
-	c.log.Info("certificates reloaded", slog.String("path", c.files.CertFile))
+	c.log.Info("certificates reloaded", slog.String("path", files.CertFile))
 }
 
 // watch reloads whenever a file changes, until ctx ends.
 func (c *certificates) watch(ctx context.Context) {
-	paths := []string{c.files.CertFile, c.files.KeyFile}
-	if c.files.ClientCAFile != "" {
-		paths = append(paths, c.files.ClientCAFile)
-	}
-	refile.Watch(ctx, refile.Every, func() []string { return paths }, c.reload)
+	refile.Watch(ctx, refile.Every, func() []string {
+		files := c.files.Load()
+		return slices.DeleteFunc([]string{files.CertFile, files.KeyFile, files.ClientCAFile}, func(path string) bool { return path == "" })
+	}, c.reload)
 }
 
 // perNetwork speaks TLS on TCP, and nothing but gRPC on unix sockets, where nobody but the

@@ -202,3 +202,32 @@ func TestBounds(t *testing.T) {
 	_, err = r.Get(id(maxRemembered - 1))
 	wantReason(t, "over just now", err, fault.CallbackResolved)
 }
+
+// A callback that ends while somebody answers it is over for him too: giving it back does
+// nothing, and who gives the same answer again is not kept waiting.
+func TestOverWhileAnswered(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := NewRegistry(nil)
+		p := &Pending{ID: "a"}
+		r.Add(p, noExpiry)
+		by := Giver{Participant: "p"}
+		if _, err := r.ClaimBy("a", by); err != nil {
+			t.Fatal(err)
+		}
+		repeated := make(chan bool, 1)
+		go func() {
+			_, again := r.Repeated(t.Context(), "a", by)
+			repeated <- again
+		}()
+		synctest.Wait()
+		r.Done("a")
+		if <-repeated {
+			t.Error("an answer that did not count is said to have come")
+		}
+		r.Release(p)
+		if _, err := r.Get("a"); fault.ReasonOf(err) != fault.CallbackResolved {
+			t.Errorf("after the release it is %v", err)
+		}
+	})
+}

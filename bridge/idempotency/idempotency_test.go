@@ -150,3 +150,49 @@ func TestDoubt(t *testing.T) {
 		t.Errorf("made again after it was lost: %v, %v", got, err)
 	}
 }
+
+// A failure that leaves open what became of the request is settled by the next who comes,
+// in the same life and without a log.
+func TestFailureThatLeavesItOpen(t *testing.T) {
+	t.Parallel()
+	open, shut := errors.New("open"), errors.New("shut")
+	for name, test := range map[string]struct {
+		failure, settled error
+		calls, settles   int // after three requests
+	}{
+		"open, and found":       {open, nil, 1, 1},
+		"open, and lost":        {open, fault.New(fault.SendInDoubt, "lost"), 2, 1},
+		"open, and not settled": {open, fault.New(fault.CredentialsNeeded, "not now"), 1, 2},
+		"not open":              {shut, nil, 2, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := idempotency.New(time.Now)
+			calls, settles := 0, 0
+			d := idempotency.Doubt{
+				Since: func() []byte { return []byte("then") },
+				Settle: func(since []byte) (proto.Message, error) {
+					if settles++; string(since) != "then" {
+						t.Errorf("since is %q", since)
+					}
+					if test.settled != nil {
+						return nil, test.settled
+					}
+					return wrapperspb.String("found"), nil
+				},
+				Open: func(err error) bool { return errors.Is(err, open) },
+			}
+			for range 3 {
+				_, _ = s.DoOrSettle(t.Context(), "S", "1", wrapperspb.String("r"), d, func() (proto.Message, error) {
+					if calls++; calls == 1 {
+						return nil, test.failure
+					}
+					return wrapperspb.String("made"), nil
+				})
+			}
+			if calls != test.calls || settles != test.settles {
+				t.Errorf("made %d times and settled %d times, want %d and %d", calls, settles, test.calls, test.settles)
+			}
+		})
+	}
+}

@@ -16,14 +16,12 @@ type ID [16]byte
 // dedupe remembers which events have been seen: durable ones for good, ephemeral ones
 // of the current turn and the one before.
 type dedupe struct {
-	durable           map[ID]uint64 // with their seq
-	current, previous map[ID]struct{}
+	durable           idTable[uint64] // with their seq
+	current, previous idTable[struct{}]
 	limit             int // of ids in each of them
 }
 
-func newDedupe() dedupe {
-	return dedupe{durable: map[ID]uint64{}, current: map[ID]struct{}{}, limit: maxTurnIDs}
-}
+func newDedupe() dedupe { return dedupe{limit: maxTurnIDs} }
 
 // add reports whether the id is new, and remembers it, for a durable event with its seq.
 // An event without an id is always new.
@@ -31,32 +29,29 @@ func (d *dedupe) add(k ID, ephemeral bool, seq uint64) bool {
 	if k == (ID{}) {
 		return true
 	}
-	if _, ok := d.durable[k]; ok {
+	if _, ok := d.durable.get(k); ok {
 		return false
 	}
 	if !ephemeral {
-		d.durable[k] = seq
-		return true
+		return d.durable.set(k, seq)
 	}
-	if _, ok := d.current[k]; ok {
+	if _, ok := d.previous.get(k); ok {
 		return false
 	}
-	if _, ok := d.previous[k]; ok {
-		return false
-	}
-	if len(d.current) >= d.limit {
+	if d.current.n >= d.limit {
+		if _, ok := d.current.get(k); ok {
+			return false
+		}
 		d.rotate()
 	}
-	d.current[k] = struct{}{}
-	return true
+	return d.current.set(k, struct{}{})
 }
 
 // rotate begins a new turn.
 func (d *dedupe) rotate() {
-	if len(d.current) == 0 {
-		return
+	if d.current.n > 0 {
+		d.previous, d.current = d.current, idTable[struct{}]{}
 	}
-	d.previous, d.current = d.current, map[ID]struct{}{}
 }
 
 // ParseID packs the text of an id. What is not a UUID is told apart by its hash.

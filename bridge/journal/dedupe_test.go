@@ -74,7 +74,7 @@ func TestDedupeIsBounded(t *testing.T) {
 			t.Errorf("id %d is not remembered", i)
 		}
 	}
-	if len(d.current) != 5 || len(d.previous) != 10 {
-		t.Errorf("%d and %d ids are remembered, want 5 and 10", len(d.current), len(d.previous))
+	if d.current.n != 5 || d.previous.n != 10 {
+		t.Errorf("%d and %d ids are remembered, want 5 and 10", d.current.n, d.previous.n)
 	}
 }

@@ -43,7 +43,7 @@ type Disk struct {
 	dir    string
 	log    *segment.Log
 	writer *Writer
-	ids    map[ID]uint64     // of the events recovered, until attach
+	ids    idTable[uint64]   // of the events recovered, until attach
 	last   map[string]uint64 // the last event recovered of each type, of the main agent
 
 	// The journal's mu guards what follows.
@@ -89,7 +89,7 @@ type Recovery struct {
 // OpenDisk opens the log of a directory, and begins one with the epoch if there is none
 // or if none of it can be tied to what was shown.
 func OpenDisk(dir string, epoch uint64, w *Writer) (*Disk, Recovery, error) {
-	d := &Disk{dir: dir, writer: w, ids: map[ID]uint64{}, last: map[string]uint64{}, closed: make(chan struct{})}
+	d := &Disk{dir: dir, writer: w, last: map[string]uint64{}, closed: make(chan struct{})}
 	var rec Recovery
 	o := segment.Options{FS: w.cfg.FS, SegmentBytes: w.cfg.SegmentBytes, SyncFiles: w.cfg.Fsync != FsyncNever, Now: w.cfg.Now}
 	log, found, err := segment.Open(dir, epoch, o, func(n uint64, body []byte) error {
@@ -102,7 +102,7 @@ func OpenDisk(dir string, epoch uint64, w *Writer) (*Disk, Recovery, error) {
 			d.last[r.Type] = n
 		}
 		if r.ID != (ID{}) {
-			d.ids[r.ID] = n
+			d.ids.set(r.ID, n)
 		}
 		return nil
 	})
@@ -160,7 +160,7 @@ func (d *Disk) attach(j *Journal) {
 	d.j, j.cfg.Epoch = j, d.log.Epoch()
 	j.nextSeq, j.shownSeq, j.horizon = d.start+1, d.start, d.start
 	j.evicted, j.trimmed = d.log.Last(), d.log.Trimmed()
-	j.seen.durable, d.ids = d.ids, nil
+	j.seen.durable, d.ids = d.ids, idTable[uint64]{}
 	d.writer.register(d)
 	d.writer.wake(d) // numbers are reserved before the first is wanted
 }

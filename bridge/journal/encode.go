@@ -37,14 +37,26 @@ type wired struct {
 	form   Form
 }
 
+// wire is where the record's wire form is kept. The journal's encodeLock must be held.
+func (r *Record) wire(f Form) *[]byte {
+	if f == Tidy {
+		return &r.tidy
+	}
+	if r.others == nil {
+		r.others = new([numForms][]byte)
+	}
+	return &r.others[f]
+}
+
 // keep keeps an encoded event, and lets go of the oldest for it.
 func (w *wires) keep(r *Record, f Form) {
 	w.queue = append(w.queue, wired{r, f})
-	w.bytes += len(r.wire[f])
+	w.bytes += len(*r.wire(f))
 	for w.bytes > maxWireBytes && w.first < len(w.queue)-1 {
 		old := &w.queue[w.first]
-		w.bytes -= len(old.record.wire[old.form])
-		old.record.wire[old.form] = nil
+		wire := old.record.wire(old.form)
+		w.bytes -= len(*wire)
+		*wire = nil
 		*old = wired{}
 		w.first++
 	}
@@ -66,13 +78,14 @@ func (j *Journal) Wire(dst [][]byte, records []*Record, f Form) [][]byte {
 			dst = append(dst, nil)
 			continue
 		}
-		if r.wire[f] == nil {
-			r.wire[f] = j.cfg.Encode(r, f)
-			dst = append(dst, r.wire[f])
+		wire := r.wire(f)
+		if *wire == nil {
+			*wire = j.cfg.Encode(r, f)
+			dst = append(dst, *wire)
 			j.encoded.keep(r, f)
 			continue
 		}
-		dst = append(dst, r.wire[f])
+		dst = append(dst, *wire)
 	}
 	return dst
 }

@@ -52,7 +52,9 @@ type Record struct {
 
 	kept bool // ephemeral, but kept for good
 	off  uint64
-	wire [numForms][]byte
+	// The encoded forms: nearly always only the tidy one is wanted.
+	tidy   []byte
+	others *[numForms][]byte
 }
 
 // size is what the record counts for against the limits of memory.
@@ -303,7 +305,7 @@ func (j *Journal) epochNow() uint64 {
 func (j *Journal) Lookup(id ID) (Position, bool) {
 	j.mu.RLock()
 	defer j.mu.RUnlock()
-	seq, ok := j.seen.durable[id]
+	seq, ok := j.seen.durable.get(id)
 	return Position{j.cfg.Epoch, seq}, ok
 }
 

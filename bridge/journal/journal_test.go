@@ -298,7 +298,7 @@ func TestWiresAreBounded(t *testing.T) {
 	}
 	kept := 0
 	for _, r := range records {
-		kept += len(r.wire[Tidy])
+		kept += len(r.tidy)
 	}
 	if kept == 0 || kept > maxWireBytes || kept != j.encoded.bytes {
 		t.Errorf("%d bytes are kept and %d counted, want at most %d", kept, j.encoded.bytes, maxWireBytes)

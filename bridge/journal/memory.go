@@ -100,7 +100,7 @@ func (j *Journal) Restart(epoch uint64, events []*Record) {
 	}
 	for _, r := range events {
 		r.kept = r.Ephemeral
-		r.wire = [numForms][]byte{}
+		r.tidy, r.others = nil, nil
 		j.seen.add(r.ID, false, j.nextSeq)
 		r.Pos = Position{epoch, j.nextSeq}
 		j.nextSeq++

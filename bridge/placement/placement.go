@@ -51,12 +51,12 @@ func (c Config) withDefaults() Config {
 // Table says which sessions are in which runtimes. Its methods may be called from any
 // goroutine.
 type Table struct {
-	cfg Config
 	now func() time.Time
 	// first is the runtime that is always there: the default profile's first.
 	first string
 
 	mu     sync.Mutex
+	cfg    Config
 	shards map[string][]*shard // by the profile's hash without its shard, in their order
 	places map[string]*shard   // by session
 	count  int
@@ -133,7 +133,19 @@ func (t *Table) mayAdd(tenant string) error {
 }
 
 // Config returns the table's configuration with its defaults filled in.
-func (t *Table) Config() Config { return t.cfg }
+func (t *Table) Config() Config {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.cfg
+}
+
+// Reconfigure gives the table another configuration. Runtimes and sessions that are too many
+// then stay where they are.
+func (t *Table) Reconfigure(cfg Config) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.cfg = cfg.withDefaults()
+}
 
 // Key is the same for all runtimes of a profile.
 func Key(p runtime.Profile) string {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/internal/loopback"
 )
 
 // dialTimeout bounds the TCP connect.
@@ -75,7 +76,7 @@ func dialTCP(ctx context.Context, address string) (*net.TCPConn, error) {
 // Diagnose tries the address.
 func (d *Dialer) Diagnose(ctx context.Context) []Finding {
 	found := []Finding{d.reach(ctx)}
-	if host, _, err := net.SplitHostPort(d.Address); err == nil && !isLoopback(host) {
+	if host, _, err := net.SplitHostPort(d.Address); err == nil && !loopback.Host(host) {
 		found = append(found, Finding{
 			Level: LevelWarning, Subject: "copilot server",
 			Text:   fmt.Sprintf("%q is not on this machine, and its protocol is not encrypted", d.Address),
@@ -103,9 +104,4 @@ func (d *Dialer) reach(ctx context.Context) Finding {
 	}
 	_ = conn.Close()
 	return Finding{Level: LevelOK, Subject: "copilot server", Text: fmt.Sprintf("%q accepts connections", d.Address)}
-}
-
-func isLoopback(host string) bool {
-	ip := net.ParseIP(host)
-	return host == "localhost" || ip != nil && ip.IsLoopback()
 }

@@ -168,7 +168,7 @@ func (s *Session) giveUp(ctx context.Context, id string, why callback.Why) {
 func (s *Session) fallback(ctx context.Context, p *callback.Pending, why callback.Why) {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
-	if _, _, err := s.reply(ctx, p, p.Kind.Fallback(p, why)); err != nil {
+	if _, _, err := s.answer(ctx, p, p.Kind.Fallback(p, why)); err != nil {
 		s.host.Logger().Warn("callback not answered", "session_id", s.id, "callback_id", p.ID, "method", p.Kind.Method, "error", err)
 	}
 }
@@ -220,7 +220,7 @@ func (s *Session) Resolve(ctx context.Context, id string, by callback.Giver, rep
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), answerTimeout)
 	defer cancel()
-	accepted, at, err := s.reply(ctx, p, reply)
+	accepted, at, err := s.answer(ctx, p, reply)
 	switch {
 	case err != nil:
 		s.pending.Release(p)
@@ -233,28 +233,6 @@ func (s *Session) Resolve(ctx context.Context, id string, by callback.Giver, rep
 		s.noteOver(p, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_ANSWERED, by.Participant)
 	}
 	return at, nil
-}
-
-// reply hands an answer to the CLI, and reports whether it was still wanted.
-func (s *Session) reply(ctx context.Context, p *callback.Pending, r callback.Reply) (accepted bool, at journal.Position, err error) {
-	if p.Reply != nil {
-		p.Reply(r)
-		return true, s.journal.Last(), nil
-	}
-	params, err := ParseObject(r.Members)
-	if err != nil {
-		return false, at, fault.Wrap(err, fault.Internal, "answer of callback %q", p.ID)
-	}
-	params.SetString("requestId", p.ID)
-	result, at, err := s.Do(ctx, p.Kind.AnswerMethod, params, rpcconn.Priority())
-	if err != nil {
-		return false, at, err
-	}
-	var ok struct{ Success *bool }
-	if json.Unmarshal(result, &ok) == nil && ok.Success != nil && !*ok.Success {
-		return false, at, nil
-	}
-	return true, at, nil
 }
 
 // Pending returns the registry of pending callbacks.

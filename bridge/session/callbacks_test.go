@@ -148,19 +148,21 @@ func TestRequestsEndWithTheSession(t *testing.T) {
 	s.mu.Lock()
 	s.handling = Handling{Methods: []string{"userInput.request"}}
 	s.mu.Unlock()
+	asked := make(chan struct{}, 1)
+	reader, err := s.Journal().NewReader(journal.Position{}, true, func() { asked <- struct{}{} })
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reader.Close()
+	if first, _ := reader.Next(nil, 1); len(first) > 0 { // from here on it is woken
+		t.Fatalf("the journal has %v already", first)
+	}
 	result := make(chan error, 1)
 	go func() {
 		_, err := s.Ask(t.Context(), "q1", "userInput.request", nil)
 		result <- err
 	}()
-	reader, err := s.Journal().NewReader(journal.Position{}, true, func() {})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer reader.Close()
-	for s.Pending().Len() == 0 {
-		time.Sleep(time.Millisecond)
-	}
+	<-asked // by the note of the request
 	s.end(Disconnected, bridgev1.CloseReason_CLOSE_REASON_DISCONNECTED)
 	err = <-result
 	if rpc, ok := errors.AsType[*rpcconn.Error](err); !ok || rpc.Code != callback.DefaultErrorCode {

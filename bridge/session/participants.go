@@ -125,7 +125,11 @@ func (s *Session) Join(ctx context.Context, j Joining) (*Participant, bool, erro
 		return nil, false, err
 	}
 	if err := s.Sync(ctx); err != nil {
-		s.Leave(p)
+		if returned { // it may try again, such as when it has given back what is lacking
+			s.Lost(p, err)
+		} else {
+			s.Leave(p)
+		}
 		return nil, false, err
 	}
 	return p, returned, nil

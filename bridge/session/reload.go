@@ -61,6 +61,7 @@ func (s *Session) coldResume(ctx context.Context, rt Runtime, extra Object, cont
 		return err
 	}
 	s.noteTold(tools, switches, result, s.Past()) // what has come since then comes after the answer
+	before := s.pending.List()                    // once it is loaded, others may begin turns, which ask anew
 	s.loadedIn(rt)
 	// Only now: what is asked in these events can be answered in a session that is loaded.
 	s.mu.Lock()
@@ -73,8 +74,8 @@ func (s *Session) coldResume(ctx context.Context, rt Runtime, extra Object, cont
 		return err
 	}
 	if !continuePending {
-		s.withdraw(func(*callback.Pending) bool { return true }, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_WITHDRAWN)
-	} else if err := s.keepPending(ctx, rt); err != nil {
+		s.withdraw(func(p *callback.Pending) bool { return slices.Contains(before, p) }, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_WITHDRAWN)
+	} else if _, err := s.compare(ctx, rt); err != nil {
 		return err
 	}
 	s.mu.Lock()
@@ -213,32 +214,4 @@ func (u *unanswered) follow(rec *journal.Record) {
 			*u = nil
 		}
 	}
-}
-
-// keepPending drops the callbacks that the CLI no longer waits for, so that what was
-// never answered in some earlier life is not asked for ever.
-func (s *Session) keepPending(ctx context.Context, rt Runtime) error {
-	lists := map[string]string{
-		callback.PermissionRequested: "session.permissions.pendingRequests",
-		callback.ToolRequested:       "session.tools.listPendingRequests",
-	}
-	for kind, method := range lists {
-		result, _, err := s.call(ctx, rt, method, nil)
-		if fault.ReasonOf(err) == fault.MethodUnknown {
-			continue // CLI 1.0.81 cannot tell which tool calls it waits for
-		}
-		if err != nil {
-			return err
-		}
-		var list struct{ Items []struct{ RequestID string } }
-		if err := json.Unmarshal(result, &list); err != nil {
-			return fault.Wrap(err, fault.CLIProtocolError, "reading the result of %s", method)
-		}
-		waiting := map[string]bool{}
-		for _, item := range list.Items {
-			waiting[item.RequestID] = true
-		}
-		s.withdraw(func(p *callback.Pending) bool { return p.Kind.Method == kind && !waiting[p.ID] }, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_WITHDRAWN)
-	}
-	return nil
 }

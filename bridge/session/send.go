@@ -261,7 +261,7 @@ func (s *Session) SetProvider(ctx context.Context, change func(provider Object) 
 		return fault.New(fault.SessionBusy, "a turn is running")
 	}
 	s.mu.Lock()
-	before := s.config
+	before, ref := s.config, s.providerRef
 	provider, err := ParseObject(before.Get("provider"))
 	if err != nil {
 		provider = nil
@@ -277,6 +277,7 @@ func (s *Session) SetProvider(ctx context.Context, change func(provider Object) 
 	s.mu.Lock()
 	s.config = before.Clone()
 	s.config.Set("provider", provider.JSON())
+	s.providerRef = "" // it is the session's own from now on
 	if model != "" {
 		s.config.SetString("model", model)
 	}
@@ -284,11 +285,19 @@ func (s *Session) SetProvider(ctx context.Context, change func(provider Object) 
 	s.mu.Unlock()
 	if err := s.warmResume(ctx, rt, nil); err != nil {
 		s.mu.Lock()
-		s.config = before
+		s.config, s.providerRef = before, ref
 		s.mu.Unlock()
 		return err
 	}
 	return nil
+}
+
+// ProviderRef is the provider of the bridge's own that the session has, "" if it has one of
+// its own.
+func (s *Session) ProviderRef() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.providerRef
 }
 
 // SetCredentials gives the session secrets of its provider, or a GitHub token, in the

@@ -18,6 +18,7 @@ type turn struct {
 	failing   bool            // an error has ended it, as far as anybody waits for it
 	message   *journal.Record // the agent's last message
 	lastEvent time.Time
+	waited    time.Time // when something was last seen to be outstanding
 	// calling are the agents that wait for a model; the session's own has no name.
 	calling map[string]struct{}
 	// rested: the agent has come to rest, which the CLI tells before it says so of the
@@ -340,10 +341,11 @@ func (s *Session) silent() time.Duration {
 	pending := s.pending.Len()
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	now := time.Now()
 	if pending > 0 || s.turn.tools > 0 {
-		s.turn.lastEvent = time.Now()
+		s.turn.waited = now
 	}
-	return time.Since(s.turn.lastEvent)
+	return min(now.Sub(s.turn.lastEvent), now.Sub(s.turn.waited))
 }
 
 // TurnRunning reports whether a turn runs.

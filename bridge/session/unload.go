@@ -110,9 +110,12 @@ func (s *Session) destroy(ctx context.Context, rt Runtime) error {
 	return err
 }
 
+// activity is what the CLI says of a session's work.
+type activity struct{ HasActiveWork bool }
+
 // alive asks the CLI whether anything goes on in the session that its end would end.
 func (s *Session) alive(ctx context.Context, rt Runtime) (bool, error) {
-	var activity struct{ HasActiveWork bool }
+	var activity activity
 	if err := s.query(ctx, rt, "session.metadata.activity", &activity); err != nil || activity.HasActiveWork {
 		return true, err
 	}

@@ -22,6 +22,9 @@ const (
 	DefaultRest = 30 * time.Second
 	// stallTimeout bounds each step of ending a turn that has stalled.
 	stallTimeout = 10 * time.Second
+	// bringBackTimeout bounds loading a session for those who wait, the start of a runtime
+	// included.
+	bringBackTimeout = 2 * time.Minute
 )
 
 // Bounds say for how long nothing may happen in a turn before it is given up. Time in
@@ -74,43 +77,75 @@ func (s *Session) silence() time.Duration {
 	return s.bounds.Stall
 }
 
-// overdue reports whether a turn runs in which nothing has happened for too long, although
-// nothing is outstanding. The caller holds mu.
+// Whoever waits for a turn has somebody who ends that, whatever became of the turn:
+//
+//   - until the CLI has accepted the message, the call that says it;
+//   - in a runtime, the CLI's events, and where they do not come, the watchdog: it takes
+//     nothing for granted that it believes to be outstanding, but asks the CLI each time
+//     that nothing was heard for the bound, and ends the turn unless the CLI says that
+//     something goes on;
+//   - out of it, whoever loads the session again, and where nobody does for the bound, the
+//     watchdog.
+
+// outstanding reports whether a tool is thought to run, or a callback to wait for its
+// answer. The caller holds mu.
+func (s *Session) outstanding() bool {
+	return s.pending.Len() > 0 || s.turn.toolsRun()
+}
+
+// toolsRun reports whether tools of the turn are thought to run: not where all else has
+// come to its end.
+func (t *turn) toolsRun() bool { return t.tools > 0 && !t.rested && !t.failing }
+
+// overdue reports whether a turn runs of which nothing was heard for too long. The caller
+// holds mu.
 func (s *Session) overdue(now time.Time) bool {
 	t := &s.turn
 	if s.state != Loaded || t.stalling || !t.busy() {
 		return false
 	}
-	if s.pending.Len() > 0 || t.tools > 0 && !t.rested && !t.failing {
-		t.lastEvent = now
-		return false
+	since := t.lastEvent
+	if s.outstanding() {
+		t.waited = now
+	} else if t.waited.After(since) {
+		since = t.waited
 	}
-	return now.Sub(t.lastEvent) >= s.silence()
+	return now.Sub(since) >= s.silence()
 }
 
-// Watch ends the turn that runs if it has stalled. It is to be called now and then; it
-// does not wait for the CLI.
+// deserted reports whether somebody waits for a turn of a session that no runtime has, and
+// nobody has loaded it for too long. The caller holds mu.
+func (s *Session) deserted(now time.Time) bool {
+	t := &s.turn
+	return s.state != Loaded && !t.stalling && len(t.waiters) > 0 && now.Sub(t.lastEvent) >= s.bounds.Stall
+}
+
+// Watch sees to it that what somebody waits for comes to an end. It is to be called now and
+// then; it does not wait for the CLI.
 func (s *Session) Watch() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.overdue(time.Now()) {
-		return
+	switch now := time.Now(); {
+	case s.overdue(now):
+		s.turn.stalling = true
+		rt, last := s.runtime, s.turn.lastEvent
+		s.host.Go(func(ctx context.Context) { s.endStalled(ctx, rt, last) })
+	case s.deserted(now):
+		s.turn.stalling = true
+		s.host.Go(s.bringBack)
 	}
-	s.turn.stalling = true
-	rt, last := s.runtime, s.turn.lastEvent
-	s.host.Go(func(ctx context.Context) { s.endStalled(ctx, rt, last) })
 }
 
 // endStalled gives up the turn that has been silent since last, unless the CLI says that
-// something runs in the background.
+// something goes on.
 func (s *Session) endStalled(ctx context.Context, rt Runtime, last time.Time) {
-	working := s.tasksRun(ctx, rt)
+	working := s.goesOn(ctx, rt)
 	s.mu.Lock()
-	goesOn := s.runtime != rt || !s.turn.busy() || s.turn.lastEvent != last
-	if working && !goesOn {
+	heard := s.runtime != rt || !s.turn.busy() || s.turn.lastEvent != last
+	if working && !heard {
 		s.turn.lastEvent = time.Now()
 	}
-	if working || goesOn {
+	if working || heard {
 		s.turn.stalling = false
 		s.mu.Unlock()
 		return
@@ -123,6 +158,49 @@ func (s *Session) endStalled(ctx context.Context, rt Runtime, last time.Time) {
 	s.mu.Unlock()
 	s.host.Logger().Warn("turn stalled", "session_id", s.id, "silent_since", last)
 	s.abortStalled(ctx, rt)
+}
+
+// goesOn asks the CLI whether what is thought to be outstanding in the turn is, and whether
+// something runs in the background.
+func (s *Session) goesOn(ctx context.Context, rt Runtime) bool {
+	ctx, cancel := context.WithTimeout(ctx, stallTimeout)
+	defer cancel()
+	// What has been missed is asked again or withdrawn now, and has its own time to show.
+	if changed, err := s.compare(ctx, rt); changed && err == nil {
+		return true
+	}
+	s.mu.Lock()
+	asking, tools := s.pending.Len() > 0, s.turn.toolsRun()
+	s.mu.Unlock()
+	if asking { // each has its deadline
+		return true
+	}
+	if tools {
+		activity := activity{HasActiveWork: true} // of a CLI that cannot tell
+		if s.query(ctx, rt, "session.metadata.activity", &activity) == nil && activity.HasActiveWork {
+			return true
+		}
+	}
+	return s.tasksRun(ctx, rt)
+}
+
+// bringBack loads a session of which somebody waits for a turn, so that its history tells
+// what became of that, and ends the waiting where that cannot be.
+func (s *Session) bringBack(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, bringBackTimeout)
+	defer cancel()
+	_, err := s.Loaded(ctx)
+	s.GiveUp()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.turn.stalling = false
+	if err == nil {
+		return
+	}
+	s.host.Logger().Warn("session not loaded for those who wait for its turn", "session_id", s.id, "error", err)
+	if s.state != Loaded {
+		s.turn.lost(bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST, s.journal.Last())
+	}
 }
 
 // restOutcome is the outcome of a turn whose agent has come to rest, as its idle event
@@ -168,6 +246,12 @@ func (s *Session) abortStalled(ctx context.Context, rt Runtime) {
 	defer cancel()
 	if err := s.drop(ctx, rt); err != nil {
 		s.host.Logger().Warn("session not unloaded", "session_id", s.id, "error", err)
+	}
+	s.mu.Lock()
+	waited := s.state != Loaded && len(s.turn.waiters) > 0
+	s.mu.Unlock()
+	if waited { // for a message that came meanwhile
+		s.bringBack(context.WithoutCancel(ctx))
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"testing"
@@ -97,6 +98,7 @@ func TestTurnsAlwaysEnd(t *testing.T) {
 	for name, test := range map[string]struct {
 		events [][2]string
 		tasks  string
+		idle   bool          // the CLI says that nothing goes on
 		after  time.Duration // 0: it goes on
 		want   bridgev1.TurnStatus
 		abort  bool
@@ -105,6 +107,7 @@ func TestTurnsAlwaysEnd(t *testing.T) {
 		"a model that does not":       {events: append(started, [2]string{"model.call_start", ""}), after: time.Hour, want: stalled, abort: true},
 		"a model that has":            {events: append(started, [2]string{"model.call_start", ""}, [2]string{"model.call_finished", ""}), after: 10 * time.Minute, want: stalled, abort: true},
 		"a tool runs":                 {events: append(started, [2]string{"tool.execution_start", ""})},
+		"a tool that the CLI has not": {events: append(started, [2]string{"tool.execution_start", ""}), idle: true, after: 10 * time.Minute, want: stalled, abort: true},
 		"a tool has run":              {events: append(started, [2]string{"tool.execution_start", ""}, [2]string{"tool.execution_complete", ""}), after: 10 * time.Minute, want: stalled, abort: true},
 		"no idle after the rest":      {events: append(started, [2]string{"assistant.idle", ""}), after: time.Minute, want: completed},
 		"no idle after an abort":      {events: append(started, [2]string{"abort", ""}, [2]string{"assistant.idle", ""}), after: time.Minute, want: aborted},
@@ -121,7 +124,13 @@ func TestTurnsAlwaysEnd(t *testing.T) {
 				if test.tasks == "" {
 					test.tasks = `{"tasks":[]}`
 				}
-				p.answer = idleOnAbort(&s, test.tasks)
+				idle := idleOnAbort(&s, test.tasks)
+				p.answer = func(method string) (string, error) {
+					if method == "session.metadata.activity" {
+						return fmt.Sprintf(`{"hasActiveWork":%v}`, !test.idle), nil
+					}
+					return idle(method)
+				}
 				s = onPuppet(t, p)
 				w := s.newWaiter()
 				w.accept()
@@ -170,7 +179,13 @@ func TestCallbackIsPatience(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var s *Session
 		p := &puppet{}
-		p.answer = idleOnAbort(&s, `{}`)
+		idle := idleOnAbort(&s, `{}`)
+		p.answer = func(method string) (string, error) {
+			if method == "session.permissions.pendingRequests" && s.pending.Len() > 0 {
+				return `{"items":[{"requestId":"c1"}]}`, nil
+			}
+			return idle(method)
+		}
 		s = onPuppet(t, p)
 		s.play("user.message", "")
 		s.pending.Add(&callback.Pending{ID: "c1", Kind: callback.ForEvent(callback.PermissionRequested)}, nil)

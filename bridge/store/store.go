@@ -26,6 +26,7 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal/segment"
+	"github.com/copilot-grpc/copilot-grpc/internal/filelock"
 )
 
 // ErrInUse reports a directory that another process has.
@@ -64,8 +65,11 @@ func Open(cfg Config) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("locking the data directory: %w", err)
 	}
-	if err := tryLock(lock); err != nil {
+	if err := filelock.Try(lock); err != nil {
 		_ = lock.Close()
+		if errors.Is(err, filelock.ErrHeld) {
+			err = ErrInUse
+		}
 		return nil, fmt.Errorf("data directory %q: %w", cfg.Dir, err)
 	}
 	if cfg.Journals.FS == nil {

@@ -1,6 +1,7 @@
 package translate
 
 import (
+	"bytes"
 	"encoding/binary"
 	"math/bits"
 	"slices"
@@ -183,6 +184,8 @@ func (e *encoder) bare(t *Table) verdict {
 	case c == 'n' && (t.shape == jsonv1.Shape_SHAPE_NULL ||
 		t.shape == jsonv1.Shape_SHAPE_VALUE && e.nullable(t.sole)):
 		v = e.skip()
+	case c == '{' && t.shape == jsonv1.Shape_SHAPE_NULL && !e.exact && emptyObject(e.src[start:]):
+		v = e.skip() // says as little as null does
 	case c == 'n' && (t.shape != jsonv1.Shape_SHAPE_VALUE || t.sole.kind != kindText || t.sole.card != single):
 		// A null that nothing stands for.
 	case t.sole != nil:
@@ -193,6 +196,12 @@ func (e *encoder) bare(t *Table) verdict {
 		return e.text(unrecognizedTag)
 	}
 	return v
+}
+
+// emptyObject tells whether src begins with an object without members.
+func emptyObject(src []byte) bool {
+	rest := bytes.TrimLeft(src[1:], " \t\r\n")
+	return len(rest) > 0 && rest[0] == '}'
 }
 
 // nullable tells whether null leaves the field of a bare value unset.

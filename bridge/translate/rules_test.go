@@ -247,6 +247,28 @@ func TestShapes(t *testing.T) {
 	}
 }
 
+// TestNothing: where a message stands for null alone, an empty object says as little; that
+// is dropped unless all is to be kept.
+func TestNothing(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		json, want string
+		fidelity   translate.Fidelity
+	}{
+		{`null`, "-", tidy},
+		{`{}`, "-", tidy},
+		{"{ \n}", "-", tidy},
+		{`{}`, `{}`, exact},
+		{`{"a":1}`, `{"a":1}`, tidy},
+		{`[]`, `[]`, tidy},
+	} {
+		if got := get(encode(t, "Nothing", tt.json, tt.fidelity), "unrecognized"); got != tt.want {
+			t.Errorf("unrecognized of %s = %q, want %q", tt.json, got, tt.want)
+		}
+		checkBoth(t, testproto.Message("Nothing"), []byte(tt.json), tt.fidelity)
+	}
+}
+
 func TestJSONErrors(t *testing.T) {
 	t.Parallel()
 	deep := strings.Repeat("[", 1001) + strings.Repeat("]", 1001)

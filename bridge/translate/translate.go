@@ -11,7 +11,8 @@ type Fidelity uint8
 
 const (
 	// Tidy drops explicit nulls and empty lists and maps of optional members,
-	// unless the member is declared nullable, so that null means something.
+	// unless the member is declared nullable, so that null means something, and
+	// takes an empty object for null where a message stands for nothing else.
 	Tidy Fidelity = iota
 	// Exact keeps everything.
 	Exact

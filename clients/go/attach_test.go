@@ -60,8 +60,12 @@ func TestCreateSaysEverythingInItsFirstFrame(t *testing.T) {
 	f, c := newFake(t, copilot.WithName("unit"))
 	config := &cliv1.SessionConfig{Model: proto.String("gpt")}
 	_, a := session(t, f, c, copilot.SessionOptions{
-		ID: "mine", Config: config, Lifetime: bridgev1.Lifetime_LIFETIME_KEEP,
-		OnPermission: copilot.ApproveAll,
+		ID: "mine", Config: config, Lifetime: bridgev1.Lifetime_LIFETIME_KEEP, ProviderRef: "ours",
+		OnPermission:   copilot.ApproveAll,
+		Commands:       []*cliv1.CommandDeclaration{{Name: "tidy"}},
+		Canvases:       []*cliv1.CanvasDeclaration{{Id: "map"}},
+		CanvasProvider: &cliv1.CanvasProviderIdentity{Id: "maps"},
+		ExtensionInfo:  &cliv1.ExtensionIdentity{Name: "cartographer"},
 		OnRequest: map[string]copilot.RequestHandler{
 			"new.request": func(context.Context, *copilot.Request) (any, error) { return nil, nil },
 		},
@@ -88,6 +92,13 @@ func TestCreateSaysEverythingInItsFirstFrame(t *testing.T) {
 	if h := a.start.GetHandlers(); !h.GetPermission() || len(h.GetMethods()) != 1 || len(h.GetKinds()) != 0 {
 		t.Errorf("handlers = %v", h)
 	}
+	if create.GetProviderRef() != "ours" {
+		t.Errorf("the provider is %q", create.GetProviderRef())
+	}
+	if s := a.start; len(s.GetCommands()) != 1 || len(s.GetCanvases()) != 1 ||
+		s.GetCanvasProvider().GetId() != "maps" || s.GetExtensionInfo().GetName() != "cartographer" {
+		t.Errorf("the participant's own = %v", s)
+	}
 	if a.start.GetName() != "unit" {
 		t.Errorf("name = %q", a.start.GetName())
 	}
@@ -110,6 +121,9 @@ func TestOpeningFails(t *testing.T) {
 		}, `two tools named "x"`},
 		"join with configuration": {func(ctx context.Context) (*copilot.Session, error) {
 			return c.JoinSession(ctx, "s1", copilot.SessionOptions{Config: &cliv1.SessionConfig{}})
+		}, "changes nothing"},
+		"join with a provider": {func(ctx context.Context) (*copilot.Session, error) {
+			return c.JoinSession(ctx, "s1", copilot.SessionOptions{ProviderRef: "ours"})
 		}, "changes nothing"},
 		"resume with an id": {func(ctx context.Context) (*copilot.Session, error) {
 			return c.ResumeSession(ctx, "s1", copilot.SessionOptions{ID: "s2"})
@@ -252,7 +266,7 @@ func TestGoAwayHandsThePlaceOver(t *testing.T) {
 	f, c := newFake(t)
 	_, old := session(t, f, c, copilot.SessionOptions{})
 	old.tell(&bridgev1.SubscribeResponse{Frame: &bridgev1.SubscribeResponse_GoAway{
-		GoAway: &bridgev1.GoAway{Reason: "stream_age"},
+		GoAway: &bridgev1.GoAway{Reason: bridgev1.GoAwayReason_GO_AWAY_REASON_DRAINING},
 	}})
 	a := receive(t, f.attaches, "attach stream")
 	if a.start.GetToken() != "secret" {

@@ -19,7 +19,8 @@ const (
 	// sparse message, which doubles the cost of a stream of events.
 	streamWindow = 1 << 20
 	connWindow   = 4 << 20
-	// A page of ListEvents holds up to 4 MiB of events.
+	// gRPC's own 4 MiB is too little: a page of ListEvents has up to 3 MiB of events and
+	// what goes with them, and lists of callbacks and sessions are not counted in bytes.
 	maxReceive = 16 << 20
 
 	keepaliveTime    = 30 * time.Second

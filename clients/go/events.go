@@ -43,6 +43,7 @@ func FromBeginning() EventsOption { return func(o *eventsOptions) { o.begin = cu
 func FromNow() EventsOption { return func(o *eventsOptions) { o.begin = cursorStart{tail: true} } }
 
 // OfTypes lets only these types pass ("assistant.message", or "assistant.*" for a family).
+// It takes the place of an earlier [WithFilter], and the other way round.
 func OfTypes(types ...string) EventsOption {
 	return func(o *eventsOptions) { o.filter = &bridgev1.EventFilter{Types: types} }
 }
@@ -146,8 +147,8 @@ func (s *Session) On(f func(*bridgev1.Event), opts ...EventsOption) (stop func()
 }
 
 // History yields the events that the journal has, and ends with the last of them. It
-// begins with the first event, unless an option says otherwise. Errors and gaps are as
-// in [Session.Events].
+// begins with the first event, or [After] a position; [FromNow] means nothing to it.
+// Errors and gaps are as in [Session.Events].
 func (s *Session) History(ctx context.Context, opts ...EventsOption) iter.Seq2[*bridgev1.Event, error] {
 	o := s.eventsOptions(cursorStart{}, opts)
 	return func(yield func(*bridgev1.Event, error) bool) {

@@ -105,6 +105,8 @@ func (p *participant) complete(start *bridgev1.AttachStart) {
 	}
 	start.Tools = p.declared(false)
 	start.Handlers = p.announced()
+	start.Commands, start.Canvases = p.opts.Commands, p.opts.Canvases
+	start.CanvasProvider, start.ExtensionInfo = p.opts.CanvasProvider, p.opts.ExtensionInfo
 	if p.opts.Grace > 0 {
 		start.Grace = durationpb.New(p.opts.Grace)
 	}

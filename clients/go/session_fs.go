@@ -36,14 +36,20 @@ type SessionFS struct {
 // error that is [fs.ErrNotExist]. Its methods are called from several goroutines.
 // [OpenDirFS] makes one of a directory.
 type FileSystem interface {
+	// ReadFile gives a file's whole content.
 	ReadFile(path string) ([]byte, error)
 	// WriteFile replaces a file's content. It makes no directories.
 	WriteFile(path string, data []byte, mode fs.FileMode) error
 	// AppendFile adds to a file, and makes it and its directories if need be.
 	AppendFile(path string, data []byte, mode fs.FileMode) error
+	// Stat tells about a file or directory.
 	Stat(path string) (fs.FileInfo, error)
+	// Mkdir makes a directory; with recursive also those above it, and one that is there
+	// is no error.
 	Mkdir(path string, recursive bool, mode fs.FileMode) error
+	// ReadDir lists a directory.
 	ReadDir(path string) ([]fs.DirEntry, error)
+	// Rename moves a file or directory.
 	Rename(from, to string) error
 	// Remove removes a file, or with recursive a directory with all that is in it.
 	Remove(path string, recursive bool) error

@@ -26,6 +26,10 @@ type SessionOptions struct {
 	// How it works: model, provider, instructions, folders, …. On a resume, what is set
 	// changes and the rest stays. Not for joining.
 	Config *cliv1.SessionConfig
+	// A model provider of the server's own configuration, by its name, in place of
+	// Config.Provider: its secrets are the server's to keep. On a resume, empty is as
+	// before. Not for joining.
+	ProviderRef string
 	// What ends it; default: DisconnectSession or DeleteSession only. Not for joining.
 	Lifetime bridgev1.Lifetime
 	// The callbacks that wait for [Session.Resolve] even while no participant handles
@@ -61,8 +65,8 @@ type SessionOptions struct {
 	OnExitPlanMode func(context.Context, *ExitPlanModeRequest) (*ExitPlanModeAnswer, error)
 	// Decides whether another model is used when a rate limit is reached.
 	OnAutoModeSwitch func(context.Context, *AutoModeSwitchRequest) (*AutoModeSwitchAnswer, error)
-	// Carries out the commands that Config.Commands names. An error ends the command
-	// with its text.
+	// Carries out the commands that Config.Commands and Commands name. An error ends the
+	// command with its text.
 	OnCommand func(context.Context, *Command) error
 	// Gives a model provider its bearer token, before each request to the model. It is
 	// asked where the provider has HasBearerTokenProvider set.
@@ -84,6 +88,17 @@ type SessionOptions struct {
 	Handlers []Handler
 	// Answers callbacks that have no type of their own, by JSON-RPC method or event type.
 	OnRequest map[string]RequestHandler
+	// The slash commands that this participant alone carries out, by OnCommand, and that go
+	// when it leaves. Those of Config belong to the session.
+	Commands []*cliv1.CommandDeclaration
+	// The canvases that this participant can show, and answers for by [Handle]. They need a
+	// CLI process of several connections, which a session that is created so gets.
+	Canvases []*cliv1.CanvasDeclaration
+	// Who this participant is as a provider of canvases, so that they are the same ones
+	// when it comes back.
+	CanvasProvider *cliv1.CanvasProviderIdentity
+	// Who this participant is, if it is an extension.
+	ExtensionInfo *cliv1.ExtensionIdentity
 	// The participant's name, for people and logs; default: that of [WithName].
 	Name string
 	// How long the server keeps the participant's place when its connection breaks, up
@@ -157,6 +172,7 @@ func (o *SessionOptions) createStart(tools map[string]Tool) (*bridgev1.AttachSta
 		RequestId:       o.requestID(),
 		SessionId:       o.ID,
 		Config:          o.config(tools),
+		ProviderRef:     o.ProviderRef,
 		Lifetime:        o.Lifetime,
 		Handlers:        o.SessionHandlers,
 		CallbackTimeout: o.callbackTimeout(),
@@ -173,6 +189,7 @@ func (o *SessionOptions) resumeStart(id string, tools map[string]Tool) (*bridgev
 		RequestId:           o.requestID(),
 		SessionId:           id,
 		Config:              o.config(tools),
+		ProviderRef:         o.ProviderRef,
 		ContinuePendingWork: o.ContinuePendingWork,
 		Lifetime:            o.Lifetime,
 		Handlers:            o.SessionHandlers,
@@ -183,7 +200,7 @@ func (o *SessionOptions) resumeStart(id string, tools map[string]Tool) (*bridgev
 }
 
 func (o *SessionOptions) joinStart(id string) (*bridgev1.AttachStart, error) {
-	if o.ID != "" || o.Config != nil || o.Lifetime != 0 || o.SessionHandlers != nil || o.CallbackTimeout != 0 ||
+	if o.ID != "" || o.Config != nil || o.ProviderRef != "" || o.Lifetime != 0 || o.SessionHandlers != nil || o.CallbackTimeout != 0 ||
 		o.Cloud != nil || o.ContinuePendingWork || o.Resume != nil || o.RequestID != "" || o.RuntimeProfile != nil {
 		return nil, errors.New("copilot: joining a session changes nothing about it: only the options " +
 			"of the participant are allowed")

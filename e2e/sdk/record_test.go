@@ -21,6 +21,8 @@ var masks = []struct {
 	{regexp.MustCompile(`\b[A-Z][a-z]{2}, \d\d [A-Z][a-z]{2} \d{4} \d\d:\d\d:\d\d GMT`), "<time>"},
 	{regexp.MustCompile(`\b(127\.0\.0\.1|localhost):\d+`), "<address>"},
 	{regexp.MustCompile(`\bconnection:\d+`), "connection:<n>"},
+	// The model's answers have a number, which goes on when the CLI tries again.
+	{regexp.MustCompile(`\boffline-\d+`), "offline-<n>"},
 	// Where the CLI is unpacked: by itself, or by copilot-grpc before its first start.
 	{regexp.MustCompile(`<user>/\.cache/copilot(-grpc)?/pkg/`), "<unpacked>/"},
 }

@@ -5,11 +5,12 @@ import (
 	"errors"
 	"log/slog"
 	"net"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
-	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	"github.com/copilot-grpc/copilot-grpc/internal/offlinemodel"
 	"github.com/copilot-grpc/copilot-grpc/server"
 	"github.com/copilot-grpc/copilot-grpc/server/policy"
@@ -26,7 +27,13 @@ const (
 // App is a server with everything behind it. Its listeners are open from the start; it
 // answers once it runs.
 type App struct {
-	config  Config
+	config Config
+	// current is the configuration in force, which Reload replaces; config is what the App
+	// was made with.
+	current atomic.Pointer[Config]
+	reload  sync.Mutex
+	level   *slog.LevelVar // nil: the log has its own
+	bridge  *bridge.Bridge
 	policy  *policy.Store // nil without one
 	logger  *slog.Logger
 	server  *server.Server
@@ -45,7 +52,8 @@ func New(ctx context.Context, c Config, options ...Option) (_ *App, err error) {
 		return nil, err
 	}
 	set := newSettings(options)
-	a := &App{config: c, logger: set.logger}
+	a := &App{config: c, logger: set.logger, level: set.level}
+	a.current.Store(&c)
 	a.hard, a.abort = context.WithCancel(context.WithoutCancel(ctx))
 	defer func() {
 		if err != nil {
@@ -73,6 +81,7 @@ func New(ctx context.Context, c Config, options ...Option) (_ *App, err error) {
 	if err != nil {
 		return nil, err
 	}
+	a.bridge = b
 	if err := a.listen(ctx, b); err != nil {
 		return nil, err
 	}
@@ -107,9 +116,10 @@ func (a *App) newBridge(directory bridge.Directory, set *settings, profile runti
 		Runtimes: func(start bridge.Start) bridge.Runtimes {
 			supervisor = runtime.NewSupervisor(runtime.SupervisorConfig{
 				Start: func(ctx context.Context, p runtime.Profile) (*runtime.Runtime, error) {
+					c := a.current.Load()
 					return start(ctx, runtime.Config{
-						Runner: way, Profile: p, Logger: a.logger, MaxRSS: a.config.KillRSS,
-						PingInterval: a.config.PingInterval, PingTimeout: a.config.PingTimeout,
+						Runner: way, Profile: p, Logger: a.logger, MaxRSS: c.KillRSS,
+						PingInterval: c.PingInterval, PingTimeout: c.PingTimeout,
 					})
 				},
 				Backoff: set.backoff, Breaker: set.breaker, Logger: a.logger,
@@ -117,7 +127,7 @@ func (a *App) newBridge(directory bridge.Directory, set *settings, profile runti
 			return runtimes{supervisor}
 		},
 		Profile:            profile,
-		Tenant:             a.config.tenants(a.policy, profile),
+		Tenant:             a.tenants(profile),
 		Limits:             overall(a.policy),
 		Policy:             bridge.ProfilePolicy{Fields: a.config.ProfileFields, Homes: a.config.Homes},
 		Placement:          a.config.placement(),
@@ -129,12 +139,13 @@ func (a *App) newBridge(directory bridge.Directory, set *settings, profile runti
 		MaxRequestBytes:    a.config.MaxRequestBytes,
 		MaxEphemeralBytes:  a.config.MaxEphemeralBytes,
 		CallbackTimeout:    a.config.CallbackTimeout,
-		Turns:              session.Bounds{Stall: a.config.StallTimeout, ModelCall: a.config.ModelCallTimeout},
+		Turns:              a.config.turns(),
 		IdleUnload:         a.config.IdleUnload,
-		Wear:               bridge.Wear{Age: a.config.MaxRuntimeAge, RSS: a.config.MaxRuntimeRSS, Latency: a.config.MaxRuntimeLatency},
+		Wear:               a.config.wear(),
 		Directory:          directory,
 		MaxMemoryBytes:     a.config.MaxMemoryBytes,
 		Raw:                a.config.Raw,
+		Sole:               a.config.Sole,
 		OfflineModel:       a.offline != nil,
 		Version:            a.config.Version,
 		Logger:             a.logger,
@@ -152,7 +163,7 @@ func (a *App) listen(ctx context.Context, b *bridge.Bridge) (err error) {
 	a.server, err = server.New(ctx, server.Config{
 		Listen:       a.config.Listen,
 		Token:        a.config.Token,
-		TLS:          a.config.tls(a.policy),
+		TLS:          a.config.tls(a.policyNow()),
 		Policy:       a.policy,
 		Services:     services(b, a.config.Internal),
 		Drainer:      drainer{b, a.config.DrainGrace, a.hard},

@@ -3,7 +3,6 @@ package app
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"maps"
 	"net"
 	"path/filepath"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge"
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
+	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/placement"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
@@ -101,6 +101,9 @@ type Config struct {
 	Providers map[string]string
 	// Raw switches RawService on, which passes any call on to the CLI.
 	Raw bool
+	// Sole says that the server is one program's own: if that asks for the CLI's own
+	// behaviour, it may also call what changes a whole CLI process.
+	Sole bool
 	// Internal adds the methods to copilot.cli.v1 that the CLI marks as internal, for
 	// which it promises nothing.
 	Internal bool
@@ -178,15 +181,8 @@ func (c *Config) Validate() error {
 	if err := c.checkListen(); err != nil {
 		return err
 	}
-	if c.Dial != "" {
-		if _, _, err := net.SplitHostPort(c.Dial); err != nil {
-			return fmt.Errorf("dial %q is not HOST:PORT: %w", c.Dial, err)
-		}
-		if c.CLIPath != "" {
-			return errors.New("a CLI server to dial and a CLI to start exclude each other")
-		}
-	} else if c.DialToken != "" {
-		return errors.New("a dial token needs an address to dial")
+	if err := c.checkDial(); err != nil {
+		return err
 	}
 	if err := c.checkNumbers(); err != nil {
 		return err
@@ -195,19 +191,45 @@ func (c *Config) Validate() error {
 		return err
 	}
 	if _, err := journal.ParseFsync(c.Fsync); err != nil {
-		return err
+		return wrong("fsync", err)
 	}
 	if _, err := parseLevel(c.LogLevel); err != nil {
-		return err
+		return wrong("log_level", err)
 	}
 	if !slices.Contains(logFormats, c.LogFormat) {
-		return fmt.Errorf("log format %q is none of %s", c.LogFormat, strings.Join(logFormats, ", "))
+		return wrongf("log_format", "%q is none of %s", c.LogFormat, strings.Join(logFormats, ", "))
 	}
+	return c.checkProfile()
+}
+
+// checkDial looks at how the CLI is come by.
+func (c *Config) checkDial() error {
+	if c.Dial == "" {
+		if c.DialToken != "" {
+			return wrongf("dial_token", "a token needs an address to dial (dial)")
+		}
+		return nil
+	}
+	if _, _, err := net.SplitHostPort(c.Dial); err != nil {
+		return wrongf("dial", "%q is not HOST:PORT: %w", c.Dial, err)
+	}
+	if c.CLIPath != "" {
+		return wrongf("dial", "a CLI server to dial and a CLI to start (cli) exclude each other")
+	}
+	return nil
+}
+
+// checkProfile looks at what the CLI processes are to be like.
+func (c *Config) checkProfile() error {
 	profile, err := c.profile()
 	if err != nil {
 		return err
 	}
-	return profile.Validate()
+	err = profile.Validate()
+	if f, ok := errors.AsType[*fault.Error](err); ok && f.Field == "log_level" {
+		return wrong("cli_log_level", err)
+	}
+	return wrong("env", err) // directories were made absolute
 }
 
 // complete fills in defaults.
@@ -240,17 +262,17 @@ func (c *Config) checkListen() error {
 	if len(c.Listen) == 0 {
 		path, err := DefaultSocket()
 		if err != nil {
-			return fmt.Errorf("no default socket, name an address to listen on: %w", err)
+			return wrongf("listen", "no default socket, name an address to listen on: %w", err)
 		}
 		c.Listen = []string{unixPrefix + path}
 	}
 	c.Listen = slices.Clone(c.Listen)
 	for i, address := range c.Listen {
 		if strings.HasPrefix(address, "/") {
-			return fmt.Errorf("address %q: a socket is written %q", address, unixPrefix+address)
+			return wrongf("listen", "address %q: a socket is written %q", address, unixPrefix+address)
 		}
 		if err := server.CheckAddress(address, c.wide()); err != nil {
-			return err
+			return wrong("listen", err)
 		}
 		if path, ok := strings.CutPrefix(address, unixPrefix); ok {
 			absolute, err := filepath.Abs(path)
@@ -264,40 +286,42 @@ func (c *Config) checkListen() error {
 }
 
 func (c *Config) checkNumbers() error {
-	for name, n := range map[string]int64{
-		"largest prompt": int64(c.MaxPromptBytes), "largest attachment": int64(c.MaxAttachmentBytes),
-		"largest request": int64(c.MaxRequestBytes), "size of ephemeral events": int64(c.MaxEphemeralBytes),
-		"size of events in memory": int64(c.MaxMemoryBytes), "fsync interval": int64(c.FsyncInterval),
-		"size of a journal": c.JournalBytes, "age of a journal": int64(c.JournalAge),
-		"callback timeout": int64(c.CallbackTimeout), "drain grace": int64(c.DrainGrace),
-		"sessions of a runtime": int64(c.MaxSessionsPerRuntime), "number of runtimes": int64(c.MaxRuntimes),
-		"idle time of runtimes": int64(c.RuntimeIdle),
-		"stall timeout":         int64(c.StallTimeout), "model call timeout": int64(c.ModelCallTimeout),
-		"time until idle sessions are unloaded": int64(c.IdleUnload),
-		"age limit of runtimes":                 int64(c.MaxRuntimeAge), "latency limit of runtimes": int64(c.MaxRuntimeLatency),
-		"memory limit of runtimes": c.MaxRuntimeRSS, "memory limit at which runtimes are ended": c.KillRSS,
-		"ping interval": int64(c.PingInterval), "ping timeout": int64(c.PingTimeout),
-	} {
-		if n < 0 {
-			return fmt.Errorf("the %s must not be negative", name)
+	for _, s := range c.Table().All() {
+		if negative(s.Value) {
+			return wrongf(s.Key, "it must not be negative")
 		}
 	}
 	if c.MaxPromptBytes > c.MaxRequestBytes {
-		return fmt.Errorf("a prompt of %d bytes does not fit into a request of %d", c.MaxPromptBytes, c.MaxRequestBytes)
+		return wrongf("max_prompt_bytes", "a prompt of %d bytes does not fit into a request of %d (max_request_bytes)", c.MaxPromptBytes, c.MaxRequestBytes)
 	}
 	return nil
+}
+
+// negative reports whether a value is a number below zero.
+func negative(value any) bool {
+	switch n := value.(type) {
+	case *int:
+		return *n < 0
+	case *int64:
+		return *n < 0
+	case *float64:
+		return *n < 0
+	case *time.Duration:
+		return *n < 0
+	}
+	return false
 }
 
 // checkProfiles looks at what callers may say of runtimes.
 func (c *Config) checkProfiles() error {
 	for _, field := range c.ProfileFields {
 		if !slices.Contains(bridge.ProfileFields(), field) {
-			return fmt.Errorf("runtime profile field %q is none of %s", field, strings.Join(bridge.ProfileFields(), ", "))
+			return wrongf("profile_fields", "%q is none of %s", field, strings.Join(bridge.ProfileFields(), ", "))
 		}
 	}
 	for name, dir := range c.Homes {
 		if !filepath.IsAbs(dir) {
-			return fmt.Errorf("home %q: %q is not an absolute path", name, dir)
+			return wrongf("profile_home", "%s: %q is not an absolute path", name, dir)
 		}
 	}
 	return nil

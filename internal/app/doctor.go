@@ -23,7 +23,7 @@ const probeTimeout = 2 * time.Second
 // starts a CLI, installing it if need be, and ends it again.
 func Diagnose(ctx context.Context, c Config, start bool, options ...Option) []runtime.Finding {
 	if err := c.Validate(); err != nil {
-		return []runtime.Finding{failed("configuration", err, "correct the flag or the environment variable")}
+		return []runtime.Finding{failed("configuration", err, "correct the flag, the environment variable or the key of the file")}
 	}
 	set := newSettings(options)
 	r := runner(&c, &set)

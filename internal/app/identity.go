@@ -1,8 +1,6 @@
 package app
 
 import (
-	"errors"
-	"fmt"
 	"log/slog"
 	"maps"
 	"path/filepath"
@@ -10,6 +8,7 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
+	"github.com/copilot-grpc/copilot-grpc/internal/caller"
 	"github.com/copilot-grpc/copilot-grpc/internal/quota"
 	"github.com/copilot-grpc/copilot-grpc/server"
 	"github.com/copilot-grpc/copilot-grpc/server/policy"
@@ -18,14 +17,16 @@ import (
 // checkSecurity looks at how callers are to be known.
 func (c *Config) checkSecurity() error {
 	switch {
-	case (c.TLSCert == "") != (c.TLSKey == ""):
-		return errors.New("TLS takes a certificate and a key (--tls-cert, --tls-key)")
+	case c.TLSCert == "" && c.TLSKey != "":
+		return wrongf("tls_key", "TLS takes a certificate too (tls_cert)")
+	case c.TLSCert != "" && c.TLSKey == "":
+		return wrongf("tls_cert", "TLS takes a key too (tls_key)")
 	case c.TLSClientCA != "" && c.TLSCert == "":
-		return errors.New("a CA of client certificates takes TLS (--tls-cert, --tls-key)")
+		return wrongf("tls_client_ca", "a CA of client certificates takes TLS (tls_cert, tls_key)")
 	case c.Policy != "" && c.Token != "":
-		return errors.New("with a policy there is no token of the server: give a static token a role in the tenant \"host\"")
+		return wrongf("token", "with a policy there is no token of the server: give a static token a role in the tenant \"host\"")
 	case c.Policy != "" && c.Dial != "":
-		return errors.New("a CLI server that others run cannot be shared among tenants: policy and dial exclude each other")
+		return wrongf("dial", "a CLI server that others run cannot be shared among tenants: policy and dial exclude each other")
 	}
 	return nil
 }
@@ -42,38 +43,51 @@ func (c *Config) openPolicy(logger *slog.Logger) (*policy.Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	asked, _ := store.Current().Certificates()
-	if asked && c.TLSClientCA == "" {
-		return nil, fmt.Errorf("policy %q: identity.certificates takes a CA of client certificates (--tls-client-ca)", c.Policy)
+	return store, c.checkPolicy(store.Current())
+}
+
+// policyNow is the policy in force, nil if there is none.
+func (a *App) policyNow() *policy.Policy {
+	if a.policy == nil {
+		return nil
 	}
-	return store, nil
+	return a.policy.Current()
 }
 
 // tls are the server's certificates, nil if it has none.
-func (c *Config) tls(p *policy.Store) *server.TLS {
+func (c *Config) tls(p *policy.Policy) *server.TLS {
 	if c.TLSCert == "" {
 		return nil
 	}
 	t := &server.TLS{CertFile: c.TLSCert, KeyFile: c.TLSKey, ClientCAFile: c.TLSClientCA}
 	if p != nil {
-		_, t.ClientsRequired = p.Current().Certificates()
+		_, t.ClientsRequired = p.Certificates()
 	}
 	return t
 }
 
 // tenants says how the bridge treats the tenants of a policy: as it is at the time.
-func (c *Config) tenants(p *policy.Store, own runtime.Profile) func(name string) (bridge.Tenant, bool) {
-	if p == nil {
+func (a *App) tenants(own runtime.Profile) func(name string) (bridge.Tenant, bool) {
+	if a.policy == nil {
 		return nil
 	}
 	return func(name string) (bridge.Tenant, bool) {
-		t, ok := p.Current().Tenant(name)
+		now := a.policy.Current()
+		t, ok := now.Tenant(name)
 		if !ok {
 			return bridge.Tenant{}, false
 		}
-		return c.tenant(name, t, own), true
+		if t.Limits.Runtimes == 0 && name != caller.HostTenant {
+			t.Limits.Runtimes = share(a.current.Load().MaxRuntimes, now.Size())
+		}
+		return a.config.tenant(name, t, own), true
 	}
 }
+
+// share is how many CLI processes a tenant may have of whom the policy does not say: as many
+// as are left to each, the host's owner among them, if all want the same. None can use up
+// what others need then.
+func share(runtimes, tenants int) int { return max(1, runtimes/(tenants+1)) }
 
 // tenant is how the bridge treats a tenant. Nothing of the server's own profile that is the
 // host owner's gets into it: neither token nor login, home nor environment.
@@ -91,7 +105,7 @@ func (c *Config) tenant(name string, t policy.Tenant, own runtime.Profile) bridg
 	}
 	fields := t.RuntimeProfileFields
 	return bridge.Tenant{
-		Profile: profile, ProfileFields: fields, Ambient: t.Ambient, Confined: len(t.Sandbox) > 0,
+		Profile: profile, ProfileFields: fields, Providers: t.Providers, Ambient: t.Ambient, Confined: len(t.Sandbox) > 0,
 		Limits: t.Limits,
 	}
 }

@@ -80,6 +80,7 @@ func TestLimitsAreATenantsOwn(t *testing.T) {
 		"message_bytes":             {"message_bytes: 2000", longMessage},
 		"requests_per_second":       {"requests_per_second: 0.01, burst: 5", sixCalls},
 		"journal_bytes":             {"journal_bytes: 1", twoTurns},
+		"calls":                     {"calls: 1", twoCalls},
 	} {
 		t.Run(limit, func(t *testing.T) {
 			t.Parallel()
@@ -161,6 +162,19 @@ func twoTurns(t *testing.T, c *grpc.ClientConn) error {
 		}
 	}
 	return nil
+}
+
+func twoCalls(t *testing.T, c *grpc.ClientConn) error {
+	if err := sessions(t, c, 1); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	first := waited(ctx, t, c, "s0")
+	awaitRunning(t, c, "s0", 1)
+	_, err := bridgev1.NewRuntimeServiceClient(c).GetServerInfo(t.Context(), &bridgev1.GetServerInfoRequest{})
+	first.still(t, "a call under way")
+	return err
 }
 
 func longMessage(t *testing.T, c *grpc.ClientConn) error {
@@ -298,5 +312,33 @@ func TestNoisyNeighbour(t *testing.T) {
 	}
 	if limit := 5 * time.Second; worst > limit {
 		t.Errorf("the quiet tenant waited %v for a turn", worst)
+	}
+}
+
+// Where the policy does not say how many CLI processes a tenant may have, it has its share.
+func TestRuntimesAreShared(t *testing.T) {
+	t.Parallel()
+	ts := startTenants(t, func(c *Config) { c.MaxRuntimes = 9 }) // of three tenants and the host's own
+	profiles := []string{"debug", "info", "warning"}
+	take := func(name string) (taken int, err error) {
+		for _, level := range profiles {
+			_, err = bridgev1.NewSessionServiceClient(ts.as(name)).CreateSession(t.Context(), &bridgev1.CreateSessionRequest{
+				RuntimeProfile: &bridgev1.RuntimeProfile{LogLevel: level},
+			})
+			if err != nil {
+				return taken, err
+			}
+			taken++
+		}
+		return taken, nil
+	}
+	for _, name := range []string{"acme-owner", "rival", "thief"} {
+		taken, err := take(name)
+		if over(t, "runtimes", err); taken != 2 {
+			t.Errorf("%s has %d runtimes, want 2", name, taken)
+		}
+	}
+	if taken, err := take("operator"); taken != len(profiles) || err != nil {
+		t.Errorf("the host's owner has %d runtimes, %v", taken, err)
 	}
 }

@@ -30,10 +30,16 @@ func parseLevel(name string) (slog.Level, error) {
 
 // NewLogger returns the logger of a valid configuration, writing to w.
 func (c *Config) NewLogger(w io.Writer) (*slog.Logger, error) {
-	level, err := parseLevel(c.LogLevel)
+	return c.NewLeveledLogger(w, new(slog.LevelVar))
+}
+
+// NewLeveledLogger is NewLogger with a level that can change.
+func (c *Config) NewLeveledLogger(w io.Writer, level *slog.LevelVar) (*slog.Logger, error) {
+	now, err := parseLevel(c.LogLevel)
 	if err != nil {
 		return nil, err
 	}
+	level.Set(now)
 	options := &slog.HandlerOptions{Level: level}
 	if c.LogFormat == formatJSON {
 		return slog.New(slog.NewJSONHandler(w, options)), nil

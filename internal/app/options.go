@@ -14,6 +14,7 @@ type settings struct {
 	runner   runtime.Runner
 	progress Progress
 	disk     segment.FS
+	level    *slog.LevelVar
 	backoff  runtime.Backoff
 	breaker  runtime.Breaker
 }
@@ -33,6 +34,9 @@ type Option func(*settings)
 func WithLogger(logger *slog.Logger) Option {
 	return func(s *settings) { s.logger = cmp.Or(logger, s.logger) }
 }
+
+// WithLevel lets Reload set the level of the log.
+func WithLevel(level *slog.LevelVar) Option { return func(s *settings) { s.level = level } }
 
 // WithRunner replaces the way to a CLI that the configuration describes, such as by one
 // in this process.

@@ -52,3 +52,17 @@ func TestRepositorySizes(t *testing.T) {
 	}
 	fail(t, refuse, err)
 }
+
+func TestRepositoryPaths(t *testing.T) {
+	t.Parallel()
+	findings, err := CheckPaths(root(t))
+	fail(t, findings, err)
+}
+
+func TestRepositoryFileTables(t *testing.T) {
+	t.Parallel()
+	findings, err := CheckFileTable(root(t), "docs/ARCHITECTURE.md", "Where to look in `bridge`", "bridge", false)
+	fail(t, findings, err)
+	findings, err = CheckFileTable(root(t), "e2e/README.md", "What is tested where", "e2e", true)
+	fail(t, findings, err)
+}

@@ -167,3 +167,39 @@ func TestCheckText(t *testing.T) {
 		t.Errorf("got %q, want %q", lines(got), want)
 	}
 }
+
+func TestCheckPaths(t *testing.T) {
+	t.Parallel()
+	got, err := CheckPaths(tree(map[string]string{
+		"a/b/c.go":  "package b",
+		"docs/d.md": "`a/b/c.go`, `b/c.go`, `c.go` and `x.go`; `a/b` too.\n\nBut `a/c.go`, `ab/c.go`.\n",
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{`docs/d.md:3: "a/c.go" is not there`, `docs/d.md:3: "ab/c.go" is not there`}
+	if !slices.Equal(lines(got), want) {
+		t.Errorf("got %q, want %q", lines(got), want)
+	}
+}
+
+func TestCheckFileTable(t *testing.T) {
+	t.Parallel()
+	code := tree(map[string]string{
+		"a/one.go": "", "a/one_more.go": "", "a/two.go": "", "a/two_test.go": "", "a/three.md": "",
+		"doc.md": "# Others\n\n| `two` |\n\n## Here\n\n| files | what |\n|---|---|\n| `one.go`, `one_*` | `no` |\n| `gone_*` | |\n",
+	})
+	for tests, want := range map[bool][]string{
+		false: {"a/two.go: no row of doc.md is about it", `doc.md: "gone_*" matches no file of a`},
+		true: {"a/two.go: no row of doc.md is about it", "a/two_test.go: no row of doc.md is about it",
+			`doc.md: "gone_*" matches no file of a`},
+	} {
+		got, err := CheckFileTable(code, "doc.md", "Here", "a", tests)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(lines(got), want) {
+			t.Errorf("tests %t: got %q, want %q", tests, lines(got), want)
+		}
+	}
+}

@@ -22,9 +22,6 @@ func (r *run) turnTable(ctx context.Context) (Table, error) {
 	}
 	for _, way := range ways {
 		l := trips.way(way)
-		if way == "shim" { // it is a matter of round trips
-			continue
-		}
 		t.row(wayNames[way], scaled(l.p50, 1e-3).String(), scaled(l.p99, 1e-3).String(), ratio(l.p50, trips.way("direct").p50).String(), ratio(l.p50, trips.way("node").p50).String(), busy(way, l))
 	}
 	return t, nil

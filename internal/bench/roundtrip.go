@@ -57,7 +57,7 @@ func (r *run) travellers(ctx context.Context, b *bridge) (map[string]traveller, 
 		out[way] = talking{a}
 	}
 	if out["node"] != nil {
-		d, err := r.throughShim(ctx, b)
+		d, err := r.throughShim(ctx, b, nil)
 		if err != nil {
 			return out, fmt.Errorf("shim: %w", err)
 		}

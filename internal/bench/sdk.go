@@ -227,7 +227,7 @@ func (r *run) drivers(ctx context.Context, cli string, configs map[string]map[st
 }
 
 // throughShim is the SDK for Node with the bridge in the place of its CLI.
-func (r *run) throughShim(ctx context.Context, b *bridge) (*driver, error) {
+func (r *run) throughShim(ctx context.Context, b *bridge, config map[string]any) (*driver, error) {
 	// Called by the name of the CLI, the server's program is the shim.
 	server, err := filepath.Abs(r.cfg.Server)
 	if err != nil {
@@ -237,5 +237,5 @@ func (r *run) throughShim(ctx context.Context, b *bridge) (*driver, error) {
 	if err := os.Symlink(server, path); err != nil {
 		return nil, err
 	}
-	return sdks[0].drive(ctx, r.cfg.Module, path, nil, "COPILOT_GRPC_TARGET="+b.unix)
+	return sdks[0].drive(ctx, r.cfg.Module, path, config, "COPILOT_GRPC_TARGET="+b.unix)
 }

@@ -71,6 +71,25 @@ func (t *bridgeTurns) close() error {
 	return t.b.stop()
 }
 
+// shimTurns is the way of the SDK for Node through a shim and a bridge.
+type shimTurns struct {
+	*driver
+	b *bridge
+}
+
+func (t *shimTurns) close() error { return errors.Join(t.driver.close(), t.b.stop()) }
+
+// clock is the bridge behind a way, nil if there is none.
+func clock(t turner) *bridge {
+	switch t := t.(type) {
+	case *bridgeTurns:
+		return t.b
+	case *shimTurns:
+		return t.b
+	}
+	return nil
+}
+
 // turns measures whole turns of the real CLI, from the send to session.idle, each way
 // with a CLI of its own.
 func (r *run) turns(ctx context.Context) (roundTrips, error) {
@@ -136,6 +155,23 @@ func (r *run) turners(ctx context.Context, base string, all map[string]turner) e
 		}
 		all[way] = &bridgeTurns{r: r, b: b, tcp: way == "tcp", config: typed}
 	}
+	if all["node"] == nil {
+		return nil
+	}
+	return r.shimTurner(ctx, map[string]any{"model": name, "provider": config["provider"]}, all)
+}
+
+// shimTurner adds the way through a shim.
+func (r *run) shimTurner(ctx context.Context, config map[string]any, all map[string]turner) error {
+	b, err := r.startBridge(ctx, r.cfg.CLI)
+	if err != nil {
+		return err
+	}
+	d, err := r.throughShim(ctx, b, config)
+	if err != nil {
+		return errors.Join(err, b.stop())
+	}
+	all["shim"] = &shimTurns{d, b}
 	return nil
 }
 
@@ -171,8 +207,8 @@ func (r *run) oneTurn(ctx context.Context, t turner) (burst, error) {
 		took, err := t.turn(ctx, "What is the weather in Paris?")
 		return []float64{took}, err
 	}
-	if through, ok := t.(*bridgeTurns); ok {
-		return r.measured(through.b, 1, turn)
+	if b := clock(t); b != nil {
+		return r.measured(b, 1, turn)
 	}
 	took, err := turn()
 	return burst{took: took}, err

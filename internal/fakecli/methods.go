@@ -61,6 +61,7 @@ var methods = map[string]handler{
 	"session.mode.set":       loaded((*call).modeSet),
 	"session.options.update": loaded(func(*call, *session) (json.RawMessage, *rpcError) { return yes, nil }),
 
+	"session.metadata.activity":                          loaded((*call).activity),
 	"session.model.getCurrent":                           loaded((*call).modelGet),
 	"session.model.switchTo":                             loaded((*call).modelSwitch),
 	"session.tools.handlePendingToolCall":                loaded((*call).answerTool),
@@ -152,6 +153,10 @@ func (c *call) status() (json.RawMessage, *rpcError) {
 
 func (c *call) notAuthenticated() (json.RawMessage, *rpcError) {
 	return nil, c.fail("Not authenticated. Please authenticate first.")
+}
+
+func (c *call) activity(s *session) (json.RawMessage, *rpcError) {
+	return obj("abortable", s.running, "hasActiveWork", s.running), nil
 }
 
 func (c *call) shutdown() (json.RawMessage, *rpcError) {

@@ -10,6 +10,8 @@ import (
 	"regexp"
 	"strings"
 	"time"
+
+	"github.com/copilot-grpc/copilot-grpc/internal/loopback"
 )
 
 const (
@@ -142,6 +144,5 @@ func isLoopbackHost(hostport string) bool {
 	if err != nil {
 		host = strings.Trim(hostport, "[]")
 	}
-	ip := net.ParseIP(host)
-	return host == "localhost" || (ip != nil && ip.IsLoopback())
+	return loopback.Host(host)
 }

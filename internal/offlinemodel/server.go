@@ -11,6 +11,8 @@ import (
 	"regexp"
 	"sync"
 	"time"
+
+	"github.com/copilot-grpc/copilot-grpc/internal/loopback"
 )
 
 // DefaultMaxBodyBytes bounds a request body unless the options say otherwise.
@@ -80,7 +82,7 @@ func listenLoopback(ctx context.Context, addr string) (net.Listener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("offline model address: %w", err)
 	}
-	if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
+	if !loopback.Host(host) {
 		return nil, fmt.Errorf("offline model address %q is not a loopback address", addr)
 	}
 	var config net.ListenConfig

@@ -51,6 +51,16 @@ var presences = []presence{
 	{"McpServerConfigMemory.tools", "an empty list offers no tool, an absent one all"},
 }
 
+// nulling is a member that the CLI sends as null, though its schema does not allow that.
+type nulling struct {
+	Path, Reason string
+}
+
+var nullings = []nulling{
+	{"AgentGetCurrentResult.agent", "null where no agent is selected, as its description says"},
+	{"BuiltinToolDescriptor.hasSummariseIntention", "null where a tool does not say, CLI 1.0.102"},
+}
+
 // paramsOverride replaces the parameters of a method by a definition of the overlay.
 type paramsOverride struct {
 	Method, Def, Reason string

@@ -109,6 +109,11 @@ func deadRows(m *Model, hits, used map[string]bool) error {
 			dead = append(dead, "presence "+r.Path)
 		}
 	}
+	for _, r := range nullings {
+		if !hits["null "+r.Path] {
+			dead = append(dead, "null "+r.Path)
+		}
+	}
 	for _, r := range secretRows {
 		if !hits["secret "+r.Path] {
 			dead = append(dead, "secret "+r.Path)

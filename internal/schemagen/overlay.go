@@ -63,7 +63,7 @@ type include struct {
 }
 
 var (
-	overlayHead   = regexp.MustCompile(`^(object|fragment|enum|union|extend) (\w+)$`)
+	overlayHead   = regexp.MustCompile(`^(object|fragment|enum|union) (\w+)$|^(extend) (\w+(?:\.\w+)*)$`)
 	overlayEnv    = regexp.MustCompile(`^envelope (\w+) by (\w+) in (\w+)$`)
 	overlayMethod = regexp.MustCompile(`^(request|callback|notify) ([\w.]+)\((\w*)\)(?: -> (\w+))?$`)
 	overlayEvt    = regexp.MustCompile(`^event ([\w.]+): (\w+)$`)
@@ -103,10 +103,11 @@ func (p *overlayParser) parse(text string) error {
 func (p *overlayParser) outer(body, doc string) error {
 	p.cur = nil
 	if m := overlayHead.FindStringSubmatch(body); m != nil {
+		head, name := m[1]+m[3], m[2]+m[4]
 		kinds := map[string]Kind{"object": KindObject, "fragment": KindObject, "extend": KindObject, "enum": KindEnum, "union": KindUnion}
-		p.cur = &Def{Name: m[2], Doc: doc, Overlay: true, Home: p.file, Fragment: m[1] == "fragment", Type: &Type{Kind: kinds[m[1]]}}
+		p.cur = &Def{Name: name, Doc: doc, Overlay: true, Home: p.file, Fragment: head == "fragment", Type: &Type{Kind: kinds[head]}}
 		p.doc = &p.cur.Doc
-		if m[1] == "extend" {
+		if head == "extend" {
 			p.out.extends = append(p.out.extends, p.cur)
 			return nil
 		}
@@ -312,18 +313,32 @@ func (m *Model) always(d *Def) {
 	}
 }
 
-// extend adds members seen on the wire to a definition of the schemas.
+// extend adds members seen on the wire to a definition of the schemas, or to an object
+// that has no name but is a member of one.
 func (m *Model) extend(ext *Def) error {
-	d, ok := m.defs[ext.Name]
-	if !ok || d.Type.Kind != KindObject {
+	name, path, _ := strings.Cut(ext.Name, ".")
+	var t *Type
+	if d := m.defs[name]; d != nil {
+		t = d.Type
+	}
+	for _, member := range strings.FieldsFunc(path, func(r rune) bool { return r == '.' }) {
+		p := (*Prop)(nil)
+		if t != nil {
+			p = findProp(t.Props, member)
+		}
+		if t = nil; p != nil {
+			t = p.Type
+		}
+	}
+	if t == nil || t.Kind != KindObject {
 		return fmt.Errorf("overlay: there is no object %q to extend", ext.Name)
 	}
 	m.always(ext)
 	for _, p := range ext.Type.Props {
-		if findProp(d.Type.Props, p.Name) != nil {
+		if findProp(t.Props, p.Name) != nil {
 			return fmt.Errorf("overlay: %q declares %q itself", ext.Name, p.Name)
 		}
-		d.Type.Props = append(d.Type.Props, p)
+		t.Props = append(t.Props, p)
 	}
 	return nil
 }

@@ -16,6 +16,7 @@ func TestDeadRows(t *testing.T) {
 	}
 	for _, want := range []string{
 		"rename " + renames[0].From, "type change " + typeChanges[0].Path, "presence " + presences[0].Path,
+		"null " + nullings[0].Path,
 		"secret " + secretRows[0].Path, "params " + paramsOverrides[0].Method,
 	} {
 		if !strings.Contains(err.Error(), want) {

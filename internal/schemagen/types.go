@@ -13,6 +13,11 @@ func (p *planner) field(msg *Message, prop *Prop) *Field {
 		Internal: prop.Internal, Deprecated: prop.Deprecated, Doc: prop.Doc, Life: prop.Life,
 	}
 	t, def := p.m.resolve(prop.Type)
+	if !t.Nullable && p.nulled(path) {
+		c := *t
+		c.Nullable = true
+		t = &c
+	}
 	f.Source, f.Nullable = t, t.Nullable
 	if t.Kind == KindList && p.presence(path) || t.Presence || t.Kind == KindList && t.Nullable && prop.Required {
 		p.wrapped(f, msg.Name+pascal(prop.Name), path, t)
@@ -29,6 +34,16 @@ func (p *planner) presence(path string) bool {
 	for _, row := range presences {
 		if matches(row.Path, path) {
 			p.hits["presence "+row.Path] = true
+			return true
+		}
+	}
+	return false
+}
+
+func (p *planner) nulled(path string) bool {
+	for _, row := range nullings {
+		if row.Path == path {
+			p.hits["null "+row.Path] = true
 			return true
 		}
 	}

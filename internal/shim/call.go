@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -43,9 +44,6 @@ func (c *conn) call(ctx context.Context, name string, params json.RawMessage) (j
 	}
 	params = orEmpty(params)
 	id := about(params).SessionID
-	if m.session && id == "" {
-		return nil, failure(name, "Missing sessionId in "+name+" request")
-	}
 	in, err := m.in.AppendWire(nil, params, translate.Exact)
 	if err != nil {
 		return nil, failure(name, err.Error())
@@ -62,7 +60,7 @@ func (c *conn) call(ctx context.Context, name string, params json.RawMessage) (j
 		ctx = metadata.AppendToOutgoingContext(ctx, metadataRequestID, rand.Text())
 	}
 	reply, trailer := &wire{}, metadata.MD{}
-	err = c.invoke(ctx, m.rpc, &wire{in}, reply, grpc.Trailer(&trailer))
+	err = c.invokeIn(ctx, id, func() error { return c.invoke(ctx, m.rpc, &wire{in}, reply, grpc.Trailer(&trailer)) })
 	if st, ok := status.FromError(err); ok && st.Code() == codes.Unimplemented && reasonOf(st) != "METHOD_REFUSED" && !hasRPC(st) {
 		return c.callRaw(ctx, name, params)
 	}
@@ -176,8 +174,11 @@ func (c *conn) hold(ctx context.Context, id string, trailer metadata.MD) {
 type position struct{ epoch, seq uint64 }
 
 func parsePosition(text string) (p position, ok bool) {
-	n, err := fmt.Sscanf(text, "%d/%d", &p.epoch, &p.seq)
-	return p, err == nil && n == 2
+	epoch, seq, _ := strings.Cut(text, "/")
+	var errs [2]error
+	p.epoch, errs[0] = strconv.ParseUint(epoch, 10, 64)
+	p.seq, errs[1] = strconv.ParseUint(seq, 10, 64)
+	return p, errs == [2]error{}
 }
 
 // before reports whether p is before q.

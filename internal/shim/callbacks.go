@@ -69,6 +69,14 @@ func (p *participant) pending(c *bridgev1.Callback) {
 
 // ask asks the program. It returns when the request has its place among what is written.
 func (p *participant) ask(c *bridgev1.Callback) {
+	if method, _ := callback.MethodOf(c.GetKind()); c.GetWholeBytes() > 0 && callback.ForEvent(method) == nil {
+		whole, err := p.readCallback(c.GetCallbackId())
+		if err != nil {
+			p.conn.log.Warn("callback not read", "session_id", p.id, "callback_id", c.GetCallbackId(), "error", err)
+			return
+		}
+		c = whole
+	}
 	q, ok := p.question(c)
 	if !ok {
 		return
@@ -111,6 +119,31 @@ func (p *participant) ask(c *bridgev1.Callback) {
 		}
 	})
 	<-queued
+}
+
+// readCallback reads a callback whose request is too long for a frame.
+func (p *participant) readCallback(id string) (*bridgev1.Callback, error) {
+	ctx, cancel := context.WithCancel(p.life)
+	defer cancel()
+	stream, err := bridgev1.NewCallbackServiceClient(p.conn.server.config.Bridge).ReadCallback(ctx, &bridgev1.ReadCallbackRequest{
+		SessionId: p.id, CallbackId: id, Fidelity: bridgev1.Fidelity_FIDELITY_EXACT,
+	})
+	if err != nil {
+		return nil, err
+	}
+	var whole []byte
+	for {
+		r, err := stream.Recv()
+		if isEOF(err) {
+			break
+		}
+		if err != nil {
+			return nil, err
+		}
+		whole = append(whole, r.GetChunk()...)
+	}
+	c := &bridgev1.Callback{}
+	return c, proto.Unmarshal(whole, c)
 }
 
 // settle ends a request that somebody else has answered, or nobody need.

@@ -51,6 +51,9 @@ func failure(method, text string) error {
 	return &rpcconn.Error{Code: codeInternal, Message: "Request " + method + " failed with message: " + text}
 }
 
+// noSession is the CLI's error for a call that must name a session and does not.
+func noSession(method string) error { return failure(method, "Missing sessionId parameter") }
+
 // unhandled is the CLI's error for a method that it does not have.
 func unhandled(method string) error {
 	return &rpcconn.Error{Code: codeMethodNotFound, Message: "Unhandled method " + method}
@@ -65,6 +68,9 @@ func reasonOf(st *status.Status) string {
 	}
 	return ""
 }
+
+// errDraining is the end of a stream whose bridge is about to end: it goes on with the next.
+var errDraining = status.Error(codes.Unavailable, "the bridge is about to end")
 
 // passes reports whether an error comes from the way to the bridge, or from a bridge that
 // is about to end, so that trying again may help.

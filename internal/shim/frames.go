@@ -225,11 +225,35 @@ func (p *participant) event(b []byte) error {
 	if err != nil {
 		return err
 	}
+	p.farewell = nil // it went on after that
+	if isFarewell(event) && !p.ending() {
+		p.farewell = text
+		p.reach(at)
+		return nil
+	}
 	if err := p.tell("session.event", text); err != nil {
 		return err
 	}
 	p.reach(at)
 	return nil
+}
+
+// isFarewell reports whether an event is session.shutdown. The CLI says it, too, when its
+// process or the bridge ends, and the session goes on in the next: then it is none of the
+// program's affairs.
+func isFarewell(event []byte) (is bool) {
+	_ = fields(event, func(number protowire.Number, value []byte) error {
+		is = is || number == fieldType && string(value) == "session.shutdown"
+		return nil
+	})
+	return is
+}
+
+// ending reports whether the program has asked for the session's end.
+func (p *participant) ending() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.left || p.shutting
 }
 
 // eventJSON makes the parameters of session.event.
@@ -356,8 +380,14 @@ func (p *participant) streamed(r *bridgev1.SubscribeResponse) (over bool, err er
 	case *bridgev1.SubscribeResponse_Gap:
 		p.conn.log.Warn("events are lost", "session_id", p.id, "reason", f.Gap.GetReason().String())
 	case *bridgev1.SubscribeResponse_Closed:
-		over = f.Closed.GetReason() != bridgev1.CloseReason_CLOSE_REASON_DRAINING
+		if f.Closed.GetReason() == bridgev1.CloseReason_CLOSE_REASON_DRAINING {
+			return false, errDraining
+		}
+		over = true
+		if p.farewell != nil {
+			err = p.tell("session.event", p.farewell)
+		}
 	}
 	p.reach(positionOf(r.GetResumeAfter()))
-	return over, nil
+	return over, err
 }

@@ -18,8 +18,6 @@ type method struct {
 	// rpc is the rpc's full name, as gRPC writes it.
 	rpc     string
 	in, out *translate.Table
-	// session says that it must name a session.
-	session bool
 }
 
 // tables are the descriptors of the API, compiled.
@@ -75,20 +73,9 @@ func (t *tables) addService(service protoreflect.ServiceDescriptor) error {
 			return fmt.Errorf("compiling %s: %w", m.FullName(), err)
 		}
 		t.methods[rules.GetMethod()] = &method{
-			rpc: fmt.Sprintf("/%s/%s", service.FullName(), m.Name()), in: in, out: out,
-			session: required(m.Input().Fields().ByName("session_id")),
-		}
+			rpc: fmt.Sprintf("/%s/%s", service.FullName(), m.Name()), in: in, out: out}
 	}
 	return nil
-}
-
-// required reports whether a field is there and stands for a member that must be.
-func required(field protoreflect.FieldDescriptor) bool {
-	if field == nil {
-		return false
-	}
-	rules, _ := proto.GetExtension(field.Options(), jsonv1.E_Field).(*jsonv1.FieldRules)
-	return rules.GetRequired()
 }
 
 // cases are the cases of a oneof by their tag.

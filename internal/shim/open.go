@@ -155,7 +155,7 @@ func (c *conn) resume(ctx context.Context, r *rpcconn.Request) (json.RawMessage,
 		return nil, failure("session.resume", err.Error())
 	}
 	if o.id == "" {
-		return nil, failure("session.resume", "Missing sessionId in session.resume request")
+		return nil, noSession(r.Method)
 	}
 	profile := c.profile()
 	if p := c.participant(o.id); p != nil {
@@ -173,7 +173,7 @@ func (c *conn) resume(ctx context.Context, r *rpcconn.Request) (json.RawMessage,
 func (c *conn) join(ctx context.Context, r *rpcconn.Request, o *opening) (json.RawMessage, error) {
 	c.addProviders(o.start)
 	o.start.Grace = durationpb.New(c.server.config.Grace)
-	if before := c.participant(o.id); before != nil {
+	if before := c.participant(o.id); before != nil && !before.gone() {
 		before.handOver(o)
 	}
 	p := newParticipant(c, o)
@@ -184,6 +184,9 @@ func (c *conn) join(ctx context.Context, r *rpcconn.Request, o *opening) (json.R
 		return nil, &rpcconn.Error{Code: codeInternal, Message: "the connection has ended"}
 	}
 	before := c.sessions[o.id]
+	if before != nil {
+		p.inherit(before.config)
+	}
 	c.sessions[o.id] = p
 	c.leaving.Go(p.run)
 	c.mu.Unlock()

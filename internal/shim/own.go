@@ -24,6 +24,10 @@ func init() {
 		"session.resume":                    (*conn).resume,
 		"session.destroy":                   (*conn).destroy,
 		"session.detach":                    (*conn).destroy,
+		"session.shutdown":                  (*conn).shutSession,
+		"session.delete":                    (*conn).remove,
+		"sessions.delete":                   (*conn).remove,
+		"sessions.close":                    (*conn).remove,
 		"session.tools.set":                 (*conn).setTools,
 		"session.eventLog.registerInterest": (*conn).registerInterest,
 		"sessionFs.setProvider":             (*conn).provideFiles,
@@ -102,15 +106,48 @@ func (c *conn) destroy(ctx context.Context, r *rpcconn.Request) (json.RawMessage
 	c.mu.Lock()
 	p := c.sessions[id]
 	c.mu.Unlock()
-	if p == nil {
-		c.server.counter.own("session.destroy")
+	switch {
+	case id == "":
+		return nil, noSession(r.Method)
+	case p == nil && r.Method == "session.destroy":
+		c.server.counter.own(r.Method)
 		return nothing, nil
+	case p == nil:
+		c.server.counter.own(r.Method)
+		return succeeded, nil
 	}
-	c.server.counter.typed("session.destroy")
+	c.server.counter.typed(r.Method)
 	p.leave(true)
 	p.awaitDone(ctx)
 	c.drop(p)
 	return succeeded, nil
+}
+
+// shutSession is session.shutdown.
+func (c *conn) shutSession(ctx context.Context, r *rpcconn.Request) (json.RawMessage, error) {
+	if p := c.participant(about(r.Params).SessionID); p != nil {
+		set := func(on bool) {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			p.shutting = on
+		}
+		set(true)
+		defer set(false)
+	}
+	return c.call(ctx, r.Method, r.Params)
+}
+
+// remove is a method that ends a session for everybody. Its reply comes after all that the
+// session still had to say, and nothing is left of the connection's place in it.
+func (c *conn) remove(ctx context.Context, r *rpcconn.Request) (json.RawMessage, error) {
+	p := c.participant(about(r.Params).SessionID)
+	result, err := c.call(ctx, r.Method, r.Params)
+	var done struct{ Success *bool }
+	if p == nil || err != nil || json.Unmarshal(result, &done) != nil || done.Success != nil && !*done.Success {
+		return result, err
+	}
+	p.awaitEnd(leaveTimeout)
+	return result, nil
 }
 
 // drop takes a participant out.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/rpcconn"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
 )
 
 // participant is a connection's place in a session: an Attach stream, opened again where
@@ -24,6 +25,12 @@ type participant struct {
 	id   string
 	life context.Context
 	end  context.CancelFunc
+	// config and profile are what the program said of the session.
+	config  *cliv1.SessionConfig
+	profile *bridgev1.RuntimeProfile
+	// farewell is the session.shutdown that came last, if nothing came after it. It is of
+	// the stream's goroutine.
+	farewell []byte
 
 	mu      sync.Mutex
 	start   *bridgev1.AttachStart // how it begins, or begins again
@@ -35,10 +42,12 @@ type participant struct {
 	err     error // why it is over
 	over    bool
 	left    bool // it has said goodbye, or is to
-	sending sync.Mutex
-	waiting map[string]chan error
-	asked   map[string]context.CancelFunc // what the program is being asked, by callback
-	lastID  int
+	// shutting says that the program has called session.shutdown.
+	shutting bool
+	sending  sync.Mutex
+	waiting  map[string]chan error
+	asked    map[string]context.CancelFunc // what the program is being asked, by callback
+	lastID   int
 	// held are the events that came before it was known where among them the answer to
 	// the create or resume stands; released says that that has been written.
 	held     [][]byte
@@ -51,7 +60,7 @@ type participant struct {
 
 func newParticipant(c *conn, o *opening) *participant {
 	p := &participant{
-		conn: c, id: o.id, start: o.start, moved: make(chan struct{}), done: make(chan struct{}),
+		conn: c, id: o.id, start: o.start, config: proto.CloneOf(o.config), profile: c.profile(), moved: make(chan struct{}), done: make(chan struct{}),
 		waiting: map[string]chan error{}, asked: map[string]context.CancelFunc{},
 	}
 	p.life, p.end = context.WithCancel(context.WithoutCancel(c.life))
@@ -89,6 +98,9 @@ func (p *participant) run() {
 	for retry := newRetry(p.conn.server.config.Grace); ; {
 		var lived bool
 		lived, err = p.follow()
+		if err != nil && p.regain(err) {
+			continue
+		}
 		if err == nil || !broken(err) || p.leaves() {
 			break
 		}
@@ -112,6 +124,7 @@ func (p *participant) run() {
 	p.signal()
 	p.mu.Unlock()
 	p.questions.Wait()
+	p.conn.drop(p)
 }
 
 // broken reports whether a stream ended on the way, and not by the bridge's will.
@@ -153,7 +166,7 @@ func (p *participant) follow() (lived bool, err error) {
 		}
 		over, err := p.frame(stream, w.bytes)
 		if over || err != nil {
-			return true, err
+			return true, p.closed(err)
 		}
 		lived = true
 	}
@@ -256,7 +269,9 @@ func (p *participant) leave(disconnect bool) {
 		return
 	}
 	frame := &bridgev1.AttachRequest{Frame: &bridgev1.AttachRequest_Leave{Leave: &bridgev1.AttachLeave{Disconnect: disconnect}}}
-	if p.sendOn(stream, frame) != nil || stream.CloseSend() != nil && !disconnect {
+	// The bridge ends the stream. Until then the CLI may ask for something yet: a hook to be
+	// told, a file to be written; so there must be a way for answers.
+	if p.sendOn(stream, frame) != nil {
 		p.end()
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -27,15 +28,24 @@ const patience = 30 * time.Second
 
 // rig is a shim in front of a bridge on a fake CLI, and the fake CLI itself.
 type rig struct {
-	t      *testing.T
+	t      testing.TB
 	cli    *fakecli.CLI
 	server *Server
 	// cut breaks every connection to the bridge.
 	cut func()
 }
 
+// sole has the rig's bridge serve its program alone.
+func sole(c *app.Config) { c.Sole = true }
+
 // newRig starts everything.
-func newRig(t *testing.T, script fakecli.Script, change ...func(*Config)) *rig {
+func newRig(t testing.TB, script fakecli.Script, change ...func(*Config)) *rig {
+	t.Helper()
+	return newRigWith(t, script, func(*app.Config) {}, change...)
+}
+
+// newRigWith is newRig with a bridge of another kind.
+func newRigWith(t testing.TB, script fakecli.Script, kind func(*app.Config), change ...func(*Config)) *rig {
 	t.Helper()
 	r := &rig{t: t, cli: fakecli.New(fakecli.Options{Script: script})}
 	t.Cleanup(r.cli.Close)
@@ -48,6 +58,7 @@ func newRig(t *testing.T, script fakecli.Script, change ...func(*Config)) *rig {
 		Listen: []string{"unix:" + filepath.Join(dir, "s")}, Raw: true, Internal: true, DrainGrace: time.Second,
 		ProfileFields: bridge.ProfileFields(),
 	}
+	kind(&c)
 	a, err := app.New(t.Context(), c, app.WithRunner(runtime.InProcess(func(context.Context, runtime.Spec) (io.ReadWriteCloser, error) {
 		return r.cli.Connect(), nil
 	})))
@@ -97,7 +108,7 @@ func newRig(t *testing.T, script fakecli.Script, change ...func(*Config)) *rig {
 
 // program is a program of the CLI.
 type program struct {
-	t    *testing.T
+	t    testing.TB
 	conn *rpcconn.Conn
 	end  func()
 
@@ -128,7 +139,12 @@ func (r *rig) connect(direct bool) *program {
 		}()
 	}
 	p.conn = rpcconn.New(rwc, rpcconn.Options{
-		Event: p.event, Notification: func(method string, _ []byte) { p.hear(method) },
+		Event: p.event, Notification: func(method string, params []byte) {
+			p.hear(method)
+			if method == "session.lifecycle" && strings.Contains(string(params), "session.deleted") {
+				p.hear("session.deleted")
+			}
+		},
 		Request: func(_ context.Context, q *rpcconn.Request) (json.RawMessage, error) {
 			return p.answer(q.Method, q.Params)
 		},

@@ -62,6 +62,11 @@ func talk(p *program) (results []string) {
 		{"session.destroy", `{"sessionId":"nope"}`},
 		{"session.destroy", `{"sessionId":"s1"}`},
 		{"session.send", `{"sessionId":"s1","prompt":"x"}`},
+		{"session.getMessages", `{"sessionId":"s1"}`},
+		{"session.mode.get", `{}`},
+		{"session.setForeground", `{"sessionId":"s1"}`},
+		{"session.suspend", `{"sessionId":"nope"}`},
+		{"session.delete", `{"sessionId":"nope"}`},
 	} {
 		results = append(results, call[0]+": "+p.call(call[0], call[1]))
 	}

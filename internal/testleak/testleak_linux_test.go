@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
 )
 
 // scenario is the environment variable that makes the test binary play a package
@@ -63,22 +64,17 @@ func startChild(t *testing.T, name string, args ...string) int {
 	return cmd.Process.Pid
 }
 
-// awaitZombie returns when the child has ended, without reaping it. Only waiting for
-// the child would announce that, and would reap it; so the state is polled.
+// awaitZombie returns when the child has ended, without reaping it.
 func awaitZombie(t *testing.T, pid int) {
 	t.Helper()
-	isZombie := func() bool {
-		all, err := children(procDir, os.Getpid())
-		if err != nil {
-			t.Fatal(err)
+	for {
+		err := unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil)
+		if err == nil {
+			return
 		}
-		return slices.ContainsFunc(all, func(p process) bool { return p.pid == pid && p.state == stateZombie })
-	}
-	for deadline := time.Now().Add(10 * time.Second); !isZombie(); {
-		if time.Now().After(deadline) {
-			t.Fatalf("process %d did not end", pid)
+		if !errors.Is(err, unix.EINTR) {
+			t.Fatalf("waiting for process %d: %v", pid, err)
 		}
-		time.Sleep(time.Millisecond)
 	}
 }
 

@@ -73,6 +73,9 @@ type Tenant struct {
 	// PrivateURLs those wherever they lead.
 	URLs        []string `yaml:"urls"`
 	PrivateURLs []string `yaml:"private_urls"`
+	// Providers are the server's own model providers that its sessions may name
+	// (provider_ref): with the host's keys, and on its bill.
+	Providers []string `yaml:"providers"`
 	// RuntimeProfileFields are the members of RuntimeProfile that its callers may set.
 	RuntimeProfileFields []string `yaml:"runtime_profile_fields"`
 	// Limits bound what it may use.
@@ -178,7 +181,7 @@ func (f *file) checkTenants() error {
 }
 
 func (t *Tenant) check(name string, s *identitySection) error {
-	if name == caller.HostName && (t.Home != "" || len(t.Env) > 0 || t.User != nil || len(t.Sandbox) > 0 || t.Ambient || len(t.URLs)+len(t.PrivateURLs) > 0 || t.RuntimeProfileFields != nil) {
+	if name == caller.HostName && (t.Home != "" || len(t.Env) > 0 || t.User != nil || len(t.Sandbox) > 0 || t.Ambient || len(t.URLs)+len(t.PrivateURLs)+len(t.Providers) > 0 || t.RuntimeProfileFields != nil) {
 		return errors.New("members: the host's own tenant has the rights of the server's process, and only members and limits here")
 	}
 	for i := range t.Members {

@@ -97,6 +97,9 @@ func read(path string) ([]byte, error) {
 	return os.ReadFile(path)
 }
 
+// Path is the policy's file.
+func (p *Policy) Path() string { return p.files[0] }
+
 // Authenticate returns who a proof is of.
 func (p *Policy) Authenticate(ctx context.Context, proof identity.Proof) (*identity.Identity, error) {
 	for _, a := range p.authenticators {
@@ -112,6 +115,20 @@ func (p *Policy) Authenticate(ctx context.Context, proof identity.Proof) (*ident
 		return nil, fault.New(reason.Unauthenticated, "the token is not valid")
 	}
 	return nil, fault.New(reason.Unauthenticated, "the call needs a client certificate, or the metadata %q", "authorization: Bearer TOKEN")
+}
+
+// Believe returns who a proof is of that another policy has taken for an identity. Signatures
+// of JSON web tokens are not looked at again, which could take their issuer.
+func (p *Policy) Believe(proof identity.Proof, before *identity.Identity) (*identity.Identity, error) {
+	if before.Source != identity.JWT {
+		return p.Authenticate(context.Background(), proof) // asks nobody
+	}
+	for _, o := range p.file.Identity.OIDC {
+		if o.Issuer == before.Issuer && slices.ContainsFunc(o.Audiences, func(a string) bool { return hasClaim(before.Claims["aud"], a) }) {
+			return before, nil
+		}
+	}
+	return nil, fault.New(reason.Unauthenticated, "tokens of the issuer are not taken any more")
 }
 
 // Resolve returns as whom an identity calls. wanted names one of its tenants, where it has
@@ -162,6 +179,26 @@ func (p *Policy) Tenant(name string) (Tenant, bool) {
 		return Tenant{}, false
 	}
 	return *t, true
+}
+
+// Size is how many tenants there are beside the host's own.
+func (p *Policy) Size() int {
+	n := len(p.file.Tenants)
+	if _, ok := p.file.Tenants[caller.HostName]; ok {
+		n--
+	}
+	return n
+}
+
+// Providers are the server's model providers that any tenant may name, in order.
+func (p *Policy) Providers() []string {
+	names := map[string]bool{}
+	for _, t := range p.file.Tenants {
+		for _, name := range t.Providers {
+			names[name] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(names))
 }
 
 // Limits returns what everybody together may use.

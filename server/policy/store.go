@@ -3,6 +3,7 @@ package policy
 import (
 	"context"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -11,16 +12,26 @@ import (
 
 // Store has the policy in force, and reads it anew when its files change.
 type Store struct {
-	path    string
 	log     *slog.Logger
 	now     func() time.Time
 	current atomic.Pointer[Policy]
+	// changed are told of each policy that comes into force; mu orders them.
+	mu      sync.Mutex
+	changed []func(*Policy)
+}
+
+// OnChange has f told of each policy that comes into force from now on, in their order. It
+// must not wait for anybody.
+func (s *Store) OnChange(f func(*Policy)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.changed = append(s.changed, f)
 }
 
 // Open reads the policy file. It fails where that is bad: only a policy that was good once
 // stays in force when its file turns bad.
 func Open(path string, log *slog.Logger, now func() time.Time) (*Store, error) {
-	s := &Store{path: path, log: log, now: now}
+	s := &Store{log: log, now: now}
 	p, err := Load(path, now)
 	if err != nil {
 		return nil, err
@@ -29,19 +40,31 @@ func Open(path string, log *slog.Logger, now func() time.Time) (*Store, error) {
 	return s, nil
 }
 
+// Use puts another policy into force, from now on read from its own file.
+func (s *Store) Use(p *Policy) { s.replace(p) }
+
 // Current returns the policy in force.
 func (s *Store) Current() *Policy { return s.current.Load() }
 
 // Reload reads the files anew. Bad ones leave the policy in force that is.
 func (s *Store) Reload() error {
-	p, err := Load(s.path, s.now)
+	p, err := Load(s.Current().Path(), s.now)
 	if err != nil {
 		s.log.Error("policy not reloaded, the one before stays in force", slog.Any("error", err))
 		return err
 	}
-	s.current.Store(p)
-	s.log.Info("policy reloaded", slog.String("path", s.path))
+	s.replace(p)
 	return nil
+}
+
+func (s *Store) replace(p *Policy) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.current.Store(p)
+	for _, f := range s.changed {
+		f(p)
+	}
+	s.log.Info("policy reloaded", slog.String("path", p.Path()))
 }
 
 // Watch reloads whenever a file changes, until ctx ends.

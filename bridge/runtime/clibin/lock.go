@@ -6,14 +6,12 @@ import (
 	"fmt"
 	"os"
 	"time"
+
+	"github.com/copilot-grpc/copilot-grpc/internal/filelock"
 )
 
-// lockPoll is how often a held lock is tried; waiting for one inside the kernel
-// could not be cancelled.
+// lockPoll is how often a held lock is tried.
 const lockPoll = 100 * time.Millisecond
-
-// errLocked is what tryLock says when another process has the lock.
-var errLocked = errors.New("locked by another process")
 
 // fileLock is a lock between processes that ends with its holder, however that
 // ends. The file itself stays: removing it would let two holders in.
@@ -27,11 +25,11 @@ func acquire(ctx context.Context, path string) (*fileLock, error) {
 	ticker := time.NewTicker(lockPoll)
 	defer ticker.Stop()
 	for {
-		err := tryLock(f)
+		err := filelock.Try(f)
 		if err == nil {
 			return &fileLock{f}, nil
 		}
-		if !errors.Is(err, errLocked) {
+		if !errors.Is(err, filelock.ErrHeld) {
 			f.Close()
 			return nil, fmt.Errorf("lock %q: %w", path, err)
 		}

@@ -69,7 +69,7 @@ func (e encoder) variant(m *dynamicpb.Message, v *value) bool {
 	md := m.Descriptor()
 	switch messageRules(md).GetShape() {
 	case jsonv1.Shape_SHAPE_NULL:
-		return v.kind == 'n'
+		return v.kind == 'n' || v.kind == 'o' && len(v.members) == 0 && !e.exact
 	case jsonv1.Shape_SHAPE_UNION:
 		return e.union(m, v)
 	case jsonv1.Shape_SHAPE_VALUE:

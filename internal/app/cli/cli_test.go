@@ -155,15 +155,12 @@ func TestVersion(t *testing.T) {
 func TestFlagsAndEnvironment(t *testing.T) {
 	t.Parallel()
 	c := app.DefaultConfig()
-	f := newFlags("x", "", "")
-	serverFlags(f, &c)
-	cliFlags(f, &c)
-	logFlags(f, &c)
+	f := newServerCommand("x", "", &c)
 	p, _, _ := newProgram([]string{
 		"COPILOT_GRPC_LISTEN=unix:/a, unix:/b", "COPILOT_GRPC_TOKEN=from the environment", "COPILOT_GRPC_RAW=true",
 		"COPILOT_GRPC_LOG_LEVEL=debug", "COPILOT_GRPC_ENV=A=b=c",
 	}, "")
-	err := f.parse(p, []string{"--log-level", "warn", "--listen", "unix:/c", "--listen=unix:/d", "-max-prompt-bytes", "7"})
+	err := f.read(p, []string{"--log-level", "warn", "--listen", "unix:/c", "--listen=unix:/d", "-max-prompt-bytes", "7"})
 	if err != nil {
 		t.Fatal(err)
 	}

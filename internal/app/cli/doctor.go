@@ -19,12 +19,9 @@ var marks = map[runtime.Level]string{
 func doctor(ctx context.Context, p *program, args []string) error {
 	c := app.DefaultConfig()
 	c.LogLevel = "error"
-	f := newFlags("doctor", "[flags]", doctorUsage)
+	f := newServerCommand("doctor", doctorUsage, &c)
 	start := f.Bool("start", false, "also start the CLI, installing it if need be, and end it again")
-	serverFlags(f, &c)
-	cliFlags(f, &c)
-	logFlags(f, &c)
-	if err := f.parseOnly(p, args); err != nil {
+	if err := f.read(p, args); err != nil {
 		return err
 	}
 	logger, err := c.NewLogger(p.stderr)

@@ -13,8 +13,9 @@ import (
 )
 
 const serveUsage = `Serves the GitHub Copilot CLI over gRPC until it is asked to end: by SIGINT or SIGTERM in
-order, by a second one at once. Each flag can also be set in the environment; secrets had
-better be.`
+order, by a second one at once. Each flag can also be set in the environment or in a file
+(--config); secrets had better be. Where there is a file of settings, a policy or a certificate,
+SIGHUP reads them anew.`
 
 // gcPercent is how much the heap may grow between two collections, relative to what
 // lives. Events are short-lived garbage beside what a session keeps: the default of 100
@@ -25,32 +26,26 @@ func serve(ctx context.Context, p *program, args []string) error {
 	if p.getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
 	}
-	c := app.DefaultConfig()
-	c.Version = p.version
-	if dir, err := app.DefaultDataDir(); err == nil {
-		c.DataDir = dir
-	}
-	f := newFlags("serve", "[flags]", serveUsage)
-	serverFlags(f, &c)
-	cliFlags(f, &c)
-	logFlags(f, &c)
-	if err := f.parseOnly(p, args); err != nil {
+	command, err := p.serverConfig(args)
+	if err != nil {
 		return err
 	}
-	if err := c.Validate(); err != nil {
-		return usageError{err}
+	c := command.config
+	if command.print {
+		return errors.Join(command.loader.Print(p.stdout), command.check())
 	}
-	if c.Token == "" && c.Policy == "" && c.LogFormat != "text" && listensOnTCP(c.Listen) {
-		return usageError{errors.New("a TCP address needs --token when the log is not for people: a random one could not be told")}
+	if err := command.check(); err != nil {
+		return err
 	}
-	logger, err := c.NewLogger(p.stderr)
+	level := new(slog.LevelVar)
+	logger, err := c.NewLeveledLogger(p.stderr, level)
 	if err != nil {
 		return err
 	}
 	outliveReaders()
-	a, err := app.New(ctx, c, app.WithLogger(logger))
+	a, err := app.New(ctx, *c, app.WithLogger(logger), app.WithLevel(level))
 	if err != nil {
-		return err
+		return command.sourced(err)
 	}
 	for _, target := range a.Targets() {
 		logger.Info("listening", slog.String("address", target), slog.String("version", p.version))
@@ -58,7 +53,38 @@ func serve(ctx context.Context, p *program, args []string) error {
 	if c.LogFormat == "text" {
 		welcome(p.stderr, a, c.Token == "")
 	}
+	defer p.reloading(ctx, a, command, args, logger)()
 	return p.run(ctx, a)
+}
+
+// serveCommand is the command line of serve.
+type serveCommand struct {
+	*serverCommand
+	print bool
+}
+
+// serverConfig reads the configuration of a server from everywhere.
+func (p *program) serverConfig(args []string) (*serveCommand, error) {
+	c := app.DefaultConfig()
+	c.Version = p.version
+	if dir, err := app.DefaultDataDir(); err == nil {
+		c.DataDir = dir
+	}
+	command := &serveCommand{serverCommand: newServerCommand("serve", serveUsage, &c)}
+	command.BoolVar(&command.print, "print-config", false, "print the settings in force and where each is from, without secrets, and end")
+	return command, command.read(p, args)
+}
+
+// check tells what is wrong with the configuration.
+func (s *serveCommand) check() error {
+	c := s.config
+	if err := c.Validate(); err != nil {
+		return usageError{s.sourced(err)}
+	}
+	if c.Token == "" && c.Policy == "" && c.LogFormat != "text" && listensOnTCP(c.Listen) {
+		return usageError{errors.New("token: a TCP address needs --token when the log is not for people: a random one could not be told")}
+	}
+	return nil
 }
 
 // run runs the app, and hastens its end at the second signal.

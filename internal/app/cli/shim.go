@@ -15,11 +15,13 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/keepalive"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime/clibin"
+	"github.com/copilot-grpc/copilot-grpc/internal/loopback"
 	"github.com/copilot-grpc/copilot-grpc/internal/shim"
 )
 
@@ -75,6 +77,9 @@ func (o *shimOptions) register(f *flags) {
 	f.StringVar(&o.countsFile, "counts-file", "", "`file` to write that to, as JSON")
 	f.StringVar(&o.logFile, "log-file", "", "`file` for this program's own log (default: stderr, warnings only)")
 }
+
+// shimBackoff is how a bridge that is gone is tried again: its program waits.
+var shimBackoff = backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 2 * time.Second}
 
 // shimMarker keeps a shim from being started as the CLI behind a shim.
 const shimMarker = "COPILOT_GRPC_INSIDE_SHIM"
@@ -171,6 +176,7 @@ func (o *shimOptions) dial() (*grpc.ClientConn, error) {
 	}
 	options := []grpc.DialOption{
 		grpc.WithTransportCredentials(creds), grpc.WithUserAgent("copilot-grpc-shim"),
+		grpc.WithConnectParams(grpc.ConnectParams{Backoff: shimBackoff, MinConnectTimeout: 5 * time.Second}),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 30 * time.Second, Timeout: 20 * time.Second}),
 	}
 	if o.token != "" {
@@ -213,8 +219,7 @@ func local(target string) bool {
 	if err != nil {
 		host = target
 	}
-	ip := net.ParseIP(host)
-	return host == "localhost" || ip != nil && ip.IsLoopback()
+	return loopback.Host(host)
 }
 
 // shimBearer sends a token with every call.

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge"
@@ -72,7 +74,7 @@ func (o *shimOptions) privateConfig(p *program, dir string) app.Config {
 		}
 	}
 	c.ProfileFields = bridge.ProfileFields()
-	c.Raw, c.Internal = true, true
+	c.Raw, c.Internal, c.Sole = true, true, true
 	c.MaxPromptBytes, c.MaxRequestBytes = privatePrompt, privateRequest
 	c.IdleUnload, c.DrainGrace = privateIdle, privateDrain
 	return c
@@ -105,6 +107,9 @@ func (o *shimOptions) private(ctx context.Context, p *program, logger *slog.Logg
 	dir, err := os.MkdirTemp("", "copilot-grpc-shim-")
 	if err != nil {
 		return nil, err
+	}
+	if o.logFile == "" { // the program is told what fails, and the CLI says no more either
+		logger = slog.New(slog.DiscardHandler)
 	}
 	a, err := app.New(ctx, o.privateConfig(p, dir), app.WithLogger(logger))
 	if err != nil {
@@ -165,9 +170,9 @@ func (o *shimOptions) profile(ctx context.Context, p *program, conn *grpc.Client
 	if proto.Size(want) == 0 {
 		return nil, nil
 	}
-	info, err := bridgev1.NewRuntimeServiceClient(conn).GetServerInfo(ctx, &bridgev1.GetServerInfoRequest{}, grpc.WaitForReady(true))
+	info, err := o.reach(ctx, conn, logger)
 	if err != nil {
-		return nil, fmt.Errorf("asking the bridge %q: %w", o.target, err)
+		return nil, err
 	}
 	allowed := info.GetCapabilities().GetRuntimeProfileFields()
 	m := want.ProtoReflect()
@@ -179,6 +184,29 @@ func (o *shimOptions) profile(ctx context.Context, p *program, conn *grpc.Client
 		}
 	}
 	return want, nil
+}
+
+// reach asks the bridge about itself, again and again while it cannot be reached, for as
+// long as the connection to it may be broken. Why it cannot be is logged at once: the program
+// may not wait as long.
+func (o *shimOptions) reach(ctx context.Context, conn *grpc.ClientConn, logger *slog.Logger) (*bridgev1.GetServerInfoResponse, error) {
+	for end, told := time.Now().Add(o.grace), false; ; told = true {
+		info, err := bridgev1.NewRuntimeServiceClient(conn).GetServerInfo(ctx, &bridgev1.GetServerInfoRequest{})
+		if err == nil {
+			return info, nil
+		}
+		if status.Code(err) != codes.Unavailable || time.Now().After(end) {
+			return nil, fmt.Errorf("asking the bridge %q: %w", o.target, err)
+		}
+		if !told {
+			logger.Warn("the bridge is not reached", slog.String("target", o.target), slog.Any("error", err))
+		}
+		select {
+		case <-time.After(shimBackoff.BaseDelay):
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
 }
 
 // fromFile sets the flags that neither the command line nor the environment has set from

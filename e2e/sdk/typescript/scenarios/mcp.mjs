@@ -7,18 +7,17 @@ const stdio = () => ({ type: "stdio", command: process.env.SDK_MCP_COMMAND, args
 const http = (url) => ({ type: "http", url, tools: ["*"] });
 
 // settled waits until the server is there, or will not be.
-async function settled(session) {
+async function settled(session, is = (status) => status && status !== "pending") {
   await eventually("the MCP server", async () => {
     const { servers } = await session.rpc.mcp.list();
-    const status = servers.find((s) => s.name === "echo")?.status;
-    return status && status !== "pending";
+    return is(servers.find((s) => s.name === "echo")?.status);
   });
 }
 
-async function withServer(stage, server, more = {}) {
+async function withServer(stage, server, more = {}, is) {
   const session = await stage.client().createSession(stage.config({ mcpServers: { echo: server }, ...more }));
   const seen = new Recorder(session);
-  await settled(session);
+  await settled(session, is);
   const answer = await turn(session, 'use mcp {"text":"land ho"}');
   const { servers } = await session.rpc.mcp.list();
   const listed = await failure(() => session.rpc.mcp.listTools({ serverName: "echo" }));
@@ -45,19 +44,19 @@ export async function mcp_hook(stage) {
   return { ...record, called };
 }
 
-async function oauth(stage, answer) {
+async function oauth(stage, answer, is) {
   const asked = [];
   const record = await withServer(stage, http(process.env.SDK_MCP_OAUTH_URL), {
     onMcpAuthRequest: (request) => {
       asked.push(request);
       return answer();
     },
-  });
+  }, is);
   // How often it is asked again is the CLI's matter, and its haste.
   return { ...record, asked: asked.slice(0, 1).map(({ requestId, ...rest }) => rest) };
 }
 
-export const mcp_oauth = (stage) => oauth(stage, () => ({ kind: "token", accessToken: "good-token", tokenType: "Bearer", expiresIn: 3600 }));
+export const mcp_oauth = (stage) => oauth(stage, () => ({ kind: "token", accessToken: "good-token", tokenType: "Bearer", expiresIn: 3600 }), (status) => status === "connected");
 // What becomes of a server that is refused its token, and when, depends on the CLI's haste.
 export async function mcp_oauth_cancelled(stage) {
   const { asked } = await oauth(stage, () => ({ kind: "cancelled" }));

@@ -56,5 +56,6 @@ export async function sub_agent(stage) {
   const session = await stage.client().createSession(stage.config({ streaming: true, customAgents: [{ name: "poet", description: "Writes verse", prompt: "You rhyme.", tools: [] }] }));
   const answer = await failure(() => turn(session, 'use task {"agent_type":"poet","description":"Write a verse","prompt":"a verse, please","name":"verse","mode":"sync"}'));
   const types = await persisted(session);
-  return { answer, subagent: types.filter((t) => t.startsWith("subagent.")), counts: types.length };
+  // In which order it is selected and configured is not the same twice.
+  return { answer, subagent: types.filter((t) => t.startsWith("subagent.")).sort(), counts: types.length };
 }

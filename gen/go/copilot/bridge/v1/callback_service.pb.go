@@ -29,7 +29,9 @@ type ReadCallbackRequest struct {
 	// The session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
 	// The callback.
-	CallbackId    string `protobuf:"bytes,2,opt,name=callback_id,json=callbackId,proto3" json:"callback_id,omitempty"`
+	CallbackId string `protobuf:"bytes,2,opt,name=callback_id,json=callbackId,proto3" json:"callback_id,omitempty"`
+	// How closely the typed request follows the CLI's JSON. Default: FIDELITY_TIDY.
+	Fidelity      Fidelity `protobuf:"varint,3,opt,name=fidelity,proto3,enum=copilot.bridge.v1.Fidelity" json:"fidelity,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -76,6 +78,13 @@ func (x *ReadCallbackRequest) GetCallbackId() string {
 		return x.CallbackId
 	}
 	return ""
+}
+
+func (x *ReadCallbackRequest) GetFidelity() Fidelity {
+	if x != nil {
+		return x.Fidelity
+	}
+	return Fidelity_FIDELITY_UNSPECIFIED
 }
 
 // ReadCallbackResponse is a piece of a callback.
@@ -1771,12 +1780,13 @@ var File_copilot_bridge_v1_callback_service_proto protoreflect.FileDescriptor
 
 const file_copilot_bridge_v1_callback_service_proto_rawDesc = "" +
 	"\n" +
-	"(copilot/bridge/v1/callback_service.proto\x12\x11copilot.bridge.v1\x1a copilot/bridge/v1/callback.proto\x1a\x1dcopilot/bridge/v1/error.proto\x1a%copilot/bridge/v1/event_service.proto\x1a&copilot/bridge/v1/model_response.proto\x1a\x1fcopilot/bridge/v1/session.proto\x1a'copilot/bridge/v1/session_service.proto\x1a\x1bcopilot/cli/v1/common.proto\x1a\x1ccopilot/cli/v1/session.proto\x1a\x1egoogle/protobuf/duration.proto\"U\n" +
+	"(copilot/bridge/v1/callback_service.proto\x12\x11copilot.bridge.v1\x1a copilot/bridge/v1/callback.proto\x1a\x1dcopilot/bridge/v1/error.proto\x1a%copilot/bridge/v1/event_service.proto\x1a&copilot/bridge/v1/model_response.proto\x1a\x1fcopilot/bridge/v1/session.proto\x1a'copilot/bridge/v1/session_service.proto\x1a\x1bcopilot/cli/v1/common.proto\x1a\x1ccopilot/cli/v1/session.proto\x1a\x1egoogle/protobuf/duration.proto\"\x8e\x01\n" +
 	"\x13ReadCallbackRequest\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x1f\n" +
 	"\vcallback_id\x18\x02 \x01(\tR\n" +
-	"callbackId\"M\n" +
+	"callbackId\x127\n" +
+	"\bfidelity\x18\x03 \x01(\x0e2\x1b.copilot.bridge.v1.FidelityR\bfidelity\"M\n" +
 	"\x14ReadCallbackResponse\x12\x14\n" +
 	"\x05chunk\x18\x01 \x01(\fR\x05chunk\x12\x1f\n" +
 	"\vtotal_bytes\x18\x02 \x01(\x03R\n" +
@@ -1933,86 +1943,88 @@ var file_copilot_bridge_v1_callback_service_proto_goTypes = []any{
 	(*RespondToModelRequestRequest)(nil),    // 18: copilot.bridge.v1.RespondToModelRequestRequest
 	(*RespondToModelRequestResponse)(nil),   // 19: copilot.bridge.v1.RespondToModelRequestResponse
 	(*ResolveResponse)(nil),                 // 20: copilot.bridge.v1.ResolveResponse
-	(*ModelResponse)(nil),                   // 21: copilot.bridge.v1.ModelResponse
-	(*CreateSessionRequest)(nil),            // 22: copilot.bridge.v1.CreateSessionRequest
-	(*ResumeSessionRequest)(nil),            // 23: copilot.bridge.v1.ResumeSessionRequest
-	(*v1.ToolDefinition)(nil),               // 24: copilot.cli.v1.ToolDefinition
-	(*Handlers)(nil),                        // 25: copilot.bridge.v1.Handlers
-	(*durationpb.Duration)(nil),             // 26: google.protobuf.Duration
-	(*Position)(nil),                        // 27: copilot.bridge.v1.Position
-	(Start)(0),                              // 28: copilot.bridge.v1.Start
-	(*EventFilter)(nil),                     // 29: copilot.bridge.v1.EventFilter
-	(*StreamOptions)(nil),                   // 30: copilot.bridge.v1.StreamOptions
-	(*v1.CanvasDeclaration)(nil),            // 31: copilot.cli.v1.CanvasDeclaration
-	(*v1.ExtensionIdentity)(nil),            // 32: copilot.cli.v1.ExtensionIdentity
-	(*v1.CanvasProviderIdentity)(nil),       // 33: copilot.cli.v1.CanvasProviderIdentity
-	(*v1.CommandDeclaration)(nil),           // 34: copilot.cli.v1.CommandDeclaration
-	(*Answer)(nil),                          // 35: copilot.bridge.v1.Answer
-	(*Prompt)(nil),                          // 36: copilot.bridge.v1.Prompt
-	(*SubscribeResponse)(nil),               // 37: copilot.bridge.v1.SubscribeResponse
-	(*Session)(nil),                         // 38: copilot.bridge.v1.Session
-	(*v1.SessionServiceCreateResponse)(nil), // 39: copilot.cli.v1.SessionServiceCreateResponse
-	(*v1.SessionServiceResumeResponse)(nil), // 40: copilot.cli.v1.SessionServiceResumeResponse
-	(*Failure)(nil),                         // 41: copilot.bridge.v1.Failure
-	(*Callback)(nil),                        // 42: copilot.bridge.v1.Callback
+	(Fidelity)(0),                           // 21: copilot.bridge.v1.Fidelity
+	(*ModelResponse)(nil),                   // 22: copilot.bridge.v1.ModelResponse
+	(*CreateSessionRequest)(nil),            // 23: copilot.bridge.v1.CreateSessionRequest
+	(*ResumeSessionRequest)(nil),            // 24: copilot.bridge.v1.ResumeSessionRequest
+	(*v1.ToolDefinition)(nil),               // 25: copilot.cli.v1.ToolDefinition
+	(*Handlers)(nil),                        // 26: copilot.bridge.v1.Handlers
+	(*durationpb.Duration)(nil),             // 27: google.protobuf.Duration
+	(*Position)(nil),                        // 28: copilot.bridge.v1.Position
+	(Start)(0),                              // 29: copilot.bridge.v1.Start
+	(*EventFilter)(nil),                     // 30: copilot.bridge.v1.EventFilter
+	(*StreamOptions)(nil),                   // 31: copilot.bridge.v1.StreamOptions
+	(*v1.CanvasDeclaration)(nil),            // 32: copilot.cli.v1.CanvasDeclaration
+	(*v1.ExtensionIdentity)(nil),            // 33: copilot.cli.v1.ExtensionIdentity
+	(*v1.CanvasProviderIdentity)(nil),       // 34: copilot.cli.v1.CanvasProviderIdentity
+	(*v1.CommandDeclaration)(nil),           // 35: copilot.cli.v1.CommandDeclaration
+	(*Answer)(nil),                          // 36: copilot.bridge.v1.Answer
+	(*Prompt)(nil),                          // 37: copilot.bridge.v1.Prompt
+	(*SubscribeResponse)(nil),               // 38: copilot.bridge.v1.SubscribeResponse
+	(*Session)(nil),                         // 39: copilot.bridge.v1.Session
+	(*v1.SessionServiceCreateResponse)(nil), // 40: copilot.cli.v1.SessionServiceCreateResponse
+	(*v1.SessionServiceResumeResponse)(nil), // 41: copilot.cli.v1.SessionServiceResumeResponse
+	(*Failure)(nil),                         // 42: copilot.bridge.v1.Failure
+	(*Callback)(nil),                        // 43: copilot.bridge.v1.Callback
 }
 var file_copilot_bridge_v1_callback_service_proto_depIdxs = []int32{
-	3,  // 0: copilot.bridge.v1.AttachRequest.start:type_name -> copilot.bridge.v1.AttachStart
-	4,  // 1: copilot.bridge.v1.AttachRequest.answer:type_name -> copilot.bridge.v1.CallbackAnswer
-	5,  // 2: copilot.bridge.v1.AttachRequest.command:type_name -> copilot.bridge.v1.AttachCommand
-	8,  // 3: copilot.bridge.v1.AttachRequest.heartbeat:type_name -> copilot.bridge.v1.AttachHeartbeat
-	9,  // 4: copilot.bridge.v1.AttachRequest.leave:type_name -> copilot.bridge.v1.AttachLeave
-	21, // 5: copilot.bridge.v1.AttachRequest.model_response:type_name -> copilot.bridge.v1.ModelResponse
-	22, // 6: copilot.bridge.v1.AttachStart.create:type_name -> copilot.bridge.v1.CreateSessionRequest
-	23, // 7: copilot.bridge.v1.AttachStart.resume:type_name -> copilot.bridge.v1.ResumeSessionRequest
-	24, // 8: copilot.bridge.v1.AttachStart.tools:type_name -> copilot.cli.v1.ToolDefinition
-	25, // 9: copilot.bridge.v1.AttachStart.handlers:type_name -> copilot.bridge.v1.Handlers
-	26, // 10: copilot.bridge.v1.AttachStart.grace:type_name -> google.protobuf.Duration
-	27, // 11: copilot.bridge.v1.AttachStart.after:type_name -> copilot.bridge.v1.Position
-	28, // 12: copilot.bridge.v1.AttachStart.start:type_name -> copilot.bridge.v1.Start
-	29, // 13: copilot.bridge.v1.AttachStart.filter:type_name -> copilot.bridge.v1.EventFilter
-	30, // 14: copilot.bridge.v1.AttachStart.options:type_name -> copilot.bridge.v1.StreamOptions
-	31, // 15: copilot.bridge.v1.AttachStart.canvases:type_name -> copilot.cli.v1.CanvasDeclaration
-	32, // 16: copilot.bridge.v1.AttachStart.extension_info:type_name -> copilot.cli.v1.ExtensionIdentity
-	33, // 17: copilot.bridge.v1.AttachStart.canvas_provider:type_name -> copilot.cli.v1.CanvasProviderIdentity
-	34, // 18: copilot.bridge.v1.AttachStart.commands:type_name -> copilot.cli.v1.CommandDeclaration
-	35, // 19: copilot.bridge.v1.CallbackAnswer.answer:type_name -> copilot.bridge.v1.Answer
-	36, // 20: copilot.bridge.v1.AttachCommand.send:type_name -> copilot.bridge.v1.Prompt
-	6,  // 21: copilot.bridge.v1.AttachCommand.abort:type_name -> copilot.bridge.v1.AbortCommand
-	7,  // 22: copilot.bridge.v1.AttachCommand.set_tools:type_name -> copilot.bridge.v1.SetToolsCommand
-	25, // 23: copilot.bridge.v1.AttachCommand.set_handlers:type_name -> copilot.bridge.v1.Handlers
-	24, // 24: copilot.bridge.v1.SetToolsCommand.tools:type_name -> copilot.cli.v1.ToolDefinition
-	12, // 25: copilot.bridge.v1.AttachResponse.started:type_name -> copilot.bridge.v1.AttachStarted
-	37, // 26: copilot.bridge.v1.AttachResponse.stream:type_name -> copilot.bridge.v1.SubscribeResponse
-	13, // 27: copilot.bridge.v1.AttachResponse.done:type_name -> copilot.bridge.v1.AttachDone
-	14, // 28: copilot.bridge.v1.AttachResponse.failed:type_name -> copilot.bridge.v1.AttachFailed
-	11, // 29: copilot.bridge.v1.AttachResponse.opening:type_name -> copilot.bridge.v1.AttachOpening
-	38, // 30: copilot.bridge.v1.AttachStarted.session:type_name -> copilot.bridge.v1.Session
-	39, // 31: copilot.bridge.v1.AttachStarted.create_result:type_name -> copilot.cli.v1.SessionServiceCreateResponse
-	40, // 32: copilot.bridge.v1.AttachStarted.resume_result:type_name -> copilot.cli.v1.SessionServiceResumeResponse
-	27, // 33: copilot.bridge.v1.AttachStarted.position:type_name -> copilot.bridge.v1.Position
-	27, // 34: copilot.bridge.v1.AttachDone.position:type_name -> copilot.bridge.v1.Position
-	41, // 35: copilot.bridge.v1.AttachFailed.failure:type_name -> copilot.bridge.v1.Failure
-	42, // 36: copilot.bridge.v1.ListPendingResponse.callbacks:type_name -> copilot.bridge.v1.Callback
-	35, // 37: copilot.bridge.v1.ResolveRequest.answer:type_name -> copilot.bridge.v1.Answer
-	21, // 38: copilot.bridge.v1.RespondToModelRequestRequest.response:type_name -> copilot.bridge.v1.ModelResponse
-	27, // 39: copilot.bridge.v1.RespondToModelRequestResponse.position:type_name -> copilot.bridge.v1.Position
-	27, // 40: copilot.bridge.v1.ResolveResponse.position:type_name -> copilot.bridge.v1.Position
-	2,  // 41: copilot.bridge.v1.CallbackService.Attach:input_type -> copilot.bridge.v1.AttachRequest
-	15, // 42: copilot.bridge.v1.CallbackService.ListPending:input_type -> copilot.bridge.v1.ListPendingRequest
-	0,  // 43: copilot.bridge.v1.CallbackService.ReadCallback:input_type -> copilot.bridge.v1.ReadCallbackRequest
-	18, // 44: copilot.bridge.v1.CallbackService.RespondToModelRequest:input_type -> copilot.bridge.v1.RespondToModelRequestRequest
-	17, // 45: copilot.bridge.v1.CallbackService.Resolve:input_type -> copilot.bridge.v1.ResolveRequest
-	10, // 46: copilot.bridge.v1.CallbackService.Attach:output_type -> copilot.bridge.v1.AttachResponse
-	16, // 47: copilot.bridge.v1.CallbackService.ListPending:output_type -> copilot.bridge.v1.ListPendingResponse
-	1,  // 48: copilot.bridge.v1.CallbackService.ReadCallback:output_type -> copilot.bridge.v1.ReadCallbackResponse
-	19, // 49: copilot.bridge.v1.CallbackService.RespondToModelRequest:output_type -> copilot.bridge.v1.RespondToModelRequestResponse
-	20, // 50: copilot.bridge.v1.CallbackService.Resolve:output_type -> copilot.bridge.v1.ResolveResponse
-	46, // [46:51] is the sub-list for method output_type
-	41, // [41:46] is the sub-list for method input_type
-	41, // [41:41] is the sub-list for extension type_name
-	41, // [41:41] is the sub-list for extension extendee
-	0,  // [0:41] is the sub-list for field type_name
+	21, // 0: copilot.bridge.v1.ReadCallbackRequest.fidelity:type_name -> copilot.bridge.v1.Fidelity
+	3,  // 1: copilot.bridge.v1.AttachRequest.start:type_name -> copilot.bridge.v1.AttachStart
+	4,  // 2: copilot.bridge.v1.AttachRequest.answer:type_name -> copilot.bridge.v1.CallbackAnswer
+	5,  // 3: copilot.bridge.v1.AttachRequest.command:type_name -> copilot.bridge.v1.AttachCommand
+	8,  // 4: copilot.bridge.v1.AttachRequest.heartbeat:type_name -> copilot.bridge.v1.AttachHeartbeat
+	9,  // 5: copilot.bridge.v1.AttachRequest.leave:type_name -> copilot.bridge.v1.AttachLeave
+	22, // 6: copilot.bridge.v1.AttachRequest.model_response:type_name -> copilot.bridge.v1.ModelResponse
+	23, // 7: copilot.bridge.v1.AttachStart.create:type_name -> copilot.bridge.v1.CreateSessionRequest
+	24, // 8: copilot.bridge.v1.AttachStart.resume:type_name -> copilot.bridge.v1.ResumeSessionRequest
+	25, // 9: copilot.bridge.v1.AttachStart.tools:type_name -> copilot.cli.v1.ToolDefinition
+	26, // 10: copilot.bridge.v1.AttachStart.handlers:type_name -> copilot.bridge.v1.Handlers
+	27, // 11: copilot.bridge.v1.AttachStart.grace:type_name -> google.protobuf.Duration
+	28, // 12: copilot.bridge.v1.AttachStart.after:type_name -> copilot.bridge.v1.Position
+	29, // 13: copilot.bridge.v1.AttachStart.start:type_name -> copilot.bridge.v1.Start
+	30, // 14: copilot.bridge.v1.AttachStart.filter:type_name -> copilot.bridge.v1.EventFilter
+	31, // 15: copilot.bridge.v1.AttachStart.options:type_name -> copilot.bridge.v1.StreamOptions
+	32, // 16: copilot.bridge.v1.AttachStart.canvases:type_name -> copilot.cli.v1.CanvasDeclaration
+	33, // 17: copilot.bridge.v1.AttachStart.extension_info:type_name -> copilot.cli.v1.ExtensionIdentity
+	34, // 18: copilot.bridge.v1.AttachStart.canvas_provider:type_name -> copilot.cli.v1.CanvasProviderIdentity
+	35, // 19: copilot.bridge.v1.AttachStart.commands:type_name -> copilot.cli.v1.CommandDeclaration
+	36, // 20: copilot.bridge.v1.CallbackAnswer.answer:type_name -> copilot.bridge.v1.Answer
+	37, // 21: copilot.bridge.v1.AttachCommand.send:type_name -> copilot.bridge.v1.Prompt
+	6,  // 22: copilot.bridge.v1.AttachCommand.abort:type_name -> copilot.bridge.v1.AbortCommand
+	7,  // 23: copilot.bridge.v1.AttachCommand.set_tools:type_name -> copilot.bridge.v1.SetToolsCommand
+	26, // 24: copilot.bridge.v1.AttachCommand.set_handlers:type_name -> copilot.bridge.v1.Handlers
+	25, // 25: copilot.bridge.v1.SetToolsCommand.tools:type_name -> copilot.cli.v1.ToolDefinition
+	12, // 26: copilot.bridge.v1.AttachResponse.started:type_name -> copilot.bridge.v1.AttachStarted
+	38, // 27: copilot.bridge.v1.AttachResponse.stream:type_name -> copilot.bridge.v1.SubscribeResponse
+	13, // 28: copilot.bridge.v1.AttachResponse.done:type_name -> copilot.bridge.v1.AttachDone
+	14, // 29: copilot.bridge.v1.AttachResponse.failed:type_name -> copilot.bridge.v1.AttachFailed
+	11, // 30: copilot.bridge.v1.AttachResponse.opening:type_name -> copilot.bridge.v1.AttachOpening
+	39, // 31: copilot.bridge.v1.AttachStarted.session:type_name -> copilot.bridge.v1.Session
+	40, // 32: copilot.bridge.v1.AttachStarted.create_result:type_name -> copilot.cli.v1.SessionServiceCreateResponse
+	41, // 33: copilot.bridge.v1.AttachStarted.resume_result:type_name -> copilot.cli.v1.SessionServiceResumeResponse
+	28, // 34: copilot.bridge.v1.AttachStarted.position:type_name -> copilot.bridge.v1.Position
+	28, // 35: copilot.bridge.v1.AttachDone.position:type_name -> copilot.bridge.v1.Position
+	42, // 36: copilot.bridge.v1.AttachFailed.failure:type_name -> copilot.bridge.v1.Failure
+	43, // 37: copilot.bridge.v1.ListPendingResponse.callbacks:type_name -> copilot.bridge.v1.Callback
+	36, // 38: copilot.bridge.v1.ResolveRequest.answer:type_name -> copilot.bridge.v1.Answer
+	22, // 39: copilot.bridge.v1.RespondToModelRequestRequest.response:type_name -> copilot.bridge.v1.ModelResponse
+	28, // 40: copilot.bridge.v1.RespondToModelRequestResponse.position:type_name -> copilot.bridge.v1.Position
+	28, // 41: copilot.bridge.v1.ResolveResponse.position:type_name -> copilot.bridge.v1.Position
+	2,  // 42: copilot.bridge.v1.CallbackService.Attach:input_type -> copilot.bridge.v1.AttachRequest
+	15, // 43: copilot.bridge.v1.CallbackService.ListPending:input_type -> copilot.bridge.v1.ListPendingRequest
+	0,  // 44: copilot.bridge.v1.CallbackService.ReadCallback:input_type -> copilot.bridge.v1.ReadCallbackRequest
+	18, // 45: copilot.bridge.v1.CallbackService.RespondToModelRequest:input_type -> copilot.bridge.v1.RespondToModelRequestRequest
+	17, // 46: copilot.bridge.v1.CallbackService.Resolve:input_type -> copilot.bridge.v1.ResolveRequest
+	10, // 47: copilot.bridge.v1.CallbackService.Attach:output_type -> copilot.bridge.v1.AttachResponse
+	16, // 48: copilot.bridge.v1.CallbackService.ListPending:output_type -> copilot.bridge.v1.ListPendingResponse
+	1,  // 49: copilot.bridge.v1.CallbackService.ReadCallback:output_type -> copilot.bridge.v1.ReadCallbackResponse
+	19, // 50: copilot.bridge.v1.CallbackService.RespondToModelRequest:output_type -> copilot.bridge.v1.RespondToModelRequestResponse
+	20, // 51: copilot.bridge.v1.CallbackService.Resolve:output_type -> copilot.bridge.v1.ResolveResponse
+	47, // [47:52] is the sub-list for method output_type
+	42, // [42:47] is the sub-list for method input_type
+	42, // [42:42] is the sub-list for extension type_name
+	42, // [42:42] is the sub-list for extension extendee
+	0,  // [0:42] is the sub-list for field type_name
 }
 
 func init() { file_copilot_bridge_v1_callback_service_proto_init() }

@@ -69,7 +69,7 @@ type CallbackServiceClient interface {
 	ListPending(ctx context.Context, in *ListPendingRequest, opts ...grpc.CallOption) (*ListPendingResponse, error)
 	// ReadCallback reads a callback with its request, in pieces of at most 256 KiB: what is
 	// asked may be longer than a message, such as the contents of a file to write. An answer
-	// has to fit into one: ServerInfo says how long that may be (16 MiB unless configured).
+	// has to fit into one: GetServerInfo says how long that may be (16 MiB unless configured).
 	// Whoever has more to say answers with an error, since a longer message ends its stream.
 	//
 	// Errors: NOT_FOUND SESSION_NOT_FOUND, CALLBACK_NOT_FOUND; FAILED_PRECONDITION
@@ -202,7 +202,7 @@ type CallbackServiceServer interface {
 	ListPending(context.Context, *ListPendingRequest) (*ListPendingResponse, error)
 	// ReadCallback reads a callback with its request, in pieces of at most 256 KiB: what is
 	// asked may be longer than a message, such as the contents of a file to write. An answer
-	// has to fit into one: ServerInfo says how long that may be (16 MiB unless configured).
+	// has to fit into one: GetServerInfo says how long that may be (16 MiB unless configured).
 	// Whoever has more to say answers with an error, since a longer message ends its stream.
 	//
 	// Errors: NOT_FOUND SESSION_NOT_FOUND, CALLBACK_NOT_FOUND; FAILED_PRECONDITION

@@ -134,7 +134,7 @@ func (Fidelity) EnumDescriptor() ([]byte, []int) {
 type EventCause int32
 
 const (
-	// The session's users or its agent.
+	// The session's users or its agent: the usual case, which costs no bytes.
 	EventCause_EVENT_CAUSE_UNSPECIFIED EventCause = 0
 	// The bridge, for its own book-keeping (loading, unloading, restoring).
 	EventCause_EVENT_CAUSE_BRIDGE EventCause = 1
@@ -236,6 +236,55 @@ func (GapReason) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_bridge_v1_event_service_proto_rawDescGZIP(), []int{3}
 }
 
+// GoAwayReason says why a stream is to be left.
+type GoAwayReason int32
+
+const (
+	// Not set by this server.
+	GoAwayReason_GO_AWAY_REASON_UNSPECIFIED GoAwayReason = 0
+	// The server is draining: connect again, and the next one will serve.
+	GoAwayReason_GO_AWAY_REASON_DRAINING GoAwayReason = 1
+)
+
+// Enum value maps for GoAwayReason.
+var (
+	GoAwayReason_name = map[int32]string{
+		0: "GO_AWAY_REASON_UNSPECIFIED",
+		1: "GO_AWAY_REASON_DRAINING",
+	}
+	GoAwayReason_value = map[string]int32{
+		"GO_AWAY_REASON_UNSPECIFIED": 0,
+		"GO_AWAY_REASON_DRAINING":    1,
+	}
+)
+
+func (x GoAwayReason) Enum() *GoAwayReason {
+	p := new(GoAwayReason)
+	*p = x
+	return p
+}
+
+func (x GoAwayReason) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (GoAwayReason) Descriptor() protoreflect.EnumDescriptor {
+	return file_copilot_bridge_v1_event_service_proto_enumTypes[4].Descriptor()
+}
+
+func (GoAwayReason) Type() protoreflect.EnumType {
+	return &file_copilot_bridge_v1_event_service_proto_enumTypes[4]
+}
+
+func (x GoAwayReason) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use GoAwayReason.Descriptor instead.
+func (GoAwayReason) EnumDescriptor() ([]byte, []int) {
+	return file_copilot_bridge_v1_event_service_proto_rawDescGZIP(), []int{4}
+}
+
 // CloseReason says why a session's frames end.
 type CloseReason int32
 
@@ -252,6 +301,9 @@ const (
 	CloseReason_CLOSE_REASON_REPLACED CloseReason = 4
 	// The server stops.
 	CloseReason_CLOSE_REASON_DRAINING CloseReason = 5
+	// It is no longer shared with the caller's tenant, or not for what the stream does. Further
+	// calls about it find nothing.
+	CloseReason_CLOSE_REASON_UNSHARED CloseReason = 6
 )
 
 // Enum value maps for CloseReason.
@@ -263,6 +315,7 @@ var (
 		3: "CLOSE_REASON_LEFT",
 		4: "CLOSE_REASON_REPLACED",
 		5: "CLOSE_REASON_DRAINING",
+		6: "CLOSE_REASON_UNSHARED",
 	}
 	CloseReason_value = map[string]int32{
 		"CLOSE_REASON_UNSPECIFIED":  0,
@@ -271,6 +324,7 @@ var (
 		"CLOSE_REASON_LEFT":         3,
 		"CLOSE_REASON_REPLACED":     4,
 		"CLOSE_REASON_DRAINING":     5,
+		"CLOSE_REASON_UNSHARED":     6,
 	}
 )
 
@@ -285,11 +339,11 @@ func (x CloseReason) String() string {
 }
 
 func (CloseReason) Descriptor() protoreflect.EnumDescriptor {
-	return file_copilot_bridge_v1_event_service_proto_enumTypes[4].Descriptor()
+	return file_copilot_bridge_v1_event_service_proto_enumTypes[5].Descriptor()
 }
 
 func (CloseReason) Type() protoreflect.EnumType {
-	return &file_copilot_bridge_v1_event_service_proto_enumTypes[4]
+	return &file_copilot_bridge_v1_event_service_proto_enumTypes[5]
 }
 
 func (x CloseReason) Number() protoreflect.EnumNumber {
@@ -298,7 +352,7 @@ func (x CloseReason) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use CloseReason.Descriptor instead.
 func (CloseReason) EnumDescriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_event_service_proto_rawDescGZIP(), []int{4}
+	return file_copilot_bridge_v1_event_service_proto_rawDescGZIP(), []int{5}
 }
 
 // SessionChange says what happened to a session.
@@ -367,11 +421,11 @@ func (x SessionChange) String() string {
 }
 
 func (SessionChange) Descriptor() protoreflect.EnumDescriptor {
-	return file_copilot_bridge_v1_event_service_proto_enumTypes[5].Descriptor()
+	return file_copilot_bridge_v1_event_service_proto_enumTypes[6].Descriptor()
 }
 
 func (SessionChange) Type() protoreflect.EnumType {
-	return &file_copilot_bridge_v1_event_service_proto_enumTypes[5]
+	return &file_copilot_bridge_v1_event_service_proto_enumTypes[6]
 }
 
 func (x SessionChange) Number() protoreflect.EnumNumber {
@@ -380,13 +434,13 @@ func (x SessionChange) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use SessionChange.Descriptor instead.
 func (SessionChange) EnumDescriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_event_service_proto_rawDescGZIP(), []int{5}
+	return file_copilot_bridge_v1_event_service_proto_rawDescGZIP(), []int{6}
 }
 
 // SubscribeRequest is what EventService.Subscribe takes.
 type SubscribeRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The sessions to follow; at least one, each once.
+	// The sessions to follow: 1 to 10,000, each once.
 	Sessions []*SessionCursor `protobuf:"bytes,1,rep,name=sessions,proto3" json:"sessions,omitempty"`
 	// How the frames look.
 	Options *StreamOptions `protobuf:"bytes,2,opt,name=options,proto3" json:"options,omitempty"`
@@ -1330,7 +1384,7 @@ type RuntimeRestarted struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// What became of the turn that ran; unset when none did.
 	TurnOutcome *TurnOutcome `protobuf:"bytes,1,opt,name=turn_outcome,json=turnOutcome,proto3" json:"turn_outcome,omitempty"`
-	// Why the runtime ended.
+	// Why the runtime ended, for people.
 	Cause         string `protobuf:"bytes,2,opt,name=cause,proto3" json:"cause,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1430,8 +1484,8 @@ func (x *TurnEnded) GetOutcome() *TurnOutcome {
 // gets it when no turn runs in its session, since the turn may need the participant.
 type GoAway struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Why: "draining", "stream_age".
-	Reason string `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
+	// Why.
+	Reason GoAwayReason `protobuf:"varint,1,opt,name=reason,proto3,enum=copilot.bridge.v1.GoAwayReason" json:"reason,omitempty"`
 	// How long the server waits before it ends the stream itself.
 	After *durationpb.Duration `protobuf:"bytes,2,opt,name=after,proto3" json:"after,omitempty"`
 	// Where each of the stream's sessions stands: resume there.
@@ -1470,11 +1524,11 @@ func (*GoAway) Descriptor() ([]byte, []int) {
 	return file_copilot_bridge_v1_event_service_proto_rawDescGZIP(), []int{13}
 }
 
-func (x *GoAway) GetReason() string {
+func (x *GoAway) GetReason() GoAwayReason {
 	if x != nil {
 		return x.Reason
 	}
-	return ""
+	return GoAwayReason_GO_AWAY_REASON_UNSPECIFIED
 }
 
 func (x *GoAway) GetAfter() *durationpb.Duration {
@@ -1604,7 +1658,8 @@ func (x *Closed) GetPosition() *Position {
 // WatchSessionsRequest is what EventService.WatchSessions takes.
 type WatchSessionsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// How long the stream may be silent before a HEARTBEAT change; default 30 s.
+	// How long the stream may be silent before a HEARTBEAT change; 1 s to 10 min,
+	// default 30 s.
 	HeartbeatInterval *durationpb.Duration `protobuf:"bytes,1,opt,name=heartbeat_interval,json=heartbeatInterval,proto3" json:"heartbeat_interval,omitempty"`
 	// Set `notification` too.
 	Notifications bool `protobuf:"varint,2,opt,name=notifications,proto3" json:"notifications,omitempty"`
@@ -1796,9 +1851,9 @@ const file_copilot_bridge_v1_event_service_proto_rawDesc = "" +
 	"\fturn_outcome\x18\x01 \x01(\v2\x1e.copilot.bridge.v1.TurnOutcomeR\vturnOutcome\x12\x14\n" +
 	"\x05cause\x18\x02 \x01(\tR\x05cause\"E\n" +
 	"\tTurnEnded\x128\n" +
-	"\aoutcome\x18\x01 \x01(\v2\x1e.copilot.bridge.v1.TurnOutcomeR\aoutcome\"\x93\x01\n" +
-	"\x06GoAway\x12\x16\n" +
-	"\x06reason\x18\x01 \x01(\tR\x06reason\x12/\n" +
+	"\aoutcome\x18\x01 \x01(\v2\x1e.copilot.bridge.v1.TurnOutcomeR\aoutcome\"\xb4\x01\n" +
+	"\x06GoAway\x127\n" +
+	"\x06reason\x18\x01 \x01(\x0e2\x1f.copilot.bridge.v1.GoAwayReasonR\x06reason\x12/\n" +
 	"\x05after\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x05after\x12@\n" +
 	"\tpositions\x18\x03 \x03(\v2\".copilot.bridge.v1.SessionPositionR\tpositions\"i\n" +
 	"\x0fSessionPosition\x12\x1d\n" +
@@ -1832,14 +1887,18 @@ const file_copilot_bridge_v1_event_service_proto_rawDesc = "" +
 	"\x16GAP_REASON_UNSPECIFIED\x10\x00\x12\x1d\n" +
 	"\x19GAP_REASON_EPHEMERAL_LOST\x10\x01\x12\x16\n" +
 	"\x12GAP_REASON_TRIMMED\x10\x02\x12\x1a\n" +
-	"\x16GAP_REASON_EPOCH_ENDED\x10\x03*\xb1\x01\n" +
+	"\x16GAP_REASON_EPOCH_ENDED\x10\x03*K\n" +
+	"\fGoAwayReason\x12\x1e\n" +
+	"\x1aGO_AWAY_REASON_UNSPECIFIED\x10\x00\x12\x1b\n" +
+	"\x17GO_AWAY_REASON_DRAINING\x10\x01*\xcc\x01\n" +
 	"\vCloseReason\x12\x1c\n" +
 	"\x18CLOSE_REASON_UNSPECIFIED\x10\x00\x12\x1d\n" +
 	"\x19CLOSE_REASON_DISCONNECTED\x10\x01\x12\x18\n" +
 	"\x14CLOSE_REASON_DELETED\x10\x02\x12\x15\n" +
 	"\x11CLOSE_REASON_LEFT\x10\x03\x12\x19\n" +
 	"\x15CLOSE_REASON_REPLACED\x10\x04\x12\x19\n" +
-	"\x15CLOSE_REASON_DRAINING\x10\x05*\xb6\x02\n" +
+	"\x15CLOSE_REASON_DRAINING\x10\x05\x12\x19\n" +
+	"\x15CLOSE_REASON_UNSHARED\x10\x06*\xb6\x02\n" +
 	"\rSessionChange\x12\x1e\n" +
 	"\x1aSESSION_CHANGE_UNSPECIFIED\x10\x00\x12\x1a\n" +
 	"\x16SESSION_CHANGE_CURRENT\x10\x01\x12\x1a\n" +
@@ -1867,99 +1926,101 @@ func file_copilot_bridge_v1_event_service_proto_rawDescGZIP() []byte {
 	return file_copilot_bridge_v1_event_service_proto_rawDescData
 }
 
-var file_copilot_bridge_v1_event_service_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
+var file_copilot_bridge_v1_event_service_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
 var file_copilot_bridge_v1_event_service_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
 var file_copilot_bridge_v1_event_service_proto_goTypes = []any{
 	(Start)(0),                    // 0: copilot.bridge.v1.Start
 	(Fidelity)(0),                 // 1: copilot.bridge.v1.Fidelity
 	(EventCause)(0),               // 2: copilot.bridge.v1.EventCause
 	(GapReason)(0),                // 3: copilot.bridge.v1.GapReason
-	(CloseReason)(0),              // 4: copilot.bridge.v1.CloseReason
-	(SessionChange)(0),            // 5: copilot.bridge.v1.SessionChange
-	(*SubscribeRequest)(nil),      // 6: copilot.bridge.v1.SubscribeRequest
-	(*SessionCursor)(nil),         // 7: copilot.bridge.v1.SessionCursor
-	(*EventFilter)(nil),           // 8: copilot.bridge.v1.EventFilter
-	(*StreamOptions)(nil),         // 9: copilot.bridge.v1.StreamOptions
-	(*SubscribeResponse)(nil),     // 10: copilot.bridge.v1.SubscribeResponse
-	(*Attached)(nil),              // 11: copilot.bridge.v1.Attached
-	(*EventBatch)(nil),            // 12: copilot.bridge.v1.EventBatch
-	(*Event)(nil),                 // 13: copilot.bridge.v1.Event
-	(*CaughtUp)(nil),              // 14: copilot.bridge.v1.CaughtUp
-	(*Heartbeat)(nil),             // 15: copilot.bridge.v1.Heartbeat
-	(*Gap)(nil),                   // 16: copilot.bridge.v1.Gap
-	(*RuntimeRestarted)(nil),      // 17: copilot.bridge.v1.RuntimeRestarted
-	(*TurnEnded)(nil),             // 18: copilot.bridge.v1.TurnEnded
-	(*GoAway)(nil),                // 19: copilot.bridge.v1.GoAway
-	(*SessionPosition)(nil),       // 20: copilot.bridge.v1.SessionPosition
-	(*Closed)(nil),                // 21: copilot.bridge.v1.Closed
-	(*WatchSessionsRequest)(nil),  // 22: copilot.bridge.v1.WatchSessionsRequest
-	(*WatchSessionsResponse)(nil), // 23: copilot.bridge.v1.WatchSessionsResponse
-	(*Position)(nil),              // 24: copilot.bridge.v1.Position
-	(*durationpb.Duration)(nil),   // 25: google.protobuf.Duration
-	(*CallbackRequested)(nil),     // 26: copilot.bridge.v1.CallbackRequested
-	(*CallbackResolved)(nil),      // 27: copilot.bridge.v1.CallbackResolved
-	(*Session)(nil),               // 28: copilot.bridge.v1.Session
-	(*Callback)(nil),              // 29: copilot.bridge.v1.Callback
-	(*v1.SessionEvent)(nil),       // 30: copilot.cli.v1.SessionEvent
-	(*TurnOutcome)(nil),           // 31: copilot.bridge.v1.TurnOutcome
-	(*v1.CallbackSessionServiceLifecycleRequest)(nil), // 32: copilot.cli.v1.CallbackSessionServiceLifecycleRequest
+	(GoAwayReason)(0),             // 4: copilot.bridge.v1.GoAwayReason
+	(CloseReason)(0),              // 5: copilot.bridge.v1.CloseReason
+	(SessionChange)(0),            // 6: copilot.bridge.v1.SessionChange
+	(*SubscribeRequest)(nil),      // 7: copilot.bridge.v1.SubscribeRequest
+	(*SessionCursor)(nil),         // 8: copilot.bridge.v1.SessionCursor
+	(*EventFilter)(nil),           // 9: copilot.bridge.v1.EventFilter
+	(*StreamOptions)(nil),         // 10: copilot.bridge.v1.StreamOptions
+	(*SubscribeResponse)(nil),     // 11: copilot.bridge.v1.SubscribeResponse
+	(*Attached)(nil),              // 12: copilot.bridge.v1.Attached
+	(*EventBatch)(nil),            // 13: copilot.bridge.v1.EventBatch
+	(*Event)(nil),                 // 14: copilot.bridge.v1.Event
+	(*CaughtUp)(nil),              // 15: copilot.bridge.v1.CaughtUp
+	(*Heartbeat)(nil),             // 16: copilot.bridge.v1.Heartbeat
+	(*Gap)(nil),                   // 17: copilot.bridge.v1.Gap
+	(*RuntimeRestarted)(nil),      // 18: copilot.bridge.v1.RuntimeRestarted
+	(*TurnEnded)(nil),             // 19: copilot.bridge.v1.TurnEnded
+	(*GoAway)(nil),                // 20: copilot.bridge.v1.GoAway
+	(*SessionPosition)(nil),       // 21: copilot.bridge.v1.SessionPosition
+	(*Closed)(nil),                // 22: copilot.bridge.v1.Closed
+	(*WatchSessionsRequest)(nil),  // 23: copilot.bridge.v1.WatchSessionsRequest
+	(*WatchSessionsResponse)(nil), // 24: copilot.bridge.v1.WatchSessionsResponse
+	(*Position)(nil),              // 25: copilot.bridge.v1.Position
+	(*durationpb.Duration)(nil),   // 26: google.protobuf.Duration
+	(*CallbackRequested)(nil),     // 27: copilot.bridge.v1.CallbackRequested
+	(*CallbackResolved)(nil),      // 28: copilot.bridge.v1.CallbackResolved
+	(*Session)(nil),               // 29: copilot.bridge.v1.Session
+	(*Callback)(nil),              // 30: copilot.bridge.v1.Callback
+	(*v1.SessionEvent)(nil),       // 31: copilot.cli.v1.SessionEvent
+	(*TurnOutcome)(nil),           // 32: copilot.bridge.v1.TurnOutcome
+	(*v1.CallbackSessionServiceLifecycleRequest)(nil), // 33: copilot.cli.v1.CallbackSessionServiceLifecycleRequest
 }
 var file_copilot_bridge_v1_event_service_proto_depIdxs = []int32{
-	7,  // 0: copilot.bridge.v1.SubscribeRequest.sessions:type_name -> copilot.bridge.v1.SessionCursor
-	9,  // 1: copilot.bridge.v1.SubscribeRequest.options:type_name -> copilot.bridge.v1.StreamOptions
-	24, // 2: copilot.bridge.v1.SessionCursor.after:type_name -> copilot.bridge.v1.Position
+	8,  // 0: copilot.bridge.v1.SubscribeRequest.sessions:type_name -> copilot.bridge.v1.SessionCursor
+	10, // 1: copilot.bridge.v1.SubscribeRequest.options:type_name -> copilot.bridge.v1.StreamOptions
+	25, // 2: copilot.bridge.v1.SessionCursor.after:type_name -> copilot.bridge.v1.Position
 	0,  // 3: copilot.bridge.v1.SessionCursor.start:type_name -> copilot.bridge.v1.Start
-	8,  // 4: copilot.bridge.v1.SessionCursor.filter:type_name -> copilot.bridge.v1.EventFilter
+	9,  // 4: copilot.bridge.v1.SessionCursor.filter:type_name -> copilot.bridge.v1.EventFilter
 	1,  // 5: copilot.bridge.v1.StreamOptions.fidelity:type_name -> copilot.bridge.v1.Fidelity
-	25, // 6: copilot.bridge.v1.StreamOptions.heartbeat_interval:type_name -> google.protobuf.Duration
-	25, // 7: copilot.bridge.v1.StreamOptions.linger:type_name -> google.protobuf.Duration
-	11, // 8: copilot.bridge.v1.SubscribeResponse.attached:type_name -> copilot.bridge.v1.Attached
-	12, // 9: copilot.bridge.v1.SubscribeResponse.events:type_name -> copilot.bridge.v1.EventBatch
-	14, // 10: copilot.bridge.v1.SubscribeResponse.caught_up:type_name -> copilot.bridge.v1.CaughtUp
-	15, // 11: copilot.bridge.v1.SubscribeResponse.heartbeat:type_name -> copilot.bridge.v1.Heartbeat
-	16, // 12: copilot.bridge.v1.SubscribeResponse.gap:type_name -> copilot.bridge.v1.Gap
-	26, // 13: copilot.bridge.v1.SubscribeResponse.callback_requested:type_name -> copilot.bridge.v1.CallbackRequested
-	27, // 14: copilot.bridge.v1.SubscribeResponse.callback_resolved:type_name -> copilot.bridge.v1.CallbackResolved
-	17, // 15: copilot.bridge.v1.SubscribeResponse.runtime_restarted:type_name -> copilot.bridge.v1.RuntimeRestarted
-	19, // 16: copilot.bridge.v1.SubscribeResponse.go_away:type_name -> copilot.bridge.v1.GoAway
-	21, // 17: copilot.bridge.v1.SubscribeResponse.closed:type_name -> copilot.bridge.v1.Closed
-	18, // 18: copilot.bridge.v1.SubscribeResponse.turn_ended:type_name -> copilot.bridge.v1.TurnEnded
-	24, // 19: copilot.bridge.v1.SubscribeResponse.resume_after:type_name -> copilot.bridge.v1.Position
-	24, // 20: copilot.bridge.v1.Attached.position:type_name -> copilot.bridge.v1.Position
-	24, // 21: copilot.bridge.v1.Attached.first_available:type_name -> copilot.bridge.v1.Position
-	28, // 22: copilot.bridge.v1.Attached.session:type_name -> copilot.bridge.v1.Session
-	29, // 23: copilot.bridge.v1.Attached.pending_callbacks:type_name -> copilot.bridge.v1.Callback
-	13, // 24: copilot.bridge.v1.EventBatch.events:type_name -> copilot.bridge.v1.Event
-	24, // 25: copilot.bridge.v1.Event.position:type_name -> copilot.bridge.v1.Position
-	30, // 26: copilot.bridge.v1.Event.event:type_name -> copilot.cli.v1.SessionEvent
+	26, // 6: copilot.bridge.v1.StreamOptions.heartbeat_interval:type_name -> google.protobuf.Duration
+	26, // 7: copilot.bridge.v1.StreamOptions.linger:type_name -> google.protobuf.Duration
+	12, // 8: copilot.bridge.v1.SubscribeResponse.attached:type_name -> copilot.bridge.v1.Attached
+	13, // 9: copilot.bridge.v1.SubscribeResponse.events:type_name -> copilot.bridge.v1.EventBatch
+	15, // 10: copilot.bridge.v1.SubscribeResponse.caught_up:type_name -> copilot.bridge.v1.CaughtUp
+	16, // 11: copilot.bridge.v1.SubscribeResponse.heartbeat:type_name -> copilot.bridge.v1.Heartbeat
+	17, // 12: copilot.bridge.v1.SubscribeResponse.gap:type_name -> copilot.bridge.v1.Gap
+	27, // 13: copilot.bridge.v1.SubscribeResponse.callback_requested:type_name -> copilot.bridge.v1.CallbackRequested
+	28, // 14: copilot.bridge.v1.SubscribeResponse.callback_resolved:type_name -> copilot.bridge.v1.CallbackResolved
+	18, // 15: copilot.bridge.v1.SubscribeResponse.runtime_restarted:type_name -> copilot.bridge.v1.RuntimeRestarted
+	20, // 16: copilot.bridge.v1.SubscribeResponse.go_away:type_name -> copilot.bridge.v1.GoAway
+	22, // 17: copilot.bridge.v1.SubscribeResponse.closed:type_name -> copilot.bridge.v1.Closed
+	19, // 18: copilot.bridge.v1.SubscribeResponse.turn_ended:type_name -> copilot.bridge.v1.TurnEnded
+	25, // 19: copilot.bridge.v1.SubscribeResponse.resume_after:type_name -> copilot.bridge.v1.Position
+	25, // 20: copilot.bridge.v1.Attached.position:type_name -> copilot.bridge.v1.Position
+	25, // 21: copilot.bridge.v1.Attached.first_available:type_name -> copilot.bridge.v1.Position
+	29, // 22: copilot.bridge.v1.Attached.session:type_name -> copilot.bridge.v1.Session
+	30, // 23: copilot.bridge.v1.Attached.pending_callbacks:type_name -> copilot.bridge.v1.Callback
+	14, // 24: copilot.bridge.v1.EventBatch.events:type_name -> copilot.bridge.v1.Event
+	25, // 25: copilot.bridge.v1.Event.position:type_name -> copilot.bridge.v1.Position
+	31, // 26: copilot.bridge.v1.Event.event:type_name -> copilot.cli.v1.SessionEvent
 	2,  // 27: copilot.bridge.v1.Event.cause:type_name -> copilot.bridge.v1.EventCause
-	24, // 28: copilot.bridge.v1.CaughtUp.position:type_name -> copilot.bridge.v1.Position
-	24, // 29: copilot.bridge.v1.Heartbeat.position:type_name -> copilot.bridge.v1.Position
-	24, // 30: copilot.bridge.v1.Gap.after:type_name -> copilot.bridge.v1.Position
-	24, // 31: copilot.bridge.v1.Gap.through:type_name -> copilot.bridge.v1.Position
+	25, // 28: copilot.bridge.v1.CaughtUp.position:type_name -> copilot.bridge.v1.Position
+	25, // 29: copilot.bridge.v1.Heartbeat.position:type_name -> copilot.bridge.v1.Position
+	25, // 30: copilot.bridge.v1.Gap.after:type_name -> copilot.bridge.v1.Position
+	25, // 31: copilot.bridge.v1.Gap.through:type_name -> copilot.bridge.v1.Position
 	3,  // 32: copilot.bridge.v1.Gap.reason:type_name -> copilot.bridge.v1.GapReason
-	28, // 33: copilot.bridge.v1.Gap.session:type_name -> copilot.bridge.v1.Session
-	29, // 34: copilot.bridge.v1.Gap.pending_callbacks:type_name -> copilot.bridge.v1.Callback
-	31, // 35: copilot.bridge.v1.RuntimeRestarted.turn_outcome:type_name -> copilot.bridge.v1.TurnOutcome
-	31, // 36: copilot.bridge.v1.TurnEnded.outcome:type_name -> copilot.bridge.v1.TurnOutcome
-	25, // 37: copilot.bridge.v1.GoAway.after:type_name -> google.protobuf.Duration
-	20, // 38: copilot.bridge.v1.GoAway.positions:type_name -> copilot.bridge.v1.SessionPosition
-	24, // 39: copilot.bridge.v1.SessionPosition.position:type_name -> copilot.bridge.v1.Position
-	4,  // 40: copilot.bridge.v1.Closed.reason:type_name -> copilot.bridge.v1.CloseReason
-	24, // 41: copilot.bridge.v1.Closed.position:type_name -> copilot.bridge.v1.Position
-	25, // 42: copilot.bridge.v1.WatchSessionsRequest.heartbeat_interval:type_name -> google.protobuf.Duration
-	5,  // 43: copilot.bridge.v1.WatchSessionsResponse.change:type_name -> copilot.bridge.v1.SessionChange
-	28, // 44: copilot.bridge.v1.WatchSessionsResponse.session:type_name -> copilot.bridge.v1.Session
-	32, // 45: copilot.bridge.v1.WatchSessionsResponse.notification:type_name -> copilot.cli.v1.CallbackSessionServiceLifecycleRequest
-	6,  // 46: copilot.bridge.v1.EventService.Subscribe:input_type -> copilot.bridge.v1.SubscribeRequest
-	22, // 47: copilot.bridge.v1.EventService.WatchSessions:input_type -> copilot.bridge.v1.WatchSessionsRequest
-	10, // 48: copilot.bridge.v1.EventService.Subscribe:output_type -> copilot.bridge.v1.SubscribeResponse
-	23, // 49: copilot.bridge.v1.EventService.WatchSessions:output_type -> copilot.bridge.v1.WatchSessionsResponse
-	48, // [48:50] is the sub-list for method output_type
-	46, // [46:48] is the sub-list for method input_type
-	46, // [46:46] is the sub-list for extension type_name
-	46, // [46:46] is the sub-list for extension extendee
-	0,  // [0:46] is the sub-list for field type_name
+	29, // 33: copilot.bridge.v1.Gap.session:type_name -> copilot.bridge.v1.Session
+	30, // 34: copilot.bridge.v1.Gap.pending_callbacks:type_name -> copilot.bridge.v1.Callback
+	32, // 35: copilot.bridge.v1.RuntimeRestarted.turn_outcome:type_name -> copilot.bridge.v1.TurnOutcome
+	32, // 36: copilot.bridge.v1.TurnEnded.outcome:type_name -> copilot.bridge.v1.TurnOutcome
+	4,  // 37: copilot.bridge.v1.GoAway.reason:type_name -> copilot.bridge.v1.GoAwayReason
+	26, // 38: copilot.bridge.v1.GoAway.after:type_name -> google.protobuf.Duration
+	21, // 39: copilot.bridge.v1.GoAway.positions:type_name -> copilot.bridge.v1.SessionPosition
+	25, // 40: copilot.bridge.v1.SessionPosition.position:type_name -> copilot.bridge.v1.Position
+	5,  // 41: copilot.bridge.v1.Closed.reason:type_name -> copilot.bridge.v1.CloseReason
+	25, // 42: copilot.bridge.v1.Closed.position:type_name -> copilot.bridge.v1.Position
+	26, // 43: copilot.bridge.v1.WatchSessionsRequest.heartbeat_interval:type_name -> google.protobuf.Duration
+	6,  // 44: copilot.bridge.v1.WatchSessionsResponse.change:type_name -> copilot.bridge.v1.SessionChange
+	29, // 45: copilot.bridge.v1.WatchSessionsResponse.session:type_name -> copilot.bridge.v1.Session
+	33, // 46: copilot.bridge.v1.WatchSessionsResponse.notification:type_name -> copilot.cli.v1.CallbackSessionServiceLifecycleRequest
+	7,  // 47: copilot.bridge.v1.EventService.Subscribe:input_type -> copilot.bridge.v1.SubscribeRequest
+	23, // 48: copilot.bridge.v1.EventService.WatchSessions:input_type -> copilot.bridge.v1.WatchSessionsRequest
+	11, // 49: copilot.bridge.v1.EventService.Subscribe:output_type -> copilot.bridge.v1.SubscribeResponse
+	24, // 50: copilot.bridge.v1.EventService.WatchSessions:output_type -> copilot.bridge.v1.WatchSessionsResponse
+	49, // [49:51] is the sub-list for method output_type
+	47, // [47:49] is the sub-list for method input_type
+	47, // [47:47] is the sub-list for extension type_name
+	47, // [47:47] is the sub-list for extension extendee
+	0,  // [0:47] is the sub-list for field type_name
 }
 
 func init() { file_copilot_bridge_v1_event_service_proto_init() }
@@ -1988,7 +2049,7 @@ func file_copilot_bridge_v1_event_service_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_copilot_bridge_v1_event_service_proto_rawDesc), len(file_copilot_bridge_v1_event_service_proto_rawDesc)),
-			NumEnums:      6,
+			NumEnums:      7,
 			NumMessages:   18,
 			NumExtensions: 0,
 			NumServices:   1,

@@ -36,12 +36,16 @@ type EventServiceClient interface {
 	//
 	// Each session's frames begin with Attached, then come Events, CaughtUp once
 	// replay is done, then Events as they happen, with Heartbeat in idle times. The
-	// stream ends with OK after the last session's Closed.
+	// stream ends with OK after the last session's Closed. Frames of sessions mix; a frame
+	// or a value of an enum that a client does not know is to be passed over, not an error.
 	//
 	// Errors: NOT_FOUND SESSION_NOT_FOUND; INVALID_ARGUMENT INVALID_FIELD.
 	Subscribe(ctx context.Context, in *SubscribeRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[SubscribeResponse], error)
 	// WatchSessions streams the coming and going of the caller's sessions: first one
-	// CURRENT change for each that the bridge has open, then changes as they happen.
+	// CURRENT change for each that the bridge has open, then changes as they happen. It ends
+	// with OK when the server drains.
+	//
+	// Errors: INVALID_ARGUMENT INVALID_FIELD.
 	WatchSessions(ctx context.Context, in *WatchSessionsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchSessionsResponse], error)
 }
 
@@ -104,12 +108,16 @@ type EventServiceServer interface {
 	//
 	// Each session's frames begin with Attached, then come Events, CaughtUp once
 	// replay is done, then Events as they happen, with Heartbeat in idle times. The
-	// stream ends with OK after the last session's Closed.
+	// stream ends with OK after the last session's Closed. Frames of sessions mix; a frame
+	// or a value of an enum that a client does not know is to be passed over, not an error.
 	//
 	// Errors: NOT_FOUND SESSION_NOT_FOUND; INVALID_ARGUMENT INVALID_FIELD.
 	Subscribe(*SubscribeRequest, grpc.ServerStreamingServer[SubscribeResponse]) error
 	// WatchSessions streams the coming and going of the caller's sessions: first one
-	// CURRENT change for each that the bridge has open, then changes as they happen.
+	// CURRENT change for each that the bridge has open, then changes as they happen. It ends
+	// with OK when the server drains.
+	//
+	// Errors: INVALID_ARGUMENT INVALID_FIELD.
 	WatchSessions(*WatchSessionsRequest, grpc.ServerStreamingServer[WatchSessionsResponse]) error
 	mustEmbedUnimplementedEventServiceServer()
 }

@@ -765,7 +765,7 @@ func (x *Participant) GetCanvases() []string {
 type Prompt struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The text. Required unless there are attachments; at most
-	// ServerInfo.limits.max_prompt_bytes.
+	// Limits.max_prompt_bytes.
 	Text string `protobuf:"bytes,1,opt,name=text,proto3" json:"text,omitempty"`
 	// The text to show in its place in user interfaces; default: the text itself.
 	DisplayText string `protobuf:"bytes,2,opt,name=display_text,json=displayText,proto3" json:"display_text,omitempty"`

@@ -360,8 +360,8 @@ type CreateSessionRequest struct {
 	// The callbacks that wait for CallbackService.Resolve even while no participant
 	// handles them.
 	Handlers *Handlers `protobuf:"bytes,5,opt,name=handlers,proto3" json:"handlers,omitempty"`
-	// How long callbacks wait for an answer; default
-	// ServerInfo.limits.callback_timeout.
+	// How long callbacks wait for an answer: 1 ms to 30 days; default
+	// Limits.callback_timeout.
 	CallbackTimeout *durationpb.Duration `protobuf:"bytes,6,opt,name=callback_timeout,json=callbackTimeout,proto3" json:"callback_timeout,omitempty"`
 	// The repository to work on, for a session that runs in GitHub's cloud.
 	Cloud *v1.CloudSessionConfig `protobuf:"bytes,7,opt,name=cloud,proto3" json:"cloud,omitempty"`
@@ -369,8 +369,10 @@ type CreateSessionRequest struct {
 	RuntimeProfile *RuntimeProfile `protobuf:"bytes,8,opt,name=runtime_profile,json=runtimeProfile,proto3" json:"runtime_profile,omitempty"`
 	// A model provider of the server's own configuration (`serve --provider NAME=FILE`), by
 	// its name, in place of `config.provider`. Its secrets need not be given again after a
-	// restart of the server, which takes whatever it has under the name then. A name it does
-	// not have, or `config.provider` as well, is INVALID_ARGUMENT INVALID_FIELD.
+	// restart of the server, which takes whatever it has under the name then. A name that it
+	// does not have, or that the server's policy does not let the tenant use, or
+	// `config.provider` as well, is INVALID_ARGUMENT INVALID_FIELD. UpdateProvider merges
+	// nothing onto it but for the host's owner: another provider is then to be given whole.
 	ProviderRef   string `protobuf:"bytes,9,opt,name=provider_ref,json=providerRef,proto3" json:"provider_ref,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1784,9 +1786,9 @@ type SendAndWaitRequest struct {
 	// What to say.
 	Prompt *Prompt `protobuf:"bytes,3,opt,name=prompt,proto3" json:"prompt,omitempty"`
 	// Give up waiting when the session was silent for this long; default: never. Time in
-	// which a tool, a callback or a shell runs does not count.
+	// which a tool, a callback or a shell runs does not count. Up to 30 days.
 	IdleTimeout *durationpb.Duration `protobuf:"bytes,4,opt,name=idle_timeout,json=idleTimeout,proto3" json:"idle_timeout,omitempty"`
-	// Give up waiting after this long; default: the call's own deadline.
+	// Give up waiting after this long, up to 30 days; default: the call's own deadline.
 	Timeout       *durationpb.Duration `protobuf:"bytes,5,opt,name=timeout,proto3" json:"timeout,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2775,7 +2777,7 @@ func (x *LogRequest) GetUrl() string {
 // LogResponse is what SessionService.Log gives.
 type LogResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The id of the event it became.
+	// The id of the event it became: SessionEvent.id.
 	EventId       string `protobuf:"bytes,1,opt,name=event_id,json=eventId,proto3" json:"event_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

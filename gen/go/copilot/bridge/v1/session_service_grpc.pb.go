@@ -51,8 +51,12 @@ const (
 //
 // Every reply about a session carries the trailer `copilot-position: EPOCH/SEQ`: the
 // journal's last position when the CLI replied. All rpcs on a session can fail with
-// NOT_FOUND SESSION_NOT_FOUND, FAILED_PRECONDITION CREDENTIALS_NEEDED, UNAVAILABLE
-// RUNTIME_LOST and the reasons that begin with CLI_; only further errors are listed.
+// NOT_FOUND SESSION_NOT_FOUND, FAILED_PRECONDITION CREDENTIALS_NEEDED and PROVIDER_GONE,
+// UNAVAILABLE RUNTIME_LOST and the reasons that begin with CLI_; and all rpcs of
+// copilot.bridge.v1 with INVALID_ARGUMENT INVALID_FIELD, UNAUTHENTICATED,
+// PERMISSION_DENIED FORBIDDEN, RESOURCE_EXHAUSTED LIMIT_EXCEEDED, UNAVAILABLE DRAINING,
+// DEADLINE_EXCEEDED TIMEOUT, CANCELLED and INTERNAL. Only further errors, and those that
+// mean something of their own, are listed.
 type SessionServiceClient interface {
 	// CreateSession makes a session. Its events, session.start included, are in the
 	// journal from the first.
@@ -144,9 +148,11 @@ type SessionServiceClient interface {
 	// valid name; whether there is one of that name is not told. RESOURCE_EXHAUSTED
 	// LIMIT_EXCEEDED beyond 64 tenants.
 	ShareSession(ctx context.Context, in *ShareSessionRequest, opts ...grpc.CallOption) (*ShareSessionResponse, error)
-	// UnshareSession takes that back: calls that begin later find no such session. Streams
-	// that are open go on until their callers end them or the session does. A session that is
-	// not shared with the tenant stays so.
+	// UnshareSession takes that back: calls that begin later find no such session, and those
+	// under way end. Subscribe closes the session's frames with CLOSE_REASON_UNSHARED, Attach,
+	// Run and SendAndWait fail with NOT_FOUND SESSION_NOT_FOUND, and participants of the tenant
+	// leave at once. So it is where ShareSession gives a tenant less than it had. A turn that
+	// runs goes on. A session that is not shared with the tenant stays so.
 	//
 	// Errors: INVALID_ARGUMENT INVALID_FIELD.
 	UnshareSession(ctx context.Context, in *UnshareSessionRequest, opts ...grpc.CallOption) (*UnshareSessionResponse, error)
@@ -409,8 +415,12 @@ func (c *sessionServiceClient) UnshareSession(ctx context.Context, in *UnshareSe
 //
 // Every reply about a session carries the trailer `copilot-position: EPOCH/SEQ`: the
 // journal's last position when the CLI replied. All rpcs on a session can fail with
-// NOT_FOUND SESSION_NOT_FOUND, FAILED_PRECONDITION CREDENTIALS_NEEDED, UNAVAILABLE
-// RUNTIME_LOST and the reasons that begin with CLI_; only further errors are listed.
+// NOT_FOUND SESSION_NOT_FOUND, FAILED_PRECONDITION CREDENTIALS_NEEDED and PROVIDER_GONE,
+// UNAVAILABLE RUNTIME_LOST and the reasons that begin with CLI_; and all rpcs of
+// copilot.bridge.v1 with INVALID_ARGUMENT INVALID_FIELD, UNAUTHENTICATED,
+// PERMISSION_DENIED FORBIDDEN, RESOURCE_EXHAUSTED LIMIT_EXCEEDED, UNAVAILABLE DRAINING,
+// DEADLINE_EXCEEDED TIMEOUT, CANCELLED and INTERNAL. Only further errors, and those that
+// mean something of their own, are listed.
 type SessionServiceServer interface {
 	// CreateSession makes a session. Its events, session.start included, are in the
 	// journal from the first.
@@ -502,9 +512,11 @@ type SessionServiceServer interface {
 	// valid name; whether there is one of that name is not told. RESOURCE_EXHAUSTED
 	// LIMIT_EXCEEDED beyond 64 tenants.
 	ShareSession(context.Context, *ShareSessionRequest) (*ShareSessionResponse, error)
-	// UnshareSession takes that back: calls that begin later find no such session. Streams
-	// that are open go on until their callers end them or the session does. A session that is
-	// not shared with the tenant stays so.
+	// UnshareSession takes that back: calls that begin later find no such session, and those
+	// under way end. Subscribe closes the session's frames with CLOSE_REASON_UNSHARED, Attach,
+	// Run and SendAndWait fail with NOT_FOUND SESSION_NOT_FOUND, and participants of the tenant
+	// leave at once. So it is where ShareSession gives a tenant less than it had. A turn that
+	// runs goes on. A session that is not shared with the tenant stays so.
 	//
 	// Errors: INVALID_ARGUMENT INVALID_FIELD.
 	UnshareSession(context.Context, *UnshareSessionRequest) (*UnshareSessionResponse, error)

@@ -189,6 +189,9 @@ type GitHubTelemetryClientInfo struct {
 	CpuModel *string `protobuf:"bytes,11,opt,name=cpu_model,proto3,oneof" json:"cpu_model,omitempty"`
 	// Number of cpus.
 	CpuCount *int64 `protobuf:"varint,12,opt,name=cpu_count,proto3,oneof" json:"cpu_count,omitempty"`
+	// Treatment flag of the endpoint's answer, as text. Of what requests to
+	// models tell, it is all there is.
+	Rte *string `protobuf:"bytes,13,opt,name=rte,proto3,oneof" json:"rte,omitempty"`
 	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -307,6 +310,13 @@ func (x *GitHubTelemetryClientInfo) GetCpuCount() int64 {
 		return *x.CpuCount
 	}
 	return 0
+}
+
+func (x *GitHubTelemetryClientInfo) GetRte() string {
+	if x != nil && x.Rte != nil {
+		return *x.Rte
+	}
+	return ""
 }
 
 func (x *GitHubTelemetryClientInfo) GetJsonExtra() string {
@@ -470,7 +480,7 @@ const file_copilot_cli_v1_callback_github_telemetry_proto_rawDesc = "" +
 	"\v_session_id\"p\n" +
 	"+CallbackGitHubTelemetryServiceEventResponse\x12(\n" +
 	"\funrecognized\x18\xe9\a \x01(\tH\x00R\funrecognized\x88\x01\x01:\x06\x82\x80\x19\x02\b\aB\x0f\n" +
-	"\r_unrecognized\"\xfa\x04\n" +
+	"\r_unrecognized\"\x99\x05\n" +
 	"\x19GitHubTelemetryClientInfo\x12(\n" +
 	"\vcli_version\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\vcli_version\x12(\n" +
 	"\vos_platform\x18\x02 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\vos_platform\x12&\n" +
@@ -486,7 +496,8 @@ const file_copilot_cli_v1_callback_github_telemetry_proto_rawDesc = "" +
 	"\rdev_device_id\x18\n" +
 	" \x01(\tH\x04R\rdev_device_id\x88\x01\x01\x12!\n" +
 	"\tcpu_model\x18\v \x01(\tH\x05R\tcpu_model\x88\x01\x01\x12!\n" +
-	"\tcpu_count\x18\f \x01(\x03H\x06R\tcpu_count\x88\x01\x01\x12\x1e\n" +
+	"\tcpu_count\x18\f \x01(\x03H\x06R\tcpu_count\x88\x01\x01\x12\x15\n" +
+	"\x03rte\x18\r \x01(\tH\aR\x03rte\x88\x01\x01\x12\x1e\n" +
 	"\n" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\x0f\n" +
 	"\r_copilot_planB\x0e\n" +
@@ -497,7 +508,8 @@ const file_copilot_cli_v1_callback_github_telemetry_proto_rawDesc = "" +
 	"\n" +
 	"_cpu_modelB\f\n" +
 	"\n" +
-	"_cpu_count\"\x9c\a\n" +
+	"_cpu_countB\x06\n" +
+	"\x04_rte\"\x9c\a\n" +
 	"\x14GitHubTelemetryEvent\x12\x1a\n" +
 	"\x04kind\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x04kind\x12#\n" +
 	"\n" +

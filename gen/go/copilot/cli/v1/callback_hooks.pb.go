@@ -779,6 +779,12 @@ type HookAgentStopInput struct {
 	TranscriptPath *string `protobuf:"bytes,5,opt,name=transcript_path,json=transcriptPath,proto3,oneof" json:"transcript_path,omitempty"`
 	// Whether it goes on only because this hook blocked it before.
 	StopHookActive *bool `protobuf:"varint,6,opt,name=stop_hook_active,proto3,oneof" json:"stop_hook_active,omitempty"`
+	// Identifier of the sub-agent. Absent: it is the session's own agent.
+	AgentId *string `protobuf:"bytes,7,opt,name=agent_id,json=agentId,proto3,oneof" json:"agent_id,omitempty"`
+	// Kind of the sub-agent.
+	AgentType *string `protobuf:"bytes,8,opt,name=agent_type,json=agentType,proto3,oneof" json:"agent_type,omitempty"`
+	// Identifier of the agent that began it.
+	ParentAgentId *string `protobuf:"bytes,9,opt,name=parent_agent_id,json=parentAgentId,proto3,oneof" json:"parent_agent_id,omitempty"`
 	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -855,6 +861,27 @@ func (x *HookAgentStopInput) GetStopHookActive() bool {
 		return *x.StopHookActive
 	}
 	return false
+}
+
+func (x *HookAgentStopInput) GetAgentId() string {
+	if x != nil && x.AgentId != nil {
+		return *x.AgentId
+	}
+	return ""
+}
+
+func (x *HookAgentStopInput) GetAgentType() string {
+	if x != nil && x.AgentType != nil {
+		return *x.AgentType
+	}
+	return ""
+}
+
+func (x *HookAgentStopInput) GetParentAgentId() string {
+	if x != nil && x.ParentAgentId != nil {
+		return *x.ParentAgentId
+	}
+	return ""
 }
 
 func (x *HookAgentStopInput) GetJsonExtra() string {
@@ -2680,6 +2707,12 @@ type HookSubagentStartInput struct {
 	TranscriptPath *string `protobuf:"bytes,4,opt,name=transcript_path,json=transcriptPath,proto3,oneof" json:"transcript_path,omitempty"`
 	// Name of the sub-agent.
 	AgentName *string `protobuf:"bytes,5,opt,name=agent_name,json=agentName,proto3,oneof" json:"agent_name,omitempty"`
+	// Identifier of the sub-agent. Absent: it is the session's own agent.
+	AgentId *string `protobuf:"bytes,6,opt,name=agent_id,json=agentId,proto3,oneof" json:"agent_id,omitempty"`
+	// Kind of the sub-agent.
+	AgentType *string `protobuf:"bytes,7,opt,name=agent_type,json=agentType,proto3,oneof" json:"agent_type,omitempty"`
+	// Identifier of the agent that began it.
+	ParentAgentId *string `protobuf:"bytes,8,opt,name=parent_agent_id,json=parentAgentId,proto3,oneof" json:"parent_agent_id,omitempty"`
 	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -2751,6 +2784,27 @@ func (x *HookSubagentStartInput) GetAgentName() string {
 	return ""
 }
 
+func (x *HookSubagentStartInput) GetAgentId() string {
+	if x != nil && x.AgentId != nil {
+		return *x.AgentId
+	}
+	return ""
+}
+
+func (x *HookSubagentStartInput) GetAgentType() string {
+	if x != nil && x.AgentType != nil {
+		return *x.AgentType
+	}
+	return ""
+}
+
+func (x *HookSubagentStartInput) GetParentAgentId() string {
+	if x != nil && x.ParentAgentId != nil {
+		return *x.ParentAgentId
+	}
+	return ""
+}
+
 func (x *HookSubagentStartInput) GetJsonExtra() string {
 	if x != nil {
 		return x.JsonExtra
@@ -2779,6 +2833,10 @@ type HookSubagentStopInput struct {
 	StopReason *string `protobuf:"bytes,8,opt,name=stop_reason,json=stopReason,proto3,oneof" json:"stop_reason,omitempty"`
 	// What it answered. The member response, as JSON text.
 	ResponseJson *string `protobuf:"bytes,9,opt,name=response_json,json=responseJson,proto3,oneof" json:"response_json,omitempty"`
+	// Identifier of the agent that began it.
+	ParentAgentId *string `protobuf:"bytes,10,opt,name=parent_agent_id,json=parentAgentId,proto3,oneof" json:"parent_agent_id,omitempty"`
+	// Whether it goes on only because a hook blocked its end before.
+	StopHookActive *bool `protobuf:"varint,11,opt,name=stop_hook_active,proto3,oneof" json:"stop_hook_active,omitempty"`
 	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -2878,6 +2936,20 @@ func (x *HookSubagentStopInput) GetResponseJson() string {
 	return ""
 }
 
+func (x *HookSubagentStopInput) GetParentAgentId() string {
+	if x != nil && x.ParentAgentId != nil {
+		return *x.ParentAgentId
+	}
+	return ""
+}
+
+func (x *HookSubagentStopInput) GetStopHookActive() bool {
+	if x != nil && x.StopHookActive != nil {
+		return *x.StopHookActive
+	}
+	return false
+}
+
 func (x *HookSubagentStopInput) GetJsonExtra() string {
 	if x != nil {
 		return x.JsonExtra
@@ -2896,6 +2968,12 @@ type HookUserPromptSubmittedInput struct {
 	Cwd string `protobuf:"bytes,3,opt,name=cwd,proto3" json:"cwd,omitempty"`
 	// The prompt.
 	Prompt string `protobuf:"bytes,4,opt,name=prompt,proto3" json:"prompt,omitempty"`
+	// Identifier of the sub-agent. Absent: it is the session's own agent.
+	AgentId *string `protobuf:"bytes,5,opt,name=agent_id,json=agentId,proto3,oneof" json:"agent_id,omitempty"`
+	// Kind of the sub-agent.
+	AgentType *string `protobuf:"bytes,6,opt,name=agent_type,json=agentType,proto3,oneof" json:"agent_type,omitempty"`
+	// Identifier of the agent that began it.
+	ParentAgentId *string `protobuf:"bytes,7,opt,name=parent_agent_id,json=parentAgentId,proto3,oneof" json:"parent_agent_id,omitempty"`
 	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -2956,6 +3034,27 @@ func (x *HookUserPromptSubmittedInput) GetCwd() string {
 func (x *HookUserPromptSubmittedInput) GetPrompt() string {
 	if x != nil {
 		return x.Prompt
+	}
+	return ""
+}
+
+func (x *HookUserPromptSubmittedInput) GetAgentId() string {
+	if x != nil && x.AgentId != nil {
+		return *x.AgentId
+	}
+	return ""
+}
+
+func (x *HookUserPromptSubmittedInput) GetAgentType() string {
+	if x != nil && x.AgentType != nil {
+		return *x.AgentType
+	}
+	return ""
+}
+
+func (x *HookUserPromptSubmittedInput) GetParentAgentId() string {
+	if x != nil && x.ParentAgentId != nil {
+		return *x.ParentAgentId
 	}
 	return ""
 }
@@ -3053,6 +3152,12 @@ type HookUserPromptTransformedInput struct {
 	Prompt string `protobuf:"bytes,4,opt,name=prompt,proto3" json:"prompt,omitempty"`
 	// The prompt as the model gets it.
 	TransformedPrompt string `protobuf:"bytes,5,opt,name=transformed_prompt,json=transformedPrompt,proto3" json:"transformed_prompt,omitempty"`
+	// Identifier of the sub-agent. Absent: it is the session's own agent.
+	AgentId *string `protobuf:"bytes,6,opt,name=agent_id,json=agentId,proto3,oneof" json:"agent_id,omitempty"`
+	// Kind of the sub-agent.
+	AgentType *string `protobuf:"bytes,7,opt,name=agent_type,json=agentType,proto3,oneof" json:"agent_type,omitempty"`
+	// Identifier of the agent that began it.
+	ParentAgentId *string `protobuf:"bytes,8,opt,name=parent_agent_id,json=parentAgentId,proto3,oneof" json:"parent_agent_id,omitempty"`
 	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -3120,6 +3225,27 @@ func (x *HookUserPromptTransformedInput) GetPrompt() string {
 func (x *HookUserPromptTransformedInput) GetTransformedPrompt() string {
 	if x != nil {
 		return x.TransformedPrompt
+	}
+	return ""
+}
+
+func (x *HookUserPromptTransformedInput) GetAgentId() string {
+	if x != nil && x.AgentId != nil {
+		return *x.AgentId
+	}
+	return ""
+}
+
+func (x *HookUserPromptTransformedInput) GetAgentType() string {
+	if x != nil && x.AgentType != nil {
+		return *x.AgentType
+	}
+	return ""
+}
+
+func (x *HookUserPromptTransformedInput) GetParentAgentId() string {
+	if x != nil && x.ParentAgentId != nil {
+		return *x.ParentAgentId
 	}
 	return ""
 }
@@ -3224,7 +3350,7 @@ const file_copilot_cli_v1_callback_hooks_proto_rawDesc = "" +
 	"outputJson\x88\x01\x01\x12\x1e\n" +
 	"\n" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x06\x82\x80\x19\x020\x01B\x0e\n" +
-	"\f_output_json\"\xd9\x02\n" +
+	"\f_output_json\"\xfa\x03\n" +
 	"\x12HookAgentStopInput\x12%\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\tsessionId\x12$\n" +
@@ -3234,11 +3360,18 @@ const file_copilot_cli_v1_callback_hooks_proto_rawDesc = "" +
 	"stopReason\x88\x01\x01\x12,\n" +
 	"\x0ftranscript_path\x18\x05 \x01(\tH\x01R\x0etranscriptPath\x88\x01\x01\x12/\n" +
 	"\x10stop_hook_active\x18\x06 \x01(\bH\x02R\x10stop_hook_active\x88\x01\x01\x12\x1e\n" +
+	"\bagent_id\x18\a \x01(\tH\x03R\aagentId\x88\x01\x01\x12\"\n" +
+	"\n" +
+	"agent_type\x18\b \x01(\tH\x04R\tagentType\x88\x01\x01\x12+\n" +
+	"\x0fparent_agent_id\x18\t \x01(\tH\x05R\rparentAgentId\x88\x01\x01\x12\x1e\n" +
 	"\n" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\x0e\n" +
 	"\f_stop_reasonB\x12\n" +
 	"\x10_transcript_pathB\x13\n" +
-	"\x11_stop_hook_active\"\xa6\x01\n" +
+	"\x11_stop_hook_activeB\v\n" +
+	"\t_agent_idB\r\n" +
+	"\v_agent_typeB\x12\n" +
+	"\x10_parent_agent_id\"\xa6\x01\n" +
 	"\x13HookAgentStopOutput\x12G\n" +
 	"\bdecision\x18\x01 \x01(\x0e2+.copilot.cli.v1.HookAgentStopOutputDecisionR\bdecision\x12\x1b\n" +
 	"\x06reason\x18\x02 \x01(\tH\x00R\x06reason\x88\x01\x01\x12\x1e\n" +
@@ -3440,7 +3573,7 @@ const file_copilot_cli_v1_callback_hooks_proto_rawDesc = "" +
 	"\n" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\x15\n" +
 	"\x13_additional_contextB\x17\n" +
-	"\x15_modified_config_json\"\x94\x02\n" +
+	"\x15_modified_config_json\"\xb5\x03\n" +
 	"\x16HookSubagentStartInput\x12%\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\tsessionId\x12$\n" +
@@ -3449,10 +3582,17 @@ const file_copilot_cli_v1_callback_hooks_proto_rawDesc = "" +
 	"\x0ftranscript_path\x18\x04 \x01(\tH\x00R\x0etranscriptPath\x88\x01\x01\x12\"\n" +
 	"\n" +
 	"agent_name\x18\x05 \x01(\tH\x01R\tagentName\x88\x01\x01\x12\x1e\n" +
+	"\bagent_id\x18\x06 \x01(\tH\x02R\aagentId\x88\x01\x01\x12\"\n" +
+	"\n" +
+	"agent_type\x18\a \x01(\tH\x03R\tagentType\x88\x01\x01\x12+\n" +
+	"\x0fparent_agent_id\x18\b \x01(\tH\x04R\rparentAgentId\x88\x01\x01\x12\x1e\n" +
 	"\n" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\x12\n" +
 	"\x10_transcript_pathB\r\n" +
-	"\v_agent_name\"\xf7\x03\n" +
+	"\v_agent_nameB\v\n" +
+	"\t_agent_idB\r\n" +
+	"\v_agent_typeB\x12\n" +
+	"\x10_parent_agent_id\"\xfe\x04\n" +
 	"\x15HookSubagentStopInput\x12%\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\tsessionId\x12$\n" +
@@ -3467,7 +3607,10 @@ const file_copilot_cli_v1_callback_hooks_proto_rawDesc = "" +
 	"\vstop_reason\x18\b \x01(\tH\x04R\n" +
 	"stopReason\x88\x01\x01\x12:\n" +
 	"\rresponse_json\x18\t \x01(\tB\x10\x82\x80\x19\f\n" +
-	"\bresponse\x10\x01H\x05R\fresponseJson\x88\x01\x01\x12\x1e\n" +
+	"\bresponse\x10\x01H\x05R\fresponseJson\x88\x01\x01\x12+\n" +
+	"\x0fparent_agent_id\x18\n" +
+	" \x01(\tH\x06R\rparentAgentId\x88\x01\x01\x12/\n" +
+	"\x10stop_hook_active\x18\v \x01(\bH\aR\x10stop_hook_active\x88\x01\x01\x12\x1e\n" +
 	"\n" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\x12\n" +
 	"\x10_transcript_pathB\r\n" +
@@ -3475,15 +3618,24 @@ const file_copilot_cli_v1_callback_hooks_proto_rawDesc = "" +
 	"\v_agent_typeB\v\n" +
 	"\t_agent_idB\x0e\n" +
 	"\f_stop_reasonB\x10\n" +
-	"\x0e_response_json\"\xc5\x01\n" +
+	"\x0e_response_jsonB\x12\n" +
+	"\x10_parent_agent_idB\x13\n" +
+	"\x11_stop_hook_active\"\xe6\x02\n" +
 	"\x1cHookUserPromptSubmittedInput\x12%\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\tsessionId\x12$\n" +
 	"\ttimestamp\x18\x02 \x01(\x03B\x06\x82\x80\x19\x02\x18\x01R\ttimestamp\x12\x18\n" +
 	"\x03cwd\x18\x03 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x03cwd\x12\x1e\n" +
 	"\x06prompt\x18\x04 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x06prompt\x12\x1e\n" +
+	"\bagent_id\x18\x05 \x01(\tH\x00R\aagentId\x88\x01\x01\x12\"\n" +
 	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"\x8e\x02\n" +
+	"agent_type\x18\x06 \x01(\tH\x01R\tagentType\x88\x01\x01\x12+\n" +
+	"\x0fparent_agent_id\x18\a \x01(\tH\x02R\rparentAgentId\x88\x01\x01\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\v\n" +
+	"\t_agent_idB\r\n" +
+	"\v_agent_typeB\x12\n" +
+	"\x10_parent_agent_id\"\x8e\x02\n" +
 	"\x1dHookUserPromptSubmittedOutput\x12,\n" +
 	"\x0fmodified_prompt\x18\x01 \x01(\tH\x00R\x0emodifiedPrompt\x88\x01\x01\x122\n" +
 	"\x12additional_context\x18\x02 \x01(\tH\x01R\x11additionalContext\x88\x01\x01\x12,\n" +
@@ -3492,7 +3644,7 @@ const file_copilot_cli_v1_callback_hooks_proto_rawDesc = "" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\x12\n" +
 	"\x10_modified_promptB\x15\n" +
 	"\x13_additional_contextB\x12\n" +
-	"\x10_suppress_output\"\xfe\x01\n" +
+	"\x10_suppress_output\"\x9f\x03\n" +
 	"\x1eHookUserPromptTransformedInput\x12%\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\tsessionId\x12$\n" +
@@ -3500,8 +3652,15 @@ const file_copilot_cli_v1_callback_hooks_proto_rawDesc = "" +
 	"\x03cwd\x18\x03 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x03cwd\x12\x1e\n" +
 	"\x06prompt\x18\x04 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x06prompt\x125\n" +
 	"\x12transformed_prompt\x18\x05 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x11transformedPrompt\x12\x1e\n" +
+	"\bagent_id\x18\x06 \x01(\tH\x00R\aagentId\x88\x01\x01\x12\"\n" +
 	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"\xa6\x01\n" +
+	"agent_type\x18\a \x01(\tH\x01R\tagentType\x88\x01\x01\x12+\n" +
+	"\x0fparent_agent_id\x18\b \x01(\tH\x02R\rparentAgentId\x88\x01\x01\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\v\n" +
+	"\t_agent_idB\r\n" +
+	"\v_agent_typeB\x12\n" +
+	"\x10_parent_agent_id\"\xa6\x01\n" +
 	"\x1fHookUserPromptTransformedOutput\x12C\n" +
 	"\x1bmodified_transformed_prompt\x18\x01 \x01(\tH\x00R\x19modifiedTransformedPrompt\x88\x01\x01\x12\x1e\n" +
 	"\n" +
@@ -3727,7 +3886,9 @@ func file_copilot_cli_v1_callback_hooks_proto_init() {
 	file_copilot_cli_v1_callback_hooks_proto_msgTypes[19].OneofWrappers = []any{}
 	file_copilot_cli_v1_callback_hooks_proto_msgTypes[20].OneofWrappers = []any{}
 	file_copilot_cli_v1_callback_hooks_proto_msgTypes[21].OneofWrappers = []any{}
+	file_copilot_cli_v1_callback_hooks_proto_msgTypes[22].OneofWrappers = []any{}
 	file_copilot_cli_v1_callback_hooks_proto_msgTypes[23].OneofWrappers = []any{}
+	file_copilot_cli_v1_callback_hooks_proto_msgTypes[24].OneofWrappers = []any{}
 	file_copilot_cli_v1_callback_hooks_proto_msgTypes[25].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{

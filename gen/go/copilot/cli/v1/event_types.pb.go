@@ -21171,6 +21171,9 @@ type ModelModelCallSuccessData struct {
 	// What the request had: tools with hashes of their schemas, sizes. The member
 	// requestCapture, as JSON text.
 	RequestCaptureJson *string `protobuf:"bytes,26,opt,name=request_capture_json,json=requestCaptureJson,proto3,oneof" json:"request_capture_json,omitempty"`
+	// What the request cost, as GitHub counts it: token_details, total_nano_aiu.
+	// The member copilotUsage, as JSON text.
+	CopilotUsageJson *string `protobuf:"bytes,27,opt,name=copilot_usage_json,json=copilotUsageJson,proto3,oneof" json:"copilot_usage_json,omitempty"`
 	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -21389,6 +21392,13 @@ func (x *ModelModelCallSuccessData) GetRequestCaptureJson() string {
 	return ""
 }
 
+func (x *ModelModelCallSuccessData) GetCopilotUsageJson() string {
+	if x != nil && x.CopilotUsageJson != nil {
+		return *x.CopilotUsageJson
+	}
+	return ""
+}
+
 func (x *ModelModelCallSuccessData) GetJsonExtra() string {
 	if x != nil {
 		return x.JsonExtra
@@ -21488,6 +21498,188 @@ func (x *ModelResponseData) GetJsonExtra() string {
 	return ""
 }
 
+// A session's limits and how much of them is used.
+type ModelResponseLimits struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Credits that the session has used.
+	AiCreditsUsed *float64 `protobuf:"fixed64,1,opt,name=ai_credits_used,json=aiCreditsUsed,proto3,oneof" json:"ai_credits_used,omitempty"`
+	// Credits that are left.
+	AiCreditsRemaining *float64 `protobuf:"fixed64,2,opt,name=ai_credits_remaining,json=aiCreditsRemaining,proto3,oneof" json:"ai_credits_remaining,omitempty"`
+	// The limit.
+	MaxAiCredits *float64 `protobuf:"fixed64,3,opt,name=max_ai_credits,json=maxAiCredits,proto3,oneof" json:"max_ai_credits,omitempty"`
+	// Whether nothing is left.
+	IsLimitsExhausted *bool `protobuf:"varint,4,opt,name=is_limits_exhausted,json=isLimitsExhausted,proto3,oneof" json:"is_limits_exhausted,omitempty"`
+	// Whether this is the last request to the model that is allowed.
+	IsFinalModelCall *bool `protobuf:"varint,5,opt,name=is_final_model_call,json=isFinalModelCall,proto3,oneof" json:"is_final_model_call,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ModelResponseLimits) Reset() {
+	*x = ModelResponseLimits{}
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[158]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ModelResponseLimits) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ModelResponseLimits) ProtoMessage() {}
+
+func (x *ModelResponseLimits) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[158]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ModelResponseLimits.ProtoReflect.Descriptor instead.
+func (*ModelResponseLimits) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{158}
+}
+
+func (x *ModelResponseLimits) GetAiCreditsUsed() float64 {
+	if x != nil && x.AiCreditsUsed != nil {
+		return *x.AiCreditsUsed
+	}
+	return 0
+}
+
+func (x *ModelResponseLimits) GetAiCreditsRemaining() float64 {
+	if x != nil && x.AiCreditsRemaining != nil {
+		return *x.AiCreditsRemaining
+	}
+	return 0
+}
+
+func (x *ModelResponseLimits) GetMaxAiCredits() float64 {
+	if x != nil && x.MaxAiCredits != nil {
+		return *x.MaxAiCredits
+	}
+	return 0
+}
+
+func (x *ModelResponseLimits) GetIsLimitsExhausted() bool {
+	if x != nil && x.IsLimitsExhausted != nil {
+		return *x.IsLimitsExhausted
+	}
+	return false
+}
+
+func (x *ModelResponseLimits) GetIsFinalModelCall() bool {
+	if x != nil && x.IsFinalModelCall != nil {
+		return *x.IsFinalModelCall
+	}
+	return false
+}
+
+func (x *ModelResponseLimits) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// How much of the session's limits is used. It comes when they matter.
+type ModelResponseLimitsStatusData struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The event's type without its first word.
+	Kind string `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
+	// Number of the turn, from 0.
+	Turn *int64 `protobuf:"varint,2,opt,name=turn,proto3,oneof" json:"turn,omitempty"`
+	// The figures.
+	Status *ModelResponseLimits `protobuf:"bytes,3,opt,name=status,proto3" json:"status,omitempty"`
+	// What follows of them, such as blocked.
+	State *string `protobuf:"bytes,4,opt,name=state,proto3,oneof" json:"state,omitempty"`
+	// The same, as a sentence.
+	Message *string `protobuf:"bytes,5,opt,name=message,proto3,oneof" json:"message,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ModelResponseLimitsStatusData) Reset() {
+	*x = ModelResponseLimitsStatusData{}
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[159]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ModelResponseLimitsStatusData) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ModelResponseLimitsStatusData) ProtoMessage() {}
+
+func (x *ModelResponseLimitsStatusData) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[159]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ModelResponseLimitsStatusData.ProtoReflect.Descriptor instead.
+func (*ModelResponseLimitsStatusData) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{159}
+}
+
+func (x *ModelResponseLimitsStatusData) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *ModelResponseLimitsStatusData) GetTurn() int64 {
+	if x != nil && x.Turn != nil {
+		return *x.Turn
+	}
+	return 0
+}
+
+func (x *ModelResponseLimitsStatusData) GetStatus() *ModelResponseLimits {
+	if x != nil {
+		return x.Status
+	}
+	return nil
+}
+
+func (x *ModelResponseLimitsStatusData) GetState() string {
+	if x != nil && x.State != nil {
+		return *x.State
+	}
+	return ""
+}
+
+func (x *ModelResponseLimitsStatusData) GetMessage() string {
+	if x != nil && x.Message != nil {
+		return *x.Message
+	}
+	return ""
+}
+
+func (x *ModelResponseLimitsStatusData) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
 // Telemetry.
 type ModelTelemetryData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -21504,7 +21696,7 @@ type ModelTelemetryData struct {
 
 func (x *ModelTelemetryData) Reset() {
 	*x = ModelTelemetryData{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[158]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[160]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -21516,7 +21708,7 @@ func (x *ModelTelemetryData) String() string {
 func (*ModelTelemetryData) ProtoMessage() {}
 
 func (x *ModelTelemetryData) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[158]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[160]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -21529,7 +21721,7 @@ func (x *ModelTelemetryData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelTelemetryData.ProtoReflect.Descriptor instead.
 func (*ModelTelemetryData) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{158}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{160}
 }
 
 func (x *ModelTelemetryData) GetKind() string {
@@ -21568,6 +21760,9 @@ type ModelToolExecutionData struct {
 	DurationMs *float64 `protobuf:"fixed64,5,opt,name=duration_ms,json=durationMs,proto3,oneof" json:"duration_ms,omitempty"`
 	// Treatment flag of the endpoint's answer that asked for the call.
 	Rte *bool `protobuf:"varint,6,opt,name=rte,proto3,oneof" json:"rte,omitempty"`
+	// The edits that the call made to files, where changes of files are followed.
+	// The member fileEdits, as JSON text.
+	FileEditsJson *string `protobuf:"bytes,7,opt,name=file_edits_json,json=fileEditsJson,proto3,oneof" json:"file_edits_json,omitempty"`
 	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -21576,7 +21771,7 @@ type ModelToolExecutionData struct {
 
 func (x *ModelToolExecutionData) Reset() {
 	*x = ModelToolExecutionData{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[159]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[161]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -21588,7 +21783,7 @@ func (x *ModelToolExecutionData) String() string {
 func (*ModelToolExecutionData) ProtoMessage() {}
 
 func (x *ModelToolExecutionData) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[159]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[161]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -21601,7 +21796,7 @@ func (x *ModelToolExecutionData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelToolExecutionData.ProtoReflect.Descriptor instead.
 func (*ModelToolExecutionData) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{159}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{161}
 }
 
 func (x *ModelToolExecutionData) GetKind() string {
@@ -21646,6 +21841,13 @@ func (x *ModelToolExecutionData) GetRte() bool {
 	return false
 }
 
+func (x *ModelToolExecutionData) GetFileEditsJson() string {
+	if x != nil && x.FileEditsJson != nil {
+		return *x.FileEditsJson
+	}
+	return ""
+}
+
 func (x *ModelToolExecutionData) GetJsonExtra() string {
 	if x != nil {
 		return x.JsonExtra
@@ -21674,7 +21876,7 @@ type ModelTurnEndedData struct {
 
 func (x *ModelTurnEndedData) Reset() {
 	*x = ModelTurnEndedData{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[160]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[162]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -21686,7 +21888,7 @@ func (x *ModelTurnEndedData) String() string {
 func (*ModelTurnEndedData) ProtoMessage() {}
 
 func (x *ModelTurnEndedData) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[160]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[162]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -21699,7 +21901,7 @@ func (x *ModelTurnEndedData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelTurnEndedData.ProtoReflect.Descriptor instead.
 func (*ModelTurnEndedData) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{160}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{162}
 }
 
 func (x *ModelTurnEndedData) GetKind() string {
@@ -21767,7 +21969,7 @@ type ModelTurnFailedData struct {
 
 func (x *ModelTurnFailedData) Reset() {
 	*x = ModelTurnFailedData{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[161]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[163]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -21779,7 +21981,7 @@ func (x *ModelTurnFailedData) String() string {
 func (*ModelTurnFailedData) ProtoMessage() {}
 
 func (x *ModelTurnFailedData) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[161]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[163]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -21792,7 +21994,7 @@ func (x *ModelTurnFailedData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelTurnFailedData.ProtoReflect.Descriptor instead.
 func (*ModelTurnFailedData) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{161}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{163}
 }
 
 func (x *ModelTurnFailedData) GetKind() string {
@@ -21867,7 +22069,7 @@ type ModelTurnRetryData struct {
 
 func (x *ModelTurnRetryData) Reset() {
 	*x = ModelTurnRetryData{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[162]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[164]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -21879,7 +22081,7 @@ func (x *ModelTurnRetryData) String() string {
 func (*ModelTurnRetryData) ProtoMessage() {}
 
 func (x *ModelTurnRetryData) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[162]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[164]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -21892,7 +22094,7 @@ func (x *ModelTurnRetryData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelTurnRetryData.ProtoReflect.Descriptor instead.
 func (*ModelTurnRetryData) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{162}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{164}
 }
 
 func (x *ModelTurnRetryData) GetKind() string {
@@ -21965,7 +22167,7 @@ type ModelTurnStartedData struct {
 
 func (x *ModelTurnStartedData) Reset() {
 	*x = ModelTurnStartedData{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[163]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[165]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -21977,7 +22179,7 @@ func (x *ModelTurnStartedData) String() string {
 func (*ModelTurnStartedData) ProtoMessage() {}
 
 func (x *ModelTurnStartedData) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[163]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[165]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -21990,7 +22192,7 @@ func (x *ModelTurnStartedData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelTurnStartedData.ProtoReflect.Descriptor instead.
 func (*ModelTurnStartedData) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{163}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{165}
 }
 
 func (x *ModelTurnStartedData) GetKind() string {
@@ -22058,7 +22260,7 @@ type OmittedBinaryResult struct {
 
 func (x *OmittedBinaryResult) Reset() {
 	*x = OmittedBinaryResult{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[164]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[166]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -22070,7 +22272,7 @@ func (x *OmittedBinaryResult) String() string {
 func (*OmittedBinaryResult) ProtoMessage() {}
 
 func (x *OmittedBinaryResult) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[164]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[166]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -22083,7 +22285,7 @@ func (x *OmittedBinaryResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OmittedBinaryResult.ProtoReflect.Descriptor instead.
 func (*OmittedBinaryResult) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{164}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{166}
 }
 
 func (x *OmittedBinaryResult) GetType() OmittedBinaryType {
@@ -22146,7 +22348,7 @@ type PendingMessagesModifiedData struct {
 
 func (x *PendingMessagesModifiedData) Reset() {
 	*x = PendingMessagesModifiedData{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[165]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[167]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -22158,7 +22360,7 @@ func (x *PendingMessagesModifiedData) String() string {
 func (*PendingMessagesModifiedData) ProtoMessage() {}
 
 func (x *PendingMessagesModifiedData) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[165]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[167]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -22171,7 +22373,7 @@ func (x *PendingMessagesModifiedData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PendingMessagesModifiedData.ProtoReflect.Descriptor instead.
 func (*PendingMessagesModifiedData) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{165}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{167}
 }
 
 func (x *PendingMessagesModifiedData) GetJsonExtra() string {
@@ -22194,7 +22396,7 @@ type PermissionApproved struct {
 
 func (x *PermissionApproved) Reset() {
 	*x = PermissionApproved{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[166]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[168]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -22206,7 +22408,7 @@ func (x *PermissionApproved) String() string {
 func (*PermissionApproved) ProtoMessage() {}
 
 func (x *PermissionApproved) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[166]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[168]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -22219,7 +22421,7 @@ func (x *PermissionApproved) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PermissionApproved.ProtoReflect.Descriptor instead.
 func (*PermissionApproved) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{166}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{168}
 }
 
 func (x *PermissionApproved) GetManagedApprovalHandled() bool {
@@ -22253,7 +22455,7 @@ type PermissionApprovedForLocation struct {
 
 func (x *PermissionApprovedForLocation) Reset() {
 	*x = PermissionApprovedForLocation{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[167]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[169]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -22265,7 +22467,7 @@ func (x *PermissionApprovedForLocation) String() string {
 func (*PermissionApprovedForLocation) ProtoMessage() {}
 
 func (x *PermissionApprovedForLocation) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[167]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[169]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -22278,7 +22480,7 @@ func (x *PermissionApprovedForLocation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PermissionApprovedForLocation.ProtoReflect.Descriptor instead.
 func (*PermissionApprovedForLocation) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{167}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{169}
 }
 
 func (x *PermissionApprovedForLocation) GetApproval() *UserToolSessionApproval {
@@ -22324,7 +22526,7 @@ type PermissionApprovedForSession struct {
 
 func (x *PermissionApprovedForSession) Reset() {
 	*x = PermissionApprovedForSession{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[168]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[170]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -22336,7 +22538,7 @@ func (x *PermissionApprovedForSession) String() string {
 func (*PermissionApprovedForSession) ProtoMessage() {}
 
 func (x *PermissionApprovedForSession) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[168]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[170]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -22349,7 +22551,7 @@ func (x *PermissionApprovedForSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PermissionApprovedForSession.ProtoReflect.Descriptor instead.
 func (*PermissionApprovedForSession) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{168}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{170}
 }
 
 func (x *PermissionApprovedForSession) GetApproval() *UserToolSessionApproval {
@@ -22387,7 +22589,7 @@ type PermissionApprovedReadOnlyForSession struct {
 
 func (x *PermissionApprovedReadOnlyForSession) Reset() {
 	*x = PermissionApprovedReadOnlyForSession{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[169]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[171]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -22399,7 +22601,7 @@ func (x *PermissionApprovedReadOnlyForSession) String() string {
 func (*PermissionApprovedReadOnlyForSession) ProtoMessage() {}
 
 func (x *PermissionApprovedReadOnlyForSession) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[169]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[171]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -22412,7 +22614,7 @@ func (x *PermissionApprovedReadOnlyForSession) ProtoReflect() protoreflect.Messa
 
 // Deprecated: Use PermissionApprovedReadOnlyForSession.ProtoReflect.Descriptor instead.
 func (*PermissionApprovedReadOnlyForSession) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{169}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{171}
 }
 
 func (x *PermissionApprovedReadOnlyForSession) GetDirectories() []string {
@@ -22444,7 +22646,7 @@ type PermissionAssentDetectedData struct {
 
 func (x *PermissionAssentDetectedData) Reset() {
 	*x = PermissionAssentDetectedData{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[170]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[172]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -22456,7 +22658,7 @@ func (x *PermissionAssentDetectedData) String() string {
 func (*PermissionAssentDetectedData) ProtoMessage() {}
 
 func (x *PermissionAssentDetectedData) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[170]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[172]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -22469,7 +22671,7 @@ func (x *PermissionAssentDetectedData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PermissionAssentDetectedData.ProtoReflect.Descriptor instead.
 func (*PermissionAssentDetectedData) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{170}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{172}
 }
 
 func (x *PermissionAssentDetectedData) GetRequestId() string {
@@ -22506,7 +22708,7 @@ type PermissionCancelled struct {
 
 func (x *PermissionCancelled) Reset() {
 	*x = PermissionCancelled{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[171]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[173]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -22518,7 +22720,7 @@ func (x *PermissionCancelled) String() string {
 func (*PermissionCancelled) ProtoMessage() {}
 
 func (x *PermissionCancelled) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[171]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[173]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -22531,7 +22733,7 @@ func (x *PermissionCancelled) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PermissionCancelled.ProtoReflect.Descriptor instead.
 func (*PermissionCancelled) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{171}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{173}
 }
 
 func (x *PermissionCancelled) GetReason() string {
@@ -22567,7 +22769,7 @@ type PermissionCarriedForwardData struct {
 
 func (x *PermissionCarriedForwardData) Reset() {
 	*x = PermissionCarriedForwardData{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[172]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[174]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -22579,7 +22781,7 @@ func (x *PermissionCarriedForwardData) String() string {
 func (*PermissionCarriedForwardData) ProtoMessage() {}
 
 func (x *PermissionCarriedForwardData) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[172]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[174]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -22592,7 +22794,7 @@ func (x *PermissionCarriedForwardData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PermissionCarriedForwardData.ProtoReflect.Descriptor instead.
 func (*PermissionCarriedForwardData) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{172}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{174}
 }
 
 func (x *PermissionCarriedForwardData) GetRequestId() string {
@@ -22653,7 +22855,7 @@ type PermissionCompletedData struct {
 
 func (x *PermissionCompletedData) Reset() {
 	*x = PermissionCompletedData{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[173]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[175]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -22665,7 +22867,7 @@ func (x *PermissionCompletedData) String() string {
 func (*PermissionCompletedData) ProtoMessage() {}
 
 func (x *PermissionCompletedData) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[173]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[175]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -22678,7 +22880,7 @@ func (x *PermissionCompletedData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PermissionCompletedData.ProtoReflect.Descriptor instead.
 func (*PermissionCompletedData) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{173}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{175}
 }
 
 func (x *PermissionCompletedData) GetRequestId() string {
@@ -22753,7 +22955,7 @@ type PermissionContextualAuthorizationData struct {
 
 func (x *PermissionContextualAuthorizationData) Reset() {
 	*x = PermissionContextualAuthorizationData{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[174]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[176]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -22765,7 +22967,7 @@ func (x *PermissionContextualAuthorizationData) String() string {
 func (*PermissionContextualAuthorizationData) ProtoMessage() {}
 
 func (x *PermissionContextualAuthorizationData) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[174]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[176]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -22778,7 +22980,7 @@ func (x *PermissionContextualAuthorizationData) ProtoReflect() protoreflect.Mess
 
 // Deprecated: Use PermissionContextualAuthorizationData.ProtoReflect.Descriptor instead.
 func (*PermissionContextualAuthorizationData) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{174}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{176}
 }
 
 func (x *PermissionContextualAuthorizationData) GetRecordId() string {
@@ -22845,7 +23047,7 @@ type PermissionDeniedByContentExclusionPolicy struct {
 
 func (x *PermissionDeniedByContentExclusionPolicy) Reset() {
 	*x = PermissionDeniedByContentExclusionPolicy{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[175]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[177]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -22857,7 +23059,7 @@ func (x *PermissionDeniedByContentExclusionPolicy) String() string {
 func (*PermissionDeniedByContentExclusionPolicy) ProtoMessage() {}
 
 func (x *PermissionDeniedByContentExclusionPolicy) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[175]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[177]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -22870,7 +23072,7 @@ func (x *PermissionDeniedByContentExclusionPolicy) ProtoReflect() protoreflect.M
 
 // Deprecated: Use PermissionDeniedByContentExclusionPolicy.ProtoReflect.Descriptor instead.
 func (*PermissionDeniedByContentExclusionPolicy) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{175}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{177}
 }
 
 func (x *PermissionDeniedByContentExclusionPolicy) GetPath() string {
@@ -22909,7 +23111,7 @@ type PermissionDeniedByPermissionRequestHook struct {
 
 func (x *PermissionDeniedByPermissionRequestHook) Reset() {
 	*x = PermissionDeniedByPermissionRequestHook{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[176]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[178]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -22921,7 +23123,7 @@ func (x *PermissionDeniedByPermissionRequestHook) String() string {
 func (*PermissionDeniedByPermissionRequestHook) ProtoMessage() {}
 
 func (x *PermissionDeniedByPermissionRequestHook) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[176]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[178]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -22934,7 +23136,7 @@ func (x *PermissionDeniedByPermissionRequestHook) ProtoReflect() protoreflect.Me
 
 // Deprecated: Use PermissionDeniedByPermissionRequestHook.ProtoReflect.Descriptor instead.
 func (*PermissionDeniedByPermissionRequestHook) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{176}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{178}
 }
 
 func (x *PermissionDeniedByPermissionRequestHook) GetMessage() string {
@@ -22971,7 +23173,7 @@ type PermissionDeniedByRules struct {
 
 func (x *PermissionDeniedByRules) Reset() {
 	*x = PermissionDeniedByRules{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[177]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[179]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -22983,7 +23185,7 @@ func (x *PermissionDeniedByRules) String() string {
 func (*PermissionDeniedByRules) ProtoMessage() {}
 
 func (x *PermissionDeniedByRules) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[177]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[179]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -22996,7 +23198,7 @@ func (x *PermissionDeniedByRules) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PermissionDeniedByRules.ProtoReflect.Descriptor instead.
 func (*PermissionDeniedByRules) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{177}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{179}
 }
 
 func (x *PermissionDeniedByRules) GetRules() []*PermissionRule {
@@ -23028,7 +23230,7 @@ type PermissionDeniedInteractivelyByUser struct {
 
 func (x *PermissionDeniedInteractivelyByUser) Reset() {
 	*x = PermissionDeniedInteractivelyByUser{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[178]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[180]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -23040,7 +23242,7 @@ func (x *PermissionDeniedInteractivelyByUser) String() string {
 func (*PermissionDeniedInteractivelyByUser) ProtoMessage() {}
 
 func (x *PermissionDeniedInteractivelyByUser) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[178]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[180]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -23053,7 +23255,7 @@ func (x *PermissionDeniedInteractivelyByUser) ProtoReflect() protoreflect.Messag
 
 // Deprecated: Use PermissionDeniedInteractivelyByUser.ProtoReflect.Descriptor instead.
 func (*PermissionDeniedInteractivelyByUser) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{178}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{180}
 }
 
 func (x *PermissionDeniedInteractivelyByUser) GetFeedback() string {
@@ -23089,7 +23291,7 @@ type PermissionDeniedNoApprovalRuleAndCouldNotRequestFromUser struct {
 
 func (x *PermissionDeniedNoApprovalRuleAndCouldNotRequestFromUser) Reset() {
 	*x = PermissionDeniedNoApprovalRuleAndCouldNotRequestFromUser{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[179]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[181]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -23101,7 +23303,7 @@ func (x *PermissionDeniedNoApprovalRuleAndCouldNotRequestFromUser) String() stri
 func (*PermissionDeniedNoApprovalRuleAndCouldNotRequestFromUser) ProtoMessage() {}
 
 func (x *PermissionDeniedNoApprovalRuleAndCouldNotRequestFromUser) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[179]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[181]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -23114,7 +23316,7 @@ func (x *PermissionDeniedNoApprovalRuleAndCouldNotRequestFromUser) ProtoReflect(
 
 // Deprecated: Use PermissionDeniedNoApprovalRuleAndCouldNotRequestFromUser.ProtoReflect.Descriptor instead.
 func (*PermissionDeniedNoApprovalRuleAndCouldNotRequestFromUser) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{179}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{181}
 }
 
 func (x *PermissionDeniedNoApprovalRuleAndCouldNotRequestFromUser) GetJsonExtra() string {
@@ -23153,7 +23355,7 @@ type PermissionMessageAuthorizationData struct {
 
 func (x *PermissionMessageAuthorizationData) Reset() {
 	*x = PermissionMessageAuthorizationData{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[180]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[182]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -23165,7 +23367,7 @@ func (x *PermissionMessageAuthorizationData) String() string {
 func (*PermissionMessageAuthorizationData) ProtoMessage() {}
 
 func (x *PermissionMessageAuthorizationData) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[180]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[182]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -23178,7 +23380,7 @@ func (x *PermissionMessageAuthorizationData) ProtoReflect() protoreflect.Message
 
 // Deprecated: Use PermissionMessageAuthorizationData.ProtoReflect.Descriptor instead.
 func (*PermissionMessageAuthorizationData) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{180}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{182}
 }
 
 func (x *PermissionMessageAuthorizationData) GetRecordId() string {
@@ -23264,7 +23466,7 @@ type PermissionMessageAuthorizationDegradedData struct {
 
 func (x *PermissionMessageAuthorizationDegradedData) Reset() {
 	*x = PermissionMessageAuthorizationDegradedData{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[181]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[183]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -23276,7 +23478,7 @@ func (x *PermissionMessageAuthorizationDegradedData) String() string {
 func (*PermissionMessageAuthorizationDegradedData) ProtoMessage() {}
 
 func (x *PermissionMessageAuthorizationDegradedData) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[181]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[183]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -23289,7 +23491,7 @@ func (x *PermissionMessageAuthorizationDegradedData) ProtoReflect() protoreflect
 
 // Deprecated: Use PermissionMessageAuthorizationDegradedData.ProtoReflect.Descriptor instead.
 func (*PermissionMessageAuthorizationDegradedData) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{181}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{183}
 }
 
 func (x *PermissionMessageAuthorizationDegradedData) GetTurnIndex() int64 {
@@ -23321,7 +23523,7 @@ type PermissionMessageAuthorizationReadData struct {
 
 func (x *PermissionMessageAuthorizationReadData) Reset() {
 	*x = PermissionMessageAuthorizationReadData{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[182]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[184]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -23333,7 +23535,7 @@ func (x *PermissionMessageAuthorizationReadData) String() string {
 func (*PermissionMessageAuthorizationReadData) ProtoMessage() {}
 
 func (x *PermissionMessageAuthorizationReadData) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[182]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[184]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -23346,7 +23548,7 @@ func (x *PermissionMessageAuthorizationReadData) ProtoReflect() protoreflect.Mes
 
 // Deprecated: Use PermissionMessageAuthorizationReadData.ProtoReflect.Descriptor instead.
 func (*PermissionMessageAuthorizationReadData) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{182}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{184}
 }
 
 func (x *PermissionMessageAuthorizationReadData) GetTurnIndex() int64 {
@@ -23398,7 +23600,7 @@ type PermissionRequest struct {
 
 func (x *PermissionRequest) Reset() {
 	*x = PermissionRequest{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[183]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[185]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -23410,7 +23612,7 @@ func (x *PermissionRequest) String() string {
 func (*PermissionRequest) ProtoMessage() {}
 
 func (x *PermissionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[183]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[185]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -23423,7 +23625,7 @@ func (x *PermissionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PermissionRequest.ProtoReflect.Descriptor instead.
 func (*PermissionRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{183}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{185}
 }
 
 func (x *PermissionRequest) GetVariant() isPermissionRequest_Variant {
@@ -23686,7 +23888,7 @@ type PermissionRequestCustomTool struct {
 
 func (x *PermissionRequestCustomTool) Reset() {
 	*x = PermissionRequestCustomTool{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[184]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[186]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -23698,7 +23900,7 @@ func (x *PermissionRequestCustomTool) String() string {
 func (*PermissionRequestCustomTool) ProtoMessage() {}
 
 func (x *PermissionRequestCustomTool) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[184]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[186]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -23711,7 +23913,7 @@ func (x *PermissionRequestCustomTool) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PermissionRequestCustomTool.ProtoReflect.Descriptor instead.
 func (*PermissionRequestCustomTool) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{184}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{186}
 }
 
 func (x *PermissionRequestCustomTool) GetToolCallId() string {
@@ -23773,7 +23975,7 @@ type PermissionRequestExtensionEnvAccess struct {
 
 func (x *PermissionRequestExtensionEnvAccess) Reset() {
 	*x = PermissionRequestExtensionEnvAccess{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[185]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[187]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -23785,7 +23987,7 @@ func (x *PermissionRequestExtensionEnvAccess) String() string {
 func (*PermissionRequestExtensionEnvAccess) ProtoMessage() {}
 
 func (x *PermissionRequestExtensionEnvAccess) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[185]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[187]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -23798,7 +24000,7 @@ func (x *PermissionRequestExtensionEnvAccess) ProtoReflect() protoreflect.Messag
 
 // Deprecated: Use PermissionRequestExtensionEnvAccess.ProtoReflect.Descriptor instead.
 func (*PermissionRequestExtensionEnvAccess) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{185}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{187}
 }
 
 func (x *PermissionRequestExtensionEnvAccess) GetToolCallId() string {
@@ -23846,7 +24048,7 @@ type PermissionRequestExtensionManagement struct {
 
 func (x *PermissionRequestExtensionManagement) Reset() {
 	*x = PermissionRequestExtensionManagement{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[186]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[188]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -23858,7 +24060,7 @@ func (x *PermissionRequestExtensionManagement) String() string {
 func (*PermissionRequestExtensionManagement) ProtoMessage() {}
 
 func (x *PermissionRequestExtensionManagement) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[186]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[188]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -23871,7 +24073,7 @@ func (x *PermissionRequestExtensionManagement) ProtoReflect() protoreflect.Messa
 
 // Deprecated: Use PermissionRequestExtensionManagement.ProtoReflect.Descriptor instead.
 func (*PermissionRequestExtensionManagement) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{186}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{188}
 }
 
 func (x *PermissionRequestExtensionManagement) GetToolCallId() string {
@@ -23919,7 +24121,7 @@ type PermissionRequestExtensionPermissionAccess struct {
 
 func (x *PermissionRequestExtensionPermissionAccess) Reset() {
 	*x = PermissionRequestExtensionPermissionAccess{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[187]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[189]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -23931,7 +24133,7 @@ func (x *PermissionRequestExtensionPermissionAccess) String() string {
 func (*PermissionRequestExtensionPermissionAccess) ProtoMessage() {}
 
 func (x *PermissionRequestExtensionPermissionAccess) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[187]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[189]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -23944,7 +24146,7 @@ func (x *PermissionRequestExtensionPermissionAccess) ProtoReflect() protoreflect
 
 // Deprecated: Use PermissionRequestExtensionPermissionAccess.ProtoReflect.Descriptor instead.
 func (*PermissionRequestExtensionPermissionAccess) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{187}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{189}
 }
 
 func (x *PermissionRequestExtensionPermissionAccess) GetToolCallId() string {
@@ -24048,7 +24250,7 @@ type PermissionRequestFactory struct {
 
 func (x *PermissionRequestFactory) Reset() {
 	*x = PermissionRequestFactory{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[188]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[190]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -24060,7 +24262,7 @@ func (x *PermissionRequestFactory) String() string {
 func (*PermissionRequestFactory) ProtoMessage() {}
 
 func (x *PermissionRequestFactory) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[188]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[190]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -24073,7 +24275,7 @@ func (x *PermissionRequestFactory) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PermissionRequestFactory.ProtoReflect.Descriptor instead.
 func (*PermissionRequestFactory) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{188}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{190}
 }
 
 // Deprecated: Marked as deprecated in copilot/cli/v1/event_types.proto.
@@ -24222,7 +24424,7 @@ type PermissionRequestHook struct {
 
 func (x *PermissionRequestHook) Reset() {
 	*x = PermissionRequestHook{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[189]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[191]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -24234,7 +24436,7 @@ func (x *PermissionRequestHook) String() string {
 func (*PermissionRequestHook) ProtoMessage() {}
 
 func (x *PermissionRequestHook) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[189]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[191]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -24247,7 +24449,7 @@ func (x *PermissionRequestHook) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PermissionRequestHook.ProtoReflect.Descriptor instead.
 func (*PermissionRequestHook) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{189}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{191}
 }
 
 func (x *PermissionRequestHook) GetToolCallId() string {
@@ -24310,7 +24512,7 @@ type PermissionRequestMcp struct {
 
 func (x *PermissionRequestMcp) Reset() {
 	*x = PermissionRequestMcp{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[190]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[192]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -24322,7 +24524,7 @@ func (x *PermissionRequestMcp) String() string {
 func (*PermissionRequestMcp) ProtoMessage() {}
 
 func (x *PermissionRequestMcp) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[190]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[192]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -24335,7 +24537,7 @@ func (x *PermissionRequestMcp) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PermissionRequestMcp.ProtoReflect.Descriptor instead.
 func (*PermissionRequestMcp) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{190}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{192}
 }
 
 func (x *PermissionRequestMcp) GetToolCallId() string {
@@ -24425,7 +24627,7 @@ type PermissionRequestMemory struct {
 
 func (x *PermissionRequestMemory) Reset() {
 	*x = PermissionRequestMemory{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[191]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[193]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -24437,7 +24639,7 @@ func (x *PermissionRequestMemory) String() string {
 func (*PermissionRequestMemory) ProtoMessage() {}
 
 func (x *PermissionRequestMemory) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[191]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[193]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -24450,7 +24652,7 @@ func (x *PermissionRequestMemory) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PermissionRequestMemory.ProtoReflect.Descriptor instead.
 func (*PermissionRequestMemory) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{191}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{193}
 }
 
 func (x *PermissionRequestMemory) GetToolCallId() string {
@@ -24557,7 +24759,7 @@ type PermissionRequestRead struct {
 
 func (x *PermissionRequestRead) Reset() {
 	*x = PermissionRequestRead{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[192]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[194]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -24569,7 +24771,7 @@ func (x *PermissionRequestRead) String() string {
 func (*PermissionRequestRead) ProtoMessage() {}
 
 func (x *PermissionRequestRead) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[192]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[194]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -24582,7 +24784,7 @@ func (x *PermissionRequestRead) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PermissionRequestRead.ProtoReflect.Descriptor instead.
 func (*PermissionRequestRead) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{192}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{194}
 }
 
 func (x *PermissionRequestRead) GetToolCallId() string {
@@ -24695,7 +24897,7 @@ type PermissionRequestShell struct {
 
 func (x *PermissionRequestShell) Reset() {
 	*x = PermissionRequestShell{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[193]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[195]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -24707,7 +24909,7 @@ func (x *PermissionRequestShell) String() string {
 func (*PermissionRequestShell) ProtoMessage() {}
 
 func (x *PermissionRequestShell) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[193]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[195]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -24720,7 +24922,7 @@ func (x *PermissionRequestShell) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PermissionRequestShell.ProtoReflect.Descriptor instead.
 func (*PermissionRequestShell) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{193}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{195}
 }
 
 func (x *PermissionRequestShell) GetToolCallId() string {
@@ -24871,7 +25073,7 @@ type PermissionRequestShellCommand struct {
 
 func (x *PermissionRequestShellCommand) Reset() {
 	*x = PermissionRequestShellCommand{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[194]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[196]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -24883,7 +25085,7 @@ func (x *PermissionRequestShellCommand) String() string {
 func (*PermissionRequestShellCommand) ProtoMessage() {}
 
 func (x *PermissionRequestShellCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[194]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[196]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -24896,7 +25098,7 @@ func (x *PermissionRequestShellCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PermissionRequestShellCommand.ProtoReflect.Descriptor instead.
 func (*PermissionRequestShellCommand) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{194}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{196}
 }
 
 func (x *PermissionRequestShellCommand) GetIdentifier() string {
@@ -24947,7 +25149,7 @@ type PermissionRequestShellCommandSegment struct {
 
 func (x *PermissionRequestShellCommandSegment) Reset() {
 	*x = PermissionRequestShellCommandSegment{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[195]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[197]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -24959,7 +25161,7 @@ func (x *PermissionRequestShellCommandSegment) String() string {
 func (*PermissionRequestShellCommandSegment) ProtoMessage() {}
 
 func (x *PermissionRequestShellCommandSegment) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[195]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[197]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -24972,7 +25174,7 @@ func (x *PermissionRequestShellCommandSegment) ProtoReflect() protoreflect.Messa
 
 // Deprecated: Use PermissionRequestShellCommandSegment.ProtoReflect.Descriptor instead.
 func (*PermissionRequestShellCommandSegment) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{195}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{197}
 }
 
 func (x *PermissionRequestShellCommandSegment) GetIdentifier() string {
@@ -25038,7 +25240,7 @@ type PermissionRequestShellPossibleUrl struct {
 
 func (x *PermissionRequestShellPossibleUrl) Reset() {
 	*x = PermissionRequestShellPossibleUrl{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[196]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[198]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -25050,7 +25252,7 @@ func (x *PermissionRequestShellPossibleUrl) String() string {
 func (*PermissionRequestShellPossibleUrl) ProtoMessage() {}
 
 func (x *PermissionRequestShellPossibleUrl) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[196]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[198]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -25063,7 +25265,7 @@ func (x *PermissionRequestShellPossibleUrl) ProtoReflect() protoreflect.Message 
 
 // Deprecated: Use PermissionRequestShellPossibleUrl.ProtoReflect.Descriptor instead.
 func (*PermissionRequestShellPossibleUrl) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{196}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{198}
 }
 
 func (x *PermissionRequestShellPossibleUrl) GetUrl() string {
@@ -25105,7 +25307,7 @@ type PermissionRequestUrl struct {
 
 func (x *PermissionRequestUrl) Reset() {
 	*x = PermissionRequestUrl{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[197]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[199]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -25117,7 +25319,7 @@ func (x *PermissionRequestUrl) String() string {
 func (*PermissionRequestUrl) ProtoMessage() {}
 
 func (x *PermissionRequestUrl) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[197]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[199]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -25130,7 +25332,7 @@ func (x *PermissionRequestUrl) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PermissionRequestUrl.ProtoReflect.Descriptor instead.
 func (*PermissionRequestUrl) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{197}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{199}
 }
 
 func (x *PermissionRequestUrl) GetToolCallId() string {
@@ -25232,7 +25434,7 @@ type PermissionRequestWorkflow struct {
 
 func (x *PermissionRequestWorkflow) Reset() {
 	*x = PermissionRequestWorkflow{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[198]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[200]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -25244,7 +25446,7 @@ func (x *PermissionRequestWorkflow) String() string {
 func (*PermissionRequestWorkflow) ProtoMessage() {}
 
 func (x *PermissionRequestWorkflow) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[198]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[200]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -25257,7 +25459,7 @@ func (x *PermissionRequestWorkflow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PermissionRequestWorkflow.ProtoReflect.Descriptor instead.
 func (*PermissionRequestWorkflow) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{198}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{200}
 }
 
 func (x *PermissionRequestWorkflow) GetToolCallId() string {
@@ -25414,7 +25616,7 @@ type PermissionRequestWrite struct {
 
 func (x *PermissionRequestWrite) Reset() {
 	*x = PermissionRequestWrite{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[199]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[201]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -25426,7 +25628,7 @@ func (x *PermissionRequestWrite) String() string {
 func (*PermissionRequestWrite) ProtoMessage() {}
 
 func (x *PermissionRequestWrite) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[199]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[201]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -25439,7 +25641,7 @@ func (x *PermissionRequestWrite) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PermissionRequestWrite.ProtoReflect.Descriptor instead.
 func (*PermissionRequestWrite) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{199}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{201}
 }
 
 func (x *PermissionRequestWrite) GetToolCallId() string {
@@ -25567,7 +25769,7 @@ type PermissionRequestedData struct {
 
 func (x *PermissionRequestedData) Reset() {
 	*x = PermissionRequestedData{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[200]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[202]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -25579,7 +25781,7 @@ func (x *PermissionRequestedData) String() string {
 func (*PermissionRequestedData) ProtoMessage() {}
 
 func (x *PermissionRequestedData) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[200]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[202]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -25592,7 +25794,7 @@ func (x *PermissionRequestedData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PermissionRequestedData.ProtoReflect.Descriptor instead.
 func (*PermissionRequestedData) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{200}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{202}
 }
 
 func (x *PermissionRequestedData) GetRequestId() string {
@@ -25704,7 +25906,7 @@ type PermissionResult struct {
 
 func (x *PermissionResult) Reset() {
 	*x = PermissionResult{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[201]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[203]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -25716,7 +25918,7 @@ func (x *PermissionResult) String() string {
 func (*PermissionResult) ProtoMessage() {}
 
 func (x *PermissionResult) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[201]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[203]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -25729,7 +25931,7 @@ func (x *PermissionResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PermissionResult.ProtoReflect.Descriptor instead.
 func (*PermissionResult) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{201}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{203}
 }
 
 func (x *PermissionResult) GetVariant() isPermissionResult_Variant {
@@ -25941,7 +26143,7 @@ type PermissionsChangedData struct {
 
 func (x *PermissionsChangedData) Reset() {
 	*x = PermissionsChangedData{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[202]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[204]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -25953,7 +26155,7 @@ func (x *PermissionsChangedData) String() string {
 func (*PermissionsChangedData) ProtoMessage() {}
 
 func (x *PermissionsChangedData) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[202]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[204]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -25966,7 +26168,7 @@ func (x *PermissionsChangedData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PermissionsChangedData.ProtoReflect.Descriptor instead.
 func (*PermissionsChangedData) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{202}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{204}
 }
 
 func (x *PermissionsChangedData) GetPreviousMode() PermissionMode {
@@ -26018,7 +26220,7 @@ type PersistedBinaryImage struct {
 
 func (x *PersistedBinaryImage) Reset() {
 	*x = PersistedBinaryImage{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[203]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[205]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -26030,7 +26232,7 @@ func (x *PersistedBinaryImage) String() string {
 func (*PersistedBinaryImage) ProtoMessage() {}
 
 func (x *PersistedBinaryImage) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[203]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[205]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -26043,7 +26245,7 @@ func (x *PersistedBinaryImage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PersistedBinaryImage.ProtoReflect.Descriptor instead.
 func (*PersistedBinaryImage) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{203}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{205}
 }
 
 func (x *PersistedBinaryImage) GetType() PersistedBinaryImageType {
@@ -26107,7 +26309,7 @@ type PersistedBinaryResult struct {
 
 func (x *PersistedBinaryResult) Reset() {
 	*x = PersistedBinaryResult{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[204]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[206]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -26119,7 +26321,7 @@ func (x *PersistedBinaryResult) String() string {
 func (*PersistedBinaryResult) ProtoMessage() {}
 
 func (x *PersistedBinaryResult) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[204]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[206]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -26132,7 +26334,7 @@ func (x *PersistedBinaryResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PersistedBinaryResult.ProtoReflect.Descriptor instead.
 func (*PersistedBinaryResult) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{204}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{206}
 }
 
 func (x *PersistedBinaryResult) GetVariant() isPersistedBinaryResult_Variant {
@@ -26223,7 +26425,7 @@ type PlanChangedData struct {
 
 func (x *PlanChangedData) Reset() {
 	*x = PlanChangedData{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[205]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[207]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -26235,7 +26437,7 @@ func (x *PlanChangedData) String() string {
 func (*PlanChangedData) ProtoMessage() {}
 
 func (x *PlanChangedData) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[205]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[207]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -26248,7 +26450,7 @@ func (x *PlanChangedData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanChangedData.ProtoReflect.Descriptor instead.
 func (*PlanChangedData) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{205}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{207}
 }
 
 func (x *PlanChangedData) GetOperation() PlanChangedOperation {
@@ -26326,7 +26528,7 @@ type PromptCacheBreakData struct {
 
 func (x *PromptCacheBreakData) Reset() {
 	*x = PromptCacheBreakData{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[206]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[208]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -26338,7 +26540,7 @@ func (x *PromptCacheBreakData) String() string {
 func (*PromptCacheBreakData) ProtoMessage() {}
 
 func (x *PromptCacheBreakData) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[206]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[208]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -26351,7 +26553,7 @@ func (x *PromptCacheBreakData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PromptCacheBreakData.ProtoReflect.Descriptor instead.
 func (*PromptCacheBreakData) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{206}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{208}
 }
 
 func (x *PromptCacheBreakData) GetPrimaryReason() string {
@@ -26542,7 +26744,7 @@ type ProviderQuotaObservationData struct {
 
 func (x *ProviderQuotaObservationData) Reset() {
 	*x = ProviderQuotaObservationData{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[207]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[209]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -26554,7 +26756,7 @@ func (x *ProviderQuotaObservationData) String() string {
 func (*ProviderQuotaObservationData) ProtoMessage() {}
 
 func (x *ProviderQuotaObservationData) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[207]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[209]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -26567,7 +26769,7 @@ func (x *ProviderQuotaObservationData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProviderQuotaObservationData.ProtoReflect.Descriptor instead.
 func (*ProviderQuotaObservationData) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{207}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{209}
 }
 
 func (x *ProviderQuotaObservationData) GetObservation() *ProviderQuotaState {
@@ -26597,7 +26799,7 @@ type RemoteSteerableChangedData struct {
 
 func (x *RemoteSteerableChangedData) Reset() {
 	*x = RemoteSteerableChangedData{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[208]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[210]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -26609,7 +26811,7 @@ func (x *RemoteSteerableChangedData) String() string {
 func (*RemoteSteerableChangedData) ProtoMessage() {}
 
 func (x *RemoteSteerableChangedData) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[208]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[210]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -26622,7 +26824,7 @@ func (x *RemoteSteerableChangedData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoteSteerableChangedData.ProtoReflect.Descriptor instead.
 func (*RemoteSteerableChangedData) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{208}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{210}
 }
 
 func (x *RemoteSteerableChangedData) GetRemoteSteerable() bool {
@@ -26653,7 +26855,7 @@ type RequestBodyCompressionDisabledData struct {
 
 func (x *RequestBodyCompressionDisabledData) Reset() {
 	*x = RequestBodyCompressionDisabledData{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[209]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[211]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -26665,7 +26867,7 @@ func (x *RequestBodyCompressionDisabledData) String() string {
 func (*RequestBodyCompressionDisabledData) ProtoMessage() {}
 
 func (x *RequestBodyCompressionDisabledData) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[209]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[211]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -26678,7 +26880,7 @@ func (x *RequestBodyCompressionDisabledData) ProtoReflect() protoreflect.Message
 
 // Deprecated: Use RequestBodyCompressionDisabledData.ProtoReflect.Descriptor instead.
 func (*RequestBodyCompressionDisabledData) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{209}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{211}
 }
 
 func (x *RequestBodyCompressionDisabledData) GetEncoding() ModelCallRequestBodyEncoding {
@@ -26713,7 +26915,7 @@ type ResponsesReasoning struct {
 
 func (x *ResponsesReasoning) Reset() {
 	*x = ResponsesReasoning{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[210]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[212]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -26725,7 +26927,7 @@ func (x *ResponsesReasoning) String() string {
 func (*ResponsesReasoning) ProtoMessage() {}
 
 func (x *ResponsesReasoning) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[210]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[212]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -26738,7 +26940,7 @@ func (x *ResponsesReasoning) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResponsesReasoning.ProtoReflect.Descriptor instead.
 func (*ResponsesReasoning) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{210}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{212}
 }
 
 func (x *ResponsesReasoning) GetModel() string {
@@ -26823,7 +27025,7 @@ type ResumeData struct {
 
 func (x *ResumeData) Reset() {
 	*x = ResumeData{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[211]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[213]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -26835,7 +27037,7 @@ func (x *ResumeData) String() string {
 func (*ResumeData) ProtoMessage() {}
 
 func (x *ResumeData) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[211]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[213]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -26848,7 +27050,7 @@ func (x *ResumeData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeData.ProtoReflect.Descriptor instead.
 func (*ResumeData) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{211}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{213}
 }
 
 func (x *ResumeData) GetResumeTime() *timestamppb.Timestamp {
@@ -27011,7 +27213,7 @@ type SamplingCompletedData struct {
 
 func (x *SamplingCompletedData) Reset() {
 	*x = SamplingCompletedData{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[212]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[214]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -27023,7 +27225,7 @@ func (x *SamplingCompletedData) String() string {
 func (*SamplingCompletedData) ProtoMessage() {}
 
 func (x *SamplingCompletedData) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[212]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[214]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -27036,7 +27238,7 @@ func (x *SamplingCompletedData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SamplingCompletedData.ProtoReflect.Descriptor instead.
 func (*SamplingCompletedData) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{212}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{214}
 }
 
 func (x *SamplingCompletedData) GetRequestId() string {
@@ -27063,6 +27265,9 @@ type SamplingRequestedData struct {
 	ServerName string `protobuf:"bytes,2,opt,name=server_name,json=serverName,proto3" json:"server_name,omitempty"`
 	// Identifier of the MCP request. The member mcpRequestId, as JSON text.
 	McpRequestIdJson string `protobuf:"bytes,3,opt,name=mcp_request_id_json,json=mcpRequestIdJson,proto3" json:"mcp_request_id_json,omitempty"`
+	// The MCP server's request: the parameters of its sampling/createMessage. The
+	// member request, as JSON text.
+	RequestJson *string `protobuf:"bytes,4,opt,name=request_json,json=requestJson,proto3,oneof" json:"request_json,omitempty"`
 	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -27071,7 +27276,7 @@ type SamplingRequestedData struct {
 
 func (x *SamplingRequestedData) Reset() {
 	*x = SamplingRequestedData{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[213]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[215]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -27083,7 +27288,7 @@ func (x *SamplingRequestedData) String() string {
 func (*SamplingRequestedData) ProtoMessage() {}
 
 func (x *SamplingRequestedData) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[213]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[215]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -27096,7 +27301,7 @@ func (x *SamplingRequestedData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SamplingRequestedData.ProtoReflect.Descriptor instead.
 func (*SamplingRequestedData) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{213}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{215}
 }
 
 func (x *SamplingRequestedData) GetRequestId() string {
@@ -27116,6 +27321,13 @@ func (x *SamplingRequestedData) GetServerName() string {
 func (x *SamplingRequestedData) GetMcpRequestIdJson() string {
 	if x != nil {
 		return x.McpRequestIdJson
+	}
+	return ""
+}
+
+func (x *SamplingRequestedData) GetRequestJson() string {
+	if x != nil && x.RequestJson != nil {
+		return *x.RequestJson
 	}
 	return ""
 }
@@ -27150,7 +27362,7 @@ type SandboxDecisionData struct {
 
 func (x *SandboxDecisionData) Reset() {
 	*x = SandboxDecisionData{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[214]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[216]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -27162,7 +27374,7 @@ func (x *SandboxDecisionData) String() string {
 func (*SandboxDecisionData) ProtoMessage() {}
 
 func (x *SandboxDecisionData) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[214]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[216]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -27175,7 +27387,7 @@ func (x *SandboxDecisionData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SandboxDecisionData.ProtoReflect.Descriptor instead.
 func (*SandboxDecisionData) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{214}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{216}
 }
 
 func (x *SandboxDecisionData) GetVariant() isSandboxDecisionData_Variant {
@@ -27371,7 +27583,7 @@ type SandboxDecisionDataAccessDenied struct {
 
 func (x *SandboxDecisionDataAccessDenied) Reset() {
 	*x = SandboxDecisionDataAccessDenied{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[215]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[217]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -27383,7 +27595,7 @@ func (x *SandboxDecisionDataAccessDenied) String() string {
 func (*SandboxDecisionDataAccessDenied) ProtoMessage() {}
 
 func (x *SandboxDecisionDataAccessDenied) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[215]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[217]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -27396,7 +27608,7 @@ func (x *SandboxDecisionDataAccessDenied) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SandboxDecisionDataAccessDenied.ProtoReflect.Descriptor instead.
 func (*SandboxDecisionDataAccessDenied) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{215}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{217}
 }
 
 func (x *SandboxDecisionDataAccessDenied) GetControl() SandboxControl {
@@ -27515,7 +27727,7 @@ type SandboxDecisionDataAccessRecorded struct {
 
 func (x *SandboxDecisionDataAccessRecorded) Reset() {
 	*x = SandboxDecisionDataAccessRecorded{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[216]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[218]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -27527,7 +27739,7 @@ func (x *SandboxDecisionDataAccessRecorded) String() string {
 func (*SandboxDecisionDataAccessRecorded) ProtoMessage() {}
 
 func (x *SandboxDecisionDataAccessRecorded) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[216]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[218]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -27540,7 +27752,7 @@ func (x *SandboxDecisionDataAccessRecorded) ProtoReflect() protoreflect.Message 
 
 // Deprecated: Use SandboxDecisionDataAccessRecorded.ProtoReflect.Descriptor instead.
 func (*SandboxDecisionDataAccessRecorded) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{216}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{218}
 }
 
 func (x *SandboxDecisionDataAccessRecorded) GetControl() SandboxControl {
@@ -27652,7 +27864,7 @@ type SandboxDecisionDataBypassDecided struct {
 
 func (x *SandboxDecisionDataBypassDecided) Reset() {
 	*x = SandboxDecisionDataBypassDecided{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[217]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[219]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -27664,7 +27876,7 @@ func (x *SandboxDecisionDataBypassDecided) String() string {
 func (*SandboxDecisionDataBypassDecided) ProtoMessage() {}
 
 func (x *SandboxDecisionDataBypassDecided) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[217]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[219]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -27677,7 +27889,7 @@ func (x *SandboxDecisionDataBypassDecided) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SandboxDecisionDataBypassDecided.ProtoReflect.Descriptor instead.
 func (*SandboxDecisionDataBypassDecided) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{217}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{219}
 }
 
 func (x *SandboxDecisionDataBypassDecided) GetControl() SandboxControl {
@@ -27794,7 +28006,7 @@ type SandboxDecisionDataEnforcementState struct {
 
 func (x *SandboxDecisionDataEnforcementState) Reset() {
 	*x = SandboxDecisionDataEnforcementState{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[218]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[220]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -27806,7 +28018,7 @@ func (x *SandboxDecisionDataEnforcementState) String() string {
 func (*SandboxDecisionDataEnforcementState) ProtoMessage() {}
 
 func (x *SandboxDecisionDataEnforcementState) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[218]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[220]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -27819,7 +28031,7 @@ func (x *SandboxDecisionDataEnforcementState) ProtoReflect() protoreflect.Messag
 
 // Deprecated: Use SandboxDecisionDataEnforcementState.ProtoReflect.Descriptor instead.
 func (*SandboxDecisionDataEnforcementState) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{218}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{220}
 }
 
 func (x *SandboxDecisionDataEnforcementState) GetControl() SandboxControl {
@@ -27922,7 +28134,7 @@ type SandboxDecisionDataPermissiveRetryCompleted struct {
 
 func (x *SandboxDecisionDataPermissiveRetryCompleted) Reset() {
 	*x = SandboxDecisionDataPermissiveRetryCompleted{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[219]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[221]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -27934,7 +28146,7 @@ func (x *SandboxDecisionDataPermissiveRetryCompleted) String() string {
 func (*SandboxDecisionDataPermissiveRetryCompleted) ProtoMessage() {}
 
 func (x *SandboxDecisionDataPermissiveRetryCompleted) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[219]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[221]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -27947,7 +28159,7 @@ func (x *SandboxDecisionDataPermissiveRetryCompleted) ProtoReflect() protoreflec
 
 // Deprecated: Use SandboxDecisionDataPermissiveRetryCompleted.ProtoReflect.Descriptor instead.
 func (*SandboxDecisionDataPermissiveRetryCompleted) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{219}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{221}
 }
 
 func (x *SandboxDecisionDataPermissiveRetryCompleted) GetControl() SandboxControl {
@@ -28066,7 +28278,7 @@ type SandboxDecisionDataPermissiveRetryDecided struct {
 
 func (x *SandboxDecisionDataPermissiveRetryDecided) Reset() {
 	*x = SandboxDecisionDataPermissiveRetryDecided{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[220]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[222]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -28078,7 +28290,7 @@ func (x *SandboxDecisionDataPermissiveRetryDecided) String() string {
 func (*SandboxDecisionDataPermissiveRetryDecided) ProtoMessage() {}
 
 func (x *SandboxDecisionDataPermissiveRetryDecided) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[220]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[222]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -28091,7 +28303,7 @@ func (x *SandboxDecisionDataPermissiveRetryDecided) ProtoReflect() protoreflect.
 
 // Deprecated: Use SandboxDecisionDataPermissiveRetryDecided.ProtoReflect.Descriptor instead.
 func (*SandboxDecisionDataPermissiveRetryDecided) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{220}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{222}
 }
 
 func (x *SandboxDecisionDataPermissiveRetryDecided) GetControl() SandboxControl {
@@ -28232,7 +28444,7 @@ type SandboxDecisionDataPolicyResolved struct {
 
 func (x *SandboxDecisionDataPolicyResolved) Reset() {
 	*x = SandboxDecisionDataPolicyResolved{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[221]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[223]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -28244,7 +28456,7 @@ func (x *SandboxDecisionDataPolicyResolved) String() string {
 func (*SandboxDecisionDataPolicyResolved) ProtoMessage() {}
 
 func (x *SandboxDecisionDataPolicyResolved) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[221]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[223]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -28257,7 +28469,7 @@ func (x *SandboxDecisionDataPolicyResolved) ProtoReflect() protoreflect.Message 
 
 // Deprecated: Use SandboxDecisionDataPolicyResolved.ProtoReflect.Descriptor instead.
 func (*SandboxDecisionDataPolicyResolved) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{221}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{223}
 }
 
 func (x *SandboxDecisionDataPolicyResolved) GetControl() SandboxControl {
@@ -28436,7 +28648,7 @@ type SandboxDecisionDataSpawnCompleted struct {
 
 func (x *SandboxDecisionDataSpawnCompleted) Reset() {
 	*x = SandboxDecisionDataSpawnCompleted{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[222]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[224]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -28448,7 +28660,7 @@ func (x *SandboxDecisionDataSpawnCompleted) String() string {
 func (*SandboxDecisionDataSpawnCompleted) ProtoMessage() {}
 
 func (x *SandboxDecisionDataSpawnCompleted) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[222]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[224]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -28461,7 +28673,7 @@ func (x *SandboxDecisionDataSpawnCompleted) ProtoReflect() protoreflect.Message 
 
 // Deprecated: Use SandboxDecisionDataSpawnCompleted.ProtoReflect.Descriptor instead.
 func (*SandboxDecisionDataSpawnCompleted) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{222}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{224}
 }
 
 func (x *SandboxDecisionDataSpawnCompleted) GetControl() SandboxControl {
@@ -28545,7 +28757,7 @@ type SandboxFilesystemPolicyDetails struct {
 
 func (x *SandboxFilesystemPolicyDetails) Reset() {
 	*x = SandboxFilesystemPolicyDetails{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[223]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[225]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -28557,7 +28769,7 @@ func (x *SandboxFilesystemPolicyDetails) String() string {
 func (*SandboxFilesystemPolicyDetails) ProtoMessage() {}
 
 func (x *SandboxFilesystemPolicyDetails) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[223]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[225]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -28570,7 +28782,7 @@ func (x *SandboxFilesystemPolicyDetails) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SandboxFilesystemPolicyDetails.ProtoReflect.Descriptor instead.
 func (*SandboxFilesystemPolicyDetails) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{223}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{225}
 }
 
 func (x *SandboxFilesystemPolicyDetails) GetReadwritePaths() []string {
@@ -28614,7 +28826,7 @@ type ScheduleCancelledData struct {
 
 func (x *ScheduleCancelledData) Reset() {
 	*x = ScheduleCancelledData{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[224]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[226]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -28626,7 +28838,7 @@ func (x *ScheduleCancelledData) String() string {
 func (*ScheduleCancelledData) ProtoMessage() {}
 
 func (x *ScheduleCancelledData) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[224]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[226]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -28639,7 +28851,7 @@ func (x *ScheduleCancelledData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScheduleCancelledData.ProtoReflect.Descriptor instead.
 func (*ScheduleCancelledData) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{224}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{226}
 }
 
 func (x *ScheduleCancelledData) GetId() int64 {
@@ -28687,7 +28899,7 @@ type ScheduleCreatedData struct {
 
 func (x *ScheduleCreatedData) Reset() {
 	*x = ScheduleCreatedData{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[225]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[227]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -28699,7 +28911,7 @@ func (x *ScheduleCreatedData) String() string {
 func (*ScheduleCreatedData) ProtoMessage() {}
 
 func (x *ScheduleCreatedData) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[225]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[227]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -28712,7 +28924,7 @@ func (x *ScheduleCreatedData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScheduleCreatedData.ProtoReflect.Descriptor instead.
 func (*ScheduleCreatedData) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{225}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{227}
 }
 
 func (x *ScheduleCreatedData) GetId() int64 {
@@ -28807,7 +29019,7 @@ type ScheduleRearmedData struct {
 
 func (x *ScheduleRearmedData) Reset() {
 	*x = ScheduleRearmedData{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[226]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[228]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -28819,7 +29031,7 @@ func (x *ScheduleRearmedData) String() string {
 func (*ScheduleRearmedData) ProtoMessage() {}
 
 func (x *ScheduleRearmedData) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[226]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[228]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -28832,7 +29044,7 @@ func (x *ScheduleRearmedData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScheduleRearmedData.ProtoReflect.Descriptor instead.
 func (*ScheduleRearmedData) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{226}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{228}
 }
 
 func (x *ScheduleRearmedData) GetId() int64 {
@@ -28869,7 +29081,7 @@ type SessionLimitsChangedData struct {
 
 func (x *SessionLimitsChangedData) Reset() {
 	*x = SessionLimitsChangedData{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[227]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[229]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -28881,7 +29093,7 @@ func (x *SessionLimitsChangedData) String() string {
 func (*SessionLimitsChangedData) ProtoMessage() {}
 
 func (x *SessionLimitsChangedData) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[227]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[229]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -28894,7 +29106,7 @@ func (x *SessionLimitsChangedData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionLimitsChangedData.ProtoReflect.Descriptor instead.
 func (*SessionLimitsChangedData) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{227}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{229}
 }
 
 func (x *SessionLimitsChangedData) GetSessionLimits() *SessionLimitsConfig {
@@ -28926,7 +29138,7 @@ type SessionLimitsExhaustedCompletedData struct {
 
 func (x *SessionLimitsExhaustedCompletedData) Reset() {
 	*x = SessionLimitsExhaustedCompletedData{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[228]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[230]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -28938,7 +29150,7 @@ func (x *SessionLimitsExhaustedCompletedData) String() string {
 func (*SessionLimitsExhaustedCompletedData) ProtoMessage() {}
 
 func (x *SessionLimitsExhaustedCompletedData) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[228]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[230]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -28951,7 +29163,7 @@ func (x *SessionLimitsExhaustedCompletedData) ProtoReflect() protoreflect.Messag
 
 // Deprecated: Use SessionLimitsExhaustedCompletedData.ProtoReflect.Descriptor instead.
 func (*SessionLimitsExhaustedCompletedData) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{228}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{230}
 }
 
 func (x *SessionLimitsExhaustedCompletedData) GetRequestId() string {
@@ -28993,7 +29205,7 @@ type SessionLimitsExhaustedRequestedData struct {
 
 func (x *SessionLimitsExhaustedRequestedData) Reset() {
 	*x = SessionLimitsExhaustedRequestedData{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[229]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[231]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -29005,7 +29217,7 @@ func (x *SessionLimitsExhaustedRequestedData) String() string {
 func (*SessionLimitsExhaustedRequestedData) ProtoMessage() {}
 
 func (x *SessionLimitsExhaustedRequestedData) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[229]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[231]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -29018,7 +29230,7 @@ func (x *SessionLimitsExhaustedRequestedData) ProtoReflect() protoreflect.Messag
 
 // Deprecated: Use SessionLimitsExhaustedRequestedData.ProtoReflect.Descriptor instead.
 func (*SessionLimitsExhaustedRequestedData) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{229}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{231}
 }
 
 func (x *SessionLimitsExhaustedRequestedData) GetRequestId() string {
@@ -29067,7 +29279,7 @@ type SessionLimitsExhaustedResponse struct {
 
 func (x *SessionLimitsExhaustedResponse) Reset() {
 	*x = SessionLimitsExhaustedResponse{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[230]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[232]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -29079,7 +29291,7 @@ func (x *SessionLimitsExhaustedResponse) String() string {
 func (*SessionLimitsExhaustedResponse) ProtoMessage() {}
 
 func (x *SessionLimitsExhaustedResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[230]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[232]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -29092,7 +29304,7 @@ func (x *SessionLimitsExhaustedResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionLimitsExhaustedResponse.ProtoReflect.Descriptor instead.
 func (*SessionLimitsExhaustedResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{230}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{232}
 }
 
 func (x *SessionLimitsExhaustedResponse) GetAction() SessionLimitsExhaustedResponseAction {
@@ -29144,7 +29356,7 @@ type ShutdownAgentMetric struct {
 
 func (x *ShutdownAgentMetric) Reset() {
 	*x = ShutdownAgentMetric{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[231]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[233]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -29156,7 +29368,7 @@ func (x *ShutdownAgentMetric) String() string {
 func (*ShutdownAgentMetric) ProtoMessage() {}
 
 func (x *ShutdownAgentMetric) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[231]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[233]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -29169,7 +29381,7 @@ func (x *ShutdownAgentMetric) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShutdownAgentMetric.ProtoReflect.Descriptor instead.
 func (*ShutdownAgentMetric) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{231}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{233}
 }
 
 func (x *ShutdownAgentMetric) GetAgentName() string {
@@ -29232,7 +29444,7 @@ type ShutdownCodeChanges struct {
 
 func (x *ShutdownCodeChanges) Reset() {
 	*x = ShutdownCodeChanges{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[232]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[234]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -29244,7 +29456,7 @@ func (x *ShutdownCodeChanges) String() string {
 func (*ShutdownCodeChanges) ProtoMessage() {}
 
 func (x *ShutdownCodeChanges) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[232]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[234]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -29257,7 +29469,7 @@ func (x *ShutdownCodeChanges) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShutdownCodeChanges.ProtoReflect.Descriptor instead.
 func (*ShutdownCodeChanges) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{232}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{234}
 }
 
 func (x *ShutdownCodeChanges) GetLinesAdded() int64 {
@@ -29340,7 +29552,7 @@ type ShutdownData struct {
 
 func (x *ShutdownData) Reset() {
 	*x = ShutdownData{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[233]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[235]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -29352,7 +29564,7 @@ func (x *ShutdownData) String() string {
 func (*ShutdownData) ProtoMessage() {}
 
 func (x *ShutdownData) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[233]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[235]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -29365,7 +29577,7 @@ func (x *ShutdownData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShutdownData.ProtoReflect.Descriptor instead.
 func (*ShutdownData) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{233}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{235}
 }
 
 func (x *ShutdownData) GetShutdownType() ShutdownType {
@@ -29535,7 +29747,7 @@ type ShutdownModelMetric struct {
 
 func (x *ShutdownModelMetric) Reset() {
 	*x = ShutdownModelMetric{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[234]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[236]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -29547,7 +29759,7 @@ func (x *ShutdownModelMetric) String() string {
 func (*ShutdownModelMetric) ProtoMessage() {}
 
 func (x *ShutdownModelMetric) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[234]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[236]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -29560,7 +29772,7 @@ func (x *ShutdownModelMetric) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShutdownModelMetric.ProtoReflect.Descriptor instead.
 func (*ShutdownModelMetric) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{234}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{236}
 }
 
 func (x *ShutdownModelMetric) GetRequests() *ShutdownModelMetricRequests {
@@ -29613,7 +29825,7 @@ type ShutdownModelMetricRequests struct {
 
 func (x *ShutdownModelMetricRequests) Reset() {
 	*x = ShutdownModelMetricRequests{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[235]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[237]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -29625,7 +29837,7 @@ func (x *ShutdownModelMetricRequests) String() string {
 func (*ShutdownModelMetricRequests) ProtoMessage() {}
 
 func (x *ShutdownModelMetricRequests) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[235]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[237]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -29638,7 +29850,7 @@ func (x *ShutdownModelMetricRequests) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShutdownModelMetricRequests.ProtoReflect.Descriptor instead.
 func (*ShutdownModelMetricRequests) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{235}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{237}
 }
 
 func (x *ShutdownModelMetricRequests) GetCount() int64 {
@@ -29676,7 +29888,7 @@ type ShutdownModelMetricTokenDetail struct {
 
 func (x *ShutdownModelMetricTokenDetail) Reset() {
 	*x = ShutdownModelMetricTokenDetail{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[236]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[238]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -29688,7 +29900,7 @@ func (x *ShutdownModelMetricTokenDetail) String() string {
 func (*ShutdownModelMetricTokenDetail) ProtoMessage() {}
 
 func (x *ShutdownModelMetricTokenDetail) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[236]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[238]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -29701,7 +29913,7 @@ func (x *ShutdownModelMetricTokenDetail) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShutdownModelMetricTokenDetail.ProtoReflect.Descriptor instead.
 func (*ShutdownModelMetricTokenDetail) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{236}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{238}
 }
 
 func (x *ShutdownModelMetricTokenDetail) GetTokenCount() int64 {
@@ -29739,7 +29951,7 @@ type ShutdownModelMetricUsage struct {
 
 func (x *ShutdownModelMetricUsage) Reset() {
 	*x = ShutdownModelMetricUsage{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[237]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[239]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -29751,7 +29963,7 @@ func (x *ShutdownModelMetricUsage) String() string {
 func (*ShutdownModelMetricUsage) ProtoMessage() {}
 
 func (x *ShutdownModelMetricUsage) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[237]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[239]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -29764,7 +29976,7 @@ func (x *ShutdownModelMetricUsage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShutdownModelMetricUsage.ProtoReflect.Descriptor instead.
 func (*ShutdownModelMetricUsage) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{237}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{239}
 }
 
 func (x *ShutdownModelMetricUsage) GetInputTokens() int64 {
@@ -29822,7 +30034,7 @@ type ShutdownTokenDetail struct {
 
 func (x *ShutdownTokenDetail) Reset() {
 	*x = ShutdownTokenDetail{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[238]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[240]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -29834,7 +30046,7 @@ func (x *ShutdownTokenDetail) String() string {
 func (*ShutdownTokenDetail) ProtoMessage() {}
 
 func (x *ShutdownTokenDetail) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[238]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[240]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -29847,7 +30059,7 @@ func (x *ShutdownTokenDetail) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShutdownTokenDetail.ProtoReflect.Descriptor instead.
 func (*ShutdownTokenDetail) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{238}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{240}
 }
 
 func (x *ShutdownTokenDetail) GetTokenCount() int64 {
@@ -29881,7 +30093,7 @@ type SkillContextDeliveredData struct {
 
 func (x *SkillContextDeliveredData) Reset() {
 	*x = SkillContextDeliveredData{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[239]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[241]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -29893,7 +30105,7 @@ func (x *SkillContextDeliveredData) String() string {
 func (*SkillContextDeliveredData) ProtoMessage() {}
 
 func (x *SkillContextDeliveredData) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[239]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[241]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -29906,7 +30118,7 @@ func (x *SkillContextDeliveredData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SkillContextDeliveredData.ProtoReflect.Descriptor instead.
 func (*SkillContextDeliveredData) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{239}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{241}
 }
 
 func (x *SkillContextDeliveredData) GetContent() string {
@@ -29958,7 +30170,7 @@ type SkillContextDeliveredRefData struct {
 
 func (x *SkillContextDeliveredRefData) Reset() {
 	*x = SkillContextDeliveredRefData{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[240]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[242]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -29970,7 +30182,7 @@ func (x *SkillContextDeliveredRefData) String() string {
 func (*SkillContextDeliveredRefData) ProtoMessage() {}
 
 func (x *SkillContextDeliveredRefData) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[240]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[242]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -29983,7 +30195,7 @@ func (x *SkillContextDeliveredRefData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SkillContextDeliveredRefData.ProtoReflect.Descriptor instead.
 func (*SkillContextDeliveredRefData) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{240}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{242}
 }
 
 func (x *SkillContextDeliveredRefData) GetContentId() string {
@@ -30063,7 +30275,7 @@ type SkillInvokedData struct {
 
 func (x *SkillInvokedData) Reset() {
 	*x = SkillInvokedData{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[241]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[243]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -30075,7 +30287,7 @@ func (x *SkillInvokedData) String() string {
 func (*SkillInvokedData) ProtoMessage() {}
 
 func (x *SkillInvokedData) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[241]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[243]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -30088,7 +30300,7 @@ func (x *SkillInvokedData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SkillInvokedData.ProtoReflect.Descriptor instead.
 func (*SkillInvokedData) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{241}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{243}
 }
 
 func (x *SkillInvokedData) GetName() string {
@@ -30219,7 +30431,7 @@ type SkillInvokedRefData struct {
 
 func (x *SkillInvokedRefData) Reset() {
 	*x = SkillInvokedRefData{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[242]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[244]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -30231,7 +30443,7 @@ func (x *SkillInvokedRefData) String() string {
 func (*SkillInvokedRefData) ProtoMessage() {}
 
 func (x *SkillInvokedRefData) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[242]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[244]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -30244,7 +30456,7 @@ func (x *SkillInvokedRefData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SkillInvokedRefData.ProtoReflect.Descriptor instead.
 func (*SkillInvokedRefData) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{242}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{244}
 }
 
 func (x *SkillInvokedRefData) GetName() string {
@@ -30358,7 +30570,7 @@ type SkillsLoadedData struct {
 
 func (x *SkillsLoadedData) Reset() {
 	*x = SkillsLoadedData{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[243]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[245]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -30370,7 +30582,7 @@ func (x *SkillsLoadedData) String() string {
 func (*SkillsLoadedData) ProtoMessage() {}
 
 func (x *SkillsLoadedData) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[243]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[245]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -30383,7 +30595,7 @@ func (x *SkillsLoadedData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SkillsLoadedData.ProtoReflect.Descriptor instead.
 func (*SkillsLoadedData) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{243}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{245}
 }
 
 func (x *SkillsLoadedData) GetSkills() []*SkillsLoadedSkill {
@@ -30427,7 +30639,7 @@ type SkillsLoadedSkill struct {
 
 func (x *SkillsLoadedSkill) Reset() {
 	*x = SkillsLoadedSkill{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[244]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[246]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -30439,7 +30651,7 @@ func (x *SkillsLoadedSkill) String() string {
 func (*SkillsLoadedSkill) ProtoMessage() {}
 
 func (x *SkillsLoadedSkill) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[244]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[246]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -30452,7 +30664,7 @@ func (x *SkillsLoadedSkill) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SkillsLoadedSkill.ProtoReflect.Descriptor instead.
 func (*SkillsLoadedSkill) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{244}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{246}
 }
 
 func (x *SkillsLoadedSkill) GetName() string {
@@ -30535,7 +30747,7 @@ type SnapshotRewindData struct {
 
 func (x *SnapshotRewindData) Reset() {
 	*x = SnapshotRewindData{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[245]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[247]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -30547,7 +30759,7 @@ func (x *SnapshotRewindData) String() string {
 func (*SnapshotRewindData) ProtoMessage() {}
 
 func (x *SnapshotRewindData) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[245]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[247]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -30560,7 +30772,7 @@ func (x *SnapshotRewindData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotRewindData.ProtoReflect.Descriptor instead.
 func (*SnapshotRewindData) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{245}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{247}
 }
 
 func (x *SnapshotRewindData) GetUpToEventId() string {
@@ -30647,7 +30859,7 @@ type StartData struct {
 
 func (x *StartData) Reset() {
 	*x = StartData{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[246]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[248]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -30659,7 +30871,7 @@ func (x *StartData) String() string {
 func (*StartData) ProtoMessage() {}
 
 func (x *StartData) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[246]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[248]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -30672,7 +30884,7 @@ func (x *StartData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartData.ProtoReflect.Descriptor instead.
 func (*StartData) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{246}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{248}
 }
 
 func (x *StartData) GetSessionId() string {
@@ -30877,7 +31089,7 @@ type SubagentCompletedData struct {
 
 func (x *SubagentCompletedData) Reset() {
 	*x = SubagentCompletedData{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[247]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[249]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -30889,7 +31101,7 @@ func (x *SubagentCompletedData) String() string {
 func (*SubagentCompletedData) ProtoMessage() {}
 
 func (x *SubagentCompletedData) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[247]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[249]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -30902,7 +31114,7 @@ func (x *SubagentCompletedData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubagentCompletedData.ProtoReflect.Descriptor instead.
 func (*SubagentCompletedData) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{247}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{249}
 }
 
 func (x *SubagentCompletedData) GetToolCallId() string {
@@ -31036,7 +31248,7 @@ type SubagentConfiguredData struct {
 
 func (x *SubagentConfiguredData) Reset() {
 	*x = SubagentConfiguredData{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[248]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[250]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -31048,7 +31260,7 @@ func (x *SubagentConfiguredData) String() string {
 func (*SubagentConfiguredData) ProtoMessage() {}
 
 func (x *SubagentConfiguredData) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[248]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[250]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -31061,7 +31273,7 @@ func (x *SubagentConfiguredData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubagentConfiguredData.ProtoReflect.Descriptor instead.
 func (*SubagentConfiguredData) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{248}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{250}
 }
 
 func (x *SubagentConfiguredData) GetModel() string {
@@ -31110,7 +31322,7 @@ type SubagentDeselectedData struct {
 
 func (x *SubagentDeselectedData) Reset() {
 	*x = SubagentDeselectedData{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[249]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[251]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -31122,7 +31334,7 @@ func (x *SubagentDeselectedData) String() string {
 func (*SubagentDeselectedData) ProtoMessage() {}
 
 func (x *SubagentDeselectedData) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[249]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[251]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -31135,7 +31347,7 @@ func (x *SubagentDeselectedData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubagentDeselectedData.ProtoReflect.Descriptor instead.
 func (*SubagentDeselectedData) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{249}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{251}
 }
 
 func (x *SubagentDeselectedData) GetJsonExtra() string {
@@ -31186,7 +31398,7 @@ type SubagentFailedData struct {
 
 func (x *SubagentFailedData) Reset() {
 	*x = SubagentFailedData{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[250]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[252]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -31198,7 +31410,7 @@ func (x *SubagentFailedData) String() string {
 func (*SubagentFailedData) ProtoMessage() {}
 
 func (x *SubagentFailedData) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[250]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[252]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -31211,7 +31423,7 @@ func (x *SubagentFailedData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubagentFailedData.ProtoReflect.Descriptor instead.
 func (*SubagentFailedData) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{250}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{252}
 }
 
 func (x *SubagentFailedData) GetToolCallId() string {
@@ -31343,7 +31555,7 @@ type SubagentSelectedData struct {
 
 func (x *SubagentSelectedData) Reset() {
 	*x = SubagentSelectedData{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[251]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[253]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -31355,7 +31567,7 @@ func (x *SubagentSelectedData) String() string {
 func (*SubagentSelectedData) ProtoMessage() {}
 
 func (x *SubagentSelectedData) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[251]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[253]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -31368,7 +31580,7 @@ func (x *SubagentSelectedData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubagentSelectedData.ProtoReflect.Descriptor instead.
 func (*SubagentSelectedData) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{251}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{253}
 }
 
 func (x *SubagentSelectedData) GetAgentName() string {
@@ -31438,7 +31650,7 @@ type SubagentStartedData struct {
 
 func (x *SubagentStartedData) Reset() {
 	*x = SubagentStartedData{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[252]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[254]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -31450,7 +31662,7 @@ func (x *SubagentStartedData) String() string {
 func (*SubagentStartedData) ProtoMessage() {}
 
 func (x *SubagentStartedData) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[252]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[254]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -31463,7 +31675,7 @@ func (x *SubagentStartedData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubagentStartedData.ProtoReflect.Descriptor instead.
 func (*SubagentStartedData) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{252}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{254}
 }
 
 func (x *SubagentStartedData) GetToolCallId() string {
@@ -31583,7 +31795,7 @@ type SystemMessageContentBlock struct {
 
 func (x *SystemMessageContentBlock) Reset() {
 	*x = SystemMessageContentBlock{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[253]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[255]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -31595,7 +31807,7 @@ func (x *SystemMessageContentBlock) String() string {
 func (*SystemMessageContentBlock) ProtoMessage() {}
 
 func (x *SystemMessageContentBlock) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[253]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[255]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -31608,7 +31820,7 @@ func (x *SystemMessageContentBlock) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SystemMessageContentBlock.ProtoReflect.Descriptor instead.
 func (*SystemMessageContentBlock) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{253}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{255}
 }
 
 func (x *SystemMessageContentBlock) GetContent() string {
@@ -31662,7 +31874,7 @@ type SystemMessageData struct {
 
 func (x *SystemMessageData) Reset() {
 	*x = SystemMessageData{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[254]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[256]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -31674,7 +31886,7 @@ func (x *SystemMessageData) String() string {
 func (*SystemMessageData) ProtoMessage() {}
 
 func (x *SystemMessageData) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[254]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[256]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -31687,7 +31899,7 @@ func (x *SystemMessageData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SystemMessageData.ProtoReflect.Descriptor instead.
 func (*SystemMessageData) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{254}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{256}
 }
 
 func (x *SystemMessageData) GetContent() string {
@@ -31754,7 +31966,7 @@ type SystemMessageMetadata struct {
 
 func (x *SystemMessageMetadata) Reset() {
 	*x = SystemMessageMetadata{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[255]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[257]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -31766,7 +31978,7 @@ func (x *SystemMessageMetadata) String() string {
 func (*SystemMessageMetadata) ProtoMessage() {}
 
 func (x *SystemMessageMetadata) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[255]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[257]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -31779,7 +31991,7 @@ func (x *SystemMessageMetadata) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SystemMessageMetadata.ProtoReflect.Descriptor instead.
 func (*SystemMessageMetadata) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{255}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{257}
 }
 
 func (x *SystemMessageMetadata) GetPromptVersion() string {
@@ -31827,7 +32039,7 @@ type SystemNotification struct {
 
 func (x *SystemNotification) Reset() {
 	*x = SystemNotification{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[256]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[258]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -31839,7 +32051,7 @@ func (x *SystemNotification) String() string {
 func (*SystemNotification) ProtoMessage() {}
 
 func (x *SystemNotification) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[256]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[258]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -31852,7 +32064,7 @@ func (x *SystemNotification) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SystemNotification.ProtoReflect.Descriptor instead.
 func (*SystemNotification) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{256}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{258}
 }
 
 func (x *SystemNotification) GetVariant() isSystemNotification_Variant {
@@ -32052,7 +32264,7 @@ type SystemNotificationAgentCompleted struct {
 
 func (x *SystemNotificationAgentCompleted) Reset() {
 	*x = SystemNotificationAgentCompleted{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[257]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[259]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -32064,7 +32276,7 @@ func (x *SystemNotificationAgentCompleted) String() string {
 func (*SystemNotificationAgentCompleted) ProtoMessage() {}
 
 func (x *SystemNotificationAgentCompleted) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[257]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[259]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -32077,7 +32289,7 @@ func (x *SystemNotificationAgentCompleted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SystemNotificationAgentCompleted.ProtoReflect.Descriptor instead.
 func (*SystemNotificationAgentCompleted) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{257}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{259}
 }
 
 func (x *SystemNotificationAgentCompleted) GetAgentId() string {
@@ -32148,7 +32360,7 @@ type SystemNotificationAgentIdle struct {
 
 func (x *SystemNotificationAgentIdle) Reset() {
 	*x = SystemNotificationAgentIdle{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[258]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[260]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -32160,7 +32372,7 @@ func (x *SystemNotificationAgentIdle) String() string {
 func (*SystemNotificationAgentIdle) ProtoMessage() {}
 
 func (x *SystemNotificationAgentIdle) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[258]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[260]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -32173,7 +32385,7 @@ func (x *SystemNotificationAgentIdle) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SystemNotificationAgentIdle.ProtoReflect.Descriptor instead.
 func (*SystemNotificationAgentIdle) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{258}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{260}
 }
 
 func (x *SystemNotificationAgentIdle) GetAgentId() string {
@@ -32228,7 +32440,7 @@ type SystemNotificationData struct {
 
 func (x *SystemNotificationData) Reset() {
 	*x = SystemNotificationData{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[259]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[261]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -32240,7 +32452,7 @@ func (x *SystemNotificationData) String() string {
 func (*SystemNotificationData) ProtoMessage() {}
 
 func (x *SystemNotificationData) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[259]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[261]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -32253,7 +32465,7 @@ func (x *SystemNotificationData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SystemNotificationData.ProtoReflect.Descriptor instead.
 func (*SystemNotificationData) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{259}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{261}
 }
 
 func (x *SystemNotificationData) GetContent() string {
@@ -32337,7 +32549,7 @@ type SystemNotificationFactoryCompleted struct {
 
 func (x *SystemNotificationFactoryCompleted) Reset() {
 	*x = SystemNotificationFactoryCompleted{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[260]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[262]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -32349,7 +32561,7 @@ func (x *SystemNotificationFactoryCompleted) String() string {
 func (*SystemNotificationFactoryCompleted) ProtoMessage() {}
 
 func (x *SystemNotificationFactoryCompleted) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[260]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[262]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -32362,7 +32574,7 @@ func (x *SystemNotificationFactoryCompleted) ProtoReflect() protoreflect.Message
 
 // Deprecated: Use SystemNotificationFactoryCompleted.ProtoReflect.Descriptor instead.
 func (*SystemNotificationFactoryCompleted) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{260}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{262}
 }
 
 // Deprecated: Marked as deprecated in copilot/cli/v1/event_types.proto.
@@ -32471,7 +32683,7 @@ type SystemNotificationInstructionDiscovered struct {
 
 func (x *SystemNotificationInstructionDiscovered) Reset() {
 	*x = SystemNotificationInstructionDiscovered{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[261]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[263]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -32483,7 +32695,7 @@ func (x *SystemNotificationInstructionDiscovered) String() string {
 func (*SystemNotificationInstructionDiscovered) ProtoMessage() {}
 
 func (x *SystemNotificationInstructionDiscovered) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[261]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[263]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -32496,7 +32708,7 @@ func (x *SystemNotificationInstructionDiscovered) ProtoReflect() protoreflect.Me
 
 // Deprecated: Use SystemNotificationInstructionDiscovered.ProtoReflect.Descriptor instead.
 func (*SystemNotificationInstructionDiscovered) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{261}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{263}
 }
 
 func (x *SystemNotificationInstructionDiscovered) GetSourcePath() string {
@@ -32553,7 +32765,7 @@ type SystemNotificationNewInboxMessage struct {
 
 func (x *SystemNotificationNewInboxMessage) Reset() {
 	*x = SystemNotificationNewInboxMessage{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[262]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[264]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -32565,7 +32777,7 @@ func (x *SystemNotificationNewInboxMessage) String() string {
 func (*SystemNotificationNewInboxMessage) ProtoMessage() {}
 
 func (x *SystemNotificationNewInboxMessage) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[262]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[264]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -32578,7 +32790,7 @@ func (x *SystemNotificationNewInboxMessage) ProtoReflect() protoreflect.Message 
 
 // Deprecated: Use SystemNotificationNewInboxMessage.ProtoReflect.Descriptor instead.
 func (*SystemNotificationNewInboxMessage) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{262}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{264}
 }
 
 func (x *SystemNotificationNewInboxMessage) GetEntryId() string {
@@ -32633,7 +32845,7 @@ type SystemNotificationShellCompleted struct {
 
 func (x *SystemNotificationShellCompleted) Reset() {
 	*x = SystemNotificationShellCompleted{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[263]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[265]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -32645,7 +32857,7 @@ func (x *SystemNotificationShellCompleted) String() string {
 func (*SystemNotificationShellCompleted) ProtoMessage() {}
 
 func (x *SystemNotificationShellCompleted) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[263]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[265]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -32658,7 +32870,7 @@ func (x *SystemNotificationShellCompleted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SystemNotificationShellCompleted.ProtoReflect.Descriptor instead.
 func (*SystemNotificationShellCompleted) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{263}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{265}
 }
 
 func (x *SystemNotificationShellCompleted) GetShellId() string {
@@ -32704,7 +32916,7 @@ type SystemNotificationShellDetachedCompleted struct {
 
 func (x *SystemNotificationShellDetachedCompleted) Reset() {
 	*x = SystemNotificationShellDetachedCompleted{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[264]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[266]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -32716,7 +32928,7 @@ func (x *SystemNotificationShellDetachedCompleted) String() string {
 func (*SystemNotificationShellDetachedCompleted) ProtoMessage() {}
 
 func (x *SystemNotificationShellDetachedCompleted) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[264]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[266]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -32729,7 +32941,7 @@ func (x *SystemNotificationShellDetachedCompleted) ProtoReflect() protoreflect.M
 
 // Deprecated: Use SystemNotificationShellDetachedCompleted.ProtoReflect.Descriptor instead.
 func (*SystemNotificationShellDetachedCompleted) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{264}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{266}
 }
 
 func (x *SystemNotificationShellDetachedCompleted) GetShellId() string {
@@ -32766,7 +32978,7 @@ type SystemNotificationUnclassified struct {
 
 func (x *SystemNotificationUnclassified) Reset() {
 	*x = SystemNotificationUnclassified{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[265]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[267]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -32778,7 +32990,7 @@ func (x *SystemNotificationUnclassified) String() string {
 func (*SystemNotificationUnclassified) ProtoMessage() {}
 
 func (x *SystemNotificationUnclassified) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[265]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[267]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -32791,7 +33003,7 @@ func (x *SystemNotificationUnclassified) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SystemNotificationUnclassified.ProtoReflect.Descriptor instead.
 func (*SystemNotificationUnclassified) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{265}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{267}
 }
 
 func (x *SystemNotificationUnclassified) GetMetadataJson() string {
@@ -32841,7 +33053,7 @@ type SystemNotificationWorkflowCompleted struct {
 
 func (x *SystemNotificationWorkflowCompleted) Reset() {
 	*x = SystemNotificationWorkflowCompleted{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[266]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[268]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -32853,7 +33065,7 @@ func (x *SystemNotificationWorkflowCompleted) String() string {
 func (*SystemNotificationWorkflowCompleted) ProtoMessage() {}
 
 func (x *SystemNotificationWorkflowCompleted) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[266]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[268]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -32866,7 +33078,7 @@ func (x *SystemNotificationWorkflowCompleted) ProtoReflect() protoreflect.Messag
 
 // Deprecated: Use SystemNotificationWorkflowCompleted.ProtoReflect.Descriptor instead.
 func (*SystemNotificationWorkflowCompleted) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{266}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{268}
 }
 
 func (x *SystemNotificationWorkflowCompleted) GetRunId() string {
@@ -32971,7 +33183,7 @@ type SystemNotificationWorkflowPauseInfo struct {
 
 func (x *SystemNotificationWorkflowPauseInfo) Reset() {
 	*x = SystemNotificationWorkflowPauseInfo{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[267]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[269]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -32983,7 +33195,7 @@ func (x *SystemNotificationWorkflowPauseInfo) String() string {
 func (*SystemNotificationWorkflowPauseInfo) ProtoMessage() {}
 
 func (x *SystemNotificationWorkflowPauseInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[267]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[269]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -32996,7 +33208,7 @@ func (x *SystemNotificationWorkflowPauseInfo) ProtoReflect() protoreflect.Messag
 
 // Deprecated: Use SystemNotificationWorkflowPauseInfo.ProtoReflect.Descriptor instead.
 func (*SystemNotificationWorkflowPauseInfo) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{267}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{269}
 }
 
 func (x *SystemNotificationWorkflowPauseInfo) GetVariant() isSystemNotificationWorkflowPauseInfo_Variant {
@@ -33073,7 +33285,7 @@ type SystemNotificationWorkflowPauseInfoCheckpoint struct {
 
 func (x *SystemNotificationWorkflowPauseInfoCheckpoint) Reset() {
 	*x = SystemNotificationWorkflowPauseInfoCheckpoint{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[268]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[270]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -33085,7 +33297,7 @@ func (x *SystemNotificationWorkflowPauseInfoCheckpoint) String() string {
 func (*SystemNotificationWorkflowPauseInfoCheckpoint) ProtoMessage() {}
 
 func (x *SystemNotificationWorkflowPauseInfoCheckpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[268]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[270]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -33098,7 +33310,7 @@ func (x *SystemNotificationWorkflowPauseInfoCheckpoint) ProtoReflect() protorefl
 
 // Deprecated: Use SystemNotificationWorkflowPauseInfoCheckpoint.ProtoReflect.Descriptor instead.
 func (*SystemNotificationWorkflowPauseInfoCheckpoint) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{268}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{270}
 }
 
 func (x *SystemNotificationWorkflowPauseInfoCheckpoint) GetKey() string {
@@ -33126,7 +33338,7 @@ type SystemNotificationWorkflowPauseInfoUser struct {
 
 func (x *SystemNotificationWorkflowPauseInfoUser) Reset() {
 	*x = SystemNotificationWorkflowPauseInfoUser{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[269]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[271]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -33138,7 +33350,7 @@ func (x *SystemNotificationWorkflowPauseInfoUser) String() string {
 func (*SystemNotificationWorkflowPauseInfoUser) ProtoMessage() {}
 
 func (x *SystemNotificationWorkflowPauseInfoUser) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[269]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[271]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -33151,7 +33363,7 @@ func (x *SystemNotificationWorkflowPauseInfoUser) ProtoReflect() protoreflect.Me
 
 // Deprecated: Use SystemNotificationWorkflowPauseInfoUser.ProtoReflect.Descriptor instead.
 func (*SystemNotificationWorkflowPauseInfoUser) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{269}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{271}
 }
 
 func (x *SystemNotificationWorkflowPauseInfoUser) GetJsonExtra() string {
@@ -33184,7 +33396,7 @@ type TaskCompleteData struct {
 
 func (x *TaskCompleteData) Reset() {
 	*x = TaskCompleteData{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[270]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[272]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -33196,7 +33408,7 @@ func (x *TaskCompleteData) String() string {
 func (*TaskCompleteData) ProtoMessage() {}
 
 func (x *TaskCompleteData) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[270]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[272]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -33209,7 +33421,7 @@ func (x *TaskCompleteData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskCompleteData.ProtoReflect.Descriptor instead.
 func (*TaskCompleteData) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{270}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{272}
 }
 
 func (x *TaskCompleteData) GetSummary() string {
@@ -33274,7 +33486,7 @@ type TitleChangedData struct {
 
 func (x *TitleChangedData) Reset() {
 	*x = TitleChangedData{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[271]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[273]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -33286,7 +33498,7 @@ func (x *TitleChangedData) String() string {
 func (*TitleChangedData) ProtoMessage() {}
 
 func (x *TitleChangedData) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[271]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[273]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -33299,7 +33511,7 @@ func (x *TitleChangedData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TitleChangedData.ProtoReflect.Descriptor instead.
 func (*TitleChangedData) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{271}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{273}
 }
 
 func (x *TitleChangedData) GetTitle() string {
@@ -33327,7 +33539,7 @@ type TodosChangedData struct {
 
 func (x *TodosChangedData) Reset() {
 	*x = TodosChangedData{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[272]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[274]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -33339,7 +33551,7 @@ func (x *TodosChangedData) String() string {
 func (*TodosChangedData) ProtoMessage() {}
 
 func (x *TodosChangedData) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[272]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[274]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -33352,7 +33564,7 @@ func (x *TodosChangedData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TodosChangedData.ProtoReflect.Descriptor instead.
 func (*TodosChangedData) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{272}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{274}
 }
 
 func (x *TodosChangedData) GetJsonExtra() string {
@@ -33385,7 +33597,7 @@ type ToolExecutionCompleteContent struct {
 
 func (x *ToolExecutionCompleteContent) Reset() {
 	*x = ToolExecutionCompleteContent{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[273]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[275]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -33397,7 +33609,7 @@ func (x *ToolExecutionCompleteContent) String() string {
 func (*ToolExecutionCompleteContent) ProtoMessage() {}
 
 func (x *ToolExecutionCompleteContent) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[273]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[275]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -33410,7 +33622,7 @@ func (x *ToolExecutionCompleteContent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolExecutionCompleteContent.ProtoReflect.Descriptor instead.
 func (*ToolExecutionCompleteContent) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{273}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{275}
 }
 
 func (x *ToolExecutionCompleteContent) GetVariant() isToolExecutionCompleteContent_Variant {
@@ -33567,7 +33779,7 @@ type ToolExecutionCompleteContentAudio struct {
 
 func (x *ToolExecutionCompleteContentAudio) Reset() {
 	*x = ToolExecutionCompleteContentAudio{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[274]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[276]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -33579,7 +33791,7 @@ func (x *ToolExecutionCompleteContentAudio) String() string {
 func (*ToolExecutionCompleteContentAudio) ProtoMessage() {}
 
 func (x *ToolExecutionCompleteContentAudio) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[274]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[276]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -33592,7 +33804,7 @@ func (x *ToolExecutionCompleteContentAudio) ProtoReflect() protoreflect.Message 
 
 // Deprecated: Use ToolExecutionCompleteContentAudio.ProtoReflect.Descriptor instead.
 func (*ToolExecutionCompleteContentAudio) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{274}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{276}
 }
 
 func (x *ToolExecutionCompleteContentAudio) GetData() []byte {
@@ -33631,7 +33843,7 @@ type ToolExecutionCompleteContentImage struct {
 
 func (x *ToolExecutionCompleteContentImage) Reset() {
 	*x = ToolExecutionCompleteContentImage{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[275]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[277]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -33643,7 +33855,7 @@ func (x *ToolExecutionCompleteContentImage) String() string {
 func (*ToolExecutionCompleteContentImage) ProtoMessage() {}
 
 func (x *ToolExecutionCompleteContentImage) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[275]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[277]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -33656,7 +33868,7 @@ func (x *ToolExecutionCompleteContentImage) ProtoReflect() protoreflect.Message 
 
 // Deprecated: Use ToolExecutionCompleteContentImage.ProtoReflect.Descriptor instead.
 func (*ToolExecutionCompleteContentImage) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{275}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{277}
 }
 
 func (x *ToolExecutionCompleteContentImage) GetData() []byte {
@@ -33693,7 +33905,7 @@ type ToolExecutionCompleteContentResource struct {
 
 func (x *ToolExecutionCompleteContentResource) Reset() {
 	*x = ToolExecutionCompleteContentResource{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[276]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[278]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -33705,7 +33917,7 @@ func (x *ToolExecutionCompleteContentResource) String() string {
 func (*ToolExecutionCompleteContentResource) ProtoMessage() {}
 
 func (x *ToolExecutionCompleteContentResource) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[276]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[278]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -33718,7 +33930,7 @@ func (x *ToolExecutionCompleteContentResource) ProtoReflect() protoreflect.Messa
 
 // Deprecated: Use ToolExecutionCompleteContentResource.ProtoReflect.Descriptor instead.
 func (*ToolExecutionCompleteContentResource) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{276}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{278}
 }
 
 func (x *ToolExecutionCompleteContentResource) GetResource() *ToolExecutionCompleteContentResourceDetails {
@@ -33753,7 +33965,7 @@ type ToolExecutionCompleteContentResourceDetails struct {
 
 func (x *ToolExecutionCompleteContentResourceDetails) Reset() {
 	*x = ToolExecutionCompleteContentResourceDetails{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[277]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[279]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -33765,7 +33977,7 @@ func (x *ToolExecutionCompleteContentResourceDetails) String() string {
 func (*ToolExecutionCompleteContentResourceDetails) ProtoMessage() {}
 
 func (x *ToolExecutionCompleteContentResourceDetails) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[277]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[279]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -33778,7 +33990,7 @@ func (x *ToolExecutionCompleteContentResourceDetails) ProtoReflect() protoreflec
 
 // Deprecated: Use ToolExecutionCompleteContentResourceDetails.ProtoReflect.Descriptor instead.
 func (*ToolExecutionCompleteContentResourceDetails) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{277}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{279}
 }
 
 func (x *ToolExecutionCompleteContentResourceDetails) GetVariant() isToolExecutionCompleteContentResourceDetails_Variant {
@@ -33868,7 +34080,7 @@ type ToolExecutionCompleteContentResourceLink struct {
 
 func (x *ToolExecutionCompleteContentResourceLink) Reset() {
 	*x = ToolExecutionCompleteContentResourceLink{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[278]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[280]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -33880,7 +34092,7 @@ func (x *ToolExecutionCompleteContentResourceLink) String() string {
 func (*ToolExecutionCompleteContentResourceLink) ProtoMessage() {}
 
 func (x *ToolExecutionCompleteContentResourceLink) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[278]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[280]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -33893,7 +34105,7 @@ func (x *ToolExecutionCompleteContentResourceLink) ProtoReflect() protoreflect.M
 
 // Deprecated: Use ToolExecutionCompleteContentResourceLink.ProtoReflect.Descriptor instead.
 func (*ToolExecutionCompleteContentResourceLink) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{278}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{280}
 }
 
 func (x *ToolExecutionCompleteContentResourceLink) GetIcons() []*ToolExecutionCompleteContentResourceLinkIcon {
@@ -33972,7 +34184,7 @@ type ToolExecutionCompleteContentResourceLinkIcon struct {
 
 func (x *ToolExecutionCompleteContentResourceLinkIcon) Reset() {
 	*x = ToolExecutionCompleteContentResourceLinkIcon{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[279]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[281]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -33984,7 +34196,7 @@ func (x *ToolExecutionCompleteContentResourceLinkIcon) String() string {
 func (*ToolExecutionCompleteContentResourceLinkIcon) ProtoMessage() {}
 
 func (x *ToolExecutionCompleteContentResourceLinkIcon) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[279]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[281]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -33997,7 +34209,7 @@ func (x *ToolExecutionCompleteContentResourceLinkIcon) ProtoReflect() protorefle
 
 // Deprecated: Use ToolExecutionCompleteContentResourceLinkIcon.ProtoReflect.Descriptor instead.
 func (*ToolExecutionCompleteContentResourceLinkIcon) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{279}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{281}
 }
 
 func (x *ToolExecutionCompleteContentResourceLinkIcon) GetSrc() string {
@@ -34058,7 +34270,7 @@ type ToolExecutionCompleteContentShellExit struct {
 
 func (x *ToolExecutionCompleteContentShellExit) Reset() {
 	*x = ToolExecutionCompleteContentShellExit{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[280]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[282]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -34070,7 +34282,7 @@ func (x *ToolExecutionCompleteContentShellExit) String() string {
 func (*ToolExecutionCompleteContentShellExit) ProtoMessage() {}
 
 func (x *ToolExecutionCompleteContentShellExit) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[280]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[282]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -34083,7 +34295,7 @@ func (x *ToolExecutionCompleteContentShellExit) ProtoReflect() protoreflect.Mess
 
 // Deprecated: Use ToolExecutionCompleteContentShellExit.ProtoReflect.Descriptor instead.
 func (*ToolExecutionCompleteContentShellExit) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{280}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{282}
 }
 
 func (x *ToolExecutionCompleteContentShellExit) GetShellId() string {
@@ -34154,7 +34366,7 @@ type ToolExecutionCompleteContentTerminal struct {
 
 func (x *ToolExecutionCompleteContentTerminal) Reset() {
 	*x = ToolExecutionCompleteContentTerminal{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[281]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[283]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -34166,7 +34378,7 @@ func (x *ToolExecutionCompleteContentTerminal) String() string {
 func (*ToolExecutionCompleteContentTerminal) ProtoMessage() {}
 
 func (x *ToolExecutionCompleteContentTerminal) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[281]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[283]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -34179,7 +34391,7 @@ func (x *ToolExecutionCompleteContentTerminal) ProtoReflect() protoreflect.Messa
 
 // Deprecated: Use ToolExecutionCompleteContentTerminal.ProtoReflect.Descriptor instead.
 func (*ToolExecutionCompleteContentTerminal) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{281}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{283}
 }
 
 func (x *ToolExecutionCompleteContentTerminal) GetText() string {
@@ -34223,7 +34435,7 @@ type ToolExecutionCompleteContentText struct {
 
 func (x *ToolExecutionCompleteContentText) Reset() {
 	*x = ToolExecutionCompleteContentText{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[282]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[284]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -34235,7 +34447,7 @@ func (x *ToolExecutionCompleteContentText) String() string {
 func (*ToolExecutionCompleteContentText) ProtoMessage() {}
 
 func (x *ToolExecutionCompleteContentText) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[282]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[284]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -34248,7 +34460,7 @@ func (x *ToolExecutionCompleteContentText) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolExecutionCompleteContentText.ProtoReflect.Descriptor instead.
 func (*ToolExecutionCompleteContentText) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{282}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{284}
 }
 
 func (x *ToolExecutionCompleteContentText) GetText() string {
@@ -34316,7 +34528,7 @@ type ToolExecutionCompleteData struct {
 
 func (x *ToolExecutionCompleteData) Reset() {
 	*x = ToolExecutionCompleteData{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[283]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[285]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -34328,7 +34540,7 @@ func (x *ToolExecutionCompleteData) String() string {
 func (*ToolExecutionCompleteData) ProtoMessage() {}
 
 func (x *ToolExecutionCompleteData) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[283]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[285]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -34341,7 +34553,7 @@ func (x *ToolExecutionCompleteData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolExecutionCompleteData.ProtoReflect.Descriptor instead.
 func (*ToolExecutionCompleteData) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{283}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{285}
 }
 
 func (x *ToolExecutionCompleteData) GetToolCallId() string {
@@ -34495,7 +34707,7 @@ type ToolExecutionCompleteError struct {
 
 func (x *ToolExecutionCompleteError) Reset() {
 	*x = ToolExecutionCompleteError{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[284]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[286]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -34507,7 +34719,7 @@ func (x *ToolExecutionCompleteError) String() string {
 func (*ToolExecutionCompleteError) ProtoMessage() {}
 
 func (x *ToolExecutionCompleteError) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[284]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[286]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -34520,7 +34732,7 @@ func (x *ToolExecutionCompleteError) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolExecutionCompleteError.ProtoReflect.Descriptor instead.
 func (*ToolExecutionCompleteError) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{284}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{286}
 }
 
 func (x *ToolExecutionCompleteError) GetMessage() string {
@@ -34567,7 +34779,7 @@ type ToolExecutionCompleteFileEdit struct {
 
 func (x *ToolExecutionCompleteFileEdit) Reset() {
 	*x = ToolExecutionCompleteFileEdit{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[285]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[287]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -34579,7 +34791,7 @@ func (x *ToolExecutionCompleteFileEdit) String() string {
 func (*ToolExecutionCompleteFileEdit) ProtoMessage() {}
 
 func (x *ToolExecutionCompleteFileEdit) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[285]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[287]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -34592,7 +34804,7 @@ func (x *ToolExecutionCompleteFileEdit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolExecutionCompleteFileEdit.ProtoReflect.Descriptor instead.
 func (*ToolExecutionCompleteFileEdit) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{285}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{287}
 }
 
 func (x *ToolExecutionCompleteFileEdit) GetPath() string {
@@ -34643,7 +34855,7 @@ type ToolExecutionCompleteResult struct {
 
 func (x *ToolExecutionCompleteResult) Reset() {
 	*x = ToolExecutionCompleteResult{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[286]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[288]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -34655,7 +34867,7 @@ func (x *ToolExecutionCompleteResult) String() string {
 func (*ToolExecutionCompleteResult) ProtoMessage() {}
 
 func (x *ToolExecutionCompleteResult) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[286]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[288]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -34668,7 +34880,7 @@ func (x *ToolExecutionCompleteResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolExecutionCompleteResult.ProtoReflect.Descriptor instead.
 func (*ToolExecutionCompleteResult) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{286}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{288}
 }
 
 func (x *ToolExecutionCompleteResult) GetContent() string {
@@ -34748,7 +34960,7 @@ type ToolExecutionCompleteShellExecution struct {
 
 func (x *ToolExecutionCompleteShellExecution) Reset() {
 	*x = ToolExecutionCompleteShellExecution{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[287]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[289]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -34760,7 +34972,7 @@ func (x *ToolExecutionCompleteShellExecution) String() string {
 func (*ToolExecutionCompleteShellExecution) ProtoMessage() {}
 
 func (x *ToolExecutionCompleteShellExecution) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[287]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[289]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -34773,7 +34985,7 @@ func (x *ToolExecutionCompleteShellExecution) ProtoReflect() protoreflect.Messag
 
 // Deprecated: Use ToolExecutionCompleteShellExecution.ProtoReflect.Descriptor instead.
 func (*ToolExecutionCompleteShellExecution) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{287}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{289}
 }
 
 func (x *ToolExecutionCompleteShellExecution) GetExitCode() int64 {
@@ -34808,7 +35020,7 @@ type ToolExecutionCompleteToolDescription struct {
 
 func (x *ToolExecutionCompleteToolDescription) Reset() {
 	*x = ToolExecutionCompleteToolDescription{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[288]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[290]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -34820,7 +35032,7 @@ func (x *ToolExecutionCompleteToolDescription) String() string {
 func (*ToolExecutionCompleteToolDescription) ProtoMessage() {}
 
 func (x *ToolExecutionCompleteToolDescription) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[288]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[290]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -34833,7 +35045,7 @@ func (x *ToolExecutionCompleteToolDescription) ProtoReflect() protoreflect.Messa
 
 // Deprecated: Use ToolExecutionCompleteToolDescription.ProtoReflect.Descriptor instead.
 func (*ToolExecutionCompleteToolDescription) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{288}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{290}
 }
 
 func (x *ToolExecutionCompleteToolDescription) GetName() string {
@@ -34878,7 +35090,7 @@ type ToolExecutionCompleteToolDescriptionMeta struct {
 
 func (x *ToolExecutionCompleteToolDescriptionMeta) Reset() {
 	*x = ToolExecutionCompleteToolDescriptionMeta{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[289]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[291]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -34890,7 +35102,7 @@ func (x *ToolExecutionCompleteToolDescriptionMeta) String() string {
 func (*ToolExecutionCompleteToolDescriptionMeta) ProtoMessage() {}
 
 func (x *ToolExecutionCompleteToolDescriptionMeta) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[289]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[291]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -34903,7 +35115,7 @@ func (x *ToolExecutionCompleteToolDescriptionMeta) ProtoReflect() protoreflect.M
 
 // Deprecated: Use ToolExecutionCompleteToolDescriptionMeta.ProtoReflect.Descriptor instead.
 func (*ToolExecutionCompleteToolDescriptionMeta) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{289}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{291}
 }
 
 func (x *ToolExecutionCompleteToolDescriptionMeta) GetUi() *ToolExecutionCompleteToolDescriptionMetaUI {
@@ -34936,7 +35148,7 @@ type ToolExecutionCompleteToolDescriptionMetaUI struct {
 
 func (x *ToolExecutionCompleteToolDescriptionMetaUI) Reset() {
 	*x = ToolExecutionCompleteToolDescriptionMetaUI{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[290]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[292]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -34948,7 +35160,7 @@ func (x *ToolExecutionCompleteToolDescriptionMetaUI) String() string {
 func (*ToolExecutionCompleteToolDescriptionMetaUI) ProtoMessage() {}
 
 func (x *ToolExecutionCompleteToolDescriptionMetaUI) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[290]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[292]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -34961,7 +35173,7 @@ func (x *ToolExecutionCompleteToolDescriptionMetaUI) ProtoReflect() protoreflect
 
 // Deprecated: Use ToolExecutionCompleteToolDescriptionMetaUI.ProtoReflect.Descriptor instead.
 func (*ToolExecutionCompleteToolDescriptionMetaUI) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{290}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{292}
 }
 
 func (x *ToolExecutionCompleteToolDescriptionMetaUI) GetResourceUri() string {
@@ -35007,7 +35219,7 @@ type ToolExecutionCompleteUIResource struct {
 
 func (x *ToolExecutionCompleteUIResource) Reset() {
 	*x = ToolExecutionCompleteUIResource{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[291]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[293]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -35019,7 +35231,7 @@ func (x *ToolExecutionCompleteUIResource) String() string {
 func (*ToolExecutionCompleteUIResource) ProtoMessage() {}
 
 func (x *ToolExecutionCompleteUIResource) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[291]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[293]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -35032,7 +35244,7 @@ func (x *ToolExecutionCompleteUIResource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolExecutionCompleteUIResource.ProtoReflect.Descriptor instead.
 func (*ToolExecutionCompleteUIResource) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{291}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{293}
 }
 
 func (x *ToolExecutionCompleteUIResource) GetUri() string {
@@ -35091,7 +35303,7 @@ type ToolExecutionCompleteUIResourceMeta struct {
 
 func (x *ToolExecutionCompleteUIResourceMeta) Reset() {
 	*x = ToolExecutionCompleteUIResourceMeta{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[292]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[294]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -35103,7 +35315,7 @@ func (x *ToolExecutionCompleteUIResourceMeta) String() string {
 func (*ToolExecutionCompleteUIResourceMeta) ProtoMessage() {}
 
 func (x *ToolExecutionCompleteUIResourceMeta) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[292]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[294]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -35116,7 +35328,7 @@ func (x *ToolExecutionCompleteUIResourceMeta) ProtoReflect() protoreflect.Messag
 
 // Deprecated: Use ToolExecutionCompleteUIResourceMeta.ProtoReflect.Descriptor instead.
 func (*ToolExecutionCompleteUIResourceMeta) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{292}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{294}
 }
 
 func (x *ToolExecutionCompleteUIResourceMeta) GetUi() *ToolExecutionCompleteUIResourceMetaUI {
@@ -35153,7 +35365,7 @@ type ToolExecutionCompleteUIResourceMetaUI struct {
 
 func (x *ToolExecutionCompleteUIResourceMetaUI) Reset() {
 	*x = ToolExecutionCompleteUIResourceMetaUI{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[293]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[295]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -35165,7 +35377,7 @@ func (x *ToolExecutionCompleteUIResourceMetaUI) String() string {
 func (*ToolExecutionCompleteUIResourceMetaUI) ProtoMessage() {}
 
 func (x *ToolExecutionCompleteUIResourceMetaUI) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[293]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[295]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -35178,7 +35390,7 @@ func (x *ToolExecutionCompleteUIResourceMetaUI) ProtoReflect() protoreflect.Mess
 
 // Deprecated: Use ToolExecutionCompleteUIResourceMetaUI.ProtoReflect.Descriptor instead.
 func (*ToolExecutionCompleteUIResourceMetaUI) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{293}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{295}
 }
 
 func (x *ToolExecutionCompleteUIResourceMetaUI) GetCsp() *ToolExecutionCompleteUIResourceMetaUICsp {
@@ -35236,7 +35448,7 @@ type ToolExecutionCompleteUIResourceMetaUICsp struct {
 
 func (x *ToolExecutionCompleteUIResourceMetaUICsp) Reset() {
 	*x = ToolExecutionCompleteUIResourceMetaUICsp{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[294]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[296]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -35248,7 +35460,7 @@ func (x *ToolExecutionCompleteUIResourceMetaUICsp) String() string {
 func (*ToolExecutionCompleteUIResourceMetaUICsp) ProtoMessage() {}
 
 func (x *ToolExecutionCompleteUIResourceMetaUICsp) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[294]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[296]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -35261,7 +35473,7 @@ func (x *ToolExecutionCompleteUIResourceMetaUICsp) ProtoReflect() protoreflect.M
 
 // Deprecated: Use ToolExecutionCompleteUIResourceMetaUICsp.ProtoReflect.Descriptor instead.
 func (*ToolExecutionCompleteUIResourceMetaUICsp) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{294}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{296}
 }
 
 func (x *ToolExecutionCompleteUIResourceMetaUICsp) GetConnectDomains() []string {
@@ -35319,7 +35531,7 @@ type ToolExecutionCompleteUIResourceMetaUIPermissions struct {
 
 func (x *ToolExecutionCompleteUIResourceMetaUIPermissions) Reset() {
 	*x = ToolExecutionCompleteUIResourceMetaUIPermissions{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[295]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[297]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -35331,7 +35543,7 @@ func (x *ToolExecutionCompleteUIResourceMetaUIPermissions) String() string {
 func (*ToolExecutionCompleteUIResourceMetaUIPermissions) ProtoMessage() {}
 
 func (x *ToolExecutionCompleteUIResourceMetaUIPermissions) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[295]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[297]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -35344,7 +35556,7 @@ func (x *ToolExecutionCompleteUIResourceMetaUIPermissions) ProtoReflect() protor
 
 // Deprecated: Use ToolExecutionCompleteUIResourceMetaUIPermissions.ProtoReflect.Descriptor instead.
 func (*ToolExecutionCompleteUIResourceMetaUIPermissions) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{295}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{297}
 }
 
 func (x *ToolExecutionCompleteUIResourceMetaUIPermissions) GetCameraJson() string {
@@ -35400,7 +35612,7 @@ type ToolExecutionPartialData struct {
 
 func (x *ToolExecutionPartialData) Reset() {
 	*x = ToolExecutionPartialData{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[296]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[298]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -35412,7 +35624,7 @@ func (x *ToolExecutionPartialData) String() string {
 func (*ToolExecutionPartialData) ProtoMessage() {}
 
 func (x *ToolExecutionPartialData) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[296]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[298]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -35425,7 +35637,7 @@ func (x *ToolExecutionPartialData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolExecutionPartialData.ProtoReflect.Descriptor instead.
 func (*ToolExecutionPartialData) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{296}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{298}
 }
 
 func (x *ToolExecutionPartialData) GetToolCallId() string {
@@ -35467,7 +35679,7 @@ type ToolExecutionProgressData struct {
 
 func (x *ToolExecutionProgressData) Reset() {
 	*x = ToolExecutionProgressData{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[297]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[299]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -35479,7 +35691,7 @@ func (x *ToolExecutionProgressData) String() string {
 func (*ToolExecutionProgressData) ProtoMessage() {}
 
 func (x *ToolExecutionProgressData) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[297]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[299]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -35492,7 +35704,7 @@ func (x *ToolExecutionProgressData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolExecutionProgressData.ProtoReflect.Descriptor instead.
 func (*ToolExecutionProgressData) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{297}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{299}
 }
 
 func (x *ToolExecutionProgressData) GetToolCallId() string {
@@ -35572,7 +35784,7 @@ type ToolExecutionStartData struct {
 
 func (x *ToolExecutionStartData) Reset() {
 	*x = ToolExecutionStartData{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[298]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[300]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -35584,7 +35796,7 @@ func (x *ToolExecutionStartData) String() string {
 func (*ToolExecutionStartData) ProtoMessage() {}
 
 func (x *ToolExecutionStartData) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[298]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[300]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -35597,7 +35809,7 @@ func (x *ToolExecutionStartData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolExecutionStartData.ProtoReflect.Descriptor instead.
 func (*ToolExecutionStartData) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{298}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{300}
 }
 
 func (x *ToolExecutionStartData) GetToolCallId() string {
@@ -35745,7 +35957,7 @@ type ToolExecutionStartShellToolInfo struct {
 
 func (x *ToolExecutionStartShellToolInfo) Reset() {
 	*x = ToolExecutionStartShellToolInfo{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[299]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[301]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -35757,7 +35969,7 @@ func (x *ToolExecutionStartShellToolInfo) String() string {
 func (*ToolExecutionStartShellToolInfo) ProtoMessage() {}
 
 func (x *ToolExecutionStartShellToolInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[299]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[301]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -35770,7 +35982,7 @@ func (x *ToolExecutionStartShellToolInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolExecutionStartShellToolInfo.ProtoReflect.Descriptor instead.
 func (*ToolExecutionStartShellToolInfo) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{299}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{301}
 }
 
 func (x *ToolExecutionStartShellToolInfo) GetPossiblePaths() []string {
@@ -35819,7 +36031,7 @@ type ToolExecutionStartToolDescription struct {
 
 func (x *ToolExecutionStartToolDescription) Reset() {
 	*x = ToolExecutionStartToolDescription{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[300]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[302]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -35831,7 +36043,7 @@ func (x *ToolExecutionStartToolDescription) String() string {
 func (*ToolExecutionStartToolDescription) ProtoMessage() {}
 
 func (x *ToolExecutionStartToolDescription) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[300]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[302]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -35844,7 +36056,7 @@ func (x *ToolExecutionStartToolDescription) ProtoReflect() protoreflect.Message 
 
 // Deprecated: Use ToolExecutionStartToolDescription.ProtoReflect.Descriptor instead.
 func (*ToolExecutionStartToolDescription) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{300}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{302}
 }
 
 func (x *ToolExecutionStartToolDescription) GetName() string {
@@ -35889,7 +36101,7 @@ type ToolExecutionStartToolDescriptionMeta struct {
 
 func (x *ToolExecutionStartToolDescriptionMeta) Reset() {
 	*x = ToolExecutionStartToolDescriptionMeta{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[301]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[303]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -35901,7 +36113,7 @@ func (x *ToolExecutionStartToolDescriptionMeta) String() string {
 func (*ToolExecutionStartToolDescriptionMeta) ProtoMessage() {}
 
 func (x *ToolExecutionStartToolDescriptionMeta) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[301]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[303]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -35914,7 +36126,7 @@ func (x *ToolExecutionStartToolDescriptionMeta) ProtoReflect() protoreflect.Mess
 
 // Deprecated: Use ToolExecutionStartToolDescriptionMeta.ProtoReflect.Descriptor instead.
 func (*ToolExecutionStartToolDescriptionMeta) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{301}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{303}
 }
 
 func (x *ToolExecutionStartToolDescriptionMeta) GetUi() *ToolExecutionStartToolDescriptionMetaUI {
@@ -35947,7 +36159,7 @@ type ToolExecutionStartToolDescriptionMetaUI struct {
 
 func (x *ToolExecutionStartToolDescriptionMetaUI) Reset() {
 	*x = ToolExecutionStartToolDescriptionMetaUI{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[302]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[304]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -35959,7 +36171,7 @@ func (x *ToolExecutionStartToolDescriptionMetaUI) String() string {
 func (*ToolExecutionStartToolDescriptionMetaUI) ProtoMessage() {}
 
 func (x *ToolExecutionStartToolDescriptionMetaUI) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[302]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[304]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -35972,7 +36184,7 @@ func (x *ToolExecutionStartToolDescriptionMetaUI) ProtoReflect() protoreflect.Me
 
 // Deprecated: Use ToolExecutionStartToolDescriptionMetaUI.ProtoReflect.Descriptor instead.
 func (*ToolExecutionStartToolDescriptionMetaUI) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{302}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{304}
 }
 
 func (x *ToolExecutionStartToolDescriptionMetaUI) GetResourceUri() string {
@@ -36031,7 +36243,7 @@ type ToolExecutionUsage struct {
 
 func (x *ToolExecutionUsage) Reset() {
 	*x = ToolExecutionUsage{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[303]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[305]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -36043,7 +36255,7 @@ func (x *ToolExecutionUsage) String() string {
 func (*ToolExecutionUsage) ProtoMessage() {}
 
 func (x *ToolExecutionUsage) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[303]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[305]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -36056,7 +36268,7 @@ func (x *ToolExecutionUsage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolExecutionUsage.ProtoReflect.Descriptor instead.
 func (*ToolExecutionUsage) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{303}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{305}
 }
 
 func (x *ToolExecutionUsage) GetRequestId() string {
@@ -36160,7 +36372,7 @@ type ToolExecutionUsageTokenDetails struct {
 
 func (x *ToolExecutionUsageTokenDetails) Reset() {
 	*x = ToolExecutionUsageTokenDetails{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[304]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[306]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -36172,7 +36384,7 @@ func (x *ToolExecutionUsageTokenDetails) String() string {
 func (*ToolExecutionUsageTokenDetails) ProtoMessage() {}
 
 func (x *ToolExecutionUsageTokenDetails) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[304]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[306]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -36185,7 +36397,7 @@ func (x *ToolExecutionUsageTokenDetails) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolExecutionUsageTokenDetails.ProtoReflect.Descriptor instead.
 func (*ToolExecutionUsageTokenDetails) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{304}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{306}
 }
 
 func (x *ToolExecutionUsageTokenDetails) GetImageTokens() int64 {
@@ -36224,7 +36436,7 @@ type ToolSearchActivatedData struct {
 
 func (x *ToolSearchActivatedData) Reset() {
 	*x = ToolSearchActivatedData{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[305]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[307]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -36236,7 +36448,7 @@ func (x *ToolSearchActivatedData) String() string {
 func (*ToolSearchActivatedData) ProtoMessage() {}
 
 func (x *ToolSearchActivatedData) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[305]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[307]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -36249,7 +36461,7 @@ func (x *ToolSearchActivatedData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolSearchActivatedData.ProtoReflect.Descriptor instead.
 func (*ToolSearchActivatedData) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{305}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{307}
 }
 
 func (x *ToolSearchActivatedData) GetStrategy() string {
@@ -36294,7 +36506,7 @@ type ToolShellOutputData struct {
 
 func (x *ToolShellOutputData) Reset() {
 	*x = ToolShellOutputData{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[306]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[308]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -36306,7 +36518,7 @@ func (x *ToolShellOutputData) String() string {
 func (*ToolShellOutputData) ProtoMessage() {}
 
 func (x *ToolShellOutputData) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[306]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[308]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -36319,7 +36531,7 @@ func (x *ToolShellOutputData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolShellOutputData.ProtoReflect.Descriptor instead.
 func (*ToolShellOutputData) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{306}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{308}
 }
 
 func (x *ToolShellOutputData) GetToolCallId() string {
@@ -36381,7 +36593,7 @@ type ToolUserRequestedData struct {
 
 func (x *ToolUserRequestedData) Reset() {
 	*x = ToolUserRequestedData{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[307]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[309]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -36393,7 +36605,7 @@ func (x *ToolUserRequestedData) String() string {
 func (*ToolUserRequestedData) ProtoMessage() {}
 
 func (x *ToolUserRequestedData) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[307]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[309]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -36406,7 +36618,7 @@ func (x *ToolUserRequestedData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolUserRequestedData.ProtoReflect.Descriptor instead.
 func (*ToolUserRequestedData) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{307}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{309}
 }
 
 func (x *ToolUserRequestedData) GetToolCallId() string {
@@ -36450,7 +36662,7 @@ type ToolsUpdatedData struct {
 
 func (x *ToolsUpdatedData) Reset() {
 	*x = ToolsUpdatedData{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[308]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[310]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -36462,7 +36674,7 @@ func (x *ToolsUpdatedData) String() string {
 func (*ToolsUpdatedData) ProtoMessage() {}
 
 func (x *ToolsUpdatedData) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[308]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[310]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -36475,7 +36687,7 @@ func (x *ToolsUpdatedData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolsUpdatedData.ProtoReflect.Descriptor instead.
 func (*ToolsUpdatedData) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{308}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{310}
 }
 
 func (x *ToolsUpdatedData) GetModel() string {
@@ -36519,7 +36731,7 @@ type TruncationData struct {
 
 func (x *TruncationData) Reset() {
 	*x = TruncationData{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[309]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[311]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -36531,7 +36743,7 @@ func (x *TruncationData) String() string {
 func (*TruncationData) ProtoMessage() {}
 
 func (x *TruncationData) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[309]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[311]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -36544,7 +36756,7 @@ func (x *TruncationData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TruncationData.ProtoReflect.Descriptor instead.
 func (*TruncationData) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{309}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{311}
 }
 
 func (x *TruncationData) GetTokenLimit() int64 {
@@ -36631,7 +36843,7 @@ type UIEphemeralQueryData struct {
 
 func (x *UIEphemeralQueryData) Reset() {
 	*x = UIEphemeralQueryData{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[310]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[312]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -36643,7 +36855,7 @@ func (x *UIEphemeralQueryData) String() string {
 func (*UIEphemeralQueryData) ProtoMessage() {}
 
 func (x *UIEphemeralQueryData) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[310]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[312]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -36656,7 +36868,7 @@ func (x *UIEphemeralQueryData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UIEphemeralQueryData.ProtoReflect.Descriptor instead.
 func (*UIEphemeralQueryData) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{310}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{312}
 }
 
 func (x *UIEphemeralQueryData) GetRequestId() string {
@@ -36719,7 +36931,7 @@ type UsageAccountingIdentity struct {
 
 func (x *UsageAccountingIdentity) Reset() {
 	*x = UsageAccountingIdentity{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[311]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[313]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -36731,7 +36943,7 @@ func (x *UsageAccountingIdentity) String() string {
 func (*UsageAccountingIdentity) ProtoMessage() {}
 
 func (x *UsageAccountingIdentity) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[311]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[313]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -36744,7 +36956,7 @@ func (x *UsageAccountingIdentity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UsageAccountingIdentity.ProtoReflect.Descriptor instead.
 func (*UsageAccountingIdentity) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{311}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{313}
 }
 
 func (x *UsageAccountingIdentity) GetSourceSessionId() string {
@@ -36789,7 +37001,7 @@ type UsageAccountingRecordData struct {
 
 func (x *UsageAccountingRecordData) Reset() {
 	*x = UsageAccountingRecordData{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[312]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[314]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -36801,7 +37013,7 @@ func (x *UsageAccountingRecordData) String() string {
 func (*UsageAccountingRecordData) ProtoMessage() {}
 
 func (x *UsageAccountingRecordData) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[312]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[314]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -36814,7 +37026,7 @@ func (x *UsageAccountingRecordData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UsageAccountingRecordData.ProtoReflect.Descriptor instead.
 func (*UsageAccountingRecordData) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{312}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{314}
 }
 
 func (x *UsageAccountingRecordData) GetUsage() *AssistantUsageData {
@@ -36860,7 +37072,7 @@ type UsageCheckpointData struct {
 
 func (x *UsageCheckpointData) Reset() {
 	*x = UsageCheckpointData{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[313]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[315]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -36872,7 +37084,7 @@ func (x *UsageCheckpointData) String() string {
 func (*UsageCheckpointData) ProtoMessage() {}
 
 func (x *UsageCheckpointData) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[313]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[315]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -36885,7 +37097,7 @@ func (x *UsageCheckpointData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UsageCheckpointData.ProtoReflect.Descriptor instead.
 func (*UsageCheckpointData) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{313}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{315}
 }
 
 func (x *UsageCheckpointData) GetTotalNanoAiu() float64 {
@@ -36969,7 +37181,7 @@ type UsageCheckpointModelCacheState struct {
 
 func (x *UsageCheckpointModelCacheState) Reset() {
 	*x = UsageCheckpointModelCacheState{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[314]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[316]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -36981,7 +37193,7 @@ func (x *UsageCheckpointModelCacheState) String() string {
 func (*UsageCheckpointModelCacheState) ProtoMessage() {}
 
 func (x *UsageCheckpointModelCacheState) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[314]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[316]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -36994,7 +37206,7 @@ func (x *UsageCheckpointModelCacheState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UsageCheckpointModelCacheState.ProtoReflect.Descriptor instead.
 func (*UsageCheckpointModelCacheState) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{314}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{316}
 }
 
 func (x *UsageCheckpointModelCacheState) GetModelId() string {
@@ -37065,7 +37277,7 @@ type UsageGetMetricsResult struct {
 
 func (x *UsageGetMetricsResult) Reset() {
 	*x = UsageGetMetricsResult{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[315]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[317]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -37077,7 +37289,7 @@ func (x *UsageGetMetricsResult) String() string {
 func (*UsageGetMetricsResult) ProtoMessage() {}
 
 func (x *UsageGetMetricsResult) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[315]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[317]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -37090,7 +37302,7 @@ func (x *UsageGetMetricsResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UsageGetMetricsResult.ProtoReflect.Descriptor instead.
 func (*UsageGetMetricsResult) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{315}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{317}
 }
 
 func (x *UsageGetMetricsResult) GetTotalPremiumRequestCost() float64 {
@@ -37223,7 +37435,7 @@ type UsageInfoData struct {
 
 func (x *UsageInfoData) Reset() {
 	*x = UsageInfoData{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[316]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[318]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -37235,7 +37447,7 @@ func (x *UsageInfoData) String() string {
 func (*UsageInfoData) ProtoMessage() {}
 
 func (x *UsageInfoData) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[316]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[318]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -37248,7 +37460,7 @@ func (x *UsageInfoData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UsageInfoData.ProtoReflect.Descriptor instead.
 func (*UsageInfoData) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{316}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{318}
 }
 
 func (x *UsageInfoData) GetTokenLimit() int64 {
@@ -37324,7 +37536,7 @@ type UserInputCompletedData struct {
 
 func (x *UserInputCompletedData) Reset() {
 	*x = UserInputCompletedData{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[317]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[319]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -37336,7 +37548,7 @@ func (x *UserInputCompletedData) String() string {
 func (*UserInputCompletedData) ProtoMessage() {}
 
 func (x *UserInputCompletedData) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[317]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[319]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -37349,7 +37561,7 @@ func (x *UserInputCompletedData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UserInputCompletedData.ProtoReflect.Descriptor instead.
 func (*UserInputCompletedData) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{317}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{319}
 }
 
 func (x *UserInputCompletedData) GetRequestId() string {
@@ -37401,7 +37613,7 @@ type UserInputRequestedData struct {
 
 func (x *UserInputRequestedData) Reset() {
 	*x = UserInputRequestedData{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[318]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[320]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -37413,7 +37625,7 @@ func (x *UserInputRequestedData) String() string {
 func (*UserInputRequestedData) ProtoMessage() {}
 
 func (x *UserInputRequestedData) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[318]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[320]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -37426,7 +37638,7 @@ func (x *UserInputRequestedData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UserInputRequestedData.ProtoReflect.Descriptor instead.
 func (*UserInputRequestedData) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{318}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{320}
 }
 
 func (x *UserInputRequestedData) GetRequestId() string {
@@ -37511,7 +37723,7 @@ type UserMessageData struct {
 
 func (x *UserMessageData) Reset() {
 	*x = UserMessageData{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[319]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[321]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -37523,7 +37735,7 @@ func (x *UserMessageData) String() string {
 func (*UserMessageData) ProtoMessage() {}
 
 func (x *UserMessageData) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[319]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[321]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -37536,7 +37748,7 @@ func (x *UserMessageData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UserMessageData.ProtoReflect.Descriptor instead.
 func (*UserMessageData) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{319}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{321}
 }
 
 func (x *UserMessageData) GetContent() string {
@@ -37665,7 +37877,7 @@ type WarningData struct {
 
 func (x *WarningData) Reset() {
 	*x = WarningData{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[320]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[322]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -37677,7 +37889,7 @@ func (x *WarningData) String() string {
 func (*WarningData) ProtoMessage() {}
 
 func (x *WarningData) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[320]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[322]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -37690,7 +37902,7 @@ func (x *WarningData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WarningData.ProtoReflect.Descriptor instead.
 func (*WarningData) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{320}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{322}
 }
 
 func (x *WarningData) GetWarningType() string {
@@ -37758,7 +37970,7 @@ type WorkflowRunSettledData struct {
 
 func (x *WorkflowRunSettledData) Reset() {
 	*x = WorkflowRunSettledData{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[321]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[323]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -37770,7 +37982,7 @@ func (x *WorkflowRunSettledData) String() string {
 func (*WorkflowRunSettledData) ProtoMessage() {}
 
 func (x *WorkflowRunSettledData) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[321]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[323]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -37783,7 +37995,7 @@ func (x *WorkflowRunSettledData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkflowRunSettledData.ProtoReflect.Descriptor instead.
 func (*WorkflowRunSettledData) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{321}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{323}
 }
 
 func (x *WorkflowRunSettledData) GetRunId() string {
@@ -37852,7 +38064,7 @@ type WorkflowRunStartedData struct {
 
 func (x *WorkflowRunStartedData) Reset() {
 	*x = WorkflowRunStartedData{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[322]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[324]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -37864,7 +38076,7 @@ func (x *WorkflowRunStartedData) String() string {
 func (*WorkflowRunStartedData) ProtoMessage() {}
 
 func (x *WorkflowRunStartedData) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[322]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[324]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -37877,7 +38089,7 @@ func (x *WorkflowRunStartedData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkflowRunStartedData.ProtoReflect.Descriptor instead.
 func (*WorkflowRunStartedData) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{322}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{324}
 }
 
 func (x *WorkflowRunStartedData) GetRunId() string {
@@ -37923,7 +38135,7 @@ type WorkflowRunUpdatedData struct {
 
 func (x *WorkflowRunUpdatedData) Reset() {
 	*x = WorkflowRunUpdatedData{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[323]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[325]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -37935,7 +38147,7 @@ func (x *WorkflowRunUpdatedData) String() string {
 func (*WorkflowRunUpdatedData) ProtoMessage() {}
 
 func (x *WorkflowRunUpdatedData) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[323]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[325]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -37948,7 +38160,7 @@ func (x *WorkflowRunUpdatedData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkflowRunUpdatedData.ProtoReflect.Descriptor instead.
 func (*WorkflowRunUpdatedData) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{323}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{325}
 }
 
 func (x *WorkflowRunUpdatedData) GetRunId() string {
@@ -38001,7 +38213,7 @@ type WorkingDirectoryContext struct {
 
 func (x *WorkingDirectoryContext) Reset() {
 	*x = WorkingDirectoryContext{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[324]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[326]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -38013,7 +38225,7 @@ func (x *WorkingDirectoryContext) String() string {
 func (*WorkingDirectoryContext) ProtoMessage() {}
 
 func (x *WorkingDirectoryContext) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[324]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[326]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -38026,7 +38238,7 @@ func (x *WorkingDirectoryContext) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkingDirectoryContext.ProtoReflect.Descriptor instead.
 func (*WorkingDirectoryContext) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{324}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{326}
 }
 
 func (x *WorkingDirectoryContext) GetCwd() string {
@@ -38114,7 +38326,7 @@ type WorkspaceFileChangedData struct {
 
 func (x *WorkspaceFileChangedData) Reset() {
 	*x = WorkspaceFileChangedData{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[325]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[327]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -38126,7 +38338,7 @@ func (x *WorkspaceFileChangedData) String() string {
 func (*WorkspaceFileChangedData) ProtoMessage() {}
 
 func (x *WorkspaceFileChangedData) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[325]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[327]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -38139,7 +38351,7 @@ func (x *WorkspaceFileChangedData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkspaceFileChangedData.ProtoReflect.Descriptor instead.
 func (*WorkspaceFileChangedData) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{325}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{327}
 }
 
 func (x *WorkspaceFileChangedData) GetPath() string {
@@ -40174,7 +40386,7 @@ const file_copilot_cli_v1_event_types_proto_rawDesc = "" +
 	"\x05_turnB\b\n" +
 	"\x06_modelB\x12\n" +
 	"\x10_model_info_jsonB\x0f\n" +
-	"\r_timestamp_ms\"\xc6\x0f\n" +
+	"\r_timestamp_ms\"\xa6\x10\n" +
 	"\x19ModelModelCallSuccessData\x12\x1a\n" +
 	"\x04kind\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x04kind\x12\x17\n" +
 	"\x04turn\x18\x02 \x01(\x03H\x00R\x04turn\x88\x01\x01\x128\n" +
@@ -40211,7 +40423,9 @@ const file_copilot_cli_v1_event_types_proto_rawDesc = "" +
 	"\x11reasoning_summary\x18\x18 \x01(\tH\x16R\x10reasoningSummary\x88\x01\x01\x12/\n" +
 	"\x11max_output_tokens\x18\x19 \x01(\x03H\x17R\x0fmaxOutputTokens\x88\x01\x01\x12M\n" +
 	"\x14request_capture_json\x18\x1a \x01(\tB\x16\x82\x80\x19\x12\n" +
-	"\x0erequestCapture\x10\x01H\x18R\x12requestCaptureJson\x88\x01\x01\x12\x1e\n" +
+	"\x0erequestCapture\x10\x01H\x18R\x12requestCaptureJson\x88\x01\x01\x12G\n" +
+	"\x12copilot_usage_json\x18\x1b \x01(\tB\x14\x82\x80\x19\x10\n" +
+	"\fcopilotUsage\x10\x01H\x19R\x10copilotUsageJson\x88\x01\x01\x12\x1e\n" +
 	"\n" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\a\n" +
 	"\x05_turnB\x19\n" +
@@ -40239,7 +40453,8 @@ const file_copilot_cli_v1_event_types_proto_rawDesc = "" +
 	"\x11_reasoning_effortB\x14\n" +
 	"\x12_reasoning_summaryB\x14\n" +
 	"\x12_max_output_tokensB\x17\n" +
-	"\x15_request_capture_json\"\xde\x02\n" +
+	"\x15_request_capture_jsonB\x15\n" +
+	"\x13_copilot_usage_json\"\xde\x02\n" +
 	"\x11ModelResponseData\x12\x1a\n" +
 	"\x04kind\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x04kind\x12\x17\n" +
 	"\x04turn\x18\x02 \x01(\x03H\x00R\x04turn\x88\x01\x01\x12>\n" +
@@ -40252,14 +40467,39 @@ const file_copilot_cli_v1_event_types_proto_rawDesc = "" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\a\n" +
 	"\x05_turnB\x12\n" +
 	"\x10_model_call_jsonB\x10\n" +
-	"\x0e_response_json\"\xa2\x01\n" +
+	"\x0e_response_json\"\x9d\x03\n" +
+	"\x13ModelResponseLimits\x12+\n" +
+	"\x0fai_credits_used\x18\x01 \x01(\x01H\x00R\raiCreditsUsed\x88\x01\x01\x125\n" +
+	"\x14ai_credits_remaining\x18\x02 \x01(\x01H\x01R\x12aiCreditsRemaining\x88\x01\x01\x12)\n" +
+	"\x0emax_ai_credits\x18\x03 \x01(\x01H\x02R\fmaxAiCredits\x88\x01\x01\x123\n" +
+	"\x13is_limits_exhausted\x18\x04 \x01(\bH\x03R\x11isLimitsExhausted\x88\x01\x01\x122\n" +
+	"\x13is_final_model_call\x18\x05 \x01(\bH\x04R\x10isFinalModelCall\x88\x01\x01\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\x12\n" +
+	"\x10_ai_credits_usedB\x17\n" +
+	"\x15_ai_credits_remainingB\x11\n" +
+	"\x0f_max_ai_creditsB\x16\n" +
+	"\x14_is_limits_exhaustedB\x16\n" +
+	"\x14_is_final_model_call\"\x8a\x02\n" +
+	"\x1dModelResponseLimitsStatusData\x12\x1a\n" +
+	"\x04kind\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x04kind\x12\x17\n" +
+	"\x04turn\x18\x02 \x01(\x03H\x00R\x04turn\x88\x01\x01\x12;\n" +
+	"\x06status\x18\x03 \x01(\v2#.copilot.cli.v1.ModelResponseLimitsR\x06status\x12\x19\n" +
+	"\x05state\x18\x04 \x01(\tH\x01R\x05state\x88\x01\x01\x12\x1d\n" +
+	"\amessage\x18\x05 \x01(\tH\x02R\amessage\x88\x01\x01\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\a\n" +
+	"\x05_turnB\b\n" +
+	"\x06_stateB\n" +
+	"\n" +
+	"\b_message\"\xa2\x01\n" +
 	"\x12ModelTelemetryData\x12\x1a\n" +
 	"\x04kind\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x04kind\x12=\n" +
 	"\x0etelemetry_json\x18\x02 \x01(\tB\x11\x82\x80\x19\r\n" +
 	"\ttelemetry\x10\x01H\x00R\rtelemetryJson\x88\x01\x01\x12\x1e\n" +
 	"\n" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\x11\n" +
-	"\x0f_telemetry_json\"\xdb\x02\n" +
+	"\x0f_telemetry_json\"\xaf\x03\n" +
 	"\x16ModelToolExecutionData\x12\x1a\n" +
 	"\x04kind\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x04kind\x12\x17\n" +
 	"\x04turn\x18\x02 \x01(\x03H\x00R\x04turn\x88\x01\x01\x12%\n" +
@@ -40270,14 +40510,17 @@ const file_copilot_cli_v1_event_types_proto_rawDesc = "" +
 	"toolResult\x10\x01H\x02R\x0etoolResultJson\x88\x01\x01\x12$\n" +
 	"\vduration_ms\x18\x05 \x01(\x01H\x03R\n" +
 	"durationMs\x88\x01\x01\x12\x15\n" +
-	"\x03rte\x18\x06 \x01(\bH\x04R\x03rte\x88\x01\x01\x12\x1e\n" +
+	"\x03rte\x18\x06 \x01(\bH\x04R\x03rte\x88\x01\x01\x12>\n" +
+	"\x0ffile_edits_json\x18\a \x01(\tB\x11\x82\x80\x19\r\n" +
+	"\tfileEdits\x10\x01H\x05R\rfileEditsJson\x88\x01\x01\x12\x1e\n" +
 	"\n" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\a\n" +
 	"\x05_turnB\x0f\n" +
 	"\r_tool_call_idB\x13\n" +
 	"\x11_tool_result_jsonB\x0e\n" +
 	"\f_duration_msB\x06\n" +
-	"\x04_rte\"\xa4\x02\n" +
+	"\x04_rteB\x12\n" +
+	"\x10_file_edits_json\"\xa4\x02\n" +
 	"\x12ModelTurnEndedData\x12\x1a\n" +
 	"\x04kind\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x04kind\x12\x17\n" +
 	"\x04turn\x18\x02 \x01(\x03H\x00R\x04turn\x88\x01\x01\x12\x19\n" +
@@ -40965,16 +41208,19 @@ const file_copilot_cli_v1_event_types_proto_rawDesc = "" +
 	"\n" +
 	"request_id\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\trequestId\x12\x1e\n" +
 	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"\xce\x01\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"\x98\x02\n" +
 	"\x15SamplingRequestedData\x12%\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\trequestId\x12'\n" +
 	"\vserver_name\x18\x02 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\n" +
 	"serverName\x12E\n" +
 	"\x13mcp_request_id_json\x18\x03 \x01(\tB\x16\x82\x80\x19\x12\n" +
-	"\fmcpRequestId\x10\x01\x18\x01R\x10mcpRequestIdJson\x12\x1e\n" +
+	"\fmcpRequestId\x10\x01\x18\x01R\x10mcpRequestIdJson\x127\n" +
+	"\frequest_json\x18\x04 \x01(\tB\x0f\x82\x80\x19\v\n" +
+	"\arequest\x10\x01H\x00R\vrequestJson\x88\x01\x01\x12\x1e\n" +
 	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"\xc7\b\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\x0f\n" +
+	"\r_request_json\"\xc7\b\n" +
 	"\x13SandboxDecisionData\x12s\n" +
 	"\x0fpolicy_resolved\x18\x01 \x01(\v21.copilot.cli.v1.SandboxDecisionDataPolicyResolvedB\x15\x82\x80\x19\x11*\x0fpolicy_resolvedH\x00R\x0epolicyResolved\x12s\n" +
 	"\x0fspawn_completed\x18\x02 \x01(\v21.copilot.cli.v1.SandboxDecisionDataSpawnCompletedB\x15\x82\x80\x19\x11*\x0fspawn_completedH\x00R\x0espawnCompleted\x12{\n" +
@@ -43304,7 +43550,7 @@ func file_copilot_cli_v1_event_types_proto_rawDescGZIP() []byte {
 }
 
 var file_copilot_cli_v1_event_types_proto_enumTypes = make([]protoimpl.EnumInfo, 95)
-var file_copilot_cli_v1_event_types_proto_msgTypes = make([]protoimpl.MessageInfo, 343)
+var file_copilot_cli_v1_event_types_proto_msgTypes = make([]protoimpl.MessageInfo, 345)
 var file_copilot_cli_v1_event_types_proto_goTypes = []any{
 	(AgentInterruptedActivity)(0),                                         // 0: copilot.cli.v1.AgentInterruptedActivity
 	(AgentInterruptedCancelPhase)(0),                                      // 1: copilot.cli.v1.AgentInterruptedCancelPhase
@@ -43559,243 +43805,245 @@ var file_copilot_cli_v1_event_types_proto_goTypes = []any{
 	(*ModelModelCallStartedData)(nil),                                     // 250: copilot.cli.v1.ModelModelCallStartedData
 	(*ModelModelCallSuccessData)(nil),                                     // 251: copilot.cli.v1.ModelModelCallSuccessData
 	(*ModelResponseData)(nil),                                             // 252: copilot.cli.v1.ModelResponseData
-	(*ModelTelemetryData)(nil),                                            // 253: copilot.cli.v1.ModelTelemetryData
-	(*ModelToolExecutionData)(nil),                                        // 254: copilot.cli.v1.ModelToolExecutionData
-	(*ModelTurnEndedData)(nil),                                            // 255: copilot.cli.v1.ModelTurnEndedData
-	(*ModelTurnFailedData)(nil),                                           // 256: copilot.cli.v1.ModelTurnFailedData
-	(*ModelTurnRetryData)(nil),                                            // 257: copilot.cli.v1.ModelTurnRetryData
-	(*ModelTurnStartedData)(nil),                                          // 258: copilot.cli.v1.ModelTurnStartedData
-	(*OmittedBinaryResult)(nil),                                           // 259: copilot.cli.v1.OmittedBinaryResult
-	(*PendingMessagesModifiedData)(nil),                                   // 260: copilot.cli.v1.PendingMessagesModifiedData
-	(*PermissionApproved)(nil),                                            // 261: copilot.cli.v1.PermissionApproved
-	(*PermissionApprovedForLocation)(nil),                                 // 262: copilot.cli.v1.PermissionApprovedForLocation
-	(*PermissionApprovedForSession)(nil),                                  // 263: copilot.cli.v1.PermissionApprovedForSession
-	(*PermissionApprovedReadOnlyForSession)(nil),                          // 264: copilot.cli.v1.PermissionApprovedReadOnlyForSession
-	(*PermissionAssentDetectedData)(nil),                                  // 265: copilot.cli.v1.PermissionAssentDetectedData
-	(*PermissionCancelled)(nil),                                           // 266: copilot.cli.v1.PermissionCancelled
-	(*PermissionCarriedForwardData)(nil),                                  // 267: copilot.cli.v1.PermissionCarriedForwardData
-	(*PermissionCompletedData)(nil),                                       // 268: copilot.cli.v1.PermissionCompletedData
-	(*PermissionContextualAuthorizationData)(nil),                         // 269: copilot.cli.v1.PermissionContextualAuthorizationData
-	(*PermissionDeniedByContentExclusionPolicy)(nil),                      // 270: copilot.cli.v1.PermissionDeniedByContentExclusionPolicy
-	(*PermissionDeniedByPermissionRequestHook)(nil),                       // 271: copilot.cli.v1.PermissionDeniedByPermissionRequestHook
-	(*PermissionDeniedByRules)(nil),                                       // 272: copilot.cli.v1.PermissionDeniedByRules
-	(*PermissionDeniedInteractivelyByUser)(nil),                           // 273: copilot.cli.v1.PermissionDeniedInteractivelyByUser
-	(*PermissionDeniedNoApprovalRuleAndCouldNotRequestFromUser)(nil),      // 274: copilot.cli.v1.PermissionDeniedNoApprovalRuleAndCouldNotRequestFromUser
-	(*PermissionMessageAuthorizationData)(nil),                            // 275: copilot.cli.v1.PermissionMessageAuthorizationData
-	(*PermissionMessageAuthorizationDegradedData)(nil),                    // 276: copilot.cli.v1.PermissionMessageAuthorizationDegradedData
-	(*PermissionMessageAuthorizationReadData)(nil),                        // 277: copilot.cli.v1.PermissionMessageAuthorizationReadData
-	(*PermissionRequest)(nil),                                             // 278: copilot.cli.v1.PermissionRequest
-	(*PermissionRequestCustomTool)(nil),                                   // 279: copilot.cli.v1.PermissionRequestCustomTool
-	(*PermissionRequestExtensionEnvAccess)(nil),                           // 280: copilot.cli.v1.PermissionRequestExtensionEnvAccess
-	(*PermissionRequestExtensionManagement)(nil),                          // 281: copilot.cli.v1.PermissionRequestExtensionManagement
-	(*PermissionRequestExtensionPermissionAccess)(nil),                    // 282: copilot.cli.v1.PermissionRequestExtensionPermissionAccess
-	(*PermissionRequestFactory)(nil),                                      // 283: copilot.cli.v1.PermissionRequestFactory
-	(*PermissionRequestHook)(nil),                                         // 284: copilot.cli.v1.PermissionRequestHook
-	(*PermissionRequestMcp)(nil),                                          // 285: copilot.cli.v1.PermissionRequestMcp
-	(*PermissionRequestMemory)(nil),                                       // 286: copilot.cli.v1.PermissionRequestMemory
-	(*PermissionRequestRead)(nil),                                         // 287: copilot.cli.v1.PermissionRequestRead
-	(*PermissionRequestShell)(nil),                                        // 288: copilot.cli.v1.PermissionRequestShell
-	(*PermissionRequestShellCommand)(nil),                                 // 289: copilot.cli.v1.PermissionRequestShellCommand
-	(*PermissionRequestShellCommandSegment)(nil),                          // 290: copilot.cli.v1.PermissionRequestShellCommandSegment
-	(*PermissionRequestShellPossibleUrl)(nil),                             // 291: copilot.cli.v1.PermissionRequestShellPossibleUrl
-	(*PermissionRequestUrl)(nil),                                          // 292: copilot.cli.v1.PermissionRequestUrl
-	(*PermissionRequestWorkflow)(nil),                                     // 293: copilot.cli.v1.PermissionRequestWorkflow
-	(*PermissionRequestWrite)(nil),                                        // 294: copilot.cli.v1.PermissionRequestWrite
-	(*PermissionRequestedData)(nil),                                       // 295: copilot.cli.v1.PermissionRequestedData
-	(*PermissionResult)(nil),                                              // 296: copilot.cli.v1.PermissionResult
-	(*PermissionsChangedData)(nil),                                        // 297: copilot.cli.v1.PermissionsChangedData
-	(*PersistedBinaryImage)(nil),                                          // 298: copilot.cli.v1.PersistedBinaryImage
-	(*PersistedBinaryResult)(nil),                                         // 299: copilot.cli.v1.PersistedBinaryResult
-	(*PlanChangedData)(nil),                                               // 300: copilot.cli.v1.PlanChangedData
-	(*PromptCacheBreakData)(nil),                                          // 301: copilot.cli.v1.PromptCacheBreakData
-	(*ProviderQuotaObservationData)(nil),                                  // 302: copilot.cli.v1.ProviderQuotaObservationData
-	(*RemoteSteerableChangedData)(nil),                                    // 303: copilot.cli.v1.RemoteSteerableChangedData
-	(*RequestBodyCompressionDisabledData)(nil),                            // 304: copilot.cli.v1.RequestBodyCompressionDisabledData
-	(*ResponsesReasoning)(nil),                                            // 305: copilot.cli.v1.ResponsesReasoning
-	(*ResumeData)(nil),                                                    // 306: copilot.cli.v1.ResumeData
-	(*SamplingCompletedData)(nil),                                         // 307: copilot.cli.v1.SamplingCompletedData
-	(*SamplingRequestedData)(nil),                                         // 308: copilot.cli.v1.SamplingRequestedData
-	(*SandboxDecisionData)(nil),                                           // 309: copilot.cli.v1.SandboxDecisionData
-	(*SandboxDecisionDataAccessDenied)(nil),                               // 310: copilot.cli.v1.SandboxDecisionDataAccessDenied
-	(*SandboxDecisionDataAccessRecorded)(nil),                             // 311: copilot.cli.v1.SandboxDecisionDataAccessRecorded
-	(*SandboxDecisionDataBypassDecided)(nil),                              // 312: copilot.cli.v1.SandboxDecisionDataBypassDecided
-	(*SandboxDecisionDataEnforcementState)(nil),                           // 313: copilot.cli.v1.SandboxDecisionDataEnforcementState
-	(*SandboxDecisionDataPermissiveRetryCompleted)(nil),                   // 314: copilot.cli.v1.SandboxDecisionDataPermissiveRetryCompleted
-	(*SandboxDecisionDataPermissiveRetryDecided)(nil),                     // 315: copilot.cli.v1.SandboxDecisionDataPermissiveRetryDecided
-	(*SandboxDecisionDataPolicyResolved)(nil),                             // 316: copilot.cli.v1.SandboxDecisionDataPolicyResolved
-	(*SandboxDecisionDataSpawnCompleted)(nil),                             // 317: copilot.cli.v1.SandboxDecisionDataSpawnCompleted
-	(*SandboxFilesystemPolicyDetails)(nil),                                // 318: copilot.cli.v1.SandboxFilesystemPolicyDetails
-	(*ScheduleCancelledData)(nil),                                         // 319: copilot.cli.v1.ScheduleCancelledData
-	(*ScheduleCreatedData)(nil),                                           // 320: copilot.cli.v1.ScheduleCreatedData
-	(*ScheduleRearmedData)(nil),                                           // 321: copilot.cli.v1.ScheduleRearmedData
-	(*SessionLimitsChangedData)(nil),                                      // 322: copilot.cli.v1.SessionLimitsChangedData
-	(*SessionLimitsExhaustedCompletedData)(nil),                           // 323: copilot.cli.v1.SessionLimitsExhaustedCompletedData
-	(*SessionLimitsExhaustedRequestedData)(nil),                           // 324: copilot.cli.v1.SessionLimitsExhaustedRequestedData
-	(*SessionLimitsExhaustedResponse)(nil),                                // 325: copilot.cli.v1.SessionLimitsExhaustedResponse
-	(*ShutdownAgentMetric)(nil),                                           // 326: copilot.cli.v1.ShutdownAgentMetric
-	(*ShutdownCodeChanges)(nil),                                           // 327: copilot.cli.v1.ShutdownCodeChanges
-	(*ShutdownData)(nil),                                                  // 328: copilot.cli.v1.ShutdownData
-	(*ShutdownModelMetric)(nil),                                           // 329: copilot.cli.v1.ShutdownModelMetric
-	(*ShutdownModelMetricRequests)(nil),                                   // 330: copilot.cli.v1.ShutdownModelMetricRequests
-	(*ShutdownModelMetricTokenDetail)(nil),                                // 331: copilot.cli.v1.ShutdownModelMetricTokenDetail
-	(*ShutdownModelMetricUsage)(nil),                                      // 332: copilot.cli.v1.ShutdownModelMetricUsage
-	(*ShutdownTokenDetail)(nil),                                           // 333: copilot.cli.v1.ShutdownTokenDetail
-	(*SkillContextDeliveredData)(nil),                                     // 334: copilot.cli.v1.SkillContextDeliveredData
-	(*SkillContextDeliveredRefData)(nil),                                  // 335: copilot.cli.v1.SkillContextDeliveredRefData
-	(*SkillInvokedData)(nil),                                              // 336: copilot.cli.v1.SkillInvokedData
-	(*SkillInvokedRefData)(nil),                                           // 337: copilot.cli.v1.SkillInvokedRefData
-	(*SkillsLoadedData)(nil),                                              // 338: copilot.cli.v1.SkillsLoadedData
-	(*SkillsLoadedSkill)(nil),                                             // 339: copilot.cli.v1.SkillsLoadedSkill
-	(*SnapshotRewindData)(nil),                                            // 340: copilot.cli.v1.SnapshotRewindData
-	(*StartData)(nil),                                                     // 341: copilot.cli.v1.StartData
-	(*SubagentCompletedData)(nil),                                         // 342: copilot.cli.v1.SubagentCompletedData
-	(*SubagentConfiguredData)(nil),                                        // 343: copilot.cli.v1.SubagentConfiguredData
-	(*SubagentDeselectedData)(nil),                                        // 344: copilot.cli.v1.SubagentDeselectedData
-	(*SubagentFailedData)(nil),                                            // 345: copilot.cli.v1.SubagentFailedData
-	(*SubagentSelectedData)(nil),                                          // 346: copilot.cli.v1.SubagentSelectedData
-	(*SubagentStartedData)(nil),                                           // 347: copilot.cli.v1.SubagentStartedData
-	(*SystemMessageContentBlock)(nil),                                     // 348: copilot.cli.v1.SystemMessageContentBlock
-	(*SystemMessageData)(nil),                                             // 349: copilot.cli.v1.SystemMessageData
-	(*SystemMessageMetadata)(nil),                                         // 350: copilot.cli.v1.SystemMessageMetadata
-	(*SystemNotification)(nil),                                            // 351: copilot.cli.v1.SystemNotification
-	(*SystemNotificationAgentCompleted)(nil),                              // 352: copilot.cli.v1.SystemNotificationAgentCompleted
-	(*SystemNotificationAgentIdle)(nil),                                   // 353: copilot.cli.v1.SystemNotificationAgentIdle
-	(*SystemNotificationData)(nil),                                        // 354: copilot.cli.v1.SystemNotificationData
-	(*SystemNotificationFactoryCompleted)(nil),                            // 355: copilot.cli.v1.SystemNotificationFactoryCompleted
-	(*SystemNotificationInstructionDiscovered)(nil),                       // 356: copilot.cli.v1.SystemNotificationInstructionDiscovered
-	(*SystemNotificationNewInboxMessage)(nil),                             // 357: copilot.cli.v1.SystemNotificationNewInboxMessage
-	(*SystemNotificationShellCompleted)(nil),                              // 358: copilot.cli.v1.SystemNotificationShellCompleted
-	(*SystemNotificationShellDetachedCompleted)(nil),                      // 359: copilot.cli.v1.SystemNotificationShellDetachedCompleted
-	(*SystemNotificationUnclassified)(nil),                                // 360: copilot.cli.v1.SystemNotificationUnclassified
-	(*SystemNotificationWorkflowCompleted)(nil),                           // 361: copilot.cli.v1.SystemNotificationWorkflowCompleted
-	(*SystemNotificationWorkflowPauseInfo)(nil),                           // 362: copilot.cli.v1.SystemNotificationWorkflowPauseInfo
-	(*SystemNotificationWorkflowPauseInfoCheckpoint)(nil),                 // 363: copilot.cli.v1.SystemNotificationWorkflowPauseInfoCheckpoint
-	(*SystemNotificationWorkflowPauseInfoUser)(nil),                       // 364: copilot.cli.v1.SystemNotificationWorkflowPauseInfoUser
-	(*TaskCompleteData)(nil),                                              // 365: copilot.cli.v1.TaskCompleteData
-	(*TitleChangedData)(nil),                                              // 366: copilot.cli.v1.TitleChangedData
-	(*TodosChangedData)(nil),                                              // 367: copilot.cli.v1.TodosChangedData
-	(*ToolExecutionCompleteContent)(nil),                                  // 368: copilot.cli.v1.ToolExecutionCompleteContent
-	(*ToolExecutionCompleteContentAudio)(nil),                             // 369: copilot.cli.v1.ToolExecutionCompleteContentAudio
-	(*ToolExecutionCompleteContentImage)(nil),                             // 370: copilot.cli.v1.ToolExecutionCompleteContentImage
-	(*ToolExecutionCompleteContentResource)(nil),                          // 371: copilot.cli.v1.ToolExecutionCompleteContentResource
-	(*ToolExecutionCompleteContentResourceDetails)(nil),                   // 372: copilot.cli.v1.ToolExecutionCompleteContentResourceDetails
-	(*ToolExecutionCompleteContentResourceLink)(nil),                      // 373: copilot.cli.v1.ToolExecutionCompleteContentResourceLink
-	(*ToolExecutionCompleteContentResourceLinkIcon)(nil),                  // 374: copilot.cli.v1.ToolExecutionCompleteContentResourceLinkIcon
-	(*ToolExecutionCompleteContentShellExit)(nil),                         // 375: copilot.cli.v1.ToolExecutionCompleteContentShellExit
-	(*ToolExecutionCompleteContentTerminal)(nil),                          // 376: copilot.cli.v1.ToolExecutionCompleteContentTerminal
-	(*ToolExecutionCompleteContentText)(nil),                              // 377: copilot.cli.v1.ToolExecutionCompleteContentText
-	(*ToolExecutionCompleteData)(nil),                                     // 378: copilot.cli.v1.ToolExecutionCompleteData
-	(*ToolExecutionCompleteError)(nil),                                    // 379: copilot.cli.v1.ToolExecutionCompleteError
-	(*ToolExecutionCompleteFileEdit)(nil),                                 // 380: copilot.cli.v1.ToolExecutionCompleteFileEdit
-	(*ToolExecutionCompleteResult)(nil),                                   // 381: copilot.cli.v1.ToolExecutionCompleteResult
-	(*ToolExecutionCompleteShellExecution)(nil),                           // 382: copilot.cli.v1.ToolExecutionCompleteShellExecution
-	(*ToolExecutionCompleteToolDescription)(nil),                          // 383: copilot.cli.v1.ToolExecutionCompleteToolDescription
-	(*ToolExecutionCompleteToolDescriptionMeta)(nil),                      // 384: copilot.cli.v1.ToolExecutionCompleteToolDescriptionMeta
-	(*ToolExecutionCompleteToolDescriptionMetaUI)(nil),                    // 385: copilot.cli.v1.ToolExecutionCompleteToolDescriptionMetaUI
-	(*ToolExecutionCompleteUIResource)(nil),                               // 386: copilot.cli.v1.ToolExecutionCompleteUIResource
-	(*ToolExecutionCompleteUIResourceMeta)(nil),                           // 387: copilot.cli.v1.ToolExecutionCompleteUIResourceMeta
-	(*ToolExecutionCompleteUIResourceMetaUI)(nil),                         // 388: copilot.cli.v1.ToolExecutionCompleteUIResourceMetaUI
-	(*ToolExecutionCompleteUIResourceMetaUICsp)(nil),                      // 389: copilot.cli.v1.ToolExecutionCompleteUIResourceMetaUICsp
-	(*ToolExecutionCompleteUIResourceMetaUIPermissions)(nil),              // 390: copilot.cli.v1.ToolExecutionCompleteUIResourceMetaUIPermissions
-	(*ToolExecutionPartialData)(nil),                                      // 391: copilot.cli.v1.ToolExecutionPartialData
-	(*ToolExecutionProgressData)(nil),                                     // 392: copilot.cli.v1.ToolExecutionProgressData
-	(*ToolExecutionStartData)(nil),                                        // 393: copilot.cli.v1.ToolExecutionStartData
-	(*ToolExecutionStartShellToolInfo)(nil),                               // 394: copilot.cli.v1.ToolExecutionStartShellToolInfo
-	(*ToolExecutionStartToolDescription)(nil),                             // 395: copilot.cli.v1.ToolExecutionStartToolDescription
-	(*ToolExecutionStartToolDescriptionMeta)(nil),                         // 396: copilot.cli.v1.ToolExecutionStartToolDescriptionMeta
-	(*ToolExecutionStartToolDescriptionMetaUI)(nil),                       // 397: copilot.cli.v1.ToolExecutionStartToolDescriptionMetaUI
-	(*ToolExecutionUsage)(nil),                                            // 398: copilot.cli.v1.ToolExecutionUsage
-	(*ToolExecutionUsageTokenDetails)(nil),                                // 399: copilot.cli.v1.ToolExecutionUsageTokenDetails
-	(*ToolSearchActivatedData)(nil),                                       // 400: copilot.cli.v1.ToolSearchActivatedData
-	(*ToolShellOutputData)(nil),                                           // 401: copilot.cli.v1.ToolShellOutputData
-	(*ToolUserRequestedData)(nil),                                         // 402: copilot.cli.v1.ToolUserRequestedData
-	(*ToolsUpdatedData)(nil),                                              // 403: copilot.cli.v1.ToolsUpdatedData
-	(*TruncationData)(nil),                                                // 404: copilot.cli.v1.TruncationData
-	(*UIEphemeralQueryData)(nil),                                          // 405: copilot.cli.v1.UIEphemeralQueryData
-	(*UsageAccountingIdentity)(nil),                                       // 406: copilot.cli.v1.UsageAccountingIdentity
-	(*UsageAccountingRecordData)(nil),                                     // 407: copilot.cli.v1.UsageAccountingRecordData
-	(*UsageCheckpointData)(nil),                                           // 408: copilot.cli.v1.UsageCheckpointData
-	(*UsageCheckpointModelCacheState)(nil),                                // 409: copilot.cli.v1.UsageCheckpointModelCacheState
-	(*UsageGetMetricsResult)(nil),                                         // 410: copilot.cli.v1.UsageGetMetricsResult
-	(*UsageInfoData)(nil),                                                 // 411: copilot.cli.v1.UsageInfoData
-	(*UserInputCompletedData)(nil),                                        // 412: copilot.cli.v1.UserInputCompletedData
-	(*UserInputRequestedData)(nil),                                        // 413: copilot.cli.v1.UserInputRequestedData
-	(*UserMessageData)(nil),                                               // 414: copilot.cli.v1.UserMessageData
-	(*WarningData)(nil),                                                   // 415: copilot.cli.v1.WarningData
-	(*WorkflowRunSettledData)(nil),                                        // 416: copilot.cli.v1.WorkflowRunSettledData
-	(*WorkflowRunStartedData)(nil),                                        // 417: copilot.cli.v1.WorkflowRunStartedData
-	(*WorkflowRunUpdatedData)(nil),                                        // 418: copilot.cli.v1.WorkflowRunUpdatedData
-	(*WorkingDirectoryContext)(nil),                                       // 419: copilot.cli.v1.WorkingDirectoryContext
-	(*WorkspaceFileChangedData)(nil),                                      // 420: copilot.cli.v1.WorkspaceFileChangedData
-	nil,                                                                   // 421: copilot.cli.v1.AssistantMessageServerTools.FunctionCallNamespacesEntry
-	nil,                                                                   // 422: copilot.cli.v1.AssistantUsageData.QuotaSnapshotsEntry
-	nil,                                                                   // 423: copilot.cli.v1.AssistantUsageData.ToolCountsEntry
-	nil,                                                                   // 424: copilot.cli.v1.AutoModeResolvedData.CategoryScoresEntry
-	nil,                                                                   // 425: copilot.cli.v1.CustomNotificationData.SubjectEntry
-	nil,                                                                   // 426: copilot.cli.v1.ModelCallFailureData.QuotaSnapshotsEntry
-	nil,                                                                   // 427: copilot.cli.v1.PermissionRequestShell.ResolvedPathsEntry
-	nil,                                                                   // 428: copilot.cli.v1.ShutdownAgentMetric.ModelMetricsEntry
-	nil,                                                                   // 429: copilot.cli.v1.ShutdownData.TokenDetailsEntry
-	nil,                                                                   // 430: copilot.cli.v1.ShutdownData.ModelMetricsEntry
-	nil,                                                                   // 431: copilot.cli.v1.ShutdownData.AgentMetricsEntry
-	nil,                                                                   // 432: copilot.cli.v1.ShutdownData.UsageAccountingWatermarksEntry
-	nil,                                                                   // 433: copilot.cli.v1.ShutdownModelMetric.TokenDetailsEntry
-	nil,                                                                   // 434: copilot.cli.v1.UsageCheckpointData.UsageAccountingWatermarksEntry
-	nil,                                                                   // 435: copilot.cli.v1.UsageGetMetricsResult.TokenDetailsEntry
-	nil,                                                                   // 436: copilot.cli.v1.UsageGetMetricsResult.ModelMetricsEntry
-	nil,                                                                   // 437: copilot.cli.v1.UsageGetMetricsResult.AgentMetricsEntry
-	(AbortReason)(0),                                                      // 438: copilot.cli.v1.AbortReason
-	(*timestamppb.Timestamp)(nil),                                         // 439: google.protobuf.Timestamp
-	(ReasoningSummary)(0),                                                 // 440: copilot.cli.v1.ReasoningSummary
-	(AiCreditsStatus)(0),                                                  // 441: copilot.cli.v1.AiCreditsStatus
-	(*ModelProviderRef)(nil),                                              // 442: copilot.cli.v1.ModelProviderRef
-	(AutoTier)(0),                                                         // 443: copilot.cli.v1.AutoTier
-	(*StringList)(nil),                                                    // 444: copilot.cli.v1.StringList
-	(AgentModelPolicy)(0),                                                 // 445: copilot.cli.v1.AgentModelPolicy
-	(RemediationAction)(0),                                                // 446: copilot.cli.v1.RemediationAction
-	(*Attachment)(nil),                                                    // 447: copilot.cli.v1.Attachment
-	(SessionMode)(0),                                                      // 448: copilot.cli.v1.SessionMode
-	(IndexedSearchState)(0),                                               // 449: copilot.cli.v1.IndexedSearchState
-	(*McpOauthWWWAuthenticateParams)(nil),                                 // 450: copilot.cli.v1.McpOauthWWWAuthenticateParams
-	(*McpOauthHttpResponse)(nil),                                          // 451: copilot.cli.v1.McpOauthHttpResponse
-	(McpServerStatus)(0),                                                  // 452: copilot.cli.v1.McpServerStatus
-	(McpServerSource)(0),                                                  // 453: copilot.cli.v1.McpServerSource
-	(*McpServerMetadata)(nil),                                             // 454: copilot.cli.v1.McpServerMetadata
-	(Verbosity)(0),                                                        // 455: copilot.cli.v1.Verbosity
-	(ContextTier)(0),                                                      // 456: copilot.cli.v1.ContextTier
-	(ModelChangeSource)(0),                                                // 457: copilot.cli.v1.ModelChangeSource
-	(OmittedBinaryOmittedReason)(0),                                       // 458: copilot.cli.v1.OmittedBinaryOmittedReason
-	(*UserToolSessionApproval)(nil),                                       // 459: copilot.cli.v1.UserToolSessionApproval
-	(PermissionDecisionSource)(0),                                         // 460: copilot.cli.v1.PermissionDecisionSource
-	(*TaskBlocker)(nil),                                                   // 461: copilot.cli.v1.TaskBlocker
-	(*PermissionRule)(nil),                                                // 462: copilot.cli.v1.PermissionRule
-	(FactoryPermissionOperation)(0),                                       // 463: copilot.cli.v1.FactoryPermissionOperation
-	(*FactoryPermissionPhase)(nil),                                        // 464: copilot.cli.v1.FactoryPermissionPhase
-	(PermissionRecommendation)(0),                                         // 465: copilot.cli.v1.PermissionRecommendation
-	(PermissionRequestMemoryAction)(0),                                    // 466: copilot.cli.v1.PermissionRequestMemoryAction
-	(PermissionRequestMemoryDirection)(0),                                 // 467: copilot.cli.v1.PermissionRequestMemoryDirection
-	(*PermissionAssistedApproval)(nil),                                    // 468: copilot.cli.v1.PermissionAssistedApproval
-	(*PermissionSandboxPathGrant)(nil),                                    // 469: copilot.cli.v1.PermissionSandboxPathGrant
-	(WorkflowPermissionOperation)(0),                                      // 470: copilot.cli.v1.WorkflowPermissionOperation
-	(*WorkflowPermissionPhase)(nil),                                       // 471: copilot.cli.v1.WorkflowPermissionPhase
-	(*PermissionWriteFileEdit)(nil),                                       // 472: copilot.cli.v1.PermissionWriteFileEdit
-	(*PermissionPromptRequest)(nil),                                       // 473: copilot.cli.v1.PermissionPromptRequest
-	(PermissionMode)(0),                                                   // 474: copilot.cli.v1.PermissionMode
-	(*ProviderQuotaState)(nil),                                            // 475: copilot.cli.v1.ProviderQuotaState
-	(*SessionLimitsConfig)(nil),                                           // 476: copilot.cli.v1.SessionLimitsConfig
-	(ShutdownType)(0),                                                     // 477: copilot.cli.v1.ShutdownType
-	(*UsageMetricsProviderModelMetric)(nil),                               // 478: copilot.cli.v1.UsageMetricsProviderModelMetric
-	(SkillSource)(0),                                                      // 479: copilot.cli.v1.SkillSource
-	(TaskCompletionOutcome)(0),                                            // 480: copilot.cli.v1.TaskCompletionOutcome
-	(*EmbeddedTextResourceContents)(nil),                                  // 481: copilot.cli.v1.EmbeddedTextResourceContents
-	(*EmbeddedBlobResourceContents)(nil),                                  // 482: copilot.cli.v1.EmbeddedBlobResourceContents
-	(*UsageMetricsCodeChanges)(nil),                                       // 483: copilot.cli.v1.UsageMetricsCodeChanges
-	(*UsageMetricsTokenDetail)(nil),                                       // 484: copilot.cli.v1.UsageMetricsTokenDetail
-	(*UsageMetricsModelMetric)(nil),                                       // 485: copilot.cli.v1.UsageMetricsModelMetric
-	(*UsageMetricsAgentMetric)(nil),                                       // 486: copilot.cli.v1.UsageMetricsAgentMetric
+	(*ModelResponseLimits)(nil),                                           // 253: copilot.cli.v1.ModelResponseLimits
+	(*ModelResponseLimitsStatusData)(nil),                                 // 254: copilot.cli.v1.ModelResponseLimitsStatusData
+	(*ModelTelemetryData)(nil),                                            // 255: copilot.cli.v1.ModelTelemetryData
+	(*ModelToolExecutionData)(nil),                                        // 256: copilot.cli.v1.ModelToolExecutionData
+	(*ModelTurnEndedData)(nil),                                            // 257: copilot.cli.v1.ModelTurnEndedData
+	(*ModelTurnFailedData)(nil),                                           // 258: copilot.cli.v1.ModelTurnFailedData
+	(*ModelTurnRetryData)(nil),                                            // 259: copilot.cli.v1.ModelTurnRetryData
+	(*ModelTurnStartedData)(nil),                                          // 260: copilot.cli.v1.ModelTurnStartedData
+	(*OmittedBinaryResult)(nil),                                           // 261: copilot.cli.v1.OmittedBinaryResult
+	(*PendingMessagesModifiedData)(nil),                                   // 262: copilot.cli.v1.PendingMessagesModifiedData
+	(*PermissionApproved)(nil),                                            // 263: copilot.cli.v1.PermissionApproved
+	(*PermissionApprovedForLocation)(nil),                                 // 264: copilot.cli.v1.PermissionApprovedForLocation
+	(*PermissionApprovedForSession)(nil),                                  // 265: copilot.cli.v1.PermissionApprovedForSession
+	(*PermissionApprovedReadOnlyForSession)(nil),                          // 266: copilot.cli.v1.PermissionApprovedReadOnlyForSession
+	(*PermissionAssentDetectedData)(nil),                                  // 267: copilot.cli.v1.PermissionAssentDetectedData
+	(*PermissionCancelled)(nil),                                           // 268: copilot.cli.v1.PermissionCancelled
+	(*PermissionCarriedForwardData)(nil),                                  // 269: copilot.cli.v1.PermissionCarriedForwardData
+	(*PermissionCompletedData)(nil),                                       // 270: copilot.cli.v1.PermissionCompletedData
+	(*PermissionContextualAuthorizationData)(nil),                         // 271: copilot.cli.v1.PermissionContextualAuthorizationData
+	(*PermissionDeniedByContentExclusionPolicy)(nil),                      // 272: copilot.cli.v1.PermissionDeniedByContentExclusionPolicy
+	(*PermissionDeniedByPermissionRequestHook)(nil),                       // 273: copilot.cli.v1.PermissionDeniedByPermissionRequestHook
+	(*PermissionDeniedByRules)(nil),                                       // 274: copilot.cli.v1.PermissionDeniedByRules
+	(*PermissionDeniedInteractivelyByUser)(nil),                           // 275: copilot.cli.v1.PermissionDeniedInteractivelyByUser
+	(*PermissionDeniedNoApprovalRuleAndCouldNotRequestFromUser)(nil),      // 276: copilot.cli.v1.PermissionDeniedNoApprovalRuleAndCouldNotRequestFromUser
+	(*PermissionMessageAuthorizationData)(nil),                            // 277: copilot.cli.v1.PermissionMessageAuthorizationData
+	(*PermissionMessageAuthorizationDegradedData)(nil),                    // 278: copilot.cli.v1.PermissionMessageAuthorizationDegradedData
+	(*PermissionMessageAuthorizationReadData)(nil),                        // 279: copilot.cli.v1.PermissionMessageAuthorizationReadData
+	(*PermissionRequest)(nil),                                             // 280: copilot.cli.v1.PermissionRequest
+	(*PermissionRequestCustomTool)(nil),                                   // 281: copilot.cli.v1.PermissionRequestCustomTool
+	(*PermissionRequestExtensionEnvAccess)(nil),                           // 282: copilot.cli.v1.PermissionRequestExtensionEnvAccess
+	(*PermissionRequestExtensionManagement)(nil),                          // 283: copilot.cli.v1.PermissionRequestExtensionManagement
+	(*PermissionRequestExtensionPermissionAccess)(nil),                    // 284: copilot.cli.v1.PermissionRequestExtensionPermissionAccess
+	(*PermissionRequestFactory)(nil),                                      // 285: copilot.cli.v1.PermissionRequestFactory
+	(*PermissionRequestHook)(nil),                                         // 286: copilot.cli.v1.PermissionRequestHook
+	(*PermissionRequestMcp)(nil),                                          // 287: copilot.cli.v1.PermissionRequestMcp
+	(*PermissionRequestMemory)(nil),                                       // 288: copilot.cli.v1.PermissionRequestMemory
+	(*PermissionRequestRead)(nil),                                         // 289: copilot.cli.v1.PermissionRequestRead
+	(*PermissionRequestShell)(nil),                                        // 290: copilot.cli.v1.PermissionRequestShell
+	(*PermissionRequestShellCommand)(nil),                                 // 291: copilot.cli.v1.PermissionRequestShellCommand
+	(*PermissionRequestShellCommandSegment)(nil),                          // 292: copilot.cli.v1.PermissionRequestShellCommandSegment
+	(*PermissionRequestShellPossibleUrl)(nil),                             // 293: copilot.cli.v1.PermissionRequestShellPossibleUrl
+	(*PermissionRequestUrl)(nil),                                          // 294: copilot.cli.v1.PermissionRequestUrl
+	(*PermissionRequestWorkflow)(nil),                                     // 295: copilot.cli.v1.PermissionRequestWorkflow
+	(*PermissionRequestWrite)(nil),                                        // 296: copilot.cli.v1.PermissionRequestWrite
+	(*PermissionRequestedData)(nil),                                       // 297: copilot.cli.v1.PermissionRequestedData
+	(*PermissionResult)(nil),                                              // 298: copilot.cli.v1.PermissionResult
+	(*PermissionsChangedData)(nil),                                        // 299: copilot.cli.v1.PermissionsChangedData
+	(*PersistedBinaryImage)(nil),                                          // 300: copilot.cli.v1.PersistedBinaryImage
+	(*PersistedBinaryResult)(nil),                                         // 301: copilot.cli.v1.PersistedBinaryResult
+	(*PlanChangedData)(nil),                                               // 302: copilot.cli.v1.PlanChangedData
+	(*PromptCacheBreakData)(nil),                                          // 303: copilot.cli.v1.PromptCacheBreakData
+	(*ProviderQuotaObservationData)(nil),                                  // 304: copilot.cli.v1.ProviderQuotaObservationData
+	(*RemoteSteerableChangedData)(nil),                                    // 305: copilot.cli.v1.RemoteSteerableChangedData
+	(*RequestBodyCompressionDisabledData)(nil),                            // 306: copilot.cli.v1.RequestBodyCompressionDisabledData
+	(*ResponsesReasoning)(nil),                                            // 307: copilot.cli.v1.ResponsesReasoning
+	(*ResumeData)(nil),                                                    // 308: copilot.cli.v1.ResumeData
+	(*SamplingCompletedData)(nil),                                         // 309: copilot.cli.v1.SamplingCompletedData
+	(*SamplingRequestedData)(nil),                                         // 310: copilot.cli.v1.SamplingRequestedData
+	(*SandboxDecisionData)(nil),                                           // 311: copilot.cli.v1.SandboxDecisionData
+	(*SandboxDecisionDataAccessDenied)(nil),                               // 312: copilot.cli.v1.SandboxDecisionDataAccessDenied
+	(*SandboxDecisionDataAccessRecorded)(nil),                             // 313: copilot.cli.v1.SandboxDecisionDataAccessRecorded
+	(*SandboxDecisionDataBypassDecided)(nil),                              // 314: copilot.cli.v1.SandboxDecisionDataBypassDecided
+	(*SandboxDecisionDataEnforcementState)(nil),                           // 315: copilot.cli.v1.SandboxDecisionDataEnforcementState
+	(*SandboxDecisionDataPermissiveRetryCompleted)(nil),                   // 316: copilot.cli.v1.SandboxDecisionDataPermissiveRetryCompleted
+	(*SandboxDecisionDataPermissiveRetryDecided)(nil),                     // 317: copilot.cli.v1.SandboxDecisionDataPermissiveRetryDecided
+	(*SandboxDecisionDataPolicyResolved)(nil),                             // 318: copilot.cli.v1.SandboxDecisionDataPolicyResolved
+	(*SandboxDecisionDataSpawnCompleted)(nil),                             // 319: copilot.cli.v1.SandboxDecisionDataSpawnCompleted
+	(*SandboxFilesystemPolicyDetails)(nil),                                // 320: copilot.cli.v1.SandboxFilesystemPolicyDetails
+	(*ScheduleCancelledData)(nil),                                         // 321: copilot.cli.v1.ScheduleCancelledData
+	(*ScheduleCreatedData)(nil),                                           // 322: copilot.cli.v1.ScheduleCreatedData
+	(*ScheduleRearmedData)(nil),                                           // 323: copilot.cli.v1.ScheduleRearmedData
+	(*SessionLimitsChangedData)(nil),                                      // 324: copilot.cli.v1.SessionLimitsChangedData
+	(*SessionLimitsExhaustedCompletedData)(nil),                           // 325: copilot.cli.v1.SessionLimitsExhaustedCompletedData
+	(*SessionLimitsExhaustedRequestedData)(nil),                           // 326: copilot.cli.v1.SessionLimitsExhaustedRequestedData
+	(*SessionLimitsExhaustedResponse)(nil),                                // 327: copilot.cli.v1.SessionLimitsExhaustedResponse
+	(*ShutdownAgentMetric)(nil),                                           // 328: copilot.cli.v1.ShutdownAgentMetric
+	(*ShutdownCodeChanges)(nil),                                           // 329: copilot.cli.v1.ShutdownCodeChanges
+	(*ShutdownData)(nil),                                                  // 330: copilot.cli.v1.ShutdownData
+	(*ShutdownModelMetric)(nil),                                           // 331: copilot.cli.v1.ShutdownModelMetric
+	(*ShutdownModelMetricRequests)(nil),                                   // 332: copilot.cli.v1.ShutdownModelMetricRequests
+	(*ShutdownModelMetricTokenDetail)(nil),                                // 333: copilot.cli.v1.ShutdownModelMetricTokenDetail
+	(*ShutdownModelMetricUsage)(nil),                                      // 334: copilot.cli.v1.ShutdownModelMetricUsage
+	(*ShutdownTokenDetail)(nil),                                           // 335: copilot.cli.v1.ShutdownTokenDetail
+	(*SkillContextDeliveredData)(nil),                                     // 336: copilot.cli.v1.SkillContextDeliveredData
+	(*SkillContextDeliveredRefData)(nil),                                  // 337: copilot.cli.v1.SkillContextDeliveredRefData
+	(*SkillInvokedData)(nil),                                              // 338: copilot.cli.v1.SkillInvokedData
+	(*SkillInvokedRefData)(nil),                                           // 339: copilot.cli.v1.SkillInvokedRefData
+	(*SkillsLoadedData)(nil),                                              // 340: copilot.cli.v1.SkillsLoadedData
+	(*SkillsLoadedSkill)(nil),                                             // 341: copilot.cli.v1.SkillsLoadedSkill
+	(*SnapshotRewindData)(nil),                                            // 342: copilot.cli.v1.SnapshotRewindData
+	(*StartData)(nil),                                                     // 343: copilot.cli.v1.StartData
+	(*SubagentCompletedData)(nil),                                         // 344: copilot.cli.v1.SubagentCompletedData
+	(*SubagentConfiguredData)(nil),                                        // 345: copilot.cli.v1.SubagentConfiguredData
+	(*SubagentDeselectedData)(nil),                                        // 346: copilot.cli.v1.SubagentDeselectedData
+	(*SubagentFailedData)(nil),                                            // 347: copilot.cli.v1.SubagentFailedData
+	(*SubagentSelectedData)(nil),                                          // 348: copilot.cli.v1.SubagentSelectedData
+	(*SubagentStartedData)(nil),                                           // 349: copilot.cli.v1.SubagentStartedData
+	(*SystemMessageContentBlock)(nil),                                     // 350: copilot.cli.v1.SystemMessageContentBlock
+	(*SystemMessageData)(nil),                                             // 351: copilot.cli.v1.SystemMessageData
+	(*SystemMessageMetadata)(nil),                                         // 352: copilot.cli.v1.SystemMessageMetadata
+	(*SystemNotification)(nil),                                            // 353: copilot.cli.v1.SystemNotification
+	(*SystemNotificationAgentCompleted)(nil),                              // 354: copilot.cli.v1.SystemNotificationAgentCompleted
+	(*SystemNotificationAgentIdle)(nil),                                   // 355: copilot.cli.v1.SystemNotificationAgentIdle
+	(*SystemNotificationData)(nil),                                        // 356: copilot.cli.v1.SystemNotificationData
+	(*SystemNotificationFactoryCompleted)(nil),                            // 357: copilot.cli.v1.SystemNotificationFactoryCompleted
+	(*SystemNotificationInstructionDiscovered)(nil),                       // 358: copilot.cli.v1.SystemNotificationInstructionDiscovered
+	(*SystemNotificationNewInboxMessage)(nil),                             // 359: copilot.cli.v1.SystemNotificationNewInboxMessage
+	(*SystemNotificationShellCompleted)(nil),                              // 360: copilot.cli.v1.SystemNotificationShellCompleted
+	(*SystemNotificationShellDetachedCompleted)(nil),                      // 361: copilot.cli.v1.SystemNotificationShellDetachedCompleted
+	(*SystemNotificationUnclassified)(nil),                                // 362: copilot.cli.v1.SystemNotificationUnclassified
+	(*SystemNotificationWorkflowCompleted)(nil),                           // 363: copilot.cli.v1.SystemNotificationWorkflowCompleted
+	(*SystemNotificationWorkflowPauseInfo)(nil),                           // 364: copilot.cli.v1.SystemNotificationWorkflowPauseInfo
+	(*SystemNotificationWorkflowPauseInfoCheckpoint)(nil),                 // 365: copilot.cli.v1.SystemNotificationWorkflowPauseInfoCheckpoint
+	(*SystemNotificationWorkflowPauseInfoUser)(nil),                       // 366: copilot.cli.v1.SystemNotificationWorkflowPauseInfoUser
+	(*TaskCompleteData)(nil),                                              // 367: copilot.cli.v1.TaskCompleteData
+	(*TitleChangedData)(nil),                                              // 368: copilot.cli.v1.TitleChangedData
+	(*TodosChangedData)(nil),                                              // 369: copilot.cli.v1.TodosChangedData
+	(*ToolExecutionCompleteContent)(nil),                                  // 370: copilot.cli.v1.ToolExecutionCompleteContent
+	(*ToolExecutionCompleteContentAudio)(nil),                             // 371: copilot.cli.v1.ToolExecutionCompleteContentAudio
+	(*ToolExecutionCompleteContentImage)(nil),                             // 372: copilot.cli.v1.ToolExecutionCompleteContentImage
+	(*ToolExecutionCompleteContentResource)(nil),                          // 373: copilot.cli.v1.ToolExecutionCompleteContentResource
+	(*ToolExecutionCompleteContentResourceDetails)(nil),                   // 374: copilot.cli.v1.ToolExecutionCompleteContentResourceDetails
+	(*ToolExecutionCompleteContentResourceLink)(nil),                      // 375: copilot.cli.v1.ToolExecutionCompleteContentResourceLink
+	(*ToolExecutionCompleteContentResourceLinkIcon)(nil),                  // 376: copilot.cli.v1.ToolExecutionCompleteContentResourceLinkIcon
+	(*ToolExecutionCompleteContentShellExit)(nil),                         // 377: copilot.cli.v1.ToolExecutionCompleteContentShellExit
+	(*ToolExecutionCompleteContentTerminal)(nil),                          // 378: copilot.cli.v1.ToolExecutionCompleteContentTerminal
+	(*ToolExecutionCompleteContentText)(nil),                              // 379: copilot.cli.v1.ToolExecutionCompleteContentText
+	(*ToolExecutionCompleteData)(nil),                                     // 380: copilot.cli.v1.ToolExecutionCompleteData
+	(*ToolExecutionCompleteError)(nil),                                    // 381: copilot.cli.v1.ToolExecutionCompleteError
+	(*ToolExecutionCompleteFileEdit)(nil),                                 // 382: copilot.cli.v1.ToolExecutionCompleteFileEdit
+	(*ToolExecutionCompleteResult)(nil),                                   // 383: copilot.cli.v1.ToolExecutionCompleteResult
+	(*ToolExecutionCompleteShellExecution)(nil),                           // 384: copilot.cli.v1.ToolExecutionCompleteShellExecution
+	(*ToolExecutionCompleteToolDescription)(nil),                          // 385: copilot.cli.v1.ToolExecutionCompleteToolDescription
+	(*ToolExecutionCompleteToolDescriptionMeta)(nil),                      // 386: copilot.cli.v1.ToolExecutionCompleteToolDescriptionMeta
+	(*ToolExecutionCompleteToolDescriptionMetaUI)(nil),                    // 387: copilot.cli.v1.ToolExecutionCompleteToolDescriptionMetaUI
+	(*ToolExecutionCompleteUIResource)(nil),                               // 388: copilot.cli.v1.ToolExecutionCompleteUIResource
+	(*ToolExecutionCompleteUIResourceMeta)(nil),                           // 389: copilot.cli.v1.ToolExecutionCompleteUIResourceMeta
+	(*ToolExecutionCompleteUIResourceMetaUI)(nil),                         // 390: copilot.cli.v1.ToolExecutionCompleteUIResourceMetaUI
+	(*ToolExecutionCompleteUIResourceMetaUICsp)(nil),                      // 391: copilot.cli.v1.ToolExecutionCompleteUIResourceMetaUICsp
+	(*ToolExecutionCompleteUIResourceMetaUIPermissions)(nil),              // 392: copilot.cli.v1.ToolExecutionCompleteUIResourceMetaUIPermissions
+	(*ToolExecutionPartialData)(nil),                                      // 393: copilot.cli.v1.ToolExecutionPartialData
+	(*ToolExecutionProgressData)(nil),                                     // 394: copilot.cli.v1.ToolExecutionProgressData
+	(*ToolExecutionStartData)(nil),                                        // 395: copilot.cli.v1.ToolExecutionStartData
+	(*ToolExecutionStartShellToolInfo)(nil),                               // 396: copilot.cli.v1.ToolExecutionStartShellToolInfo
+	(*ToolExecutionStartToolDescription)(nil),                             // 397: copilot.cli.v1.ToolExecutionStartToolDescription
+	(*ToolExecutionStartToolDescriptionMeta)(nil),                         // 398: copilot.cli.v1.ToolExecutionStartToolDescriptionMeta
+	(*ToolExecutionStartToolDescriptionMetaUI)(nil),                       // 399: copilot.cli.v1.ToolExecutionStartToolDescriptionMetaUI
+	(*ToolExecutionUsage)(nil),                                            // 400: copilot.cli.v1.ToolExecutionUsage
+	(*ToolExecutionUsageTokenDetails)(nil),                                // 401: copilot.cli.v1.ToolExecutionUsageTokenDetails
+	(*ToolSearchActivatedData)(nil),                                       // 402: copilot.cli.v1.ToolSearchActivatedData
+	(*ToolShellOutputData)(nil),                                           // 403: copilot.cli.v1.ToolShellOutputData
+	(*ToolUserRequestedData)(nil),                                         // 404: copilot.cli.v1.ToolUserRequestedData
+	(*ToolsUpdatedData)(nil),                                              // 405: copilot.cli.v1.ToolsUpdatedData
+	(*TruncationData)(nil),                                                // 406: copilot.cli.v1.TruncationData
+	(*UIEphemeralQueryData)(nil),                                          // 407: copilot.cli.v1.UIEphemeralQueryData
+	(*UsageAccountingIdentity)(nil),                                       // 408: copilot.cli.v1.UsageAccountingIdentity
+	(*UsageAccountingRecordData)(nil),                                     // 409: copilot.cli.v1.UsageAccountingRecordData
+	(*UsageCheckpointData)(nil),                                           // 410: copilot.cli.v1.UsageCheckpointData
+	(*UsageCheckpointModelCacheState)(nil),                                // 411: copilot.cli.v1.UsageCheckpointModelCacheState
+	(*UsageGetMetricsResult)(nil),                                         // 412: copilot.cli.v1.UsageGetMetricsResult
+	(*UsageInfoData)(nil),                                                 // 413: copilot.cli.v1.UsageInfoData
+	(*UserInputCompletedData)(nil),                                        // 414: copilot.cli.v1.UserInputCompletedData
+	(*UserInputRequestedData)(nil),                                        // 415: copilot.cli.v1.UserInputRequestedData
+	(*UserMessageData)(nil),                                               // 416: copilot.cli.v1.UserMessageData
+	(*WarningData)(nil),                                                   // 417: copilot.cli.v1.WarningData
+	(*WorkflowRunSettledData)(nil),                                        // 418: copilot.cli.v1.WorkflowRunSettledData
+	(*WorkflowRunStartedData)(nil),                                        // 419: copilot.cli.v1.WorkflowRunStartedData
+	(*WorkflowRunUpdatedData)(nil),                                        // 420: copilot.cli.v1.WorkflowRunUpdatedData
+	(*WorkingDirectoryContext)(nil),                                       // 421: copilot.cli.v1.WorkingDirectoryContext
+	(*WorkspaceFileChangedData)(nil),                                      // 422: copilot.cli.v1.WorkspaceFileChangedData
+	nil,                                                                   // 423: copilot.cli.v1.AssistantMessageServerTools.FunctionCallNamespacesEntry
+	nil,                                                                   // 424: copilot.cli.v1.AssistantUsageData.QuotaSnapshotsEntry
+	nil,                                                                   // 425: copilot.cli.v1.AssistantUsageData.ToolCountsEntry
+	nil,                                                                   // 426: copilot.cli.v1.AutoModeResolvedData.CategoryScoresEntry
+	nil,                                                                   // 427: copilot.cli.v1.CustomNotificationData.SubjectEntry
+	nil,                                                                   // 428: copilot.cli.v1.ModelCallFailureData.QuotaSnapshotsEntry
+	nil,                                                                   // 429: copilot.cli.v1.PermissionRequestShell.ResolvedPathsEntry
+	nil,                                                                   // 430: copilot.cli.v1.ShutdownAgentMetric.ModelMetricsEntry
+	nil,                                                                   // 431: copilot.cli.v1.ShutdownData.TokenDetailsEntry
+	nil,                                                                   // 432: copilot.cli.v1.ShutdownData.ModelMetricsEntry
+	nil,                                                                   // 433: copilot.cli.v1.ShutdownData.AgentMetricsEntry
+	nil,                                                                   // 434: copilot.cli.v1.ShutdownData.UsageAccountingWatermarksEntry
+	nil,                                                                   // 435: copilot.cli.v1.ShutdownModelMetric.TokenDetailsEntry
+	nil,                                                                   // 436: copilot.cli.v1.UsageCheckpointData.UsageAccountingWatermarksEntry
+	nil,                                                                   // 437: copilot.cli.v1.UsageGetMetricsResult.TokenDetailsEntry
+	nil,                                                                   // 438: copilot.cli.v1.UsageGetMetricsResult.ModelMetricsEntry
+	nil,                                                                   // 439: copilot.cli.v1.UsageGetMetricsResult.AgentMetricsEntry
+	(AbortReason)(0),                                                      // 440: copilot.cli.v1.AbortReason
+	(*timestamppb.Timestamp)(nil),                                         // 441: google.protobuf.Timestamp
+	(ReasoningSummary)(0),                                                 // 442: copilot.cli.v1.ReasoningSummary
+	(AiCreditsStatus)(0),                                                  // 443: copilot.cli.v1.AiCreditsStatus
+	(*ModelProviderRef)(nil),                                              // 444: copilot.cli.v1.ModelProviderRef
+	(AutoTier)(0),                                                         // 445: copilot.cli.v1.AutoTier
+	(*StringList)(nil),                                                    // 446: copilot.cli.v1.StringList
+	(AgentModelPolicy)(0),                                                 // 447: copilot.cli.v1.AgentModelPolicy
+	(RemediationAction)(0),                                                // 448: copilot.cli.v1.RemediationAction
+	(*Attachment)(nil),                                                    // 449: copilot.cli.v1.Attachment
+	(SessionMode)(0),                                                      // 450: copilot.cli.v1.SessionMode
+	(IndexedSearchState)(0),                                               // 451: copilot.cli.v1.IndexedSearchState
+	(*McpOauthWWWAuthenticateParams)(nil),                                 // 452: copilot.cli.v1.McpOauthWWWAuthenticateParams
+	(*McpOauthHttpResponse)(nil),                                          // 453: copilot.cli.v1.McpOauthHttpResponse
+	(McpServerStatus)(0),                                                  // 454: copilot.cli.v1.McpServerStatus
+	(McpServerSource)(0),                                                  // 455: copilot.cli.v1.McpServerSource
+	(*McpServerMetadata)(nil),                                             // 456: copilot.cli.v1.McpServerMetadata
+	(Verbosity)(0),                                                        // 457: copilot.cli.v1.Verbosity
+	(ContextTier)(0),                                                      // 458: copilot.cli.v1.ContextTier
+	(ModelChangeSource)(0),                                                // 459: copilot.cli.v1.ModelChangeSource
+	(OmittedBinaryOmittedReason)(0),                                       // 460: copilot.cli.v1.OmittedBinaryOmittedReason
+	(*UserToolSessionApproval)(nil),                                       // 461: copilot.cli.v1.UserToolSessionApproval
+	(PermissionDecisionSource)(0),                                         // 462: copilot.cli.v1.PermissionDecisionSource
+	(*TaskBlocker)(nil),                                                   // 463: copilot.cli.v1.TaskBlocker
+	(*PermissionRule)(nil),                                                // 464: copilot.cli.v1.PermissionRule
+	(FactoryPermissionOperation)(0),                                       // 465: copilot.cli.v1.FactoryPermissionOperation
+	(*FactoryPermissionPhase)(nil),                                        // 466: copilot.cli.v1.FactoryPermissionPhase
+	(PermissionRecommendation)(0),                                         // 467: copilot.cli.v1.PermissionRecommendation
+	(PermissionRequestMemoryAction)(0),                                    // 468: copilot.cli.v1.PermissionRequestMemoryAction
+	(PermissionRequestMemoryDirection)(0),                                 // 469: copilot.cli.v1.PermissionRequestMemoryDirection
+	(*PermissionAssistedApproval)(nil),                                    // 470: copilot.cli.v1.PermissionAssistedApproval
+	(*PermissionSandboxPathGrant)(nil),                                    // 471: copilot.cli.v1.PermissionSandboxPathGrant
+	(WorkflowPermissionOperation)(0),                                      // 472: copilot.cli.v1.WorkflowPermissionOperation
+	(*WorkflowPermissionPhase)(nil),                                       // 473: copilot.cli.v1.WorkflowPermissionPhase
+	(*PermissionWriteFileEdit)(nil),                                       // 474: copilot.cli.v1.PermissionWriteFileEdit
+	(*PermissionPromptRequest)(nil),                                       // 475: copilot.cli.v1.PermissionPromptRequest
+	(PermissionMode)(0),                                                   // 476: copilot.cli.v1.PermissionMode
+	(*ProviderQuotaState)(nil),                                            // 477: copilot.cli.v1.ProviderQuotaState
+	(*SessionLimitsConfig)(nil),                                           // 478: copilot.cli.v1.SessionLimitsConfig
+	(ShutdownType)(0),                                                     // 479: copilot.cli.v1.ShutdownType
+	(*UsageMetricsProviderModelMetric)(nil),                               // 480: copilot.cli.v1.UsageMetricsProviderModelMetric
+	(SkillSource)(0),                                                      // 481: copilot.cli.v1.SkillSource
+	(TaskCompletionOutcome)(0),                                            // 482: copilot.cli.v1.TaskCompletionOutcome
+	(*EmbeddedTextResourceContents)(nil),                                  // 483: copilot.cli.v1.EmbeddedTextResourceContents
+	(*EmbeddedBlobResourceContents)(nil),                                  // 484: copilot.cli.v1.EmbeddedBlobResourceContents
+	(*UsageMetricsCodeChanges)(nil),                                       // 485: copilot.cli.v1.UsageMetricsCodeChanges
+	(*UsageMetricsTokenDetail)(nil),                                       // 486: copilot.cli.v1.UsageMetricsTokenDetail
+	(*UsageMetricsModelMetric)(nil),                                       // 487: copilot.cli.v1.UsageMetricsModelMetric
+	(*UsageMetricsAgentMetric)(nil),                                       // 488: copilot.cli.v1.UsageMetricsAgentMetric
 }
 var file_copilot_cli_v1_event_types_proto_depIdxs = []int32{
-	438, // 0: copilot.cli.v1.AbortData.reason:type_name -> copilot.cli.v1.AbortReason
+	440, // 0: copilot.cli.v1.AbortData.reason:type_name -> copilot.cli.v1.AbortReason
 	0,   // 1: copilot.cli.v1.AgentInterruptedData.activity:type_name -> copilot.cli.v1.AgentInterruptedActivity
 	49,  // 2: copilot.cli.v1.AgentInterruptedData.transport:type_name -> copilot.cli.v1.ModelCallFailureTransport
 	1,   // 3: copilot.cli.v1.AgentInterruptedData.cancel_phase:type_name -> copilot.cli.v1.AgentInterruptedCancelPhase
@@ -43804,34 +44052,34 @@ var file_copilot_cli_v1_event_types_proto_depIdxs = []int32{
 	101, // 6: copilot.cli.v1.AssistantMessageData.reasoning_blocks:type_name -> copilot.cli.v1.AssistantMessageReasoningBlocks
 	146, // 7: copilot.cli.v1.AssistantMessageData.citations:type_name -> copilot.cli.v1.Citations
 	178, // 8: copilot.cli.v1.AssistantMessageData.fusion:type_name -> copilot.cli.v1.FusionAttribution
-	421, // 9: copilot.cli.v1.AssistantMessageServerTools.function_call_namespaces:type_name -> copilot.cli.v1.AssistantMessageServerTools.FunctionCallNamespacesEntry
+	423, // 9: copilot.cli.v1.AssistantMessageServerTools.function_call_namespaces:type_name -> copilot.cli.v1.AssistantMessageServerTools.FunctionCallNamespacesEntry
 	2,   // 10: copilot.cli.v1.AssistantMessageToolRequest.type:type_name -> copilot.cli.v1.AssistantMessageToolRequestType
 	105, // 11: copilot.cli.v1.AssistantMessageToolRequest.caller:type_name -> copilot.cli.v1.AssistantMessageToolRequestCaller
 	2,   // 12: copilot.cli.v1.AssistantToolCallDeltaData.tool_type:type_name -> copilot.cli.v1.AssistantMessageToolRequestType
 	115, // 13: copilot.cli.v1.AssistantUsageCopilotUsage.token_details:type_name -> copilot.cli.v1.AssistantUsageCopilotUsageTokenDetail
-	439, // 14: copilot.cli.v1.AssistantUsageData.cache_expires_at:type_name -> google.protobuf.Timestamp
+	441, // 14: copilot.cli.v1.AssistantUsageData.cache_expires_at:type_name -> google.protobuf.Timestamp
 	4,   // 15: copilot.cli.v1.AssistantUsageData.transport:type_name -> copilot.cli.v1.AssistantUsageTransport
 	3,   // 16: copilot.cli.v1.AssistantUsageData.api_endpoint:type_name -> copilot.cli.v1.AssistantUsageApiEndpoint
-	422, // 17: copilot.cli.v1.AssistantUsageData.quota_snapshots:type_name -> copilot.cli.v1.AssistantUsageData.QuotaSnapshotsEntry
+	424, // 17: copilot.cli.v1.AssistantUsageData.quota_snapshots:type_name -> copilot.cli.v1.AssistantUsageData.QuotaSnapshotsEntry
 	114, // 18: copilot.cli.v1.AssistantUsageData.copilot_usage:type_name -> copilot.cli.v1.AssistantUsageCopilotUsage
-	440, // 19: copilot.cli.v1.AssistantUsageData.reasoning_summary:type_name -> copilot.cli.v1.ReasoningSummary
-	423, // 20: copilot.cli.v1.AssistantUsageData.tool_counts:type_name -> copilot.cli.v1.AssistantUsageData.ToolCountsEntry
+	442, // 19: copilot.cli.v1.AssistantUsageData.reasoning_summary:type_name -> copilot.cli.v1.ReasoningSummary
+	425, // 20: copilot.cli.v1.AssistantUsageData.tool_counts:type_name -> copilot.cli.v1.AssistantUsageData.ToolCountsEntry
 	178, // 21: copilot.cli.v1.AssistantUsageData.fusion:type_name -> copilot.cli.v1.FusionAttribution
-	441, // 22: copilot.cli.v1.AssistantUsageData.ai_credits_status:type_name -> copilot.cli.v1.AiCreditsStatus
-	442, // 23: copilot.cli.v1.AssistantUsageData.provider:type_name -> copilot.cli.v1.ModelProviderRef
-	406, // 24: copilot.cli.v1.AssistantUsageData.accounting:type_name -> copilot.cli.v1.UsageAccountingIdentity
+	443, // 22: copilot.cli.v1.AssistantUsageData.ai_credits_status:type_name -> copilot.cli.v1.AiCreditsStatus
+	444, // 23: copilot.cli.v1.AssistantUsageData.provider:type_name -> copilot.cli.v1.ModelProviderRef
+	408, // 24: copilot.cli.v1.AssistantUsageData.accounting:type_name -> copilot.cli.v1.UsageAccountingIdentity
 	53,  // 25: copilot.cli.v1.AssistantUsageData.request_body_encoding:type_name -> copilot.cli.v1.ModelCallRequestBodyEncoding
 	52,  // 26: copilot.cli.v1.AssistantUsageData.request_body_compression_fallback:type_name -> copilot.cli.v1.ModelCallRequestBodyCompressionFallback
 	53,  // 27: copilot.cli.v1.AssistantUsageData.request_body_compression_fallback_from:type_name -> copilot.cli.v1.ModelCallRequestBodyEncoding
 	55,  // 28: copilot.cli.v1.AssistantUsageData.websocket_fallback_reason:type_name -> copilot.cli.v1.ModelCallWebSocketFallbackReason
 	54,  // 29: copilot.cli.v1.AssistantUsageData.websocket_fallback_error_kind:type_name -> copilot.cli.v1.ModelCallWebSocketFallbackErrorKind
-	439, // 30: copilot.cli.v1.AssistantUsageQuotaSnapshot.reset_date:type_name -> google.protobuf.Timestamp
+	441, // 30: copilot.cli.v1.AssistantUsageQuotaSnapshot.reset_date:type_name -> google.protobuf.Timestamp
 	5,   // 31: copilot.cli.v1.AutoModeResolvedData.reasoning_bucket:type_name -> copilot.cli.v1.AutoModeResolvedReasoningBucket
-	424, // 32: copilot.cli.v1.AutoModeResolvedData.category_scores:type_name -> copilot.cli.v1.AutoModeResolvedData.CategoryScoresEntry
+	426, // 32: copilot.cli.v1.AutoModeResolvedData.category_scores:type_name -> copilot.cli.v1.AutoModeResolvedData.CategoryScoresEntry
 	6,   // 33: copilot.cli.v1.AutoModeSwitchCompletedData.response:type_name -> copilot.cli.v1.AutoModeSwitchResponse
 	61,  // 34: copilot.cli.v1.AutoTierRecommendationData.recommended_auto_tier:type_name -> copilot.cli.v1.RecommendedAutoTier
-	443, // 35: copilot.cli.v1.AutoTierSwitchFailedData.effective_auto_tier:type_name -> copilot.cli.v1.AutoTier
-	443, // 36: copilot.cli.v1.AutoTierSwitchFailedData.requested_auto_tier:type_name -> copilot.cli.v1.AutoTier
+	445, // 35: copilot.cli.v1.AutoTierSwitchFailedData.effective_auto_tier:type_name -> copilot.cli.v1.AutoTier
+	445, // 36: copilot.cli.v1.AutoTierSwitchFailedData.requested_auto_tier:type_name -> copilot.cli.v1.AutoTier
 	7,   // 37: copilot.cli.v1.AutoTierSwitchFailedData.reason:type_name -> copilot.cli.v1.AutoTierSwitchFailureReason
 	8,   // 38: copilot.cli.v1.AutopilotObjectiveChangedData.operation:type_name -> copilot.cli.v1.AutopilotObjectiveChangedOperation
 	9,   // 39: copilot.cli.v1.AutopilotObjectiveChangedData.status:type_name -> copilot.cli.v1.AutopilotObjectiveChangedStatus
@@ -43850,34 +44098,34 @@ var file_copilot_cli_v1_event_types_proto_depIdxs = []int32{
 	145, // 52: copilot.cli.v1.Citations.spans:type_name -> copilot.cli.v1.CitationSpan
 	150, // 53: copilot.cli.v1.CommandsChangedData.commands:type_name -> copilot.cli.v1.CommandsChangedCommand
 	153, // 54: copilot.cli.v1.CompactionCompleteCompactionTokensUsed.copilot_usage:type_name -> copilot.cli.v1.CompactionCompleteCompactionTokensUsedCopilotUsage
-	441, // 55: copilot.cli.v1.CompactionCompleteCompactionTokensUsed.ai_credits_status:type_name -> copilot.cli.v1.AiCreditsStatus
-	442, // 56: copilot.cli.v1.CompactionCompleteCompactionTokensUsed.provider:type_name -> copilot.cli.v1.ModelProviderRef
+	443, // 55: copilot.cli.v1.CompactionCompleteCompactionTokensUsed.ai_credits_status:type_name -> copilot.cli.v1.AiCreditsStatus
+	444, // 56: copilot.cli.v1.CompactionCompleteCompactionTokensUsed.provider:type_name -> copilot.cli.v1.ModelProviderRef
 	154, // 57: copilot.cli.v1.CompactionCompleteCompactionTokensUsedCopilotUsage.token_details:type_name -> copilot.cli.v1.CompactionCompleteCompactionTokensUsedCopilotUsageTokenDetail
 	152, // 58: copilot.cli.v1.CompactionCompleteData.compaction_tokens_used:type_name -> copilot.cli.v1.CompactionCompleteCompactionTokensUsed
 	13,  // 59: copilot.cli.v1.CompactionCompleteData.trigger:type_name -> copilot.cli.v1.CompactionTrigger
-	305, // 60: copilot.cli.v1.CompactionCompleteData.responses_reasoning:type_name -> copilot.cli.v1.ResponsesReasoning
+	307, // 60: copilot.cli.v1.CompactionCompleteData.responses_reasoning:type_name -> copilot.cli.v1.ResponsesReasoning
 	13,  // 61: copilot.cli.v1.CompactionStartData.trigger:type_name -> copilot.cli.v1.CompactionTrigger
 	158, // 62: copilot.cli.v1.CompletionReceiptData.event_range:type_name -> copilot.cli.v1.CompletionReceiptEventRange
 	14,  // 63: copilot.cli.v1.CompletionReceiptData.stop_reason:type_name -> copilot.cli.v1.CompletionReceiptStopReason
 	159, // 64: copilot.cli.v1.CompletionReceiptData.final_tool:type_name -> copilot.cli.v1.CompletionReceiptFinalTool
 	15,  // 65: copilot.cli.v1.CompletionReceiptFinalTool.status:type_name -> copilot.cli.v1.CompletionReceiptToolStatus
-	444, // 66: copilot.cli.v1.CustomAgentsUpdatedAgent.tools:type_name -> copilot.cli.v1.StringList
-	445, // 67: copilot.cli.v1.CustomAgentsUpdatedAgent.model_policy:type_name -> copilot.cli.v1.AgentModelPolicy
+	446, // 66: copilot.cli.v1.CustomAgentsUpdatedAgent.tools:type_name -> copilot.cli.v1.StringList
+	447, // 67: copilot.cli.v1.CustomAgentsUpdatedAgent.model_policy:type_name -> copilot.cli.v1.AgentModelPolicy
 	161, // 68: copilot.cli.v1.CustomAgentsUpdatedData.agents:type_name -> copilot.cli.v1.CustomAgentsUpdatedAgent
-	425, // 69: copilot.cli.v1.CustomNotificationData.subject:type_name -> copilot.cli.v1.CustomNotificationData.SubjectEntry
+	427, // 69: copilot.cli.v1.CustomNotificationData.subject:type_name -> copilot.cli.v1.CustomNotificationData.SubjectEntry
 	16,  // 70: copilot.cli.v1.ElicitationCompletedData.action:type_name -> copilot.cli.v1.ElicitationCompletedAction
 	17,  // 71: copilot.cli.v1.ElicitationRequestedData.mode:type_name -> copilot.cli.v1.ElicitationRequestedMode
 	166, // 72: copilot.cli.v1.ElicitationRequestedData.requested_schema:type_name -> copilot.cli.v1.ElicitationRequestedSchema
-	446, // 73: copilot.cli.v1.ErrorData.remediation:type_name -> copilot.cli.v1.RemediationAction
+	448, // 73: copilot.cli.v1.ErrorData.remediation:type_name -> copilot.cli.v1.RemediationAction
 	18,  // 74: copilot.cli.v1.ExitPlanModeCompletedData.selected_action:type_name -> copilot.cli.v1.ExitPlanModeAction
 	18,  // 75: copilot.cli.v1.ExitPlanModeRequestedData.actions:type_name -> copilot.cli.v1.ExitPlanModeAction
 	18,  // 76: copilot.cli.v1.ExitPlanModeRequestedData.recommended_action:type_name -> copilot.cli.v1.ExitPlanModeAction
-	447, // 77: copilot.cli.v1.ExtensionsAttachmentsPushedData.attachments:type_name -> copilot.cli.v1.Attachment
+	449, // 77: copilot.cli.v1.ExtensionsAttachmentsPushedData.attachments:type_name -> copilot.cli.v1.Attachment
 	172, // 78: copilot.cli.v1.ExtensionsLoadedData.extensions:type_name -> copilot.cli.v1.ExtensionsLoadedExtension
 	19,  // 79: copilot.cli.v1.ExtensionsLoadedExtension.source:type_name -> copilot.cli.v1.ExtensionsLoadedExtensionSource
 	20,  // 80: copilot.cli.v1.ExtensionsLoadedExtension.status:type_name -> copilot.cli.v1.ExtensionsLoadedExtensionStatus
 	21,  // 81: copilot.cli.v1.FactoryRunSettledData.status:type_name -> copilot.cli.v1.FactoryRunSettledStatus
-	327, // 82: copilot.cli.v1.FusionChangeCheckpointData.code_changes:type_name -> copilot.cli.v1.ShutdownCodeChanges
+	329, // 82: copilot.cli.v1.FusionChangeCheckpointData.code_changes:type_name -> copilot.cli.v1.ShutdownCodeChanges
 	22,  // 83: copilot.cli.v1.FusionCommitStartedData.kind:type_name -> copilot.cli.v1.FusionCommitKind
 	25,  // 84: copilot.cli.v1.FusionCompletedData.pattern:type_name -> copilot.cli.v1.FusionPattern
 	24,  // 85: copilot.cli.v1.FusionFollowUpRecommendation.user_turn:type_name -> copilot.cli.v1.FusionFollowUpAction
@@ -43907,7 +44155,7 @@ var file_copilot_cli_v1_event_types_proto_depIdxs = []int32{
 	188, // 109: copilot.cli.v1.FusionResolvedData.phase_plan:type_name -> copilot.cli.v1.FusionPhasePlanStep
 	182, // 110: copilot.cli.v1.FusionResolvedData.critics:type_name -> copilot.cli.v1.FusionCritic
 	30,  // 111: copilot.cli.v1.FusionRouteStartedData.turn_kind:type_name -> copilot.cli.v1.FusionTurnKind
-	439, // 112: copilot.cli.v1.HandoffData.handoff_time:type_name -> google.protobuf.Timestamp
+	441, // 112: copilot.cli.v1.HandoffData.handoff_time:type_name -> google.protobuf.Timestamp
 	31,  // 113: copilot.cli.v1.HandoffData.source_type:type_name -> copilot.cli.v1.HandoffSourceType
 	198, // 114: copilot.cli.v1.HandoffData.repository:type_name -> copilot.cli.v1.HandoffRepository
 	200, // 115: copilot.cli.v1.HookEndData.error:type_name -> copilot.cli.v1.HookEndError
@@ -43920,7 +44168,7 @@ var file_copilot_cli_v1_event_types_proto_depIdxs = []int32{
 	18,  // 122: copilot.cli.v1.HumanResponseRecordedResponseExitPlanMode.actions:type_name -> copilot.cli.v1.ExitPlanModeAction
 	18,  // 123: copilot.cli.v1.HumanResponseRecordedResponseExitPlanMode.recommended_action:type_name -> copilot.cli.v1.ExitPlanModeAction
 	18,  // 124: copilot.cli.v1.HumanResponseRecordedResponseExitPlanMode.selected_action:type_name -> copilot.cli.v1.ExitPlanModeAction
-	448, // 125: copilot.cli.v1.IdleData.mode:type_name -> copilot.cli.v1.SessionMode
+	450, // 125: copilot.cli.v1.IdleData.mode:type_name -> copilot.cli.v1.SessionMode
 	213, // 126: copilot.cli.v1.IndexedSearchData.status:type_name -> copilot.cli.v1.IndexedSearchDataStatus
 	212, // 127: copilot.cli.v1.IndexedSearchData.startup:type_name -> copilot.cli.v1.IndexedSearchDataStartup
 	211, // 128: copilot.cli.v1.IndexedSearchData.server_error:type_name -> copilot.cli.v1.IndexedSearchDataServerError
@@ -43929,7 +44177,7 @@ var file_copilot_cli_v1_event_types_proto_depIdxs = []int32{
 	34,  // 131: copilot.cli.v1.IndexedSearchDataServerError.error_type:type_name -> copilot.cli.v1.IndexedSearchErrorType
 	36,  // 132: copilot.cli.v1.IndexedSearchDataStartup.outcome:type_name -> copilot.cli.v1.IndexedSearchOutcome
 	33,  // 133: copilot.cli.v1.IndexedSearchDataStartup.disabled_reason:type_name -> copilot.cli.v1.IndexedSearchDisabledReason
-	449, // 134: copilot.cli.v1.IndexedSearchDataStatus.state:type_name -> copilot.cli.v1.IndexedSearchState
+	451, // 134: copilot.cli.v1.IndexedSearchDataStatus.state:type_name -> copilot.cli.v1.IndexedSearchState
 	37,  // 135: copilot.cli.v1.ManagedPluginProgressData.phase:type_name -> copilot.cli.v1.ManagedPluginProgressPhase
 	38,  // 136: copilot.cli.v1.ManagedSettingsEnforcedData.escalation:type_name -> copilot.cli.v1.ManagedSettingsEnforcedEscalation
 	218, // 137: copilot.cli.v1.McpAppToolCallCompleteData.error:type_name -> copilot.cli.v1.McpAppToolCallCompleteError
@@ -43940,25 +44188,25 @@ var file_copilot_cli_v1_event_types_proto_depIdxs = []int32{
 	41,  // 142: copilot.cli.v1.McpOauthCompletedData.outcome:type_name -> copilot.cli.v1.McpOauthCompletionOutcome
 	42,  // 143: copilot.cli.v1.McpOauthRecoveryCompletedData.outcome:type_name -> copilot.cli.v1.McpOauthRecoveryCompletedOutcome
 	227, // 144: copilot.cli.v1.McpOauthRequiredData.static_client_config:type_name -> copilot.cli.v1.McpOauthRequiredStaticClientConfig
-	450, // 145: copilot.cli.v1.McpOauthRequiredData.www_authenticate_params:type_name -> copilot.cli.v1.McpOauthWWWAuthenticateParams
-	451, // 146: copilot.cli.v1.McpOauthRequiredData.http_response:type_name -> copilot.cli.v1.McpOauthHttpResponse
+	452, // 145: copilot.cli.v1.McpOauthRequiredData.www_authenticate_params:type_name -> copilot.cli.v1.McpOauthWWWAuthenticateParams
+	453, // 146: copilot.cli.v1.McpOauthRequiredData.http_response:type_name -> copilot.cli.v1.McpOauthHttpResponse
 	43,  // 147: copilot.cli.v1.McpOauthRequiredData.reason:type_name -> copilot.cli.v1.McpOauthRequestReason
 	44,  // 148: copilot.cli.v1.McpOauthRequiredStaticClientConfig.grant_type:type_name -> copilot.cli.v1.McpOauthRequiredStaticClientConfigGrantType
-	452, // 149: copilot.cli.v1.McpServerStatusChangedData.status:type_name -> copilot.cli.v1.McpServerStatus
+	454, // 149: copilot.cli.v1.McpServerStatusChangedData.status:type_name -> copilot.cli.v1.McpServerStatus
 	233, // 150: copilot.cli.v1.McpServersLoadedData.servers:type_name -> copilot.cli.v1.McpServersLoadedServer
-	452, // 151: copilot.cli.v1.McpServersLoadedServer.status:type_name -> copilot.cli.v1.McpServerStatus
-	453, // 152: copilot.cli.v1.McpServersLoadedServer.source:type_name -> copilot.cli.v1.McpServerSource
+	454, // 151: copilot.cli.v1.McpServersLoadedServer.status:type_name -> copilot.cli.v1.McpServerStatus
+	455, // 152: copilot.cli.v1.McpServersLoadedServer.source:type_name -> copilot.cli.v1.McpServerSource
 	45,  // 153: copilot.cli.v1.McpServersLoadedServer.transport:type_name -> copilot.cli.v1.McpServerTransport
-	454, // 154: copilot.cli.v1.McpServersLoadedServer.server_metadata:type_name -> copilot.cli.v1.McpServerMetadata
-	448, // 155: copilot.cli.v1.ModeChangedData.previous_mode:type_name -> copilot.cli.v1.SessionMode
-	448, // 156: copilot.cli.v1.ModeChangedData.new_mode:type_name -> copilot.cli.v1.SessionMode
-	448, // 157: copilot.cli.v1.ModeNoticeDeliveredData.mode:type_name -> copilot.cli.v1.SessionMode
+	456, // 154: copilot.cli.v1.McpServersLoadedServer.server_metadata:type_name -> copilot.cli.v1.McpServerMetadata
+	450, // 155: copilot.cli.v1.ModeChangedData.previous_mode:type_name -> copilot.cli.v1.SessionMode
+	450, // 156: copilot.cli.v1.ModeChangedData.new_mode:type_name -> copilot.cli.v1.SessionMode
+	450, // 157: copilot.cli.v1.ModeNoticeDeliveredData.mode:type_name -> copilot.cli.v1.SessionMode
 	3,   // 158: copilot.cli.v1.ModelCallFailureData.api_endpoint:type_name -> copilot.cli.v1.AssistantUsageApiEndpoint
 	49,  // 159: copilot.cli.v1.ModelCallFailureData.transport:type_name -> copilot.cli.v1.ModelCallFailureTransport
 	47,  // 160: copilot.cli.v1.ModelCallFailureData.failure_kind:type_name -> copilot.cli.v1.ModelCallFailureKind
 	48,  // 161: copilot.cli.v1.ModelCallFailureData.source:type_name -> copilot.cli.v1.ModelCallFailureSource
 	46,  // 162: copilot.cli.v1.ModelCallFailureData.bad_request_kind:type_name -> copilot.cli.v1.ModelCallFailureBadRequestKind
-	426, // 163: copilot.cli.v1.ModelCallFailureData.quota_snapshots:type_name -> copilot.cli.v1.ModelCallFailureData.QuotaSnapshotsEntry
+	428, // 163: copilot.cli.v1.ModelCallFailureData.quota_snapshots:type_name -> copilot.cli.v1.ModelCallFailureData.QuotaSnapshotsEntry
 	238, // 164: copilot.cli.v1.ModelCallFailureData.request_fingerprint:type_name -> copilot.cli.v1.ModelCallFailureRequestFingerprint
 	178, // 165: copilot.cli.v1.ModelCallFailureData.fusion:type_name -> copilot.cli.v1.FusionAttribution
 	53,  // 166: copilot.cli.v1.ModelCallFailureData.request_body_encoding:type_name -> copilot.cli.v1.ModelCallRequestBodyEncoding
@@ -43969,287 +44217,288 @@ var file_copilot_cli_v1_event_types_proto_depIdxs = []int32{
 	50,  // 171: copilot.cli.v1.ModelCallFinalResultData.result:type_name -> copilot.cli.v1.ModelCallFinalResult
 	51,  // 172: copilot.cli.v1.ModelCallFinishedData.outcome:type_name -> copilot.cli.v1.ModelCallFinishedOutcome
 	178, // 173: copilot.cli.v1.ModelCallStartData.fusion:type_name -> copilot.cli.v1.FusionAttribution
-	440, // 174: copilot.cli.v1.ModelChangeData.previous_reasoning_summary:type_name -> copilot.cli.v1.ReasoningSummary
-	440, // 175: copilot.cli.v1.ModelChangeData.reasoning_summary:type_name -> copilot.cli.v1.ReasoningSummary
-	455, // 176: copilot.cli.v1.ModelChangeData.previous_verbosity:type_name -> copilot.cli.v1.Verbosity
-	455, // 177: copilot.cli.v1.ModelChangeData.verbosity:type_name -> copilot.cli.v1.Verbosity
-	456, // 178: copilot.cli.v1.ModelChangeData.context_tier:type_name -> copilot.cli.v1.ContextTier
-	457, // 179: copilot.cli.v1.ModelChangeData.source:type_name -> copilot.cli.v1.ModelChangeSource
-	443, // 180: copilot.cli.v1.ModelChangeData.previous_auto_tier:type_name -> copilot.cli.v1.AutoTier
-	443, // 181: copilot.cli.v1.ModelChangeData.auto_tier:type_name -> copilot.cli.v1.AutoTier
-	56,  // 182: copilot.cli.v1.OmittedBinaryResult.type:type_name -> copilot.cli.v1.OmittedBinaryType
-	458, // 183: copilot.cli.v1.OmittedBinaryResult.omitted_reason:type_name -> copilot.cli.v1.OmittedBinaryOmittedReason
-	459, // 184: copilot.cli.v1.PermissionApprovedForLocation.approval:type_name -> copilot.cli.v1.UserToolSessionApproval
-	459, // 185: copilot.cli.v1.PermissionApprovedForSession.approval:type_name -> copilot.cli.v1.UserToolSessionApproval
-	460, // 186: copilot.cli.v1.PermissionCarriedForwardData.decision_source:type_name -> copilot.cli.v1.PermissionDecisionSource
-	296, // 187: copilot.cli.v1.PermissionCompletedData.result:type_name -> copilot.cli.v1.PermissionResult
-	461, // 188: copilot.cli.v1.PermissionCompletedData.blocker:type_name -> copilot.cli.v1.TaskBlocker
-	460, // 189: copilot.cli.v1.PermissionCompletedData.decision_source:type_name -> copilot.cli.v1.PermissionDecisionSource
-	57,  // 190: copilot.cli.v1.PermissionContextualAuthorizationData.polarity:type_name -> copilot.cli.v1.PermissionMessageAuthorizationPolarity
-	462, // 191: copilot.cli.v1.PermissionDeniedByRules.rules:type_name -> copilot.cli.v1.PermissionRule
-	57,  // 192: copilot.cli.v1.PermissionMessageAuthorizationData.polarity:type_name -> copilot.cli.v1.PermissionMessageAuthorizationPolarity
-	288, // 193: copilot.cli.v1.PermissionRequest.shell:type_name -> copilot.cli.v1.PermissionRequestShell
-	294, // 194: copilot.cli.v1.PermissionRequest.write:type_name -> copilot.cli.v1.PermissionRequestWrite
-	287, // 195: copilot.cli.v1.PermissionRequest.read:type_name -> copilot.cli.v1.PermissionRequestRead
-	285, // 196: copilot.cli.v1.PermissionRequest.mcp:type_name -> copilot.cli.v1.PermissionRequestMcp
-	292, // 197: copilot.cli.v1.PermissionRequest.url:type_name -> copilot.cli.v1.PermissionRequestUrl
-	286, // 198: copilot.cli.v1.PermissionRequest.memory:type_name -> copilot.cli.v1.PermissionRequestMemory
-	279, // 199: copilot.cli.v1.PermissionRequest.custom_tool:type_name -> copilot.cli.v1.PermissionRequestCustomTool
-	284, // 200: copilot.cli.v1.PermissionRequest.hook:type_name -> copilot.cli.v1.PermissionRequestHook
-	281, // 201: copilot.cli.v1.PermissionRequest.extension_management:type_name -> copilot.cli.v1.PermissionRequestExtensionManagement
-	283, // 202: copilot.cli.v1.PermissionRequest.factory:type_name -> copilot.cli.v1.PermissionRequestFactory
-	282, // 203: copilot.cli.v1.PermissionRequest.extension_permission_access:type_name -> copilot.cli.v1.PermissionRequestExtensionPermissionAccess
-	280, // 204: copilot.cli.v1.PermissionRequest.extension_env_access:type_name -> copilot.cli.v1.PermissionRequestExtensionEnvAccess
-	293, // 205: copilot.cli.v1.PermissionRequest.workflow:type_name -> copilot.cli.v1.PermissionRequestWorkflow
-	463, // 206: copilot.cli.v1.PermissionRequestFactory.operation:type_name -> copilot.cli.v1.FactoryPermissionOperation
-	464, // 207: copilot.cli.v1.PermissionRequestFactory.phases:type_name -> copilot.cli.v1.FactoryPermissionPhase
-	465, // 208: copilot.cli.v1.PermissionRequestMcp.permission_recommendation:type_name -> copilot.cli.v1.PermissionRecommendation
-	466, // 209: copilot.cli.v1.PermissionRequestMemory.action:type_name -> copilot.cli.v1.PermissionRequestMemoryAction
-	467, // 210: copilot.cli.v1.PermissionRequestMemory.direction:type_name -> copilot.cli.v1.PermissionRequestMemoryDirection
-	58,  // 211: copilot.cli.v1.PermissionRequestMemory.scope:type_name -> copilot.cli.v1.PermissionRequestMemoryScope
-	468, // 212: copilot.cli.v1.PermissionRequestMemory.assisted_approval:type_name -> copilot.cli.v1.PermissionAssistedApproval
-	469, // 213: copilot.cli.v1.PermissionRequestRead.sandbox_path_grant:type_name -> copilot.cli.v1.PermissionSandboxPathGrant
-	289, // 214: copilot.cli.v1.PermissionRequestShell.commands:type_name -> copilot.cli.v1.PermissionRequestShellCommand
-	290, // 215: copilot.cli.v1.PermissionRequestShell.command_segments:type_name -> copilot.cli.v1.PermissionRequestShellCommandSegment
-	291, // 216: copilot.cli.v1.PermissionRequestShell.possible_urls:type_name -> copilot.cli.v1.PermissionRequestShellPossibleUrl
-	427, // 217: copilot.cli.v1.PermissionRequestShell.resolved_paths:type_name -> copilot.cli.v1.PermissionRequestShell.ResolvedPathsEntry
-	469, // 218: copilot.cli.v1.PermissionRequestShell.sandbox_path_grant:type_name -> copilot.cli.v1.PermissionSandboxPathGrant
-	470, // 219: copilot.cli.v1.PermissionRequestWorkflow.operation:type_name -> copilot.cli.v1.WorkflowPermissionOperation
-	471, // 220: copilot.cli.v1.PermissionRequestWorkflow.phases:type_name -> copilot.cli.v1.WorkflowPermissionPhase
-	469, // 221: copilot.cli.v1.PermissionRequestWrite.sandbox_path_grant:type_name -> copilot.cli.v1.PermissionSandboxPathGrant
-	472, // 222: copilot.cli.v1.PermissionRequestWrite.file_edits:type_name -> copilot.cli.v1.PermissionWriteFileEdit
-	278, // 223: copilot.cli.v1.PermissionRequestedData.permission_request:type_name -> copilot.cli.v1.PermissionRequest
-	473, // 224: copilot.cli.v1.PermissionRequestedData.prompt_request:type_name -> copilot.cli.v1.PermissionPromptRequest
-	474, // 225: copilot.cli.v1.PermissionRequestedData.permission_mode:type_name -> copilot.cli.v1.PermissionMode
-	448, // 226: copilot.cli.v1.PermissionRequestedData.agent_mode:type_name -> copilot.cli.v1.SessionMode
-	178, // 227: copilot.cli.v1.PermissionRequestedData.fusion:type_name -> copilot.cli.v1.FusionAttribution
-	261, // 228: copilot.cli.v1.PermissionResult.approved:type_name -> copilot.cli.v1.PermissionApproved
-	263, // 229: copilot.cli.v1.PermissionResult.approved_for_session:type_name -> copilot.cli.v1.PermissionApprovedForSession
-	262, // 230: copilot.cli.v1.PermissionResult.approved_for_location:type_name -> copilot.cli.v1.PermissionApprovedForLocation
-	266, // 231: copilot.cli.v1.PermissionResult.cancelled:type_name -> copilot.cli.v1.PermissionCancelled
-	272, // 232: copilot.cli.v1.PermissionResult.denied_by_rules:type_name -> copilot.cli.v1.PermissionDeniedByRules
-	274, // 233: copilot.cli.v1.PermissionResult.denied_no_approval_rule_and_could_not_request_from_user:type_name -> copilot.cli.v1.PermissionDeniedNoApprovalRuleAndCouldNotRequestFromUser
-	273, // 234: copilot.cli.v1.PermissionResult.denied_interactively_by_user:type_name -> copilot.cli.v1.PermissionDeniedInteractivelyByUser
-	270, // 235: copilot.cli.v1.PermissionResult.denied_by_content_exclusion_policy:type_name -> copilot.cli.v1.PermissionDeniedByContentExclusionPolicy
-	271, // 236: copilot.cli.v1.PermissionResult.denied_by_permission_request_hook:type_name -> copilot.cli.v1.PermissionDeniedByPermissionRequestHook
-	264, // 237: copilot.cli.v1.PermissionResult.approved_read_only_for_session:type_name -> copilot.cli.v1.PermissionApprovedReadOnlyForSession
-	474, // 238: copilot.cli.v1.PermissionsChangedData.previous_mode:type_name -> copilot.cli.v1.PermissionMode
-	474, // 239: copilot.cli.v1.PermissionsChangedData.mode:type_name -> copilot.cli.v1.PermissionMode
-	59,  // 240: copilot.cli.v1.PersistedBinaryImage.type:type_name -> copilot.cli.v1.PersistedBinaryImageType
-	298, // 241: copilot.cli.v1.PersistedBinaryResult.persisted_binary_image:type_name -> copilot.cli.v1.PersistedBinaryImage
-	259, // 242: copilot.cli.v1.PersistedBinaryResult.omitted_binary_result:type_name -> copilot.cli.v1.OmittedBinaryResult
-	127, // 243: copilot.cli.v1.PersistedBinaryResult.binary_asset_reference:type_name -> copilot.cli.v1.BinaryAssetReference
-	60,  // 244: copilot.cli.v1.PlanChangedData.operation:type_name -> copilot.cli.v1.PlanChangedOperation
-	475, // 245: copilot.cli.v1.ProviderQuotaObservationData.observation:type_name -> copilot.cli.v1.ProviderQuotaState
-	53,  // 246: copilot.cli.v1.RequestBodyCompressionDisabledData.encoding:type_name -> copilot.cli.v1.ModelCallRequestBodyEncoding
-	439, // 247: copilot.cli.v1.ResumeData.resume_time:type_name -> google.protobuf.Timestamp
-	440, // 248: copilot.cli.v1.ResumeData.reasoning_summary:type_name -> copilot.cli.v1.ReasoningSummary
-	455, // 249: copilot.cli.v1.ResumeData.verbosity:type_name -> copilot.cli.v1.Verbosity
-	456, // 250: copilot.cli.v1.ResumeData.context_tier:type_name -> copilot.cli.v1.ContextTier
-	476, // 251: copilot.cli.v1.ResumeData.session_limits:type_name -> copilot.cli.v1.SessionLimitsConfig
-	419, // 252: copilot.cli.v1.ResumeData.context:type_name -> copilot.cli.v1.WorkingDirectoryContext
-	443, // 253: copilot.cli.v1.ResumeData.auto_tier:type_name -> copilot.cli.v1.AutoTier
-	316, // 254: copilot.cli.v1.SandboxDecisionData.policy_resolved:type_name -> copilot.cli.v1.SandboxDecisionDataPolicyResolved
-	317, // 255: copilot.cli.v1.SandboxDecisionData.spawn_completed:type_name -> copilot.cli.v1.SandboxDecisionDataSpawnCompleted
-	313, // 256: copilot.cli.v1.SandboxDecisionData.enforcement_state:type_name -> copilot.cli.v1.SandboxDecisionDataEnforcementState
-	310, // 257: copilot.cli.v1.SandboxDecisionData.access_denied:type_name -> copilot.cli.v1.SandboxDecisionDataAccessDenied
-	311, // 258: copilot.cli.v1.SandboxDecisionData.access_recorded:type_name -> copilot.cli.v1.SandboxDecisionDataAccessRecorded
-	312, // 259: copilot.cli.v1.SandboxDecisionData.bypass_decided:type_name -> copilot.cli.v1.SandboxDecisionDataBypassDecided
-	315, // 260: copilot.cli.v1.SandboxDecisionData.permissive_retry_decided:type_name -> copilot.cli.v1.SandboxDecisionDataPermissiveRetryDecided
-	314, // 261: copilot.cli.v1.SandboxDecisionData.permissive_retry_completed:type_name -> copilot.cli.v1.SandboxDecisionDataPermissiveRetryCompleted
-	65,  // 262: copilot.cli.v1.SandboxDecisionDataAccessDenied.control:type_name -> copilot.cli.v1.SandboxControl
-	70,  // 263: copilot.cli.v1.SandboxDecisionDataAccessDenied.outcome:type_name -> copilot.cli.v1.SandboxOutcome
-	72,  // 264: copilot.cli.v1.SandboxDecisionDataAccessDenied.platform:type_name -> copilot.cli.v1.SandboxPlatform
-	69,  // 265: copilot.cli.v1.SandboxDecisionDataAccessDenied.enforcement_point:type_name -> copilot.cli.v1.SandboxEnforcementPoint
-	67,  // 266: copilot.cli.v1.SandboxDecisionDataAccessDenied.denial_class:type_name -> copilot.cli.v1.SandboxDenialClass
-	62,  // 267: copilot.cli.v1.SandboxDecisionDataAccessDenied.attestation:type_name -> copilot.cli.v1.SandboxAttestation
-	68,  // 268: copilot.cli.v1.SandboxDecisionDataAccessDenied.confidence:type_name -> copilot.cli.v1.SandboxDenialConfidence
-	65,  // 269: copilot.cli.v1.SandboxDecisionDataAccessRecorded.control:type_name -> copilot.cli.v1.SandboxControl
-	70,  // 270: copilot.cli.v1.SandboxDecisionDataAccessRecorded.outcome:type_name -> copilot.cli.v1.SandboxOutcome
-	72,  // 271: copilot.cli.v1.SandboxDecisionDataAccessRecorded.platform:type_name -> copilot.cli.v1.SandboxPlatform
-	69,  // 272: copilot.cli.v1.SandboxDecisionDataAccessRecorded.enforcement_point:type_name -> copilot.cli.v1.SandboxEnforcementPoint
-	67,  // 273: copilot.cli.v1.SandboxDecisionDataAccessRecorded.denial_class:type_name -> copilot.cli.v1.SandboxDenialClass
-	71,  // 274: copilot.cli.v1.SandboxDecisionDataAccessRecorded.permissive_source:type_name -> copilot.cli.v1.SandboxPermissiveSource
-	65,  // 275: copilot.cli.v1.SandboxDecisionDataBypassDecided.control:type_name -> copilot.cli.v1.SandboxControl
-	70,  // 276: copilot.cli.v1.SandboxDecisionDataBypassDecided.outcome:type_name -> copilot.cli.v1.SandboxOutcome
-	72,  // 277: copilot.cli.v1.SandboxDecisionDataBypassDecided.platform:type_name -> copilot.cli.v1.SandboxPlatform
-	69,  // 278: copilot.cli.v1.SandboxDecisionDataBypassDecided.enforcement_point:type_name -> copilot.cli.v1.SandboxEnforcementPoint
-	64,  // 279: copilot.cli.v1.SandboxDecisionDataBypassDecided.source:type_name -> copilot.cli.v1.SandboxBypassSource
-	67,  // 280: copilot.cli.v1.SandboxDecisionDataBypassDecided.denial_class:type_name -> copilot.cli.v1.SandboxDenialClass
-	68,  // 281: copilot.cli.v1.SandboxDecisionDataBypassDecided.confidence:type_name -> copilot.cli.v1.SandboxDenialConfidence
-	65,  // 282: copilot.cli.v1.SandboxDecisionDataEnforcementState.control:type_name -> copilot.cli.v1.SandboxControl
-	70,  // 283: copilot.cli.v1.SandboxDecisionDataEnforcementState.outcome:type_name -> copilot.cli.v1.SandboxOutcome
-	72,  // 284: copilot.cli.v1.SandboxDecisionDataEnforcementState.platform:type_name -> copilot.cli.v1.SandboxPlatform
-	63,  // 285: copilot.cli.v1.SandboxDecisionDataEnforcementState.backend:type_name -> copilot.cli.v1.SandboxBackend
-	69,  // 286: copilot.cli.v1.SandboxDecisionDataEnforcementState.enforcement_point:type_name -> copilot.cli.v1.SandboxEnforcementPoint
-	62,  // 287: copilot.cli.v1.SandboxDecisionDataEnforcementState.attestation:type_name -> copilot.cli.v1.SandboxAttestation
-	65,  // 288: copilot.cli.v1.SandboxDecisionDataPermissiveRetryCompleted.control:type_name -> copilot.cli.v1.SandboxControl
-	70,  // 289: copilot.cli.v1.SandboxDecisionDataPermissiveRetryCompleted.outcome:type_name -> copilot.cli.v1.SandboxOutcome
-	72,  // 290: copilot.cli.v1.SandboxDecisionDataPermissiveRetryCompleted.platform:type_name -> copilot.cli.v1.SandboxPlatform
-	69,  // 291: copilot.cli.v1.SandboxDecisionDataPermissiveRetryCompleted.enforcement_point:type_name -> copilot.cli.v1.SandboxEnforcementPoint
-	67,  // 292: copilot.cli.v1.SandboxDecisionDataPermissiveRetryCompleted.denial_class:type_name -> copilot.cli.v1.SandboxDenialClass
-	68,  // 293: copilot.cli.v1.SandboxDecisionDataPermissiveRetryCompleted.confidence:type_name -> copilot.cli.v1.SandboxDenialConfidence
-	65,  // 294: copilot.cli.v1.SandboxDecisionDataPermissiveRetryDecided.control:type_name -> copilot.cli.v1.SandboxControl
-	70,  // 295: copilot.cli.v1.SandboxDecisionDataPermissiveRetryDecided.outcome:type_name -> copilot.cli.v1.SandboxOutcome
-	72,  // 296: copilot.cli.v1.SandboxDecisionDataPermissiveRetryDecided.platform:type_name -> copilot.cli.v1.SandboxPlatform
-	69,  // 297: copilot.cli.v1.SandboxDecisionDataPermissiveRetryDecided.enforcement_point:type_name -> copilot.cli.v1.SandboxEnforcementPoint
-	64,  // 298: copilot.cli.v1.SandboxDecisionDataPermissiveRetryDecided.source:type_name -> copilot.cli.v1.SandboxBypassSource
-	67,  // 299: copilot.cli.v1.SandboxDecisionDataPermissiveRetryDecided.denial_class:type_name -> copilot.cli.v1.SandboxDenialClass
-	68,  // 300: copilot.cli.v1.SandboxDecisionDataPermissiveRetryDecided.confidence:type_name -> copilot.cli.v1.SandboxDenialConfidence
-	65,  // 301: copilot.cli.v1.SandboxDecisionDataPolicyResolved.control:type_name -> copilot.cli.v1.SandboxControl
-	70,  // 302: copilot.cli.v1.SandboxDecisionDataPolicyResolved.outcome:type_name -> copilot.cli.v1.SandboxOutcome
-	72,  // 303: copilot.cli.v1.SandboxDecisionDataPolicyResolved.platform:type_name -> copilot.cli.v1.SandboxPlatform
-	63,  // 304: copilot.cli.v1.SandboxDecisionDataPolicyResolved.backend:type_name -> copilot.cli.v1.SandboxBackend
-	73,  // 305: copilot.cli.v1.SandboxDecisionDataPolicyResolved.policy_source:type_name -> copilot.cli.v1.SandboxPolicySource
-	69,  // 306: copilot.cli.v1.SandboxDecisionDataPolicyResolved.enforcement_point:type_name -> copilot.cli.v1.SandboxEnforcementPoint
-	74,  // 307: copilot.cli.v1.SandboxDecisionDataPolicyResolved.proxy_mode:type_name -> copilot.cli.v1.SandboxProxyMode
-	318, // 308: copilot.cli.v1.SandboxDecisionDataPolicyResolved.effective_filesystem_policy:type_name -> copilot.cli.v1.SandboxFilesystemPolicyDetails
-	66,  // 309: copilot.cli.v1.SandboxDecisionDataPolicyResolved.degradation_reason:type_name -> copilot.cli.v1.SandboxDegradationReason
-	65,  // 310: copilot.cli.v1.SandboxDecisionDataSpawnCompleted.control:type_name -> copilot.cli.v1.SandboxControl
-	70,  // 311: copilot.cli.v1.SandboxDecisionDataSpawnCompleted.outcome:type_name -> copilot.cli.v1.SandboxOutcome
-	72,  // 312: copilot.cli.v1.SandboxDecisionDataSpawnCompleted.platform:type_name -> copilot.cli.v1.SandboxPlatform
-	63,  // 313: copilot.cli.v1.SandboxDecisionDataSpawnCompleted.backend:type_name -> copilot.cli.v1.SandboxBackend
-	69,  // 314: copilot.cli.v1.SandboxDecisionDataSpawnCompleted.enforcement_point:type_name -> copilot.cli.v1.SandboxEnforcementPoint
-	66,  // 315: copilot.cli.v1.SandboxDecisionDataSpawnCompleted.degradation_reason:type_name -> copilot.cli.v1.SandboxDegradationReason
-	75,  // 316: copilot.cli.v1.ScheduleCreatedData.origin:type_name -> copilot.cli.v1.ScheduleOrigin
-	476, // 317: copilot.cli.v1.SessionLimitsChangedData.session_limits:type_name -> copilot.cli.v1.SessionLimitsConfig
-	325, // 318: copilot.cli.v1.SessionLimitsExhaustedCompletedData.response:type_name -> copilot.cli.v1.SessionLimitsExhaustedResponse
-	76,  // 319: copilot.cli.v1.SessionLimitsExhaustedResponse.action:type_name -> copilot.cli.v1.SessionLimitsExhaustedResponseAction
-	428, // 320: copilot.cli.v1.ShutdownAgentMetric.model_metrics:type_name -> copilot.cli.v1.ShutdownAgentMetric.ModelMetricsEntry
-	477, // 321: copilot.cli.v1.ShutdownData.shutdown_type:type_name -> copilot.cli.v1.ShutdownType
-	429, // 322: copilot.cli.v1.ShutdownData.token_details:type_name -> copilot.cli.v1.ShutdownData.TokenDetailsEntry
-	327, // 323: copilot.cli.v1.ShutdownData.code_changes:type_name -> copilot.cli.v1.ShutdownCodeChanges
-	430, // 324: copilot.cli.v1.ShutdownData.model_metrics:type_name -> copilot.cli.v1.ShutdownData.ModelMetricsEntry
-	431, // 325: copilot.cli.v1.ShutdownData.agent_metrics:type_name -> copilot.cli.v1.ShutdownData.AgentMetricsEntry
-	410, // 326: copilot.cli.v1.ShutdownData.accounting_snapshot:type_name -> copilot.cli.v1.UsageGetMetricsResult
-	478, // 327: copilot.cli.v1.ShutdownData.provider_model_metrics:type_name -> copilot.cli.v1.UsageMetricsProviderModelMetric
-	432, // 328: copilot.cli.v1.ShutdownData.usage_accounting_watermarks:type_name -> copilot.cli.v1.ShutdownData.UsageAccountingWatermarksEntry
-	330, // 329: copilot.cli.v1.ShutdownModelMetric.requests:type_name -> copilot.cli.v1.ShutdownModelMetricRequests
-	332, // 330: copilot.cli.v1.ShutdownModelMetric.usage:type_name -> copilot.cli.v1.ShutdownModelMetricUsage
-	433, // 331: copilot.cli.v1.ShutdownModelMetric.token_details:type_name -> copilot.cli.v1.ShutdownModelMetric.TokenDetailsEntry
-	77,  // 332: copilot.cli.v1.SkillInvokedData.trigger:type_name -> copilot.cli.v1.SkillInvokedTrigger
-	77,  // 333: copilot.cli.v1.SkillInvokedRefData.trigger:type_name -> copilot.cli.v1.SkillInvokedTrigger
-	339, // 334: copilot.cli.v1.SkillsLoadedData.skills:type_name -> copilot.cli.v1.SkillsLoadedSkill
-	479, // 335: copilot.cli.v1.SkillsLoadedSkill.source:type_name -> copilot.cli.v1.SkillSource
-	439, // 336: copilot.cli.v1.StartData.start_time:type_name -> google.protobuf.Timestamp
-	440, // 337: copilot.cli.v1.StartData.reasoning_summary:type_name -> copilot.cli.v1.ReasoningSummary
-	455, // 338: copilot.cli.v1.StartData.verbosity:type_name -> copilot.cli.v1.Verbosity
-	456, // 339: copilot.cli.v1.StartData.context_tier:type_name -> copilot.cli.v1.ContextTier
-	476, // 340: copilot.cli.v1.StartData.session_limits:type_name -> copilot.cli.v1.SessionLimitsConfig
-	419, // 341: copilot.cli.v1.StartData.context:type_name -> copilot.cli.v1.WorkingDirectoryContext
-	196, // 342: copilot.cli.v1.StartData.github_mcp_tool_config:type_name -> copilot.cli.v1.GitHubMcpToolConfig
-	443, // 343: copilot.cli.v1.StartData.auto_tier:type_name -> copilot.cli.v1.AutoTier
-	78,  // 344: copilot.cli.v1.SubagentCompletedData.model_selection_source:type_name -> copilot.cli.v1.SubagentModelSelectionSource
-	78,  // 345: copilot.cli.v1.SubagentFailedData.model_selection_source:type_name -> copilot.cli.v1.SubagentModelSelectionSource
-	444, // 346: copilot.cli.v1.SubagentSelectedData.tools:type_name -> copilot.cli.v1.StringList
-	79,  // 347: copilot.cli.v1.SubagentStartedData.task_model_source:type_name -> copilot.cli.v1.SubagentTaskModelSource
-	78,  // 348: copilot.cli.v1.SubagentStartedData.model_selection_source:type_name -> copilot.cli.v1.SubagentModelSelectionSource
-	80,  // 349: copilot.cli.v1.SystemMessageData.role:type_name -> copilot.cli.v1.SystemMessageRole
-	350, // 350: copilot.cli.v1.SystemMessageData.metadata:type_name -> copilot.cli.v1.SystemMessageMetadata
-	348, // 351: copilot.cli.v1.SystemMessageData.content_blocks:type_name -> copilot.cli.v1.SystemMessageContentBlock
-	352, // 352: copilot.cli.v1.SystemNotification.agent_completed:type_name -> copilot.cli.v1.SystemNotificationAgentCompleted
-	353, // 353: copilot.cli.v1.SystemNotification.agent_idle:type_name -> copilot.cli.v1.SystemNotificationAgentIdle
-	357, // 354: copilot.cli.v1.SystemNotification.new_inbox_message:type_name -> copilot.cli.v1.SystemNotificationNewInboxMessage
-	358, // 355: copilot.cli.v1.SystemNotification.shell_completed:type_name -> copilot.cli.v1.SystemNotificationShellCompleted
-	359, // 356: copilot.cli.v1.SystemNotification.shell_detached_completed:type_name -> copilot.cli.v1.SystemNotificationShellDetachedCompleted
-	356, // 357: copilot.cli.v1.SystemNotification.instruction_discovered:type_name -> copilot.cli.v1.SystemNotificationInstructionDiscovered
-	355, // 358: copilot.cli.v1.SystemNotification.factory_completed:type_name -> copilot.cli.v1.SystemNotificationFactoryCompleted
-	360, // 359: copilot.cli.v1.SystemNotification.unclassified:type_name -> copilot.cli.v1.SystemNotificationUnclassified
-	361, // 360: copilot.cli.v1.SystemNotification.workflow_completed:type_name -> copilot.cli.v1.SystemNotificationWorkflowCompleted
-	81,  // 361: copilot.cli.v1.SystemNotificationAgentCompleted.status:type_name -> copilot.cli.v1.SystemNotificationAgentCompletedStatus
-	351, // 362: copilot.cli.v1.SystemNotificationData.kind:type_name -> copilot.cli.v1.SystemNotification
-	305, // 363: copilot.cli.v1.SystemNotificationData.responses_reasoning:type_name -> copilot.cli.v1.ResponsesReasoning
-	82,  // 364: copilot.cli.v1.SystemNotificationFactoryCompleted.status:type_name -> copilot.cli.v1.SystemNotificationFactoryCompletedStatus
-	83,  // 365: copilot.cli.v1.SystemNotificationWorkflowCompleted.status:type_name -> copilot.cli.v1.SystemNotificationWorkflowCompletedStatus
-	362, // 366: copilot.cli.v1.SystemNotificationWorkflowCompleted.pause_info:type_name -> copilot.cli.v1.SystemNotificationWorkflowPauseInfo
-	364, // 367: copilot.cli.v1.SystemNotificationWorkflowPauseInfo.user:type_name -> copilot.cli.v1.SystemNotificationWorkflowPauseInfoUser
-	363, // 368: copilot.cli.v1.SystemNotificationWorkflowPauseInfo.checkpoint:type_name -> copilot.cli.v1.SystemNotificationWorkflowPauseInfoCheckpoint
-	480, // 369: copilot.cli.v1.TaskCompleteData.outcome:type_name -> copilot.cli.v1.TaskCompletionOutcome
-	461, // 370: copilot.cli.v1.TaskCompleteData.blocker:type_name -> copilot.cli.v1.TaskBlocker
-	377, // 371: copilot.cli.v1.ToolExecutionCompleteContent.text:type_name -> copilot.cli.v1.ToolExecutionCompleteContentText
-	376, // 372: copilot.cli.v1.ToolExecutionCompleteContent.terminal:type_name -> copilot.cli.v1.ToolExecutionCompleteContentTerminal
-	375, // 373: copilot.cli.v1.ToolExecutionCompleteContent.shell_exit:type_name -> copilot.cli.v1.ToolExecutionCompleteContentShellExit
-	370, // 374: copilot.cli.v1.ToolExecutionCompleteContent.image:type_name -> copilot.cli.v1.ToolExecutionCompleteContentImage
-	369, // 375: copilot.cli.v1.ToolExecutionCompleteContent.audio:type_name -> copilot.cli.v1.ToolExecutionCompleteContentAudio
-	373, // 376: copilot.cli.v1.ToolExecutionCompleteContent.resource_link:type_name -> copilot.cli.v1.ToolExecutionCompleteContentResourceLink
-	371, // 377: copilot.cli.v1.ToolExecutionCompleteContent.resource:type_name -> copilot.cli.v1.ToolExecutionCompleteContentResource
-	372, // 378: copilot.cli.v1.ToolExecutionCompleteContentResource.resource:type_name -> copilot.cli.v1.ToolExecutionCompleteContentResourceDetails
-	481, // 379: copilot.cli.v1.ToolExecutionCompleteContentResourceDetails.text_resource_contents:type_name -> copilot.cli.v1.EmbeddedTextResourceContents
-	482, // 380: copilot.cli.v1.ToolExecutionCompleteContentResourceDetails.blob_resource_contents:type_name -> copilot.cli.v1.EmbeddedBlobResourceContents
-	374, // 381: copilot.cli.v1.ToolExecutionCompleteContentResourceLink.icons:type_name -> copilot.cli.v1.ToolExecutionCompleteContentResourceLinkIcon
-	84,  // 382: copilot.cli.v1.ToolExecutionCompleteContentResourceLinkIcon.theme:type_name -> copilot.cli.v1.ToolExecutionCompleteContentResourceLinkIconTheme
-	381, // 383: copilot.cli.v1.ToolExecutionCompleteData.result:type_name -> copilot.cli.v1.ToolExecutionCompleteResult
-	379, // 384: copilot.cli.v1.ToolExecutionCompleteData.error:type_name -> copilot.cli.v1.ToolExecutionCompleteError
-	383, // 385: copilot.cli.v1.ToolExecutionCompleteData.tool_description:type_name -> copilot.cli.v1.ToolExecutionCompleteToolDescription
-	178, // 386: copilot.cli.v1.ToolExecutionCompleteData.fusion:type_name -> copilot.cli.v1.FusionAttribution
-	382, // 387: copilot.cli.v1.ToolExecutionCompleteData.shell_execution:type_name -> copilot.cli.v1.ToolExecutionCompleteShellExecution
-	380, // 388: copilot.cli.v1.ToolExecutionCompleteData.file_edits:type_name -> copilot.cli.v1.ToolExecutionCompleteFileEdit
-	398, // 389: copilot.cli.v1.ToolExecutionCompleteData.tool_usage:type_name -> copilot.cli.v1.ToolExecutionUsage
-	446, // 390: copilot.cli.v1.ToolExecutionCompleteError.remediation:type_name -> copilot.cli.v1.RemediationAction
-	85,  // 391: copilot.cli.v1.ToolExecutionCompleteFileEdit.kind:type_name -> copilot.cli.v1.ToolExecutionCompleteFileEditKind
-	368, // 392: copilot.cli.v1.ToolExecutionCompleteResult.contents:type_name -> copilot.cli.v1.ToolExecutionCompleteContent
-	299, // 393: copilot.cli.v1.ToolExecutionCompleteResult.binary_results_for_llm:type_name -> copilot.cli.v1.PersistedBinaryResult
-	386, // 394: copilot.cli.v1.ToolExecutionCompleteResult.ui_resource:type_name -> copilot.cli.v1.ToolExecutionCompleteUIResource
-	138, // 395: copilot.cli.v1.ToolExecutionCompleteResult.citable_sources:type_name -> copilot.cli.v1.CitableSource
-	384, // 396: copilot.cli.v1.ToolExecutionCompleteToolDescription.meta:type_name -> copilot.cli.v1.ToolExecutionCompleteToolDescriptionMeta
-	385, // 397: copilot.cli.v1.ToolExecutionCompleteToolDescriptionMeta.ui:type_name -> copilot.cli.v1.ToolExecutionCompleteToolDescriptionMetaUI
-	86,  // 398: copilot.cli.v1.ToolExecutionCompleteToolDescriptionMetaUI.visibility:type_name -> copilot.cli.v1.ToolExecutionCompleteToolDescriptionMetaUIVisibility
-	387, // 399: copilot.cli.v1.ToolExecutionCompleteUIResource.meta:type_name -> copilot.cli.v1.ToolExecutionCompleteUIResourceMeta
-	388, // 400: copilot.cli.v1.ToolExecutionCompleteUIResourceMeta.ui:type_name -> copilot.cli.v1.ToolExecutionCompleteUIResourceMetaUI
-	389, // 401: copilot.cli.v1.ToolExecutionCompleteUIResourceMetaUI.csp:type_name -> copilot.cli.v1.ToolExecutionCompleteUIResourceMetaUICsp
-	390, // 402: copilot.cli.v1.ToolExecutionCompleteUIResourceMetaUI.permissions:type_name -> copilot.cli.v1.ToolExecutionCompleteUIResourceMetaUIPermissions
-	394, // 403: copilot.cli.v1.ToolExecutionStartData.shell_tool_info:type_name -> copilot.cli.v1.ToolExecutionStartShellToolInfo
-	395, // 404: copilot.cli.v1.ToolExecutionStartData.tool_description:type_name -> copilot.cli.v1.ToolExecutionStartToolDescription
-	178, // 405: copilot.cli.v1.ToolExecutionStartData.fusion:type_name -> copilot.cli.v1.FusionAttribution
-	45,  // 406: copilot.cli.v1.ToolExecutionStartData.mcp_transport:type_name -> copilot.cli.v1.McpServerTransport
-	453, // 407: copilot.cli.v1.ToolExecutionStartData.mcp_config_source:type_name -> copilot.cli.v1.McpServerSource
-	396, // 408: copilot.cli.v1.ToolExecutionStartToolDescription.meta:type_name -> copilot.cli.v1.ToolExecutionStartToolDescriptionMeta
-	397, // 409: copilot.cli.v1.ToolExecutionStartToolDescriptionMeta.ui:type_name -> copilot.cli.v1.ToolExecutionStartToolDescriptionMetaUI
-	87,  // 410: copilot.cli.v1.ToolExecutionStartToolDescriptionMetaUI.visibility:type_name -> copilot.cli.v1.ToolExecutionStartToolDescriptionMetaUIVisibility
-	442, // 411: copilot.cli.v1.ToolExecutionUsage.provider:type_name -> copilot.cli.v1.ModelProviderRef
-	406, // 412: copilot.cli.v1.ToolExecutionUsage.accounting:type_name -> copilot.cli.v1.UsageAccountingIdentity
-	399, // 413: copilot.cli.v1.ToolExecutionUsage.input_tokens_details:type_name -> copilot.cli.v1.ToolExecutionUsageTokenDetails
-	399, // 414: copilot.cli.v1.ToolExecutionUsage.output_tokens_details:type_name -> copilot.cli.v1.ToolExecutionUsageTokenDetails
-	114, // 415: copilot.cli.v1.ToolExecutionUsage.copilot_usage:type_name -> copilot.cli.v1.AssistantUsageCopilotUsage
-	88,  // 416: copilot.cli.v1.ToolShellOutputData.stream:type_name -> copilot.cli.v1.ToolShellOutputStream
-	178, // 417: copilot.cli.v1.ToolShellOutputData.fusion:type_name -> copilot.cli.v1.FusionAttribution
-	89,  // 418: copilot.cli.v1.UIEphemeralQueryData.phase:type_name -> copilot.cli.v1.UIEphemeralQueryPhase
-	116, // 419: copilot.cli.v1.UsageAccountingRecordData.usage:type_name -> copilot.cli.v1.AssistantUsageData
-	409, // 420: copilot.cli.v1.UsageCheckpointData.model_cache_state:type_name -> copilot.cli.v1.UsageCheckpointModelCacheState
-	410, // 421: copilot.cli.v1.UsageCheckpointData.accounting_snapshot:type_name -> copilot.cli.v1.UsageGetMetricsResult
-	478, // 422: copilot.cli.v1.UsageCheckpointData.provider_model_metrics:type_name -> copilot.cli.v1.UsageMetricsProviderModelMetric
-	434, // 423: copilot.cli.v1.UsageCheckpointData.usage_accounting_watermarks:type_name -> copilot.cli.v1.UsageCheckpointData.UsageAccountingWatermarksEntry
-	439, // 424: copilot.cli.v1.UsageCheckpointModelCacheState.cache_expires_at:type_name -> google.protobuf.Timestamp
-	435, // 425: copilot.cli.v1.UsageGetMetricsResult.token_details:type_name -> copilot.cli.v1.UsageGetMetricsResult.TokenDetailsEntry
-	439, // 426: copilot.cli.v1.UsageGetMetricsResult.session_start_time:type_name -> google.protobuf.Timestamp
-	483, // 427: copilot.cli.v1.UsageGetMetricsResult.code_changes:type_name -> copilot.cli.v1.UsageMetricsCodeChanges
-	436, // 428: copilot.cli.v1.UsageGetMetricsResult.model_metrics:type_name -> copilot.cli.v1.UsageGetMetricsResult.ModelMetricsEntry
-	437, // 429: copilot.cli.v1.UsageGetMetricsResult.agent_metrics:type_name -> copilot.cli.v1.UsageGetMetricsResult.AgentMetricsEntry
-	441, // 430: copilot.cli.v1.UsageGetMetricsResult.ai_credits_status:type_name -> copilot.cli.v1.AiCreditsStatus
-	478, // 431: copilot.cli.v1.UsageGetMetricsResult.provider_model_metrics:type_name -> copilot.cli.v1.UsageMetricsProviderModelMetric
-	447, // 432: copilot.cli.v1.UserMessageData.attachments:type_name -> copilot.cli.v1.Attachment
-	91,  // 433: copilot.cli.v1.UserMessageData.delivery:type_name -> copilot.cli.v1.UserMessageDelivery
-	90,  // 434: copilot.cli.v1.UserMessageData.agent_mode:type_name -> copilot.cli.v1.UserMessageAgentMode
-	305, // 435: copilot.cli.v1.UserMessageData.responses_reasoning:type_name -> copilot.cli.v1.ResponsesReasoning
-	446, // 436: copilot.cli.v1.WarningData.remediation:type_name -> copilot.cli.v1.RemediationAction
-	92,  // 437: copilot.cli.v1.WorkflowRunSettledData.status:type_name -> copilot.cli.v1.WorkflowRunSettledStatus
-	93,  // 438: copilot.cli.v1.WorkingDirectoryContext.host_type:type_name -> copilot.cli.v1.WorkingDirectoryContextHostType
-	94,  // 439: copilot.cli.v1.WorkspaceFileChangedData.operation:type_name -> copilot.cli.v1.WorkspaceFileChangedOperation
-	117, // 440: copilot.cli.v1.AssistantUsageData.QuotaSnapshotsEntry.value:type_name -> copilot.cli.v1.AssistantUsageQuotaSnapshot
-	117, // 441: copilot.cli.v1.ModelCallFailureData.QuotaSnapshotsEntry.value:type_name -> copilot.cli.v1.AssistantUsageQuotaSnapshot
-	329, // 442: copilot.cli.v1.ShutdownAgentMetric.ModelMetricsEntry.value:type_name -> copilot.cli.v1.ShutdownModelMetric
-	333, // 443: copilot.cli.v1.ShutdownData.TokenDetailsEntry.value:type_name -> copilot.cli.v1.ShutdownTokenDetail
-	329, // 444: copilot.cli.v1.ShutdownData.ModelMetricsEntry.value:type_name -> copilot.cli.v1.ShutdownModelMetric
-	326, // 445: copilot.cli.v1.ShutdownData.AgentMetricsEntry.value:type_name -> copilot.cli.v1.ShutdownAgentMetric
-	331, // 446: copilot.cli.v1.ShutdownModelMetric.TokenDetailsEntry.value:type_name -> copilot.cli.v1.ShutdownModelMetricTokenDetail
-	484, // 447: copilot.cli.v1.UsageGetMetricsResult.TokenDetailsEntry.value:type_name -> copilot.cli.v1.UsageMetricsTokenDetail
-	485, // 448: copilot.cli.v1.UsageGetMetricsResult.ModelMetricsEntry.value:type_name -> copilot.cli.v1.UsageMetricsModelMetric
-	486, // 449: copilot.cli.v1.UsageGetMetricsResult.AgentMetricsEntry.value:type_name -> copilot.cli.v1.UsageMetricsAgentMetric
-	450, // [450:450] is the sub-list for method output_type
-	450, // [450:450] is the sub-list for method input_type
-	450, // [450:450] is the sub-list for extension type_name
-	450, // [450:450] is the sub-list for extension extendee
-	0,   // [0:450] is the sub-list for field type_name
+	442, // 174: copilot.cli.v1.ModelChangeData.previous_reasoning_summary:type_name -> copilot.cli.v1.ReasoningSummary
+	442, // 175: copilot.cli.v1.ModelChangeData.reasoning_summary:type_name -> copilot.cli.v1.ReasoningSummary
+	457, // 176: copilot.cli.v1.ModelChangeData.previous_verbosity:type_name -> copilot.cli.v1.Verbosity
+	457, // 177: copilot.cli.v1.ModelChangeData.verbosity:type_name -> copilot.cli.v1.Verbosity
+	458, // 178: copilot.cli.v1.ModelChangeData.context_tier:type_name -> copilot.cli.v1.ContextTier
+	459, // 179: copilot.cli.v1.ModelChangeData.source:type_name -> copilot.cli.v1.ModelChangeSource
+	445, // 180: copilot.cli.v1.ModelChangeData.previous_auto_tier:type_name -> copilot.cli.v1.AutoTier
+	445, // 181: copilot.cli.v1.ModelChangeData.auto_tier:type_name -> copilot.cli.v1.AutoTier
+	253, // 182: copilot.cli.v1.ModelResponseLimitsStatusData.status:type_name -> copilot.cli.v1.ModelResponseLimits
+	56,  // 183: copilot.cli.v1.OmittedBinaryResult.type:type_name -> copilot.cli.v1.OmittedBinaryType
+	460, // 184: copilot.cli.v1.OmittedBinaryResult.omitted_reason:type_name -> copilot.cli.v1.OmittedBinaryOmittedReason
+	461, // 185: copilot.cli.v1.PermissionApprovedForLocation.approval:type_name -> copilot.cli.v1.UserToolSessionApproval
+	461, // 186: copilot.cli.v1.PermissionApprovedForSession.approval:type_name -> copilot.cli.v1.UserToolSessionApproval
+	462, // 187: copilot.cli.v1.PermissionCarriedForwardData.decision_source:type_name -> copilot.cli.v1.PermissionDecisionSource
+	298, // 188: copilot.cli.v1.PermissionCompletedData.result:type_name -> copilot.cli.v1.PermissionResult
+	463, // 189: copilot.cli.v1.PermissionCompletedData.blocker:type_name -> copilot.cli.v1.TaskBlocker
+	462, // 190: copilot.cli.v1.PermissionCompletedData.decision_source:type_name -> copilot.cli.v1.PermissionDecisionSource
+	57,  // 191: copilot.cli.v1.PermissionContextualAuthorizationData.polarity:type_name -> copilot.cli.v1.PermissionMessageAuthorizationPolarity
+	464, // 192: copilot.cli.v1.PermissionDeniedByRules.rules:type_name -> copilot.cli.v1.PermissionRule
+	57,  // 193: copilot.cli.v1.PermissionMessageAuthorizationData.polarity:type_name -> copilot.cli.v1.PermissionMessageAuthorizationPolarity
+	290, // 194: copilot.cli.v1.PermissionRequest.shell:type_name -> copilot.cli.v1.PermissionRequestShell
+	296, // 195: copilot.cli.v1.PermissionRequest.write:type_name -> copilot.cli.v1.PermissionRequestWrite
+	289, // 196: copilot.cli.v1.PermissionRequest.read:type_name -> copilot.cli.v1.PermissionRequestRead
+	287, // 197: copilot.cli.v1.PermissionRequest.mcp:type_name -> copilot.cli.v1.PermissionRequestMcp
+	294, // 198: copilot.cli.v1.PermissionRequest.url:type_name -> copilot.cli.v1.PermissionRequestUrl
+	288, // 199: copilot.cli.v1.PermissionRequest.memory:type_name -> copilot.cli.v1.PermissionRequestMemory
+	281, // 200: copilot.cli.v1.PermissionRequest.custom_tool:type_name -> copilot.cli.v1.PermissionRequestCustomTool
+	286, // 201: copilot.cli.v1.PermissionRequest.hook:type_name -> copilot.cli.v1.PermissionRequestHook
+	283, // 202: copilot.cli.v1.PermissionRequest.extension_management:type_name -> copilot.cli.v1.PermissionRequestExtensionManagement
+	285, // 203: copilot.cli.v1.PermissionRequest.factory:type_name -> copilot.cli.v1.PermissionRequestFactory
+	284, // 204: copilot.cli.v1.PermissionRequest.extension_permission_access:type_name -> copilot.cli.v1.PermissionRequestExtensionPermissionAccess
+	282, // 205: copilot.cli.v1.PermissionRequest.extension_env_access:type_name -> copilot.cli.v1.PermissionRequestExtensionEnvAccess
+	295, // 206: copilot.cli.v1.PermissionRequest.workflow:type_name -> copilot.cli.v1.PermissionRequestWorkflow
+	465, // 207: copilot.cli.v1.PermissionRequestFactory.operation:type_name -> copilot.cli.v1.FactoryPermissionOperation
+	466, // 208: copilot.cli.v1.PermissionRequestFactory.phases:type_name -> copilot.cli.v1.FactoryPermissionPhase
+	467, // 209: copilot.cli.v1.PermissionRequestMcp.permission_recommendation:type_name -> copilot.cli.v1.PermissionRecommendation
+	468, // 210: copilot.cli.v1.PermissionRequestMemory.action:type_name -> copilot.cli.v1.PermissionRequestMemoryAction
+	469, // 211: copilot.cli.v1.PermissionRequestMemory.direction:type_name -> copilot.cli.v1.PermissionRequestMemoryDirection
+	58,  // 212: copilot.cli.v1.PermissionRequestMemory.scope:type_name -> copilot.cli.v1.PermissionRequestMemoryScope
+	470, // 213: copilot.cli.v1.PermissionRequestMemory.assisted_approval:type_name -> copilot.cli.v1.PermissionAssistedApproval
+	471, // 214: copilot.cli.v1.PermissionRequestRead.sandbox_path_grant:type_name -> copilot.cli.v1.PermissionSandboxPathGrant
+	291, // 215: copilot.cli.v1.PermissionRequestShell.commands:type_name -> copilot.cli.v1.PermissionRequestShellCommand
+	292, // 216: copilot.cli.v1.PermissionRequestShell.command_segments:type_name -> copilot.cli.v1.PermissionRequestShellCommandSegment
+	293, // 217: copilot.cli.v1.PermissionRequestShell.possible_urls:type_name -> copilot.cli.v1.PermissionRequestShellPossibleUrl
+	429, // 218: copilot.cli.v1.PermissionRequestShell.resolved_paths:type_name -> copilot.cli.v1.PermissionRequestShell.ResolvedPathsEntry
+	471, // 219: copilot.cli.v1.PermissionRequestShell.sandbox_path_grant:type_name -> copilot.cli.v1.PermissionSandboxPathGrant
+	472, // 220: copilot.cli.v1.PermissionRequestWorkflow.operation:type_name -> copilot.cli.v1.WorkflowPermissionOperation
+	473, // 221: copilot.cli.v1.PermissionRequestWorkflow.phases:type_name -> copilot.cli.v1.WorkflowPermissionPhase
+	471, // 222: copilot.cli.v1.PermissionRequestWrite.sandbox_path_grant:type_name -> copilot.cli.v1.PermissionSandboxPathGrant
+	474, // 223: copilot.cli.v1.PermissionRequestWrite.file_edits:type_name -> copilot.cli.v1.PermissionWriteFileEdit
+	280, // 224: copilot.cli.v1.PermissionRequestedData.permission_request:type_name -> copilot.cli.v1.PermissionRequest
+	475, // 225: copilot.cli.v1.PermissionRequestedData.prompt_request:type_name -> copilot.cli.v1.PermissionPromptRequest
+	476, // 226: copilot.cli.v1.PermissionRequestedData.permission_mode:type_name -> copilot.cli.v1.PermissionMode
+	450, // 227: copilot.cli.v1.PermissionRequestedData.agent_mode:type_name -> copilot.cli.v1.SessionMode
+	178, // 228: copilot.cli.v1.PermissionRequestedData.fusion:type_name -> copilot.cli.v1.FusionAttribution
+	263, // 229: copilot.cli.v1.PermissionResult.approved:type_name -> copilot.cli.v1.PermissionApproved
+	265, // 230: copilot.cli.v1.PermissionResult.approved_for_session:type_name -> copilot.cli.v1.PermissionApprovedForSession
+	264, // 231: copilot.cli.v1.PermissionResult.approved_for_location:type_name -> copilot.cli.v1.PermissionApprovedForLocation
+	268, // 232: copilot.cli.v1.PermissionResult.cancelled:type_name -> copilot.cli.v1.PermissionCancelled
+	274, // 233: copilot.cli.v1.PermissionResult.denied_by_rules:type_name -> copilot.cli.v1.PermissionDeniedByRules
+	276, // 234: copilot.cli.v1.PermissionResult.denied_no_approval_rule_and_could_not_request_from_user:type_name -> copilot.cli.v1.PermissionDeniedNoApprovalRuleAndCouldNotRequestFromUser
+	275, // 235: copilot.cli.v1.PermissionResult.denied_interactively_by_user:type_name -> copilot.cli.v1.PermissionDeniedInteractivelyByUser
+	272, // 236: copilot.cli.v1.PermissionResult.denied_by_content_exclusion_policy:type_name -> copilot.cli.v1.PermissionDeniedByContentExclusionPolicy
+	273, // 237: copilot.cli.v1.PermissionResult.denied_by_permission_request_hook:type_name -> copilot.cli.v1.PermissionDeniedByPermissionRequestHook
+	266, // 238: copilot.cli.v1.PermissionResult.approved_read_only_for_session:type_name -> copilot.cli.v1.PermissionApprovedReadOnlyForSession
+	476, // 239: copilot.cli.v1.PermissionsChangedData.previous_mode:type_name -> copilot.cli.v1.PermissionMode
+	476, // 240: copilot.cli.v1.PermissionsChangedData.mode:type_name -> copilot.cli.v1.PermissionMode
+	59,  // 241: copilot.cli.v1.PersistedBinaryImage.type:type_name -> copilot.cli.v1.PersistedBinaryImageType
+	300, // 242: copilot.cli.v1.PersistedBinaryResult.persisted_binary_image:type_name -> copilot.cli.v1.PersistedBinaryImage
+	261, // 243: copilot.cli.v1.PersistedBinaryResult.omitted_binary_result:type_name -> copilot.cli.v1.OmittedBinaryResult
+	127, // 244: copilot.cli.v1.PersistedBinaryResult.binary_asset_reference:type_name -> copilot.cli.v1.BinaryAssetReference
+	60,  // 245: copilot.cli.v1.PlanChangedData.operation:type_name -> copilot.cli.v1.PlanChangedOperation
+	477, // 246: copilot.cli.v1.ProviderQuotaObservationData.observation:type_name -> copilot.cli.v1.ProviderQuotaState
+	53,  // 247: copilot.cli.v1.RequestBodyCompressionDisabledData.encoding:type_name -> copilot.cli.v1.ModelCallRequestBodyEncoding
+	441, // 248: copilot.cli.v1.ResumeData.resume_time:type_name -> google.protobuf.Timestamp
+	442, // 249: copilot.cli.v1.ResumeData.reasoning_summary:type_name -> copilot.cli.v1.ReasoningSummary
+	457, // 250: copilot.cli.v1.ResumeData.verbosity:type_name -> copilot.cli.v1.Verbosity
+	458, // 251: copilot.cli.v1.ResumeData.context_tier:type_name -> copilot.cli.v1.ContextTier
+	478, // 252: copilot.cli.v1.ResumeData.session_limits:type_name -> copilot.cli.v1.SessionLimitsConfig
+	421, // 253: copilot.cli.v1.ResumeData.context:type_name -> copilot.cli.v1.WorkingDirectoryContext
+	445, // 254: copilot.cli.v1.ResumeData.auto_tier:type_name -> copilot.cli.v1.AutoTier
+	318, // 255: copilot.cli.v1.SandboxDecisionData.policy_resolved:type_name -> copilot.cli.v1.SandboxDecisionDataPolicyResolved
+	319, // 256: copilot.cli.v1.SandboxDecisionData.spawn_completed:type_name -> copilot.cli.v1.SandboxDecisionDataSpawnCompleted
+	315, // 257: copilot.cli.v1.SandboxDecisionData.enforcement_state:type_name -> copilot.cli.v1.SandboxDecisionDataEnforcementState
+	312, // 258: copilot.cli.v1.SandboxDecisionData.access_denied:type_name -> copilot.cli.v1.SandboxDecisionDataAccessDenied
+	313, // 259: copilot.cli.v1.SandboxDecisionData.access_recorded:type_name -> copilot.cli.v1.SandboxDecisionDataAccessRecorded
+	314, // 260: copilot.cli.v1.SandboxDecisionData.bypass_decided:type_name -> copilot.cli.v1.SandboxDecisionDataBypassDecided
+	317, // 261: copilot.cli.v1.SandboxDecisionData.permissive_retry_decided:type_name -> copilot.cli.v1.SandboxDecisionDataPermissiveRetryDecided
+	316, // 262: copilot.cli.v1.SandboxDecisionData.permissive_retry_completed:type_name -> copilot.cli.v1.SandboxDecisionDataPermissiveRetryCompleted
+	65,  // 263: copilot.cli.v1.SandboxDecisionDataAccessDenied.control:type_name -> copilot.cli.v1.SandboxControl
+	70,  // 264: copilot.cli.v1.SandboxDecisionDataAccessDenied.outcome:type_name -> copilot.cli.v1.SandboxOutcome
+	72,  // 265: copilot.cli.v1.SandboxDecisionDataAccessDenied.platform:type_name -> copilot.cli.v1.SandboxPlatform
+	69,  // 266: copilot.cli.v1.SandboxDecisionDataAccessDenied.enforcement_point:type_name -> copilot.cli.v1.SandboxEnforcementPoint
+	67,  // 267: copilot.cli.v1.SandboxDecisionDataAccessDenied.denial_class:type_name -> copilot.cli.v1.SandboxDenialClass
+	62,  // 268: copilot.cli.v1.SandboxDecisionDataAccessDenied.attestation:type_name -> copilot.cli.v1.SandboxAttestation
+	68,  // 269: copilot.cli.v1.SandboxDecisionDataAccessDenied.confidence:type_name -> copilot.cli.v1.SandboxDenialConfidence
+	65,  // 270: copilot.cli.v1.SandboxDecisionDataAccessRecorded.control:type_name -> copilot.cli.v1.SandboxControl
+	70,  // 271: copilot.cli.v1.SandboxDecisionDataAccessRecorded.outcome:type_name -> copilot.cli.v1.SandboxOutcome
+	72,  // 272: copilot.cli.v1.SandboxDecisionDataAccessRecorded.platform:type_name -> copilot.cli.v1.SandboxPlatform
+	69,  // 273: copilot.cli.v1.SandboxDecisionDataAccessRecorded.enforcement_point:type_name -> copilot.cli.v1.SandboxEnforcementPoint
+	67,  // 274: copilot.cli.v1.SandboxDecisionDataAccessRecorded.denial_class:type_name -> copilot.cli.v1.SandboxDenialClass
+	71,  // 275: copilot.cli.v1.SandboxDecisionDataAccessRecorded.permissive_source:type_name -> copilot.cli.v1.SandboxPermissiveSource
+	65,  // 276: copilot.cli.v1.SandboxDecisionDataBypassDecided.control:type_name -> copilot.cli.v1.SandboxControl
+	70,  // 277: copilot.cli.v1.SandboxDecisionDataBypassDecided.outcome:type_name -> copilot.cli.v1.SandboxOutcome
+	72,  // 278: copilot.cli.v1.SandboxDecisionDataBypassDecided.platform:type_name -> copilot.cli.v1.SandboxPlatform
+	69,  // 279: copilot.cli.v1.SandboxDecisionDataBypassDecided.enforcement_point:type_name -> copilot.cli.v1.SandboxEnforcementPoint
+	64,  // 280: copilot.cli.v1.SandboxDecisionDataBypassDecided.source:type_name -> copilot.cli.v1.SandboxBypassSource
+	67,  // 281: copilot.cli.v1.SandboxDecisionDataBypassDecided.denial_class:type_name -> copilot.cli.v1.SandboxDenialClass
+	68,  // 282: copilot.cli.v1.SandboxDecisionDataBypassDecided.confidence:type_name -> copilot.cli.v1.SandboxDenialConfidence
+	65,  // 283: copilot.cli.v1.SandboxDecisionDataEnforcementState.control:type_name -> copilot.cli.v1.SandboxControl
+	70,  // 284: copilot.cli.v1.SandboxDecisionDataEnforcementState.outcome:type_name -> copilot.cli.v1.SandboxOutcome
+	72,  // 285: copilot.cli.v1.SandboxDecisionDataEnforcementState.platform:type_name -> copilot.cli.v1.SandboxPlatform
+	63,  // 286: copilot.cli.v1.SandboxDecisionDataEnforcementState.backend:type_name -> copilot.cli.v1.SandboxBackend
+	69,  // 287: copilot.cli.v1.SandboxDecisionDataEnforcementState.enforcement_point:type_name -> copilot.cli.v1.SandboxEnforcementPoint
+	62,  // 288: copilot.cli.v1.SandboxDecisionDataEnforcementState.attestation:type_name -> copilot.cli.v1.SandboxAttestation
+	65,  // 289: copilot.cli.v1.SandboxDecisionDataPermissiveRetryCompleted.control:type_name -> copilot.cli.v1.SandboxControl
+	70,  // 290: copilot.cli.v1.SandboxDecisionDataPermissiveRetryCompleted.outcome:type_name -> copilot.cli.v1.SandboxOutcome
+	72,  // 291: copilot.cli.v1.SandboxDecisionDataPermissiveRetryCompleted.platform:type_name -> copilot.cli.v1.SandboxPlatform
+	69,  // 292: copilot.cli.v1.SandboxDecisionDataPermissiveRetryCompleted.enforcement_point:type_name -> copilot.cli.v1.SandboxEnforcementPoint
+	67,  // 293: copilot.cli.v1.SandboxDecisionDataPermissiveRetryCompleted.denial_class:type_name -> copilot.cli.v1.SandboxDenialClass
+	68,  // 294: copilot.cli.v1.SandboxDecisionDataPermissiveRetryCompleted.confidence:type_name -> copilot.cli.v1.SandboxDenialConfidence
+	65,  // 295: copilot.cli.v1.SandboxDecisionDataPermissiveRetryDecided.control:type_name -> copilot.cli.v1.SandboxControl
+	70,  // 296: copilot.cli.v1.SandboxDecisionDataPermissiveRetryDecided.outcome:type_name -> copilot.cli.v1.SandboxOutcome
+	72,  // 297: copilot.cli.v1.SandboxDecisionDataPermissiveRetryDecided.platform:type_name -> copilot.cli.v1.SandboxPlatform
+	69,  // 298: copilot.cli.v1.SandboxDecisionDataPermissiveRetryDecided.enforcement_point:type_name -> copilot.cli.v1.SandboxEnforcementPoint
+	64,  // 299: copilot.cli.v1.SandboxDecisionDataPermissiveRetryDecided.source:type_name -> copilot.cli.v1.SandboxBypassSource
+	67,  // 300: copilot.cli.v1.SandboxDecisionDataPermissiveRetryDecided.denial_class:type_name -> copilot.cli.v1.SandboxDenialClass
+	68,  // 301: copilot.cli.v1.SandboxDecisionDataPermissiveRetryDecided.confidence:type_name -> copilot.cli.v1.SandboxDenialConfidence
+	65,  // 302: copilot.cli.v1.SandboxDecisionDataPolicyResolved.control:type_name -> copilot.cli.v1.SandboxControl
+	70,  // 303: copilot.cli.v1.SandboxDecisionDataPolicyResolved.outcome:type_name -> copilot.cli.v1.SandboxOutcome
+	72,  // 304: copilot.cli.v1.SandboxDecisionDataPolicyResolved.platform:type_name -> copilot.cli.v1.SandboxPlatform
+	63,  // 305: copilot.cli.v1.SandboxDecisionDataPolicyResolved.backend:type_name -> copilot.cli.v1.SandboxBackend
+	73,  // 306: copilot.cli.v1.SandboxDecisionDataPolicyResolved.policy_source:type_name -> copilot.cli.v1.SandboxPolicySource
+	69,  // 307: copilot.cli.v1.SandboxDecisionDataPolicyResolved.enforcement_point:type_name -> copilot.cli.v1.SandboxEnforcementPoint
+	74,  // 308: copilot.cli.v1.SandboxDecisionDataPolicyResolved.proxy_mode:type_name -> copilot.cli.v1.SandboxProxyMode
+	320, // 309: copilot.cli.v1.SandboxDecisionDataPolicyResolved.effective_filesystem_policy:type_name -> copilot.cli.v1.SandboxFilesystemPolicyDetails
+	66,  // 310: copilot.cli.v1.SandboxDecisionDataPolicyResolved.degradation_reason:type_name -> copilot.cli.v1.SandboxDegradationReason
+	65,  // 311: copilot.cli.v1.SandboxDecisionDataSpawnCompleted.control:type_name -> copilot.cli.v1.SandboxControl
+	70,  // 312: copilot.cli.v1.SandboxDecisionDataSpawnCompleted.outcome:type_name -> copilot.cli.v1.SandboxOutcome
+	72,  // 313: copilot.cli.v1.SandboxDecisionDataSpawnCompleted.platform:type_name -> copilot.cli.v1.SandboxPlatform
+	63,  // 314: copilot.cli.v1.SandboxDecisionDataSpawnCompleted.backend:type_name -> copilot.cli.v1.SandboxBackend
+	69,  // 315: copilot.cli.v1.SandboxDecisionDataSpawnCompleted.enforcement_point:type_name -> copilot.cli.v1.SandboxEnforcementPoint
+	66,  // 316: copilot.cli.v1.SandboxDecisionDataSpawnCompleted.degradation_reason:type_name -> copilot.cli.v1.SandboxDegradationReason
+	75,  // 317: copilot.cli.v1.ScheduleCreatedData.origin:type_name -> copilot.cli.v1.ScheduleOrigin
+	478, // 318: copilot.cli.v1.SessionLimitsChangedData.session_limits:type_name -> copilot.cli.v1.SessionLimitsConfig
+	327, // 319: copilot.cli.v1.SessionLimitsExhaustedCompletedData.response:type_name -> copilot.cli.v1.SessionLimitsExhaustedResponse
+	76,  // 320: copilot.cli.v1.SessionLimitsExhaustedResponse.action:type_name -> copilot.cli.v1.SessionLimitsExhaustedResponseAction
+	430, // 321: copilot.cli.v1.ShutdownAgentMetric.model_metrics:type_name -> copilot.cli.v1.ShutdownAgentMetric.ModelMetricsEntry
+	479, // 322: copilot.cli.v1.ShutdownData.shutdown_type:type_name -> copilot.cli.v1.ShutdownType
+	431, // 323: copilot.cli.v1.ShutdownData.token_details:type_name -> copilot.cli.v1.ShutdownData.TokenDetailsEntry
+	329, // 324: copilot.cli.v1.ShutdownData.code_changes:type_name -> copilot.cli.v1.ShutdownCodeChanges
+	432, // 325: copilot.cli.v1.ShutdownData.model_metrics:type_name -> copilot.cli.v1.ShutdownData.ModelMetricsEntry
+	433, // 326: copilot.cli.v1.ShutdownData.agent_metrics:type_name -> copilot.cli.v1.ShutdownData.AgentMetricsEntry
+	412, // 327: copilot.cli.v1.ShutdownData.accounting_snapshot:type_name -> copilot.cli.v1.UsageGetMetricsResult
+	480, // 328: copilot.cli.v1.ShutdownData.provider_model_metrics:type_name -> copilot.cli.v1.UsageMetricsProviderModelMetric
+	434, // 329: copilot.cli.v1.ShutdownData.usage_accounting_watermarks:type_name -> copilot.cli.v1.ShutdownData.UsageAccountingWatermarksEntry
+	332, // 330: copilot.cli.v1.ShutdownModelMetric.requests:type_name -> copilot.cli.v1.ShutdownModelMetricRequests
+	334, // 331: copilot.cli.v1.ShutdownModelMetric.usage:type_name -> copilot.cli.v1.ShutdownModelMetricUsage
+	435, // 332: copilot.cli.v1.ShutdownModelMetric.token_details:type_name -> copilot.cli.v1.ShutdownModelMetric.TokenDetailsEntry
+	77,  // 333: copilot.cli.v1.SkillInvokedData.trigger:type_name -> copilot.cli.v1.SkillInvokedTrigger
+	77,  // 334: copilot.cli.v1.SkillInvokedRefData.trigger:type_name -> copilot.cli.v1.SkillInvokedTrigger
+	341, // 335: copilot.cli.v1.SkillsLoadedData.skills:type_name -> copilot.cli.v1.SkillsLoadedSkill
+	481, // 336: copilot.cli.v1.SkillsLoadedSkill.source:type_name -> copilot.cli.v1.SkillSource
+	441, // 337: copilot.cli.v1.StartData.start_time:type_name -> google.protobuf.Timestamp
+	442, // 338: copilot.cli.v1.StartData.reasoning_summary:type_name -> copilot.cli.v1.ReasoningSummary
+	457, // 339: copilot.cli.v1.StartData.verbosity:type_name -> copilot.cli.v1.Verbosity
+	458, // 340: copilot.cli.v1.StartData.context_tier:type_name -> copilot.cli.v1.ContextTier
+	478, // 341: copilot.cli.v1.StartData.session_limits:type_name -> copilot.cli.v1.SessionLimitsConfig
+	421, // 342: copilot.cli.v1.StartData.context:type_name -> copilot.cli.v1.WorkingDirectoryContext
+	196, // 343: copilot.cli.v1.StartData.github_mcp_tool_config:type_name -> copilot.cli.v1.GitHubMcpToolConfig
+	445, // 344: copilot.cli.v1.StartData.auto_tier:type_name -> copilot.cli.v1.AutoTier
+	78,  // 345: copilot.cli.v1.SubagentCompletedData.model_selection_source:type_name -> copilot.cli.v1.SubagentModelSelectionSource
+	78,  // 346: copilot.cli.v1.SubagentFailedData.model_selection_source:type_name -> copilot.cli.v1.SubagentModelSelectionSource
+	446, // 347: copilot.cli.v1.SubagentSelectedData.tools:type_name -> copilot.cli.v1.StringList
+	79,  // 348: copilot.cli.v1.SubagentStartedData.task_model_source:type_name -> copilot.cli.v1.SubagentTaskModelSource
+	78,  // 349: copilot.cli.v1.SubagentStartedData.model_selection_source:type_name -> copilot.cli.v1.SubagentModelSelectionSource
+	80,  // 350: copilot.cli.v1.SystemMessageData.role:type_name -> copilot.cli.v1.SystemMessageRole
+	352, // 351: copilot.cli.v1.SystemMessageData.metadata:type_name -> copilot.cli.v1.SystemMessageMetadata
+	350, // 352: copilot.cli.v1.SystemMessageData.content_blocks:type_name -> copilot.cli.v1.SystemMessageContentBlock
+	354, // 353: copilot.cli.v1.SystemNotification.agent_completed:type_name -> copilot.cli.v1.SystemNotificationAgentCompleted
+	355, // 354: copilot.cli.v1.SystemNotification.agent_idle:type_name -> copilot.cli.v1.SystemNotificationAgentIdle
+	359, // 355: copilot.cli.v1.SystemNotification.new_inbox_message:type_name -> copilot.cli.v1.SystemNotificationNewInboxMessage
+	360, // 356: copilot.cli.v1.SystemNotification.shell_completed:type_name -> copilot.cli.v1.SystemNotificationShellCompleted
+	361, // 357: copilot.cli.v1.SystemNotification.shell_detached_completed:type_name -> copilot.cli.v1.SystemNotificationShellDetachedCompleted
+	358, // 358: copilot.cli.v1.SystemNotification.instruction_discovered:type_name -> copilot.cli.v1.SystemNotificationInstructionDiscovered
+	357, // 359: copilot.cli.v1.SystemNotification.factory_completed:type_name -> copilot.cli.v1.SystemNotificationFactoryCompleted
+	362, // 360: copilot.cli.v1.SystemNotification.unclassified:type_name -> copilot.cli.v1.SystemNotificationUnclassified
+	363, // 361: copilot.cli.v1.SystemNotification.workflow_completed:type_name -> copilot.cli.v1.SystemNotificationWorkflowCompleted
+	81,  // 362: copilot.cli.v1.SystemNotificationAgentCompleted.status:type_name -> copilot.cli.v1.SystemNotificationAgentCompletedStatus
+	353, // 363: copilot.cli.v1.SystemNotificationData.kind:type_name -> copilot.cli.v1.SystemNotification
+	307, // 364: copilot.cli.v1.SystemNotificationData.responses_reasoning:type_name -> copilot.cli.v1.ResponsesReasoning
+	82,  // 365: copilot.cli.v1.SystemNotificationFactoryCompleted.status:type_name -> copilot.cli.v1.SystemNotificationFactoryCompletedStatus
+	83,  // 366: copilot.cli.v1.SystemNotificationWorkflowCompleted.status:type_name -> copilot.cli.v1.SystemNotificationWorkflowCompletedStatus
+	364, // 367: copilot.cli.v1.SystemNotificationWorkflowCompleted.pause_info:type_name -> copilot.cli.v1.SystemNotificationWorkflowPauseInfo
+	366, // 368: copilot.cli.v1.SystemNotificationWorkflowPauseInfo.user:type_name -> copilot.cli.v1.SystemNotificationWorkflowPauseInfoUser
+	365, // 369: copilot.cli.v1.SystemNotificationWorkflowPauseInfo.checkpoint:type_name -> copilot.cli.v1.SystemNotificationWorkflowPauseInfoCheckpoint
+	482, // 370: copilot.cli.v1.TaskCompleteData.outcome:type_name -> copilot.cli.v1.TaskCompletionOutcome
+	463, // 371: copilot.cli.v1.TaskCompleteData.blocker:type_name -> copilot.cli.v1.TaskBlocker
+	379, // 372: copilot.cli.v1.ToolExecutionCompleteContent.text:type_name -> copilot.cli.v1.ToolExecutionCompleteContentText
+	378, // 373: copilot.cli.v1.ToolExecutionCompleteContent.terminal:type_name -> copilot.cli.v1.ToolExecutionCompleteContentTerminal
+	377, // 374: copilot.cli.v1.ToolExecutionCompleteContent.shell_exit:type_name -> copilot.cli.v1.ToolExecutionCompleteContentShellExit
+	372, // 375: copilot.cli.v1.ToolExecutionCompleteContent.image:type_name -> copilot.cli.v1.ToolExecutionCompleteContentImage
+	371, // 376: copilot.cli.v1.ToolExecutionCompleteContent.audio:type_name -> copilot.cli.v1.ToolExecutionCompleteContentAudio
+	375, // 377: copilot.cli.v1.ToolExecutionCompleteContent.resource_link:type_name -> copilot.cli.v1.ToolExecutionCompleteContentResourceLink
+	373, // 378: copilot.cli.v1.ToolExecutionCompleteContent.resource:type_name -> copilot.cli.v1.ToolExecutionCompleteContentResource
+	374, // 379: copilot.cli.v1.ToolExecutionCompleteContentResource.resource:type_name -> copilot.cli.v1.ToolExecutionCompleteContentResourceDetails
+	483, // 380: copilot.cli.v1.ToolExecutionCompleteContentResourceDetails.text_resource_contents:type_name -> copilot.cli.v1.EmbeddedTextResourceContents
+	484, // 381: copilot.cli.v1.ToolExecutionCompleteContentResourceDetails.blob_resource_contents:type_name -> copilot.cli.v1.EmbeddedBlobResourceContents
+	376, // 382: copilot.cli.v1.ToolExecutionCompleteContentResourceLink.icons:type_name -> copilot.cli.v1.ToolExecutionCompleteContentResourceLinkIcon
+	84,  // 383: copilot.cli.v1.ToolExecutionCompleteContentResourceLinkIcon.theme:type_name -> copilot.cli.v1.ToolExecutionCompleteContentResourceLinkIconTheme
+	383, // 384: copilot.cli.v1.ToolExecutionCompleteData.result:type_name -> copilot.cli.v1.ToolExecutionCompleteResult
+	381, // 385: copilot.cli.v1.ToolExecutionCompleteData.error:type_name -> copilot.cli.v1.ToolExecutionCompleteError
+	385, // 386: copilot.cli.v1.ToolExecutionCompleteData.tool_description:type_name -> copilot.cli.v1.ToolExecutionCompleteToolDescription
+	178, // 387: copilot.cli.v1.ToolExecutionCompleteData.fusion:type_name -> copilot.cli.v1.FusionAttribution
+	384, // 388: copilot.cli.v1.ToolExecutionCompleteData.shell_execution:type_name -> copilot.cli.v1.ToolExecutionCompleteShellExecution
+	382, // 389: copilot.cli.v1.ToolExecutionCompleteData.file_edits:type_name -> copilot.cli.v1.ToolExecutionCompleteFileEdit
+	400, // 390: copilot.cli.v1.ToolExecutionCompleteData.tool_usage:type_name -> copilot.cli.v1.ToolExecutionUsage
+	448, // 391: copilot.cli.v1.ToolExecutionCompleteError.remediation:type_name -> copilot.cli.v1.RemediationAction
+	85,  // 392: copilot.cli.v1.ToolExecutionCompleteFileEdit.kind:type_name -> copilot.cli.v1.ToolExecutionCompleteFileEditKind
+	370, // 393: copilot.cli.v1.ToolExecutionCompleteResult.contents:type_name -> copilot.cli.v1.ToolExecutionCompleteContent
+	301, // 394: copilot.cli.v1.ToolExecutionCompleteResult.binary_results_for_llm:type_name -> copilot.cli.v1.PersistedBinaryResult
+	388, // 395: copilot.cli.v1.ToolExecutionCompleteResult.ui_resource:type_name -> copilot.cli.v1.ToolExecutionCompleteUIResource
+	138, // 396: copilot.cli.v1.ToolExecutionCompleteResult.citable_sources:type_name -> copilot.cli.v1.CitableSource
+	386, // 397: copilot.cli.v1.ToolExecutionCompleteToolDescription.meta:type_name -> copilot.cli.v1.ToolExecutionCompleteToolDescriptionMeta
+	387, // 398: copilot.cli.v1.ToolExecutionCompleteToolDescriptionMeta.ui:type_name -> copilot.cli.v1.ToolExecutionCompleteToolDescriptionMetaUI
+	86,  // 399: copilot.cli.v1.ToolExecutionCompleteToolDescriptionMetaUI.visibility:type_name -> copilot.cli.v1.ToolExecutionCompleteToolDescriptionMetaUIVisibility
+	389, // 400: copilot.cli.v1.ToolExecutionCompleteUIResource.meta:type_name -> copilot.cli.v1.ToolExecutionCompleteUIResourceMeta
+	390, // 401: copilot.cli.v1.ToolExecutionCompleteUIResourceMeta.ui:type_name -> copilot.cli.v1.ToolExecutionCompleteUIResourceMetaUI
+	391, // 402: copilot.cli.v1.ToolExecutionCompleteUIResourceMetaUI.csp:type_name -> copilot.cli.v1.ToolExecutionCompleteUIResourceMetaUICsp
+	392, // 403: copilot.cli.v1.ToolExecutionCompleteUIResourceMetaUI.permissions:type_name -> copilot.cli.v1.ToolExecutionCompleteUIResourceMetaUIPermissions
+	396, // 404: copilot.cli.v1.ToolExecutionStartData.shell_tool_info:type_name -> copilot.cli.v1.ToolExecutionStartShellToolInfo
+	397, // 405: copilot.cli.v1.ToolExecutionStartData.tool_description:type_name -> copilot.cli.v1.ToolExecutionStartToolDescription
+	178, // 406: copilot.cli.v1.ToolExecutionStartData.fusion:type_name -> copilot.cli.v1.FusionAttribution
+	45,  // 407: copilot.cli.v1.ToolExecutionStartData.mcp_transport:type_name -> copilot.cli.v1.McpServerTransport
+	455, // 408: copilot.cli.v1.ToolExecutionStartData.mcp_config_source:type_name -> copilot.cli.v1.McpServerSource
+	398, // 409: copilot.cli.v1.ToolExecutionStartToolDescription.meta:type_name -> copilot.cli.v1.ToolExecutionStartToolDescriptionMeta
+	399, // 410: copilot.cli.v1.ToolExecutionStartToolDescriptionMeta.ui:type_name -> copilot.cli.v1.ToolExecutionStartToolDescriptionMetaUI
+	87,  // 411: copilot.cli.v1.ToolExecutionStartToolDescriptionMetaUI.visibility:type_name -> copilot.cli.v1.ToolExecutionStartToolDescriptionMetaUIVisibility
+	444, // 412: copilot.cli.v1.ToolExecutionUsage.provider:type_name -> copilot.cli.v1.ModelProviderRef
+	408, // 413: copilot.cli.v1.ToolExecutionUsage.accounting:type_name -> copilot.cli.v1.UsageAccountingIdentity
+	401, // 414: copilot.cli.v1.ToolExecutionUsage.input_tokens_details:type_name -> copilot.cli.v1.ToolExecutionUsageTokenDetails
+	401, // 415: copilot.cli.v1.ToolExecutionUsage.output_tokens_details:type_name -> copilot.cli.v1.ToolExecutionUsageTokenDetails
+	114, // 416: copilot.cli.v1.ToolExecutionUsage.copilot_usage:type_name -> copilot.cli.v1.AssistantUsageCopilotUsage
+	88,  // 417: copilot.cli.v1.ToolShellOutputData.stream:type_name -> copilot.cli.v1.ToolShellOutputStream
+	178, // 418: copilot.cli.v1.ToolShellOutputData.fusion:type_name -> copilot.cli.v1.FusionAttribution
+	89,  // 419: copilot.cli.v1.UIEphemeralQueryData.phase:type_name -> copilot.cli.v1.UIEphemeralQueryPhase
+	116, // 420: copilot.cli.v1.UsageAccountingRecordData.usage:type_name -> copilot.cli.v1.AssistantUsageData
+	411, // 421: copilot.cli.v1.UsageCheckpointData.model_cache_state:type_name -> copilot.cli.v1.UsageCheckpointModelCacheState
+	412, // 422: copilot.cli.v1.UsageCheckpointData.accounting_snapshot:type_name -> copilot.cli.v1.UsageGetMetricsResult
+	480, // 423: copilot.cli.v1.UsageCheckpointData.provider_model_metrics:type_name -> copilot.cli.v1.UsageMetricsProviderModelMetric
+	436, // 424: copilot.cli.v1.UsageCheckpointData.usage_accounting_watermarks:type_name -> copilot.cli.v1.UsageCheckpointData.UsageAccountingWatermarksEntry
+	441, // 425: copilot.cli.v1.UsageCheckpointModelCacheState.cache_expires_at:type_name -> google.protobuf.Timestamp
+	437, // 426: copilot.cli.v1.UsageGetMetricsResult.token_details:type_name -> copilot.cli.v1.UsageGetMetricsResult.TokenDetailsEntry
+	441, // 427: copilot.cli.v1.UsageGetMetricsResult.session_start_time:type_name -> google.protobuf.Timestamp
+	485, // 428: copilot.cli.v1.UsageGetMetricsResult.code_changes:type_name -> copilot.cli.v1.UsageMetricsCodeChanges
+	438, // 429: copilot.cli.v1.UsageGetMetricsResult.model_metrics:type_name -> copilot.cli.v1.UsageGetMetricsResult.ModelMetricsEntry
+	439, // 430: copilot.cli.v1.UsageGetMetricsResult.agent_metrics:type_name -> copilot.cli.v1.UsageGetMetricsResult.AgentMetricsEntry
+	443, // 431: copilot.cli.v1.UsageGetMetricsResult.ai_credits_status:type_name -> copilot.cli.v1.AiCreditsStatus
+	480, // 432: copilot.cli.v1.UsageGetMetricsResult.provider_model_metrics:type_name -> copilot.cli.v1.UsageMetricsProviderModelMetric
+	449, // 433: copilot.cli.v1.UserMessageData.attachments:type_name -> copilot.cli.v1.Attachment
+	91,  // 434: copilot.cli.v1.UserMessageData.delivery:type_name -> copilot.cli.v1.UserMessageDelivery
+	90,  // 435: copilot.cli.v1.UserMessageData.agent_mode:type_name -> copilot.cli.v1.UserMessageAgentMode
+	307, // 436: copilot.cli.v1.UserMessageData.responses_reasoning:type_name -> copilot.cli.v1.ResponsesReasoning
+	448, // 437: copilot.cli.v1.WarningData.remediation:type_name -> copilot.cli.v1.RemediationAction
+	92,  // 438: copilot.cli.v1.WorkflowRunSettledData.status:type_name -> copilot.cli.v1.WorkflowRunSettledStatus
+	93,  // 439: copilot.cli.v1.WorkingDirectoryContext.host_type:type_name -> copilot.cli.v1.WorkingDirectoryContextHostType
+	94,  // 440: copilot.cli.v1.WorkspaceFileChangedData.operation:type_name -> copilot.cli.v1.WorkspaceFileChangedOperation
+	117, // 441: copilot.cli.v1.AssistantUsageData.QuotaSnapshotsEntry.value:type_name -> copilot.cli.v1.AssistantUsageQuotaSnapshot
+	117, // 442: copilot.cli.v1.ModelCallFailureData.QuotaSnapshotsEntry.value:type_name -> copilot.cli.v1.AssistantUsageQuotaSnapshot
+	331, // 443: copilot.cli.v1.ShutdownAgentMetric.ModelMetricsEntry.value:type_name -> copilot.cli.v1.ShutdownModelMetric
+	335, // 444: copilot.cli.v1.ShutdownData.TokenDetailsEntry.value:type_name -> copilot.cli.v1.ShutdownTokenDetail
+	331, // 445: copilot.cli.v1.ShutdownData.ModelMetricsEntry.value:type_name -> copilot.cli.v1.ShutdownModelMetric
+	328, // 446: copilot.cli.v1.ShutdownData.AgentMetricsEntry.value:type_name -> copilot.cli.v1.ShutdownAgentMetric
+	333, // 447: copilot.cli.v1.ShutdownModelMetric.TokenDetailsEntry.value:type_name -> copilot.cli.v1.ShutdownModelMetricTokenDetail
+	486, // 448: copilot.cli.v1.UsageGetMetricsResult.TokenDetailsEntry.value:type_name -> copilot.cli.v1.UsageMetricsTokenDetail
+	487, // 449: copilot.cli.v1.UsageGetMetricsResult.ModelMetricsEntry.value:type_name -> copilot.cli.v1.UsageMetricsModelMetric
+	488, // 450: copilot.cli.v1.UsageGetMetricsResult.AgentMetricsEntry.value:type_name -> copilot.cli.v1.UsageMetricsAgentMetric
+	451, // [451:451] is the sub-list for method output_type
+	451, // [451:451] is the sub-list for method input_type
+	451, // [451:451] is the sub-list for extension type_name
+	451, // [451:451] is the sub-list for extension extendee
+	0,   // [0:451] is the sub-list for field type_name
 }
 
 func init() { file_copilot_cli_v1_event_types_proto_init() }
@@ -44381,16 +44630,18 @@ func file_copilot_cli_v1_event_types_proto_init() {
 	file_copilot_cli_v1_event_types_proto_msgTypes[162].OneofWrappers = []any{}
 	file_copilot_cli_v1_event_types_proto_msgTypes[163].OneofWrappers = []any{}
 	file_copilot_cli_v1_event_types_proto_msgTypes[164].OneofWrappers = []any{}
+	file_copilot_cli_v1_event_types_proto_msgTypes[165].OneofWrappers = []any{}
 	file_copilot_cli_v1_event_types_proto_msgTypes[166].OneofWrappers = []any{}
-	file_copilot_cli_v1_event_types_proto_msgTypes[167].OneofWrappers = []any{}
 	file_copilot_cli_v1_event_types_proto_msgTypes[168].OneofWrappers = []any{}
-	file_copilot_cli_v1_event_types_proto_msgTypes[171].OneofWrappers = []any{}
+	file_copilot_cli_v1_event_types_proto_msgTypes[169].OneofWrappers = []any{}
+	file_copilot_cli_v1_event_types_proto_msgTypes[170].OneofWrappers = []any{}
 	file_copilot_cli_v1_event_types_proto_msgTypes[173].OneofWrappers = []any{}
-	file_copilot_cli_v1_event_types_proto_msgTypes[176].OneofWrappers = []any{}
+	file_copilot_cli_v1_event_types_proto_msgTypes[175].OneofWrappers = []any{}
 	file_copilot_cli_v1_event_types_proto_msgTypes[178].OneofWrappers = []any{}
 	file_copilot_cli_v1_event_types_proto_msgTypes[180].OneofWrappers = []any{}
 	file_copilot_cli_v1_event_types_proto_msgTypes[182].OneofWrappers = []any{}
-	file_copilot_cli_v1_event_types_proto_msgTypes[183].OneofWrappers = []any{
+	file_copilot_cli_v1_event_types_proto_msgTypes[184].OneofWrappers = []any{}
+	file_copilot_cli_v1_event_types_proto_msgTypes[185].OneofWrappers = []any{
 		(*PermissionRequest_Shell)(nil),
 		(*PermissionRequest_Write)(nil),
 		(*PermissionRequest_Read)(nil),
@@ -44406,8 +44657,6 @@ func file_copilot_cli_v1_event_types_proto_init() {
 		(*PermissionRequest_Workflow)(nil),
 		(*PermissionRequest_Unrecognized)(nil),
 	}
-	file_copilot_cli_v1_event_types_proto_msgTypes[184].OneofWrappers = []any{}
-	file_copilot_cli_v1_event_types_proto_msgTypes[185].OneofWrappers = []any{}
 	file_copilot_cli_v1_event_types_proto_msgTypes[186].OneofWrappers = []any{}
 	file_copilot_cli_v1_event_types_proto_msgTypes[187].OneofWrappers = []any{}
 	file_copilot_cli_v1_event_types_proto_msgTypes[188].OneofWrappers = []any{}
@@ -44416,12 +44665,14 @@ func file_copilot_cli_v1_event_types_proto_init() {
 	file_copilot_cli_v1_event_types_proto_msgTypes[191].OneofWrappers = []any{}
 	file_copilot_cli_v1_event_types_proto_msgTypes[192].OneofWrappers = []any{}
 	file_copilot_cli_v1_event_types_proto_msgTypes[193].OneofWrappers = []any{}
+	file_copilot_cli_v1_event_types_proto_msgTypes[194].OneofWrappers = []any{}
 	file_copilot_cli_v1_event_types_proto_msgTypes[195].OneofWrappers = []any{}
 	file_copilot_cli_v1_event_types_proto_msgTypes[197].OneofWrappers = []any{}
-	file_copilot_cli_v1_event_types_proto_msgTypes[198].OneofWrappers = []any{}
 	file_copilot_cli_v1_event_types_proto_msgTypes[199].OneofWrappers = []any{}
 	file_copilot_cli_v1_event_types_proto_msgTypes[200].OneofWrappers = []any{}
-	file_copilot_cli_v1_event_types_proto_msgTypes[201].OneofWrappers = []any{
+	file_copilot_cli_v1_event_types_proto_msgTypes[201].OneofWrappers = []any{}
+	file_copilot_cli_v1_event_types_proto_msgTypes[202].OneofWrappers = []any{}
+	file_copilot_cli_v1_event_types_proto_msgTypes[203].OneofWrappers = []any{
 		(*PermissionResult_Approved)(nil),
 		(*PermissionResult_ApprovedForSession)(nil),
 		(*PermissionResult_ApprovedForLocation)(nil),
@@ -44434,17 +44685,18 @@ func file_copilot_cli_v1_event_types_proto_init() {
 		(*PermissionResult_ApprovedReadOnlyForSession)(nil),
 		(*PermissionResult_Unrecognized)(nil),
 	}
-	file_copilot_cli_v1_event_types_proto_msgTypes[202].OneofWrappers = []any{}
-	file_copilot_cli_v1_event_types_proto_msgTypes[203].OneofWrappers = []any{}
-	file_copilot_cli_v1_event_types_proto_msgTypes[204].OneofWrappers = []any{
+	file_copilot_cli_v1_event_types_proto_msgTypes[204].OneofWrappers = []any{}
+	file_copilot_cli_v1_event_types_proto_msgTypes[205].OneofWrappers = []any{}
+	file_copilot_cli_v1_event_types_proto_msgTypes[206].OneofWrappers = []any{
 		(*PersistedBinaryResult_PersistedBinaryImage)(nil),
 		(*PersistedBinaryResult_OmittedBinaryResult)(nil),
 		(*PersistedBinaryResult_BinaryAssetReference)(nil),
 		(*PersistedBinaryResult_Unrecognized)(nil),
 	}
-	file_copilot_cli_v1_event_types_proto_msgTypes[206].OneofWrappers = []any{}
-	file_copilot_cli_v1_event_types_proto_msgTypes[211].OneofWrappers = []any{}
-	file_copilot_cli_v1_event_types_proto_msgTypes[214].OneofWrappers = []any{
+	file_copilot_cli_v1_event_types_proto_msgTypes[208].OneofWrappers = []any{}
+	file_copilot_cli_v1_event_types_proto_msgTypes[213].OneofWrappers = []any{}
+	file_copilot_cli_v1_event_types_proto_msgTypes[215].OneofWrappers = []any{}
+	file_copilot_cli_v1_event_types_proto_msgTypes[216].OneofWrappers = []any{
 		(*SandboxDecisionData_PolicyResolved)(nil),
 		(*SandboxDecisionData_SpawnCompleted)(nil),
 		(*SandboxDecisionData_EnforcementState)(nil),
@@ -44455,35 +44707,35 @@ func file_copilot_cli_v1_event_types_proto_init() {
 		(*SandboxDecisionData_PermissiveRetryCompleted)(nil),
 		(*SandboxDecisionData_Unrecognized)(nil),
 	}
-	file_copilot_cli_v1_event_types_proto_msgTypes[215].OneofWrappers = []any{}
-	file_copilot_cli_v1_event_types_proto_msgTypes[216].OneofWrappers = []any{}
 	file_copilot_cli_v1_event_types_proto_msgTypes[217].OneofWrappers = []any{}
 	file_copilot_cli_v1_event_types_proto_msgTypes[218].OneofWrappers = []any{}
 	file_copilot_cli_v1_event_types_proto_msgTypes[219].OneofWrappers = []any{}
 	file_copilot_cli_v1_event_types_proto_msgTypes[220].OneofWrappers = []any{}
 	file_copilot_cli_v1_event_types_proto_msgTypes[221].OneofWrappers = []any{}
 	file_copilot_cli_v1_event_types_proto_msgTypes[222].OneofWrappers = []any{}
-	file_copilot_cli_v1_event_types_proto_msgTypes[225].OneofWrappers = []any{}
-	file_copilot_cli_v1_event_types_proto_msgTypes[230].OneofWrappers = []any{}
-	file_copilot_cli_v1_event_types_proto_msgTypes[231].OneofWrappers = []any{}
+	file_copilot_cli_v1_event_types_proto_msgTypes[223].OneofWrappers = []any{}
+	file_copilot_cli_v1_event_types_proto_msgTypes[224].OneofWrappers = []any{}
+	file_copilot_cli_v1_event_types_proto_msgTypes[227].OneofWrappers = []any{}
+	file_copilot_cli_v1_event_types_proto_msgTypes[232].OneofWrappers = []any{}
 	file_copilot_cli_v1_event_types_proto_msgTypes[233].OneofWrappers = []any{}
-	file_copilot_cli_v1_event_types_proto_msgTypes[234].OneofWrappers = []any{}
 	file_copilot_cli_v1_event_types_proto_msgTypes[235].OneofWrappers = []any{}
+	file_copilot_cli_v1_event_types_proto_msgTypes[236].OneofWrappers = []any{}
 	file_copilot_cli_v1_event_types_proto_msgTypes[237].OneofWrappers = []any{}
 	file_copilot_cli_v1_event_types_proto_msgTypes[239].OneofWrappers = []any{}
-	file_copilot_cli_v1_event_types_proto_msgTypes[240].OneofWrappers = []any{}
 	file_copilot_cli_v1_event_types_proto_msgTypes[241].OneofWrappers = []any{}
 	file_copilot_cli_v1_event_types_proto_msgTypes[242].OneofWrappers = []any{}
+	file_copilot_cli_v1_event_types_proto_msgTypes[243].OneofWrappers = []any{}
 	file_copilot_cli_v1_event_types_proto_msgTypes[244].OneofWrappers = []any{}
 	file_copilot_cli_v1_event_types_proto_msgTypes[246].OneofWrappers = []any{}
-	file_copilot_cli_v1_event_types_proto_msgTypes[247].OneofWrappers = []any{}
 	file_copilot_cli_v1_event_types_proto_msgTypes[248].OneofWrappers = []any{}
+	file_copilot_cli_v1_event_types_proto_msgTypes[249].OneofWrappers = []any{}
 	file_copilot_cli_v1_event_types_proto_msgTypes[250].OneofWrappers = []any{}
 	file_copilot_cli_v1_event_types_proto_msgTypes[252].OneofWrappers = []any{}
-	file_copilot_cli_v1_event_types_proto_msgTypes[253].OneofWrappers = []any{}
 	file_copilot_cli_v1_event_types_proto_msgTypes[254].OneofWrappers = []any{}
 	file_copilot_cli_v1_event_types_proto_msgTypes[255].OneofWrappers = []any{}
-	file_copilot_cli_v1_event_types_proto_msgTypes[256].OneofWrappers = []any{
+	file_copilot_cli_v1_event_types_proto_msgTypes[256].OneofWrappers = []any{}
+	file_copilot_cli_v1_event_types_proto_msgTypes[257].OneofWrappers = []any{}
+	file_copilot_cli_v1_event_types_proto_msgTypes[258].OneofWrappers = []any{
 		(*SystemNotification_AgentCompleted)(nil),
 		(*SystemNotification_AgentIdle)(nil),
 		(*SystemNotification_NewInboxMessage)(nil),
@@ -44495,21 +44747,21 @@ func file_copilot_cli_v1_event_types_proto_init() {
 		(*SystemNotification_WorkflowCompleted)(nil),
 		(*SystemNotification_Unrecognized)(nil),
 	}
-	file_copilot_cli_v1_event_types_proto_msgTypes[257].OneofWrappers = []any{}
-	file_copilot_cli_v1_event_types_proto_msgTypes[258].OneofWrappers = []any{}
+	file_copilot_cli_v1_event_types_proto_msgTypes[259].OneofWrappers = []any{}
 	file_copilot_cli_v1_event_types_proto_msgTypes[260].OneofWrappers = []any{}
-	file_copilot_cli_v1_event_types_proto_msgTypes[261].OneofWrappers = []any{}
+	file_copilot_cli_v1_event_types_proto_msgTypes[262].OneofWrappers = []any{}
 	file_copilot_cli_v1_event_types_proto_msgTypes[263].OneofWrappers = []any{}
-	file_copilot_cli_v1_event_types_proto_msgTypes[264].OneofWrappers = []any{}
 	file_copilot_cli_v1_event_types_proto_msgTypes[265].OneofWrappers = []any{}
 	file_copilot_cli_v1_event_types_proto_msgTypes[266].OneofWrappers = []any{}
-	file_copilot_cli_v1_event_types_proto_msgTypes[267].OneofWrappers = []any{
+	file_copilot_cli_v1_event_types_proto_msgTypes[267].OneofWrappers = []any{}
+	file_copilot_cli_v1_event_types_proto_msgTypes[268].OneofWrappers = []any{}
+	file_copilot_cli_v1_event_types_proto_msgTypes[269].OneofWrappers = []any{
 		(*SystemNotificationWorkflowPauseInfo_User)(nil),
 		(*SystemNotificationWorkflowPauseInfo_Checkpoint)(nil),
 		(*SystemNotificationWorkflowPauseInfo_Unrecognized)(nil),
 	}
-	file_copilot_cli_v1_event_types_proto_msgTypes[270].OneofWrappers = []any{}
-	file_copilot_cli_v1_event_types_proto_msgTypes[273].OneofWrappers = []any{
+	file_copilot_cli_v1_event_types_proto_msgTypes[272].OneofWrappers = []any{}
+	file_copilot_cli_v1_event_types_proto_msgTypes[275].OneofWrappers = []any{
 		(*ToolExecutionCompleteContent_Text)(nil),
 		(*ToolExecutionCompleteContent_Terminal)(nil),
 		(*ToolExecutionCompleteContent_ShellExit)(nil),
@@ -44519,47 +44771,47 @@ func file_copilot_cli_v1_event_types_proto_init() {
 		(*ToolExecutionCompleteContent_Resource)(nil),
 		(*ToolExecutionCompleteContent_Unrecognized)(nil),
 	}
-	file_copilot_cli_v1_event_types_proto_msgTypes[277].OneofWrappers = []any{
+	file_copilot_cli_v1_event_types_proto_msgTypes[279].OneofWrappers = []any{
 		(*ToolExecutionCompleteContentResourceDetails_TextResourceContents)(nil),
 		(*ToolExecutionCompleteContentResourceDetails_BlobResourceContents)(nil),
 		(*ToolExecutionCompleteContentResourceDetails_Unrecognized)(nil),
 	}
-	file_copilot_cli_v1_event_types_proto_msgTypes[278].OneofWrappers = []any{}
-	file_copilot_cli_v1_event_types_proto_msgTypes[279].OneofWrappers = []any{}
 	file_copilot_cli_v1_event_types_proto_msgTypes[280].OneofWrappers = []any{}
 	file_copilot_cli_v1_event_types_proto_msgTypes[281].OneofWrappers = []any{}
+	file_copilot_cli_v1_event_types_proto_msgTypes[282].OneofWrappers = []any{}
 	file_copilot_cli_v1_event_types_proto_msgTypes[283].OneofWrappers = []any{}
-	file_copilot_cli_v1_event_types_proto_msgTypes[284].OneofWrappers = []any{}
+	file_copilot_cli_v1_event_types_proto_msgTypes[285].OneofWrappers = []any{}
 	file_copilot_cli_v1_event_types_proto_msgTypes[286].OneofWrappers = []any{}
 	file_copilot_cli_v1_event_types_proto_msgTypes[288].OneofWrappers = []any{}
 	file_copilot_cli_v1_event_types_proto_msgTypes[290].OneofWrappers = []any{}
-	file_copilot_cli_v1_event_types_proto_msgTypes[291].OneofWrappers = []any{}
+	file_copilot_cli_v1_event_types_proto_msgTypes[292].OneofWrappers = []any{}
 	file_copilot_cli_v1_event_types_proto_msgTypes[293].OneofWrappers = []any{}
 	file_copilot_cli_v1_event_types_proto_msgTypes[295].OneofWrappers = []any{}
 	file_copilot_cli_v1_event_types_proto_msgTypes[297].OneofWrappers = []any{}
-	file_copilot_cli_v1_event_types_proto_msgTypes[298].OneofWrappers = []any{}
 	file_copilot_cli_v1_event_types_proto_msgTypes[299].OneofWrappers = []any{}
 	file_copilot_cli_v1_event_types_proto_msgTypes[300].OneofWrappers = []any{}
+	file_copilot_cli_v1_event_types_proto_msgTypes[301].OneofWrappers = []any{}
 	file_copilot_cli_v1_event_types_proto_msgTypes[302].OneofWrappers = []any{}
-	file_copilot_cli_v1_event_types_proto_msgTypes[303].OneofWrappers = []any{}
-	file_copilot_cli_v1_event_types_proto_msgTypes[307].OneofWrappers = []any{}
-	file_copilot_cli_v1_event_types_proto_msgTypes[310].OneofWrappers = []any{}
-	file_copilot_cli_v1_event_types_proto_msgTypes[313].OneofWrappers = []any{}
+	file_copilot_cli_v1_event_types_proto_msgTypes[304].OneofWrappers = []any{}
+	file_copilot_cli_v1_event_types_proto_msgTypes[305].OneofWrappers = []any{}
+	file_copilot_cli_v1_event_types_proto_msgTypes[309].OneofWrappers = []any{}
+	file_copilot_cli_v1_event_types_proto_msgTypes[312].OneofWrappers = []any{}
 	file_copilot_cli_v1_event_types_proto_msgTypes[315].OneofWrappers = []any{}
-	file_copilot_cli_v1_event_types_proto_msgTypes[316].OneofWrappers = []any{}
 	file_copilot_cli_v1_event_types_proto_msgTypes[317].OneofWrappers = []any{}
 	file_copilot_cli_v1_event_types_proto_msgTypes[318].OneofWrappers = []any{}
 	file_copilot_cli_v1_event_types_proto_msgTypes[319].OneofWrappers = []any{}
 	file_copilot_cli_v1_event_types_proto_msgTypes[320].OneofWrappers = []any{}
 	file_copilot_cli_v1_event_types_proto_msgTypes[321].OneofWrappers = []any{}
-	file_copilot_cli_v1_event_types_proto_msgTypes[324].OneofWrappers = []any{}
+	file_copilot_cli_v1_event_types_proto_msgTypes[322].OneofWrappers = []any{}
+	file_copilot_cli_v1_event_types_proto_msgTypes[323].OneofWrappers = []any{}
+	file_copilot_cli_v1_event_types_proto_msgTypes[326].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_copilot_cli_v1_event_types_proto_rawDesc), len(file_copilot_cli_v1_event_types_proto_rawDesc)),
 			NumEnums:      95,
-			NumMessages:   343,
+			NumMessages:   345,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

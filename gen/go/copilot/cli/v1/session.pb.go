@@ -1034,6 +1034,9 @@ type SessionServiceCreateRequest struct {
 	// Has the CLI ask the client for GitHub tokens, by gitHubToken.getToken and
 	// under this name, in the place of gitHubToken.
 	GithubTokenProviderRegistrationId *string `protobuf:"bytes,80,opt,name=github_token_provider_registration_id,json=gitHubTokenProviderRegistrationId,proto3,oneof" json:"github_token_provider_registration_id,omitempty"`
+	// Asks the client for the names of further skills, and for those that are
+	// used.
+	HasSkillProvider *bool `protobuf:"varint,81,opt,name=has_skill_provider,json=hasSkillProvider,proto3,oneof" json:"has_skill_provider,omitempty"`
 	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1628,6 +1631,13 @@ func (x *SessionServiceCreateRequest) GetGithubTokenProviderRegistrationId() str
 		return *x.GithubTokenProviderRegistrationId
 	}
 	return ""
+}
+
+func (x *SessionServiceCreateRequest) GetHasSkillProvider() bool {
+	if x != nil && x.HasSkillProvider != nil {
+		return *x.HasSkillProvider
+	}
+	return false
 }
 
 func (x *SessionServiceCreateRequest) GetJsonExtra() string {
@@ -3115,6 +3125,9 @@ type SessionServiceResumeRequest struct {
 	// Has the CLI ask the client for GitHub tokens, by gitHubToken.getToken and
 	// under this name, in the place of gitHubToken.
 	GithubTokenProviderRegistrationId *string `protobuf:"bytes,84,opt,name=github_token_provider_registration_id,json=gitHubTokenProviderRegistrationId,proto3,oneof" json:"github_token_provider_registration_id,omitempty"`
+	// Asks the client for the names of further skills, and for those that are
+	// used.
+	HasSkillProvider *bool `protobuf:"varint,85,opt,name=has_skill_provider,json=hasSkillProvider,proto3,oneof" json:"has_skill_provider,omitempty"`
 	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -3737,6 +3750,13 @@ func (x *SessionServiceResumeRequest) GetGithubTokenProviderRegistrationId() str
 		return *x.GithubTokenProviderRegistrationId
 	}
 	return ""
+}
+
+func (x *SessionServiceResumeRequest) GetHasSkillProvider() bool {
+	if x != nil && x.HasSkillProvider != nil {
+		return *x.HasSkillProvider
+	}
+	return false
 }
 
 func (x *SessionServiceResumeRequest) GetJsonExtra() string {
@@ -6192,6 +6212,9 @@ type SessionConfig struct {
 	// Has the CLI ask the client for GitHub tokens, by gitHubToken.getToken and
 	// under this name, in the place of gitHubToken.
 	GithubTokenProviderRegistrationId *string `protobuf:"bytes,78,opt,name=github_token_provider_registration_id,json=gitHubTokenProviderRegistrationId,proto3,oneof" json:"github_token_provider_registration_id,omitempty"`
+	// Asks the client for the names of further skills, and for those that are
+	// used.
+	HasSkillProvider *bool `protobuf:"varint,79,opt,name=has_skill_provider,json=hasSkillProvider,proto3,oneof" json:"has_skill_provider,omitempty"`
 	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -6772,6 +6795,13 @@ func (x *SessionConfig) GetGithubTokenProviderRegistrationId() string {
 		return *x.GithubTokenProviderRegistrationId
 	}
 	return ""
+}
+
+func (x *SessionConfig) GetHasSkillProvider() bool {
+	if x != nil && x.HasSkillProvider != nil {
+		return *x.HasSkillProvider
+	}
+	return false
 }
 
 func (x *SessionConfig) GetJsonExtra() string {
@@ -7586,7 +7616,7 @@ const file_copilot_cli_v1_session_proto_rawDesc = "" +
 	"\x05value\x18\x01 \x01(\x03H\x00R\x05value\x88\x01\x01\x12(\n" +
 	"\funrecognized\x18\xe9\a \x01(\tH\x01R\funrecognized\x88\x01\x01:\x06\x82\x80\x19\x02\b\x06B\b\n" +
 	"\x06_valueB\x0f\n" +
-	"\r_unrecognized\"\xe0/\n" +
+	"\r_unrecognized\"\xaa0\n" +
 	"\x1bSessionServiceCreateRequest\x12$\n" +
 	"\vclient_name\x18\x01 \x01(\tH\x00R\n" +
 	"clientName\x88\x01\x01\x12\x19\n" +
@@ -7676,7 +7706,8 @@ const file_copilot_cli_v1_session_proto_rawDesc = "" +
 	"\n" +
 	"session_id\x18N \x01(\tH'R\tsessionId\x88\x01\x01\x128\n" +
 	"\x05cloud\x18O \x01(\v2\".copilot.cli.v1.CloudSessionConfigR\x05cloud\x12U\n" +
-	"%github_token_provider_registration_id\x18P \x01(\tH(R!gitHubTokenProviderRegistrationId\x88\x01\x01\x12\x1e\n" +
+	"%github_token_provider_registration_id\x18P \x01(\tH(R!gitHubTokenProviderRegistrationId\x88\x01\x01\x121\n" +
+	"\x12has_skill_provider\x18Q \x01(\bH)R\x10hasSkillProvider\x88\x01\x01\x12\x1e\n" +
 	"\n" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\x1aj\n" +
 	"\x0fMcpServersEntry\x12\x10\n" +
@@ -7723,7 +7754,8 @@ const file_copilot_cli_v1_session_proto_rawDesc = "" +
 	"\f_traceparentB\r\n" +
 	"\v_tracestateB\r\n" +
 	"\v_session_idB(\n" +
-	"&_github_token_provider_registration_id\"\xdd\x04\n" +
+	"&_github_token_provider_registration_idB\x15\n" +
+	"\x13_has_skill_provider\"\xdd\x04\n" +
 	"\x1cSessionServiceCreateResponse\x12%\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\tsessionId\x12*\n" +
@@ -7852,7 +7884,7 @@ const file_copilot_cli_v1_session_proto_rawDesc = "" +
 	"\x19SessionServiceLogResponse\x12!\n" +
 	"\bevent_id\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\aeventId\x12\x1e\n" +
 	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"\x872\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"\xd12\n" +
 	"\x1bSessionServiceResumeRequest\x12$\n" +
 	"\vclient_name\x18\x01 \x01(\tH\x00R\n" +
 	"clientName\x88\x01\x01\x12\x19\n" +
@@ -7946,7 +7978,8 @@ const file_copilot_cli_v1_session_proto_rawDesc = "" +
 	"\ropen_canvases\x18Q \x03(\v2\".copilot.cli.v1.OpenCanvasInstanceR\fopenCanvases\x12H\n" +
 	"\tfactories\x18R \x03(\v2*.copilot.cli.v1.WorkflowFactoryDeclarationR\tfactories\x12F\n" +
 	"\x1frequested_environment_variables\x18S \x03(\tR\x1drequestedEnvironmentVariables\x12U\n" +
-	"%github_token_provider_registration_id\x18T \x01(\tH)R!gitHubTokenProviderRegistrationId\x88\x01\x01\x12\x1e\n" +
+	"%github_token_provider_registration_id\x18T \x01(\tH)R!gitHubTokenProviderRegistrationId\x88\x01\x01\x121\n" +
+	"\x12has_skill_provider\x18U \x01(\bH*R\x10hasSkillProvider\x88\x01\x01\x12\x1e\n" +
 	"\n" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\x1aj\n" +
 	"\x0fMcpServersEntry\x12\x10\n" +
@@ -7994,7 +8027,8 @@ const file_copilot_cli_v1_session_proto_rawDesc = "" +
 	"\v_tracestateB\x11\n" +
 	"\x0f_disable_resumeB\x18\n" +
 	"\x16_continue_pending_workB(\n" +
-	"&_github_token_provider_registration_id\"\xc6\x06\n" +
+	"&_github_token_provider_registration_idB\x15\n" +
+	"\x13_has_skill_provider\"\xc6\x06\n" +
 	"\x1cSessionServiceResumeResponse\x12%\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\tsessionId\x12*\n" +
@@ -8283,7 +8317,7 @@ const file_copilot_cli_v1_session_proto_rawDesc = "" +
 	"extensions\x88\x01\x01\x12\x1e\n" +
 	"\n" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\r\n" +
-	"\v_extensions\"\xd7.\n" +
+	"\v_extensions\"\xa1/\n" +
 	"\rSessionConfig\x12$\n" +
 	"\vclient_name\x18\x01 \x01(\tH\x00R\n" +
 	"clientName\x88\x01\x01\x12\x19\n" +
@@ -8370,7 +8404,8 @@ const file_copilot_cli_v1_session_proto_rawDesc = "" +
 	"\n" +
 	"tracestate\x18M \x01(\tH&R\n" +
 	"tracestate\x88\x01\x01\x12U\n" +
-	"%github_token_provider_registration_id\x18N \x01(\tH'R!gitHubTokenProviderRegistrationId\x88\x01\x01\x12\x1e\n" +
+	"%github_token_provider_registration_id\x18N \x01(\tH'R!gitHubTokenProviderRegistrationId\x88\x01\x01\x121\n" +
+	"\x12has_skill_provider\x18O \x01(\bH(R\x10hasSkillProvider\x88\x01\x01\x12\x1e\n" +
 	"\n" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\x1aj\n" +
 	"\x0fMcpServersEntry\x12\x10\n" +
@@ -8416,7 +8451,8 @@ const file_copilot_cli_v1_session_proto_rawDesc = "" +
 	"\x18_enable_managed_settingsB\x0e\n" +
 	"\f_traceparentB\r\n" +
 	"\v_tracestateB(\n" +
-	"&_github_token_provider_registration_id\"\xff\x02\n" +
+	"&_github_token_provider_registration_idB\x15\n" +
+	"\x13_has_skill_provider\"\xff\x02\n" +
 	"\x1aSessionGitHubMcpToolConfig\x12-\n" +
 	"\x10enable_all_tools\x18\x01 \x01(\bH\x00R\x0eenableAllTools\x88\x01\x01\x12/\n" +
 	"\x13additional_toolsets\x18\x02 \x03(\tR\x12additionalToolsets\x12)\n" +

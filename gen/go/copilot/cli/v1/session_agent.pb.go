@@ -202,7 +202,7 @@ func (x *SessionAgentServiceGetCurrentRequest) GetJsonExtra() string {
 // Result of session.agent.getCurrent.
 type SessionAgentServiceGetCurrentResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The agent.
+	// The agent. Unset stands for null.
 	Agent *AgentInfo `protobuf:"bytes,1,opt,name=agent,proto3" json:"agent,omitempty"`
 	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
@@ -747,9 +747,9 @@ const file_copilot_cli_v1_session_agent_proto_rawDesc = "" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\tsessionId\x12\x1e\n" +
 	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"\x80\x01\n" +
-	"%SessionAgentServiceGetCurrentResponse\x127\n" +
-	"\x05agent\x18\x01 \x01(\v2\x19.copilot.cli.v1.AgentInfoB\x06\x82\x80\x19\x02\x18\x01R\x05agent\x12\x1e\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"\x82\x01\n" +
+	"%SessionAgentServiceGetCurrentResponse\x129\n" +
+	"\x05agent\x18\x01 \x01(\v2\x19.copilot.cli.v1.AgentInfoB\b\x82\x80\x19\x04\x18\x01 \x01R\x05agent\x12\x1e\n" +
 	"\n" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"\x86\x02\n" +
 	"\x1eSessionAgentServiceListRequest\x12%\n" +

@@ -249,6 +249,7 @@ type SessionEvent struct {
 	//	*SessionEvent_McpOauthRecoveryCompleted
 	//	*SessionEvent_SessionManagedPluginProgress
 	//	*SessionEvent_SessionMcpServerToolsLoaded
+	//	*SessionEvent_ModelResponseLimitsStatus
 	//	*SessionEvent_Unrecognized
 	Data isSessionEvent_Data `protobuf_oneof:"data"`
 	// Members that no field above can hold, as the text of one JSON object.
@@ -1968,6 +1969,15 @@ func (x *SessionEvent) GetSessionMcpServerToolsLoaded() *McpServerToolsLoadedDat
 	return nil
 }
 
+func (x *SessionEvent) GetModelResponseLimitsStatus() *ModelResponseLimitsStatusData {
+	if x != nil {
+		if x, ok := x.Data.(*SessionEvent_ModelResponseLimitsStatus); ok {
+			return x.ModelResponseLimitsStatus
+		}
+	}
+	return nil
+}
+
 func (x *SessionEvent) GetUnrecognized() string {
 	if x != nil {
 		if x, ok := x.Data.(*SessionEvent_Unrecognized); ok {
@@ -2977,6 +2987,12 @@ type SessionEvent_SessionMcpServerToolsLoaded struct {
 	SessionMcpServerToolsLoaded *McpServerToolsLoadedData `protobuf:"bytes,190,opt,name=session_mcp_server_tools_loaded,json=sessionMcpServerToolsLoaded,proto3,oneof"`
 }
 
+type SessionEvent_ModelResponseLimitsStatus struct {
+	// How much of the session's limits is used. It comes when they matter. JSON
+	// type: model.response_limits_status.
+	ModelResponseLimitsStatus *ModelResponseLimitsStatusData `protobuf:"bytes,191,opt,name=model_response_limits_status,json=modelResponseLimitsStatus,proto3,oneof"`
+}
+
 type SessionEvent_Unrecognized struct {
 	// The member data of an unknown type, or of a form that does not fit, as
 	// JSON text.
@@ -3345,13 +3361,15 @@ func (*SessionEvent_SessionManagedPluginProgress) isSessionEvent_Data() {}
 
 func (*SessionEvent_SessionMcpServerToolsLoaded) isSessionEvent_Data() {}
 
+func (*SessionEvent_ModelResponseLimitsStatus) isSessionEvent_Data() {}
+
 func (*SessionEvent_Unrecognized) isSessionEvent_Data() {}
 
 var File_copilot_cli_v1_session_event_proto protoreflect.FileDescriptor
 
 const file_copilot_cli_v1_session_event_proto_rawDesc = "" +
 	"\n" +
-	"\"copilot/cli/v1/session_event.proto\x12\x0ecopilot.cli.v1\x1a\x1bcopilot/cli/v1/common.proto\x1a copilot/cli/v1/event_types.proto\x1a\x1dcopilot/json/v1/options.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xbc\xb7\x01\n" +
+	"\"copilot/cli/v1/session_event.proto\x12\x0ecopilot.cli.v1\x1a\x1bcopilot/cli/v1/common.proto\x1a copilot/cli/v1/event_types.proto\x1a\x1dcopilot/json/v1/options.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"Ը\x01\n" +
 	"\fSessionEvent\x12\x1a\n" +
 	"\x04type\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x04type\x12\x16\n" +
 	"\x02id\x18\x02 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x02id\x12@\n" +
@@ -3543,7 +3561,8 @@ const file_copilot_cli_v1_session_event_proto_rawDesc = "" +
 	")session_request_body_compression_disabled\x18\xbb\x01 \x01(\v22.copilot.cli.v1.RequestBodyCompressionDisabledDataB/\x82\x80\x19+*)session.request_body_compression_disabledH\x00R%sessionRequestBodyCompressionDisabled\x12\x95\x01\n" +
 	"\x1cmcp_oauth_recovery_completed\x18\xbc\x01 \x01(\v2-.copilot.cli.v1.McpOauthRecoveryCompletedDataB\"\x82\x80\x19\x1e*\x1cmcp.oauth_recovery_completedH\x00R\x19mcpOauthRecoveryCompleted\x12\x9a\x01\n" +
 	"\x1fsession_managed_plugin_progress\x18\xbd\x01 \x01(\v2).copilot.cli.v1.ManagedPluginProgressDataB%\x82\x80\x19!*\x1fsession.managed_plugin_progressH\x00R\x1csessionManagedPluginProgress\x12\x98\x01\n" +
-	"\x1fsession_mcp_server_tools_loaded\x18\xbe\x01 \x01(\v2(.copilot.cli.v1.McpServerToolsLoadedDataB%\x82\x80\x19!*\x1fsession.mcp_server_tools_loadedH\x00R\x1bsessionMcpServerToolsLoaded\x12%\n" +
+	"\x1fsession_mcp_server_tools_loaded\x18\xbe\x01 \x01(\v2(.copilot.cli.v1.McpServerToolsLoadedDataB%\x82\x80\x19!*\x1fsession.mcp_server_tools_loadedH\x00R\x1bsessionMcpServerToolsLoaded\x12\x95\x01\n" +
+	"\x1cmodel_response_limits_status\x18\xbf\x01 \x01(\v2-.copilot.cli.v1.ModelResponseLimitsStatusDataB\"\x82\x80\x19\x1e*\x1cmodel.response_limits_statusH\x00R\x19modelResponseLimitsStatus\x12%\n" +
 	"\funrecognized\x18\xe9\a \x01(\tH\x00R\funrecognized\x12\x1e\n" +
 	"\n" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x12\x82\x80\x19\x0e\b\x03\x1a\x04type\"\x04dataB\x06\n" +
@@ -3749,6 +3768,7 @@ var file_copilot_cli_v1_session_event_proto_goTypes = []any{
 	(*McpOauthRecoveryCompletedData)(nil),              // 178: copilot.cli.v1.McpOauthRecoveryCompletedData
 	(*ManagedPluginProgressData)(nil),                  // 179: copilot.cli.v1.ManagedPluginProgressData
 	(*McpServerToolsLoadedData)(nil),                   // 180: copilot.cli.v1.McpServerToolsLoadedData
+	(*ModelResponseLimitsStatusData)(nil),              // 181: copilot.cli.v1.ModelResponseLimitsStatusData
 }
 var file_copilot_cli_v1_session_event_proto_depIdxs = []int32{
 	1,   // 0: copilot.cli.v1.SessionEvent.timestamp:type_name -> google.protobuf.Timestamp
@@ -3933,11 +3953,12 @@ var file_copilot_cli_v1_session_event_proto_depIdxs = []int32{
 	178, // 179: copilot.cli.v1.SessionEvent.mcp_oauth_recovery_completed:type_name -> copilot.cli.v1.McpOauthRecoveryCompletedData
 	179, // 180: copilot.cli.v1.SessionEvent.session_managed_plugin_progress:type_name -> copilot.cli.v1.ManagedPluginProgressData
 	180, // 181: copilot.cli.v1.SessionEvent.session_mcp_server_tools_loaded:type_name -> copilot.cli.v1.McpServerToolsLoadedData
-	182, // [182:182] is the sub-list for method output_type
-	182, // [182:182] is the sub-list for method input_type
-	182, // [182:182] is the sub-list for extension type_name
-	182, // [182:182] is the sub-list for extension extendee
-	0,   // [0:182] is the sub-list for field type_name
+	181, // 182: copilot.cli.v1.SessionEvent.model_response_limits_status:type_name -> copilot.cli.v1.ModelResponseLimitsStatusData
+	183, // [183:183] is the sub-list for method output_type
+	183, // [183:183] is the sub-list for method input_type
+	183, // [183:183] is the sub-list for extension type_name
+	183, // [183:183] is the sub-list for extension extendee
+	0,   // [0:183] is the sub-list for field type_name
 }
 
 func init() { file_copilot_cli_v1_session_event_proto_init() }
@@ -4129,6 +4150,7 @@ func file_copilot_cli_v1_session_event_proto_init() {
 		(*SessionEvent_McpOauthRecoveryCompleted)(nil),
 		(*SessionEvent_SessionManagedPluginProgress)(nil),
 		(*SessionEvent_SessionMcpServerToolsLoaded)(nil),
+		(*SessionEvent_ModelResponseLimitsStatus)(nil),
 		(*SessionEvent_Unrecognized)(nil),
 	}
 	type x struct{}

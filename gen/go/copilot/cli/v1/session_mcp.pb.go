@@ -3474,6 +3474,9 @@ type McpTools struct {
 	Description *string `protobuf:"bytes,2,opt,name=description,proto3,oneof" json:"description,omitempty"`
 	// The UI.
 	Ui *McpToolUi `protobuf:"bytes,3,opt,name=ui,proto3" json:"ui,omitempty"`
+	// JSON schema of the tool's parameters, as the MCP server gave it. The member
+	// inputSchema, as JSON text.
+	InputSchemaJson *string `protobuf:"bytes,4,opt,name=input_schema_json,json=inputSchemaJson,proto3,oneof" json:"input_schema_json,omitempty"`
 	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -3529,6 +3532,13 @@ func (x *McpTools) GetUi() *McpToolUi {
 		return x.Ui
 	}
 	return nil
+}
+
+func (x *McpTools) GetInputSchemaJson() string {
+	if x != nil && x.InputSchemaJson != nil {
+		return *x.InputSchemaJson
+	}
+	return ""
 }
 
 func (x *McpTools) GetJsonExtra() string {
@@ -3928,14 +3938,17 @@ const file_copilot_cli_v1_session_mcp_proto_rawDesc = "" +
 	"visibility\x12\x1e\n" +
 	"\n" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\x0f\n" +
-	"\r_resource_uri\"\xa8\x01\n" +
+	"\r_resource_uri\"\x84\x02\n" +
 	"\bMcpTools\x12\x1a\n" +
 	"\x04name\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x04name\x12%\n" +
 	"\vdescription\x18\x02 \x01(\tH\x00R\vdescription\x88\x01\x01\x12)\n" +
-	"\x02ui\x18\x03 \x01(\v2\x19.copilot.cli.v1.McpToolUiR\x02ui\x12\x1e\n" +
+	"\x02ui\x18\x03 \x01(\v2\x19.copilot.cli.v1.McpToolUiR\x02ui\x12D\n" +
+	"\x11input_schema_json\x18\x04 \x01(\tB\x13\x82\x80\x19\x0f\n" +
+	"\vinputSchema\x10\x01H\x01R\x0finputSchemaJson\x88\x01\x01\x12\x1e\n" +
 	"\n" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\x0e\n" +
-	"\f_description\"\x8f\x01\n" +
+	"\f_descriptionB\x14\n" +
+	"\x12_input_schema_json\"\x8f\x01\n" +
 	"\x17SessionConnectedIdeInfo\x12!\n" +
 	"\bide_name\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\aideName\x121\n" +
 	"\x10workspace_folder\x18\x02 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x0fworkspaceFolder\x12\x1e\n" +

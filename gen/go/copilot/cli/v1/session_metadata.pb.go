@@ -2352,6 +2352,8 @@ type SessionContextInfo struct {
 	Provider *ModelProviderRef `protobuf:"bytes,11,opt,name=provider,proto3" json:"provider,omitempty"`
 	// Name of the display model. Since CLI 1.0.102.
 	DisplayModelName *string `protobuf:"bytes,12,opt,name=display_model_name,json=displayModelName,proto3,oneof" json:"display_model_name,omitempty"`
+	// Number of tokens that instruction files take, where the CLI counts them.
+	CustomInstructionsTokens *int64 `protobuf:"varint,13,opt,name=custom_instructions_tokens,json=customInstructionsTokens,proto3,oneof" json:"custom_instructions_tokens,omitempty"`
 	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -2470,6 +2472,13 @@ func (x *SessionContextInfo) GetDisplayModelName() string {
 		return *x.DisplayModelName
 	}
 	return ""
+}
+
+func (x *SessionContextInfo) GetCustomInstructionsTokens() int64 {
+	if x != nil && x.CustomInstructionsTokens != nil {
+		return *x.CustomInstructionsTokens
+	}
+	return 0
 }
 
 func (x *SessionContextInfo) GetJsonExtra() string {
@@ -2964,7 +2973,7 @@ const file_copilot_cli_v1_session_metadata_proto_rawDesc = "" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\f\n" +
 	"\n" +
-	"_parent_id\"\xa2\x05\n" +
+	"_parent_id\"\x84\x06\n" +
 	"\x12SessionContextInfo\x12%\n" +
 	"\n" +
 	"model_name\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\tmodelName\x12+\n" +
@@ -2979,10 +2988,12 @@ const file_copilot_cli_v1_session_metadata_proto_rawDesc = "" +
 	"\rbuffer_tokens\x18\n" +
 	" \x01(\x03B\x06\x82\x80\x19\x02\x18\x01R\fbufferTokens\x12<\n" +
 	"\bprovider\x18\v \x01(\v2 .copilot.cli.v1.ModelProviderRefR\bprovider\x121\n" +
-	"\x12display_model_name\x18\f \x01(\tH\x00R\x10displayModelName\x88\x01\x01\x12\x1e\n" +
+	"\x12display_model_name\x18\f \x01(\tH\x00R\x10displayModelName\x88\x01\x01\x12A\n" +
+	"\x1acustom_instructions_tokens\x18\r \x01(\x03H\x01R\x18customInstructionsTokens\x88\x01\x01\x12\x1e\n" +
 	"\n" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\x15\n" +
-	"\x13_display_model_name\"\xe6\x03\n" +
+	"\x13_display_model_nameB\x1d\n" +
+	"\x1b_custom_instructions_tokens\"\xe6\x03\n" +
 	"\x1eSessionWorkingDirectoryContext\x12\x18\n" +
 	"\x03cwd\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x03cwd\x12\x1e\n" +
 	"\bgit_root\x18\x02 \x01(\tH\x00R\agitRoot\x88\x01\x01\x12#\n" +

@@ -1510,8 +1510,8 @@ type BuiltinToolDescriptor struct {
 	SafeForTelemetry *BuiltinToolSafeForTelemetry `protobuf:"bytes,8,opt,name=safe_for_telemetry,json=safeForTelemetry,proto3" json:"safe_for_telemetry,omitempty"`
 	// Whether it is terminal.
 	IsTerminal bool `protobuf:"varint,9,opt,name=is_terminal,json=isTerminal,proto3" json:"is_terminal,omitempty"`
-	// Whether it has summarise intention.
-	HasSummariseIntention bool `protobuf:"varint,10,opt,name=has_summarise_intention,json=hasSummariseIntention,proto3" json:"has_summarise_intention,omitempty"`
+	// Whether it has summarise intention. Unset stands for null.
+	HasSummariseIntention *bool `protobuf:"varint,10,opt,name=has_summarise_intention,json=hasSummariseIntention,proto3,oneof" json:"has_summarise_intention,omitempty"`
 	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1612,8 +1612,8 @@ func (x *BuiltinToolDescriptor) GetIsTerminal() bool {
 }
 
 func (x *BuiltinToolDescriptor) GetHasSummariseIntention() bool {
-	if x != nil {
-		return x.HasSummariseIntention
+	if x != nil && x.HasSummariseIntention != nil {
+		return *x.HasSummariseIntention
 	}
 	return false
 }
@@ -1692,6 +1692,16 @@ func (x *BuiltinToolFormat) GetJsonExtra() string {
 // Builtin tool input schema. Used by BuiltinToolDescriptor.input_schema.
 type BuiltinToolInputSchema struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
+	// The parameters: JSON schemas by name. The member properties, as JSON text.
+	PropertiesJson *string `protobuf:"bytes,1,opt,name=properties_json,json=propertiesJson,proto3,oneof" json:"properties_json,omitempty"`
+	// Names of the parameters that must be there.
+	Required *StringList `protobuf:"bytes,2,opt,name=required,proto3" json:"required,omitempty"`
+	// Whether there may be others: a JSON schema, true or false. The member
+	// additionalProperties, as JSON text.
+	AdditionalPropertiesJson *string `protobuf:"bytes,3,opt,name=additional_properties_json,json=additionalPropertiesJson,proto3,oneof" json:"additional_properties_json,omitempty"`
+	// Alternatives: JSON schemas of which exactly one holds. The member oneOf, as
+	// JSON text.
+	OneOfJson *string `protobuf:"bytes,4,opt,name=one_of_json,json=oneOfJson,proto3,oneof" json:"one_of_json,omitempty"`
 	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1726,6 +1736,34 @@ func (x *BuiltinToolInputSchema) ProtoReflect() protoreflect.Message {
 // Deprecated: Use BuiltinToolInputSchema.ProtoReflect.Descriptor instead.
 func (*BuiltinToolInputSchema) Descriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_session_tools_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *BuiltinToolInputSchema) GetPropertiesJson() string {
+	if x != nil && x.PropertiesJson != nil {
+		return *x.PropertiesJson
+	}
+	return ""
+}
+
+func (x *BuiltinToolInputSchema) GetRequired() *StringList {
+	if x != nil {
+		return x.Required
+	}
+	return nil
+}
+
+func (x *BuiltinToolInputSchema) GetAdditionalPropertiesJson() string {
+	if x != nil && x.AdditionalPropertiesJson != nil {
+		return *x.AdditionalPropertiesJson
+	}
+	return ""
+}
+
+func (x *BuiltinToolInputSchema) GetOneOfJson() string {
+	if x != nil && x.OneOfJson != nil {
+		return *x.OneOfJson
+	}
+	return ""
 }
 
 func (x *BuiltinToolInputSchema) GetJsonExtra() string {
@@ -4004,7 +4042,7 @@ const file_copilot_cli_v1_session_tools_proto_rawDesc = "" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"S\n" +
 	"1SessionToolsServiceUpdateSubagentSettingsResponse\x12\x1e\n" +
 	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"\x82\x05\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"\xa5\x05\n" +
 	"\x15BuiltinToolDescriptor\x12\x1a\n" +
 	"\x04name\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x04name\x12#\n" +
 	"\x05title\x18\x02 \x01(\tB\b\x82\x80\x19\x04\x18\x01 \x01H\x00R\x05title\x88\x01\x01\x12(\n" +
@@ -4015,14 +4053,15 @@ const file_copilot_cli_v1_session_tools_proto_rawDesc = "" +
 	"\x06format\x18\a \x01(\v2!.copilot.cli.v1.BuiltinToolFormatB\b\x82\x80\x19\x04\x18\x01 \x01R\x06format\x12a\n" +
 	"\x12safe_for_telemetry\x18\b \x01(\v2+.copilot.cli.v1.BuiltinToolSafeForTelemetryB\x06\x82\x80\x19\x02\x18\x01R\x10safeForTelemetry\x12'\n" +
 	"\vis_terminal\x18\t \x01(\bB\x06\x82\x80\x19\x02\x18\x01R\n" +
-	"isTerminal\x12>\n" +
+	"isTerminal\x12E\n" +
 	"\x17has_summarise_intention\x18\n" +
-	" \x01(\bB\x06\x82\x80\x19\x02\x18\x01R\x15hasSummariseIntention\x12\x1e\n" +
+	" \x01(\bB\b\x82\x80\x19\x04\x18\x01 \x01H\x03R\x15hasSummariseIntention\x88\x01\x01\x12\x1e\n" +
 	"\n" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\b\n" +
 	"\x06_titleB\x0f\n" +
 	"\r_instructionsB\a\n" +
-	"\x05_type\"\x94\x01\n" +
+	"\x05_typeB\x1a\n" +
+	"\x18_has_summarise_intention\"\x94\x01\n" +
 	"\x11BuiltinToolFormat\x12\x1e\n" +
 	"\x06syntax\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x06syntax\x12&\n" +
 	"\n" +
@@ -4030,11 +4069,22 @@ const file_copilot_cli_v1_session_tools_proto_rawDesc = "" +
 	"definition\x12\x1e\n" +
 	"\n" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x17\x82\x80\x19\x13\x12\x11\n" +
-	"\x04type\x12\t\"grammar\"\"P\n" +
-	"\x16BuiltinToolInputSchema\x12\x1e\n" +
+	"\x04type\x12\t\"grammar\"\"\xa2\x03\n" +
+	"\x16BuiltinToolInputSchema\x12@\n" +
+	"\x0fproperties_json\x18\x01 \x01(\tB\x12\x82\x80\x19\x0e\n" +
+	"\n" +
+	"properties\x10\x01H\x00R\x0epropertiesJson\x88\x01\x01\x126\n" +
+	"\brequired\x18\x02 \x01(\v2\x1a.copilot.cli.v1.StringListR\brequired\x12_\n" +
+	"\x1aadditional_properties_json\x18\x03 \x01(\tB\x1c\x82\x80\x19\x18\n" +
+	"\x14additionalProperties\x10\x01H\x01R\x18additionalPropertiesJson\x88\x01\x01\x122\n" +
+	"\vone_of_json\x18\x04 \x01(\tB\r\x82\x80\x19\t\n" +
+	"\x05oneOf\x10\x01H\x02R\toneOfJson\x88\x01\x01\x12\x1e\n" +
 	"\n" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x16\x82\x80\x19\x12\x12\x10\n" +
-	"\x04type\x12\b\"object\"\"\xff\x03\n" +
+	"\x04type\x12\b\"object\"B\x12\n" +
+	"\x10_properties_jsonB\x1d\n" +
+	"\x1b_additional_properties_jsonB\x0e\n" +
+	"\f_one_of_json\"\xff\x03\n" +
 	"\x13CurrentToolMetadata\x12\x1a\n" +
 	"\x04name\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x04name\x12,\n" +
 	"\x0fnamespaced_name\x18\x02 \x01(\tH\x00R\x0enamespacedName\x88\x01\x01\x12+\n" +
@@ -4418,9 +4468,10 @@ var file_copilot_cli_v1_session_tools_proto_goTypes = []any{
 	(TaskCompletionOutcome)(0),                                     // 49: copilot.cli.v1.TaskCompletionOutcome
 	(*TaskBlocker)(nil),                                            // 50: copilot.cli.v1.TaskBlocker
 	(*BuiltinToolSafeForTelemetry)(nil),                            // 51: copilot.cli.v1.BuiltinToolSafeForTelemetry
-	(*EmbeddedTextResourceContents)(nil),                           // 52: copilot.cli.v1.EmbeddedTextResourceContents
-	(*EmbeddedBlobResourceContents)(nil),                           // 53: copilot.cli.v1.EmbeddedBlobResourceContents
-	(AgentModelPolicy)(0),                                          // 54: copilot.cli.v1.AgentModelPolicy
+	(*StringList)(nil),                                             // 52: copilot.cli.v1.StringList
+	(*EmbeddedTextResourceContents)(nil),                           // 53: copilot.cli.v1.EmbeddedTextResourceContents
+	(*EmbeddedBlobResourceContents)(nil),                           // 54: copilot.cli.v1.EmbeddedBlobResourceContents
+	(AgentModelPolicy)(0),                                          // 55: copilot.cli.v1.AgentModelPolicy
 }
 var file_copilot_cli_v1_session_tools_proto_depIdxs = []int32{
 	44, // 0: copilot.cli.v1.SessionToolsServiceExecuteResponse.tool_result_expanded:type_name -> copilot.cli.v1.ToolResultExpanded
@@ -4437,56 +4488,57 @@ var file_copilot_cli_v1_session_tools_proto_depIdxs = []int32{
 	24, // 11: copilot.cli.v1.BuiltinToolDescriptor.input_schema:type_name -> copilot.cli.v1.BuiltinToolInputSchema
 	23, // 12: copilot.cli.v1.BuiltinToolDescriptor.format:type_name -> copilot.cli.v1.BuiltinToolFormat
 	51, // 13: copilot.cli.v1.BuiltinToolDescriptor.safe_for_telemetry:type_name -> copilot.cli.v1.BuiltinToolSafeForTelemetry
-	27, // 14: copilot.cli.v1.ExternalToolResult.text_result_for_llm:type_name -> copilot.cli.v1.ExternalToolTextResultForLlm
-	28, // 15: copilot.cli.v1.ExternalToolTextResultForLlm.binary_results_for_llm:type_name -> copilot.cli.v1.ExternalToolTextResultForLlmBinaryResultsForLlm
-	29, // 16: copilot.cli.v1.ExternalToolTextResultForLlm.contents:type_name -> copilot.cli.v1.ExternalToolTextResultForLlmContent
-	0,  // 17: copilot.cli.v1.ExternalToolTextResultForLlmBinaryResultsForLlm.type:type_name -> copilot.cli.v1.ExternalToolTextResultForLlmBinaryResultsForLlmType
-	38, // 18: copilot.cli.v1.ExternalToolTextResultForLlmContent.text:type_name -> copilot.cli.v1.ExternalToolTextResultForLlmContentText
-	37, // 19: copilot.cli.v1.ExternalToolTextResultForLlmContent.terminal:type_name -> copilot.cli.v1.ExternalToolTextResultForLlmContentTerminal
-	36, // 20: copilot.cli.v1.ExternalToolTextResultForLlmContent.shell_exit:type_name -> copilot.cli.v1.ExternalToolTextResultForLlmContentShellExit
-	31, // 21: copilot.cli.v1.ExternalToolTextResultForLlmContent.image:type_name -> copilot.cli.v1.ExternalToolTextResultForLlmContentImage
-	30, // 22: copilot.cli.v1.ExternalToolTextResultForLlmContent.audio:type_name -> copilot.cli.v1.ExternalToolTextResultForLlmContentAudio
-	34, // 23: copilot.cli.v1.ExternalToolTextResultForLlmContent.resource_link:type_name -> copilot.cli.v1.ExternalToolTextResultForLlmContentResourceLink
-	32, // 24: copilot.cli.v1.ExternalToolTextResultForLlmContent.resource:type_name -> copilot.cli.v1.ExternalToolTextResultForLlmContentResource
-	33, // 25: copilot.cli.v1.ExternalToolTextResultForLlmContentResource.resource:type_name -> copilot.cli.v1.ExternalToolTextResultForLlmContentResourceDetails
-	52, // 26: copilot.cli.v1.ExternalToolTextResultForLlmContentResourceDetails.text_resource_contents:type_name -> copilot.cli.v1.EmbeddedTextResourceContents
-	53, // 27: copilot.cli.v1.ExternalToolTextResultForLlmContentResourceDetails.blob_resource_contents:type_name -> copilot.cli.v1.EmbeddedBlobResourceContents
-	35, // 28: copilot.cli.v1.ExternalToolTextResultForLlmContentResourceLink.icons:type_name -> copilot.cli.v1.ExternalToolTextResultForLlmContentResourceLinkIcon
-	1,  // 29: copilot.cli.v1.ExternalToolTextResultForLlmContentResourceLinkIcon.theme:type_name -> copilot.cli.v1.ExternalToolTextResultForLlmContentResourceLinkIconTheme
-	25, // 30: copilot.cli.v1.SessionToolsServiceGetCurrentMetadataResponseToolsList.items:type_name -> copilot.cli.v1.CurrentToolMetadata
-	47, // 31: copilot.cli.v1.SubagentSettings.agents:type_name -> copilot.cli.v1.SubagentSettings.AgentsEntry
-	2,  // 32: copilot.cli.v1.SubagentSettingsEntry.context_tier:type_name -> copilot.cli.v1.SubagentSettingsEntryContextTier
-	54, // 33: copilot.cli.v1.SubagentSettingsEntry.model_policy:type_name -> copilot.cli.v1.AgentModelPolicy
-	49, // 34: copilot.cli.v1.TaskCompletionDecision.outcome:type_name -> copilot.cli.v1.TaskCompletionOutcome
-	3,  // 35: copilot.cli.v1.ToolResultExpanded.result_type:type_name -> copilot.cli.v1.ToolResultType
-	28, // 36: copilot.cli.v1.ToolResultExpanded.binary_results_for_llm:type_name -> copilot.cli.v1.ExternalToolTextResultForLlmBinaryResultsForLlm
-	45, // 37: copilot.cli.v1.ToolResultExpanded.new_messages:type_name -> copilot.cli.v1.ToolResultNewMessage
-	29, // 38: copilot.cli.v1.ToolResultExpanded.contents:type_name -> copilot.cli.v1.ExternalToolTextResultForLlmContent
-	43, // 39: copilot.cli.v1.ToolResultExpanded.task_completion_decision:type_name -> copilot.cli.v1.TaskCompletionDecision
-	42, // 40: copilot.cli.v1.SubagentSettings.AgentsEntry.value:type_name -> copilot.cli.v1.SubagentSettingsEntry
-	4,  // 41: copilot.cli.v1.SessionToolsService.Execute:input_type -> copilot.cli.v1.SessionToolsServiceExecuteRequest
-	6,  // 42: copilot.cli.v1.SessionToolsService.GetBuiltinDescriptors:input_type -> copilot.cli.v1.SessionToolsServiceGetBuiltinDescriptorsRequest
-	8,  // 43: copilot.cli.v1.SessionToolsService.GetCurrentMetadata:input_type -> copilot.cli.v1.SessionToolsServiceGetCurrentMetadataRequest
-	10, // 44: copilot.cli.v1.SessionToolsService.HandlePendingToolCall:input_type -> copilot.cli.v1.SessionToolsServiceHandlePendingToolCallRequest
-	12, // 45: copilot.cli.v1.SessionToolsService.InitializeAndValidate:input_type -> copilot.cli.v1.SessionToolsServiceInitializeAndValidateRequest
-	14, // 46: copilot.cli.v1.SessionToolsService.ListPendingRequests:input_type -> copilot.cli.v1.SessionToolsServiceListPendingRequestsRequest
-	16, // 47: copilot.cli.v1.SessionToolsService.Set:input_type -> copilot.cli.v1.SessionToolsServiceSetRequest
-	18, // 48: copilot.cli.v1.SessionToolsService.TaskCompleteEventData:input_type -> copilot.cli.v1.SessionToolsServiceTaskCompleteEventDataRequest
-	20, // 49: copilot.cli.v1.SessionToolsService.UpdateSubagentSettings:input_type -> copilot.cli.v1.SessionToolsServiceUpdateSubagentSettingsRequest
-	5,  // 50: copilot.cli.v1.SessionToolsService.Execute:output_type -> copilot.cli.v1.SessionToolsServiceExecuteResponse
-	7,  // 51: copilot.cli.v1.SessionToolsService.GetBuiltinDescriptors:output_type -> copilot.cli.v1.SessionToolsServiceGetBuiltinDescriptorsResponse
-	9,  // 52: copilot.cli.v1.SessionToolsService.GetCurrentMetadata:output_type -> copilot.cli.v1.SessionToolsServiceGetCurrentMetadataResponse
-	11, // 53: copilot.cli.v1.SessionToolsService.HandlePendingToolCall:output_type -> copilot.cli.v1.SessionToolsServiceHandlePendingToolCallResponse
-	13, // 54: copilot.cli.v1.SessionToolsService.InitializeAndValidate:output_type -> copilot.cli.v1.SessionToolsServiceInitializeAndValidateResponse
-	15, // 55: copilot.cli.v1.SessionToolsService.ListPendingRequests:output_type -> copilot.cli.v1.SessionToolsServiceListPendingRequestsResponse
-	17, // 56: copilot.cli.v1.SessionToolsService.Set:output_type -> copilot.cli.v1.SessionToolsServiceSetResponse
-	19, // 57: copilot.cli.v1.SessionToolsService.TaskCompleteEventData:output_type -> copilot.cli.v1.SessionToolsServiceTaskCompleteEventDataResponse
-	21, // 58: copilot.cli.v1.SessionToolsService.UpdateSubagentSettings:output_type -> copilot.cli.v1.SessionToolsServiceUpdateSubagentSettingsResponse
-	50, // [50:59] is the sub-list for method output_type
-	41, // [41:50] is the sub-list for method input_type
-	41, // [41:41] is the sub-list for extension type_name
-	41, // [41:41] is the sub-list for extension extendee
-	0,  // [0:41] is the sub-list for field type_name
+	52, // 14: copilot.cli.v1.BuiltinToolInputSchema.required:type_name -> copilot.cli.v1.StringList
+	27, // 15: copilot.cli.v1.ExternalToolResult.text_result_for_llm:type_name -> copilot.cli.v1.ExternalToolTextResultForLlm
+	28, // 16: copilot.cli.v1.ExternalToolTextResultForLlm.binary_results_for_llm:type_name -> copilot.cli.v1.ExternalToolTextResultForLlmBinaryResultsForLlm
+	29, // 17: copilot.cli.v1.ExternalToolTextResultForLlm.contents:type_name -> copilot.cli.v1.ExternalToolTextResultForLlmContent
+	0,  // 18: copilot.cli.v1.ExternalToolTextResultForLlmBinaryResultsForLlm.type:type_name -> copilot.cli.v1.ExternalToolTextResultForLlmBinaryResultsForLlmType
+	38, // 19: copilot.cli.v1.ExternalToolTextResultForLlmContent.text:type_name -> copilot.cli.v1.ExternalToolTextResultForLlmContentText
+	37, // 20: copilot.cli.v1.ExternalToolTextResultForLlmContent.terminal:type_name -> copilot.cli.v1.ExternalToolTextResultForLlmContentTerminal
+	36, // 21: copilot.cli.v1.ExternalToolTextResultForLlmContent.shell_exit:type_name -> copilot.cli.v1.ExternalToolTextResultForLlmContentShellExit
+	31, // 22: copilot.cli.v1.ExternalToolTextResultForLlmContent.image:type_name -> copilot.cli.v1.ExternalToolTextResultForLlmContentImage
+	30, // 23: copilot.cli.v1.ExternalToolTextResultForLlmContent.audio:type_name -> copilot.cli.v1.ExternalToolTextResultForLlmContentAudio
+	34, // 24: copilot.cli.v1.ExternalToolTextResultForLlmContent.resource_link:type_name -> copilot.cli.v1.ExternalToolTextResultForLlmContentResourceLink
+	32, // 25: copilot.cli.v1.ExternalToolTextResultForLlmContent.resource:type_name -> copilot.cli.v1.ExternalToolTextResultForLlmContentResource
+	33, // 26: copilot.cli.v1.ExternalToolTextResultForLlmContentResource.resource:type_name -> copilot.cli.v1.ExternalToolTextResultForLlmContentResourceDetails
+	53, // 27: copilot.cli.v1.ExternalToolTextResultForLlmContentResourceDetails.text_resource_contents:type_name -> copilot.cli.v1.EmbeddedTextResourceContents
+	54, // 28: copilot.cli.v1.ExternalToolTextResultForLlmContentResourceDetails.blob_resource_contents:type_name -> copilot.cli.v1.EmbeddedBlobResourceContents
+	35, // 29: copilot.cli.v1.ExternalToolTextResultForLlmContentResourceLink.icons:type_name -> copilot.cli.v1.ExternalToolTextResultForLlmContentResourceLinkIcon
+	1,  // 30: copilot.cli.v1.ExternalToolTextResultForLlmContentResourceLinkIcon.theme:type_name -> copilot.cli.v1.ExternalToolTextResultForLlmContentResourceLinkIconTheme
+	25, // 31: copilot.cli.v1.SessionToolsServiceGetCurrentMetadataResponseToolsList.items:type_name -> copilot.cli.v1.CurrentToolMetadata
+	47, // 32: copilot.cli.v1.SubagentSettings.agents:type_name -> copilot.cli.v1.SubagentSettings.AgentsEntry
+	2,  // 33: copilot.cli.v1.SubagentSettingsEntry.context_tier:type_name -> copilot.cli.v1.SubagentSettingsEntryContextTier
+	55, // 34: copilot.cli.v1.SubagentSettingsEntry.model_policy:type_name -> copilot.cli.v1.AgentModelPolicy
+	49, // 35: copilot.cli.v1.TaskCompletionDecision.outcome:type_name -> copilot.cli.v1.TaskCompletionOutcome
+	3,  // 36: copilot.cli.v1.ToolResultExpanded.result_type:type_name -> copilot.cli.v1.ToolResultType
+	28, // 37: copilot.cli.v1.ToolResultExpanded.binary_results_for_llm:type_name -> copilot.cli.v1.ExternalToolTextResultForLlmBinaryResultsForLlm
+	45, // 38: copilot.cli.v1.ToolResultExpanded.new_messages:type_name -> copilot.cli.v1.ToolResultNewMessage
+	29, // 39: copilot.cli.v1.ToolResultExpanded.contents:type_name -> copilot.cli.v1.ExternalToolTextResultForLlmContent
+	43, // 40: copilot.cli.v1.ToolResultExpanded.task_completion_decision:type_name -> copilot.cli.v1.TaskCompletionDecision
+	42, // 41: copilot.cli.v1.SubagentSettings.AgentsEntry.value:type_name -> copilot.cli.v1.SubagentSettingsEntry
+	4,  // 42: copilot.cli.v1.SessionToolsService.Execute:input_type -> copilot.cli.v1.SessionToolsServiceExecuteRequest
+	6,  // 43: copilot.cli.v1.SessionToolsService.GetBuiltinDescriptors:input_type -> copilot.cli.v1.SessionToolsServiceGetBuiltinDescriptorsRequest
+	8,  // 44: copilot.cli.v1.SessionToolsService.GetCurrentMetadata:input_type -> copilot.cli.v1.SessionToolsServiceGetCurrentMetadataRequest
+	10, // 45: copilot.cli.v1.SessionToolsService.HandlePendingToolCall:input_type -> copilot.cli.v1.SessionToolsServiceHandlePendingToolCallRequest
+	12, // 46: copilot.cli.v1.SessionToolsService.InitializeAndValidate:input_type -> copilot.cli.v1.SessionToolsServiceInitializeAndValidateRequest
+	14, // 47: copilot.cli.v1.SessionToolsService.ListPendingRequests:input_type -> copilot.cli.v1.SessionToolsServiceListPendingRequestsRequest
+	16, // 48: copilot.cli.v1.SessionToolsService.Set:input_type -> copilot.cli.v1.SessionToolsServiceSetRequest
+	18, // 49: copilot.cli.v1.SessionToolsService.TaskCompleteEventData:input_type -> copilot.cli.v1.SessionToolsServiceTaskCompleteEventDataRequest
+	20, // 50: copilot.cli.v1.SessionToolsService.UpdateSubagentSettings:input_type -> copilot.cli.v1.SessionToolsServiceUpdateSubagentSettingsRequest
+	5,  // 51: copilot.cli.v1.SessionToolsService.Execute:output_type -> copilot.cli.v1.SessionToolsServiceExecuteResponse
+	7,  // 52: copilot.cli.v1.SessionToolsService.GetBuiltinDescriptors:output_type -> copilot.cli.v1.SessionToolsServiceGetBuiltinDescriptorsResponse
+	9,  // 53: copilot.cli.v1.SessionToolsService.GetCurrentMetadata:output_type -> copilot.cli.v1.SessionToolsServiceGetCurrentMetadataResponse
+	11, // 54: copilot.cli.v1.SessionToolsService.HandlePendingToolCall:output_type -> copilot.cli.v1.SessionToolsServiceHandlePendingToolCallResponse
+	13, // 55: copilot.cli.v1.SessionToolsService.InitializeAndValidate:output_type -> copilot.cli.v1.SessionToolsServiceInitializeAndValidateResponse
+	15, // 56: copilot.cli.v1.SessionToolsService.ListPendingRequests:output_type -> copilot.cli.v1.SessionToolsServiceListPendingRequestsResponse
+	17, // 57: copilot.cli.v1.SessionToolsService.Set:output_type -> copilot.cli.v1.SessionToolsServiceSetResponse
+	19, // 58: copilot.cli.v1.SessionToolsService.TaskCompleteEventData:output_type -> copilot.cli.v1.SessionToolsServiceTaskCompleteEventDataResponse
+	21, // 59: copilot.cli.v1.SessionToolsService.UpdateSubagentSettings:output_type -> copilot.cli.v1.SessionToolsServiceUpdateSubagentSettingsResponse
+	51, // [51:60] is the sub-list for method output_type
+	42, // [42:51] is the sub-list for method input_type
+	42, // [42:42] is the sub-list for extension type_name
+	42, // [42:42] is the sub-list for extension extendee
+	0,  // [0:42] is the sub-list for field type_name
 }
 
 func init() { file_copilot_cli_v1_session_tools_proto_init() }
@@ -4505,6 +4557,7 @@ func file_copilot_cli_v1_session_tools_proto_init() {
 	file_copilot_cli_v1_session_tools_proto_msgTypes[6].OneofWrappers = []any{}
 	file_copilot_cli_v1_session_tools_proto_msgTypes[15].OneofWrappers = []any{}
 	file_copilot_cli_v1_session_tools_proto_msgTypes[18].OneofWrappers = []any{}
+	file_copilot_cli_v1_session_tools_proto_msgTypes[20].OneofWrappers = []any{}
 	file_copilot_cli_v1_session_tools_proto_msgTypes[21].OneofWrappers = []any{}
 	file_copilot_cli_v1_session_tools_proto_msgTypes[22].OneofWrappers = []any{
 		(*ExternalToolResult_StringValue)(nil),

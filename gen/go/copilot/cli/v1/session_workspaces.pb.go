@@ -2753,6 +2753,8 @@ type SessionWorkspacesServiceEnsureResponseWorkspace struct {
 	McLastEventId *string `protobuf:"bytes,16,opt,name=mc_last_event_id,proto3,oneof" json:"mc_last_event_id,omitempty"`
 	// Whether the chronicle sync is dismissed.
 	ChronicleSyncDismissed *bool `protobuf:"varint,17,opt,name=chronicle_sync_dismissed,proto3,oneof" json:"chronicle_sync_dismissed,omitempty"`
+	// How many sessions were forked from this one.
+	ForkCount *int64 `protobuf:"varint,18,opt,name=fork_count,proto3,oneof" json:"fork_count,omitempty"`
 	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -2908,6 +2910,13 @@ func (x *SessionWorkspacesServiceEnsureResponseWorkspace) GetChronicleSyncDismis
 	return false
 }
 
+func (x *SessionWorkspacesServiceEnsureResponseWorkspace) GetForkCount() int64 {
+	if x != nil && x.ForkCount != nil {
+		return *x.ForkCount
+	}
+	return 0
+}
+
 func (x *SessionWorkspacesServiceEnsureResponseWorkspace) GetJsonExtra() string {
 	if x != nil {
 		return x.JsonExtra
@@ -2953,6 +2962,8 @@ type SessionWorkspacesServiceGetWorkspaceResponseWorkspace struct {
 	McLastEventId *string `protobuf:"bytes,16,opt,name=mc_last_event_id,proto3,oneof" json:"mc_last_event_id,omitempty"`
 	// Whether the chronicle sync is dismissed.
 	ChronicleSyncDismissed *bool `protobuf:"varint,17,opt,name=chronicle_sync_dismissed,proto3,oneof" json:"chronicle_sync_dismissed,omitempty"`
+	// How many sessions were forked from this one.
+	ForkCount *int64 `protobuf:"varint,18,opt,name=fork_count,proto3,oneof" json:"fork_count,omitempty"`
 	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -3108,6 +3119,13 @@ func (x *SessionWorkspacesServiceGetWorkspaceResponseWorkspace) GetChronicleSync
 	return false
 }
 
+func (x *SessionWorkspacesServiceGetWorkspaceResponseWorkspace) GetForkCount() int64 {
+	if x != nil && x.ForkCount != nil {
+		return *x.ForkCount
+	}
+	return 0
+}
+
 func (x *SessionWorkspacesServiceGetWorkspaceResponseWorkspace) GetJsonExtra() string {
 	if x != nil {
 		return x.JsonExtra
@@ -3227,6 +3245,8 @@ type SessionWorkspacesServiceTruncateSummariesResponseWorkspace struct {
 	McLastEventId *string `protobuf:"bytes,16,opt,name=mc_last_event_id,proto3,oneof" json:"mc_last_event_id,omitempty"`
 	// Whether the chronicle sync is dismissed.
 	ChronicleSyncDismissed *bool `protobuf:"varint,17,opt,name=chronicle_sync_dismissed,proto3,oneof" json:"chronicle_sync_dismissed,omitempty"`
+	// How many sessions were forked from this one.
+	ForkCount *int64 `protobuf:"varint,18,opt,name=fork_count,proto3,oneof" json:"fork_count,omitempty"`
 	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -3382,6 +3402,13 @@ func (x *SessionWorkspacesServiceTruncateSummariesResponseWorkspace) GetChronicl
 	return false
 }
 
+func (x *SessionWorkspacesServiceTruncateSummariesResponseWorkspace) GetForkCount() int64 {
+	if x != nil && x.ForkCount != nil {
+		return *x.ForkCount
+	}
+	return 0
+}
+
 func (x *SessionWorkspacesServiceTruncateSummariesResponseWorkspace) GetJsonExtra() string {
 	if x != nil {
 		return x.JsonExtra
@@ -3427,6 +3454,8 @@ type SessionWorkspacesServiceUpdateMetadataResponseWorkspace struct {
 	McLastEventId *string `protobuf:"bytes,16,opt,name=mc_last_event_id,proto3,oneof" json:"mc_last_event_id,omitempty"`
 	// Whether the chronicle sync is dismissed.
 	ChronicleSyncDismissed *bool `protobuf:"varint,17,opt,name=chronicle_sync_dismissed,proto3,oneof" json:"chronicle_sync_dismissed,omitempty"`
+	// How many sessions were forked from this one.
+	ForkCount *int64 `protobuf:"varint,18,opt,name=fork_count,proto3,oneof" json:"fork_count,omitempty"`
 	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -3580,6 +3609,13 @@ func (x *SessionWorkspacesServiceUpdateMetadataResponseWorkspace) GetChronicleSy
 		return *x.ChronicleSyncDismissed
 	}
 	return false
+}
+
+func (x *SessionWorkspacesServiceUpdateMetadataResponseWorkspace) GetForkCount() int64 {
+	if x != nil && x.ForkCount != nil {
+		return *x.ForkCount
+	}
+	return 0
 }
 
 func (x *SessionWorkspacesServiceUpdateMetadataResponseWorkspace) GetJsonExtra() string {
@@ -4074,7 +4110,7 @@ const file_copilot_cli_v1_session_workspaces_proto_rawDesc = "" +
 	"7SessionWorkspacesServiceWriteAutopilotObjectiveResponse\x12$\n" +
 	"\toperation\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\toperation\x12\x1e\n" +
 	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"\x81\b\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"\xb5\b\n" +
 	"/SessionWorkspacesServiceEnsureResponseWorkspace\x12\x16\n" +
 	"\x02id\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x02id\x12\x15\n" +
 	"\x03cwd\x18\x02 \x01(\tH\x00R\x03cwd\x88\x01\x01\x12\x1f\n" +
@@ -4104,7 +4140,10 @@ const file_copilot_cli_v1_session_workspaces_proto_rawDesc = "" +
 	"\rmc_session_id\x18\x0f \x01(\tH\n" +
 	"R\rmc_session_id\x88\x01\x01\x12/\n" +
 	"\x10mc_last_event_id\x18\x10 \x01(\tH\vR\x10mc_last_event_id\x88\x01\x01\x12?\n" +
-	"\x18chronicle_sync_dismissed\x18\x11 \x01(\bH\fR\x18chronicle_sync_dismissed\x88\x01\x01\x12\x1e\n" +
+	"\x18chronicle_sync_dismissed\x18\x11 \x01(\bH\fR\x18chronicle_sync_dismissed\x88\x01\x01\x12#\n" +
+	"\n" +
+	"fork_count\x18\x12 \x01(\x03H\rR\n" +
+	"fork_count\x88\x01\x01\x12\x1e\n" +
 	"\n" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\x06\n" +
 	"\x04_cwdB\v\n" +
@@ -4119,7 +4158,8 @@ const file_copilot_cli_v1_session_workspaces_proto_rawDesc = "" +
 	"\v_mc_task_idB\x10\n" +
 	"\x0e_mc_session_idB\x13\n" +
 	"\x11_mc_last_event_idB\x1b\n" +
-	"\x19_chronicle_sync_dismissed\"\x87\b\n" +
+	"\x19_chronicle_sync_dismissedB\r\n" +
+	"\v_fork_count\"\xbb\b\n" +
 	"5SessionWorkspacesServiceGetWorkspaceResponseWorkspace\x12\x16\n" +
 	"\x02id\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x02id\x12\x15\n" +
 	"\x03cwd\x18\x02 \x01(\tH\x00R\x03cwd\x88\x01\x01\x12\x1f\n" +
@@ -4149,7 +4189,10 @@ const file_copilot_cli_v1_session_workspaces_proto_rawDesc = "" +
 	"\rmc_session_id\x18\x0f \x01(\tH\n" +
 	"R\rmc_session_id\x88\x01\x01\x12/\n" +
 	"\x10mc_last_event_id\x18\x10 \x01(\tH\vR\x10mc_last_event_id\x88\x01\x01\x12?\n" +
-	"\x18chronicle_sync_dismissed\x18\x11 \x01(\bH\fR\x18chronicle_sync_dismissed\x88\x01\x01\x12\x1e\n" +
+	"\x18chronicle_sync_dismissed\x18\x11 \x01(\bH\fR\x18chronicle_sync_dismissed\x88\x01\x01\x12#\n" +
+	"\n" +
+	"fork_count\x18\x12 \x01(\x03H\rR\n" +
+	"fork_count\x88\x01\x01\x12\x1e\n" +
 	"\n" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\x06\n" +
 	"\x04_cwdB\v\n" +
@@ -4164,14 +4207,15 @@ const file_copilot_cli_v1_session_workspaces_proto_rawDesc = "" +
 	"\v_mc_task_idB\x10\n" +
 	"\x0e_mc_session_idB\x13\n" +
 	"\x11_mc_last_event_idB\x1b\n" +
-	"\x19_chronicle_sync_dismissed\"\xc5\x01\n" +
+	"\x19_chronicle_sync_dismissedB\r\n" +
+	"\v_fork_count\"\xc5\x01\n" +
 	"3SessionWorkspacesServiceSaveLargePasteResponseSaved\x12#\n" +
 	"\tfile_path\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\bfilePath\x12\"\n" +
 	"\bfilename\x18\x02 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\bfilename\x12%\n" +
 	"\n" +
 	"size_bytes\x18\x03 \x01(\x03B\x06\x82\x80\x19\x02\x18\x01R\tsizeBytes\x12\x1e\n" +
 	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"\x8c\b\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"\xc0\b\n" +
 	":SessionWorkspacesServiceTruncateSummariesResponseWorkspace\x12\x16\n" +
 	"\x02id\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x02id\x12\x15\n" +
 	"\x03cwd\x18\x02 \x01(\tH\x00R\x03cwd\x88\x01\x01\x12\x1f\n" +
@@ -4201,7 +4245,10 @@ const file_copilot_cli_v1_session_workspaces_proto_rawDesc = "" +
 	"\rmc_session_id\x18\x0f \x01(\tH\n" +
 	"R\rmc_session_id\x88\x01\x01\x12/\n" +
 	"\x10mc_last_event_id\x18\x10 \x01(\tH\vR\x10mc_last_event_id\x88\x01\x01\x12?\n" +
-	"\x18chronicle_sync_dismissed\x18\x11 \x01(\bH\fR\x18chronicle_sync_dismissed\x88\x01\x01\x12\x1e\n" +
+	"\x18chronicle_sync_dismissed\x18\x11 \x01(\bH\fR\x18chronicle_sync_dismissed\x88\x01\x01\x12#\n" +
+	"\n" +
+	"fork_count\x18\x12 \x01(\x03H\rR\n" +
+	"fork_count\x88\x01\x01\x12\x1e\n" +
 	"\n" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\x06\n" +
 	"\x04_cwdB\v\n" +
@@ -4216,7 +4263,8 @@ const file_copilot_cli_v1_session_workspaces_proto_rawDesc = "" +
 	"\v_mc_task_idB\x10\n" +
 	"\x0e_mc_session_idB\x13\n" +
 	"\x11_mc_last_event_idB\x1b\n" +
-	"\x19_chronicle_sync_dismissed\"\x89\b\n" +
+	"\x19_chronicle_sync_dismissedB\r\n" +
+	"\v_fork_count\"\xbd\b\n" +
 	"7SessionWorkspacesServiceUpdateMetadataResponseWorkspace\x12\x16\n" +
 	"\x02id\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x02id\x12\x15\n" +
 	"\x03cwd\x18\x02 \x01(\tH\x00R\x03cwd\x88\x01\x01\x12\x1f\n" +
@@ -4246,7 +4294,10 @@ const file_copilot_cli_v1_session_workspaces_proto_rawDesc = "" +
 	"\rmc_session_id\x18\x0f \x01(\tH\n" +
 	"R\rmc_session_id\x88\x01\x01\x12/\n" +
 	"\x10mc_last_event_id\x18\x10 \x01(\tH\vR\x10mc_last_event_id\x88\x01\x01\x12?\n" +
-	"\x18chronicle_sync_dismissed\x18\x11 \x01(\bH\fR\x18chronicle_sync_dismissed\x88\x01\x01\x12\x1e\n" +
+	"\x18chronicle_sync_dismissed\x18\x11 \x01(\bH\fR\x18chronicle_sync_dismissed\x88\x01\x01\x12#\n" +
+	"\n" +
+	"fork_count\x18\x12 \x01(\x03H\rR\n" +
+	"fork_count\x88\x01\x01\x12\x1e\n" +
 	"\n" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\x06\n" +
 	"\x04_cwdB\v\n" +
@@ -4261,7 +4312,8 @@ const file_copilot_cli_v1_session_workspaces_proto_rawDesc = "" +
 	"\v_mc_task_idB\x10\n" +
 	"\x0e_mc_session_idB\x13\n" +
 	"\x11_mc_last_event_idB\x1b\n" +
-	"\x19_chronicle_sync_dismissed\"\x84\x01\n" +
+	"\x19_chronicle_sync_dismissedB\r\n" +
+	"\v_fork_count\"\x84\x01\n" +
 	"\x15WorkspaceDiffContents\x12\x1b\n" +
 	"\x06before\x18\x01 \x01(\tH\x00R\x06before\x88\x01\x01\x12\x19\n" +
 	"\x05after\x18\x02 \x01(\tH\x01R\x05after\x88\x01\x01\x12\x1e\n" +

@@ -1,0 +1,93 @@
+package bridge
+
+import (
+	"context"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+	"github.com/copilot-grpc/copilot-grpc/internal/frame"
+	"github.com/copilot-grpc/copilot-grpc/internal/reason"
+)
+
+// runCommands carries out commands in the order they came.
+func (a *Attachment) runCommands(ctx context.Context) {
+	for {
+		select {
+		case c := <-a.commands:
+			done, err := a.command(ctx, c)
+			if err != nil {
+				a.reply(ctx, commandFailed(c, err))
+				continue
+			}
+			done.Of = &bridgev1.AttachDone_CommandId{CommandId: c.GetCommandId()}
+			a.reply(ctx, &bridgev1.AttachResponse{Frame: &bridgev1.AttachResponse_Done{Done: done}})
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (a *Attachment) command(ctx context.Context, c *bridgev1.AttachCommand) (*bridgev1.AttachDone, error) {
+	done := func(p journal.Position, err error) (*bridgev1.AttachDone, error) {
+		return &bridgev1.AttachDone{Position: session.Proto(p)}, err
+	}
+	switch do := c.GetCommand().(type) {
+	case *bridgev1.AttachCommand_Send:
+		sent, err := a.b.Send(ctx, &bridgev1.SendRequest{SessionId: a.s.ID(), RequestId: c.GetRequestId(), Prompt: do.Send})
+		if err != nil {
+			return nil, err
+		}
+		return &bridgev1.AttachDone{MessageId: sent.GetMessageId(), Position: sent.GetPosition()}, nil
+	case *bridgev1.AttachCommand_Abort:
+		_, at, err := a.s.Abort(ctx)
+		return done(at, err)
+	case *bridgev1.AttachCommand_SetTools:
+		tools, err := a.b.tools(do.SetTools.GetTools(), "command.set_tools.tools", a.start.GetExact())
+		if err != nil {
+			return nil, err
+		}
+		return done(a.s.Journal().Last(), a.s.Change(ctx, a.p, &tools, nil))
+	case *bridgev1.AttachCommand_SetHandlers:
+		h, err := handling(do.SetHandlers, "command.set_handlers")
+		if err != nil {
+			return nil, err
+		}
+		return done(a.s.Journal().Last(), a.s.Change(ctx, a.p, nil, h))
+	default:
+		return nil, fault.New(fault.InvalidField, "the command is empty").WithField("command")
+	}
+}
+
+// answer carries out an answer.
+func (a *Attachment) answer(ctx context.Context, c *bridgev1.CallbackAnswer) {
+	at, err := a.b.resolve(ctx, a.s, c.GetCallbackId(), a.p.ID, c.GetAnswer(), answerAt{"answer", a.start.GetExact()})
+	if err != nil {
+		a.reply(ctx, failed(&bridgev1.AttachFailed{Of: &bridgev1.AttachFailed_CallbackId{CallbackId: c.GetCallbackId()}}, err))
+		return
+	}
+	a.reply(ctx, &bridgev1.AttachResponse{Frame: &bridgev1.AttachResponse_Done{Done: &bridgev1.AttachDone{
+		Of: &bridgev1.AttachDone_CallbackId{CallbackId: c.GetCallbackId()}, Position: session.Proto(at),
+	}}})
+}
+
+// reply hands a frame to the stream.
+func (a *Attachment) reply(ctx context.Context, r *bridgev1.AttachResponse) {
+	select {
+	case a.out <- frame.Frame{Message: r}:
+	case <-a.life.Done():
+	case <-ctx.Done():
+	}
+}
+
+// commandFailed is the frame that says why a command failed.
+func commandFailed(c *bridgev1.AttachCommand, err error) *bridgev1.AttachResponse {
+	return failed(&bridgev1.AttachFailed{Of: &bridgev1.AttachFailed_CommandId{CommandId: c.GetCommandId()}}, err)
+}
+
+// failed is the frame that says why something failed.
+func failed(what *bridgev1.AttachFailed, err error) *bridgev1.AttachResponse {
+	what.Failure, _ = reason.Failure(session.Classify(err, ""))
+	return &bridgev1.AttachResponse{Frame: &bridgev1.AttachResponse_Failed{Failed: what}}
+}

@@ -1,0 +1,90 @@
+package bridge
+
+import (
+	"context"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
+	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	"github.com/copilot-grpc/copilot-grpc/bridge/translate"
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
+)
+
+// create is Bridge.create for a participant. Whoever wants the CLI's own behaviour resumes
+// a session that exists.
+func (a *Attachment) create(ctx context.Context, r *bridgev1.CreateSessionRequest, j *session.Joining) (*session.Session, session.Joined, error) {
+	s, joined, err := a.b.create(ctx, r, "create.", j)
+	if !j.Exact || fault.ReasonOf(err) != fault.SessionExists {
+		return s, joined, err
+	}
+	a.begin.tail = true
+	if s, err := a.b.open(ctx, r.GetSessionId()); err == nil {
+		a.begin.after = session.Proto(s.Journal().Last())
+	}
+	return a.b.resume(ctx, &bridgev1.ResumeSessionRequest{
+		SessionId: r.GetSessionId(), Config: r.GetConfig(), Lifetime: r.GetLifetime(),
+		Handlers: r.GetHandlers(), CallbackTimeout: r.GetCallbackTimeout(), RuntimeProfile: r.GetRuntimeProfile(),
+	}, "create.", j)
+}
+
+// refusal is the error of a start that failed.
+func (a *Attachment) refusal(err error) error {
+	if !a.start.GetExact() {
+		return within(err, "start.")
+	}
+	method, id := "session.create", a.start.GetCreate().GetSessionId()
+	if r := a.start.GetResume(); r != nil {
+		method, id = "session.resume", r.GetSessionId()
+	} else if a.start.GetJoinSessionId() != "" {
+		method, id = "session.resume", a.start.GetJoinSessionId()
+	}
+	return session.Exactly(within(err, "start."), method, id)
+}
+
+// answered says in started what the CLI answered, to a caller that asks for that.
+func (a *Attachment) answered(started *bridgev1.AttachStarted) {
+	if !a.start.GetExact() {
+		return
+	}
+	started.Position = session.Proto(a.s.OpenedAt())
+	var err error
+	switch a.start.GetSession().(type) {
+	case *bridgev1.AttachStart_Create:
+		result := &cliv1.SessionServiceCreateResponse{}
+		err = a.b.codec.fromJSONAs(a.s.Opened(), result, translate.Exact)
+		started.Result = &bridgev1.AttachStarted_CreateResult{CreateResult: result}
+	case *bridgev1.AttachStart_Resume:
+		result := &cliv1.SessionServiceResumeResponse{}
+		err = a.b.codec.fromJSONAs(a.s.Opened(), result, translate.Exact)
+		started.Result = &bridgev1.AttachStarted_ResumeResult{ResumeResult: result}
+	}
+	if err != nil {
+		a.b.log.Warn("result not typed", "session_id", a.s.ID(), "error", err)
+	}
+}
+
+// exactReply is reply for a caller that answers as the CLI's own clients do: what it says
+// reaches the CLI as it is.
+func (b *Bridge) exactReply(p *callback.Pending, a *bridgev1.Answer, at string) (callback.Reply, error) {
+	if answer := a.GetError(); answer != nil && !p.Kind.Event {
+		code := answer.GetCode()
+		if code == 0 {
+			code = callback.DefaultErrorCode
+		}
+		return callback.Reply{Error: &callback.ReplyError{Code: code, Message: answer.GetMessage()}}, nil
+	}
+	field := a.ProtoReflect().WhichOneof(b.codec.answers)
+	hook := a.GetHook()
+	if field == nil || b.codec.tag(field) != p.Kind.Method || hook != nil && hook.GetVariant() == nil {
+		return b.reply(p, a, at)
+	}
+	text, err := b.codec.toJSONAs(a.ProtoReflect().Get(field).Message().Interface(), at, translate.JSONOptions{})
+	switch {
+	case err != nil:
+		return callback.Reply{}, answerInvalid(err)
+	case hook != nil:
+		return members("output", text), nil
+	}
+	return typedReply(p, text), nil
+}

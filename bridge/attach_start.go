@@ -1,0 +1,141 @@
+package bridge
+
+import (
+	"context"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
+)
+
+// joining checks what the participant brings.
+func (a *Attachment) joining() (session.Joining, error) {
+	start := a.start
+	var err error
+	if a.options, err = newOptions(start.GetOptions()); err != nil {
+		return session.Joining{}, within(err, "start.")
+	}
+	if _, err = newFilter(start.GetFilter(), "start.filter"); err != nil {
+		return session.Joining{}, err
+	}
+	if err := known(start.GetStart(), "start.start"); err != nil {
+		return session.Joining{}, err
+	}
+	if len(start.GetName()) > maxName {
+		return session.Joining{}, fault.New(fault.InvalidField, "longer than %d characters", maxName).WithField("start.name")
+	}
+	grace, err := duration(start.GetGrace(), "start.grace", 0, maxGrace)
+	if err != nil {
+		return session.Joining{}, err
+	}
+	if start.GetGrace() == nil {
+		grace = defaultGrace
+	}
+	tools, err := a.b.tools(start.GetTools(), "start.tools", start.GetExact())
+	if err != nil {
+		return session.Joining{}, err
+	}
+	j := session.Joining{Name: start.GetName(), Token: start.GetToken(), Tools: tools, Grace: grace, Exact: start.GetExact()}
+	if j.Commands, j.Own, err = a.b.declared(start, "start."); err != nil {
+		return session.Joining{}, err
+	}
+	if h, err := handling(start.GetHandlers(), "start.handlers"); err != nil {
+		return session.Joining{}, err
+	} else if h != nil {
+		j.Handling = *h
+	}
+	return j, nil
+}
+
+// tools gives tools the CLI's form.
+func (b *Bridge) tools(list []*cliv1.ToolDefinition, at string, exact bool) ([]session.Tool, error) {
+	_, tools, err := b.config(&cliv1.SessionConfig{Tools: list}, at, exact)
+	if err != nil {
+		return nil, rename(err, at+".tools", at)
+	}
+	if tools == nil {
+		return nil, nil
+	}
+	return *tools, nil
+}
+
+// declared gives what a participant declares beside its tools the CLI's form: its commands,
+// and what is bound to a connection of its own. at is where the start is, with its dot.
+func (b *Bridge) declared(start *bridgev1.AttachStart, at string) ([]session.Command, session.Object, error) {
+	own, _, err := b.config(&cliv1.SessionConfig{
+		Commands: start.GetCommands(), Canvases: start.GetCanvases(),
+		ExtensionInfo: start.GetExtensionInfo(), CanvasProvider: start.GetCanvasProvider(),
+	}, "config", start.GetExact())
+	if err != nil {
+		return nil, nil, rename(err, "config.", at)
+	}
+	commands, err := session.ParseCommands(own.Get("commands"), at+"commands")
+	own.Set("commands", nil)
+	if err == nil && strings.HasPrefix(start.GetCanvasProvider().GetId(), "connection:") {
+		err = fault.New(fault.InvalidField, `ids that begin with "connection:" are the CLI's`).WithField(at + "canvas_provider.id")
+	}
+	return commands, own, err
+}
+
+// come comes by the session in the way that the start says.
+func (a *Attachment) come(ctx context.Context, j session.Joining) (s *session.Session, joined session.Joined, err error) {
+	a.begin = cursor{after: a.start.GetAfter(), tail: a.start.GetStart() != bridgev1.Start_START_BEGINNING}
+	switch how := a.start.GetSession().(type) {
+	case *bridgev1.AttachStart_Create:
+		a.begin = cursor{}
+		return a.once(ctx, how.Create.GetRequestId(), j, func() (*session.Session, session.Joined, error) {
+			return a.create(ctx, how.Create, &j)
+		})
+	case *bridgev1.AttachStart_Resume:
+		if a.begin.after == nil && a.begin.tail {
+			// What happens in the course of the resume is new to the participant.
+			if s, err := a.b.open(ctx, how.Resume.GetSessionId()); err == nil {
+				a.begin.after = session.Proto(s.Journal().Last())
+			}
+		}
+		return a.once(ctx, how.Resume.GetRequestId(), j, func() (*session.Session, session.Joined, error) {
+			return a.b.resume(ctx, how.Resume, "resume.", &j)
+		})
+	case *bridgev1.AttachStart_JoinSessionId:
+		s, err := a.b.open(ctx, how.JoinSessionId)
+		if err != nil {
+			return nil, joined, rename(err, "session_id", "join_session_id")
+		}
+		joined.Participant, joined.Returned, err = s.Join(ctx, j)
+		return s, joined, err
+	default:
+		return nil, joined, fault.New(fault.InvalidField, "one of create, resume, join_session_id is required").WithField("session")
+	}
+}
+
+// once opens the session, unless a start with the same request id did before: then the
+// caller takes the place of the participant that came with it, whose token it may never
+// have seen.
+func (a *Attachment) once(ctx context.Context, id string, j session.Joining, open func() (*session.Session, session.Joined, error)) (s *session.Session, joined session.Joined, err error) {
+	first := false
+	m, err := a.b.once.Do(ctx, scoped(ctx, "Attach"), id, a.start, func() (proto.Message, error) {
+		first = true
+		if s, joined, err = open(); err != nil {
+			return nil, err
+		}
+		return &bridgev1.AttachStarted{Token: joined.Participant.Token, Session: &bridgev1.Session{SessionId: s.ID()}}, nil
+	})
+	if err != nil || first {
+		return s, joined, err
+	}
+	started := m.(*bridgev1.AttachStarted)
+	if s, err = a.b.open(ctx, started.GetSession().GetSessionId()); err != nil {
+		return nil, joined, err
+	}
+	j.Token = started.GetToken()
+	joined.Participant, joined.Returned, err = s.Join(ctx, j)
+	if fault.ReasonOf(err) == fault.ParticipantNotFound { // its grace time is over
+		j.Token = ""
+		joined.Participant, joined.Returned, err = s.Join(ctx, j)
+	}
+	return s, joined, err
+}

@@ -1,0 +1,84 @@
+package bridge
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+)
+
+// RespondToModelRequest gives a part of the answer to a request to a model.
+func (b *Bridge) RespondToModelRequest(ctx context.Context, r *bridgev1.RespondToModelRequestRequest) (*bridgev1.RespondToModelRequestResponse, error) {
+	s, err := b.asking(ctx, r.GetSessionId())
+	if err != nil {
+		return nil, err
+	}
+	part, err := modelPart(r.GetResponse())
+	if err != nil {
+		return nil, within(err, "response.")
+	}
+	at, err := s.RespondModel(ctx, "", part)
+	if err != nil {
+		return nil, within(err, "response.")
+	}
+	record(ctx, at)
+	return &bridgev1.RespondToModelRequestResponse{Position: session.Proto(at)}, nil
+}
+
+// modelPart gives a part of a model's response the CLI's form.
+func modelPart(r *bridgev1.ModelResponse) (session.ModelPart, error) {
+	part := session.ModelPart{RequestID: r.GetRequestId()}
+	wrong := func(field, format string, args ...any) (session.ModelPart, error) {
+		return part, fault.New(fault.AnswerInvalid, format, args...).WithField(field)
+	}
+	if part.RequestID == "" {
+		return wrong("request_id", "request_id is required")
+	}
+	switch p := r.GetPart().(type) {
+	case *bridgev1.ModelResponse_Head:
+		part.Head = true
+		status := p.Head.GetStatus()
+		if status < 100 || status > 599 {
+			return wrong("head.status", "%d is no HTTP status", status)
+		}
+		headers := map[string][]string{}
+		for name, values := range p.Head.GetHeaders() {
+			headers[name] = append([]string{}, values.GetItems()...)
+		}
+		part.Params.Set("status", text(status))
+		part.Params.Set("headers", text(headers))
+		if p.Head.GetStatusText() != "" {
+			part.Params.SetString("statusText", p.Head.GetStatusText())
+		}
+	case *bridgev1.ModelResponse_Chunk:
+		part.Failure = p.Chunk.GetError() != nil
+		part.End = p.Chunk.GetEnd() || part.Failure
+		part.Params.SetString("data", p.Chunk.GetText())
+		if data, binary := p.Chunk.GetData().(*bridgev1.ModelResponseChunk_Binary); binary {
+			part.Params.SetString("data", base64.StdEncoding.EncodeToString(data.Binary))
+			part.Params.SetBool("binary", true)
+		}
+		if p.Chunk.GetEnd() {
+			part.Params.SetBool("end", true)
+		}
+		if e := p.Chunk.GetError(); e != nil {
+			failure := map[string]string{"message": e.GetMessage()}
+			if e.GetCode() != "" {
+				failure["code"] = e.GetCode()
+			}
+			part.Params.Set("error", text(failure))
+		}
+	default:
+		return wrong("part", "one of head, chunk is required")
+	}
+	return part, nil
+}
+
+// text is the JSON of what always encodes.
+func text(v any) json.RawMessage {
+	b, _ := json.Marshal(v)
+	return b
+}

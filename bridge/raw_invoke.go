@@ -1,0 +1,44 @@
+package bridge
+
+import (
+	"context"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+)
+
+func rawOff() error {
+	return fault.New(fault.FeatureDisabled, "RawService is off; the server's operator can switch it on with --raw")
+}
+
+// Invoke passes a call through.
+func (b *Bridge) Invoke(ctx context.Context, r *bridgev1.InvokeRequest) (*bridgev1.InvokeResponse, error) {
+	if !b.cfg.Raw {
+		return nil, rawOff()
+	}
+	method := r.GetMethod()
+	if method == "" {
+		return nil, fault.New(fault.InvalidField, "method is required").WithField("method")
+	}
+	params := session.Object{}
+	if text := r.GetParamsJson(); text != "" {
+		var err error
+		if params, err = session.ParseObject([]byte(text)); err != nil {
+			return nil, fault.New(fault.InvalidField, "params_json is not a JSON object").WithField("params_json")
+		}
+	}
+	if params.Get("sessionId") != nil {
+		return nil, fault.New(fault.JSONExtraForbidden, "sessionId goes into session_id").WithField("params_json")
+	}
+	profile, err := b.profile(ctx, r.GetRuntimeProfile(), "runtime_profile", "")
+	if err != nil {
+		return nil, err
+	}
+	c := &cliCall{method: method, id: r.GetSessionId(), params: params, exact: true, profile: &profile}
+	result, err := b.dispatch(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	return &bridgev1.InvokeResponse{ResultJson: string(result)}, nil
+}

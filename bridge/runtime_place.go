@@ -1,0 +1,140 @@
+package bridge
+
+import (
+	"context"
+	"slices"
+	"sync"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+	"github.com/copilot-grpc/copilot-grpc/internal/caller"
+)
+
+// place is the bridge as one session sees it: its runtimes are those of the session's
+// profile.
+type place struct {
+	*Bridge
+	key string
+
+	mu      sync.Mutex
+	profile runtime.Profile
+	shares  map[string]caller.Class // by tenant: what the session is shared with it for
+	guests  map[*guest]struct{}     // of those tenants
+}
+
+// placeOf returns a session's place.
+func placeOf(s *session.Session) *place { return s.Host().(*place) }
+
+// get is the session's profile.
+func (pl *place) get() runtime.Profile {
+	pl.mu.Lock()
+	defer pl.mu.Unlock()
+	return pl.profile
+}
+
+// set gives the session another profile, and returns the one before.
+func (pl *place) set(p runtime.Profile) (before runtime.Profile) {
+	pl.mu.Lock()
+	defer pl.mu.Unlock()
+	before, pl.profile = pl.profile, p
+	return before
+}
+
+// Runtime implements session.Host: a runtime with room for the session.
+func (pl *place) Runtime(ctx context.Context) (session.Runtime, error) {
+	confined, err := pl.confined(pl.get())
+	if err != nil {
+		return nil, err
+	}
+	p, err := pl.table.Place(pl.key, confined)
+	if err != nil {
+		return nil, err
+	}
+	bind, err := pl.up(ctx, p)
+	if err != nil {
+		pl.table.Remove(pl.key, p)
+		return nil, err
+	}
+	return bind, nil
+}
+
+// Changed implements session.Host. A session whose use is over has no place.
+func (pl *place) Changed(s *session.Session, what bridgev1.SessionChange) {
+	if what == bridgev1.SessionChange_SESSION_CHANGE_DISCONNECTED || what == bridgev1.SessionChange_SESSION_CHANGE_DELETED {
+		pl.table.Forget(pl.key)
+	}
+	pl.Bridge.Changed(s, what)
+}
+
+// runtimeOf returns the first runtime of a profile, for calls that are about no session
+// that is loaded.
+func (b *Bridge) runtimeOf(ctx context.Context, p runtime.Profile) (*binding, error) {
+	p, err := b.confined(p)
+	if err != nil {
+		return nil, err
+	}
+	p, err = b.table.Use(p)
+	if err != nil {
+		return nil, err
+	}
+	return b.up(ctx, p)
+}
+
+// up returns the runtime of exactly this profile, starting it if need be.
+func (b *Bridge) up(ctx context.Context, p runtime.Profile) (*binding, error) {
+	defer b.table.Hold(p)()
+	rt, err := b.runtimes.Get(ctx, p)
+	if err != nil {
+		return nil, session.Classify(err, "")
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, bind := range b.bindings {
+		if bind.runtime() == rt {
+			return bind, nil
+		}
+	}
+	return nil, fault.New(fault.RuntimeLost, "the runtime has just ended")
+}
+
+// retireIdle ends the runtimes that nobody needs.
+func (b *Bridge) retireIdle() {
+	for _, p := range b.table.Unused(b.hasLoaded) {
+		b.Go(func(ctx context.Context) {
+			ctx, cancel := context.WithTimeout(ctx, retireTimeout)
+			defer cancel()
+			b.log.Info("idle runtime ends", "profile", p.Hash())
+			if err := b.runtimes.Retire(ctx, p); err != nil {
+				b.log.Warn("idle runtime not ended", "profile", p.Hash(), "error", err)
+			}
+		})
+	}
+}
+
+// hasLoaded reports whether the runtime of that profile has the session.
+func (b *Bridge) hasLoaded(key string, p runtime.Profile) bool {
+	b.mu.Lock()
+	bindings := slices.Clone(b.bindings)
+	b.mu.Unlock()
+	hash := p.Hash()
+	return slices.ContainsFunc(bindings, func(bind *binding) bool {
+		return bind.profile.Hash() == hash && bind.has(key)
+	})
+}
+
+// homes returns a profile for each home of the caller's tenant that is in use, its default
+// first.
+func (b *Bridge) homes(ctx context.Context) []runtime.Profile {
+	own := b.own(ctx)
+	out := []runtime.Profile{own}
+	seen := map[string]bool{own.StateDir(): true}
+	for _, p := range b.table.Profiles() {
+		if p.Tenant == own.Tenant && !seen[p.StateDir()] && p.SessionFS == nil {
+			seen[p.StateDir()] = true
+			out = append(out, p)
+		}
+	}
+	return out
+}

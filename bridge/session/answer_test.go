@@ -1,0 +1,82 @@
+package session
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
+	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+)
+
+// dying is a puppet that ends when it is given an answer.
+type dying struct {
+	*puppet
+	gone chan struct{}
+}
+
+func (d dying) Ended() <-chan struct{} { return d.gone }
+
+// What becomes of an answer that the runtime took along, by what its successor says.
+func TestAnswerTakenAlong(t *testing.T) {
+	t.Parallel()
+	const answers = "session.permissions.handlePendingPermissionRequest"
+	for name, test := range map[string]struct {
+		reply, history string
+		want           fault.Reason
+		outcome        bridgev1.CallbackOutcome
+	}{
+		"it waits still":     {reply: `{"success":true}`, outcome: bridgev1.CallbackOutcome_CALLBACK_OUTCOME_ANSWERED},
+		"it had been given":  {reply: `{"success":false}`, history: `{"type":"permission.completed","id":"00000000-0000-4000-8000-000000000001","data":{"requestId":"p1"}}`, outcome: bridgev1.CallbackOutcome_CALLBACK_OUTCOME_ANSWERED},
+		"it waits no longer": {reply: `{"success":false}`, want: fault.CallbackResolved, outcome: bridgev1.CallbackOutcome_CALLBACK_OUTCOME_WITHDRAWN},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var s *Session
+			next := &puppet{answer: func(method string) (string, error) {
+				switch method {
+				case answers:
+					return test.reply, nil
+				case "session.getMessages":
+					return `{"events":[` + test.history + `]}`, nil
+				case "session.permissions.pendingRequests":
+					return waitsFor("p1"), nil
+				}
+				return `{}`, nil
+			}}
+			first := dying{gone: make(chan struct{})}
+			first.puppet = &puppet{answer: func(method string) (string, error) {
+				if method != answers {
+					return `{}`, nil
+				}
+				cause := errors.New("killed")
+				s.RuntimeLost(first, cause)
+				close(first.gone)
+				return "", fault.Wrap(cause, fault.RuntimeLost, "the runtime ended")
+			}}
+			s = onStock(t, &stock{rt: next})
+			s.runtime, s.state = first, Loaded
+			s.handling.Methods = []string{callback.PermissionRequested}
+			s.play("user.message", "")
+			s.play(callback.PermissionRequested, permissionAsked)
+			r, err := s.journal.NewReader(s.journal.Last(), true, func() {})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer r.Close()
+			_, err = s.Resolve(t.Context(), "p1", callback.Giver{}, answer(`{"result":{"kind":"approve-once"}}`))
+			wantReason(t, err, test.want)
+			var told []bridgev1.CallbackOutcome
+			for records, _ := r.Next(nil, 1<<20); len(records) > 0; records, _ = r.Next(nil, 1<<20) {
+				for _, rec := range records {
+					if n, ok := rec.Note.(Resolved); ok {
+						told = append(told, n.Outcome)
+					}
+				}
+			}
+			if len(told) != 1 || told[0] != test.outcome {
+				t.Errorf("told %v, want %v once", told, test.outcome)
+			}
+		})
+	}
+}

@@ -1,0 +1,89 @@
+package session
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
+	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+)
+
+// pendingLists are the methods by which the CLI tells what it waits for.
+var pendingLists = map[string]string{
+	callback.PermissionRequested: "session.permissions.pendingRequests",
+	callback.ToolRequested:       "session.tools.listPendingRequests",
+}
+
+// pendingList is what they answer.
+type pendingList struct{ Items []struct{ RequestID string } }
+
+func (l pendingList) ids() (ids []string) {
+	for _, item := range l.Items {
+		ids = append(ids, item.RequestID)
+	}
+	return ids
+}
+
+// compare brings the tool calls and permissions that are pending in step with the CLI, and
+// reports whether they were not. What it no longer waits for is withdrawn, so that what was
+// never answered in some earlier life is not asked for ever. What it waits for although
+// nothing is pending is asked again, so that no turn waits for an answer that nobody gives.
+func (s *Session) compare(ctx context.Context, rt Runtime) (changed bool, err error) {
+	for method, list := range pendingLists {
+		// What is asked while the CLI is asked is not in its list, and no business of it.
+		before := s.pending.List()
+		var waiting pendingList
+		result, _, err := s.call(ctx, rt, list, nil)
+		if fault.ReasonOf(err) == fault.MethodUnknown {
+			continue // CLI 1.0.81 cannot tell which tool calls it waits for
+		}
+		if err != nil {
+			return changed, err
+		}
+		if err := json.Unmarshal(result, &waiting); err != nil {
+			return changed, fault.Wrap(err, fault.CLIProtocolError, "reading the result of %s", list)
+		}
+		known := map[string]bool{}
+		for _, p := range before {
+			known[p.ID] = true
+			if p.Kind.Method != method || slices.Contains(waiting.ids(), p.ID) {
+				continue
+			}
+			if _, err := s.pending.Claim(p.ID); err == nil { // else somebody's answer tells
+				s.over(p, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_WITHDRAWN, "")
+				changed = true
+			}
+		}
+		for _, id := range waiting.ids() {
+			changed = !known[id] && s.askAgain(ctx, rt, method, id) || changed
+		}
+	}
+	return changed, nil
+}
+
+// askAgain asks for an answer that the CLI waits for and that is not pending: it was given
+// to a runtime that ended before it had taken it in, or given up in vain. It reports whether
+// there was need to.
+func (s *Session) askAgain(ctx context.Context, rt Runtime, method, id string) (asked bool) {
+	if _, err := s.pending.Get(id); err == nil {
+		return false
+	}
+	var found *journal.Record
+	s.each(ctx, journal.Position{}, func(rec *journal.Record) bool {
+		var d struct{ RequestID string }
+		if rec.Type == method && dataOf(rec, &d) && d.RequestID == id {
+			found = rec
+		}
+		return found == nil
+	})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if found == nil || s.runtime != rt || s.state != Loaded {
+		return false
+	}
+	s.asked(callback.ForEvent(method), found)
+	return true
+}

@@ -1,0 +1,296 @@
+package session
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
+	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+)
+
+// stock is a host whose runtimes a test gives.
+type stock struct {
+	*rig
+	rt  Runtime
+	err error
+}
+
+// Runtime implements Host.
+func (h *stock) Runtime(context.Context) (Runtime, error) { return h.rt, h.err }
+
+// onStock is a session that no runtime has.
+func onStock(t *testing.T, h *stock) *Session {
+	h.rig = &rig{ctx: t.Context()}
+	s := New(Config{ID: "s1", Host: h, Epoch: 7, Bounds: Bounds{Stall: 10 * time.Minute, ModelCall: time.Hour, Rest: time.Minute}})
+	s.state, s.used, s.turned = Unloaded, true, true
+	return s
+}
+
+const permissionAsked = `{"requestId":"p1","permissionRequest":{"kind":"shell"}}`
+
+func waitsFor(ids ...string) string {
+	type item struct {
+		RequestID string `json:"requestId"`
+	}
+	items := []item{}
+	for _, id := range ids {
+		items = append(items, item{id})
+	}
+	text, _ := json.Marshal(map[string]any{"items": items})
+	return string(text)
+}
+
+// What is asked while the CLI says what it waits for is not in what it says, and waits all
+// the same.
+func TestAskedWhileComparing(t *testing.T) {
+	t.Parallel()
+	for name, begun := range map[string]string{
+		"in the reply of the list": "session.permissions.pendingRequests",
+		"before it":                "session.getMessages",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var s *Session
+			p := &puppet{}
+			p.answer = func(method string) (string, error) {
+				if method == begun {
+					defer s.play(callback.PermissionRequested, permissionAsked)
+				}
+				switch method {
+				case "session.permissions.pendingRequests":
+					if s.pending.Len() > 0 {
+						return waitsFor("p1"), nil
+					}
+					return waitsFor(), nil
+				case "session.getMessages":
+					return `{"events":[]}`, nil
+				}
+				return `{}`, nil
+			}
+			s = onStock(t, &stock{rt: p})
+			s.handling.Methods = []string{callback.PermissionRequested}
+			if _, err := s.Loaded(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := s.pending.Get("p1"); err != nil {
+				t.Errorf("what was asked while the session was loaded: %v", err)
+			}
+		})
+	}
+}
+
+// A resume that continues nothing withdraws what waited before it, and nothing else.
+func TestAskedAfterAResume(t *testing.T) {
+	t.Parallel()
+	var s *Session
+	p := &puppet{}
+	p.answer = func(method string) (string, error) {
+		switch method {
+		case "session.getMessages":
+			s.play(callback.PermissionRequested, permissionAsked) // held until it is loaded
+			return `{"events":[]}`, nil
+		case "sessions.checkInUse":
+			return `{"inUse":[]}`, nil
+		}
+		return `{}`, nil
+	}
+	s = onStock(t, &stock{rt: p})
+	s.state = Disconnected
+	s.handling.Methods = []string{callback.PermissionRequested}
+	s.pending.Add(&callback.Pending{ID: "old", Kind: callback.ForEvent(callback.PermissionRequested)}, nil)
+	if _, err := s.Resume(t.Context(), Opening{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.pending.Get("old"); fault.ReasonOf(err) != fault.CallbackResolved {
+		t.Errorf("what waited before the resume: %v", err)
+	}
+	if _, err := s.pending.Get("p1"); err != nil {
+		t.Errorf("what was asked after it: %v", err)
+	}
+}
+
+// The CLI waits for an answer that the bridge believes to have been given: it is asked for
+// again, and the turn goes on.
+func TestWaitsForWhatIsNotPending(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var s *Session
+		p := &puppet{answer: func(method string) (string, error) {
+			switch method {
+			case "session.permissions.pendingRequests":
+				return waitsFor("p1"), nil
+			case "session.tools.listPendingRequests":
+				return waitsFor(), nil
+			}
+			return `{}`, nil
+		}}
+		s = onPuppet(t, p)
+		s.handling.Methods = []string{callback.PermissionRequested}
+		for _, e := range [][2]string{{"user.message", ""}, {"tool.execution_start", ""}, {callback.PermissionRequested, permissionAsked}} {
+			s.play(e[0], e[1])
+		}
+		s.pending.Done("p1")
+		if _, over := watched(s, 11*time.Minute); over {
+			t.Error("the turn was ended although the CLI only waits")
+		}
+		again, err := s.pending.Get("p1")
+		if err != nil {
+			t.Fatalf("it is not asked again: %v", err)
+		}
+		if again.Pos.Seq == 0 || again.Kind.Method != callback.PermissionRequested {
+			t.Errorf("it is asked again as %+v", again)
+		}
+		s.over(again, 0, "") // its timer is the bubble's
+	})
+}
+
+// A callback that the CLI does not wait for keeps no turn from ending.
+func TestPendingOfNobody(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var s *Session
+		p := &puppet{}
+		p.answer = idleOnAbort(&s, `{"items":[]}`)
+		s = onPuppet(t, p)
+		s.play("user.message", "")
+		s.pending.Add(&callback.Pending{ID: "c1", Kind: callback.ForEvent(callback.ToolRequested)}, nil)
+		if took, over := watched(s, time.Hour); !over || took > 21*time.Minute {
+			t.Errorf("over is %v after %v", over, took)
+		}
+		if n := s.pending.Len(); n > 0 {
+			t.Errorf("%d callbacks are pending", n)
+		}
+	})
+}
+
+// Somebody waits for a turn of a session that nobody loads.
+func TestDesertedWaiters(t *testing.T) {
+	t.Parallel()
+	history := func(events string) *puppet {
+		return &puppet{answer: func(method string) (string, error) {
+			if method == "session.getMessages" {
+				return `{"events":[` + events + `]}`, nil
+			}
+			return `{}`, nil
+		}}
+	}
+	for name, test := range map[string]struct {
+		host  stock
+		state State
+		begun bool
+		want  fault.Reason // of the outcome's error; "" is none
+	}{
+		"taken up":                           {host: stock{rt: history("")}, begun: true},
+		"in doubt":                           {host: stock{rt: history("")}, want: fault.SendInDoubt},
+		"in doubt, and in the history":       {host: stock{rt: history(`{"type":"user.message","id":"00000000-0000-4000-8000-000000000001","data":{"messageId":"m1"}}`)}},
+		"taken up, and nothing can load":     {host: stock{err: errors.New("no CLI")}, begun: true},
+		"in doubt, and nothing can load":     {host: stock{err: errors.New("no CLI")}, want: fault.SendInDoubt},
+		"of a session that is not in use":    {state: Disconnected, begun: true},
+		"of a session that is gone for ever": {state: Deleted, begun: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				s := onStock(t, &test.host)
+				if test.state != 0 {
+					s.state = test.state
+				}
+				w := s.newWaiter()
+				w.accept()
+				w.identify("m1")
+				w.begun = test.begun
+				begin := time.Now()
+				for !w.over() && time.Since(begin) < time.Hour {
+					time.Sleep(time.Second)
+					s.Watch()
+					synctest.Wait()
+				}
+				if took := time.Since(begin).Round(time.Minute); !w.over() || took != 10*time.Minute {
+					t.Fatalf("over is %v after %v", w.over(), took)
+				}
+				if w.out.Status != lost {
+					t.Errorf("the outcome is %v", w.out)
+				}
+				wantReason(t, w.out.Err, test.want)
+			})
+		})
+	}
+}
+
+// A message that comes while a session that has stalled for good is taken out of its runtime
+// has an end too.
+func TestMessageWhileDropped(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var s *Session
+		var w *Waiter
+		p := &puppet{answer: func(method string) (string, error) {
+			switch method {
+			case "session.destroy":
+				w = s.newWaiter()
+				w.accept()
+				w.identify("m2")
+			case "session.getMessages":
+				return `{"events":[]}`, nil
+			}
+			return `{}`, nil
+		}}
+		s = onStock(t, &stock{rt: p})
+		s.runtime, s.state = p, Loaded
+		s.play("user.message", "")
+		if _, over := watched(s, 11*time.Minute); !over {
+			t.Fatal("the turn does not end")
+		}
+		synctest.Wait()
+		if w == nil || !w.over() {
+			t.Fatalf("nobody ends the waiting for the message; calls: %q", p.calls)
+		}
+		wantReason(t, w.out.Err, fault.SendInDoubt)
+		if !slices.Contains(p.calls, "session.resume") {
+			t.Errorf("nobody has looked into the history; calls: %q", p.calls)
+		}
+	})
+}
+
+// A caller's patience with silence is not used up by tools and callbacks.
+func TestSilenceDoesNotCountTools(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct{ begin, end func(s *Session) }{
+		"a tool": {
+			begin: func(s *Session) { s.play("tool.execution_start", "") },
+			end:   func(s *Session) { s.play("tool.execution_complete", "") },
+		},
+		"a callback": {
+			begin: func(s *Session) { s.pending.Add(&callback.Pending{ID: "c1"}, nil) },
+			end:   func(s *Session) { s.pending.Done("c1") },
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				s := onPuppet(t, &puppet{})
+				w := s.newWaiter()
+				w.accept()
+				test.begin(s)
+				over := make(chan Outcome, 1)
+				go func() { over <- w.Wait(t.Context(), time.Second) }()
+				time.Sleep(time.Minute)
+				synctest.Wait()
+				if len(over) > 0 {
+					t.Fatal("it gave up while there was something to wait for")
+				}
+				test.end(s)
+				begin := time.Now()
+				if out := <-over; out.Status != bridgev1.TurnStatus_TURN_STATUS_TIMED_OUT || time.Since(begin) > 2*time.Second {
+					t.Errorf("the outcome is %v after %v", out, time.Since(begin))
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,92 @@
+package session
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
+	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	"github.com/copilot-grpc/copilot-grpc/internal/fakecli"
+)
+
+// Whether the CLI has a history of a session only the CLI knows: it may have taken a message
+// of which it came to tell nobody.
+func TestHistoryNobodyWasToldOf(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, fakecli.Script{})
+	r.open(Opening{})
+	r.send(message("one")).Waiter.Wait(t.Context(), 0)
+	r.crash()
+	// The session as it would be, had the runtime ended before its first event was read.
+	r.s.mu.Lock()
+	r.s.used, r.s.turned = false, false
+	r.s.mu.Unlock()
+	if _, err := r.s.Loaded(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(r.received("session.create")); n != 0 {
+		t.Error("the session was made anew, and its history is lost")
+	}
+	if n := len(r.received("session.resume")); n != 1 {
+		t.Errorf("it was resumed %d times", n)
+	}
+}
+
+// TestHistoryAndLiveEvents: what has happened since the resume is in the history already, and
+// keeps its place among what else has; a callback in it is asked once.
+func TestHistoryAndLiveEvents(t *testing.T) {
+	t.Parallel()
+	event := func(n int, eventType, data string) string {
+		return fmt.Sprintf(`{"type":%q,"id":"00000000-0000-4000-8000-%012d","data":%s}`, eventType, n, data)
+	}
+	old, resumed := event(1, "session.start", `{}`), event(2, "session.resume", `{}`)
+	asked := event(3, callback.PermissionRequested, permissionAsked)
+	var s *Session
+	p := &puppet{}
+	p.answer = func(method string) (string, error) {
+		switch method {
+		case "session.resume":
+			for _, live := range []string{event(9, "pending_messages.modified", `{}`), resumed, asked} {
+				rec, err := ParseEvent([]byte(live))
+				if err != nil {
+					return "", err
+				}
+				s.Ingest(rec)
+			}
+		case "session.getMessages":
+			return `{"events":[` + old + `,` + resumed + `,` + asked + `]}`, nil
+		case "session.permissions.pendingRequests":
+			return waitsFor("p1"), nil
+		}
+		return `{}`, nil
+	}
+	s = onStock(t, &stock{rt: p})
+	s.handling.Methods = []string{callback.PermissionRequested}
+	r, err := s.journal.NewReader(journal.Position{}, true, func() {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	if _, err := s.Loaded(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	asks := 0
+	for records, gap := r.Next(nil, 1<<20); len(records) > 0 || gap != nil; records, gap = r.Next(nil, 1<<20) {
+		for _, rec := range records {
+			if _, ok := rec.Note.(Requested); ok {
+				asks++
+			} else if rec.Note == nil {
+				got = append(got, rec.Type)
+			}
+		}
+	}
+	want := []string{"session.start", "pending_messages.modified", "session.resume", callback.PermissionRequested}
+	if !slices.Equal(got, want) {
+		t.Errorf("the journal has %q, want %q", got, want)
+	}
+	if list := s.pending.List(); asks != 1 || len(list) != 1 || list[0].Pos.Seq != uint64(len(want)) {
+		t.Errorf("asked %d times, and %+v wait", asks, list)
+	}
+}

@@ -1,0 +1,206 @@
+package bridge
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
+	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	"github.com/copilot-grpc/copilot-grpc/bridge/translate"
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
+	"github.com/copilot-grpc/copilot-grpc/internal/caller"
+)
+
+// ownMembers may not be smuggled into a session's configuration: the bridge sets them.
+var ownMembers = []string{"sessionId", "disableResume", "continuePendingWork", "requestPermission", "cloud"}
+
+// maxTimeout bounds the durations callers give.
+const maxTimeout = 30 * 24 * time.Hour
+
+// config gives a configuration the CLI's form, with the tools apart. An exact one may say
+// anything, but what the bridge sets it still does.
+func (b *Bridge) config(c *cliv1.SessionConfig, at string, exact bool) (session.Object, *[]session.Tool, error) {
+	if c == nil {
+		return nil, nil, nil
+	}
+	limits := translate.JSONOptions{RejectDeclaredExtra: true, ForbidExtra: ownMembers}
+	if exact {
+		limits = translate.JSONOptions{}
+	}
+	text, err := b.codec.toJSONAs(c, at, limits)
+	if err != nil {
+		return nil, nil, err
+	}
+	o, err := session.ParseObject(text)
+	if err != nil {
+		return nil, nil, fault.Wrap(err, fault.Internal, "session configuration")
+	}
+	for _, own := range ownMembers {
+		o.Set(own, nil)
+	}
+	var tools *[]session.Tool
+	if array := o.Get("tools"); array != nil {
+		list, err := session.ParseTools(array, at+".tools")
+		if err != nil {
+			return nil, nil, err
+		}
+		tools = &list
+		o.Set("tools", nil)
+	}
+	return o, tools, nil
+}
+
+// withTokens leaves the default provider out where the caller gives GitHub tokens: the CLI
+// refuses both, and a token means that no such provider is wanted.
+func withTokens(o *session.Opening, given *cliv1.SessionConfig) {
+	if given.GetProvider() == nil && (o.AnswersGitHubToken() ||
+		o.Config.Get("gitHubToken") != nil || o.Config.Get("gitHubTokenProviderRegistrationId") != nil) {
+		o.Config.Set("provider", nil)
+	}
+}
+
+// handling reads which callbacks a caller answers.
+func handling(h *bridgev1.Handlers, at string) (*session.Handling, error) {
+	if h == nil {
+		return nil, nil
+	}
+	out := &session.Handling{Methods: slices.Clone(h.GetMethods()), HookTypes: h.GetHookTypes()}
+	if h.GetPermission() {
+		out.Methods = append(out.Methods, callback.PermissionRequested)
+	}
+	for i, kind := range h.GetKinds() {
+		method, ok := callback.MethodOf(kind)
+		if !ok {
+			return nil, fault.New(fault.InvalidField, "%v is no kind that can be handled", kind).WithField(fmt.Sprintf("%s.kinds[%d]", at, i))
+		}
+		out.Methods = append(out.Methods, method)
+	}
+	return out, nil
+}
+
+// creation reads a CreateSessionRequest. at is where it is in the caller's request, with
+// its dot, or empty.
+func (b *Bridge) creation(ctx context.Context, r *bridgev1.CreateSessionRequest, at string, exact bool) (o session.Opening, err error) {
+	if id := r.GetSessionId(); id != "" {
+		if err := checkID(id, at+"session_id"); err != nil {
+			return o, err
+		}
+	}
+	if o.Config, o.Tools, err = b.config(r.GetConfig(), at+"config", exact); err != nil {
+		return o, err
+	}
+	if o.Config, err = b.underlying(ctx, o.Config); err != nil {
+		return o, within(err, at)
+	}
+	if err := b.named(ctx, &o, r.GetProviderRef(), r.GetConfig().GetProvider() != nil, at); err != nil {
+		return o, err
+	}
+	if o.Timeout, err = duration(r.GetCallbackTimeout(), at+"callback_timeout", time.Millisecond, maxTimeout); err != nil {
+		return o, err
+	}
+	if err := known(r.GetLifetime(), at+"lifetime"); err != nil {
+		return o, err
+	}
+	if cloud := r.GetCloud(); cloud != nil {
+		text, err := b.codec.toJSON(cloud, at+"cloud")
+		if err != nil {
+			return o, err
+		}
+		o.Params.Set("cloud", text)
+	}
+	o.Lifetime = r.GetLifetime()
+	o.Handling, err = handling(r.GetHandlers(), at+"handlers")
+	withTokens(&o, r.GetConfig())
+	return o, err
+}
+
+// resumption reads a ResumeSessionRequest.
+func (b *Bridge) resumption(ctx context.Context, r *bridgev1.ResumeSessionRequest, at string, exact bool) (o session.Opening, err error) {
+	if err := checkID(r.GetSessionId(), at+"session_id"); err != nil {
+		return o, err
+	}
+	if o.Config, o.Tools, err = b.config(r.GetConfig(), at+"config", exact); err != nil {
+		return o, err
+	}
+	if o.Config, err = b.restrained(ctx, o.Config); err != nil {
+		return o, within(err, at)
+	}
+	if o.Timeout, err = duration(r.GetCallbackTimeout(), at+"callback_timeout", time.Millisecond, maxTimeout); err != nil {
+		return o, err
+	}
+	if err := known(r.GetLifetime(), at+"lifetime"); err != nil {
+		return o, err
+	}
+	if err := b.named(ctx, &o, r.GetProviderRef(), r.GetConfig().GetProvider() != nil, at); err != nil {
+		return o, err
+	}
+	if r.GetOptions() != nil {
+		limits := translate.JSONOptions{RejectDeclaredExtra: true, ForbidExtra: ownMembers}
+		if exact {
+			limits = translate.JSONOptions{}
+		}
+		text, err := b.codec.toJSONAs(r.GetOptions(), at+"options", limits)
+		if err != nil {
+			return o, err
+		}
+		if o.Params, err = session.ParseObject(text); err != nil {
+			return o, fault.Wrap(err, fault.Internal, "resume options")
+		}
+		silent := exact && o.Params.Bool("disableResume")
+		for _, own := range ownMembers {
+			o.Params.Set(own, nil)
+		}
+		if silent { // the CLI's own way of joining
+			o.Params.SetBool("disableResume", true)
+		}
+	}
+	o.Lifetime, o.ContinuePending = r.GetLifetime(), r.GetContinuePendingWork()
+	o.Handling, err = handling(r.GetHandlers(), at+"handlers")
+	return o, err
+}
+
+// prompt reads what a caller says. at is where it is in the request.
+func (b *Bridge) prompt(ctx context.Context, p *bridgev1.Prompt, at string) (m session.Message, err error) {
+	if strings.TrimSpace(p.GetText()) == "" && len(p.GetAttachments()) == 0 {
+		return m, fault.New(fault.PromptEmpty, "the prompt has neither text nor attachments").WithField(at + ".text")
+	}
+	if n, most := len(p.GetText()), b.maxPrompt(caller.From(ctx).Tenant); n > most {
+		return m, fault.New(fault.PromptTooLarge, "the prompt has %d bytes, more than %d", n, most).WithField(at + ".text")
+	}
+	if err := known(p.GetHeaderStrategy(), at+".header_strategy"); err != nil {
+		return m, err
+	}
+	// The CLI's own request has the same members; it is translated as one.
+	send := &cliv1.SessionServiceSendRequest{
+		Prompt: p.GetText(), Attachments: p.GetAttachments(), Mode: p.GetMode(), AgentMode: p.GetAgentMode(),
+		RequestHeaders: p.GetRequestHeaders(), ResponseFormat: p.GetResponseFormat(), Billable: p.Billable,
+		DisplayPrompt: optional(p.GetDisplayText()), RequiredTool: optional(p.GetRequiredTool()), Source: optional(p.GetSource()),
+		Traceparent: optional(p.GetTraceparent()), Tracestate: optional(p.GetTracestate()), JsonExtra: p.GetJsonExtra(),
+	}
+	if p.GetPrepend() {
+		send.Prepend = &p.Prepend
+	}
+	text, err := b.codec.toJSON(send, at, "sessionId", "wait")
+	if err != nil {
+		return m, err
+	}
+	if m.Params, err = session.ParseObject(text); err != nil {
+		return m, fault.Wrap(err, fault.Internal, "prompt")
+	}
+	m.Immediate = p.GetMode() == cliv1.SendMode_SEND_MODE_IMMEDIATE
+	m.Override = len(p.GetRequestHeaders()) > 0 && p.GetHeaderStrategy() != bridgev1.HeaderStrategy_HEADER_STRATEGY_MERGE
+	return m, nil
+}
+
+// optional is nil for the empty string.
+func optional(s string) *string {
+	if s == "" {
+		return nil
+	}
+	return &s
+}

@@ -1,0 +1,265 @@
+package bridge
+
+import (
+	"context"
+	"encoding/json"
+	"maps"
+	"time"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	"github.com/copilot-grpc/copilot-grpc/bridge/store"
+)
+
+// Directory is what outlives the bridge: which sessions it has, what is known of them,
+// and their journals. There is one with a data directory of this machine (package store);
+// one that several bridges share would also say which of them owns a session.
+type Directory interface {
+	// NextEpoch returns an epoch later than all before.
+	NextEpoch() (uint64, error)
+	// Journal opens a session's journal, or begins one with the epoch.
+	Journal(id string, epoch uint64) (*journal.Disk, journal.Recovery, error)
+	// Sessions returns what was saved of each session, by id.
+	Sessions() (map[string]json.RawMessage, error)
+	// Session returns what was saved of one session, nil if nothing was.
+	Session(id string) (json.RawMessage, error)
+	// Save keeps what is known of a session, Remove forgets it.
+	Save(id string, state []byte) error
+	Remove(id string) error
+	// Requests returns the log of requests that may come again, and what it holds.
+	Requests(keep time.Duration) (*store.Requests, []store.Request, error)
+}
+
+// closeJournals bounds writing what is not written yet when the bridge ends.
+const closeJournals = 10 * time.Second
+
+// kept is what is kept of a session.
+type kept struct {
+	// Tenant is whose it is; empty for the host's owner.
+	Tenant string `json:"tenant,omitempty"`
+	// Shares are the tenants that it is shared with, and for which class of calls.
+	Shares  map[string]string `json:"shares,omitempty"`
+	Session json.RawMessage   `json:"session"`
+	// Profile is its runtime's, if that is not the bridge's own. Its secrets are left out.
+	Profile *runtime.Profile `json:"profile,omitempty"`
+	Lacks   []string         `json:"lacks,omitempty"`
+}
+
+// The paths of a profile's secrets, as they are told.
+const (
+	profileMember = "runtime_profile"
+	profileToken  = profileMember + ".github_token"
+	profileEnv    = profileMember + ".env"
+)
+
+// newSession makes a session with its journal. The caller holds mu.
+func (b *Bridge) newSession(tenant, id string) *session.Session {
+	key := session.Key(tenant, id)
+	var disk *journal.Disk
+	err := b.nextEpoch()
+	if d := b.cfg.Directory; d != nil {
+		var found journal.Recovery
+		if err == nil {
+			disk, found, err = d.Journal(key, b.lastEpoch)
+		}
+		switch {
+		case err != nil:
+			b.log.Error("the session's journal is in memory only", "session_id", id, "error", err)
+		case found.Lost:
+			b.log.Warn("events of the session may be lost", "session_id", id, "kept", found.Events, "bytes_cut", found.Cut, "set_aside", found.SetAside)
+		}
+	}
+	tuned := b.tuned.Load()
+	return session.New(session.Config{
+		ID: id, Tenant: tenant, Host: &place{Bridge: b, key: key, profile: b.profileOf(tenant)}, Encode: b.codec.event, Epoch: b.lastEpoch,
+		MaxEphemeralBytes: b.cfg.MaxEphemeralBytes, CallbackTimeout: tuned.CallbackTimeout, Bounds: tuned.Turns,
+		Log: disk, Budget: b.budget, Room: b.roomOf(tenant),
+	})
+}
+
+// nextEpoch moves lastEpoch on. The caller holds mu.
+func (b *Bridge) nextEpoch() error {
+	b.lastEpoch = max(b.lastEpoch+1, uint64(time.Now().UnixMilli()))
+	if b.cfg.Directory == nil {
+		return nil
+	}
+	epoch, err := b.cfg.Directory.NextEpoch()
+	b.lastEpoch = max(b.lastEpoch, epoch)
+	return err
+}
+
+// Epoch implements session.Host.
+func (b *Bridge) Epoch() uint64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if err := b.nextEpoch(); err != nil {
+		b.log.Error("epoch not reserved on disk", "error", err)
+	}
+	return b.lastEpoch
+}
+
+// restore takes up the sessions of the bridge's last life.
+func (b *Bridge) restore() error {
+	if b.cfg.Directory == nil {
+		return nil
+	}
+	states, err := b.cfg.Directory.Sessions()
+	if err != nil {
+		return err
+	}
+	for key, text := range states {
+		b.mu.Lock()
+		s, shares, err := b.restoreOne(key, text)
+		b.mu.Unlock()
+		if err != nil {
+			b.log.Error("session not restored", "session_id", key, "error", err)
+			continue
+		}
+		b.mu.Lock()
+		b.sessions[key] = s
+		b.mu.Unlock()
+		b.shareAgain(s, shares)
+		if s.State() == session.Disconnected {
+			b.retire(s)
+		}
+	}
+	b.keepAll() // where the end of turns was told is the same in every life
+	return nil
+}
+
+// restored gives a kept profile the secrets that the bridge itself has.
+func (b *Bridge) restored(p runtime.Profile) runtime.Profile {
+	own := b.profileOf(p.Tenant)
+	p.Token = own.Token
+	p.Env = maps.Clone(own.Env)
+	return p
+}
+
+// keepable is the profile without its secrets, and which those are.
+func (b *Bridge) keepable(p runtime.Profile) (out *runtime.Profile, lacks []string) {
+	own := b.profileOf(p.Tenant)
+	if p.Hash() == own.Hash() {
+		return nil, nil
+	}
+	if p.Token != own.Token {
+		lacks = append(lacks, profileToken)
+	}
+	if !maps.Equal(p.Env, own.Env) {
+		lacks = append(lacks, profileEnv)
+	}
+	p.Token, p.Env, p.Shard = "", nil, 0
+	return &p, lacks
+}
+
+// awake loads the sessions whose callbacks waited when the bridge ended.
+func (b *Bridge) awake() {
+	var awaited []*session.Session
+	for _, s := range b.all() {
+		if s.Awaited() {
+			awaited = append(awaited, s)
+		}
+	}
+	b.revive(awaited)
+}
+
+// Keep implements session.Host. It does not wait.
+func (b *Bridge) Keep(s *session.Session) {
+	if b.cfg.Directory == nil {
+		return
+	}
+	b.keepMu.Lock()
+	b.unkept[s] = struct{}{}
+	b.keepMu.Unlock()
+	select {
+	case b.keepNow <- struct{}{}:
+	default:
+	}
+}
+
+// keeping keeps what Keep is told of until ctx ends.
+func (b *Bridge) keeping(ctx context.Context) {
+	for {
+		select {
+		case <-b.keepNow:
+			b.keepAll()
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (b *Bridge) keepAll() {
+	b.keepMu.Lock()
+	unkept := b.unkept
+	b.unkept = map[*session.Session]struct{}{}
+	b.keepMu.Unlock()
+	for s := range unkept {
+		b.keep(s)
+	}
+}
+
+// keep keeps a session as it is now.
+func (b *Bridge) keep(s *session.Session) {
+	d := b.cfg.Directory
+	if d == nil {
+		return
+	}
+	b.saveMu.Lock()
+	defer b.saveMu.Unlock()
+	b.mu.Lock()
+	current := b.sessions[s.Key()] == s
+	b.mu.Unlock()
+	state := s.Save(b.defaults, b.tuned.Load().providers)
+	if !current || state == nil {
+		return
+	}
+	k := kept{Tenant: s.Tenant(), Session: state, Shares: map[string]string{}}
+	for with, class := range placeOf(s).grants() {
+		k.Shares[with] = class.String()
+	}
+	k.Profile, k.Lacks = b.keepable(placeOf(s).get())
+	text, err := json.Marshal(k)
+	if err == nil {
+		err = d.Save(s.Key(), text)
+	}
+	if err != nil {
+		b.log.Error("session not kept for a restart", "session_id", s.ID(), "error", err)
+	}
+}
+
+// drop forgets a session on disk.
+func (b *Bridge) drop(s *session.Session) {
+	b.saveMu.Lock()
+	defer b.saveMu.Unlock()
+	ctx, cancel := context.WithTimeout(context.Background(), closeJournals)
+	defer cancel()
+	err := s.Journal().Remove(ctx)
+	if d := b.cfg.Directory; d != nil && err == nil {
+		err = d.Remove(s.Key())
+	}
+	if err != nil {
+		b.log.Error("session not removed from disk", "session_id", s.ID(), "error", err)
+	}
+}
+
+// closeStore keeps everything as it is when the bridge ends.
+func (b *Bridge) closeStore() {
+	if b.cfg.Directory == nil {
+		return
+	}
+	b.keepAll()
+	ctx, cancel := context.WithTimeout(context.Background(), closeJournals)
+	defer cancel()
+	b.mu.Lock()
+	sessions := maps.Clone(b.sessions)
+	b.mu.Unlock()
+	for id, s := range sessions {
+		if err := s.Journal().Close(ctx); err != nil {
+			b.log.Error("journal not closed", "session_id", id, "error", err)
+		}
+	}
+	if err := b.once.Close(); err != nil {
+		b.log.Error("remembered requests not closed", "error", err)
+	}
+}

@@ -1,0 +1,141 @@
+package e2e
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
+
+	copilot "github.com/copilot-grpc/copilot-grpc/clients/go"
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
+)
+
+// commanding has a participant bring a command.
+func commanding(name string) func(*bridgev1.AttachStart) {
+	return func(start *bridgev1.AttachStart) {
+		start.Commands = []*cliv1.CommandDeclaration{{Name: name, Description: "Does it."}}
+	}
+}
+
+// ownCommands are the ways in which a participant's own command is given.
+var ownCommands = map[string]question{
+	"invoked": {
+		kind: bridgev1.CallbackKind_CALLBACK_KIND_COMMAND, bound: true, joins: commanding("deploy"),
+		ask: func(st *stage, s *copilot.Session) func() string {
+			return st.invoke(s, "session.commands.invoke", map[string]any{"name": "deploy", "input": "prod"})
+		},
+		request: `command_name:"deploy" args:"prod"`,
+		accept:  &bridgev1.CommandAnswer{}, accepted: "completed",
+		decline: &bridgev1.CommandAnswer{Error: proto.String("not on a Friday")}, declined: "not on a Friday",
+		silent: "nobody",
+	},
+	"queued": {
+		kind: bridgev1.CallbackKind_CALLBACK_KIND_QUEUED_COMMAND, bound: true, joins: commanding("deploy"),
+		ask: func(st *stage, s *copilot.Session) func() string {
+			st.invoke(s, "session.commands.enqueue", map[string]any{"command": "/deploy prod"})
+			return func() string { return string(st.first(s, "command.completed").GetEvent().GetType()) }
+		},
+		request: `command:"/deploy prod"`,
+		accept:  &cliv1.QueuedCommandResult{Variant: &cliv1.QueuedCommandResult_True{True: &cliv1.QueuedCommandHandled{}}}, accepted: "command.completed",
+		decline: &cliv1.QueuedCommandResult{Variant: &cliv1.QueuedCommandResult_False{False: &cliv1.QueuedCommandNotHandled{}}}, declined: "command.completed",
+		wrong:  &cliv1.QueuedCommandResult{},
+		silent: "command.completed",
+	},
+}
+
+func TestOwnCommands(t *testing.T) {
+	t.Parallel()
+	host := newOwnRig(t, echo, hostConfig{raw: true}).host
+	for name, q := range ownCommands {
+		t.Run(name, func(t *testing.T) { q.test(t, host) })
+	}
+}
+
+// TestCommandsOfMany: commands are a union, of which each has one owner.
+func TestCommandsOfMany(t *testing.T) {
+	t.Parallel()
+	st := newOwnStage(t, hostConfig{raw: true})
+	c := st.config()
+	c.Commands = []*cliv1.CommandDeclaration{{Name: "ours", Description: "The session's."}}
+	s := st.create(copilot.SessionOptions{Config: c})
+	join := func(name string) *bridgev1.AttachStart {
+		start := joinOf(s.ID(), nil)
+		commanding(name)(start)
+		return start
+	}
+	one := st.attach(join("one"))
+	two := st.attach(join("two"))
+	listed := func() string { return st.invoke(s, "session.commands.list", map[string]any{})() }
+	for _, name := range []string{"ours", "one", "two"} {
+		if list := listed(); !strings.Contains(list, `"`+name+`"`) {
+			t.Errorf("command %q is not in %s", name, list)
+		}
+		_, err := st.tryAttach(st.client, join(name))
+		wantField(t, copilot.FromError(err), codes.AlreadyExists, bridgev1.ErrorReason_ERROR_REASON_COMMAND_NAME_CLASH, "start.commands[0].name")
+	}
+	_, err := st.tryAttach(st.client, join("with space"))
+	wantField(t, copilot.FromError(err), codes.InvalidArgument, bridgev1.ErrorReason_ERROR_REASON_INVALID_FIELD, "start.commands[0].name")
+	if info, err := s.Get(st.ctx); err != nil || !strings.Contains(unspaced(info.String()), `commands:"one"`) {
+		t.Errorf("the session is %v, %v", info, err)
+	}
+	// What remains can be given; what is withdrawn, the last one too, comes to an error.
+	for _, p := range []struct {
+		a    *attached
+		name string
+	}{{two, "two"}, {one, "one"}} {
+		got := st.invoke(s, "session.commands.invoke", map[string]any{"name": p.name, "input": ""})
+		var cb *bridgev1.Callback
+		p.a.frame("the command", func(f *bridgev1.SubscribeResponse) bool {
+			cb = f.GetCallbackRequested().GetCallback()
+			return cb.GetCommand().GetCommandName() == p.name
+		})
+		answer, err := copilot.AnswerWith(&bridgev1.CommandAnswer{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r := p.a.answer(cb.GetCallbackId(), answer); r.failed != nil {
+			t.Fatalf("the answer was refused: %v", r.failed)
+		}
+		if text := got(); !strings.Contains(text, "completed") {
+			t.Errorf("%q came to %s", p.name, text)
+		}
+		p.a.send(&bridgev1.AttachRequest{Frame: &bridgev1.AttachRequest_Leave{Leave: &bridgev1.AttachLeave{}}})
+		p.a.closed()
+		if text := st.invoke(s, "session.commands.invoke", map[string]any{"name": p.name, "input": ""})(); strings.Contains(text, "completed") {
+			t.Errorf("%q, withdrawn, came to %s", p.name, text)
+		}
+	}
+}
+
+// TestCommandOfAGoClient: the same by the options of clients/go.
+func TestCommandOfAGoClient(t *testing.T) {
+	t.Parallel()
+	st := newOwnStage(t, hostConfig{raw: true})
+	s := st.create(copilot.SessionOptions{})
+	given := make(chan string, 1)
+	guest := st.join(s.ID(), copilot.SessionOptions{
+		Commands: []*cliv1.CommandDeclaration{{Name: "deploy", Description: "Does it."}},
+		OnCommand: func(_ context.Context, c *copilot.Command) error {
+			given <- c.GetArgs()
+			return nil
+		},
+	})
+	invoke := func() string {
+		return st.invoke(s, "session.commands.invoke", map[string]any{"name": "deploy", "input": "prod"})()
+	}
+	if text := invoke(); !strings.Contains(text, "completed") {
+		t.Errorf("it came to %s", text)
+	}
+	if args := await(st, given, "the command"); args != "prod" {
+		t.Errorf("it was given %q", args)
+	}
+	if err := guest.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if text := invoke(); strings.Contains(text, "completed") {
+		t.Errorf("after its owner left it came to %s", text)
+	}
+}

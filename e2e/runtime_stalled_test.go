@@ -1,0 +1,90 @@
+package e2e
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	copilot "github.com/copilot-grpc/copilot-grpc/clients/go"
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+	"github.com/copilot-grpc/copilot-grpc/internal/app"
+)
+
+// impatient is a host on which turns stall soon.
+func impatient(c *app.Config) { c.StallTimeout, c.ModelCallTimeout = 2*time.Second, 2*time.Second }
+
+// TestModelThatNeverAnswers: the turn ends as stalled, also for who sent the message, and
+// the next one is not held up.
+func TestModelThatNeverAnswers(t *testing.T) {
+	t.Parallel()
+	st := newOwnStage(t, hostConfig{change: impatient}, rule{When: whenUser("slow"), WaitFor: "never", Reply: steps(say("never"))})
+	s := st.create(copilot.SessionOptions{})
+	watch := st.callbacks(s.ID())
+	ended := st.goTurn(s, "slow")
+	stalled := bridgev1.TurnStatus_TURN_STATUS_STALLED
+	if out := watch.turn(1); out.GetStatus() != stalled {
+		t.Errorf("the subscriber was told %v", out)
+	}
+	if out := ended(); out.GetStatus() != stalled {
+		t.Errorf("the sender was told %v", out)
+	}
+	if out := st.say(s, "and on"); out.GetText() != "You said: and on" {
+		t.Errorf("the agent said %q", out.GetText())
+	}
+	for _, ev := range st.all(s, "abort") {
+		if ev.GetCause() != bridgev1.EventCause_EVENT_CAUSE_BRIDGE {
+			t.Errorf("%v is not said to be the bridge's own", ev)
+		}
+	}
+}
+
+// TestPatienceWithTools: a tool may take longer than a turn may be silent.
+func TestPatienceWithTools(t *testing.T) {
+	t.Parallel()
+	st := newOwnStage(t, hostConfig{change: impatient}, onUser("work", call("works", nil)), onResult("works", say("{{tool_result}}")))
+	works := newHold()
+	s := st.create(copilot.SessionOptions{Tools: []copilot.Tool{works.tool("works", "worked")}})
+	ended := st.goSay(s, "work")
+	await(st, works.asked, "the tool's call")
+	time.Sleep(3 * time.Second) // the time in which nothing happens is what is tested
+	works.release()
+	if out := ended(); out.GetText() != "worked" {
+		t.Errorf("the agent said %q", out.GetText())
+	}
+}
+
+// TestPatienceWithTheCLIsTools: so may one of the CLI's own, which nobody but the CLI knows
+// to run.
+func TestPatienceWithTheCLIsTools(t *testing.T) {
+	t.Parallel()
+	st := newOwnStage(t, hostConfig{change: impatient},
+		onUser("list", call("bash", shell("sleep 5; echo done by the shell"))), onResult("bash", say("{{tool_result}}")))
+	s := st.create(copilot.SessionOptions{OnPermission: copilot.ApproveAll})
+	if out := st.say(s, "list"); !strings.Contains(out.GetText(), "done by the shell") {
+		t.Errorf("the turn ended as %v", out)
+	}
+}
+
+// TestApprovedAfterAKill: the approval of the CLI's own shell tool, after the CLI was
+// killed and resumed. CLI 1.0.81 has been seen to take it and to say nothing any more; the
+// turn ends even so, and the session goes on.
+func TestApprovedAfterAKill(t *testing.T) {
+	t.Parallel()
+	st := newOwnStage(t, hostConfig{change: impatient},
+		onUser("list", call("bash", shell("echo done by the shell"))), onResult("bash", say("{{tool_result}}")))
+	leave := newHold()
+	s := st.create(copilot.SessionOptions{OnPermission: leave.permission})
+	st.begin(s, "list")
+	await(st, leave.asked, "the permission request")
+	st.written(s)
+	st.kill(s.ID())
+	watch := st.callbacks(s.ID())
+	leave.release()
+	stalled := bridgev1.TurnStatus_TURN_STATUS_STALLED
+	if out := watch.turn(1); out.GetStatus() != bridgev1.TurnStatus_TURN_STATUS_COMPLETED && (!st.before("1.0.82") || out.GetStatus() != stalled) {
+		t.Errorf("the turn ended as %v", out)
+	}
+	if out := st.say(s, "and on"); out.GetText() != "You said: and on" {
+		t.Errorf("the agent said %q", out.GetText())
+	}
+}

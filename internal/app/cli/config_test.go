@@ -1,0 +1,115 @@
+package cli
+
+import (
+	"bytes"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/copilot-grpc/copilot-grpc/internal/app"
+)
+
+// configFile writes a file of settings.
+func configFile(t *testing.T, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "config.yaml")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestPrintConfig(t *testing.T) {
+	t.Parallel()
+	path := configFile(t, "listen: unix:/run/x.sock\nlog_level: debug\ngithub_token: secret-1\nenv: {A: secret-2}\n")
+	r := run(t, []string{"COPILOT_GRPC_LOG_LEVEL=warn", "COPILOT_GRPC_CONFIG=" + path}, "", "serve", "--print-config", "--max-prompt-bytes", "7")
+	if r.code != exitOK {
+		t.Fatalf("%+v", r)
+	}
+	for _, want := range []string{
+		"listen: [unix:/run/x.sock] # " + path + ":1\n", "log_level: warn # environment variable COPILOT_GRPC_LOG_LEVEL\n",
+		"max_prompt_bytes: 7 # flag --max-prompt-bytes\n", "# github_token: not shown # " + path + ":3\n", "# env: not shown, A # " + path + ":4\n",
+		"fsync: interval # default\n",
+	} {
+		if !strings.Contains(r.stdout, want) {
+			t.Errorf("%q is missing in\n%s", want, r.stdout)
+		}
+	}
+	if strings.Contains(r.stdout+r.stderr, "secret-") {
+		t.Errorf("a secret is printed: %+v", r)
+	}
+	if again := run(t, nil, "", "serve", "--print-config", "--config", configFile(t, r.stdout)); again.code != exitOK {
+		t.Errorf("what is printed is no file of settings: %+v", again)
+	}
+}
+
+// A mistake is told with the name of the setting and where its value is from.
+func TestConfigMistakes(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		file string
+		args []string
+		want []string
+	}{
+		"unknown key":      {"lisetn: x\n", nil, []string{"config.yaml:1", `did you mean "listen"?`}},
+		"bad value":        {"\nmax_prompt_bytes: lots\n", nil, []string{"config.yaml:2", "max_prompt_bytes", `"lots"`}},
+		"bad combination":  {"listen: 0.0.0.0:1\n", nil, []string{"listen: ", "loopback", "config.yaml:1"}},
+		"of a flag":        {"", []string{"--log-level", "loud"}, []string{"log_level: ", `"loud"`, "flag --log-level"}},
+		"a misspelt flag":  {"", []string{"--lisetn", "x"}, []string{"did you mean --listen?"}},
+		"printed nonsense": {"log_level: loud\n", []string{"--print-config"}, []string{"log_level: ", "config.yaml:1"}},
+	} {
+		r := run(t, nil, "", append([]string{"serve", "--config", configFile(t, tc.file)}, tc.args...)...)
+		for _, want := range tc.want {
+			if r.code == exitOK || !strings.Contains(r.stderr, want) {
+				t.Errorf("%s: %+v, want %q", name, r, want)
+			}
+		}
+	}
+	if r := run(t, nil, "", "serve", "--config", "/nowhere/config.yaml"); r.code != exitUsage || !strings.Contains(r.stderr, "/nowhere/config.yaml") {
+		t.Errorf("no file: %+v", r)
+	}
+}
+
+// A file that changes is in force without a restart; a bad one is not, and is logged.
+func TestReload(t *testing.T) {
+	t.Parallel()
+	path := configFile(t, "log_level: info\n")
+	args := []string{"--config", path, "--listen", "unix:" + socket(t), "--data-dir", ""}
+	p, _, _ := newProgram(nil, "")
+	command, err := p.serverConfig(args)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	level := new(slog.LevelVar)
+	logger, err := command.config.NewLeveledLogger(&out, level)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := app.New(t.Context(), *command.config, app.WithLogger(logger), app.WithLevel(level))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Close()
+	for _, tc := range []struct {
+		file  string
+		level slog.Level
+		said  string
+	}{
+		{"log_level: debug\n", slog.LevelDebug, "configuration reloaded"},
+		{"log_level: warn\nlog_levle: debug\n", slog.LevelDebug, "not reloaded"},
+		{"log_level: loud\n", slog.LevelDebug, "config.yaml:1"},
+		{"log_level: info\nfsync: never\n", slog.LevelInfo, "fsync"},
+	} {
+		if err := os.WriteFile(path, []byte(tc.file), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		out.Reset()
+		p.reload(a, args, logger)
+		if level.Level() != tc.level || !strings.Contains(out.String(), tc.said) {
+			t.Errorf("%q: level %v, log %q", tc.file, level.Level(), out.String())
+		}
+	}
+}

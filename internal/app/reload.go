@@ -1,0 +1,146 @@
+package app
+
+import (
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	"github.com/copilot-grpc/copilot-grpc/internal/setting"
+	"github.com/copilot-grpc/copilot-grpc/server"
+	"github.com/copilot-grpc/copilot-grpc/server/policy"
+)
+
+// Reload puts into force what of a configuration can change while the App runs, and reads
+// anew what files it names: certificates, policy, providers. What cannot change is logged. If
+// anything is wrong, all stays as it was, and the error says why; it is logged too.
+func (a *App) Reload(c Config) error {
+	a.reload.Lock()
+	defer a.reload.Unlock()
+	err := a.tune(c)
+	if err != nil {
+		a.logger.Error("configuration not reloaded, the one before stays in force", slog.Any("error", err))
+	}
+	return err
+}
+
+// tune is Reload. The caller holds reload.
+func (a *App) tune(c Config) error {
+	if err := c.Validate(); err != nil {
+		return err
+	}
+	next, changed, later := a.current.Load().with(&c)
+	if err := next.Validate(); err != nil {
+		return err
+	}
+	providers, err := next.readProviders()
+	if err != nil {
+		return wrong("provider", err)
+	}
+	p, err := a.policyOf(next)
+	if err != nil {
+		return err
+	}
+	certificates := next.tls(p)
+	if certificates != nil {
+		if _, err := certificates.Load(); err != nil {
+			return wrong("tls_cert", err)
+		}
+	}
+	// What could be bad was looked at: from here on all of it comes into force.
+	if err := a.bridge.Tune(next.tuning(providers)); err != nil {
+		return wrong("provider", err)
+	}
+	if err := a.server.Tune(server.Tuning{TLS: certificates, Policy: p, LogRequests: next.LogRequests}); err != nil {
+		return err
+	}
+	if a.level != nil {
+		level, _ := parseLevel(next.LogLevel) // Validate has seen it
+		a.level.Set(level)
+	}
+	a.current.Store(next)
+	a.logger.Info("configuration reloaded", slog.Any("changed", changed))
+	if len(later) > 0 {
+		a.logger.Warn("settings have changed that take a restart", slog.Any("settings", later))
+	}
+	return nil
+}
+
+// switches are the settings that may change from one file to another while a server runs,
+// but neither from none to one nor back: who is let in, and on which addresses, hangs on it.
+var switches = []string{"policy", "tls_cert", "tls_key"}
+
+// with returns the configuration with what is live of another one, the settings that differ,
+// and those that differ and are not live.
+func (c *Config) with(other *Config) (next *Config, changed, later []string) {
+	next = c.clone()
+	wanted := other.Table()
+	for _, row := range next.Table().All() {
+		want, _ := wanted.Lookup(row.Key) // the same table
+		path, isPath := row.Value.(*string)
+		switch {
+		case row.Same(want):
+		case !row.Traits.Has(setting.Live),
+			isPath && slices.Contains(switches, row.Key) && (*path == "") != (*want.Value.(*string) == ""):
+			later = append(later, row.Key)
+		default:
+			row.Copy(want)
+			changed = append(changed, row.Key)
+		}
+	}
+	return next, changed, later
+}
+
+// clone returns a copy that shares nothing.
+func (c *Config) clone() *Config {
+	d := *c
+	d.Listen, d.ProfileFields = slices.Clone(c.Listen), slices.Clone(c.ProfileFields)
+	d.Env, d.Homes, d.Providers = maps.Clone(c.Env), maps.Clone(c.Homes), maps.Clone(c.Providers)
+	return &d
+}
+
+// policyOf reads the policy of a configuration; nil where there is none.
+func (a *App) policyOf(c *Config) (*policy.Policy, error) {
+	if c.Policy == "" {
+		return nil, nil
+	}
+	p, err := policy.Load(c.Policy, time.Now)
+	if err != nil {
+		return nil, wrong("policy", err)
+	}
+	return p, c.checkPolicy(p)
+}
+
+// checkPolicy looks at what a policy takes of the configuration.
+func (c *Config) checkPolicy(p *policy.Policy) error {
+	if asked, _ := p.Certificates(); asked && c.TLSClientCA == "" {
+		return wrong("policy", fmt.Errorf("%q: identity.certificates takes a CA of client certificates (tls_client_ca)", c.Policy))
+	}
+	for _, name := range p.Providers() {
+		if _, ok := c.Providers[name]; !ok {
+			return wrong("policy", fmt.Errorf("%q: the server has no provider %q (provider)", c.Policy, name))
+		}
+	}
+	return nil
+}
+
+// tuning is what the bridge has of what is live.
+func (c *Config) tuning(providers map[string][]byte) bridge.Tuning {
+	return bridge.Tuning{
+		MaxPromptBytes: c.MaxPromptBytes, MaxAttachmentBytes: c.MaxAttachmentBytes, CallbackTimeout: c.CallbackTimeout,
+		Turns: c.turns(), IdleUnload: c.IdleUnload, Wear: c.wear(), Placement: c.placement(), Providers: providers,
+	}
+}
+
+// turns bounds turns in which nothing happens.
+func (c *Config) turns() session.Bounds {
+	return session.Bounds{Stall: c.StallTimeout, ModelCall: c.ModelCallTimeout}
+}
+
+// wear says when CLI processes are replaced.
+func (c *Config) wear() bridge.Wear {
+	return bridge.Wear{Age: c.MaxRuntimeAge, RSS: c.MaxRuntimeRSS, Latency: c.MaxRuntimeLatency}
+}

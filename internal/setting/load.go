@@ -1,0 +1,148 @@
+package setting
+
+import (
+	"flag"
+	"fmt"
+	"strings"
+)
+
+// Origin says where a value is from.
+type Origin struct {
+	// Kind is one of those below.
+	Kind Kind
+	// Name is that of the flag or the variable, or the file with its line.
+	Name string
+}
+
+// Kind is a kind of origin.
+type Kind uint8
+
+// The kinds, the first of which wins.
+const (
+	FromDefault Kind = iota
+	FromFile
+	FromEnvironment
+	FromFlag
+)
+
+// String says it to people.
+func (o Origin) String() string {
+	switch o.Kind {
+	case FromFlag:
+		return "flag " + o.Name
+	case FromEnvironment:
+		return "environment variable " + o.Name
+	case FromFile:
+		return o.Name
+	}
+	return "default"
+}
+
+// Loader reads a table.
+type Loader struct {
+	table  Table
+	prefix string
+	flags  map[string]*given
+	// Origins say where the values are from, by key, once they are loaded.
+	Origins map[string]Origin
+}
+
+// given is what the command line says of one setting.
+type given struct {
+	setting Row
+	texts   []string
+}
+
+// NewLoader returns a loader of the table. prefix begins the names of all environment
+// variables.
+func NewLoader(table Table, prefix string) *Loader {
+	l := &Loader{table: table, prefix: prefix, flags: map[string]*given{}, Origins: map[string]Origin{}}
+	for _, s := range table.All() {
+		l.flags[s.Key] = &given{setting: s}
+	}
+	return l
+}
+
+// AddFlags adds the table's flags. They only note what the command line says.
+func (l *Loader) AddFlags(f *flag.FlagSet) {
+	for _, s := range l.table.All() {
+		f.Var(l.flags[s.Key], s.Flag(), s.Help)
+	}
+}
+
+// Load sets the values: from the flags, which have been parsed, the environment, and the text
+// of a file of that name; nil is no file. All that is wrong with the file is told at once.
+func (l *Loader) Load(getenv func(string) string, path string, text []byte) error {
+	file, err := parseFile(l.table, path, text)
+	if err != nil {
+		return err
+	}
+	for _, s := range l.table.All() {
+		texts, origin := l.source(s, getenv, file)
+		l.Origins[s.Key] = origin
+		if origin.Kind == FromDefault {
+			continue
+		}
+		if err := s.parse(texts); err != nil {
+			return fmt.Errorf("%s: %s: %w", origin, s.Key, err)
+		}
+	}
+	return nil
+}
+
+// source returns what is said of a setting, by the first that says anything.
+func (l *Loader) source(s Row, getenv func(string) string, file map[string]entry) ([]string, Origin) {
+	if g := l.flags[s.Key]; g.texts != nil {
+		return g.texts, Origin{FromFlag, "--" + s.Flag()}
+	}
+	if name := s.Variable(l.prefix); getenv(name) != "" {
+		texts := []string{getenv(name)}
+		if s.several() {
+			texts = s.fields(texts[0])
+		}
+		return texts, Origin{FromEnvironment, name}
+	}
+	if e, ok := file[s.Key]; ok {
+		return e.texts, Origin{FromFile, e.where}
+	}
+	return nil, Origin{}
+}
+
+// String implements flag.Value.
+func (g *given) String() string {
+	if g.setting.Value == nil || g.setting.Traits.Has(Secret) {
+		return ""
+	}
+	return strings.Join(g.setting.texts(), ",")
+}
+
+// Set implements flag.Value.
+func (g *given) Set(text string) error {
+	texts := []string{text}
+	if g.setting.list() {
+		texts = g.setting.fields(text)
+	}
+	if !g.setting.several() {
+		g.texts = texts // the last one counts
+		return checked(g.setting, texts)
+	}
+	g.texts = append(append([]string{}, g.texts...), texts...)
+	if g.setting.pairs() {
+		_, err := pairs(g.texts)
+		return err
+	}
+	return nil
+}
+
+// checked tells whether a setting takes the texts, and leaves it as it is.
+func checked(s Row, texts []string) error {
+	before := s.texts()
+	err := s.parse(texts)
+	if err != nil {
+		return err
+	}
+	return s.parse(before)
+}
+
+// IsBoolFlag lets a flag go without a value.
+func (g *given) IsBoolFlag() bool { _, ok := g.setting.Value.(*bool); return ok }

@@ -1,0 +1,179 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+)
+
+// cluster is what the manifests describe.
+type cluster struct {
+	problems []string
+
+	maps     map[string]*corev1.ConfigMap
+	set      *appsv1.StatefulSet
+	service  *corev1.Service
+	budget   *policyv1.PodDisruptionBudget
+	networks *networkingv1.NetworkPolicy
+}
+
+func (c *cluster) say(format string, args ...any) {
+	c.problems = append(c.problems, "manifests: "+fmt.Sprintf(format, args...))
+}
+
+// manifests returns what is wrong with a folder of them.
+func manifests(dir string) []string {
+	c := &cluster{maps: map[string]*corev1.ConfigMap{}}
+	paths, err := filepath.Glob(filepath.Join(dir, "*.yaml"))
+	if err != nil || len(paths) == 0 {
+		return []string{fmt.Sprintf("%s: no manifest (%v)", dir, err)}
+	}
+	for _, path := range paths {
+		text, err := os.ReadFile(path)
+		if err == nil {
+			err = c.take(text)
+		}
+		if err != nil {
+			c.say("%s: %v", path, err)
+		}
+	}
+	if len(c.problems) == 0 {
+		c.check()
+	}
+	return c.problems
+}
+
+// take reads a manifest.
+func (c *cluster) take(text []byte) error {
+	var kind metav1.TypeMeta
+	if err := yaml.Unmarshal(text, &kind); err != nil {
+		return err
+	}
+	var into any
+	switch kind.APIVersion + " " + kind.Kind {
+	case "v1 ConfigMap":
+		m := &corev1.ConfigMap{}
+		defer func() { c.maps[m.Name] = m }()
+		into = m
+	case "apps/v1 StatefulSet":
+		c.set = &appsv1.StatefulSet{}
+		into = c.set
+	case "v1 Service":
+		c.service = &corev1.Service{}
+		into = c.service
+	case "policy/v1 PodDisruptionBudget":
+		c.budget = &policyv1.PodDisruptionBudget{}
+		into = c.budget
+	case "networking.k8s.io/v1 NetworkPolicy":
+		c.networks = &networkingv1.NetworkPolicy{}
+		into = c.networks
+	default:
+		return fmt.Errorf("%s %s is not expected here", kind.APIVersion, kind.Kind)
+	}
+	return yaml.UnmarshalStrict(text, into)
+}
+
+// check looks at how the parts fit together.
+func (c *cluster) check() {
+	if c.set == nil || c.service == nil || c.budget == nil || c.networks == nil {
+		c.say("one of StatefulSet, Service, PodDisruptionBudget and NetworkPolicy is missing")
+		return
+	}
+	labels := c.set.Spec.Template.Labels
+	for what, selector := range map[string]map[string]string{
+		"StatefulSet": c.set.Spec.Selector.MatchLabels, "Service": c.service.Spec.Selector,
+		"PodDisruptionBudget": c.budget.Spec.Selector.MatchLabels, "NetworkPolicy": c.networks.Spec.PodSelector.MatchLabels,
+	} {
+		if len(selector) == 0 || !maps.Equal(selector, labels) {
+			c.say("the %s selects %v, the pods have %v", what, selector, labels)
+		}
+	}
+	if c.set.Spec.ServiceName != c.service.Name || c.service.Spec.ClusterIP != corev1.ClusterIPNone {
+		c.say("the StatefulSet's service %q is not the headless one", c.set.Spec.ServiceName)
+	}
+	if len(c.set.Spec.Template.Spec.Containers) != 1 {
+		c.say("%d containers, not 1", len(c.set.Spec.Template.Spec.Containers))
+		return
+	}
+	c.checkContainer(&c.set.Spec.Template.Spec.Containers[0])
+	c.checkVolumes(&c.set.Spec.Template.Spec.Containers[0])
+	c.checkPorts(&c.set.Spec.Template.Spec.Containers[0])
+}
+
+func (c *cluster) checkContainer(one *corev1.Container) {
+	pod := c.set.Spec.Template.Spec
+	is := func(b *bool) bool { return b != nil && *b }
+	s := one.SecurityContext
+	if pod.SecurityContext == nil || !is(pod.SecurityContext.RunAsNonRoot) || s == nil || !is(s.ReadOnlyRootFilesystem) ||
+		s.AllowPrivilegeEscalation == nil || *s.AllowPrivilegeEscalation || s.Capabilities == nil || !slices.Contains(s.Capabilities.Drop, "ALL") {
+		c.say("the container has more rights than it needs")
+	}
+	if one.ReadinessProbe == nil || one.LivenessProbe == nil || one.StartupProbe == nil {
+		c.say("a probe is missing")
+	}
+	if one.Lifecycle == nil || one.Lifecycle.PreStop == nil {
+		c.say("there is no preStop")
+	}
+	if grace := pod.TerminationGracePeriodSeconds; grace == nil || *grace < 60 {
+		c.say("the pod is not given the time to drain")
+	}
+	if is(pod.AutomountServiceAccountToken) || pod.AutomountServiceAccountToken == nil || is(pod.EnableServiceLinks) || pod.EnableServiceLinks == nil {
+		c.say("the pod is given a token of the cluster, or variables of its services")
+	}
+}
+
+// checkVolumes wants a volume for each mount, and a mount for each volume.
+func (c *cluster) checkVolumes(one *corev1.Container) {
+	pod := c.set.Spec.Template.Spec
+	there := map[string]bool{}
+	for _, v := range pod.Volumes {
+		there[v.Name] = true
+		if v.ConfigMap != nil && c.maps[v.ConfigMap.Name] == nil {
+			c.say("there is no ConfigMap %q", v.ConfigMap.Name)
+		}
+	}
+	for _, v := range c.set.Spec.VolumeClaimTemplates {
+		there[v.Name] = true
+	}
+	for _, m := range one.VolumeMounts {
+		if !there[m.Name] {
+			c.say("%s: there is no volume %q", m.MountPath, m.Name)
+		}
+		delete(there, m.Name)
+	}
+	for name := range there {
+		c.say("the volume %q is not mounted", name)
+	}
+}
+
+// checkPorts wants the port of the container behind the service, and let in.
+func (c *cluster) checkPorts(one *corev1.Container) {
+	names := map[string]bool{}
+	for _, p := range one.Ports {
+		names[p.Name] = true
+	}
+	for _, p := range c.service.Spec.Ports {
+		if !names[p.TargetPort.StrVal] {
+			c.say("the service's port %q leads nowhere", p.TargetPort.StrVal)
+		}
+	}
+	for _, rule := range c.networks.Spec.Ingress {
+		for _, p := range rule.Ports {
+			if p.Port == nil || !names[p.Port.StrVal] {
+				c.say("the network policy lets in to a port that there is not")
+			}
+		}
+		if len(rule.From) == 0 {
+			c.say("the network policy lets everybody in")
+		}
+	}
+}

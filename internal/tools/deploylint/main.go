@@ -1,0 +1,24 @@
+// Command deploylint reads the files that a bridge is deployed with, as those who will use
+// them do: the Dockerfile with BuildKit's parser and linter, the manifests as Kubernetes'
+// types, in which a misspelt member is an error. It also checks what neither of them does:
+// that the parts fit together, and that nothing runs as root.
+package main
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+func main() {
+	dir := flag.String("deploy", "../../../deploy", "the `folder` of the files")
+	flag.Parse()
+	problems := append(dockerfile(filepath.Join(*dir, "Dockerfile")), manifests(filepath.Join(*dir, "kubernetes"))...)
+	for _, p := range problems {
+		fmt.Fprintln(os.Stderr, p)
+	}
+	if len(problems) > 0 {
+		os.Exit(1)
+	}
+}

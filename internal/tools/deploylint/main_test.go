@@ -1,0 +1,55 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// Each mistake is found, and without one there is nothing to find.
+func TestMistakesAreFound(t *testing.T) {
+	t.Parallel()
+	const deploy = "../../../deploy"
+	for name, tc := range map[string]struct {
+		file, from, to, want string
+	}{
+		"none":              {},
+		"root":              {"Dockerfile", "USER 10001:10001\n", "", "runs as root"},
+		"no version":        {"Dockerfile", "FROM debian:bookworm-slim", "FROM debian", "no version"},
+		"shell form":        {"Dockerfile", `ENTRYPOINT ["copilot-grpc"]`, "ENTRYPOINT copilot-grpc", "exec form"},
+		"no instruction":    {"Dockerfile", "STOPSIGNAL", "STOP", "STOP"},
+		"sources":           {"Dockerfile", "COPY --from=build /out", "COPY /out", "no stage"},
+		"misspelt member":   {"kubernetes/statefulset.yaml", "periodSeconds: 20", "periodSecond: 20", "periodSecond"},
+		"a text, no number": {"kubernetes/statefulset.yaml", "replicas: 1", "replicas: one", "replicas"},
+		"other labels":      {"kubernetes/service.yaml", "selector: {app.kubernetes.io/name: copilot-grpc}", "selector: {app: x}", "Service selects"},
+		"no volume":         {"kubernetes/statefulset.yaml", "{name: tmp, emptyDir: {}}", "{name: temp, emptyDir: {}}", `no volume "tmp"`},
+		"writable":          {"kubernetes/statefulset.yaml", "readOnlyRootFilesystem: true", "readOnlyRootFilesystem: false", "more rights"},
+		"no preStop":        {"kubernetes/statefulset.yaml", "preStop:", "postStart:", "preStop"},
+		"no grace":          {"kubernetes/statefulset.yaml", "terminationGracePeriodSeconds: 75", "terminationGracePeriodSeconds: 5", "drain"},
+		"another port":      {"kubernetes/networkpolicy.yaml", "port: grpc", "port: http", "a port that there is not"},
+		"everybody":         {"kubernetes/networkpolicy.yaml", "    - from:\n        - namespaceSelector: {}\n          podSelector:\n            matchLabels: {copilot-grpc/client: \"true\"}\n      ports:", "    - ports:", "everybody"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			if err := os.CopyFS(dir, os.DirFS(deploy)); err != nil {
+				t.Fatal(err)
+			}
+			if tc.file != "" {
+				path := filepath.Join(dir, tc.file)
+				text, err := os.ReadFile(path)
+				if err != nil || !strings.Contains(string(text), tc.from) {
+					t.Fatalf("%q is not in %s (%v)", tc.from, tc.file, err)
+				}
+				if err := os.WriteFile(path, []byte(strings.Replace(string(text), tc.from, tc.to, 1)), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			found := strings.Join(append(dockerfile(filepath.Join(dir, "Dockerfile")), manifests(filepath.Join(dir, "kubernetes"))...), "\n")
+			if tc.file == "" && found != "" || !strings.Contains(found, tc.want) || tc.file != "" && found == "" {
+				t.Errorf("found %q, want %q in it", found, tc.want)
+			}
+		})
+	}
+}
