@@ -55,8 +55,8 @@ type binding struct {
 
 	shells shells
 
-	// leaving says that the runtime is being replaced, retiring that it has been asked to
-	// end; only tend uses them.
+	// leaving says that the runtime is being replaced (mu), retiring that it has been asked to
+	// end; only tend changes them.
 	leaving, retiring bool
 }
 

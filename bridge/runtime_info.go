@@ -84,6 +84,9 @@ func (bind *binding) proto() *bridgev1.Runtime {
 		out.State, out.Cause = bridgev1.RuntimeState_RUNTIME_STATE_DOWN, bind.lost.Error()
 		return out
 	}
+	if bind.leaving {
+		out.State = bridgev1.RuntimeState_RUNTIME_STATE_STOPPING
+	}
 	out.RssBytes = rt.RSS()
 	return out
 }

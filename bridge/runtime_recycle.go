@@ -27,10 +27,8 @@ type Wear struct {
 	Latency time.Duration
 }
 
-// of returns why a runtime has served its time, "" when it has not.
-func (w Wear) of(rt *runtime.Runtime, now time.Time) string {
-	health := rt.Health()
-	age := now.Sub(rt.Info().StartedAt)
+// of returns why a runtime of an age has served its time, "" when it has not.
+func (w Wear) of(age time.Duration, health runtime.Health) string {
 	switch {
 	case w.Age > 0 && age >= w.Age:
 		return fmt.Sprintf("it is %v old", age.Round(time.Second))
@@ -67,11 +65,13 @@ func (b *Bridge) recycle(list []resting) []resting {
 			continue
 		}
 		if !bind.leaving {
-			why := b.tuned.Load().Wear.of(rt, time.Now())
+			why := b.tuned.Load().Wear.of(time.Since(rt.Info().StartedAt), rt.Health())
 			if why == "" || !releaser.Release(rt) {
 				continue
 			}
+			bind.mu.Lock()
 			bind.leaving = true
+			bind.mu.Unlock()
 			b.log.Info("runtime is being replaced", "runtime_id", bind.id, "reason", why)
 			continue // whoever has just got it has until the next time to put something in it
 		}

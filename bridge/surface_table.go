@@ -128,6 +128,7 @@ var keptSettings = map[string]settingRule{
 	"session.permissions.setMode":                  {group: "permissionMode"},
 	"session.permissions.configure":                {group: "permissions", merge: true},
 	"session.permissions.modifyRules":              {},
+	"session.permissions.resetSessionApprovals":    {group: "resetApprovals"},
 	"session.permissions.paths.add":                {},
 	"session.permissions.urls.setUnrestrictedMode": {group: "unrestrictedUrls"},
 	"session.options.update":                       {group: "options", merge: true},

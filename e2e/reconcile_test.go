@@ -100,6 +100,31 @@ func TestHistoryIsCut(t *testing.T) {
 	}
 }
 
+// TestHistoryIsCompacted: what the model is told is made short, the history is not; the
+// journal goes on as it was, also when the session is loaded again.
+func TestHistoryIsCompacted(t *testing.T) {
+	t.Parallel()
+	d := newDaemon(newStage(t))
+	id := d.conversation("one", "two", "three")
+	ids, before := d.durable(id)
+	history := cliv1.NewSessionHistoryServiceClient(d.cli())
+	if _, err := history.Compact(d.ctx, &cliv1.SessionHistoryServiceCompactRequest{SessionId: id}); err != nil {
+		t.Fatal(err)
+	}
+	if _, gaps := d.after(id, before[len(before)-1], "session.compaction_complete"); len(gaps) > 0 {
+		t.Errorf("a reader is told of gaps: %v", gaps)
+	}
+	d.sayTo(id, "four")
+	d.written(id)
+	d.crash()
+	d.provide(id)
+	d.sayTo(id, "five")
+	d.agrees(id)
+	if now, at := d.durable(id); !slices.Equal(now[:len(ids)], ids) || at[len(ids)-1].GetSeq() != before[len(ids)-1].GetSeq() || at[0].GetEpoch() != before[0].GetEpoch() {
+		t.Errorf("what was before the compaction was at %v, and is at %v", before, at[:len(ids)])
+	}
+}
+
 // TestHistoryIsRewritten: while the bridge was away somebody has cut a turn out of the
 // middle of the conversation. A reader that comes back is told that its epoch is over.
 func TestHistoryIsRewritten(t *testing.T) {

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"context"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -8,6 +9,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	copilot "github.com/copilot-grpc/copilot-grpc/clients/go"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
 )
@@ -58,6 +60,20 @@ func TestSettingsOutliveTheRuntime(t *testing.T) {
 		}
 	}
 	verify("before")
+	// A participant's coming changes what is handled: a warm resume.
+	guest, err := r.client.JoinSession(r.ctx, id, copilot.SessionOptions{
+		OnUserInput: func(context.Context, *copilot.UserInputRequest) (*copilot.UserInputAnswer, error) {
+			return nil, copilot.ErrAbstain
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	verify("with a guest")
+	if err := guest.Close(); err != nil {
+		t.Fatal(err)
+	}
+	verify("without the guest")
 	list, err := r.client.Runtimes().ListRuntimes(r.ctx, &bridgev1.ListRuntimesRequest{})
 	if err != nil || len(list.GetRuntimes()) == 0 {
 		t.Fatal(list, err)

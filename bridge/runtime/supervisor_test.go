@@ -326,3 +326,44 @@ func TestStopAll(t *testing.T) {
 		}
 	})
 }
+
+// A runtime that is let go lives on, is told of when it ends, and is replaced for who asks.
+func TestRelease(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		p := Profile{Tenant: "a"}
+		old, other := b.get(p), b.get(Profile{Tenant: "b"})
+		if !b.Release(old) || b.Release(old) {
+			t.Error("not released exactly once")
+		}
+		synctest.Wait()
+		next := b.get(p)
+		if next == old || b.get(p) != next || b.get(Profile{Tenant: "b"}) != other {
+			t.Error("who asks is not given the successor")
+		}
+		if isDone(old.Done()) || len(b.downs) > 0 {
+			t.Errorf("the old runtime has ended: %v", b.downs)
+		}
+		if b.Release(old) {
+			t.Error("the old one was released again in its successor's place")
+		}
+		if err := old.Stop(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if len(b.downs) != 1 || b.downs[0].Runtime != old || b.downs[0].Restart {
+			t.Errorf("downs = %+v", b.downs)
+		}
+		if b.get(p) != next || len(b.starts) != 3 {
+			t.Errorf("%d starts; the end of the old one took its successor along", len(b.starts))
+		}
+		// One that is let go is ended with the rest.
+		if !b.Release(next) {
+			t.Error("not released")
+		}
+		if err := b.Stop(t.Context()); err != nil || !isDone(next.Done()) || b.Release(other) {
+			t.Errorf("after Stop: %v", err)
+		}
+	})
+}

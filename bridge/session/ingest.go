@@ -51,6 +51,7 @@ func (s *Session) apply(rec *journal.Record) bool {
 		s.asked(k, rec)
 	} else if callback.Ends(rec.Type) {
 		s.settled(rec)
+		s.approved(rec)
 	}
 	return true
 }

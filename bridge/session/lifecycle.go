@@ -96,6 +96,7 @@ func (s *Session) open(o Opening) (_ Joined, undo func(), _ error) {
 	undo = s.savepoint()
 	if o.Anew && s.state == Disconnected {
 		s.config, s.tools, s.handling, s.settings = nil, nil, Handling{}, nil
+		s.missing = slices.DeleteFunc(slices.Clone(s.missing), ofSetting)
 	}
 	s.config = s.config.Merge(o.Config)
 	if o.AnswersGitHubToken() && s.config.Get("provider") == nil && s.config.Get("gitHubToken") == nil && s.config.Get(tokenProvider) == nil {

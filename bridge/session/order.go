@@ -126,9 +126,11 @@ func (s *Session) inOrder(rec *journal.Record) {
 		// rest of what is. The burst is over; another begins anew.
 		s.releaseEarly()
 		s.apply(rec)
-		o.last = place{}
+		if !strings.HasPrefix(rec.Type, "session.") || rec.Type == "session.error" {
+			o.last = place{} // others of the session's come in the middle of a burst, which goes on
+		}
 		if rec.Type == "session.idle" {
-			o.watching, o.count = false, 0
+			o.watching, o.count, o.last = false, 0, place{}
 		}
 	default:
 		s.sort(rec)

@@ -3,6 +3,7 @@ package session
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -73,4 +74,23 @@ func TestOrderBeginning(t *testing.T) {
 	s.Ingest(eventAt("assistant.message_start", `{"messageId":"m"}`, "c", now, true))
 	s.Ingest(eventAt("assistant.message_delta", `{"messageId":"m","deltaContent":"one"}`, "e", now, true))
 	wantKept(t, s, "d", "a", "b", "c", "e")
+}
+
+// An event about the session in the middle of a burst does not end it: what comes early right
+// after it is kept back all the same.
+func TestOrderAcrossSessionEvents(t *testing.T) {
+	t.Parallel()
+	b := newBurst(350, map[int]time.Duration{300: time.Second})
+	s := newOrdered(t)
+	for _, n := range slices.Concat(run(0, 90), []int{0}, run(90, 100)) { // from the second copy on it is watched
+		s.Ingest(b.event(n))
+	}
+	s.Ingest(eventAt("session.tools_updated", `{}`, "tools", b.at[50], true))
+	for _, list := range [][]int{run(600, 604), run(100, 600), run(604, 700)} {
+		for _, n := range list {
+			s.Ingest(b.event(n))
+		}
+	}
+	s.Ingest(durable("end", b.at[349]))
+	wantKept(t, s, append(append(append(names(run(0, 100)), "tools"), names(run(100, 700))...), "end")...)
 }

@@ -44,8 +44,8 @@ type saved struct {
 
 	Participants []savedParticipant `json:"participants,omitempty"`
 
-	// Settings are the calls that are made again after each load, but for those that carried
-	// secrets; Registered the event types that callers want, by handle.
+	// Settings are the calls that are made again after each load, but for secrets that they
+	// carried, which are missing; Registered the event types that callers want, by handle.
 	Settings   []savedSetting    `json:"settings,omitempty"`
 	Registered map[string]string `json:"registered,omitempty"`
 
@@ -79,11 +79,14 @@ type savedSetting struct {
 	Params json.RawMessage `json:"params"`
 }
 
-// savedSettings are the settings that can be kept. The caller holds mu.
-func (s *Session) savedSettings() (out []savedSetting) {
+// savedSettings are the settings that can be kept, and of those that carried secrets what
+// is missing, by method and path. One that replaces others is kept without its secrets, which
+// come with the one that replaces it; another would be made twice. The caller holds mu.
+func (s *Session) savedSettings(missing *[]string) (out []savedSetting) {
 	for _, one := range s.settings {
-		var lost []string
-		if text := withoutSecrets(one.params.JSON(), "", &lost); len(lost) == 0 {
+		before := len(*missing)
+		text := withoutSecrets(one.params.JSON(), one.method+".", missing)
+		if len(*missing) == before || one.key != "" {
 			out = append(out, savedSetting{one.key, one.method, text})
 		}
 	}
@@ -162,7 +165,7 @@ func (s *Session) Save(defaults Object, providers Providers) json.RawMessage {
 		Disconnected: s.state == Disconnected, Handling: s.handling, Lifetime: int32(s.lifetime), Timeout: s.timeout,
 		Used: s.used, Turned: s.turned, Start: m.start, Modified: m.modified, Summary: m.summary, Name: m.name,
 		WorkspacePath: m.workspacePath, IsRemote: m.isRemote, Context: m.context, Model: m.model, Capabilities: m.capabilities,
-		Tools: toolTexts(s.tools), Missing: slices.Clone(s.missing), Settings: s.savedSettings(), Registered: maps.Clone(s.registered),
+		Tools: toolTexts(s.tools), Missing: slices.Clone(s.missing), Registered: maps.Clone(s.registered),
 	}
 	out.Ended, out.Cut, out.Tied = s.ended, s.cut, s.tied
 	config := s.config.Clone()
@@ -177,6 +180,7 @@ func (s *Session) Save(defaults Object, providers Providers) json.RawMessage {
 		}
 	}
 	out.Config = withoutSecrets(config.JSON(), "", &out.Missing)
+	out.Settings = s.savedSettings(&out.Missing)
 	slices.Sort(out.Missing)
 	out.Missing = slices.Compact(out.Missing)
 	for _, p := range s.pending.List() {

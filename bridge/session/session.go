@@ -244,6 +244,9 @@ func unlock(gate chan struct{}) { <-gate }
 // call makes a JSON-RPC call about the session, and returns the journal's position when
 // the reply was read.
 func (s *Session) call(ctx context.Context, rt Runtime, method string, params Object, opts ...rpcconn.CallOption) (json.RawMessage, journal.Position, error) {
+	if (method == "session.create" || method == "session.resume") && needsAgentNames(rt.Version()) {
+		params = withAgentNames(params)
+	}
 	params.SetString("sessionId", s.id)
 	var at journal.Position
 	opts = append(opts, rpcconn.OnReply(func() { at = s.journal.Last() }))

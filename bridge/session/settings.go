@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"slices"
+	"strings"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
@@ -40,7 +41,11 @@ func (s *Session) Apply(ctx context.Context, method string, params Object, keep 
 	if full {
 		return nil, journal.Position{}, fault.New(fault.LimitExceeded, "the session has %d settings to remember", maxSettings).With("limit", "session settings")
 	}
+	given := s.regainedSetting(method)
 	result, at, err := s.Do(ctx, method, params.Clone())
+	if err != nil {
+		s.lackAgain(given)
+	}
 	if err == nil && Refused(result, method) == nil {
 		s.remember(setting{keep.Key, method, params}, keep.Merge)
 		s.host.Keep(s)
@@ -48,10 +53,39 @@ func (s *Session) Apply(ctx context.Context, method string, params Object, keep 
 	return result, at, err
 }
 
+// regainedSetting takes it that the secrets which a setting of an earlier life of the bridge
+// carried are in the call that is about to be made: the session can be loaded for it if
+// nothing else is missing. It returns them.
+func (s *Session) regainedSetting(method string) []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	before := s.missing
+	s.regained(method)
+	return slices.DeleteFunc(slices.Clone(before), func(path string) bool { return slices.Contains(s.missing, path) })
+}
+
+// ofSetting reports whether what is missing is of a setting, not of the configuration: its
+// path begins with a method.
+func ofSetting(path string) bool { return strings.HasPrefix(path, "session.") }
+
+// lackAgain puts back what regainedSetting returned.
+func (s *Session) lackAgain(paths []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.state != Disconnected {
+		s.missing = append(slices.Clone(s.missing), paths...)
+	}
+}
+
 // remember puts a setting at the end.
 func (s *Session) remember(one setting, merge bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.rememberLocked(one, merge)
+}
+
+// rememberLocked is remember for callers that hold mu.
+func (s *Session) rememberLocked(one setting, merge bool) {
 	i := slices.IndexFunc(s.settings, func(o setting) bool { return one.key != "" && o.key == one.key })
 	if i >= 0 && merge {
 		one.params = s.settings[i].params.Merge(one.params)

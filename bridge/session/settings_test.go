@@ -1,8 +1,14 @@
 package session
 
 import (
+	"encoding/json"
 	"slices"
+	"strings"
 	"testing"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	"github.com/copilot-grpc/copilot-grpc/internal/fakecli"
 )
 
 // What is set is kept for the bridge's next life, the newest of each kind, without what
@@ -35,5 +41,54 @@ func TestSettingsAreSaved(t *testing.T) {
 	want := []string{`session.skills.enable{"name":"a"}`, `session.options.update{"model":"m","verbosity":"high"}`}
 	if !slices.Equal(got, want) {
 		t.Errorf("kept %q, want %q", got, want)
+	}
+}
+
+// A setting that carried secrets is missing in the bridge's next life: the session says so,
+// by method and member, and goes on when the call is made again.
+func TestSettingsWithSecrets(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, fakecli.Script{
+		Replies: map[string]json.RawMessage{"session.provider.add": json.RawMessage(`{}`), "session.options.update": json.RawMessage(`{"success":true}`)},
+		Faults:  []fakecli.MethodFault{{Method: "session.provider.add", Times: 1, Fault: fakecli.Fault{Kind: fakecli.FaultError, Code: -32603, Message: "no"}}},
+	})
+	r.open(Opening{})
+	r.send(message("one")).Waiter.Wait(t.Context(), 0)
+	add, update := object(t, `{"providers":[{"name":"p","apiKey":"SECRET"}]}`), object(t, `{"verbosity":"low","provider":{"apiKey":"SECRET"}}`)
+	if _, _, err := r.s.Apply(t.Context(), "session.provider.add", add, Keep{}); err == nil { // once in each life
+		t.Error("the CLI refused, without an error")
+	}
+	for method, params := range map[string]Object{"session.provider.add": add, "session.options.update": update} {
+		keep := Keep{Key: map[string]string{"session.options.update": "options"}[method], Merge: true}
+		if _, _, err := r.s.Apply(t.Context(), method, params, keep); err != nil {
+			t.Fatal(err)
+		}
+	}
+	text := r.s.Save(nil, nil)
+	if strings.Contains(string(text), "SECRET") || !strings.Contains(string(text), "verbosity") {
+		t.Errorf("kept is %s", text)
+	}
+	r.crash()
+	next := New(Config{ID: "s1", Host: r, Epoch: 8, Encode: func(*journal.Record, journal.Form) []byte { return nil }})
+	if err := next.Restore(text, nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"session.options.update.provider.apiKey", "session.provider.add.providers.apiKey"}
+	if !slices.Equal(next.missing, want) {
+		t.Errorf("missing are %q, want %q", next.missing, want)
+	}
+	_, _, err := next.Apply(t.Context(), "session.provider.add", add, Keep{})
+	if fault.ReasonOf(err) != fault.CredentialsNeeded || !strings.Contains(err.Error(), want[0]) || len(next.missing) != 2 {
+		t.Errorf("one of two given: %v, missing %q", err, next.missing)
+	}
+	next.regainedSetting("session.options.update")
+	if _, _, err := next.Apply(t.Context(), "session.provider.add", add, Keep{}); err == nil || !slices.Equal(next.missing, want[1:]) {
+		t.Errorf("the CLI refused, the error is %v, missing %q", err, next.missing)
+	}
+	if _, _, err := next.Apply(t.Context(), "session.provider.add", add, Keep{}); err != nil || len(next.missing) > 0 {
+		t.Errorf("given again: %v, missing %q", err, next.missing)
+	}
+	if _, err := next.Loaded(t.Context()); err != nil {
+		t.Error(err)
 	}
 }

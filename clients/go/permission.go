@@ -70,7 +70,9 @@ func ApproveOnce() *Decision {
 	}}
 }
 
-// ApproveForSession approves this request and those like it for the rest of the session.
+// ApproveForSession approves this request and those like it for the rest of the session. CLIs
+// up to 1.0.102 take it for [ApproveOnce] unless Approval is set in it, which says what those
+// like it are.
 func ApproveForSession() *Decision {
 	return &Decision{Variant: &cliv1.PermissionDecision_ApproveForSession{
 		ApproveForSession: &cliv1.PermissionDecisionApproveForSession{},

@@ -34,7 +34,8 @@ const (
 	RuntimeState_RUNTIME_STATE_STARTING RuntimeState = 1
 	// It works.
 	RuntimeState_RUNTIME_STATE_READY RuntimeState = 2
-	// It is being ended.
+	// It is being replaced, and takes no more sessions; those that are in it leave when they
+	// rest, and then it ends.
 	RuntimeState_RUNTIME_STATE_STOPPING RuntimeState = 3
 	// It ended; another is started when needed, at `retry_time` at the earliest.
 	RuntimeState_RUNTIME_STATE_DOWN RuntimeState = 4
@@ -521,7 +522,8 @@ type Runtime struct {
 	// The same for runtimes whose profiles are the same. It does not reveal what is in them.
 	ProfileId string `protobuf:"bytes,10,opt,name=profile_id,json=profileId,proto3" json:"profile_id,omitempty"`
 	// Which of the runtimes with its profile it is, from 0: sessions that the first has no
-	// room for are in the next.
+	// room for are in the next. One that is being replaced (STOPPING) or has ended (DOWN) has
+	// the number of its successor.
 	Shard         int32 `protobuf:"varint,11,opt,name=shard,proto3" json:"shard,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

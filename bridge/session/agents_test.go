@@ -1,0 +1,29 @@
+package session
+
+import "testing"
+
+func TestAgentNames(t *testing.T) {
+	t.Parallel()
+	for version, want := range map[string]bool{
+		"1.0.81": true, "1.0.82": true, "1.0.91-2": true, "1.0.92": false, "1.0.92-0": false, "1.0.102": false, "1.1.0": false, "2.0.1": false, "": false, "1.0.": false,
+	} {
+		if got := needsAgentNames(version); got != want {
+			t.Errorf("%q: %v", version, got)
+		}
+	}
+	for config, want := range map[string]string{
+		`{"model":"m"}`:         `{"model":"m"}`,
+		`{"customAgents":null}`: `{"customAgents":null}`,
+		`{"customAgents":[ {"name":"a","displayName":"A","tools":[]} ]}`:                                                        `{"customAgents":[ {"name":"a","displayName":"A","tools":[]} ]}`,
+		`{"customAgents":[{"name":"a","tools":null,"prompt":"p"},{"name":"b","displayName":"B","tools":["view"]}],"model":"m"}`: `{"customAgents":[{"name":"a","tools":["*"],"prompt":"p","displayName":"a"},{"name":"b","displayName":"B","tools":["view"]}],"model":"m"}`,
+		`{"customAgents":[7]}`: `{"customAgents":[7]}`,
+	} {
+		o := object(t, config)
+		if got := string(withAgentNames(o).JSON()); got != want {
+			t.Errorf("%s becomes %s, want %s", config, got, want)
+		}
+		if again := string(o.JSON()); again != string(object(t, config).JSON()) {
+			t.Errorf("%s itself was changed to %s", config, again)
+		}
+	}
+}

@@ -1,0 +1,28 @@
+package e2e
+
+import (
+	"testing"
+
+	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
+)
+
+// TestAgentWithoutDisplayName: a session whose agent says no more than it must outlives its
+// runtime. CLI 1.0.81 by itself writes a record of it that it then refuses to read.
+func TestAgentWithoutDisplayName(t *testing.T) {
+	t.Parallel()
+	st := newOwnStage(t, hostConfig{})
+	s := st.create(st.options(func(c *cliv1.SessionConfig) {
+		c.CustomAgents = []*cliv1.CustomAgentConfig{{Name: "poet", Prompt: "You are a poet of note."}}
+	}))
+	st.say(s, "hello")
+	agents := cliv1.NewSessionAgentServiceClient(st.conn())
+	did(st.rig, agents.Select, &cliv1.SessionAgentServiceSelectRequest{SessionId: s.ID(), Name: "poet"})
+	st.say(s, "as a poet")
+	st.kill(s.ID())
+	if out := st.say(s, "and on"); out.GetText() != "You said: and on" {
+		t.Errorf("the agent said %q", out.GetText())
+	}
+	if now := did(st.rig, agents.GetCurrent, &cliv1.SessionAgentServiceGetCurrentRequest{SessionId: s.ID()}).GetAgent(); now.GetName() != "poet" {
+		t.Errorf("the agent is %v", now)
+	}
+}
