@@ -1,15 +1,9 @@
 package e2e
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/sha256"
-	"crypto/x509"
 	"encoding/hex"
-	"encoding/pem"
 	"fmt"
-	"math/big"
 	"net"
 	"os"
 	"path/filepath"
@@ -17,35 +11,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 )
-
-// selfSigned writes a certificate for this machine that vouches for itself, and its key.
-func selfSigned(t *testing.T, dir string) (cert, key string) {
-	t.Helper()
-	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	leaf := &x509.Certificate{
-		SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, leaf, leaf, private.Public(), private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	secret, err := x509.MarshalPKCS8PrivateKey(private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cert, key = filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
-	writeAll(t, map[string][]byte{
-		cert: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), key: pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret}),
-	})
-	return cert, key
-}
 
 func writeAll(t *testing.T, files map[string][]byte) {
 	t.Helper()
@@ -56,18 +22,6 @@ func writeAll(t *testing.T, files map[string][]byte) {
 	}
 }
 
-// freeAddress is a TCP address that nobody listens on, so that a server can have it again
-// in a later life.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
-}
-
 // remoteBridge is a bridge in a process of its own that a tenant reaches over TLS, with a
 // token; and what a shim is told to reach it: a flag, a variable and a file.
 func remoteBridge(st *stage) (d *daemon, flags, env []string) {
@@ -75,15 +29,18 @@ func remoteBridge(st *stage) (d *daemon, flags, env []string) {
 	dir := realDir(st.t)
 	sum := sha256.Sum256([]byte(tenantToken("acme")))
 	policy, config := filepath.Join(dir, "policy"), filepath.Join(dir, "config")
-	cert, key := selfSigned(st.t, dir)
+	cert, key := filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
+	certText, keyText, _ := selfSigned(st.t)
 	writeAll(st.t, map[string][]byte{
+		cert: []byte(certText), key: []byte(keyText),
 		filepath.Join(dir, "tokens"): fmt.Appendf(nil, "acme %s\n", hex.EncodeToString(sum[:])),
 		policy:                       fmt.Appendf(nil, "version: 1\nidentity: {tokens: tokens}\ntenants:\n  acme: {members: [{token: acme, role: owner}], private_urls: [%q]}\n", origin(st.model.OpenAIBaseURL())),
 		config:                       []byte("# how the bridge is reached\ntls-ca = " + cert + "\ngrace = 50s\n"),
 	})
 	address := freeAddress(st.t)
 	d = newDaemon(st, "--listen", address, "--tls-cert", cert, "--tls-key", key, "--policy", policy)
-	return d, []string{"--target", address}, []string{"COPILOT_GRPC_TOKEN=" + tenantToken("acme"), "COPILOT_GRPC_CONFIG=" + config}
+	_, port, _ := net.SplitHostPort(address)
+	return d, []string{"--target", "localhost:" + port}, []string{"COPILOT_GRPC_TOKEN=" + tenantToken("acme"), "COPILOT_GRPC_CONFIG=" + config}
 }
 
 // A program behind a shim does not notice that the bridge, which is reached over TLS and
