@@ -3,17 +3,11 @@ package e2e
 import (
 	"bytes"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/hex"
-	"encoding/pem"
 	"fmt"
-	"math/big"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -39,7 +33,6 @@ type proxied struct {
 	*daemon
 	// address is where nginx listens, remote a client that comes that way.
 	address string
-	roots   *x509.CertPool
 	remote  *copilot.Client
 	// patience is how long nginx lets a stream be silent.
 	patience time.Duration
@@ -75,7 +68,11 @@ func newProxied(t *testing.T, patience time.Duration, rules ...rule) *proxied {
 	}
 	p := &proxied{address: freeAddress(t), patience: patience}
 	upstream := freeAddress(t)
-	files["cert.pem"], files["key.pem"], p.roots = selfSigned(t)
+	cert, _ := selfSigned(t, dir)
+	roots := x509.NewCertPool()
+	if text, err := os.ReadFile(cert); err != nil || !roots.AppendCertsFromPEM(text) {
+		t.Fatal("no certificate: ", err)
+	}
 	files["site.conf"] = p.site(t, dir, upstream)
 	files["nginx.conf"] = `daemon off;
 master_process off;
@@ -97,7 +94,7 @@ http {
 	startNginx(t, bin, dir)
 	var err error
 	for p.remote == nil {
-		p.remote, err = copilot.Dial(p.ctx, p.address, copilot.WithToken(token), copilot.WithTLS(&tls.Config{RootCAs: p.roots, ServerName: "localhost"}))
+		p.remote, err = copilot.Dial(p.ctx, p.address, copilot.WithToken(token), copilot.WithTLS(&tls.Config{RootCAs: roots, ServerName: "127.0.0.1"}))
 		if p.ctx.Err() != nil {
 			t.Fatalf("nginx does not answer: %v", err)
 		}
@@ -146,42 +143,6 @@ func startNginx(t *testing.T, bin, dir string) {
 			t.Logf("nginx: %v\n%s", err, &log)
 		}
 	})
-}
-
-// freeAddress is a loopback address on which nobody listens.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
-}
-
-// selfSigned is a certificate of localhost with its key, and who believes it.
-func selfSigned(t *testing.T) (cert, key string, roots *x509.CertPool) {
-	t.Helper()
-	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), DNSNames: []string{"localhost"}, IsCA: true, BasicConstraintsValid: true,
-		NotBefore: time.Now().Add(-time.Minute), NotAfter: time.Now().Add(time.Hour),
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	secret, err := x509.MarshalPKCS8PrivateKey(private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cert = string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
-	roots = x509.NewCertPool()
-	roots.AppendCertsFromPEM([]byte(cert))
-	return cert, string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret})), roots
 }
 
 // subscribe opens a stream through nginx with a heartbeat.

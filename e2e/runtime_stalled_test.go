@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -10,8 +11,12 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/internal/app"
 )
 
+// stallBound is how long turns may be silent on an impatient host: longer than a CLI on a
+// loaded machine takes from one event to the next (more than 2 s have been seen).
+const stallBound = 8 * time.Second
+
 // impatient is a host on which turns stall soon.
-func impatient(c *app.Config) { c.StallTimeout, c.ModelCallTimeout = 2*time.Second, 2*time.Second }
+func impatient(c *app.Config) { c.StallTimeout, c.ModelCallTimeout = stallBound, stallBound }
 
 // TestModelThatNeverAnswers: the turn ends as stalled, also for who sent the message, and
 // the next one is not held up.
@@ -46,7 +51,7 @@ func TestPatienceWithTools(t *testing.T) {
 	s := st.create(copilot.SessionOptions{Tools: []copilot.Tool{works.tool("works", "worked")}})
 	ended := st.goSay(s, "work")
 	await(st, works.asked, "the tool's call")
-	time.Sleep(3 * time.Second) // the time in which nothing happens is what is tested
+	time.Sleep(stallBound + 2*time.Second) // the time in which nothing happens is what is tested
 	works.release()
 	if out := ended(); out.GetText() != "worked" {
 		t.Errorf("the agent said %q", out.GetText())
@@ -58,7 +63,7 @@ func TestPatienceWithTools(t *testing.T) {
 func TestPatienceWithTheCLIsTools(t *testing.T) {
 	t.Parallel()
 	st := newOwnStage(t, hostConfig{change: impatient},
-		onUser("list", call("bash", shell("sleep 5; echo done by the shell"))), onResult("bash", say("{{tool_result}}")))
+		onUser("list", call("bash", shell(fmt.Sprintf("sleep %d; echo done by the shell", int(stallBound.Seconds())+2)))), onResult("bash", say("{{tool_result}}")))
 	s := st.create(copilot.SessionOptions{OnPermission: copilot.ApproveAll})
 	if out := st.say(s, "list"); !strings.Contains(out.GetText(), "done by the shell") {
 		t.Errorf("the turn ended as %v", out)

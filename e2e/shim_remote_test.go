@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -30,17 +29,16 @@ func remoteBridge(st *stage) (d *daemon, flags, env []string) {
 	sum := sha256.Sum256([]byte(tenantToken("acme")))
 	policy, config := filepath.Join(dir, "policy"), filepath.Join(dir, "config")
 	cert, key := filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
-	certText, keyText, _ := selfSigned(st.t)
+	chain, secret, _ := selfSigned(st.t)
 	writeAll(st.t, map[string][]byte{
-		cert: []byte(certText), key: []byte(keyText),
+		cert: []byte(chain), key: []byte(secret),
 		filepath.Join(dir, "tokens"): fmt.Appendf(nil, "acme %s\n", hex.EncodeToString(sum[:])),
 		policy:                       fmt.Appendf(nil, "version: 1\nidentity: {tokens: tokens}\ntenants:\n  acme: {members: [{token: acme, role: owner}], private_urls: [%q]}\n", origin(st.model.OpenAIBaseURL())),
 		config:                       []byte("# how the bridge is reached\ntls-ca = " + cert + "\ngrace = 50s\n"),
 	})
 	address := freeAddress(st.t)
 	d = newDaemon(st, "--listen", address, "--tls-cert", cert, "--tls-key", key, "--policy", policy)
-	_, port, _ := net.SplitHostPort(address)
-	return d, []string{"--target", "localhost:" + port}, []string{"COPILOT_GRPC_TOKEN=" + tenantToken("acme"), "COPILOT_GRPC_CONFIG=" + config}
+	return d, []string{"--target", address}, []string{"COPILOT_GRPC_TOKEN=" + tenantToken("acme"), "COPILOT_GRPC_CONFIG=" + config}
 }
 
 // A program behind a shim does not notice that the bridge, which is reached over TLS and

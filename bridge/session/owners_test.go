@@ -294,3 +294,50 @@ func TestSilenceDoesNotCountTools(t *testing.T) {
 		})
 	}
 }
+
+// A tool that the CLI has given up while it had no runtime needs no answer any more, and no
+// turn goes on for it; with a CLI that cannot tell what it waits for, too.
+func TestToolGivenUp(t *testing.T) {
+	t.Parallel()
+	const asked = `{"type":"external_tool.requested","id":"00000000-0000-4000-8000-000000000001","data":{"requestId":"t1","toolCallId":"c1","toolName":"work"}}`
+	const ended = `{"type":"tool.execution_complete","id":"00000000-0000-4000-8000-000000000002","data":{"toolCallId":"c1","success":false}}`
+	for name, test := range map[string]struct {
+		known   bool // it was pending before
+		history string
+		waits   bool
+	}{
+		"it waits":                     {known: true, history: asked, waits: true},
+		"it waits, as the history has": {history: asked, waits: true},
+		"given up":                     {known: true, history: asked + "," + ended},
+		"given up, as the history has": {history: asked + "," + ended},
+		"never written":                {known: true, history: ended},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := &puppet{answer: func(method string) (string, error) {
+				switch method {
+				case "session.getMessages":
+					return `{"events":[` + test.history + `]}`, nil
+				case "session.tools.listPendingRequests":
+					return "", fault.New(fault.MethodUnknown, "it is not")
+				}
+				return waitsFor(), nil
+			}}
+			s := onStock(t, &stock{rt: p})
+			s.tools = tools("work")
+			if test.known {
+				rec, err := ParseEvent([]byte(asked))
+				if err != nil {
+					t.Fatal(err)
+				}
+				s.Ingest(rec)
+			}
+			if _, err := s.Loaded(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if n := s.pending.Len(); (n > 0) != test.waits || s.TurnRunning() != test.waits {
+				t.Errorf("%d wait, a turn runs: %v, want %v", n, s.TurnRunning(), test.waits)
+			}
+		})
+	}
+}

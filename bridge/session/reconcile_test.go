@@ -41,16 +41,19 @@ func lineOf(lines []string, part string) int {
 	})
 }
 
+// reconciling is a way in which a history and a journal came to differ.
+type reconciling struct {
+	history func(lines []string) []string
+	journal func(all []*journal.Record) []*journal.Record
+	anew    bool
+	swapped bool // the journal's order is not the history's
+}
+
 // TestReconcile: what becomes of the journal when the history is loaded again and has
 // changed meanwhile.
 func TestReconcile(t *testing.T) {
 	t.Parallel()
-	for name, test := range map[string]struct {
-		history func(lines []string) []string
-		journal func(all []*journal.Record) []*journal.Record
-		anew    bool
-		swapped bool // the journal's order is not the history's
-	}{
+	for name, test := range map[string]reconciling{
 		"as it was":                 {},
 		"its end was never written": {history: func(lines []string) []string { return lines[:lineOf(lines, "three")] }},
 		"somebody else went on with it": {history: func(lines []string) []string {
@@ -92,77 +95,90 @@ func TestReconcile(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := newRig(t, fakecli.Script{})
-			r.open(Opening{})
-			for _, text := range []string{"one", "two", "three"} {
-				r.send(message(text)).Waiter.Wait(t.Context(), 0)
-			}
-			r.crash()
-			path, lines := r.record()
-			if test.history != nil {
-				lines = test.history(lines)
-				if err := os.WriteFile(path, []byte(strings.Join(lines, "")), 0o600); err != nil {
-					t.Fatal(err)
-				}
-			}
-			if test.journal != nil {
-				var all []*journal.Record
-				r.s.Journal().Each(func(rec *journal.Record) bool {
-					all = append(all, rec)
-					return true
-				})
-				r.s.Journal().Restart(r.Epoch(), test.journal(all))
-			}
-			before, had := r.s.Journal().Last(), r.durableIDs()
-			for load := range 2 {
-				if _, err := r.s.Loaded(t.Context()); err != nil {
-					t.Fatal(err)
-				}
-				epoch := r.s.Journal().Last().Epoch
-				if anew := epoch != before.Epoch; anew != (test.anew && load == 0) {
-					t.Errorf("load %d: the epoch was %d, is %d", load, before.Epoch, epoch)
-				}
-				got := r.durableIDs()
-				for _, id := range had {
-					if !slices.Contains(got, id) {
-						t.Errorf("load %d: event %s is lost", load, id)
-					}
-				}
-				_, lines = r.record()
-				var want []string
-				for _, l := range lines {
-					var e struct{ ID string }
-					if err := json.Unmarshal([]byte(l), &e); err != nil {
-						t.Fatal(err)
-					}
-					want = append(want, e.ID)
-				}
-				both := slices.DeleteFunc(slices.Clone(got), func(id string) bool { return !slices.Contains(want, id) })
-				if test.swapped {
-					slices.Sort(both)
-					slices.Sort(want)
-				}
-				if !slices.Equal(both, want) {
-					t.Errorf("load %d: the journal has the history as\n%v, not\n%v", load, both, want)
-				}
-				before, had = r.s.Journal().Last(), got
-				r.crash()
-			}
-			// Whoever was there is told of the new epoch, and reads it whole.
-			gaps := 0
-			for {
-				records, gap := r.reader.Next(nil, 1<<20)
-				if gap != nil && gap.Reason == journal.EpochEnded {
-					gaps++
-				}
-				if gap == nil && len(records) == 0 {
-					break
-				}
-			}
-			if test.anew != (gaps > 0) && test.journal == nil {
-				t.Errorf("%d epochs have ended for a reader", gaps)
-			}
+			test.play(t)
 		})
+	}
+}
+
+// play makes them differ, and loads the session twice: the second time nothing is left to do.
+func (test reconciling) play(t *testing.T) {
+	r := newRig(t, fakecli.Script{})
+	r.open(Opening{})
+	for _, text := range []string{"one", "two", "three"} {
+		r.send(message(text)).Waiter.Wait(t.Context(), 0)
+	}
+	r.crash()
+	path, lines := r.record()
+	if test.history != nil {
+		if err := os.WriteFile(path, []byte(strings.Join(test.history(lines), "")), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if test.journal != nil {
+		var all []*journal.Record
+		r.s.Journal().Each(func(rec *journal.Record) bool {
+			all = append(all, rec)
+			return true
+		})
+		r.s.Journal().Restart(r.Epoch(), test.journal(all))
+	}
+	before, had := r.s.Journal().Last(), r.durableIDs()
+	for load := range 2 {
+		if _, err := r.s.Loaded(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		epoch := r.s.Journal().Last().Epoch
+		if anew := epoch != before.Epoch; anew != (test.anew && load == 0) {
+			t.Errorf("load %d: the epoch was %d, is %d", load, before.Epoch, epoch)
+		}
+		got := r.durableIDs()
+		for _, id := range had {
+			if !slices.Contains(got, id) {
+				t.Errorf("load %d: event %s is lost", load, id)
+			}
+		}
+		want := r.recordedIDs()
+		both := slices.DeleteFunc(slices.Clone(got), func(id string) bool { return !slices.Contains(want, id) })
+		if test.swapped {
+			slices.Sort(both)
+			slices.Sort(want)
+		}
+		if !slices.Equal(both, want) {
+			t.Errorf("load %d: the journal has the history as\n%v, not\n%v", load, both, want)
+		}
+		before, had = r.s.Journal().Last(), got
+		r.crash()
+	}
+	// Whoever was there is told of the new epoch, and reads it whole.
+	if ended := r.epochsEnded(); test.anew != (ended > 0) && test.journal == nil {
+		t.Errorf("%d epochs have ended for a reader", ended)
+	}
+}
+
+// recordedIDs are the ids of the events that the CLI has written down.
+func (r *rig) recordedIDs() (ids []string) {
+	r.t.Helper()
+	_, lines := r.record()
+	for _, l := range lines {
+		var e struct{ ID string }
+		if err := json.Unmarshal([]byte(l), &e); err != nil {
+			r.t.Fatal(err)
+		}
+		ids = append(ids, e.ID)
+	}
+	return ids
+}
+
+// epochsEnded reads to the end, and counts the epochs that the reader was told have ended.
+func (r *rig) epochsEnded() (n int) {
+	for {
+		records, gap := r.reader.Next(nil, 1<<20)
+		if gap != nil && gap.Reason == journal.EpochEnded {
+			n++
+		}
+		if gap == nil && len(records) == 0 {
+			return n
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"slices"
@@ -119,8 +120,11 @@ func (s *Session) readHistory(ctx context.Context, rt Runtime, continuePending b
 			s.past = s.journal.Last()
 		}
 		open.follow(rec)
-		if callback.Ends(rec.Type) {
+		switch {
+		case callback.Ends(rec.Type):
 			s.settled(rec)
+		case rec.Type == "tool.execution_complete":
+			s.toolEnded(rec)
 		}
 	}
 	// Turns of the past are over; the CLI keeps no record of their idle events.
@@ -190,6 +194,25 @@ func (s *Session) kept(rec *journal.Record) *journal.Record {
 	return rec
 }
 
+// callID is of the tool call that an event or what a callback asks is about.
+func callID(data json.RawMessage) string {
+	var d struct {
+		ToolCallID        string
+		PermissionRequest struct{ ToolCallID string }
+	}
+	_ = json.Unmarshal(data, &d) // what does not fit is about none
+	return cmp.Or(d.ToolCallID, d.PermissionRequest.ToolCallID)
+}
+
+// toolEnded ends what a tool waited for that has ended in the history: the CLI has given it
+// up, and does not always say so of what it had asked. The caller holds mu.
+func (s *Session) toolEnded(rec *journal.Record) {
+	id := callID(rawData(rec))
+	s.withdraw(func(p *callback.Pending) bool {
+		return id != "" && p.Kind.Survives && callID(p.Params) == id
+	}, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_WITHDRAWN)
+}
+
 // unanswered are the events of a history that ask something and have no answer in it,
 // oldest first.
 type unanswered []*journal.Record
@@ -205,6 +228,10 @@ func (u *unanswered) follow(rec *journal.Record) {
 		*u = slices.DeleteFunc(*u, func(r *journal.Record) bool {
 			return dataOf(r, &asked) && asked.RequestID == done.RequestID
 		})
+	case rec.Type == "tool.execution_complete":
+		if id := callID(rawData(rec)); id != "" {
+			*u = slices.DeleteFunc(*u, func(r *journal.Record) bool { return callID(rawData(r)) == id })
+		}
 	case rec.Type == "abort" && rec.Agent == "":
 		// CLI 1.0.81 does not tell of each call that an abort has ended it.
 		*u = slices.DeleteFunc(*u, func(r *journal.Record) bool { return r.Agent == "" })
