@@ -33,6 +33,7 @@ type proxied struct {
 	*daemon
 	// address is where nginx listens, remote a client that comes that way.
 	address string
+	roots   *x509.CertPool
 	remote  *copilot.Client
 	// patience is how long nginx lets a stream be silent.
 	patience time.Duration
@@ -68,11 +69,7 @@ func newProxied(t *testing.T, patience time.Duration, rules ...rule) *proxied {
 	}
 	p := &proxied{address: freeAddress(t), patience: patience}
 	upstream := freeAddress(t)
-	cert, _ := selfSigned(t, dir)
-	roots := x509.NewCertPool()
-	if text, err := os.ReadFile(cert); err != nil || !roots.AppendCertsFromPEM(text) {
-		t.Fatal("no certificate: ", err)
-	}
+	files["cert.pem"], files["key.pem"], p.roots = selfSigned(t)
 	files["site.conf"] = p.site(t, dir, upstream)
 	files["nginx.conf"] = `daemon off;
 master_process off;
@@ -94,7 +91,7 @@ http {
 	startNginx(t, bin, dir)
 	var err error
 	for p.remote == nil {
-		p.remote, err = copilot.Dial(p.ctx, p.address, copilot.WithToken(token), copilot.WithTLS(&tls.Config{RootCAs: roots, ServerName: "127.0.0.1"}))
+		p.remote, err = copilot.Dial(p.ctx, p.address, copilot.WithToken(token), copilot.WithTLS(&tls.Config{RootCAs: p.roots, ServerName: "localhost"}))
 		if p.ctx.Err() != nil {
 			t.Fatalf("nginx does not answer: %v", err)
 		}
