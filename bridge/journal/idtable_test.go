@@ -3,6 +3,7 @@ package journal
 import (
 	"encoding/binary"
 	"math/rand/v2"
+	"reflect"
 	"testing"
 )
 
@@ -46,5 +47,13 @@ func TestIDTable(t *testing.T) {
 		if longest > 400 {
 			t.Errorf("%s: %d ids in a row: they are not spread", name, longest)
 		}
+	}
+}
+
+// Every event has a record: it must not outgrow the size class that it fills.
+func TestRecordIsSmall(t *testing.T) {
+	t.Parallel()
+	if size := reflect.TypeFor[Record]().Size(); size > 160 {
+		t.Errorf("a record takes %d bytes", size)
 	}
 }

@@ -1,6 +1,8 @@
 package runtime
 
 import (
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -43,10 +45,13 @@ func (p Profile) confineEnv(env map[string]string) {
 }
 
 // makeDirs makes the directories that a runtime expects. Those of a tenant are for its user
-// alone.
+// alone, and so is the folder that they are in, if it was not there.
 func (p Profile) makeDirs() error {
 	dirs := []string{p.Home}
 	if p.Tenant != "" {
+		if parent := filepath.Dir(p.Home); p.User != nil && p.Home != "" && missing(parent) {
+			dirs = []string{parent, p.Home}
+		}
 		dirs = append(dirs, p.UserHome, p.Dir, filepath.Join(p.UserHome, tmpName))
 	}
 	for _, dir := range dirs {
@@ -64,6 +69,11 @@ func (p Profile) makeDirs() error {
 		}
 	}
 	return nil
+}
+
+func missing(dir string) bool {
+	_, err := os.Stat(dir)
+	return errors.Is(err, fs.ErrNotExist)
 }
 
 // confine starts the CLI through the profile's sandbox, as its user.

@@ -198,8 +198,11 @@ func (t *Tenant) check(name string, s *identitySection) error {
 	if len(t.Sandbox) > 0 && t.Sandbox[0] == "" {
 		return errors.New("sandbox: the command is empty")
 	}
-	if t.User != nil && t.User.UID == 0 {
+	switch {
+	case t.User != nil && t.User.UID == 0:
 		return errors.New("user: uid 0 confines nobody")
+	case t.User != nil && t.Home == "":
+		return errors.New("user: it takes a home: nobody but the server's own user gets into the data directory")
 	}
 	if err := t.Limits.Check("limits"); err != nil {
 		return err

@@ -50,6 +50,7 @@ func commands() []command {
 		{"doctor", "[flags]", "say what is missing, and how to mend it", doctor},
 		{"shim", "[flags]", "stand in for the copilot executable, over gRPC", shimCommand},
 		{"call", "[flags] [METHOD [REQUEST]]", "make a call, where grpcurl is not at hand", call},
+		{"issuer", "[flags]", "play an OpenID Connect issuer, to try out policies with", issuer},
 		{"version", "", "print the versions of this program and of the CLIs it works with", printVersion},
 	}
 }

@@ -1,0 +1,29 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/copilot-grpc/copilot-grpc/internal/devissuer"
+)
+
+const issuerUsage = `Plays an OpenID Connect issuer on a loopback address, to try out policies with: whoever asks it
+for a token gets one that says what was asked for. It is for nothing else.
+
+  curl 'http://127.0.0.1:5556/token?audience=copilot-grpc&subject=ann&groups=acme&lifetime=1h'`
+
+// issuer is the command.
+func issuer(ctx context.Context, p *program, args []string) error {
+	address := "127.0.0.1:5556"
+	f := newFlags("issuer", "[flags]", issuerUsage)
+	f.StringVar(&address, "address", address, "`address` to listen on, HOST:PORT, on the loopback interface")
+	if err := f.parseOnly(p, args); err != nil {
+		return err
+	}
+	i, err := devissuer.New(ctx, address)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(p.stderr, "issuer: %s (for trials: it gives tokens to whoever asks)\n", i.URL())
+	return i.Run(ctx)
+}
