@@ -189,6 +189,10 @@ func (b *Bridge) awaitTurn(ctx context.Context, begun *turn, id, message string,
 	if out.Err != nil {
 		return nil, out.Err
 	}
+	// What is told of is there in the next life too.
+	if err := begun.s.Journal().Await(ctx, out.End); err != nil {
+		return nil, session.Classify(err, "")
+	}
 	record(ctx, out.End)
 	return &bridgev1.SendAndWaitResponse{MessageId: message, Outcome: out.Proto()}, nil
 }
