@@ -74,6 +74,10 @@ func (b *Bridge) exactReply(p *callback.Pending, a *bridgev1.Answer, at string) 
 		}
 		return callback.Reply{Error: &callback.ReplyError{Code: code, Message: answer.GetMessage()}}, nil
 	}
+	if decision := a.GetPermission(); decision != nil && p.Kind.Method == callback.PermissionRequested {
+		text, err := b.codec.toJSONAs(decision, at+".permission", translate.JSONOptions{})
+		return members("result", text), answerInvalid(err)
+	}
 	field := a.ProtoReflect().WhichOneof(b.codec.answers)
 	hook := a.GetHook()
 	if field == nil || b.codec.tag(field) != p.Kind.Method || hook != nil && hook.GetVariant() == nil {

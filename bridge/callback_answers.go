@@ -67,10 +67,11 @@ func (b *Bridge) resolve(ctx context.Context, s *session.Session, id, participan
 	if a.GetAbstain() != nil {
 		return s.Abstain(ctx, id, participant)
 	}
-	reply, err := b.reply(p, a, at.field)
+	form := b.reply
 	if at.exact {
-		reply, err = b.exactReply(p, a, at.field)
+		form = b.exactReply
 	}
+	reply, err := form(p, a, at.field)
 	if err != nil {
 		return journal.Position{}, err
 	}
@@ -111,7 +112,7 @@ func (b *Bridge) reply(p *callback.Pending, a *bridgev1.Answer, at string) (call
 		if p.Kind.Type != bridgev1.CallbackKind_CALLBACK_KIND_PERMISSION {
 			return wrong()
 		}
-		return b.permissionReply(answer.Permission, at+".permission")
+		return b.permissionReply(p, answer.Permission, at+".permission")
 	case *bridgev1.Answer_Approve, *bridgev1.Answer_Reject:
 		if p.Kind.Type != bridgev1.CallbackKind_CALLBACK_KIND_PERMISSION {
 			return wrong()
@@ -207,20 +208,21 @@ var current = map[string]bool{
 	"approve-read-only-for-session": true, "reject": true, "user-not-available": true,
 }
 
-func (b *Bridge) permissionReply(d *cliv1.PermissionDecision, at string) (callback.Reply, error) {
+func (b *Bridge) permissionReply(p *callback.Pending, d *cliv1.PermissionDecision, at string) (callback.Reply, error) {
 	text, err := b.codec.toJSON(d, at)
 	if err != nil {
 		return callback.Reply{}, answerInvalid(err)
 	}
-	decision, err := permissionDecision(text, at)
+	decision, err := permissionDecision(p, text, at)
 	if err != nil {
 		return callback.Reply{}, err
 	}
 	return members("result", decision), nil
 }
 
-// permissionDecision checks a decision, and gives it the words that the CLI acts on.
-func permissionDecision(text json.RawMessage, at string) (json.RawMessage, error) {
+// permissionDecision checks a decision, and gives it the words that the CLI acts on: those for
+// older ones, and those that it lacks.
+func permissionDecision(p *callback.Pending, text json.RawMessage, at string) (json.RawMessage, error) {
 	decision, err := session.ParseObject(text)
 	if err != nil {
 		return nil, fault.New(fault.AnswerInvalid, "the decision is not an object").WithField(at)
@@ -236,6 +238,9 @@ func permissionDecision(text json.RawMessage, at string) (json.RawMessage, error
 	}
 	if !current[kind] {
 		return nil, fault.New(fault.AnswerInvalid, "permission kind %q is not one the CLI acts on", kind).WithField(at)
+	}
+	if decision, err = completed(p, decision, at); err != nil {
+		return nil, err
 	}
 	return decision.JSON(), nil
 }

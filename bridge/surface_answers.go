@@ -51,7 +51,7 @@ func cliReply(s *session.Session, id string, c *cliCall) (callback.Reply, error)
 	params := c.params.Clone()
 	params.Set("requestId", nil)
 	if p.Kind.Method == callback.PermissionRequested && !c.exact {
-		decision, err := permissionDecision(params.Get("result"), "result")
+		decision, err := permissionDecision(p, params.Get("result"), "result")
 		if err != nil {
 			return callback.Reply{}, err
 		}

@@ -2,6 +2,9 @@ package e2e
 
 import (
 	"context"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
 	"slices"
 	"sync"
 	"testing"
@@ -80,4 +83,49 @@ func TestApprovalsOutliveTheRuntime(t *testing.T) {
 	did(st.rig, cliv1.NewSessionPermissionsServiceClient(st.conn()).ResetSessionApprovals, &cliv1.SessionPermissionsServiceResetSessionApprovalsRequest{SessionId: s.ID()})
 	st.kill(s.ID())
 	verify("after a reset and a kill", all...)
+}
+
+// TestApprovedForTheSessionAsItIsAsked: an approval for the session that does not say what it
+// is of is of what was asked. The same is not asked again, and anything else is.
+func TestApprovedForTheSessionAsItIsAsked(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	file := func(name string) map[string]any {
+		return map[string]any{"path": filepath.Join(dir, name), "file_text": "a"}
+	}
+	site := httptest.NewServer(http.NotFoundHandler())
+	t.Cleanup(site.Close)
+	st := newOwnStage(t, hostConfig{},
+		onUser("same", call("bash", shell("git status"))), onUser("like", call("bash", shell("git status -s"))),
+		onResult("bash", say("done")),
+		onUser("tool", call("works", nil)), onUser("other", call("other", nil)),
+		onResult("works", say("done")), onResult("other", say("done")),
+		onUser("write", call("create", file("a"))), onUser("more", call("create", file("b"))), onResult("create", say("done")),
+		onUser("fetch", call("web_fetch", map[string]any{"url": site.URL + "/a"})),
+		onUser("again", call("web_fetch", map[string]any{"url": site.URL + "/b"})), onResult("web_fetch", say("done")))
+	var mu sync.Mutex
+	var asked []string
+	tool := func(name string) copilot.Tool {
+		return copilot.NewTool(name, "Works", func(context.Context, struct{}) (string, error) { return "worked", nil })
+	}
+	s := st.create(copilot.SessionOptions{
+		Tools: []copilot.Tool{tool("works"), tool("other")},
+		OnPermission: func(_ context.Context, r *copilot.PermissionRequest) (*copilot.Decision, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			request := r.Data.GetPermissionRequest()
+			if r.Data.GetPromptRequest().GetPath() == nil { // directories are asked for apart
+				asked = append(asked, r.Kind+" "+request.GetShell().GetFullCommandText()+request.GetCustomTool().GetToolName())
+			}
+			return copilot.ApproveForSession(), nil
+		},
+	})
+	for _, text := range []string{"same", "same", "like", "tool", "tool", "other", "write", "more", "fetch", "again"} {
+		st.say(s, text)
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if want := []string{"shell git status", "shell git status -s", "custom-tool works", "custom-tool other", "write ", "url "}; !slices.Equal(asked, want) {
+		t.Errorf("asked are %q, want %q", asked, want)
+	}
 }

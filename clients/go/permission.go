@@ -70,9 +70,10 @@ func ApproveOnce() *Decision {
 	}}
 }
 
-// ApproveForSession approves this request and those like it for the rest of the session. CLIs
-// up to 1.0.102 take it for [ApproveOnce] unless Approval is set in it, which says what those
-// like it are.
+// ApproveForSession approves this request and those like it for the rest of the session: the
+// same commands, the same tool, all reading or writing, the URL's origin. Approval may be set
+// in it to say something else. What cannot be approved so, such as the question of a hook, is
+// denied; [PermissionRequest.Kind] tells.
 func ApproveForSession() *Decision {
 	return &Decision{Variant: &cliv1.PermissionDecision_ApproveForSession{
 		ApproveForSession: &cliv1.PermissionDecisionApproveForSession{},

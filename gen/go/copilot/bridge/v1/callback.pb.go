@@ -2039,7 +2039,14 @@ type Answer_Permission struct {
 	// (with feedback for the model) and userNotAvailable; older words are
 	// translated (approved to approveOnce, deniedInteractivelyByUser to reject,
 	// deniedNoApprovalRuleAndCouldNotRequestFromUser to userNotAvailable), anything
-	// else is ANSWER_INVALID.
+	// else is ANSWER_INVALID. The CLI takes an approveForSession without `approval`
+	// and `domain` for approveOnce, whatever is asked; the bridge fills in what the
+	// CLI's own interface would: the very commands, the tool (of the server), reading,
+	// writing or memory as such, the URL's origin, what the extension asked for.
+	// Approvals of directories need none. Where there is none that would not allow more
+	// than was asked (a hook's question, a command that the CLI offers none for, unless
+	// to the letter), the answer is ANSWER_INVALID, with the field of `approval`. A
+	// participant that is `exact` says everything itself.
 	Permission *v1.PermissionDecision `protobuf:"bytes,2,opt,name=permission,proto3,oneof"`
 }
 
