@@ -100,6 +100,45 @@ func TestHistoryIsCut(t *testing.T) {
 	}
 }
 
+// TestHistoryIsRewound: going back to a message takes it, and what came after it, out of the
+// conversation. It is to readers as if it had been cut; no position is given twice, in no life.
+func TestHistoryIsRewound(t *testing.T) {
+	t.Parallel()
+	d := newDaemon(newStage(t))
+	id := d.conversation("one", "two", "three")
+	second, _ := d.message(id, "two")
+	ids, before := d.durable(id)
+	history := cliv1.NewSessionHistoryServiceClient(d.cli())
+	back, err := history.Rewind(d.ctx, &cliv1.SessionHistoryServiceRewindRequest{
+		SessionId: id, EventId: second, Mode: cliv1.HistoryRewindMode_HISTORY_REWIND_MODE_CONVERSATION,
+	})
+	if err != nil || back.GetOutcome() != cliv1.HistoryRewindOutcome_HISTORY_REWIND_OUTCOME_SUCCESS || back.GetEventsRemoved() == 0 {
+		t.Fatalf("rewound: %v, %v", back, err)
+	}
+	if _, gaps := d.after(id, before[len(before)-1], "session.snapshot_rewind"); len(gaps) > 0 {
+		t.Errorf("a reader is told of gaps: %v", gaps)
+	}
+	d.sayTo(id, "four")
+	d.written(id)
+	for _, text := range []string{"five", "six"} { // in a life of its own each
+		d.crash()
+		d.provide(id)
+		d.sayTo(id, text)
+		d.written(id)
+	}
+	d.agrees(id)
+	now, at := d.durable(id)
+	if !slices.Equal(now[:len(ids)], ids) || !samePositions(at[:len(ids)], before) {
+		t.Errorf("what was before was at %v, and is at %v", before, at[:len(ids)])
+	}
+	told := strings.Join(userTexts(d.stage), "\n")
+	for text, want := range map[string]bool{"one": true, "two": false, "three": false, "four": true, "five": true, "six": true} {
+		if strings.Contains(told, text) != want {
+			t.Errorf("the model is told %q, which has %q: %v", told, text, !want)
+		}
+	}
+}
+
 // TestHistoryIsCompacted: what the model is told is made short, the history is not; the
 // journal goes on as it was, also when the session is loaded again.
 func TestHistoryIsCompacted(t *testing.T) {

@@ -168,13 +168,21 @@ func less(a, b *bridgev1.Position) bool {
 // waiting waits until a callback of the session is pending, and returns it.
 func (d *daemon) waiting(id string) *bridgev1.Callback {
 	d.t.Helper()
+	return d.waitingFor(id, bridgev1.CallbackKind_CALLBACK_KIND_UNSPECIFIED)
+}
+
+// waitingFor is waiting for one of a kind, or of any.
+func (d *daemon) waitingFor(id string, kind bridgev1.CallbackKind) *bridgev1.Callback {
+	d.t.Helper()
 	for d.ctx.Err() == nil {
 		r, err := d.client.Callbacks().ListPending(d.ctx, &bridgev1.ListPendingRequest{SessionId: id})
 		if err != nil {
 			d.t.Fatalf("pending of %s: %v", id, err)
 		}
-		if len(r.GetCallbacks()) > 0 {
-			return r.GetCallbacks()[0]
+		for _, c := range r.GetCallbacks() {
+			if kind == bridgev1.CallbackKind_CALLBACK_KIND_UNSPECIFIED || c.GetKind() == kind {
+				return c
+			}
 		}
 		time.Sleep(20 * time.Millisecond)
 	}

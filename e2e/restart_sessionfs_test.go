@@ -1,0 +1,129 @@
+package e2e
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	copilot "github.com/copilot-grpc/copilot-grpc/clients/go"
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
+)
+
+// TestBridgeOfASessionFileSystemIsKilled: a session whose files are its client's is in the
+// middle of a turn when the bridge is killed. Its next life waits for the files; the turn goes
+// on when the client has found its way back.
+func TestBridgeOfASessionFileSystemIsKilled(t *testing.T) {
+	t.Parallel()
+	f := newFiled(t)
+	works := newHold()
+	s := f.create(f.dialAgain(), copilot.SessionOptions{Tools: []copilot.Tool{works.tool("works", "worked")}})
+	before, at := f.begin(s)
+	pending := await(f.stage, works.asked, "the tool's call")
+	f.crash()
+	if again := f.waitingFor(s.ID(), bridgev1.CallbackKind_CALLBACK_KIND_TOOL_CALL).GetCallbackId(); again != pending {
+		t.Errorf("the tool's call has id %q, was %q", again, pending)
+	}
+	works.release()
+	f.goesOn(s, before, at)
+}
+
+// TestFilesByAnotherClient: the client that had the files left before the bridge was killed,
+// and another one brings them. Until then nobody can load the session.
+func TestFilesByAnotherClient(t *testing.T) {
+	t.Parallel()
+	f := newFiled(t)
+	first := f.dialAgain()
+	f.config.Tools = []*cliv1.ToolDefinition{toolNamed("works", true)}
+	s := f.create(first, copilot.SessionOptions{})
+	before, at := f.begin(s)
+	pending := f.waitingFor(s.ID(), bridgev1.CallbackKind_CALLBACK_KIND_TOOL_CALL).GetCallbackId()
+	place := s.ParticipantID()
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+	f.eventually("that it has left to be on disk", func() bool { return secretsIn(t, filepath.Join(f.root, "data"), place) == nil })
+	f.crash()
+	_, err := f.client.Session(s.ID()).SendAndWait(f.ctx, "nothing")
+	wantReason(t, err, bridgev1.ErrorReason_ERROR_REASON_PROVIDER_GONE)
+	f.config.Tools = nil // they are the session's already
+	s, err = f.dialAgain().ResumeSession(f.ctx, s.ID(), copilot.SessionOptions{Config: f.config, SessionFS: &copilot.SessionFS{Files: f.files}, OnPermission: copilot.ApproveAll})
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer, err := copilot.AnswerTool("worked")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.resolve(s.ID(), pending, answer)
+	f.goesOn(s, before, at)
+}
+
+// filed is a bridge with a session whose files are a client's.
+type filed struct {
+	*daemon
+	config *cliv1.SessionConfig
+	files  *copilot.DirFS
+	events string // the CLI's record of the session
+}
+
+func newFiled(t *testing.T) *filed {
+	t.Helper()
+	st := newStage(t, onUser("work", call("works", nil)), onResult("works", say("{{tool_result}}")))
+	if st.before("1.0.102") {
+		t.Skip("1.0.81 takes the answer to a call of an earlier process, but does not go on where the session's files are a client's")
+	}
+	files, dir := st.files()
+	f := &filed{daemon: newDaemon(st), config: st.elsewhere(), files: files, events: filepath.Join(dir, "session-state", "events.jsonl")}
+	f.config.Provider.ApiKey = nil // a secret would be asked for first
+	return f
+}
+
+// dialAgain is another client of the bridge, which is the test's to keep over its lives.
+func (f *filed) dialAgain() *copilot.Client {
+	f.t.Helper()
+	client, err := copilot.Dial(f.ctx, "unix:"+filepath.Join(f.root, "s"))
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.t.Cleanup(func() { _ = client.Close() })
+	return client
+}
+
+func (f *filed) create(client *copilot.Client, opts copilot.SessionOptions) *copilot.Session {
+	f.t.Helper()
+	opts.Config, opts.SessionFS, opts.OnPermission = f.config, &copilot.SessionFS{Files: f.files}, copilot.ApproveAll
+	s, err := client.CreateSession(f.ctx, opts)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return s
+}
+
+// begin has a turn, and another one up to the call of a tool that is on record.
+func (f *filed) begin(s *copilot.Session) (ids []string, at []*bridgev1.Position) {
+	f.t.Helper()
+	f.say(s, "remember me")
+	if _, err := s.Send(f.ctx, "work"); err != nil {
+		f.t.Fatal(err)
+	}
+	f.eventually("the call in the session's own files", func() bool {
+		text, _ := os.ReadFile(f.events)
+		return strings.Contains(string(text), `"tool.execution_start"`)
+	})
+	return f.durable(s.ID())
+}
+
+// goesOn checks that the turn comes to its end, and that another one can be had.
+func (f *filed) goesOn(s *copilot.Session, before []string, at []*bridgev1.Position) {
+	f.t.Helper()
+	f.after(s.ID(), at[len(at)-1], "session.idle")
+	f.say(s, "and on")
+	wantEvents(f.t, f.events, "remember me", "worked", "and on")
+	wantNoState(f.t, filepath.Join(f.root, "home"), s.ID())
+	if after, _ := f.durable(s.ID()); len(after) <= len(before) || !slices.Equal(after[:len(before)], before) {
+		f.t.Errorf("events were %v, are %v", before, after)
+	}
+}
