@@ -71,6 +71,9 @@ type withdrawal struct{ error }
 // Unwrap returns what the caller is told.
 func (w *withdrawal) Unwrap() error { return w.error }
 
+// Is reports whether it is what others know it as.
+func (w *withdrawal) Is(target error) bool { return target == caller.ErrWithdrawn }
+
 // check ends the call unless the policy gives it all the rights that it began with.
 func (a *admission) check(p *policy.Policy) {
 	if err := a.holds(p); err != nil {

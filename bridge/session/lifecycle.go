@@ -124,7 +124,7 @@ func (s *Session) open(o Opening) (_ Joined, undo func(), _ error) {
 	if o.Timeout > 0 {
 		s.timeout = o.Timeout
 	}
-	if o.ProviderRef != "" {
+	if o.ProviderRef != "" || o.Config.Get("provider") != nil { // which is its own without a name
 		s.providerRef = o.ProviderRef
 	}
 	if o.Join == nil {

@@ -169,7 +169,7 @@ func (s *Session) Save(defaults Object, providers Providers) json.RawMessage {
 	}
 	out.Ended, out.Cut, out.Tied = s.ended, s.cut, s.tied
 	config := s.config.Clone()
-	if text, ok := providers[s.providerRef]; ok && bytes.Equal(config.Get("provider"), text) {
+	if _, ok := providers[s.providerRef]; ok { // whatever it is by now: a key may have been replaced
 		config.Set("provider", nil)
 		out.ProviderRef = s.providerRef
 	}

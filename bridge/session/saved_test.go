@@ -101,6 +101,10 @@ func TestSavedProviderRef(t *testing.T) {
 	if got := string(next.config.Get("provider")); got != string(named("fresh")["ours"]) || next.missing != nil {
 		t.Errorf("the provider is %s, missing %v", got, next.missing)
 	}
+	// Its key was replaced while the session was open.
+	if again := string(r.s.Save(nil, named("ROTATED"))); again != string(text) {
+		t.Errorf("after another key, kept is %s, was %s", again, text)
+	}
 	next = New(Config{ID: "s1", Host: r, Epoch: 9})
 	if err := next.Restore(text, nil, nil); err != nil {
 		t.Fatal(err)

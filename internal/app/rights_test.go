@@ -229,6 +229,11 @@ func TestPolicyEndsWhatIsOpen(t *testing.T) {
 					t.Errorf("%s ended with %v, want %v", o.name, err, tc.want)
 				}
 			}
+			places := map[bool]int{true: 1, false: 0}[tc.want == codes.OK] // none is kept for who has no right to it
+			got, err := bridgev1.NewSessionServiceClient(ts.as("acme-owner")).GetSession(ctx, &bridgev1.GetSessionRequest{SessionId: "s0"})
+			if err != nil || len(got.GetSession().GetParticipants()) != places {
+				t.Errorf("participants are %v, %v, want %d", got.GetSession().GetParticipants(), err, places)
+			}
 			own.still(t, name)
 		})
 	}

@@ -5,6 +5,7 @@ package caller
 
 import (
 	"context"
+	"errors"
 	"regexp"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
@@ -80,6 +81,10 @@ func ParseClass(name string) (Class, bool) {
 
 // needs is the role that a class takes at least.
 var needs = [...]Role{Read: Observer, Drive: Participant, Own: Owner, Host: Owner, Operate: Admin}
+
+// ErrWithdrawn is what the cause is, by errors.Is, with which the context of a call ends whose
+// caller has lost the right to it: whoever it was will not be back by right.
+var ErrWithdrawn = errors.New("the caller's rights were withdrawn")
 
 // HostTenant is the tenant of the machine's owner, with the rights of the process itself.
 // Policy files call it HostName.

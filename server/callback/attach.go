@@ -13,6 +13,7 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+	"github.com/copilot-grpc/copilot-grpc/internal/caller"
 	"github.com/copilot-grpc/copilot-grpc/server/codec"
 )
 
@@ -136,12 +137,17 @@ func (p *participation) handle(req *bridgev1.AttachRequest) error {
 	return p.attachment.Handle(p.ctx, req)
 }
 
-// lose tells the attachment, once, that its stream broke.
+// lose tells the attachment, once, that its stream broke. Whoever has lost the right to it
+// may not come back, and keeps no place.
 func (p *participation) lose() {
 	if p.told || p.over.Load() {
 		return
 	}
 	p.told = true
+	if errors.Is(context.Cause(p.stream.Context()), caller.ErrWithdrawn) {
+		p.attachment.Leave()
+		return
+	}
 	p.attachment.Lost()
 }
 

@@ -27,8 +27,8 @@ type Backend interface {
 // Attachment is one participation, from its start to its end.
 //
 // It ends in one of three ways: Stream returns nil because the participation is over;
-// Leave is called because the caller half-closed its stream; or Lost is called because
-// the stream broke, so that the participant may come back within its grace time. Of
+// Leave is called because the caller half-closed its stream or has lost the right to it;
+// or Lost is called because the stream broke, so that the participant may come back within its grace time. Of
 // Leave and Lost at most one is called, once. Lost is also called when Stream or Handle
 // failed, since the caller had no word in that.
 type Attachment interface {

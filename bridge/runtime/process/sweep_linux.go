@@ -14,7 +14,8 @@ const sweepRounds = 5
 
 // SweepAbandoned ends what runtimes of dead owners left running (the owner was
 // killed and could not do it) and returns how many processes that were. Only
-// processes of this user and of owners in this pid namespace are touched.
+// processes of this user and of owners in this pid namespace are touched; as root,
+// those of any user, since CLI processes may be of another than the server.
 func SweepAbandoned() int {
 	return sweep(abandoned, DefaultOrphanGrace)
 }
@@ -51,7 +52,7 @@ func sweep(match func(marker string) bool, grace time.Duration) int {
 	return len(ended)
 }
 
-// marked lists the living processes of this user whose marker matches.
+// marked lists the living processes that are ours to end and whose marker matches.
 func marked(match func(string) bool) map[int]bool {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
@@ -85,14 +86,14 @@ func signalMarked(pid int, match func(string) bool, sig os.Signal) {
 	}
 }
 
-// markerOf reads the marker of a process of this user. A zombie has none.
+// markerOf reads the marker of a process of this user, as root of any. A zombie has none.
 func markerOf(pid int) (string, bool) {
 	dir := "/proc/" + strconv.Itoa(pid)
 	info, err := os.Stat(dir)
 	if err != nil {
 		return "", false
 	}
-	if st, ok := info.Sys().(*syscall.Stat_t); !ok || int(st.Uid) != os.Getuid() {
+	if st, ok := info.Sys().(*syscall.Stat_t); !ok || os.Getuid() != 0 && int(st.Uid) != os.Getuid() {
 		return "", false
 	}
 	environ, err := os.ReadFile(dir + "/environ")

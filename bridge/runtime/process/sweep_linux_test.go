@@ -8,7 +8,9 @@ import (
 	"os"
 	"os/exec"
 	"strconv"
+	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -137,6 +139,35 @@ func TestSweepAbandoned(t *testing.T) {
 				t.Errorf("%s: a process survived the sweep", child)
 			}
 		}
+	}
+}
+
+// A server that is root has CLI processes of other users, which its successor ends too.
+func TestSweepAsRoot(t *testing.T) {
+	t.Parallel()
+	if os.Getuid() != 0 {
+		t.Skip("only root may start a process of another user")
+	}
+	namespace, err := os.Readlink("/proc/self/ns/pid")
+	if err != nil {
+		t.Fatal(err)
+	}
+	inode := strings.TrimSuffix(strings.TrimPrefix(namespace, "pid:["), "]")
+	cmd := exec.Command("sleep", "60")
+	// Its owner has our pid but began at another time: it is gone.
+	cmd.Env = []string{fmt.Sprintf("%s=%s-%d-1-1", process.MarkerEnv, inode, os.Getpid())}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	fd := watch(t, cmd.Process.Pid)
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	process.SweepAbandoned()
+	if !gone(fd, 5*time.Second) {
+		t.Error("a process of another user survived the sweep")
 	}
 }
 
