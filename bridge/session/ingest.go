@@ -37,7 +37,7 @@ func (s *Session) releaseHeld() {
 	held := s.held
 	s.held, s.holding = nil, false
 	for _, rec := range held {
-		s.apply(rec)
+		s.inOrder(rec) // a burst may go on while the session is loaded
 	}
 }
 

@@ -28,8 +28,9 @@ const (
 	// 7 ms to 1.6 s ahead; what is in order leaps 50 ms too, and then is held back only
 	// until the text that makes it follow is there.
 	leap, growth = 50, 16
-	// That many ephemeral events in that time are a burst. The CLI remembers about 3,800,
-	// and says nothing again before it has lost some.
+	// That many ephemeral events in that time, by the CLI's clock or by ours, are a burst: a
+	// loaded machine may take longer to hand them on than they took to happen. The CLI
+	// remembers about 3,800, and says nothing again before it has lost some.
 	burstEvents, burstTime = 1024, 2 * time.Second
 	// maxEarlyBytes bounds what is held back: some 20,000 deltas. Past it all of it goes
 	// on as it is.
@@ -42,12 +43,21 @@ const (
 	earlyPatience = 2 * time.Second
 )
 
+// LeftOutOfOrder is what the log says when events of a burst were handed on before others that
+// the CLI emitted earlier. The next LeftEvents events may be out of order, too: so many may have
+// to come before a burst is recognised again.
+const (
+	LeftOutOfOrder = "burst left out of order"
+	LeftEvents     = 2 * burstEvents
+)
+
 // order puts the events of a burst back in order. It is guarded by the session's mu.
 type order struct {
 	// watching says that the CLI sends a burst or second copies, hence may send early events.
 	watching bool
 	count    int         // ephemeral events since begun, while not watching
 	begun    time.Time   // when counting began
+	begunAt  int64       // the same by the CLI's clock
 	last     place       // of the last event that went on, while watching
 	early    []placed    // held back, in order
 	bytes    int         // of them
@@ -120,7 +130,7 @@ func (s *Session) inOrder(rec *journal.Record) {
 	switch {
 	case !o.watching:
 		fresh := s.apply(rec)
-		o.watch(rec, fresh)
+		o.watch(rec, fresh, s.turn.lastEvent)
 	case !sortable(rec):
 		// It means something for the session, or is kept by the CLI and in order with the
 		// rest of what is. The burst is over; another begins anew.
@@ -137,20 +147,28 @@ func (s *Session) inOrder(rec *journal.Record) {
 	}
 }
 
-// watch finds out whether early events may come. It is what order costs on a calm day.
-func (o *order) watch(rec *journal.Record, fresh bool) {
+// watch finds out whether early events may come. It is what order costs on a calm day. What
+// comes slowly counts for no burst after it.
+func (o *order) watch(rec *journal.Record, fresh bool, now time.Time) {
 	if !rec.Ephemeral {
 		return
 	}
-	if o.count == 0 {
-		o.begun = time.Now()
+	if o.count == 0 || now.Sub(o.begun) >= burstTime && o.slow(rec) {
+		o.begun, o.begunAt, o.count = now, timestamp(rec.JSON), 0
 	}
 	o.count++
-	o.watching = !fresh
-	if o.count == burstEvents {
-		o.watching = o.watching || time.Since(o.begun) < burstTime
-		o.count = 0
+	switch {
+	case !fresh: // a second copy, which says nothing about how far the CLI has come
+		o.watching, o.count = true, 0
+	case o.count == burstEvents:
+		o.watching, o.count, o.last = true, 0, o.placeOf(rec)
 	}
+}
+
+// slow reports whether by the CLI's clock, too, counting began a while ago.
+func (o *order) slow(rec *journal.Record) bool {
+	at := timestamp(rec.JSON)
+	return at == 0 || o.begunAt == 0 || at-o.begunAt >= burstTime.Milliseconds()
 }
 
 // sortable reports whether an event may be kept back for a while.
@@ -209,8 +227,11 @@ func (s *Session) holdEarly(e placed) {
 	}
 	o.early = append(o.early, e)
 	o.bytes += len(e.rec.JSON)
-	if o.run++; o.run >= maxEarlyRun || o.bytes > maxEarlyBytes {
-		s.releaseEarly()
+	switch o.run++; {
+	case o.run >= maxEarlyRun:
+		s.unordered("many")
+	case o.bytes > maxEarlyBytes:
+		s.unordered("large")
 	}
 }
 
@@ -226,9 +247,19 @@ func (s *Session) earlyOverdue() {
 		o.timer.Reset(left)
 		return
 	}
-	s.releaseEarly()
+	s.unordered("pause")
 	// It was a pause: until there is a burst again, nothing is held back.
 	o.watching, o.count, o.last = false, 0, place{}
+}
+
+// unordered hands on all that is held back though something of the burst may be missing before
+// it, and says so: readers may get that late. The caller holds mu.
+func (s *Session) unordered(reason string) {
+	after := s.journal.Last()
+	s.releaseEarly()
+	through := s.journal.Last()
+	s.host.Logger().Warn(LeftOutOfOrder, "session_id", s.id, "reason", reason, "epoch", through.Epoch,
+		"after_seq", after.Seq, "through_seq", through.Seq)
 }
 
 // releaseEarly hands on all that is held back. The caller holds mu.

@@ -2,6 +2,7 @@ package session
 
 import (
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -150,22 +151,26 @@ func TestOrderCalm(t *testing.T) {
 }
 
 // TestOrderWatched: early events are put right in a burst, without any second copy too,
-// until the turn ends. Events that come slowly are left as they are.
+// until the turn ends, and however late it comes. Events that come slowly are left as they
+// are, and make no burst of what comes after them slower.
 func TestOrderWatched(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		pause time.Duration // once, on the way
+		pause time.Duration         // once, on the way
+		leaps map[int]time.Duration // of the CLI's clock
 		idle  bool
 		want  bool
 	}{
-		"burst":    {0, false, true},
-		"slow":     {burstTime, false, false},
-		"next one": {0, true, false},
+		"burst":       {0, nil, false, true},
+		"slow":        {burstTime, map[int]time.Duration{250: burstTime}, false, false},
+		"we are late": {burstTime, nil, false, true},
+		"CLI is late": {0, map[int]time.Duration{250: burstTime}, false, true},
+		"next one":    {0, nil, true, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				b, s := newBurst(1000, nil), newOrdered(t)
+				b, s := newBurst(1000, c.leaps), newOrdered(t)
 				for n := range burstEvents + 2 {
 					if n == 500 {
 						time.Sleep(c.pause)
@@ -194,6 +199,41 @@ func TestOrderWatched(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestOrderAfterSlow: a burst is known for one after so many events, however many came slowly
+// before it.
+func TestOrderAfterSlow(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const slow = burstEvents - 24
+		b, s := newBurst(2000, map[int]time.Duration{slow / 2: 2 * burstTime}), newOrdered(t)
+		for n := range slow + burstEvents {
+			if n == slow {
+				time.Sleep(2 * burstTime)
+			}
+			s.Ingest(b.event(n))
+		}
+		for _, n := range slices.Concat(run(3000, 3020), run(slow+burstEvents, 3000)) {
+			s.Ingest(b.event(n))
+		}
+		s.Ingest(durable("d", b.at[1999]))
+		wantKept(t, s, append(names(run(0, 3020)), "d")...)
+	})
+}
+
+// TestOrderWhileLoaded: what comes while the session is loaded is put in order, too.
+func TestOrderWhileLoaded(t *testing.T) {
+	t.Parallel()
+	b, s := newBurst(350, map[int]time.Duration{300: time.Second}), newOrdered(t)
+	s.holding = true
+	for _, n := range slices.Concat(run(0, 10), []int{0}, run(10, 100), run(600, 620), run(100, 600), run(620, 700)) {
+		s.Ingest(b.event(n))
+	}
+	s.mu.Lock()
+	s.releaseHeld()
+	s.mu.Unlock()
+	wantKept(t, s, names(run(0, 700))...)
 }
 
 // repeating returns a session that holds back events 100 to 109, after 0 to 9.
@@ -274,6 +314,8 @@ func TestOrderPatience(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s, b := repeating(t)
+		var said strings.Builder
+		s.host.(*rig).log = slog.New(slog.NewTextHandler(&said, nil))
 		for n := 12; n < 16; n++ {
 			time.Sleep(earlyPatience - time.Millisecond)
 			s.Ingest(b.event(n))
@@ -287,6 +329,9 @@ func TestOrderPatience(t *testing.T) {
 		time.Sleep(time.Millisecond)
 		synctest.Wait()
 		wantKept(t, s, held...)
+		if got := said.String(); strings.Count(got, LeftOutOfOrder) != 1 || !strings.Contains(got, "reason=pause epoch=7 after_seq=16 through_seq=30") {
+			t.Errorf("the log says %q", got)
+		}
 		// A burst that goes on slowly is not delayed again, until the CLI repeats itself.
 		s.Ingest(b.event(2000))
 		wantKept(t, s, append(held, "e2000")...)

@@ -2,6 +2,7 @@ package session
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -44,6 +45,7 @@ type rig struct {
 	asked atomic.Int64
 	epoch atomic.Uint64
 	done  []bridgev1.SessionChange
+	log   *slog.Logger
 }
 
 // fakeRuntime is the connection to one life of the fake CLI.
@@ -125,7 +127,7 @@ func (r *rig) Keep(*Session) {}
 // Epoch implements Host: later than New's.
 func (r *rig) Epoch() uint64 { return 7 + r.epoch.Add(1) }
 
-func (r *rig) Logger() *slog.Logger { return slog.New(slog.DiscardHandler) }
+func (r *rig) Logger() *slog.Logger { return cmp.Or(r.log, slog.New(slog.DiscardHandler)) }
 
 func (rt *fakeRuntime) Call(ctx context.Context, method string, params []byte, opts ...rpcconn.CallOption) (json.RawMessage, error) {
 	return rt.conn.Call(ctx, method, params, opts...)

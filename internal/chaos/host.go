@@ -34,6 +34,8 @@ type host interface {
 	nonsense(fakecli.Fault)
 	// entries is the log of all fake CLIs so far, nil of real ones.
 	entries() ([]fakecli.Entry, error)
+	// said is what the server's log says so far, line by line.
+	said() []string
 	// home is where the CLI keeps its histories.
 	home() string
 	// lives is how many CLIs there have been.

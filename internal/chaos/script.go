@@ -40,7 +40,7 @@ func script(rng *rand.Rand, life int) fakecli.Script {
 		on(final, fakecli.Turn{Text: "All is well that ends."}),
 		on("text", fakecli.Turn{Text: "A few words of no consequence."}),
 		on("burst", fakecli.Turn{Deltas: &fakecli.Deltas{Count: 200 + rng.IntN(1500), Size: 1 + rng.IntN(40), Copies: copies(rng)}}),
-		on("early", fakecli.Turn{Deltas: &fakecli.Deltas{Count: 1500 + rng.IntN(1500), Size: 1 + rng.IntN(40), Rate: one(rng, 0, 5000.0, 10000), Early: early(rng)}}),
+		on("early", fakecli.Turn{Deltas: early(rng)}),
 		on("slow", fakecli.Turn{Deltas: &fakecli.Deltas{Count: 30, Size: 20, Rate: 400}}),
 		on("tool", fakecli.Turn{Text: "I ask.", Tools: []fakecli.Tool{call(sessionTool)}}, after),
 		on("both", fakecli.Turn{Tools: []fakecli.Tool{call(sessionTool), call(participantTool), call(sessionTool)}}, after),
@@ -63,11 +63,14 @@ func copies(rng *rand.Rand) *fakecli.Copies {
 	return &fakecli.Copies{Every: 1 + rng.IntN(3), After: 1 + rng.IntN(800), PastIdle: rng.IntN(2) == 0}
 }
 
-// early begins when the bridge can know that it is a burst, long before the real CLI does it.
-func early(rng *rand.Rand) *fakecli.Early {
-	e := &fakecli.Early{After: 700, By: 50 + rng.IntN(500), Run: 1 + rng.IntN(40)}
-	e.Every = e.Run + 1 + rng.IntN(200)
-	return e
+// early is a burst in which the CLI falls behind when the bridge can know that it is one, long
+// before the real CLI does it. It goes on for a while after that.
+func early(rng *rand.Rand) *fakecli.Deltas {
+	e := &fakecli.Early{After: 1024, LagMS: 550 + rng.IntN(250), Run: 1 + rng.IntN(40)}
+	e.Every = 2*e.Run + rng.IntN(200)
+	rate := one(rng, 2000, 3000, 4000)
+	count := e.After + rate*(e.LagMS+100+rng.IntN(500))/1000
+	return &fakecli.Deltas{Count: count, Size: 1 + rng.IntN(40), Rate: float64(rate), Early: e}
 }
 
 func one[T any](rng *rand.Rand, of ...T) T { return of[rng.IntN(len(of))] }

@@ -51,6 +51,8 @@ type world struct {
 	prompts   []*prompt
 	positions positions
 	abandoned int
+
+	disorders []disorder // set for the check
 }
 
 // logf writes a line into the schedule's log.
@@ -111,6 +113,7 @@ type Counts struct {
 	Gaps      int `json:"gaps"`
 	Callbacks int `json:"callbacks"` // that the CLI was answered
 	Lives     int `json:"lives"`     // of CLI processes
+	Unordered int `json:"unordered"` // bursts that the server left out of order
 	Heap      int `json:"heap"`      // bytes in use at the end
 }
 

@@ -428,43 +428,6 @@ func TestCopies(t *testing.T) {
 	}
 }
 
-// Early pieces come before their place, once, and what follows the burst behind all of it.
-func TestEarly(t *testing.T) {
-	t.Parallel()
-	const n, by = 500, 60
-	cli, c := start(t, fakecli.Script{Prompts: []fakecli.Prompt{{Match: "burst", Turns: []fakecli.Turn{{
-		Deltas: &fakecli.Deltas{Count: n, Early: &fakecli.Early{After: 100, By: by, Every: 20, Run: 3}},
-	}}}}})
-	c.send("burst")
-	c.next("session.idle")
-	place := map[string]int{}
-	var kinds []string
-	for _, e := range cli.Log() {
-		if e.Kind == fakecli.EntryEvent {
-			place[e.ID] = len(kinds)
-			kinds = append(kinds, e.Type)
-		}
-	}
-	early, newest := 0, -1
-	seen := map[string]bool{}
-	for i, id := range idsOf(c.all()) {
-		at, ok := place[id]
-		switch {
-		case !ok || seen[id]:
-			t.Fatalf("event %d was emitted %v, came before %v", i, ok, seen[id])
-		case at > i+3*by/2:
-			early++
-		}
-		if seen[id] = true; !strings.HasSuffix(kinds[at], "_delta") && at != max(newest, at) {
-			t.Errorf("%s comes behind what was emitted after it", kinds[at])
-		}
-		newest = max(newest, at)
-	}
-	if len(seen) != len(kinds) || early < n/20 {
-		t.Errorf("%d of %d events came, %d of them early", len(seen), len(kinds), early)
-	}
-}
-
 // A flat-out burst arrives whole, in order, at whatever speed it is read.
 func TestBurst(t *testing.T) {
 	t.Parallel()

@@ -90,12 +90,15 @@ type Deltas struct {
 }
 
 // Early is the real CLI's habit, once it has fallen behind in a burst, of sending some pieces
-// ahead of those that wait to be sent, and not again when it comes to them.
+// ahead of those that wait to be sent, and not again when it comes to them. As the real one, it
+// does so only in a burst (1,024 pieces within a second) whose oldest piece has waited for half
+// a second at least and not for more than a second, whatever the script says: a machine that
+// is too slow for that sees a stream in order.
 type Early struct {
-	// After is how many pieces are sent in order before it begins.
+	// After is how many pieces are sent in order, and at once, before it begins.
 	After int `json:"after,omitempty"`
-	// By is how many pieces wait, hence how far ahead the early ones are.
-	By int `json:"by"`
+	// LagMS is how long the others then wait to be sent, hence how far ahead the early ones are.
+	LagMS int `json:"lagMs"`
 	// Of every so many pieces the first Run (default 1) are early.
 	Every int `json:"every"`
 	Run   int `json:"run,omitempty"`
@@ -244,7 +247,7 @@ func (s *Script) validate() error {
 					return fmt.Errorf("event %q asks for nothing", e.Type)
 				}
 			}
-			if d := t.Deltas; d != nil && d.Early != nil && (d.Copies != nil || d.Early.By <= 0 || d.Early.Every <= max(1, d.Early.Run)) {
+			if d := t.Deltas; d != nil && d.Early != nil && (d.Copies != nil || d.Early.LagMS <= int(minLag.Milliseconds()) || d.Early.Every <= max(1, d.Early.Run)) {
 				return fmt.Errorf("early pieces %+v", *d.Early)
 			}
 			if f := t.Fault; f != nil && (!slices.Contains(connectionFaults, f.Kind) || !slices.Contains(points, f.At)) {

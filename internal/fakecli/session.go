@@ -213,7 +213,7 @@ func (s *session) emit(kind string, data []byte, ephemeral bool) string {
 	}
 	s.cli.oracle.add(entry)
 	s.latest = sentEvent{kind, id, s.eventFrame(event)}
-	s.deliver(s.latest.frame)
+	s.deliver(s.latest.frame, now)
 	if !ephemeral {
 		s.persist(stored{Type: kind, ID: id, Data: data, raw: event}, now)
 	}

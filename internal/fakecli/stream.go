@@ -43,6 +43,7 @@ func (a *answering) deltas(t *Turn, d *Deltas, messageID string, pieces []string
 	begin := time.Now()
 	said := 0
 	var sent []sentEvent // what may be copied
+	emitted := make([]time.Time, 0, len(pieces))
 	for i, piece := range pieces {
 		if i == len(pieces)/2 {
 			a.strike(t.Fault, AtStream)
@@ -52,13 +53,14 @@ func (a *answering) deltas(t *Turn, d *Deltas, messageID string, pieces []string
 		}
 		said += len(piece)
 		a.cli.mu.Lock()
-		a.behind.begin(d.Early, i)
+		emitted = append(emitted, a.cli.opts.Now())
+		a.behind.begin(d.Early, emitted)
 		sent = a.ephemeral(d, sent, "assistant.streaming_delta", []byte(`{"totalResponseSizeBytes":`+strconv.Itoa(said)+`}`))
 		if i == 0 {
 			a.emit("assistant.message_start", obj("messageId", messageID), true)
 		}
 		sent = a.ephemeral(d, sent, "assistant.message_delta", obj("messageId", messageID, "deltaContent", piece))
-		a.behind.by, a.behind.early = 0, false
+		a.behind.lag, a.behind.early = 0, false
 		a.cli.mu.Unlock()
 	}
 	a.settle(d, sent)
@@ -103,33 +105,59 @@ func (a *answering) ephemeral(d *Deltas, sent []sentEvent, kind string, data []b
 // takes reports whether the n-th event of a stream gets a copy.
 func (c *Copies) takes(n int) bool { return n%max(1, c.Every) == 0 }
 
+// A burst is so many pieces in that time, and early pieces come while the oldest that waits has
+// waited for so long.
+const (
+	burstPieces    = 1024
+	burstTime      = time.Second
+	minLag, maxLag = 500 * time.Millisecond, time.Second
+)
+
 // unsent is what a CLI that has fallen behind in a burst has not sent yet, oldest first.
 type unsent struct {
-	frames [][]byte
-	by     int  // so many may wait; 0: the event that comes is none of the burst
-	early  bool // the event that comes goes ahead of them
+	frames []waiting
+	lag    time.Duration // how long they wait; 0: the event that comes is none of the burst
+	piece  int           // of which the event that comes is
+	early  bool          // the event that comes goes ahead of them
 }
 
-// begin says what becomes of the events of the n-th piece of a stream.
-func (b *unsent) begin(e *Early, n int) {
+// waiting is an event, of which piece it is, and when it was emitted.
+type waiting struct {
+	frame []byte
+	piece int
+	since time.Time
+}
+
+// begin says what becomes of the events of a stream's last piece, given when each was emitted.
+func (b *unsent) begin(e *Early, emitted []time.Time) {
+	n := len(emitted) - 1
 	if e == nil || n < e.After {
 		return
 	}
-	b.by = 2 * e.By // events of a piece
-	b.early = (n-e.After)%e.Every < max(1, e.Run)
+	b.lag = time.Duration(e.LagMS) * time.Millisecond
+	b.piece = n
+	if len(b.frames) == 0 {
+		return
+	}
+	oldest := b.frames[0] // all before it have been sent
+	if oldest.piece < burstPieces || emitted[oldest.piece-1].Sub(emitted[oldest.piece-burstPieces]) > burstTime {
+		return
+	}
+	waited := emitted[n].Sub(oldest.since)
+	b.early = (n-e.After)%e.Every < max(1, e.Run) && waited >= minLag && waited <= maxLag
 }
 
-// deliver sends an event, now or when those before it have been sent. What is not of the
-// burst comes behind all of it. The lock is held.
-func (s *session) deliver(frame []byte) {
+// deliver sends an event that was emitted now, at once or when those before it have been sent.
+// What is not of the burst comes behind all of it. The lock is held.
+func (s *session) deliver(frame []byte, now time.Time) {
 	b := &s.behind
 	if b.early {
 		s.push(frame)
 		return
 	}
-	b.frames = append(b.frames, frame)
-	for len(b.frames) > b.by {
-		s.push(b.frames[0])
+	b.frames = append(b.frames, waiting{frame, b.piece, now})
+	for len(b.frames) > 0 && now.Sub(b.frames[0].since) >= b.lag {
+		s.push(b.frames[0].frame)
 		b.frames = b.frames[1:]
 	}
 }
