@@ -41,9 +41,9 @@ const (
 	// stallTimeout is how long a write may take before those who wait for it are served
 	// from memory.
 	stallTimeout = 2 * time.Second
-	// tidyEvery is how often files are closed that are not written any more, and old ones
-	// dropped.
-	tidyEvery = time.Minute
+	// defaultTidyEvery is how often files are closed that are not written any more, and old
+	// ones dropped.
+	defaultTidyEvery = time.Minute
 )
 
 // ErrStalled reports a disk that does not come back from a write.
@@ -60,8 +60,11 @@ type WriterConfig struct {
 	// older goes in whole files.
 	MaxBytes int64
 	MaxAge   time.Duration
-	Now      func() time.Time
-	Logger   *slog.Logger
+	// TidyEvery is how often that is looked at, and files are closed that rest; default a
+	// minute.
+	TidyEvery time.Duration
+	Now       func() time.Time
+	Logger    *slog.Logger
 
 	boot string // the machine's life
 }
@@ -91,6 +94,9 @@ func NewWriter(cfg WriterConfig) *Writer {
 	}
 	if cfg.Interval <= 0 {
 		cfg.Interval = DefaultFsyncInterval
+	}
+	if cfg.TidyEvery <= 0 {
+		cfg.TidyEvery = defaultTidyEvery
 	}
 	if cfg.Now == nil {
 		cfg.Now = time.Now
@@ -145,7 +151,7 @@ func (w *Writer) finishSoon(d *Disk) {
 
 // run writes.
 func (w *Writer) run() {
-	tidy := time.NewTicker(tidyEvery)
+	tidy := time.NewTicker(w.cfg.TidyEvery)
 	defer tidy.Stop()
 	again := time.NewTicker(minRetry)
 	defer again.Stop()

@@ -77,7 +77,7 @@ func New(ctx context.Context, c Config, options ...Option) (_ *App, err error) {
 	if a.policy, err = c.openPolicy(a.logger); err != nil {
 		return nil, err
 	}
-	directory, err := a.openStore(set.disk)
+	directory, err := a.openStore(set.disk, set.tidy)
 	if err != nil {
 		return nil, err
 	}

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
@@ -40,8 +41,8 @@ func (c *Config) readProviders() (map[string][]byte, error) {
 }
 
 // openStore takes the data directory, if there is one to be, and ends what a killed
-// predecessor left running. A nil disk is that of the machine.
-func (a *App) openStore(disk segment.FS) (bridge.Directory, error) {
+// predecessor left running. A nil disk is that of the machine; a zero tidyEvery the journals' own.
+func (a *App) openStore(disk segment.FS, tidyEvery time.Duration) (bridge.Directory, error) {
 	if a.config.Dial == "" {
 		if n := process.SweepAbandoned(); n > 0 {
 			a.logger.Warn("ended what a killed bridge had left running", slog.Int("processes", n))
@@ -56,7 +57,7 @@ func (a *App) openStore(disk segment.FS) (bridge.Directory, error) {
 	}
 	s, err := store.Open(store.Config{Dir: dir, Journals: journal.WriterConfig{
 		FS: disk, Fsync: journal.Fsync(a.config.Fsync), Interval: a.config.FsyncInterval,
-		MaxBytes: a.config.JournalBytes, MaxAge: a.config.JournalAge, Logger: a.logger,
+		MaxBytes: a.config.JournalBytes, MaxAge: a.config.JournalAge, TidyEvery: tidyEvery, Logger: a.logger,
 	}})
 	if err != nil {
 		return nil, err

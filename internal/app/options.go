@@ -3,6 +3,7 @@ package app
 import (
 	"cmp"
 	"log/slog"
+	"time"
 
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
@@ -16,6 +17,7 @@ type settings struct {
 	runner   runtime.Runner
 	progress Progress
 	disk     segment.FS
+	tidy     time.Duration
 	level    *slog.LevelVar
 	backoff  runtime.Backoff
 	breaker  runtime.Breaker
@@ -52,6 +54,10 @@ func WithProgress(f Progress) Option { return func(s *settings) { s.progress = f
 // WithDisk replaces the file system under the data directory, such as by one that fails.
 // What other processes must see, the lock, stays on the machine's own.
 func WithDisk(disk segment.FS) Option { return func(s *settings) { s.disk = disk } }
+
+// WithTidying sets how often it is looked at what may go from disk. Default: as package
+// journal has it.
+func WithTidying(every time.Duration) Option { return func(s *settings) { s.tidy = every } }
 
 // WithSpans has e get the spans of calls, turns and callbacks too. What it does with them
 // holds up the call.

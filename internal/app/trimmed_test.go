@@ -1,0 +1,81 @@
+package app
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+	"github.com/copilot-grpc/copilot-grpc/internal/fakecli"
+)
+
+// A reader whose place has gone from disk is told so, with the session as it is now, and
+// goes on with the oldest that is there.
+func TestReaderOfWhatIsTrimmed(t *testing.T) {
+	t.Parallel()
+	const most = 1 << 20
+	r := start(t, Config{DataDir: t.TempDir(), JournalBytes: most, MaxMemoryBytes: most},
+		WithRunner(fake(t, fakecli.Script{})), WithTidying(10*time.Millisecond))
+	ctx, client := r.dial(t)
+	conn := client.Conn().(*grpc.ClientConn)
+	if err := sessions(t, conn, 1); err != nil {
+		t.Fatal(err)
+	}
+	id := []*bridgev1.SessionCursor{{SessionId: "s0"}}
+	first := attachedAt(t, conn, id).GetFirstAvailable()
+	long := strings.Repeat("x", most)
+	var now *bridgev1.Attached
+	for now = attachedAt(t, conn, id); now.GetFirstAvailable().GetSeq() == first.GetSeq(); now = attachedAt(t, conn, id) {
+		// Whole files go, so that it takes some.
+		if _, err := bridgev1.NewSessionServiceClient(conn).SendAndWait(ctx, &bridgev1.SendAndWaitRequest{
+			SessionId: "s0", Prompt: &bridgev1.Prompt{Text: long},
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	id[0].After = &bridgev1.Position{Epoch: first.GetEpoch(), Seq: first.GetSeq()}
+	stream, err := bridgev1.NewEventServiceClient(conn).Subscribe(ctx, &bridgev1.SubscribeRequest{Sessions: id})
+	for err == nil {
+		var f *bridgev1.SubscribeResponse
+		if f, err = stream.Recv(); f.GetEvents() != nil {
+			t.Fatal("events without a gap before them")
+		}
+		if gap := f.GetGap(); gap != nil {
+			if gap.GetReason() != bridgev1.GapReason_GAP_REASON_TRIMMED || gap.GetThrough().GetSeq() < now.GetFirstAvailable().GetSeq()-1 || gap.GetSession().GetSessionId() != "s0" {
+				t.Errorf("the gap is %v, the first that is there %v", gap, now.GetFirstAvailable())
+			}
+			break
+		}
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for { // what is there comes after it
+		f, err := stream.Recv()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(f.GetEvents().GetEvents()) > 0 {
+			return
+		}
+	}
+}
+
+// attachedAt is how a stream of the sessions begins.
+func attachedAt(t *testing.T, conn *grpc.ClientConn, sessions []*bridgev1.SessionCursor) *bridgev1.Attached {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	stream, err := bridgev1.NewEventServiceClient(conn).Subscribe(ctx, &bridgev1.SubscribeRequest{Sessions: sessions})
+	for err == nil {
+		var f *bridgev1.SubscribeResponse
+		if f, err = stream.Recv(); f.GetAttached() != nil {
+			return f.GetAttached()
+		}
+	}
+	t.Fatal(err)
+	return nil
+}
