@@ -27,8 +27,7 @@ func TestReaderOfWhatIsTrimmed(t *testing.T) {
 	id := []*bridgev1.SessionCursor{{SessionId: "s0"}}
 	first := attachedAt(t, conn, id).GetFirstAvailable()
 	long := strings.Repeat("x", most)
-	var now *bridgev1.Attached
-	for now = attachedAt(t, conn, id); now.GetFirstAvailable().GetSeq() == first.GetSeq(); now = attachedAt(t, conn, id) {
+	for attachedAt(t, conn, id).GetFirstAvailable().GetSeq() == first.GetSeq() {
 		// Whole files go, so that it takes some.
 		if _, err := bridgev1.NewSessionServiceClient(conn).SendAndWait(ctx, &bridgev1.SendAndWaitRequest{
 			SessionId: "s0", Prompt: &bridgev1.Prompt{Text: long},
@@ -38,27 +37,26 @@ func TestReaderOfWhatIsTrimmed(t *testing.T) {
 	}
 	id[0].After = &bridgev1.Position{Epoch: first.GetEpoch(), Seq: first.GetSeq()}
 	stream, err := bridgev1.NewEventServiceClient(conn).Subscribe(ctx, &bridgev1.SubscribeRequest{Sessions: id})
-	for err == nil {
-		var f *bridgev1.SubscribeResponse
-		if f, err = stream.Recv(); f.GetEvents() != nil {
-			t.Fatal("events without a gap before them")
-		}
-		if gap := f.GetGap(); gap != nil {
-			if gap.GetReason() != bridgev1.GapReason_GAP_REASON_TRIMMED || gap.GetThrough().GetSeq() < now.GetFirstAvailable().GetSeq()-1 || gap.GetSession().GetSessionId() != "s0" {
-				t.Errorf("the gap is %v, the first that is there %v", gap, now.GetFirstAvailable())
-			}
-			break
-		}
-	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	for { // what is there comes after it
+	var gap *bridgev1.Gap
+	for {
 		f, err := stream.Recv()
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(f.GetEvents().GetEvents()) > 0 {
+		if g := f.GetGap(); g != nil && gap == nil {
+			gap = g
+		}
+		if events := f.GetEvents().GetEvents(); len(events) > 0 { // of what is there
+			at := events[0].GetPosition().GetSeq()
+			if gap.GetReason() != bridgev1.GapReason_GAP_REASON_TRIMMED || gap.GetAfter().GetSeq() != first.GetSeq() || gap.GetSession().GetSessionId() != "s0" {
+				t.Errorf("before events from %d on came a gap %v after %v", at, gap.GetReason(), gap.GetAfter())
+			}
+			if gap.GetThrough().GetSeq() <= first.GetSeq() || at <= gap.GetThrough().GetSeq() {
+				t.Errorf("the gap is through %v, the next event %d", gap.GetThrough(), at)
+			}
 			return
 		}
 	}
