@@ -55,15 +55,16 @@ const (
 type order struct {
 	// watching says that the CLI sends a burst or second copies, hence may send early events.
 	watching bool
-	count    int         // ephemeral events since begun, while not watching
-	begun    time.Time   // when counting began
-	begunAt  int64       // the same by the CLI's clock
-	last     place       // of the last event that went on, while watching
-	early    []placed    // held back, in order
-	bytes    int         // of them
-	run      int         // of them, since an event went on
-	since    time.Time   // when that was
-	timer    *time.Timer // runs while early is not empty
+	count    int                 // ephemeral events since begun, while not watching
+	begun    time.Time           // when counting began
+	begunAt  int64               // the same by the CLI's clock
+	last     place               // of the last event that went on, while watching
+	early    []placed            // held back, in order
+	held     map[journal.ID]bool // those that have an id, by it
+	bytes    int                 // of them
+	run      int                 // of them, since an event went on
+	since    time.Time           // when that was
+	timer    *time.Timer         // runs while early is not empty
 }
 
 // place is where an event belongs, as far as the CLI tells.
@@ -184,6 +185,7 @@ func (s *Session) sort(rec *journal.Record) {
 	switch {
 	case p.at == 0:
 		s.apply(rec)
+	case o.held[rec.ID]: // a second copy, which would go on in a place of its own
 	case len(o.early) == 0:
 		if p.leads(o.last) {
 			s.holdEarly(placed{p, rec})
@@ -193,9 +195,6 @@ func (s *Session) sort(rec *journal.Record) {
 	case p.before(o.early[0].place):
 		s.goOn(placed{p, rec})
 	case p.before(o.early[len(o.early)-1].place):
-		if o.holds(p, rec.ID) {
-			return
-		}
 		s.release(o.after(p))
 		s.goOn(placed{p, rec})
 	default:
@@ -209,8 +208,11 @@ func (s *Session) sort(rec *journal.Record) {
 // goOn hands an event on in its place. Second copies say nothing about how far the CLI
 // has come. The caller holds mu.
 func (s *Session) goOn(e placed) {
-	if s.apply(e.rec) {
-		s.order.last, s.order.run, s.order.since = e.place, 0, s.turn.lastEvent
+	if o := &s.order; s.apply(e.rec) {
+		if e.kind == other { // the response is where it was
+			e.total, e.kind = o.last.total, o.last.kind
+		}
+		o.last, o.run, o.since = e.place, 0, s.turn.lastEvent
 	}
 }
 
@@ -225,6 +227,10 @@ func (s *Session) holdEarly(e placed) {
 			o.timer.Reset(earlyPatience)
 		}
 	}
+	if o.held == nil {
+		o.held = map[journal.ID]bool{}
+	}
+	o.held[e.rec.ID] = e.rec.ID != journal.ID{}
 	o.early = append(o.early, e)
 	o.bytes += len(e.rec.JSON)
 	switch o.run++; {
@@ -281,6 +287,7 @@ func (s *Session) release(n int) {
 	o := &s.order
 	for _, e := range o.early[:n] {
 		o.bytes -= len(e.rec.JSON)
+		delete(o.held, e.rec.ID)
 		s.goOn(e)
 	}
 	if o.early = slices.Delete(o.early, 0, n); len(o.early) == 0 {
@@ -324,16 +331,6 @@ func (o *order) after(p place) int {
 		return -1
 	})
 	return i
-}
-
-// holds reports whether an event at p is held back already.
-func (o *order) holds(p place, id journal.ID) bool {
-	for i := o.after(p) - 1; i >= 0 && o.early[i].at == p.at; i-- {
-		if o.early[i].rec.ID == id {
-			return true
-		}
-	}
-	return false
 }
 
 // placeOf tells where an event belongs.

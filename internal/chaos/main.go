@@ -96,18 +96,34 @@ func Main(args []string, stdout, stderr io.Writer) int {
 	return 0
 }
 
-// work plays plans, one a line, and answers with reports.
+// orphanPatience is how long a schedule may take to end when nobody waits for its report.
+const orphanPatience = 30 * time.Second
+
+// work plays plans, one a line, and answers with reports. When its input ends, who gave the
+// plans has gone, whatever became of him: so does the schedule that is being played.
 func work(in io.Reader, out io.Writer) int {
-	plans, reports := json.NewDecoder(in), json.NewEncoder(out)
-	for {
-		var p Plan
-		if err := plans.Decode(&p); err != nil {
-			return 0
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	plans := make(chan Plan)
+	go func() {
+		defer close(plans)
+		defer time.AfterFunc(orphanPatience, func() { os.Exit(1) })
+		defer cancel()
+		for input := json.NewDecoder(in); ; {
+			var p Plan
+			if input.Decode(&p) != nil {
+				return
+			}
+			plans <- p
 		}
-		if err := reports.Encode(Run(context.Background(), p)); err != nil {
+	}()
+	reports := json.NewEncoder(out)
+	for p := range plans {
+		if err := reports.Encode(Run(ctx, p)); err != nil {
 			return 1
 		}
 	}
+	return 0
 }
 
 // plans gives the plans of a run, one after the other.
@@ -197,6 +213,8 @@ func newWorker(ctx context.Context) *worker {
 	k.cmd = exec.CommandContext(ctx, self)
 	k.cmd.Env = append(os.Environ(), workerEnv+"=1")
 	k.cmd.Stderr = &k.stderr
+	k.cmd.Cancel = func() error { return k.in.Close() }
+	k.cmd.WaitDelay = orphanPatience
 	var out io.ReadCloser
 	if k.in, k.err = k.cmd.StdinPipe(); k.err == nil {
 		if out, k.err = k.cmd.StdoutPipe(); k.err == nil {
@@ -237,7 +255,7 @@ func (k *worker) close() {
 		return
 	}
 	_ = k.in.Close() // its end
-	kill := time.AfterFunc(10*time.Second, k.release)
+	kill := time.AfterFunc(2*orphanPatience, func() { _ = k.cmd.Process.Kill() })
 	defer kill.Stop()
 	_ = k.cmd.Wait()
 	k.release()
