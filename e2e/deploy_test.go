@@ -34,7 +34,7 @@ func TestDeployPage(t *testing.T) {
 	}
 	for _, want := range []string{
 		"tls_cert: cert.pem # config.yaml:2", "TURN_STATUS_COMPLETED", `"sessionId": "first"`, "copilot.bridge.v1.SessionService",
-		"code = Unauthenticated", "code = PermissionDenied", "Code: ResourceExhausted", "QuotaFailure",
+		"code = Unauthenticated", "code = PermissionDenied", `copilot_turns_total{`, `"msg":"session.create"`, "Code: ResourceExhausted", "QuotaFailure",
 	} {
 		if !strings.Contains(out, want) {
 			t.Errorf("%q is missing in what comes out", want)
