@@ -104,10 +104,12 @@ const orphanPatience = 30 * time.Second
 func work(in io.Reader, out io.Writer) int {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
+	ended := make(chan struct{})
+	defer close(ended)
 	plans := make(chan Plan)
 	go func() {
+		defer abandon(ended)
 		defer close(plans)
-		defer time.AfterFunc(orphanPatience, func() { os.Exit(1) })
 		defer cancel()
 		for input := json.NewDecoder(in); ; {
 			var p Plan
@@ -124,6 +126,15 @@ func work(in io.Reader, out io.Writer) int {
 		}
 	}
 	return 0
+}
+
+// abandon ends the process if what has ended does not say so in time.
+func abandon(ended <-chan struct{}) {
+	select {
+	case <-ended:
+	case <-time.After(orphanPatience):
+		os.Exit(1)
+	}
 }
 
 // plans gives the plans of a run, one after the other.
