@@ -1,13 +1,9 @@
 package session
 
 import (
-	"bytes"
-	"encoding/json"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
-	"unicode/utf16"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
@@ -55,15 +51,16 @@ const (
 type order struct {
 	// watching says that the CLI sends a burst or second copies, hence may send early events.
 	watching bool
-	count    int         // ephemeral events since begun, while not watching
-	begun    time.Time   // when counting began
-	begunAt  int64       // the same by the CLI's clock
-	last     place       // of the last event that went on, while watching
-	early    []placed    // held back, in order
-	bytes    int         // of them
-	run      int         // of them, since an event went on
-	since    time.Time   // when that was
-	timer    *time.Timer // runs while early is not empty
+	count    int                 // ephemeral events since begun, while not watching
+	begun    time.Time           // when counting began
+	begunAt  int64               // the same by the CLI's clock
+	last     place               // of the last event that went on, while watching
+	early    []placed            // held back, in order
+	held     map[journal.ID]bool // those that have an id, by it
+	bytes    int                 // of them
+	run      int                 // of them, since an event went on
+	since    time.Time           // when that was
+	timer    *time.Timer         // runs while early is not empty
 }
 
 // place is where an event belongs, as far as the CLI tells.
@@ -184,6 +181,7 @@ func (s *Session) sort(rec *journal.Record) {
 	switch {
 	case p.at == 0:
 		s.apply(rec)
+	case o.held[rec.ID]: // a second copy, which would go on in a place of its own
 	case len(o.early) == 0:
 		if p.leads(o.last) {
 			s.holdEarly(placed{p, rec})
@@ -193,9 +191,6 @@ func (s *Session) sort(rec *journal.Record) {
 	case p.before(o.early[0].place):
 		s.goOn(placed{p, rec})
 	case p.before(o.early[len(o.early)-1].place):
-		if o.holds(p, rec.ID) {
-			return
-		}
 		s.release(o.after(p))
 		s.goOn(placed{p, rec})
 	default:
@@ -209,8 +204,11 @@ func (s *Session) sort(rec *journal.Record) {
 // goOn hands an event on in its place. Second copies say nothing about how far the CLI
 // has come. The caller holds mu.
 func (s *Session) goOn(e placed) {
-	if s.apply(e.rec) {
-		s.order.last, s.order.run, s.order.since = e.place, 0, s.turn.lastEvent
+	if o := &s.order; s.apply(e.rec) {
+		if e.kind == other { // the response is where it was
+			e.total, e.kind = o.last.total, o.last.kind
+		}
+		o.last, o.run, o.since = e.place, 0, s.turn.lastEvent
 	}
 }
 
@@ -225,6 +223,10 @@ func (s *Session) holdEarly(e placed) {
 			o.timer.Reset(earlyPatience)
 		}
 	}
+	if o.held == nil {
+		o.held = map[journal.ID]bool{}
+	}
+	o.held[e.rec.ID] = e.rec.ID != journal.ID{}
 	o.early = append(o.early, e)
 	o.bytes += len(e.rec.JSON)
 	switch o.run++; {
@@ -281,6 +283,7 @@ func (s *Session) release(n int) {
 	o := &s.order
 	for _, e := range o.early[:n] {
 		o.bytes -= len(e.rec.JSON)
+		delete(o.held, e.rec.ID)
 		s.goOn(e)
 	}
 	if o.early = slices.Delete(o.early, 0, n); len(o.early) == 0 {
@@ -326,16 +329,6 @@ func (o *order) after(p place) int {
 	return i
 }
 
-// holds reports whether an event at p is held back already.
-func (o *order) holds(p place, id journal.ID) bool {
-	for i := o.after(p) - 1; i >= 0 && o.early[i].at == p.at; i-- {
-		if o.early[i].rec.ID == id {
-			return true
-		}
-	}
-	return false
-}
-
 // placeOf tells where an event belongs.
 func (o *order) placeOf(rec *journal.Record) place {
 	p := place{at: timestamp(rec.JSON), kind: kindOf(rec)}
@@ -360,62 +353,4 @@ func (o *order) placeOf(rec *journal.Record) place {
 		}
 	}
 	return p
-}
-
-// timestamp is the time of an event in milliseconds, as if all months had 31 days, and
-// zero if it is not in the form in which the CLI writes it. The member is looked for from the
-// end, where it is; no string can contain its text, for its quotes would be escaped.
-func timestamp(event []byte) int64 {
-	const key, form = `"timestamp":"`, `2006-01-02T15:04:05.000Z"`
-	// With a parent, which nearly every event has, its place is known. What comes after is
-	// too short to hold another.
-	const rest = `,"parentId":"00000000-0000-0000-0000-000000000000"}`
-	i := len(event) - len(key) - len(form) - len(rest)
-	if i < 0 || string(event[i:i+len(key)]) != key || string(event[len(event)-len(rest):][:13]) != rest[:13] {
-		i = bytes.LastIndex(event, []byte(key))
-	}
-	if i < 0 || len(event) < i+len(key)+len(form) {
-		return 0
-	}
-	t := event[i+len(key):][:len(form)]
-	for k, c := range []byte(form) {
-		if digit := '0' <= c && c <= '9'; digit != ('0' <= t[k] && t[k] <= '9') || !digit && t[k] != c {
-			return 0
-		}
-	}
-	pair := func(i int) int64 { return int64(t[i]-'0')*10 + int64(t[i+1]-'0') }
-	day := ((pair(0)*100+pair(2))*12+pair(5))*31 + pair(8)
-	at := ((day*24+pair(11))*60+pair(14))*60 + pair(17)
-	return at*1000 + pair(20)*10 + int64(t[22]-'0')
-}
-
-// hasSize reports whether an event's piece of text is n bytes long, or n units of UTF-16.
-func hasSize(event []byte, n int64) bool {
-	_, rest, ok := bytes.Cut(event, []byte(`"deltaContent":`))
-	if !ok {
-		_, rest, ok = bytes.Cut(event, []byte(`"inputDelta":`))
-	}
-	var text string
-	if !ok || json.NewDecoder(bytes.NewReader(rest)).Decode(&text) != nil {
-		return false
-	}
-	return int64(len(text)) == n || int64(len(utf16.Encode([]rune(text)))) == n
-}
-
-// number is a member that is a number, or zero.
-func number(event []byte, key string) int64 {
-	i := bytes.Index(event, []byte(key))
-	if i < 0 {
-		return 0
-	}
-	digits := event[i+len(key):]
-	end := 0
-	for end < len(digits) && '0' <= digits[end] && digits[end] <= '9' {
-		end++
-	}
-	n, err := strconv.ParseInt(string(digits[:end]), 10, 64)
-	if err != nil {
-		return 0
-	}
-	return n
 }

@@ -76,6 +76,34 @@ func TestOrderBeginning(t *testing.T) {
 	wantKept(t, s, "d", "a", "b", "c", "e")
 }
 
+// TestOrderInBetween: what is no part of the response, in the middle of a burst with second
+// copies, does not hold up what comes after it.
+func TestOrderInBetween(t *testing.T) {
+	t.Parallel()
+	b, s := newBurst(350, nil), newOrdered(t)
+	for i := range b.pieces { // long enough for a size to look as if it were early
+		b.pieces[i] = strings.Repeat("x", 19)
+		b.totals[i] = 19 * (i + 1)
+	}
+	var want []string
+	for n := range 700 {
+		if n == 300 || n == 401 { // between two pieces, and between a size and its text
+			id := fmt.Sprint("note", n)
+			s.Ingest(eventAt("pending_messages.modified", `{}`, id, b.at[n/2], true))
+			want = append(want, id)
+		}
+		s.Ingest(b.event(n))
+		want = append(want, fmt.Sprint("e", n))
+		if n >= 200 {
+			s.Ingest(b.event(n - 200))
+		}
+		if n%2 == 1 && n > 200 && len(s.order.early) > 0 {
+			t.Fatalf("%d events are held back after event %d", len(s.order.early), n)
+		}
+	}
+	wantKept(t, s, want...)
+}
+
 // An event about the session in the middle of a burst does not end it: what comes early right
 // after it is kept back all the same.
 func TestOrderAcrossSessionEvents(t *testing.T) {

@@ -120,6 +120,7 @@ func TestOrderRestored(t *testing.T) {
 		"and copies":        {second, [][]int{run(10, 100), {600, 601}, run(0, 20), run(100, 300), {602}, run(20, 200), run(300, 600), run(603, 700)}},
 		"copy of an early":  {second, [][]int{run(10, 100), {600, 601, 602, 603}, {602}, run(100, 600), {600, 601}, run(604, 700), {603}}},
 		"copy in the midst": {map[int]time.Duration{300: time.Second, 301: time.Millisecond}, [][]int{run(10, 100), run(600, 640), {601, 610}, run(100, 600), run(640, 700)}},
+		"copies of held":    {second, [][]int{run(10, 100), run(600, 620), {601, 603, 605, 619, 617, 604, 600}, run(100, 600), run(620, 700)}},
 		"two gaps":          {second, [][]int{run(10, 100), run(300, 320), run(100, 200), run(600, 620), run(200, 300), run(320, 600), run(620, 700)}},
 	} {
 		t.Run(name, func(t *testing.T) {

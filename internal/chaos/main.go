@@ -96,17 +96,44 @@ func Main(args []string, stdout, stderr io.Writer) int {
 	return 0
 }
 
-// work plays plans, one a line, and answers with reports.
+// orphanPatience is how long a schedule may take to end when nobody waits for its report.
+const orphanPatience = 30 * time.Second
+
+// work plays plans, one a line, and answers with reports. When its input ends, who gave the
+// plans has gone, whatever became of him: so does the schedule that is being played.
 func work(in io.Reader, out io.Writer) int {
-	plans, reports := json.NewDecoder(in), json.NewEncoder(out)
-	for {
-		var p Plan
-		if err := plans.Decode(&p); err != nil {
-			return 0
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	ended := make(chan struct{})
+	defer close(ended)
+	plans := make(chan Plan)
+	go func() {
+		defer abandon(ended)
+		defer close(plans)
+		defer cancel()
+		for input := json.NewDecoder(in); ; {
+			var p Plan
+			if input.Decode(&p) != nil {
+				return
+			}
+			plans <- p
 		}
-		if err := reports.Encode(Run(context.Background(), p)); err != nil {
+	}()
+	reports := json.NewEncoder(out)
+	for p := range plans {
+		if err := reports.Encode(Run(ctx, p)); err != nil {
 			return 1
 		}
+	}
+	return 0
+}
+
+// abandon ends the process if what has ended does not say so in time.
+func abandon(ended <-chan struct{}) {
+	select {
+	case <-ended:
+	case <-time.After(orphanPatience):
+		os.Exit(1)
 	}
 }
 
@@ -197,6 +224,8 @@ func newWorker(ctx context.Context) *worker {
 	k.cmd = exec.CommandContext(ctx, self)
 	k.cmd.Env = append(os.Environ(), workerEnv+"=1")
 	k.cmd.Stderr = &k.stderr
+	k.cmd.Cancel = func() error { return k.in.Close() }
+	k.cmd.WaitDelay = orphanPatience
 	var out io.ReadCloser
 	if k.in, k.err = k.cmd.StdinPipe(); k.err == nil {
 		if out, k.err = k.cmd.StdoutPipe(); k.err == nil {
@@ -237,7 +266,7 @@ func (k *worker) close() {
 		return
 	}
 	_ = k.in.Close() // its end
-	kill := time.AfterFunc(10*time.Second, k.release)
+	kill := time.AfterFunc(2*orphanPatience, func() { _ = k.cmd.Process.Kill() })
 	defer kill.Stop()
 	_ = k.cmd.Wait()
 	k.release()

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"log/slog"
 	"net"
@@ -71,6 +72,10 @@ func serve(path string) error {
 	c.CLIPath, c.NoInstall = s.CLI, true
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
+	go func() {
+		_, _ = io.Copy(io.Discard, os.Stdin) // until the schedule's process has ended
+		stop()
+	}()
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
 	a, err := app.New(ctx, c, app.WithLogger(log), restarts())
 	if err != nil {
@@ -142,6 +147,9 @@ func (p *process) start() error {
 	p.cmd = exec.Command(self)
 	p.cmd.Env = append(os.Environ(), ServeEnv+"="+p.path)
 	p.cmd.Stdout, p.cmd.Stderr = p.log, p.log
+	if _, err := p.cmd.StdinPipe(); err != nil { // it ends with us
+		return err
+	}
 	if err := p.cmd.Start(); err != nil {
 		return err
 	}

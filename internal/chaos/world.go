@@ -173,12 +173,12 @@ func (w *world) play(r *Report) (err error) {
 		do[o.name] = o
 	}
 	for i, s := range draw(w.plan) {
-		w.logf("step %d: %s %v", i, s.op, s.pick)
-		do[s.op].do(w, s)
-		w.pause(s.after)
 		if w.ctx.Err() != nil {
 			return context.Cause(w.ctx)
 		}
+		w.logf("step %d: %s %v", i, s.op, s.pick)
+		do[s.op].do(w, s)
+		w.pause(s.after)
 	}
 	w.settle(r)
 	return nil
