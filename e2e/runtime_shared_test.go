@@ -20,13 +20,19 @@ import (
 // ready lists the runtimes that work.
 func (st *stage) ready() []*bridgev1.Runtime {
 	st.t.Helper()
+	return slices.DeleteFunc(st.runtimes(), func(rt *bridgev1.Runtime) bool {
+		return rt.GetState() != bridgev1.RuntimeState_RUNTIME_STATE_READY
+	})
+}
+
+// runtimes are all that the server has, whatever their state.
+func (st *stage) runtimes() []*bridgev1.Runtime {
+	st.t.Helper()
 	list, err := st.client.Runtimes().ListRuntimes(st.ctx, &bridgev1.ListRuntimesRequest{})
 	if err != nil {
 		st.t.Fatal(err)
 	}
-	return slices.DeleteFunc(list.GetRuntimes(), func(rt *bridgev1.Runtime) bool {
-		return rt.GetState() != bridgev1.RuntimeState_RUNTIME_STATE_READY
-	})
+	return list.GetRuntimes()
 }
 
 // awaitRuntimes waits until so many runtimes work. Nobody is told of their coming and

@@ -230,15 +230,16 @@ func TestOldRuntimeIsReplaced(t *testing.T) {
 	st.say(other, "hello")
 	st.unloaded(other) // its runtime is old by now, and nothing goes on in it
 	st.say(other, "and on")
-	st.awaitRuntimes(2)
+	old := func(rt *bridgev1.Runtime) bool { return rt.GetPid() == before[0].GetPid() }
+	all := st.runtimes()
+	if i := slices.IndexFunc(all, old); i < 0 || len(all) < 2 || all[i].GetState() != bridgev1.RuntimeState_RUNTIME_STATE_STOPPING {
+		t.Errorf("with a session on the old runtime and one elsewhere the runtimes are %v", all)
+	}
 	works.release()
 	if out := ended(); out.GetText() != "worked" {
 		t.Errorf("the agent said %q", out.GetText())
 	}
-	pid := before[0].GetPid()
-	st.until("the end of the old runtime", func() bool {
-		return !slices.ContainsFunc(st.ready(), func(rt *bridgev1.Runtime) bool { return rt.GetPid() == pid })
-	})
+	st.until("the end of the old runtime", func() bool { return !slices.ContainsFunc(st.runtimes(), old) })
 	if out := st.say(s, "and on"); out.GetText() != "You said: and on" {
 		t.Errorf("the agent said %q", out.GetText())
 	}
