@@ -132,17 +132,7 @@ func TestSecretsStayInMemory(t *testing.T) {
 	}
 	places := map[string]string{"the log": log.String(), "what callers are told": strings.Join(told, "\n")}
 	maps.Copy(places, silent)
-	err = filepath.WalkDir(data, func(path string, d fs.DirEntry, err error) error {
-		if err != nil || !d.Type().IsRegular() {
-			return err
-		}
-		text, err := os.ReadFile(path)
-		places[path] = string(text)
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	maps.Copy(places, filesUnder(t, data))
 	if len(places) < 4 || !strings.Contains(places["the log"], "CreateSession") {
 		t.Fatalf("there is nothing to look at: %d places", len(places))
 	}
@@ -158,4 +148,22 @@ func TestSecretsStayInMemory(t *testing.T) {
 			}
 		}
 	}
+}
+
+// filesUnder are the texts of all files in a folder, by their paths.
+func filesUnder(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	files := map[string]string{}
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		files[path] = string(text)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
 }
