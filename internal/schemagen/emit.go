@@ -265,7 +265,10 @@ func (e *emitter) field(f *file, indent string, m *Message, fl *Field) {
 
 func (e *emitter) fieldOptions(fl *Field) []string {
 	var opts []string
-	if fl.JSON != "" && !fl.Raw && lowerCamel(fl.Name) != fl.JSON {
+	// A json_name may not be the name of another field, which is why there is a number behind
+	// a renamed one.
+	byRule := fl.Raw || fl.Renamed
+	if fl.JSON != "" && !byRule && lowerCamel(fl.Name) != fl.JSON {
 		opts = append(opts, fmt.Sprintf("json_name = %q", fl.JSON))
 	}
 	if fl.Deprecated || e.docs.gone(fl.Life) {
@@ -275,7 +278,7 @@ func (e *emitter) fieldOptions(fl *Field) []string {
 		opts = append(opts, "debug_redact = true")
 	}
 	var rules []string
-	if fl.Raw && fl.JSON != "" {
+	if byRule && fl.JSON != "" {
 		rules = append(rules, fmt.Sprintf("member: %q", fl.JSON))
 	}
 	rules = appendFlag(rules, "raw", fl.Raw)

@@ -55,6 +55,7 @@ type Const struct {
 type Field struct {
 	JSON       string // the JSON member; empty for cases of unions and envelopes
 	Name       string
+	Renamed    bool   // another field has the name it would have
 	Type       string // proto type
 	Repeated   bool
 	Map        bool
@@ -231,7 +232,8 @@ func (p *planner) members(msg *Message, props []*Prop) {
 			continue
 		}
 		f := p.field(msg, prop)
-		f.Name = freeName(msg, f.Name)
+		free := freeName(msg, f.Name)
+		f.Name, f.Renamed = free, free != f.Name
 		msg.Fields = append(msg.Fields, f)
 	}
 }

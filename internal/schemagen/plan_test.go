@@ -35,11 +35,11 @@ func TestPlanFields(t *testing.T) {
 		"meta":         {Type: "string", Optional: true},
 		"github_token": {Type: "string", Optional: true, Secret: true},
 		"a_b":          {Type: "string", Optional: true, JSON: "aB"},
-		"a_b_2":        {Type: "string", Optional: true, JSON: "a_b"},
+		"a_b_2":        {Type: "string", Optional: true, JSON: "a_b", Renamed: true},
 	} {
 		f := fieldNamed(t, m, name)
 		if f.Type != want.Type || f.Repeated != want.Repeated || f.Map != want.Map || f.Optional != want.Optional ||
-			f.Raw != want.Raw || f.Secret != want.Secret || want.JSON != "" && f.JSON != want.JSON {
+			f.Raw != want.Raw || f.Renamed != want.Renamed || f.Secret != want.Secret || want.JSON != "" && f.JSON != want.JSON {
 			t.Errorf("%s: got %+v, want %+v", name, *f, want)
 		}
 	}

@@ -21478,7 +21478,7 @@ type ModelCapabilitiesSupports struct {
 	// Whether the model can answer piece by piece.
 	Streaming *bool `protobuf:"varint,7,opt,name=streaming,proto3,oneof" json:"streaming,omitempty"`
 	// Whether the model can call tools.
-	ToolCalls_2 *bool `protobuf:"varint,8,opt,name=tool_calls_2,json=tool_calls,proto3,oneof" json:"tool_calls_2,omitempty"`
+	ToolCalls_2 *bool `protobuf:"varint,8,opt,name=tool_calls_2,json=toolCalls2,proto3,oneof" json:"tool_calls_2,omitempty"`
 	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -35696,7 +35696,7 @@ const file_copilot_cli_v1_common_proto_rawDesc = "" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\t\n" +
 	"\a_visionB\x13\n" +
 	"\x11_reasoning_effortB\r\n" +
-	"\v_tool_calls\"\x98\x04\n" +
+	"\v_tool_calls\"\xaa\x04\n" +
 	"\x19ModelCapabilitiesSupports\x12\x1b\n" +
 	"\x06vision\x18\x01 \x01(\bH\x00R\x06vision\x88\x01\x01\x12.\n" +
 	"\x10reasoning_effort\x18\x02 \x01(\bH\x01R\x0freasoningEffort\x88\x01\x01\x12U\n" +
@@ -35705,9 +35705,11 @@ const file_copilot_cli_v1_common_proto_rawDesc = "" +
 	"\n" +
 	"tool_calls\x18\x05 \x01(\bH\x03R\ttoolCalls\x88\x01\x01\x125\n" +
 	"\x13parallel_tool_calls\x18\x06 \x01(\bH\x04R\x13parallel_tool_calls\x88\x01\x01\x12!\n" +
-	"\tstreaming\x18\a \x01(\bH\x05R\tstreaming\x88\x01\x01\x12%\n" +
-	"\ftool_calls_2\x18\b \x01(\bH\x06R\n" +
-	"tool_calls\x88\x01\x01\x12\x1e\n" +
+	"\tstreaming\x18\a \x01(\bH\x05R\tstreaming\x88\x01\x01\x127\n" +
+	"\ftool_calls_2\x18\b \x01(\bB\x10\x82\x80\x19\f\n" +
+	"\n" +
+	"tool_callsH\x06R\n" +
+	"toolCalls2\x88\x01\x01\x12\x1e\n" +
 	"\n" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\t\n" +
 	"\a_visionB\x13\n" +

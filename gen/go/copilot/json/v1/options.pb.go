@@ -266,7 +266,9 @@ func (x *ConstMember) GetValueJson() string {
 type FieldRules struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The JSON member, where it differs from the field's json_name. Set on fields
-	// that hold JSON text: their json_name ends in Json, the member's does not.
+	// that hold JSON text: their json_name ends in Json, the member's does not. And
+	// where members differ in case only, as toolCalls and tool_calls do: the second
+	// one's field has a number behind its name.
 	Member string `protobuf:"bytes,1,opt,name=member,proto3" json:"member,omitempty"`
 	// The field holds JSON text: the member's exact bytes.
 	Raw bool `protobuf:"varint,2,opt,name=raw,proto3" json:"raw,omitempty"`
