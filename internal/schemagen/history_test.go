@@ -133,6 +133,7 @@ var unlistedEvents = []string{
 	"model.model_call_started", "model.message", "model.turn_started", "model.turn_ended", "model.model_call_success",
 	"model.messages_snapshot", "model.response", "model.model_call_failure", "model.tool_execution", "model.turn_retry",
 	"model.turn_failed", "model.log", "model.compaction_started", "model.compaction_completed", "model.telemetry",
+	"model.response_limits_status",
 	"session.mcp_server_removed",
 }
 
