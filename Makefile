@@ -96,7 +96,7 @@ client-python: build ## the Python one alone
 	@.ci/step "Python client" go,npm,python3 .ci/client python $(CLI_VERSION)
 
 # Not the SDK for Python on the oldest CLI: it waits for the end of a turn in vain there, shim or not.
-sdk: build ## programs of the official SDKs on the CLI and on the shim, everything compared, both CLI versions
+sdk: build ## programs of the official SDKs on the CLI and on the shim, everything compared: TypeScript on both CLI versions, Python on the pinned one
 	@.ci/step "typescript SDK on CLI $(CLI_VERSION)" go,npm .ci/sdk typescript $(CLI_VERSION)
 	@.ci/step "python SDK on CLI $(CLI_VERSION)" go,npm .ci/sdk python $(CLI_VERSION)
 	@.ci/step "typescript SDK on CLI $(CLI_OLDEST)" go,npm .ci/sdk typescript $(CLI_OLDEST)

@@ -34,6 +34,15 @@ func calls(ctx context.Context, t *testing.T, conn *grpc.ClientConn, id string) 
 
 func begun(name string) *open { return &open{name: name, ended: make(chan error, 1)} }
 
+// drained reads a stream to its end, and returns that.
+func drained[F any](stream grpc.ServerStreamingClient[F]) error {
+	for {
+		if _, err := stream.Recv(); err != nil {
+			return err
+		}
+	}
+}
+
 func subscribed(ctx context.Context, t *testing.T, conn *grpc.ClientConn, id string) *open {
 	t.Helper()
 	o := begun("Subscribe")
@@ -74,13 +83,7 @@ func attached(ctx context.Context, t *testing.T, conn *grpc.ClientConn, id strin
 	if err != nil {
 		t.Fatal(err)
 	}
-	go func() {
-		var err error
-		for err == nil {
-			_, err = stream.Recv()
-		}
-		o.ended <- err
-	}()
+	go func() { o.ended <- drained(stream) }()
 	return o
 }
 
@@ -96,13 +99,7 @@ func ran(ctx context.Context, t *testing.T, conn *grpc.ClientConn, id string) *o
 	if err != nil {
 		t.Fatal(err)
 	}
-	go func() {
-		var err error
-		for err == nil {
-			_, err = stream.Recv()
-		}
-		o.ended <- err
-	}()
+	go func() { o.ended <- drained(stream) }()
 	return o
 }
 

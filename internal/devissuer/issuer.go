@@ -82,9 +82,6 @@ func (i *Issuer) Run(ctx context.Context) error {
 	return nil
 }
 
-// Close ends an issuer that is not to run after all.
-func (i *Issuer) Close() error { return i.listener.Close() }
-
 func (i *Issuer) configuration(w http.ResponseWriter, _ *http.Request) {
 	reply(w, map[string]any{
 		"issuer": i.URL(), "jwks_uri": i.URL() + "/keys", "authorization_endpoint": i.URL() + "/authorize", "token_endpoint": i.URL() + "/token",
