@@ -60,9 +60,9 @@ var gitHubQuestions = map[string]question{
 			asAnn(st, c)
 			c.GithubToken = nil
 		},
-		open: openWithToken,
+		open: openWithToken, patience: 3 * time.Second, // the first token is to come in time
 		ask: func(st *stage, s *copilot.Session) func() string {
-			<-time.After(2100 * time.Millisecond) // the first token is old then
+			<-time.After(freshFor + 100*time.Millisecond)
 			wait := st.goTurn(s, "paid")
 			return func() string { out := wait(); return out.GetText() + out.GetError().GetMessage() }
 		},
@@ -104,6 +104,13 @@ var gitHubQuestions = map[string]question{
 	},
 }
 
+// freshFor is how long the first token of a session lasts, until the CLI wants another: the
+// session must be there by then, on a busy machine too, and whoever answers must take part.
+const freshFor = 10 * time.Second
+
+// firstToken is the token that is wanted to create a session.
+var firstToken = gitHubToken("token-of-ann", int64((time.Hour+freshFor)/time.Second))
+
 // gitHubToken is the answer that gives a token for so many seconds. The CLI wants another
 // an hour before they are over.
 func gitHubToken(token string, seconds int64) *cliv1.CallbackGitHubTokenServiceGetTokenResponse {
@@ -132,7 +139,7 @@ func openWithToken(a *asker, opts copilot.SessionOptions) *copilot.Session {
 				continue
 			}
 			tick.Stop()
-			answered <- a.client.Session(opts.ID).Resolve(a.ctx, list.GetCallbacks()[0].GetCallbackId(), a.with(gitHubToken("token-of-ann", 3602)))
+			answered <- a.client.Session(opts.ID).Resolve(a.ctx, list.GetCallbacks()[0].GetCallbackId(), a.with(firstToken))
 			return
 		}
 	}()
@@ -157,7 +164,7 @@ func TestGitHubTokenOfCreator(t *testing.T) {
 	t.Parallel()
 	g := newGitHub(t, rateLimited)
 	tokens := make(chan *copilot.GitHubToken, 2)
-	tokens <- &copilot.GitHubToken{Token: "token-of-ann", ExpiresIn: 3602 * time.Second}
+	tokens <- &copilot.GitHubToken{Token: "token-of-ann", ExpiresIn: time.Hour + freshFor}
 	tokens <- &copilot.GitHubToken{Token: "fresh", ExpiresIn: 2 * time.Hour}
 	why := make(chan cliv1.GitHubTokenAcquireReason, 2)
 	config := g.as("", "claude-sonnet-4.5")
@@ -172,7 +179,7 @@ func TestGitHubTokenOfCreator(t *testing.T) {
 	if got := <-why; got != cliv1.GitHubTokenAcquireReason_GIT_HUB_TOKEN_ACQUIRE_REASON_INITIAL {
 		t.Errorf("the first token is for %v", got)
 	}
-	<-time.After(2100 * time.Millisecond) // it is old then
+	<-time.After(freshFor + 100*time.Millisecond)
 	if got := s.ask("paid"); got != "paid with a fresh token" {
 		t.Errorf("the answer is %q", got)
 	}

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"cmp"
 	"encoding/json"
 	"slices"
 	"strings"
@@ -54,6 +55,8 @@ type question struct {
 	insists bool
 	// stays says that the question outlives those who were asked: anybody may answer it yet.
 	stays bool
+	// patience is how long the bridge waits for the answer that never comes; default: 300 ms.
+	patience time.Duration
 	// alone says that participants are asked one after the other.
 	alone bool
 }
@@ -274,7 +277,7 @@ func (a *asker) refused() {
 
 // unanswered waits for the bridge to lose patience.
 func (a *asker) unanswered() {
-	opts := copilot.SessionOptions{CallbackTimeout: 300 * time.Millisecond}
+	opts := copilot.SessionOptions{CallbackTimeout: cmp.Or(a.patience, 300*time.Millisecond)}
 	if !a.bound {
 		opts.SessionHandlers = a.handlers()
 	}
