@@ -56,6 +56,9 @@ type WriterConfig struct {
 	Interval time.Duration // of FsyncInterval
 	// SegmentBytes is the size of a journal's files.
 	SegmentBytes int64
+	// OverrunFile is one file for all journals, by which those of an earlier life can go on
+	// when their disk is full; without it they show nothing new then.
+	OverrunFile string
 	// MaxBytes and MaxAge are what is kept of each journal; zero keeps everything. What is
 	// older goes in whole files.
 	MaxBytes int64
@@ -75,6 +78,8 @@ type Writer struct {
 	wg   sync.WaitGroup
 	stop chan struct{}
 	kick chan struct{} // capacity 1
+
+	overruns *segment.Cell // may be nil
 
 	mu      sync.Mutex
 	disks   map[*Disk]struct{} // all that are open
@@ -108,7 +113,7 @@ func NewWriter(cfg WriterConfig) *Writer {
 		cfg.boot = boot()
 	}
 	w := &Writer{
-		cfg: cfg, stop: make(chan struct{}), kick: make(chan struct{}, 1),
+		cfg: cfg, overruns: openOverruns(&cfg), stop: make(chan struct{}), kick: make(chan struct{}, 1),
 		disks: map[*Disk]struct{}{}, failing: map[*Disk]struct{}{},
 	}
 	w.wg.Go(w.run)
@@ -211,6 +216,7 @@ func (w *Writer) flush(d *Disk) {
 	b := d.batch()
 	if !b.empty() {
 		if err := d.write(b); err != nil {
+			d.overrun()
 			d.failed(err, b)
 			w.mu.Lock()
 			w.failing[d] = struct{}{}
