@@ -41,6 +41,8 @@ const (
 	// stallTimeout is how long a write may take before those who wait for it are served
 	// from memory.
 	stallTimeout = 2 * time.Second
+	// minSegmentBytes bounds the number of files of a journal of which little is kept.
+	minSegmentBytes = 64 << 10
 	// defaultTidyEvery is how often files are closed that are not written any more, and old
 	// ones dropped.
 	defaultTidyEvery = time.Minute
@@ -54,7 +56,8 @@ type WriterConfig struct {
 	FS       segment.FS
 	Fsync    Fsync         // default FsyncInterval
 	Interval time.Duration // of FsyncInterval
-	// SegmentBytes is the size of a journal's files.
+	// SegmentBytes is the size of a journal's files; by default a quarter of MaxBytes, and
+	// segment.DefaultSegmentBytes at most.
 	SegmentBytes int64
 	// OverrunFile is one file for all journals, by which those of an earlier life can go on
 	// when their disk is full; without it they show nothing new then.
@@ -108,6 +111,9 @@ func NewWriter(cfg WriterConfig) *Writer {
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	if cfg.SegmentBytes <= 0 && cfg.MaxBytes > 0 {
+		cfg.SegmentBytes = min(max(cfg.MaxBytes/4, minSegmentBytes), segment.DefaultSegmentBytes)
 	}
 	if cfg.boot == "" {
 		cfg.boot = boot()
