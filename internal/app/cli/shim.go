@@ -176,6 +176,7 @@ func (o *shimOptions) dial() (*grpc.ClientConn, error) {
 	}
 	options := []grpc.DialOption{
 		grpc.WithTransportCredentials(creds), grpc.WithUserAgent("copilot-grpc-shim"),
+		grpc.WithStaticStreamWindowSize(streamWindow), grpc.WithStaticConnWindowSize(connWindow),
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: shimBackoff, MinConnectTimeout: 5 * time.Second}),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 30 * time.Second, Timeout: 20 * time.Second}),
 	}
