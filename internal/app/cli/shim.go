@@ -236,20 +236,3 @@ func (b shimBearer) GetRequestMetadata(context.Context, ...string) (map[string]s
 
 // RequireTransportSecurity implements credentials.PerRPCCredentials.
 func (b shimBearer) RequireTransportSecurity() bool { return !b.plain }
-
-// stdio is the program's end of a pipe to whoever started it.
-type stdio struct {
-	*io.PipeReader
-	io.Writer
-}
-
-// newStdio returns the connection on stdin and stdout. Reading stdin cannot be interrupted
-// everywhere, so a goroutine does it that ends with stdin or with the process.
-func newStdio(in io.Reader, out io.Writer) *stdio {
-	r, w := io.Pipe()
-	go func() {
-		_, err := io.Copy(w, in)
-		_ = w.CloseWithError(err) // nil is the end of the stream
-	}()
-	return &stdio{r, out}
-}
