@@ -72,12 +72,13 @@ func New(ctx context.Context, c Config) (*Server, error) {
 			return nil, fmt.Errorf("server: TLS: %w", err)
 		}
 	}
+	strangers := newStrangers(&c)
 	for _, address := range c.Listen {
 		l, err := Listen(ctx, address)
 		if err != nil {
 			return nil, errors.Join(fmt.Errorf("server: listen on %q: %w", address, err), s.closeListeners())
 		}
-		s.listeners = append(s.listeners, l)
+		s.listeners = append(s.listeners, doorway{l, strangers})
 	}
 	s.leaving, s.leave = context.WithCancel(context.WithoutCancel(ctx))
 	s.grpc = grpc.NewServer(s.options()...)
@@ -104,6 +105,7 @@ func (s *Server) options() []grpc.ServerOption {
 		grpc.StaticStreamWindowSize(streamWindow),
 		grpc.StaticConnWindowSize(connWindow),
 		grpc.ConnectionTimeout(handshakeTimeout),
+		grpc.InTapHandle(s.gate.greet),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: keepaliveTime, Timeout: keepaliveTimeout}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: minClientPingTime, PermitWithoutStream: true}),
 		grpc.WaitForHandlers(true),

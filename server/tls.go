@@ -126,7 +126,11 @@ func (p perNetwork) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthIn
 	if conn.LocalAddr().Network() == "unix" {
 		return p.plain.ServerHandshake(conn)
 	}
-	return p.TransportCredentials.ServerHandshake(conn)
+	safe, shown, err := p.TransportCredentials.ServerHandshake(conn)
+	if on, ok := conn.(*arrival); ok && err == nil {
+		shown = arrived{shown, on}
+	}
+	return safe, shown, err
 }
 
 // ClientHandshake implements credentials.TransportCredentials; servers do not need it.
