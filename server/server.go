@@ -68,7 +68,7 @@ func New(ctx context.Context, c Config) (*Server, error) {
 	s.reporter.requests.Store(c.LogRequests)
 	if c.TLS != nil {
 		var err error
-		if s.certificates, err = newCertificates(c.TLS, c.Logger); err != nil {
+		if s.certificates, err = newCertificates(c.TLS, c.Policy, c.Logger); err != nil {
 			return nil, fmt.Errorf("server: TLS: %w", err)
 		}
 	}
