@@ -46,6 +46,12 @@ tenants:
     members: [{token: rival, role: owner}]
   thief:
     members: [{token: thief, role: owner}]
+  boxed:
+    members: [{token: boxed, role: owner}]
+    sandbox: [confine]
+  locked:
+    members: [{token: locked, role: owner}]
+    sandbox: [confine]
   host:
     members: [{token: operator, role: admin}]
 `
@@ -84,7 +90,7 @@ func startTenants(t *testing.T, change func(*Config), options ...Option) *tenant
 	ts := &tenants{t: t, clis: map[string]*fakecli.CLI{}}
 	c := Config{
 		Listen: []string{"127.0.0.1:0"}, DataDir: t.TempDir(), PingInterval: time.Hour,
-		Policy: writePolicy(t, tenantsPolicy, "acme-owner", "acme-participant", "acme-observer", "rival", "thief", "operator"),
+		Policy: writePolicy(t, tenantsPolicy, "acme-owner", "acme-participant", "acme-observer", "rival", "thief", "boxed", "locked", "operator"),
 	}
 	if change != nil {
 		change(&c)
@@ -275,7 +281,14 @@ func TestEveryRPCAsNobodyStrangerAndObserver(t *testing.T) {
 	before := len(ts.cli("acme").Log())
 	rpcs := ts.rpcs()
 	t.Run("nobody", func(t *testing.T) { ts.walkNobody(t, rpcs) })
-	t.Run("stranger", func(t *testing.T) { ts.walkStranger(t, rpcs) })
+	t.Run("strangers", func(t *testing.T) {
+		for name, who := range map[string][2]string{"without a sandbox": {"rival", "thief"}, "with a sandbox": {"boxed", "locked"}} {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				ts.walkStranger(t, rpcs, who[0], who[1])
+			})
+		}
+	})
 	if log := ts.cli("acme").Log(); len(log) != before {
 		t.Errorf("acme's CLI has heard of strangers: %v", log[before:])
 	}
@@ -301,16 +314,27 @@ func (ts *tenants) walkNobody(t *testing.T, rpcs []protoreflect.MethodDescriptor
 }
 
 // walkStranger makes every call as the owner of another tenant, about the session of acme
-// and about none: there must be no difference, and nothing of acme's in either.
-func (ts *tenants) walkStranger(t *testing.T, rpcs []protoreflect.MethodDescriptor) {
-	for _, m := range rpcs {
-		conn := ts.as("rival")
-		if makes[policy.FullMethod(m)] { // what one makes another would find
-			conn = ts.as("thief")
+// and about none: there must be no difference, and nothing of acme's in either. The one with
+// a sandbox may make calls of the class host, and put anything into json_extra.
+func (ts *tenants) walkStranger(t *testing.T, rpcs []protoreflect.MethodDescriptor, stranger, maker string) {
+	for _, name := range []string{stranger, maker} { // so that each has its CLI, with a session
+		if _, err := bridgev1.NewSessionServiceClient(ts.as(name)).CreateSession(t.Context(), &bridgev1.CreateSessionRequest{}); err != nil {
+			t.Fatal(err)
 		}
+	}
+	conns := map[string]*grpc.ClientConn{stranger: ts.as(stranger), maker: ts.as(maker)}
+	heard := 0
+	for _, m := range rpcs {
+		as := stranger
+		if makes[policy.FullMethod(m)] { // what one makes another would find
+			as = maker
+		}
+		conn := conns[as]
 		about, none := naming(m.Input(), theirs), naming(m.Input(), nobodys)
 		for i := range about {
+			before := len(ts.cli(as).Log())
 			got, st := call(t.Context(), conn, m, about[i])
+			between := len(ts.cli(as).Log())
 			want, wantSt := call(t.Context(), conn, m, none[i])
 			if a, b := plain(got, st), plain(want, wantSt); a != b {
 				t.Errorf("%s: acme's session gives\n  %s\na missing one\n  %s", m.FullName(), a, b)
@@ -318,14 +342,17 @@ func (ts *tenants) walkStranger(t *testing.T, rpcs []protoreflect.MethodDescript
 			if strings.Contains(got+st.String(), canary) {
 				t.Errorf("%s: it tells what acme said", m.FullName())
 			}
-		}
-		if extra := m.Input().Fields().ByName("json_extra"); extra != nil {
-			smuggled := dynamicpb.NewMessage(m.Input())
-			smuggled.Set(extra, protoreflect.ValueOfString(`{"sessionId":"`+theirs+`"}`))
-			if got, st := call(t.Context(), conn, m, smuggled); st.Code() != codes.InvalidArgument && st.Code() != codes.PermissionDenied {
-				t.Errorf("%s: sessionId in json_extra gives %v, %q", m.FullName(), st, got)
+			// What takes time is what a CLI is asked.
+			log := ts.cli(as).Log()
+			a, b := asked(log[before:between]), asked(log[between:])
+			if heard += len(a); a != b && !m.IsStreamingServer() {
+				t.Errorf("%s: for acme's session the CLI is asked\n  %s\nfor a missing one\n  %s", m.FullName(), a, b)
 			}
 		}
+		ts.smuggle(t, conn, m)
+	}
+	if heard == 0 {
+		t.Error("the strangers' CLIs were asked nothing")
 	}
 }
 
