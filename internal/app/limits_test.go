@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
@@ -312,57 +311,6 @@ func TestPendingCallbacksOfATenant(t *testing.T) {
 		if asked = len(pending.GetCallbacks()); asked != want {
 			t.Errorf("%s has %d callbacks pending, want %d", name, asked, want)
 		}
-	}
-}
-
-// While one tenant does all it can, the calls of another are answered as ever.
-func TestNoisyNeighbour(t *testing.T) {
-	t.Parallel()
-	ts := limited(t, "requests_per_second: 50, calls: 4, streams: 4, turns: 2, sessions: 4")
-	if err := sessions(t, ts.as("rival"), 1); err != nil {
-		t.Fatal(err)
-	}
-	quiet := bridgev1.NewSessionServiceClient(ts.as("rival"))
-	ask := func() time.Duration {
-		begin := time.Now()
-		out, err := quiet.SendAndWait(t.Context(), &bridgev1.SendAndWaitRequest{SessionId: "s0", Prompt: &bridgev1.Prompt{Text: "hi"}})
-		if err != nil || out.GetOutcome().GetStatus() != bridgev1.TurnStatus_TURN_STATUS_COMPLETED {
-			t.Errorf("the quiet tenant gets %v, %v", out, err)
-		}
-		return time.Since(begin)
-	}
-	ask()
-	ctx, stop := context.WithCancel(t.Context())
-	ended := make(chan int)
-	const noisy = 16
-	for range noisy {
-		conn := ts.as("acme")
-		go func() {
-			refused := 0
-			for ctx.Err() == nil {
-				_, err := bridgev1.NewSessionServiceClient(conn).CreateSession(ctx, &bridgev1.CreateSessionRequest{})
-				if status.Code(err) == codes.ResourceExhausted {
-					refused++
-				}
-			}
-			ended <- refused
-		}()
-	}
-	var worst time.Duration
-	for range 20 {
-		worst = max(worst, ask())
-	}
-	stop()
-	refused := 0
-	for range noisy {
-		refused += <-ended
-	}
-	t.Logf("%d calls of the noisy tenant refused; the quiet one's worst turn took %v", refused, worst)
-	if refused == 0 {
-		t.Error("the noisy tenant was never refused")
-	}
-	if limit := 5 * time.Second; worst > limit {
-		t.Errorf("the quiet tenant waited %v for a turn", worst)
 	}
 }
 
