@@ -9,10 +9,13 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
 	"google.golang.org/protobuf/types/dynamicpb"
 
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+	jsonv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/json/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/fakecli"
 )
 
@@ -94,5 +97,35 @@ func TestForeignIDsTakeTheTimeOfMissingOnes(t *testing.T) { //nolint:paralleltes
 	t.Logf("foreign %v, missing %v", foreign, missing)
 	if foreign > missing*3/2 || missing > foreign*3/2 {
 		t.Errorf("a foreign id takes %v, a missing one %v", foreign, missing)
+	}
+}
+
+// What passes anything on, and what the CLI promises nothing for, nobody has by default: not
+// even who runs the server.
+func TestRawAndInternalAreOff(t *testing.T) {
+	t.Parallel()
+	ts := startTenants(t, nil)
+	_, err := bridgev1.NewRawServiceClient(ts.as("operator")).Invoke(t.Context(), &bridgev1.InvokeRequest{Method: "ping"})
+	if status.Code(err) != codes.FailedPrecondition {
+		t.Errorf("RawService: %v", err)
+	}
+	internals := 0
+	protoregistry.GlobalFiles.RangeFilesByPackage("copilot.cli.v1", func(f protoreflect.FileDescriptor) bool {
+		for i := range f.Services().Len() {
+			for j := range f.Services().Get(i).Methods().Len() {
+				m := f.Services().Get(i).Methods().Get(j)
+				if rules, _ := proto.GetExtension(m.Options(), jsonv1.E_Method).(*jsonv1.MethodRules); !rules.GetInternal() || rules.GetCallback() {
+					continue
+				}
+				internals++
+				if _, st := call(t.Context(), ts.as("operator"), m, dynamicpb.NewMessage(m.Input())); st.Code() != codes.Unimplemented {
+					t.Errorf("%s: %v", m.FullName(), st)
+				}
+			}
+		}
+		return true
+	})
+	if internals == 0 {
+		t.Error("no internal method was found")
 	}
 }
