@@ -22,10 +22,10 @@ func (a *Attachment) runCommands(ctx context.Context) {
 			done, err := a.command(ctx, c)
 			if err != nil {
 				a.b.cfg.Observer.Refused(err)
-				a.reply(ctx, a.failed(ctx, &bridgev1.AttachFailed{Of: &bridgev1.AttachFailed_CommandId{CommandId: c.GetCommandId()}}, err))
+				a.reply(ctx, a.failed(ctx, &bridgev1.AttachFailed{Subject: &bridgev1.AttachFailed_CommandId{CommandId: c.GetCommandId()}}, err))
 				continue
 			}
-			done.Of = &bridgev1.AttachDone_CommandId{CommandId: c.GetCommandId()}
+			done.Subject = &bridgev1.AttachDone_CommandId{CommandId: c.GetCommandId()}
 			a.reply(ctx, &bridgev1.AttachResponse{Frame: &bridgev1.AttachResponse_Done{Done: done}})
 		case <-ctx.Done():
 			return
@@ -68,11 +68,11 @@ func (a *Attachment) command(ctx context.Context, c *bridgev1.AttachCommand) (*b
 func (a *Attachment) answer(ctx context.Context, c *bridgev1.CallbackAnswer) {
 	at, err := a.b.resolve(ctx, a.s, c.GetCallbackId(), a.p.ID, c.GetAnswer(), answerAt{"answer", a.start.GetExact()})
 	if err != nil {
-		a.reply(ctx, a.failed(ctx, &bridgev1.AttachFailed{Of: &bridgev1.AttachFailed_CallbackId{CallbackId: c.GetCallbackId()}}, err))
+		a.reply(ctx, a.failed(ctx, &bridgev1.AttachFailed{Subject: &bridgev1.AttachFailed_CallbackId{CallbackId: c.GetCallbackId()}}, err))
 		return
 	}
 	a.reply(ctx, &bridgev1.AttachResponse{Frame: &bridgev1.AttachResponse_Done{Done: &bridgev1.AttachDone{
-		Of: &bridgev1.AttachDone_CallbackId{CallbackId: c.GetCallbackId()}, Position: session.Proto(at),
+		Subject: &bridgev1.AttachDone_CallbackId{CallbackId: c.GetCallbackId()}, Position: session.Proto(at),
 	}}})
 }
 
@@ -103,7 +103,7 @@ const methodAttach = "copilot.bridge.v1.CallbackService/Attach"
 
 // commandFailed is the frame that says why a command was not taken up.
 func commandFailed(c *bridgev1.AttachCommand, err error) *bridgev1.AttachResponse {
-	return failedFrame(&bridgev1.AttachFailed{Of: &bridgev1.AttachFailed_CommandId{CommandId: c.GetCommandId()}}, session.Classify(err, ""))
+	return failedFrame(&bridgev1.AttachFailed{Subject: &bridgev1.AttachFailed_CommandId{CommandId: c.GetCommandId()}}, session.Classify(err, ""))
 }
 
 func failedFrame(what *bridgev1.AttachFailed, err error) *bridgev1.AttachResponse {

@@ -26,7 +26,7 @@ func TestRefusedFramesAreAudited(t *testing.T) {
 	a := &Attachment{b: r.Bridge, s: s, p: &session.Participant{ID: "p1"}}
 	ctx := caller.With(t.Context(), caller.Caller{Tenant: "guest", Name: "eve", Role: caller.Participant})
 	for _, why := range []fault.Reason{fault.Forbidden, fault.InvalidField} {
-		frame := a.failed(ctx, &bridgev1.AttachFailed{Of: &bridgev1.AttachFailed_CommandId{CommandId: "c"}}, fault.New(why, "no"))
+		frame := a.failed(ctx, &bridgev1.AttachFailed{Subject: &bridgev1.AttachFailed_CommandId{CommandId: "c"}}, fault.New(why, "no"))
 		if got, _ := reason.Failure(fault.New(why, "no")); frame.GetFailed().GetFailure().GetReason() != got.GetReason() {
 			t.Errorf("the frame says %v", frame)
 		}
