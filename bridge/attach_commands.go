@@ -7,6 +7,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+	"github.com/copilot-grpc/copilot-grpc/internal/audit"
 	"github.com/copilot-grpc/copilot-grpc/internal/frame"
 	"github.com/copilot-grpc/copilot-grpc/internal/observe"
 	"github.com/copilot-grpc/copilot-grpc/internal/reason"
@@ -21,7 +22,7 @@ func (a *Attachment) runCommands(ctx context.Context) {
 			done, err := a.command(ctx, c)
 			if err != nil {
 				a.b.cfg.Observer.Refused(err)
-				a.reply(ctx, commandFailed(c, err))
+				a.reply(ctx, a.failed(ctx, &bridgev1.AttachFailed{Subject: &bridgev1.AttachFailed_CommandId{CommandId: c.GetCommandId()}}, err))
 				continue
 			}
 			done.Subject = &bridgev1.AttachDone_CommandId{CommandId: c.GetCommandId()}
@@ -67,7 +68,7 @@ func (a *Attachment) command(ctx context.Context, c *bridgev1.AttachCommand) (*b
 func (a *Attachment) answer(ctx context.Context, c *bridgev1.CallbackAnswer) {
 	at, err := a.b.resolve(ctx, a.s, c.GetCallbackId(), a.p.ID, c.GetAnswer(), answerAt{"answer", a.start.GetExact()})
 	if err != nil {
-		a.reply(ctx, failed(&bridgev1.AttachFailed{Subject: &bridgev1.AttachFailed_CallbackId{CallbackId: c.GetCallbackId()}}, err))
+		a.reply(ctx, a.failed(ctx, &bridgev1.AttachFailed{Subject: &bridgev1.AttachFailed_CallbackId{CallbackId: c.GetCallbackId()}}, err))
 		return
 	}
 	a.reply(ctx, &bridgev1.AttachResponse{Frame: &bridgev1.AttachResponse_Done{Done: &bridgev1.AttachDone{
@@ -84,13 +85,28 @@ func (a *Attachment) reply(ctx context.Context, r *bridgev1.AttachResponse) {
 	}
 }
 
-// commandFailed is the frame that says why a command failed.
-func commandFailed(c *bridgev1.AttachCommand, err error) *bridgev1.AttachResponse {
-	return failed(&bridgev1.AttachFailed{Subject: &bridgev1.AttachFailed_CommandId{CommandId: c.GetCommandId()}}, err)
+// failed is the frame that says why something failed. The call goes on, so that it is here
+// that a refusal becomes known to those who run the server.
+func (a *Attachment) failed(ctx context.Context, what *bridgev1.AttachFailed, err error) *bridgev1.AttachResponse {
+	err = session.Classify(err, "")
+	if fault.ReasonOf(err) == reason.Forbidden {
+		a.b.cfg.Audit.Record(ctx, audit.Entry{
+			Action: "call.refused", Outcome: audit.Refused, Reason: string(reason.Forbidden),
+			Method: methodAttach, Session: a.s.ID(), Owner: a.s.Tenant(), Participant: a.p.ID,
+		})
+	}
+	return failedFrame(what, err)
 }
 
-// failed is the frame that says why something failed.
-func failed(what *bridgev1.AttachFailed, err error) *bridgev1.AttachResponse {
-	what.Failure, _ = reason.Failure(session.Classify(err, ""))
+// methodAttach is the rpc of participants' streams.
+const methodAttach = "copilot.bridge.v1.CallbackService/Attach"
+
+// commandFailed is the frame that says why a command was not taken up.
+func commandFailed(c *bridgev1.AttachCommand, err error) *bridgev1.AttachResponse {
+	return failedFrame(&bridgev1.AttachFailed{Subject: &bridgev1.AttachFailed_CommandId{CommandId: c.GetCommandId()}}, session.Classify(err, ""))
+}
+
+func failedFrame(what *bridgev1.AttachFailed, err error) *bridgev1.AttachResponse {
+	what.Failure, _ = reason.Failure(err)
 	return &bridgev1.AttachResponse{Frame: &bridgev1.AttachResponse_Failed{Failed: what}}
 }

@@ -135,8 +135,8 @@ type Bridge struct {
 	// held while sessions are asked how they are.
 	taskMu sync.Mutex
 	closed bool
-	// unloading holds the one session that is being unloaded.
-	unloading chan struct{}
+	// unloading are the tenants of whom a session is being unloaded; taskMu guards it.
+	unloading map[string]bool
 
 	budget *journal.Budget
 	flight inFlight
@@ -193,7 +193,7 @@ func New(cfg Config) (*Bridge, error) {
 		cfg: cfg, log: cfg.Logger, codec: c, defaults: defaults, once: idempotency.New(time.Now),
 		budget: journal.NewBudget(cfg.MaxMemoryBytes), unkept: map[*session.Session]struct{}{}, keepNow: make(chan struct{}, 1),
 		ctx: ctx, cancel: cancel, draining: make(chan struct{}), stopping: make(chan struct{}),
-		sessions: map[string]*session.Session{}, leaving: map[string]chan struct{}{}, shared: map[string]*session.Session{}, table: placement.New(cfg.Placement, cfg.Profile, time.Now), unloading: make(chan struct{}, 1),
+		sessions: map[string]*session.Session{}, leaving: map[string]chan struct{}{}, shared: map[string]*session.Session{}, table: placement.New(cfg.Placement, cfg.Profile, time.Now), unloading: map[string]bool{},
 	}
 	if err := b.Tune(cfg.tuning()); err != nil {
 		cancel()

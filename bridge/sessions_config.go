@@ -169,8 +169,8 @@ func (b *Bridge) prompt(ctx context.Context, p *bridgev1.Prompt, at string) (m s
 	if strings.TrimSpace(p.GetText()) == "" && len(p.GetAttachments()) == 0 {
 		return m, fault.New(fault.PromptEmpty, "the prompt has neither text nor attachments").WithField(at + ".text")
 	}
-	if n, most := len(p.GetText()), b.maxPrompt(caller.From(ctx).Tenant); n > most {
-		return m, fault.New(fault.PromptTooLarge, "the prompt has %d bytes, more than %d", n, most).WithField(at + ".text")
+	if err := b.checkPrompt(caller.From(ctx).Tenant, len(p.GetText()), at+".text"); err != nil {
+		return m, err
 	}
 	if err := known(p.GetHeaderStrategy(), at+".header_strategy"); err != nil {
 		return m, err

@@ -63,22 +63,35 @@ func rests(list []resting, s *session.Session, idle time.Duration) []resting {
 	return append(list, resting{s, idle})
 }
 
-// unload takes sessions out of their runtimes in the background, one after the other.
+// unload takes sessions out of their runtimes in the background: a tenant's one after the
+// other, so that no CLI has much of it at once, and nobody waits for another's CLI.
 func (b *Bridge) unload(list []resting) {
-	if len(list) == 0 {
-		return
+	lanes := map[string][]resting{}
+	for _, r := range list {
+		lanes[r.s.Tenant()] = append(lanes[r.s.Tenant()], r)
 	}
-	select {
-	case b.unloading <- struct{}{}:
-	default:
-		return // what rests now does so the next time too
-	}
-	b.Go(func(ctx context.Context) {
-		defer func() { <-b.unloading }()
-		for _, r := range list {
-			b.unloadOne(ctx, r)
+	for tenant, lane := range lanes {
+		b.taskMu.Lock()
+		busy := b.unloading[tenant]
+		b.unloading[tenant] = true
+		b.taskMu.Unlock()
+		if busy {
+			continue // what rests now does so the next time too
 		}
-	})
+		b.Go(func(ctx context.Context) {
+			defer b.unloaded(tenant)
+			for _, r := range lane {
+				b.unloadOne(ctx, r)
+			}
+		})
+	}
+}
+
+// unloaded ends a tenant's lane.
+func (b *Bridge) unloaded(tenant string) {
+	b.taskMu.Lock()
+	defer b.taskMu.Unlock()
+	delete(b.unloading, tenant)
 }
 
 func (b *Bridge) unloadOne(ctx context.Context, r resting) {

@@ -224,13 +224,12 @@ func (b *Bridge) cliSend(ctx context.Context, c *cliCall) (json.RawMessage, erro
 		return nil, err
 	}
 	prompt := c.params.String("prompt")
-	most := b.maxPrompt(caller.From(ctx).Tenant)
 	empty := c.method == "session.send" && strings.TrimSpace(prompt) == "" && len(rawList(c.params.Get("attachments"))) == 0
-	switch {
-	case empty && !c.exact:
+	if empty && !c.exact {
 		return nil, fault.New(fault.PromptEmpty, "the prompt has neither text nor attachments").WithField("prompt")
-	case len(prompt) > most || len(c.params.Get("messages")) > most:
-		return nil, fault.New(fault.PromptTooLarge, "the prompt has more than %d bytes", most).WithField("prompt")
+	}
+	if err := b.checkPrompt(caller.From(ctx).Tenant, max(len(prompt), len(c.params.Get("messages"))), "prompt"); err != nil {
+		return nil, err
 	}
 	m := session.Message{Method: c.method, Params: c.params.Clone(), Immediate: c.params.String("mode") == "immediate"}
 	wait := m.Params.Bool("wait")

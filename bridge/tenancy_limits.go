@@ -2,7 +2,9 @@ package bridge
 
 import (
 	"sync/atomic"
+	"time"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/placement"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	"github.com/copilot-grpc/copilot-grpc/internal/quota"
@@ -86,6 +88,10 @@ func (b *Bridge) admitParticipant(tenant string) (release func(), err error) {
 	return b.admitOne(&b.flight.participants, tenant, l, (*session.Session).Company)
 }
 
+// trimmedEvery is how often journals are trimmed to what is to be kept of them, before which
+// there is no more room than now.
+const trimmedEvery = time.Minute
+
 // checkJournals refuses what would add to journals that have too much.
 func (b *Bridge) checkJournals(tenant string, own, all int64) error {
 	if own <= 0 && all <= 0 {
@@ -100,9 +106,9 @@ func (b *Bridge) checkJournals(tenant string, own, all int64) error {
 	}
 	switch {
 	case own > 0 && mine >= own:
-		return quota.Exceeded("journal_bytes", own, false, 0)
+		return quota.Exceeded("journal_bytes", own, false, trimmedEvery)
 	case all > 0 && sum >= all:
-		return quota.Exceeded("journal_bytes", all, true, 0)
+		return quota.Exceeded("journal_bytes", all, true, trimmedEvery)
 	}
 	return nil
 }
@@ -116,6 +122,21 @@ func (b *Bridge) maxPrompt(tenant string) int {
 		}
 	}
 	return most
+}
+
+// checkPrompt refuses a prompt's part that is too long: for the tenant by its limits, or for
+// anybody.
+func (b *Bridge) checkPrompt(tenant string, size int, at string) error {
+	own, all, most := b.limits(tenant).PromptBytes, b.overall().PromptBytes, b.tuned.Load().MaxPromptBytes
+	switch {
+	case size > most:
+		return fault.New(fault.PromptTooLarge, "the prompt has %d bytes, more than %d", size, most).WithField(at)
+	case own > 0 && size > own:
+		return quota.Exceeded("prompt_bytes", int64(own), false, 0)
+	case all > 0 && size > all:
+		return quota.Exceeded("prompt_bytes", int64(all), true, 0)
+	}
+	return nil
 }
 
 // bounds are those of the runtimes of a tenant.

@@ -66,6 +66,11 @@ type Config struct {
 	// MaxConcurrentStreams is how many calls a connection may have at once; more wait
 	// at the caller. Default: 1024.
 	MaxConcurrentStreams uint32
+	// MaxStrangers is how many connections over TCP there may be on which nobody has proven
+	// yet who he is, beyond which the oldest ends; StrangerTime how long one may be such.
+	// Default: 2048, 30 s.
+	MaxStrangers int
+	StrangerTime time.Duration
 	// DrainTimeout is how long Drainer may take. Default: 30 s.
 	DrainTimeout time.Duration
 	// StopTimeout is how long calls may take to end after that, before they are cut
@@ -110,7 +115,7 @@ func (c *Config) complete() error {
 	case c.Token != "" && len(c.Token) < minToken:
 		return fmt.Errorf("the token has %d characters, fewer than %d", len(c.Token), minToken)
 	}
-	if c.MaxRecvBytes < 0 || c.DrainTimeout < 0 || c.StopTimeout < 0 {
+	if c.MaxRecvBytes < 0 || c.MaxStrangers < 0 || c.StrangerTime < 0 || c.DrainTimeout < 0 || c.StopTimeout < 0 {
 		return errors.New("sizes and timeouts must not be negative")
 	}
 	c.MaxRecvBytes = cmp.Or(c.MaxRecvBytes, DefaultMaxRecvBytes)

@@ -167,8 +167,9 @@ func (g *gate) identify(ctx context.Context, now *policy.Policy) (*identity.Iden
 	}
 	secured := false
 	if ok {
+		_, shown := arrivalOf(p)
 		var info credentials.TLSInfo
-		if info, secured = p.AuthInfo.(credentials.TLSInfo); secured {
+		if info, secured = shown.(credentials.TLSInfo); secured {
 			proof.Certificate = verified(info)
 		}
 	}

@@ -68,16 +68,17 @@ func New(ctx context.Context, c Config) (*Server, error) {
 	s.reporter.requests.Store(c.LogRequests)
 	if c.TLS != nil {
 		var err error
-		if s.certificates, err = newCertificates(c.TLS, c.Logger); err != nil {
+		if s.certificates, err = newCertificates(c.TLS, c.Policy, c.Logger); err != nil {
 			return nil, fmt.Errorf("server: TLS: %w", err)
 		}
 	}
+	strangers := newStrangers(&c)
 	for _, address := range c.Listen {
 		l, err := Listen(ctx, address)
 		if err != nil {
 			return nil, errors.Join(fmt.Errorf("server: listen on %q: %w", address, err), s.closeListeners())
 		}
-		s.listeners = append(s.listeners, l)
+		s.listeners = append(s.listeners, doorway{l, strangers})
 	}
 	s.leaving, s.leave = context.WithCancel(context.WithoutCancel(ctx))
 	s.grpc = grpc.NewServer(s.options()...)
@@ -104,6 +105,7 @@ func (s *Server) options() []grpc.ServerOption {
 		grpc.StaticStreamWindowSize(streamWindow),
 		grpc.StaticConnWindowSize(connWindow),
 		grpc.ConnectionTimeout(handshakeTimeout),
+		grpc.InTapHandle(s.gate.greet),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: keepaliveTime, Timeout: keepaliveTimeout}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: minClientPingTime, PermitWithoutStream: true}),
 		grpc.WaitForHandlers(true),

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/copilot-grpc/copilot-grpc/internal/refile"
+	"github.com/copilot-grpc/copilot-grpc/server/policy"
 )
 
 // TLS are the certificates of a server. Their files are read anew when they change.
@@ -26,8 +27,6 @@ type TLS struct {
 	// ClientCAFile are the CAs of client certificates, in PEM. Default: clients are not asked
 	// for any.
 	ClientCAFile string
-	// ClientsRequired refuses connections without a client certificate.
-	ClientsRequired bool
 }
 
 // Load reads the files.
@@ -49,21 +48,21 @@ func (t *TLS) Load() (*tls.Config, error) {
 		return nil, fmt.Errorf("client CA %q: no certificate in it", t.ClientCAFile)
 	}
 	c.ClientAuth = tls.VerifyClientCertIfGiven
-	if t.ClientsRequired {
-		c.ClientAuth = tls.RequireAndVerifyClientCert
-	}
 	return c, nil
 }
 
 // certificates are those in force.
 type certificates struct {
-	log     *slog.Logger
+	log *slog.Logger
+	// policy says whether connections without a client certificate are refused; nil: they are
+	// not.
+	policy  *policy.Store
 	files   atomic.Pointer[TLS]
 	current atomic.Pointer[tls.Config]
 }
 
-func newCertificates(files *TLS, log *slog.Logger) (*certificates, error) {
-	c := &certificates{log: log}
+func newCertificates(files *TLS, p *policy.Store, log *slog.Logger) (*certificates, error) {
+	c := &certificates{log: log, policy: p}
 	first, err := files.Load()
 	if err != nil {
 		return nil, err
@@ -82,8 +81,23 @@ func (c *certificates) use(files *TLS, read *tls.Config) {
 func (c *certificates) config() *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS12, NextProtos: []string{"h2"},
-		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return c.current.Load(), nil },
+		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return c.now(), nil },
 	}
+}
+
+// now is what holds for a handshake now. Whether there has to be a certificate is the
+// policy's word, which changes by itself.
+func (c *certificates) now() *tls.Config {
+	current := c.current.Load()
+	if c.policy == nil || current.ClientCAs == nil {
+		return current
+	}
+	if _, required := c.policy.Current().Certificates(); !required {
+		return current
+	}
+	strict := current.Clone()
+	strict.ClientAuth = tls.RequireAndVerifyClientCert
+	return strict
 }
 
 // reload reads the files anew. Bad ones leave those in force that are.
@@ -126,7 +140,11 @@ func (p perNetwork) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthIn
 	if conn.LocalAddr().Network() == "unix" {
 		return p.plain.ServerHandshake(conn)
 	}
-	return p.TransportCredentials.ServerHandshake(conn)
+	safe, shown, err := p.TransportCredentials.ServerHandshake(conn)
+	if on, ok := conn.(*arrival); ok && err == nil {
+		shown = arrived{shown, on}
+	}
+	return safe, shown, err
 }
 
 // ClientHandshake implements credentials.TransportCredentials; servers do not need it.

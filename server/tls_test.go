@@ -154,7 +154,7 @@ func TestTLSWithCertificates(t *testing.T) {
 		"member":         {a.client("spiffe://corp/a"), codes.OK},
 		"nobody's":       {a.client("spiffe://corp/b"), codes.PermissionDenied},
 		"no SPIFFE id":   {a.client(""), codes.PermissionDenied},
-		"no certificate": {a.client("-"), codes.Unauthenticated},
+		"no certificate": {a.client("-"), codes.Unavailable},
 		"another CA's":   {foreign, codes.Unavailable},
 	} {
 		if got, _ := call(tc.config); got != tc.want {
@@ -162,6 +162,19 @@ func TestTLSWithCertificates(t *testing.T) {
 		}
 	}
 	serves(t, r) // on the socket, without TLS
+	// That there has to be a certificate is seen in the handshake, as the policy says now.
+	write(t, file("tokens"), []byte("one "+strings.Repeat("5", 64)+"\n"))
+	for text, want := range map[string]codes.Code{
+		"{certificates: true, tokens: tokens}": codes.Unauthenticated, "{certificates: true}": codes.Unavailable,
+	} {
+		write(t, file("policy"), []byte("version: 1\nidentity: "+text+"\ntenants: {acme: {members: [{spiffe: 'spiffe://corp/a', role: observer}]}}\n"))
+		if err := p.Reload(); err != nil {
+			t.Fatal(err)
+		}
+		if got, _ := call(a.client("-")); got != want {
+			t.Errorf("without a certificate, where there are %s: %v, want %v", text, got, want)
+		}
+	}
 	// A bad certificate leaves the one before in force, a good one takes its place.
 	write(t, file("cert"), []byte("nonsense"))
 	cert, key = a.issue(2, "")

@@ -230,7 +230,7 @@ func (s *Session) Resolve(ctx context.Context, id string, by callback.Giver, rep
 	if p.Kind.Method == callback.ModelRequestStart && reply.Error == nil {
 		s.takeModel(id, by.Participant)
 	}
-	from := ctx
+	from, claimed := ctx, time.Now()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), answerTimeout)
 	defer cancel()
 	accepted, at, err := s.answer(ctx, p, reply)
@@ -243,7 +243,7 @@ func (s *Session) Resolve(ctx context.Context, id string, by callback.Giver, rep
 		return at, fault.New(fault.CallbackResolved, "callback %q has been withdrawn by the CLI", id).WithField("callback_id").With("callback_id", id)
 	}
 	if _, ok := s.pending.Answered(p.ID, at); ok {
-		s.decided(from, p, by.Participant, reply)
+		s.decided(from, p, claimed, by.Participant, reply)
 		s.noteOver(p, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_ANSWERED, by.Participant)
 	}
 	return at, nil

@@ -96,10 +96,13 @@ func bulk(method string) bool {
 	return strings.HasPrefix(method, "sessionFs.") || strings.HasPrefix(method, "llmInference.")
 }
 
-// decided keeps who answered a callback, and how.
-func (s *Session) decided(ctx context.Context, p *callback.Pending, participant string, reply callback.Reply) {
+// decided keeps who answered a callback, how and when: before the CLI heard of it, and so
+// before anything that it did in consequence.
+func (s *Session) decided(ctx context.Context, p *callback.Pending, at time.Time, participant string, reply callback.Reply) {
 	if !bulk(p.Kind.Method) {
-		s.audit.Record(ctx, s.entry(p, "callback.answer", decision(reply), participant))
+		e := s.entry(p, "callback.answer", decision(reply), participant)
+		e.At = at
+		s.audit.Record(ctx, e)
 	}
 }
 

@@ -74,7 +74,7 @@ func New(ctx context.Context, c Config, options ...Option) (_ *App, err error) {
 			return nil, err
 		}
 	}
-	if a.policy, err = c.openPolicy(a.logger); err != nil {
+	if a.policy, err = a.openPolicy(a.logger); err != nil {
 		return nil, err
 	}
 	directory, err := a.openStore(set.disk, set.tidy)
@@ -176,7 +176,7 @@ func (a *App) listen(ctx context.Context, b *bridge.Bridge) (err error) {
 	a.server, err = server.New(ctx, server.Config{
 		Listen:       a.config.Listen,
 		Token:        a.config.Token,
-		TLS:          a.config.tls(a.policyNow()),
+		TLS:          a.config.tls(),
 		Policy:       a.policy,
 		Services:     services(b, a.config.Internal),
 		Drainer:      drainer{b, a.config.DrainGrace, a.hard, func() { a.observing.phase.Store(phaseDraining) }},

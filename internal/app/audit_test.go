@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc/metadata"
 
@@ -50,7 +51,11 @@ func TestAuditLog(t *testing.T) {
 	o.stop()
 	o.end(t)
 	var got []string
-	for _, e := range o.entries(t) {
+	entries := o.entries(t)
+	// An answer's line is written once the CLI has taken it, by which time the next may be given
+	// too; its time is when it was given.
+	slices.SortStableFunc(entries, func(a, b map[string]any) int { return at(t, a).Compare(at(t, b)) })
+	for _, e := range entries {
 		if e["peer"] == nil || e["time"] == nil {
 			t.Errorf("%v does not say from where, or when", e)
 		}
@@ -68,12 +73,20 @@ func TestAuditLog(t *testing.T) {
 		"call.refused refused UNAUTHENTICATED copilot.bridge.v1.SessionService/ListSessions",
 		"session.delete done acme-owner acme owner s",
 	}
-	// An answer is told once the CLI has taken it, by which time the next may be given too.
-	slices.Sort(got)
-	slices.Sort(want)
 	if !slices.Equal(got, want) {
 		t.Errorf("the log says\n%s\nand not\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
+}
+
+// at is when an entry says that it was.
+func at(t *testing.T, e map[string]any) time.Time {
+	t.Helper()
+	text, _ := e["time"].(string)
+	when, err := time.Parse(time.RFC3339Nano, text)
+	if err != nil {
+		t.Fatalf("%v: %v", e, err)
+	}
+	return when
 }
 
 // What nobody answers, the bridge does, and says so.

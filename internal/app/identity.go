@@ -35,7 +35,8 @@ func (c *Config) checkSecurity() error {
 func (c *Config) wide() bool { return c.TLSCert != "" && c.Policy != "" }
 
 // openPolicy reads the policy, if there is one.
-func (c *Config) openPolicy(logger *slog.Logger) (*policy.Store, error) {
+func (a *App) openPolicy(logger *slog.Logger) (*policy.Store, error) {
+	c := &a.config
 	if c.Policy == "" {
 		return nil, nil
 	}
@@ -43,27 +44,16 @@ func (c *Config) openPolicy(logger *slog.Logger) (*policy.Store, error) {
 	if err != nil {
 		return nil, err
 	}
+	store.Check(func(p *policy.Policy) error { return a.current.Load().checkPolicy(p) })
 	return store, c.checkPolicy(store.Current())
 }
 
-// policyNow is the policy in force, nil if there is none.
-func (a *App) policyNow() *policy.Policy {
-	if a.policy == nil {
-		return nil
-	}
-	return a.policy.Current()
-}
-
 // tls are the server's certificates, nil if it has none.
-func (c *Config) tls(p *policy.Policy) *server.TLS {
+func (c *Config) tls() *server.TLS {
 	if c.TLSCert == "" {
 		return nil
 	}
-	t := &server.TLS{CertFile: c.TLSCert, KeyFile: c.TLSKey, ClientCAFile: c.TLSClientCA}
-	if p != nil {
-		_, t.ClientsRequired = p.Certificates()
-	}
-	return t
+	return &server.TLS{CertFile: c.TLSCert, KeyFile: c.TLSKey, ClientCAFile: c.TLSClientCA}
 }
 
 // tenants says how the bridge treats the tenants of a policy: as it is at the time.

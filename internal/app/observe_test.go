@@ -224,10 +224,10 @@ func deploy(ctx context.Context, t *testing.T, ts *tenants, as, id, prompt strin
 	<-answered
 }
 
-func (o *observed) plays(tenant string, script fakecli.Script) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.clis[tenant] = fakecli.New(fakecli.Options{Script: script})
+func (ts *tenants) plays(tenant string, script fakecli.Script) {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	ts.clis[tenant] = fakecli.New(fakecli.Options{Script: script})
 }
 
 // The table of docs/telemetry.md is what the page has: names, kinds, labels.

@@ -44,7 +44,7 @@ func (a *App) tune(c Config) error {
 	if err != nil {
 		return err
 	}
-	certificates := next.tls(p)
+	certificates := next.tls()
 	if certificates != nil {
 		if _, err := certificates.Load(); err != nil {
 			return wrong("tls_cert", err)

@@ -50,6 +50,15 @@ tenants:
     members: [{token: operator, role: admin}]
 `
 
+// walkPolicy has strangers besides who may do more: those with a sandbox.
+const walkPolicy = tenantsPolicy + `  boxed:
+    members: [{token: boxed, role: owner}]
+    sandbox: [confine]
+  locked:
+    members: [{token: locked, role: owner}]
+    sandbox: [confine]
+`
+
 // tenants is a server with a policy, whose every tenant has a fake CLI.
 type tenants struct {
 	*running
@@ -255,7 +264,10 @@ const (
 
 // TestEveryRPCAsNobodyStrangerAndObserver is the walk over everything that is served.
 func TestEveryRPCAsNobodyStrangerAndObserver(t *testing.T) {
-	ts := startTenants(t, func(c *Config) { c.Internal, c.Raw = true, true })
+	ts := startTenants(t, func(c *Config) {
+		c.Internal, c.Raw = true, true
+		c.Policy = writePolicy(t, walkPolicy, "acme-owner", "acme-participant", "acme-observer", "rival", "thief", "operator", "boxed", "locked")
+	})
 	owner := bridgev1.NewSessionServiceClient(ts.as("acme-owner"))
 	if _, err := owner.CreateSession(t.Context(), &bridgev1.CreateSessionRequest{SessionId: theirs}); err != nil {
 		t.Fatal(err)
@@ -275,7 +287,14 @@ func TestEveryRPCAsNobodyStrangerAndObserver(t *testing.T) {
 	before := len(ts.cli("acme").Log())
 	rpcs := ts.rpcs()
 	t.Run("nobody", func(t *testing.T) { ts.walkNobody(t, rpcs) })
-	t.Run("stranger", func(t *testing.T) { ts.walkStranger(t, rpcs) })
+	t.Run("strangers", func(t *testing.T) {
+		for name, who := range map[string][2]string{"without a sandbox": {"rival", "thief"}, "with a sandbox": {"boxed", "locked"}} {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				ts.walkStranger(t, rpcs, who[0], who[1])
+			})
+		}
+	})
 	if log := ts.cli("acme").Log(); len(log) != before {
 		t.Errorf("acme's CLI has heard of strangers: %v", log[before:])
 	}
@@ -301,16 +320,27 @@ func (ts *tenants) walkNobody(t *testing.T, rpcs []protoreflect.MethodDescriptor
 }
 
 // walkStranger makes every call as the owner of another tenant, about the session of acme
-// and about none: there must be no difference, and nothing of acme's in either.
-func (ts *tenants) walkStranger(t *testing.T, rpcs []protoreflect.MethodDescriptor) {
-	for _, m := range rpcs {
-		conn := ts.as("rival")
-		if makes[policy.FullMethod(m)] { // what one makes another would find
-			conn = ts.as("thief")
+// and about none: there must be no difference, and nothing of acme's in either. The one with
+// a sandbox may make calls of the class host, and put anything into json_extra.
+func (ts *tenants) walkStranger(t *testing.T, rpcs []protoreflect.MethodDescriptor, stranger, maker string) {
+	for _, name := range []string{stranger, maker} { // so that each has its CLI, with a session
+		if _, err := bridgev1.NewSessionServiceClient(ts.as(name)).CreateSession(t.Context(), &bridgev1.CreateSessionRequest{}); err != nil {
+			t.Fatal(err)
 		}
+	}
+	conns := map[string]*grpc.ClientConn{stranger: ts.as(stranger), maker: ts.as(maker)}
+	heard := 0
+	for _, m := range rpcs {
+		as := stranger
+		if makes[policy.FullMethod(m)] { // what one makes another would find
+			as = maker
+		}
+		conn := conns[as]
 		about, none := naming(m.Input(), theirs), naming(m.Input(), nobodys)
 		for i := range about {
+			before := len(ts.cli(as).Log())
 			got, st := call(t.Context(), conn, m, about[i])
+			between := len(ts.cli(as).Log())
 			want, wantSt := call(t.Context(), conn, m, none[i])
 			if a, b := plain(got, st), plain(want, wantSt); a != b {
 				t.Errorf("%s: acme's session gives\n  %s\na missing one\n  %s", m.FullName(), a, b)
@@ -318,14 +348,17 @@ func (ts *tenants) walkStranger(t *testing.T, rpcs []protoreflect.MethodDescript
 			if strings.Contains(got+st.String(), canary) {
 				t.Errorf("%s: it tells what acme said", m.FullName())
 			}
-		}
-		if extra := m.Input().Fields().ByName("json_extra"); extra != nil {
-			smuggled := dynamicpb.NewMessage(m.Input())
-			smuggled.Set(extra, protoreflect.ValueOfString(`{"sessionId":"`+theirs+`"}`))
-			if got, st := call(t.Context(), conn, m, smuggled); st.Code() != codes.InvalidArgument && st.Code() != codes.PermissionDenied {
-				t.Errorf("%s: sessionId in json_extra gives %v, %q", m.FullName(), st, got)
+			// What takes time is what a CLI is asked.
+			log := ts.cli(as).Log()
+			a, b := asked(log[before:between]), asked(log[between:])
+			if heard += len(a); a != b && !m.IsStreamingServer() {
+				t.Errorf("%s: for acme's session the CLI is asked\n  %s\nfor a missing one\n  %s", m.FullName(), a, b)
 			}
 		}
+		ts.smuggle(t, conn, m)
+	}
+	if heard == 0 {
+		t.Error("the strangers' CLIs were asked nothing")
 	}
 }
 

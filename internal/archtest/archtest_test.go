@@ -66,3 +66,11 @@ func TestRepositoryFileTables(t *testing.T) {
 	findings, err = CheckFileTable(root(t), "e2e/README.md", "What is tested where", "e2e", true)
 	fail(t, findings, err)
 }
+
+func TestRepositoryProofs(t *testing.T) {
+	t.Parallel()
+	findings, err := CheckTests(root(t), "docs/shim.md") // which names those of the official SDKs
+	fail(t, findings, err)
+	findings, err = CheckProof(root(t), "docs/proof.md", "What is promised, and what tries it")
+	fail(t, findings, err)
+}

@@ -203,3 +203,29 @@ func TestCheckFileTable(t *testing.T) {
 		}
 	}
 }
+
+func TestCheckTestsAndProof(t *testing.T) {
+	t.Parallel()
+	code := tree(map[string]string{
+		"a/one_test.go": "package a\n\nfunc TestOne(t *testing.T) {}\n\nfunc FuzzTwo(f *testing.F) {}\n", "Makefile": "check: ## all\n\ttrue\n",
+		"doc.md": "# Here\n\n| what | by |\n|---|---|\n| a | `TestOne`, `make check` |\n| b | `TestGone` |\n| c | by looking |\n\n# There\n\n| x | y |\n\n`FuzzTwo`, `make gone`, `Testing`\n",
+	})
+	got, err := CheckTests(code)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{`doc.md:6: "TestGone" is not there`, `doc.md:13: "make gone" is not there`}; !slices.Equal(lines(got), want) {
+		t.Errorf("got %q, want %q", lines(got), want)
+	}
+	for heading, want := range map[string][]string{
+		"Here": {"doc.md:7: no test is named"}, "Nowhere": {`doc.md: there is no table below "Nowhere"`},
+	} {
+		got, err := CheckProof(code, "doc.md", heading)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(lines(got), want) {
+			t.Errorf("%s: got %q, want %q", heading, lines(got), want)
+		}
+	}
+}

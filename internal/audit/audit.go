@@ -34,6 +34,8 @@ const Bridge = "bridge"
 
 // Entry is something that was done. Empty members are left out.
 type Entry struct {
+	// At is when; if it is zero, now. The lines are in the order in which things were over.
+	At time.Time
 	// Action is what: "session.create", "session.resume", "session.delete", "session.disconnect",
 	// "session.share", "session.unshare", "callback.answer", "callback.default", "call.host",
 	// "call.refused".
@@ -100,9 +102,12 @@ func (l *Log) Record(ctx context.Context, e Entry) {
 	if l == nil {
 		return
 	}
-	r := record{at: l.now(), who: caller.From(ctx), e: e}
+	r := record{at: e.At, who: caller.From(ctx), e: e}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if r.at.IsZero() {
+		r.at = l.now() // with the lock, so that lines and times are in one order
+	}
 	if l.closed {
 		l.dropped.Add(1)
 		return

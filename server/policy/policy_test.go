@@ -232,6 +232,13 @@ func TestFields(t *testing.T) {
 			Stdio: &cliv1.McpServerConfigStdio{Command: "sh"},
 		}}}
 	}
+	web := func(url string) func(*cliv1.SessionConfig) {
+		return func(c *cliv1.SessionConfig) {
+			c.McpServers = map[string]*cliv1.McpSerializableServerConfig{"x": {Variant: &cliv1.McpSerializableServerConfig_Http{
+				Http: &cliv1.McpServerConfigHttp{Url: url},
+			}}}
+		}
+	}
 	for name, tc := range map[string]struct {
 		request proto.Message
 		field   string // "" where it is fine
@@ -253,6 +260,9 @@ func TestFields(t *testing.T) {
 		}), "config.provider.api_key_command"},
 		"provider":         {config(func(c *cliv1.SessionConfig) { c.Provider = &cliv1.ProviderConfig{BaseUrl: "https://api.example/v1"} }), ""},
 		"foreign provider": {config(func(c *cliv1.SessionConfig) { c.Provider = &cliv1.ProviderConfig{BaseUrl: "http://127.0.0.1:10"} }), "config.provider.base_url"},
+		"metadata by MCP":  {config(web("http://169.254.169.254/latest")), `config.mcp_servers["x"].http.url`},
+		"rebound name":     {config(web("https://x.inside.example")), `config.mcp_servers["x"].http.url`},
+		"MCP on the list":  {config(web("https://x.models.example")), ""},
 		"extra":            {config(func(c *cliv1.SessionConfig) { c.JsonExtra = `{"installedPlugins":[]}` }), "config.json_extra"},
 		"nested extra": {config(func(c *cliv1.SessionConfig) {
 			c.Provider = &cliv1.ProviderConfig{BaseUrl: "https://api.example/v1", JsonExtra: `{"x":1}`}

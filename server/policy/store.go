@@ -15,6 +15,7 @@ type Store struct {
 	log     *slog.Logger
 	now     func() time.Time
 	current atomic.Pointer[Policy]
+	check   func(*Policy) error
 	// changed are told of each policy that comes into force; mu orders them.
 	mu      sync.Mutex
 	changed []func(*Policy)
@@ -27,6 +28,10 @@ func (s *Store) OnChange(f func(*Policy)) {
 	defer s.mu.Unlock()
 	s.changed = append(s.changed, f)
 }
+
+// Check has f look at each policy that Reload has read: one that it does not like is a bad
+// one. It is to be called before the Store is used.
+func (s *Store) Check(f func(*Policy) error) { s.check = f }
 
 // Open reads the policy file. It fails where that is bad: only a policy that was good once
 // stays in force when its file turns bad.
@@ -49,6 +54,9 @@ func (s *Store) Current() *Policy { return s.current.Load() }
 // Reload reads the files anew. Bad ones leave the policy in force that is.
 func (s *Store) Reload() error {
 	p, err := Load(s.Current().Path(), s.now)
+	if err == nil && s.check != nil {
+		err = s.check(p)
+	}
 	if err != nil {
 		s.log.Error("policy not reloaded, the one before stays in force", slog.Any("error", err))
 		return err

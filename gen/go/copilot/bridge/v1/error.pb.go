@@ -45,7 +45,8 @@ const (
 	ErrorReason_ERROR_REASON_INVALID_FIELD ErrorReason = 1
 	// INVALID_ARGUMENT: the prompt has neither text nor attachments.
 	ErrorReason_ERROR_REASON_PROMPT_EMPTY ErrorReason = 2
-	// INVALID_ARGUMENT: the prompt is longer than Limits.max_prompt_bytes.
+	// INVALID_ARGUMENT: the prompt is longer than the server takes of anybody. One that is
+	// longer than Limits.max_prompt_bytes because of a tenant's limit is LIMIT_EXCEEDED.
 	ErrorReason_ERROR_REASON_PROMPT_TOO_LARGE ErrorReason = 3
 	// INVALID_ARGUMENT: a tool's name does not match ^[a-zA-Z0-9_-]+$.
 	ErrorReason_ERROR_REASON_TOOL_NAME_INVALID ErrorReason = 4
