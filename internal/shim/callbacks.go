@@ -89,7 +89,7 @@ func (p *participant) ask(c *bridgev1.Callback) {
 	over := func() {}
 	if provider(q.method) != "" { // every connection in the session speaks for the one provider
 		var mine bool
-		if over, mine = p.conn.server.once(p, c); !mine {
+		if over, mine = p.conn.server.once(p.life, p.id, q.id, func() { p.ask(c) }); !mine {
 			return
 		}
 	}

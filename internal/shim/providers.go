@@ -26,18 +26,18 @@ type providers struct {
 	asking map[[2]string][]func()
 }
 
-// once reports whether p is to put a callback to its provider: the first participant of a
-// session is, for a file must not be written twice. Another takes over if that one ends.
-// Who is to has to call over at the end.
-func (s *Server) once(p *participant, c *bridgev1.Callback) (over func(), mine bool) {
-	key := [2]string{p.id, c.GetCallbackId()}
+// once reports whether a participant, whose life that is, is to put a callback to its
+// provider: the first of a session is, for a file must not be written twice. If that one ends
+// meanwhile, those who were not are asked again. Who is to has to call over at the end.
+func (s *Server) once(life context.Context, session, callback string, again func()) (over func(), mine bool) {
+	key := [2]string{session, callback}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.providers.asking == nil {
 		s.providers.asking = map[[2]string][]func(){}
 	}
 	if others, asked := s.providers.asking[key]; asked {
-		s.providers.asking[key] = append(others, func() { p.ask(c) })
+		s.providers.asking[key] = append(others, again)
 		return nil, false
 	}
 	s.providers.asking[key] = nil
@@ -46,11 +46,11 @@ func (s *Server) once(p *participant, c *bridgev1.Callback) (over func(), mine b
 		others := s.providers.asking[key]
 		delete(s.providers.asking, key)
 		s.mu.Unlock()
-		if p.life.Err() == nil {
+		if life.Err() == nil {
 			return
 		}
-		for _, ask := range others { // the first of them does
-			ask()
+		for _, again := range others { // the first of them is, then
+			again()
 		}
 	}, true
 }

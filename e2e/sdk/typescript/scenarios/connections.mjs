@@ -60,7 +60,10 @@ export async function tcp_provider_once(stage) {
   const connection = RuntimeConnection.forUri(`127.0.0.1:${first.runtimePort}`, { connectionToken });
   const other = stage.client({ connection, workingDirectory: undefined, baseDirectory: undefined, logLevel: undefined });
   const second = await other.resumeSession(session.sessionId, stage.config());
-  const answers = [await turn(second, "hello"), await turn(session, "again")];
+  const idle = [new Recorder(session).next("session.idle"), new Recorder(second).next("session.idle")];
+  const answers = [await turn(second, "hello")];
+  await Promise.all(idle); // or the next turn ends with this one's
+  answers.push(await turn(session, "again"));
   const both = [...asked];
   await other.stop();
   answers.push(await turn(session, "alone"));
