@@ -24,7 +24,7 @@ func (a *Attachment) runCommands(ctx context.Context) {
 				a.reply(ctx, commandFailed(c, err))
 				continue
 			}
-			done.Of = &bridgev1.AttachDone_CommandId{CommandId: c.GetCommandId()}
+			done.Subject = &bridgev1.AttachDone_CommandId{CommandId: c.GetCommandId()}
 			a.reply(ctx, &bridgev1.AttachResponse{Frame: &bridgev1.AttachResponse_Done{Done: done}})
 		case <-ctx.Done():
 			return
@@ -67,11 +67,11 @@ func (a *Attachment) command(ctx context.Context, c *bridgev1.AttachCommand) (*b
 func (a *Attachment) answer(ctx context.Context, c *bridgev1.CallbackAnswer) {
 	at, err := a.b.resolve(ctx, a.s, c.GetCallbackId(), a.p.ID, c.GetAnswer(), answerAt{"answer", a.start.GetExact()})
 	if err != nil {
-		a.reply(ctx, failed(&bridgev1.AttachFailed{Of: &bridgev1.AttachFailed_CallbackId{CallbackId: c.GetCallbackId()}}, err))
+		a.reply(ctx, failed(&bridgev1.AttachFailed{Subject: &bridgev1.AttachFailed_CallbackId{CallbackId: c.GetCallbackId()}}, err))
 		return
 	}
 	a.reply(ctx, &bridgev1.AttachResponse{Frame: &bridgev1.AttachResponse_Done{Done: &bridgev1.AttachDone{
-		Of: &bridgev1.AttachDone_CallbackId{CallbackId: c.GetCallbackId()}, Position: session.Proto(at),
+		Subject: &bridgev1.AttachDone_CallbackId{CallbackId: c.GetCallbackId()}, Position: session.Proto(at),
 	}}})
 }
 
@@ -86,7 +86,7 @@ func (a *Attachment) reply(ctx context.Context, r *bridgev1.AttachResponse) {
 
 // commandFailed is the frame that says why a command failed.
 func commandFailed(c *bridgev1.AttachCommand, err error) *bridgev1.AttachResponse {
-	return failed(&bridgev1.AttachFailed{Of: &bridgev1.AttachFailed_CommandId{CommandId: c.GetCommandId()}}, err)
+	return failed(&bridgev1.AttachFailed{Subject: &bridgev1.AttachFailed_CommandId{CommandId: c.GetCommandId()}}, err)
 }
 
 // failed is the frame that says why something failed.

@@ -109,7 +109,7 @@ func (a *Attachment) runParts(ctx context.Context) {
 				clear(failures)
 			}
 			failures[id] = struct{}{}
-			a.reply(ctx, failed(&bridgev1.AttachFailed{Of: &bridgev1.AttachFailed_ModelRequestId{ModelRequestId: id}}, err))
+			a.reply(ctx, failed(&bridgev1.AttachFailed{Subject: &bridgev1.AttachFailed_ModelRequestId{ModelRequestId: id}}, err))
 		case <-ctx.Done():
 			return
 		}

@@ -41,10 +41,10 @@ func (m *metadata) onto(s *bridgev1.Session) *bridgev1.Session {
 	}
 	s.IsRemote = m.IsRemote
 	if !m.StartTime.IsZero() {
-		s.StartTime = timestamppb.New(m.StartTime)
+		s.CreateTime = timestamppb.New(m.StartTime)
 	}
 	if !m.ModifiedTime.IsZero() {
-		s.ModifiedTime = timestamppb.New(m.ModifiedTime)
+		s.UpdateTime = timestamppb.New(m.ModifiedTime)
 	}
 	for _, text := range []struct {
 		to   *string
@@ -55,7 +55,7 @@ func (m *metadata) onto(s *bridgev1.Session) *bridgev1.Session {
 		}
 	}
 	if c := m.Context; c != nil {
-		s.Context = &bridgev1.SessionContext{Cwd: c.Cwd, GitRoot: c.GitRoot, Repository: c.Repository, Branch: c.Branch}
+		s.Context = &bridgev1.SessionContext{WorkingDirectory: c.Cwd, GitRoot: c.GitRoot, Repository: c.Repository, Branch: c.Branch}
 	}
 	return s
 }
@@ -184,7 +184,7 @@ func (b *Bridge) ListSessions(ctx context.Context, r *bridgev1.ListSessionsReque
 // list returns every session of the homes that fits, last used first.
 func (b *Bridge) list(ctx context.Context, homes []runtime.Profile, f *bridgev1.SessionFilter) ([]*bridgev1.Session, error) {
 	var params, filter session.Object
-	for member, value := range map[string]string{"cwd": f.GetCwd(), "gitRoot": f.GetGitRoot(), "repository": f.GetRepository(), "branch": f.GetBranch()} {
+	for member, value := range map[string]string{"cwd": f.GetWorkingDirectory(), "gitRoot": f.GetGitRoot(), "repository": f.GetRepository(), "branch": f.GetBranch()} {
 		if value != "" {
 			filter.SetString(member, value)
 		}
@@ -214,7 +214,7 @@ func (b *Bridge) list(ctx context.Context, homes []runtime.Profile, f *bridgev1.
 		out = append(out, s)
 	}
 	slices.SortFunc(out, func(a, b *bridgev1.Session) int {
-		return cmp.Or(b.GetModifiedTime().AsTime().Compare(a.GetModifiedTime().AsTime()), cmp.Compare(a.SessionId, b.SessionId))
+		return cmp.Or(b.GetUpdateTime().AsTime().Compare(a.GetUpdateTime().AsTime()), cmp.Compare(a.SessionId, b.SessionId))
 	})
 	return out, nil
 }
@@ -223,7 +223,7 @@ func (b *Bridge) list(ctx context.Context, homes []runtime.Profile, f *bridgev1.
 func fits(s *bridgev1.Session, f *bridgev1.SessionFilter) bool {
 	fit := func(want, have string) bool { return want == "" || want == have }
 	c := s.GetContext()
-	return fit(f.GetCwd(), c.GetCwd()) && fit(f.GetGitRoot(), c.GetGitRoot()) &&
+	return fit(f.GetWorkingDirectory(), c.GetWorkingDirectory()) && fit(f.GetGitRoot(), c.GetGitRoot()) &&
 		fit(f.GetRepository(), c.GetRepository()) && fit(f.GetBranch(), c.GetBranch())
 }
 

@@ -28,7 +28,7 @@ var lifecycleTypes = map[bridgev1.SessionChange]cliv1.SessionLifecycleType{
 }
 
 func lifecycleMetadata(s *bridgev1.Session) *cliv1.SessionLifecycleMetadata {
-	m := &cliv1.SessionLifecycleMetadata{StartTime: s.GetStartTime(), ModifiedTime: s.GetModifiedTime()}
+	m := &cliv1.SessionLifecycleMetadata{StartTime: s.GetCreateTime(), ModifiedTime: s.GetUpdateTime()}
 	if s.GetSummary() != "" {
 		m.Summary = &s.Summary
 	}

@@ -211,7 +211,7 @@ func TestSessionDelete(t *testing.T) {
 	_, err = r.client.ResumeSession(r.ctx, s.ID(), r.options())
 	wantError(t, err, codes.NotFound, notFound)
 	wantError(t, r.client.DeleteSession(r.ctx, s.ID()), codes.NotFound, notFound)
-	for one, err := range r.client.ListSessions(r.ctx, &bridgev1.SessionFilter{Cwd: r.dir}) {
+	for one, err := range r.client.ListSessions(r.ctx, &bridgev1.SessionFilter{WorkingDirectory: r.dir}) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -257,7 +257,7 @@ func TestSessionIdempotentCreate(t *testing.T) {
 		t.Errorf("one request id made sessions %q", ids)
 	}
 	n := 0
-	for _, err := range r.client.ListSessions(r.ctx, &bridgev1.SessionFilter{Cwd: r.dir}) {
+	for _, err := range r.client.ListSessions(r.ctx, &bridgev1.SessionFilter{WorkingDirectory: r.dir}) {
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -49,15 +49,15 @@ func TestSessionList(t *testing.T) {
 			t.Errorf("session %q is not listed", s.ID())
 			continue
 		}
-		start, modified := got.GetStartTime().AsTime(), got.GetModifiedTime().AsTime()
+		start, modified := got.GetCreateTime().AsTime(), got.GetUpdateTime().AsTime()
 		if start.Before(began.Add(-time.Second)) || start.After(time.Now()) || modified.Before(start.Add(-time.Second)) {
 			t.Errorf("started %v, modified %v, but the test began %v", start, modified, began)
 		}
 		if got.GetIsRemote() {
 			t.Error("a local session is listed as remote")
 		}
-		if got.GetContext().GetCwd() != r.dir {
-			t.Errorf("cwd is %q, want %q", got.GetContext().GetCwd(), r.dir)
+		if got.GetContext().GetWorkingDirectory() != r.dir {
+			t.Errorf("the working directory is %q, want %q", got.GetContext().GetWorkingDirectory(), r.dir)
 		}
 	}
 	if got := all[open.ID()].GetSummary(); !strings.Contains(got, "open one") {
@@ -91,13 +91,13 @@ func TestSessionListFiltered(t *testing.T) {
 		filter *bridgev1.SessionFilter
 		want   string
 	}{
-		{"cwd", &bridgev1.SessionFilter{Cwd: r.dir}, plain.ID()},
-		{"cwd of the other", &bridgev1.SessionFilter{Cwd: repo}, inRepo.ID()},
+		{"cwd", &bridgev1.SessionFilter{WorkingDirectory: r.dir}, plain.ID()},
+		{"cwd of the other", &bridgev1.SessionFilter{WorkingDirectory: repo}, inRepo.ID()},
 		{"git root", &bridgev1.SessionFilter{GitRoot: repo}, git},
-		{"repository and cwd", &bridgev1.SessionFilter{Repository: "example/widgets", Cwd: repo}, git},
-		{"branch and cwd", &bridgev1.SessionFilter{Branch: "trunk", Cwd: repo}, git},
-		{"other branch", &bridgev1.SessionFilter{Branch: "main", Cwd: repo}, ""},
-		{"nowhere", &bridgev1.SessionFilter{Cwd: r.dir + "/nowhere"}, ""},
+		{"repository and cwd", &bridgev1.SessionFilter{Repository: "example/widgets", WorkingDirectory: repo}, git},
+		{"branch and cwd", &bridgev1.SessionFilter{Branch: "trunk", WorkingDirectory: repo}, git},
+		{"other branch", &bridgev1.SessionFilter{Branch: "main", WorkingDirectory: repo}, ""},
+		{"nowhere", &bridgev1.SessionFilter{WorkingDirectory: r.dir + "/nowhere"}, ""},
 	}
 	for _, tt := range tests {
 		var want []string
@@ -112,7 +112,7 @@ func TestSessionListFiltered(t *testing.T) {
 		return
 	}
 	if got := r.list(&bridgev1.SessionFilter{GitRoot: repo})[git].GetContext(); got.GetRepository() != "example/widgets" ||
-		got.GetBranch() != "trunk" || got.GetCwd() != repo || got.GetGitRoot() != repo {
+		got.GetBranch() != "trunk" || got.GetWorkingDirectory() != repo || got.GetGitRoot() != repo {
 		t.Errorf("context is %v", got)
 	}
 }
@@ -144,7 +144,7 @@ func TestSessionListPaged(t *testing.T) {
 		s.ask("hello")
 		want[s.ID()] = true
 	}
-	req := &bridgev1.ListSessionsRequest{Filter: &bridgev1.SessionFilter{Cwd: r.dir}, PageSize: 2}
+	req := &bridgev1.ListSessionsRequest{Filter: &bridgev1.SessionFilter{WorkingDirectory: r.dir}, PageSize: 2}
 	var sizes []int
 	for {
 		page, err := r.client.Sessions().ListSessions(r.ctx, req)
@@ -180,7 +180,7 @@ func TestSessionMetadata(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got.GetSessionId() != s.ID() || got.GetContext().GetCwd() != r.dir || got.GetModelId() != s.Info().GetModelId() ||
+	if got.GetSessionId() != s.ID() || got.GetContext().GetWorkingDirectory() != r.dir || got.GetModelId() != s.Info().GetModelId() ||
 		got.GetCliVersion() != r.host.cli || got.GetTurnRunning() || len(got.GetParticipants()) != 1 ||
 		!strings.Contains(got.GetSummary(), "cranes") || got.GetPosition().GetSeq() == 0 {
 		t.Errorf("session is %v", got)
@@ -275,7 +275,7 @@ func TestSessionsWatch(t *testing.T) {
 	r := newRig(t, echo)
 	before := r.session(r.options())
 	w := r.watch(30 * time.Second)
-	if got := w.until(before.ID(), bridgev1.SessionChange_SESSION_CHANGE_CURRENT); got.GetContext().GetCwd() != r.dir {
+	if got := w.until(before.ID(), bridgev1.SessionChange_SESSION_CHANGE_CURRENT); got.GetContext().GetWorkingDirectory() != r.dir {
 		t.Errorf("current session is %v", got)
 	}
 	s := r.session(r.options())

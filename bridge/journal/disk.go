@@ -3,7 +3,6 @@ package journal
 import (
 	"errors"
 	"fmt"
-	"math"
 	"os"
 	"slices"
 	"sort"
@@ -21,6 +20,9 @@ const (
 	// damagedBlocks is how many blocks at most can have been reserved in what was cut off
 	// a damaged file: every one stands for half a million events.
 	damagedBlocks = 64
+	// unbackedNumbers is how many numbers are given at most of an epoch of which nothing is on
+	// disk.
+	unbackedNumbers = damagedBlocks * reserveBlock
 	// maxBatchBytes is how much of one journal is written at a time: so much that few writes
 	// are needed, and so little that it is in the processor's cache still.
 	maxBatchBytes = 256 << 10
@@ -51,6 +53,8 @@ type Disk struct {
 	start     uint64 // the last number that an earlier life may have given
 	passed    bool   // it has not: numbers before it were passed over
 	reserved  uint64 // numbers up to this one may be shown
+	unbacked  bool   // nothing on disk is of this epoch
+	marked    uint64 // no mark on disk tells of more overruns
 	safe      uint64 // events up to this one need not be in memory
 	losses    []loss
 	flight    []*Record // durable, being written
@@ -110,13 +114,18 @@ func OpenDisk(dir string, epoch uint64, w *Writer) (*Disk, Recovery, error) {
 		return nil, rec, fmt.Errorf("opening the journal in %q: %w", dir, err)
 	}
 	d.log, rec.Cut, rec.SetAside = log, found.Cut, found.SetAside
+	damaged := found.Cut > 0 || len(found.SetAside) > 0
 	m, known := parseMark(found.Mark)
-	rec.Clean = known && m.clean && found.Cut == 0 && len(found.SetAside) == 0
-	d.start, d.losses = max(m.reserved, log.Last()), m.losses
+	rec.Clean = known && m.clean && !damaged
+	d.start, d.losses, d.unbacked = max(m.reserved, log.Last()), m.losses, log.Size() == 0 && !damaged
+	d.marked = max(w.overrunsNow(), m.overruns)
+	overruns := d.marked - m.overruns
 	switch {
-	case !known && log.Last() == 0 && found.Cut == 0 && len(found.SetAside) == 0: // nothing was ever shown
+	case d.unbacked: // nothing was ever shown
+	case !known && log.Last() == 0 && !damaged:
+		d.start = 2 * unbackedNumbers // of a life that got no further than its first file
 	case len(found.SetAside) > 0 || !known:
-		rec.Lost = true
+		rec.Lost, overruns = true, 0
 		if err := d.beginAnew(max(epoch, log.Epoch()+1)); err != nil {
 			return nil, rec, err
 		}
@@ -126,6 +135,10 @@ func OpenDisk(dir string, epoch uint64, w *Writer) (*Disk, Recovery, error) {
 		rec.Lost = true
 	case !m.clean && m.boot != w.cfg.boot && w.cfg.Fsync != FsyncAlways:
 		rec.Lost = true
+	}
+	if overruns > 0 && !d.unbacked {
+		d.start += overruns * overrunBlock
+		rec.Lost, rec.Clean = true, false
 	}
 	if rec.Lost {
 		d.lose(log.Last(), d.start)
@@ -237,11 +250,11 @@ func (d *Disk) limit(off, seq uint64) (uint64, uint64) {
 	return off, seq
 }
 
-// ceiling is the last number that may be shown. A log that has nothing on disk, on a disk
-// that takes nothing, sets none: the next life of the process cannot take up its epoch.
+// ceiling is the last number that may be shown. Of a log that has nothing on disk, on a disk
+// that takes nothing, the next life of the process cannot take up the epoch.
 func (d *Disk) ceiling() uint64 {
-	if d.degraded != nil && d.start == 0 && d.reserved == 0 {
-		return math.MaxUint64
+	if d.degraded != nil && d.unbacked {
+		return unbackedNumbers
 	}
 	return d.reserved
 }
@@ -280,7 +293,10 @@ func (d *Disk) batch() *batch {
 	d.bytes -= size
 	b := &batch{records: d.flight, replacing: d.replacing, epoch: d.j.cfg.Epoch, life: d.life}
 	given := d.j.nextSeq - 1
-	m := &mark{reserved: max(given+reserveBlock, d.reserved), boot: d.writer.cfg.boot, losses: slices.Clone(d.losses)}
+	m := &mark{
+		reserved: max(given+reserveBlock, d.reserved), boot: d.writer.cfg.boot,
+		losses: slices.Clone(d.losses), overruns: max(d.marked, d.writer.overrunsNow()),
+	}
 	closing := d.closing && len(d.unwritten) == 0
 	switch {
 	case closing && (d.touched || len(d.flight) > 0 || given > d.start || d.replacing):
@@ -289,6 +305,9 @@ func (d *Disk) batch() *batch {
 	case closing: // as it was found
 	case given+reserveBlock/2 > d.reserved, d.marks, d.replacing:
 		b.mark = m
+	}
+	if b.mark != nil {
+		d.marked = m.overruns
 	}
 	d.marks = false
 	d.touched = d.touched || !b.empty()
@@ -307,17 +326,18 @@ func (d *Disk) write(b *batch) error {
 	if b.mark != nil {
 		entries = append(entries, segment.Entry{Mark: true, Body: b.mark.append(nil)})
 	}
-	heads := make([]byte, 0, 64*len(b.records)) // grown, it leaves the earlier ones where they are
+	replacing := b.replacing && d.log.Epoch() < b.epoch // an earlier try may have come so far
+	heads := make([]byte, 0, 64*len(b.records))         // grown, it leaves the earlier ones where they are
 	for _, r := range b.records {
 		// What an earlier try has written is not written twice.
-		if b.replacing || r.Pos.Seq > d.log.Last() {
+		if replacing || r.Pos.Seq > d.log.Last() {
 			begin := len(heads)
 			heads = appendHead(heads, r)
 			entries = append(entries, segment.Entry{Number: r.Pos.Seq, Head: heads[begin:], Body: r.JSON})
 		}
 	}
 	var err error
-	if b.replacing {
+	if replacing {
 		err = d.log.Replace(b.epoch, entries)
 	} else {
 		err = d.log.Append(entries)
@@ -357,7 +377,7 @@ func (d *Disk) written(b *batch) (more bool) {
 	}
 	d.retry = 0
 	if b.mark != nil {
-		d.reserved = max(d.reserved, b.mark.reserved)
+		d.reserved, d.unbacked = max(d.reserved, b.mark.reserved), false
 	}
 	d.flight, d.replacing = nil, false
 	if d.writer.cfg.Fsync != FsyncInterval {
@@ -374,6 +394,10 @@ func (d *Disk) failed(err error, b *batch) {
 	defer d.j.mu.Unlock()
 	if b.life == d.life {
 		d.takeBack()
+		if d.unbacked && b.mark != nil && d.log.Size() > 0 {
+			// The mark may be on disk all the same: numbers up to what it says may be shown.
+			d.reserved, d.unbacked = max(d.reserved, b.mark.reserved), false
+		}
 	}
 	d.marks = true
 	d.retry = min(max(2*d.retry, minRetry), maxRetry)
@@ -440,7 +464,7 @@ func (d *Disk) trim() {
 func (d *Disk) restart() {
 	d.unwritten, d.flight, d.bytes, d.losses = nil, nil, 0, nil
 	d.start, d.reserved, d.safe = 0, 0, 0
-	d.replacing = true
+	d.replacing, d.unbacked = true, true
 	d.life++
 	d.writer.wake(d)
 }

@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/journal/segment"
 	"github.com/copilot-grpc/copilot-grpc/internal/faultfs"
 )
 
@@ -26,7 +27,7 @@ type life struct {
 
 func begin(t *testing.T, fs *faultfs.FS, cfg WriterConfig) *life {
 	t.Helper()
-	cfg.FS = fs
+	cfg.FS, cfg.OverrunFile = fs, "overruns"
 	if cfg.SegmentBytes == 0 {
 		cfg.SegmentBytes = 4 << 10
 	}
@@ -38,6 +39,16 @@ func begin(t *testing.T, fs *faultfs.FS, cfg WriterConfig) *life {
 	l.rec = rec
 	l.j = New(Config{Epoch: epoch, Log: d, MaxEphemeralBytes: 40 * 228})
 	return l
+}
+
+// disk is a file system on which an earlier life has been.
+func disk(t *testing.T) *faultfs.FS {
+	t.Helper()
+	fs := &faultfs.FS{}
+	if _, err := segment.OpenCell(fs, "overruns", true, nil); err != nil {
+		t.Fatal(err)
+	}
+	return fs
 }
 
 // settle waits until everything that was appended is shown.
@@ -163,7 +174,7 @@ func TestCrashGivesNoNumberTwice(t *testing.T) {
 // Nothing is shown that a crash could take back: neither an event nor its number.
 func TestShownOnlyWhenWritten(t *testing.T) {
 	t.Parallel()
-	fs := &faultfs.FS{}
+	fs := disk(t)
 	release := fs.Stall()
 	l := begin(t, fs, WriterConfig{})
 	woken := make(chan struct{}, 100)
@@ -454,7 +465,7 @@ func TestCrashAnywhere(t *testing.T) {
 func crashAt(t *testing.T, policy Fsync, power bool, crash int) {
 	t.Helper()
 	random := rand.New(rand.NewPCG(uint64(crash), 7))
-	fs := &faultfs.FS{}
+	fs := disk(t)
 	fs.CrashAfter(crash)
 	cfg := WriterConfig{Fsync: policy, Interval: time.Millisecond, SegmentBytes: 2000}
 	l := begin(t, fs, cfg)

@@ -74,6 +74,7 @@ type mark struct {
 	reserved uint64
 	boot     string // the machine's life in which it was written
 	losses   []loss
+	overruns uint64 // how many there had been
 }
 
 const markVersion = 1
@@ -90,7 +91,7 @@ func (m *mark) append(dst []byte) []byte {
 	for _, l := range m.losses {
 		dst = binary.AppendUvarint(binary.AppendUvarint(dst, l.from), l.to)
 	}
-	return dst
+	return binary.AppendUvarint(dst, m.overruns)
 }
 
 func parseMark(data []byte) (m mark, ok bool) {
@@ -117,6 +118,9 @@ func parseMark(data []byte) (m mark, ok bool) {
 		if l := (loss{number(), number()}); ok {
 			m.losses = append(m.losses, l)
 		}
+	}
+	if len(data) > 0 { // earlier marks do not tell
+		m.overruns = number()
 	}
 	return m, ok
 }

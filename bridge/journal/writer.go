@@ -41,6 +41,8 @@ const (
 	// stallTimeout is how long a write may take before those who wait for it are served
 	// from memory.
 	stallTimeout = 2 * time.Second
+	// minSegmentBytes bounds the number of files of a journal of which little is kept.
+	minSegmentBytes = 64 << 10
 	// defaultTidyEvery is how often files are closed that are not written any more, and old
 	// ones dropped.
 	defaultTidyEvery = time.Minute
@@ -54,8 +56,12 @@ type WriterConfig struct {
 	FS       segment.FS
 	Fsync    Fsync         // default FsyncInterval
 	Interval time.Duration // of FsyncInterval
-	// SegmentBytes is the size of a journal's files.
+	// SegmentBytes is the size of a journal's files; by default a quarter of MaxBytes, and
+	// segment.DefaultSegmentBytes at most.
 	SegmentBytes int64
+	// OverrunFile is one file for all journals, by which those of an earlier life can go on
+	// when their disk is full; without it they show nothing new then.
+	OverrunFile string
 	// MaxBytes and MaxAge are what is kept of each journal; zero keeps everything. What is
 	// older goes in whole files.
 	MaxBytes int64
@@ -75,6 +81,8 @@ type Writer struct {
 	wg   sync.WaitGroup
 	stop chan struct{}
 	kick chan struct{} // capacity 1
+
+	overruns *segment.Cell // may be nil
 
 	mu      sync.Mutex
 	disks   map[*Disk]struct{} // all that are open
@@ -104,11 +112,14 @@ func NewWriter(cfg WriterConfig) *Writer {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
+	if cfg.SegmentBytes <= 0 && cfg.MaxBytes > 0 {
+		cfg.SegmentBytes = min(max(cfg.MaxBytes/4, minSegmentBytes), segment.DefaultSegmentBytes)
+	}
 	if cfg.boot == "" {
 		cfg.boot = boot()
 	}
 	w := &Writer{
-		cfg: cfg, stop: make(chan struct{}), kick: make(chan struct{}, 1),
+		cfg: cfg, overruns: openOverruns(&cfg), stop: make(chan struct{}), kick: make(chan struct{}, 1),
 		disks: map[*Disk]struct{}{}, failing: map[*Disk]struct{}{},
 	}
 	w.wg.Go(w.run)
@@ -211,6 +222,7 @@ func (w *Writer) flush(d *Disk) {
 	b := d.batch()
 	if !b.empty() {
 		if err := d.write(b); err != nil {
+			d.overrun()
 			d.failed(err, b)
 			w.mu.Lock()
 			w.failing[d] = struct{}{}

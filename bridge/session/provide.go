@@ -25,12 +25,21 @@ func (s *Session) provided() error {
 // providers is provided with mu held.
 func (s *Session) providers() error {
 	for _, method := range s.needs {
-		if !s.wantsMethod(method) {
+		if !s.answers(method) {
 			return fault.New(fault.ProviderGone, "nobody is there who handles %s, which session %q needs", method, s.id).
 				With("session_id", s.id).With("method", method)
 		}
 	}
 	return nil
+}
+
+// answers reports whether somebody is there who handles a method: not one whose place is
+// only kept. The CLI would wait for that with the session half open, and everybody for the
+// CLI; whoever comes back has the session loaded. The caller holds mu.
+func (s *Session) answers(method string) bool {
+	return slices.Contains(s.handling.Methods, method) || slices.ContainsFunc(s.participants, func(p *Participant) bool {
+		return p.connected && slices.Contains(p.handling.Methods, method)
+	})
 }
 
 // Asking returns nil while the session's callbacks can be answered: also while it is being

@@ -44,8 +44,13 @@ func (s *Session) coldResume(ctx context.Context, rt Runtime, extra Object, cont
 	if err := s.provided(); err != nil {
 		return err
 	}
+	leftLying := continuePending && s.leavesWork(rt)
 	s.mu.Lock()
 	params := s.effective().Merge(extra)
+	if leftLying {
+		continuePending = false
+		params.SetBool("continuePendingWork", false)
+	}
 	tools, switches := toolsJSON(s.union()), s.switches()
 	s.holding = true
 	s.mu.Unlock()
@@ -75,7 +80,11 @@ func (s *Session) coldResume(ctx context.Context, rt Runtime, extra Object, cont
 		return err
 	}
 	if !continuePending {
-		s.withdraw(func(p *callback.Pending) bool { return slices.Contains(before, p) }, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_WITHDRAWN)
+		outcome := bridgev1.CallbackOutcome_CALLBACK_OUTCOME_WITHDRAWN
+		if leftLying {
+			outcome = bridgev1.CallbackOutcome_CALLBACK_OUTCOME_RUNTIME_LOST
+		}
+		s.withdraw(func(p *callback.Pending) bool { return slices.Contains(before, p) }, outcome)
 	} else if _, err := s.compare(ctx, rt); err != nil {
 		return err
 	}
@@ -84,6 +93,14 @@ func (s *Session) coldResume(ctx context.Context, rt Runtime, extra Object, cont
 	s.turn.continuing = s.pending.Len() > 0
 	s.turn.running = s.turn.running || s.turn.continuing
 	return nil
+}
+
+// leavesWork reports whether the CLI takes the answers to what an earlier process asked, and
+// does not go on with the turn: before 1.0.102, where the session's files are its callers'.
+func (s *Session) leavesWork(rt Runtime) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Contains(s.needs, callback.FSReadFile) && earlier(rt.Version(), 102)
 }
 
 // readHistory puts what the CLI kept into the journal, where it is missing, and with

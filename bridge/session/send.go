@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"time"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
@@ -17,6 +18,9 @@ const restoreTimeout = time.Minute
 // failedTimeout bounds waiting for the end of a turn after its error; that takes some
 // milliseconds, and in rare cases it never comes.
 const failedTimeout = 5 * time.Second
+
+// errUnanswered is the cause with which the waiting for the CLI's answer to a message ends.
+var errUnanswered = errors.New("the CLI does not answer")
 
 // Message is a prompt ready for the CLI.
 type Message struct {
@@ -79,12 +83,19 @@ func (s *Session) send(ctx context.Context, rt Runtime, m Message) (Sent, error)
 	before := s.journal.Last()
 	params.SetString("sessionId", s.id)
 	method := cmp.Or(m.Method, "session.send")
-	result, err := rt.Call(ctx, method, params.JSON(), rpcconn.OnReply(func() {
+	// The next messages of the session wait behind this one.
+	limited, cancel := context.WithTimeoutCause(ctx, s.bounds.Send, errUnanswered)
+	defer cancel()
+	result, err := rt.Call(limited, method, params.JSON(), rpcconn.OnReply(func() {
 		sent.At = s.journal.Last()
 		w.accept()
 	}))
 	if err != nil {
 		w.Close()
+		if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil && context.Cause(limited) == errUnanswered {
+			s.host.Logger().Error("message not answered by the CLI", "session_id", s.id, "method", method, "waited", s.bounds.Send)
+			return Sent{}, fault.Wrap(errors.Join(ErrUnsettled, errUnanswered), fault.SendInDoubt, "no answer to %s within %v; it may have been taken up", method, s.bounds.Send)
+		}
 		return s.unsure(ctx, rt, m, before, Classify(err, method))
 	}
 	var r struct{ MessageID string }

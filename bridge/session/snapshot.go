@@ -75,10 +75,10 @@ func (s *Session) Snapshot() *bridgev1.Session {
 	m := &s.meta
 	out := &bridgev1.Session{
 		SessionId: s.id, State: states[s.state],
-		StartTime: timestamppb.New(m.start), ModifiedTime: timestamppb.New(m.modified),
+		CreateTime: timestamppb.New(m.start), UpdateTime: timestamppb.New(m.modified),
 		Summary: m.summary, Name: m.name, IsRemote: m.isRemote,
 		Context: &bridgev1.SessionContext{
-			Cwd: m.context.Cwd, GitRoot: m.context.GitRoot, Repository: m.context.Repository, Branch: m.context.Branch,
+			WorkingDirectory: m.context.Cwd, GitRoot: m.context.GitRoot, Repository: m.context.Repository, Branch: m.context.Branch,
 		},
 		WorkspacePath: m.workspacePath, ModelId: m.model, Lifetime: s.lifetime,
 		Capabilities: &bridgev1.SessionCapabilities{

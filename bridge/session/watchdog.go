@@ -15,6 +15,8 @@ import (
 const (
 	DefaultStall     = 10 * time.Minute
 	DefaultModelCall = 30 * time.Minute
+	// DefaultSend is the default of Bounds.Send; the CLI takes some milliseconds.
+	DefaultSend = 4 * time.Minute
 )
 
 const (
@@ -37,13 +39,15 @@ type Bounds struct {
 	// Rest takes its place once the agent has come to rest or has failed: all that is
 	// missing then is the event that says so of the session.
 	Rest time.Duration
+	// Send is for the CLI's answer to a message.
+	Send time.Duration
 }
 
 func (b Bounds) withDefaults() Bounds {
 	for _, f := range []struct {
 		field *time.Duration
 		value time.Duration
-	}{{&b.Stall, DefaultStall}, {&b.ModelCall, DefaultModelCall}, {&b.Rest, DefaultRest}} {
+	}{{&b.Stall, DefaultStall}, {&b.ModelCall, DefaultModelCall}, {&b.Rest, DefaultRest}, {&b.Send, DefaultSend}} {
 		if *f.field <= 0 {
 			*f.field = f.value
 		}

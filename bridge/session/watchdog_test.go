@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -20,7 +21,8 @@ const stalled = bridgev1.TurnStatus_TURN_STATUS_STALLED
 
 // puppet is a runtime whose answers a test gives.
 type puppet struct {
-	answer func(method string) (string, error)
+	answer  func(method string) (string, error)
+	version string // default 1.0.102
 
 	mu    sync.Mutex
 	calls []string
@@ -44,7 +46,7 @@ func (p *puppet) Call(_ context.Context, method string, _ []byte, _ ...rpcconn.C
 }
 func (p *puppet) Route(*Session)         {}
 func (p *puppet) Unroute(*Session)       {}
-func (p *puppet) Version() string        { return "1.0.102" }
+func (p *puppet) Version() string        { return cmp.Or(p.version, "1.0.102") }
 func (p *puppet) Err() error             { return nil }
 func (p *puppet) Ended() <-chan struct{} { return nil }
 

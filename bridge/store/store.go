@@ -4,6 +4,7 @@
 //
 //	lock                 who has it
 //	epoch                no journal's epoch is above it
+//	overruns             by which journals go on with a full disk
 //	requests/            answers, as a log
 //	sessions/ID/session  what is known of a session, JSON
 //	sessions/ID/*.seg    its journal
@@ -50,7 +51,7 @@ type Store struct {
 
 	mu        sync.Mutex
 	lastEpoch uint64
-	ceiling   uint64 // on disk: epochs up to here may have been given
+	ceiling   *segment.Cell // epochs up to here may have been given
 }
 
 // epochAhead is how far epochs, which are milliseconds, are reserved ahead.
@@ -78,15 +79,22 @@ func Open(cfg Config) (*Store, error) {
 	if cfg.Journals.Logger == nil {
 		cfg.Journals.Logger = slog.New(slog.DiscardHandler)
 	}
+	cfg.Journals.OverrunFile = filepath.Join(cfg.Dir, "overruns")
 	s := &Store{cfg: cfg, fs: cfg.Journals.FS, log: cfg.Journals.Logger, lock: lock}
-	text, err := segment.ReadFile(s.fs, s.path("epoch"))
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	s.ceiling, err = segment.OpenCell(s.fs, s.path("epoch"), true, func(text []byte) uint64 {
+		// Once it was text. One that says nothing is no reason to give an epoch twice: the
+		// clock goes on.
+		epoch, _ := strconv.ParseUint(strings.TrimSpace(string(text)), 10, 64)
+		return epoch
+	})
+	if s.ceiling == nil {
 		_ = lock.Close()
 		return nil, err
 	}
-	// A file that says nothing is no reason to give an epoch twice: the clock goes on.
-	s.ceiling, _ = strconv.ParseUint(strings.TrimSpace(string(text)), 10, 64)
-	s.lastEpoch = s.ceiling
+	if err != nil {
+		s.log.Warn("no room kept for epochs of a full disk", "error", err)
+	}
+	s.lastEpoch = s.ceiling.Get()
 	s.writer = journal.NewWriter(cfg.Journals)
 	return s, nil
 }
@@ -113,12 +121,10 @@ func (s *Store) NextEpoch() (uint64, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	next := max(s.lastEpoch+1, uint64(time.Now().UnixMilli()))
-	if next > s.ceiling {
-		ceiling := next + epochAhead
-		if err := segment.WriteFile(s.fs, s.path("epoch"), fmt.Appendf(nil, "%d\n", ceiling), true); err != nil {
+	if next > s.ceiling.Get() {
+		if err := s.ceiling.Raise(next + epochAhead); err != nil {
 			return next, fmt.Errorf("reserving epochs: %w", err)
 		}
-		s.ceiling = ceiling
 	}
 	s.lastEpoch = next
 	return next, nil

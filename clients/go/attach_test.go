@@ -422,7 +422,7 @@ func TestSetTools(t *testing.T) {
 		t.Errorf("command = %v", cmd)
 	}
 	a.send(&bridgev1.AttachResponse{Frame: &bridgev1.AttachResponse_Done{
-		Done: &bridgev1.AttachDone{Of: &bridgev1.AttachDone_CommandId{CommandId: cmd.GetCommandId()}},
+		Done: &bridgev1.AttachDone{Subject: &bridgev1.AttachDone_CommandId{CommandId: cmd.GetCommandId()}},
 	}})
 	if err := receive(t, ch, "reply"); err != nil {
 		t.Error(err)
@@ -430,7 +430,7 @@ func TestSetTools(t *testing.T) {
 
 	ch = set(say("two")) // refused: the tools stay
 	cmd = receive(t, a.in, "command").GetCommand()
-	a.send(&bridgev1.AttachResponse{Frame: &bridgev1.AttachResponse_Failed{Failed: &bridgev1.AttachFailed{Of: &bridgev1.AttachFailed_CommandId{CommandId: cmd.GetCommandId()},
+	a.send(&bridgev1.AttachResponse{Frame: &bridgev1.AttachResponse_Failed{Failed: &bridgev1.AttachFailed{Subject: &bridgev1.AttachFailed_CommandId{CommandId: cmd.GetCommandId()},
 		Failure: &bridgev1.Failure{
 			Code: int32(codes.AlreadyExists), Reason: bridgev1.ErrorReason_ERROR_REASON_TOOL_NAME_CLASH,
 		},

@@ -276,7 +276,7 @@ func TestRefusedAnswers(t *testing.T) {
 	f, c := newFake(t)
 	_, a := session(t, f, c, copilot.SessionOptions{Tools: testTools()})
 	refuse := func(id string, code codes.Code, reason bridgev1.ErrorReason) {
-		a.send(&bridgev1.AttachResponse{Frame: &bridgev1.AttachResponse_Failed{Failed: &bridgev1.AttachFailed{Of: &bridgev1.AttachFailed_CallbackId{CallbackId: id}, Failure: &bridgev1.Failure{Code: int32(code), Reason: reason, Message: "refused"}}}})
+		a.send(&bridgev1.AttachResponse{Frame: &bridgev1.AttachResponse_Failed{Failed: &bridgev1.AttachFailed{Subject: &bridgev1.AttachFailed_CallbackId{CallbackId: id}, Failure: &bridgev1.Failure{Code: int32(code), Reason: reason, Message: "refused"}}}})
 	}
 	// Invalid: an error takes its place, so that the turn goes on.
 	a.ask(toolCall("1", "nothing", "{}"))

@@ -310,7 +310,7 @@ func (a *attach) answer() *bridgev1.CallbackAnswer {
 func (a *attach) done(id string) {
 	a.t.Helper()
 	a.send(&bridgev1.AttachResponse{Frame: &bridgev1.AttachResponse_Done{
-		Done: &bridgev1.AttachDone{Of: &bridgev1.AttachDone_CallbackId{CallbackId: id}, Position: pos(1, 9)},
+		Done: &bridgev1.AttachDone{Subject: &bridgev1.AttachDone_CallbackId{CallbackId: id}, Position: pos(1, 9)},
 	}})
 }
 

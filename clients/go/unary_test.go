@@ -59,7 +59,7 @@ func (f *fake) ListSessions(
 ) (*bridgev1.ListSessionsResponse, error) {
 	if r.GetPageToken() == "" {
 		return &bridgev1.ListSessionsResponse{
-			Sessions: []*bridgev1.Session{{SessionId: "a"}, {SessionId: r.GetFilter().GetCwd()}}, NextPageToken: "two",
+			Sessions: []*bridgev1.Session{{SessionId: "a"}, {SessionId: r.GetFilter().GetWorkingDirectory()}}, NextPageToken: "two",
 		}, nil
 	}
 	return &bridgev1.ListSessionsResponse{Sessions: []*bridgev1.Session{{SessionId: "c"}}}, nil
@@ -122,7 +122,7 @@ func TestListSessionsTurnsPages(t *testing.T) {
 	t.Parallel()
 	_, c := newFake(t)
 	var ids string
-	for s, err := range c.ListSessions(testContext(t), &bridgev1.SessionFilter{Cwd: "b"}) {
+	for s, err := range c.ListSessions(testContext(t), &bridgev1.SessionFilter{WorkingDirectory: "b"}) {
 		if err != nil {
 			t.Fatal(err)
 		}

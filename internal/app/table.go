@@ -96,7 +96,7 @@ func (c *Config) dataRows() []setting.Row {
 		fixed("data_dir", &c.DataDir, "`folder` in which sessions outlive the server; \"\" keeps nothing (default: $XDG_STATE_HOME/copilot-grpc, else ~/.local/state/copilot-grpc)"),
 		fixed("fsync", &c.Fsync, "`policy` for crashes of the machine: always, interval, never"),
 		fixed("fsync_interval", &c.FsyncInterval, "how often the policy \"interval\" syncs"),
-		fixed("journal_bytes", &c.JournalBytes, "most that is kept of each session's events on disk, in `bytes`; 0 is everything"),
+		fixed("journal_bytes", &c.JournalBytes, "most that is kept of each session's events on disk, in `bytes`; 0 is everything. Whole files of a quarter of that go, of 64 KiB at least and 4 MiB at most"),
 		fixed("journal_age", &c.JournalAge, "how long events are kept on disk; 0 is for good"),
 		fixed("max_memory_bytes", &c.MaxMemoryBytes, "most that is kept of all sessions' events in memory, in `bytes`"),
 		fixed("max_ephemeral_bytes", &c.MaxEphemeralBytes, "most that is kept of each session's ephemeral events, in `bytes`"),

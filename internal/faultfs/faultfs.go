@@ -62,7 +62,7 @@ func (f *FS) Fail(op Op, err error) {
 	f.fail[op] = err
 }
 
-// Room lets so many more bytes be written before the disk is full; negative is no limit.
+// Room lets files grow by so many more bytes before the disk is full; negative is no limit.
 func (f *FS) Room(bytes int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -324,14 +324,14 @@ func (f *file) WriteAt(p []byte, off int64) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	if f.fs.limited && int64(len(p)) > f.fs.room {
-		n := int(f.fs.room)
-		f.fs.room = 0
-		f.put(p[:n], off)
-		return n, syscall.ENOSPC
-	}
-	if f.fs.limited {
-		f.fs.room -= int64(len(p))
+	if grows := max(off+int64(len(p))-int64(len(f.c.data)), 0); f.fs.limited {
+		if grows > f.fs.room {
+			n := len(p) - int(grows-f.fs.room)
+			f.fs.room = 0
+			f.put(p[:max(n, 0)], off)
+			return max(n, 0), syscall.ENOSPC
+		}
+		f.fs.room -= grows
 	}
 	f.put(p, off)
 	return len(p), nil

@@ -63,6 +63,11 @@ func Open(dir string, epoch uint64, o Options, visit func(number uint64, body []
 		}
 		break
 	}
+	if len(l.segments) == 0 {
+		// Nothing is left of that epoch; what a file that was begun says, somebody may have gone
+		// on with in memory.
+		l.epoch = max(l.epoch, epoch)
+	}
 	l.mark = found.Mark
 	return l, found, nil
 }

@@ -1249,11 +1249,11 @@ type AttachDone struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// What was carried out.
 	//
-	// Types that are valid to be assigned to Of:
+	// Types that are valid to be assigned to Subject:
 	//
 	//	*AttachDone_CommandId
 	//	*AttachDone_CallbackId
-	Of isAttachDone_Of `protobuf_oneof:"of"`
+	Subject isAttachDone_Subject `protobuf_oneof:"subject"`
 	// For `send`, the message's id.
 	MessageId string `protobuf:"bytes,3,opt,name=message_id,json=messageId,proto3" json:"message_id,omitempty"`
 	// The journal's last position when the CLI replied.
@@ -1292,16 +1292,16 @@ func (*AttachDone) Descriptor() ([]byte, []int) {
 	return file_copilot_bridge_v1_callback_service_proto_rawDescGZIP(), []int{13}
 }
 
-func (x *AttachDone) GetOf() isAttachDone_Of {
+func (x *AttachDone) GetSubject() isAttachDone_Subject {
 	if x != nil {
-		return x.Of
+		return x.Subject
 	}
 	return nil
 }
 
 func (x *AttachDone) GetCommandId() string {
 	if x != nil {
-		if x, ok := x.Of.(*AttachDone_CommandId); ok {
+		if x, ok := x.Subject.(*AttachDone_CommandId); ok {
 			return x.CommandId
 		}
 	}
@@ -1310,7 +1310,7 @@ func (x *AttachDone) GetCommandId() string {
 
 func (x *AttachDone) GetCallbackId() string {
 	if x != nil {
-		if x, ok := x.Of.(*AttachDone_CallbackId); ok {
+		if x, ok := x.Subject.(*AttachDone_CallbackId); ok {
 			return x.CallbackId
 		}
 	}
@@ -1331,8 +1331,8 @@ func (x *AttachDone) GetPosition() *Position {
 	return nil
 }
 
-type isAttachDone_Of interface {
-	isAttachDone_Of()
+type isAttachDone_Subject interface {
+	isAttachDone_Subject()
 }
 
 type AttachDone_CommandId struct {
@@ -1345,21 +1345,21 @@ type AttachDone_CallbackId struct {
 	CallbackId string `protobuf:"bytes,2,opt,name=callback_id,json=callbackId,proto3,oneof"`
 }
 
-func (*AttachDone_CommandId) isAttachDone_Of() {}
+func (*AttachDone_CommandId) isAttachDone_Subject() {}
 
-func (*AttachDone_CallbackId) isAttachDone_Of() {}
+func (*AttachDone_CallbackId) isAttachDone_Subject() {}
 
 // AttachFailed says why a command or an answer failed.
 type AttachFailed struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// What failed.
 	//
-	// Types that are valid to be assigned to Of:
+	// Types that are valid to be assigned to Subject:
 	//
 	//	*AttachFailed_CommandId
 	//	*AttachFailed_CallbackId
 	//	*AttachFailed_ModelRequestId
-	Of isAttachFailed_Of `protobuf_oneof:"of"`
+	Subject isAttachFailed_Subject `protobuf_oneof:"subject"`
 	// What went wrong.
 	Failure       *Failure `protobuf:"bytes,3,opt,name=failure,proto3" json:"failure,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1396,16 +1396,16 @@ func (*AttachFailed) Descriptor() ([]byte, []int) {
 	return file_copilot_bridge_v1_callback_service_proto_rawDescGZIP(), []int{14}
 }
 
-func (x *AttachFailed) GetOf() isAttachFailed_Of {
+func (x *AttachFailed) GetSubject() isAttachFailed_Subject {
 	if x != nil {
-		return x.Of
+		return x.Subject
 	}
 	return nil
 }
 
 func (x *AttachFailed) GetCommandId() string {
 	if x != nil {
-		if x, ok := x.Of.(*AttachFailed_CommandId); ok {
+		if x, ok := x.Subject.(*AttachFailed_CommandId); ok {
 			return x.CommandId
 		}
 	}
@@ -1414,7 +1414,7 @@ func (x *AttachFailed) GetCommandId() string {
 
 func (x *AttachFailed) GetCallbackId() string {
 	if x != nil {
-		if x, ok := x.Of.(*AttachFailed_CallbackId); ok {
+		if x, ok := x.Subject.(*AttachFailed_CallbackId); ok {
 			return x.CallbackId
 		}
 	}
@@ -1423,7 +1423,7 @@ func (x *AttachFailed) GetCallbackId() string {
 
 func (x *AttachFailed) GetModelRequestId() string {
 	if x != nil {
-		if x, ok := x.Of.(*AttachFailed_ModelRequestId); ok {
+		if x, ok := x.Subject.(*AttachFailed_ModelRequestId); ok {
 			return x.ModelRequestId
 		}
 	}
@@ -1437,8 +1437,8 @@ func (x *AttachFailed) GetFailure() *Failure {
 	return nil
 }
 
-type isAttachFailed_Of interface {
-	isAttachFailed_Of()
+type isAttachFailed_Subject interface {
+	isAttachFailed_Subject()
 }
 
 type AttachFailed_CommandId struct {
@@ -1457,11 +1457,11 @@ type AttachFailed_ModelRequestId struct {
 	ModelRequestId string `protobuf:"bytes,4,opt,name=model_request_id,json=modelRequestId,proto3,oneof"`
 }
 
-func (*AttachFailed_CommandId) isAttachFailed_Of() {}
+func (*AttachFailed_CommandId) isAttachFailed_Subject() {}
 
-func (*AttachFailed_CallbackId) isAttachFailed_Of() {}
+func (*AttachFailed_CallbackId) isAttachFailed_Subject() {}
 
-func (*AttachFailed_ModelRequestId) isAttachFailed_Of() {}
+func (*AttachFailed_ModelRequestId) isAttachFailed_Subject() {}
 
 // ListPendingRequest is what CallbackService.ListPending takes.
 type ListPendingRequest struct {
@@ -1861,7 +1861,7 @@ const file_copilot_bridge_v1_callback_service_proto_rawDesc = "" +
 	"\rcreate_result\x18\x05 \x01(\v2,.copilot.cli.v1.SessionServiceCreateResponseH\x00R\fcreateResult\x12S\n" +
 	"\rresume_result\x18\x06 \x01(\v2,.copilot.cli.v1.SessionServiceResumeResponseH\x00R\fresumeResult\x127\n" +
 	"\bposition\x18\a \x01(\v2\x1b.copilot.bridge.v1.PositionR\bpositionB\b\n" +
-	"\x06result\"\xae\x01\n" +
+	"\x06result\"\xb3\x01\n" +
 	"\n" +
 	"AttachDone\x12\x1f\n" +
 	"\n" +
@@ -1870,16 +1870,16 @@ const file_copilot_bridge_v1_callback_service_proto_rawDesc = "" +
 	"callbackId\x12\x1d\n" +
 	"\n" +
 	"message_id\x18\x03 \x01(\tR\tmessageId\x127\n" +
-	"\bposition\x18\x04 \x01(\v2\x1b.copilot.bridge.v1.PositionR\bpositionB\x04\n" +
-	"\x02of\"\xba\x01\n" +
+	"\bposition\x18\x04 \x01(\v2\x1b.copilot.bridge.v1.PositionR\bpositionB\t\n" +
+	"\asubject\"\xbf\x01\n" +
 	"\fAttachFailed\x12\x1f\n" +
 	"\n" +
 	"command_id\x18\x01 \x01(\tH\x00R\tcommandId\x12!\n" +
 	"\vcallback_id\x18\x02 \x01(\tH\x00R\n" +
 	"callbackId\x12*\n" +
 	"\x10model_request_id\x18\x04 \x01(\tH\x00R\x0emodelRequestId\x124\n" +
-	"\afailure\x18\x03 \x01(\v2\x1a.copilot.bridge.v1.FailureR\afailureB\x04\n" +
-	"\x02of\"3\n" +
+	"\afailure\x18\x03 \x01(\v2\x1a.copilot.bridge.v1.FailureR\afailureB\t\n" +
+	"\asubject\"3\n" +
 	"\x12ListPendingRequest\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\"P\n" +

@@ -331,9 +331,9 @@ type Session struct {
 	// Whether it can be used at once.
 	State SessionState `protobuf:"varint,2,opt,name=state,proto3,enum=copilot.bridge.v1.SessionState" json:"state,omitempty"`
 	// When it was created.
-	StartTime *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
+	CreateTime *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
 	// When it was last used.
-	ModifiedTime *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=modified_time,json=modifiedTime,proto3" json:"modified_time,omitempty"`
+	UpdateTime *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=update_time,json=updateTime,proto3" json:"update_time,omitempty"`
 	// A line about it, made by the CLI from the first messages; empty before.
 	Summary string `protobuf:"bytes,5,opt,name=summary,proto3" json:"summary,omitempty"`
 	// The name it was given; empty if none.
@@ -412,16 +412,16 @@ func (x *Session) GetState() SessionState {
 	return SessionState_SESSION_STATE_UNSPECIFIED
 }
 
-func (x *Session) GetStartTime() *timestamppb.Timestamp {
+func (x *Session) GetCreateTime() *timestamppb.Timestamp {
 	if x != nil {
-		return x.StartTime
+		return x.CreateTime
 	}
 	return nil
 }
 
-func (x *Session) GetModifiedTime() *timestamppb.Timestamp {
+func (x *Session) GetUpdateTime() *timestamppb.Timestamp {
 	if x != nil {
-		return x.ModifiedTime
+		return x.UpdateTime
 	}
 	return nil
 }
@@ -528,7 +528,7 @@ func (x *Session) GetJournalProblem() string {
 type SessionContext struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Its working directory, on the CLI's machine.
-	Cwd string `protobuf:"bytes,1,opt,name=cwd,proto3" json:"cwd,omitempty"`
+	WorkingDirectory string `protobuf:"bytes,1,opt,name=working_directory,json=workingDirectory,proto3" json:"working_directory,omitempty"`
 	// The root of the Git work tree around it; empty outside of one.
 	GitRoot string `protobuf:"bytes,2,opt,name=git_root,json=gitRoot,proto3" json:"git_root,omitempty"`
 	// The repository, as owner/name; empty if unknown.
@@ -569,9 +569,9 @@ func (*SessionContext) Descriptor() ([]byte, []int) {
 	return file_copilot_bridge_v1_session_proto_rawDescGZIP(), []int{2}
 }
 
-func (x *SessionContext) GetCwd() string {
+func (x *SessionContext) GetWorkingDirectory() string {
 	if x != nil {
-		return x.Cwd
+		return x.WorkingDirectory
 	}
 	return ""
 }
@@ -1099,14 +1099,15 @@ const file_copilot_bridge_v1_session_proto_rawDesc = "" +
 	"\x1fcopilot/bridge/v1/session.proto\x12\x11copilot.bridge.v1\x1a\x1bcopilot/cli/v1/common.proto\x1a\x1ccopilot/cli/v1/session.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"2\n" +
 	"\bPosition\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\x04R\x05epoch\x12\x10\n" +
-	"\x03seq\x18\x02 \x01(\x04R\x03seq\"\xb5\x06\n" +
+	"\x03seq\x18\x02 \x01(\x04R\x03seq\"\xb3\x06\n" +
 	"\aSession\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x125\n" +
-	"\x05state\x18\x02 \x01(\x0e2\x1f.copilot.bridge.v1.SessionStateR\x05state\x129\n" +
-	"\n" +
-	"start_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\tstartTime\x12?\n" +
-	"\rmodified_time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\fmodifiedTime\x12\x18\n" +
+	"\x05state\x18\x02 \x01(\x0e2\x1f.copilot.bridge.v1.SessionStateR\x05state\x12;\n" +
+	"\vcreate_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"createTime\x12;\n" +
+	"\vupdate_time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"updateTime\x12\x18\n" +
 	"\asummary\x18\x05 \x01(\tR\asummary\x12\x12\n" +
 	"\x04name\x18\x06 \x01(\tR\x04name\x12\x1b\n" +
 	"\tis_remote\x18\a \x01(\bR\bisRemote\x12;\n" +
@@ -1123,9 +1124,9 @@ const file_copilot_bridge_v1_session_proto_rawDesc = "" +
 	"cliVersion\x12\x1f\n" +
 	"\vclient_name\x18\x11 \x01(\tR\n" +
 	"clientName\x12'\n" +
-	"\x0fjournal_problem\x18\x12 \x01(\tR\x0ejournalProblem\"u\n" +
-	"\x0eSessionContext\x12\x10\n" +
-	"\x03cwd\x18\x01 \x01(\tR\x03cwd\x12\x19\n" +
+	"\x0fjournal_problem\x18\x12 \x01(\tR\x0ejournalProblem\"\x90\x01\n" +
+	"\x0eSessionContext\x12+\n" +
+	"\x11working_directory\x18\x01 \x01(\tR\x10workingDirectory\x12\x19\n" +
 	"\bgit_root\x18\x02 \x01(\tR\agitRoot\x12\x1e\n" +
 	"\n" +
 	"repository\x18\x03 \x01(\tR\n" +
@@ -1245,8 +1246,8 @@ var file_copilot_bridge_v1_session_proto_goTypes = []any{
 }
 var file_copilot_bridge_v1_session_proto_depIdxs = []int32{
 	0,  // 0: copilot.bridge.v1.Session.state:type_name -> copilot.bridge.v1.SessionState
-	13, // 1: copilot.bridge.v1.Session.start_time:type_name -> google.protobuf.Timestamp
-	13, // 2: copilot.bridge.v1.Session.modified_time:type_name -> google.protobuf.Timestamp
+	13, // 1: copilot.bridge.v1.Session.create_time:type_name -> google.protobuf.Timestamp
+	13, // 2: copilot.bridge.v1.Session.update_time:type_name -> google.protobuf.Timestamp
 	6,  // 3: copilot.bridge.v1.Session.context:type_name -> copilot.bridge.v1.SessionContext
 	7,  // 4: copilot.bridge.v1.Session.capabilities:type_name -> copilot.bridge.v1.SessionCapabilities
 	1,  // 5: copilot.bridge.v1.Session.lifetime:type_name -> copilot.bridge.v1.Lifetime

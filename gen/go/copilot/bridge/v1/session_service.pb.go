@@ -874,7 +874,7 @@ func (x *ListSessionsRequest) GetRuntimeProfile() *RuntimeProfile {
 type SessionFilter struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The exact working directory.
-	Cwd string `protobuf:"bytes,1,opt,name=cwd,proto3" json:"cwd,omitempty"`
+	WorkingDirectory string `protobuf:"bytes,1,opt,name=working_directory,json=workingDirectory,proto3" json:"working_directory,omitempty"`
 	// The exact root of the Git work tree.
 	GitRoot string `protobuf:"bytes,2,opt,name=git_root,json=gitRoot,proto3" json:"git_root,omitempty"`
 	// The repository, as owner/name.
@@ -915,9 +915,9 @@ func (*SessionFilter) Descriptor() ([]byte, []int) {
 	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{12}
 }
 
-func (x *SessionFilter) GetCwd() string {
+func (x *SessionFilter) GetWorkingDirectory() string {
 	if x != nil {
-		return x.Cwd
+		return x.WorkingDirectory
 	}
 	return ""
 }
@@ -3103,9 +3103,9 @@ const file_copilot_bridge_v1_session_service_proto_rawDesc = "" +
 	"\tpage_size\x18\x02 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
 	"page_token\x18\x03 \x01(\tR\tpageToken\x12J\n" +
-	"\x0fruntime_profile\x18\x04 \x01(\v2!.copilot.bridge.v1.RuntimeProfileR\x0eruntimeProfile\"t\n" +
-	"\rSessionFilter\x12\x10\n" +
-	"\x03cwd\x18\x01 \x01(\tR\x03cwd\x12\x19\n" +
+	"\x0fruntime_profile\x18\x04 \x01(\v2!.copilot.bridge.v1.RuntimeProfileR\x0eruntimeProfile\"\x8f\x01\n" +
+	"\rSessionFilter\x12+\n" +
+	"\x11working_directory\x18\x01 \x01(\tR\x10workingDirectory\x12\x19\n" +
 	"\bgit_root\x18\x02 \x01(\tR\agitRoot\x12\x1e\n" +
 	"\n" +
 	"repository\x18\x03 \x01(\tR\n" +

@@ -1,0 +1,89 @@
+package session
+
+import (
+	"testing"
+	"time"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
+	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+)
+
+// A place that is only kept provides nothing: the CLI is not asked to load the session before
+// somebody is there.
+func TestKeptPlaceProvidesNothing(t *testing.T) {
+	t.Parallel()
+	p := &puppet{answer: func(method string) (string, error) {
+		if method == "session.getMessages" {
+			return `{"events":[]}`, nil
+		}
+		return `{"items":[]}`, nil
+	}}
+	s := onStock(t, &stock{rt: p})
+	s.Need(callback.FSReadFile)
+	join := Joining{Handling: Handling{Methods: []string{callback.FSReadFile}}, Grace: time.Hour}
+	s.mu.Lock()
+	place, _, err := s.add(join)
+	s.mu.Unlock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Lost(place, nil)
+	_, err = s.Loaded(t.Context())
+	wantReason(t, err, fault.ProviderGone)
+	if p.called("session.resume") {
+		t.Error("the CLI was asked to load the session")
+	}
+	join.Token = place.Token
+	if _, returned, err := s.Join(t.Context(), join); err != nil || !returned {
+		t.Fatalf("back in its place: %v, %v", returned, err)
+	}
+	if s.State() != Loaded {
+		t.Errorf("with its files there again the session is in state %v", s.State())
+	}
+}
+
+// A CLI that leaves lying what it asked in an earlier process is not waited for.
+func TestLeftLying(t *testing.T) {
+	t.Parallel()
+	const asked = `{"type":"external_tool.requested","id":"00000000-0000-4000-8000-000000000001","data":{"requestId":"t1","toolCallId":"c1","toolName":"work"}}`
+	for name, test := range map[string]struct {
+		version string
+		need    string
+		waits   bool
+	}{
+		"files elsewhere":                  {"1.0.81", callback.FSReadFile, false},
+		"its own files":                    {"1.0.81", callback.ModelRequestStart, true},
+		"files elsewhere, a later version": {"1.0.102", callback.FSReadFile, true},
+	} {
+		for _, known := range []bool{true, false} { // it was pending before, or is of an earlier life
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				p := &puppet{version: test.version, answer: func(method string) (string, error) {
+					switch method {
+					case "session.getMessages":
+						return `{"events":[` + asked + `]}`, nil
+					case "session.tools.listPendingRequests":
+						return waitsFor("t1"), nil
+					}
+					return waitsFor(), nil
+				}}
+				s := onStock(t, &stock{rt: p})
+				s.tools, s.handling.Methods = tools("work"), []string{test.need}
+				s.Need(test.need)
+				if known {
+					rec, err := ParseEvent([]byte(asked))
+					if err != nil {
+						t.Fatal(err)
+					}
+					s.Ingest(rec)
+				}
+				if _, err := s.Loaded(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				if n := s.pending.Len(); (n > 0) != test.waits || s.TurnRunning() != test.waits {
+					t.Errorf("%d wait, a turn runs: %v, want %v", n, s.TurnRunning(), test.waits)
+				}
+			})
+		}
+	}
+}
