@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/rpcconn"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
@@ -45,6 +46,9 @@ type binding struct {
 	profile runtime.Profile
 	// names are of the events; only the connection's reader uses them.
 	names session.Names
+	// gathered are the journals to which the events of this burst went; likewise.
+	gathered []*journal.Journal
+	came     time.Time // when they did; zero between bursts
 
 	mu       sync.RWMutex
 	rt       *runtime.Runtime
@@ -67,6 +71,7 @@ func (b *Bridge) startRuntime(ctx context.Context, cfg runtime.Config) (*runtime
 		names: session.Names{}, told: make(chan struct{}),
 	}
 	cfg.RPC.Event = bind.event
+	cfg.RPC.Pause = bind.pause
 	cfg.RPC.Notification = bind.notification
 	cfg.RPC.Request = bind.request
 	cfg.RPC.Arrive = arrive
@@ -162,8 +167,23 @@ func (bind *binding) event(body []byte) {
 		return
 	}
 	if s := bind.session(frame.SessionID); s != nil {
-		s.Ingest(session.Record(frame.Event, bytes.Clone(frame.Event.Raw), bind.names))
+		if j := s.Journal(); j.Gather() {
+			bind.gathered = append(bind.gathered, j)
+		}
+		if bind.came.IsZero() {
+			bind.came = time.Now()
+		}
+		s.IngestAt(session.Record(frame.Event, bytes.Clone(frame.Event.Raw), bind.names), bind.came)
 	}
+}
+
+// pause ends a burst: the events that came in one piece go on in one piece.
+func (bind *binding) pause() {
+	for _, j := range bind.gathered {
+		j.Scatter()
+	}
+	clear(bind.gathered)
+	bind.gathered, bind.came = bind.gathered[:0], time.Time{}
 }
 
 // lifecycle is what the CLI tells about any session of its process.

@@ -22,6 +22,8 @@ type filter struct {
 	spec   *bridgev1.EventFilter
 	agents map[string]bool
 	types  map[string]bool // decided before
+	last   string          // the type decided last, since deltas come in a row
+	lastOK bool
 }
 
 func newFilter(f *bridgev1.EventFilter, at string) (*filter, error) {
@@ -51,11 +53,15 @@ func (f *filter) passes(r *journal.Record) bool {
 	if f.spec.GetExcludeEphemeral() && r.Ephemeral || f.agents != nil && !f.agents[r.Agent] {
 		return false
 	}
+	if r.Type != "" && r.Type == f.last {
+		return f.lastOK
+	}
 	ok, known := f.types[r.Type]
 	if !known {
 		ok = f.decide(r.Type)
 		f.types[r.Type] = ok
 	}
+	f.last, f.lastOK = r.Type, ok
 	return ok
 }
 

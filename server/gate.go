@@ -52,36 +52,38 @@ func newGate(c *Config) *gate {
 var errExpired = errors.New("the caller's credentials have expired")
 
 // admit refuses calls that may not be made, and says who makes the others.
-func (g *gate) admit(ctx context.Context, c *call, next func(context.Context) error) error {
+func (g *gate) admit(ctx context.Context, c *call) (context.Context, ending, error) {
 	now := g.now()
 	id, proof, err := g.identify(ctx, now)
 	if err != nil {
-		return err
+		return ctx, nil, err
 	}
 	c.caller = caller.Caller{Name: id.Name()}
 	who, err := g.resolve(ctx, id, now)
 	if err != nil {
-		return err
+		return ctx, nil, err
 	}
 	who.Class, who.Peer = g.methods.Class(c.method), peerOf(ctx)
 	c.caller = who
 	if g.served[c.method] { // of what is not there, the server says that
 		if err := who.Require(who.Class, c.method); err != nil {
-			return err
+			return ctx, nil, err
 		}
 	}
 	if !who.May(caller.Host) && g.policy != nil {
 		c.check = g.checkFields(who.Tenant)
 		if err := c.checkRequest(ctx); err != nil {
-			return err
+			return ctx, nil, err
 		}
 	}
 	ctx = caller.With(ctx, who)
 	if now != nil && id.Source != identity.Socket {
 		under, ended := g.admissions.under(ctx, g.policy, now, &admission{proof: proof, id: id, who: who})
-		return ended(g.within(under, id, next))
+		ctx, expired := g.within(under, id)
+		return ctx, func(err error) error { return ended(expired(err)) }, nil
 	}
-	return g.within(ctx, id, next)
+	ctx, expired := g.within(ctx, id)
+	return ctx, expired, nil
 }
 
 // now is the policy in force, nil without one.
@@ -93,17 +95,18 @@ func (g *gate) now() *policy.Policy {
 }
 
 // within makes a call that ends when its caller's proof does.
-func (g *gate) within(ctx context.Context, id *identity.Identity, next func(context.Context) error) error {
+func (g *gate) within(ctx context.Context, id *identity.Identity) (context.Context, ending) {
 	if id.Expires.IsZero() {
-		return next(ctx)
+		return ctx, func(err error) error { return err }
 	}
 	ctx, cancel := context.WithDeadlineCause(ctx, id.Expires, errExpired)
-	defer cancel()
-	err := next(ctx)
-	if err != nil && errors.Is(context.Cause(ctx), errExpired) {
-		return fault.Wrap(errExpired, reason.Unauthenticated, "the call was ended")
+	return ctx, func(err error) error {
+		defer cancel()
+		if err != nil && errors.Is(context.Cause(ctx), errExpired) {
+			return fault.Wrap(errExpired, reason.Unauthenticated, "the call was ended")
+		}
+		return err
 	}
-	return err
 }
 
 // checkRequest checks the request of a unary call.

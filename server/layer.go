@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"slices"
 
 	middleware "github.com/grpc-ecosystem/go-grpc-middleware/v2"
 	"google.golang.org/grpc"
@@ -11,9 +12,15 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/internal/caller"
 )
 
-// layer is something that is done around every call, unary or not. It calls next
-// exactly once, unless it refuses the call.
-type layer func(ctx context.Context, c *call, next func(context.Context) error) error
+// layer is something that is done around every call, unary or not: before it, with the
+// context that it is to go on with, and after it. An error refuses the call. Layers do not
+// call what is inside them: a stream would have all of them on its stack for as long as it
+// lasts, and of idle streams the stack is what counts.
+type layer func(ctx context.Context, c *call) (context.Context, ending, error)
+
+// ending is what a layer does after the call. It gets the call's error and returns the one that
+// goes on; a nil one does nothing.
+type ending func(error) error
 
 // call is a call as layers see it.
 type call struct {
@@ -35,11 +42,12 @@ type call struct {
 
 // layered returns the options that put the layers, the first outermost, around both
 // kinds of calls.
-func layered(layers ...layer) []grpc.ServerOption {
+func layered(panicked panicked, layers ...layer) []grpc.ServerOption {
 	return []grpc.ServerOption{
 		grpc.UnaryInterceptor(func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 			c := &call{method: info.FullMethod, request: req}
-			err := through(ctx, layers, c, func(ctx context.Context) (err error) {
+			p := passage{call: c, layers: layers, panicked: panicked}
+			err := p.through(ctx, func(ctx context.Context) (err error) {
 				c.reply, err = handler(ctx, req)
 				return err
 			})
@@ -47,7 +55,8 @@ func layered(layers ...layer) []grpc.ServerOption {
 		}),
 		grpc.StreamInterceptor(func(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
 			c := &call{method: info.FullMethod}
-			return through(stream.Context(), layers, c, func(ctx context.Context) error {
+			p := passage{call: c, layers: layers, panicked: panicked}
+			return p.through(stream.Context(), func(ctx context.Context) error {
 				w := middleware.WrapServerStream(stream)
 				w.WrappedContext = ctx
 				return handler(srv, &observed{ServerStream: w, call: c})
@@ -56,14 +65,59 @@ func layered(layers ...layer) []grpc.ServerOption {
 	}
 }
 
+// panicked makes an error of what a handler, or a layer before it, panicked with.
+type panicked func(ctx context.Context, c *call, p any) error
+
+// passage is a call's way through the layers.
+type passage struct {
+	call     *call
+	layers   []layer
+	endings  []ending
+	panicked panicked
+}
+
 // through calls handler inside the layers.
-func through(ctx context.Context, layers []layer, c *call, handler func(context.Context) error) error {
-	if len(layers) == 0 {
-		return handler(ctx)
+func (p *passage) through(ctx context.Context, handler func(context.Context) error) error {
+	return p.leave(p.enter(ctx, handler))
+}
+
+// enter goes through the layers, to the handler if none refuses the call.
+func (p *passage) enter(ctx context.Context, handler func(context.Context) error) (err error) {
+	defer p.rescue(ctx, &err)
+	if ctx, err = p.begin(ctx); err != nil {
+		return err
 	}
-	return layers[0](ctx, c, func(ctx context.Context) error {
-		return through(ctx, layers[1:], c, handler)
-	})
+	return handler(ctx)
+}
+
+// begin goes through the layers. It is apart so that it is off the stack of the handler.
+func (p *passage) begin(ctx context.Context) (_ context.Context, err error) {
+	for _, l := range p.layers {
+		var end ending
+		ctx, end, err = l(ctx, p.call)
+		if end != nil {
+			p.endings = append(p.endings, end)
+		}
+		if err != nil {
+			return ctx, err
+		}
+	}
+	return ctx, nil
+}
+
+// leave goes back through the layers that were entered.
+func (p *passage) leave(err error) error {
+	for _, end := range slices.Backward(p.endings) {
+		err = end(err)
+	}
+	return err
+}
+
+// rescue is deferred around the handler: one call's panic ends no other call.
+func (p *passage) rescue(ctx context.Context, err *error) {
+	if what := recover(); what != nil {
+		*err = p.panicked(ctx, p.call, what)
+	}
 }
 
 // message returns the request, nil if it has not come or is none.

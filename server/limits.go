@@ -37,13 +37,13 @@ func (l *limiter) limits(tenant string) (own, all quota.Limits) {
 
 // limit refuses calls that are too many or too large. Nobody waits here: a caller who is
 // refused is told at once, and the others notice nothing.
-func (l *limiter) limit(ctx context.Context, c *call, next func(context.Context) error) error {
+func (l *limiter) limit(ctx context.Context, c *call) (context.Context, ending, error) {
 	if l.policy == nil || strings.HasPrefix(c.method, infrastructure) && c.caller.Tenant == caller.HostTenant {
-		return next(ctx)
+		return ctx, nil, nil
 	}
 	tenant := c.caller.Tenant
 	if err := l.rate(tenant); err != nil {
-		return err
+		return ctx, nil, err
 	}
 	own, all := l.limits(tenant)
 	gauge, bound := &l.calls, quota.Limit{Name: "calls", Tenant: own.Calls, Overall: all.Calls}
@@ -52,16 +52,16 @@ func (l *limiter) limit(ctx context.Context, c *call, next func(context.Context)
 	}
 	release, err := gauge.Take(tenant, bound)
 	if err != nil {
-		return err
+		return ctx, nil, err
 	}
-	defer release()
 	if c.request != nil {
-		if err := checkSize(c.request, own, all); err != nil {
-			return err
-		}
+		err = checkSize(c.request, own, all)
 	}
 	c.incoming = &incoming{limiter: l, tenant: tenant}
-	return next(ctx)
+	return ctx, func(err error) error {
+		release()
+		return err
+	}, err
 }
 
 // rate counts a call, or a frame of one.

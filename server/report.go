@@ -34,14 +34,11 @@ type reporter struct {
 
 // report turns the error of a call into its status. What the caller is not told goes to
 // the log.
-func (r *reporter) report(ctx context.Context, c *call, next func(context.Context) error) error {
+func (r *reporter) report(ctx context.Context, c *call) (context.Context, ending, error) {
 	start := time.Now()
-	err := next(ctx)
-	return r.ended(ctx, c, start, err)
+	return ctx, func(err error) error { return r.ended(ctx, c, start, err) }, nil
 }
 
-// ended is apart from report because a stream sits on report's stack for as long as it
-// lasts: what the collector finds less than a quarter full it gives back.
 func (r *reporter) ended(ctx context.Context, c *call, start time.Time, err error) error {
 	st, told := status.Of(err)
 	attrs := append(make([]slog.Attr, 0, 10),
@@ -104,26 +101,22 @@ func level(method string, st *grpcstatus.Status) slog.Level {
 }
 
 // rescue turns a panic into an error that says nothing; the log has the rest.
-func (r *reporter) rescue(ctx context.Context, c *call, next func(context.Context) error) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			r.log.LogAttrs(ctx, slog.LevelError, "handler panicked",
-				slog.String("method", c.method),
-				slog.String("panic", redact.Text(fmt.Sprint(p))),
-				slog.String("stack", string(debug.Stack())))
-			err = fault.New(fault.Internal, "internal error")
-		}
-	}()
-	return next(ctx)
+func (r *reporter) rescue(ctx context.Context, c *call, p any) error {
+	r.log.LogAttrs(ctx, slog.LevelError, "handler panicked",
+		slog.String("method", c.method),
+		slog.String("panic", redact.Text(fmt.Sprint(p))),
+		slog.String("stack", string(debug.Stack())))
+	return fault.New(fault.Internal, "internal error")
 }
 
 // trail sends the position at which the reply stands, if the bridge recorded one.
-func trail(ctx context.Context, _ *call, next func(context.Context) error) error {
+func trail(ctx context.Context, _ *call) (context.Context, ending, error) {
 	ctx, recorder := position.WithRecorder(ctx)
-	err := next(ctx)
-	if p, ok := recorder.Position(); ok {
-		// It fails only when the call is over for the caller, who then misses nothing.
-		_ = grpc.SetTrailer(ctx, metadata.Pairs(position.Trailer, p.String()))
-	}
-	return err
+	return ctx, func(err error) error {
+		if p, ok := recorder.Position(); ok {
+			// It fails only when the call is over for the caller, who then misses nothing.
+			_ = grpc.SetTrailer(ctx, metadata.Pairs(position.Trailer, p.String()))
+		}
+		return err
+	}, nil
 }

@@ -95,7 +95,7 @@ func New(ctx context.Context, c Config) (*Server, error) {
 func (s *Server) options() []grpc.ServerOption {
 	r := s.reporter
 	return append(
-		layered(s.observe, r.report, s.audit, r.rescue, s.gate.admit, s.limiter.limit, s.release, trail),
+		layered(r.rescue, s.observe, r.report, s.audit, s.gate.admit, s.limiter.limit, s.release, trail),
 		grpc.Creds(newPerNetwork(s.certificates)),
 		grpc.ForceServerCodecV2(codec.New()),
 		grpc.MaxRecvMsgSize(s.config.MaxRecvBytes),
@@ -264,12 +264,15 @@ func (s *Server) setHealth(state healthv1.HealthCheckResponse_ServingStatus) {
 
 // release ends the calls of tools and load balancers when the server stops: they watch
 // its health for as long as it lasts, and would be waited for.
-func (s *Server) release(ctx context.Context, c *call, next func(context.Context) error) error {
+func (s *Server) release(ctx context.Context, c *call) (context.Context, ending, error) {
 	if !strings.HasPrefix(c.method, infrastructure) {
-		return next(ctx)
+		return ctx, nil, nil
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	defer context.AfterFunc(s.leaving, cancel)()
-	return next(ctx)
+	stop := context.AfterFunc(s.leaving, cancel)
+	return ctx, func(err error) error {
+		stop()
+		cancel()
+		return err
+	}, nil
 }

@@ -52,32 +52,32 @@ func (s *Server) instrumented() grpc.ServerOption {
 
 // observe takes a caller's trace context where no handler has, and counts streams and
 // refusals.
-func (s *Server) observe(ctx context.Context, c *call, next func(context.Context) error) error {
+func (s *Server) observe(ctx context.Context, c *call) (context.Context, ending, error) {
 	md, _ := metadata.FromIncomingContext(ctx)
 	ctx = observe.Extract(ctx, md.Get)
 	o := s.config.Telemetry.Observer
+	over := func() {}
 	if s.limiter.streaming[c.method] && !strings.HasPrefix(c.method, infrastructure) {
-		defer o.Stream(c.method)()
+		over = o.Stream(c.method)
 	}
-	err := next(ctx)
-	s.observed(ctx, c)
-	return err
-}
-
-// observed is apart from observe for the same reason as reporter.ended.
-func (s *Server) observed(ctx context.Context, c *call) {
-	observe.OfSession(ctx, c.sessionID())
-	s.config.Telemetry.Observer.Refused(c.failure)
+	return ctx, func(err error) error {
+		observe.OfSession(ctx, c.sessionID())
+		o.Refused(c.failure)
+		over()
+		return err
+	}, nil
 }
 
 // audit keeps the calls that others may want to know of: those that were refused for who
 // makes them, and those that touch the host, concern the server or change what is allowed.
-func (s *Server) audit(ctx context.Context, c *call, next func(context.Context) error) error {
-	c.failure = next(ctx)
-	if s.config.Audit != nil {
-		s.audited(ctx, c, c.failure)
-	}
-	return c.failure
+func (s *Server) audit(ctx context.Context, c *call) (context.Context, ending, error) {
+	return ctx, func(err error) error {
+		c.failure = err
+		if s.config.Audit != nil {
+			s.audited(ctx, c, err)
+		}
+		return err
+	}, nil
 }
 
 func (s *Server) audited(ctx context.Context, c *call, err error) {

@@ -1,9 +1,6 @@
 package journal
 
-import (
-	"crypto/sha256"
-	"encoding/hex"
-)
+import "crypto/sha256"
 
 // maxTurnIDs bounds the ids remembered for one turn. A turn with more events than that
 // forgets its oldest half: duplicates have been seen up to 86,000 events late.
@@ -61,16 +58,33 @@ func ParseID(text []byte) ID {
 		return k
 	}
 	if len(text) == 36 && text[8] == '-' && text[13] == '-' && text[18] == '-' && text[23] == '-' {
-		var digits [32]byte
-		copy(digits[0:], text[0:8])
-		copy(digits[8:], text[9:13])
-		copy(digits[12:], text[14:18])
-		copy(digits[16:], text[19:23])
-		copy(digits[20:], text[24:36])
-		if _, err := hex.Decode(k[:], digits[:]); err == nil {
+		bad := byte(0)
+		for i, at := range uuidDigits {
+			high, low := digits[text[at]], digits[text[at+1]]
+			bad |= high | low
+			k[i] = high<<4 | low&15
+		}
+		if bad <= 15 {
 			return k
 		}
 	}
 	sum := sha256.Sum256(text)
 	return ID(sum[:16])
 }
+
+// uuidDigits is where the bytes of a UUID are in its text.
+var uuidDigits = [16]byte{0, 2, 4, 6, 9, 11, 14, 16, 19, 21, 24, 26, 28, 30, 32, 34}
+
+// digits are the values of hexadecimal digits; those of all else are over 15.
+var digits = func() (table [256]byte) {
+	for i := range table {
+		table[i] = 0xff
+	}
+	for i, c := range "0123456789abcdef" {
+		table[c] = byte(i)
+	}
+	for i, c := range "ABCDEF" {
+		table[c] = byte(10 + i)
+	}
+	return table
+}()

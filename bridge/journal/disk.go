@@ -73,6 +73,7 @@ type Disk struct {
 
 	renew bool // a sync failed: what it was to make safe has to be written anew
 
+	owed   bool // Scatter is to have it written; guarded by the journal's mu
 	queued bool // guarded by the writer's mu
 	dirty  bool // same: it has what is not synced
 }
@@ -203,10 +204,27 @@ func (d *Disk) pushed(r *Record) {
 		if d.bytes > maxUnwrittenBytes {
 			d.overflow()
 		}
-		d.writer.wake(d)
+		d.wake()
 	} else if d.j.nextSeq+reserveBlock/2 > d.reserved+1 {
+		d.wake()
+	}
+}
+
+// wake has the journal written, after the burst if there is one. The journal's mu is held.
+func (d *Disk) wake() {
+	if d.j.gathering.Load() {
+		d.owed = true
+		return
+	}
+	d.writer.wake(d)
+}
+
+// scatter ends a burst. One that is closing is written anyway. The journal's mu is held.
+func (d *Disk) scatter() {
+	if d.owed && !d.closing {
 		d.writer.wake(d)
 	}
+	d.owed = false
 }
 
 // overflow gives up the oldest events on disk, and with that in memory, while too many

@@ -45,6 +45,9 @@ type Record struct {
 	Ephemeral bool
 	// Bridge says that the bridge caused it by its own book-keeping.
 	Bridge bool
+	// Plain says that it is of no type that means anything to the journal or to the session:
+	// none of KeptTypes. Whoever makes a record need not know that.
+	Plain bool
 	// Note is the note; nil for an event.
 	Note any
 	// Posted says that the note is for everybody whose position is before it.
@@ -125,6 +128,8 @@ type Journal struct {
 	readers    map[*Reader]struct{}
 	waiting    []chan struct{} // for shownSeq to move
 	used       atomic.Uint64   // when it was appended to last, by clock
+	gathering  atomic.Bool     // readers and the writer are woken by Scatter
+	owed       bool            // readers are to be woken by it
 	encodeLock sync.Mutex
 	encoded    wires
 }
@@ -147,7 +152,7 @@ func New(cfg Config) *Journal {
 // when an event of the same id was added before: the CLI sends bursts of ephemeral
 // events twice, the second time out of order. Append takes the record over.
 func (j *Journal) Append(r *Record) bool {
-	r.kept = r.Ephemeral && KeptTypes[r.Type]
+	r.kept = r.Ephemeral && !r.Plain && KeptTypes[r.Type]
 	j.mu.Lock()
 	if !j.seen.add(r.ID, !r.durable(), j.nextSeq) {
 		j.mu.Unlock()
@@ -247,13 +252,44 @@ func (j *Journal) show() {
 		return
 	}
 	j.shownOff, j.shownSeq = off, seq
-	for reader := range j.readers {
-		reader.notify()
+	if j.gathering.Load() {
+		j.owed = true
+	} else {
+		j.notify()
 	}
 	for _, c := range j.waiting {
 		close(c)
 	}
 	j.waiting = nil
+}
+
+// notify wakes the readers that sleep. The caller holds mu.
+func (j *Journal) notify() {
+	for reader := range j.readers {
+		reader.notify()
+	}
+}
+
+// Gather puts off waking the readers, and the writer, until Scatter, which must follow
+// soon: what comes in one piece then costs one wake-up, and leaves in one piece. It reports
+// whether that was not put off before; who was told so calls Scatter. Nothing else waits:
+// who is awake sees what is appended at once.
+func (j *Journal) Gather() bool {
+	return !j.gathering.Load() && j.gathering.CompareAndSwap(false, true)
+}
+
+// Scatter wakes whom Gather has let sleep.
+func (j *Journal) Scatter() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.gathering.Store(false)
+	if j.owed {
+		j.owed = false
+		j.notify()
+	}
+	if j.disk != nil {
+		j.disk.scatter()
+	}
 }
 
 // Await waits until readers are shown the event at a position, or one after it: with a

@@ -107,9 +107,7 @@ func (j *Journal) Restart(epoch uint64, events []*Record) {
 		j.nextSeq++
 		j.push(r)
 	}
-	for reader := range j.readers {
-		reader.notify()
-	}
+	j.notify()
 }
 
 // Close writes what is not written yet, and gives back what the journal holds. Nothing

@@ -21,6 +21,8 @@ type outgoing struct {
 	onReply  func()
 	onQueued func()
 	slot     chan struct{} // where the slot it holds goes back to
+	// over is closed when the reply has been dealt with, after onReply; nil if none is expected.
+	over chan struct{}
 
 	// Guarded by outbound.mu.
 	place *list.Element
@@ -41,7 +43,7 @@ func (c *Conn) Call(ctx context.Context, method string, params []byte, opts ...C
 	if params != nil && !isOneValue(params) {
 		return nil, &CallError{Method: method, Err: ErrInvalidJSON}
 	}
-	out := &outgoing{id: c.lastID.Add(1)}
+	out := &outgoing{id: c.lastID.Add(1), over: make(chan struct{})}
 	for _, opt := range opts {
 		opt(out)
 	}
@@ -53,7 +55,7 @@ func (c *Conn) Call(ctx context.Context, method string, params []byte, opts ...C
 	c.calls[out.id] = out
 	c.mu.Unlock()
 
-	waiter, err := c.rpc.DispatchCall(ctx, method, nil,
+	_, err := c.rpc.DispatchCall(ctx, method, nil,
 		jsonrpc2.PickID(jsonrpc2.ID{Num: out.id}), jsonrpc2.ExtraField(frameField, out))
 	if err != nil {
 		c.forget(out)
@@ -62,24 +64,25 @@ func (c *Conn) Call(ctx context.Context, method string, params []byte, opts ...C
 	if out.onQueued != nil {
 		out.onQueued()
 	}
-	return c.await(ctx, method, out, waiter)
+	return c.await(ctx, method, out)
 }
 
-// await waits for the reply, the end of ctx, or the end of the connection.
-func (c *Conn) await(ctx context.Context, method string, out *outgoing, waiter jsonrpc2.Waiter) (json.RawMessage, error) {
-	err := waiter.Wait(ctx, nil)
-	if err != nil && !errors.Is(err, jsonrpc2.ErrClosed) {
-		sent, answered := c.abandon(out)
-		if !answered {
+// await waits for the reply, the end of ctx, or the end of the connection. It is the reader
+// who wakes it: by way of the library's own goroutine a reply would take one hop more.
+func (c *Conn) await(ctx context.Context, method string, out *outgoing) (json.RawMessage, error) {
+	select {
+	case <-out.over:
+	case <-ctx.Done():
+		if sent, answered := c.abandon(out); !answered {
 			return nil, &CallError{Method: method, Sent: sent, Err: endOf(ctx)}
 		}
-		// The reader has the reply and is about to say so.
-		err = waiter.Wait(context.WithoutCancel(ctx), nil)
+	case <-c.done:
+		if !c.wasAnswered(out) {
+			c.forget(out)
+			return nil, &CallError{Method: method, Sent: c.out.wasTaken(out), Err: c.cause}
+		}
 	}
-	if err != nil && !c.wasAnswered(out) {
-		c.forget(out)
-		return nil, &CallError{Method: method, Sent: c.out.wasTaken(out), Err: c.cause}
-	}
+	<-out.over // the reader has the reply, and is about to say so
 	var bad *Error
 	if out.err != nil && !errors.As(out.err, &bad) {
 		return nil, &CallError{Method: method, Sent: true, Err: out.err}
@@ -237,6 +240,7 @@ func (c *Conn) reply(m *message) {
 	c.stats.replies.Add(1)
 	c.link.settle(out.id)
 	c.forget(out)
+	close(out.over)
 }
 
 // answer finds the live call of a reply and gives it the outcome.

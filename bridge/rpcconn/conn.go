@@ -55,6 +55,9 @@ func New(rwc io.ReadWriteCloser, o Options) *Conn {
 		calls:    map[uint64]*outgoing{},
 		done:     make(chan struct{}),
 	}
+	if o.Pause != nil {
+		c.frames.pause = o.Pause
+	}
 	c.ctx, c.cancel = context.WithCancelCause(context.Background())
 	c.serve = newServer(c)
 	c.link = &link{
@@ -184,6 +187,7 @@ func (c *Conn) readLoop() {
 	for {
 		body, err := c.frames.next()
 		if err != nil {
+			c.frames.pause()
 			c.shut(c.readCause(err))
 			return
 		}

@@ -32,16 +32,17 @@ var bigBuffers = sync.Pool{New: func() any { b := make([]byte, bigStart); return
 // frameReader cuts a byte stream into frames. A frame that fits in its buffer
 // is returned where it lies.
 type frameReader struct {
-	src  io.Reader
-	max  int
-	buf  []byte
-	r, w int // unread bytes are buf[r:w]
-	err  error
-	big  *[]byte // holds the last frame, when it was a big one
+	src   io.Reader
+	max   int
+	buf   []byte
+	r, w  int // unread bytes are buf[r:w]
+	err   error
+	big   *[]byte // holds the last frame, when it was a big one
+	pause func()  // is called before each read of the source
 }
 
 func newFrameReader(src io.Reader, maxFrame int) *frameReader {
-	return &frameReader{src: src, max: maxFrame, buf: make([]byte, readBufferSize)}
+	return &frameReader{src: src, max: maxFrame, buf: make([]byte, readBufferSize), pause: func() {}}
 }
 
 // next returns the body of the next frame, valid until the next call. Its
@@ -137,6 +138,7 @@ func (f *frameReader) fill() error {
 // read returns at least one byte, or fails. A source may give bytes together
 // with its error; the error is kept for the next call.
 func (f *frameReader) read(p []byte) (int, error) {
+	f.pause()
 	for range 100 {
 		if f.err != nil {
 			return 0, f.err

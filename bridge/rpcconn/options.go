@@ -35,6 +35,12 @@ type Options struct {
 	// during the call.
 	Event func(body []byte)
 
+	// Pause, if set, is called on the reader goroutine when all that was read has been
+	// handed on, before more is read, which may take any time, and when no more will be. It
+	// must not block. What Event does not want to do for each event it can do there for a
+	// burst.
+	Pause func()
+
 	// Notification takes every other notification, under the same rules.
 	// params is nil when the message has none.
 	Notification func(method string, params []byte)

@@ -18,9 +18,15 @@ const maxHeld = 10_000
 // right what that got wrong. It runs on the
 // goroutine that reads the runtime's connection and never blocks. The record is taken
 // over.
-func (s *Session) Ingest(rec *journal.Record) {
+func (s *Session) Ingest(rec *journal.Record) { s.IngestAt(rec, time.Now()) }
+
+// IngestAt is Ingest for an event of which it is known when it came: those that come in one
+// piece share a look at the clock.
+func (s *Session) IngestAt(rec *journal.Record, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.came = now
+	defer func() { s.came = time.Time{} }()
 	rec.Bridge = s.internal
 	if s.holding {
 		s.held = append(s.held, rec)
@@ -47,6 +53,9 @@ func (s *Session) apply(rec *journal.Record) bool {
 	if !s.enter(rec) {
 		return false
 	}
+	if rec.Plain {
+		return true
+	}
 	if k := callback.ForEvent(rec.Type); k != nil {
 		s.asked(k, rec)
 	} else if callback.Ends(rec.Type) {
@@ -62,7 +71,9 @@ func (s *Session) enter(rec *journal.Record) bool {
 	if !s.journal.Append(rec) {
 		return false
 	}
-	s.turn.lastEvent = time.Now()
+	if s.turn.lastEvent = s.came; s.came.IsZero() { // it was kept back
+		s.turn.lastEvent = time.Now()
+	}
 	s.turn.model(rec)
 	if rec.Agent == "" {
 		s.observe(rec)

@@ -497,28 +497,41 @@ func ParseEvent(event json.RawMessage) (*journal.Record, error) {
 	return Record(head, event, nil), nil
 }
 
-// Names remembers the names that events repeat, so that not every one allocates its own.
-// It is for one goroutine; a nil one remembers nothing.
-type Names map[string]string
+// Names remembers the names that events repeat, so that not every one allocates its own, and
+// what is known of them. It is for one goroutine; a nil one remembers nothing.
+type Names map[string]name
+
+// name is the name of a type or an agent.
+type name struct {
+	text string
+	// plain: of a type, that it means nothing here: no callback, nothing that is kept.
+	plain bool
+}
 
 // maxNames bounds Names: past it, a name it has not seen is just not remembered.
 const maxNames = 1024
 
-func (n Names) of(name []byte) string {
-	if known, ok := n[string(name)]; ok {
+func (n Names) of(text []byte) name {
+	if known, ok := n[string(text)]; ok {
 		return known
 	}
-	fresh := string(name)
+	fresh := name{text: string(text)}
+	fresh.plain = !journal.KeptTypes[fresh.text] && callback.ForEvent(fresh.text) == nil && !callback.Ends(fresh.text)
 	if n != nil && len(n) < maxNames {
-		n[fresh] = fresh
+		n[fresh.text] = fresh
 	}
 	return fresh
 }
 
 // Record makes a record of an event whose head is known. It takes text over.
 func Record(head translate.EventHead, text []byte, names Names) *journal.Record {
-	return &journal.Record{
-		Type: names.of(head.Type), Agent: names.of(head.AgentID), ID: journal.ParseID(head.ID),
+	kind := names.of(head.Type)
+	rec := &journal.Record{
+		Type: kind.text, Plain: kind.plain, ID: journal.ParseID(head.ID),
 		Ephemeral: head.Ephemeral, JSON: text,
 	}
+	if len(head.AgentID) > 0 {
+		rec.Agent = names.of(head.AgentID).text
+	}
+	return rec
 }

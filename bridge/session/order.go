@@ -170,8 +170,8 @@ func (o *order) slow(rec *journal.Record) bool {
 
 // sortable reports whether an event may be kept back for a while.
 func sortable(rec *journal.Record) bool {
-	return rec.Ephemeral && !strings.HasPrefix(rec.Type, "session.") && rec.Type != "assistant.idle" &&
-		callback.ForEvent(rec.Type) == nil && !callback.Ends(rec.Type)
+	return rec.Ephemeral && !strings.HasPrefix(rec.Type, "session.") &&
+		(rec.Plain || rec.Type != "assistant.idle" && callback.ForEvent(rec.Type) == nil && !callback.Ends(rec.Type))
 }
 
 // sort is inOrder for an event that may be early. The caller holds mu.

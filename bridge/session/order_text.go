@@ -23,8 +23,11 @@ func timestamp(event []byte) int64 {
 		return 0
 	}
 	t := event[i+len(key):][:len(form)]
-	for k, c := range []byte(form) {
-		if digit := '0' <= c && c <= '9'; digit != ('0' <= t[k] && t[k] <= '9') || !digit && t[k] != c {
+	if t[4] != '-' || t[7] != '-' || t[10] != 'T' || t[13] != ':' || t[16] != ':' || t[19] != '.' || t[23] != 'Z' {
+		return 0
+	}
+	for _, k := range [...]int{0, 1, 2, 3, 5, 6, 8, 9, 11, 12, 14, 15, 17, 18, 20, 21, 22} {
+		if t[k]-'0' > 9 {
 			return 0
 		}
 	}

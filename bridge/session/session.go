@@ -140,6 +140,7 @@ type Session struct {
 	meta         meta
 	held         []*journal.Record // events kept back while history is being read
 	holding      bool
+	came         time.Time        // when the event that is being taken came; zero otherwise
 	past         journal.Position // see Past
 	order        order
 	loadedOnce   bool             // the CLI has been told its tools

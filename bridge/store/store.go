@@ -11,6 +11,7 @@
 package store
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -57,6 +58,9 @@ type Store struct {
 // epochAhead is how far epochs, which are milliseconds, are reserved ahead.
 const epochAhead = uint64(time.Hour / time.Millisecond)
 
+// lockPatience is how long a lock may outlive the process that held it.
+const lockPatience = 2 * time.Second
+
 // Open takes the directory. The caller must Close it, after the journals.
 func Open(cfg Config) (*Store, error) {
 	if err := os.MkdirAll(filepath.Join(cfg.Dir, "sessions"), 0o700); err != nil {
@@ -66,7 +70,9 @@ func Open(cfg Config) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("locking the data directory: %w", err)
 	}
-	if err := filelock.Try(lock); err != nil {
+	ctx, cancel := context.WithTimeout(context.Background(), lockPatience)
+	defer cancel()
+	if err := filelock.Wait(ctx, lock); err != nil {
 		_ = lock.Close()
 		if errors.Is(err, filelock.ErrHeld) {
 			err = ErrInUse

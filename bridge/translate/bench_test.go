@@ -51,6 +51,8 @@ func payloads() []payload {
 		newPayload("tool1k", "tool.execution_complete", tool, ""),
 		newPayload("msg4k", "assistant.message", message(3400), ""),
 		newPayload("msg20k", "assistant.message", message(17500), ""),
+		newPayload("system40k", "system.message", `{"role":"system","content":`+
+			quoted(strings.Repeat("- Prefer small steps: say \"what\" you are about to do, then do it, and look at what came of it before the next one.\n", 335))+`}`, ""),
 		newPayload("unknown1k", "model.not_known_yet", tool, `"ephemeral":true,`),
 	}
 }

@@ -47,12 +47,19 @@ type EventHead struct {
 
 const eventMethod = "session.event"
 
+// eventPrefix is how the CLI begins each event.
+const eventPrefix = `{"jsonrpc":"2.0","method":"session.event","params":`
+
 // ScanFrame finds the parts of a JSON-RPC message by counting brackets. What it
 // passes over may still be malformed: whoever translates it will see. An error
 // is always an *Error.
 func ScanFrame(body []byte) (Frame, error) {
 	var f Frame
 	s := scanner{b: body}
+	if bytes.HasPrefix(body, []byte(eventPrefix)) && s.common(&f) {
+		return f, nil
+	}
+	f = Frame{}
 	start := space(body, 0)
 	end, ok := s.object(start, func(name []byte, i int) (int, bool) {
 		switch string(name) {
@@ -121,6 +128,18 @@ func (s *scanner) at(i int) byte {
 		return s.b[i]
 	}
 	return 0
+}
+
+// common reads an event in the form that the CLI gives every one, of which no more than the
+// params need be looked for. It reports whether that is all there is.
+func (s *scanner) common(f *Frame) bool {
+	const begin = len(eventPrefix)
+	end, ok := s.params(begin, f)
+	if !ok || end != len(s.b)-1 || s.b[end] != '}' {
+		return false
+	}
+	f.Kind, f.Method, f.Params = FrameNotification, s.b[begin-len(eventMethod)-len(`","params":`):begin-len(`","params":`)], s.b[begin:end:end]
+	return true
 }
 
 // params reads the params of a session.event.

@@ -3,6 +3,7 @@ package translate_test
 import (
 	"encoding/json"
 	"errors"
+	"maps"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -81,6 +82,25 @@ func TestScanFrameErrors(t *testing.T) {
 	} {
 		if f, err := translate.ScanFrame([]byte(body)); !errors.As(err, new(*translate.Error)) {
 			t.Errorf("ScanFrame(%q) = %+v, %v", body, f, err)
+		}
+	}
+}
+
+// The form that the CLI gives events has a way of its own through the scan; a space before the
+// message keeps it out of that.
+func TestScanFrameCommonForm(t *testing.T) {
+	t.Parallel()
+	const head = `{"jsonrpc":"2.0","method":"session.event","params":`
+	for _, rest := range []string{
+		`{"sessionId":"s","event":` + someEvent + `}}`, `{"sessionId":"s","event":` + someEvent + `}} `, `{"sessionId":"s"}}`, `{}}`,
+		`{"sessionId":"s","event":` + someEvent + `},"id":1}`, `{"sessionId":"s","event":` + someEvent + `},"params":{"sessionId":"z"}}`,
+		`{"sessionId":"s","event":` + someEvent + `},"method":"m"}`, `{"event":{"type":"t"},"event":null,"sessionId":5}}`, `null}`, `[]}`,
+		`{"sessionId":"s","event":` + someEvent + `}`, `{"sessionId":"s","event":` + someEvent + `}}}`, `{"sessionId":"s","event":{"a"}}}`, ``,
+	} {
+		got, err := translate.ScanFrame([]byte(head + rest))
+		want, wantErr := translate.ScanFrame([]byte(" " + head + rest))
+		if got.Kind != want.Kind || !maps.Equal(frameParts(got), frameParts(want)) || (err == nil) != (wantErr == nil) {
+			t.Errorf("%q: %+v, %v, want %+v, %v", rest, got, err, want, wantErr)
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"google.golang.org/grpc"
@@ -179,7 +180,7 @@ func (r *run) ingests(ctx context.Context) (map[string]*ingest, error) {
 			out[p.Name].cpu.add(cpu)
 			out[p.Name].share.add(share)
 			for name, d := range drivers {
-				cpu, err := d.blast(p.Name, r.events(p, sdkShare))
+				cpu, err := d.blast(loadcli.PromptBlast, p.Name, r.events(p, sdkShare))
 				if err != nil {
 					return nil, errors.Join(fmt.Errorf("%s to the SDK for %s: %w", p.Name, name, err), a.close())
 				}
@@ -188,7 +189,52 @@ func (r *run) ingests(ctx context.Context) (map[string]*ingest, error) {
 		}
 		r.end("audience", a.close)
 	}
-	return out, nil
+	return out, r.spreads(ctx, b, drivers, out)
+}
+
+// spreadSessions share a stream of events, of the payloads named.
+const spreadSessions = 64
+
+var spreadPayloads = []string{"delta", "tool1k"}
+
+func spreadKey(name string) string { return name + " spread" }
+
+// spreads blasts at many sessions of one CLI by turns: of the bridge, each with a subscriber,
+// and of the SDKs.
+func (r *run) spreads(ctx context.Context, b *bridge, drivers map[string]*driver, out map[string]*ingest) error {
+	for name, d := range drivers {
+		if _, err := d.order("more %d", spreadSessions-1); err != nil {
+			return fmt.Errorf("sessions of the SDK for %s: %w", name, err)
+		}
+	}
+	for _, name := range spreadPayloads {
+		if !slices.ContainsFunc(r.payloads(), func(p loadcli.Payload) bool { return p.Name == name }) {
+			continue
+		}
+		got := &ingest{sdk: map[string]*sample{"node": {}, "python": {}}}
+		out[spreadKey(name)] = got
+		for range r.cfg.Repeats {
+			a, err := newMany(ctx, b, spreadSessions)
+			if err != nil {
+				return err
+			}
+			cpu, share, err := a.blast(ctx, name, r.events(payload(name), 2))
+			r.end("audience", a.close)
+			if err != nil {
+				return err
+			}
+			got.cpu.add(cpu)
+			got.share.add(share)
+			for sdk, d := range drivers {
+				cpu, err := d.blast(loadcli.PromptSpread, name, r.events(payload(name), 2*sdkShare))
+				if err != nil {
+					return fmt.Errorf("%s to sessions of the SDK for %s: %w", name, sdk, err)
+				}
+				got.sdk[sdk].add(cpu)
+			}
+		}
+	}
+	return nil
 }
 
 // fanOut is the audience sizes that are measured.

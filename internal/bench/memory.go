@@ -2,11 +2,14 @@ package bench
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	copilot "github.com/copilot-grpc/copilot-grpc/clients/go"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+	"github.com/copilot-grpc/copilot-grpc/internal/bench/loadcli"
 )
 
 const (
@@ -26,6 +29,7 @@ type footprint struct {
 	start, session        sample // ms
 	idleSession           sample
 	subscriber, multiplex sample
+	streaming             sample // a subscriber that has had events
 }
 
 func (r *run) footprints(ctx context.Context) (footprint, error) {
@@ -97,25 +101,56 @@ func (r *run) crowds(ctx context.Context, f *footprint) error {
 	}
 	streams, cancel := context.WithCancel(ctx)
 	defer cancel() // all stay until the last has been measured
-	if f.multiplex, err = r.listen(streams, b, conns, ids[1:], crowd); err == nil {
-		f.subscriber, err = r.listen(streams, b, conns, ids[1:], 1)
+	if f.multiplex, _, err = r.listen(streams, b, conns, ids[1:], crowd); err != nil {
+		return err
 	}
+	var subs []*subscriber
+	if f.subscriber, subs, err = r.listen(streams, b, conns, ids[1:], 1); err != nil {
+		return err
+	}
+	grown, err = r.growth(b, func() error { return tell(ctx, c, ids[1:], subs) })
+	f.streaming.add(f.subscriber.median() + grown/listeners)
 	return err
+}
+
+// told is how many events a subscriber has had that counts as streaming: few, since what
+// sessions keep of them is not what is measured.
+const told = 8
+
+// tell has each session's CLI send events, and the subscribers read them.
+func tell(ctx context.Context, c *copilot.Client, ids []string, subs []*subscriber) error {
+	var all sync.WaitGroup
+	errs := make([]error, len(subs))
+	for i, s := range subs {
+		all.Go(func() { _, errs[i] = s.await() })
+	}
+	for _, id := range ids {
+		if _, err := c.Sessions().Send(ctx, &bridgev1.SendRequest{
+			SessionId: id, Prompt: &bridgev1.Prompt{Text: fmt.Sprintf("%s delta %d", loadcli.PromptBlast, told)},
+		}); err != nil {
+			return err
+		}
+	}
+	all.Wait()
+	return errors.Join(errs...)
 }
 
 // listen has idle subscribers on the sessions, as many of them on a stream as it is told:
 // what each takes.
-func (r *run) listen(ctx context.Context, b *bridge, conns []*copilot.Client, ids []string, together int) (sample, error) {
+func (r *run) listen(ctx context.Context, b *bridge, conns []*copilot.Client, ids []string, together int) (sample, []*subscriber, error) {
+	var subs []*subscriber
 	grown, err := r.growth(b, func() error {
 		for i := range listeners / together {
 			at := i * together % len(ids)
-			if _, err := subscribe(ctx, conns[i%len(conns)].Conn(), ids[at:at+together]...); err != nil {
+			s, err := subscribe(ctx, conns[i%len(conns)].Conn(), ids[at:at+together]...)
+			if err != nil {
 				return err
 			}
+			subs = append(subs, s)
 		}
 		return nil
 	})
-	return sample{grown / listeners}, err
+	return sample{grown / listeners}, subs, err
 }
 
 func createMany(ctx context.Context, c *copilot.Client, n int) ([]string, error) {

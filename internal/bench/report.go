@@ -88,9 +88,18 @@ func (r *run) ingestTable(ctx context.Context) (Table, error) {
 		return t, err
 	}
 	for _, p := range r.payloads() {
-		target := ingestTargets[p.Name]
-		t.row(p.Name, fmt.Sprint(p.Size()), all[p.Name].cpu.String(), "≤ "+number(target[0]), percent(all[p.Name].share),
-			all[p.Name].sdk["node"].String(), all[p.Name].sdk["python"].String(), number(target[1]))
+		target, goSDK := "–", "–"
+		if figures, ok := ingestTargets[p.Name]; ok {
+			target, goSDK = "≤ "+number(figures[0]), number(figures[1])
+		}
+		t.row(p.Name, fmt.Sprint(p.Size()), all[p.Name].cpu.String(), target, percent(all[p.Name].share),
+			all[p.Name].sdk["node"].String(), all[p.Name].sdk["python"].String(), goSDK)
+	}
+	for _, name := range spreadPayloads {
+		if got := all[spreadKey(name)]; got != nil {
+			t.row(fmt.Sprintf("%s, %d sessions", name, spreadSessions), fmt.Sprint(payload(name).Size()), got.cpu.String(), "–",
+				percent(got.share), got.sdk["node"].String(), got.sdk["python"].String(), "–")
+		}
 	}
 	return t, nil
 }
@@ -158,6 +167,7 @@ func (r *run) memoryTable(ctx context.Context) (Table, error) {
 	t.row("a session, loaded and idle", kb(f.idleSession), "≤ 4 KB beside journal and configuration")
 	t.row("a subscriber with a stream of its own, idle", kb(f.subscriber), "≤ 13 KB")
 	t.row(fmt.Sprintf("%d such subscribers", listeners), number(f.subscriber.median()*listeners/(1<<20))+" MB", "≤ 130 MB")
+	t.row(fmt.Sprintf("a subscriber with a stream of its own, after %d events", told), kb(f.streaming), "")
 	t.row("a subscriber on a shared stream, idle", kb(f.multiplex), "≤ 2 KB")
 	t.row(fmt.Sprintf("%d subscribers on shared streams", listeners), number(f.multiplex.median()*listeners/(1<<20))+" MB", "≤ 20 MB")
 	t.row("start of the server to its first answer", f.start.String()+" ms", "")

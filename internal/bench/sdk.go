@@ -180,8 +180,8 @@ func (d *driver) turn(_ context.Context, prompt string) (float64, error) {
 }
 
 // blast has the CLI send n events: the CPU µs of the SDK's process for each.
-func (d *driver) blast(payload string, n int) (float64, error) {
-	a, err := d.order("turn %s %s %d", loadcli.PromptBlast, payload, n)
+func (d *driver) blast(prompt, payload string, n int) (float64, error) {
+	a, err := d.order("turn %s %s %d", prompt, payload, n)
 	if err == nil && a.Events < n {
 		err = fmt.Errorf("%d events of %d came", a.Events, n)
 	}

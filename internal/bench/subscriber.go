@@ -125,7 +125,8 @@ func openStream(ctx context.Context, conn grpc.ClientConnInterface, start bridge
 	}
 	r := &bridgev1.SubscribeRequest{}
 	for _, id := range sessions {
-		r.Sessions = append(r.Sessions, &bridgev1.SessionCursor{SessionId: id, Start: start})
+		r.Sessions = append(r.Sessions, &bridgev1.SessionCursor{SessionId: id, Start: start,
+			Filter: &bridgev1.EventFilter{IncludeHeavy: true}})
 	}
 	return &subscriber{stream: stream, sessions: len(sessions)}, errors.Join(stream.SendMsg(r), stream.CloseSend())
 }

@@ -155,8 +155,7 @@ func (p *process) start() error {
 	}
 	p.exited = make(chan error, 1)
 	go func(cmd *exec.Cmd, exited chan error) { exited <- cmd.Wait() }(p.cmd, p.exited)
-	p.await()
-	return nil
+	return p.await()
 }
 
 // end waits for the server's end.
@@ -181,14 +180,20 @@ func (p *process) stop() error {
 }
 
 // await waits until the server listens: a signal to one that starts just ends it.
-func (p *process) await() {
-	for range 1000 {
+func (p *process) await() error {
+	for range 3000 {
 		if probe, err := net.Dial("unix", filepath.Join(p.w.dir, "s")); err == nil {
-			_ = probe.Close()
-			return
+			return probe.Close()
 		}
-		p.w.pause(10 * time.Millisecond)
+		select {
+		case err := <-p.exited:
+			p.cmd = nil
+			return fmt.Errorf("the server ended while it started: %v", err)
+		default:
+			p.w.pause(10 * time.Millisecond)
+		}
 	}
+	return errors.New("the server does not listen")
 }
 
 func (p *process) crash(bool) error {

@@ -2,16 +2,11 @@ package clibin
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
-	"time"
 
 	"github.com/copilot-grpc/copilot-grpc/internal/filelock"
 )
-
-// lockPoll is how often a held lock is tried.
-const lockPoll = 100 * time.Millisecond
 
 // fileLock is a lock between processes that ends with its holder, however that
 // ends. The file itself stays: removing it would let two holders in.
@@ -22,24 +17,11 @@ func acquire(ctx context.Context, path string) (*fileLock, error) {
 	if err != nil {
 		return nil, err
 	}
-	ticker := time.NewTicker(lockPoll)
-	defer ticker.Stop()
-	for {
-		err := filelock.Try(f)
-		if err == nil {
-			return &fileLock{f}, nil
-		}
-		if !errors.Is(err, filelock.ErrHeld) {
-			f.Close()
-			return nil, fmt.Errorf("lock %q: %w", path, err)
-		}
-		select {
-		case <-ctx.Done():
-			f.Close()
-			return nil, fmt.Errorf("waiting for another process that holds %q: %w", path, context.Cause(ctx))
-		case <-ticker.C:
-		}
+	if err := filelock.Wait(ctx, f); err != nil {
+		f.Close()
+		return nil, fmt.Errorf("lock %q: %w", path, err)
 	}
+	return &fileLock{f}, nil
 }
 
 func (l *fileLock) release() { l.file.Close() }

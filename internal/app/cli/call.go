@@ -33,6 +33,13 @@ It brings the API's description along; for other servers use grpcurl.`
 // maxReply bounds a reply: a page of history has up to 4 MiB.
 const maxReply = 64 << 20
 
+// Static windows: with grpc-go's dynamic ones both ends answer a ping for every sparse
+// message, which doubles what a stream of events costs.
+const (
+	streamWindow = 1 << 20
+	connWindow   = 4 << 20
+)
+
 // packages are where methods named without a package are looked for.
 var packages = []string{"", "copilot.bridge.v1.", "grpc.health.v1."}
 
@@ -85,6 +92,7 @@ func dial(target, token string) (*grpc.ClientConn, error) {
 		// Servers without TLS are on this machine: they listen nowhere else.
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxReply)),
+		grpc.WithStaticStreamWindowSize(streamWindow), grpc.WithStaticConnWindowSize(connWindow),
 		grpc.WithUserAgent("copilot-grpc-call"),
 	}
 	if token != "" {

@@ -180,6 +180,7 @@ func (o *shimOptions) dial() (*grpc.ClientConn, error) {
 	}
 	options := []grpc.DialOption{
 		grpc.WithTransportCredentials(creds), grpc.WithUserAgent("copilot-grpc-shim"),
+		grpc.WithStaticStreamWindowSize(streamWindow), grpc.WithStaticConnWindowSize(connWindow),
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: shimBackoff, MinConnectTimeout: 5 * time.Second}),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 30 * time.Second, Timeout: 20 * time.Second}),
 	}
@@ -239,20 +240,3 @@ func (b shimBearer) GetRequestMetadata(context.Context, ...string) (map[string]s
 
 // RequireTransportSecurity implements credentials.PerRPCCredentials.
 func (b shimBearer) RequireTransportSecurity() bool { return !b.plain }
-
-// stdio is the program's end of a pipe to whoever started it.
-type stdio struct {
-	*io.PipeReader
-	io.Writer
-}
-
-// newStdio returns the connection on stdin and stdout. Reading stdin cannot be interrupted
-// everywhere, so a goroutine does it that ends with stdin or with the process.
-func newStdio(in io.Reader, out io.Writer) *stdio {
-	r, w := io.Pipe()
-	go func() {
-		_, err := io.Copy(w, in)
-		_ = w.CloseWithError(err) // nil is the end of the stream
-	}()
-	return &stdio{r, out}
-}

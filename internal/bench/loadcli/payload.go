@@ -16,18 +16,23 @@ type Payload struct {
 }
 
 // Payloads are the events, shaped and sized like those of the real CLI: a delta of
-// about 0.4 KB, a tool's end of 1 KB, and messages of 4 and 20 KB.
+// about 0.4 KB, a tool's end of 1 KB, messages of 4 and 20 KB, and a system message of 40 KB.
 var Payloads = []Payload{
 	{"delta", "assistant.message_delta", `{"messageId":"0b0f1f9a-3b0c-4a55-9d57-3f6f2f3c9a12","deltaContent":" the next one"}`, true},
 	{"tool1k", "tool.execution_complete", toolData, false},
 	{"msg4k", "assistant.message", messageData(3250), false},
 	{"msg20k", "assistant.message", messageData(17700), false},
+	{"system40k", "system.message", systemData, false},
 }
 
 const toolData = `{"toolCallId":"call_8zK1","model":"claude-sonnet-4.5","interactionId":"9f2e6c1c-ffb8-4d5e-a2c7-d8a2e5f8b0a1","success":true,` +
 	`"result":{"content":"ok  \tgithub.com/x/y\t0.012s\n<exited with exit code 0>","detailedContent":"ok  \tgithub.com/x/y\t0.012s\n<exited with exit code 0>"},` +
 	`"toolTelemetry":{"properties":{"customTimeout":"true","executionMode":"sync","detached":"false","shellType":"bash","runInTerminal":"false"},` +
 	`"metrics":{"commandTimeoutMs":120000,"outputLength":52,"numberOfCommands":1},"restrictedProperties":{"command":"go test ./... -count=1 -run 'TestParse|TestFormat' 2>&1 | tail -n 40","cwd":"/home/user/project","shell":"/bin/bash","exitReason":"completed","outputPreview":"ok github.com/x/y 0.012s"}}}`
+
+// systemData is instructions for the model: prose, with an escape or two in each line.
+var systemData = `{"role":"system","content":` +
+	quote(strings.Repeat("- Prefer small steps: say \"what\" you are about to do, then do it, and look at what came of it before the next one.\n", 335)) + `}`
 
 // messageData is the data of a message with n characters of Markdown, with the escapes
 // and the code of a real one.

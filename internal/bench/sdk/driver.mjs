@@ -6,6 +6,7 @@
 //                    the last session.info event, the number of events, and the CPU
 //                    microseconds of this process
 //   fresh            another session in the place of this one
+//   more N           N sessions beside it; a turn is over when it is in all of them
 import { createInterface } from "node:readline";
 import { CopilotClient, RuntimeConnection, approveAll } from "@github/copilot-sdk";
 
@@ -21,6 +22,8 @@ let session;
 let events = 0;
 let info = "";
 let idle = () => {};
+let sessions = 1;
+let idles = 0;
 
 // begin begins a session.
 async function begin() {
@@ -33,13 +36,14 @@ async function begin() {
   session.on((event) => {
     events++;
     if (event.type === "session.info") info = event.data.message;
-    if (event.type === "session.idle") idle();
+    if (event.type === "session.idle" && ++idles === sessions) idle();
   });
 }
 
 // turn sends a prompt and returns when its turn is over: how long the sending took, and
 // the whole.
 async function turn(prompt) {
+  idles = 0;
   const over = new Promise((resolve) => {
     idle = resolve;
   });
@@ -55,6 +59,11 @@ async function obey(line) {
   if (order === "fresh") {
     await session.disconnect();
     await begin();
+    return {};
+  }
+  if (order === "more") {
+    for (let n = Number(rest); n > 0; n--) await begin();
+    sessions += Number(rest);
     return {};
   }
   if (order === "send") {

@@ -32,6 +32,8 @@ class Driver:
         self.events = 0
         self.info = ""
         self.idle = asyncio.Event()
+        self.sessions = 1
+        self.idles = 0
 
     async def begin(self) -> None:
         self.session = await self.client.create_session(
@@ -48,11 +50,14 @@ class Driver:
         if kind == "session.info":
             self.info = event.data.message
         elif kind == "session.idle":
-            self.idle.set()
+            self.idles += 1
+            if self.idles == self.sessions:
+                self.idle.set()
 
     async def turn(self, prompt: str) -> tuple[int, int]:
         """How long the sending took, and the whole turn."""
         self.idle.clear()
+        self.idles = 0
         start = time.perf_counter_ns()
         await self.session.send(prompt)
         sent = time.perf_counter_ns() - start
@@ -64,6 +69,11 @@ class Driver:
         if order == "fresh":
             await self.session.disconnect()
             await self.begin()
+            return {}
+        if order == "more":
+            for _ in range(int(rest)):
+                await self.begin()
+            self.sessions += int(rest)
             return {}
         if order == "send":
             return {"took": [(await self.turn("hello"))[0] for _ in range(int(rest))]}

@@ -37,7 +37,7 @@ func run(ctx context.Context) (err error) {
 	flag.IntVar(&c.Turns, "turns", 15, "real turns in a repeat")
 	flag.IntVar(&c.BlastBytes, "blast", 24<<20, "`bytes` of events in a repeat")
 	only := flag.String("only", "", "`sections` to measure, with commas: turn, roundtrip, ingest, fanout, scale, storm, translate, memory")
-	payloads := flag.String("payloads", "", "`events` to blast, with commas: delta, tool1k, msg4k, msg20k")
+	payloads := flag.String("payloads", "", "`events` to blast, with commas: delta, tool1k, msg4k, msg20k, system40k")
 	document := flag.String("write", "", "`file` to write the figures into")
 	flag.Parse()
 	if *only != "" {

@@ -1,0 +1,66 @@
+package journal
+
+import (
+	"testing"
+
+	"github.com/copilot-grpc/copilot-grpc/internal/faultfs"
+)
+
+// A burst wakes its readers once, at its end; whoever is awake sees all of it at once.
+func TestGather(t *testing.T) {
+	t.Parallel()
+	j := New(Config{Epoch: epoch})
+	woken := 0
+	r := reader(t, j, Position{}, true, func() { woken++ })
+	read(t, r)
+	if !j.Gather() || j.Gather() {
+		t.Error("not just the first gathers")
+	}
+	for n := range 3 {
+		j.Append(ephemeral(n))
+	}
+	if woken != 0 {
+		t.Errorf("woken %d times in the burst", woken)
+	}
+	if records, _ := reader(t, j, Position{}, true, nothing).Next(nil, 1000); len(records) != 3 {
+		t.Errorf("who is awake sees %d events, want 3", len(records))
+	}
+	j.Scatter()
+	if got := read(t, r); woken != 1 || len(got) != 3 {
+		t.Errorf("woken %d times, for %q", woken, got)
+	}
+	if !j.Gather() {
+		t.Error("a second burst does not gather")
+	}
+	j.Scatter()
+	if woken != 1 {
+		t.Error("woken for nothing")
+	}
+	j.Append(ephemeral(3))
+	if woken != 2 {
+		t.Error("not woken after the burst")
+	}
+}
+
+// What a burst brings is written after it.
+func TestGatherWrites(t *testing.T) {
+	t.Parallel()
+	l := begin(t, &faultfs.FS{}, WriterConfig{})
+	defer l.close()
+	j, woken := l.j, make(chan struct{}, 1)
+	r := reader(t, j, Position{}, true, func() { woken <- struct{}{} })
+	read(t, r)
+	l.settle()
+	if !j.Gather() {
+		t.Fatal("does not gather")
+	}
+	for n := range 3 {
+		j.Append(durable(n))
+	}
+	j.Scatter()
+	<-woken
+	l.settle()
+	if got := read(t, r); len(got) != 3 {
+		t.Errorf("read %q", got)
+	}
+}

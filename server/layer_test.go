@@ -1,0 +1,71 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"testing"
+)
+
+// Layers are entered in their order and left in the other, as far as the call came: past a
+// refusal and past a panic.
+func TestPassage(t *testing.T) {
+	t.Parallel()
+	refused, broken := errors.New("refused"), errors.New("broken")
+	for name, tc := range map[string]struct {
+		refuse  int // the layer that refuses; none with 0
+		handler func(context.Context) error
+		want    []string
+		err     error
+	}{
+		"served":   {0, func(context.Context) error { return nil }, []string{"+1", "+2", "+3", "-3", "-2", "-1"}, nil},
+		"failed":   {0, func(context.Context) error { return broken }, []string{"+1", "+2", "+3", "-3", "-2", "-1"}, broken},
+		"refused":  {2, nil, []string{"+1", "+2", "-1"}, refused},
+		"panicked": {0, func(context.Context) error { panic(broken) }, []string{"+1", "+2", "+3", "-3", "-2", "-1"}, broken},
+	} {
+		var got []string
+		step := func(n int) layer {
+			return func(ctx context.Context, _ *call) (context.Context, ending, error) {
+				got = append(got, fmt.Sprint("+", n))
+				if n == tc.refuse {
+					return ctx, nil, refused
+				}
+				return ctx, func(err error) error {
+					if !errors.Is(err, tc.err) {
+						t.Errorf("%s: layer %d is told %v", name, n, err)
+					}
+					got = append(got, fmt.Sprint("-", n))
+					return err
+				}, nil
+			}
+		}
+		p := passage{call: new(call), layers: []layer{step(1), step(2), step(3)}, panicked: func(_ context.Context, _ *call, p any) error { return p.(error) }}
+		if err := p.through(t.Context(), tc.handler); !errors.Is(err, tc.err) || !slices.Equal(got, tc.want) {
+			t.Errorf("%s: %q, %v, want %q, %v", name, got, err, tc.want, tc.err)
+		}
+	}
+}
+
+// A stream has none of the layers on its stack, however many there are: over a fifth of its
+// 16 KB, and the collector leaves an idle stream all of them.
+func TestLayersAreOffTheStack(t *testing.T) {
+	t.Parallel()
+	depth := func(layers int) (n int) {
+		p := passage{call: new(call)}
+		for range layers {
+			p.layers = append(p.layers, trail)
+		}
+		if err := p.through(t.Context(), func(context.Context) error {
+			n = runtime.Callers(0, make([]uintptr, 1000))
+			return nil
+		}); err != nil {
+			t.Error(err)
+		}
+		return n
+	}
+	if few, many := depth(1), depth(50); few != many {
+		t.Errorf("a handler is %d calls deep inside a layer, %d inside fifty", few, many)
+	}
+}
