@@ -86,7 +86,8 @@ type Config struct {
 	// Raw switches RawService on.
 	Raw bool
 	// Sole says that the bridge serves one program, whose the CLI's processes are alone: if
-	// it wants the CLI's own behaviour, it may also call what changes a whole process.
+	// it wants the CLI's own behaviour, it may also call what changes a whole process. Its
+	// sessions may be open in other processes too, which are as much its own.
 	Sole bool
 	// OfflineModel says that a scripted model takes the place of real ones.
 	OfflineModel bool

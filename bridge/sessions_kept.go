@@ -74,7 +74,7 @@ func (b *Bridge) newSession(tenant, id string) *session.Session {
 	return session.New(session.Config{
 		ID: id, Tenant: tenant, Host: &place{Bridge: b, key: key, profile: b.profileOf(tenant)}, Encode: b.codec.event, Epoch: b.lastEpoch,
 		MaxEphemeralBytes: b.cfg.MaxEphemeralBytes, CallbackTimeout: tuned.CallbackTimeout, Bounds: tuned.Turns,
-		Log: disk, Budget: b.budget, Room: b.roomOf(tenant), Observer: b.cfg.Observer, Audit: b.cfg.Audit,
+		Log: disk, Budget: b.budget, Room: b.roomOf(tenant), Observer: b.cfg.Observer, Audit: b.cfg.Audit, Shared: b.cfg.Sole,
 	})
 }
 

@@ -27,9 +27,13 @@ func (b *Bridge) cliAnswer(ctx context.Context, c *cliCall) (json.RawMessage, er
 	return recorded(ctx, done, at, nil)
 }
 
-// unanswered is the answer to an answer that nobody waits for: the CLI's own is no error.
+// unanswered is the answer to an answer that nobody waits for: the CLI's own is no error,
+// and for commands it is no refusal either.
 func unanswered(c *cliCall, err error) (json.RawMessage, error) {
 	if r := fault.ReasonOf(err); c.exact && (r == fault.CallbackNotFound || r == fault.CallbackResolved) {
+		if c.method == callback.ForEvent(callback.CommandExecute).AnswerMethod {
+			return done, nil
+		}
 		return undone, nil
 	}
 	return nil, rename(err, "callback_id", "request_id")

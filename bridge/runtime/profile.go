@@ -38,6 +38,8 @@ type Profile struct {
 	UseLogin bool `json:"use_login,omitzero"`
 	// LogLevel is the CLI's own; "" is its default.
 	LogLevel string `json:"log_level,omitzero"`
+	// Args are further arguments of the CLI, before ours.
+	Args []string `json:"args,omitempty"`
 	// Telemetry asks the CLI to forward its telemetry to us.
 	Telemetry bool `json:"telemetry,omitzero"`
 	// SessionFS is the file system that we keep for the sessions of the runtime;
@@ -136,7 +138,7 @@ func invalid(field, format string, args ...any) *fault.Error {
 
 // args are the CLI's arguments for a server of this profile.
 func (p Profile) args() []string {
-	args := []string{"--headless", "--no-auto-update"}
+	args := append(slices.Clone(p.Args), "--headless", "--no-auto-update")
 	if !p.UseLogin {
 		args = append(args, "--no-auto-login")
 	}

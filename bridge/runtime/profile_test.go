@@ -122,6 +122,10 @@ func TestArgs(t *testing.T) {
 			Profile{UseLogin: true, Token: "secret", LogLevel: "debug"},
 			[]string{"--headless", "--no-auto-update", "--stdio", "--auth-token-env", tokenEnv, "--log-level", "debug"},
 		},
+		{
+			Profile{Args: []string{"--deny-tool", "shell"}, Multi: true},
+			[]string{"--deny-tool", "shell", "--headless", "--no-auto-update", "--no-auto-login", "--port", "0"},
+		},
 	} {
 		if got := tc.profile.args(); !slices.Equal(got, tc.want) {
 			t.Errorf("args = %q, want %q", got, tc.want)

@@ -256,8 +256,12 @@ func (s *Session) resume(ctx context.Context, o Opening) error {
 }
 
 // checkUnused refuses a session that another process has open: the CLI's lock only
-// advises, and two processes would fork its history.
+// advises, and two processes would fork its history. Where the CLI's processes are one
+// program's own (Config.Shared), that is the program's affair.
 func (s *Session) checkUnused(ctx context.Context, rt Runtime) error {
+	if s.shared {
+		return nil
+	}
 	result, err := rt.Call(ctx, "sessions.checkInUse", Object{{"sessionIds", quoteList(s.id)}}.JSON())
 	if err != nil {
 		return Classify(err, "sessions.checkInUse")

@@ -100,6 +100,8 @@ type Config struct {
 	Room callback.Room
 	// Bounds are those of a turn in which nothing happens.
 	Bounds Bounds
+	// Shared lets it be resumed while another process has it open, as the CLI does.
+	Shared bool
 	// Observer is told of turns and callbacks; nil is told nothing.
 	Observer *observe.Observer
 	// Audit keeps who decided what; nil keeps nothing.
@@ -160,6 +162,7 @@ type Session struct {
 	settings     []setting         // in the order they were made
 	registered   map[string]string // event types that callers want, by their handles
 	bounds       Bounds
+	shared       bool
 	uses         int       // what keeps it from being unloaded
 	touched      time.Time // when it was last used
 }
@@ -184,7 +187,7 @@ func New(cfg Config) *Session {
 		pending: callback.NewRegistry(cfg.Room),
 		gate:    make(chan struct{}, 1), sending: make(chan struct{}, 1),
 		interests: map[string]bool{}, timeout: cfg.CallbackTimeout, switchNames: callback.Switches(),
-		meta: meta{start: now, modified: now}, bounds: cfg.Bounds.withDefaults(), touched: now,
+		meta: meta{start: now, modified: now}, bounds: cfg.Bounds.withDefaults(), shared: cfg.Shared, touched: now,
 		observer: cfg.Observer, audit: cfg.Audit,
 	}
 	if s.observer == nil {

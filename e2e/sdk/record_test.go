@@ -23,6 +23,7 @@ var masks = []struct {
 	{regexp.MustCompile(`\bconnection:\d+`), "connection:<n>"},
 	// The model's answers have a number, which goes on when the CLI tries again.
 	{regexp.MustCompile(`\boffline-\d+`), "offline-<n>"},
+	{regexp.MustCompile(`\bcall_\d+_`), "call_<n>_"},
 	// Where the CLI is unpacked: by itself, or by copilot-grpc before its first start.
 	{regexp.MustCompile(`<user>/\.cache/copilot(-grpc)?/pkg/`), "<unpacked>/"},
 }

@@ -75,6 +75,8 @@ type Config struct {
 	NoLogin bool
 	// CLILogLevel is how much the CLI writes to its own log files. Default: its own.
 	CLILogLevel string
+	// CLIArgs are further arguments of the CLI. Default: none.
+	CLIArgs []string
 
 	// ProfileFields are the members of RuntimeProfile that callers may set. Nil is
 	// bridge.DefaultProfileFields. Homes are state directories by the names that callers
@@ -349,7 +351,7 @@ func (c *Config) placement() placement.Config {
 // profile says what the CLI processes are like.
 func (c *Config) profile() (runtime.Profile, error) {
 	p := runtime.Profile{
-		Env: maps.Clone(c.Env), Token: c.GitHubToken, LogLevel: c.CLILogLevel,
+		Env: maps.Clone(c.Env), Token: c.GitHubToken, LogLevel: c.CLILogLevel, Args: slices.Clone(c.CLIArgs),
 		Multi: c.MultiConnection, ExtensionLaunch: c.ExtensionLaunch,
 		UseLogin: !c.NoLogin && c.OfflineModel == "",
 	}

@@ -86,18 +86,29 @@ func (p *participant) ask(c *bridgev1.Callback) {
 	} else {
 		p.conn.server.counter.typed(q.method)
 	}
+	over := func() {}
+	if provider(q.method) != "" { // every connection in the session speaks for the one provider
+		var mine bool
+		if over, mine = p.conn.server.once(p.life, p.id, q.id, func() { p.ask(c) }); !mine {
+			return
+		}
+	}
 	ctx, cancel := context.WithCancelCause(p.life)
 	p.mu.Lock()
 	if p.over || p.asked[q.id] != nil {
 		p.mu.Unlock()
 		cancel(nil)
+		over()
 		return
 	}
 	p.asked[q.id] = func() { cancel(errResolved) }
+	p.questions.Add(1)
 	p.mu.Unlock()
 	to := p.conn.providerConn(q, p)
 	queued := make(chan struct{})
-	p.questions.Go(func() {
+	go func() {
+		defer p.questions.Done()
+		defer over()
 		defer cancel(nil)
 		result, err := to.rpc.Call(ctx, q.method, q.params, rpcconn.OnQueued(func() { close(queued) }))
 		select {
@@ -117,7 +128,7 @@ func (p *participant) ask(c *bridgev1.Callback) {
 		if err := p.send(ctx, frame); err != nil {
 			p.conn.log.Debug("answer not sent", "session_id", p.id, "method", q.method, "error", err)
 		}
-	})
+	}()
 	<-queued
 }
 

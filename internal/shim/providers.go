@@ -21,6 +21,38 @@ type providers struct {
 	files, models *conn
 	// requests are the sessions of the model requests that are under way.
 	requests map[string]string
+	// asking are the callbacks that the providers are being asked, by session and id, each
+	// with what asks it again should the participant end that asks it now.
+	asking map[[2]string][]func()
+}
+
+// once reports whether a participant, whose life that is, is to put a callback to its
+// provider: the first of a session is, for a file must not be written twice. If that one ends
+// meanwhile, those who were not are asked again. Who is to has to call over at the end.
+func (s *Server) once(life context.Context, session, callback string, again func()) (over func(), mine bool) {
+	key := [2]string{session, callback}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.providers.asking == nil {
+		s.providers.asking = map[[2]string][]func(){}
+	}
+	if others, asked := s.providers.asking[key]; asked {
+		s.providers.asking[key] = append(others, again)
+		return nil, false
+	}
+	s.providers.asking[key] = nil
+	return func() {
+		s.mu.Lock()
+		others := s.providers.asking[key]
+		delete(s.providers.asking, key)
+		s.mu.Unlock()
+		if life.Err() == nil {
+			return
+		}
+		for _, again := range others { // the first of them is, then
+			again()
+		}
+	}, true
 }
 
 // maxModelRequests bounds the model requests that are remembered.

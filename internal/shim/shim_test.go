@@ -1,6 +1,7 @@
 package shim
 
 import (
+	"context"
 	"encoding/json"
 	"slices"
 	"strings"
@@ -276,5 +277,41 @@ func TestFieldNumbers(t *testing.T) {
 				t.Errorf("%s is %d, not %d", fd.FullName(), fd.Number(), field.want)
 			}
 		}
+	}
+}
+
+// What a program provides for the process is asked of it once, though each of its connections
+// in the session speaks for it; and by another one when the first is gone.
+func TestProviderIsAskedOnce(t *testing.T) {
+	t.Parallel()
+	s := newRig(t, fakecli.Script{}).server
+	var turned []string
+	again := func(who string) func() { return func() { turned = append(turned, who) } }
+	first, end := context.WithCancel(t.Context())
+	over, mine := s.once(first, "s1", "c1", again("first"))
+	if !mine {
+		t.Fatal("the first is not to ask")
+	}
+	for _, who := range []string{"second", "third"} {
+		if _, mine := s.once(t.Context(), "s1", "c1", again(who)); mine {
+			t.Errorf("the %s is to ask as well", who)
+		}
+	}
+	if _, mine := s.once(t.Context(), "s2", "c1", again("other")); !mine {
+		t.Error("another session's callback is taken for it")
+	}
+	end()
+	over()
+	if want := []string{"second", "third"}; !slices.Equal(turned, want) {
+		t.Errorf("the first has gone: turned to %q, want %q", turned, want)
+	}
+	turned = nil
+	over, mine = s.once(t.Context(), "s1", "c1", again("second"))
+	if _, again := s.once(t.Context(), "s1", "c1", again("third")); !mine || again {
+		t.Error("its successor is not one")
+	}
+	over()
+	if len(turned) > 0 {
+		t.Errorf("it was answered: turned to %q, want nobody", turned)
 	}
 }

@@ -31,7 +31,8 @@ one of --target, or one that it starts for itself. Give an SDK the path of this 
 of the CLI, with "shim" as the first argument, or call this program "copilot".
 
 Flags come from the command line, else the environment, else the file of --config, which has
-lines of the form "target = dns:///bridge.example:443".`
+lines of the form "target = dns:///bridge.example:443". Those that are not listed are the CLI's,
+and a private bridge starts it with them.`
 
 // shimOptions are the flags of the command: the CLI's own, then ours.
 type shimOptions struct {
@@ -45,7 +46,9 @@ type shimOptions struct {
 	config, cli, countsFile, logFile         string
 	env                                      list
 	counts                                   bool
-	grace                                    time.Duration
+	// cliArgs are what the command line has for the CLI itself.
+	cliArgs []string
+	grace   time.Duration
 }
 
 func (o *shimOptions) register(f *flags) {
@@ -88,6 +91,7 @@ func shimCommand(ctx context.Context, p *program, args []string) (err error) {
 	var o shimOptions
 	f := newFlags("shim", "[flags]", shimUsage)
 	o.register(f)
+	args, o.cliArgs = f.foreign(args)
 	if err := f.parseOnly(p, args); err != nil {
 		return err
 	}

@@ -37,6 +37,9 @@ func (o *shimOptions) bridge(ctx context.Context, p *program, logger *slog.Logge
 	if o.target == "" {
 		return o.private(ctx, p, logger)
 	}
+	if len(o.cliArgs) > 0 {
+		return nil, usageError{fmt.Errorf("%q is for the CLI itself, whose command line the bridge of --target decides", o.cliArgs[0])}
+	}
 	conn, err := o.dial()
 	if err != nil {
 		return nil, err
@@ -66,7 +69,7 @@ func (o *shimOptions) privateConfig(p *program, dir string) app.Config {
 	c.CLIPath = o.realCLI(p)
 	c.Home = p.getenv("COPILOT_HOME")
 	c.GitHubToken = o.githubToken(p)
-	c.NoLogin, c.CLILogLevel = o.noLogin, o.cliLevel()
+	c.NoLogin, c.CLILogLevel, c.CLIArgs = o.noLogin, o.cliLevel(), o.cliArgs
 	c.Env = map[string]string{shimMarker: "1"}
 	for _, entry := range os.Environ() {
 		if name, value, _ := strings.Cut(entry, "="); name != "" && !runtime.Reserved(name) {
@@ -207,6 +210,31 @@ func (o *shimOptions) reach(ctx context.Context, conn *grpc.ClientConn, logger *
 			return nil, ctx.Err()
 		}
 	}
+}
+
+// foreign takes the flags that f does not know from a command line, with their values, which
+// are all that does not look like a flag.
+func (f *flags) foreign(args []string) (ours, foreign []string) {
+	for i := 0; i < len(args); i++ {
+		name, _, valued := strings.Cut(strings.TrimLeft(args[i], "-"), "=")
+		fl := f.Lookup(name)
+		switch {
+		case !strings.HasPrefix(args[i], "-") || name == "" || name == "h" || name == "help":
+			return append(ours, args[i:]...), foreign // ends our own flags
+		case fl == nil:
+			foreign = append(foreign, args[i])
+			for ; i+1 < len(args) && !strings.HasPrefix(args[i+1], "-"); i++ {
+				foreign = append(foreign, args[i+1])
+			}
+		default:
+			ours = append(ours, args[i])
+			if boolean, ok := fl.Value.(interface{ IsBoolFlag() bool }); !valued && i+1 < len(args) && !(ok && boolean.IsBoolFlag()) {
+				i++
+				ours = append(ours, args[i])
+			}
+		}
+	}
+	return ours, foreign
 }
 
 // fromFile sets the flags that neither the command line nor the environment has set from

@@ -22,8 +22,9 @@ async def tcp_joined(stage):
     one, two = Recorder(session), Recorder(second)
     answer = await turn(session, "write five words")
     await two.first("session.idle")
-    live = [t for t in two.types if t != "session.resume"]  # which may come before anybody listens
-    return {"answer": answer, "one": one.types, "two": live,
+    # The second one's session.resume may come before anybody listens.
+    live = [[t for t in seen.types if t != "session.resume"] for seen in (one, two)]
+    return {"answer": answer, "one": live[0], "two": live[1],
             "texts": [one.text, two.text], "persisted": await persisted(second)}
 
 

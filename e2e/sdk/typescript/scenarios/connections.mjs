@@ -1,5 +1,5 @@
 // TCP: one process with several connections, each a participant of its own.
-import { defineTool } from "@github/copilot-sdk";
+import { CopilotRequestHandler, defineTool, RuntimeConnection } from "@github/copilot-sdk";
 import { check, eventually, failure, persisted, Recorder, turn } from "../stage.mjs";
 
 const tool = (name, answer) => defineTool(name, { description: `Tells ${name}`, parameters: { type: "object", properties: { city: { type: "string" } } }, handler: () => answer });
@@ -42,6 +42,32 @@ export async function tcp_tools_of_both(stage) {
   await eventually("the end of both turns there, too", () => seen.of("session.idle").length === 2);
   answers.push(await turn(second, 'use get_weather {"city":"x"}'));
   return { answers, clash, persisted: await persisted(session) };
+}
+
+// What one connection provides for the process is asked of it once, whoever is in the session.
+export async function tcp_provider_once(stage) {
+  const asked = [];
+  const requestHandler = new (class extends CopilotRequestHandler {
+    async sendRequest(request, context) {
+      if (request.method === "POST") asked.push(new URL(request.url).pathname.replace(/.*\/v1/, "/v1"));
+      return super.sendRequest(request, context);
+    }
+  })();
+  const connectionToken = "a-connection-token";
+  const first = stage.client({ connection: stage.tcp({ connectionToken }), requestHandler });
+  await first.start();
+  const session = await first.createSession(stage.config());
+  const connection = RuntimeConnection.forUri(`127.0.0.1:${first.runtimePort}`, { connectionToken });
+  const other = stage.client({ connection, workingDirectory: undefined, baseDirectory: undefined, logLevel: undefined });
+  const second = await other.resumeSession(session.sessionId, stage.config());
+  const idle = [new Recorder(session).next("session.idle"), new Recorder(second).next("session.idle")];
+  const answers = [await turn(second, "hello")];
+  await Promise.all(idle); // or the next turn ends with this one's
+  answers.push(await turn(session, "again"));
+  const both = [...asked];
+  await other.stop();
+  answers.push(await turn(session, "alone"));
+  return { answers, both, asked, persisted: await persisted(session) };
 }
 
 export async function tcp_tools_leave(stage) {

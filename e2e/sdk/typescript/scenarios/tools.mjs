@@ -155,6 +155,21 @@ export async function permission_files(stage) {
 }
 
 // A handler without an opinion leaves the request to whoever answers it.
+// answers_to_nothing are answers to what nobody has asked.
+export async function answers_to_nothing(stage) {
+  const { rpc } = await stage.client().createSession(stage.config());
+  const requestId = "nobody-asked";
+  return {
+    tool: await failure(() => rpc.tools.handlePendingToolCall({ requestId, result: "x" })),
+    command: await failure(() => rpc.commands.handlePendingCommand({ requestId })),
+    failed: await failure(() => rpc.commands.handlePendingCommand({ requestId, error: "x" })),
+    elicitation: await failure(() => rpc.ui.handlePendingElicitation({ requestId, result: { action: "cancel" } })),
+    input: await failure(() => rpc.ui.handlePendingUserInput({ requestId, response: { answer: "x", wasFreeform: true } })),
+    plan: await failure(() => rpc.ui.handlePendingExitPlanMode({ requestId, response: { approved: true } })),
+    permission: await failure(() => rpc.permissions.handlePendingPermissionRequest({ requestId, result: { kind: "approve-once" } })),
+  };
+}
+
 export async function permission_by_rpc(stage) {
   const session = await stage.client().createSession(stage.config({ onPermissionRequest: () => ({ kind: "no-result" }) }));
   const seen = new Recorder(session);
