@@ -83,7 +83,11 @@ func (p *passage) through(ctx context.Context, handler func(context.Context) err
 
 // enter goes through the layers, to the handler if none refuses the call.
 func (p *passage) enter(ctx context.Context, handler func(context.Context) error) (err error) {
-	defer p.rescue(ctx, &err)
+	defer func() {
+		if what := recover(); what != nil { // one call's panic ends no other call
+			err = p.panicked(ctx, p.call, what)
+		}
+	}()
 	if ctx, err = p.begin(ctx); err != nil {
 		return err
 	}
@@ -111,13 +115,6 @@ func (p *passage) leave(err error) error {
 		err = end(err)
 	}
 	return err
-}
-
-// rescue is deferred around the handler: one call's panic ends no other call.
-func (p *passage) rescue(ctx context.Context, err *error) {
-	if what := recover(); what != nil {
-		*err = p.panicked(ctx, p.call, what)
-	}
 }
 
 // message returns the request, nil if it has not come or is none.

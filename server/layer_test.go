@@ -48,8 +48,8 @@ func TestPassage(t *testing.T) {
 	}
 }
 
-// A stream has none of the layers on its stack, however many there are: over a fifth of its
-// 16 KB, and the collector leaves an idle stream all of them.
+// A stream has none of the layers on its stack, however many there are: the collector gives back
+// half of a stack only where less than a quarter is in use.
 func TestLayersAreOffTheStack(t *testing.T) {
 	t.Parallel()
 	depth := func(layers int) (n int) {

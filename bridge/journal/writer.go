@@ -245,6 +245,11 @@ func (w *Writer) flush(d *Disk) {
 
 // ended drops the log of a journal that is to go, and reports whether it is gone.
 func (w *Writer) ended(d *Disk) bool {
+	select {
+	case <-d.closed:
+		return true // the directory may be another's by now
+	default:
+	}
 	d.j.mu.Lock()
 	removing := d.removing
 	d.j.mu.Unlock()
