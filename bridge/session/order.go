@@ -133,8 +133,8 @@ func (s *Session) inOrder(rec *journal.Record) {
 		// rest of what is. The burst is over; another begins anew.
 		s.releaseEarly()
 		s.apply(rec)
-		if !strings.HasPrefix(rec.Type, "session.") || rec.Type == "session.error" {
-			o.last = place{} // others of the session's come in the middle of a burst, which goes on
+		if !amidst(rec) {
+			o.last = place{}
 		}
 		if rec.Type == "session.idle" {
 			o.watching, o.count, o.last = false, 0, place{}
@@ -142,6 +142,12 @@ func (s *Session) inOrder(rec *journal.Record) {
 	default:
 		s.sort(rec)
 	}
+}
+
+// amidst reports whether an event comes in the middle of a burst, which goes on: most that are
+// about the session do, and messages that are sent while the agent answers.
+func amidst(rec *journal.Record) bool {
+	return strings.HasPrefix(rec.Type, "session.") && rec.Type != "session.error" || rec.Type == "user.message"
 }
 
 // watch finds out whether early events may come. It is what order costs on a calm day. What

@@ -104,21 +104,26 @@ func TestOrderInBetween(t *testing.T) {
 	wantKept(t, s, want...)
 }
 
-// An event about the session in the middle of a burst does not end it: what comes early right
-// after it is kept back all the same.
+// An event about the session in the middle of a burst does not end it, nor does a message that is
+// sent meanwhile: what comes early right after it is kept back all the same.
 func TestOrderAcrossSessionEvents(t *testing.T) {
 	t.Parallel()
-	b := newBurst(350, map[int]time.Duration{300: time.Second})
-	s := newOrdered(t)
-	for _, n := range slices.Concat(run(0, 90), []int{0}, run(90, 100)) { // from the second copy on it is watched
-		s.Ingest(b.event(n))
+	for kind, ephemeral := range map[string]bool{"session.tools_updated": true, "user.message": false} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			b := newBurst(350, map[int]time.Duration{300: time.Second})
+			s := newOrdered(t)
+			for _, n := range slices.Concat(run(0, 90), []int{0}, run(90, 100)) { // from the second copy on it is watched
+				s.Ingest(b.event(n))
+			}
+			s.Ingest(eventAt(kind, `{}`, "between", b.at[50], ephemeral))
+			for _, list := range [][]int{run(600, 604), run(100, 600), run(604, 700)} {
+				for _, n := range list {
+					s.Ingest(b.event(n))
+				}
+			}
+			s.Ingest(durable("end", b.at[349]))
+			wantKept(t, s, append(append(append(names(run(0, 100)), "between"), names(run(100, 700))...), "end")...)
+		})
 	}
-	s.Ingest(eventAt("session.tools_updated", `{}`, "tools", b.at[50], true))
-	for _, list := range [][]int{run(600, 604), run(100, 600), run(604, 700)} {
-		for _, n := range list {
-			s.Ingest(b.event(n))
-		}
-	}
-	s.Ingest(durable("end", b.at[349]))
-	wantKept(t, s, append(append(append(names(run(0, 100)), "tools"), names(run(100, 700))...), "end")...)
 }
