@@ -75,7 +75,8 @@ type Config struct {
 	NoLogin bool
 	// CLILogLevel is how much the CLI writes to its own log files. Default: its own.
 	CLILogLevel string
-	// CLIArgs are further arguments of the CLI. Default: none.
+	// CLIArgs are further arguments of the CLI, of a program that embeds the server, as the shim
+	// does. Default: none.
 	CLIArgs []string
 
 	// ProfileFields are the members of RuntimeProfile that callers may set. Nil is
