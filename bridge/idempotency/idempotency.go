@@ -16,8 +16,12 @@ import (
 const (
 	// Keep is how long an answer is remembered.
 	Keep = 24 * time.Hour
-	// MaxKeys bounds the answers remembered; past it the oldest is forgotten.
-	MaxKeys = 100_000
+	// MaxKeys bounds the answers remembered, MaxBytes what they take on the wire with
+	// overheadBytes for each; past either the oldest is forgotten.
+	MaxKeys  = 100_000
+	MaxBytes = 32 << 20
+	// overheadBytes is about what remembering an empty answer takes.
+	overheadBytes = 512
 	// MaxIDLength is the longest request id.
 	MaxIDLength = 128
 )
@@ -30,6 +34,7 @@ type Store struct {
 	mu      sync.Mutex
 	entries map[string]*entry
 	order   []*entry
+	bytes   int // of those in order
 }
 
 type entry struct {
@@ -38,6 +43,7 @@ type entry struct {
 	expires time.Time
 	done    chan struct{}
 	answer  proto.Message
+	size    int // what it counts for; 0 while it is not there
 	err     error
 	// doubt: an earlier life of the process began it, when since was true.
 	doubt, settling bool
@@ -89,6 +95,17 @@ func (s *Store) Remember(key string, request []byte, expires time.Time, answer p
 	defer s.mu.Unlock()
 	s.entries[key] = e
 	s.order = append(s.order, e)
+	s.answered(e)
+}
+
+// answered counts an answer, and forgets older ones if they are too much. The caller holds mu.
+func (s *Store) answered(e *entry) {
+	if s.entries[e.key] != e || e.answer == nil {
+		return
+	}
+	e.size = proto.Size(e.answer) + overheadBytes
+	s.bytes += e.size
+	s.expire()
 }
 
 // Do returns f's answer to the request, or, when a request with the same scope and id was
@@ -174,7 +191,9 @@ func (s *Store) run(e *entry, d Doubt, f func() (proto.Message, error)) (proto.M
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		switch {
-		case e.err == nil || s.entries[e.key] != e:
+		case e.err == nil:
+			s.answered(e)
+		case s.entries[e.key] != e:
 		case unsettled:
 			again := &entry{key: e.key, request: e.request, expires: e.expires, done: e.done, doubt: true, since: e.since, err: e.err}
 			s.entries[e.key] = again
@@ -204,10 +223,12 @@ func (e *entry) unsettled() bool {
 // expire forgets what is too old or too much. The caller holds mu.
 func (s *Store) expire() {
 	now := s.now()
-	for len(s.order) > 0 && (s.order[0].expires.Before(now) || len(s.order) > MaxKeys) {
-		if e := s.order[0]; s.entries[e.key] == e {
+	for len(s.order) > 0 && (s.order[0].expires.Before(now) || len(s.order) > MaxKeys || s.bytes > MaxBytes) {
+		e := s.order[0]
+		if s.entries[e.key] == e {
 			delete(s.entries, e.key)
 		}
-		s.order = s.order[1:]
+		s.bytes -= e.size
+		s.order[0], s.order = nil, s.order[1:]
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -194,5 +196,43 @@ func TestFailureThatLeavesItOpen(t *testing.T) {
 				t.Errorf("made %d times and settled %d times, want %d and %d", calls, settles, test.calls, test.settles)
 			}
 		})
+	}
+}
+
+// Answers are bounded by what they take: the oldest are forgotten, the newest is there.
+func TestAnswersAreBounded(t *testing.T) {
+	t.Parallel()
+	s := idempotency.New(time.Now)
+	large := wrapperspb.String(strings.Repeat("x", idempotency.MaxBytes/8))
+	calls := 0
+	do := func(id string) {
+		t.Helper()
+		if _, err := s.Do(t.Context(), "Send", id, wrapperspb.String(id), func() (proto.Message, error) {
+			calls++
+			return large, nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const made = 40
+	for n := range made {
+		do(strconv.Itoa(n))
+	}
+	for n := made - 7; n < made; n++ { // eight would be more than the bound, with what each takes beside
+		do(strconv.Itoa(n))
+	}
+	if calls != made {
+		t.Errorf("the last answers were not remembered: %d calls for %d requests", calls, made)
+	}
+	if do(strconv.Itoa(made - 8)); calls != made+1 {
+		t.Errorf("an answer beyond the bound was remembered")
+	}
+	s = idempotency.New(time.Now) // as another life takes them up
+	for n := range made {
+		request := sha256.Sum256(nil)
+		s.Remember("Send\x00"+strconv.Itoa(n), request[:], time.Now().Add(time.Hour), large, nil)
+	}
+	if do("0"); calls != made+2 {
+		t.Errorf("an answer of another life is remembered beyond the bound")
 	}
 }
