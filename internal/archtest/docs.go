@@ -34,13 +34,20 @@ func CheckPaths(tree fs.FS) ([]Finding, error) {
 	if err != nil {
 		return nil, err
 	}
+	return notThere(tree, documents, func(document, named string) bool {
+		beside := "/" + path.Join(path.Dir(document), named)
+		return goFile.MatchString(named) && !endsAny(files, "/"+named) && !slices.Contains(files, beside)
+	})
+}
+
+// notThere finds what documents name as code and is missing.
+func notThere(tree fs.FS, documents []string, missing func(document, named string) bool) ([]Finding, error) {
 	var findings []Finding
-	for _, name := range documents {
-		err := eachLine(tree, name, func(number int, line string) {
+	for _, document := range documents {
+		err := eachLine(tree, document, func(number int, line string) {
 			for _, m := range code.FindAllStringSubmatch(line, -1) {
-				beside := "/" + path.Join(path.Dir(name), m[1])
-				if goFile.MatchString(m[1]) && !endsAny(files, "/"+m[1]) && !slices.Contains(files, beside) {
-					findings = append(findings, Finding{fmt.Sprintf("%s:%d", name, number), fmt.Sprintf("%q is not there", m[1])})
+				if missing(document, m[1]) {
+					findings = append(findings, Finding{fmt.Sprintf("%s:%d", document, number), fmt.Sprintf("%q is not there", m[1])})
 				}
 			}
 		})

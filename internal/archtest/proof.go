@@ -44,20 +44,9 @@ func CheckTests(tree fs.FS, except ...string) ([]Finding, error) {
 	if err != nil {
 		return nil, err
 	}
-	var findings []Finding
-	for _, name := range documents {
-		err := eachLine(tree, name, func(number int, line string) {
-			for _, m := range code.FindAllStringSubmatch(line, -1) {
-				if (testName.MatchString(m[1]) || target.MatchString(m[1])) && !declared[m[1]] {
-					findings = append(findings, Finding{fmt.Sprintf("%s:%d", name, number), fmt.Sprintf("%q is not there", m[1])})
-				}
-			}
-		})
-		if err != nil {
-			return nil, err
-		}
-	}
-	return findings, nil
+	return notThere(tree, documents, func(_, named string) bool {
+		return (testName.MatchString(named) || target.MatchString(named)) && !declared[named]
+	})
 }
 
 // CheckProof holds the tables below a heading of a document to naming, in the last column of
