@@ -17,7 +17,7 @@ const (
 	// Keep is how long an answer is remembered.
 	Keep = 24 * time.Hour
 	// MaxKeys bounds the answers remembered, MaxBytes what they take on the wire with
-	// overheadBytes for each; past either the oldest is forgotten.
+	// overheadBytes for each; past either the oldest answer is forgotten.
 	MaxKeys  = 100_000
 	MaxBytes = 32 << 20
 	// overheadBytes is about what remembering an empty answer takes.
@@ -220,15 +220,24 @@ func (e *entry) unsettled() bool {
 	return e.settling && e.err != nil && fault.ReasonOf(e.err) != fault.SendInDoubt
 }
 
-// expire forgets what is too old or too much. The caller holds mu.
+// expire forgets what is too old, and the oldest answers when there is too much. A request
+// that is under way or in doubt stays: to forget it would be to make it twice. The caller holds
+// mu.
 func (s *Store) expire() {
 	now := s.now()
-	for len(s.order) > 0 && (s.order[0].expires.Before(now) || len(s.order) > MaxKeys || s.bytes > MaxBytes) {
+	for range len(s.order) {
 		e := s.order[0]
-		if s.entries[e.key] == e {
+		old := e.expires.Before(now)
+		if !old && len(s.order) <= MaxKeys && s.bytes <= MaxBytes {
+			return
+		}
+		s.order[0], s.order = nil, s.order[1:]
+		switch live := s.entries[e.key] == e; {
+		case live && e.size == 0 && !old:
+			s.order = append(s.order, e)
+		case live:
 			delete(s.entries, e.key)
 		}
 		s.bytes -= e.size
-		s.order[0], s.order = nil, s.order[1:]
 	}
 }

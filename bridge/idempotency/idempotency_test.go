@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -197,6 +198,55 @@ func TestFailureThatLeavesItOpen(t *testing.T) {
 			}
 		})
 	}
+}
+
+// However many answers come meanwhile, a request that is under way or in doubt is not made twice.
+func TestOpenRequestsOutliveTheBound(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := idempotency.New(time.Now)
+		request := wrapperspb.String("r")
+		encoded, err := proto.MarshalOptions{Deterministic: true}.Marshal(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sum := sha256.Sum256(encoded)
+		s.Remember("Send\x00doubt", sum[:], time.Now().Add(time.Hour), nil, nil)
+		release, calls := make(chan struct{}), atomic.Int32{}
+		open := func() {
+			_, err := s.Do(t.Context(), "Send", "open", request, func() (proto.Message, error) {
+				calls.Add(1)
+				<-release
+				return request, nil
+			})
+			if err != nil {
+				t.Error(err)
+			}
+		}
+		go open()
+		synctest.Wait()
+		large := wrapperspb.String(strings.Repeat("x", idempotency.MaxBytes/8))
+		for n := range 40 {
+			if _, err := s.Do(t.Context(), "Send", strconv.Itoa(n), request, func() (proto.Message, error) { return large, nil }); err != nil {
+				t.Fatal(err)
+			}
+		}
+		go open()
+		synctest.Wait()
+		settled := false
+		_, err = s.DoOrSettle(t.Context(), "Send", "doubt", request, idempotency.Doubt{Settle: func([]byte) (proto.Message, error) {
+			settled = true
+			return request, nil
+		}}, func() (proto.Message, error) { return nil, errors.New("made again") })
+		if err != nil || !settled {
+			t.Errorf("the one in doubt was forgotten: %v", err)
+		}
+		close(release)
+		synctest.Wait()
+		if calls.Load() != 1 {
+			t.Errorf("the one under way was made %d times", calls.Load())
+		}
+	})
 }
 
 // Answers are bounded by what they take: the oldest are forgotten, the newest is there.
