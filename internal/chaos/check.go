@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"reflect"
 	"slices"
@@ -60,6 +61,7 @@ func (w *world) check(r *Report) {
 			}
 		}
 	}
+	r.Counts.Early = len(w.early)
 	w.checkList()
 }
 
@@ -153,8 +155,9 @@ func (w *world) differ(journal []record, history []said) (out []string) {
 		case !ok:
 			out = append(out, "event "+h.ID+" ("+h.Type+") is missing")
 			continue
-		case i < last && !w.writtenLate(journal[i], journal[last]): // in the journal the one before comes later
-			out = append(out, "event "+h.ID+" ("+h.Type+") comes before "+journal[last].id+" ("+journal[last].kind+"), which was before it")
+		case i < last && !w.writtenLate(journal[i], journal[last]) && !w.toldEarly(h.ID, journal[last].id): // in the journal the one before comes later
+			out = append(out, fmt.Sprintf("event %s (%s, %s) is at %v, before %s (%s, %s) at %v, which was before it",
+				h.ID, h.Type, stamp(journal[i]), journal[i].at, journal[last].id, journal[last].kind, stamp(journal[last]), journal[last].at))
 		case !w.same(journal[i].raw, h.raw):
 			out = append(out, "event "+h.ID+" ("+h.Type+") is not what the CLI wrote: "+journal[i].raw+" / "+string(h.raw))
 		}
@@ -174,9 +177,15 @@ func (w *world) writtenLate(late, other record) bool {
 	if late.kind == "session.resume" && other.kind == "session.warning" {
 		return true
 	}
-	var a, b struct{ Timestamp string } // of one form, which sorts
-	return json.Unmarshal([]byte(late.raw), &a) == nil && json.Unmarshal([]byte(other.raw), &b) == nil &&
-		a.Timestamp != "" && a.Timestamp <= b.Timestamp
+	a, b := stamp(late), stamp(other)
+	return a != "" && b != "" && a <= b
+}
+
+// stamp is when an event happened by the CLI's clock: of one form, which sorts.
+func stamp(r record) string {
+	var e struct{ Timestamp string }
+	_ = json.Unmarshal([]byte(r.raw), &e)
+	return e.Timestamp
 }
 
 // unspoken is the type of an event that the real CLI writes into its history and tells

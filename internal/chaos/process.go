@@ -126,6 +126,9 @@ func newProcess(w *world) (*process, error) {
 		if w.model, err = newModel(w.ctx); err != nil {
 			return nil, err
 		}
+		if s.CLI, err = w.taped(s.CLI); err != nil {
+			return nil, err
+		}
 	}
 	text, err := json.Marshal(s)
 	if err == nil {

@@ -69,6 +69,7 @@ func (s *summary) add(r *Report, stdout io.Writer) {
 	s.counts.Callbacks += r.Counts.Callbacks
 	s.counts.Lives += r.Counts.Lives
 	s.counts.Unordered += r.Counts.Unordered
+	s.counts.Early += r.Counts.Early
 	if s.played == 1 || r.Plan.Seed < s.first {
 		s.first = r.Plan.Seed
 	}
@@ -134,6 +135,7 @@ func (s *summary) String() string {
 	line("durable events compared", "%d", s.counts.Durable)
 	line("events delivered", "%d to %d readers and participants, %d gaps told", s.counts.Delivered, s.counts.Readers, s.counts.Gaps)
 	line("bursts left out of order", "%d", s.counts.Unordered)
+	line("told early by the CLI", "%d", s.counts.Early)
 	line("answers the CLI took", "%d", s.counts.Callbacks)
 	line("growth of a worker's heap", "%.1f MiB at most", float64(s.growth)/(1<<20))
 	line("faults", "%d, at least %d in each schedule", total(s.faults), s.fewest)

@@ -52,7 +52,8 @@ type world struct {
 	positions positions
 	abandoned int
 
-	disorders []disorder // set for the check
+	disorders []disorder      // set for the check
+	early     map[string]bool // events that the CLI told early, found by the check
 }
 
 // logf writes a line into the schedule's log.
@@ -114,13 +115,14 @@ type Counts struct {
 	Callbacks int `json:"callbacks"` // that the CLI was answered
 	Lives     int `json:"lives"`     // of CLI processes
 	Unordered int `json:"unordered"` // bursts that the server left out of order
+	Early     int `json:"early"`     // events of histories that the CLI told before what came before them
 	Heap      int `json:"heap"`      // bytes in use at the end
 }
 
 // Run plays a schedule.
 func Run(ctx context.Context, p Plan) *Report {
 	before := takeStock()
-	w := &world{plan: p, positions: positions{given: map[string]map[place]string{}}, begun: time.Now(), faults: map[string]int{}, done: map[string]int{}}
+	w := &world{plan: p, positions: positions{given: map[string]map[place]string{}}, begun: time.Now(), faults: map[string]int{}, done: map[string]int{}, early: map[string]bool{}}
 	w.ctx, w.cancel = context.WithCancel(ctx)
 	defer w.cancel()
 	r := &Report{Plan: p, Steps: p.Steps}
