@@ -12628,6 +12628,10 @@ type ElicitationRequestedData struct {
 	RequestedSchema *ElicitationRequestedSchema `protobuf:"bytes,6,opt,name=requested_schema,json=requestedSchema,proto3" json:"requested_schema,omitempty"`
 	// Page to open, when the form is one elsewhere.
 	Url *string `protobuf:"bytes,7,opt,name=url,proto3,oneof" json:"url,omitempty"`
+	// Metadata of whoever asks. The member _meta, as JSON text.
+	MetaJson *string `protobuf:"bytes,8,opt,name=meta_json,json=metaJson,proto3,oneof" json:"meta_json,omitempty"`
+	// How long the question stands, where it is one of a task.
+	Task *McpTaskMetadata `protobuf:"bytes,9,opt,name=task,proto3" json:"task,omitempty"`
 	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -12711,6 +12715,20 @@ func (x *ElicitationRequestedData) GetUrl() string {
 		return *x.Url
 	}
 	return ""
+}
+
+func (x *ElicitationRequestedData) GetMetaJson() string {
+	if x != nil && x.MetaJson != nil {
+		return *x.MetaJson
+	}
+	return ""
+}
+
+func (x *ElicitationRequestedData) GetTask() *McpTaskMetadata {
+	if x != nil {
+		return x.Task
+	}
+	return nil
 }
 
 func (x *ElicitationRequestedData) GetJsonExtra() string {
@@ -39302,7 +39320,7 @@ const file_copilot_cli_v1_event_types_proto_rawDesc = "" +
 	"\acontent\x10\x01H\x00R\vcontentJson\x88\x01\x01\x12\x1e\n" +
 	"\n" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\x0f\n" +
-	"\r_content_json\"\xba\x03\n" +
+	"\r_content_json\"\xae\x04\n" +
 	"\x18ElicitationRequestedData\x12%\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\trequestId\x12%\n" +
@@ -39312,12 +39330,17 @@ const file_copilot_cli_v1_event_types_proto_rawDesc = "" +
 	"\amessage\x18\x04 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\amessage\x12<\n" +
 	"\x04mode\x18\x05 \x01(\x0e2(.copilot.cli.v1.ElicitationRequestedModeR\x04mode\x12U\n" +
 	"\x10requested_schema\x18\x06 \x01(\v2*.copilot.cli.v1.ElicitationRequestedSchemaR\x0frequestedSchema\x12\x15\n" +
-	"\x03url\x18\a \x01(\tH\x02R\x03url\x88\x01\x01\x12\x1e\n" +
+	"\x03url\x18\a \x01(\tH\x02R\x03url\x88\x01\x01\x12/\n" +
+	"\tmeta_json\x18\b \x01(\tB\r\x82\x80\x19\t\n" +
+	"\x05_meta\x10\x01H\x03R\bmetaJson\x88\x01\x01\x123\n" +
+	"\x04task\x18\t \x01(\v2\x1f.copilot.cli.v1.McpTaskMetadataR\x04task\x12\x1e\n" +
 	"\n" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\x0f\n" +
 	"\r_tool_call_idB\x15\n" +
 	"\x13_elicitation_sourceB\x06\n" +
-	"\x04_url\"\xaf\x01\n" +
+	"\x04_urlB\f\n" +
+	"\n" +
+	"_meta_json\"\xaf\x01\n" +
 	"\x1aElicitationRequestedSchema\x12=\n" +
 	"\x0fproperties_json\x18\x01 \x01(\tB\x14\x82\x80\x19\x10\n" +
 	"\n" +
@@ -44000,47 +44023,48 @@ var file_copilot_cli_v1_event_types_proto_goTypes = []any{
 	(AutoTier)(0),                                                         // 445: copilot.cli.v1.AutoTier
 	(*StringList)(nil),                                                    // 446: copilot.cli.v1.StringList
 	(AgentModelPolicy)(0),                                                 // 447: copilot.cli.v1.AgentModelPolicy
-	(RemediationAction)(0),                                                // 448: copilot.cli.v1.RemediationAction
-	(*Attachment)(nil),                                                    // 449: copilot.cli.v1.Attachment
-	(SessionMode)(0),                                                      // 450: copilot.cli.v1.SessionMode
-	(IndexedSearchState)(0),                                               // 451: copilot.cli.v1.IndexedSearchState
-	(*McpOauthWWWAuthenticateParams)(nil),                                 // 452: copilot.cli.v1.McpOauthWWWAuthenticateParams
-	(*McpOauthHttpResponse)(nil),                                          // 453: copilot.cli.v1.McpOauthHttpResponse
-	(McpServerStatus)(0),                                                  // 454: copilot.cli.v1.McpServerStatus
-	(McpServerSource)(0),                                                  // 455: copilot.cli.v1.McpServerSource
-	(*McpServerMetadata)(nil),                                             // 456: copilot.cli.v1.McpServerMetadata
-	(Verbosity)(0),                                                        // 457: copilot.cli.v1.Verbosity
-	(ContextTier)(0),                                                      // 458: copilot.cli.v1.ContextTier
-	(ModelChangeSource)(0),                                                // 459: copilot.cli.v1.ModelChangeSource
-	(OmittedBinaryOmittedReason)(0),                                       // 460: copilot.cli.v1.OmittedBinaryOmittedReason
-	(*UserToolSessionApproval)(nil),                                       // 461: copilot.cli.v1.UserToolSessionApproval
-	(PermissionDecisionSource)(0),                                         // 462: copilot.cli.v1.PermissionDecisionSource
-	(*TaskBlocker)(nil),                                                   // 463: copilot.cli.v1.TaskBlocker
-	(*PermissionRule)(nil),                                                // 464: copilot.cli.v1.PermissionRule
-	(FactoryPermissionOperation)(0),                                       // 465: copilot.cli.v1.FactoryPermissionOperation
-	(*FactoryPermissionPhase)(nil),                                        // 466: copilot.cli.v1.FactoryPermissionPhase
-	(PermissionRecommendation)(0),                                         // 467: copilot.cli.v1.PermissionRecommendation
-	(PermissionRequestMemoryAction)(0),                                    // 468: copilot.cli.v1.PermissionRequestMemoryAction
-	(PermissionRequestMemoryDirection)(0),                                 // 469: copilot.cli.v1.PermissionRequestMemoryDirection
-	(*PermissionAssistedApproval)(nil),                                    // 470: copilot.cli.v1.PermissionAssistedApproval
-	(*PermissionSandboxPathGrant)(nil),                                    // 471: copilot.cli.v1.PermissionSandboxPathGrant
-	(WorkflowPermissionOperation)(0),                                      // 472: copilot.cli.v1.WorkflowPermissionOperation
-	(*WorkflowPermissionPhase)(nil),                                       // 473: copilot.cli.v1.WorkflowPermissionPhase
-	(*PermissionWriteFileEdit)(nil),                                       // 474: copilot.cli.v1.PermissionWriteFileEdit
-	(*PermissionPromptRequest)(nil),                                       // 475: copilot.cli.v1.PermissionPromptRequest
-	(PermissionMode)(0),                                                   // 476: copilot.cli.v1.PermissionMode
-	(*ProviderQuotaState)(nil),                                            // 477: copilot.cli.v1.ProviderQuotaState
-	(*SessionLimitsConfig)(nil),                                           // 478: copilot.cli.v1.SessionLimitsConfig
-	(ShutdownType)(0),                                                     // 479: copilot.cli.v1.ShutdownType
-	(*UsageMetricsProviderModelMetric)(nil),                               // 480: copilot.cli.v1.UsageMetricsProviderModelMetric
-	(SkillSource)(0),                                                      // 481: copilot.cli.v1.SkillSource
-	(TaskCompletionOutcome)(0),                                            // 482: copilot.cli.v1.TaskCompletionOutcome
-	(*EmbeddedTextResourceContents)(nil),                                  // 483: copilot.cli.v1.EmbeddedTextResourceContents
-	(*EmbeddedBlobResourceContents)(nil),                                  // 484: copilot.cli.v1.EmbeddedBlobResourceContents
-	(*UsageMetricsCodeChanges)(nil),                                       // 485: copilot.cli.v1.UsageMetricsCodeChanges
-	(*UsageMetricsTokenDetail)(nil),                                       // 486: copilot.cli.v1.UsageMetricsTokenDetail
-	(*UsageMetricsModelMetric)(nil),                                       // 487: copilot.cli.v1.UsageMetricsModelMetric
-	(*UsageMetricsAgentMetric)(nil),                                       // 488: copilot.cli.v1.UsageMetricsAgentMetric
+	(*McpTaskMetadata)(nil),                                               // 448: copilot.cli.v1.McpTaskMetadata
+	(RemediationAction)(0),                                                // 449: copilot.cli.v1.RemediationAction
+	(*Attachment)(nil),                                                    // 450: copilot.cli.v1.Attachment
+	(SessionMode)(0),                                                      // 451: copilot.cli.v1.SessionMode
+	(IndexedSearchState)(0),                                               // 452: copilot.cli.v1.IndexedSearchState
+	(*McpOauthWWWAuthenticateParams)(nil),                                 // 453: copilot.cli.v1.McpOauthWWWAuthenticateParams
+	(*McpOauthHttpResponse)(nil),                                          // 454: copilot.cli.v1.McpOauthHttpResponse
+	(McpServerStatus)(0),                                                  // 455: copilot.cli.v1.McpServerStatus
+	(McpServerSource)(0),                                                  // 456: copilot.cli.v1.McpServerSource
+	(*McpServerMetadata)(nil),                                             // 457: copilot.cli.v1.McpServerMetadata
+	(Verbosity)(0),                                                        // 458: copilot.cli.v1.Verbosity
+	(ContextTier)(0),                                                      // 459: copilot.cli.v1.ContextTier
+	(ModelChangeSource)(0),                                                // 460: copilot.cli.v1.ModelChangeSource
+	(OmittedBinaryOmittedReason)(0),                                       // 461: copilot.cli.v1.OmittedBinaryOmittedReason
+	(*UserToolSessionApproval)(nil),                                       // 462: copilot.cli.v1.UserToolSessionApproval
+	(PermissionDecisionSource)(0),                                         // 463: copilot.cli.v1.PermissionDecisionSource
+	(*TaskBlocker)(nil),                                                   // 464: copilot.cli.v1.TaskBlocker
+	(*PermissionRule)(nil),                                                // 465: copilot.cli.v1.PermissionRule
+	(FactoryPermissionOperation)(0),                                       // 466: copilot.cli.v1.FactoryPermissionOperation
+	(*FactoryPermissionPhase)(nil),                                        // 467: copilot.cli.v1.FactoryPermissionPhase
+	(PermissionRecommendation)(0),                                         // 468: copilot.cli.v1.PermissionRecommendation
+	(PermissionRequestMemoryAction)(0),                                    // 469: copilot.cli.v1.PermissionRequestMemoryAction
+	(PermissionRequestMemoryDirection)(0),                                 // 470: copilot.cli.v1.PermissionRequestMemoryDirection
+	(*PermissionAssistedApproval)(nil),                                    // 471: copilot.cli.v1.PermissionAssistedApproval
+	(*PermissionSandboxPathGrant)(nil),                                    // 472: copilot.cli.v1.PermissionSandboxPathGrant
+	(WorkflowPermissionOperation)(0),                                      // 473: copilot.cli.v1.WorkflowPermissionOperation
+	(*WorkflowPermissionPhase)(nil),                                       // 474: copilot.cli.v1.WorkflowPermissionPhase
+	(*PermissionWriteFileEdit)(nil),                                       // 475: copilot.cli.v1.PermissionWriteFileEdit
+	(*PermissionPromptRequest)(nil),                                       // 476: copilot.cli.v1.PermissionPromptRequest
+	(PermissionMode)(0),                                                   // 477: copilot.cli.v1.PermissionMode
+	(*ProviderQuotaState)(nil),                                            // 478: copilot.cli.v1.ProviderQuotaState
+	(*SessionLimitsConfig)(nil),                                           // 479: copilot.cli.v1.SessionLimitsConfig
+	(ShutdownType)(0),                                                     // 480: copilot.cli.v1.ShutdownType
+	(*UsageMetricsProviderModelMetric)(nil),                               // 481: copilot.cli.v1.UsageMetricsProviderModelMetric
+	(SkillSource)(0),                                                      // 482: copilot.cli.v1.SkillSource
+	(TaskCompletionOutcome)(0),                                            // 483: copilot.cli.v1.TaskCompletionOutcome
+	(*EmbeddedTextResourceContents)(nil),                                  // 484: copilot.cli.v1.EmbeddedTextResourceContents
+	(*EmbeddedBlobResourceContents)(nil),                                  // 485: copilot.cli.v1.EmbeddedBlobResourceContents
+	(*UsageMetricsCodeChanges)(nil),                                       // 486: copilot.cli.v1.UsageMetricsCodeChanges
+	(*UsageMetricsTokenDetail)(nil),                                       // 487: copilot.cli.v1.UsageMetricsTokenDetail
+	(*UsageMetricsModelMetric)(nil),                                       // 488: copilot.cli.v1.UsageMetricsModelMetric
+	(*UsageMetricsAgentMetric)(nil),                                       // 489: copilot.cli.v1.UsageMetricsAgentMetric
 }
 var file_copilot_cli_v1_event_types_proto_depIdxs = []int32{
 	440, // 0: copilot.cli.v1.AbortData.reason:type_name -> copilot.cli.v1.AbortReason
@@ -44116,389 +44140,390 @@ var file_copilot_cli_v1_event_types_proto_depIdxs = []int32{
 	16,  // 70: copilot.cli.v1.ElicitationCompletedData.action:type_name -> copilot.cli.v1.ElicitationCompletedAction
 	17,  // 71: copilot.cli.v1.ElicitationRequestedData.mode:type_name -> copilot.cli.v1.ElicitationRequestedMode
 	166, // 72: copilot.cli.v1.ElicitationRequestedData.requested_schema:type_name -> copilot.cli.v1.ElicitationRequestedSchema
-	448, // 73: copilot.cli.v1.ErrorData.remediation:type_name -> copilot.cli.v1.RemediationAction
-	18,  // 74: copilot.cli.v1.ExitPlanModeCompletedData.selected_action:type_name -> copilot.cli.v1.ExitPlanModeAction
-	18,  // 75: copilot.cli.v1.ExitPlanModeRequestedData.actions:type_name -> copilot.cli.v1.ExitPlanModeAction
-	18,  // 76: copilot.cli.v1.ExitPlanModeRequestedData.recommended_action:type_name -> copilot.cli.v1.ExitPlanModeAction
-	449, // 77: copilot.cli.v1.ExtensionsAttachmentsPushedData.attachments:type_name -> copilot.cli.v1.Attachment
-	172, // 78: copilot.cli.v1.ExtensionsLoadedData.extensions:type_name -> copilot.cli.v1.ExtensionsLoadedExtension
-	19,  // 79: copilot.cli.v1.ExtensionsLoadedExtension.source:type_name -> copilot.cli.v1.ExtensionsLoadedExtensionSource
-	20,  // 80: copilot.cli.v1.ExtensionsLoadedExtension.status:type_name -> copilot.cli.v1.ExtensionsLoadedExtensionStatus
-	21,  // 81: copilot.cli.v1.FactoryRunSettledData.status:type_name -> copilot.cli.v1.FactoryRunSettledStatus
-	329, // 82: copilot.cli.v1.FusionChangeCheckpointData.code_changes:type_name -> copilot.cli.v1.ShutdownCodeChanges
-	22,  // 83: copilot.cli.v1.FusionCommitStartedData.kind:type_name -> copilot.cli.v1.FusionCommitKind
-	25,  // 84: copilot.cli.v1.FusionCompletedData.pattern:type_name -> copilot.cli.v1.FusionPattern
-	24,  // 85: copilot.cli.v1.FusionFollowUpRecommendation.user_turn:type_name -> copilot.cli.v1.FusionFollowUpAction
-	24,  // 86: copilot.cli.v1.FusionFollowUpRecommendation.compaction_turn:type_name -> copilot.cli.v1.FusionFollowUpAction
-	27,  // 87: copilot.cli.v1.FusionPhaseActivityData.phase_kind:type_name -> copilot.cli.v1.FusionPhaseKind
-	25,  // 88: copilot.cli.v1.FusionPhaseActivityData.pattern:type_name -> copilot.cli.v1.FusionPattern
-	23,  // 89: copilot.cli.v1.FusionPhaseActivityData.conversation_scope:type_name -> copilot.cli.v1.FusionConversationScope
-	26,  // 90: copilot.cli.v1.FusionPhaseActivityData.activity:type_name -> copilot.cli.v1.FusionPhaseActivityKind
-	27,  // 91: copilot.cli.v1.FusionPhaseCompletedData.phase_kind:type_name -> copilot.cli.v1.FusionPhaseKind
-	23,  // 92: copilot.cli.v1.FusionPhaseCompletedData.conversation_scope:type_name -> copilot.cli.v1.FusionConversationScope
-	28,  // 93: copilot.cli.v1.FusionPhaseCompletedData.status:type_name -> copilot.cli.v1.FusionPhaseStatus
-	190, // 94: copilot.cli.v1.FusionPhaseCompletedData.usage:type_name -> copilot.cli.v1.FusionPhaseUsage
-	29,  // 95: copilot.cli.v1.FusionPhaseCompletedData.projection_mode:type_name -> copilot.cli.v1.FusionProjectionMode
-	195, // 96: copilot.cli.v1.FusionPhaseCompletedData.staged_terminal:type_name -> copilot.cli.v1.FusionStagedTerminal
-	27,  // 97: copilot.cli.v1.FusionPhaseFailedData.phase_kind:type_name -> copilot.cli.v1.FusionPhaseKind
-	23,  // 98: copilot.cli.v1.FusionPhaseFailedData.conversation_scope:type_name -> copilot.cli.v1.FusionConversationScope
-	28,  // 99: copilot.cli.v1.FusionPhaseFailedData.status:type_name -> copilot.cli.v1.FusionPhaseStatus
-	190, // 100: copilot.cli.v1.FusionPhaseFailedData.usage:type_name -> copilot.cli.v1.FusionPhaseUsage
-	27,  // 101: copilot.cli.v1.FusionPhasePlanStep.kind:type_name -> copilot.cli.v1.FusionPhaseKind
-	23,  // 102: copilot.cli.v1.FusionPhasePlanStep.scope:type_name -> copilot.cli.v1.FusionConversationScope
-	27,  // 103: copilot.cli.v1.FusionPhaseStartedData.phase_kind:type_name -> copilot.cli.v1.FusionPhaseKind
-	25,  // 104: copilot.cli.v1.FusionPhaseStartedData.pattern:type_name -> copilot.cli.v1.FusionPattern
-	23,  // 105: copilot.cli.v1.FusionPhaseStartedData.conversation_scope:type_name -> copilot.cli.v1.FusionConversationScope
-	194, // 106: copilot.cli.v1.FusionResolvedData.scores:type_name -> copilot.cli.v1.FusionScores
-	25,  // 107: copilot.cli.v1.FusionResolvedData.pattern:type_name -> copilot.cli.v1.FusionPattern
-	183, // 108: copilot.cli.v1.FusionResolvedData.follow_up:type_name -> copilot.cli.v1.FusionFollowUpRecommendation
-	188, // 109: copilot.cli.v1.FusionResolvedData.phase_plan:type_name -> copilot.cli.v1.FusionPhasePlanStep
-	182, // 110: copilot.cli.v1.FusionResolvedData.critics:type_name -> copilot.cli.v1.FusionCritic
-	30,  // 111: copilot.cli.v1.FusionRouteStartedData.turn_kind:type_name -> copilot.cli.v1.FusionTurnKind
-	441, // 112: copilot.cli.v1.HandoffData.handoff_time:type_name -> google.protobuf.Timestamp
-	31,  // 113: copilot.cli.v1.HandoffData.source_type:type_name -> copilot.cli.v1.HandoffSourceType
-	198, // 114: copilot.cli.v1.HandoffData.repository:type_name -> copilot.cli.v1.HandoffRepository
-	200, // 115: copilot.cli.v1.HookEndData.error:type_name -> copilot.cli.v1.HookEndError
-	32,  // 116: copilot.cli.v1.HumanResponseRecordedData.actor:type_name -> copilot.cli.v1.HumanResponseActor
-	204, // 117: copilot.cli.v1.HumanResponseRecordedData.response:type_name -> copilot.cli.v1.HumanResponseRecordedResponse
-	205, // 118: copilot.cli.v1.HumanResponseRecordedResponse.ask_user:type_name -> copilot.cli.v1.HumanResponseRecordedResponseAskUser
-	207, // 119: copilot.cli.v1.HumanResponseRecordedResponse.user_input:type_name -> copilot.cli.v1.HumanResponseRecordedResponseUserInput
-	206, // 120: copilot.cli.v1.HumanResponseRecordedResponse.exit_plan_mode:type_name -> copilot.cli.v1.HumanResponseRecordedResponseExitPlanMode
-	166, // 121: copilot.cli.v1.HumanResponseRecordedResponseAskUser.requested_schema:type_name -> copilot.cli.v1.ElicitationRequestedSchema
-	18,  // 122: copilot.cli.v1.HumanResponseRecordedResponseExitPlanMode.actions:type_name -> copilot.cli.v1.ExitPlanModeAction
-	18,  // 123: copilot.cli.v1.HumanResponseRecordedResponseExitPlanMode.recommended_action:type_name -> copilot.cli.v1.ExitPlanModeAction
-	18,  // 124: copilot.cli.v1.HumanResponseRecordedResponseExitPlanMode.selected_action:type_name -> copilot.cli.v1.ExitPlanModeAction
-	450, // 125: copilot.cli.v1.IdleData.mode:type_name -> copilot.cli.v1.SessionMode
-	213, // 126: copilot.cli.v1.IndexedSearchData.status:type_name -> copilot.cli.v1.IndexedSearchDataStatus
-	212, // 127: copilot.cli.v1.IndexedSearchData.startup:type_name -> copilot.cli.v1.IndexedSearchDataStartup
-	211, // 128: copilot.cli.v1.IndexedSearchData.server_error:type_name -> copilot.cli.v1.IndexedSearchDataServerError
-	210, // 129: copilot.cli.v1.IndexedSearchData.incremental:type_name -> copilot.cli.v1.IndexedSearchDataIncremental
-	35,  // 130: copilot.cli.v1.IndexedSearchDataIncremental.phase:type_name -> copilot.cli.v1.IndexedSearchIncrementalPhase
-	34,  // 131: copilot.cli.v1.IndexedSearchDataServerError.error_type:type_name -> copilot.cli.v1.IndexedSearchErrorType
-	36,  // 132: copilot.cli.v1.IndexedSearchDataStartup.outcome:type_name -> copilot.cli.v1.IndexedSearchOutcome
-	33,  // 133: copilot.cli.v1.IndexedSearchDataStartup.disabled_reason:type_name -> copilot.cli.v1.IndexedSearchDisabledReason
-	451, // 134: copilot.cli.v1.IndexedSearchDataStatus.state:type_name -> copilot.cli.v1.IndexedSearchState
-	37,  // 135: copilot.cli.v1.ManagedPluginProgressData.phase:type_name -> copilot.cli.v1.ManagedPluginProgressPhase
-	38,  // 136: copilot.cli.v1.ManagedSettingsEnforcedData.escalation:type_name -> copilot.cli.v1.ManagedSettingsEnforcedEscalation
-	218, // 137: copilot.cli.v1.McpAppToolCallCompleteData.error:type_name -> copilot.cli.v1.McpAppToolCallCompleteError
-	219, // 138: copilot.cli.v1.McpAppToolCallCompleteData.tool_meta:type_name -> copilot.cli.v1.McpAppToolCallCompleteToolMeta
-	220, // 139: copilot.cli.v1.McpAppToolCallCompleteToolMeta.ui:type_name -> copilot.cli.v1.McpAppToolCallCompleteToolMetaUI
-	39,  // 140: copilot.cli.v1.McpHeadersRefreshCompletedData.outcome:type_name -> copilot.cli.v1.McpHeadersRefreshCompletedOutcome
-	40,  // 141: copilot.cli.v1.McpHeadersRefreshRequiredData.reason:type_name -> copilot.cli.v1.McpHeadersRefreshRequiredReason
-	41,  // 142: copilot.cli.v1.McpOauthCompletedData.outcome:type_name -> copilot.cli.v1.McpOauthCompletionOutcome
-	42,  // 143: copilot.cli.v1.McpOauthRecoveryCompletedData.outcome:type_name -> copilot.cli.v1.McpOauthRecoveryCompletedOutcome
-	227, // 144: copilot.cli.v1.McpOauthRequiredData.static_client_config:type_name -> copilot.cli.v1.McpOauthRequiredStaticClientConfig
-	452, // 145: copilot.cli.v1.McpOauthRequiredData.www_authenticate_params:type_name -> copilot.cli.v1.McpOauthWWWAuthenticateParams
-	453, // 146: copilot.cli.v1.McpOauthRequiredData.http_response:type_name -> copilot.cli.v1.McpOauthHttpResponse
-	43,  // 147: copilot.cli.v1.McpOauthRequiredData.reason:type_name -> copilot.cli.v1.McpOauthRequestReason
-	44,  // 148: copilot.cli.v1.McpOauthRequiredStaticClientConfig.grant_type:type_name -> copilot.cli.v1.McpOauthRequiredStaticClientConfigGrantType
-	454, // 149: copilot.cli.v1.McpServerStatusChangedData.status:type_name -> copilot.cli.v1.McpServerStatus
-	233, // 150: copilot.cli.v1.McpServersLoadedData.servers:type_name -> copilot.cli.v1.McpServersLoadedServer
-	454, // 151: copilot.cli.v1.McpServersLoadedServer.status:type_name -> copilot.cli.v1.McpServerStatus
-	455, // 152: copilot.cli.v1.McpServersLoadedServer.source:type_name -> copilot.cli.v1.McpServerSource
-	45,  // 153: copilot.cli.v1.McpServersLoadedServer.transport:type_name -> copilot.cli.v1.McpServerTransport
-	456, // 154: copilot.cli.v1.McpServersLoadedServer.server_metadata:type_name -> copilot.cli.v1.McpServerMetadata
-	450, // 155: copilot.cli.v1.ModeChangedData.previous_mode:type_name -> copilot.cli.v1.SessionMode
-	450, // 156: copilot.cli.v1.ModeChangedData.new_mode:type_name -> copilot.cli.v1.SessionMode
-	450, // 157: copilot.cli.v1.ModeNoticeDeliveredData.mode:type_name -> copilot.cli.v1.SessionMode
-	3,   // 158: copilot.cli.v1.ModelCallFailureData.api_endpoint:type_name -> copilot.cli.v1.AssistantUsageApiEndpoint
-	49,  // 159: copilot.cli.v1.ModelCallFailureData.transport:type_name -> copilot.cli.v1.ModelCallFailureTransport
-	47,  // 160: copilot.cli.v1.ModelCallFailureData.failure_kind:type_name -> copilot.cli.v1.ModelCallFailureKind
-	48,  // 161: copilot.cli.v1.ModelCallFailureData.source:type_name -> copilot.cli.v1.ModelCallFailureSource
-	46,  // 162: copilot.cli.v1.ModelCallFailureData.bad_request_kind:type_name -> copilot.cli.v1.ModelCallFailureBadRequestKind
-	428, // 163: copilot.cli.v1.ModelCallFailureData.quota_snapshots:type_name -> copilot.cli.v1.ModelCallFailureData.QuotaSnapshotsEntry
-	238, // 164: copilot.cli.v1.ModelCallFailureData.request_fingerprint:type_name -> copilot.cli.v1.ModelCallFailureRequestFingerprint
-	178, // 165: copilot.cli.v1.ModelCallFailureData.fusion:type_name -> copilot.cli.v1.FusionAttribution
-	53,  // 166: copilot.cli.v1.ModelCallFailureData.request_body_encoding:type_name -> copilot.cli.v1.ModelCallRequestBodyEncoding
-	52,  // 167: copilot.cli.v1.ModelCallFailureData.request_body_compression_fallback:type_name -> copilot.cli.v1.ModelCallRequestBodyCompressionFallback
-	53,  // 168: copilot.cli.v1.ModelCallFailureData.request_body_compression_fallback_from:type_name -> copilot.cli.v1.ModelCallRequestBodyEncoding
-	55,  // 169: copilot.cli.v1.ModelCallFailureData.websocket_fallback_reason:type_name -> copilot.cli.v1.ModelCallWebSocketFallbackReason
-	54,  // 170: copilot.cli.v1.ModelCallFailureData.websocket_fallback_error_kind:type_name -> copilot.cli.v1.ModelCallWebSocketFallbackErrorKind
-	50,  // 171: copilot.cli.v1.ModelCallFinalResultData.result:type_name -> copilot.cli.v1.ModelCallFinalResult
-	51,  // 172: copilot.cli.v1.ModelCallFinishedData.outcome:type_name -> copilot.cli.v1.ModelCallFinishedOutcome
-	178, // 173: copilot.cli.v1.ModelCallStartData.fusion:type_name -> copilot.cli.v1.FusionAttribution
-	442, // 174: copilot.cli.v1.ModelChangeData.previous_reasoning_summary:type_name -> copilot.cli.v1.ReasoningSummary
-	442, // 175: copilot.cli.v1.ModelChangeData.reasoning_summary:type_name -> copilot.cli.v1.ReasoningSummary
-	457, // 176: copilot.cli.v1.ModelChangeData.previous_verbosity:type_name -> copilot.cli.v1.Verbosity
-	457, // 177: copilot.cli.v1.ModelChangeData.verbosity:type_name -> copilot.cli.v1.Verbosity
-	458, // 178: copilot.cli.v1.ModelChangeData.context_tier:type_name -> copilot.cli.v1.ContextTier
-	459, // 179: copilot.cli.v1.ModelChangeData.source:type_name -> copilot.cli.v1.ModelChangeSource
-	445, // 180: copilot.cli.v1.ModelChangeData.previous_auto_tier:type_name -> copilot.cli.v1.AutoTier
-	445, // 181: copilot.cli.v1.ModelChangeData.auto_tier:type_name -> copilot.cli.v1.AutoTier
-	253, // 182: copilot.cli.v1.ModelResponseLimitsStatusData.status:type_name -> copilot.cli.v1.ModelResponseLimits
-	56,  // 183: copilot.cli.v1.OmittedBinaryResult.type:type_name -> copilot.cli.v1.OmittedBinaryType
-	460, // 184: copilot.cli.v1.OmittedBinaryResult.omitted_reason:type_name -> copilot.cli.v1.OmittedBinaryOmittedReason
-	461, // 185: copilot.cli.v1.PermissionApprovedForLocation.approval:type_name -> copilot.cli.v1.UserToolSessionApproval
-	461, // 186: copilot.cli.v1.PermissionApprovedForSession.approval:type_name -> copilot.cli.v1.UserToolSessionApproval
-	462, // 187: copilot.cli.v1.PermissionCarriedForwardData.decision_source:type_name -> copilot.cli.v1.PermissionDecisionSource
-	298, // 188: copilot.cli.v1.PermissionCompletedData.result:type_name -> copilot.cli.v1.PermissionResult
-	463, // 189: copilot.cli.v1.PermissionCompletedData.blocker:type_name -> copilot.cli.v1.TaskBlocker
-	462, // 190: copilot.cli.v1.PermissionCompletedData.decision_source:type_name -> copilot.cli.v1.PermissionDecisionSource
-	57,  // 191: copilot.cli.v1.PermissionContextualAuthorizationData.polarity:type_name -> copilot.cli.v1.PermissionMessageAuthorizationPolarity
-	464, // 192: copilot.cli.v1.PermissionDeniedByRules.rules:type_name -> copilot.cli.v1.PermissionRule
-	57,  // 193: copilot.cli.v1.PermissionMessageAuthorizationData.polarity:type_name -> copilot.cli.v1.PermissionMessageAuthorizationPolarity
-	290, // 194: copilot.cli.v1.PermissionRequest.shell:type_name -> copilot.cli.v1.PermissionRequestShell
-	296, // 195: copilot.cli.v1.PermissionRequest.write:type_name -> copilot.cli.v1.PermissionRequestWrite
-	289, // 196: copilot.cli.v1.PermissionRequest.read:type_name -> copilot.cli.v1.PermissionRequestRead
-	287, // 197: copilot.cli.v1.PermissionRequest.mcp:type_name -> copilot.cli.v1.PermissionRequestMcp
-	294, // 198: copilot.cli.v1.PermissionRequest.url:type_name -> copilot.cli.v1.PermissionRequestUrl
-	288, // 199: copilot.cli.v1.PermissionRequest.memory:type_name -> copilot.cli.v1.PermissionRequestMemory
-	281, // 200: copilot.cli.v1.PermissionRequest.custom_tool:type_name -> copilot.cli.v1.PermissionRequestCustomTool
-	286, // 201: copilot.cli.v1.PermissionRequest.hook:type_name -> copilot.cli.v1.PermissionRequestHook
-	283, // 202: copilot.cli.v1.PermissionRequest.extension_management:type_name -> copilot.cli.v1.PermissionRequestExtensionManagement
-	285, // 203: copilot.cli.v1.PermissionRequest.factory:type_name -> copilot.cli.v1.PermissionRequestFactory
-	284, // 204: copilot.cli.v1.PermissionRequest.extension_permission_access:type_name -> copilot.cli.v1.PermissionRequestExtensionPermissionAccess
-	282, // 205: copilot.cli.v1.PermissionRequest.extension_env_access:type_name -> copilot.cli.v1.PermissionRequestExtensionEnvAccess
-	295, // 206: copilot.cli.v1.PermissionRequest.workflow:type_name -> copilot.cli.v1.PermissionRequestWorkflow
-	465, // 207: copilot.cli.v1.PermissionRequestFactory.operation:type_name -> copilot.cli.v1.FactoryPermissionOperation
-	466, // 208: copilot.cli.v1.PermissionRequestFactory.phases:type_name -> copilot.cli.v1.FactoryPermissionPhase
-	467, // 209: copilot.cli.v1.PermissionRequestMcp.permission_recommendation:type_name -> copilot.cli.v1.PermissionRecommendation
-	468, // 210: copilot.cli.v1.PermissionRequestMemory.action:type_name -> copilot.cli.v1.PermissionRequestMemoryAction
-	469, // 211: copilot.cli.v1.PermissionRequestMemory.direction:type_name -> copilot.cli.v1.PermissionRequestMemoryDirection
-	58,  // 212: copilot.cli.v1.PermissionRequestMemory.scope:type_name -> copilot.cli.v1.PermissionRequestMemoryScope
-	470, // 213: copilot.cli.v1.PermissionRequestMemory.assisted_approval:type_name -> copilot.cli.v1.PermissionAssistedApproval
-	471, // 214: copilot.cli.v1.PermissionRequestRead.sandbox_path_grant:type_name -> copilot.cli.v1.PermissionSandboxPathGrant
-	291, // 215: copilot.cli.v1.PermissionRequestShell.commands:type_name -> copilot.cli.v1.PermissionRequestShellCommand
-	292, // 216: copilot.cli.v1.PermissionRequestShell.command_segments:type_name -> copilot.cli.v1.PermissionRequestShellCommandSegment
-	293, // 217: copilot.cli.v1.PermissionRequestShell.possible_urls:type_name -> copilot.cli.v1.PermissionRequestShellPossibleUrl
-	429, // 218: copilot.cli.v1.PermissionRequestShell.resolved_paths:type_name -> copilot.cli.v1.PermissionRequestShell.ResolvedPathsEntry
-	471, // 219: copilot.cli.v1.PermissionRequestShell.sandbox_path_grant:type_name -> copilot.cli.v1.PermissionSandboxPathGrant
-	472, // 220: copilot.cli.v1.PermissionRequestWorkflow.operation:type_name -> copilot.cli.v1.WorkflowPermissionOperation
-	473, // 221: copilot.cli.v1.PermissionRequestWorkflow.phases:type_name -> copilot.cli.v1.WorkflowPermissionPhase
-	471, // 222: copilot.cli.v1.PermissionRequestWrite.sandbox_path_grant:type_name -> copilot.cli.v1.PermissionSandboxPathGrant
-	474, // 223: copilot.cli.v1.PermissionRequestWrite.file_edits:type_name -> copilot.cli.v1.PermissionWriteFileEdit
-	280, // 224: copilot.cli.v1.PermissionRequestedData.permission_request:type_name -> copilot.cli.v1.PermissionRequest
-	475, // 225: copilot.cli.v1.PermissionRequestedData.prompt_request:type_name -> copilot.cli.v1.PermissionPromptRequest
-	476, // 226: copilot.cli.v1.PermissionRequestedData.permission_mode:type_name -> copilot.cli.v1.PermissionMode
-	450, // 227: copilot.cli.v1.PermissionRequestedData.agent_mode:type_name -> copilot.cli.v1.SessionMode
-	178, // 228: copilot.cli.v1.PermissionRequestedData.fusion:type_name -> copilot.cli.v1.FusionAttribution
-	263, // 229: copilot.cli.v1.PermissionResult.approved:type_name -> copilot.cli.v1.PermissionApproved
-	265, // 230: copilot.cli.v1.PermissionResult.approved_for_session:type_name -> copilot.cli.v1.PermissionApprovedForSession
-	264, // 231: copilot.cli.v1.PermissionResult.approved_for_location:type_name -> copilot.cli.v1.PermissionApprovedForLocation
-	268, // 232: copilot.cli.v1.PermissionResult.cancelled:type_name -> copilot.cli.v1.PermissionCancelled
-	274, // 233: copilot.cli.v1.PermissionResult.denied_by_rules:type_name -> copilot.cli.v1.PermissionDeniedByRules
-	276, // 234: copilot.cli.v1.PermissionResult.denied_no_approval_rule_and_could_not_request_from_user:type_name -> copilot.cli.v1.PermissionDeniedNoApprovalRuleAndCouldNotRequestFromUser
-	275, // 235: copilot.cli.v1.PermissionResult.denied_interactively_by_user:type_name -> copilot.cli.v1.PermissionDeniedInteractivelyByUser
-	272, // 236: copilot.cli.v1.PermissionResult.denied_by_content_exclusion_policy:type_name -> copilot.cli.v1.PermissionDeniedByContentExclusionPolicy
-	273, // 237: copilot.cli.v1.PermissionResult.denied_by_permission_request_hook:type_name -> copilot.cli.v1.PermissionDeniedByPermissionRequestHook
-	266, // 238: copilot.cli.v1.PermissionResult.approved_read_only_for_session:type_name -> copilot.cli.v1.PermissionApprovedReadOnlyForSession
-	476, // 239: copilot.cli.v1.PermissionsChangedData.previous_mode:type_name -> copilot.cli.v1.PermissionMode
-	476, // 240: copilot.cli.v1.PermissionsChangedData.mode:type_name -> copilot.cli.v1.PermissionMode
-	59,  // 241: copilot.cli.v1.PersistedBinaryImage.type:type_name -> copilot.cli.v1.PersistedBinaryImageType
-	300, // 242: copilot.cli.v1.PersistedBinaryResult.persisted_binary_image:type_name -> copilot.cli.v1.PersistedBinaryImage
-	261, // 243: copilot.cli.v1.PersistedBinaryResult.omitted_binary_result:type_name -> copilot.cli.v1.OmittedBinaryResult
-	127, // 244: copilot.cli.v1.PersistedBinaryResult.binary_asset_reference:type_name -> copilot.cli.v1.BinaryAssetReference
-	60,  // 245: copilot.cli.v1.PlanChangedData.operation:type_name -> copilot.cli.v1.PlanChangedOperation
-	477, // 246: copilot.cli.v1.ProviderQuotaObservationData.observation:type_name -> copilot.cli.v1.ProviderQuotaState
-	53,  // 247: copilot.cli.v1.RequestBodyCompressionDisabledData.encoding:type_name -> copilot.cli.v1.ModelCallRequestBodyEncoding
-	441, // 248: copilot.cli.v1.ResumeData.resume_time:type_name -> google.protobuf.Timestamp
-	442, // 249: copilot.cli.v1.ResumeData.reasoning_summary:type_name -> copilot.cli.v1.ReasoningSummary
-	457, // 250: copilot.cli.v1.ResumeData.verbosity:type_name -> copilot.cli.v1.Verbosity
-	458, // 251: copilot.cli.v1.ResumeData.context_tier:type_name -> copilot.cli.v1.ContextTier
-	478, // 252: copilot.cli.v1.ResumeData.session_limits:type_name -> copilot.cli.v1.SessionLimitsConfig
-	421, // 253: copilot.cli.v1.ResumeData.context:type_name -> copilot.cli.v1.WorkingDirectoryContext
-	445, // 254: copilot.cli.v1.ResumeData.auto_tier:type_name -> copilot.cli.v1.AutoTier
-	318, // 255: copilot.cli.v1.SandboxDecisionData.policy_resolved:type_name -> copilot.cli.v1.SandboxDecisionDataPolicyResolved
-	319, // 256: copilot.cli.v1.SandboxDecisionData.spawn_completed:type_name -> copilot.cli.v1.SandboxDecisionDataSpawnCompleted
-	315, // 257: copilot.cli.v1.SandboxDecisionData.enforcement_state:type_name -> copilot.cli.v1.SandboxDecisionDataEnforcementState
-	312, // 258: copilot.cli.v1.SandboxDecisionData.access_denied:type_name -> copilot.cli.v1.SandboxDecisionDataAccessDenied
-	313, // 259: copilot.cli.v1.SandboxDecisionData.access_recorded:type_name -> copilot.cli.v1.SandboxDecisionDataAccessRecorded
-	314, // 260: copilot.cli.v1.SandboxDecisionData.bypass_decided:type_name -> copilot.cli.v1.SandboxDecisionDataBypassDecided
-	317, // 261: copilot.cli.v1.SandboxDecisionData.permissive_retry_decided:type_name -> copilot.cli.v1.SandboxDecisionDataPermissiveRetryDecided
-	316, // 262: copilot.cli.v1.SandboxDecisionData.permissive_retry_completed:type_name -> copilot.cli.v1.SandboxDecisionDataPermissiveRetryCompleted
-	65,  // 263: copilot.cli.v1.SandboxDecisionDataAccessDenied.control:type_name -> copilot.cli.v1.SandboxControl
-	70,  // 264: copilot.cli.v1.SandboxDecisionDataAccessDenied.outcome:type_name -> copilot.cli.v1.SandboxOutcome
-	72,  // 265: copilot.cli.v1.SandboxDecisionDataAccessDenied.platform:type_name -> copilot.cli.v1.SandboxPlatform
-	69,  // 266: copilot.cli.v1.SandboxDecisionDataAccessDenied.enforcement_point:type_name -> copilot.cli.v1.SandboxEnforcementPoint
-	67,  // 267: copilot.cli.v1.SandboxDecisionDataAccessDenied.denial_class:type_name -> copilot.cli.v1.SandboxDenialClass
-	62,  // 268: copilot.cli.v1.SandboxDecisionDataAccessDenied.attestation:type_name -> copilot.cli.v1.SandboxAttestation
-	68,  // 269: copilot.cli.v1.SandboxDecisionDataAccessDenied.confidence:type_name -> copilot.cli.v1.SandboxDenialConfidence
-	65,  // 270: copilot.cli.v1.SandboxDecisionDataAccessRecorded.control:type_name -> copilot.cli.v1.SandboxControl
-	70,  // 271: copilot.cli.v1.SandboxDecisionDataAccessRecorded.outcome:type_name -> copilot.cli.v1.SandboxOutcome
-	72,  // 272: copilot.cli.v1.SandboxDecisionDataAccessRecorded.platform:type_name -> copilot.cli.v1.SandboxPlatform
-	69,  // 273: copilot.cli.v1.SandboxDecisionDataAccessRecorded.enforcement_point:type_name -> copilot.cli.v1.SandboxEnforcementPoint
-	67,  // 274: copilot.cli.v1.SandboxDecisionDataAccessRecorded.denial_class:type_name -> copilot.cli.v1.SandboxDenialClass
-	71,  // 275: copilot.cli.v1.SandboxDecisionDataAccessRecorded.permissive_source:type_name -> copilot.cli.v1.SandboxPermissiveSource
-	65,  // 276: copilot.cli.v1.SandboxDecisionDataBypassDecided.control:type_name -> copilot.cli.v1.SandboxControl
-	70,  // 277: copilot.cli.v1.SandboxDecisionDataBypassDecided.outcome:type_name -> copilot.cli.v1.SandboxOutcome
-	72,  // 278: copilot.cli.v1.SandboxDecisionDataBypassDecided.platform:type_name -> copilot.cli.v1.SandboxPlatform
-	69,  // 279: copilot.cli.v1.SandboxDecisionDataBypassDecided.enforcement_point:type_name -> copilot.cli.v1.SandboxEnforcementPoint
-	64,  // 280: copilot.cli.v1.SandboxDecisionDataBypassDecided.source:type_name -> copilot.cli.v1.SandboxBypassSource
-	67,  // 281: copilot.cli.v1.SandboxDecisionDataBypassDecided.denial_class:type_name -> copilot.cli.v1.SandboxDenialClass
-	68,  // 282: copilot.cli.v1.SandboxDecisionDataBypassDecided.confidence:type_name -> copilot.cli.v1.SandboxDenialConfidence
-	65,  // 283: copilot.cli.v1.SandboxDecisionDataEnforcementState.control:type_name -> copilot.cli.v1.SandboxControl
-	70,  // 284: copilot.cli.v1.SandboxDecisionDataEnforcementState.outcome:type_name -> copilot.cli.v1.SandboxOutcome
-	72,  // 285: copilot.cli.v1.SandboxDecisionDataEnforcementState.platform:type_name -> copilot.cli.v1.SandboxPlatform
-	63,  // 286: copilot.cli.v1.SandboxDecisionDataEnforcementState.backend:type_name -> copilot.cli.v1.SandboxBackend
-	69,  // 287: copilot.cli.v1.SandboxDecisionDataEnforcementState.enforcement_point:type_name -> copilot.cli.v1.SandboxEnforcementPoint
-	62,  // 288: copilot.cli.v1.SandboxDecisionDataEnforcementState.attestation:type_name -> copilot.cli.v1.SandboxAttestation
-	65,  // 289: copilot.cli.v1.SandboxDecisionDataPermissiveRetryCompleted.control:type_name -> copilot.cli.v1.SandboxControl
-	70,  // 290: copilot.cli.v1.SandboxDecisionDataPermissiveRetryCompleted.outcome:type_name -> copilot.cli.v1.SandboxOutcome
-	72,  // 291: copilot.cli.v1.SandboxDecisionDataPermissiveRetryCompleted.platform:type_name -> copilot.cli.v1.SandboxPlatform
-	69,  // 292: copilot.cli.v1.SandboxDecisionDataPermissiveRetryCompleted.enforcement_point:type_name -> copilot.cli.v1.SandboxEnforcementPoint
-	67,  // 293: copilot.cli.v1.SandboxDecisionDataPermissiveRetryCompleted.denial_class:type_name -> copilot.cli.v1.SandboxDenialClass
-	68,  // 294: copilot.cli.v1.SandboxDecisionDataPermissiveRetryCompleted.confidence:type_name -> copilot.cli.v1.SandboxDenialConfidence
-	65,  // 295: copilot.cli.v1.SandboxDecisionDataPermissiveRetryDecided.control:type_name -> copilot.cli.v1.SandboxControl
-	70,  // 296: copilot.cli.v1.SandboxDecisionDataPermissiveRetryDecided.outcome:type_name -> copilot.cli.v1.SandboxOutcome
-	72,  // 297: copilot.cli.v1.SandboxDecisionDataPermissiveRetryDecided.platform:type_name -> copilot.cli.v1.SandboxPlatform
-	69,  // 298: copilot.cli.v1.SandboxDecisionDataPermissiveRetryDecided.enforcement_point:type_name -> copilot.cli.v1.SandboxEnforcementPoint
-	64,  // 299: copilot.cli.v1.SandboxDecisionDataPermissiveRetryDecided.source:type_name -> copilot.cli.v1.SandboxBypassSource
-	67,  // 300: copilot.cli.v1.SandboxDecisionDataPermissiveRetryDecided.denial_class:type_name -> copilot.cli.v1.SandboxDenialClass
-	68,  // 301: copilot.cli.v1.SandboxDecisionDataPermissiveRetryDecided.confidence:type_name -> copilot.cli.v1.SandboxDenialConfidence
-	65,  // 302: copilot.cli.v1.SandboxDecisionDataPolicyResolved.control:type_name -> copilot.cli.v1.SandboxControl
-	70,  // 303: copilot.cli.v1.SandboxDecisionDataPolicyResolved.outcome:type_name -> copilot.cli.v1.SandboxOutcome
-	72,  // 304: copilot.cli.v1.SandboxDecisionDataPolicyResolved.platform:type_name -> copilot.cli.v1.SandboxPlatform
-	63,  // 305: copilot.cli.v1.SandboxDecisionDataPolicyResolved.backend:type_name -> copilot.cli.v1.SandboxBackend
-	73,  // 306: copilot.cli.v1.SandboxDecisionDataPolicyResolved.policy_source:type_name -> copilot.cli.v1.SandboxPolicySource
-	69,  // 307: copilot.cli.v1.SandboxDecisionDataPolicyResolved.enforcement_point:type_name -> copilot.cli.v1.SandboxEnforcementPoint
-	74,  // 308: copilot.cli.v1.SandboxDecisionDataPolicyResolved.proxy_mode:type_name -> copilot.cli.v1.SandboxProxyMode
-	320, // 309: copilot.cli.v1.SandboxDecisionDataPolicyResolved.effective_filesystem_policy:type_name -> copilot.cli.v1.SandboxFilesystemPolicyDetails
-	66,  // 310: copilot.cli.v1.SandboxDecisionDataPolicyResolved.degradation_reason:type_name -> copilot.cli.v1.SandboxDegradationReason
-	65,  // 311: copilot.cli.v1.SandboxDecisionDataSpawnCompleted.control:type_name -> copilot.cli.v1.SandboxControl
-	70,  // 312: copilot.cli.v1.SandboxDecisionDataSpawnCompleted.outcome:type_name -> copilot.cli.v1.SandboxOutcome
-	72,  // 313: copilot.cli.v1.SandboxDecisionDataSpawnCompleted.platform:type_name -> copilot.cli.v1.SandboxPlatform
-	63,  // 314: copilot.cli.v1.SandboxDecisionDataSpawnCompleted.backend:type_name -> copilot.cli.v1.SandboxBackend
-	69,  // 315: copilot.cli.v1.SandboxDecisionDataSpawnCompleted.enforcement_point:type_name -> copilot.cli.v1.SandboxEnforcementPoint
-	66,  // 316: copilot.cli.v1.SandboxDecisionDataSpawnCompleted.degradation_reason:type_name -> copilot.cli.v1.SandboxDegradationReason
-	75,  // 317: copilot.cli.v1.ScheduleCreatedData.origin:type_name -> copilot.cli.v1.ScheduleOrigin
-	478, // 318: copilot.cli.v1.SessionLimitsChangedData.session_limits:type_name -> copilot.cli.v1.SessionLimitsConfig
-	327, // 319: copilot.cli.v1.SessionLimitsExhaustedCompletedData.response:type_name -> copilot.cli.v1.SessionLimitsExhaustedResponse
-	76,  // 320: copilot.cli.v1.SessionLimitsExhaustedResponse.action:type_name -> copilot.cli.v1.SessionLimitsExhaustedResponseAction
-	430, // 321: copilot.cli.v1.ShutdownAgentMetric.model_metrics:type_name -> copilot.cli.v1.ShutdownAgentMetric.ModelMetricsEntry
-	479, // 322: copilot.cli.v1.ShutdownData.shutdown_type:type_name -> copilot.cli.v1.ShutdownType
-	431, // 323: copilot.cli.v1.ShutdownData.token_details:type_name -> copilot.cli.v1.ShutdownData.TokenDetailsEntry
-	329, // 324: copilot.cli.v1.ShutdownData.code_changes:type_name -> copilot.cli.v1.ShutdownCodeChanges
-	432, // 325: copilot.cli.v1.ShutdownData.model_metrics:type_name -> copilot.cli.v1.ShutdownData.ModelMetricsEntry
-	433, // 326: copilot.cli.v1.ShutdownData.agent_metrics:type_name -> copilot.cli.v1.ShutdownData.AgentMetricsEntry
-	412, // 327: copilot.cli.v1.ShutdownData.accounting_snapshot:type_name -> copilot.cli.v1.UsageGetMetricsResult
-	480, // 328: copilot.cli.v1.ShutdownData.provider_model_metrics:type_name -> copilot.cli.v1.UsageMetricsProviderModelMetric
-	434, // 329: copilot.cli.v1.ShutdownData.usage_accounting_watermarks:type_name -> copilot.cli.v1.ShutdownData.UsageAccountingWatermarksEntry
-	332, // 330: copilot.cli.v1.ShutdownModelMetric.requests:type_name -> copilot.cli.v1.ShutdownModelMetricRequests
-	334, // 331: copilot.cli.v1.ShutdownModelMetric.usage:type_name -> copilot.cli.v1.ShutdownModelMetricUsage
-	435, // 332: copilot.cli.v1.ShutdownModelMetric.token_details:type_name -> copilot.cli.v1.ShutdownModelMetric.TokenDetailsEntry
-	77,  // 333: copilot.cli.v1.SkillInvokedData.trigger:type_name -> copilot.cli.v1.SkillInvokedTrigger
-	77,  // 334: copilot.cli.v1.SkillInvokedRefData.trigger:type_name -> copilot.cli.v1.SkillInvokedTrigger
-	341, // 335: copilot.cli.v1.SkillsLoadedData.skills:type_name -> copilot.cli.v1.SkillsLoadedSkill
-	481, // 336: copilot.cli.v1.SkillsLoadedSkill.source:type_name -> copilot.cli.v1.SkillSource
-	441, // 337: copilot.cli.v1.StartData.start_time:type_name -> google.protobuf.Timestamp
-	442, // 338: copilot.cli.v1.StartData.reasoning_summary:type_name -> copilot.cli.v1.ReasoningSummary
-	457, // 339: copilot.cli.v1.StartData.verbosity:type_name -> copilot.cli.v1.Verbosity
-	458, // 340: copilot.cli.v1.StartData.context_tier:type_name -> copilot.cli.v1.ContextTier
-	478, // 341: copilot.cli.v1.StartData.session_limits:type_name -> copilot.cli.v1.SessionLimitsConfig
-	421, // 342: copilot.cli.v1.StartData.context:type_name -> copilot.cli.v1.WorkingDirectoryContext
-	196, // 343: copilot.cli.v1.StartData.github_mcp_tool_config:type_name -> copilot.cli.v1.GitHubMcpToolConfig
-	445, // 344: copilot.cli.v1.StartData.auto_tier:type_name -> copilot.cli.v1.AutoTier
-	78,  // 345: copilot.cli.v1.SubagentCompletedData.model_selection_source:type_name -> copilot.cli.v1.SubagentModelSelectionSource
-	78,  // 346: copilot.cli.v1.SubagentFailedData.model_selection_source:type_name -> copilot.cli.v1.SubagentModelSelectionSource
-	446, // 347: copilot.cli.v1.SubagentSelectedData.tools:type_name -> copilot.cli.v1.StringList
-	79,  // 348: copilot.cli.v1.SubagentStartedData.task_model_source:type_name -> copilot.cli.v1.SubagentTaskModelSource
-	78,  // 349: copilot.cli.v1.SubagentStartedData.model_selection_source:type_name -> copilot.cli.v1.SubagentModelSelectionSource
-	80,  // 350: copilot.cli.v1.SystemMessageData.role:type_name -> copilot.cli.v1.SystemMessageRole
-	352, // 351: copilot.cli.v1.SystemMessageData.metadata:type_name -> copilot.cli.v1.SystemMessageMetadata
-	350, // 352: copilot.cli.v1.SystemMessageData.content_blocks:type_name -> copilot.cli.v1.SystemMessageContentBlock
-	354, // 353: copilot.cli.v1.SystemNotification.agent_completed:type_name -> copilot.cli.v1.SystemNotificationAgentCompleted
-	355, // 354: copilot.cli.v1.SystemNotification.agent_idle:type_name -> copilot.cli.v1.SystemNotificationAgentIdle
-	359, // 355: copilot.cli.v1.SystemNotification.new_inbox_message:type_name -> copilot.cli.v1.SystemNotificationNewInboxMessage
-	360, // 356: copilot.cli.v1.SystemNotification.shell_completed:type_name -> copilot.cli.v1.SystemNotificationShellCompleted
-	361, // 357: copilot.cli.v1.SystemNotification.shell_detached_completed:type_name -> copilot.cli.v1.SystemNotificationShellDetachedCompleted
-	358, // 358: copilot.cli.v1.SystemNotification.instruction_discovered:type_name -> copilot.cli.v1.SystemNotificationInstructionDiscovered
-	357, // 359: copilot.cli.v1.SystemNotification.factory_completed:type_name -> copilot.cli.v1.SystemNotificationFactoryCompleted
-	362, // 360: copilot.cli.v1.SystemNotification.unclassified:type_name -> copilot.cli.v1.SystemNotificationUnclassified
-	363, // 361: copilot.cli.v1.SystemNotification.workflow_completed:type_name -> copilot.cli.v1.SystemNotificationWorkflowCompleted
-	81,  // 362: copilot.cli.v1.SystemNotificationAgentCompleted.status:type_name -> copilot.cli.v1.SystemNotificationAgentCompletedStatus
-	353, // 363: copilot.cli.v1.SystemNotificationData.kind:type_name -> copilot.cli.v1.SystemNotification
-	307, // 364: copilot.cli.v1.SystemNotificationData.responses_reasoning:type_name -> copilot.cli.v1.ResponsesReasoning
-	82,  // 365: copilot.cli.v1.SystemNotificationFactoryCompleted.status:type_name -> copilot.cli.v1.SystemNotificationFactoryCompletedStatus
-	83,  // 366: copilot.cli.v1.SystemNotificationWorkflowCompleted.status:type_name -> copilot.cli.v1.SystemNotificationWorkflowCompletedStatus
-	364, // 367: copilot.cli.v1.SystemNotificationWorkflowCompleted.pause_info:type_name -> copilot.cli.v1.SystemNotificationWorkflowPauseInfo
-	366, // 368: copilot.cli.v1.SystemNotificationWorkflowPauseInfo.user:type_name -> copilot.cli.v1.SystemNotificationWorkflowPauseInfoUser
-	365, // 369: copilot.cli.v1.SystemNotificationWorkflowPauseInfo.checkpoint:type_name -> copilot.cli.v1.SystemNotificationWorkflowPauseInfoCheckpoint
-	482, // 370: copilot.cli.v1.TaskCompleteData.outcome:type_name -> copilot.cli.v1.TaskCompletionOutcome
-	463, // 371: copilot.cli.v1.TaskCompleteData.blocker:type_name -> copilot.cli.v1.TaskBlocker
-	379, // 372: copilot.cli.v1.ToolExecutionCompleteContent.text:type_name -> copilot.cli.v1.ToolExecutionCompleteContentText
-	378, // 373: copilot.cli.v1.ToolExecutionCompleteContent.terminal:type_name -> copilot.cli.v1.ToolExecutionCompleteContentTerminal
-	377, // 374: copilot.cli.v1.ToolExecutionCompleteContent.shell_exit:type_name -> copilot.cli.v1.ToolExecutionCompleteContentShellExit
-	372, // 375: copilot.cli.v1.ToolExecutionCompleteContent.image:type_name -> copilot.cli.v1.ToolExecutionCompleteContentImage
-	371, // 376: copilot.cli.v1.ToolExecutionCompleteContent.audio:type_name -> copilot.cli.v1.ToolExecutionCompleteContentAudio
-	375, // 377: copilot.cli.v1.ToolExecutionCompleteContent.resource_link:type_name -> copilot.cli.v1.ToolExecutionCompleteContentResourceLink
-	373, // 378: copilot.cli.v1.ToolExecutionCompleteContent.resource:type_name -> copilot.cli.v1.ToolExecutionCompleteContentResource
-	374, // 379: copilot.cli.v1.ToolExecutionCompleteContentResource.resource:type_name -> copilot.cli.v1.ToolExecutionCompleteContentResourceDetails
-	483, // 380: copilot.cli.v1.ToolExecutionCompleteContentResourceDetails.text_resource_contents:type_name -> copilot.cli.v1.EmbeddedTextResourceContents
-	484, // 381: copilot.cli.v1.ToolExecutionCompleteContentResourceDetails.blob_resource_contents:type_name -> copilot.cli.v1.EmbeddedBlobResourceContents
-	376, // 382: copilot.cli.v1.ToolExecutionCompleteContentResourceLink.icons:type_name -> copilot.cli.v1.ToolExecutionCompleteContentResourceLinkIcon
-	84,  // 383: copilot.cli.v1.ToolExecutionCompleteContentResourceLinkIcon.theme:type_name -> copilot.cli.v1.ToolExecutionCompleteContentResourceLinkIconTheme
-	383, // 384: copilot.cli.v1.ToolExecutionCompleteData.result:type_name -> copilot.cli.v1.ToolExecutionCompleteResult
-	381, // 385: copilot.cli.v1.ToolExecutionCompleteData.error:type_name -> copilot.cli.v1.ToolExecutionCompleteError
-	385, // 386: copilot.cli.v1.ToolExecutionCompleteData.tool_description:type_name -> copilot.cli.v1.ToolExecutionCompleteToolDescription
-	178, // 387: copilot.cli.v1.ToolExecutionCompleteData.fusion:type_name -> copilot.cli.v1.FusionAttribution
-	384, // 388: copilot.cli.v1.ToolExecutionCompleteData.shell_execution:type_name -> copilot.cli.v1.ToolExecutionCompleteShellExecution
-	382, // 389: copilot.cli.v1.ToolExecutionCompleteData.file_edits:type_name -> copilot.cli.v1.ToolExecutionCompleteFileEdit
-	400, // 390: copilot.cli.v1.ToolExecutionCompleteData.tool_usage:type_name -> copilot.cli.v1.ToolExecutionUsage
-	448, // 391: copilot.cli.v1.ToolExecutionCompleteError.remediation:type_name -> copilot.cli.v1.RemediationAction
-	85,  // 392: copilot.cli.v1.ToolExecutionCompleteFileEdit.kind:type_name -> copilot.cli.v1.ToolExecutionCompleteFileEditKind
-	370, // 393: copilot.cli.v1.ToolExecutionCompleteResult.contents:type_name -> copilot.cli.v1.ToolExecutionCompleteContent
-	301, // 394: copilot.cli.v1.ToolExecutionCompleteResult.binary_results_for_llm:type_name -> copilot.cli.v1.PersistedBinaryResult
-	388, // 395: copilot.cli.v1.ToolExecutionCompleteResult.ui_resource:type_name -> copilot.cli.v1.ToolExecutionCompleteUIResource
-	138, // 396: copilot.cli.v1.ToolExecutionCompleteResult.citable_sources:type_name -> copilot.cli.v1.CitableSource
-	386, // 397: copilot.cli.v1.ToolExecutionCompleteToolDescription.meta:type_name -> copilot.cli.v1.ToolExecutionCompleteToolDescriptionMeta
-	387, // 398: copilot.cli.v1.ToolExecutionCompleteToolDescriptionMeta.ui:type_name -> copilot.cli.v1.ToolExecutionCompleteToolDescriptionMetaUI
-	86,  // 399: copilot.cli.v1.ToolExecutionCompleteToolDescriptionMetaUI.visibility:type_name -> copilot.cli.v1.ToolExecutionCompleteToolDescriptionMetaUIVisibility
-	389, // 400: copilot.cli.v1.ToolExecutionCompleteUIResource.meta:type_name -> copilot.cli.v1.ToolExecutionCompleteUIResourceMeta
-	390, // 401: copilot.cli.v1.ToolExecutionCompleteUIResourceMeta.ui:type_name -> copilot.cli.v1.ToolExecutionCompleteUIResourceMetaUI
-	391, // 402: copilot.cli.v1.ToolExecutionCompleteUIResourceMetaUI.csp:type_name -> copilot.cli.v1.ToolExecutionCompleteUIResourceMetaUICsp
-	392, // 403: copilot.cli.v1.ToolExecutionCompleteUIResourceMetaUI.permissions:type_name -> copilot.cli.v1.ToolExecutionCompleteUIResourceMetaUIPermissions
-	396, // 404: copilot.cli.v1.ToolExecutionStartData.shell_tool_info:type_name -> copilot.cli.v1.ToolExecutionStartShellToolInfo
-	397, // 405: copilot.cli.v1.ToolExecutionStartData.tool_description:type_name -> copilot.cli.v1.ToolExecutionStartToolDescription
-	178, // 406: copilot.cli.v1.ToolExecutionStartData.fusion:type_name -> copilot.cli.v1.FusionAttribution
-	45,  // 407: copilot.cli.v1.ToolExecutionStartData.mcp_transport:type_name -> copilot.cli.v1.McpServerTransport
-	455, // 408: copilot.cli.v1.ToolExecutionStartData.mcp_config_source:type_name -> copilot.cli.v1.McpServerSource
-	398, // 409: copilot.cli.v1.ToolExecutionStartToolDescription.meta:type_name -> copilot.cli.v1.ToolExecutionStartToolDescriptionMeta
-	399, // 410: copilot.cli.v1.ToolExecutionStartToolDescriptionMeta.ui:type_name -> copilot.cli.v1.ToolExecutionStartToolDescriptionMetaUI
-	87,  // 411: copilot.cli.v1.ToolExecutionStartToolDescriptionMetaUI.visibility:type_name -> copilot.cli.v1.ToolExecutionStartToolDescriptionMetaUIVisibility
-	444, // 412: copilot.cli.v1.ToolExecutionUsage.provider:type_name -> copilot.cli.v1.ModelProviderRef
-	408, // 413: copilot.cli.v1.ToolExecutionUsage.accounting:type_name -> copilot.cli.v1.UsageAccountingIdentity
-	401, // 414: copilot.cli.v1.ToolExecutionUsage.input_tokens_details:type_name -> copilot.cli.v1.ToolExecutionUsageTokenDetails
-	401, // 415: copilot.cli.v1.ToolExecutionUsage.output_tokens_details:type_name -> copilot.cli.v1.ToolExecutionUsageTokenDetails
-	114, // 416: copilot.cli.v1.ToolExecutionUsage.copilot_usage:type_name -> copilot.cli.v1.AssistantUsageCopilotUsage
-	88,  // 417: copilot.cli.v1.ToolShellOutputData.stream:type_name -> copilot.cli.v1.ToolShellOutputStream
-	178, // 418: copilot.cli.v1.ToolShellOutputData.fusion:type_name -> copilot.cli.v1.FusionAttribution
-	89,  // 419: copilot.cli.v1.UIEphemeralQueryData.phase:type_name -> copilot.cli.v1.UIEphemeralQueryPhase
-	116, // 420: copilot.cli.v1.UsageAccountingRecordData.usage:type_name -> copilot.cli.v1.AssistantUsageData
-	411, // 421: copilot.cli.v1.UsageCheckpointData.model_cache_state:type_name -> copilot.cli.v1.UsageCheckpointModelCacheState
-	412, // 422: copilot.cli.v1.UsageCheckpointData.accounting_snapshot:type_name -> copilot.cli.v1.UsageGetMetricsResult
-	480, // 423: copilot.cli.v1.UsageCheckpointData.provider_model_metrics:type_name -> copilot.cli.v1.UsageMetricsProviderModelMetric
-	436, // 424: copilot.cli.v1.UsageCheckpointData.usage_accounting_watermarks:type_name -> copilot.cli.v1.UsageCheckpointData.UsageAccountingWatermarksEntry
-	441, // 425: copilot.cli.v1.UsageCheckpointModelCacheState.cache_expires_at:type_name -> google.protobuf.Timestamp
-	437, // 426: copilot.cli.v1.UsageGetMetricsResult.token_details:type_name -> copilot.cli.v1.UsageGetMetricsResult.TokenDetailsEntry
-	441, // 427: copilot.cli.v1.UsageGetMetricsResult.session_start_time:type_name -> google.protobuf.Timestamp
-	485, // 428: copilot.cli.v1.UsageGetMetricsResult.code_changes:type_name -> copilot.cli.v1.UsageMetricsCodeChanges
-	438, // 429: copilot.cli.v1.UsageGetMetricsResult.model_metrics:type_name -> copilot.cli.v1.UsageGetMetricsResult.ModelMetricsEntry
-	439, // 430: copilot.cli.v1.UsageGetMetricsResult.agent_metrics:type_name -> copilot.cli.v1.UsageGetMetricsResult.AgentMetricsEntry
-	443, // 431: copilot.cli.v1.UsageGetMetricsResult.ai_credits_status:type_name -> copilot.cli.v1.AiCreditsStatus
-	480, // 432: copilot.cli.v1.UsageGetMetricsResult.provider_model_metrics:type_name -> copilot.cli.v1.UsageMetricsProviderModelMetric
-	449, // 433: copilot.cli.v1.UserMessageData.attachments:type_name -> copilot.cli.v1.Attachment
-	91,  // 434: copilot.cli.v1.UserMessageData.delivery:type_name -> copilot.cli.v1.UserMessageDelivery
-	90,  // 435: copilot.cli.v1.UserMessageData.agent_mode:type_name -> copilot.cli.v1.UserMessageAgentMode
-	307, // 436: copilot.cli.v1.UserMessageData.responses_reasoning:type_name -> copilot.cli.v1.ResponsesReasoning
-	448, // 437: copilot.cli.v1.WarningData.remediation:type_name -> copilot.cli.v1.RemediationAction
-	92,  // 438: copilot.cli.v1.WorkflowRunSettledData.status:type_name -> copilot.cli.v1.WorkflowRunSettledStatus
-	93,  // 439: copilot.cli.v1.WorkingDirectoryContext.host_type:type_name -> copilot.cli.v1.WorkingDirectoryContextHostType
-	94,  // 440: copilot.cli.v1.WorkspaceFileChangedData.operation:type_name -> copilot.cli.v1.WorkspaceFileChangedOperation
-	117, // 441: copilot.cli.v1.AssistantUsageData.QuotaSnapshotsEntry.value:type_name -> copilot.cli.v1.AssistantUsageQuotaSnapshot
-	117, // 442: copilot.cli.v1.ModelCallFailureData.QuotaSnapshotsEntry.value:type_name -> copilot.cli.v1.AssistantUsageQuotaSnapshot
-	331, // 443: copilot.cli.v1.ShutdownAgentMetric.ModelMetricsEntry.value:type_name -> copilot.cli.v1.ShutdownModelMetric
-	335, // 444: copilot.cli.v1.ShutdownData.TokenDetailsEntry.value:type_name -> copilot.cli.v1.ShutdownTokenDetail
-	331, // 445: copilot.cli.v1.ShutdownData.ModelMetricsEntry.value:type_name -> copilot.cli.v1.ShutdownModelMetric
-	328, // 446: copilot.cli.v1.ShutdownData.AgentMetricsEntry.value:type_name -> copilot.cli.v1.ShutdownAgentMetric
-	333, // 447: copilot.cli.v1.ShutdownModelMetric.TokenDetailsEntry.value:type_name -> copilot.cli.v1.ShutdownModelMetricTokenDetail
-	486, // 448: copilot.cli.v1.UsageGetMetricsResult.TokenDetailsEntry.value:type_name -> copilot.cli.v1.UsageMetricsTokenDetail
-	487, // 449: copilot.cli.v1.UsageGetMetricsResult.ModelMetricsEntry.value:type_name -> copilot.cli.v1.UsageMetricsModelMetric
-	488, // 450: copilot.cli.v1.UsageGetMetricsResult.AgentMetricsEntry.value:type_name -> copilot.cli.v1.UsageMetricsAgentMetric
-	451, // [451:451] is the sub-list for method output_type
-	451, // [451:451] is the sub-list for method input_type
-	451, // [451:451] is the sub-list for extension type_name
-	451, // [451:451] is the sub-list for extension extendee
-	0,   // [0:451] is the sub-list for field type_name
+	448, // 73: copilot.cli.v1.ElicitationRequestedData.task:type_name -> copilot.cli.v1.McpTaskMetadata
+	449, // 74: copilot.cli.v1.ErrorData.remediation:type_name -> copilot.cli.v1.RemediationAction
+	18,  // 75: copilot.cli.v1.ExitPlanModeCompletedData.selected_action:type_name -> copilot.cli.v1.ExitPlanModeAction
+	18,  // 76: copilot.cli.v1.ExitPlanModeRequestedData.actions:type_name -> copilot.cli.v1.ExitPlanModeAction
+	18,  // 77: copilot.cli.v1.ExitPlanModeRequestedData.recommended_action:type_name -> copilot.cli.v1.ExitPlanModeAction
+	450, // 78: copilot.cli.v1.ExtensionsAttachmentsPushedData.attachments:type_name -> copilot.cli.v1.Attachment
+	172, // 79: copilot.cli.v1.ExtensionsLoadedData.extensions:type_name -> copilot.cli.v1.ExtensionsLoadedExtension
+	19,  // 80: copilot.cli.v1.ExtensionsLoadedExtension.source:type_name -> copilot.cli.v1.ExtensionsLoadedExtensionSource
+	20,  // 81: copilot.cli.v1.ExtensionsLoadedExtension.status:type_name -> copilot.cli.v1.ExtensionsLoadedExtensionStatus
+	21,  // 82: copilot.cli.v1.FactoryRunSettledData.status:type_name -> copilot.cli.v1.FactoryRunSettledStatus
+	329, // 83: copilot.cli.v1.FusionChangeCheckpointData.code_changes:type_name -> copilot.cli.v1.ShutdownCodeChanges
+	22,  // 84: copilot.cli.v1.FusionCommitStartedData.kind:type_name -> copilot.cli.v1.FusionCommitKind
+	25,  // 85: copilot.cli.v1.FusionCompletedData.pattern:type_name -> copilot.cli.v1.FusionPattern
+	24,  // 86: copilot.cli.v1.FusionFollowUpRecommendation.user_turn:type_name -> copilot.cli.v1.FusionFollowUpAction
+	24,  // 87: copilot.cli.v1.FusionFollowUpRecommendation.compaction_turn:type_name -> copilot.cli.v1.FusionFollowUpAction
+	27,  // 88: copilot.cli.v1.FusionPhaseActivityData.phase_kind:type_name -> copilot.cli.v1.FusionPhaseKind
+	25,  // 89: copilot.cli.v1.FusionPhaseActivityData.pattern:type_name -> copilot.cli.v1.FusionPattern
+	23,  // 90: copilot.cli.v1.FusionPhaseActivityData.conversation_scope:type_name -> copilot.cli.v1.FusionConversationScope
+	26,  // 91: copilot.cli.v1.FusionPhaseActivityData.activity:type_name -> copilot.cli.v1.FusionPhaseActivityKind
+	27,  // 92: copilot.cli.v1.FusionPhaseCompletedData.phase_kind:type_name -> copilot.cli.v1.FusionPhaseKind
+	23,  // 93: copilot.cli.v1.FusionPhaseCompletedData.conversation_scope:type_name -> copilot.cli.v1.FusionConversationScope
+	28,  // 94: copilot.cli.v1.FusionPhaseCompletedData.status:type_name -> copilot.cli.v1.FusionPhaseStatus
+	190, // 95: copilot.cli.v1.FusionPhaseCompletedData.usage:type_name -> copilot.cli.v1.FusionPhaseUsage
+	29,  // 96: copilot.cli.v1.FusionPhaseCompletedData.projection_mode:type_name -> copilot.cli.v1.FusionProjectionMode
+	195, // 97: copilot.cli.v1.FusionPhaseCompletedData.staged_terminal:type_name -> copilot.cli.v1.FusionStagedTerminal
+	27,  // 98: copilot.cli.v1.FusionPhaseFailedData.phase_kind:type_name -> copilot.cli.v1.FusionPhaseKind
+	23,  // 99: copilot.cli.v1.FusionPhaseFailedData.conversation_scope:type_name -> copilot.cli.v1.FusionConversationScope
+	28,  // 100: copilot.cli.v1.FusionPhaseFailedData.status:type_name -> copilot.cli.v1.FusionPhaseStatus
+	190, // 101: copilot.cli.v1.FusionPhaseFailedData.usage:type_name -> copilot.cli.v1.FusionPhaseUsage
+	27,  // 102: copilot.cli.v1.FusionPhasePlanStep.kind:type_name -> copilot.cli.v1.FusionPhaseKind
+	23,  // 103: copilot.cli.v1.FusionPhasePlanStep.scope:type_name -> copilot.cli.v1.FusionConversationScope
+	27,  // 104: copilot.cli.v1.FusionPhaseStartedData.phase_kind:type_name -> copilot.cli.v1.FusionPhaseKind
+	25,  // 105: copilot.cli.v1.FusionPhaseStartedData.pattern:type_name -> copilot.cli.v1.FusionPattern
+	23,  // 106: copilot.cli.v1.FusionPhaseStartedData.conversation_scope:type_name -> copilot.cli.v1.FusionConversationScope
+	194, // 107: copilot.cli.v1.FusionResolvedData.scores:type_name -> copilot.cli.v1.FusionScores
+	25,  // 108: copilot.cli.v1.FusionResolvedData.pattern:type_name -> copilot.cli.v1.FusionPattern
+	183, // 109: copilot.cli.v1.FusionResolvedData.follow_up:type_name -> copilot.cli.v1.FusionFollowUpRecommendation
+	188, // 110: copilot.cli.v1.FusionResolvedData.phase_plan:type_name -> copilot.cli.v1.FusionPhasePlanStep
+	182, // 111: copilot.cli.v1.FusionResolvedData.critics:type_name -> copilot.cli.v1.FusionCritic
+	30,  // 112: copilot.cli.v1.FusionRouteStartedData.turn_kind:type_name -> copilot.cli.v1.FusionTurnKind
+	441, // 113: copilot.cli.v1.HandoffData.handoff_time:type_name -> google.protobuf.Timestamp
+	31,  // 114: copilot.cli.v1.HandoffData.source_type:type_name -> copilot.cli.v1.HandoffSourceType
+	198, // 115: copilot.cli.v1.HandoffData.repository:type_name -> copilot.cli.v1.HandoffRepository
+	200, // 116: copilot.cli.v1.HookEndData.error:type_name -> copilot.cli.v1.HookEndError
+	32,  // 117: copilot.cli.v1.HumanResponseRecordedData.actor:type_name -> copilot.cli.v1.HumanResponseActor
+	204, // 118: copilot.cli.v1.HumanResponseRecordedData.response:type_name -> copilot.cli.v1.HumanResponseRecordedResponse
+	205, // 119: copilot.cli.v1.HumanResponseRecordedResponse.ask_user:type_name -> copilot.cli.v1.HumanResponseRecordedResponseAskUser
+	207, // 120: copilot.cli.v1.HumanResponseRecordedResponse.user_input:type_name -> copilot.cli.v1.HumanResponseRecordedResponseUserInput
+	206, // 121: copilot.cli.v1.HumanResponseRecordedResponse.exit_plan_mode:type_name -> copilot.cli.v1.HumanResponseRecordedResponseExitPlanMode
+	166, // 122: copilot.cli.v1.HumanResponseRecordedResponseAskUser.requested_schema:type_name -> copilot.cli.v1.ElicitationRequestedSchema
+	18,  // 123: copilot.cli.v1.HumanResponseRecordedResponseExitPlanMode.actions:type_name -> copilot.cli.v1.ExitPlanModeAction
+	18,  // 124: copilot.cli.v1.HumanResponseRecordedResponseExitPlanMode.recommended_action:type_name -> copilot.cli.v1.ExitPlanModeAction
+	18,  // 125: copilot.cli.v1.HumanResponseRecordedResponseExitPlanMode.selected_action:type_name -> copilot.cli.v1.ExitPlanModeAction
+	451, // 126: copilot.cli.v1.IdleData.mode:type_name -> copilot.cli.v1.SessionMode
+	213, // 127: copilot.cli.v1.IndexedSearchData.status:type_name -> copilot.cli.v1.IndexedSearchDataStatus
+	212, // 128: copilot.cli.v1.IndexedSearchData.startup:type_name -> copilot.cli.v1.IndexedSearchDataStartup
+	211, // 129: copilot.cli.v1.IndexedSearchData.server_error:type_name -> copilot.cli.v1.IndexedSearchDataServerError
+	210, // 130: copilot.cli.v1.IndexedSearchData.incremental:type_name -> copilot.cli.v1.IndexedSearchDataIncremental
+	35,  // 131: copilot.cli.v1.IndexedSearchDataIncremental.phase:type_name -> copilot.cli.v1.IndexedSearchIncrementalPhase
+	34,  // 132: copilot.cli.v1.IndexedSearchDataServerError.error_type:type_name -> copilot.cli.v1.IndexedSearchErrorType
+	36,  // 133: copilot.cli.v1.IndexedSearchDataStartup.outcome:type_name -> copilot.cli.v1.IndexedSearchOutcome
+	33,  // 134: copilot.cli.v1.IndexedSearchDataStartup.disabled_reason:type_name -> copilot.cli.v1.IndexedSearchDisabledReason
+	452, // 135: copilot.cli.v1.IndexedSearchDataStatus.state:type_name -> copilot.cli.v1.IndexedSearchState
+	37,  // 136: copilot.cli.v1.ManagedPluginProgressData.phase:type_name -> copilot.cli.v1.ManagedPluginProgressPhase
+	38,  // 137: copilot.cli.v1.ManagedSettingsEnforcedData.escalation:type_name -> copilot.cli.v1.ManagedSettingsEnforcedEscalation
+	218, // 138: copilot.cli.v1.McpAppToolCallCompleteData.error:type_name -> copilot.cli.v1.McpAppToolCallCompleteError
+	219, // 139: copilot.cli.v1.McpAppToolCallCompleteData.tool_meta:type_name -> copilot.cli.v1.McpAppToolCallCompleteToolMeta
+	220, // 140: copilot.cli.v1.McpAppToolCallCompleteToolMeta.ui:type_name -> copilot.cli.v1.McpAppToolCallCompleteToolMetaUI
+	39,  // 141: copilot.cli.v1.McpHeadersRefreshCompletedData.outcome:type_name -> copilot.cli.v1.McpHeadersRefreshCompletedOutcome
+	40,  // 142: copilot.cli.v1.McpHeadersRefreshRequiredData.reason:type_name -> copilot.cli.v1.McpHeadersRefreshRequiredReason
+	41,  // 143: copilot.cli.v1.McpOauthCompletedData.outcome:type_name -> copilot.cli.v1.McpOauthCompletionOutcome
+	42,  // 144: copilot.cli.v1.McpOauthRecoveryCompletedData.outcome:type_name -> copilot.cli.v1.McpOauthRecoveryCompletedOutcome
+	227, // 145: copilot.cli.v1.McpOauthRequiredData.static_client_config:type_name -> copilot.cli.v1.McpOauthRequiredStaticClientConfig
+	453, // 146: copilot.cli.v1.McpOauthRequiredData.www_authenticate_params:type_name -> copilot.cli.v1.McpOauthWWWAuthenticateParams
+	454, // 147: copilot.cli.v1.McpOauthRequiredData.http_response:type_name -> copilot.cli.v1.McpOauthHttpResponse
+	43,  // 148: copilot.cli.v1.McpOauthRequiredData.reason:type_name -> copilot.cli.v1.McpOauthRequestReason
+	44,  // 149: copilot.cli.v1.McpOauthRequiredStaticClientConfig.grant_type:type_name -> copilot.cli.v1.McpOauthRequiredStaticClientConfigGrantType
+	455, // 150: copilot.cli.v1.McpServerStatusChangedData.status:type_name -> copilot.cli.v1.McpServerStatus
+	233, // 151: copilot.cli.v1.McpServersLoadedData.servers:type_name -> copilot.cli.v1.McpServersLoadedServer
+	455, // 152: copilot.cli.v1.McpServersLoadedServer.status:type_name -> copilot.cli.v1.McpServerStatus
+	456, // 153: copilot.cli.v1.McpServersLoadedServer.source:type_name -> copilot.cli.v1.McpServerSource
+	45,  // 154: copilot.cli.v1.McpServersLoadedServer.transport:type_name -> copilot.cli.v1.McpServerTransport
+	457, // 155: copilot.cli.v1.McpServersLoadedServer.server_metadata:type_name -> copilot.cli.v1.McpServerMetadata
+	451, // 156: copilot.cli.v1.ModeChangedData.previous_mode:type_name -> copilot.cli.v1.SessionMode
+	451, // 157: copilot.cli.v1.ModeChangedData.new_mode:type_name -> copilot.cli.v1.SessionMode
+	451, // 158: copilot.cli.v1.ModeNoticeDeliveredData.mode:type_name -> copilot.cli.v1.SessionMode
+	3,   // 159: copilot.cli.v1.ModelCallFailureData.api_endpoint:type_name -> copilot.cli.v1.AssistantUsageApiEndpoint
+	49,  // 160: copilot.cli.v1.ModelCallFailureData.transport:type_name -> copilot.cli.v1.ModelCallFailureTransport
+	47,  // 161: copilot.cli.v1.ModelCallFailureData.failure_kind:type_name -> copilot.cli.v1.ModelCallFailureKind
+	48,  // 162: copilot.cli.v1.ModelCallFailureData.source:type_name -> copilot.cli.v1.ModelCallFailureSource
+	46,  // 163: copilot.cli.v1.ModelCallFailureData.bad_request_kind:type_name -> copilot.cli.v1.ModelCallFailureBadRequestKind
+	428, // 164: copilot.cli.v1.ModelCallFailureData.quota_snapshots:type_name -> copilot.cli.v1.ModelCallFailureData.QuotaSnapshotsEntry
+	238, // 165: copilot.cli.v1.ModelCallFailureData.request_fingerprint:type_name -> copilot.cli.v1.ModelCallFailureRequestFingerprint
+	178, // 166: copilot.cli.v1.ModelCallFailureData.fusion:type_name -> copilot.cli.v1.FusionAttribution
+	53,  // 167: copilot.cli.v1.ModelCallFailureData.request_body_encoding:type_name -> copilot.cli.v1.ModelCallRequestBodyEncoding
+	52,  // 168: copilot.cli.v1.ModelCallFailureData.request_body_compression_fallback:type_name -> copilot.cli.v1.ModelCallRequestBodyCompressionFallback
+	53,  // 169: copilot.cli.v1.ModelCallFailureData.request_body_compression_fallback_from:type_name -> copilot.cli.v1.ModelCallRequestBodyEncoding
+	55,  // 170: copilot.cli.v1.ModelCallFailureData.websocket_fallback_reason:type_name -> copilot.cli.v1.ModelCallWebSocketFallbackReason
+	54,  // 171: copilot.cli.v1.ModelCallFailureData.websocket_fallback_error_kind:type_name -> copilot.cli.v1.ModelCallWebSocketFallbackErrorKind
+	50,  // 172: copilot.cli.v1.ModelCallFinalResultData.result:type_name -> copilot.cli.v1.ModelCallFinalResult
+	51,  // 173: copilot.cli.v1.ModelCallFinishedData.outcome:type_name -> copilot.cli.v1.ModelCallFinishedOutcome
+	178, // 174: copilot.cli.v1.ModelCallStartData.fusion:type_name -> copilot.cli.v1.FusionAttribution
+	442, // 175: copilot.cli.v1.ModelChangeData.previous_reasoning_summary:type_name -> copilot.cli.v1.ReasoningSummary
+	442, // 176: copilot.cli.v1.ModelChangeData.reasoning_summary:type_name -> copilot.cli.v1.ReasoningSummary
+	458, // 177: copilot.cli.v1.ModelChangeData.previous_verbosity:type_name -> copilot.cli.v1.Verbosity
+	458, // 178: copilot.cli.v1.ModelChangeData.verbosity:type_name -> copilot.cli.v1.Verbosity
+	459, // 179: copilot.cli.v1.ModelChangeData.context_tier:type_name -> copilot.cli.v1.ContextTier
+	460, // 180: copilot.cli.v1.ModelChangeData.source:type_name -> copilot.cli.v1.ModelChangeSource
+	445, // 181: copilot.cli.v1.ModelChangeData.previous_auto_tier:type_name -> copilot.cli.v1.AutoTier
+	445, // 182: copilot.cli.v1.ModelChangeData.auto_tier:type_name -> copilot.cli.v1.AutoTier
+	253, // 183: copilot.cli.v1.ModelResponseLimitsStatusData.status:type_name -> copilot.cli.v1.ModelResponseLimits
+	56,  // 184: copilot.cli.v1.OmittedBinaryResult.type:type_name -> copilot.cli.v1.OmittedBinaryType
+	461, // 185: copilot.cli.v1.OmittedBinaryResult.omitted_reason:type_name -> copilot.cli.v1.OmittedBinaryOmittedReason
+	462, // 186: copilot.cli.v1.PermissionApprovedForLocation.approval:type_name -> copilot.cli.v1.UserToolSessionApproval
+	462, // 187: copilot.cli.v1.PermissionApprovedForSession.approval:type_name -> copilot.cli.v1.UserToolSessionApproval
+	463, // 188: copilot.cli.v1.PermissionCarriedForwardData.decision_source:type_name -> copilot.cli.v1.PermissionDecisionSource
+	298, // 189: copilot.cli.v1.PermissionCompletedData.result:type_name -> copilot.cli.v1.PermissionResult
+	464, // 190: copilot.cli.v1.PermissionCompletedData.blocker:type_name -> copilot.cli.v1.TaskBlocker
+	463, // 191: copilot.cli.v1.PermissionCompletedData.decision_source:type_name -> copilot.cli.v1.PermissionDecisionSource
+	57,  // 192: copilot.cli.v1.PermissionContextualAuthorizationData.polarity:type_name -> copilot.cli.v1.PermissionMessageAuthorizationPolarity
+	465, // 193: copilot.cli.v1.PermissionDeniedByRules.rules:type_name -> copilot.cli.v1.PermissionRule
+	57,  // 194: copilot.cli.v1.PermissionMessageAuthorizationData.polarity:type_name -> copilot.cli.v1.PermissionMessageAuthorizationPolarity
+	290, // 195: copilot.cli.v1.PermissionRequest.shell:type_name -> copilot.cli.v1.PermissionRequestShell
+	296, // 196: copilot.cli.v1.PermissionRequest.write:type_name -> copilot.cli.v1.PermissionRequestWrite
+	289, // 197: copilot.cli.v1.PermissionRequest.read:type_name -> copilot.cli.v1.PermissionRequestRead
+	287, // 198: copilot.cli.v1.PermissionRequest.mcp:type_name -> copilot.cli.v1.PermissionRequestMcp
+	294, // 199: copilot.cli.v1.PermissionRequest.url:type_name -> copilot.cli.v1.PermissionRequestUrl
+	288, // 200: copilot.cli.v1.PermissionRequest.memory:type_name -> copilot.cli.v1.PermissionRequestMemory
+	281, // 201: copilot.cli.v1.PermissionRequest.custom_tool:type_name -> copilot.cli.v1.PermissionRequestCustomTool
+	286, // 202: copilot.cli.v1.PermissionRequest.hook:type_name -> copilot.cli.v1.PermissionRequestHook
+	283, // 203: copilot.cli.v1.PermissionRequest.extension_management:type_name -> copilot.cli.v1.PermissionRequestExtensionManagement
+	285, // 204: copilot.cli.v1.PermissionRequest.factory:type_name -> copilot.cli.v1.PermissionRequestFactory
+	284, // 205: copilot.cli.v1.PermissionRequest.extension_permission_access:type_name -> copilot.cli.v1.PermissionRequestExtensionPermissionAccess
+	282, // 206: copilot.cli.v1.PermissionRequest.extension_env_access:type_name -> copilot.cli.v1.PermissionRequestExtensionEnvAccess
+	295, // 207: copilot.cli.v1.PermissionRequest.workflow:type_name -> copilot.cli.v1.PermissionRequestWorkflow
+	466, // 208: copilot.cli.v1.PermissionRequestFactory.operation:type_name -> copilot.cli.v1.FactoryPermissionOperation
+	467, // 209: copilot.cli.v1.PermissionRequestFactory.phases:type_name -> copilot.cli.v1.FactoryPermissionPhase
+	468, // 210: copilot.cli.v1.PermissionRequestMcp.permission_recommendation:type_name -> copilot.cli.v1.PermissionRecommendation
+	469, // 211: copilot.cli.v1.PermissionRequestMemory.action:type_name -> copilot.cli.v1.PermissionRequestMemoryAction
+	470, // 212: copilot.cli.v1.PermissionRequestMemory.direction:type_name -> copilot.cli.v1.PermissionRequestMemoryDirection
+	58,  // 213: copilot.cli.v1.PermissionRequestMemory.scope:type_name -> copilot.cli.v1.PermissionRequestMemoryScope
+	471, // 214: copilot.cli.v1.PermissionRequestMemory.assisted_approval:type_name -> copilot.cli.v1.PermissionAssistedApproval
+	472, // 215: copilot.cli.v1.PermissionRequestRead.sandbox_path_grant:type_name -> copilot.cli.v1.PermissionSandboxPathGrant
+	291, // 216: copilot.cli.v1.PermissionRequestShell.commands:type_name -> copilot.cli.v1.PermissionRequestShellCommand
+	292, // 217: copilot.cli.v1.PermissionRequestShell.command_segments:type_name -> copilot.cli.v1.PermissionRequestShellCommandSegment
+	293, // 218: copilot.cli.v1.PermissionRequestShell.possible_urls:type_name -> copilot.cli.v1.PermissionRequestShellPossibleUrl
+	429, // 219: copilot.cli.v1.PermissionRequestShell.resolved_paths:type_name -> copilot.cli.v1.PermissionRequestShell.ResolvedPathsEntry
+	472, // 220: copilot.cli.v1.PermissionRequestShell.sandbox_path_grant:type_name -> copilot.cli.v1.PermissionSandboxPathGrant
+	473, // 221: copilot.cli.v1.PermissionRequestWorkflow.operation:type_name -> copilot.cli.v1.WorkflowPermissionOperation
+	474, // 222: copilot.cli.v1.PermissionRequestWorkflow.phases:type_name -> copilot.cli.v1.WorkflowPermissionPhase
+	472, // 223: copilot.cli.v1.PermissionRequestWrite.sandbox_path_grant:type_name -> copilot.cli.v1.PermissionSandboxPathGrant
+	475, // 224: copilot.cli.v1.PermissionRequestWrite.file_edits:type_name -> copilot.cli.v1.PermissionWriteFileEdit
+	280, // 225: copilot.cli.v1.PermissionRequestedData.permission_request:type_name -> copilot.cli.v1.PermissionRequest
+	476, // 226: copilot.cli.v1.PermissionRequestedData.prompt_request:type_name -> copilot.cli.v1.PermissionPromptRequest
+	477, // 227: copilot.cli.v1.PermissionRequestedData.permission_mode:type_name -> copilot.cli.v1.PermissionMode
+	451, // 228: copilot.cli.v1.PermissionRequestedData.agent_mode:type_name -> copilot.cli.v1.SessionMode
+	178, // 229: copilot.cli.v1.PermissionRequestedData.fusion:type_name -> copilot.cli.v1.FusionAttribution
+	263, // 230: copilot.cli.v1.PermissionResult.approved:type_name -> copilot.cli.v1.PermissionApproved
+	265, // 231: copilot.cli.v1.PermissionResult.approved_for_session:type_name -> copilot.cli.v1.PermissionApprovedForSession
+	264, // 232: copilot.cli.v1.PermissionResult.approved_for_location:type_name -> copilot.cli.v1.PermissionApprovedForLocation
+	268, // 233: copilot.cli.v1.PermissionResult.cancelled:type_name -> copilot.cli.v1.PermissionCancelled
+	274, // 234: copilot.cli.v1.PermissionResult.denied_by_rules:type_name -> copilot.cli.v1.PermissionDeniedByRules
+	276, // 235: copilot.cli.v1.PermissionResult.denied_no_approval_rule_and_could_not_request_from_user:type_name -> copilot.cli.v1.PermissionDeniedNoApprovalRuleAndCouldNotRequestFromUser
+	275, // 236: copilot.cli.v1.PermissionResult.denied_interactively_by_user:type_name -> copilot.cli.v1.PermissionDeniedInteractivelyByUser
+	272, // 237: copilot.cli.v1.PermissionResult.denied_by_content_exclusion_policy:type_name -> copilot.cli.v1.PermissionDeniedByContentExclusionPolicy
+	273, // 238: copilot.cli.v1.PermissionResult.denied_by_permission_request_hook:type_name -> copilot.cli.v1.PermissionDeniedByPermissionRequestHook
+	266, // 239: copilot.cli.v1.PermissionResult.approved_read_only_for_session:type_name -> copilot.cli.v1.PermissionApprovedReadOnlyForSession
+	477, // 240: copilot.cli.v1.PermissionsChangedData.previous_mode:type_name -> copilot.cli.v1.PermissionMode
+	477, // 241: copilot.cli.v1.PermissionsChangedData.mode:type_name -> copilot.cli.v1.PermissionMode
+	59,  // 242: copilot.cli.v1.PersistedBinaryImage.type:type_name -> copilot.cli.v1.PersistedBinaryImageType
+	300, // 243: copilot.cli.v1.PersistedBinaryResult.persisted_binary_image:type_name -> copilot.cli.v1.PersistedBinaryImage
+	261, // 244: copilot.cli.v1.PersistedBinaryResult.omitted_binary_result:type_name -> copilot.cli.v1.OmittedBinaryResult
+	127, // 245: copilot.cli.v1.PersistedBinaryResult.binary_asset_reference:type_name -> copilot.cli.v1.BinaryAssetReference
+	60,  // 246: copilot.cli.v1.PlanChangedData.operation:type_name -> copilot.cli.v1.PlanChangedOperation
+	478, // 247: copilot.cli.v1.ProviderQuotaObservationData.observation:type_name -> copilot.cli.v1.ProviderQuotaState
+	53,  // 248: copilot.cli.v1.RequestBodyCompressionDisabledData.encoding:type_name -> copilot.cli.v1.ModelCallRequestBodyEncoding
+	441, // 249: copilot.cli.v1.ResumeData.resume_time:type_name -> google.protobuf.Timestamp
+	442, // 250: copilot.cli.v1.ResumeData.reasoning_summary:type_name -> copilot.cli.v1.ReasoningSummary
+	458, // 251: copilot.cli.v1.ResumeData.verbosity:type_name -> copilot.cli.v1.Verbosity
+	459, // 252: copilot.cli.v1.ResumeData.context_tier:type_name -> copilot.cli.v1.ContextTier
+	479, // 253: copilot.cli.v1.ResumeData.session_limits:type_name -> copilot.cli.v1.SessionLimitsConfig
+	421, // 254: copilot.cli.v1.ResumeData.context:type_name -> copilot.cli.v1.WorkingDirectoryContext
+	445, // 255: copilot.cli.v1.ResumeData.auto_tier:type_name -> copilot.cli.v1.AutoTier
+	318, // 256: copilot.cli.v1.SandboxDecisionData.policy_resolved:type_name -> copilot.cli.v1.SandboxDecisionDataPolicyResolved
+	319, // 257: copilot.cli.v1.SandboxDecisionData.spawn_completed:type_name -> copilot.cli.v1.SandboxDecisionDataSpawnCompleted
+	315, // 258: copilot.cli.v1.SandboxDecisionData.enforcement_state:type_name -> copilot.cli.v1.SandboxDecisionDataEnforcementState
+	312, // 259: copilot.cli.v1.SandboxDecisionData.access_denied:type_name -> copilot.cli.v1.SandboxDecisionDataAccessDenied
+	313, // 260: copilot.cli.v1.SandboxDecisionData.access_recorded:type_name -> copilot.cli.v1.SandboxDecisionDataAccessRecorded
+	314, // 261: copilot.cli.v1.SandboxDecisionData.bypass_decided:type_name -> copilot.cli.v1.SandboxDecisionDataBypassDecided
+	317, // 262: copilot.cli.v1.SandboxDecisionData.permissive_retry_decided:type_name -> copilot.cli.v1.SandboxDecisionDataPermissiveRetryDecided
+	316, // 263: copilot.cli.v1.SandboxDecisionData.permissive_retry_completed:type_name -> copilot.cli.v1.SandboxDecisionDataPermissiveRetryCompleted
+	65,  // 264: copilot.cli.v1.SandboxDecisionDataAccessDenied.control:type_name -> copilot.cli.v1.SandboxControl
+	70,  // 265: copilot.cli.v1.SandboxDecisionDataAccessDenied.outcome:type_name -> copilot.cli.v1.SandboxOutcome
+	72,  // 266: copilot.cli.v1.SandboxDecisionDataAccessDenied.platform:type_name -> copilot.cli.v1.SandboxPlatform
+	69,  // 267: copilot.cli.v1.SandboxDecisionDataAccessDenied.enforcement_point:type_name -> copilot.cli.v1.SandboxEnforcementPoint
+	67,  // 268: copilot.cli.v1.SandboxDecisionDataAccessDenied.denial_class:type_name -> copilot.cli.v1.SandboxDenialClass
+	62,  // 269: copilot.cli.v1.SandboxDecisionDataAccessDenied.attestation:type_name -> copilot.cli.v1.SandboxAttestation
+	68,  // 270: copilot.cli.v1.SandboxDecisionDataAccessDenied.confidence:type_name -> copilot.cli.v1.SandboxDenialConfidence
+	65,  // 271: copilot.cli.v1.SandboxDecisionDataAccessRecorded.control:type_name -> copilot.cli.v1.SandboxControl
+	70,  // 272: copilot.cli.v1.SandboxDecisionDataAccessRecorded.outcome:type_name -> copilot.cli.v1.SandboxOutcome
+	72,  // 273: copilot.cli.v1.SandboxDecisionDataAccessRecorded.platform:type_name -> copilot.cli.v1.SandboxPlatform
+	69,  // 274: copilot.cli.v1.SandboxDecisionDataAccessRecorded.enforcement_point:type_name -> copilot.cli.v1.SandboxEnforcementPoint
+	67,  // 275: copilot.cli.v1.SandboxDecisionDataAccessRecorded.denial_class:type_name -> copilot.cli.v1.SandboxDenialClass
+	71,  // 276: copilot.cli.v1.SandboxDecisionDataAccessRecorded.permissive_source:type_name -> copilot.cli.v1.SandboxPermissiveSource
+	65,  // 277: copilot.cli.v1.SandboxDecisionDataBypassDecided.control:type_name -> copilot.cli.v1.SandboxControl
+	70,  // 278: copilot.cli.v1.SandboxDecisionDataBypassDecided.outcome:type_name -> copilot.cli.v1.SandboxOutcome
+	72,  // 279: copilot.cli.v1.SandboxDecisionDataBypassDecided.platform:type_name -> copilot.cli.v1.SandboxPlatform
+	69,  // 280: copilot.cli.v1.SandboxDecisionDataBypassDecided.enforcement_point:type_name -> copilot.cli.v1.SandboxEnforcementPoint
+	64,  // 281: copilot.cli.v1.SandboxDecisionDataBypassDecided.source:type_name -> copilot.cli.v1.SandboxBypassSource
+	67,  // 282: copilot.cli.v1.SandboxDecisionDataBypassDecided.denial_class:type_name -> copilot.cli.v1.SandboxDenialClass
+	68,  // 283: copilot.cli.v1.SandboxDecisionDataBypassDecided.confidence:type_name -> copilot.cli.v1.SandboxDenialConfidence
+	65,  // 284: copilot.cli.v1.SandboxDecisionDataEnforcementState.control:type_name -> copilot.cli.v1.SandboxControl
+	70,  // 285: copilot.cli.v1.SandboxDecisionDataEnforcementState.outcome:type_name -> copilot.cli.v1.SandboxOutcome
+	72,  // 286: copilot.cli.v1.SandboxDecisionDataEnforcementState.platform:type_name -> copilot.cli.v1.SandboxPlatform
+	63,  // 287: copilot.cli.v1.SandboxDecisionDataEnforcementState.backend:type_name -> copilot.cli.v1.SandboxBackend
+	69,  // 288: copilot.cli.v1.SandboxDecisionDataEnforcementState.enforcement_point:type_name -> copilot.cli.v1.SandboxEnforcementPoint
+	62,  // 289: copilot.cli.v1.SandboxDecisionDataEnforcementState.attestation:type_name -> copilot.cli.v1.SandboxAttestation
+	65,  // 290: copilot.cli.v1.SandboxDecisionDataPermissiveRetryCompleted.control:type_name -> copilot.cli.v1.SandboxControl
+	70,  // 291: copilot.cli.v1.SandboxDecisionDataPermissiveRetryCompleted.outcome:type_name -> copilot.cli.v1.SandboxOutcome
+	72,  // 292: copilot.cli.v1.SandboxDecisionDataPermissiveRetryCompleted.platform:type_name -> copilot.cli.v1.SandboxPlatform
+	69,  // 293: copilot.cli.v1.SandboxDecisionDataPermissiveRetryCompleted.enforcement_point:type_name -> copilot.cli.v1.SandboxEnforcementPoint
+	67,  // 294: copilot.cli.v1.SandboxDecisionDataPermissiveRetryCompleted.denial_class:type_name -> copilot.cli.v1.SandboxDenialClass
+	68,  // 295: copilot.cli.v1.SandboxDecisionDataPermissiveRetryCompleted.confidence:type_name -> copilot.cli.v1.SandboxDenialConfidence
+	65,  // 296: copilot.cli.v1.SandboxDecisionDataPermissiveRetryDecided.control:type_name -> copilot.cli.v1.SandboxControl
+	70,  // 297: copilot.cli.v1.SandboxDecisionDataPermissiveRetryDecided.outcome:type_name -> copilot.cli.v1.SandboxOutcome
+	72,  // 298: copilot.cli.v1.SandboxDecisionDataPermissiveRetryDecided.platform:type_name -> copilot.cli.v1.SandboxPlatform
+	69,  // 299: copilot.cli.v1.SandboxDecisionDataPermissiveRetryDecided.enforcement_point:type_name -> copilot.cli.v1.SandboxEnforcementPoint
+	64,  // 300: copilot.cli.v1.SandboxDecisionDataPermissiveRetryDecided.source:type_name -> copilot.cli.v1.SandboxBypassSource
+	67,  // 301: copilot.cli.v1.SandboxDecisionDataPermissiveRetryDecided.denial_class:type_name -> copilot.cli.v1.SandboxDenialClass
+	68,  // 302: copilot.cli.v1.SandboxDecisionDataPermissiveRetryDecided.confidence:type_name -> copilot.cli.v1.SandboxDenialConfidence
+	65,  // 303: copilot.cli.v1.SandboxDecisionDataPolicyResolved.control:type_name -> copilot.cli.v1.SandboxControl
+	70,  // 304: copilot.cli.v1.SandboxDecisionDataPolicyResolved.outcome:type_name -> copilot.cli.v1.SandboxOutcome
+	72,  // 305: copilot.cli.v1.SandboxDecisionDataPolicyResolved.platform:type_name -> copilot.cli.v1.SandboxPlatform
+	63,  // 306: copilot.cli.v1.SandboxDecisionDataPolicyResolved.backend:type_name -> copilot.cli.v1.SandboxBackend
+	73,  // 307: copilot.cli.v1.SandboxDecisionDataPolicyResolved.policy_source:type_name -> copilot.cli.v1.SandboxPolicySource
+	69,  // 308: copilot.cli.v1.SandboxDecisionDataPolicyResolved.enforcement_point:type_name -> copilot.cli.v1.SandboxEnforcementPoint
+	74,  // 309: copilot.cli.v1.SandboxDecisionDataPolicyResolved.proxy_mode:type_name -> copilot.cli.v1.SandboxProxyMode
+	320, // 310: copilot.cli.v1.SandboxDecisionDataPolicyResolved.effective_filesystem_policy:type_name -> copilot.cli.v1.SandboxFilesystemPolicyDetails
+	66,  // 311: copilot.cli.v1.SandboxDecisionDataPolicyResolved.degradation_reason:type_name -> copilot.cli.v1.SandboxDegradationReason
+	65,  // 312: copilot.cli.v1.SandboxDecisionDataSpawnCompleted.control:type_name -> copilot.cli.v1.SandboxControl
+	70,  // 313: copilot.cli.v1.SandboxDecisionDataSpawnCompleted.outcome:type_name -> copilot.cli.v1.SandboxOutcome
+	72,  // 314: copilot.cli.v1.SandboxDecisionDataSpawnCompleted.platform:type_name -> copilot.cli.v1.SandboxPlatform
+	63,  // 315: copilot.cli.v1.SandboxDecisionDataSpawnCompleted.backend:type_name -> copilot.cli.v1.SandboxBackend
+	69,  // 316: copilot.cli.v1.SandboxDecisionDataSpawnCompleted.enforcement_point:type_name -> copilot.cli.v1.SandboxEnforcementPoint
+	66,  // 317: copilot.cli.v1.SandboxDecisionDataSpawnCompleted.degradation_reason:type_name -> copilot.cli.v1.SandboxDegradationReason
+	75,  // 318: copilot.cli.v1.ScheduleCreatedData.origin:type_name -> copilot.cli.v1.ScheduleOrigin
+	479, // 319: copilot.cli.v1.SessionLimitsChangedData.session_limits:type_name -> copilot.cli.v1.SessionLimitsConfig
+	327, // 320: copilot.cli.v1.SessionLimitsExhaustedCompletedData.response:type_name -> copilot.cli.v1.SessionLimitsExhaustedResponse
+	76,  // 321: copilot.cli.v1.SessionLimitsExhaustedResponse.action:type_name -> copilot.cli.v1.SessionLimitsExhaustedResponseAction
+	430, // 322: copilot.cli.v1.ShutdownAgentMetric.model_metrics:type_name -> copilot.cli.v1.ShutdownAgentMetric.ModelMetricsEntry
+	480, // 323: copilot.cli.v1.ShutdownData.shutdown_type:type_name -> copilot.cli.v1.ShutdownType
+	431, // 324: copilot.cli.v1.ShutdownData.token_details:type_name -> copilot.cli.v1.ShutdownData.TokenDetailsEntry
+	329, // 325: copilot.cli.v1.ShutdownData.code_changes:type_name -> copilot.cli.v1.ShutdownCodeChanges
+	432, // 326: copilot.cli.v1.ShutdownData.model_metrics:type_name -> copilot.cli.v1.ShutdownData.ModelMetricsEntry
+	433, // 327: copilot.cli.v1.ShutdownData.agent_metrics:type_name -> copilot.cli.v1.ShutdownData.AgentMetricsEntry
+	412, // 328: copilot.cli.v1.ShutdownData.accounting_snapshot:type_name -> copilot.cli.v1.UsageGetMetricsResult
+	481, // 329: copilot.cli.v1.ShutdownData.provider_model_metrics:type_name -> copilot.cli.v1.UsageMetricsProviderModelMetric
+	434, // 330: copilot.cli.v1.ShutdownData.usage_accounting_watermarks:type_name -> copilot.cli.v1.ShutdownData.UsageAccountingWatermarksEntry
+	332, // 331: copilot.cli.v1.ShutdownModelMetric.requests:type_name -> copilot.cli.v1.ShutdownModelMetricRequests
+	334, // 332: copilot.cli.v1.ShutdownModelMetric.usage:type_name -> copilot.cli.v1.ShutdownModelMetricUsage
+	435, // 333: copilot.cli.v1.ShutdownModelMetric.token_details:type_name -> copilot.cli.v1.ShutdownModelMetric.TokenDetailsEntry
+	77,  // 334: copilot.cli.v1.SkillInvokedData.trigger:type_name -> copilot.cli.v1.SkillInvokedTrigger
+	77,  // 335: copilot.cli.v1.SkillInvokedRefData.trigger:type_name -> copilot.cli.v1.SkillInvokedTrigger
+	341, // 336: copilot.cli.v1.SkillsLoadedData.skills:type_name -> copilot.cli.v1.SkillsLoadedSkill
+	482, // 337: copilot.cli.v1.SkillsLoadedSkill.source:type_name -> copilot.cli.v1.SkillSource
+	441, // 338: copilot.cli.v1.StartData.start_time:type_name -> google.protobuf.Timestamp
+	442, // 339: copilot.cli.v1.StartData.reasoning_summary:type_name -> copilot.cli.v1.ReasoningSummary
+	458, // 340: copilot.cli.v1.StartData.verbosity:type_name -> copilot.cli.v1.Verbosity
+	459, // 341: copilot.cli.v1.StartData.context_tier:type_name -> copilot.cli.v1.ContextTier
+	479, // 342: copilot.cli.v1.StartData.session_limits:type_name -> copilot.cli.v1.SessionLimitsConfig
+	421, // 343: copilot.cli.v1.StartData.context:type_name -> copilot.cli.v1.WorkingDirectoryContext
+	196, // 344: copilot.cli.v1.StartData.github_mcp_tool_config:type_name -> copilot.cli.v1.GitHubMcpToolConfig
+	445, // 345: copilot.cli.v1.StartData.auto_tier:type_name -> copilot.cli.v1.AutoTier
+	78,  // 346: copilot.cli.v1.SubagentCompletedData.model_selection_source:type_name -> copilot.cli.v1.SubagentModelSelectionSource
+	78,  // 347: copilot.cli.v1.SubagentFailedData.model_selection_source:type_name -> copilot.cli.v1.SubagentModelSelectionSource
+	446, // 348: copilot.cli.v1.SubagentSelectedData.tools:type_name -> copilot.cli.v1.StringList
+	79,  // 349: copilot.cli.v1.SubagentStartedData.task_model_source:type_name -> copilot.cli.v1.SubagentTaskModelSource
+	78,  // 350: copilot.cli.v1.SubagentStartedData.model_selection_source:type_name -> copilot.cli.v1.SubagentModelSelectionSource
+	80,  // 351: copilot.cli.v1.SystemMessageData.role:type_name -> copilot.cli.v1.SystemMessageRole
+	352, // 352: copilot.cli.v1.SystemMessageData.metadata:type_name -> copilot.cli.v1.SystemMessageMetadata
+	350, // 353: copilot.cli.v1.SystemMessageData.content_blocks:type_name -> copilot.cli.v1.SystemMessageContentBlock
+	354, // 354: copilot.cli.v1.SystemNotification.agent_completed:type_name -> copilot.cli.v1.SystemNotificationAgentCompleted
+	355, // 355: copilot.cli.v1.SystemNotification.agent_idle:type_name -> copilot.cli.v1.SystemNotificationAgentIdle
+	359, // 356: copilot.cli.v1.SystemNotification.new_inbox_message:type_name -> copilot.cli.v1.SystemNotificationNewInboxMessage
+	360, // 357: copilot.cli.v1.SystemNotification.shell_completed:type_name -> copilot.cli.v1.SystemNotificationShellCompleted
+	361, // 358: copilot.cli.v1.SystemNotification.shell_detached_completed:type_name -> copilot.cli.v1.SystemNotificationShellDetachedCompleted
+	358, // 359: copilot.cli.v1.SystemNotification.instruction_discovered:type_name -> copilot.cli.v1.SystemNotificationInstructionDiscovered
+	357, // 360: copilot.cli.v1.SystemNotification.factory_completed:type_name -> copilot.cli.v1.SystemNotificationFactoryCompleted
+	362, // 361: copilot.cli.v1.SystemNotification.unclassified:type_name -> copilot.cli.v1.SystemNotificationUnclassified
+	363, // 362: copilot.cli.v1.SystemNotification.workflow_completed:type_name -> copilot.cli.v1.SystemNotificationWorkflowCompleted
+	81,  // 363: copilot.cli.v1.SystemNotificationAgentCompleted.status:type_name -> copilot.cli.v1.SystemNotificationAgentCompletedStatus
+	353, // 364: copilot.cli.v1.SystemNotificationData.kind:type_name -> copilot.cli.v1.SystemNotification
+	307, // 365: copilot.cli.v1.SystemNotificationData.responses_reasoning:type_name -> copilot.cli.v1.ResponsesReasoning
+	82,  // 366: copilot.cli.v1.SystemNotificationFactoryCompleted.status:type_name -> copilot.cli.v1.SystemNotificationFactoryCompletedStatus
+	83,  // 367: copilot.cli.v1.SystemNotificationWorkflowCompleted.status:type_name -> copilot.cli.v1.SystemNotificationWorkflowCompletedStatus
+	364, // 368: copilot.cli.v1.SystemNotificationWorkflowCompleted.pause_info:type_name -> copilot.cli.v1.SystemNotificationWorkflowPauseInfo
+	366, // 369: copilot.cli.v1.SystemNotificationWorkflowPauseInfo.user:type_name -> copilot.cli.v1.SystemNotificationWorkflowPauseInfoUser
+	365, // 370: copilot.cli.v1.SystemNotificationWorkflowPauseInfo.checkpoint:type_name -> copilot.cli.v1.SystemNotificationWorkflowPauseInfoCheckpoint
+	483, // 371: copilot.cli.v1.TaskCompleteData.outcome:type_name -> copilot.cli.v1.TaskCompletionOutcome
+	464, // 372: copilot.cli.v1.TaskCompleteData.blocker:type_name -> copilot.cli.v1.TaskBlocker
+	379, // 373: copilot.cli.v1.ToolExecutionCompleteContent.text:type_name -> copilot.cli.v1.ToolExecutionCompleteContentText
+	378, // 374: copilot.cli.v1.ToolExecutionCompleteContent.terminal:type_name -> copilot.cli.v1.ToolExecutionCompleteContentTerminal
+	377, // 375: copilot.cli.v1.ToolExecutionCompleteContent.shell_exit:type_name -> copilot.cli.v1.ToolExecutionCompleteContentShellExit
+	372, // 376: copilot.cli.v1.ToolExecutionCompleteContent.image:type_name -> copilot.cli.v1.ToolExecutionCompleteContentImage
+	371, // 377: copilot.cli.v1.ToolExecutionCompleteContent.audio:type_name -> copilot.cli.v1.ToolExecutionCompleteContentAudio
+	375, // 378: copilot.cli.v1.ToolExecutionCompleteContent.resource_link:type_name -> copilot.cli.v1.ToolExecutionCompleteContentResourceLink
+	373, // 379: copilot.cli.v1.ToolExecutionCompleteContent.resource:type_name -> copilot.cli.v1.ToolExecutionCompleteContentResource
+	374, // 380: copilot.cli.v1.ToolExecutionCompleteContentResource.resource:type_name -> copilot.cli.v1.ToolExecutionCompleteContentResourceDetails
+	484, // 381: copilot.cli.v1.ToolExecutionCompleteContentResourceDetails.text_resource_contents:type_name -> copilot.cli.v1.EmbeddedTextResourceContents
+	485, // 382: copilot.cli.v1.ToolExecutionCompleteContentResourceDetails.blob_resource_contents:type_name -> copilot.cli.v1.EmbeddedBlobResourceContents
+	376, // 383: copilot.cli.v1.ToolExecutionCompleteContentResourceLink.icons:type_name -> copilot.cli.v1.ToolExecutionCompleteContentResourceLinkIcon
+	84,  // 384: copilot.cli.v1.ToolExecutionCompleteContentResourceLinkIcon.theme:type_name -> copilot.cli.v1.ToolExecutionCompleteContentResourceLinkIconTheme
+	383, // 385: copilot.cli.v1.ToolExecutionCompleteData.result:type_name -> copilot.cli.v1.ToolExecutionCompleteResult
+	381, // 386: copilot.cli.v1.ToolExecutionCompleteData.error:type_name -> copilot.cli.v1.ToolExecutionCompleteError
+	385, // 387: copilot.cli.v1.ToolExecutionCompleteData.tool_description:type_name -> copilot.cli.v1.ToolExecutionCompleteToolDescription
+	178, // 388: copilot.cli.v1.ToolExecutionCompleteData.fusion:type_name -> copilot.cli.v1.FusionAttribution
+	384, // 389: copilot.cli.v1.ToolExecutionCompleteData.shell_execution:type_name -> copilot.cli.v1.ToolExecutionCompleteShellExecution
+	382, // 390: copilot.cli.v1.ToolExecutionCompleteData.file_edits:type_name -> copilot.cli.v1.ToolExecutionCompleteFileEdit
+	400, // 391: copilot.cli.v1.ToolExecutionCompleteData.tool_usage:type_name -> copilot.cli.v1.ToolExecutionUsage
+	449, // 392: copilot.cli.v1.ToolExecutionCompleteError.remediation:type_name -> copilot.cli.v1.RemediationAction
+	85,  // 393: copilot.cli.v1.ToolExecutionCompleteFileEdit.kind:type_name -> copilot.cli.v1.ToolExecutionCompleteFileEditKind
+	370, // 394: copilot.cli.v1.ToolExecutionCompleteResult.contents:type_name -> copilot.cli.v1.ToolExecutionCompleteContent
+	301, // 395: copilot.cli.v1.ToolExecutionCompleteResult.binary_results_for_llm:type_name -> copilot.cli.v1.PersistedBinaryResult
+	388, // 396: copilot.cli.v1.ToolExecutionCompleteResult.ui_resource:type_name -> copilot.cli.v1.ToolExecutionCompleteUIResource
+	138, // 397: copilot.cli.v1.ToolExecutionCompleteResult.citable_sources:type_name -> copilot.cli.v1.CitableSource
+	386, // 398: copilot.cli.v1.ToolExecutionCompleteToolDescription.meta:type_name -> copilot.cli.v1.ToolExecutionCompleteToolDescriptionMeta
+	387, // 399: copilot.cli.v1.ToolExecutionCompleteToolDescriptionMeta.ui:type_name -> copilot.cli.v1.ToolExecutionCompleteToolDescriptionMetaUI
+	86,  // 400: copilot.cli.v1.ToolExecutionCompleteToolDescriptionMetaUI.visibility:type_name -> copilot.cli.v1.ToolExecutionCompleteToolDescriptionMetaUIVisibility
+	389, // 401: copilot.cli.v1.ToolExecutionCompleteUIResource.meta:type_name -> copilot.cli.v1.ToolExecutionCompleteUIResourceMeta
+	390, // 402: copilot.cli.v1.ToolExecutionCompleteUIResourceMeta.ui:type_name -> copilot.cli.v1.ToolExecutionCompleteUIResourceMetaUI
+	391, // 403: copilot.cli.v1.ToolExecutionCompleteUIResourceMetaUI.csp:type_name -> copilot.cli.v1.ToolExecutionCompleteUIResourceMetaUICsp
+	392, // 404: copilot.cli.v1.ToolExecutionCompleteUIResourceMetaUI.permissions:type_name -> copilot.cli.v1.ToolExecutionCompleteUIResourceMetaUIPermissions
+	396, // 405: copilot.cli.v1.ToolExecutionStartData.shell_tool_info:type_name -> copilot.cli.v1.ToolExecutionStartShellToolInfo
+	397, // 406: copilot.cli.v1.ToolExecutionStartData.tool_description:type_name -> copilot.cli.v1.ToolExecutionStartToolDescription
+	178, // 407: copilot.cli.v1.ToolExecutionStartData.fusion:type_name -> copilot.cli.v1.FusionAttribution
+	45,  // 408: copilot.cli.v1.ToolExecutionStartData.mcp_transport:type_name -> copilot.cli.v1.McpServerTransport
+	456, // 409: copilot.cli.v1.ToolExecutionStartData.mcp_config_source:type_name -> copilot.cli.v1.McpServerSource
+	398, // 410: copilot.cli.v1.ToolExecutionStartToolDescription.meta:type_name -> copilot.cli.v1.ToolExecutionStartToolDescriptionMeta
+	399, // 411: copilot.cli.v1.ToolExecutionStartToolDescriptionMeta.ui:type_name -> copilot.cli.v1.ToolExecutionStartToolDescriptionMetaUI
+	87,  // 412: copilot.cli.v1.ToolExecutionStartToolDescriptionMetaUI.visibility:type_name -> copilot.cli.v1.ToolExecutionStartToolDescriptionMetaUIVisibility
+	444, // 413: copilot.cli.v1.ToolExecutionUsage.provider:type_name -> copilot.cli.v1.ModelProviderRef
+	408, // 414: copilot.cli.v1.ToolExecutionUsage.accounting:type_name -> copilot.cli.v1.UsageAccountingIdentity
+	401, // 415: copilot.cli.v1.ToolExecutionUsage.input_tokens_details:type_name -> copilot.cli.v1.ToolExecutionUsageTokenDetails
+	401, // 416: copilot.cli.v1.ToolExecutionUsage.output_tokens_details:type_name -> copilot.cli.v1.ToolExecutionUsageTokenDetails
+	114, // 417: copilot.cli.v1.ToolExecutionUsage.copilot_usage:type_name -> copilot.cli.v1.AssistantUsageCopilotUsage
+	88,  // 418: copilot.cli.v1.ToolShellOutputData.stream:type_name -> copilot.cli.v1.ToolShellOutputStream
+	178, // 419: copilot.cli.v1.ToolShellOutputData.fusion:type_name -> copilot.cli.v1.FusionAttribution
+	89,  // 420: copilot.cli.v1.UIEphemeralQueryData.phase:type_name -> copilot.cli.v1.UIEphemeralQueryPhase
+	116, // 421: copilot.cli.v1.UsageAccountingRecordData.usage:type_name -> copilot.cli.v1.AssistantUsageData
+	411, // 422: copilot.cli.v1.UsageCheckpointData.model_cache_state:type_name -> copilot.cli.v1.UsageCheckpointModelCacheState
+	412, // 423: copilot.cli.v1.UsageCheckpointData.accounting_snapshot:type_name -> copilot.cli.v1.UsageGetMetricsResult
+	481, // 424: copilot.cli.v1.UsageCheckpointData.provider_model_metrics:type_name -> copilot.cli.v1.UsageMetricsProviderModelMetric
+	436, // 425: copilot.cli.v1.UsageCheckpointData.usage_accounting_watermarks:type_name -> copilot.cli.v1.UsageCheckpointData.UsageAccountingWatermarksEntry
+	441, // 426: copilot.cli.v1.UsageCheckpointModelCacheState.cache_expires_at:type_name -> google.protobuf.Timestamp
+	437, // 427: copilot.cli.v1.UsageGetMetricsResult.token_details:type_name -> copilot.cli.v1.UsageGetMetricsResult.TokenDetailsEntry
+	441, // 428: copilot.cli.v1.UsageGetMetricsResult.session_start_time:type_name -> google.protobuf.Timestamp
+	486, // 429: copilot.cli.v1.UsageGetMetricsResult.code_changes:type_name -> copilot.cli.v1.UsageMetricsCodeChanges
+	438, // 430: copilot.cli.v1.UsageGetMetricsResult.model_metrics:type_name -> copilot.cli.v1.UsageGetMetricsResult.ModelMetricsEntry
+	439, // 431: copilot.cli.v1.UsageGetMetricsResult.agent_metrics:type_name -> copilot.cli.v1.UsageGetMetricsResult.AgentMetricsEntry
+	443, // 432: copilot.cli.v1.UsageGetMetricsResult.ai_credits_status:type_name -> copilot.cli.v1.AiCreditsStatus
+	481, // 433: copilot.cli.v1.UsageGetMetricsResult.provider_model_metrics:type_name -> copilot.cli.v1.UsageMetricsProviderModelMetric
+	450, // 434: copilot.cli.v1.UserMessageData.attachments:type_name -> copilot.cli.v1.Attachment
+	91,  // 435: copilot.cli.v1.UserMessageData.delivery:type_name -> copilot.cli.v1.UserMessageDelivery
+	90,  // 436: copilot.cli.v1.UserMessageData.agent_mode:type_name -> copilot.cli.v1.UserMessageAgentMode
+	307, // 437: copilot.cli.v1.UserMessageData.responses_reasoning:type_name -> copilot.cli.v1.ResponsesReasoning
+	449, // 438: copilot.cli.v1.WarningData.remediation:type_name -> copilot.cli.v1.RemediationAction
+	92,  // 439: copilot.cli.v1.WorkflowRunSettledData.status:type_name -> copilot.cli.v1.WorkflowRunSettledStatus
+	93,  // 440: copilot.cli.v1.WorkingDirectoryContext.host_type:type_name -> copilot.cli.v1.WorkingDirectoryContextHostType
+	94,  // 441: copilot.cli.v1.WorkspaceFileChangedData.operation:type_name -> copilot.cli.v1.WorkspaceFileChangedOperation
+	117, // 442: copilot.cli.v1.AssistantUsageData.QuotaSnapshotsEntry.value:type_name -> copilot.cli.v1.AssistantUsageQuotaSnapshot
+	117, // 443: copilot.cli.v1.ModelCallFailureData.QuotaSnapshotsEntry.value:type_name -> copilot.cli.v1.AssistantUsageQuotaSnapshot
+	331, // 444: copilot.cli.v1.ShutdownAgentMetric.ModelMetricsEntry.value:type_name -> copilot.cli.v1.ShutdownModelMetric
+	335, // 445: copilot.cli.v1.ShutdownData.TokenDetailsEntry.value:type_name -> copilot.cli.v1.ShutdownTokenDetail
+	331, // 446: copilot.cli.v1.ShutdownData.ModelMetricsEntry.value:type_name -> copilot.cli.v1.ShutdownModelMetric
+	328, // 447: copilot.cli.v1.ShutdownData.AgentMetricsEntry.value:type_name -> copilot.cli.v1.ShutdownAgentMetric
+	333, // 448: copilot.cli.v1.ShutdownModelMetric.TokenDetailsEntry.value:type_name -> copilot.cli.v1.ShutdownModelMetricTokenDetail
+	487, // 449: copilot.cli.v1.UsageGetMetricsResult.TokenDetailsEntry.value:type_name -> copilot.cli.v1.UsageMetricsTokenDetail
+	488, // 450: copilot.cli.v1.UsageGetMetricsResult.ModelMetricsEntry.value:type_name -> copilot.cli.v1.UsageMetricsModelMetric
+	489, // 451: copilot.cli.v1.UsageGetMetricsResult.AgentMetricsEntry.value:type_name -> copilot.cli.v1.UsageMetricsAgentMetric
+	452, // [452:452] is the sub-list for method output_type
+	452, // [452:452] is the sub-list for method input_type
+	452, // [452:452] is the sub-list for extension type_name
+	452, // [452:452] is the sub-list for extension extendee
+	0,   // [0:452] is the sub-list for field type_name
 }
 
 func init() { file_copilot_cli_v1_event_types_proto_init() }
