@@ -119,6 +119,24 @@ func TestEveryMethod(t *testing.T) {
 		t.Errorf("end of the host: %v", err)
 	}
 	compareExactly(t, recorded, answered)
+	replayed(t, recorded)
+}
+
+// replayed: what went over the connections goes to wire bytes and back unchanged. What only
+// the catch-all holds is not held against anybody: the parameters are made of nothing, and
+// the order in which they come is never the same.
+func replayed(t *testing.T, recorded string) {
+	t.Helper()
+	report, err := corpus.Replay(recorded)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, failure := range report.Failures {
+		t.Errorf("does not survive: %s", failure)
+	}
+	for place, n := range report.Drift {
+		t.Logf("not typed: %d × %s", n, place)
+	}
 }
 
 // answeredByBridge are the methods whose answers are the bridge's own, though the CLI may
