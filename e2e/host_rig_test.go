@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -35,7 +36,8 @@ type hostConfig struct {
 	maxPromptBytes int
 	// fake, if set, is what a fake CLI in this process plays, in place of the real one.
 	fake *fakecli.Script
-	// record, if set, is a folder in which what goes to and from the CLI is recorded.
+	// record, if set, is a folder in which what goes to and from the CLI is recorded, and not
+	// among what all tests record.
 	record string
 	// change changes anything else.
 	change func(*app.Config)
@@ -111,10 +113,8 @@ func (h *host) serve(ctx context.Context, config hostConfig) error {
 		})))
 	} else {
 		runner := settings.NewRunner(logger, nil)
-		for _, dir := range []string{os.Getenv(corpus.DirEnv), config.record} {
-			if dir != "" {
-				runner = corpus.Record(runner, dir, corpus.DefaultLimit)
-			}
+		if dir := cmp.Or(config.record, os.Getenv(corpus.DirEnv)); dir != "" {
+			runner = corpus.Record(runner, dir, corpus.DefaultLimit)
 		}
 		options = append(options, app.WithRunner(runner))
 	}

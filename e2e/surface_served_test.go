@@ -64,7 +64,7 @@ func TestNewClientOldCLI(t *testing.T) {
 		}
 		called++
 		request := dynamicpb.NewMessage(rpc.Input())
-		fill(request, 0)
+		filler{}.fill(request, 0)
 		if f := rpc.Input().Fields().ByName("session_id"); f != nil {
 			request.Set(f, protoreflect.ValueOfString(s.ID()))
 		}

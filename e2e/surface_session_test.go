@@ -3,6 +3,7 @@ package e2e
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -20,7 +21,21 @@ import (
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/offlinemodel"
+	cliapi "github.com/copilot-grpc/copilot-grpc/server/surface"
 )
+
+// lookedAt are the namespaces in which a method's effect must have been seen.
+var lookedAt = strings.Fields(`session.mode session.name session.model session.plan session.workspaces session.skills
+	session.mcp mcp.config session.agent session.tasks session.history session.queue session.usage session.metadata
+	session.permissions session.permissions.paths session.shell session.commands session.eventLog session.ui
+	plugins plugins.marketplaces user.settings sessions session skills agents instructions tools`)
+
+// merelyCalled are methods that the sample calls and whose effect it does not look at:
+// they do not count.
+var merelyCalled = strings.Fields(`session.model.list session.workspaces.listCheckpoints session.workspaces.saveLargePaste
+	session.mcp.list session.tools.getCurrentMetadata session.instructions.getSources session.schedule.list sessions.save
+	sessions.checkInUse session.permissions.resetSessionApprovals session.queue.setDrainPaused session.abort
+	session.tasks.cancel session.tasks.waitForPending session.eventLog.tail session.skills.reload`)
 
 // sample is a rig whose calls of copilot.cli.v1 are counted.
 type sample struct {
@@ -35,13 +50,13 @@ func TestSurfaceSample(t *testing.T) {
 	t.Parallel()
 	seen := &sync.Map{}
 	// These look at, or change, what all sessions of a CLI share.
-	alone := []string{"sessions", "settings", "mcp", "mcp configuration"}
+	alone := []string{"sessions", "settings", "plugins", "mcp", "mcp configuration"}
 	t.Run("all", func(t *testing.T) {
 		for name, f := range map[string]func(*testing.T, *sample){
 			"mode and name": sampleModeAndName, "models": sampleModels, "plan and todos": samplePlan, "workspaces": sampleWorkspaces,
 			"skills": sampleSkills, "mcp": sampleMCP, "agents": sampleAgents, "tasks": sampleTasks, "history": sampleHistory,
 			"queue": sampleQueue, "usage and metadata": sampleUsage, "permissions": samplePermissions, "commands": sampleCommands,
-			"event log": sampleEventLog, "settings": sampleSettings, "sessions": sampleSessions, "server": sampleServer,
+			"event log": sampleEventLog, "settings": sampleSettings, "plugins": samplePlugins, "sessions": sampleSessions, "server": sampleServer,
 			"errors": sampleErrors, "life": sampleLife, "todos": sampleTodos, "rewind": sampleRewind, "mcp life": sampleMCPLife,
 			"mcp configuration": sampleMCPConfig, "rules": sampleRules, "context": sampleContext, "answers": sampleAnswers,
 			"large": sampleLarge, "waiting for a form": waitingCalls["elicitation"].test, "waiting for a command": waitingCalls["command"].test,
@@ -70,11 +85,40 @@ func TestSurfaceSample(t *testing.T) {
 			})
 		}
 	})
+	checkSampled(t, seen)
+}
+
+// checkSampled: of enough methods, and in all the namespaces, the effect was seen.
+func checkSampled(t *testing.T, seen *sync.Map) {
+	t.Helper()
+	names := map[string]string{}
+	for _, service := range cliapi.Services(false) {
+		for i := range service.Methods().Len() {
+			m := service.Methods().Get(i)
+			names[fmt.Sprintf("/%s/%s", m.Parent().FullName(), m.Name())] = cliapi.Rules(m).GetMethod()
+		}
+	}
 	var methods []string
-	seen.Range(func(k, _ any) bool { methods = append(methods, k.(string)); return true })
+	spaces, mere := map[string]bool{}, map[string]bool{}
+	seen.Range(func(k, _ any) bool {
+		name := names[k.(string)]
+		if slices.Contains(merelyCalled, name) {
+			mere[name] = true
+			return true
+		}
+		methods = append(methods, name)
+		spaces[name[:max(0, strings.LastIndex(name, "."))]] = true
+		return true
+	})
 	slices.Sort(methods)
-	check(t, len(methods) >= 60, "only %d methods: %q", len(methods), methods)
-	t.Logf("%d methods: %q", len(methods), methods)
+	check(t, len(methods) >= 90, "the effects of only %d methods: %q", len(methods), methods)
+	for _, space := range lookedAt {
+		check(t, spaces[space], "nothing of %s", space)
+	}
+	for _, name := range merelyCalled {
+		check(t, mere[name], "%s is not called any more", name)
+	}
+	t.Logf("%d methods, and %d merely called: %q", len(methods), len(mere), methods)
 }
 
 func sampleModeAndName(t *testing.T, r *sample) {
@@ -206,7 +250,9 @@ func sampleAgents(t *testing.T, r *sample) {
 	did(r.rig, agent.Deselect, &cliv1.SessionAgentServiceDeselectRequest{SessionId: s.ID()})
 	got = did(r.rig, agent.GetCurrent, &cliv1.SessionAgentServiceGetCurrentRequest{SessionId: s.ID()})
 	check(t, got.GetAgent() == nil, "the agent is %v", got)
-	did(r.rig, cliv1.NewAgentsServiceClient(r.conn).Discover, &cliv1.AgentsServiceDiscoverRequest{ProjectPaths: []string{r.dir}})
+	r.write(".github/agents/critic.agent.md", "---\nname: critic\ndescription: Judges.\n---\nYou judge.\n")
+	found := did(r.rig, cliv1.NewAgentsServiceClient(r.conn).Discover, &cliv1.AgentsServiceDiscoverRequest{ProjectPaths: []string{r.dir}})
+	check(t, slices.ContainsFunc(found.GetAgents(), func(a *cliv1.AgentInfo) bool { return a.GetName() == "critic" }), "discovered: %v", found)
 }
 
 func sampleTasks(t *testing.T, r *sample) {
@@ -257,6 +303,8 @@ func sampleQueue(t *testing.T, r *sample) {
 	items := did(r.rig, queue.PendingItems, &cliv1.SessionQueueServicePendingItemsRequest{SessionId: s.ID()}).GetItems()
 	check(t, len(items) == 2, "queued: %v", items)
 	did(r.rig, queue.RemoveMostRecent, &cliv1.SessionQueueServiceRemoveMostRecentRequest{SessionId: s.ID()})
+	items = did(r.rig, queue.PendingItems, &cliv1.SessionQueueServicePendingItemsRequest{SessionId: s.ID()}).GetItems()
+	check(t, len(items) == 1 && items[0].GetDisplayText() == "one", "queued, without the last: %v", items)
 	did(r.rig, queue.SetDrainPaused, &cliv1.SessionQueueServiceSetDrainPausedRequest{SessionId: s.ID(), Paused: false})
 	did(r.rig, queue.Clear, &cliv1.SessionQueueServiceClearRequest{SessionId: s.ID()})
 	items = did(r.rig, queue.PendingItems, &cliv1.SessionQueueServicePendingItemsRequest{SessionId: s.ID()}).GetItems()
@@ -343,59 +391,6 @@ func sampleEventLog(t *testing.T, r *sample) {
 	check(t, slices.ContainsFunc(all.GetEvents(), func(e *cliv1.SessionEvent) bool { return e.GetUserMessage().GetContent() == "wake up" }), "no such message")
 	handle := did(r.rig, log.RegisterInterest, &cliv1.SessionEventLogServiceRegisterInterestRequest{SessionId: s.ID(), EventType: "sampling.requested"}).GetHandle()
 	check(t, did(r.rig, log.ReleaseInterest, &cliv1.SessionEventLogServiceReleaseInterestRequest{SessionId: s.ID(), Handle: handle}).GetSuccess(), "not released")
-}
-
-func sampleSettings(t *testing.T, r *sample) {
-	settings := cliv1.NewUserSettingsServiceClient(r.conn)
-	did(r.rig, settings.Set, &cliv1.UserSettingsServiceSetRequest{SettingsJson: `{"theme":"dark"}`})
-	text, err := os.ReadFile(filepath.Join(r.host.home, "settings.json"))
-	check(t, err == nil && strings.Contains(string(text), "dark"), "settings.json is %s, %v", text, err)
-	got := did(r.rig, settings.Get, &cliv1.UserSettingsServiceGetRequest{})
-	check(t, got.GetSettings()["theme"] != nil && len(got.GetSettings()) > 5, "settings: %v", got)
-	plugins := did(r.rig, cliv1.NewPluginsServiceClient(r.conn).List, &cliv1.PluginsServiceListRequest{})
-	check(t, len(plugins.GetPlugins()) == 0, "plugins: %v", plugins)
-	marketplace := filepath.Join(r.dir, "market")
-	r.write("market/.github/plugin/marketplace.json", `{"name":"local-market","owner":{"name":"me"},"plugins":[]}`)
-	markets := cliv1.NewPluginsMarketplacesServiceClient(r.conn)
-	did(r.rig, markets.Add, &cliv1.PluginsMarketplacesServiceAddRequest{Source: marketplace})
-	list := did(r.rig, markets.List, &cliv1.PluginsMarketplacesServiceListRequest{})
-	has := func(m *cliv1.MarketplaceInfo) bool { return m.GetName() == "local-market" }
-	check(t, slices.ContainsFunc(list.GetMarketplaces(), has), "marketplaces: %v", list)
-	did(r.rig, markets.Remove, &cliv1.PluginsMarketplacesServiceRemoveRequest{Name: "local-market"})
-	list = did(r.rig, markets.List, &cliv1.PluginsMarketplacesServiceListRequest{})
-	check(t, !slices.ContainsFunc(list.GetMarketplaces(), has), "marketplaces: %v", list)
-}
-
-func sampleSessions(t *testing.T, r *sample) {
-	s := r.session(r.options())
-	s.ask("hello")
-	sessions := cliv1.NewSessionsServiceClient(r.conn)
-	did(r.rig, sessions.Save, &cliv1.SessionsServiceSaveRequest{SessionId: s.ID()})
-	list := did(r.rig, sessions.List, &cliv1.SessionsServiceListRequest{})
-	check(t, len(list.GetSessions()) == 1, "sessions: %v", list)
-	fork := did(r.rig, sessions.Fork, &cliv1.SessionsServiceForkRequest{SessionId: s.ID()})
-	check(t, len(readRecord(t, filepath.Join(r.host.home, "session-state", fork.GetSessionId(), "events.jsonl"))) > 0, "the fork has no history")
-	did(r.rig, sessions.GetSizes, &cliv1.SessionsServiceGetSizesRequest{})
-	did(r.rig, sessions.CheckInUse, &cliv1.SessionsServiceCheckInUseRequest{SessionIds: []string{s.ID()}})
-	did(r.rig, sessions.BulkDelete, &cliv1.SessionsServiceBulkDeleteRequest{SessionIds: []string{s.ID(), fork.GetSessionId()}})
-	_, err := os.Stat(filepath.Join(r.host.home, "session-state", s.ID()))
-	check(t, os.IsNotExist(err), "the deleted session is there: %v", err)
-	_, err = s.Get(r.ctx)
-	wantError(t, err, codes.NotFound, bridgev1.ErrorReason_ERROR_REASON_SESSION_NOT_FOUND)
-}
-
-func sampleServer(t *testing.T, r *sample) {
-	pong := did(r.rig, cliv1.NewServerServiceClient(r.conn).Ping, &cliv1.ServerServicePingRequest{Message: proto.String("hello")})
-	check(t, strings.Contains(pong.GetMessage(), "hello"), "ping: %v", pong)
-	status := did(r.rig, cliv1.NewStatusServiceClient(r.conn).Get, &cliv1.StatusServiceGetRequest{})
-	check(t, status.GetProtocolVersion() == 3, "status: %v", status)
-	auth := did(r.rig, cliv1.NewAuthServiceClient(r.conn).GetStatus, &cliv1.AuthServiceGetStatusRequest{})
-	check(t, !auth.GetIsAuthenticated(), "auth: %v", auth)
-	tools := did(r.rig, cliv1.NewToolsServiceClient(r.conn).List, &cliv1.ToolsServiceListRequest{})
-	check(t, slices.ContainsFunc(tools.GetTools(), func(t *cliv1.Tool) bool { return t.GetName() == "bash" }), "tools: %d", len(tools.GetTools()))
-	r.write("AGENTS.md", "Be kind.\n")
-	found := did(r.rig, cliv1.NewInstructionsServiceClient(r.conn).Discover, &cliv1.InstructionsServiceDiscoverRequest{ProjectPaths: []string{r.dir}})
-	check(t, slices.ContainsFunc(found.GetSources(), func(s *cliv1.InstructionSource) bool { return strings.Contains(s.GetContent(), "Be kind.") }), "instructions: %v", found)
 }
 
 // sampleErrors: an exact caller gets the CLI's own error, a tidy one its reason.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -28,6 +29,8 @@ var (
 		model.model_call_started model.message model.turn_started model.turn_ended model.model_call_success
 		model.messages_snapshot model.response model.model_call_failure model.tool_execution model.turn_retry
 		model.turn_failed model.log model.compaction_started model.compaction_completed model.telemetry
+		model.response_limits_status model.compaction_static_context_blocked model.binary_attachments_removed model.image_processing
+		model.captured_assignment_context model.embedding_retrieval_injection model.error model.history_truncated model.usage_info
 		session.mcp_server_removed`)
 )
 
@@ -106,16 +109,10 @@ type rawMethod struct {
 
 func readSurface(t *testing.T, dir string) *surface {
 	t.Helper()
+	methods, events := readSchema(t, dir, "api.schema.json"), readSchema(t, dir, "session-events.schema.json")
+	apart(methods, events)
 	s := &surface{definitions: map[string]rawSchema{}}
-	for _, file := range []string{"api.schema.json", "session-events.schema.json"} {
-		data, err := os.ReadFile(filepath.Join(dir, file))
-		if err != nil {
-			t.Fatal(err)
-		}
-		var doc map[string]any
-		if err := json.Unmarshal(data, &doc); err != nil {
-			t.Fatalf("%s: %v", file, err)
-		}
+	for _, doc := range []rawSchema{methods, events} {
 		for name, d := range object(doc["definitions"]) {
 			s.definitions[name] = object(d)
 		}
@@ -131,7 +128,82 @@ func readSurface(t *testing.T, dir string) *surface {
 	if len(s.methods) < 366 || len(s.events) < 133 || len(s.definitions) < 1500 || slices.Contains(s.events, "<nil>") {
 		t.Fatalf("read only %d methods, %d event types, %d definitions", len(s.methods), len(s.events), len(s.definitions))
 	}
+	// A method in a tree that is not looked into would be missed by all that follows.
+	if n := mentions(methods, "rpcMethod") + mentions(events, "rpcMethod"); n != len(s.methods) {
+		t.Fatalf("read %d methods, and the schemas have %d", len(s.methods), n)
+	}
 	return s
+}
+
+func readSchema(t *testing.T, dir, file string) rawSchema {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(dir, file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var doc map[string]any
+	if err := json.Unmarshal(data, &doc); err != nil {
+		t.Fatalf("%s: %v", file, err)
+	}
+	return doc
+}
+
+// apart gives those definitions of the methods another name that the events define
+// differently, so that both are compared.
+func apart(methods, events rawSchema) {
+	theirs := object(events["definitions"])
+	own := object(methods["definitions"])
+	differ := map[string]bool{}
+	for name, d := range own {
+		differ[name] = theirs[name] != nil && !reflect.DeepEqual(d, theirs[name])
+	}
+	var walk func(v any)
+	walk = func(v any) {
+		switch v := v.(type) {
+		case []any:
+			for _, e := range v {
+				walk(e)
+			}
+		case map[string]any:
+			if name, ok := strings.CutPrefix(fmt.Sprint(v["$ref"]), "#/definitions/"); ok && differ[name] {
+				v["$ref"] = "#/definitions/" + name + ofMethods
+			}
+			for _, e := range v {
+				walk(e)
+			}
+		}
+	}
+	walk(map[string]any(methods))
+	for name, is := range differ {
+		if is {
+			own[name+ofMethods] = own[name]
+			delete(own, name)
+		}
+	}
+}
+
+// ofMethods marks a definition of the methods that the events have too, and differently.
+const ofMethods = " (of methods)"
+
+// mentions counts the objects that have a member.
+func mentions(v any, member string) int {
+	n := 0
+	switch v := v.(type) {
+	case rawSchema:
+		return mentions(map[string]any(v), member)
+	case []any:
+		for _, e := range v {
+			n += mentions(e, member)
+		}
+	case map[string]any:
+		if _, ok := v[member]; ok {
+			n++
+		}
+		for _, e := range v {
+			n += mentions(e, member)
+		}
+	}
+	return n
 }
 
 func (s *surface) leaves(tree rawSchema, callback bool) {

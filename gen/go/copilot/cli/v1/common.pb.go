@@ -20791,6 +20791,62 @@ func (x *McpServerMetadata) GetJsonExtra() string {
 	return ""
 }
 
+// MCP task metadata. Used by ElicitationRequestedData.task and
+// SessionUiServiceElicitationRequest.task.
+type McpTaskMetadata struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The time to live.
+	Ttl *int64 `protobuf:"varint,1,opt,name=ttl,proto3,oneof" json:"ttl,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *McpTaskMetadata) Reset() {
+	*x = McpTaskMetadata{}
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[143]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *McpTaskMetadata) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*McpTaskMetadata) ProtoMessage() {}
+
+func (x *McpTaskMetadata) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[143]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use McpTaskMetadata.ProtoReflect.Descriptor instead.
+func (*McpTaskMetadata) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{143}
+}
+
+func (x *McpTaskMetadata) GetTtl() int64 {
+	if x != nil && x.Ttl != nil {
+		return *x.Ttl
+	}
+	return 0
+}
+
+func (x *McpTaskMetadata) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
 // MCP uninstall plan. Used by
 // McpInstallationManagementOutcomeUninstallPlanned.plan. Since CLI 1.0.92.
 type McpUninstallPlan struct {
@@ -20817,7 +20873,7 @@ type McpUninstallPlan struct {
 
 func (x *McpUninstallPlan) Reset() {
 	*x = McpUninstallPlan{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[143]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[144]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -20829,7 +20885,7 @@ func (x *McpUninstallPlan) String() string {
 func (*McpUninstallPlan) ProtoMessage() {}
 
 func (x *McpUninstallPlan) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[143]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[144]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -20842,7 +20898,7 @@ func (x *McpUninstallPlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use McpUninstallPlan.ProtoReflect.Descriptor instead.
 func (*McpUninstallPlan) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{143}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{144}
 }
 
 func (x *McpUninstallPlan) GetPlanHandle() string {
@@ -20925,7 +20981,7 @@ type ModelCapabilities struct {
 
 func (x *ModelCapabilities) Reset() {
 	*x = ModelCapabilities{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[144]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[145]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -20937,7 +20993,7 @@ func (x *ModelCapabilities) String() string {
 func (*ModelCapabilities) ProtoMessage() {}
 
 func (x *ModelCapabilities) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[144]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[145]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -20950,7 +21006,7 @@ func (x *ModelCapabilities) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelCapabilities.ProtoReflect.Descriptor instead.
 func (*ModelCapabilities) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{144}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{145}
 }
 
 func (x *ModelCapabilities) GetSupports() *ModelCapabilitiesSupports {
@@ -21021,7 +21077,7 @@ type ModelCapabilitiesLimits struct {
 
 func (x *ModelCapabilitiesLimits) Reset() {
 	*x = ModelCapabilitiesLimits{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[145]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[146]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -21033,7 +21089,7 @@ func (x *ModelCapabilitiesLimits) String() string {
 func (*ModelCapabilitiesLimits) ProtoMessage() {}
 
 func (x *ModelCapabilitiesLimits) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[145]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[146]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -21046,7 +21102,7 @@ func (x *ModelCapabilitiesLimits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelCapabilitiesLimits.ProtoReflect.Descriptor instead.
 func (*ModelCapabilitiesLimits) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{145}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{146}
 }
 
 func (x *ModelCapabilitiesLimits) GetMaxPromptTokens() int64 {
@@ -21101,7 +21157,7 @@ type ModelCapabilitiesLimitsVision struct {
 
 func (x *ModelCapabilitiesLimitsVision) Reset() {
 	*x = ModelCapabilitiesLimitsVision{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[146]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[147]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -21113,7 +21169,7 @@ func (x *ModelCapabilitiesLimitsVision) String() string {
 func (*ModelCapabilitiesLimitsVision) ProtoMessage() {}
 
 func (x *ModelCapabilitiesLimitsVision) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[146]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[147]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -21126,7 +21182,7 @@ func (x *ModelCapabilitiesLimitsVision) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelCapabilitiesLimitsVision.ProtoReflect.Descriptor instead.
 func (*ModelCapabilitiesLimitsVision) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{146}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{147}
 }
 
 func (x *ModelCapabilitiesLimitsVision) GetSupportedMediaTypes() []string {
@@ -21172,7 +21228,7 @@ type ModelCapabilitiesOverride struct {
 
 func (x *ModelCapabilitiesOverride) Reset() {
 	*x = ModelCapabilitiesOverride{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[147]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[148]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -21184,7 +21240,7 @@ func (x *ModelCapabilitiesOverride) String() string {
 func (*ModelCapabilitiesOverride) ProtoMessage() {}
 
 func (x *ModelCapabilitiesOverride) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[147]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[148]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -21197,7 +21253,7 @@ func (x *ModelCapabilitiesOverride) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelCapabilitiesOverride.ProtoReflect.Descriptor instead.
 func (*ModelCapabilitiesOverride) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{147}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{148}
 }
 
 func (x *ModelCapabilitiesOverride) GetSupports() *ModelCapabilitiesOverrideSupports {
@@ -21240,7 +21296,7 @@ type ModelCapabilitiesOverrideLimits struct {
 
 func (x *ModelCapabilitiesOverrideLimits) Reset() {
 	*x = ModelCapabilitiesOverrideLimits{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[148]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[149]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -21252,7 +21308,7 @@ func (x *ModelCapabilitiesOverrideLimits) String() string {
 func (*ModelCapabilitiesOverrideLimits) ProtoMessage() {}
 
 func (x *ModelCapabilitiesOverrideLimits) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[148]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[149]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -21265,7 +21321,7 @@ func (x *ModelCapabilitiesOverrideLimits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelCapabilitiesOverrideLimits.ProtoReflect.Descriptor instead.
 func (*ModelCapabilitiesOverrideLimits) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{148}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{149}
 }
 
 func (x *ModelCapabilitiesOverrideLimits) GetMaxPromptTokens() int64 {
@@ -21321,7 +21377,7 @@ type ModelCapabilitiesOverrideLimitsVision struct {
 
 func (x *ModelCapabilitiesOverrideLimitsVision) Reset() {
 	*x = ModelCapabilitiesOverrideLimitsVision{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[149]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[150]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -21333,7 +21389,7 @@ func (x *ModelCapabilitiesOverrideLimitsVision) String() string {
 func (*ModelCapabilitiesOverrideLimitsVision) ProtoMessage() {}
 
 func (x *ModelCapabilitiesOverrideLimitsVision) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[149]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[150]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -21346,7 +21402,7 @@ func (x *ModelCapabilitiesOverrideLimitsVision) ProtoReflect() protoreflect.Mess
 
 // Deprecated: Use ModelCapabilitiesOverrideLimitsVision.ProtoReflect.Descriptor instead.
 func (*ModelCapabilitiesOverrideLimitsVision) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{149}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{150}
 }
 
 func (x *ModelCapabilitiesOverrideLimitsVision) GetSupportedMediaTypes() []string {
@@ -21397,7 +21453,7 @@ type ModelCapabilitiesOverrideSupports struct {
 
 func (x *ModelCapabilitiesOverrideSupports) Reset() {
 	*x = ModelCapabilitiesOverrideSupports{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[150]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[151]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -21409,7 +21465,7 @@ func (x *ModelCapabilitiesOverrideSupports) String() string {
 func (*ModelCapabilitiesOverrideSupports) ProtoMessage() {}
 
 func (x *ModelCapabilitiesOverrideSupports) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[150]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[151]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -21422,7 +21478,7 @@ func (x *ModelCapabilitiesOverrideSupports) ProtoReflect() protoreflect.Message 
 
 // Deprecated: Use ModelCapabilitiesOverrideSupports.ProtoReflect.Descriptor instead.
 func (*ModelCapabilitiesOverrideSupports) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{150}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{151}
 }
 
 func (x *ModelCapabilitiesOverrideSupports) GetVision() bool {
@@ -21487,7 +21543,7 @@ type ModelCapabilitiesSupports struct {
 
 func (x *ModelCapabilitiesSupports) Reset() {
 	*x = ModelCapabilitiesSupports{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[151]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[152]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -21499,7 +21555,7 @@ func (x *ModelCapabilitiesSupports) String() string {
 func (*ModelCapabilitiesSupports) ProtoMessage() {}
 
 func (x *ModelCapabilitiesSupports) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[151]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[152]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -21512,7 +21568,7 @@ func (x *ModelCapabilitiesSupports) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelCapabilitiesSupports.ProtoReflect.Descriptor instead.
 func (*ModelCapabilitiesSupports) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{151}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{152}
 }
 
 func (x *ModelCapabilitiesSupports) GetVision() bool {
@@ -21597,7 +21653,7 @@ type ModelPickerSettingsContext struct {
 
 func (x *ModelPickerSettingsContext) Reset() {
 	*x = ModelPickerSettingsContext{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[152]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[153]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -21609,7 +21665,7 @@ func (x *ModelPickerSettingsContext) String() string {
 func (*ModelPickerSettingsContext) ProtoMessage() {}
 
 func (x *ModelPickerSettingsContext) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[152]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[153]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -21622,7 +21678,7 @@ func (x *ModelPickerSettingsContext) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelPickerSettingsContext.ProtoReflect.Descriptor instead.
 func (*ModelPickerSettingsContext) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{152}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{153}
 }
 
 func (x *ModelPickerSettingsContext) GetConfigDir() string {
@@ -21681,7 +21737,7 @@ type ModelProviderInstance struct {
 
 func (x *ModelProviderInstance) Reset() {
 	*x = ModelProviderInstance{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[153]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[154]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -21693,7 +21749,7 @@ func (x *ModelProviderInstance) String() string {
 func (*ModelProviderInstance) ProtoMessage() {}
 
 func (x *ModelProviderInstance) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[153]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[154]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -21706,7 +21762,7 @@ func (x *ModelProviderInstance) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelProviderInstance.ProtoReflect.Descriptor instead.
 func (*ModelProviderInstance) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{153}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{154}
 }
 
 func (x *ModelProviderInstance) GetReference() *ModelProviderInstanceReference {
@@ -21786,7 +21842,7 @@ type ModelProviderInstanceReference struct {
 
 func (x *ModelProviderInstanceReference) Reset() {
 	*x = ModelProviderInstanceReference{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[154]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[155]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -21798,7 +21854,7 @@ func (x *ModelProviderInstanceReference) String() string {
 func (*ModelProviderInstanceReference) ProtoMessage() {}
 
 func (x *ModelProviderInstanceReference) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[154]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[155]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -21811,7 +21867,7 @@ func (x *ModelProviderInstanceReference) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelProviderInstanceReference.ProtoReflect.Descriptor instead.
 func (*ModelProviderInstanceReference) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{154}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{155}
 }
 
 func (x *ModelProviderInstanceReference) GetAdapterId() string {
@@ -21866,7 +21922,7 @@ type ModelProviderOperationOutcome struct {
 
 func (x *ModelProviderOperationOutcome) Reset() {
 	*x = ModelProviderOperationOutcome{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[155]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[156]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -21878,7 +21934,7 @@ func (x *ModelProviderOperationOutcome) String() string {
 func (*ModelProviderOperationOutcome) ProtoMessage() {}
 
 func (x *ModelProviderOperationOutcome) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[155]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[156]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -21891,7 +21947,7 @@ func (x *ModelProviderOperationOutcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelProviderOperationOutcome.ProtoReflect.Descriptor instead.
 func (*ModelProviderOperationOutcome) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{155}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{156}
 }
 
 func (x *ModelProviderOperationOutcome) GetCode() ModelProviderOperationOutcomeCode {
@@ -21937,7 +21993,7 @@ type ModelProviderProvenance struct {
 
 func (x *ModelProviderProvenance) Reset() {
 	*x = ModelProviderProvenance{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[156]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[157]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -21949,7 +22005,7 @@ func (x *ModelProviderProvenance) String() string {
 func (*ModelProviderProvenance) ProtoMessage() {}
 
 func (x *ModelProviderProvenance) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[156]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[157]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -21962,7 +22018,7 @@ func (x *ModelProviderProvenance) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelProviderProvenance.ProtoReflect.Descriptor instead.
 func (*ModelProviderProvenance) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{156}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{157}
 }
 
 func (x *ModelProviderProvenance) GetAdapterId() string {
@@ -22025,7 +22081,7 @@ type ModelProviderRef struct {
 
 func (x *ModelProviderRef) Reset() {
 	*x = ModelProviderRef{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[157]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[158]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -22037,7 +22093,7 @@ func (x *ModelProviderRef) String() string {
 func (*ModelProviderRef) ProtoMessage() {}
 
 func (x *ModelProviderRef) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[157]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[158]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -22050,7 +22106,7 @@ func (x *ModelProviderRef) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelProviderRef.ProtoReflect.Descriptor instead.
 func (*ModelProviderRef) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{157}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{158}
 }
 
 func (x *ModelProviderRef) GetId() string {
@@ -22100,7 +22156,7 @@ type ModelSwitchConfirmation struct {
 
 func (x *ModelSwitchConfirmation) Reset() {
 	*x = ModelSwitchConfirmation{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[158]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[159]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -22112,7 +22168,7 @@ func (x *ModelSwitchConfirmation) String() string {
 func (*ModelSwitchConfirmation) ProtoMessage() {}
 
 func (x *ModelSwitchConfirmation) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[158]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[159]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -22125,7 +22181,7 @@ func (x *ModelSwitchConfirmation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelSwitchConfirmation.ProtoReflect.Descriptor instead.
 func (*ModelSwitchConfirmation) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{158}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{159}
 }
 
 func (x *ModelSwitchConfirmation) GetTargetModelDisplayName() string {
@@ -22190,7 +22246,7 @@ type NamedProviderConfig struct {
 
 func (x *NamedProviderConfig) Reset() {
 	*x = NamedProviderConfig{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[159]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[160]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -22202,7 +22258,7 @@ func (x *NamedProviderConfig) String() string {
 func (*NamedProviderConfig) ProtoMessage() {}
 
 func (x *NamedProviderConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[159]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[160]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -22215,7 +22271,7 @@ func (x *NamedProviderConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NamedProviderConfig.ProtoReflect.Descriptor instead.
 func (*NamedProviderConfig) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{159}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{160}
 }
 
 func (x *NamedProviderConfig) GetName() string {
@@ -22331,7 +22387,7 @@ type OpenCanvasInstance struct {
 
 func (x *OpenCanvasInstance) Reset() {
 	*x = OpenCanvasInstance{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[160]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[161]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -22343,7 +22399,7 @@ func (x *OpenCanvasInstance) String() string {
 func (*OpenCanvasInstance) ProtoMessage() {}
 
 func (x *OpenCanvasInstance) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[160]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[161]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -22356,7 +22412,7 @@ func (x *OpenCanvasInstance) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenCanvasInstance.ProtoReflect.Descriptor instead.
 func (*OpenCanvasInstance) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{160}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{161}
 }
 
 func (x *OpenCanvasInstance) GetInstanceId() string {
@@ -22449,7 +22505,7 @@ type PermissionApprovalEvaluation struct {
 
 func (x *PermissionApprovalEvaluation) Reset() {
 	*x = PermissionApprovalEvaluation{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[161]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[162]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -22461,7 +22517,7 @@ func (x *PermissionApprovalEvaluation) String() string {
 func (*PermissionApprovalEvaluation) ProtoMessage() {}
 
 func (x *PermissionApprovalEvaluation) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[161]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[162]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -22474,7 +22530,7 @@ func (x *PermissionApprovalEvaluation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PermissionApprovalEvaluation.ProtoReflect.Descriptor instead.
 func (*PermissionApprovalEvaluation) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{161}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{162}
 }
 
 func (x *PermissionApprovalEvaluation) GetReasonCode() PermissionApprovalEvaluationReasonCode {
@@ -22537,7 +22593,7 @@ type PermissionAssistedApproval struct {
 
 func (x *PermissionAssistedApproval) Reset() {
 	*x = PermissionAssistedApproval{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[162]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[163]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -22549,7 +22605,7 @@ func (x *PermissionAssistedApproval) String() string {
 func (*PermissionAssistedApproval) ProtoMessage() {}
 
 func (x *PermissionAssistedApproval) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[162]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[163]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -22562,7 +22618,7 @@ func (x *PermissionAssistedApproval) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PermissionAssistedApproval.ProtoReflect.Descriptor instead.
 func (*PermissionAssistedApproval) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{162}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{163}
 }
 
 func (x *PermissionAssistedApproval) GetRecommendation() AssistedApprovalRecommendation {
@@ -22637,7 +22693,7 @@ type PermissionDecisionContext struct {
 
 func (x *PermissionDecisionContext) Reset() {
 	*x = PermissionDecisionContext{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[163]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[164]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -22649,7 +22705,7 @@ func (x *PermissionDecisionContext) String() string {
 func (*PermissionDecisionContext) ProtoMessage() {}
 
 func (x *PermissionDecisionContext) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[163]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[164]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -22662,7 +22718,7 @@ func (x *PermissionDecisionContext) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PermissionDecisionContext.ProtoReflect.Descriptor instead.
 func (*PermissionDecisionContext) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{163}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{164}
 }
 
 func (x *PermissionDecisionContext) GetOutcome() PermissionDecisionOutcome {
@@ -22737,7 +22793,7 @@ type PermissionPromptRequest struct {
 
 func (x *PermissionPromptRequest) Reset() {
 	*x = PermissionPromptRequest{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[164]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[165]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -22749,7 +22805,7 @@ func (x *PermissionPromptRequest) String() string {
 func (*PermissionPromptRequest) ProtoMessage() {}
 
 func (x *PermissionPromptRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[164]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[165]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -22762,7 +22818,7 @@ func (x *PermissionPromptRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PermissionPromptRequest.ProtoReflect.Descriptor instead.
 func (*PermissionPromptRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{164}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{165}
 }
 
 func (x *PermissionPromptRequest) GetVariant() isPermissionPromptRequest_Variant {
@@ -23054,7 +23110,7 @@ type PermissionPromptRequestCommands struct {
 
 func (x *PermissionPromptRequestCommands) Reset() {
 	*x = PermissionPromptRequestCommands{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[165]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[166]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -23066,7 +23122,7 @@ func (x *PermissionPromptRequestCommands) String() string {
 func (*PermissionPromptRequestCommands) ProtoMessage() {}
 
 func (x *PermissionPromptRequestCommands) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[165]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[166]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -23079,7 +23135,7 @@ func (x *PermissionPromptRequestCommands) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PermissionPromptRequestCommands.ProtoReflect.Descriptor instead.
 func (*PermissionPromptRequestCommands) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{165}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{166}
 }
 
 func (x *PermissionPromptRequestCommands) GetToolCallId() string {
@@ -23194,7 +23250,7 @@ type PermissionPromptRequestCustomTool struct {
 
 func (x *PermissionPromptRequestCustomTool) Reset() {
 	*x = PermissionPromptRequestCustomTool{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[166]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[167]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -23206,7 +23262,7 @@ func (x *PermissionPromptRequestCustomTool) String() string {
 func (*PermissionPromptRequestCustomTool) ProtoMessage() {}
 
 func (x *PermissionPromptRequestCustomTool) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[166]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[167]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -23219,7 +23275,7 @@ func (x *PermissionPromptRequestCustomTool) ProtoReflect() protoreflect.Message 
 
 // Deprecated: Use PermissionPromptRequestCustomTool.ProtoReflect.Descriptor instead.
 func (*PermissionPromptRequestCustomTool) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{166}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{167}
 }
 
 func (x *PermissionPromptRequestCustomTool) GetToolCallId() string {
@@ -23283,7 +23339,7 @@ type PermissionPromptRequestExtensionEnvAccess struct {
 
 func (x *PermissionPromptRequestExtensionEnvAccess) Reset() {
 	*x = PermissionPromptRequestExtensionEnvAccess{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[167]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[168]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -23295,7 +23351,7 @@ func (x *PermissionPromptRequestExtensionEnvAccess) String() string {
 func (*PermissionPromptRequestExtensionEnvAccess) ProtoMessage() {}
 
 func (x *PermissionPromptRequestExtensionEnvAccess) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[167]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[168]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -23308,7 +23364,7 @@ func (x *PermissionPromptRequestExtensionEnvAccess) ProtoReflect() protoreflect.
 
 // Deprecated: Use PermissionPromptRequestExtensionEnvAccess.ProtoReflect.Descriptor instead.
 func (*PermissionPromptRequestExtensionEnvAccess) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{167}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{168}
 }
 
 func (x *PermissionPromptRequestExtensionEnvAccess) GetToolCallId() string {
@@ -23365,7 +23421,7 @@ type PermissionPromptRequestExtensionManagement struct {
 
 func (x *PermissionPromptRequestExtensionManagement) Reset() {
 	*x = PermissionPromptRequestExtensionManagement{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[168]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[169]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -23377,7 +23433,7 @@ func (x *PermissionPromptRequestExtensionManagement) String() string {
 func (*PermissionPromptRequestExtensionManagement) ProtoMessage() {}
 
 func (x *PermissionPromptRequestExtensionManagement) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[168]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[169]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -23390,7 +23446,7 @@ func (x *PermissionPromptRequestExtensionManagement) ProtoReflect() protoreflect
 
 // Deprecated: Use PermissionPromptRequestExtensionManagement.ProtoReflect.Descriptor instead.
 func (*PermissionPromptRequestExtensionManagement) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{168}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{169}
 }
 
 func (x *PermissionPromptRequestExtensionManagement) GetToolCallId() string {
@@ -23447,7 +23503,7 @@ type PermissionPromptRequestExtensionPermissionAccess struct {
 
 func (x *PermissionPromptRequestExtensionPermissionAccess) Reset() {
 	*x = PermissionPromptRequestExtensionPermissionAccess{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[169]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[170]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -23459,7 +23515,7 @@ func (x *PermissionPromptRequestExtensionPermissionAccess) String() string {
 func (*PermissionPromptRequestExtensionPermissionAccess) ProtoMessage() {}
 
 func (x *PermissionPromptRequestExtensionPermissionAccess) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[169]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[170]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -23472,7 +23528,7 @@ func (x *PermissionPromptRequestExtensionPermissionAccess) ProtoReflect() protor
 
 // Deprecated: Use PermissionPromptRequestExtensionPermissionAccess.ProtoReflect.Descriptor instead.
 func (*PermissionPromptRequestExtensionPermissionAccess) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{169}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{170}
 }
 
 func (x *PermissionPromptRequestExtensionPermissionAccess) GetToolCallId() string {
@@ -23591,7 +23647,7 @@ type PermissionPromptRequestFactory struct {
 
 func (x *PermissionPromptRequestFactory) Reset() {
 	*x = PermissionPromptRequestFactory{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[170]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[171]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -23603,7 +23659,7 @@ func (x *PermissionPromptRequestFactory) String() string {
 func (*PermissionPromptRequestFactory) ProtoMessage() {}
 
 func (x *PermissionPromptRequestFactory) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[170]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[171]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -23616,7 +23672,7 @@ func (x *PermissionPromptRequestFactory) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PermissionPromptRequestFactory.ProtoReflect.Descriptor instead.
 func (*PermissionPromptRequestFactory) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{170}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{171}
 }
 
 // Deprecated: Marked as deprecated in copilot/cli/v1/common.proto.
@@ -23783,7 +23839,7 @@ type PermissionPromptRequestHook struct {
 
 func (x *PermissionPromptRequestHook) Reset() {
 	*x = PermissionPromptRequestHook{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[171]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[172]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -23795,7 +23851,7 @@ func (x *PermissionPromptRequestHook) String() string {
 func (*PermissionPromptRequestHook) ProtoMessage() {}
 
 func (x *PermissionPromptRequestHook) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[171]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[172]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -23808,7 +23864,7 @@ func (x *PermissionPromptRequestHook) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PermissionPromptRequestHook.ProtoReflect.Descriptor instead.
 func (*PermissionPromptRequestHook) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{171}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{172}
 }
 
 func (x *PermissionPromptRequestHook) GetToolCallId() string {
@@ -23880,7 +23936,7 @@ type PermissionPromptRequestMcp struct {
 
 func (x *PermissionPromptRequestMcp) Reset() {
 	*x = PermissionPromptRequestMcp{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[172]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[173]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -23892,7 +23948,7 @@ func (x *PermissionPromptRequestMcp) String() string {
 func (*PermissionPromptRequestMcp) ProtoMessage() {}
 
 func (x *PermissionPromptRequestMcp) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[172]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[173]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -23905,7 +23961,7 @@ func (x *PermissionPromptRequestMcp) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PermissionPromptRequestMcp.ProtoReflect.Descriptor instead.
 func (*PermissionPromptRequestMcp) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{172}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{173}
 }
 
 func (x *PermissionPromptRequestMcp) GetToolCallId() string {
@@ -23998,7 +24054,7 @@ type PermissionPromptRequestMemory struct {
 
 func (x *PermissionPromptRequestMemory) Reset() {
 	*x = PermissionPromptRequestMemory{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[173]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[174]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -24010,7 +24066,7 @@ func (x *PermissionPromptRequestMemory) String() string {
 func (*PermissionPromptRequestMemory) ProtoMessage() {}
 
 func (x *PermissionPromptRequestMemory) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[173]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[174]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -24023,7 +24079,7 @@ func (x *PermissionPromptRequestMemory) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PermissionPromptRequestMemory.ProtoReflect.Descriptor instead.
 func (*PermissionPromptRequestMemory) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{173}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{174}
 }
 
 func (x *PermissionPromptRequestMemory) GetToolCallId() string {
@@ -24110,7 +24166,7 @@ type PermissionPromptRequestPath struct {
 
 func (x *PermissionPromptRequestPath) Reset() {
 	*x = PermissionPromptRequestPath{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[174]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[175]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -24122,7 +24178,7 @@ func (x *PermissionPromptRequestPath) String() string {
 func (*PermissionPromptRequestPath) ProtoMessage() {}
 
 func (x *PermissionPromptRequestPath) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[174]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[175]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -24135,7 +24191,7 @@ func (x *PermissionPromptRequestPath) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PermissionPromptRequestPath.ProtoReflect.Descriptor instead.
 func (*PermissionPromptRequestPath) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{174}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{175}
 }
 
 func (x *PermissionPromptRequestPath) GetToolCallId() string {
@@ -24203,7 +24259,7 @@ type PermissionPromptRequestRead struct {
 
 func (x *PermissionPromptRequestRead) Reset() {
 	*x = PermissionPromptRequestRead{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[175]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[176]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -24215,7 +24271,7 @@ func (x *PermissionPromptRequestRead) String() string {
 func (*PermissionPromptRequestRead) ProtoMessage() {}
 
 func (x *PermissionPromptRequestRead) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[175]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[176]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -24228,7 +24284,7 @@ func (x *PermissionPromptRequestRead) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PermissionPromptRequestRead.ProtoReflect.Descriptor instead.
 func (*PermissionPromptRequestRead) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{175}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{176}
 }
 
 func (x *PermissionPromptRequestRead) GetToolCallId() string {
@@ -24307,7 +24363,7 @@ type PermissionPromptRequestUrl struct {
 
 func (x *PermissionPromptRequestUrl) Reset() {
 	*x = PermissionPromptRequestUrl{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[176]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[177]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -24319,7 +24375,7 @@ func (x *PermissionPromptRequestUrl) String() string {
 func (*PermissionPromptRequestUrl) ProtoMessage() {}
 
 func (x *PermissionPromptRequestUrl) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[176]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[177]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -24332,7 +24388,7 @@ func (x *PermissionPromptRequestUrl) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PermissionPromptRequestUrl.ProtoReflect.Descriptor instead.
 func (*PermissionPromptRequestUrl) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{176}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{177}
 }
 
 func (x *PermissionPromptRequestUrl) GetToolCallId() string {
@@ -24443,7 +24499,7 @@ type PermissionPromptRequestWorkflow struct {
 
 func (x *PermissionPromptRequestWorkflow) Reset() {
 	*x = PermissionPromptRequestWorkflow{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[177]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[178]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -24455,7 +24511,7 @@ func (x *PermissionPromptRequestWorkflow) String() string {
 func (*PermissionPromptRequestWorkflow) ProtoMessage() {}
 
 func (x *PermissionPromptRequestWorkflow) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[177]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[178]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -24468,7 +24524,7 @@ func (x *PermissionPromptRequestWorkflow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PermissionPromptRequestWorkflow.ProtoReflect.Descriptor instead.
 func (*PermissionPromptRequestWorkflow) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{177}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{178}
 }
 
 func (x *PermissionPromptRequestWorkflow) GetToolCallId() string {
@@ -24628,7 +24684,7 @@ type PermissionPromptRequestWrite struct {
 
 func (x *PermissionPromptRequestWrite) Reset() {
 	*x = PermissionPromptRequestWrite{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[178]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[179]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -24640,7 +24696,7 @@ func (x *PermissionPromptRequestWrite) String() string {
 func (*PermissionPromptRequestWrite) ProtoMessage() {}
 
 func (x *PermissionPromptRequestWrite) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[178]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[179]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -24653,7 +24709,7 @@ func (x *PermissionPromptRequestWrite) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PermissionPromptRequestWrite.ProtoReflect.Descriptor instead.
 func (*PermissionPromptRequestWrite) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{178}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{179}
 }
 
 func (x *PermissionPromptRequestWrite) GetToolCallId() string {
@@ -24761,7 +24817,7 @@ type PermissionRecoveryAttempt struct {
 
 func (x *PermissionRecoveryAttempt) Reset() {
 	*x = PermissionRecoveryAttempt{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[179]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[180]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -24773,7 +24829,7 @@ func (x *PermissionRecoveryAttempt) String() string {
 func (*PermissionRecoveryAttempt) ProtoMessage() {}
 
 func (x *PermissionRecoveryAttempt) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[179]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[180]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -24786,7 +24842,7 @@ func (x *PermissionRecoveryAttempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PermissionRecoveryAttempt.ProtoReflect.Descriptor instead.
 func (*PermissionRecoveryAttempt) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{179}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{180}
 }
 
 func (x *PermissionRecoveryAttempt) GetAttemptId() string {
@@ -24879,7 +24935,7 @@ type PermissionRecoveryData struct {
 
 func (x *PermissionRecoveryData) Reset() {
 	*x = PermissionRecoveryData{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[180]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[181]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -24891,7 +24947,7 @@ func (x *PermissionRecoveryData) String() string {
 func (*PermissionRecoveryData) ProtoMessage() {}
 
 func (x *PermissionRecoveryData) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[180]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[181]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -24904,7 +24960,7 @@ func (x *PermissionRecoveryData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PermissionRecoveryData.ProtoReflect.Descriptor instead.
 func (*PermissionRecoveryData) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{180}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{181}
 }
 
 func (x *PermissionRecoveryData) GetEpisodeId() string {
@@ -24986,7 +25042,7 @@ type PermissionRule struct {
 
 func (x *PermissionRule) Reset() {
 	*x = PermissionRule{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[181]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[182]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -24998,7 +25054,7 @@ func (x *PermissionRule) String() string {
 func (*PermissionRule) ProtoMessage() {}
 
 func (x *PermissionRule) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[181]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[182]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -25011,7 +25067,7 @@ func (x *PermissionRule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PermissionRule.ProtoReflect.Descriptor instead.
 func (*PermissionRule) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{181}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{182}
 }
 
 func (x *PermissionRule) GetKind() string {
@@ -25056,7 +25112,7 @@ type PermissionSandboxPathGrant struct {
 
 func (x *PermissionSandboxPathGrant) Reset() {
 	*x = PermissionSandboxPathGrant{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[182]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[183]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -25068,7 +25124,7 @@ func (x *PermissionSandboxPathGrant) String() string {
 func (*PermissionSandboxPathGrant) ProtoMessage() {}
 
 func (x *PermissionSandboxPathGrant) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[182]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[183]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -25081,7 +25137,7 @@ func (x *PermissionSandboxPathGrant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PermissionSandboxPathGrant.ProtoReflect.Descriptor instead.
 func (*PermissionSandboxPathGrant) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{182}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{183}
 }
 
 func (x *PermissionSandboxPathGrant) GetPath() string {
@@ -25135,7 +25191,7 @@ type PermissionWriteFileContent struct {
 
 func (x *PermissionWriteFileContent) Reset() {
 	*x = PermissionWriteFileContent{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[183]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[184]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -25147,7 +25203,7 @@ func (x *PermissionWriteFileContent) String() string {
 func (*PermissionWriteFileContent) ProtoMessage() {}
 
 func (x *PermissionWriteFileContent) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[183]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[184]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -25160,7 +25216,7 @@ func (x *PermissionWriteFileContent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PermissionWriteFileContent.ProtoReflect.Descriptor instead.
 func (*PermissionWriteFileContent) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{183}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{184}
 }
 
 func (x *PermissionWriteFileContent) GetPath() string {
@@ -25200,7 +25256,7 @@ type PermissionWriteFileEdit struct {
 
 func (x *PermissionWriteFileEdit) Reset() {
 	*x = PermissionWriteFileEdit{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[184]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[185]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -25212,7 +25268,7 @@ func (x *PermissionWriteFileEdit) String() string {
 func (*PermissionWriteFileEdit) ProtoMessage() {}
 
 func (x *PermissionWriteFileEdit) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[184]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[185]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -25225,7 +25281,7 @@ func (x *PermissionWriteFileEdit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PermissionWriteFileEdit.ProtoReflect.Descriptor instead.
 func (*PermissionWriteFileEdit) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{184}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{185}
 }
 
 func (x *PermissionWriteFileEdit) GetBefore() *PermissionWriteFileContent {
@@ -25270,7 +25326,7 @@ type PluginInstallPlan struct {
 
 func (x *PluginInstallPlan) Reset() {
 	*x = PluginInstallPlan{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[185]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[186]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -25282,7 +25338,7 @@ func (x *PluginInstallPlan) String() string {
 func (*PluginInstallPlan) ProtoMessage() {}
 
 func (x *PluginInstallPlan) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[185]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[186]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -25295,7 +25351,7 @@ func (x *PluginInstallPlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PluginInstallPlan.ProtoReflect.Descriptor instead.
 func (*PluginInstallPlan) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{185}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{186}
 }
 
 func (x *PluginInstallPlan) GetPlanHandle() string {
@@ -25355,7 +25411,7 @@ type PluginInstallationFileReview struct {
 
 func (x *PluginInstallationFileReview) Reset() {
 	*x = PluginInstallationFileReview{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[186]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[187]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -25367,7 +25423,7 @@ func (x *PluginInstallationFileReview) String() string {
 func (*PluginInstallationFileReview) ProtoMessage() {}
 
 func (x *PluginInstallationFileReview) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[186]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[187]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -25380,7 +25436,7 @@ func (x *PluginInstallationFileReview) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PluginInstallationFileReview.ProtoReflect.Descriptor instead.
 func (*PluginInstallationFileReview) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{186}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{187}
 }
 
 func (x *PluginInstallationFileReview) GetPath() string {
@@ -25441,7 +25497,7 @@ type PluginInstallationLocation struct {
 
 func (x *PluginInstallationLocation) Reset() {
 	*x = PluginInstallationLocation{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[187]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[188]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -25453,7 +25509,7 @@ func (x *PluginInstallationLocation) String() string {
 func (*PluginInstallationLocation) ProtoMessage() {}
 
 func (x *PluginInstallationLocation) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[187]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[188]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -25466,7 +25522,7 @@ func (x *PluginInstallationLocation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PluginInstallationLocation.ProtoReflect.Descriptor instead.
 func (*PluginInstallationLocation) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{187}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{188}
 }
 
 func (x *PluginInstallationLocation) GetRelativePath() string {
@@ -25508,7 +25564,7 @@ type PluginInstallationMcpServerReview struct {
 
 func (x *PluginInstallationMcpServerReview) Reset() {
 	*x = PluginInstallationMcpServerReview{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[188]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[189]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -25520,7 +25576,7 @@ func (x *PluginInstallationMcpServerReview) String() string {
 func (*PluginInstallationMcpServerReview) ProtoMessage() {}
 
 func (x *PluginInstallationMcpServerReview) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[188]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[189]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -25533,7 +25589,7 @@ func (x *PluginInstallationMcpServerReview) ProtoReflect() protoreflect.Message 
 
 // Deprecated: Use PluginInstallationMcpServerReview.ProtoReflect.Descriptor instead.
 func (*PluginInstallationMcpServerReview) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{188}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{189}
 }
 
 func (x *PluginInstallationMcpServerReview) GetName() string {
@@ -25600,7 +25656,7 @@ type PluginInstallationReview struct {
 
 func (x *PluginInstallationReview) Reset() {
 	*x = PluginInstallationReview{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[189]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[190]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -25612,7 +25668,7 @@ func (x *PluginInstallationReview) String() string {
 func (*PluginInstallationReview) ProtoMessage() {}
 
 func (x *PluginInstallationReview) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[189]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[190]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -25625,7 +25681,7 @@ func (x *PluginInstallationReview) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PluginInstallationReview.ProtoReflect.Descriptor instead.
 func (*PluginInstallationReview) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{189}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{190}
 }
 
 func (x *PluginInstallationReview) GetName() string {
@@ -25747,7 +25803,7 @@ type PluginInstallationSource struct {
 
 func (x *PluginInstallationSource) Reset() {
 	*x = PluginInstallationSource{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[190]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[191]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -25759,7 +25815,7 @@ func (x *PluginInstallationSource) String() string {
 func (*PluginInstallationSource) ProtoMessage() {}
 
 func (x *PluginInstallationSource) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[190]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[191]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -25772,7 +25828,7 @@ func (x *PluginInstallationSource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PluginInstallationSource.ProtoReflect.Descriptor instead.
 func (*PluginInstallationSource) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{190}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{191}
 }
 
 func (x *PluginInstallationSource) GetResourceId() string {
@@ -25856,7 +25912,7 @@ type ProtocolMarkerSectionOverride struct {
 
 func (x *ProtocolMarkerSectionOverride) Reset() {
 	*x = ProtocolMarkerSectionOverride{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[191]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[192]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -25868,7 +25924,7 @@ func (x *ProtocolMarkerSectionOverride) String() string {
 func (*ProtocolMarkerSectionOverride) ProtoMessage() {}
 
 func (x *ProtocolMarkerSectionOverride) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[191]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[192]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -25881,7 +25937,7 @@ func (x *ProtocolMarkerSectionOverride) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProtocolMarkerSectionOverride.ProtoReflect.Descriptor instead.
 func (*ProtocolMarkerSectionOverride) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{191}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{192}
 }
 
 func (x *ProtocolMarkerSectionOverride) GetVariant() isProtocolMarkerSectionOverride_Variant {
@@ -25954,7 +26010,7 @@ type ProtocolMarkerSectionOverridePreserve struct {
 
 func (x *ProtocolMarkerSectionOverridePreserve) Reset() {
 	*x = ProtocolMarkerSectionOverridePreserve{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[192]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[193]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -25966,7 +26022,7 @@ func (x *ProtocolMarkerSectionOverridePreserve) String() string {
 func (*ProtocolMarkerSectionOverridePreserve) ProtoMessage() {}
 
 func (x *ProtocolMarkerSectionOverridePreserve) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[192]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[193]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -25979,7 +26035,7 @@ func (x *ProtocolMarkerSectionOverridePreserve) ProtoReflect() protoreflect.Mess
 
 // Deprecated: Use ProtocolMarkerSectionOverridePreserve.ProtoReflect.Descriptor instead.
 func (*ProtocolMarkerSectionOverridePreserve) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{192}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{193}
 }
 
 func (x *ProtocolMarkerSectionOverridePreserve) GetJsonExtra() string {
@@ -26000,7 +26056,7 @@ type ProtocolMarkerSectionOverrideTransform struct {
 
 func (x *ProtocolMarkerSectionOverrideTransform) Reset() {
 	*x = ProtocolMarkerSectionOverrideTransform{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[193]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[194]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -26012,7 +26068,7 @@ func (x *ProtocolMarkerSectionOverrideTransform) String() string {
 func (*ProtocolMarkerSectionOverrideTransform) ProtoMessage() {}
 
 func (x *ProtocolMarkerSectionOverrideTransform) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[193]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[194]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -26025,7 +26081,7 @@ func (x *ProtocolMarkerSectionOverrideTransform) ProtoReflect() protoreflect.Mes
 
 // Deprecated: Use ProtocolMarkerSectionOverrideTransform.ProtoReflect.Descriptor instead.
 func (*ProtocolMarkerSectionOverrideTransform) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{193}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{194}
 }
 
 func (x *ProtocolMarkerSectionOverrideTransform) GetJsonExtra() string {
@@ -26053,7 +26109,7 @@ type ProtocolSectionOverride struct {
 
 func (x *ProtocolSectionOverride) Reset() {
 	*x = ProtocolSectionOverride{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[194]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[195]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -26065,7 +26121,7 @@ func (x *ProtocolSectionOverride) String() string {
 func (*ProtocolSectionOverride) ProtoMessage() {}
 
 func (x *ProtocolSectionOverride) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[194]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[195]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -26078,7 +26134,7 @@ func (x *ProtocolSectionOverride) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProtocolSectionOverride.ProtoReflect.Descriptor instead.
 func (*ProtocolSectionOverride) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{194}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{195}
 }
 
 func (x *ProtocolSectionOverride) GetVariant() isProtocolSectionOverride_Variant {
@@ -26156,7 +26212,7 @@ type ProtocolStaticSectionOverride struct {
 
 func (x *ProtocolStaticSectionOverride) Reset() {
 	*x = ProtocolStaticSectionOverride{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[195]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[196]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -26168,7 +26224,7 @@ func (x *ProtocolStaticSectionOverride) String() string {
 func (*ProtocolStaticSectionOverride) ProtoMessage() {}
 
 func (x *ProtocolStaticSectionOverride) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[195]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[196]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -26181,7 +26237,7 @@ func (x *ProtocolStaticSectionOverride) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProtocolStaticSectionOverride.ProtoReflect.Descriptor instead.
 func (*ProtocolStaticSectionOverride) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{195}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{196}
 }
 
 func (x *ProtocolStaticSectionOverride) GetAction() ProtocolStaticSectionAction {
@@ -26220,7 +26276,7 @@ type ProtocolSystemMessageAppendConfig struct {
 
 func (x *ProtocolSystemMessageAppendConfig) Reset() {
 	*x = ProtocolSystemMessageAppendConfig{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[196]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[197]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -26232,7 +26288,7 @@ func (x *ProtocolSystemMessageAppendConfig) String() string {
 func (*ProtocolSystemMessageAppendConfig) ProtoMessage() {}
 
 func (x *ProtocolSystemMessageAppendConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[196]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[197]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -26245,7 +26301,7 @@ func (x *ProtocolSystemMessageAppendConfig) ProtoReflect() protoreflect.Message 
 
 // Deprecated: Use ProtocolSystemMessageAppendConfig.ProtoReflect.Descriptor instead.
 func (*ProtocolSystemMessageAppendConfig) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{196}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{197}
 }
 
 func (x *ProtocolSystemMessageAppendConfig) GetMode() ProtocolAppendMode {
@@ -26284,7 +26340,7 @@ type ProtocolSystemMessageCustomizeConfig struct {
 
 func (x *ProtocolSystemMessageCustomizeConfig) Reset() {
 	*x = ProtocolSystemMessageCustomizeConfig{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[197]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[198]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -26296,7 +26352,7 @@ func (x *ProtocolSystemMessageCustomizeConfig) String() string {
 func (*ProtocolSystemMessageCustomizeConfig) ProtoMessage() {}
 
 func (x *ProtocolSystemMessageCustomizeConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[197]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[198]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -26309,7 +26365,7 @@ func (x *ProtocolSystemMessageCustomizeConfig) ProtoReflect() protoreflect.Messa
 
 // Deprecated: Use ProtocolSystemMessageCustomizeConfig.ProtoReflect.Descriptor instead.
 func (*ProtocolSystemMessageCustomizeConfig) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{197}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{198}
 }
 
 func (x *ProtocolSystemMessageCustomizeConfig) GetSections() map[string]*ProtocolSectionOverride {
@@ -26348,7 +26404,7 @@ type ProtocolSystemMessageReplaceConfig struct {
 
 func (x *ProtocolSystemMessageReplaceConfig) Reset() {
 	*x = ProtocolSystemMessageReplaceConfig{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[198]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[199]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -26360,7 +26416,7 @@ func (x *ProtocolSystemMessageReplaceConfig) String() string {
 func (*ProtocolSystemMessageReplaceConfig) ProtoMessage() {}
 
 func (x *ProtocolSystemMessageReplaceConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[198]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[199]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -26373,7 +26429,7 @@ func (x *ProtocolSystemMessageReplaceConfig) ProtoReflect() protoreflect.Message
 
 // Deprecated: Use ProtocolSystemMessageReplaceConfig.ProtoReflect.Descriptor instead.
 func (*ProtocolSystemMessageReplaceConfig) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{198}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{199}
 }
 
 func (x *ProtocolSystemMessageReplaceConfig) GetContent() string {
@@ -26445,7 +26501,7 @@ type ProviderConfig struct {
 
 func (x *ProviderConfig) Reset() {
 	*x = ProviderConfig{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[199]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[200]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -26457,7 +26513,7 @@ func (x *ProviderConfig) String() string {
 func (*ProviderConfig) ProtoMessage() {}
 
 func (x *ProviderConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[199]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[200]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -26470,7 +26526,7 @@ func (x *ProviderConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProviderConfig.ProtoReflect.Descriptor instead.
 func (*ProviderConfig) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{199}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{200}
 }
 
 func (x *ProviderConfig) GetType() ProviderConfigType {
@@ -26619,7 +26675,7 @@ type ProviderConfigAzure struct {
 
 func (x *ProviderConfigAzure) Reset() {
 	*x = ProviderConfigAzure{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[200]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[201]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -26631,7 +26687,7 @@ func (x *ProviderConfigAzure) String() string {
 func (*ProviderConfigAzure) ProtoMessage() {}
 
 func (x *ProviderConfigAzure) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[200]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[201]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -26644,7 +26700,7 @@ func (x *ProviderConfigAzure) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProviderConfigAzure.ProtoReflect.Descriptor instead.
 func (*ProviderConfigAzure) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{200}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{201}
 }
 
 func (x *ProviderConfigAzure) GetApiVersion() string {
@@ -26694,7 +26750,7 @@ type ProviderModelConfig struct {
 
 func (x *ProviderModelConfig) Reset() {
 	*x = ProviderModelConfig{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[201]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[202]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -26706,7 +26762,7 @@ func (x *ProviderModelConfig) String() string {
 func (*ProviderModelConfig) ProtoMessage() {}
 
 func (x *ProviderModelConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[201]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[202]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -26719,7 +26775,7 @@ func (x *ProviderModelConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProviderModelConfig.ProtoReflect.Descriptor instead.
 func (*ProviderModelConfig) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{201}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{202}
 }
 
 func (x *ProviderModelConfig) GetId() string {
@@ -26832,7 +26888,7 @@ type ProviderMonthlyUsage struct {
 
 func (x *ProviderMonthlyUsage) Reset() {
 	*x = ProviderMonthlyUsage{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[202]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[203]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -26844,7 +26900,7 @@ func (x *ProviderMonthlyUsage) String() string {
 func (*ProviderMonthlyUsage) ProtoMessage() {}
 
 func (x *ProviderMonthlyUsage) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[202]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[203]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -26857,7 +26913,7 @@ func (x *ProviderMonthlyUsage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProviderMonthlyUsage.ProtoReflect.Descriptor instead.
 func (*ProviderMonthlyUsage) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{202}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{203}
 }
 
 func (x *ProviderMonthlyUsage) GetState() ProviderMonthlyUsageState {
@@ -26950,7 +27006,7 @@ type ProviderQuotaBudgetMetadata struct {
 
 func (x *ProviderQuotaBudgetMetadata) Reset() {
 	*x = ProviderQuotaBudgetMetadata{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[203]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[204]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -26962,7 +27018,7 @@ func (x *ProviderQuotaBudgetMetadata) String() string {
 func (*ProviderQuotaBudgetMetadata) ProtoMessage() {}
 
 func (x *ProviderQuotaBudgetMetadata) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[203]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[204]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -26975,7 +27031,7 @@ func (x *ProviderQuotaBudgetMetadata) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProviderQuotaBudgetMetadata.ProtoReflect.Descriptor instead.
 func (*ProviderQuotaBudgetMetadata) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{203}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{204}
 }
 
 func (x *ProviderQuotaBudgetMetadata) GetUnlimited() bool {
@@ -27120,7 +27176,7 @@ type ProviderQuotaState struct {
 
 func (x *ProviderQuotaState) Reset() {
 	*x = ProviderQuotaState{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[204]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[205]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -27132,7 +27188,7 @@ func (x *ProviderQuotaState) String() string {
 func (*ProviderQuotaState) ProtoMessage() {}
 
 func (x *ProviderQuotaState) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[204]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[205]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -27145,7 +27201,7 @@ func (x *ProviderQuotaState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProviderQuotaState.ProtoReflect.Descriptor instead.
 func (*ProviderQuotaState) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{204}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{205}
 }
 
 func (x *ProviderQuotaState) GetProvider() *ModelProviderRef {
@@ -27332,7 +27388,7 @@ type SandboxConfig struct {
 
 func (x *SandboxConfig) Reset() {
 	*x = SandboxConfig{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[205]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[206]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -27344,7 +27400,7 @@ func (x *SandboxConfig) String() string {
 func (*SandboxConfig) ProtoMessage() {}
 
 func (x *SandboxConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[205]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[206]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -27357,7 +27413,7 @@ func (x *SandboxConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SandboxConfig.ProtoReflect.Descriptor instead.
 func (*SandboxConfig) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{205}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{206}
 }
 
 func (x *SandboxConfig) GetEnabled() bool {
@@ -27459,7 +27515,7 @@ type SandboxConfigAuth struct {
 
 func (x *SandboxConfigAuth) Reset() {
 	*x = SandboxConfigAuth{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[206]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[207]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -27471,7 +27527,7 @@ func (x *SandboxConfigAuth) String() string {
 func (*SandboxConfigAuth) ProtoMessage() {}
 
 func (x *SandboxConfigAuth) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[206]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[207]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -27484,7 +27540,7 @@ func (x *SandboxConfigAuth) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SandboxConfigAuth.ProtoReflect.Descriptor instead.
 func (*SandboxConfigAuth) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{206}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{207}
 }
 
 func (x *SandboxConfigAuth) GetGit() bool {
@@ -27527,7 +27583,7 @@ type SandboxConfigUserPolicy struct {
 
 func (x *SandboxConfigUserPolicy) Reset() {
 	*x = SandboxConfigUserPolicy{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[207]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[208]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -27539,7 +27595,7 @@ func (x *SandboxConfigUserPolicy) String() string {
 func (*SandboxConfigUserPolicy) ProtoMessage() {}
 
 func (x *SandboxConfigUserPolicy) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[207]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[208]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -27552,7 +27608,7 @@ func (x *SandboxConfigUserPolicy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SandboxConfigUserPolicy.ProtoReflect.Descriptor instead.
 func (*SandboxConfigUserPolicy) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{207}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{208}
 }
 
 func (x *SandboxConfigUserPolicy) GetFilesystem() *SandboxConfigUserPolicyFilesystem {
@@ -27604,7 +27660,7 @@ type SandboxConfigUserPolicyExperimental struct {
 
 func (x *SandboxConfigUserPolicyExperimental) Reset() {
 	*x = SandboxConfigUserPolicyExperimental{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[208]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[209]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -27616,7 +27672,7 @@ func (x *SandboxConfigUserPolicyExperimental) String() string {
 func (*SandboxConfigUserPolicyExperimental) ProtoMessage() {}
 
 func (x *SandboxConfigUserPolicyExperimental) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[208]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[209]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -27629,7 +27685,7 @@ func (x *SandboxConfigUserPolicyExperimental) ProtoReflect() protoreflect.Messag
 
 // Deprecated: Use SandboxConfigUserPolicyExperimental.ProtoReflect.Descriptor instead.
 func (*SandboxConfigUserPolicyExperimental) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{208}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{209}
 }
 
 func (x *SandboxConfigUserPolicyExperimental) GetSeatbelt() *SandboxConfigUserPolicyExperimentalSeatbelt {
@@ -27660,7 +27716,7 @@ type SandboxConfigUserPolicyExperimentalSeatbelt struct {
 
 func (x *SandboxConfigUserPolicyExperimentalSeatbelt) Reset() {
 	*x = SandboxConfigUserPolicyExperimentalSeatbelt{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[209]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[210]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -27672,7 +27728,7 @@ func (x *SandboxConfigUserPolicyExperimentalSeatbelt) String() string {
 func (*SandboxConfigUserPolicyExperimentalSeatbelt) ProtoMessage() {}
 
 func (x *SandboxConfigUserPolicyExperimentalSeatbelt) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[209]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[210]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -27685,7 +27741,7 @@ func (x *SandboxConfigUserPolicyExperimentalSeatbelt) ProtoReflect() protoreflec
 
 // Deprecated: Use SandboxConfigUserPolicyExperimentalSeatbelt.ProtoReflect.Descriptor instead.
 func (*SandboxConfigUserPolicyExperimentalSeatbelt) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{209}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{210}
 }
 
 func (x *SandboxConfigUserPolicyExperimentalSeatbelt) GetKeychainAccess() bool {
@@ -27722,7 +27778,7 @@ type SandboxConfigUserPolicyFilesystem struct {
 
 func (x *SandboxConfigUserPolicyFilesystem) Reset() {
 	*x = SandboxConfigUserPolicyFilesystem{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[210]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[211]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -27734,7 +27790,7 @@ func (x *SandboxConfigUserPolicyFilesystem) String() string {
 func (*SandboxConfigUserPolicyFilesystem) ProtoMessage() {}
 
 func (x *SandboxConfigUserPolicyFilesystem) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[210]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[211]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -27747,7 +27803,7 @@ func (x *SandboxConfigUserPolicyFilesystem) ProtoReflect() protoreflect.Message 
 
 // Deprecated: Use SandboxConfigUserPolicyFilesystem.ProtoReflect.Descriptor instead.
 func (*SandboxConfigUserPolicyFilesystem) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{210}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{211}
 }
 
 func (x *SandboxConfigUserPolicyFilesystem) GetReadwritePaths() []string {
@@ -27807,7 +27863,7 @@ type SandboxConfigUserPolicyNetwork struct {
 
 func (x *SandboxConfigUserPolicyNetwork) Reset() {
 	*x = SandboxConfigUserPolicyNetwork{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[211]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[212]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -27819,7 +27875,7 @@ func (x *SandboxConfigUserPolicyNetwork) String() string {
 func (*SandboxConfigUserPolicyNetwork) ProtoMessage() {}
 
 func (x *SandboxConfigUserPolicyNetwork) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[211]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[212]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -27832,7 +27888,7 @@ func (x *SandboxConfigUserPolicyNetwork) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SandboxConfigUserPolicyNetwork.ProtoReflect.Descriptor instead.
 func (*SandboxConfigUserPolicyNetwork) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{211}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{212}
 }
 
 func (x *SandboxConfigUserPolicyNetwork) GetAllowOutbound() bool {
@@ -27895,7 +27951,7 @@ type SandboxConfigUserPolicyNetworkProxy struct {
 
 func (x *SandboxConfigUserPolicyNetworkProxy) Reset() {
 	*x = SandboxConfigUserPolicyNetworkProxy{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[212]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[213]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -27907,7 +27963,7 @@ func (x *SandboxConfigUserPolicyNetworkProxy) String() string {
 func (*SandboxConfigUserPolicyNetworkProxy) ProtoMessage() {}
 
 func (x *SandboxConfigUserPolicyNetworkProxy) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[212]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[213]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -27920,7 +27976,7 @@ func (x *SandboxConfigUserPolicyNetworkProxy) ProtoReflect() protoreflect.Messag
 
 // Deprecated: Use SandboxConfigUserPolicyNetworkProxy.ProtoReflect.Descriptor instead.
 func (*SandboxConfigUserPolicyNetworkProxy) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{212}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{213}
 }
 
 func (x *SandboxConfigUserPolicyNetworkProxy) GetUrl() string {
@@ -27965,7 +28021,7 @@ type SandboxConfigUserPolicySeatbelt struct {
 
 func (x *SandboxConfigUserPolicySeatbelt) Reset() {
 	*x = SandboxConfigUserPolicySeatbelt{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[213]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[214]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -27977,7 +28033,7 @@ func (x *SandboxConfigUserPolicySeatbelt) String() string {
 func (*SandboxConfigUserPolicySeatbelt) ProtoMessage() {}
 
 func (x *SandboxConfigUserPolicySeatbelt) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[213]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[214]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -27990,7 +28046,7 @@ func (x *SandboxConfigUserPolicySeatbelt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SandboxConfigUserPolicySeatbelt.ProtoReflect.Descriptor instead.
 func (*SandboxConfigUserPolicySeatbelt) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{213}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{214}
 }
 
 func (x *SandboxConfigUserPolicySeatbelt) GetKeychainAccess() bool {
@@ -28021,7 +28077,7 @@ type SandboxCredentialsConfig struct {
 
 func (x *SandboxCredentialsConfig) Reset() {
 	*x = SandboxCredentialsConfig{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[214]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[215]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -28033,7 +28089,7 @@ func (x *SandboxCredentialsConfig) String() string {
 func (*SandboxCredentialsConfig) ProtoMessage() {}
 
 func (x *SandboxCredentialsConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[214]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[215]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -28046,7 +28102,7 @@ func (x *SandboxCredentialsConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SandboxCredentialsConfig.ProtoReflect.Descriptor instead.
 func (*SandboxCredentialsConfig) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{214}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{215}
 }
 
 func (x *SandboxCredentialsConfig) GetEnvVars() map[string]*SandboxMaskedEnvVar {
@@ -28077,7 +28133,7 @@ type SandboxMaskedEnvVar struct {
 
 func (x *SandboxMaskedEnvVar) Reset() {
 	*x = SandboxMaskedEnvVar{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[215]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[216]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -28089,7 +28145,7 @@ func (x *SandboxMaskedEnvVar) String() string {
 func (*SandboxMaskedEnvVar) ProtoMessage() {}
 
 func (x *SandboxMaskedEnvVar) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[215]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[216]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -28102,7 +28158,7 @@ func (x *SandboxMaskedEnvVar) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SandboxMaskedEnvVar.ProtoReflect.Descriptor instead.
 func (*SandboxMaskedEnvVar) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{215}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{216}
 }
 
 func (x *SandboxMaskedEnvVar) GetInjectHosts() []string {
@@ -28141,7 +28197,7 @@ type SessionContext struct {
 
 func (x *SessionContext) Reset() {
 	*x = SessionContext{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[216]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[217]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -28153,7 +28209,7 @@ func (x *SessionContext) String() string {
 func (*SessionContext) ProtoMessage() {}
 
 func (x *SessionContext) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[216]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[217]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -28166,7 +28222,7 @@ func (x *SessionContext) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionContext.ProtoReflect.Descriptor instead.
 func (*SessionContext) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{216}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{217}
 }
 
 func (x *SessionContext) GetCwd() string {
@@ -28224,7 +28280,7 @@ type SessionLimitsConfig struct {
 
 func (x *SessionLimitsConfig) Reset() {
 	*x = SessionLimitsConfig{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[217]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[218]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -28236,7 +28292,7 @@ func (x *SessionLimitsConfig) String() string {
 func (*SessionLimitsConfig) ProtoMessage() {}
 
 func (x *SessionLimitsConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[217]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[218]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -28249,7 +28305,7 @@ func (x *SessionLimitsConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionLimitsConfig.ProtoReflect.Descriptor instead.
 func (*SessionLimitsConfig) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{217}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{218}
 }
 
 func (x *SessionLimitsConfig) GetMaxAiCredits() float64 {
@@ -28286,7 +28342,7 @@ type SessionListFilter struct {
 
 func (x *SessionListFilter) Reset() {
 	*x = SessionListFilter{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[218]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[219]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -28298,7 +28354,7 @@ func (x *SessionListFilter) String() string {
 func (*SessionListFilter) ProtoMessage() {}
 
 func (x *SessionListFilter) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[218]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[219]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -28311,7 +28367,7 @@ func (x *SessionListFilter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionListFilter.ProtoReflect.Descriptor instead.
 func (*SessionListFilter) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{218}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{219}
 }
 
 func (x *SessionListFilter) GetCwd() string {
@@ -28372,7 +28428,7 @@ type SessionManagedPermissions struct {
 
 func (x *SessionManagedPermissions) Reset() {
 	*x = SessionManagedPermissions{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[219]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[220]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -28384,7 +28440,7 @@ func (x *SessionManagedPermissions) String() string {
 func (*SessionManagedPermissions) ProtoMessage() {}
 
 func (x *SessionManagedPermissions) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[219]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[220]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -28397,7 +28453,7 @@ func (x *SessionManagedPermissions) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionManagedPermissions.ProtoReflect.Descriptor instead.
 func (*SessionManagedPermissions) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{219}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{220}
 }
 
 func (x *SessionManagedPermissions) GetDisableBypassPermissionsMode() string {
@@ -28463,7 +28519,7 @@ type SessionManagedSettings struct {
 
 func (x *SessionManagedSettings) Reset() {
 	*x = SessionManagedSettings{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[220]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[221]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -28475,7 +28531,7 @@ func (x *SessionManagedSettings) String() string {
 func (*SessionManagedSettings) ProtoMessage() {}
 
 func (x *SessionManagedSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[220]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[221]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -28488,7 +28544,7 @@ func (x *SessionManagedSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionManagedSettings.ProtoReflect.Descriptor instead.
 func (*SessionManagedSettings) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{220}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{221}
 }
 
 func (x *SessionManagedSettings) GetPermissions() *SessionManagedPermissions {
@@ -28520,7 +28576,7 @@ type ShellCredentials struct {
 
 func (x *ShellCredentials) Reset() {
 	*x = ShellCredentials{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[221]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[222]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -28532,7 +28588,7 @@ func (x *ShellCredentials) String() string {
 func (*ShellCredentials) ProtoMessage() {}
 
 func (x *ShellCredentials) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[221]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[222]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -28545,7 +28601,7 @@ func (x *ShellCredentials) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShellCredentials.ProtoReflect.Descriptor instead.
 func (*ShellCredentials) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{221}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{222}
 }
 
 func (x *ShellCredentials) GetGit() bool {
@@ -28584,7 +28640,7 @@ type ShellInitScript struct {
 
 func (x *ShellInitScript) Reset() {
 	*x = ShellInitScript{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[222]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[223]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -28596,7 +28652,7 @@ func (x *ShellInitScript) String() string {
 func (*ShellInitScript) ProtoMessage() {}
 
 func (x *ShellInitScript) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[222]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[223]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -28609,7 +28665,7 @@ func (x *ShellInitScript) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShellInitScript.ProtoReflect.Descriptor instead.
 func (*ShellInitScript) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{222}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{223}
 }
 
 func (x *ShellInitScript) GetPath() string {
@@ -28653,7 +28709,7 @@ type ShellOptions struct {
 
 func (x *ShellOptions) Reset() {
 	*x = ShellOptions{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[223]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[224]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -28665,7 +28721,7 @@ func (x *ShellOptions) String() string {
 func (*ShellOptions) ProtoMessage() {}
 
 func (x *ShellOptions) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[223]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[224]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -28678,7 +28734,7 @@ func (x *ShellOptions) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShellOptions.ProtoReflect.Descriptor instead.
 func (*ShellOptions) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{223}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{224}
 }
 
 func (x *ShellOptions) GetInitProfile() ShellInitProfile {
@@ -28737,7 +28793,7 @@ type SkillInstallPlan struct {
 
 func (x *SkillInstallPlan) Reset() {
 	*x = SkillInstallPlan{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[224]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[225]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -28749,7 +28805,7 @@ func (x *SkillInstallPlan) String() string {
 func (*SkillInstallPlan) ProtoMessage() {}
 
 func (x *SkillInstallPlan) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[224]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[225]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -28762,7 +28818,7 @@ func (x *SkillInstallPlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SkillInstallPlan.ProtoReflect.Descriptor instead.
 func (*SkillInstallPlan) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{224}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{225}
 }
 
 func (x *SkillInstallPlan) GetPlanHandle() string {
@@ -28822,7 +28878,7 @@ type SkillInstallationFileReview struct {
 
 func (x *SkillInstallationFileReview) Reset() {
 	*x = SkillInstallationFileReview{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[225]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[226]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -28834,7 +28890,7 @@ func (x *SkillInstallationFileReview) String() string {
 func (*SkillInstallationFileReview) ProtoMessage() {}
 
 func (x *SkillInstallationFileReview) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[225]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[226]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -28847,7 +28903,7 @@ func (x *SkillInstallationFileReview) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SkillInstallationFileReview.ProtoReflect.Descriptor instead.
 func (*SkillInstallationFileReview) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{225}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{226}
 }
 
 func (x *SkillInstallationFileReview) GetPath() string {
@@ -28910,7 +28966,7 @@ type SkillInstallationLocation struct {
 
 func (x *SkillInstallationLocation) Reset() {
 	*x = SkillInstallationLocation{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[226]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[227]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -28922,7 +28978,7 @@ func (x *SkillInstallationLocation) String() string {
 func (*SkillInstallationLocation) ProtoMessage() {}
 
 func (x *SkillInstallationLocation) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[226]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[227]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -28935,7 +28991,7 @@ func (x *SkillInstallationLocation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SkillInstallationLocation.ProtoReflect.Descriptor instead.
 func (*SkillInstallationLocation) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{226}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{227}
 }
 
 func (x *SkillInstallationLocation) GetRelativePath() string {
@@ -28993,7 +29049,7 @@ type SkillInstallationManagementOutcome struct {
 
 func (x *SkillInstallationManagementOutcome) Reset() {
 	*x = SkillInstallationManagementOutcome{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[227]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[228]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -29005,7 +29061,7 @@ func (x *SkillInstallationManagementOutcome) String() string {
 func (*SkillInstallationManagementOutcome) ProtoMessage() {}
 
 func (x *SkillInstallationManagementOutcome) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[227]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[228]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -29018,7 +29074,7 @@ func (x *SkillInstallationManagementOutcome) ProtoReflect() protoreflect.Message
 
 // Deprecated: Use SkillInstallationManagementOutcome.ProtoReflect.Descriptor instead.
 func (*SkillInstallationManagementOutcome) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{227}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{228}
 }
 
 func (x *SkillInstallationManagementOutcome) GetVariant() isSkillInstallationManagementOutcome_Variant {
@@ -29213,7 +29269,7 @@ type SkillInstallationManagementOutcomeEnabledChanged struct {
 
 func (x *SkillInstallationManagementOutcomeEnabledChanged) Reset() {
 	*x = SkillInstallationManagementOutcomeEnabledChanged{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[228]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[229]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -29225,7 +29281,7 @@ func (x *SkillInstallationManagementOutcomeEnabledChanged) String() string {
 func (*SkillInstallationManagementOutcomeEnabledChanged) ProtoMessage() {}
 
 func (x *SkillInstallationManagementOutcomeEnabledChanged) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[228]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[229]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -29238,7 +29294,7 @@ func (x *SkillInstallationManagementOutcomeEnabledChanged) ProtoReflect() protor
 
 // Deprecated: Use SkillInstallationManagementOutcomeEnabledChanged.ProtoReflect.Descriptor instead.
 func (*SkillInstallationManagementOutcomeEnabledChanged) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{228}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{229}
 }
 
 func (x *SkillInstallationManagementOutcomeEnabledChanged) GetInstallation() *SkillInstallationSummary {
@@ -29275,7 +29331,7 @@ type SkillInstallationManagementOutcomeInstallPlanned struct {
 
 func (x *SkillInstallationManagementOutcomeInstallPlanned) Reset() {
 	*x = SkillInstallationManagementOutcomeInstallPlanned{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[229]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[230]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -29287,7 +29343,7 @@ func (x *SkillInstallationManagementOutcomeInstallPlanned) String() string {
 func (*SkillInstallationManagementOutcomeInstallPlanned) ProtoMessage() {}
 
 func (x *SkillInstallationManagementOutcomeInstallPlanned) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[229]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[230]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -29300,7 +29356,7 @@ func (x *SkillInstallationManagementOutcomeInstallPlanned) ProtoReflect() protor
 
 // Deprecated: Use SkillInstallationManagementOutcomeInstallPlanned.ProtoReflect.Descriptor instead.
 func (*SkillInstallationManagementOutcomeInstallPlanned) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{229}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{230}
 }
 
 func (x *SkillInstallationManagementOutcomeInstallPlanned) GetPlan() *SkillInstallPlan {
@@ -29330,7 +29386,7 @@ type SkillInstallationManagementOutcomeListed struct {
 
 func (x *SkillInstallationManagementOutcomeListed) Reset() {
 	*x = SkillInstallationManagementOutcomeListed{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[230]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[231]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -29342,7 +29398,7 @@ func (x *SkillInstallationManagementOutcomeListed) String() string {
 func (*SkillInstallationManagementOutcomeListed) ProtoMessage() {}
 
 func (x *SkillInstallationManagementOutcomeListed) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[230]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[231]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -29355,7 +29411,7 @@ func (x *SkillInstallationManagementOutcomeListed) ProtoReflect() protoreflect.M
 
 // Deprecated: Use SkillInstallationManagementOutcomeListed.ProtoReflect.Descriptor instead.
 func (*SkillInstallationManagementOutcomeListed) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{230}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{231}
 }
 
 func (x *SkillInstallationManagementOutcomeListed) GetInstallations() []*SkillInstallationSummary {
@@ -29385,7 +29441,7 @@ type SkillInstallationManagementOutcomeOperation struct {
 
 func (x *SkillInstallationManagementOutcomeOperation) Reset() {
 	*x = SkillInstallationManagementOutcomeOperation{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[231]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[232]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -29397,7 +29453,7 @@ func (x *SkillInstallationManagementOutcomeOperation) String() string {
 func (*SkillInstallationManagementOutcomeOperation) ProtoMessage() {}
 
 func (x *SkillInstallationManagementOutcomeOperation) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[231]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[232]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -29410,7 +29466,7 @@ func (x *SkillInstallationManagementOutcomeOperation) ProtoReflect() protoreflec
 
 // Deprecated: Use SkillInstallationManagementOutcomeOperation.ProtoReflect.Descriptor instead.
 func (*SkillInstallationManagementOutcomeOperation) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{231}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{232}
 }
 
 func (x *SkillInstallationManagementOutcomeOperation) GetOperation() *SkillInstallationOperationStatus {
@@ -29440,7 +29496,7 @@ type SkillInstallationManagementOutcomeRecovered struct {
 
 func (x *SkillInstallationManagementOutcomeRecovered) Reset() {
 	*x = SkillInstallationManagementOutcomeRecovered{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[232]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[233]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -29452,7 +29508,7 @@ func (x *SkillInstallationManagementOutcomeRecovered) String() string {
 func (*SkillInstallationManagementOutcomeRecovered) ProtoMessage() {}
 
 func (x *SkillInstallationManagementOutcomeRecovered) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[232]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[233]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -29465,7 +29521,7 @@ func (x *SkillInstallationManagementOutcomeRecovered) ProtoReflect() protoreflec
 
 // Deprecated: Use SkillInstallationManagementOutcomeRecovered.ProtoReflect.Descriptor instead.
 func (*SkillInstallationManagementOutcomeRecovered) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{232}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{233}
 }
 
 func (x *SkillInstallationManagementOutcomeRecovered) GetInstallations() []*SkillInstallationSummary {
@@ -29493,7 +29549,7 @@ type SkillInstallationManagementOutcomeRecoveryRequired struct {
 
 func (x *SkillInstallationManagementOutcomeRecoveryRequired) Reset() {
 	*x = SkillInstallationManagementOutcomeRecoveryRequired{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[233]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[234]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -29505,7 +29561,7 @@ func (x *SkillInstallationManagementOutcomeRecoveryRequired) String() string {
 func (*SkillInstallationManagementOutcomeRecoveryRequired) ProtoMessage() {}
 
 func (x *SkillInstallationManagementOutcomeRecoveryRequired) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[233]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[234]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -29518,7 +29574,7 @@ func (x *SkillInstallationManagementOutcomeRecoveryRequired) ProtoReflect() prot
 
 // Deprecated: Use SkillInstallationManagementOutcomeRecoveryRequired.ProtoReflect.Descriptor instead.
 func (*SkillInstallationManagementOutcomeRecoveryRequired) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{233}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{234}
 }
 
 func (x *SkillInstallationManagementOutcomeRecoveryRequired) GetJsonExtra() string {
@@ -29543,7 +29599,7 @@ type SkillInstallationManagementOutcomeRefused struct {
 
 func (x *SkillInstallationManagementOutcomeRefused) Reset() {
 	*x = SkillInstallationManagementOutcomeRefused{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[234]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[235]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -29555,7 +29611,7 @@ func (x *SkillInstallationManagementOutcomeRefused) String() string {
 func (*SkillInstallationManagementOutcomeRefused) ProtoMessage() {}
 
 func (x *SkillInstallationManagementOutcomeRefused) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[234]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[235]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -29568,7 +29624,7 @@ func (x *SkillInstallationManagementOutcomeRefused) ProtoReflect() protoreflect.
 
 // Deprecated: Use SkillInstallationManagementOutcomeRefused.ProtoReflect.Descriptor instead.
 func (*SkillInstallationManagementOutcomeRefused) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{234}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{235}
 }
 
 func (x *SkillInstallationManagementOutcomeRefused) GetReason() SkillInstallationFailureReason {
@@ -29607,7 +29663,7 @@ type SkillInstallationManagementOutcomeRolledBack struct {
 
 func (x *SkillInstallationManagementOutcomeRolledBack) Reset() {
 	*x = SkillInstallationManagementOutcomeRolledBack{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[235]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[236]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -29619,7 +29675,7 @@ func (x *SkillInstallationManagementOutcomeRolledBack) String() string {
 func (*SkillInstallationManagementOutcomeRolledBack) ProtoMessage() {}
 
 func (x *SkillInstallationManagementOutcomeRolledBack) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[235]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[236]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -29632,7 +29688,7 @@ func (x *SkillInstallationManagementOutcomeRolledBack) ProtoReflect() protorefle
 
 // Deprecated: Use SkillInstallationManagementOutcomeRolledBack.ProtoReflect.Descriptor instead.
 func (*SkillInstallationManagementOutcomeRolledBack) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{235}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{236}
 }
 
 func (x *SkillInstallationManagementOutcomeRolledBack) GetReason() SkillInstallationFailureReason {
@@ -29669,7 +29725,7 @@ type SkillInstallationManagementOutcomeUninstallPlanned struct {
 
 func (x *SkillInstallationManagementOutcomeUninstallPlanned) Reset() {
 	*x = SkillInstallationManagementOutcomeUninstallPlanned{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[236]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[237]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -29681,7 +29737,7 @@ func (x *SkillInstallationManagementOutcomeUninstallPlanned) String() string {
 func (*SkillInstallationManagementOutcomeUninstallPlanned) ProtoMessage() {}
 
 func (x *SkillInstallationManagementOutcomeUninstallPlanned) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[236]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[237]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -29694,7 +29750,7 @@ func (x *SkillInstallationManagementOutcomeUninstallPlanned) ProtoReflect() prot
 
 // Deprecated: Use SkillInstallationManagementOutcomeUninstallPlanned.ProtoReflect.Descriptor instead.
 func (*SkillInstallationManagementOutcomeUninstallPlanned) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{236}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{237}
 }
 
 func (x *SkillInstallationManagementOutcomeUninstallPlanned) GetPlan() *SkillUninstallPlan {
@@ -29733,7 +29789,7 @@ type SkillInstallationOperationStatus struct {
 
 func (x *SkillInstallationOperationStatus) Reset() {
 	*x = SkillInstallationOperationStatus{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[237]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[238]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -29745,7 +29801,7 @@ func (x *SkillInstallationOperationStatus) String() string {
 func (*SkillInstallationOperationStatus) ProtoMessage() {}
 
 func (x *SkillInstallationOperationStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[237]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[238]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -29758,7 +29814,7 @@ func (x *SkillInstallationOperationStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SkillInstallationOperationStatus.ProtoReflect.Descriptor instead.
 func (*SkillInstallationOperationStatus) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{237}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{238}
 }
 
 func (x *SkillInstallationOperationStatus) GetVariant() isSkillInstallationOperationStatus_Variant {
@@ -29900,7 +29956,7 @@ type SkillInstallationOperationStatusApplying struct {
 
 func (x *SkillInstallationOperationStatusApplying) Reset() {
 	*x = SkillInstallationOperationStatusApplying{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[238]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[239]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -29912,7 +29968,7 @@ func (x *SkillInstallationOperationStatusApplying) String() string {
 func (*SkillInstallationOperationStatusApplying) ProtoMessage() {}
 
 func (x *SkillInstallationOperationStatusApplying) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[238]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[239]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -29925,7 +29981,7 @@ func (x *SkillInstallationOperationStatusApplying) ProtoReflect() protoreflect.M
 
 // Deprecated: Use SkillInstallationOperationStatusApplying.ProtoReflect.Descriptor instead.
 func (*SkillInstallationOperationStatusApplying) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{238}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{239}
 }
 
 func (x *SkillInstallationOperationStatusApplying) GetOperationId() string {
@@ -29964,7 +30020,7 @@ type SkillInstallationOperationStatusAwaitingConfirmation struct {
 
 func (x *SkillInstallationOperationStatusAwaitingConfirmation) Reset() {
 	*x = SkillInstallationOperationStatusAwaitingConfirmation{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[239]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[240]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -29976,7 +30032,7 @@ func (x *SkillInstallationOperationStatusAwaitingConfirmation) String() string {
 func (*SkillInstallationOperationStatusAwaitingConfirmation) ProtoMessage() {}
 
 func (x *SkillInstallationOperationStatusAwaitingConfirmation) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[239]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[240]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -29989,7 +30045,7 @@ func (x *SkillInstallationOperationStatusAwaitingConfirmation) ProtoReflect() pr
 
 // Deprecated: Use SkillInstallationOperationStatusAwaitingConfirmation.ProtoReflect.Descriptor instead.
 func (*SkillInstallationOperationStatusAwaitingConfirmation) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{239}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{240}
 }
 
 func (x *SkillInstallationOperationStatusAwaitingConfirmation) GetOperationId() string {
@@ -30030,7 +30086,7 @@ type SkillInstallationOperationStatusCompleted struct {
 
 func (x *SkillInstallationOperationStatusCompleted) Reset() {
 	*x = SkillInstallationOperationStatusCompleted{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[240]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[241]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -30042,7 +30098,7 @@ func (x *SkillInstallationOperationStatusCompleted) String() string {
 func (*SkillInstallationOperationStatusCompleted) ProtoMessage() {}
 
 func (x *SkillInstallationOperationStatusCompleted) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[240]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[241]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -30055,7 +30111,7 @@ func (x *SkillInstallationOperationStatusCompleted) ProtoReflect() protoreflect.
 
 // Deprecated: Use SkillInstallationOperationStatusCompleted.ProtoReflect.Descriptor instead.
 func (*SkillInstallationOperationStatusCompleted) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{240}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{241}
 }
 
 func (x *SkillInstallationOperationStatusCompleted) GetOperationId() string {
@@ -30101,7 +30157,7 @@ type SkillInstallationOperationStatusPrepared struct {
 
 func (x *SkillInstallationOperationStatusPrepared) Reset() {
 	*x = SkillInstallationOperationStatusPrepared{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[241]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[242]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -30113,7 +30169,7 @@ func (x *SkillInstallationOperationStatusPrepared) String() string {
 func (*SkillInstallationOperationStatusPrepared) ProtoMessage() {}
 
 func (x *SkillInstallationOperationStatusPrepared) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[241]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[242]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -30126,7 +30182,7 @@ func (x *SkillInstallationOperationStatusPrepared) ProtoReflect() protoreflect.M
 
 // Deprecated: Use SkillInstallationOperationStatusPrepared.ProtoReflect.Descriptor instead.
 func (*SkillInstallationOperationStatusPrepared) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{241}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{242}
 }
 
 func (x *SkillInstallationOperationStatusPrepared) GetOperationId() string {
@@ -30165,7 +30221,7 @@ type SkillInstallationOperationStatusPreparing struct {
 
 func (x *SkillInstallationOperationStatusPreparing) Reset() {
 	*x = SkillInstallationOperationStatusPreparing{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[242]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[243]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -30177,7 +30233,7 @@ func (x *SkillInstallationOperationStatusPreparing) String() string {
 func (*SkillInstallationOperationStatusPreparing) ProtoMessage() {}
 
 func (x *SkillInstallationOperationStatusPreparing) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[242]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[243]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -30190,7 +30246,7 @@ func (x *SkillInstallationOperationStatusPreparing) ProtoReflect() protoreflect.
 
 // Deprecated: Use SkillInstallationOperationStatusPreparing.ProtoReflect.Descriptor instead.
 func (*SkillInstallationOperationStatusPreparing) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{242}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{243}
 }
 
 func (x *SkillInstallationOperationStatusPreparing) GetOperationId() string {
@@ -30229,7 +30285,7 @@ type SkillInstallationOperationStatusRevalidating struct {
 
 func (x *SkillInstallationOperationStatusRevalidating) Reset() {
 	*x = SkillInstallationOperationStatusRevalidating{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[243]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[244]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -30241,7 +30297,7 @@ func (x *SkillInstallationOperationStatusRevalidating) String() string {
 func (*SkillInstallationOperationStatusRevalidating) ProtoMessage() {}
 
 func (x *SkillInstallationOperationStatusRevalidating) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[243]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[244]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -30254,7 +30310,7 @@ func (x *SkillInstallationOperationStatusRevalidating) ProtoReflect() protorefle
 
 // Deprecated: Use SkillInstallationOperationStatusRevalidating.ProtoReflect.Descriptor instead.
 func (*SkillInstallationOperationStatusRevalidating) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{243}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{244}
 }
 
 func (x *SkillInstallationOperationStatusRevalidating) GetOperationId() string {
@@ -30303,7 +30359,7 @@ type SkillInstallationOutcome struct {
 
 func (x *SkillInstallationOutcome) Reset() {
 	*x = SkillInstallationOutcome{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[244]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[245]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -30315,7 +30371,7 @@ func (x *SkillInstallationOutcome) String() string {
 func (*SkillInstallationOutcome) ProtoMessage() {}
 
 func (x *SkillInstallationOutcome) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[244]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[245]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -30328,7 +30384,7 @@ func (x *SkillInstallationOutcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SkillInstallationOutcome.ProtoReflect.Descriptor instead.
 func (*SkillInstallationOutcome) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{244}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{245}
 }
 
 func (x *SkillInstallationOutcome) GetVariant() isSkillInstallationOutcome_Variant {
@@ -30483,7 +30539,7 @@ type SkillInstallationOutcomeCancelled struct {
 
 func (x *SkillInstallationOutcomeCancelled) Reset() {
 	*x = SkillInstallationOutcomeCancelled{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[245]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[246]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -30495,7 +30551,7 @@ func (x *SkillInstallationOutcomeCancelled) String() string {
 func (*SkillInstallationOutcomeCancelled) ProtoMessage() {}
 
 func (x *SkillInstallationOutcomeCancelled) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[245]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[246]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -30508,7 +30564,7 @@ func (x *SkillInstallationOutcomeCancelled) ProtoReflect() protoreflect.Message 
 
 // Deprecated: Use SkillInstallationOutcomeCancelled.ProtoReflect.Descriptor instead.
 func (*SkillInstallationOutcomeCancelled) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{245}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{246}
 }
 
 func (x *SkillInstallationOutcomeCancelled) GetOperationId() string {
@@ -30538,7 +30594,7 @@ type SkillInstallationOutcomeDeclined struct {
 
 func (x *SkillInstallationOutcomeDeclined) Reset() {
 	*x = SkillInstallationOutcomeDeclined{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[246]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[247]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -30550,7 +30606,7 @@ func (x *SkillInstallationOutcomeDeclined) String() string {
 func (*SkillInstallationOutcomeDeclined) ProtoMessage() {}
 
 func (x *SkillInstallationOutcomeDeclined) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[246]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[247]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -30563,7 +30619,7 @@ func (x *SkillInstallationOutcomeDeclined) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SkillInstallationOutcomeDeclined.ProtoReflect.Descriptor instead.
 func (*SkillInstallationOutcomeDeclined) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{246}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{247}
 }
 
 func (x *SkillInstallationOutcomeDeclined) GetOperationId() string {
@@ -30593,7 +30649,7 @@ type SkillInstallationOutcomeInstalled struct {
 
 func (x *SkillInstallationOutcomeInstalled) Reset() {
 	*x = SkillInstallationOutcomeInstalled{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[247]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[248]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -30605,7 +30661,7 @@ func (x *SkillInstallationOutcomeInstalled) String() string {
 func (*SkillInstallationOutcomeInstalled) ProtoMessage() {}
 
 func (x *SkillInstallationOutcomeInstalled) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[247]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[248]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -30618,7 +30674,7 @@ func (x *SkillInstallationOutcomeInstalled) ProtoReflect() protoreflect.Message 
 
 // Deprecated: Use SkillInstallationOutcomeInstalled.ProtoReflect.Descriptor instead.
 func (*SkillInstallationOutcomeInstalled) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{247}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{248}
 }
 
 func (x *SkillInstallationOutcomeInstalled) GetInstallation() *SkillInstallationSummary {
@@ -30648,7 +30704,7 @@ type SkillInstallationOutcomeRecoveryRequired struct {
 
 func (x *SkillInstallationOutcomeRecoveryRequired) Reset() {
 	*x = SkillInstallationOutcomeRecoveryRequired{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[248]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[249]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -30660,7 +30716,7 @@ func (x *SkillInstallationOutcomeRecoveryRequired) String() string {
 func (*SkillInstallationOutcomeRecoveryRequired) ProtoMessage() {}
 
 func (x *SkillInstallationOutcomeRecoveryRequired) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[248]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[249]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -30673,7 +30729,7 @@ func (x *SkillInstallationOutcomeRecoveryRequired) ProtoReflect() protoreflect.M
 
 // Deprecated: Use SkillInstallationOutcomeRecoveryRequired.ProtoReflect.Descriptor instead.
 func (*SkillInstallationOutcomeRecoveryRequired) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{248}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{249}
 }
 
 func (x *SkillInstallationOutcomeRecoveryRequired) GetOperationId() string {
@@ -30707,7 +30763,7 @@ type SkillInstallationOutcomeRefused struct {
 
 func (x *SkillInstallationOutcomeRefused) Reset() {
 	*x = SkillInstallationOutcomeRefused{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[249]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[250]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -30719,7 +30775,7 @@ func (x *SkillInstallationOutcomeRefused) String() string {
 func (*SkillInstallationOutcomeRefused) ProtoMessage() {}
 
 func (x *SkillInstallationOutcomeRefused) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[249]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[250]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -30732,7 +30788,7 @@ func (x *SkillInstallationOutcomeRefused) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SkillInstallationOutcomeRefused.ProtoReflect.Descriptor instead.
 func (*SkillInstallationOutcomeRefused) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{249}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{250}
 }
 
 func (x *SkillInstallationOutcomeRefused) GetReason() SkillInstallationFailureReason {
@@ -30778,7 +30834,7 @@ type SkillInstallationOutcomeRolledBack struct {
 
 func (x *SkillInstallationOutcomeRolledBack) Reset() {
 	*x = SkillInstallationOutcomeRolledBack{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[250]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[251]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -30790,7 +30846,7 @@ func (x *SkillInstallationOutcomeRolledBack) String() string {
 func (*SkillInstallationOutcomeRolledBack) ProtoMessage() {}
 
 func (x *SkillInstallationOutcomeRolledBack) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[250]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[251]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -30803,7 +30859,7 @@ func (x *SkillInstallationOutcomeRolledBack) ProtoReflect() protoreflect.Message
 
 // Deprecated: Use SkillInstallationOutcomeRolledBack.ProtoReflect.Descriptor instead.
 func (*SkillInstallationOutcomeRolledBack) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{250}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{251}
 }
 
 func (x *SkillInstallationOutcomeRolledBack) GetReason() SkillInstallationFailureReason {
@@ -30842,7 +30898,7 @@ type SkillInstallationOutcomeUninstalled struct {
 
 func (x *SkillInstallationOutcomeUninstalled) Reset() {
 	*x = SkillInstallationOutcomeUninstalled{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[251]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[252]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -30854,7 +30910,7 @@ func (x *SkillInstallationOutcomeUninstalled) String() string {
 func (*SkillInstallationOutcomeUninstalled) ProtoMessage() {}
 
 func (x *SkillInstallationOutcomeUninstalled) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[251]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[252]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -30867,7 +30923,7 @@ func (x *SkillInstallationOutcomeUninstalled) ProtoReflect() protoreflect.Messag
 
 // Deprecated: Use SkillInstallationOutcomeUninstalled.ProtoReflect.Descriptor instead.
 func (*SkillInstallationOutcomeUninstalled) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{251}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{252}
 }
 
 func (x *SkillInstallationOutcomeUninstalled) GetInstallationId() string {
@@ -30909,7 +30965,7 @@ type SkillInstallationReview struct {
 
 func (x *SkillInstallationReview) Reset() {
 	*x = SkillInstallationReview{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[252]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[253]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -30921,7 +30977,7 @@ func (x *SkillInstallationReview) String() string {
 func (*SkillInstallationReview) ProtoMessage() {}
 
 func (x *SkillInstallationReview) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[252]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[253]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -30934,7 +30990,7 @@ func (x *SkillInstallationReview) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SkillInstallationReview.ProtoReflect.Descriptor instead.
 func (*SkillInstallationReview) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{252}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{253}
 }
 
 func (x *SkillInstallationReview) GetVariant() isSkillInstallationReview_Variant {
@@ -31027,7 +31083,7 @@ type SkillInstallationReviewInstall struct {
 
 func (x *SkillInstallationReviewInstall) Reset() {
 	*x = SkillInstallationReviewInstall{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[253]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[254]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -31039,7 +31095,7 @@ func (x *SkillInstallationReviewInstall) String() string {
 func (*SkillInstallationReviewInstall) ProtoMessage() {}
 
 func (x *SkillInstallationReviewInstall) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[253]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[254]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -31052,7 +31108,7 @@ func (x *SkillInstallationReviewInstall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SkillInstallationReviewInstall.ProtoReflect.Descriptor instead.
 func (*SkillInstallationReviewInstall) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{253}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{254}
 }
 
 func (x *SkillInstallationReviewInstall) GetName() string {
@@ -31153,7 +31209,7 @@ type SkillInstallationReviewUninstall struct {
 
 func (x *SkillInstallationReviewUninstall) Reset() {
 	*x = SkillInstallationReviewUninstall{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[254]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[255]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -31165,7 +31221,7 @@ func (x *SkillInstallationReviewUninstall) String() string {
 func (*SkillInstallationReviewUninstall) ProtoMessage() {}
 
 func (x *SkillInstallationReviewUninstall) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[254]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[255]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -31178,7 +31234,7 @@ func (x *SkillInstallationReviewUninstall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SkillInstallationReviewUninstall.ProtoReflect.Descriptor instead.
 func (*SkillInstallationReviewUninstall) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{254}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{255}
 }
 
 func (x *SkillInstallationReviewUninstall) GetInstallation() *SkillInstallationSummary {
@@ -31251,7 +31307,7 @@ type SkillInstallationSource struct {
 
 func (x *SkillInstallationSource) Reset() {
 	*x = SkillInstallationSource{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[255]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[256]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -31263,7 +31319,7 @@ func (x *SkillInstallationSource) String() string {
 func (*SkillInstallationSource) ProtoMessage() {}
 
 func (x *SkillInstallationSource) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[255]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[256]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -31276,7 +31332,7 @@ func (x *SkillInstallationSource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SkillInstallationSource.ProtoReflect.Descriptor instead.
 func (*SkillInstallationSource) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{255}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{256}
 }
 
 func (x *SkillInstallationSource) GetResourceId() string {
@@ -31376,7 +31432,7 @@ type SkillInstallationSummary struct {
 
 func (x *SkillInstallationSummary) Reset() {
 	*x = SkillInstallationSummary{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[256]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[257]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -31388,7 +31444,7 @@ func (x *SkillInstallationSummary) String() string {
 func (*SkillInstallationSummary) ProtoMessage() {}
 
 func (x *SkillInstallationSummary) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[256]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[257]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -31401,7 +31457,7 @@ func (x *SkillInstallationSummary) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SkillInstallationSummary.ProtoReflect.Descriptor instead.
 func (*SkillInstallationSummary) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{256}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{257}
 }
 
 func (x *SkillInstallationSummary) GetInstallationId() string {
@@ -31503,7 +31559,7 @@ type SkillUninstallPlan struct {
 
 func (x *SkillUninstallPlan) Reset() {
 	*x = SkillUninstallPlan{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[257]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[258]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -31515,7 +31571,7 @@ func (x *SkillUninstallPlan) String() string {
 func (*SkillUninstallPlan) ProtoMessage() {}
 
 func (x *SkillUninstallPlan) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[257]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[258]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -31528,7 +31584,7 @@ func (x *SkillUninstallPlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SkillUninstallPlan.ProtoReflect.Descriptor instead.
 func (*SkillUninstallPlan) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{257}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{258}
 }
 
 func (x *SkillUninstallPlan) GetPlanHandle() string {
@@ -31601,7 +31657,7 @@ type SlashCommandInfo struct {
 
 func (x *SlashCommandInfo) Reset() {
 	*x = SlashCommandInfo{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[258]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[259]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -31613,7 +31669,7 @@ func (x *SlashCommandInfo) String() string {
 func (*SlashCommandInfo) ProtoMessage() {}
 
 func (x *SlashCommandInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[258]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[259]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -31626,7 +31682,7 @@ func (x *SlashCommandInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SlashCommandInfo.ProtoReflect.Descriptor instead.
 func (*SlashCommandInfo) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{258}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{259}
 }
 
 func (x *SlashCommandInfo) GetName() string {
@@ -31713,7 +31769,7 @@ type SlashCommandInput struct {
 
 func (x *SlashCommandInput) Reset() {
 	*x = SlashCommandInput{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[259]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[260]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -31725,7 +31781,7 @@ func (x *SlashCommandInput) String() string {
 func (*SlashCommandInput) ProtoMessage() {}
 
 func (x *SlashCommandInput) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[259]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[260]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -31738,7 +31794,7 @@ func (x *SlashCommandInput) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SlashCommandInput.ProtoReflect.Descriptor instead.
 func (*SlashCommandInput) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{259}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{260}
 }
 
 func (x *SlashCommandInput) GetHint() string {
@@ -31798,7 +31854,7 @@ type SlashCommandInputChoice struct {
 
 func (x *SlashCommandInputChoice) Reset() {
 	*x = SlashCommandInputChoice{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[260]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[261]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -31810,7 +31866,7 @@ func (x *SlashCommandInputChoice) String() string {
 func (*SlashCommandInputChoice) ProtoMessage() {}
 
 func (x *SlashCommandInputChoice) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[260]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[261]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -31823,7 +31879,7 @@ func (x *SlashCommandInputChoice) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SlashCommandInputChoice.ProtoReflect.Descriptor instead.
 func (*SlashCommandInputChoice) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{260}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{261}
 }
 
 func (x *SlashCommandInputChoice) GetName() string {
@@ -31859,7 +31915,7 @@ type StringList struct {
 
 func (x *StringList) Reset() {
 	*x = StringList{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[261]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[262]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -31871,7 +31927,7 @@ func (x *StringList) String() string {
 func (*StringList) ProtoMessage() {}
 
 func (x *StringList) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[261]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[262]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -31884,7 +31940,7 @@ func (x *StringList) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StringList.ProtoReflect.Descriptor instead.
 func (*StringList) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{261}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{262}
 }
 
 func (x *StringList) GetItems() []string {
@@ -31913,7 +31969,7 @@ type SystemMessageAlternative struct {
 
 func (x *SystemMessageAlternative) Reset() {
 	*x = SystemMessageAlternative{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[262]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[263]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -31925,7 +31981,7 @@ func (x *SystemMessageAlternative) String() string {
 func (*SystemMessageAlternative) ProtoMessage() {}
 
 func (x *SystemMessageAlternative) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[262]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[263]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -31938,7 +31994,7 @@ func (x *SystemMessageAlternative) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SystemMessageAlternative.ProtoReflect.Descriptor instead.
 func (*SystemMessageAlternative) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{262}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{263}
 }
 
 func (x *SystemMessageAlternative) GetVariant() isSystemMessageAlternative_Variant {
@@ -32034,7 +32090,7 @@ type SystemMessageBlock struct {
 
 func (x *SystemMessageBlock) Reset() {
 	*x = SystemMessageBlock{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[263]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[264]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -32046,7 +32102,7 @@ func (x *SystemMessageBlock) String() string {
 func (*SystemMessageBlock) ProtoMessage() {}
 
 func (x *SystemMessageBlock) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[263]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[264]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -32059,7 +32115,7 @@ func (x *SystemMessageBlock) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SystemMessageBlock.ProtoReflect.Descriptor instead.
 func (*SystemMessageBlock) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{263}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{264}
 }
 
 func (x *SystemMessageBlock) GetContent() string {
@@ -32109,7 +32165,7 @@ type TaskBlocker struct {
 
 func (x *TaskBlocker) Reset() {
 	*x = TaskBlocker{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[264]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[265]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -32121,7 +32177,7 @@ func (x *TaskBlocker) String() string {
 func (*TaskBlocker) ProtoMessage() {}
 
 func (x *TaskBlocker) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[264]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[265]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -32134,7 +32190,7 @@ func (x *TaskBlocker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskBlocker.ProtoReflect.Descriptor instead.
 func (*TaskBlocker) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{264}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{265}
 }
 
 func (x *TaskBlocker) GetReason() PermissionRecoveryReason {
@@ -32184,7 +32240,7 @@ type TokenAuthInfo struct {
 
 func (x *TokenAuthInfo) Reset() {
 	*x = TokenAuthInfo{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[265]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[266]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -32196,7 +32252,7 @@ func (x *TokenAuthInfo) String() string {
 func (*TokenAuthInfo) ProtoMessage() {}
 
 func (x *TokenAuthInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[265]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[266]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -32209,7 +32265,7 @@ func (x *TokenAuthInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TokenAuthInfo.ProtoReflect.Descriptor instead.
 func (*TokenAuthInfo) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{265}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{266}
 }
 
 func (x *TokenAuthInfo) GetHost() string {
@@ -32264,7 +32320,7 @@ type TokenProviderAuthInfo struct {
 
 func (x *TokenProviderAuthInfo) Reset() {
 	*x = TokenProviderAuthInfo{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[266]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[267]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -32276,7 +32332,7 @@ func (x *TokenProviderAuthInfo) String() string {
 func (*TokenProviderAuthInfo) ProtoMessage() {}
 
 func (x *TokenProviderAuthInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[266]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[267]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -32289,7 +32345,7 @@ func (x *TokenProviderAuthInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TokenProviderAuthInfo.ProtoReflect.Descriptor instead.
 func (*TokenProviderAuthInfo) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{266}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{267}
 }
 
 func (x *TokenProviderAuthInfo) GetHost() string {
@@ -32353,7 +32409,7 @@ type ToolDefinition struct {
 
 func (x *ToolDefinition) Reset() {
 	*x = ToolDefinition{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[267]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[268]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -32365,7 +32421,7 @@ func (x *ToolDefinition) String() string {
 func (*ToolDefinition) ProtoMessage() {}
 
 func (x *ToolDefinition) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[267]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[268]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -32378,7 +32434,7 @@ func (x *ToolDefinition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolDefinition.ProtoReflect.Descriptor instead.
 func (*ToolDefinition) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{267}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{268}
 }
 
 func (x *ToolDefinition) GetName() string {
@@ -32473,7 +32529,7 @@ type ToolNamespace struct {
 
 func (x *ToolNamespace) Reset() {
 	*x = ToolNamespace{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[268]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[269]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -32485,7 +32541,7 @@ func (x *ToolNamespace) String() string {
 func (*ToolNamespace) ProtoMessage() {}
 
 func (x *ToolNamespace) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[268]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[269]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -32498,7 +32554,7 @@ func (x *ToolNamespace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolNamespace.ProtoReflect.Descriptor instead.
 func (*ToolNamespace) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{268}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{269}
 }
 
 func (x *ToolNamespace) GetName() string {
@@ -32545,7 +32601,7 @@ type UsageMetricsAgentMetric struct {
 
 func (x *UsageMetricsAgentMetric) Reset() {
 	*x = UsageMetricsAgentMetric{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[269]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[270]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -32557,7 +32613,7 @@ func (x *UsageMetricsAgentMetric) String() string {
 func (*UsageMetricsAgentMetric) ProtoMessage() {}
 
 func (x *UsageMetricsAgentMetric) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[269]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[270]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -32570,7 +32626,7 @@ func (x *UsageMetricsAgentMetric) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UsageMetricsAgentMetric.ProtoReflect.Descriptor instead.
 func (*UsageMetricsAgentMetric) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{269}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{270}
 }
 
 func (x *UsageMetricsAgentMetric) GetAgentName() string {
@@ -32636,7 +32692,7 @@ type UsageMetricsCodeChanges struct {
 
 func (x *UsageMetricsCodeChanges) Reset() {
 	*x = UsageMetricsCodeChanges{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[270]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[271]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -32648,7 +32704,7 @@ func (x *UsageMetricsCodeChanges) String() string {
 func (*UsageMetricsCodeChanges) ProtoMessage() {}
 
 func (x *UsageMetricsCodeChanges) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[270]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[271]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -32661,7 +32717,7 @@ func (x *UsageMetricsCodeChanges) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UsageMetricsCodeChanges.ProtoReflect.Descriptor instead.
 func (*UsageMetricsCodeChanges) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{270}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{271}
 }
 
 func (x *UsageMetricsCodeChanges) GetLinesAdded() int64 {
@@ -32724,7 +32780,7 @@ type UsageMetricsModelMetric struct {
 
 func (x *UsageMetricsModelMetric) Reset() {
 	*x = UsageMetricsModelMetric{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[271]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[272]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -32736,7 +32792,7 @@ func (x *UsageMetricsModelMetric) String() string {
 func (*UsageMetricsModelMetric) ProtoMessage() {}
 
 func (x *UsageMetricsModelMetric) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[271]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[272]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -32749,7 +32805,7 @@ func (x *UsageMetricsModelMetric) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UsageMetricsModelMetric.ProtoReflect.Descriptor instead.
 func (*UsageMetricsModelMetric) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{271}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{272}
 }
 
 func (x *UsageMetricsModelMetric) GetRequests() *UsageMetricsModelMetricRequests {
@@ -32817,7 +32873,7 @@ type UsageMetricsModelMetricRequests struct {
 
 func (x *UsageMetricsModelMetricRequests) Reset() {
 	*x = UsageMetricsModelMetricRequests{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[272]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[273]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -32829,7 +32885,7 @@ func (x *UsageMetricsModelMetricRequests) String() string {
 func (*UsageMetricsModelMetricRequests) ProtoMessage() {}
 
 func (x *UsageMetricsModelMetricRequests) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[272]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[273]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -32842,7 +32898,7 @@ func (x *UsageMetricsModelMetricRequests) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UsageMetricsModelMetricRequests.ProtoReflect.Descriptor instead.
 func (*UsageMetricsModelMetricRequests) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{272}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{273}
 }
 
 func (x *UsageMetricsModelMetricRequests) GetCount() int64 {
@@ -32880,7 +32936,7 @@ type UsageMetricsModelMetricTokenDetail struct {
 
 func (x *UsageMetricsModelMetricTokenDetail) Reset() {
 	*x = UsageMetricsModelMetricTokenDetail{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[273]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[274]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -32892,7 +32948,7 @@ func (x *UsageMetricsModelMetricTokenDetail) String() string {
 func (*UsageMetricsModelMetricTokenDetail) ProtoMessage() {}
 
 func (x *UsageMetricsModelMetricTokenDetail) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[273]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[274]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -32905,7 +32961,7 @@ func (x *UsageMetricsModelMetricTokenDetail) ProtoReflect() protoreflect.Message
 
 // Deprecated: Use UsageMetricsModelMetricTokenDetail.ProtoReflect.Descriptor instead.
 func (*UsageMetricsModelMetricTokenDetail) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{273}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{274}
 }
 
 func (x *UsageMetricsModelMetricTokenDetail) GetTokenCount() int64 {
@@ -32943,7 +32999,7 @@ type UsageMetricsModelMetricUsage struct {
 
 func (x *UsageMetricsModelMetricUsage) Reset() {
 	*x = UsageMetricsModelMetricUsage{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[274]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[275]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -32955,7 +33011,7 @@ func (x *UsageMetricsModelMetricUsage) String() string {
 func (*UsageMetricsModelMetricUsage) ProtoMessage() {}
 
 func (x *UsageMetricsModelMetricUsage) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[274]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[275]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -32968,7 +33024,7 @@ func (x *UsageMetricsModelMetricUsage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UsageMetricsModelMetricUsage.ProtoReflect.Descriptor instead.
 func (*UsageMetricsModelMetricUsage) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{274}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{275}
 }
 
 func (x *UsageMetricsModelMetricUsage) GetInputTokens() int64 {
@@ -33034,7 +33090,7 @@ type UsageMetricsProviderModelMetric struct {
 
 func (x *UsageMetricsProviderModelMetric) Reset() {
 	*x = UsageMetricsProviderModelMetric{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[275]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[276]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -33046,7 +33102,7 @@ func (x *UsageMetricsProviderModelMetric) String() string {
 func (*UsageMetricsProviderModelMetric) ProtoMessage() {}
 
 func (x *UsageMetricsProviderModelMetric) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[275]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[276]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -33059,7 +33115,7 @@ func (x *UsageMetricsProviderModelMetric) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UsageMetricsProviderModelMetric.ProtoReflect.Descriptor instead.
 func (*UsageMetricsProviderModelMetric) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{275}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{276}
 }
 
 func (x *UsageMetricsProviderModelMetric) GetProvider() *ModelProviderRef {
@@ -33112,7 +33168,7 @@ type UsageMetricsTokenDetail struct {
 
 func (x *UsageMetricsTokenDetail) Reset() {
 	*x = UsageMetricsTokenDetail{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[276]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[277]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -33124,7 +33180,7 @@ func (x *UsageMetricsTokenDetail) String() string {
 func (*UsageMetricsTokenDetail) ProtoMessage() {}
 
 func (x *UsageMetricsTokenDetail) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[276]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[277]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -33137,7 +33193,7 @@ func (x *UsageMetricsTokenDetail) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UsageMetricsTokenDetail.ProtoReflect.Descriptor instead.
 func (*UsageMetricsTokenDetail) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{276}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{277}
 }
 
 func (x *UsageMetricsTokenDetail) GetTokenCount() int64 {
@@ -33171,7 +33227,7 @@ type UserAuthInfo struct {
 
 func (x *UserAuthInfo) Reset() {
 	*x = UserAuthInfo{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[277]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[278]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -33183,7 +33239,7 @@ func (x *UserAuthInfo) String() string {
 func (*UserAuthInfo) ProtoMessage() {}
 
 func (x *UserAuthInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[277]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[278]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -33196,7 +33252,7 @@ func (x *UserAuthInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UserAuthInfo.ProtoReflect.Descriptor instead.
 func (*UserAuthInfo) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{277}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{278}
 }
 
 func (x *UserAuthInfo) GetHost() string {
@@ -33254,7 +33310,7 @@ type UserToolSessionApproval struct {
 
 func (x *UserToolSessionApproval) Reset() {
 	*x = UserToolSessionApproval{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[278]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[279]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -33266,7 +33322,7 @@ func (x *UserToolSessionApproval) String() string {
 func (*UserToolSessionApproval) ProtoMessage() {}
 
 func (x *UserToolSessionApproval) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[278]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[279]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -33279,7 +33335,7 @@ func (x *UserToolSessionApproval) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UserToolSessionApproval.ProtoReflect.Descriptor instead.
 func (*UserToolSessionApproval) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{278}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{279}
 }
 
 func (x *UserToolSessionApproval) GetVariant() isUserToolSessionApproval_Variant {
@@ -33501,7 +33557,7 @@ type UserToolSessionApprovalCommands struct {
 
 func (x *UserToolSessionApprovalCommands) Reset() {
 	*x = UserToolSessionApprovalCommands{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[279]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[280]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -33513,7 +33569,7 @@ func (x *UserToolSessionApprovalCommands) String() string {
 func (*UserToolSessionApprovalCommands) ProtoMessage() {}
 
 func (x *UserToolSessionApprovalCommands) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[279]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[280]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -33526,7 +33582,7 @@ func (x *UserToolSessionApprovalCommands) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UserToolSessionApprovalCommands.ProtoReflect.Descriptor instead.
 func (*UserToolSessionApprovalCommands) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{279}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{280}
 }
 
 func (x *UserToolSessionApprovalCommands) GetCommandIdentifiers() []string {
@@ -33556,7 +33612,7 @@ type UserToolSessionApprovalCustomTool struct {
 
 func (x *UserToolSessionApprovalCustomTool) Reset() {
 	*x = UserToolSessionApprovalCustomTool{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[280]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[281]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -33568,7 +33624,7 @@ func (x *UserToolSessionApprovalCustomTool) String() string {
 func (*UserToolSessionApprovalCustomTool) ProtoMessage() {}
 
 func (x *UserToolSessionApprovalCustomTool) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[280]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[281]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -33581,7 +33637,7 @@ func (x *UserToolSessionApprovalCustomTool) ProtoReflect() protoreflect.Message 
 
 // Deprecated: Use UserToolSessionApprovalCustomTool.ProtoReflect.Descriptor instead.
 func (*UserToolSessionApprovalCustomTool) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{280}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{281}
 }
 
 func (x *UserToolSessionApprovalCustomTool) GetToolName() string {
@@ -33613,7 +33669,7 @@ type UserToolSessionApprovalExtensionEnvAccess struct {
 
 func (x *UserToolSessionApprovalExtensionEnvAccess) Reset() {
 	*x = UserToolSessionApprovalExtensionEnvAccess{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[281]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[282]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -33625,7 +33681,7 @@ func (x *UserToolSessionApprovalExtensionEnvAccess) String() string {
 func (*UserToolSessionApprovalExtensionEnvAccess) ProtoMessage() {}
 
 func (x *UserToolSessionApprovalExtensionEnvAccess) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[281]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[282]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -33638,7 +33694,7 @@ func (x *UserToolSessionApprovalExtensionEnvAccess) ProtoReflect() protoreflect.
 
 // Deprecated: Use UserToolSessionApprovalExtensionEnvAccess.ProtoReflect.Descriptor instead.
 func (*UserToolSessionApprovalExtensionEnvAccess) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{281}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{282}
 }
 
 func (x *UserToolSessionApprovalExtensionEnvAccess) GetExtensionName() string {
@@ -33675,7 +33731,7 @@ type UserToolSessionApprovalExtensionManagement struct {
 
 func (x *UserToolSessionApprovalExtensionManagement) Reset() {
 	*x = UserToolSessionApprovalExtensionManagement{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[282]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[283]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -33687,7 +33743,7 @@ func (x *UserToolSessionApprovalExtensionManagement) String() string {
 func (*UserToolSessionApprovalExtensionManagement) ProtoMessage() {}
 
 func (x *UserToolSessionApprovalExtensionManagement) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[282]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[283]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -33700,7 +33756,7 @@ func (x *UserToolSessionApprovalExtensionManagement) ProtoReflect() protoreflect
 
 // Deprecated: Use UserToolSessionApprovalExtensionManagement.ProtoReflect.Descriptor instead.
 func (*UserToolSessionApprovalExtensionManagement) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{282}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{283}
 }
 
 func (x *UserToolSessionApprovalExtensionManagement) GetOperation() string {
@@ -33730,7 +33786,7 @@ type UserToolSessionApprovalExtensionPermissionAccess struct {
 
 func (x *UserToolSessionApprovalExtensionPermissionAccess) Reset() {
 	*x = UserToolSessionApprovalExtensionPermissionAccess{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[283]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[284]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -33742,7 +33798,7 @@ func (x *UserToolSessionApprovalExtensionPermissionAccess) String() string {
 func (*UserToolSessionApprovalExtensionPermissionAccess) ProtoMessage() {}
 
 func (x *UserToolSessionApprovalExtensionPermissionAccess) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[283]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[284]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -33755,7 +33811,7 @@ func (x *UserToolSessionApprovalExtensionPermissionAccess) ProtoReflect() protor
 
 // Deprecated: Use UserToolSessionApprovalExtensionPermissionAccess.ProtoReflect.Descriptor instead.
 func (*UserToolSessionApprovalExtensionPermissionAccess) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{283}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{284}
 }
 
 func (x *UserToolSessionApprovalExtensionPermissionAccess) GetExtensionName() string {
@@ -33789,7 +33845,7 @@ type UserToolSessionApprovalFactory struct {
 
 func (x *UserToolSessionApprovalFactory) Reset() {
 	*x = UserToolSessionApprovalFactory{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[284]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[285]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -33801,7 +33857,7 @@ func (x *UserToolSessionApprovalFactory) String() string {
 func (*UserToolSessionApprovalFactory) ProtoMessage() {}
 
 func (x *UserToolSessionApprovalFactory) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[284]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[285]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -33814,7 +33870,7 @@ func (x *UserToolSessionApprovalFactory) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UserToolSessionApprovalFactory.ProtoReflect.Descriptor instead.
 func (*UserToolSessionApprovalFactory) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{284}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{285}
 }
 
 // Deprecated: Marked as deprecated in copilot/cli/v1/common.proto.
@@ -33847,7 +33903,7 @@ type UserToolSessionApprovalMcp struct {
 
 func (x *UserToolSessionApprovalMcp) Reset() {
 	*x = UserToolSessionApprovalMcp{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[285]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[286]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -33859,7 +33915,7 @@ func (x *UserToolSessionApprovalMcp) String() string {
 func (*UserToolSessionApprovalMcp) ProtoMessage() {}
 
 func (x *UserToolSessionApprovalMcp) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[285]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[286]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -33872,7 +33928,7 @@ func (x *UserToolSessionApprovalMcp) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UserToolSessionApprovalMcp.ProtoReflect.Descriptor instead.
 func (*UserToolSessionApprovalMcp) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{285}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{286}
 }
 
 func (x *UserToolSessionApprovalMcp) GetServerName() string {
@@ -33907,7 +33963,7 @@ type UserToolSessionApprovalMemory struct {
 
 func (x *UserToolSessionApprovalMemory) Reset() {
 	*x = UserToolSessionApprovalMemory{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[286]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[287]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -33919,7 +33975,7 @@ func (x *UserToolSessionApprovalMemory) String() string {
 func (*UserToolSessionApprovalMemory) ProtoMessage() {}
 
 func (x *UserToolSessionApprovalMemory) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[286]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[287]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -33932,7 +33988,7 @@ func (x *UserToolSessionApprovalMemory) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UserToolSessionApprovalMemory.ProtoReflect.Descriptor instead.
 func (*UserToolSessionApprovalMemory) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{286}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{287}
 }
 
 func (x *UserToolSessionApprovalMemory) GetJsonExtra() string {
@@ -33953,7 +34009,7 @@ type UserToolSessionApprovalRead struct {
 
 func (x *UserToolSessionApprovalRead) Reset() {
 	*x = UserToolSessionApprovalRead{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[287]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[288]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -33965,7 +34021,7 @@ func (x *UserToolSessionApprovalRead) String() string {
 func (*UserToolSessionApprovalRead) ProtoMessage() {}
 
 func (x *UserToolSessionApprovalRead) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[287]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[288]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -33978,7 +34034,7 @@ func (x *UserToolSessionApprovalRead) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UserToolSessionApprovalRead.ProtoReflect.Descriptor instead.
 func (*UserToolSessionApprovalRead) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{287}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{288}
 }
 
 func (x *UserToolSessionApprovalRead) GetJsonExtra() string {
@@ -34001,7 +34057,7 @@ type UserToolSessionApprovalWorkflow struct {
 
 func (x *UserToolSessionApprovalWorkflow) Reset() {
 	*x = UserToolSessionApprovalWorkflow{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[288]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[289]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -34013,7 +34069,7 @@ func (x *UserToolSessionApprovalWorkflow) String() string {
 func (*UserToolSessionApprovalWorkflow) ProtoMessage() {}
 
 func (x *UserToolSessionApprovalWorkflow) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[288]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[289]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -34026,7 +34082,7 @@ func (x *UserToolSessionApprovalWorkflow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UserToolSessionApprovalWorkflow.ProtoReflect.Descriptor instead.
 func (*UserToolSessionApprovalWorkflow) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{288}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{289}
 }
 
 func (x *UserToolSessionApprovalWorkflow) GetApprovalKey() string {
@@ -34054,7 +34110,7 @@ type UserToolSessionApprovalWrite struct {
 
 func (x *UserToolSessionApprovalWrite) Reset() {
 	*x = UserToolSessionApprovalWrite{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[289]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[290]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -34066,7 +34122,7 @@ func (x *UserToolSessionApprovalWrite) String() string {
 func (*UserToolSessionApprovalWrite) ProtoMessage() {}
 
 func (x *UserToolSessionApprovalWrite) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[289]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[290]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -34079,7 +34135,7 @@ func (x *UserToolSessionApprovalWrite) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UserToolSessionApprovalWrite.ProtoReflect.Descriptor instead.
 func (*UserToolSessionApprovalWrite) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{289}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{290}
 }
 
 func (x *UserToolSessionApprovalWrite) GetJsonExtra() string {
@@ -34105,7 +34161,7 @@ type WorkflowPermissionPhase struct {
 
 func (x *WorkflowPermissionPhase) Reset() {
 	*x = WorkflowPermissionPhase{}
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[290]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[291]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -34117,7 +34173,7 @@ func (x *WorkflowPermissionPhase) String() string {
 func (*WorkflowPermissionPhase) ProtoMessage() {}
 
 func (x *WorkflowPermissionPhase) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_common_proto_msgTypes[290]
+	mi := &file_copilot_cli_v1_common_proto_msgTypes[291]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -34130,7 +34186,7 @@ func (x *WorkflowPermissionPhase) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkflowPermissionPhase.ProtoReflect.Descriptor instead.
 func (*WorkflowPermissionPhase) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{290}
+	return file_copilot_cli_v1_common_proto_rawDescGZIP(), []int{291}
 }
 
 func (x *WorkflowPermissionPhase) GetTitle() string {
@@ -35621,7 +35677,12 @@ const file_copilot_cli_v1_common_proto_rawDesc = "" +
 	"\finstructions\x18\x01 \x01(\tB\b\x82\x80\x19\x04\x18\x01 \x01H\x00R\finstructions\x88\x01\x01\x12\x1e\n" +
 	"\n" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\x0f\n" +
-	"\r_instructions\"\xe7\x03\n" +
+	"\r_instructions\"P\n" +
+	"\x0fMcpTaskMetadata\x12\x15\n" +
+	"\x03ttl\x18\x01 \x01(\x03H\x00R\x03ttl\x88\x01\x01\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\x06\n" +
+	"\x04_ttl\"\xe7\x03\n" +
 	"\x10McpUninstallPlan\x12'\n" +
 	"\vplan_handle\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\n" +
 	"planHandle\x12)\n" +
@@ -38618,7 +38679,7 @@ func file_copilot_cli_v1_common_proto_rawDescGZIP() []byte {
 }
 
 var file_copilot_cli_v1_common_proto_enumTypes = make([]protoimpl.EnumInfo, 121)
-var file_copilot_cli_v1_common_proto_msgTypes = make([]protoimpl.MessageInfo, 302)
+var file_copilot_cli_v1_common_proto_msgTypes = make([]protoimpl.MessageInfo, 303)
 var file_copilot_cli_v1_common_proto_goTypes = []any{
 	(AbortReason)(0),                                             // 0: copilot.cli.v1.AbortReason
 	(AccountKind)(0),                                             // 1: copilot.cli.v1.AccountKind
@@ -38884,166 +38945,167 @@ var file_copilot_cli_v1_common_proto_goTypes = []any{
 	(*McpServerConfigHttp)(nil),                                  // 261: copilot.cli.v1.McpServerConfigHttp
 	(*McpServerConfigStdio)(nil),                                 // 262: copilot.cli.v1.McpServerConfigStdio
 	(*McpServerMetadata)(nil),                                    // 263: copilot.cli.v1.McpServerMetadata
-	(*McpUninstallPlan)(nil),                                     // 264: copilot.cli.v1.McpUninstallPlan
-	(*ModelCapabilities)(nil),                                    // 265: copilot.cli.v1.ModelCapabilities
-	(*ModelCapabilitiesLimits)(nil),                              // 266: copilot.cli.v1.ModelCapabilitiesLimits
-	(*ModelCapabilitiesLimitsVision)(nil),                        // 267: copilot.cli.v1.ModelCapabilitiesLimitsVision
-	(*ModelCapabilitiesOverride)(nil),                            // 268: copilot.cli.v1.ModelCapabilitiesOverride
-	(*ModelCapabilitiesOverrideLimits)(nil),                      // 269: copilot.cli.v1.ModelCapabilitiesOverrideLimits
-	(*ModelCapabilitiesOverrideLimitsVision)(nil),                // 270: copilot.cli.v1.ModelCapabilitiesOverrideLimitsVision
-	(*ModelCapabilitiesOverrideSupports)(nil),                    // 271: copilot.cli.v1.ModelCapabilitiesOverrideSupports
-	(*ModelCapabilitiesSupports)(nil),                            // 272: copilot.cli.v1.ModelCapabilitiesSupports
-	(*ModelPickerSettingsContext)(nil),                           // 273: copilot.cli.v1.ModelPickerSettingsContext
-	(*ModelProviderInstance)(nil),                                // 274: copilot.cli.v1.ModelProviderInstance
-	(*ModelProviderInstanceReference)(nil),                       // 275: copilot.cli.v1.ModelProviderInstanceReference
-	(*ModelProviderOperationOutcome)(nil),                        // 276: copilot.cli.v1.ModelProviderOperationOutcome
-	(*ModelProviderProvenance)(nil),                              // 277: copilot.cli.v1.ModelProviderProvenance
-	(*ModelProviderRef)(nil),                                     // 278: copilot.cli.v1.ModelProviderRef
-	(*ModelSwitchConfirmation)(nil),                              // 279: copilot.cli.v1.ModelSwitchConfirmation
-	(*NamedProviderConfig)(nil),                                  // 280: copilot.cli.v1.NamedProviderConfig
-	(*OpenCanvasInstance)(nil),                                   // 281: copilot.cli.v1.OpenCanvasInstance
-	(*PermissionApprovalEvaluation)(nil),                         // 282: copilot.cli.v1.PermissionApprovalEvaluation
-	(*PermissionAssistedApproval)(nil),                           // 283: copilot.cli.v1.PermissionAssistedApproval
-	(*PermissionDecisionContext)(nil),                            // 284: copilot.cli.v1.PermissionDecisionContext
-	(*PermissionPromptRequest)(nil),                              // 285: copilot.cli.v1.PermissionPromptRequest
-	(*PermissionPromptRequestCommands)(nil),                      // 286: copilot.cli.v1.PermissionPromptRequestCommands
-	(*PermissionPromptRequestCustomTool)(nil),                    // 287: copilot.cli.v1.PermissionPromptRequestCustomTool
-	(*PermissionPromptRequestExtensionEnvAccess)(nil),            // 288: copilot.cli.v1.PermissionPromptRequestExtensionEnvAccess
-	(*PermissionPromptRequestExtensionManagement)(nil),           // 289: copilot.cli.v1.PermissionPromptRequestExtensionManagement
-	(*PermissionPromptRequestExtensionPermissionAccess)(nil),     // 290: copilot.cli.v1.PermissionPromptRequestExtensionPermissionAccess
-	(*PermissionPromptRequestFactory)(nil),                       // 291: copilot.cli.v1.PermissionPromptRequestFactory
-	(*PermissionPromptRequestHook)(nil),                          // 292: copilot.cli.v1.PermissionPromptRequestHook
-	(*PermissionPromptRequestMcp)(nil),                           // 293: copilot.cli.v1.PermissionPromptRequestMcp
-	(*PermissionPromptRequestMemory)(nil),                        // 294: copilot.cli.v1.PermissionPromptRequestMemory
-	(*PermissionPromptRequestPath)(nil),                          // 295: copilot.cli.v1.PermissionPromptRequestPath
-	(*PermissionPromptRequestRead)(nil),                          // 296: copilot.cli.v1.PermissionPromptRequestRead
-	(*PermissionPromptRequestUrl)(nil),                           // 297: copilot.cli.v1.PermissionPromptRequestUrl
-	(*PermissionPromptRequestWorkflow)(nil),                      // 298: copilot.cli.v1.PermissionPromptRequestWorkflow
-	(*PermissionPromptRequestWrite)(nil),                         // 299: copilot.cli.v1.PermissionPromptRequestWrite
-	(*PermissionRecoveryAttempt)(nil),                            // 300: copilot.cli.v1.PermissionRecoveryAttempt
-	(*PermissionRecoveryData)(nil),                               // 301: copilot.cli.v1.PermissionRecoveryData
-	(*PermissionRule)(nil),                                       // 302: copilot.cli.v1.PermissionRule
-	(*PermissionSandboxPathGrant)(nil),                           // 303: copilot.cli.v1.PermissionSandboxPathGrant
-	(*PermissionWriteFileContent)(nil),                           // 304: copilot.cli.v1.PermissionWriteFileContent
-	(*PermissionWriteFileEdit)(nil),                              // 305: copilot.cli.v1.PermissionWriteFileEdit
-	(*PluginInstallPlan)(nil),                                    // 306: copilot.cli.v1.PluginInstallPlan
-	(*PluginInstallationFileReview)(nil),                         // 307: copilot.cli.v1.PluginInstallationFileReview
-	(*PluginInstallationLocation)(nil),                           // 308: copilot.cli.v1.PluginInstallationLocation
-	(*PluginInstallationMcpServerReview)(nil),                    // 309: copilot.cli.v1.PluginInstallationMcpServerReview
-	(*PluginInstallationReview)(nil),                             // 310: copilot.cli.v1.PluginInstallationReview
-	(*PluginInstallationSource)(nil),                             // 311: copilot.cli.v1.PluginInstallationSource
-	(*ProtocolMarkerSectionOverride)(nil),                        // 312: copilot.cli.v1.ProtocolMarkerSectionOverride
-	(*ProtocolMarkerSectionOverridePreserve)(nil),                // 313: copilot.cli.v1.ProtocolMarkerSectionOverridePreserve
-	(*ProtocolMarkerSectionOverrideTransform)(nil),               // 314: copilot.cli.v1.ProtocolMarkerSectionOverrideTransform
-	(*ProtocolSectionOverride)(nil),                              // 315: copilot.cli.v1.ProtocolSectionOverride
-	(*ProtocolStaticSectionOverride)(nil),                        // 316: copilot.cli.v1.ProtocolStaticSectionOverride
-	(*ProtocolSystemMessageAppendConfig)(nil),                    // 317: copilot.cli.v1.ProtocolSystemMessageAppendConfig
-	(*ProtocolSystemMessageCustomizeConfig)(nil),                 // 318: copilot.cli.v1.ProtocolSystemMessageCustomizeConfig
-	(*ProtocolSystemMessageReplaceConfig)(nil),                   // 319: copilot.cli.v1.ProtocolSystemMessageReplaceConfig
-	(*ProviderConfig)(nil),                                       // 320: copilot.cli.v1.ProviderConfig
-	(*ProviderConfigAzure)(nil),                                  // 321: copilot.cli.v1.ProviderConfigAzure
-	(*ProviderModelConfig)(nil),                                  // 322: copilot.cli.v1.ProviderModelConfig
-	(*ProviderMonthlyUsage)(nil),                                 // 323: copilot.cli.v1.ProviderMonthlyUsage
-	(*ProviderQuotaBudgetMetadata)(nil),                          // 324: copilot.cli.v1.ProviderQuotaBudgetMetadata
-	(*ProviderQuotaState)(nil),                                   // 325: copilot.cli.v1.ProviderQuotaState
-	(*SandboxConfig)(nil),                                        // 326: copilot.cli.v1.SandboxConfig
-	(*SandboxConfigAuth)(nil),                                    // 327: copilot.cli.v1.SandboxConfigAuth
-	(*SandboxConfigUserPolicy)(nil),                              // 328: copilot.cli.v1.SandboxConfigUserPolicy
-	(*SandboxConfigUserPolicyExperimental)(nil),                  // 329: copilot.cli.v1.SandboxConfigUserPolicyExperimental
-	(*SandboxConfigUserPolicyExperimentalSeatbelt)(nil),          // 330: copilot.cli.v1.SandboxConfigUserPolicyExperimentalSeatbelt
-	(*SandboxConfigUserPolicyFilesystem)(nil),                    // 331: copilot.cli.v1.SandboxConfigUserPolicyFilesystem
-	(*SandboxConfigUserPolicyNetwork)(nil),                       // 332: copilot.cli.v1.SandboxConfigUserPolicyNetwork
-	(*SandboxConfigUserPolicyNetworkProxy)(nil),                  // 333: copilot.cli.v1.SandboxConfigUserPolicyNetworkProxy
-	(*SandboxConfigUserPolicySeatbelt)(nil),                      // 334: copilot.cli.v1.SandboxConfigUserPolicySeatbelt
-	(*SandboxCredentialsConfig)(nil),                             // 335: copilot.cli.v1.SandboxCredentialsConfig
-	(*SandboxMaskedEnvVar)(nil),                                  // 336: copilot.cli.v1.SandboxMaskedEnvVar
-	(*SessionContext)(nil),                                       // 337: copilot.cli.v1.SessionContext
-	(*SessionLimitsConfig)(nil),                                  // 338: copilot.cli.v1.SessionLimitsConfig
-	(*SessionListFilter)(nil),                                    // 339: copilot.cli.v1.SessionListFilter
-	(*SessionManagedPermissions)(nil),                            // 340: copilot.cli.v1.SessionManagedPermissions
-	(*SessionManagedSettings)(nil),                               // 341: copilot.cli.v1.SessionManagedSettings
-	(*ShellCredentials)(nil),                                     // 342: copilot.cli.v1.ShellCredentials
-	(*ShellInitScript)(nil),                                      // 343: copilot.cli.v1.ShellInitScript
-	(*ShellOptions)(nil),                                         // 344: copilot.cli.v1.ShellOptions
-	(*SkillInstallPlan)(nil),                                     // 345: copilot.cli.v1.SkillInstallPlan
-	(*SkillInstallationFileReview)(nil),                          // 346: copilot.cli.v1.SkillInstallationFileReview
-	(*SkillInstallationLocation)(nil),                            // 347: copilot.cli.v1.SkillInstallationLocation
-	(*SkillInstallationManagementOutcome)(nil),                   // 348: copilot.cli.v1.SkillInstallationManagementOutcome
-	(*SkillInstallationManagementOutcomeEnabledChanged)(nil),     // 349: copilot.cli.v1.SkillInstallationManagementOutcomeEnabledChanged
-	(*SkillInstallationManagementOutcomeInstallPlanned)(nil),     // 350: copilot.cli.v1.SkillInstallationManagementOutcomeInstallPlanned
-	(*SkillInstallationManagementOutcomeListed)(nil),             // 351: copilot.cli.v1.SkillInstallationManagementOutcomeListed
-	(*SkillInstallationManagementOutcomeOperation)(nil),          // 352: copilot.cli.v1.SkillInstallationManagementOutcomeOperation
-	(*SkillInstallationManagementOutcomeRecovered)(nil),          // 353: copilot.cli.v1.SkillInstallationManagementOutcomeRecovered
-	(*SkillInstallationManagementOutcomeRecoveryRequired)(nil),   // 354: copilot.cli.v1.SkillInstallationManagementOutcomeRecoveryRequired
-	(*SkillInstallationManagementOutcomeRefused)(nil),            // 355: copilot.cli.v1.SkillInstallationManagementOutcomeRefused
-	(*SkillInstallationManagementOutcomeRolledBack)(nil),         // 356: copilot.cli.v1.SkillInstallationManagementOutcomeRolledBack
-	(*SkillInstallationManagementOutcomeUninstallPlanned)(nil),   // 357: copilot.cli.v1.SkillInstallationManagementOutcomeUninstallPlanned
-	(*SkillInstallationOperationStatus)(nil),                     // 358: copilot.cli.v1.SkillInstallationOperationStatus
-	(*SkillInstallationOperationStatusApplying)(nil),             // 359: copilot.cli.v1.SkillInstallationOperationStatusApplying
-	(*SkillInstallationOperationStatusAwaitingConfirmation)(nil), // 360: copilot.cli.v1.SkillInstallationOperationStatusAwaitingConfirmation
-	(*SkillInstallationOperationStatusCompleted)(nil),            // 361: copilot.cli.v1.SkillInstallationOperationStatusCompleted
-	(*SkillInstallationOperationStatusPrepared)(nil),             // 362: copilot.cli.v1.SkillInstallationOperationStatusPrepared
-	(*SkillInstallationOperationStatusPreparing)(nil),            // 363: copilot.cli.v1.SkillInstallationOperationStatusPreparing
-	(*SkillInstallationOperationStatusRevalidating)(nil),         // 364: copilot.cli.v1.SkillInstallationOperationStatusRevalidating
-	(*SkillInstallationOutcome)(nil),                             // 365: copilot.cli.v1.SkillInstallationOutcome
-	(*SkillInstallationOutcomeCancelled)(nil),                    // 366: copilot.cli.v1.SkillInstallationOutcomeCancelled
-	(*SkillInstallationOutcomeDeclined)(nil),                     // 367: copilot.cli.v1.SkillInstallationOutcomeDeclined
-	(*SkillInstallationOutcomeInstalled)(nil),                    // 368: copilot.cli.v1.SkillInstallationOutcomeInstalled
-	(*SkillInstallationOutcomeRecoveryRequired)(nil),             // 369: copilot.cli.v1.SkillInstallationOutcomeRecoveryRequired
-	(*SkillInstallationOutcomeRefused)(nil),                      // 370: copilot.cli.v1.SkillInstallationOutcomeRefused
-	(*SkillInstallationOutcomeRolledBack)(nil),                   // 371: copilot.cli.v1.SkillInstallationOutcomeRolledBack
-	(*SkillInstallationOutcomeUninstalled)(nil),                  // 372: copilot.cli.v1.SkillInstallationOutcomeUninstalled
-	(*SkillInstallationReview)(nil),                              // 373: copilot.cli.v1.SkillInstallationReview
-	(*SkillInstallationReviewInstall)(nil),                       // 374: copilot.cli.v1.SkillInstallationReviewInstall
-	(*SkillInstallationReviewUninstall)(nil),                     // 375: copilot.cli.v1.SkillInstallationReviewUninstall
-	(*SkillInstallationSource)(nil),                              // 376: copilot.cli.v1.SkillInstallationSource
-	(*SkillInstallationSummary)(nil),                             // 377: copilot.cli.v1.SkillInstallationSummary
-	(*SkillUninstallPlan)(nil),                                   // 378: copilot.cli.v1.SkillUninstallPlan
-	(*SlashCommandInfo)(nil),                                     // 379: copilot.cli.v1.SlashCommandInfo
-	(*SlashCommandInput)(nil),                                    // 380: copilot.cli.v1.SlashCommandInput
-	(*SlashCommandInputChoice)(nil),                              // 381: copilot.cli.v1.SlashCommandInputChoice
-	(*StringList)(nil),                                           // 382: copilot.cli.v1.StringList
-	(*SystemMessageAlternative)(nil),                             // 383: copilot.cli.v1.SystemMessageAlternative
-	(*SystemMessageBlock)(nil),                                   // 384: copilot.cli.v1.SystemMessageBlock
-	(*TaskBlocker)(nil),                                          // 385: copilot.cli.v1.TaskBlocker
-	(*TokenAuthInfo)(nil),                                        // 386: copilot.cli.v1.TokenAuthInfo
-	(*TokenProviderAuthInfo)(nil),                                // 387: copilot.cli.v1.TokenProviderAuthInfo
-	(*ToolDefinition)(nil),                                       // 388: copilot.cli.v1.ToolDefinition
-	(*ToolNamespace)(nil),                                        // 389: copilot.cli.v1.ToolNamespace
-	(*UsageMetricsAgentMetric)(nil),                              // 390: copilot.cli.v1.UsageMetricsAgentMetric
-	(*UsageMetricsCodeChanges)(nil),                              // 391: copilot.cli.v1.UsageMetricsCodeChanges
-	(*UsageMetricsModelMetric)(nil),                              // 392: copilot.cli.v1.UsageMetricsModelMetric
-	(*UsageMetricsModelMetricRequests)(nil),                      // 393: copilot.cli.v1.UsageMetricsModelMetricRequests
-	(*UsageMetricsModelMetricTokenDetail)(nil),                   // 394: copilot.cli.v1.UsageMetricsModelMetricTokenDetail
-	(*UsageMetricsModelMetricUsage)(nil),                         // 395: copilot.cli.v1.UsageMetricsModelMetricUsage
-	(*UsageMetricsProviderModelMetric)(nil),                      // 396: copilot.cli.v1.UsageMetricsProviderModelMetric
-	(*UsageMetricsTokenDetail)(nil),                              // 397: copilot.cli.v1.UsageMetricsTokenDetail
-	(*UserAuthInfo)(nil),                                         // 398: copilot.cli.v1.UserAuthInfo
-	(*UserToolSessionApproval)(nil),                              // 399: copilot.cli.v1.UserToolSessionApproval
-	(*UserToolSessionApprovalCommands)(nil),                      // 400: copilot.cli.v1.UserToolSessionApprovalCommands
-	(*UserToolSessionApprovalCustomTool)(nil),                    // 401: copilot.cli.v1.UserToolSessionApprovalCustomTool
-	(*UserToolSessionApprovalExtensionEnvAccess)(nil),            // 402: copilot.cli.v1.UserToolSessionApprovalExtensionEnvAccess
-	(*UserToolSessionApprovalExtensionManagement)(nil),           // 403: copilot.cli.v1.UserToolSessionApprovalExtensionManagement
-	(*UserToolSessionApprovalExtensionPermissionAccess)(nil),     // 404: copilot.cli.v1.UserToolSessionApprovalExtensionPermissionAccess
-	(*UserToolSessionApprovalFactory)(nil),                       // 405: copilot.cli.v1.UserToolSessionApprovalFactory
-	(*UserToolSessionApprovalMcp)(nil),                           // 406: copilot.cli.v1.UserToolSessionApprovalMcp
-	(*UserToolSessionApprovalMemory)(nil),                        // 407: copilot.cli.v1.UserToolSessionApprovalMemory
-	(*UserToolSessionApprovalRead)(nil),                          // 408: copilot.cli.v1.UserToolSessionApprovalRead
-	(*UserToolSessionApprovalWorkflow)(nil),                      // 409: copilot.cli.v1.UserToolSessionApprovalWorkflow
-	(*UserToolSessionApprovalWrite)(nil),                         // 410: copilot.cli.v1.UserToolSessionApprovalWrite
-	(*WorkflowPermissionPhase)(nil),                              // 411: copilot.cli.v1.WorkflowPermissionPhase
-	nil,                                                          // 412: copilot.cli.v1.CopilotUserResponse.LimitedUserQuotasEntry
-	nil,                                                          // 413: copilot.cli.v1.CopilotUserResponse.MonthlyQuotasEntry
-	nil,                                                          // 414: copilot.cli.v1.FilterMappingMap.EntriesEntry
-	nil,                                                          // 415: copilot.cli.v1.McpServerConfigHttp.HeadersEntry
-	nil,                                                          // 416: copilot.cli.v1.McpServerConfigStdio.EnvEntry
-	nil,                                                          // 417: copilot.cli.v1.NamedProviderConfig.HeadersEntry
-	nil,                                                          // 418: copilot.cli.v1.ProtocolSystemMessageCustomizeConfig.SectionsEntry
-	nil,                                                          // 419: copilot.cli.v1.ProviderConfig.HeadersEntry
-	nil,                                                          // 420: copilot.cli.v1.SandboxCredentialsConfig.EnvVarsEntry
-	nil,                                                          // 421: copilot.cli.v1.UsageMetricsAgentMetric.ModelMetricsEntry
-	nil,                                                          // 422: copilot.cli.v1.UsageMetricsModelMetric.TokenDetailsEntry
-	(*timestamppb.Timestamp)(nil),                                // 423: google.protobuf.Timestamp
+	(*McpTaskMetadata)(nil),                                      // 264: copilot.cli.v1.McpTaskMetadata
+	(*McpUninstallPlan)(nil),                                     // 265: copilot.cli.v1.McpUninstallPlan
+	(*ModelCapabilities)(nil),                                    // 266: copilot.cli.v1.ModelCapabilities
+	(*ModelCapabilitiesLimits)(nil),                              // 267: copilot.cli.v1.ModelCapabilitiesLimits
+	(*ModelCapabilitiesLimitsVision)(nil),                        // 268: copilot.cli.v1.ModelCapabilitiesLimitsVision
+	(*ModelCapabilitiesOverride)(nil),                            // 269: copilot.cli.v1.ModelCapabilitiesOverride
+	(*ModelCapabilitiesOverrideLimits)(nil),                      // 270: copilot.cli.v1.ModelCapabilitiesOverrideLimits
+	(*ModelCapabilitiesOverrideLimitsVision)(nil),                // 271: copilot.cli.v1.ModelCapabilitiesOverrideLimitsVision
+	(*ModelCapabilitiesOverrideSupports)(nil),                    // 272: copilot.cli.v1.ModelCapabilitiesOverrideSupports
+	(*ModelCapabilitiesSupports)(nil),                            // 273: copilot.cli.v1.ModelCapabilitiesSupports
+	(*ModelPickerSettingsContext)(nil),                           // 274: copilot.cli.v1.ModelPickerSettingsContext
+	(*ModelProviderInstance)(nil),                                // 275: copilot.cli.v1.ModelProviderInstance
+	(*ModelProviderInstanceReference)(nil),                       // 276: copilot.cli.v1.ModelProviderInstanceReference
+	(*ModelProviderOperationOutcome)(nil),                        // 277: copilot.cli.v1.ModelProviderOperationOutcome
+	(*ModelProviderProvenance)(nil),                              // 278: copilot.cli.v1.ModelProviderProvenance
+	(*ModelProviderRef)(nil),                                     // 279: copilot.cli.v1.ModelProviderRef
+	(*ModelSwitchConfirmation)(nil),                              // 280: copilot.cli.v1.ModelSwitchConfirmation
+	(*NamedProviderConfig)(nil),                                  // 281: copilot.cli.v1.NamedProviderConfig
+	(*OpenCanvasInstance)(nil),                                   // 282: copilot.cli.v1.OpenCanvasInstance
+	(*PermissionApprovalEvaluation)(nil),                         // 283: copilot.cli.v1.PermissionApprovalEvaluation
+	(*PermissionAssistedApproval)(nil),                           // 284: copilot.cli.v1.PermissionAssistedApproval
+	(*PermissionDecisionContext)(nil),                            // 285: copilot.cli.v1.PermissionDecisionContext
+	(*PermissionPromptRequest)(nil),                              // 286: copilot.cli.v1.PermissionPromptRequest
+	(*PermissionPromptRequestCommands)(nil),                      // 287: copilot.cli.v1.PermissionPromptRequestCommands
+	(*PermissionPromptRequestCustomTool)(nil),                    // 288: copilot.cli.v1.PermissionPromptRequestCustomTool
+	(*PermissionPromptRequestExtensionEnvAccess)(nil),            // 289: copilot.cli.v1.PermissionPromptRequestExtensionEnvAccess
+	(*PermissionPromptRequestExtensionManagement)(nil),           // 290: copilot.cli.v1.PermissionPromptRequestExtensionManagement
+	(*PermissionPromptRequestExtensionPermissionAccess)(nil),     // 291: copilot.cli.v1.PermissionPromptRequestExtensionPermissionAccess
+	(*PermissionPromptRequestFactory)(nil),                       // 292: copilot.cli.v1.PermissionPromptRequestFactory
+	(*PermissionPromptRequestHook)(nil),                          // 293: copilot.cli.v1.PermissionPromptRequestHook
+	(*PermissionPromptRequestMcp)(nil),                           // 294: copilot.cli.v1.PermissionPromptRequestMcp
+	(*PermissionPromptRequestMemory)(nil),                        // 295: copilot.cli.v1.PermissionPromptRequestMemory
+	(*PermissionPromptRequestPath)(nil),                          // 296: copilot.cli.v1.PermissionPromptRequestPath
+	(*PermissionPromptRequestRead)(nil),                          // 297: copilot.cli.v1.PermissionPromptRequestRead
+	(*PermissionPromptRequestUrl)(nil),                           // 298: copilot.cli.v1.PermissionPromptRequestUrl
+	(*PermissionPromptRequestWorkflow)(nil),                      // 299: copilot.cli.v1.PermissionPromptRequestWorkflow
+	(*PermissionPromptRequestWrite)(nil),                         // 300: copilot.cli.v1.PermissionPromptRequestWrite
+	(*PermissionRecoveryAttempt)(nil),                            // 301: copilot.cli.v1.PermissionRecoveryAttempt
+	(*PermissionRecoveryData)(nil),                               // 302: copilot.cli.v1.PermissionRecoveryData
+	(*PermissionRule)(nil),                                       // 303: copilot.cli.v1.PermissionRule
+	(*PermissionSandboxPathGrant)(nil),                           // 304: copilot.cli.v1.PermissionSandboxPathGrant
+	(*PermissionWriteFileContent)(nil),                           // 305: copilot.cli.v1.PermissionWriteFileContent
+	(*PermissionWriteFileEdit)(nil),                              // 306: copilot.cli.v1.PermissionWriteFileEdit
+	(*PluginInstallPlan)(nil),                                    // 307: copilot.cli.v1.PluginInstallPlan
+	(*PluginInstallationFileReview)(nil),                         // 308: copilot.cli.v1.PluginInstallationFileReview
+	(*PluginInstallationLocation)(nil),                           // 309: copilot.cli.v1.PluginInstallationLocation
+	(*PluginInstallationMcpServerReview)(nil),                    // 310: copilot.cli.v1.PluginInstallationMcpServerReview
+	(*PluginInstallationReview)(nil),                             // 311: copilot.cli.v1.PluginInstallationReview
+	(*PluginInstallationSource)(nil),                             // 312: copilot.cli.v1.PluginInstallationSource
+	(*ProtocolMarkerSectionOverride)(nil),                        // 313: copilot.cli.v1.ProtocolMarkerSectionOverride
+	(*ProtocolMarkerSectionOverridePreserve)(nil),                // 314: copilot.cli.v1.ProtocolMarkerSectionOverridePreserve
+	(*ProtocolMarkerSectionOverrideTransform)(nil),               // 315: copilot.cli.v1.ProtocolMarkerSectionOverrideTransform
+	(*ProtocolSectionOverride)(nil),                              // 316: copilot.cli.v1.ProtocolSectionOverride
+	(*ProtocolStaticSectionOverride)(nil),                        // 317: copilot.cli.v1.ProtocolStaticSectionOverride
+	(*ProtocolSystemMessageAppendConfig)(nil),                    // 318: copilot.cli.v1.ProtocolSystemMessageAppendConfig
+	(*ProtocolSystemMessageCustomizeConfig)(nil),                 // 319: copilot.cli.v1.ProtocolSystemMessageCustomizeConfig
+	(*ProtocolSystemMessageReplaceConfig)(nil),                   // 320: copilot.cli.v1.ProtocolSystemMessageReplaceConfig
+	(*ProviderConfig)(nil),                                       // 321: copilot.cli.v1.ProviderConfig
+	(*ProviderConfigAzure)(nil),                                  // 322: copilot.cli.v1.ProviderConfigAzure
+	(*ProviderModelConfig)(nil),                                  // 323: copilot.cli.v1.ProviderModelConfig
+	(*ProviderMonthlyUsage)(nil),                                 // 324: copilot.cli.v1.ProviderMonthlyUsage
+	(*ProviderQuotaBudgetMetadata)(nil),                          // 325: copilot.cli.v1.ProviderQuotaBudgetMetadata
+	(*ProviderQuotaState)(nil),                                   // 326: copilot.cli.v1.ProviderQuotaState
+	(*SandboxConfig)(nil),                                        // 327: copilot.cli.v1.SandboxConfig
+	(*SandboxConfigAuth)(nil),                                    // 328: copilot.cli.v1.SandboxConfigAuth
+	(*SandboxConfigUserPolicy)(nil),                              // 329: copilot.cli.v1.SandboxConfigUserPolicy
+	(*SandboxConfigUserPolicyExperimental)(nil),                  // 330: copilot.cli.v1.SandboxConfigUserPolicyExperimental
+	(*SandboxConfigUserPolicyExperimentalSeatbelt)(nil),          // 331: copilot.cli.v1.SandboxConfigUserPolicyExperimentalSeatbelt
+	(*SandboxConfigUserPolicyFilesystem)(nil),                    // 332: copilot.cli.v1.SandboxConfigUserPolicyFilesystem
+	(*SandboxConfigUserPolicyNetwork)(nil),                       // 333: copilot.cli.v1.SandboxConfigUserPolicyNetwork
+	(*SandboxConfigUserPolicyNetworkProxy)(nil),                  // 334: copilot.cli.v1.SandboxConfigUserPolicyNetworkProxy
+	(*SandboxConfigUserPolicySeatbelt)(nil),                      // 335: copilot.cli.v1.SandboxConfigUserPolicySeatbelt
+	(*SandboxCredentialsConfig)(nil),                             // 336: copilot.cli.v1.SandboxCredentialsConfig
+	(*SandboxMaskedEnvVar)(nil),                                  // 337: copilot.cli.v1.SandboxMaskedEnvVar
+	(*SessionContext)(nil),                                       // 338: copilot.cli.v1.SessionContext
+	(*SessionLimitsConfig)(nil),                                  // 339: copilot.cli.v1.SessionLimitsConfig
+	(*SessionListFilter)(nil),                                    // 340: copilot.cli.v1.SessionListFilter
+	(*SessionManagedPermissions)(nil),                            // 341: copilot.cli.v1.SessionManagedPermissions
+	(*SessionManagedSettings)(nil),                               // 342: copilot.cli.v1.SessionManagedSettings
+	(*ShellCredentials)(nil),                                     // 343: copilot.cli.v1.ShellCredentials
+	(*ShellInitScript)(nil),                                      // 344: copilot.cli.v1.ShellInitScript
+	(*ShellOptions)(nil),                                         // 345: copilot.cli.v1.ShellOptions
+	(*SkillInstallPlan)(nil),                                     // 346: copilot.cli.v1.SkillInstallPlan
+	(*SkillInstallationFileReview)(nil),                          // 347: copilot.cli.v1.SkillInstallationFileReview
+	(*SkillInstallationLocation)(nil),                            // 348: copilot.cli.v1.SkillInstallationLocation
+	(*SkillInstallationManagementOutcome)(nil),                   // 349: copilot.cli.v1.SkillInstallationManagementOutcome
+	(*SkillInstallationManagementOutcomeEnabledChanged)(nil),     // 350: copilot.cli.v1.SkillInstallationManagementOutcomeEnabledChanged
+	(*SkillInstallationManagementOutcomeInstallPlanned)(nil),     // 351: copilot.cli.v1.SkillInstallationManagementOutcomeInstallPlanned
+	(*SkillInstallationManagementOutcomeListed)(nil),             // 352: copilot.cli.v1.SkillInstallationManagementOutcomeListed
+	(*SkillInstallationManagementOutcomeOperation)(nil),          // 353: copilot.cli.v1.SkillInstallationManagementOutcomeOperation
+	(*SkillInstallationManagementOutcomeRecovered)(nil),          // 354: copilot.cli.v1.SkillInstallationManagementOutcomeRecovered
+	(*SkillInstallationManagementOutcomeRecoveryRequired)(nil),   // 355: copilot.cli.v1.SkillInstallationManagementOutcomeRecoveryRequired
+	(*SkillInstallationManagementOutcomeRefused)(nil),            // 356: copilot.cli.v1.SkillInstallationManagementOutcomeRefused
+	(*SkillInstallationManagementOutcomeRolledBack)(nil),         // 357: copilot.cli.v1.SkillInstallationManagementOutcomeRolledBack
+	(*SkillInstallationManagementOutcomeUninstallPlanned)(nil),   // 358: copilot.cli.v1.SkillInstallationManagementOutcomeUninstallPlanned
+	(*SkillInstallationOperationStatus)(nil),                     // 359: copilot.cli.v1.SkillInstallationOperationStatus
+	(*SkillInstallationOperationStatusApplying)(nil),             // 360: copilot.cli.v1.SkillInstallationOperationStatusApplying
+	(*SkillInstallationOperationStatusAwaitingConfirmation)(nil), // 361: copilot.cli.v1.SkillInstallationOperationStatusAwaitingConfirmation
+	(*SkillInstallationOperationStatusCompleted)(nil),            // 362: copilot.cli.v1.SkillInstallationOperationStatusCompleted
+	(*SkillInstallationOperationStatusPrepared)(nil),             // 363: copilot.cli.v1.SkillInstallationOperationStatusPrepared
+	(*SkillInstallationOperationStatusPreparing)(nil),            // 364: copilot.cli.v1.SkillInstallationOperationStatusPreparing
+	(*SkillInstallationOperationStatusRevalidating)(nil),         // 365: copilot.cli.v1.SkillInstallationOperationStatusRevalidating
+	(*SkillInstallationOutcome)(nil),                             // 366: copilot.cli.v1.SkillInstallationOutcome
+	(*SkillInstallationOutcomeCancelled)(nil),                    // 367: copilot.cli.v1.SkillInstallationOutcomeCancelled
+	(*SkillInstallationOutcomeDeclined)(nil),                     // 368: copilot.cli.v1.SkillInstallationOutcomeDeclined
+	(*SkillInstallationOutcomeInstalled)(nil),                    // 369: copilot.cli.v1.SkillInstallationOutcomeInstalled
+	(*SkillInstallationOutcomeRecoveryRequired)(nil),             // 370: copilot.cli.v1.SkillInstallationOutcomeRecoveryRequired
+	(*SkillInstallationOutcomeRefused)(nil),                      // 371: copilot.cli.v1.SkillInstallationOutcomeRefused
+	(*SkillInstallationOutcomeRolledBack)(nil),                   // 372: copilot.cli.v1.SkillInstallationOutcomeRolledBack
+	(*SkillInstallationOutcomeUninstalled)(nil),                  // 373: copilot.cli.v1.SkillInstallationOutcomeUninstalled
+	(*SkillInstallationReview)(nil),                              // 374: copilot.cli.v1.SkillInstallationReview
+	(*SkillInstallationReviewInstall)(nil),                       // 375: copilot.cli.v1.SkillInstallationReviewInstall
+	(*SkillInstallationReviewUninstall)(nil),                     // 376: copilot.cli.v1.SkillInstallationReviewUninstall
+	(*SkillInstallationSource)(nil),                              // 377: copilot.cli.v1.SkillInstallationSource
+	(*SkillInstallationSummary)(nil),                             // 378: copilot.cli.v1.SkillInstallationSummary
+	(*SkillUninstallPlan)(nil),                                   // 379: copilot.cli.v1.SkillUninstallPlan
+	(*SlashCommandInfo)(nil),                                     // 380: copilot.cli.v1.SlashCommandInfo
+	(*SlashCommandInput)(nil),                                    // 381: copilot.cli.v1.SlashCommandInput
+	(*SlashCommandInputChoice)(nil),                              // 382: copilot.cli.v1.SlashCommandInputChoice
+	(*StringList)(nil),                                           // 383: copilot.cli.v1.StringList
+	(*SystemMessageAlternative)(nil),                             // 384: copilot.cli.v1.SystemMessageAlternative
+	(*SystemMessageBlock)(nil),                                   // 385: copilot.cli.v1.SystemMessageBlock
+	(*TaskBlocker)(nil),                                          // 386: copilot.cli.v1.TaskBlocker
+	(*TokenAuthInfo)(nil),                                        // 387: copilot.cli.v1.TokenAuthInfo
+	(*TokenProviderAuthInfo)(nil),                                // 388: copilot.cli.v1.TokenProviderAuthInfo
+	(*ToolDefinition)(nil),                                       // 389: copilot.cli.v1.ToolDefinition
+	(*ToolNamespace)(nil),                                        // 390: copilot.cli.v1.ToolNamespace
+	(*UsageMetricsAgentMetric)(nil),                              // 391: copilot.cli.v1.UsageMetricsAgentMetric
+	(*UsageMetricsCodeChanges)(nil),                              // 392: copilot.cli.v1.UsageMetricsCodeChanges
+	(*UsageMetricsModelMetric)(nil),                              // 393: copilot.cli.v1.UsageMetricsModelMetric
+	(*UsageMetricsModelMetricRequests)(nil),                      // 394: copilot.cli.v1.UsageMetricsModelMetricRequests
+	(*UsageMetricsModelMetricTokenDetail)(nil),                   // 395: copilot.cli.v1.UsageMetricsModelMetricTokenDetail
+	(*UsageMetricsModelMetricUsage)(nil),                         // 396: copilot.cli.v1.UsageMetricsModelMetricUsage
+	(*UsageMetricsProviderModelMetric)(nil),                      // 397: copilot.cli.v1.UsageMetricsProviderModelMetric
+	(*UsageMetricsTokenDetail)(nil),                              // 398: copilot.cli.v1.UsageMetricsTokenDetail
+	(*UserAuthInfo)(nil),                                         // 399: copilot.cli.v1.UserAuthInfo
+	(*UserToolSessionApproval)(nil),                              // 400: copilot.cli.v1.UserToolSessionApproval
+	(*UserToolSessionApprovalCommands)(nil),                      // 401: copilot.cli.v1.UserToolSessionApprovalCommands
+	(*UserToolSessionApprovalCustomTool)(nil),                    // 402: copilot.cli.v1.UserToolSessionApprovalCustomTool
+	(*UserToolSessionApprovalExtensionEnvAccess)(nil),            // 403: copilot.cli.v1.UserToolSessionApprovalExtensionEnvAccess
+	(*UserToolSessionApprovalExtensionManagement)(nil),           // 404: copilot.cli.v1.UserToolSessionApprovalExtensionManagement
+	(*UserToolSessionApprovalExtensionPermissionAccess)(nil),     // 405: copilot.cli.v1.UserToolSessionApprovalExtensionPermissionAccess
+	(*UserToolSessionApprovalFactory)(nil),                       // 406: copilot.cli.v1.UserToolSessionApprovalFactory
+	(*UserToolSessionApprovalMcp)(nil),                           // 407: copilot.cli.v1.UserToolSessionApprovalMcp
+	(*UserToolSessionApprovalMemory)(nil),                        // 408: copilot.cli.v1.UserToolSessionApprovalMemory
+	(*UserToolSessionApprovalRead)(nil),                          // 409: copilot.cli.v1.UserToolSessionApprovalRead
+	(*UserToolSessionApprovalWorkflow)(nil),                      // 410: copilot.cli.v1.UserToolSessionApprovalWorkflow
+	(*UserToolSessionApprovalWrite)(nil),                         // 411: copilot.cli.v1.UserToolSessionApprovalWrite
+	(*WorkflowPermissionPhase)(nil),                              // 412: copilot.cli.v1.WorkflowPermissionPhase
+	nil,                                                          // 413: copilot.cli.v1.CopilotUserResponse.LimitedUserQuotasEntry
+	nil,                                                          // 414: copilot.cli.v1.CopilotUserResponse.MonthlyQuotasEntry
+	nil,                                                          // 415: copilot.cli.v1.FilterMappingMap.EntriesEntry
+	nil,                                                          // 416: copilot.cli.v1.McpServerConfigHttp.HeadersEntry
+	nil,                                                          // 417: copilot.cli.v1.McpServerConfigStdio.EnvEntry
+	nil,                                                          // 418: copilot.cli.v1.NamedProviderConfig.HeadersEntry
+	nil,                                                          // 419: copilot.cli.v1.ProtocolSystemMessageCustomizeConfig.SectionsEntry
+	nil,                                                          // 420: copilot.cli.v1.ProviderConfig.HeadersEntry
+	nil,                                                          // 421: copilot.cli.v1.SandboxCredentialsConfig.EnvVarsEntry
+	nil,                                                          // 422: copilot.cli.v1.UsageMetricsAgentMetric.ModelMetricsEntry
+	nil,                                                          // 423: copilot.cli.v1.UsageMetricsModelMetric.TokenDetailsEntry
+	(*timestamppb.Timestamp)(nil),                                // 424: google.protobuf.Timestamp
 }
 var file_copilot_cli_v1_common_proto_depIdxs = []int32{
 	3,   // 0: copilot.cli.v1.AgentInfo.source:type_name -> copilot.cli.v1.AgentInfoSource
@@ -39065,7 +39127,7 @@ var file_copilot_cli_v1_common_proto_depIdxs = []int32{
 	125, // 16: copilot.cli.v1.Attachment.blob:type_name -> copilot.cli.v1.AttachmentBlob
 	127, // 17: copilot.cli.v1.Attachment.extension_context:type_name -> copilot.cli.v1.AttachmentExtensionContext
 	57,  // 18: copilot.cli.v1.AttachmentBlob.omitted_reason:type_name -> copilot.cli.v1.OmittedBinaryOmittedReason
-	423, // 19: copilot.cli.v1.AttachmentExtensionContext.captured_at:type_name -> google.protobuf.Timestamp
+	424, // 19: copilot.cli.v1.AttachmentExtensionContext.captured_at:type_name -> google.protobuf.Timestamp
 	129, // 20: copilot.cli.v1.AttachmentFile.line_range:type_name -> copilot.cli.v1.AttachmentFileLineRange
 	57,  // 21: copilot.cli.v1.AttachmentFile.omitted_reason:type_name -> copilot.cli.v1.OmittedBinaryOmittedReason
 	198, // 22: copilot.cli.v1.AttachmentGitHubActionsJob.repo:type_name -> copilot.cli.v1.GitHubRepoRef
@@ -39089,10 +39151,10 @@ var file_copilot_cli_v1_common_proto_depIdxs = []int32{
 	183, // 40: copilot.cli.v1.AuthIdentity.copilot_user:type_name -> copilot.cli.v1.CopilotUserResponse
 	199, // 41: copilot.cli.v1.AuthInfo.hmac:type_name -> copilot.cli.v1.HMACAuthInfo
 	193, // 42: copilot.cli.v1.AuthInfo.env:type_name -> copilot.cli.v1.EnvAuthInfo
-	386, // 43: copilot.cli.v1.AuthInfo.token:type_name -> copilot.cli.v1.TokenAuthInfo
-	387, // 44: copilot.cli.v1.AuthInfo.token_provider:type_name -> copilot.cli.v1.TokenProviderAuthInfo
+	387, // 43: copilot.cli.v1.AuthInfo.token:type_name -> copilot.cli.v1.TokenAuthInfo
+	388, // 44: copilot.cli.v1.AuthInfo.token_provider:type_name -> copilot.cli.v1.TokenProviderAuthInfo
 	182, // 45: copilot.cli.v1.AuthInfo.copilot_api_token:type_name -> copilot.cli.v1.CopilotApiTokenAuthInfo
-	398, // 46: copilot.cli.v1.AuthInfo.user:type_name -> copilot.cli.v1.UserAuthInfo
+	399, // 46: copilot.cli.v1.AuthInfo.user:type_name -> copilot.cli.v1.UserAuthInfo
 	197, // 47: copilot.cli.v1.AuthInfo.gh_cli:type_name -> copilot.cli.v1.GhCliAuthInfo
 	123, // 48: copilot.cli.v1.AuthInfo.api_key:type_name -> copilot.cli.v1.ApiKeyAuthInfo
 	121, // 49: copilot.cli.v1.AuthInfo.account:type_name -> copilot.cli.v1.AccountAuthInfo
@@ -39112,7 +39174,7 @@ var file_copilot_cli_v1_common_proto_depIdxs = []int32{
 	17,  // 63: copilot.cli.v1.CatalogNegotiationRefusedError.reason:type_name -> copilot.cli.v1.CatalogNegotiationRefusedReason
 	18,  // 64: copilot.cli.v1.CatalogNetworkFailureError.reason:type_name -> copilot.cli.v1.CatalogNetworkFailureReason
 	41,  // 65: copilot.cli.v1.CatalogPolicyRejectedError.source:type_name -> copilot.cli.v1.McpPlanPolicySource
-	423, // 66: copilot.cli.v1.CatalogTrustProvenance.observed_at:type_name -> google.protobuf.Timestamp
+	424, // 66: copilot.cli.v1.CatalogTrustProvenance.observed_at:type_name -> google.protobuf.Timestamp
 	174, // 67: copilot.cli.v1.CatalogTrustSnapshot.current:type_name -> copilot.cli.v1.CatalogTrustSnapshotCurrent
 	173, // 68: copilot.cli.v1.CatalogTrustSnapshot.absent:type_name -> copilot.cli.v1.CatalogTrustSnapshotAbsent
 	178, // 69: copilot.cli.v1.CatalogTrustSnapshot.stale:type_name -> copilot.cli.v1.CatalogTrustSnapshotStale
@@ -39141,8 +39203,8 @@ var file_copilot_cli_v1_common_proto_depIdxs = []int32{
 	184, // 92: copilot.cli.v1.CopilotUserResponse.endpoints:type_name -> copilot.cli.v1.CopilotUserResponseEndpoints
 	186, // 93: copilot.cli.v1.CopilotUserResponse.organization_list:type_name -> copilot.cli.v1.CopilotUserResponseOrganizationList
 	187, // 94: copilot.cli.v1.CopilotUserResponse.quota_snapshots:type_name -> copilot.cli.v1.CopilotUserResponseQuotaSnapshots
-	412, // 95: copilot.cli.v1.CopilotUserResponse.limited_user_quotas:type_name -> copilot.cli.v1.CopilotUserResponse.LimitedUserQuotasEntry
-	413, // 96: copilot.cli.v1.CopilotUserResponse.monthly_quotas:type_name -> copilot.cli.v1.CopilotUserResponse.MonthlyQuotasEntry
+	413, // 95: copilot.cli.v1.CopilotUserResponse.limited_user_quotas:type_name -> copilot.cli.v1.CopilotUserResponse.LimitedUserQuotasEntry
+	414, // 96: copilot.cli.v1.CopilotUserResponse.monthly_quotas:type_name -> copilot.cli.v1.CopilotUserResponse.MonthlyQuotasEntry
 	185, // 97: copilot.cli.v1.CopilotUserResponse.enterprise_list:type_name -> copilot.cli.v1.CopilotUserResponseEnterpriseList
 	188, // 98: copilot.cli.v1.CopilotUserResponseQuotaSnapshots.chat:type_name -> copilot.cli.v1.CopilotUserResponseQuotaSnapshotsChat
 	189, // 99: copilot.cli.v1.CopilotUserResponseQuotaSnapshots.completions:type_name -> copilot.cli.v1.CopilotUserResponseQuotaSnapshotsCompletions
@@ -39150,7 +39212,7 @@ var file_copilot_cli_v1_common_proto_depIdxs = []int32{
 	183, // 101: copilot.cli.v1.EnvAuthInfo.copilot_user:type_name -> copilot.cli.v1.CopilotUserResponse
 	196, // 102: copilot.cli.v1.FilterMapping.map:type_name -> copilot.cli.v1.FilterMappingMap
 	24,  // 103: copilot.cli.v1.FilterMapping.value:type_name -> copilot.cli.v1.ContentFilterMode
-	414, // 104: copilot.cli.v1.FilterMappingMap.entries:type_name -> copilot.cli.v1.FilterMappingMap.EntriesEntry
+	415, // 104: copilot.cli.v1.FilterMappingMap.entries:type_name -> copilot.cli.v1.FilterMappingMap.EntriesEntry
 	183, // 105: copilot.cli.v1.GhCliAuthInfo.copilot_user:type_name -> copilot.cli.v1.CopilotUserResponse
 	183, // 106: copilot.cli.v1.HMACAuthInfo.copilot_user:type_name -> copilot.cli.v1.CopilotUserResponse
 	172, // 107: copilot.cli.v1.InstallationCatalogueIdentity.trust_at_install:type_name -> copilot.cli.v1.CatalogTrustSnapshot
@@ -39161,7 +39223,7 @@ var file_copilot_cli_v1_common_proto_depIdxs = []int32{
 	206, // 112: copilot.cli.v1.InstalledPluginSource.local:type_name -> copilot.cli.v1.InstalledPluginSourceLocal
 	33,  // 113: copilot.cli.v1.InstructionSource.type:type_name -> copilot.cli.v1.InstructionSourceType
 	32,  // 114: copilot.cli.v1.InstructionSource.location:type_name -> copilot.cli.v1.InstructionSourceLocation
-	337, // 115: copilot.cli.v1.LocalSessionMetadataValue.context:type_name -> copilot.cli.v1.SessionContext
+	338, // 115: copilot.cli.v1.LocalSessionMetadataValue.context:type_name -> copilot.cli.v1.SessionContext
 	35,  // 116: copilot.cli.v1.ManagedSettingsResolvedData.source:type_name -> copilot.cli.v1.ManagedSettingsResolvedSource
 	211, // 117: copilot.cli.v1.ManagedSettingsResolvedData.permissions_context:type_name -> copilot.cli.v1.ManagedPermissionsContext
 	44,  // 118: copilot.cli.v1.McpInstallationInput.category:type_name -> copilot.cli.v1.McpPlanValueCategory
@@ -39177,7 +39239,7 @@ var file_copilot_cli_v1_common_proto_depIdxs = []int32{
 	225, // 128: copilot.cli.v1.McpInstallationManagementOutcomeOperation.operation:type_name -> copilot.cli.v1.McpInstallationOperationStatus
 	240, // 129: copilot.cli.v1.McpInstallationManagementOutcomeRecovered.installations:type_name -> copilot.cli.v1.McpInstallationSummary
 	36,  // 130: copilot.cli.v1.McpInstallationManagementOutcomeRefused.reason:type_name -> copilot.cli.v1.McpInstallationFailureReason
-	264, // 131: copilot.cli.v1.McpInstallationManagementOutcomeUninstallPlanned.plan:type_name -> copilot.cli.v1.McpUninstallPlan
+	265, // 131: copilot.cli.v1.McpInstallationManagementOutcomeUninstallPlanned.plan:type_name -> copilot.cli.v1.McpUninstallPlan
 	230, // 132: copilot.cli.v1.McpInstallationOperationStatus.preparing:type_name -> copilot.cli.v1.McpInstallationOperationStatusPreparing
 	229, // 133: copilot.cli.v1.McpInstallationOperationStatus.prepared:type_name -> copilot.cli.v1.McpInstallationOperationStatusPrepared
 	227, // 134: copilot.cli.v1.McpInstallationOperationStatus.awaiting_confirmation:type_name -> copilot.cli.v1.McpInstallationOperationStatusAwaitingConfirmation
@@ -39221,35 +39283,35 @@ var file_copilot_cli_v1_common_proto_depIdxs = []int32{
 	261, // 172: copilot.cli.v1.McpSerializableServerConfig.http:type_name -> copilot.cli.v1.McpServerConfigHttp
 	260, // 173: copilot.cli.v1.McpServerAuthConfig.redirect_port:type_name -> copilot.cli.v1.McpServerAuthConfigRedirectPort
 	256, // 174: copilot.cli.v1.McpServerConfigHttp.safe_for_telemetry:type_name -> copilot.cli.v1.McpSafeForTelemetry
-	382, // 175: copilot.cli.v1.McpServerConfigHttp.tools:type_name -> copilot.cli.v1.StringList
+	383, // 175: copilot.cli.v1.McpServerConfigHttp.tools:type_name -> copilot.cli.v1.StringList
 	48,  // 176: copilot.cli.v1.McpServerConfigHttp.type:type_name -> copilot.cli.v1.McpServerConfigHttpType
 	195, // 177: copilot.cli.v1.McpServerConfigHttp.filter_mapping:type_name -> copilot.cli.v1.FilterMapping
 	259, // 178: copilot.cli.v1.McpServerConfigHttp.oidc:type_name -> copilot.cli.v1.McpServerAuthConfig
 	259, // 179: copilot.cli.v1.McpServerConfigHttp.auth:type_name -> copilot.cli.v1.McpServerAuthConfig
 	46,  // 180: copilot.cli.v1.McpServerConfigHttp.defer_tools:type_name -> copilot.cli.v1.McpServerConfigDeferTools
 	50,  // 181: copilot.cli.v1.McpServerConfigHttp.source:type_name -> copilot.cli.v1.McpServerSource
-	415, // 182: copilot.cli.v1.McpServerConfigHttp.headers:type_name -> copilot.cli.v1.McpServerConfigHttp.HeadersEntry
+	416, // 182: copilot.cli.v1.McpServerConfigHttp.headers:type_name -> copilot.cli.v1.McpServerConfigHttp.HeadersEntry
 	47,  // 183: copilot.cli.v1.McpServerConfigHttp.oauth_grant_type:type_name -> copilot.cli.v1.McpServerConfigHttpOauthGrantType
 	256, // 184: copilot.cli.v1.McpServerConfigStdio.safe_for_telemetry:type_name -> copilot.cli.v1.McpSafeForTelemetry
-	382, // 185: copilot.cli.v1.McpServerConfigStdio.tools:type_name -> copilot.cli.v1.StringList
+	383, // 185: copilot.cli.v1.McpServerConfigStdio.tools:type_name -> copilot.cli.v1.StringList
 	195, // 186: copilot.cli.v1.McpServerConfigStdio.filter_mapping:type_name -> copilot.cli.v1.FilterMapping
 	259, // 187: copilot.cli.v1.McpServerConfigStdio.oidc:type_name -> copilot.cli.v1.McpServerAuthConfig
 	259, // 188: copilot.cli.v1.McpServerConfigStdio.auth:type_name -> copilot.cli.v1.McpServerAuthConfig
 	46,  // 189: copilot.cli.v1.McpServerConfigStdio.defer_tools:type_name -> copilot.cli.v1.McpServerConfigDeferTools
 	50,  // 190: copilot.cli.v1.McpServerConfigStdio.source:type_name -> copilot.cli.v1.McpServerSource
-	416, // 191: copilot.cli.v1.McpServerConfigStdio.env:type_name -> copilot.cli.v1.McpServerConfigStdio.EnvEntry
+	417, // 191: copilot.cli.v1.McpServerConfigStdio.env:type_name -> copilot.cli.v1.McpServerConfigStdio.EnvEntry
 	49,  // 192: copilot.cli.v1.McpServerConfigStdio.type:type_name -> copilot.cli.v1.McpServerConfigStdioType
 	240, // 193: copilot.cli.v1.McpUninstallPlan.installation:type_name -> copilot.cli.v1.McpInstallationSummary
-	272, // 194: copilot.cli.v1.ModelCapabilities.supports:type_name -> copilot.cli.v1.ModelCapabilitiesSupports
-	266, // 195: copilot.cli.v1.ModelCapabilities.limits:type_name -> copilot.cli.v1.ModelCapabilitiesLimits
-	267, // 196: copilot.cli.v1.ModelCapabilitiesLimits.vision:type_name -> copilot.cli.v1.ModelCapabilitiesLimitsVision
-	271, // 197: copilot.cli.v1.ModelCapabilitiesOverride.supports:type_name -> copilot.cli.v1.ModelCapabilitiesOverrideSupports
-	269, // 198: copilot.cli.v1.ModelCapabilitiesOverride.limits:type_name -> copilot.cli.v1.ModelCapabilitiesOverrideLimits
-	270, // 199: copilot.cli.v1.ModelCapabilitiesOverrideLimits.vision:type_name -> copilot.cli.v1.ModelCapabilitiesOverrideLimitsVision
+	273, // 194: copilot.cli.v1.ModelCapabilities.supports:type_name -> copilot.cli.v1.ModelCapabilitiesSupports
+	267, // 195: copilot.cli.v1.ModelCapabilities.limits:type_name -> copilot.cli.v1.ModelCapabilitiesLimits
+	268, // 196: copilot.cli.v1.ModelCapabilitiesLimits.vision:type_name -> copilot.cli.v1.ModelCapabilitiesLimitsVision
+	272, // 197: copilot.cli.v1.ModelCapabilitiesOverride.supports:type_name -> copilot.cli.v1.ModelCapabilitiesOverrideSupports
+	270, // 198: copilot.cli.v1.ModelCapabilitiesOverride.limits:type_name -> copilot.cli.v1.ModelCapabilitiesOverrideLimits
+	271, // 199: copilot.cli.v1.ModelCapabilitiesOverrideLimits.vision:type_name -> copilot.cli.v1.ModelCapabilitiesOverrideLimitsVision
 	2,   // 200: copilot.cli.v1.ModelCapabilitiesOverrideSupports.adaptive_thinking:type_name -> copilot.cli.v1.AdaptiveThinkingSupport
 	2,   // 201: copilot.cli.v1.ModelCapabilitiesSupports.adaptive_thinking:type_name -> copilot.cli.v1.AdaptiveThinkingSupport
-	275, // 202: copilot.cli.v1.ModelProviderInstance.reference:type_name -> copilot.cli.v1.ModelProviderInstanceReference
-	277, // 203: copilot.cli.v1.ModelProviderInstance.provenance:type_name -> copilot.cli.v1.ModelProviderProvenance
+	276, // 202: copilot.cli.v1.ModelProviderInstance.reference:type_name -> copilot.cli.v1.ModelProviderInstanceReference
+	278, // 203: copilot.cli.v1.ModelProviderInstance.provenance:type_name -> copilot.cli.v1.ModelProviderProvenance
 	87,  // 204: copilot.cli.v1.ModelProviderInstance.inference_type:type_name -> copilot.cli.v1.ProviderEndpointType
 	88,  // 205: copilot.cli.v1.ModelProviderInstance.inference_wire_api:type_name -> copilot.cli.v1.ProviderEndpointWireApi
 	86,  // 206: copilot.cli.v1.ModelProviderInstance.inference_transport:type_name -> copilot.cli.v1.ProviderEndpointTransport
@@ -39259,208 +39321,208 @@ var file_copilot_cli_v1_common_proto_depIdxs = []int32{
 	84,  // 210: copilot.cli.v1.NamedProviderConfig.type:type_name -> copilot.cli.v1.ProviderConfigType
 	85,  // 211: copilot.cli.v1.NamedProviderConfig.wire_api:type_name -> copilot.cli.v1.ProviderConfigWireApi
 	83,  // 212: copilot.cli.v1.NamedProviderConfig.transport:type_name -> copilot.cli.v1.ProviderConfigTransport
-	321, // 213: copilot.cli.v1.NamedProviderConfig.azure:type_name -> copilot.cli.v1.ProviderConfigAzure
-	417, // 214: copilot.cli.v1.NamedProviderConfig.headers:type_name -> copilot.cli.v1.NamedProviderConfig.HeadersEntry
+	322, // 213: copilot.cli.v1.NamedProviderConfig.azure:type_name -> copilot.cli.v1.ProviderConfigAzure
+	418, // 214: copilot.cli.v1.NamedProviderConfig.headers:type_name -> copilot.cli.v1.NamedProviderConfig.HeadersEntry
 	82,  // 215: copilot.cli.v1.NamedProviderConfig.model_provider:type_name -> copilot.cli.v1.ProviderConfigModelProvider
 	61,  // 216: copilot.cli.v1.PermissionApprovalEvaluation.reason_code:type_name -> copilot.cli.v1.PermissionApprovalEvaluationReasonCode
 	60,  // 217: copilot.cli.v1.PermissionApprovalEvaluation.judge_status:type_name -> copilot.cli.v1.PermissionApprovalEvaluationJudgeStatus
 	59,  // 218: copilot.cli.v1.PermissionApprovalEvaluation.evaluation_stage:type_name -> copilot.cli.v1.PermissionApprovalEvaluationEvaluationStage
 	7,   // 219: copilot.cli.v1.PermissionAssistedApproval.recommendation:type_name -> copilot.cli.v1.AssistedApprovalRecommendation
 	6,   // 220: copilot.cli.v1.PermissionAssistedApproval.failure_reason:type_name -> copilot.cli.v1.AssistedApprovalJudgeFailureReason
-	282, // 221: copilot.cli.v1.PermissionAssistedApproval.evaluation:type_name -> copilot.cli.v1.PermissionApprovalEvaluation
+	283, // 221: copilot.cli.v1.PermissionAssistedApproval.evaluation:type_name -> copilot.cli.v1.PermissionApprovalEvaluation
 	62,  // 222: copilot.cli.v1.PermissionDecisionContext.outcome:type_name -> copilot.cli.v1.PermissionDecisionOutcome
 	63,  // 223: copilot.cli.v1.PermissionDecisionContext.source:type_name -> copilot.cli.v1.PermissionDecisionSource
 	64,  // 224: copilot.cli.v1.PermissionDecisionContext.surface:type_name -> copilot.cli.v1.PermissionDecisionSurface
 	76,  // 225: copilot.cli.v1.PermissionDecisionContext.response_capability:type_name -> copilot.cli.v1.PermissionResponseCapability
-	286, // 226: copilot.cli.v1.PermissionPromptRequest.commands:type_name -> copilot.cli.v1.PermissionPromptRequestCommands
-	299, // 227: copilot.cli.v1.PermissionPromptRequest.write:type_name -> copilot.cli.v1.PermissionPromptRequestWrite
-	296, // 228: copilot.cli.v1.PermissionPromptRequest.read:type_name -> copilot.cli.v1.PermissionPromptRequestRead
-	293, // 229: copilot.cli.v1.PermissionPromptRequest.mcp:type_name -> copilot.cli.v1.PermissionPromptRequestMcp
-	297, // 230: copilot.cli.v1.PermissionPromptRequest.url:type_name -> copilot.cli.v1.PermissionPromptRequestUrl
-	294, // 231: copilot.cli.v1.PermissionPromptRequest.memory:type_name -> copilot.cli.v1.PermissionPromptRequestMemory
-	287, // 232: copilot.cli.v1.PermissionPromptRequest.custom_tool:type_name -> copilot.cli.v1.PermissionPromptRequestCustomTool
-	295, // 233: copilot.cli.v1.PermissionPromptRequest.path:type_name -> copilot.cli.v1.PermissionPromptRequestPath
-	292, // 234: copilot.cli.v1.PermissionPromptRequest.hook:type_name -> copilot.cli.v1.PermissionPromptRequestHook
-	289, // 235: copilot.cli.v1.PermissionPromptRequest.extension_management:type_name -> copilot.cli.v1.PermissionPromptRequestExtensionManagement
-	291, // 236: copilot.cli.v1.PermissionPromptRequest.factory:type_name -> copilot.cli.v1.PermissionPromptRequestFactory
-	290, // 237: copilot.cli.v1.PermissionPromptRequest.extension_permission_access:type_name -> copilot.cli.v1.PermissionPromptRequestExtensionPermissionAccess
-	288, // 238: copilot.cli.v1.PermissionPromptRequest.extension_env_access:type_name -> copilot.cli.v1.PermissionPromptRequestExtensionEnvAccess
-	298, // 239: copilot.cli.v1.PermissionPromptRequest.workflow:type_name -> copilot.cli.v1.PermissionPromptRequestWorkflow
-	283, // 240: copilot.cli.v1.PermissionPromptRequestCommands.assisted_approval:type_name -> copilot.cli.v1.PermissionAssistedApproval
-	303, // 241: copilot.cli.v1.PermissionPromptRequestCommands.sandbox_path_grant:type_name -> copilot.cli.v1.PermissionSandboxPathGrant
-	283, // 242: copilot.cli.v1.PermissionPromptRequestCustomTool.assisted_approval:type_name -> copilot.cli.v1.PermissionAssistedApproval
-	283, // 243: copilot.cli.v1.PermissionPromptRequestExtensionEnvAccess.assisted_approval:type_name -> copilot.cli.v1.PermissionAssistedApproval
-	283, // 244: copilot.cli.v1.PermissionPromptRequestExtensionManagement.assisted_approval:type_name -> copilot.cli.v1.PermissionAssistedApproval
-	283, // 245: copilot.cli.v1.PermissionPromptRequestExtensionPermissionAccess.assisted_approval:type_name -> copilot.cli.v1.PermissionAssistedApproval
+	287, // 226: copilot.cli.v1.PermissionPromptRequest.commands:type_name -> copilot.cli.v1.PermissionPromptRequestCommands
+	300, // 227: copilot.cli.v1.PermissionPromptRequest.write:type_name -> copilot.cli.v1.PermissionPromptRequestWrite
+	297, // 228: copilot.cli.v1.PermissionPromptRequest.read:type_name -> copilot.cli.v1.PermissionPromptRequestRead
+	294, // 229: copilot.cli.v1.PermissionPromptRequest.mcp:type_name -> copilot.cli.v1.PermissionPromptRequestMcp
+	298, // 230: copilot.cli.v1.PermissionPromptRequest.url:type_name -> copilot.cli.v1.PermissionPromptRequestUrl
+	295, // 231: copilot.cli.v1.PermissionPromptRequest.memory:type_name -> copilot.cli.v1.PermissionPromptRequestMemory
+	288, // 232: copilot.cli.v1.PermissionPromptRequest.custom_tool:type_name -> copilot.cli.v1.PermissionPromptRequestCustomTool
+	296, // 233: copilot.cli.v1.PermissionPromptRequest.path:type_name -> copilot.cli.v1.PermissionPromptRequestPath
+	293, // 234: copilot.cli.v1.PermissionPromptRequest.hook:type_name -> copilot.cli.v1.PermissionPromptRequestHook
+	290, // 235: copilot.cli.v1.PermissionPromptRequest.extension_management:type_name -> copilot.cli.v1.PermissionPromptRequestExtensionManagement
+	292, // 236: copilot.cli.v1.PermissionPromptRequest.factory:type_name -> copilot.cli.v1.PermissionPromptRequestFactory
+	291, // 237: copilot.cli.v1.PermissionPromptRequest.extension_permission_access:type_name -> copilot.cli.v1.PermissionPromptRequestExtensionPermissionAccess
+	289, // 238: copilot.cli.v1.PermissionPromptRequest.extension_env_access:type_name -> copilot.cli.v1.PermissionPromptRequestExtensionEnvAccess
+	299, // 239: copilot.cli.v1.PermissionPromptRequest.workflow:type_name -> copilot.cli.v1.PermissionPromptRequestWorkflow
+	284, // 240: copilot.cli.v1.PermissionPromptRequestCommands.assisted_approval:type_name -> copilot.cli.v1.PermissionAssistedApproval
+	304, // 241: copilot.cli.v1.PermissionPromptRequestCommands.sandbox_path_grant:type_name -> copilot.cli.v1.PermissionSandboxPathGrant
+	284, // 242: copilot.cli.v1.PermissionPromptRequestCustomTool.assisted_approval:type_name -> copilot.cli.v1.PermissionAssistedApproval
+	284, // 243: copilot.cli.v1.PermissionPromptRequestExtensionEnvAccess.assisted_approval:type_name -> copilot.cli.v1.PermissionAssistedApproval
+	284, // 244: copilot.cli.v1.PermissionPromptRequestExtensionManagement.assisted_approval:type_name -> copilot.cli.v1.PermissionAssistedApproval
+	284, // 245: copilot.cli.v1.PermissionPromptRequestExtensionPermissionAccess.assisted_approval:type_name -> copilot.cli.v1.PermissionAssistedApproval
 	29,  // 246: copilot.cli.v1.PermissionPromptRequestFactory.operation:type_name -> copilot.cli.v1.FactoryPermissionOperation
 	194, // 247: copilot.cli.v1.PermissionPromptRequestFactory.phases:type_name -> copilot.cli.v1.FactoryPermissionPhase
-	283, // 248: copilot.cli.v1.PermissionPromptRequestFactory.assisted_approval:type_name -> copilot.cli.v1.PermissionAssistedApproval
-	283, // 249: copilot.cli.v1.PermissionPromptRequestHook.assisted_approval:type_name -> copilot.cli.v1.PermissionAssistedApproval
+	284, // 248: copilot.cli.v1.PermissionPromptRequestFactory.assisted_approval:type_name -> copilot.cli.v1.PermissionAssistedApproval
+	284, // 249: copilot.cli.v1.PermissionPromptRequestHook.assisted_approval:type_name -> copilot.cli.v1.PermissionAssistedApproval
 	67,  // 250: copilot.cli.v1.PermissionPromptRequestMcp.permission_recommendation:type_name -> copilot.cli.v1.PermissionRecommendation
-	283, // 251: copilot.cli.v1.PermissionPromptRequestMcp.assisted_approval:type_name -> copilot.cli.v1.PermissionAssistedApproval
+	284, // 251: copilot.cli.v1.PermissionPromptRequestMcp.assisted_approval:type_name -> copilot.cli.v1.PermissionAssistedApproval
 	74,  // 252: copilot.cli.v1.PermissionPromptRequestMemory.action:type_name -> copilot.cli.v1.PermissionRequestMemoryAction
 	75,  // 253: copilot.cli.v1.PermissionPromptRequestMemory.direction:type_name -> copilot.cli.v1.PermissionRequestMemoryDirection
-	283, // 254: copilot.cli.v1.PermissionPromptRequestMemory.assisted_approval:type_name -> copilot.cli.v1.PermissionAssistedApproval
+	284, // 254: copilot.cli.v1.PermissionPromptRequestMemory.assisted_approval:type_name -> copilot.cli.v1.PermissionAssistedApproval
 	66,  // 255: copilot.cli.v1.PermissionPromptRequestPath.access_kind:type_name -> copilot.cli.v1.PermissionPromptRequestPathAccessKind
-	283, // 256: copilot.cli.v1.PermissionPromptRequestPath.assisted_approval:type_name -> copilot.cli.v1.PermissionAssistedApproval
-	283, // 257: copilot.cli.v1.PermissionPromptRequestRead.assisted_approval:type_name -> copilot.cli.v1.PermissionAssistedApproval
-	283, // 258: copilot.cli.v1.PermissionPromptRequestUrl.assisted_approval:type_name -> copilot.cli.v1.PermissionAssistedApproval
+	284, // 256: copilot.cli.v1.PermissionPromptRequestPath.assisted_approval:type_name -> copilot.cli.v1.PermissionAssistedApproval
+	284, // 257: copilot.cli.v1.PermissionPromptRequestRead.assisted_approval:type_name -> copilot.cli.v1.PermissionAssistedApproval
+	284, // 258: copilot.cli.v1.PermissionPromptRequestUrl.assisted_approval:type_name -> copilot.cli.v1.PermissionAssistedApproval
 	120, // 259: copilot.cli.v1.PermissionPromptRequestWorkflow.operation:type_name -> copilot.cli.v1.WorkflowPermissionOperation
-	411, // 260: copilot.cli.v1.PermissionPromptRequestWorkflow.phases:type_name -> copilot.cli.v1.WorkflowPermissionPhase
-	283, // 261: copilot.cli.v1.PermissionPromptRequestWorkflow.assisted_approval:type_name -> copilot.cli.v1.PermissionAssistedApproval
-	283, // 262: copilot.cli.v1.PermissionPromptRequestWrite.assisted_approval:type_name -> copilot.cli.v1.PermissionAssistedApproval
-	305, // 263: copilot.cli.v1.PermissionPromptRequestWrite.file_edits:type_name -> copilot.cli.v1.PermissionWriteFileEdit
+	412, // 260: copilot.cli.v1.PermissionPromptRequestWorkflow.phases:type_name -> copilot.cli.v1.WorkflowPermissionPhase
+	284, // 261: copilot.cli.v1.PermissionPromptRequestWorkflow.assisted_approval:type_name -> copilot.cli.v1.PermissionAssistedApproval
+	284, // 262: copilot.cli.v1.PermissionPromptRequestWrite.assisted_approval:type_name -> copilot.cli.v1.PermissionAssistedApproval
+	306, // 263: copilot.cli.v1.PermissionPromptRequestWrite.file_edits:type_name -> copilot.cli.v1.PermissionWriteFileEdit
 	70,  // 264: copilot.cli.v1.PermissionRecoveryAttempt.relation:type_name -> copilot.cli.v1.PermissionRecoveryAttemptRelation
 	68,  // 265: copilot.cli.v1.PermissionRecoveryAttempt.disposition:type_name -> copilot.cli.v1.PermissionRecoveryAttemptDisposition
 	69,  // 266: copilot.cli.v1.PermissionRecoveryAttempt.reason:type_name -> copilot.cli.v1.PermissionRecoveryAttemptReason
 	73,  // 267: copilot.cli.v1.PermissionRecoveryData.status:type_name -> copilot.cli.v1.PermissionRecoveryStatus
 	71,  // 268: copilot.cli.v1.PermissionRecoveryData.on_blocked:type_name -> copilot.cli.v1.PermissionRecoveryOnBlocked
 	72,  // 269: copilot.cli.v1.PermissionRecoveryData.reason:type_name -> copilot.cli.v1.PermissionRecoveryReason
-	300, // 270: copilot.cli.v1.PermissionRecoveryData.attempts:type_name -> copilot.cli.v1.PermissionRecoveryAttempt
+	301, // 270: copilot.cli.v1.PermissionRecoveryData.attempts:type_name -> copilot.cli.v1.PermissionRecoveryAttempt
 	77,  // 271: copilot.cli.v1.PermissionSandboxPathGrant.access:type_name -> copilot.cli.v1.PermissionSandboxPathGrantAccess
-	304, // 272: copilot.cli.v1.PermissionWriteFileEdit.before:type_name -> copilot.cli.v1.PermissionWriteFileContent
-	304, // 273: copilot.cli.v1.PermissionWriteFileEdit.after:type_name -> copilot.cli.v1.PermissionWriteFileContent
-	310, // 274: copilot.cli.v1.PluginInstallPlan.review:type_name -> copilot.cli.v1.PluginInstallationReview
+	305, // 272: copilot.cli.v1.PermissionWriteFileEdit.before:type_name -> copilot.cli.v1.PermissionWriteFileContent
+	305, // 273: copilot.cli.v1.PermissionWriteFileEdit.after:type_name -> copilot.cli.v1.PermissionWriteFileContent
+	311, // 274: copilot.cli.v1.PluginInstallPlan.review:type_name -> copilot.cli.v1.PluginInstallationReview
 	79,  // 275: copilot.cli.v1.PluginInstallationMcpServerReview.transport:type_name -> copilot.cli.v1.PluginInstallationMcpTransport
 	201, // 276: copilot.cli.v1.PluginInstallationReview.catalogue:type_name -> copilot.cli.v1.InstallationCatalogueIdentity
-	311, // 277: copilot.cli.v1.PluginInstallationReview.source:type_name -> copilot.cli.v1.PluginInstallationSource
-	308, // 278: copilot.cli.v1.PluginInstallationReview.target:type_name -> copilot.cli.v1.PluginInstallationLocation
-	307, // 279: copilot.cli.v1.PluginInstallationReview.files:type_name -> copilot.cli.v1.PluginInstallationFileReview
-	309, // 280: copilot.cli.v1.PluginInstallationReview.mcp_servers:type_name -> copilot.cli.v1.PluginInstallationMcpServerReview
-	314, // 281: copilot.cli.v1.ProtocolMarkerSectionOverride.transform:type_name -> copilot.cli.v1.ProtocolMarkerSectionOverrideTransform
-	313, // 282: copilot.cli.v1.ProtocolMarkerSectionOverride.preserve:type_name -> copilot.cli.v1.ProtocolMarkerSectionOverridePreserve
-	316, // 283: copilot.cli.v1.ProtocolSectionOverride.static_section_override:type_name -> copilot.cli.v1.ProtocolStaticSectionOverride
-	312, // 284: copilot.cli.v1.ProtocolSectionOverride.marker_section_override:type_name -> copilot.cli.v1.ProtocolMarkerSectionOverride
+	312, // 277: copilot.cli.v1.PluginInstallationReview.source:type_name -> copilot.cli.v1.PluginInstallationSource
+	309, // 278: copilot.cli.v1.PluginInstallationReview.target:type_name -> copilot.cli.v1.PluginInstallationLocation
+	308, // 279: copilot.cli.v1.PluginInstallationReview.files:type_name -> copilot.cli.v1.PluginInstallationFileReview
+	310, // 280: copilot.cli.v1.PluginInstallationReview.mcp_servers:type_name -> copilot.cli.v1.PluginInstallationMcpServerReview
+	315, // 281: copilot.cli.v1.ProtocolMarkerSectionOverride.transform:type_name -> copilot.cli.v1.ProtocolMarkerSectionOverrideTransform
+	314, // 282: copilot.cli.v1.ProtocolMarkerSectionOverride.preserve:type_name -> copilot.cli.v1.ProtocolMarkerSectionOverridePreserve
+	317, // 283: copilot.cli.v1.ProtocolSectionOverride.static_section_override:type_name -> copilot.cli.v1.ProtocolStaticSectionOverride
+	313, // 284: copilot.cli.v1.ProtocolSectionOverride.marker_section_override:type_name -> copilot.cli.v1.ProtocolMarkerSectionOverride
 	81,  // 285: copilot.cli.v1.ProtocolStaticSectionOverride.action:type_name -> copilot.cli.v1.ProtocolStaticSectionAction
 	80,  // 286: copilot.cli.v1.ProtocolSystemMessageAppendConfig.mode:type_name -> copilot.cli.v1.ProtocolAppendMode
-	418, // 287: copilot.cli.v1.ProtocolSystemMessageCustomizeConfig.sections:type_name -> copilot.cli.v1.ProtocolSystemMessageCustomizeConfig.SectionsEntry
-	384, // 288: copilot.cli.v1.ProtocolSystemMessageReplaceConfig.content_blocks:type_name -> copilot.cli.v1.SystemMessageBlock
+	419, // 287: copilot.cli.v1.ProtocolSystemMessageCustomizeConfig.sections:type_name -> copilot.cli.v1.ProtocolSystemMessageCustomizeConfig.SectionsEntry
+	385, // 288: copilot.cli.v1.ProtocolSystemMessageReplaceConfig.content_blocks:type_name -> copilot.cli.v1.SystemMessageBlock
 	84,  // 289: copilot.cli.v1.ProviderConfig.type:type_name -> copilot.cli.v1.ProviderConfigType
 	85,  // 290: copilot.cli.v1.ProviderConfig.wire_api:type_name -> copilot.cli.v1.ProviderConfigWireApi
 	83,  // 291: copilot.cli.v1.ProviderConfig.transport:type_name -> copilot.cli.v1.ProviderConfigTransport
-	321, // 292: copilot.cli.v1.ProviderConfig.azure:type_name -> copilot.cli.v1.ProviderConfigAzure
-	268, // 293: copilot.cli.v1.ProviderConfig.model_capabilities:type_name -> copilot.cli.v1.ModelCapabilitiesOverride
-	419, // 294: copilot.cli.v1.ProviderConfig.headers:type_name -> copilot.cli.v1.ProviderConfig.HeadersEntry
+	322, // 292: copilot.cli.v1.ProviderConfig.azure:type_name -> copilot.cli.v1.ProviderConfigAzure
+	269, // 293: copilot.cli.v1.ProviderConfig.model_capabilities:type_name -> copilot.cli.v1.ModelCapabilitiesOverride
+	420, // 294: copilot.cli.v1.ProviderConfig.headers:type_name -> copilot.cli.v1.ProviderConfig.HeadersEntry
 	82,  // 295: copilot.cli.v1.ProviderConfig.model_provider:type_name -> copilot.cli.v1.ProviderConfigModelProvider
-	268, // 296: copilot.cli.v1.ProviderModelConfig.capabilities:type_name -> copilot.cli.v1.ModelCapabilitiesOverride
-	383, // 297: copilot.cli.v1.ProviderModelConfig.system_message:type_name -> copilot.cli.v1.SystemMessageAlternative
+	269, // 296: copilot.cli.v1.ProviderModelConfig.capabilities:type_name -> copilot.cli.v1.ModelCapabilitiesOverride
+	384, // 297: copilot.cli.v1.ProviderModelConfig.system_message:type_name -> copilot.cli.v1.SystemMessageAlternative
 	90,  // 298: copilot.cli.v1.ProviderMonthlyUsage.state:type_name -> copilot.cli.v1.ProviderMonthlyUsageState
 	96,  // 299: copilot.cli.v1.ProviderMonthlyUsage.unit:type_name -> copilot.cli.v1.ProviderQuotaUnit
 	89,  // 300: copilot.cli.v1.ProviderMonthlyUsage.scope:type_name -> copilot.cli.v1.ProviderMonthlyUsageScope
-	278, // 301: copilot.cli.v1.ProviderQuotaState.provider:type_name -> copilot.cli.v1.ModelProviderRef
+	279, // 301: copilot.cli.v1.ProviderQuotaState.provider:type_name -> copilot.cli.v1.ModelProviderRef
 	96,  // 302: copilot.cli.v1.ProviderQuotaState.unit:type_name -> copilot.cli.v1.ProviderQuotaUnit
 	91,  // 303: copilot.cli.v1.ProviderQuotaState.access_state:type_name -> copilot.cli.v1.ProviderQuotaAccessState
 	93,  // 304: copilot.cli.v1.ProviderQuotaState.capacity_state:type_name -> copilot.cli.v1.ProviderQuotaCapacityState
 	94,  // 305: copilot.cli.v1.ProviderQuotaState.observation_kind:type_name -> copilot.cli.v1.ProviderQuotaObservationKind
 	95,  // 306: copilot.cli.v1.ProviderQuotaState.quantity_kind:type_name -> copilot.cli.v1.ProviderQuotaQuantityKind
 	92,  // 307: copilot.cli.v1.ProviderQuotaState.acquisition_status:type_name -> copilot.cli.v1.ProviderQuotaAcquisitionStatus
-	324, // 308: copilot.cli.v1.ProviderQuotaState.budget_metadata:type_name -> copilot.cli.v1.ProviderQuotaBudgetMetadata
-	323, // 309: copilot.cli.v1.ProviderQuotaState.monthly_usage:type_name -> copilot.cli.v1.ProviderMonthlyUsage
-	328, // 310: copilot.cli.v1.SandboxConfig.user_policy:type_name -> copilot.cli.v1.SandboxConfigUserPolicy
-	327, // 311: copilot.cli.v1.SandboxConfig.auth:type_name -> copilot.cli.v1.SandboxConfigAuth
-	335, // 312: copilot.cli.v1.SandboxConfig.credentials:type_name -> copilot.cli.v1.SandboxCredentialsConfig
-	331, // 313: copilot.cli.v1.SandboxConfigUserPolicy.filesystem:type_name -> copilot.cli.v1.SandboxConfigUserPolicyFilesystem
-	332, // 314: copilot.cli.v1.SandboxConfigUserPolicy.network:type_name -> copilot.cli.v1.SandboxConfigUserPolicyNetwork
-	334, // 315: copilot.cli.v1.SandboxConfigUserPolicy.seatbelt:type_name -> copilot.cli.v1.SandboxConfigUserPolicySeatbelt
-	329, // 316: copilot.cli.v1.SandboxConfigUserPolicy.experimental:type_name -> copilot.cli.v1.SandboxConfigUserPolicyExperimental
-	330, // 317: copilot.cli.v1.SandboxConfigUserPolicyExperimental.seatbelt:type_name -> copilot.cli.v1.SandboxConfigUserPolicyExperimentalSeatbelt
-	333, // 318: copilot.cli.v1.SandboxConfigUserPolicyNetwork.proxy:type_name -> copilot.cli.v1.SandboxConfigUserPolicyNetworkProxy
-	420, // 319: copilot.cli.v1.SandboxCredentialsConfig.env_vars:type_name -> copilot.cli.v1.SandboxCredentialsConfig.EnvVarsEntry
+	325, // 308: copilot.cli.v1.ProviderQuotaState.budget_metadata:type_name -> copilot.cli.v1.ProviderQuotaBudgetMetadata
+	324, // 309: copilot.cli.v1.ProviderQuotaState.monthly_usage:type_name -> copilot.cli.v1.ProviderMonthlyUsage
+	329, // 310: copilot.cli.v1.SandboxConfig.user_policy:type_name -> copilot.cli.v1.SandboxConfigUserPolicy
+	328, // 311: copilot.cli.v1.SandboxConfig.auth:type_name -> copilot.cli.v1.SandboxConfigAuth
+	336, // 312: copilot.cli.v1.SandboxConfig.credentials:type_name -> copilot.cli.v1.SandboxCredentialsConfig
+	332, // 313: copilot.cli.v1.SandboxConfigUserPolicy.filesystem:type_name -> copilot.cli.v1.SandboxConfigUserPolicyFilesystem
+	333, // 314: copilot.cli.v1.SandboxConfigUserPolicy.network:type_name -> copilot.cli.v1.SandboxConfigUserPolicyNetwork
+	335, // 315: copilot.cli.v1.SandboxConfigUserPolicy.seatbelt:type_name -> copilot.cli.v1.SandboxConfigUserPolicySeatbelt
+	330, // 316: copilot.cli.v1.SandboxConfigUserPolicy.experimental:type_name -> copilot.cli.v1.SandboxConfigUserPolicyExperimental
+	331, // 317: copilot.cli.v1.SandboxConfigUserPolicyExperimental.seatbelt:type_name -> copilot.cli.v1.SandboxConfigUserPolicyExperimentalSeatbelt
+	334, // 318: copilot.cli.v1.SandboxConfigUserPolicyNetwork.proxy:type_name -> copilot.cli.v1.SandboxConfigUserPolicyNetworkProxy
+	421, // 319: copilot.cli.v1.SandboxCredentialsConfig.env_vars:type_name -> copilot.cli.v1.SandboxCredentialsConfig.EnvVarsEntry
 	103, // 320: copilot.cli.v1.SessionContext.host_type:type_name -> copilot.cli.v1.SessionContextHostType
-	340, // 321: copilot.cli.v1.SessionManagedSettings.permissions:type_name -> copilot.cli.v1.SessionManagedPermissions
+	341, // 321: copilot.cli.v1.SessionManagedSettings.permissions:type_name -> copilot.cli.v1.SessionManagedPermissions
 	109, // 322: copilot.cli.v1.ShellInitScript.shell:type_name -> copilot.cli.v1.ShellInitScriptShell
 	108, // 323: copilot.cli.v1.ShellOptions.init_profile:type_name -> copilot.cli.v1.ShellInitProfile
-	343, // 324: copilot.cli.v1.ShellOptions.init_scripts:type_name -> copilot.cli.v1.ShellInitScript
-	342, // 325: copilot.cli.v1.ShellOptions.credentials:type_name -> copilot.cli.v1.ShellCredentials
-	373, // 326: copilot.cli.v1.SkillInstallPlan.review:type_name -> copilot.cli.v1.SkillInstallationReview
-	354, // 327: copilot.cli.v1.SkillInstallationManagementOutcome.recovery_required:type_name -> copilot.cli.v1.SkillInstallationManagementOutcomeRecoveryRequired
-	350, // 328: copilot.cli.v1.SkillInstallationManagementOutcome.install_planned:type_name -> copilot.cli.v1.SkillInstallationManagementOutcomeInstallPlanned
-	351, // 329: copilot.cli.v1.SkillInstallationManagementOutcome.listed:type_name -> copilot.cli.v1.SkillInstallationManagementOutcomeListed
-	353, // 330: copilot.cli.v1.SkillInstallationManagementOutcome.recovered:type_name -> copilot.cli.v1.SkillInstallationManagementOutcomeRecovered
-	356, // 331: copilot.cli.v1.SkillInstallationManagementOutcome.rolled_back:type_name -> copilot.cli.v1.SkillInstallationManagementOutcomeRolledBack
-	357, // 332: copilot.cli.v1.SkillInstallationManagementOutcome.uninstall_planned:type_name -> copilot.cli.v1.SkillInstallationManagementOutcomeUninstallPlanned
-	352, // 333: copilot.cli.v1.SkillInstallationManagementOutcome.operation:type_name -> copilot.cli.v1.SkillInstallationManagementOutcomeOperation
-	349, // 334: copilot.cli.v1.SkillInstallationManagementOutcome.enabled_changed:type_name -> copilot.cli.v1.SkillInstallationManagementOutcomeEnabledChanged
-	355, // 335: copilot.cli.v1.SkillInstallationManagementOutcome.refused:type_name -> copilot.cli.v1.SkillInstallationManagementOutcomeRefused
-	377, // 336: copilot.cli.v1.SkillInstallationManagementOutcomeEnabledChanged.installation:type_name -> copilot.cli.v1.SkillInstallationSummary
-	345, // 337: copilot.cli.v1.SkillInstallationManagementOutcomeInstallPlanned.plan:type_name -> copilot.cli.v1.SkillInstallPlan
-	377, // 338: copilot.cli.v1.SkillInstallationManagementOutcomeListed.installations:type_name -> copilot.cli.v1.SkillInstallationSummary
-	358, // 339: copilot.cli.v1.SkillInstallationManagementOutcomeOperation.operation:type_name -> copilot.cli.v1.SkillInstallationOperationStatus
-	377, // 340: copilot.cli.v1.SkillInstallationManagementOutcomeRecovered.installations:type_name -> copilot.cli.v1.SkillInstallationSummary
+	344, // 324: copilot.cli.v1.ShellOptions.init_scripts:type_name -> copilot.cli.v1.ShellInitScript
+	343, // 325: copilot.cli.v1.ShellOptions.credentials:type_name -> copilot.cli.v1.ShellCredentials
+	374, // 326: copilot.cli.v1.SkillInstallPlan.review:type_name -> copilot.cli.v1.SkillInstallationReview
+	355, // 327: copilot.cli.v1.SkillInstallationManagementOutcome.recovery_required:type_name -> copilot.cli.v1.SkillInstallationManagementOutcomeRecoveryRequired
+	351, // 328: copilot.cli.v1.SkillInstallationManagementOutcome.install_planned:type_name -> copilot.cli.v1.SkillInstallationManagementOutcomeInstallPlanned
+	352, // 329: copilot.cli.v1.SkillInstallationManagementOutcome.listed:type_name -> copilot.cli.v1.SkillInstallationManagementOutcomeListed
+	354, // 330: copilot.cli.v1.SkillInstallationManagementOutcome.recovered:type_name -> copilot.cli.v1.SkillInstallationManagementOutcomeRecovered
+	357, // 331: copilot.cli.v1.SkillInstallationManagementOutcome.rolled_back:type_name -> copilot.cli.v1.SkillInstallationManagementOutcomeRolledBack
+	358, // 332: copilot.cli.v1.SkillInstallationManagementOutcome.uninstall_planned:type_name -> copilot.cli.v1.SkillInstallationManagementOutcomeUninstallPlanned
+	353, // 333: copilot.cli.v1.SkillInstallationManagementOutcome.operation:type_name -> copilot.cli.v1.SkillInstallationManagementOutcomeOperation
+	350, // 334: copilot.cli.v1.SkillInstallationManagementOutcome.enabled_changed:type_name -> copilot.cli.v1.SkillInstallationManagementOutcomeEnabledChanged
+	356, // 335: copilot.cli.v1.SkillInstallationManagementOutcome.refused:type_name -> copilot.cli.v1.SkillInstallationManagementOutcomeRefused
+	378, // 336: copilot.cli.v1.SkillInstallationManagementOutcomeEnabledChanged.installation:type_name -> copilot.cli.v1.SkillInstallationSummary
+	346, // 337: copilot.cli.v1.SkillInstallationManagementOutcomeInstallPlanned.plan:type_name -> copilot.cli.v1.SkillInstallPlan
+	378, // 338: copilot.cli.v1.SkillInstallationManagementOutcomeListed.installations:type_name -> copilot.cli.v1.SkillInstallationSummary
+	359, // 339: copilot.cli.v1.SkillInstallationManagementOutcomeOperation.operation:type_name -> copilot.cli.v1.SkillInstallationOperationStatus
+	378, // 340: copilot.cli.v1.SkillInstallationManagementOutcomeRecovered.installations:type_name -> copilot.cli.v1.SkillInstallationSummary
 	111, // 341: copilot.cli.v1.SkillInstallationManagementOutcomeRefused.reason:type_name -> copilot.cli.v1.SkillInstallationFailureReason
 	111, // 342: copilot.cli.v1.SkillInstallationManagementOutcomeRolledBack.reason:type_name -> copilot.cli.v1.SkillInstallationFailureReason
-	378, // 343: copilot.cli.v1.SkillInstallationManagementOutcomeUninstallPlanned.plan:type_name -> copilot.cli.v1.SkillUninstallPlan
-	363, // 344: copilot.cli.v1.SkillInstallationOperationStatus.preparing:type_name -> copilot.cli.v1.SkillInstallationOperationStatusPreparing
-	362, // 345: copilot.cli.v1.SkillInstallationOperationStatus.prepared:type_name -> copilot.cli.v1.SkillInstallationOperationStatusPrepared
-	360, // 346: copilot.cli.v1.SkillInstallationOperationStatus.awaiting_confirmation:type_name -> copilot.cli.v1.SkillInstallationOperationStatusAwaitingConfirmation
-	364, // 347: copilot.cli.v1.SkillInstallationOperationStatus.revalidating:type_name -> copilot.cli.v1.SkillInstallationOperationStatusRevalidating
-	359, // 348: copilot.cli.v1.SkillInstallationOperationStatus.applying:type_name -> copilot.cli.v1.SkillInstallationOperationStatusApplying
-	361, // 349: copilot.cli.v1.SkillInstallationOperationStatus.completed:type_name -> copilot.cli.v1.SkillInstallationOperationStatusCompleted
-	365, // 350: copilot.cli.v1.SkillInstallationOperationStatusCompleted.outcome:type_name -> copilot.cli.v1.SkillInstallationOutcome
-	368, // 351: copilot.cli.v1.SkillInstallationOutcome.installed:type_name -> copilot.cli.v1.SkillInstallationOutcomeInstalled
-	372, // 352: copilot.cli.v1.SkillInstallationOutcome.uninstalled:type_name -> copilot.cli.v1.SkillInstallationOutcomeUninstalled
-	371, // 353: copilot.cli.v1.SkillInstallationOutcome.rolled_back:type_name -> copilot.cli.v1.SkillInstallationOutcomeRolledBack
-	369, // 354: copilot.cli.v1.SkillInstallationOutcome.recovery_required:type_name -> copilot.cli.v1.SkillInstallationOutcomeRecoveryRequired
-	367, // 355: copilot.cli.v1.SkillInstallationOutcome.declined:type_name -> copilot.cli.v1.SkillInstallationOutcomeDeclined
-	366, // 356: copilot.cli.v1.SkillInstallationOutcome.cancelled:type_name -> copilot.cli.v1.SkillInstallationOutcomeCancelled
-	370, // 357: copilot.cli.v1.SkillInstallationOutcome.refused:type_name -> copilot.cli.v1.SkillInstallationOutcomeRefused
-	377, // 358: copilot.cli.v1.SkillInstallationOutcomeInstalled.installation:type_name -> copilot.cli.v1.SkillInstallationSummary
+	379, // 343: copilot.cli.v1.SkillInstallationManagementOutcomeUninstallPlanned.plan:type_name -> copilot.cli.v1.SkillUninstallPlan
+	364, // 344: copilot.cli.v1.SkillInstallationOperationStatus.preparing:type_name -> copilot.cli.v1.SkillInstallationOperationStatusPreparing
+	363, // 345: copilot.cli.v1.SkillInstallationOperationStatus.prepared:type_name -> copilot.cli.v1.SkillInstallationOperationStatusPrepared
+	361, // 346: copilot.cli.v1.SkillInstallationOperationStatus.awaiting_confirmation:type_name -> copilot.cli.v1.SkillInstallationOperationStatusAwaitingConfirmation
+	365, // 347: copilot.cli.v1.SkillInstallationOperationStatus.revalidating:type_name -> copilot.cli.v1.SkillInstallationOperationStatusRevalidating
+	360, // 348: copilot.cli.v1.SkillInstallationOperationStatus.applying:type_name -> copilot.cli.v1.SkillInstallationOperationStatusApplying
+	362, // 349: copilot.cli.v1.SkillInstallationOperationStatus.completed:type_name -> copilot.cli.v1.SkillInstallationOperationStatusCompleted
+	366, // 350: copilot.cli.v1.SkillInstallationOperationStatusCompleted.outcome:type_name -> copilot.cli.v1.SkillInstallationOutcome
+	369, // 351: copilot.cli.v1.SkillInstallationOutcome.installed:type_name -> copilot.cli.v1.SkillInstallationOutcomeInstalled
+	373, // 352: copilot.cli.v1.SkillInstallationOutcome.uninstalled:type_name -> copilot.cli.v1.SkillInstallationOutcomeUninstalled
+	372, // 353: copilot.cli.v1.SkillInstallationOutcome.rolled_back:type_name -> copilot.cli.v1.SkillInstallationOutcomeRolledBack
+	370, // 354: copilot.cli.v1.SkillInstallationOutcome.recovery_required:type_name -> copilot.cli.v1.SkillInstallationOutcomeRecoveryRequired
+	368, // 355: copilot.cli.v1.SkillInstallationOutcome.declined:type_name -> copilot.cli.v1.SkillInstallationOutcomeDeclined
+	367, // 356: copilot.cli.v1.SkillInstallationOutcome.cancelled:type_name -> copilot.cli.v1.SkillInstallationOutcomeCancelled
+	371, // 357: copilot.cli.v1.SkillInstallationOutcome.refused:type_name -> copilot.cli.v1.SkillInstallationOutcomeRefused
+	378, // 358: copilot.cli.v1.SkillInstallationOutcomeInstalled.installation:type_name -> copilot.cli.v1.SkillInstallationSummary
 	111, // 359: copilot.cli.v1.SkillInstallationOutcomeRefused.reason:type_name -> copilot.cli.v1.SkillInstallationFailureReason
 	111, // 360: copilot.cli.v1.SkillInstallationOutcomeRolledBack.reason:type_name -> copilot.cli.v1.SkillInstallationFailureReason
-	374, // 361: copilot.cli.v1.SkillInstallationReview.install:type_name -> copilot.cli.v1.SkillInstallationReviewInstall
-	375, // 362: copilot.cli.v1.SkillInstallationReview.uninstall:type_name -> copilot.cli.v1.SkillInstallationReviewUninstall
+	375, // 361: copilot.cli.v1.SkillInstallationReview.install:type_name -> copilot.cli.v1.SkillInstallationReviewInstall
+	376, // 362: copilot.cli.v1.SkillInstallationReview.uninstall:type_name -> copilot.cli.v1.SkillInstallationReviewUninstall
 	201, // 363: copilot.cli.v1.SkillInstallationReviewInstall.catalogue:type_name -> copilot.cli.v1.InstallationCatalogueIdentity
-	376, // 364: copilot.cli.v1.SkillInstallationReviewInstall.source:type_name -> copilot.cli.v1.SkillInstallationSource
-	347, // 365: copilot.cli.v1.SkillInstallationReviewInstall.target:type_name -> copilot.cli.v1.SkillInstallationLocation
-	346, // 366: copilot.cli.v1.SkillInstallationReviewInstall.files:type_name -> copilot.cli.v1.SkillInstallationFileReview
-	377, // 367: copilot.cli.v1.SkillInstallationReviewUninstall.installation:type_name -> copilot.cli.v1.SkillInstallationSummary
-	346, // 368: copilot.cli.v1.SkillInstallationReviewUninstall.files:type_name -> copilot.cli.v1.SkillInstallationFileReview
+	377, // 364: copilot.cli.v1.SkillInstallationReviewInstall.source:type_name -> copilot.cli.v1.SkillInstallationSource
+	348, // 365: copilot.cli.v1.SkillInstallationReviewInstall.target:type_name -> copilot.cli.v1.SkillInstallationLocation
+	347, // 366: copilot.cli.v1.SkillInstallationReviewInstall.files:type_name -> copilot.cli.v1.SkillInstallationFileReview
+	378, // 367: copilot.cli.v1.SkillInstallationReviewUninstall.installation:type_name -> copilot.cli.v1.SkillInstallationSummary
+	347, // 368: copilot.cli.v1.SkillInstallationReviewUninstall.files:type_name -> copilot.cli.v1.SkillInstallationFileReview
 	201, // 369: copilot.cli.v1.SkillInstallationReviewUninstall.catalogue:type_name -> copilot.cli.v1.InstallationCatalogueIdentity
-	347, // 370: copilot.cli.v1.SkillInstallationSummary.target:type_name -> copilot.cli.v1.SkillInstallationLocation
+	348, // 370: copilot.cli.v1.SkillInstallationSummary.target:type_name -> copilot.cli.v1.SkillInstallationLocation
 	113, // 371: copilot.cli.v1.SkillInstallationSummary.session_state:type_name -> copilot.cli.v1.SkillInstallationSessionState
-	376, // 372: copilot.cli.v1.SkillInstallationSummary.source:type_name -> copilot.cli.v1.SkillInstallationSource
+	377, // 372: copilot.cli.v1.SkillInstallationSummary.source:type_name -> copilot.cli.v1.SkillInstallationSource
 	201, // 373: copilot.cli.v1.SkillInstallationSummary.catalogue:type_name -> copilot.cli.v1.InstallationCatalogueIdentity
 	112, // 374: copilot.cli.v1.SkillInstallationSummary.ownership_state:type_name -> copilot.cli.v1.SkillInstallationOwnershipState
-	377, // 375: copilot.cli.v1.SkillUninstallPlan.installation:type_name -> copilot.cli.v1.SkillInstallationSummary
-	373, // 376: copilot.cli.v1.SkillUninstallPlan.review:type_name -> copilot.cli.v1.SkillInstallationReview
+	378, // 375: copilot.cli.v1.SkillUninstallPlan.installation:type_name -> copilot.cli.v1.SkillInstallationSummary
+	374, // 376: copilot.cli.v1.SkillUninstallPlan.review:type_name -> copilot.cli.v1.SkillInstallationReview
 	116, // 377: copilot.cli.v1.SlashCommandInfo.kind:type_name -> copilot.cli.v1.SlashCommandKind
-	380, // 378: copilot.cli.v1.SlashCommandInfo.input:type_name -> copilot.cli.v1.SlashCommandInput
-	381, // 379: copilot.cli.v1.SlashCommandInput.choices:type_name -> copilot.cli.v1.SlashCommandInputChoice
+	381, // 378: copilot.cli.v1.SlashCommandInfo.input:type_name -> copilot.cli.v1.SlashCommandInput
+	382, // 379: copilot.cli.v1.SlashCommandInput.choices:type_name -> copilot.cli.v1.SlashCommandInputChoice
 	115, // 380: copilot.cli.v1.SlashCommandInput.completion:type_name -> copilot.cli.v1.SlashCommandInputCompletion
-	317, // 381: copilot.cli.v1.SystemMessageAlternative.append_config:type_name -> copilot.cli.v1.ProtocolSystemMessageAppendConfig
-	319, // 382: copilot.cli.v1.SystemMessageAlternative.replace_config:type_name -> copilot.cli.v1.ProtocolSystemMessageReplaceConfig
-	318, // 383: copilot.cli.v1.SystemMessageAlternative.customize_config:type_name -> copilot.cli.v1.ProtocolSystemMessageCustomizeConfig
+	318, // 381: copilot.cli.v1.SystemMessageAlternative.append_config:type_name -> copilot.cli.v1.ProtocolSystemMessageAppendConfig
+	320, // 382: copilot.cli.v1.SystemMessageAlternative.replace_config:type_name -> copilot.cli.v1.ProtocolSystemMessageReplaceConfig
+	319, // 383: copilot.cli.v1.SystemMessageAlternative.customize_config:type_name -> copilot.cli.v1.ProtocolSystemMessageCustomizeConfig
 	72,  // 384: copilot.cli.v1.TaskBlocker.reason:type_name -> copilot.cli.v1.PermissionRecoveryReason
-	301, // 385: copilot.cli.v1.TaskBlocker.permission_recovery:type_name -> copilot.cli.v1.PermissionRecoveryData
+	302, // 385: copilot.cli.v1.TaskBlocker.permission_recovery:type_name -> copilot.cli.v1.PermissionRecoveryData
 	183, // 386: copilot.cli.v1.TokenAuthInfo.copilot_user:type_name -> copilot.cli.v1.CopilotUserResponse
 	183, // 387: copilot.cli.v1.TokenProviderAuthInfo.copilot_user:type_name -> copilot.cli.v1.CopilotUserResponse
 	118, // 388: copilot.cli.v1.ToolDefinition.defer:type_name -> copilot.cli.v1.ToolDefer
-	389, // 389: copilot.cli.v1.ToolDefinition.namespace:type_name -> copilot.cli.v1.ToolNamespace
-	421, // 390: copilot.cli.v1.UsageMetricsAgentMetric.model_metrics:type_name -> copilot.cli.v1.UsageMetricsAgentMetric.ModelMetricsEntry
-	393, // 391: copilot.cli.v1.UsageMetricsModelMetric.requests:type_name -> copilot.cli.v1.UsageMetricsModelMetricRequests
-	395, // 392: copilot.cli.v1.UsageMetricsModelMetric.usage:type_name -> copilot.cli.v1.UsageMetricsModelMetricUsage
-	423, // 393: copilot.cli.v1.UsageMetricsModelMetric.cache_expires_at:type_name -> google.protobuf.Timestamp
-	422, // 394: copilot.cli.v1.UsageMetricsModelMetric.token_details:type_name -> copilot.cli.v1.UsageMetricsModelMetric.TokenDetailsEntry
+	390, // 389: copilot.cli.v1.ToolDefinition.namespace:type_name -> copilot.cli.v1.ToolNamespace
+	422, // 390: copilot.cli.v1.UsageMetricsAgentMetric.model_metrics:type_name -> copilot.cli.v1.UsageMetricsAgentMetric.ModelMetricsEntry
+	394, // 391: copilot.cli.v1.UsageMetricsModelMetric.requests:type_name -> copilot.cli.v1.UsageMetricsModelMetricRequests
+	396, // 392: copilot.cli.v1.UsageMetricsModelMetric.usage:type_name -> copilot.cli.v1.UsageMetricsModelMetricUsage
+	424, // 393: copilot.cli.v1.UsageMetricsModelMetric.cache_expires_at:type_name -> google.protobuf.Timestamp
+	423, // 394: copilot.cli.v1.UsageMetricsModelMetric.token_details:type_name -> copilot.cli.v1.UsageMetricsModelMetric.TokenDetailsEntry
 	5,   // 395: copilot.cli.v1.UsageMetricsModelMetric.ai_credits_status:type_name -> copilot.cli.v1.AiCreditsStatus
-	278, // 396: copilot.cli.v1.UsageMetricsProviderModelMetric.provider:type_name -> copilot.cli.v1.ModelProviderRef
-	392, // 397: copilot.cli.v1.UsageMetricsProviderModelMetric.metrics:type_name -> copilot.cli.v1.UsageMetricsModelMetric
+	279, // 396: copilot.cli.v1.UsageMetricsProviderModelMetric.provider:type_name -> copilot.cli.v1.ModelProviderRef
+	393, // 397: copilot.cli.v1.UsageMetricsProviderModelMetric.metrics:type_name -> copilot.cli.v1.UsageMetricsModelMetric
 	183, // 398: copilot.cli.v1.UserAuthInfo.copilot_user:type_name -> copilot.cli.v1.CopilotUserResponse
-	400, // 399: copilot.cli.v1.UserToolSessionApproval.commands:type_name -> copilot.cli.v1.UserToolSessionApprovalCommands
-	408, // 400: copilot.cli.v1.UserToolSessionApproval.read:type_name -> copilot.cli.v1.UserToolSessionApprovalRead
-	410, // 401: copilot.cli.v1.UserToolSessionApproval.write:type_name -> copilot.cli.v1.UserToolSessionApprovalWrite
-	406, // 402: copilot.cli.v1.UserToolSessionApproval.mcp:type_name -> copilot.cli.v1.UserToolSessionApprovalMcp
-	407, // 403: copilot.cli.v1.UserToolSessionApproval.memory:type_name -> copilot.cli.v1.UserToolSessionApprovalMemory
-	401, // 404: copilot.cli.v1.UserToolSessionApproval.custom_tool:type_name -> copilot.cli.v1.UserToolSessionApprovalCustomTool
-	403, // 405: copilot.cli.v1.UserToolSessionApproval.extension_management:type_name -> copilot.cli.v1.UserToolSessionApprovalExtensionManagement
-	405, // 406: copilot.cli.v1.UserToolSessionApproval.factory:type_name -> copilot.cli.v1.UserToolSessionApprovalFactory
-	404, // 407: copilot.cli.v1.UserToolSessionApproval.extension_permission_access:type_name -> copilot.cli.v1.UserToolSessionApprovalExtensionPermissionAccess
-	402, // 408: copilot.cli.v1.UserToolSessionApproval.extension_env_access:type_name -> copilot.cli.v1.UserToolSessionApprovalExtensionEnvAccess
-	409, // 409: copilot.cli.v1.UserToolSessionApproval.workflow:type_name -> copilot.cli.v1.UserToolSessionApprovalWorkflow
+	401, // 399: copilot.cli.v1.UserToolSessionApproval.commands:type_name -> copilot.cli.v1.UserToolSessionApprovalCommands
+	409, // 400: copilot.cli.v1.UserToolSessionApproval.read:type_name -> copilot.cli.v1.UserToolSessionApprovalRead
+	411, // 401: copilot.cli.v1.UserToolSessionApproval.write:type_name -> copilot.cli.v1.UserToolSessionApprovalWrite
+	407, // 402: copilot.cli.v1.UserToolSessionApproval.mcp:type_name -> copilot.cli.v1.UserToolSessionApprovalMcp
+	408, // 403: copilot.cli.v1.UserToolSessionApproval.memory:type_name -> copilot.cli.v1.UserToolSessionApprovalMemory
+	402, // 404: copilot.cli.v1.UserToolSessionApproval.custom_tool:type_name -> copilot.cli.v1.UserToolSessionApprovalCustomTool
+	404, // 405: copilot.cli.v1.UserToolSessionApproval.extension_management:type_name -> copilot.cli.v1.UserToolSessionApprovalExtensionManagement
+	406, // 406: copilot.cli.v1.UserToolSessionApproval.factory:type_name -> copilot.cli.v1.UserToolSessionApprovalFactory
+	405, // 407: copilot.cli.v1.UserToolSessionApproval.extension_permission_access:type_name -> copilot.cli.v1.UserToolSessionApprovalExtensionPermissionAccess
+	403, // 408: copilot.cli.v1.UserToolSessionApproval.extension_env_access:type_name -> copilot.cli.v1.UserToolSessionApprovalExtensionEnvAccess
+	410, // 409: copilot.cli.v1.UserToolSessionApproval.workflow:type_name -> copilot.cli.v1.UserToolSessionApprovalWorkflow
 	24,  // 410: copilot.cli.v1.FilterMappingMap.EntriesEntry.value:type_name -> copilot.cli.v1.ContentFilterMode
-	315, // 411: copilot.cli.v1.ProtocolSystemMessageCustomizeConfig.SectionsEntry.value:type_name -> copilot.cli.v1.ProtocolSectionOverride
-	336, // 412: copilot.cli.v1.SandboxCredentialsConfig.EnvVarsEntry.value:type_name -> copilot.cli.v1.SandboxMaskedEnvVar
-	392, // 413: copilot.cli.v1.UsageMetricsAgentMetric.ModelMetricsEntry.value:type_name -> copilot.cli.v1.UsageMetricsModelMetric
-	394, // 414: copilot.cli.v1.UsageMetricsModelMetric.TokenDetailsEntry.value:type_name -> copilot.cli.v1.UsageMetricsModelMetricTokenDetail
+	316, // 411: copilot.cli.v1.ProtocolSystemMessageCustomizeConfig.SectionsEntry.value:type_name -> copilot.cli.v1.ProtocolSectionOverride
+	337, // 412: copilot.cli.v1.SandboxCredentialsConfig.EnvVarsEntry.value:type_name -> copilot.cli.v1.SandboxMaskedEnvVar
+	393, // 413: copilot.cli.v1.UsageMetricsAgentMetric.ModelMetricsEntry.value:type_name -> copilot.cli.v1.UsageMetricsModelMetric
+	395, // 414: copilot.cli.v1.UsageMetricsModelMetric.TokenDetailsEntry.value:type_name -> copilot.cli.v1.UsageMetricsModelMetricTokenDetail
 	415, // [415:415] is the sub-list for method output_type
 	415, // [415:415] is the sub-list for method input_type
 	415, // [415:415] is the sub-list for extension type_name
@@ -39640,22 +39702,23 @@ func file_copilot_cli_v1_common_proto_init() {
 	file_copilot_cli_v1_common_proto_msgTypes[140].OneofWrappers = []any{}
 	file_copilot_cli_v1_common_proto_msgTypes[141].OneofWrappers = []any{}
 	file_copilot_cli_v1_common_proto_msgTypes[142].OneofWrappers = []any{}
-	file_copilot_cli_v1_common_proto_msgTypes[144].OneofWrappers = []any{}
+	file_copilot_cli_v1_common_proto_msgTypes[143].OneofWrappers = []any{}
 	file_copilot_cli_v1_common_proto_msgTypes[145].OneofWrappers = []any{}
-	file_copilot_cli_v1_common_proto_msgTypes[148].OneofWrappers = []any{}
+	file_copilot_cli_v1_common_proto_msgTypes[146].OneofWrappers = []any{}
 	file_copilot_cli_v1_common_proto_msgTypes[149].OneofWrappers = []any{}
 	file_copilot_cli_v1_common_proto_msgTypes[150].OneofWrappers = []any{}
 	file_copilot_cli_v1_common_proto_msgTypes[151].OneofWrappers = []any{}
 	file_copilot_cli_v1_common_proto_msgTypes[152].OneofWrappers = []any{}
 	file_copilot_cli_v1_common_proto_msgTypes[153].OneofWrappers = []any{}
-	file_copilot_cli_v1_common_proto_msgTypes[155].OneofWrappers = []any{}
+	file_copilot_cli_v1_common_proto_msgTypes[154].OneofWrappers = []any{}
 	file_copilot_cli_v1_common_proto_msgTypes[156].OneofWrappers = []any{}
-	file_copilot_cli_v1_common_proto_msgTypes[159].OneofWrappers = []any{}
+	file_copilot_cli_v1_common_proto_msgTypes[157].OneofWrappers = []any{}
 	file_copilot_cli_v1_common_proto_msgTypes[160].OneofWrappers = []any{}
 	file_copilot_cli_v1_common_proto_msgTypes[161].OneofWrappers = []any{}
 	file_copilot_cli_v1_common_proto_msgTypes[162].OneofWrappers = []any{}
 	file_copilot_cli_v1_common_proto_msgTypes[163].OneofWrappers = []any{}
-	file_copilot_cli_v1_common_proto_msgTypes[164].OneofWrappers = []any{
+	file_copilot_cli_v1_common_proto_msgTypes[164].OneofWrappers = []any{}
+	file_copilot_cli_v1_common_proto_msgTypes[165].OneofWrappers = []any{
 		(*PermissionPromptRequest_Commands)(nil),
 		(*PermissionPromptRequest_Write)(nil),
 		(*PermissionPromptRequest_Read)(nil),
@@ -39672,7 +39735,6 @@ func file_copilot_cli_v1_common_proto_init() {
 		(*PermissionPromptRequest_Workflow)(nil),
 		(*PermissionPromptRequest_Unrecognized)(nil),
 	}
-	file_copilot_cli_v1_common_proto_msgTypes[165].OneofWrappers = []any{}
 	file_copilot_cli_v1_common_proto_msgTypes[166].OneofWrappers = []any{}
 	file_copilot_cli_v1_common_proto_msgTypes[167].OneofWrappers = []any{}
 	file_copilot_cli_v1_common_proto_msgTypes[168].OneofWrappers = []any{}
@@ -39690,22 +39752,22 @@ func file_copilot_cli_v1_common_proto_init() {
 	file_copilot_cli_v1_common_proto_msgTypes[180].OneofWrappers = []any{}
 	file_copilot_cli_v1_common_proto_msgTypes[181].OneofWrappers = []any{}
 	file_copilot_cli_v1_common_proto_msgTypes[182].OneofWrappers = []any{}
-	file_copilot_cli_v1_common_proto_msgTypes[188].OneofWrappers = []any{}
+	file_copilot_cli_v1_common_proto_msgTypes[183].OneofWrappers = []any{}
 	file_copilot_cli_v1_common_proto_msgTypes[189].OneofWrappers = []any{}
-	file_copilot_cli_v1_common_proto_msgTypes[191].OneofWrappers = []any{
+	file_copilot_cli_v1_common_proto_msgTypes[190].OneofWrappers = []any{}
+	file_copilot_cli_v1_common_proto_msgTypes[192].OneofWrappers = []any{
 		(*ProtocolMarkerSectionOverride_Transform)(nil),
 		(*ProtocolMarkerSectionOverride_Preserve)(nil),
 		(*ProtocolMarkerSectionOverride_Unrecognized)(nil),
 	}
-	file_copilot_cli_v1_common_proto_msgTypes[194].OneofWrappers = []any{
+	file_copilot_cli_v1_common_proto_msgTypes[195].OneofWrappers = []any{
 		(*ProtocolSectionOverride_StaticSectionOverride)(nil),
 		(*ProtocolSectionOverride_MarkerSectionOverride)(nil),
 		(*ProtocolSectionOverride_Unrecognized)(nil),
 	}
-	file_copilot_cli_v1_common_proto_msgTypes[195].OneofWrappers = []any{}
 	file_copilot_cli_v1_common_proto_msgTypes[196].OneofWrappers = []any{}
 	file_copilot_cli_v1_common_proto_msgTypes[197].OneofWrappers = []any{}
-	file_copilot_cli_v1_common_proto_msgTypes[199].OneofWrappers = []any{}
+	file_copilot_cli_v1_common_proto_msgTypes[198].OneofWrappers = []any{}
 	file_copilot_cli_v1_common_proto_msgTypes[200].OneofWrappers = []any{}
 	file_copilot_cli_v1_common_proto_msgTypes[201].OneofWrappers = []any{}
 	file_copilot_cli_v1_common_proto_msgTypes[202].OneofWrappers = []any{}
@@ -39713,18 +39775,19 @@ func file_copilot_cli_v1_common_proto_init() {
 	file_copilot_cli_v1_common_proto_msgTypes[204].OneofWrappers = []any{}
 	file_copilot_cli_v1_common_proto_msgTypes[205].OneofWrappers = []any{}
 	file_copilot_cli_v1_common_proto_msgTypes[206].OneofWrappers = []any{}
-	file_copilot_cli_v1_common_proto_msgTypes[209].OneofWrappers = []any{}
+	file_copilot_cli_v1_common_proto_msgTypes[207].OneofWrappers = []any{}
 	file_copilot_cli_v1_common_proto_msgTypes[210].OneofWrappers = []any{}
 	file_copilot_cli_v1_common_proto_msgTypes[211].OneofWrappers = []any{}
 	file_copilot_cli_v1_common_proto_msgTypes[212].OneofWrappers = []any{}
 	file_copilot_cli_v1_common_proto_msgTypes[213].OneofWrappers = []any{}
-	file_copilot_cli_v1_common_proto_msgTypes[216].OneofWrappers = []any{}
+	file_copilot_cli_v1_common_proto_msgTypes[214].OneofWrappers = []any{}
 	file_copilot_cli_v1_common_proto_msgTypes[217].OneofWrappers = []any{}
 	file_copilot_cli_v1_common_proto_msgTypes[218].OneofWrappers = []any{}
 	file_copilot_cli_v1_common_proto_msgTypes[219].OneofWrappers = []any{}
-	file_copilot_cli_v1_common_proto_msgTypes[221].OneofWrappers = []any{}
-	file_copilot_cli_v1_common_proto_msgTypes[226].OneofWrappers = []any{}
-	file_copilot_cli_v1_common_proto_msgTypes[227].OneofWrappers = []any{
+	file_copilot_cli_v1_common_proto_msgTypes[220].OneofWrappers = []any{}
+	file_copilot_cli_v1_common_proto_msgTypes[222].OneofWrappers = []any{}
+	file_copilot_cli_v1_common_proto_msgTypes[227].OneofWrappers = []any{}
+	file_copilot_cli_v1_common_proto_msgTypes[228].OneofWrappers = []any{
 		(*SkillInstallationManagementOutcome_RecoveryRequired)(nil),
 		(*SkillInstallationManagementOutcome_InstallPlanned)(nil),
 		(*SkillInstallationManagementOutcome_Listed)(nil),
@@ -39736,8 +39799,8 @@ func file_copilot_cli_v1_common_proto_init() {
 		(*SkillInstallationManagementOutcome_Refused)(nil),
 		(*SkillInstallationManagementOutcome_Unrecognized)(nil),
 	}
-	file_copilot_cli_v1_common_proto_msgTypes[234].OneofWrappers = []any{}
-	file_copilot_cli_v1_common_proto_msgTypes[237].OneofWrappers = []any{
+	file_copilot_cli_v1_common_proto_msgTypes[235].OneofWrappers = []any{}
+	file_copilot_cli_v1_common_proto_msgTypes[238].OneofWrappers = []any{
 		(*SkillInstallationOperationStatus_Preparing)(nil),
 		(*SkillInstallationOperationStatus_Prepared)(nil),
 		(*SkillInstallationOperationStatus_AwaitingConfirmation)(nil),
@@ -39746,7 +39809,7 @@ func file_copilot_cli_v1_common_proto_init() {
 		(*SkillInstallationOperationStatus_Completed)(nil),
 		(*SkillInstallationOperationStatus_Unrecognized)(nil),
 	}
-	file_copilot_cli_v1_common_proto_msgTypes[244].OneofWrappers = []any{
+	file_copilot_cli_v1_common_proto_msgTypes[245].OneofWrappers = []any{
 		(*SkillInstallationOutcome_Installed)(nil),
 		(*SkillInstallationOutcome_Uninstalled)(nil),
 		(*SkillInstallationOutcome_RolledBack)(nil),
@@ -39756,30 +39819,30 @@ func file_copilot_cli_v1_common_proto_init() {
 		(*SkillInstallationOutcome_Refused)(nil),
 		(*SkillInstallationOutcome_Unrecognized)(nil),
 	}
-	file_copilot_cli_v1_common_proto_msgTypes[249].OneofWrappers = []any{}
-	file_copilot_cli_v1_common_proto_msgTypes[252].OneofWrappers = []any{
+	file_copilot_cli_v1_common_proto_msgTypes[250].OneofWrappers = []any{}
+	file_copilot_cli_v1_common_proto_msgTypes[253].OneofWrappers = []any{
 		(*SkillInstallationReview_Install)(nil),
 		(*SkillInstallationReview_Uninstall)(nil),
 		(*SkillInstallationReview_Unrecognized)(nil),
 	}
-	file_copilot_cli_v1_common_proto_msgTypes[253].OneofWrappers = []any{}
-	file_copilot_cli_v1_common_proto_msgTypes[258].OneofWrappers = []any{}
+	file_copilot_cli_v1_common_proto_msgTypes[254].OneofWrappers = []any{}
 	file_copilot_cli_v1_common_proto_msgTypes[259].OneofWrappers = []any{}
-	file_copilot_cli_v1_common_proto_msgTypes[262].OneofWrappers = []any{
+	file_copilot_cli_v1_common_proto_msgTypes[260].OneofWrappers = []any{}
+	file_copilot_cli_v1_common_proto_msgTypes[263].OneofWrappers = []any{
 		(*SystemMessageAlternative_AppendConfig)(nil),
 		(*SystemMessageAlternative_ReplaceConfig)(nil),
 		(*SystemMessageAlternative_CustomizeConfig)(nil),
 		(*SystemMessageAlternative_Unrecognized)(nil),
 	}
-	file_copilot_cli_v1_common_proto_msgTypes[263].OneofWrappers = []any{}
-	file_copilot_cli_v1_common_proto_msgTypes[265].OneofWrappers = []any{}
-	file_copilot_cli_v1_common_proto_msgTypes[267].OneofWrappers = []any{}
+	file_copilot_cli_v1_common_proto_msgTypes[264].OneofWrappers = []any{}
+	file_copilot_cli_v1_common_proto_msgTypes[266].OneofWrappers = []any{}
 	file_copilot_cli_v1_common_proto_msgTypes[268].OneofWrappers = []any{}
 	file_copilot_cli_v1_common_proto_msgTypes[269].OneofWrappers = []any{}
-	file_copilot_cli_v1_common_proto_msgTypes[271].OneofWrappers = []any{}
-	file_copilot_cli_v1_common_proto_msgTypes[274].OneofWrappers = []any{}
+	file_copilot_cli_v1_common_proto_msgTypes[270].OneofWrappers = []any{}
+	file_copilot_cli_v1_common_proto_msgTypes[272].OneofWrappers = []any{}
 	file_copilot_cli_v1_common_proto_msgTypes[275].OneofWrappers = []any{}
-	file_copilot_cli_v1_common_proto_msgTypes[278].OneofWrappers = []any{
+	file_copilot_cli_v1_common_proto_msgTypes[276].OneofWrappers = []any{}
+	file_copilot_cli_v1_common_proto_msgTypes[279].OneofWrappers = []any{
 		(*UserToolSessionApproval_Commands)(nil),
 		(*UserToolSessionApproval_Read)(nil),
 		(*UserToolSessionApproval_Write)(nil),
@@ -39793,18 +39856,18 @@ func file_copilot_cli_v1_common_proto_init() {
 		(*UserToolSessionApproval_Workflow)(nil),
 		(*UserToolSessionApproval_Unrecognized)(nil),
 	}
-	file_copilot_cli_v1_common_proto_msgTypes[282].OneofWrappers = []any{}
-	file_copilot_cli_v1_common_proto_msgTypes[284].OneofWrappers = []any{}
+	file_copilot_cli_v1_common_proto_msgTypes[283].OneofWrappers = []any{}
 	file_copilot_cli_v1_common_proto_msgTypes[285].OneofWrappers = []any{}
-	file_copilot_cli_v1_common_proto_msgTypes[288].OneofWrappers = []any{}
-	file_copilot_cli_v1_common_proto_msgTypes[290].OneofWrappers = []any{}
+	file_copilot_cli_v1_common_proto_msgTypes[286].OneofWrappers = []any{}
+	file_copilot_cli_v1_common_proto_msgTypes[289].OneofWrappers = []any{}
+	file_copilot_cli_v1_common_proto_msgTypes[291].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_copilot_cli_v1_common_proto_rawDesc), len(file_copilot_cli_v1_common_proto_rawDesc)),
 			NumEnums:      121,
-			NumMessages:   302,
+			NumMessages:   303,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

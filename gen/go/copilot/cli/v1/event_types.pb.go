@@ -12628,6 +12628,10 @@ type ElicitationRequestedData struct {
 	RequestedSchema *ElicitationRequestedSchema `protobuf:"bytes,6,opt,name=requested_schema,json=requestedSchema,proto3" json:"requested_schema,omitempty"`
 	// Page to open, when the form is one elsewhere.
 	Url *string `protobuf:"bytes,7,opt,name=url,proto3,oneof" json:"url,omitempty"`
+	// Metadata of whoever asks. The member _meta, as JSON text.
+	MetaJson *string `protobuf:"bytes,8,opt,name=meta_json,json=metaJson,proto3,oneof" json:"meta_json,omitempty"`
+	// How long the question stands, where it is one of a task.
+	Task *McpTaskMetadata `protobuf:"bytes,9,opt,name=task,proto3" json:"task,omitempty"`
 	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -12711,6 +12715,20 @@ func (x *ElicitationRequestedData) GetUrl() string {
 		return *x.Url
 	}
 	return ""
+}
+
+func (x *ElicitationRequestedData) GetMetaJson() string {
+	if x != nil && x.MetaJson != nil {
+		return *x.MetaJson
+	}
+	return ""
+}
+
+func (x *ElicitationRequestedData) GetTask() *McpTaskMetadata {
+	if x != nil {
+		return x.Task
+	}
+	return nil
 }
 
 func (x *ElicitationRequestedData) GetJsonExtra() string {
@@ -19324,6 +19342,116 @@ func (x *ModeNoticeDeliveredData) GetJsonExtra() string {
 	return ""
 }
 
+// Attachments were taken out of a request, which the model had refused with
+// them.
+type ModelBinaryAttachmentsRemovedData struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The event's type without its first word.
+	Kind string `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
+	// Number of the turn, from 0.
+	Turn *int64 `protobuf:"varint,2,opt,name=turn,proto3,oneof" json:"turn,omitempty"`
+	// Identifier of the model.
+	Model *string `protobuf:"bytes,3,opt,name=model,proto3,oneof" json:"model,omitempty"`
+	// What the CLI knows about the model. The member modelInfo, as JSON text.
+	ModelInfoJson *string `protobuf:"bytes,4,opt,name=model_info_json,json=modelInfoJson,proto3,oneof" json:"model_info_json,omitempty"`
+	// When, in milliseconds since 1970.
+	TimestampMs *int64 `protobuf:"varint,5,opt,name=timestamp_ms,json=timestampMs,proto3,oneof" json:"timestamp_ms,omitempty"`
+	// How many of them were images.
+	ImagesRemoved *int64 `protobuf:"varint,6,opt,name=images_removed,json=imagesRemoved,proto3,oneof" json:"images_removed,omitempty"`
+	// How many were other files.
+	FilesRemoved *int64 `protobuf:"varint,7,opt,name=files_removed,json=filesRemoved,proto3,oneof" json:"files_removed,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ModelBinaryAttachmentsRemovedData) Reset() {
+	*x = ModelBinaryAttachmentsRemovedData{}
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[142]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ModelBinaryAttachmentsRemovedData) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ModelBinaryAttachmentsRemovedData) ProtoMessage() {}
+
+func (x *ModelBinaryAttachmentsRemovedData) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[142]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ModelBinaryAttachmentsRemovedData.ProtoReflect.Descriptor instead.
+func (*ModelBinaryAttachmentsRemovedData) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{142}
+}
+
+func (x *ModelBinaryAttachmentsRemovedData) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *ModelBinaryAttachmentsRemovedData) GetTurn() int64 {
+	if x != nil && x.Turn != nil {
+		return *x.Turn
+	}
+	return 0
+}
+
+func (x *ModelBinaryAttachmentsRemovedData) GetModel() string {
+	if x != nil && x.Model != nil {
+		return *x.Model
+	}
+	return ""
+}
+
+func (x *ModelBinaryAttachmentsRemovedData) GetModelInfoJson() string {
+	if x != nil && x.ModelInfoJson != nil {
+		return *x.ModelInfoJson
+	}
+	return ""
+}
+
+func (x *ModelBinaryAttachmentsRemovedData) GetTimestampMs() int64 {
+	if x != nil && x.TimestampMs != nil {
+		return *x.TimestampMs
+	}
+	return 0
+}
+
+func (x *ModelBinaryAttachmentsRemovedData) GetImagesRemoved() int64 {
+	if x != nil && x.ImagesRemoved != nil {
+		return *x.ImagesRemoved
+	}
+	return 0
+}
+
+func (x *ModelBinaryAttachmentsRemovedData) GetFilesRemoved() int64 {
+	if x != nil && x.FilesRemoved != nil {
+		return *x.FilesRemoved
+	}
+	return 0
+}
+
+func (x *ModelBinaryAttachmentsRemovedData) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
 // Data of the event model.call_failure.
 type ModelCallFailureData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -19424,7 +19552,7 @@ type ModelCallFailureData struct {
 
 func (x *ModelCallFailureData) Reset() {
 	*x = ModelCallFailureData{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[142]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[143]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -19436,7 +19564,7 @@ func (x *ModelCallFailureData) String() string {
 func (*ModelCallFailureData) ProtoMessage() {}
 
 func (x *ModelCallFailureData) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[142]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[143]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -19449,7 +19577,7 @@ func (x *ModelCallFailureData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelCallFailureData.ProtoReflect.Descriptor instead.
 func (*ModelCallFailureData) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{142}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{143}
 }
 
 func (x *ModelCallFailureData) GetModel() string {
@@ -19798,7 +19926,7 @@ type ModelCallFailureRequestFingerprint struct {
 
 func (x *ModelCallFailureRequestFingerprint) Reset() {
 	*x = ModelCallFailureRequestFingerprint{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[143]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[144]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -19810,7 +19938,7 @@ func (x *ModelCallFailureRequestFingerprint) String() string {
 func (*ModelCallFailureRequestFingerprint) ProtoMessage() {}
 
 func (x *ModelCallFailureRequestFingerprint) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[143]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[144]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -19823,7 +19951,7 @@ func (x *ModelCallFailureRequestFingerprint) ProtoReflect() protoreflect.Message
 
 // Deprecated: Use ModelCallFailureRequestFingerprint.ProtoReflect.Descriptor instead.
 func (*ModelCallFailureRequestFingerprint) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{143}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{144}
 }
 
 func (x *ModelCallFailureRequestFingerprint) GetMessageCount() int64 {
@@ -19941,7 +20069,7 @@ type ModelCallFinalResultData struct {
 
 func (x *ModelCallFinalResultData) Reset() {
 	*x = ModelCallFinalResultData{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[144]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[145]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -19953,7 +20081,7 @@ func (x *ModelCallFinalResultData) String() string {
 func (*ModelCallFinalResultData) ProtoMessage() {}
 
 func (x *ModelCallFinalResultData) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[144]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[145]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -19966,7 +20094,7 @@ func (x *ModelCallFinalResultData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelCallFinalResultData.ProtoReflect.Descriptor instead.
 func (*ModelCallFinalResultData) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{144}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{145}
 }
 
 func (x *ModelCallFinalResultData) GetModel() string {
@@ -20020,7 +20148,7 @@ type ModelCallFinishedData struct {
 
 func (x *ModelCallFinishedData) Reset() {
 	*x = ModelCallFinishedData{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[145]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[146]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -20032,7 +20160,7 @@ func (x *ModelCallFinishedData) String() string {
 func (*ModelCallFinishedData) ProtoMessage() {}
 
 func (x *ModelCallFinishedData) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[145]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[146]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -20045,7 +20173,7 @@ func (x *ModelCallFinishedData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelCallFinishedData.ProtoReflect.Descriptor instead.
 func (*ModelCallFinishedData) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{145}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{146}
 }
 
 func (x *ModelCallFinishedData) GetTurnId() string {
@@ -20119,7 +20247,7 @@ type ModelCallStartData struct {
 
 func (x *ModelCallStartData) Reset() {
 	*x = ModelCallStartData{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[146]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[147]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -20131,7 +20259,7 @@ func (x *ModelCallStartData) String() string {
 func (*ModelCallStartData) ProtoMessage() {}
 
 func (x *ModelCallStartData) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[146]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[147]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -20144,7 +20272,7 @@ func (x *ModelCallStartData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelCallStartData.ProtoReflect.Descriptor instead.
 func (*ModelCallStartData) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{146}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{147}
 }
 
 func (x *ModelCallStartData) GetTurnId() string {
@@ -20241,7 +20369,7 @@ type ModelChangeData struct {
 
 func (x *ModelChangeData) Reset() {
 	*x = ModelChangeData{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[147]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[148]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -20253,7 +20381,7 @@ func (x *ModelChangeData) String() string {
 func (*ModelChangeData) ProtoMessage() {}
 
 func (x *ModelChangeData) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[147]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[148]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -20266,7 +20394,7 @@ func (x *ModelChangeData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelChangeData.ProtoReflect.Descriptor instead.
 func (*ModelChangeData) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{147}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{148}
 }
 
 func (x *ModelChangeData) GetPreviousModel() string {
@@ -20431,7 +20559,7 @@ type ModelCompactionCompletedData struct {
 
 func (x *ModelCompactionCompletedData) Reset() {
 	*x = ModelCompactionCompletedData{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[148]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[149]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -20443,7 +20571,7 @@ func (x *ModelCompactionCompletedData) String() string {
 func (*ModelCompactionCompletedData) ProtoMessage() {}
 
 func (x *ModelCompactionCompletedData) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[148]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[149]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -20456,7 +20584,7 @@ func (x *ModelCompactionCompletedData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelCompactionCompletedData.ProtoReflect.Descriptor instead.
 func (*ModelCompactionCompletedData) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{148}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{149}
 }
 
 func (x *ModelCompactionCompletedData) GetKind() string {
@@ -20530,7 +20658,7 @@ type ModelCompactionStartedData struct {
 
 func (x *ModelCompactionStartedData) Reset() {
 	*x = ModelCompactionStartedData{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[149]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[150]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -20542,7 +20670,7 @@ func (x *ModelCompactionStartedData) String() string {
 func (*ModelCompactionStartedData) ProtoMessage() {}
 
 func (x *ModelCompactionStartedData) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[149]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[150]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -20555,7 +20683,7 @@ func (x *ModelCompactionStartedData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelCompactionStartedData.ProtoReflect.Descriptor instead.
 func (*ModelCompactionStartedData) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{149}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{150}
 }
 
 func (x *ModelCompactionStartedData) GetKind() string {
@@ -20628,6 +20756,133 @@ func (x *ModelCompactionStartedData) GetJsonExtra() string {
 	return ""
 }
 
+// Compaction cannot help: what it may not touch is too large by itself.
+type ModelCompactionStaticContextBlockedData struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The event's type without its first word.
+	Kind string `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
+	// Number of the turn, from 0.
+	Turn *int64 `protobuf:"varint,2,opt,name=turn,proto3,oneof" json:"turn,omitempty"`
+	// Identifier of the model.
+	Model *string `protobuf:"bytes,3,opt,name=model,proto3,oneof" json:"model,omitempty"`
+	// What the CLI knows about the model. The member modelInfo, as JSON text.
+	ModelInfoJson *string `protobuf:"bytes,4,opt,name=model_info_json,json=modelInfoJson,proto3,oneof" json:"model_info_json,omitempty"`
+	// When, in milliseconds since 1970.
+	TimestampMs *int64 `protobuf:"varint,5,opt,name=timestamp_ms,json=timestampMs,proto3,oneof" json:"timestamp_ms,omitempty"`
+	// Number of tokens the request has now: system, tools and conversation.
+	CurrentTokens *int64 `protobuf:"varint,6,opt,name=current_tokens,json=currentTokens,proto3,oneof" json:"current_tokens,omitempty"`
+	// Number of them in the system message.
+	SystemTokens *int64 `protobuf:"varint,7,opt,name=system_tokens,json=systemTokens,proto3,oneof" json:"system_tokens,omitempty"`
+	// Number of them in the tools' descriptions.
+	ToolDefinitionsTokens *int64 `protobuf:"varint,8,opt,name=tool_definitions_tokens,json=toolDefinitionsTokens,proto3,oneof" json:"tool_definitions_tokens,omitempty"`
+	// Number of them in the conversation.
+	ConversationTokens *int64 `protobuf:"varint,9,opt,name=conversation_tokens,json=conversationTokens,proto3,oneof" json:"conversation_tokens,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ModelCompactionStaticContextBlockedData) Reset() {
+	*x = ModelCompactionStaticContextBlockedData{}
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[151]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ModelCompactionStaticContextBlockedData) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ModelCompactionStaticContextBlockedData) ProtoMessage() {}
+
+func (x *ModelCompactionStaticContextBlockedData) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[151]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ModelCompactionStaticContextBlockedData.ProtoReflect.Descriptor instead.
+func (*ModelCompactionStaticContextBlockedData) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{151}
+}
+
+func (x *ModelCompactionStaticContextBlockedData) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *ModelCompactionStaticContextBlockedData) GetTurn() int64 {
+	if x != nil && x.Turn != nil {
+		return *x.Turn
+	}
+	return 0
+}
+
+func (x *ModelCompactionStaticContextBlockedData) GetModel() string {
+	if x != nil && x.Model != nil {
+		return *x.Model
+	}
+	return ""
+}
+
+func (x *ModelCompactionStaticContextBlockedData) GetModelInfoJson() string {
+	if x != nil && x.ModelInfoJson != nil {
+		return *x.ModelInfoJson
+	}
+	return ""
+}
+
+func (x *ModelCompactionStaticContextBlockedData) GetTimestampMs() int64 {
+	if x != nil && x.TimestampMs != nil {
+		return *x.TimestampMs
+	}
+	return 0
+}
+
+func (x *ModelCompactionStaticContextBlockedData) GetCurrentTokens() int64 {
+	if x != nil && x.CurrentTokens != nil {
+		return *x.CurrentTokens
+	}
+	return 0
+}
+
+func (x *ModelCompactionStaticContextBlockedData) GetSystemTokens() int64 {
+	if x != nil && x.SystemTokens != nil {
+		return *x.SystemTokens
+	}
+	return 0
+}
+
+func (x *ModelCompactionStaticContextBlockedData) GetToolDefinitionsTokens() int64 {
+	if x != nil && x.ToolDefinitionsTokens != nil {
+		return *x.ToolDefinitionsTokens
+	}
+	return 0
+}
+
+func (x *ModelCompactionStaticContextBlockedData) GetConversationTokens() int64 {
+	if x != nil && x.ConversationTokens != nil {
+		return *x.ConversationTokens
+	}
+	return 0
+}
+
+func (x *ModelCompactionStaticContextBlockedData) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
 // Data of the event session.model_deselected. Since CLI 1.0.92.
 type ModelDeselectedData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -20641,7 +20896,7 @@ type ModelDeselectedData struct {
 
 func (x *ModelDeselectedData) Reset() {
 	*x = ModelDeselectedData{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[150]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[152]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -20653,7 +20908,7 @@ func (x *ModelDeselectedData) String() string {
 func (*ModelDeselectedData) ProtoMessage() {}
 
 func (x *ModelDeselectedData) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[150]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[152]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -20666,7 +20921,7 @@ func (x *ModelDeselectedData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelDeselectedData.ProtoReflect.Descriptor instead.
 func (*ModelDeselectedData) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{150}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{152}
 }
 
 func (x *ModelDeselectedData) GetPreviousModel() string {
@@ -20677,6 +20932,107 @@ func (x *ModelDeselectedData) GetPreviousModel() string {
 }
 
 func (x *ModelDeselectedData) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+// Images were made ready for the model.
+type ModelImageProcessingData struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The event's type without its first word.
+	Kind string `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
+	// Number of the turn, from 0.
+	Turn *int64 `protobuf:"varint,2,opt,name=turn,proto3,oneof" json:"turn,omitempty"`
+	// Identifier of the model.
+	Model *string `protobuf:"bytes,3,opt,name=model,proto3,oneof" json:"model,omitempty"`
+	// What the CLI knows about the model. The member modelInfo, as JSON text.
+	ModelInfoJson *string `protobuf:"bytes,4,opt,name=model_info_json,json=modelInfoJson,proto3,oneof" json:"model_info_json,omitempty"`
+	// When, in milliseconds since 1970.
+	TimestampMs *int64 `protobuf:"varint,5,opt,name=timestamp_ms,json=timestampMs,proto3,oneof" json:"timestamp_ms,omitempty"`
+	// Their number and sizes, before and after. The member
+	// imageProcessingMetrics, as JSON text.
+	ImageProcessingMetricsJson *string `protobuf:"bytes,6,opt,name=image_processing_metrics_json,json=imageProcessingMetricsJson,proto3,oneof" json:"image_processing_metrics_json,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ModelImageProcessingData) Reset() {
+	*x = ModelImageProcessingData{}
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[153]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ModelImageProcessingData) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ModelImageProcessingData) ProtoMessage() {}
+
+func (x *ModelImageProcessingData) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[153]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ModelImageProcessingData.ProtoReflect.Descriptor instead.
+func (*ModelImageProcessingData) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{153}
+}
+
+func (x *ModelImageProcessingData) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *ModelImageProcessingData) GetTurn() int64 {
+	if x != nil && x.Turn != nil {
+		return *x.Turn
+	}
+	return 0
+}
+
+func (x *ModelImageProcessingData) GetModel() string {
+	if x != nil && x.Model != nil {
+		return *x.Model
+	}
+	return ""
+}
+
+func (x *ModelImageProcessingData) GetModelInfoJson() string {
+	if x != nil && x.ModelInfoJson != nil {
+		return *x.ModelInfoJson
+	}
+	return ""
+}
+
+func (x *ModelImageProcessingData) GetTimestampMs() int64 {
+	if x != nil && x.TimestampMs != nil {
+		return *x.TimestampMs
+	}
+	return 0
+}
+
+func (x *ModelImageProcessingData) GetImageProcessingMetricsJson() string {
+	if x != nil && x.ImageProcessingMetricsJson != nil {
+		return *x.ImageProcessingMetricsJson
+	}
+	return ""
+}
+
+func (x *ModelImageProcessingData) GetJsonExtra() string {
 	if x != nil {
 		return x.JsonExtra
 	}
@@ -20700,7 +21056,7 @@ type ModelLogData struct {
 
 func (x *ModelLogData) Reset() {
 	*x = ModelLogData{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[151]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[154]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -20712,7 +21068,7 @@ func (x *ModelLogData) String() string {
 func (*ModelLogData) ProtoMessage() {}
 
 func (x *ModelLogData) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[151]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[154]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -20725,7 +21081,7 @@ func (x *ModelLogData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelLogData.ProtoReflect.Descriptor instead.
 func (*ModelLogData) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{151}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{154}
 }
 
 func (x *ModelLogData) GetKind() string {
@@ -20781,7 +21137,7 @@ type ModelMessageData struct {
 
 func (x *ModelMessageData) Reset() {
 	*x = ModelMessageData{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[152]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[155]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -20793,7 +21149,7 @@ func (x *ModelMessageData) String() string {
 func (*ModelMessageData) ProtoMessage() {}
 
 func (x *ModelMessageData) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[152]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[155]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -20806,7 +21162,7 @@ func (x *ModelMessageData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelMessageData.ProtoReflect.Descriptor instead.
 func (*ModelMessageData) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{152}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{155}
 }
 
 func (x *ModelMessageData) GetKind() string {
@@ -20875,7 +21231,7 @@ type ModelMessagesSnapshotData struct {
 
 func (x *ModelMessagesSnapshotData) Reset() {
 	*x = ModelMessagesSnapshotData{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[153]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[156]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -20887,7 +21243,7 @@ func (x *ModelMessagesSnapshotData) String() string {
 func (*ModelMessagesSnapshotData) ProtoMessage() {}
 
 func (x *ModelMessagesSnapshotData) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[153]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[156]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -20900,7 +21256,7 @@ func (x *ModelMessagesSnapshotData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelMessagesSnapshotData.ProtoReflect.Descriptor instead.
 func (*ModelMessagesSnapshotData) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{153}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{156}
 }
 
 func (x *ModelMessagesSnapshotData) GetKind() string {
@@ -20947,7 +21303,7 @@ type ModelModelCallFailureData struct {
 
 func (x *ModelModelCallFailureData) Reset() {
 	*x = ModelModelCallFailureData{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[154]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[157]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -20959,7 +21315,7 @@ func (x *ModelModelCallFailureData) String() string {
 func (*ModelModelCallFailureData) ProtoMessage() {}
 
 func (x *ModelModelCallFailureData) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[154]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[157]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -20972,7 +21328,7 @@ func (x *ModelModelCallFailureData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelModelCallFailureData.ProtoReflect.Descriptor instead.
 func (*ModelModelCallFailureData) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{154}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{157}
 }
 
 func (x *ModelModelCallFailureData) GetKind() string {
@@ -21038,7 +21394,7 @@ type ModelModelCallStartedData struct {
 
 func (x *ModelModelCallStartedData) Reset() {
 	*x = ModelModelCallStartedData{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[155]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[158]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -21050,7 +21406,7 @@ func (x *ModelModelCallStartedData) String() string {
 func (*ModelModelCallStartedData) ProtoMessage() {}
 
 func (x *ModelModelCallStartedData) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[155]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[158]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -21063,7 +21419,7 @@ func (x *ModelModelCallStartedData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelModelCallStartedData.ProtoReflect.Descriptor instead.
 func (*ModelModelCallStartedData) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{155}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{158}
 }
 
 func (x *ModelModelCallStartedData) GetKind() string {
@@ -21182,7 +21538,7 @@ type ModelModelCallSuccessData struct {
 
 func (x *ModelModelCallSuccessData) Reset() {
 	*x = ModelModelCallSuccessData{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[156]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[159]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -21194,7 +21550,7 @@ func (x *ModelModelCallSuccessData) String() string {
 func (*ModelModelCallSuccessData) ProtoMessage() {}
 
 func (x *ModelModelCallSuccessData) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[156]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[159]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -21207,7 +21563,7 @@ func (x *ModelModelCallSuccessData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelModelCallSuccessData.ProtoReflect.Descriptor instead.
 func (*ModelModelCallSuccessData) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{156}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{159}
 }
 
 func (x *ModelModelCallSuccessData) GetKind() string {
@@ -21406,6 +21762,61 @@ func (x *ModelModelCallSuccessData) GetJsonExtra() string {
 	return ""
 }
 
+// What is known by its type alone; json_extra has its members.
+type ModelOtherData struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The event's type without its first word.
+	Kind string `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
+	// Members that no field above can hold, as the text of one JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ModelOtherData) Reset() {
+	*x = ModelOtherData{}
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[160]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ModelOtherData) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ModelOtherData) ProtoMessage() {}
+
+func (x *ModelOtherData) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[160]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ModelOtherData.ProtoReflect.Descriptor instead.
+func (*ModelOtherData) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{160}
+}
+
+func (x *ModelOtherData) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *ModelOtherData) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
 // The model's answer ended the turn.
 type ModelResponseData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -21428,7 +21839,7 @@ type ModelResponseData struct {
 
 func (x *ModelResponseData) Reset() {
 	*x = ModelResponseData{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[157]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[161]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -21440,7 +21851,7 @@ func (x *ModelResponseData) String() string {
 func (*ModelResponseData) ProtoMessage() {}
 
 func (x *ModelResponseData) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[157]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[161]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -21453,7 +21864,7 @@ func (x *ModelResponseData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelResponseData.ProtoReflect.Descriptor instead.
 func (*ModelResponseData) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{157}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{161}
 }
 
 func (x *ModelResponseData) GetKind() string {
@@ -21519,7 +21930,7 @@ type ModelResponseLimits struct {
 
 func (x *ModelResponseLimits) Reset() {
 	*x = ModelResponseLimits{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[158]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[162]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -21531,7 +21942,7 @@ func (x *ModelResponseLimits) String() string {
 func (*ModelResponseLimits) ProtoMessage() {}
 
 func (x *ModelResponseLimits) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[158]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[162]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -21544,7 +21955,7 @@ func (x *ModelResponseLimits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelResponseLimits.ProtoReflect.Descriptor instead.
 func (*ModelResponseLimits) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{158}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{162}
 }
 
 func (x *ModelResponseLimits) GetAiCreditsUsed() float64 {
@@ -21610,7 +22021,7 @@ type ModelResponseLimitsStatusData struct {
 
 func (x *ModelResponseLimitsStatusData) Reset() {
 	*x = ModelResponseLimitsStatusData{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[159]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[163]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -21622,7 +22033,7 @@ func (x *ModelResponseLimitsStatusData) String() string {
 func (*ModelResponseLimitsStatusData) ProtoMessage() {}
 
 func (x *ModelResponseLimitsStatusData) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[159]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[163]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -21635,7 +22046,7 @@ func (x *ModelResponseLimitsStatusData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelResponseLimitsStatusData.ProtoReflect.Descriptor instead.
 func (*ModelResponseLimitsStatusData) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{159}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{163}
 }
 
 func (x *ModelResponseLimitsStatusData) GetKind() string {
@@ -21696,7 +22107,7 @@ type ModelTelemetryData struct {
 
 func (x *ModelTelemetryData) Reset() {
 	*x = ModelTelemetryData{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[160]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[164]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -21708,7 +22119,7 @@ func (x *ModelTelemetryData) String() string {
 func (*ModelTelemetryData) ProtoMessage() {}
 
 func (x *ModelTelemetryData) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[160]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[164]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -21721,7 +22132,7 @@ func (x *ModelTelemetryData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelTelemetryData.ProtoReflect.Descriptor instead.
 func (*ModelTelemetryData) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{160}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{164}
 }
 
 func (x *ModelTelemetryData) GetKind() string {
@@ -21771,7 +22182,7 @@ type ModelToolExecutionData struct {
 
 func (x *ModelToolExecutionData) Reset() {
 	*x = ModelToolExecutionData{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[161]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[165]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -21783,7 +22194,7 @@ func (x *ModelToolExecutionData) String() string {
 func (*ModelToolExecutionData) ProtoMessage() {}
 
 func (x *ModelToolExecutionData) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[161]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[165]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -21796,7 +22207,7 @@ func (x *ModelToolExecutionData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelToolExecutionData.ProtoReflect.Descriptor instead.
 func (*ModelToolExecutionData) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{161}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{165}
 }
 
 func (x *ModelToolExecutionData) GetKind() string {
@@ -21876,7 +22287,7 @@ type ModelTurnEndedData struct {
 
 func (x *ModelTurnEndedData) Reset() {
 	*x = ModelTurnEndedData{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[162]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[166]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -21888,7 +22299,7 @@ func (x *ModelTurnEndedData) String() string {
 func (*ModelTurnEndedData) ProtoMessage() {}
 
 func (x *ModelTurnEndedData) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[162]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[166]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -21901,7 +22312,7 @@ func (x *ModelTurnEndedData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelTurnEndedData.ProtoReflect.Descriptor instead.
 func (*ModelTurnEndedData) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{162}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{166}
 }
 
 func (x *ModelTurnEndedData) GetKind() string {
@@ -21969,7 +22380,7 @@ type ModelTurnFailedData struct {
 
 func (x *ModelTurnFailedData) Reset() {
 	*x = ModelTurnFailedData{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[163]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[167]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -21981,7 +22392,7 @@ func (x *ModelTurnFailedData) String() string {
 func (*ModelTurnFailedData) ProtoMessage() {}
 
 func (x *ModelTurnFailedData) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[163]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[167]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -21994,7 +22405,7 @@ func (x *ModelTurnFailedData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelTurnFailedData.ProtoReflect.Descriptor instead.
 func (*ModelTurnFailedData) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{163}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{167}
 }
 
 func (x *ModelTurnFailedData) GetKind() string {
@@ -22069,7 +22480,7 @@ type ModelTurnRetryData struct {
 
 func (x *ModelTurnRetryData) Reset() {
 	*x = ModelTurnRetryData{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[164]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[168]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -22081,7 +22492,7 @@ func (x *ModelTurnRetryData) String() string {
 func (*ModelTurnRetryData) ProtoMessage() {}
 
 func (x *ModelTurnRetryData) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[164]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[168]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -22094,7 +22505,7 @@ func (x *ModelTurnRetryData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelTurnRetryData.ProtoReflect.Descriptor instead.
 func (*ModelTurnRetryData) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{164}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{168}
 }
 
 func (x *ModelTurnRetryData) GetKind() string {
@@ -22167,7 +22578,7 @@ type ModelTurnStartedData struct {
 
 func (x *ModelTurnStartedData) Reset() {
 	*x = ModelTurnStartedData{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[165]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[169]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -22179,7 +22590,7 @@ func (x *ModelTurnStartedData) String() string {
 func (*ModelTurnStartedData) ProtoMessage() {}
 
 func (x *ModelTurnStartedData) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[165]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[169]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -22192,7 +22603,7 @@ func (x *ModelTurnStartedData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelTurnStartedData.ProtoReflect.Descriptor instead.
 func (*ModelTurnStartedData) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{165}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{169}
 }
 
 func (x *ModelTurnStartedData) GetKind() string {
@@ -22260,7 +22671,7 @@ type OmittedBinaryResult struct {
 
 func (x *OmittedBinaryResult) Reset() {
 	*x = OmittedBinaryResult{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[166]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[170]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -22272,7 +22683,7 @@ func (x *OmittedBinaryResult) String() string {
 func (*OmittedBinaryResult) ProtoMessage() {}
 
 func (x *OmittedBinaryResult) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[166]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[170]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -22285,7 +22696,7 @@ func (x *OmittedBinaryResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OmittedBinaryResult.ProtoReflect.Descriptor instead.
 func (*OmittedBinaryResult) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{166}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{170}
 }
 
 func (x *OmittedBinaryResult) GetType() OmittedBinaryType {
@@ -22348,7 +22759,7 @@ type PendingMessagesModifiedData struct {
 
 func (x *PendingMessagesModifiedData) Reset() {
 	*x = PendingMessagesModifiedData{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[167]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[171]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -22360,7 +22771,7 @@ func (x *PendingMessagesModifiedData) String() string {
 func (*PendingMessagesModifiedData) ProtoMessage() {}
 
 func (x *PendingMessagesModifiedData) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[167]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[171]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -22373,7 +22784,7 @@ func (x *PendingMessagesModifiedData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PendingMessagesModifiedData.ProtoReflect.Descriptor instead.
 func (*PendingMessagesModifiedData) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{167}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{171}
 }
 
 func (x *PendingMessagesModifiedData) GetJsonExtra() string {
@@ -22396,7 +22807,7 @@ type PermissionApproved struct {
 
 func (x *PermissionApproved) Reset() {
 	*x = PermissionApproved{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[168]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[172]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -22408,7 +22819,7 @@ func (x *PermissionApproved) String() string {
 func (*PermissionApproved) ProtoMessage() {}
 
 func (x *PermissionApproved) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[168]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[172]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -22421,7 +22832,7 @@ func (x *PermissionApproved) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PermissionApproved.ProtoReflect.Descriptor instead.
 func (*PermissionApproved) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{168}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{172}
 }
 
 func (x *PermissionApproved) GetManagedApprovalHandled() bool {
@@ -22455,7 +22866,7 @@ type PermissionApprovedForLocation struct {
 
 func (x *PermissionApprovedForLocation) Reset() {
 	*x = PermissionApprovedForLocation{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[169]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[173]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -22467,7 +22878,7 @@ func (x *PermissionApprovedForLocation) String() string {
 func (*PermissionApprovedForLocation) ProtoMessage() {}
 
 func (x *PermissionApprovedForLocation) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[169]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[173]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -22480,7 +22891,7 @@ func (x *PermissionApprovedForLocation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PermissionApprovedForLocation.ProtoReflect.Descriptor instead.
 func (*PermissionApprovedForLocation) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{169}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{173}
 }
 
 func (x *PermissionApprovedForLocation) GetApproval() *UserToolSessionApproval {
@@ -22526,7 +22937,7 @@ type PermissionApprovedForSession struct {
 
 func (x *PermissionApprovedForSession) Reset() {
 	*x = PermissionApprovedForSession{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[170]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[174]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -22538,7 +22949,7 @@ func (x *PermissionApprovedForSession) String() string {
 func (*PermissionApprovedForSession) ProtoMessage() {}
 
 func (x *PermissionApprovedForSession) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[170]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[174]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -22551,7 +22962,7 @@ func (x *PermissionApprovedForSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PermissionApprovedForSession.ProtoReflect.Descriptor instead.
 func (*PermissionApprovedForSession) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{170}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{174}
 }
 
 func (x *PermissionApprovedForSession) GetApproval() *UserToolSessionApproval {
@@ -22589,7 +23000,7 @@ type PermissionApprovedReadOnlyForSession struct {
 
 func (x *PermissionApprovedReadOnlyForSession) Reset() {
 	*x = PermissionApprovedReadOnlyForSession{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[171]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[175]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -22601,7 +23012,7 @@ func (x *PermissionApprovedReadOnlyForSession) String() string {
 func (*PermissionApprovedReadOnlyForSession) ProtoMessage() {}
 
 func (x *PermissionApprovedReadOnlyForSession) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[171]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[175]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -22614,7 +23025,7 @@ func (x *PermissionApprovedReadOnlyForSession) ProtoReflect() protoreflect.Messa
 
 // Deprecated: Use PermissionApprovedReadOnlyForSession.ProtoReflect.Descriptor instead.
 func (*PermissionApprovedReadOnlyForSession) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{171}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{175}
 }
 
 func (x *PermissionApprovedReadOnlyForSession) GetDirectories() []string {
@@ -22646,7 +23057,7 @@ type PermissionAssentDetectedData struct {
 
 func (x *PermissionAssentDetectedData) Reset() {
 	*x = PermissionAssentDetectedData{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[172]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[176]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -22658,7 +23069,7 @@ func (x *PermissionAssentDetectedData) String() string {
 func (*PermissionAssentDetectedData) ProtoMessage() {}
 
 func (x *PermissionAssentDetectedData) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[172]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[176]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -22671,7 +23082,7 @@ func (x *PermissionAssentDetectedData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PermissionAssentDetectedData.ProtoReflect.Descriptor instead.
 func (*PermissionAssentDetectedData) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{172}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{176}
 }
 
 func (x *PermissionAssentDetectedData) GetRequestId() string {
@@ -22708,7 +23119,7 @@ type PermissionCancelled struct {
 
 func (x *PermissionCancelled) Reset() {
 	*x = PermissionCancelled{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[173]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[177]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -22720,7 +23131,7 @@ func (x *PermissionCancelled) String() string {
 func (*PermissionCancelled) ProtoMessage() {}
 
 func (x *PermissionCancelled) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[173]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[177]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -22733,7 +23144,7 @@ func (x *PermissionCancelled) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PermissionCancelled.ProtoReflect.Descriptor instead.
 func (*PermissionCancelled) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{173}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{177}
 }
 
 func (x *PermissionCancelled) GetReason() string {
@@ -22769,7 +23180,7 @@ type PermissionCarriedForwardData struct {
 
 func (x *PermissionCarriedForwardData) Reset() {
 	*x = PermissionCarriedForwardData{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[174]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[178]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -22781,7 +23192,7 @@ func (x *PermissionCarriedForwardData) String() string {
 func (*PermissionCarriedForwardData) ProtoMessage() {}
 
 func (x *PermissionCarriedForwardData) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[174]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[178]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -22794,7 +23205,7 @@ func (x *PermissionCarriedForwardData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PermissionCarriedForwardData.ProtoReflect.Descriptor instead.
 func (*PermissionCarriedForwardData) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{174}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{178}
 }
 
 func (x *PermissionCarriedForwardData) GetRequestId() string {
@@ -22855,7 +23266,7 @@ type PermissionCompletedData struct {
 
 func (x *PermissionCompletedData) Reset() {
 	*x = PermissionCompletedData{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[175]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[179]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -22867,7 +23278,7 @@ func (x *PermissionCompletedData) String() string {
 func (*PermissionCompletedData) ProtoMessage() {}
 
 func (x *PermissionCompletedData) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[175]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[179]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -22880,7 +23291,7 @@ func (x *PermissionCompletedData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PermissionCompletedData.ProtoReflect.Descriptor instead.
 func (*PermissionCompletedData) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{175}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{179}
 }
 
 func (x *PermissionCompletedData) GetRequestId() string {
@@ -22955,7 +23366,7 @@ type PermissionContextualAuthorizationData struct {
 
 func (x *PermissionContextualAuthorizationData) Reset() {
 	*x = PermissionContextualAuthorizationData{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[176]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[180]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -22967,7 +23378,7 @@ func (x *PermissionContextualAuthorizationData) String() string {
 func (*PermissionContextualAuthorizationData) ProtoMessage() {}
 
 func (x *PermissionContextualAuthorizationData) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[176]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[180]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -22980,7 +23391,7 @@ func (x *PermissionContextualAuthorizationData) ProtoReflect() protoreflect.Mess
 
 // Deprecated: Use PermissionContextualAuthorizationData.ProtoReflect.Descriptor instead.
 func (*PermissionContextualAuthorizationData) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{176}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{180}
 }
 
 func (x *PermissionContextualAuthorizationData) GetRecordId() string {
@@ -23047,7 +23458,7 @@ type PermissionDeniedByContentExclusionPolicy struct {
 
 func (x *PermissionDeniedByContentExclusionPolicy) Reset() {
 	*x = PermissionDeniedByContentExclusionPolicy{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[177]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[181]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -23059,7 +23470,7 @@ func (x *PermissionDeniedByContentExclusionPolicy) String() string {
 func (*PermissionDeniedByContentExclusionPolicy) ProtoMessage() {}
 
 func (x *PermissionDeniedByContentExclusionPolicy) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[177]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[181]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -23072,7 +23483,7 @@ func (x *PermissionDeniedByContentExclusionPolicy) ProtoReflect() protoreflect.M
 
 // Deprecated: Use PermissionDeniedByContentExclusionPolicy.ProtoReflect.Descriptor instead.
 func (*PermissionDeniedByContentExclusionPolicy) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{177}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{181}
 }
 
 func (x *PermissionDeniedByContentExclusionPolicy) GetPath() string {
@@ -23111,7 +23522,7 @@ type PermissionDeniedByPermissionRequestHook struct {
 
 func (x *PermissionDeniedByPermissionRequestHook) Reset() {
 	*x = PermissionDeniedByPermissionRequestHook{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[178]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[182]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -23123,7 +23534,7 @@ func (x *PermissionDeniedByPermissionRequestHook) String() string {
 func (*PermissionDeniedByPermissionRequestHook) ProtoMessage() {}
 
 func (x *PermissionDeniedByPermissionRequestHook) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[178]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[182]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -23136,7 +23547,7 @@ func (x *PermissionDeniedByPermissionRequestHook) ProtoReflect() protoreflect.Me
 
 // Deprecated: Use PermissionDeniedByPermissionRequestHook.ProtoReflect.Descriptor instead.
 func (*PermissionDeniedByPermissionRequestHook) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{178}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{182}
 }
 
 func (x *PermissionDeniedByPermissionRequestHook) GetMessage() string {
@@ -23173,7 +23584,7 @@ type PermissionDeniedByRules struct {
 
 func (x *PermissionDeniedByRules) Reset() {
 	*x = PermissionDeniedByRules{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[179]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[183]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -23185,7 +23596,7 @@ func (x *PermissionDeniedByRules) String() string {
 func (*PermissionDeniedByRules) ProtoMessage() {}
 
 func (x *PermissionDeniedByRules) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[179]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[183]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -23198,7 +23609,7 @@ func (x *PermissionDeniedByRules) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PermissionDeniedByRules.ProtoReflect.Descriptor instead.
 func (*PermissionDeniedByRules) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{179}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{183}
 }
 
 func (x *PermissionDeniedByRules) GetRules() []*PermissionRule {
@@ -23230,7 +23641,7 @@ type PermissionDeniedInteractivelyByUser struct {
 
 func (x *PermissionDeniedInteractivelyByUser) Reset() {
 	*x = PermissionDeniedInteractivelyByUser{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[180]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[184]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -23242,7 +23653,7 @@ func (x *PermissionDeniedInteractivelyByUser) String() string {
 func (*PermissionDeniedInteractivelyByUser) ProtoMessage() {}
 
 func (x *PermissionDeniedInteractivelyByUser) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[180]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[184]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -23255,7 +23666,7 @@ func (x *PermissionDeniedInteractivelyByUser) ProtoReflect() protoreflect.Messag
 
 // Deprecated: Use PermissionDeniedInteractivelyByUser.ProtoReflect.Descriptor instead.
 func (*PermissionDeniedInteractivelyByUser) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{180}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{184}
 }
 
 func (x *PermissionDeniedInteractivelyByUser) GetFeedback() string {
@@ -23291,7 +23702,7 @@ type PermissionDeniedNoApprovalRuleAndCouldNotRequestFromUser struct {
 
 func (x *PermissionDeniedNoApprovalRuleAndCouldNotRequestFromUser) Reset() {
 	*x = PermissionDeniedNoApprovalRuleAndCouldNotRequestFromUser{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[181]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[185]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -23303,7 +23714,7 @@ func (x *PermissionDeniedNoApprovalRuleAndCouldNotRequestFromUser) String() stri
 func (*PermissionDeniedNoApprovalRuleAndCouldNotRequestFromUser) ProtoMessage() {}
 
 func (x *PermissionDeniedNoApprovalRuleAndCouldNotRequestFromUser) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[181]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[185]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -23316,7 +23727,7 @@ func (x *PermissionDeniedNoApprovalRuleAndCouldNotRequestFromUser) ProtoReflect(
 
 // Deprecated: Use PermissionDeniedNoApprovalRuleAndCouldNotRequestFromUser.ProtoReflect.Descriptor instead.
 func (*PermissionDeniedNoApprovalRuleAndCouldNotRequestFromUser) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{181}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{185}
 }
 
 func (x *PermissionDeniedNoApprovalRuleAndCouldNotRequestFromUser) GetJsonExtra() string {
@@ -23355,7 +23766,7 @@ type PermissionMessageAuthorizationData struct {
 
 func (x *PermissionMessageAuthorizationData) Reset() {
 	*x = PermissionMessageAuthorizationData{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[182]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[186]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -23367,7 +23778,7 @@ func (x *PermissionMessageAuthorizationData) String() string {
 func (*PermissionMessageAuthorizationData) ProtoMessage() {}
 
 func (x *PermissionMessageAuthorizationData) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[182]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[186]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -23380,7 +23791,7 @@ func (x *PermissionMessageAuthorizationData) ProtoReflect() protoreflect.Message
 
 // Deprecated: Use PermissionMessageAuthorizationData.ProtoReflect.Descriptor instead.
 func (*PermissionMessageAuthorizationData) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{182}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{186}
 }
 
 func (x *PermissionMessageAuthorizationData) GetRecordId() string {
@@ -23466,7 +23877,7 @@ type PermissionMessageAuthorizationDegradedData struct {
 
 func (x *PermissionMessageAuthorizationDegradedData) Reset() {
 	*x = PermissionMessageAuthorizationDegradedData{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[183]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[187]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -23478,7 +23889,7 @@ func (x *PermissionMessageAuthorizationDegradedData) String() string {
 func (*PermissionMessageAuthorizationDegradedData) ProtoMessage() {}
 
 func (x *PermissionMessageAuthorizationDegradedData) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[183]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[187]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -23491,7 +23902,7 @@ func (x *PermissionMessageAuthorizationDegradedData) ProtoReflect() protoreflect
 
 // Deprecated: Use PermissionMessageAuthorizationDegradedData.ProtoReflect.Descriptor instead.
 func (*PermissionMessageAuthorizationDegradedData) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{183}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{187}
 }
 
 func (x *PermissionMessageAuthorizationDegradedData) GetTurnIndex() int64 {
@@ -23523,7 +23934,7 @@ type PermissionMessageAuthorizationReadData struct {
 
 func (x *PermissionMessageAuthorizationReadData) Reset() {
 	*x = PermissionMessageAuthorizationReadData{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[184]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[188]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -23535,7 +23946,7 @@ func (x *PermissionMessageAuthorizationReadData) String() string {
 func (*PermissionMessageAuthorizationReadData) ProtoMessage() {}
 
 func (x *PermissionMessageAuthorizationReadData) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[184]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[188]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -23548,7 +23959,7 @@ func (x *PermissionMessageAuthorizationReadData) ProtoReflect() protoreflect.Mes
 
 // Deprecated: Use PermissionMessageAuthorizationReadData.ProtoReflect.Descriptor instead.
 func (*PermissionMessageAuthorizationReadData) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{184}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{188}
 }
 
 func (x *PermissionMessageAuthorizationReadData) GetTurnIndex() int64 {
@@ -23600,7 +24011,7 @@ type PermissionRequest struct {
 
 func (x *PermissionRequest) Reset() {
 	*x = PermissionRequest{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[185]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[189]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -23612,7 +24023,7 @@ func (x *PermissionRequest) String() string {
 func (*PermissionRequest) ProtoMessage() {}
 
 func (x *PermissionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[185]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[189]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -23625,7 +24036,7 @@ func (x *PermissionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PermissionRequest.ProtoReflect.Descriptor instead.
 func (*PermissionRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{185}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{189}
 }
 
 func (x *PermissionRequest) GetVariant() isPermissionRequest_Variant {
@@ -23888,7 +24299,7 @@ type PermissionRequestCustomTool struct {
 
 func (x *PermissionRequestCustomTool) Reset() {
 	*x = PermissionRequestCustomTool{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[186]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[190]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -23900,7 +24311,7 @@ func (x *PermissionRequestCustomTool) String() string {
 func (*PermissionRequestCustomTool) ProtoMessage() {}
 
 func (x *PermissionRequestCustomTool) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[186]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[190]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -23913,7 +24324,7 @@ func (x *PermissionRequestCustomTool) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PermissionRequestCustomTool.ProtoReflect.Descriptor instead.
 func (*PermissionRequestCustomTool) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{186}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{190}
 }
 
 func (x *PermissionRequestCustomTool) GetToolCallId() string {
@@ -23975,7 +24386,7 @@ type PermissionRequestExtensionEnvAccess struct {
 
 func (x *PermissionRequestExtensionEnvAccess) Reset() {
 	*x = PermissionRequestExtensionEnvAccess{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[187]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[191]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -23987,7 +24398,7 @@ func (x *PermissionRequestExtensionEnvAccess) String() string {
 func (*PermissionRequestExtensionEnvAccess) ProtoMessage() {}
 
 func (x *PermissionRequestExtensionEnvAccess) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[187]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[191]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -24000,7 +24411,7 @@ func (x *PermissionRequestExtensionEnvAccess) ProtoReflect() protoreflect.Messag
 
 // Deprecated: Use PermissionRequestExtensionEnvAccess.ProtoReflect.Descriptor instead.
 func (*PermissionRequestExtensionEnvAccess) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{187}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{191}
 }
 
 func (x *PermissionRequestExtensionEnvAccess) GetToolCallId() string {
@@ -24048,7 +24459,7 @@ type PermissionRequestExtensionManagement struct {
 
 func (x *PermissionRequestExtensionManagement) Reset() {
 	*x = PermissionRequestExtensionManagement{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[188]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[192]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -24060,7 +24471,7 @@ func (x *PermissionRequestExtensionManagement) String() string {
 func (*PermissionRequestExtensionManagement) ProtoMessage() {}
 
 func (x *PermissionRequestExtensionManagement) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[188]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[192]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -24073,7 +24484,7 @@ func (x *PermissionRequestExtensionManagement) ProtoReflect() protoreflect.Messa
 
 // Deprecated: Use PermissionRequestExtensionManagement.ProtoReflect.Descriptor instead.
 func (*PermissionRequestExtensionManagement) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{188}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{192}
 }
 
 func (x *PermissionRequestExtensionManagement) GetToolCallId() string {
@@ -24121,7 +24532,7 @@ type PermissionRequestExtensionPermissionAccess struct {
 
 func (x *PermissionRequestExtensionPermissionAccess) Reset() {
 	*x = PermissionRequestExtensionPermissionAccess{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[189]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[193]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -24133,7 +24544,7 @@ func (x *PermissionRequestExtensionPermissionAccess) String() string {
 func (*PermissionRequestExtensionPermissionAccess) ProtoMessage() {}
 
 func (x *PermissionRequestExtensionPermissionAccess) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[189]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[193]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -24146,7 +24557,7 @@ func (x *PermissionRequestExtensionPermissionAccess) ProtoReflect() protoreflect
 
 // Deprecated: Use PermissionRequestExtensionPermissionAccess.ProtoReflect.Descriptor instead.
 func (*PermissionRequestExtensionPermissionAccess) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{189}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{193}
 }
 
 func (x *PermissionRequestExtensionPermissionAccess) GetToolCallId() string {
@@ -24250,7 +24661,7 @@ type PermissionRequestFactory struct {
 
 func (x *PermissionRequestFactory) Reset() {
 	*x = PermissionRequestFactory{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[190]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[194]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -24262,7 +24673,7 @@ func (x *PermissionRequestFactory) String() string {
 func (*PermissionRequestFactory) ProtoMessage() {}
 
 func (x *PermissionRequestFactory) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[190]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[194]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -24275,7 +24686,7 @@ func (x *PermissionRequestFactory) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PermissionRequestFactory.ProtoReflect.Descriptor instead.
 func (*PermissionRequestFactory) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{190}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{194}
 }
 
 // Deprecated: Marked as deprecated in copilot/cli/v1/event_types.proto.
@@ -24424,7 +24835,7 @@ type PermissionRequestHook struct {
 
 func (x *PermissionRequestHook) Reset() {
 	*x = PermissionRequestHook{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[191]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[195]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -24436,7 +24847,7 @@ func (x *PermissionRequestHook) String() string {
 func (*PermissionRequestHook) ProtoMessage() {}
 
 func (x *PermissionRequestHook) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[191]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[195]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -24449,7 +24860,7 @@ func (x *PermissionRequestHook) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PermissionRequestHook.ProtoReflect.Descriptor instead.
 func (*PermissionRequestHook) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{191}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{195}
 }
 
 func (x *PermissionRequestHook) GetToolCallId() string {
@@ -24512,7 +24923,7 @@ type PermissionRequestMcp struct {
 
 func (x *PermissionRequestMcp) Reset() {
 	*x = PermissionRequestMcp{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[192]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[196]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -24524,7 +24935,7 @@ func (x *PermissionRequestMcp) String() string {
 func (*PermissionRequestMcp) ProtoMessage() {}
 
 func (x *PermissionRequestMcp) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[192]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[196]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -24537,7 +24948,7 @@ func (x *PermissionRequestMcp) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PermissionRequestMcp.ProtoReflect.Descriptor instead.
 func (*PermissionRequestMcp) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{192}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{196}
 }
 
 func (x *PermissionRequestMcp) GetToolCallId() string {
@@ -24627,7 +25038,7 @@ type PermissionRequestMemory struct {
 
 func (x *PermissionRequestMemory) Reset() {
 	*x = PermissionRequestMemory{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[193]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[197]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -24639,7 +25050,7 @@ func (x *PermissionRequestMemory) String() string {
 func (*PermissionRequestMemory) ProtoMessage() {}
 
 func (x *PermissionRequestMemory) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[193]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[197]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -24652,7 +25063,7 @@ func (x *PermissionRequestMemory) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PermissionRequestMemory.ProtoReflect.Descriptor instead.
 func (*PermissionRequestMemory) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{193}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{197}
 }
 
 func (x *PermissionRequestMemory) GetToolCallId() string {
@@ -24759,7 +25170,7 @@ type PermissionRequestRead struct {
 
 func (x *PermissionRequestRead) Reset() {
 	*x = PermissionRequestRead{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[194]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[198]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -24771,7 +25182,7 @@ func (x *PermissionRequestRead) String() string {
 func (*PermissionRequestRead) ProtoMessage() {}
 
 func (x *PermissionRequestRead) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[194]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[198]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -24784,7 +25195,7 @@ func (x *PermissionRequestRead) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PermissionRequestRead.ProtoReflect.Descriptor instead.
 func (*PermissionRequestRead) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{194}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{198}
 }
 
 func (x *PermissionRequestRead) GetToolCallId() string {
@@ -24897,7 +25308,7 @@ type PermissionRequestShell struct {
 
 func (x *PermissionRequestShell) Reset() {
 	*x = PermissionRequestShell{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[195]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[199]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -24909,7 +25320,7 @@ func (x *PermissionRequestShell) String() string {
 func (*PermissionRequestShell) ProtoMessage() {}
 
 func (x *PermissionRequestShell) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[195]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[199]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -24922,7 +25333,7 @@ func (x *PermissionRequestShell) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PermissionRequestShell.ProtoReflect.Descriptor instead.
 func (*PermissionRequestShell) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{195}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{199}
 }
 
 func (x *PermissionRequestShell) GetToolCallId() string {
@@ -25073,7 +25484,7 @@ type PermissionRequestShellCommand struct {
 
 func (x *PermissionRequestShellCommand) Reset() {
 	*x = PermissionRequestShellCommand{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[196]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[200]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -25085,7 +25496,7 @@ func (x *PermissionRequestShellCommand) String() string {
 func (*PermissionRequestShellCommand) ProtoMessage() {}
 
 func (x *PermissionRequestShellCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[196]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[200]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -25098,7 +25509,7 @@ func (x *PermissionRequestShellCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PermissionRequestShellCommand.ProtoReflect.Descriptor instead.
 func (*PermissionRequestShellCommand) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{196}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{200}
 }
 
 func (x *PermissionRequestShellCommand) GetIdentifier() string {
@@ -25149,7 +25560,7 @@ type PermissionRequestShellCommandSegment struct {
 
 func (x *PermissionRequestShellCommandSegment) Reset() {
 	*x = PermissionRequestShellCommandSegment{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[197]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[201]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -25161,7 +25572,7 @@ func (x *PermissionRequestShellCommandSegment) String() string {
 func (*PermissionRequestShellCommandSegment) ProtoMessage() {}
 
 func (x *PermissionRequestShellCommandSegment) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[197]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[201]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -25174,7 +25585,7 @@ func (x *PermissionRequestShellCommandSegment) ProtoReflect() protoreflect.Messa
 
 // Deprecated: Use PermissionRequestShellCommandSegment.ProtoReflect.Descriptor instead.
 func (*PermissionRequestShellCommandSegment) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{197}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{201}
 }
 
 func (x *PermissionRequestShellCommandSegment) GetIdentifier() string {
@@ -25240,7 +25651,7 @@ type PermissionRequestShellPossibleUrl struct {
 
 func (x *PermissionRequestShellPossibleUrl) Reset() {
 	*x = PermissionRequestShellPossibleUrl{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[198]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[202]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -25252,7 +25663,7 @@ func (x *PermissionRequestShellPossibleUrl) String() string {
 func (*PermissionRequestShellPossibleUrl) ProtoMessage() {}
 
 func (x *PermissionRequestShellPossibleUrl) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[198]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[202]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -25265,7 +25676,7 @@ func (x *PermissionRequestShellPossibleUrl) ProtoReflect() protoreflect.Message 
 
 // Deprecated: Use PermissionRequestShellPossibleUrl.ProtoReflect.Descriptor instead.
 func (*PermissionRequestShellPossibleUrl) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{198}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{202}
 }
 
 func (x *PermissionRequestShellPossibleUrl) GetUrl() string {
@@ -25307,7 +25718,7 @@ type PermissionRequestUrl struct {
 
 func (x *PermissionRequestUrl) Reset() {
 	*x = PermissionRequestUrl{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[199]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[203]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -25319,7 +25730,7 @@ func (x *PermissionRequestUrl) String() string {
 func (*PermissionRequestUrl) ProtoMessage() {}
 
 func (x *PermissionRequestUrl) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[199]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[203]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -25332,7 +25743,7 @@ func (x *PermissionRequestUrl) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PermissionRequestUrl.ProtoReflect.Descriptor instead.
 func (*PermissionRequestUrl) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{199}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{203}
 }
 
 func (x *PermissionRequestUrl) GetToolCallId() string {
@@ -25434,7 +25845,7 @@ type PermissionRequestWorkflow struct {
 
 func (x *PermissionRequestWorkflow) Reset() {
 	*x = PermissionRequestWorkflow{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[200]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[204]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -25446,7 +25857,7 @@ func (x *PermissionRequestWorkflow) String() string {
 func (*PermissionRequestWorkflow) ProtoMessage() {}
 
 func (x *PermissionRequestWorkflow) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[200]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[204]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -25459,7 +25870,7 @@ func (x *PermissionRequestWorkflow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PermissionRequestWorkflow.ProtoReflect.Descriptor instead.
 func (*PermissionRequestWorkflow) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{200}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{204}
 }
 
 func (x *PermissionRequestWorkflow) GetToolCallId() string {
@@ -25616,7 +26027,7 @@ type PermissionRequestWrite struct {
 
 func (x *PermissionRequestWrite) Reset() {
 	*x = PermissionRequestWrite{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[201]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[205]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -25628,7 +26039,7 @@ func (x *PermissionRequestWrite) String() string {
 func (*PermissionRequestWrite) ProtoMessage() {}
 
 func (x *PermissionRequestWrite) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[201]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[205]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -25641,7 +26052,7 @@ func (x *PermissionRequestWrite) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PermissionRequestWrite.ProtoReflect.Descriptor instead.
 func (*PermissionRequestWrite) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{201}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{205}
 }
 
 func (x *PermissionRequestWrite) GetToolCallId() string {
@@ -25769,7 +26180,7 @@ type PermissionRequestedData struct {
 
 func (x *PermissionRequestedData) Reset() {
 	*x = PermissionRequestedData{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[202]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[206]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -25781,7 +26192,7 @@ func (x *PermissionRequestedData) String() string {
 func (*PermissionRequestedData) ProtoMessage() {}
 
 func (x *PermissionRequestedData) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[202]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[206]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -25794,7 +26205,7 @@ func (x *PermissionRequestedData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PermissionRequestedData.ProtoReflect.Descriptor instead.
 func (*PermissionRequestedData) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{202}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{206}
 }
 
 func (x *PermissionRequestedData) GetRequestId() string {
@@ -25906,7 +26317,7 @@ type PermissionResult struct {
 
 func (x *PermissionResult) Reset() {
 	*x = PermissionResult{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[203]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[207]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -25918,7 +26329,7 @@ func (x *PermissionResult) String() string {
 func (*PermissionResult) ProtoMessage() {}
 
 func (x *PermissionResult) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[203]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[207]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -25931,7 +26342,7 @@ func (x *PermissionResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PermissionResult.ProtoReflect.Descriptor instead.
 func (*PermissionResult) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{203}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{207}
 }
 
 func (x *PermissionResult) GetVariant() isPermissionResult_Variant {
@@ -26143,7 +26554,7 @@ type PermissionsChangedData struct {
 
 func (x *PermissionsChangedData) Reset() {
 	*x = PermissionsChangedData{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[204]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[208]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -26155,7 +26566,7 @@ func (x *PermissionsChangedData) String() string {
 func (*PermissionsChangedData) ProtoMessage() {}
 
 func (x *PermissionsChangedData) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[204]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[208]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -26168,7 +26579,7 @@ func (x *PermissionsChangedData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PermissionsChangedData.ProtoReflect.Descriptor instead.
 func (*PermissionsChangedData) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{204}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{208}
 }
 
 func (x *PermissionsChangedData) GetPreviousMode() PermissionMode {
@@ -26220,7 +26631,7 @@ type PersistedBinaryImage struct {
 
 func (x *PersistedBinaryImage) Reset() {
 	*x = PersistedBinaryImage{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[205]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[209]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -26232,7 +26643,7 @@ func (x *PersistedBinaryImage) String() string {
 func (*PersistedBinaryImage) ProtoMessage() {}
 
 func (x *PersistedBinaryImage) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[205]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[209]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -26245,7 +26656,7 @@ func (x *PersistedBinaryImage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PersistedBinaryImage.ProtoReflect.Descriptor instead.
 func (*PersistedBinaryImage) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{205}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{209}
 }
 
 func (x *PersistedBinaryImage) GetType() PersistedBinaryImageType {
@@ -26309,7 +26720,7 @@ type PersistedBinaryResult struct {
 
 func (x *PersistedBinaryResult) Reset() {
 	*x = PersistedBinaryResult{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[206]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[210]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -26321,7 +26732,7 @@ func (x *PersistedBinaryResult) String() string {
 func (*PersistedBinaryResult) ProtoMessage() {}
 
 func (x *PersistedBinaryResult) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[206]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[210]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -26334,7 +26745,7 @@ func (x *PersistedBinaryResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PersistedBinaryResult.ProtoReflect.Descriptor instead.
 func (*PersistedBinaryResult) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{206}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{210}
 }
 
 func (x *PersistedBinaryResult) GetVariant() isPersistedBinaryResult_Variant {
@@ -26425,7 +26836,7 @@ type PlanChangedData struct {
 
 func (x *PlanChangedData) Reset() {
 	*x = PlanChangedData{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[207]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[211]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -26437,7 +26848,7 @@ func (x *PlanChangedData) String() string {
 func (*PlanChangedData) ProtoMessage() {}
 
 func (x *PlanChangedData) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[207]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[211]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -26450,7 +26861,7 @@ func (x *PlanChangedData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanChangedData.ProtoReflect.Descriptor instead.
 func (*PlanChangedData) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{207}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{211}
 }
 
 func (x *PlanChangedData) GetOperation() PlanChangedOperation {
@@ -26528,7 +26939,7 @@ type PromptCacheBreakData struct {
 
 func (x *PromptCacheBreakData) Reset() {
 	*x = PromptCacheBreakData{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[208]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[212]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -26540,7 +26951,7 @@ func (x *PromptCacheBreakData) String() string {
 func (*PromptCacheBreakData) ProtoMessage() {}
 
 func (x *PromptCacheBreakData) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[208]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[212]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -26553,7 +26964,7 @@ func (x *PromptCacheBreakData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PromptCacheBreakData.ProtoReflect.Descriptor instead.
 func (*PromptCacheBreakData) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{208}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{212}
 }
 
 func (x *PromptCacheBreakData) GetPrimaryReason() string {
@@ -26744,7 +27155,7 @@ type ProviderQuotaObservationData struct {
 
 func (x *ProviderQuotaObservationData) Reset() {
 	*x = ProviderQuotaObservationData{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[209]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[213]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -26756,7 +27167,7 @@ func (x *ProviderQuotaObservationData) String() string {
 func (*ProviderQuotaObservationData) ProtoMessage() {}
 
 func (x *ProviderQuotaObservationData) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[209]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[213]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -26769,7 +27180,7 @@ func (x *ProviderQuotaObservationData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProviderQuotaObservationData.ProtoReflect.Descriptor instead.
 func (*ProviderQuotaObservationData) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{209}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{213}
 }
 
 func (x *ProviderQuotaObservationData) GetObservation() *ProviderQuotaState {
@@ -26799,7 +27210,7 @@ type RemoteSteerableChangedData struct {
 
 func (x *RemoteSteerableChangedData) Reset() {
 	*x = RemoteSteerableChangedData{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[210]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[214]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -26811,7 +27222,7 @@ func (x *RemoteSteerableChangedData) String() string {
 func (*RemoteSteerableChangedData) ProtoMessage() {}
 
 func (x *RemoteSteerableChangedData) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[210]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[214]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -26824,7 +27235,7 @@ func (x *RemoteSteerableChangedData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoteSteerableChangedData.ProtoReflect.Descriptor instead.
 func (*RemoteSteerableChangedData) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{210}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{214}
 }
 
 func (x *RemoteSteerableChangedData) GetRemoteSteerable() bool {
@@ -26855,7 +27266,7 @@ type RequestBodyCompressionDisabledData struct {
 
 func (x *RequestBodyCompressionDisabledData) Reset() {
 	*x = RequestBodyCompressionDisabledData{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[211]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[215]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -26867,7 +27278,7 @@ func (x *RequestBodyCompressionDisabledData) String() string {
 func (*RequestBodyCompressionDisabledData) ProtoMessage() {}
 
 func (x *RequestBodyCompressionDisabledData) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[211]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[215]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -26880,7 +27291,7 @@ func (x *RequestBodyCompressionDisabledData) ProtoReflect() protoreflect.Message
 
 // Deprecated: Use RequestBodyCompressionDisabledData.ProtoReflect.Descriptor instead.
 func (*RequestBodyCompressionDisabledData) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{211}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{215}
 }
 
 func (x *RequestBodyCompressionDisabledData) GetEncoding() ModelCallRequestBodyEncoding {
@@ -26915,7 +27326,7 @@ type ResponsesReasoning struct {
 
 func (x *ResponsesReasoning) Reset() {
 	*x = ResponsesReasoning{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[212]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[216]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -26927,7 +27338,7 @@ func (x *ResponsesReasoning) String() string {
 func (*ResponsesReasoning) ProtoMessage() {}
 
 func (x *ResponsesReasoning) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[212]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[216]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -26940,7 +27351,7 @@ func (x *ResponsesReasoning) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResponsesReasoning.ProtoReflect.Descriptor instead.
 func (*ResponsesReasoning) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{212}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{216}
 }
 
 func (x *ResponsesReasoning) GetModel() string {
@@ -27025,7 +27436,7 @@ type ResumeData struct {
 
 func (x *ResumeData) Reset() {
 	*x = ResumeData{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[213]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[217]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -27037,7 +27448,7 @@ func (x *ResumeData) String() string {
 func (*ResumeData) ProtoMessage() {}
 
 func (x *ResumeData) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[213]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[217]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -27050,7 +27461,7 @@ func (x *ResumeData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeData.ProtoReflect.Descriptor instead.
 func (*ResumeData) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{213}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{217}
 }
 
 func (x *ResumeData) GetResumeTime() *timestamppb.Timestamp {
@@ -27213,7 +27624,7 @@ type SamplingCompletedData struct {
 
 func (x *SamplingCompletedData) Reset() {
 	*x = SamplingCompletedData{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[214]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[218]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -27225,7 +27636,7 @@ func (x *SamplingCompletedData) String() string {
 func (*SamplingCompletedData) ProtoMessage() {}
 
 func (x *SamplingCompletedData) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[214]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[218]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -27238,7 +27649,7 @@ func (x *SamplingCompletedData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SamplingCompletedData.ProtoReflect.Descriptor instead.
 func (*SamplingCompletedData) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{214}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{218}
 }
 
 func (x *SamplingCompletedData) GetRequestId() string {
@@ -27276,7 +27687,7 @@ type SamplingRequestedData struct {
 
 func (x *SamplingRequestedData) Reset() {
 	*x = SamplingRequestedData{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[215]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[219]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -27288,7 +27699,7 @@ func (x *SamplingRequestedData) String() string {
 func (*SamplingRequestedData) ProtoMessage() {}
 
 func (x *SamplingRequestedData) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[215]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[219]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -27301,7 +27712,7 @@ func (x *SamplingRequestedData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SamplingRequestedData.ProtoReflect.Descriptor instead.
 func (*SamplingRequestedData) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{215}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{219}
 }
 
 func (x *SamplingRequestedData) GetRequestId() string {
@@ -27362,7 +27773,7 @@ type SandboxDecisionData struct {
 
 func (x *SandboxDecisionData) Reset() {
 	*x = SandboxDecisionData{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[216]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[220]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -27374,7 +27785,7 @@ func (x *SandboxDecisionData) String() string {
 func (*SandboxDecisionData) ProtoMessage() {}
 
 func (x *SandboxDecisionData) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[216]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[220]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -27387,7 +27798,7 @@ func (x *SandboxDecisionData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SandboxDecisionData.ProtoReflect.Descriptor instead.
 func (*SandboxDecisionData) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{216}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{220}
 }
 
 func (x *SandboxDecisionData) GetVariant() isSandboxDecisionData_Variant {
@@ -27583,7 +27994,7 @@ type SandboxDecisionDataAccessDenied struct {
 
 func (x *SandboxDecisionDataAccessDenied) Reset() {
 	*x = SandboxDecisionDataAccessDenied{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[217]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[221]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -27595,7 +28006,7 @@ func (x *SandboxDecisionDataAccessDenied) String() string {
 func (*SandboxDecisionDataAccessDenied) ProtoMessage() {}
 
 func (x *SandboxDecisionDataAccessDenied) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[217]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[221]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -27608,7 +28019,7 @@ func (x *SandboxDecisionDataAccessDenied) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SandboxDecisionDataAccessDenied.ProtoReflect.Descriptor instead.
 func (*SandboxDecisionDataAccessDenied) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{217}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{221}
 }
 
 func (x *SandboxDecisionDataAccessDenied) GetControl() SandboxControl {
@@ -27727,7 +28138,7 @@ type SandboxDecisionDataAccessRecorded struct {
 
 func (x *SandboxDecisionDataAccessRecorded) Reset() {
 	*x = SandboxDecisionDataAccessRecorded{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[218]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[222]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -27739,7 +28150,7 @@ func (x *SandboxDecisionDataAccessRecorded) String() string {
 func (*SandboxDecisionDataAccessRecorded) ProtoMessage() {}
 
 func (x *SandboxDecisionDataAccessRecorded) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[218]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[222]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -27752,7 +28163,7 @@ func (x *SandboxDecisionDataAccessRecorded) ProtoReflect() protoreflect.Message 
 
 // Deprecated: Use SandboxDecisionDataAccessRecorded.ProtoReflect.Descriptor instead.
 func (*SandboxDecisionDataAccessRecorded) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{218}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{222}
 }
 
 func (x *SandboxDecisionDataAccessRecorded) GetControl() SandboxControl {
@@ -27864,7 +28275,7 @@ type SandboxDecisionDataBypassDecided struct {
 
 func (x *SandboxDecisionDataBypassDecided) Reset() {
 	*x = SandboxDecisionDataBypassDecided{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[219]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[223]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -27876,7 +28287,7 @@ func (x *SandboxDecisionDataBypassDecided) String() string {
 func (*SandboxDecisionDataBypassDecided) ProtoMessage() {}
 
 func (x *SandboxDecisionDataBypassDecided) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[219]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[223]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -27889,7 +28300,7 @@ func (x *SandboxDecisionDataBypassDecided) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SandboxDecisionDataBypassDecided.ProtoReflect.Descriptor instead.
 func (*SandboxDecisionDataBypassDecided) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{219}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{223}
 }
 
 func (x *SandboxDecisionDataBypassDecided) GetControl() SandboxControl {
@@ -28006,7 +28417,7 @@ type SandboxDecisionDataEnforcementState struct {
 
 func (x *SandboxDecisionDataEnforcementState) Reset() {
 	*x = SandboxDecisionDataEnforcementState{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[220]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[224]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -28018,7 +28429,7 @@ func (x *SandboxDecisionDataEnforcementState) String() string {
 func (*SandboxDecisionDataEnforcementState) ProtoMessage() {}
 
 func (x *SandboxDecisionDataEnforcementState) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[220]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[224]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -28031,7 +28442,7 @@ func (x *SandboxDecisionDataEnforcementState) ProtoReflect() protoreflect.Messag
 
 // Deprecated: Use SandboxDecisionDataEnforcementState.ProtoReflect.Descriptor instead.
 func (*SandboxDecisionDataEnforcementState) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{220}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{224}
 }
 
 func (x *SandboxDecisionDataEnforcementState) GetControl() SandboxControl {
@@ -28134,7 +28545,7 @@ type SandboxDecisionDataPermissiveRetryCompleted struct {
 
 func (x *SandboxDecisionDataPermissiveRetryCompleted) Reset() {
 	*x = SandboxDecisionDataPermissiveRetryCompleted{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[221]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[225]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -28146,7 +28557,7 @@ func (x *SandboxDecisionDataPermissiveRetryCompleted) String() string {
 func (*SandboxDecisionDataPermissiveRetryCompleted) ProtoMessage() {}
 
 func (x *SandboxDecisionDataPermissiveRetryCompleted) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[221]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[225]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -28159,7 +28570,7 @@ func (x *SandboxDecisionDataPermissiveRetryCompleted) ProtoReflect() protoreflec
 
 // Deprecated: Use SandboxDecisionDataPermissiveRetryCompleted.ProtoReflect.Descriptor instead.
 func (*SandboxDecisionDataPermissiveRetryCompleted) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{221}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{225}
 }
 
 func (x *SandboxDecisionDataPermissiveRetryCompleted) GetControl() SandboxControl {
@@ -28278,7 +28689,7 @@ type SandboxDecisionDataPermissiveRetryDecided struct {
 
 func (x *SandboxDecisionDataPermissiveRetryDecided) Reset() {
 	*x = SandboxDecisionDataPermissiveRetryDecided{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[222]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[226]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -28290,7 +28701,7 @@ func (x *SandboxDecisionDataPermissiveRetryDecided) String() string {
 func (*SandboxDecisionDataPermissiveRetryDecided) ProtoMessage() {}
 
 func (x *SandboxDecisionDataPermissiveRetryDecided) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[222]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[226]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -28303,7 +28714,7 @@ func (x *SandboxDecisionDataPermissiveRetryDecided) ProtoReflect() protoreflect.
 
 // Deprecated: Use SandboxDecisionDataPermissiveRetryDecided.ProtoReflect.Descriptor instead.
 func (*SandboxDecisionDataPermissiveRetryDecided) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{222}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{226}
 }
 
 func (x *SandboxDecisionDataPermissiveRetryDecided) GetControl() SandboxControl {
@@ -28444,7 +28855,7 @@ type SandboxDecisionDataPolicyResolved struct {
 
 func (x *SandboxDecisionDataPolicyResolved) Reset() {
 	*x = SandboxDecisionDataPolicyResolved{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[223]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[227]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -28456,7 +28867,7 @@ func (x *SandboxDecisionDataPolicyResolved) String() string {
 func (*SandboxDecisionDataPolicyResolved) ProtoMessage() {}
 
 func (x *SandboxDecisionDataPolicyResolved) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[223]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[227]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -28469,7 +28880,7 @@ func (x *SandboxDecisionDataPolicyResolved) ProtoReflect() protoreflect.Message 
 
 // Deprecated: Use SandboxDecisionDataPolicyResolved.ProtoReflect.Descriptor instead.
 func (*SandboxDecisionDataPolicyResolved) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{223}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{227}
 }
 
 func (x *SandboxDecisionDataPolicyResolved) GetControl() SandboxControl {
@@ -28648,7 +29059,7 @@ type SandboxDecisionDataSpawnCompleted struct {
 
 func (x *SandboxDecisionDataSpawnCompleted) Reset() {
 	*x = SandboxDecisionDataSpawnCompleted{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[224]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[228]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -28660,7 +29071,7 @@ func (x *SandboxDecisionDataSpawnCompleted) String() string {
 func (*SandboxDecisionDataSpawnCompleted) ProtoMessage() {}
 
 func (x *SandboxDecisionDataSpawnCompleted) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[224]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[228]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -28673,7 +29084,7 @@ func (x *SandboxDecisionDataSpawnCompleted) ProtoReflect() protoreflect.Message 
 
 // Deprecated: Use SandboxDecisionDataSpawnCompleted.ProtoReflect.Descriptor instead.
 func (*SandboxDecisionDataSpawnCompleted) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{224}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{228}
 }
 
 func (x *SandboxDecisionDataSpawnCompleted) GetControl() SandboxControl {
@@ -28757,7 +29168,7 @@ type SandboxFilesystemPolicyDetails struct {
 
 func (x *SandboxFilesystemPolicyDetails) Reset() {
 	*x = SandboxFilesystemPolicyDetails{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[225]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[229]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -28769,7 +29180,7 @@ func (x *SandboxFilesystemPolicyDetails) String() string {
 func (*SandboxFilesystemPolicyDetails) ProtoMessage() {}
 
 func (x *SandboxFilesystemPolicyDetails) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[225]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[229]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -28782,7 +29193,7 @@ func (x *SandboxFilesystemPolicyDetails) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SandboxFilesystemPolicyDetails.ProtoReflect.Descriptor instead.
 func (*SandboxFilesystemPolicyDetails) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{225}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{229}
 }
 
 func (x *SandboxFilesystemPolicyDetails) GetReadwritePaths() []string {
@@ -28826,7 +29237,7 @@ type ScheduleCancelledData struct {
 
 func (x *ScheduleCancelledData) Reset() {
 	*x = ScheduleCancelledData{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[226]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[230]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -28838,7 +29249,7 @@ func (x *ScheduleCancelledData) String() string {
 func (*ScheduleCancelledData) ProtoMessage() {}
 
 func (x *ScheduleCancelledData) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[226]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[230]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -28851,7 +29262,7 @@ func (x *ScheduleCancelledData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScheduleCancelledData.ProtoReflect.Descriptor instead.
 func (*ScheduleCancelledData) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{226}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{230}
 }
 
 func (x *ScheduleCancelledData) GetId() int64 {
@@ -28899,7 +29310,7 @@ type ScheduleCreatedData struct {
 
 func (x *ScheduleCreatedData) Reset() {
 	*x = ScheduleCreatedData{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[227]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[231]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -28911,7 +29322,7 @@ func (x *ScheduleCreatedData) String() string {
 func (*ScheduleCreatedData) ProtoMessage() {}
 
 func (x *ScheduleCreatedData) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[227]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[231]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -28924,7 +29335,7 @@ func (x *ScheduleCreatedData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScheduleCreatedData.ProtoReflect.Descriptor instead.
 func (*ScheduleCreatedData) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{227}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{231}
 }
 
 func (x *ScheduleCreatedData) GetId() int64 {
@@ -29019,7 +29430,7 @@ type ScheduleRearmedData struct {
 
 func (x *ScheduleRearmedData) Reset() {
 	*x = ScheduleRearmedData{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[228]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[232]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -29031,7 +29442,7 @@ func (x *ScheduleRearmedData) String() string {
 func (*ScheduleRearmedData) ProtoMessage() {}
 
 func (x *ScheduleRearmedData) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[228]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[232]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -29044,7 +29455,7 @@ func (x *ScheduleRearmedData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScheduleRearmedData.ProtoReflect.Descriptor instead.
 func (*ScheduleRearmedData) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{228}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{232}
 }
 
 func (x *ScheduleRearmedData) GetId() int64 {
@@ -29081,7 +29492,7 @@ type SessionLimitsChangedData struct {
 
 func (x *SessionLimitsChangedData) Reset() {
 	*x = SessionLimitsChangedData{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[229]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[233]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -29093,7 +29504,7 @@ func (x *SessionLimitsChangedData) String() string {
 func (*SessionLimitsChangedData) ProtoMessage() {}
 
 func (x *SessionLimitsChangedData) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[229]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[233]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -29106,7 +29517,7 @@ func (x *SessionLimitsChangedData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionLimitsChangedData.ProtoReflect.Descriptor instead.
 func (*SessionLimitsChangedData) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{229}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{233}
 }
 
 func (x *SessionLimitsChangedData) GetSessionLimits() *SessionLimitsConfig {
@@ -29138,7 +29549,7 @@ type SessionLimitsExhaustedCompletedData struct {
 
 func (x *SessionLimitsExhaustedCompletedData) Reset() {
 	*x = SessionLimitsExhaustedCompletedData{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[230]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[234]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -29150,7 +29561,7 @@ func (x *SessionLimitsExhaustedCompletedData) String() string {
 func (*SessionLimitsExhaustedCompletedData) ProtoMessage() {}
 
 func (x *SessionLimitsExhaustedCompletedData) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[230]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[234]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -29163,7 +29574,7 @@ func (x *SessionLimitsExhaustedCompletedData) ProtoReflect() protoreflect.Messag
 
 // Deprecated: Use SessionLimitsExhaustedCompletedData.ProtoReflect.Descriptor instead.
 func (*SessionLimitsExhaustedCompletedData) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{230}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{234}
 }
 
 func (x *SessionLimitsExhaustedCompletedData) GetRequestId() string {
@@ -29205,7 +29616,7 @@ type SessionLimitsExhaustedRequestedData struct {
 
 func (x *SessionLimitsExhaustedRequestedData) Reset() {
 	*x = SessionLimitsExhaustedRequestedData{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[231]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[235]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -29217,7 +29628,7 @@ func (x *SessionLimitsExhaustedRequestedData) String() string {
 func (*SessionLimitsExhaustedRequestedData) ProtoMessage() {}
 
 func (x *SessionLimitsExhaustedRequestedData) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[231]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[235]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -29230,7 +29641,7 @@ func (x *SessionLimitsExhaustedRequestedData) ProtoReflect() protoreflect.Messag
 
 // Deprecated: Use SessionLimitsExhaustedRequestedData.ProtoReflect.Descriptor instead.
 func (*SessionLimitsExhaustedRequestedData) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{231}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{235}
 }
 
 func (x *SessionLimitsExhaustedRequestedData) GetRequestId() string {
@@ -29279,7 +29690,7 @@ type SessionLimitsExhaustedResponse struct {
 
 func (x *SessionLimitsExhaustedResponse) Reset() {
 	*x = SessionLimitsExhaustedResponse{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[232]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[236]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -29291,7 +29702,7 @@ func (x *SessionLimitsExhaustedResponse) String() string {
 func (*SessionLimitsExhaustedResponse) ProtoMessage() {}
 
 func (x *SessionLimitsExhaustedResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[232]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[236]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -29304,7 +29715,7 @@ func (x *SessionLimitsExhaustedResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionLimitsExhaustedResponse.ProtoReflect.Descriptor instead.
 func (*SessionLimitsExhaustedResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{232}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{236}
 }
 
 func (x *SessionLimitsExhaustedResponse) GetAction() SessionLimitsExhaustedResponseAction {
@@ -29356,7 +29767,7 @@ type ShutdownAgentMetric struct {
 
 func (x *ShutdownAgentMetric) Reset() {
 	*x = ShutdownAgentMetric{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[233]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[237]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -29368,7 +29779,7 @@ func (x *ShutdownAgentMetric) String() string {
 func (*ShutdownAgentMetric) ProtoMessage() {}
 
 func (x *ShutdownAgentMetric) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[233]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[237]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -29381,7 +29792,7 @@ func (x *ShutdownAgentMetric) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShutdownAgentMetric.ProtoReflect.Descriptor instead.
 func (*ShutdownAgentMetric) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{233}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{237}
 }
 
 func (x *ShutdownAgentMetric) GetAgentName() string {
@@ -29444,7 +29855,7 @@ type ShutdownCodeChanges struct {
 
 func (x *ShutdownCodeChanges) Reset() {
 	*x = ShutdownCodeChanges{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[234]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[238]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -29456,7 +29867,7 @@ func (x *ShutdownCodeChanges) String() string {
 func (*ShutdownCodeChanges) ProtoMessage() {}
 
 func (x *ShutdownCodeChanges) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[234]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[238]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -29469,7 +29880,7 @@ func (x *ShutdownCodeChanges) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShutdownCodeChanges.ProtoReflect.Descriptor instead.
 func (*ShutdownCodeChanges) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{234}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{238}
 }
 
 func (x *ShutdownCodeChanges) GetLinesAdded() int64 {
@@ -29552,7 +29963,7 @@ type ShutdownData struct {
 
 func (x *ShutdownData) Reset() {
 	*x = ShutdownData{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[235]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[239]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -29564,7 +29975,7 @@ func (x *ShutdownData) String() string {
 func (*ShutdownData) ProtoMessage() {}
 
 func (x *ShutdownData) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[235]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[239]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -29577,7 +29988,7 @@ func (x *ShutdownData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShutdownData.ProtoReflect.Descriptor instead.
 func (*ShutdownData) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{235}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{239}
 }
 
 func (x *ShutdownData) GetShutdownType() ShutdownType {
@@ -29747,7 +30158,7 @@ type ShutdownModelMetric struct {
 
 func (x *ShutdownModelMetric) Reset() {
 	*x = ShutdownModelMetric{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[236]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[240]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -29759,7 +30170,7 @@ func (x *ShutdownModelMetric) String() string {
 func (*ShutdownModelMetric) ProtoMessage() {}
 
 func (x *ShutdownModelMetric) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[236]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[240]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -29772,7 +30183,7 @@ func (x *ShutdownModelMetric) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShutdownModelMetric.ProtoReflect.Descriptor instead.
 func (*ShutdownModelMetric) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{236}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{240}
 }
 
 func (x *ShutdownModelMetric) GetRequests() *ShutdownModelMetricRequests {
@@ -29825,7 +30236,7 @@ type ShutdownModelMetricRequests struct {
 
 func (x *ShutdownModelMetricRequests) Reset() {
 	*x = ShutdownModelMetricRequests{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[237]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[241]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -29837,7 +30248,7 @@ func (x *ShutdownModelMetricRequests) String() string {
 func (*ShutdownModelMetricRequests) ProtoMessage() {}
 
 func (x *ShutdownModelMetricRequests) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[237]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[241]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -29850,7 +30261,7 @@ func (x *ShutdownModelMetricRequests) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShutdownModelMetricRequests.ProtoReflect.Descriptor instead.
 func (*ShutdownModelMetricRequests) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{237}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{241}
 }
 
 func (x *ShutdownModelMetricRequests) GetCount() int64 {
@@ -29888,7 +30299,7 @@ type ShutdownModelMetricTokenDetail struct {
 
 func (x *ShutdownModelMetricTokenDetail) Reset() {
 	*x = ShutdownModelMetricTokenDetail{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[238]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[242]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -29900,7 +30311,7 @@ func (x *ShutdownModelMetricTokenDetail) String() string {
 func (*ShutdownModelMetricTokenDetail) ProtoMessage() {}
 
 func (x *ShutdownModelMetricTokenDetail) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[238]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[242]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -29913,7 +30324,7 @@ func (x *ShutdownModelMetricTokenDetail) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShutdownModelMetricTokenDetail.ProtoReflect.Descriptor instead.
 func (*ShutdownModelMetricTokenDetail) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{238}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{242}
 }
 
 func (x *ShutdownModelMetricTokenDetail) GetTokenCount() int64 {
@@ -29951,7 +30362,7 @@ type ShutdownModelMetricUsage struct {
 
 func (x *ShutdownModelMetricUsage) Reset() {
 	*x = ShutdownModelMetricUsage{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[239]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[243]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -29963,7 +30374,7 @@ func (x *ShutdownModelMetricUsage) String() string {
 func (*ShutdownModelMetricUsage) ProtoMessage() {}
 
 func (x *ShutdownModelMetricUsage) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[239]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[243]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -29976,7 +30387,7 @@ func (x *ShutdownModelMetricUsage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShutdownModelMetricUsage.ProtoReflect.Descriptor instead.
 func (*ShutdownModelMetricUsage) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{239}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{243}
 }
 
 func (x *ShutdownModelMetricUsage) GetInputTokens() int64 {
@@ -30034,7 +30445,7 @@ type ShutdownTokenDetail struct {
 
 func (x *ShutdownTokenDetail) Reset() {
 	*x = ShutdownTokenDetail{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[240]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[244]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -30046,7 +30457,7 @@ func (x *ShutdownTokenDetail) String() string {
 func (*ShutdownTokenDetail) ProtoMessage() {}
 
 func (x *ShutdownTokenDetail) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[240]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[244]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -30059,7 +30470,7 @@ func (x *ShutdownTokenDetail) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShutdownTokenDetail.ProtoReflect.Descriptor instead.
 func (*ShutdownTokenDetail) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{240}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{244}
 }
 
 func (x *ShutdownTokenDetail) GetTokenCount() int64 {
@@ -30093,7 +30504,7 @@ type SkillContextDeliveredData struct {
 
 func (x *SkillContextDeliveredData) Reset() {
 	*x = SkillContextDeliveredData{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[241]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[245]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -30105,7 +30516,7 @@ func (x *SkillContextDeliveredData) String() string {
 func (*SkillContextDeliveredData) ProtoMessage() {}
 
 func (x *SkillContextDeliveredData) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[241]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[245]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -30118,7 +30529,7 @@ func (x *SkillContextDeliveredData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SkillContextDeliveredData.ProtoReflect.Descriptor instead.
 func (*SkillContextDeliveredData) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{241}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{245}
 }
 
 func (x *SkillContextDeliveredData) GetContent() string {
@@ -30170,7 +30581,7 @@ type SkillContextDeliveredRefData struct {
 
 func (x *SkillContextDeliveredRefData) Reset() {
 	*x = SkillContextDeliveredRefData{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[242]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[246]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -30182,7 +30593,7 @@ func (x *SkillContextDeliveredRefData) String() string {
 func (*SkillContextDeliveredRefData) ProtoMessage() {}
 
 func (x *SkillContextDeliveredRefData) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[242]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[246]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -30195,7 +30606,7 @@ func (x *SkillContextDeliveredRefData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SkillContextDeliveredRefData.ProtoReflect.Descriptor instead.
 func (*SkillContextDeliveredRefData) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{242}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{246}
 }
 
 func (x *SkillContextDeliveredRefData) GetContentId() string {
@@ -30275,7 +30686,7 @@ type SkillInvokedData struct {
 
 func (x *SkillInvokedData) Reset() {
 	*x = SkillInvokedData{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[243]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[247]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -30287,7 +30698,7 @@ func (x *SkillInvokedData) String() string {
 func (*SkillInvokedData) ProtoMessage() {}
 
 func (x *SkillInvokedData) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[243]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[247]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -30300,7 +30711,7 @@ func (x *SkillInvokedData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SkillInvokedData.ProtoReflect.Descriptor instead.
 func (*SkillInvokedData) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{243}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{247}
 }
 
 func (x *SkillInvokedData) GetName() string {
@@ -30431,7 +30842,7 @@ type SkillInvokedRefData struct {
 
 func (x *SkillInvokedRefData) Reset() {
 	*x = SkillInvokedRefData{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[244]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[248]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -30443,7 +30854,7 @@ func (x *SkillInvokedRefData) String() string {
 func (*SkillInvokedRefData) ProtoMessage() {}
 
 func (x *SkillInvokedRefData) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[244]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[248]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -30456,7 +30867,7 @@ func (x *SkillInvokedRefData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SkillInvokedRefData.ProtoReflect.Descriptor instead.
 func (*SkillInvokedRefData) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{244}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{248}
 }
 
 func (x *SkillInvokedRefData) GetName() string {
@@ -30570,7 +30981,7 @@ type SkillsLoadedData struct {
 
 func (x *SkillsLoadedData) Reset() {
 	*x = SkillsLoadedData{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[245]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[249]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -30582,7 +30993,7 @@ func (x *SkillsLoadedData) String() string {
 func (*SkillsLoadedData) ProtoMessage() {}
 
 func (x *SkillsLoadedData) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[245]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[249]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -30595,7 +31006,7 @@ func (x *SkillsLoadedData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SkillsLoadedData.ProtoReflect.Descriptor instead.
 func (*SkillsLoadedData) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{245}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{249}
 }
 
 func (x *SkillsLoadedData) GetSkills() []*SkillsLoadedSkill {
@@ -30639,7 +31050,7 @@ type SkillsLoadedSkill struct {
 
 func (x *SkillsLoadedSkill) Reset() {
 	*x = SkillsLoadedSkill{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[246]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[250]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -30651,7 +31062,7 @@ func (x *SkillsLoadedSkill) String() string {
 func (*SkillsLoadedSkill) ProtoMessage() {}
 
 func (x *SkillsLoadedSkill) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[246]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[250]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -30664,7 +31075,7 @@ func (x *SkillsLoadedSkill) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SkillsLoadedSkill.ProtoReflect.Descriptor instead.
 func (*SkillsLoadedSkill) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{246}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{250}
 }
 
 func (x *SkillsLoadedSkill) GetName() string {
@@ -30747,7 +31158,7 @@ type SnapshotRewindData struct {
 
 func (x *SnapshotRewindData) Reset() {
 	*x = SnapshotRewindData{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[247]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[251]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -30759,7 +31170,7 @@ func (x *SnapshotRewindData) String() string {
 func (*SnapshotRewindData) ProtoMessage() {}
 
 func (x *SnapshotRewindData) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[247]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[251]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -30772,7 +31183,7 @@ func (x *SnapshotRewindData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotRewindData.ProtoReflect.Descriptor instead.
 func (*SnapshotRewindData) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{247}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{251}
 }
 
 func (x *SnapshotRewindData) GetUpToEventId() string {
@@ -30859,7 +31270,7 @@ type StartData struct {
 
 func (x *StartData) Reset() {
 	*x = StartData{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[248]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[252]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -30871,7 +31282,7 @@ func (x *StartData) String() string {
 func (*StartData) ProtoMessage() {}
 
 func (x *StartData) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[248]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[252]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -30884,7 +31295,7 @@ func (x *StartData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartData.ProtoReflect.Descriptor instead.
 func (*StartData) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{248}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{252}
 }
 
 func (x *StartData) GetSessionId() string {
@@ -31089,7 +31500,7 @@ type SubagentCompletedData struct {
 
 func (x *SubagentCompletedData) Reset() {
 	*x = SubagentCompletedData{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[249]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[253]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -31101,7 +31512,7 @@ func (x *SubagentCompletedData) String() string {
 func (*SubagentCompletedData) ProtoMessage() {}
 
 func (x *SubagentCompletedData) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[249]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[253]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -31114,7 +31525,7 @@ func (x *SubagentCompletedData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubagentCompletedData.ProtoReflect.Descriptor instead.
 func (*SubagentCompletedData) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{249}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{253}
 }
 
 func (x *SubagentCompletedData) GetToolCallId() string {
@@ -31248,7 +31659,7 @@ type SubagentConfiguredData struct {
 
 func (x *SubagentConfiguredData) Reset() {
 	*x = SubagentConfiguredData{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[250]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[254]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -31260,7 +31671,7 @@ func (x *SubagentConfiguredData) String() string {
 func (*SubagentConfiguredData) ProtoMessage() {}
 
 func (x *SubagentConfiguredData) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[250]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[254]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -31273,7 +31684,7 @@ func (x *SubagentConfiguredData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubagentConfiguredData.ProtoReflect.Descriptor instead.
 func (*SubagentConfiguredData) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{250}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{254}
 }
 
 func (x *SubagentConfiguredData) GetModel() string {
@@ -31322,7 +31733,7 @@ type SubagentDeselectedData struct {
 
 func (x *SubagentDeselectedData) Reset() {
 	*x = SubagentDeselectedData{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[251]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[255]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -31334,7 +31745,7 @@ func (x *SubagentDeselectedData) String() string {
 func (*SubagentDeselectedData) ProtoMessage() {}
 
 func (x *SubagentDeselectedData) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[251]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[255]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -31347,7 +31758,7 @@ func (x *SubagentDeselectedData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubagentDeselectedData.ProtoReflect.Descriptor instead.
 func (*SubagentDeselectedData) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{251}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{255}
 }
 
 func (x *SubagentDeselectedData) GetJsonExtra() string {
@@ -31398,7 +31809,7 @@ type SubagentFailedData struct {
 
 func (x *SubagentFailedData) Reset() {
 	*x = SubagentFailedData{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[252]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[256]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -31410,7 +31821,7 @@ func (x *SubagentFailedData) String() string {
 func (*SubagentFailedData) ProtoMessage() {}
 
 func (x *SubagentFailedData) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[252]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[256]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -31423,7 +31834,7 @@ func (x *SubagentFailedData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubagentFailedData.ProtoReflect.Descriptor instead.
 func (*SubagentFailedData) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{252}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{256}
 }
 
 func (x *SubagentFailedData) GetToolCallId() string {
@@ -31555,7 +31966,7 @@ type SubagentSelectedData struct {
 
 func (x *SubagentSelectedData) Reset() {
 	*x = SubagentSelectedData{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[253]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[257]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -31567,7 +31978,7 @@ func (x *SubagentSelectedData) String() string {
 func (*SubagentSelectedData) ProtoMessage() {}
 
 func (x *SubagentSelectedData) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[253]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[257]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -31580,7 +31991,7 @@ func (x *SubagentSelectedData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubagentSelectedData.ProtoReflect.Descriptor instead.
 func (*SubagentSelectedData) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{253}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{257}
 }
 
 func (x *SubagentSelectedData) GetAgentName() string {
@@ -31650,7 +32061,7 @@ type SubagentStartedData struct {
 
 func (x *SubagentStartedData) Reset() {
 	*x = SubagentStartedData{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[254]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[258]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -31662,7 +32073,7 @@ func (x *SubagentStartedData) String() string {
 func (*SubagentStartedData) ProtoMessage() {}
 
 func (x *SubagentStartedData) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[254]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[258]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -31675,7 +32086,7 @@ func (x *SubagentStartedData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubagentStartedData.ProtoReflect.Descriptor instead.
 func (*SubagentStartedData) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{254}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{258}
 }
 
 func (x *SubagentStartedData) GetToolCallId() string {
@@ -31795,7 +32206,7 @@ type SystemMessageContentBlock struct {
 
 func (x *SystemMessageContentBlock) Reset() {
 	*x = SystemMessageContentBlock{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[255]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[259]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -31807,7 +32218,7 @@ func (x *SystemMessageContentBlock) String() string {
 func (*SystemMessageContentBlock) ProtoMessage() {}
 
 func (x *SystemMessageContentBlock) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[255]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[259]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -31820,7 +32231,7 @@ func (x *SystemMessageContentBlock) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SystemMessageContentBlock.ProtoReflect.Descriptor instead.
 func (*SystemMessageContentBlock) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{255}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{259}
 }
 
 func (x *SystemMessageContentBlock) GetContent() string {
@@ -31874,7 +32285,7 @@ type SystemMessageData struct {
 
 func (x *SystemMessageData) Reset() {
 	*x = SystemMessageData{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[256]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[260]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -31886,7 +32297,7 @@ func (x *SystemMessageData) String() string {
 func (*SystemMessageData) ProtoMessage() {}
 
 func (x *SystemMessageData) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[256]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[260]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -31899,7 +32310,7 @@ func (x *SystemMessageData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SystemMessageData.ProtoReflect.Descriptor instead.
 func (*SystemMessageData) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{256}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{260}
 }
 
 func (x *SystemMessageData) GetContent() string {
@@ -31966,7 +32377,7 @@ type SystemMessageMetadata struct {
 
 func (x *SystemMessageMetadata) Reset() {
 	*x = SystemMessageMetadata{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[257]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[261]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -31978,7 +32389,7 @@ func (x *SystemMessageMetadata) String() string {
 func (*SystemMessageMetadata) ProtoMessage() {}
 
 func (x *SystemMessageMetadata) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[257]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[261]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -31991,7 +32402,7 @@ func (x *SystemMessageMetadata) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SystemMessageMetadata.ProtoReflect.Descriptor instead.
 func (*SystemMessageMetadata) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{257}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{261}
 }
 
 func (x *SystemMessageMetadata) GetPromptVersion() string {
@@ -32039,7 +32450,7 @@ type SystemNotification struct {
 
 func (x *SystemNotification) Reset() {
 	*x = SystemNotification{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[258]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[262]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -32051,7 +32462,7 @@ func (x *SystemNotification) String() string {
 func (*SystemNotification) ProtoMessage() {}
 
 func (x *SystemNotification) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[258]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[262]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -32064,7 +32475,7 @@ func (x *SystemNotification) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SystemNotification.ProtoReflect.Descriptor instead.
 func (*SystemNotification) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{258}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{262}
 }
 
 func (x *SystemNotification) GetVariant() isSystemNotification_Variant {
@@ -32264,7 +32675,7 @@ type SystemNotificationAgentCompleted struct {
 
 func (x *SystemNotificationAgentCompleted) Reset() {
 	*x = SystemNotificationAgentCompleted{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[259]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[263]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -32276,7 +32687,7 @@ func (x *SystemNotificationAgentCompleted) String() string {
 func (*SystemNotificationAgentCompleted) ProtoMessage() {}
 
 func (x *SystemNotificationAgentCompleted) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[259]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[263]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -32289,7 +32700,7 @@ func (x *SystemNotificationAgentCompleted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SystemNotificationAgentCompleted.ProtoReflect.Descriptor instead.
 func (*SystemNotificationAgentCompleted) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{259}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{263}
 }
 
 func (x *SystemNotificationAgentCompleted) GetAgentId() string {
@@ -32360,7 +32771,7 @@ type SystemNotificationAgentIdle struct {
 
 func (x *SystemNotificationAgentIdle) Reset() {
 	*x = SystemNotificationAgentIdle{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[260]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[264]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -32372,7 +32783,7 @@ func (x *SystemNotificationAgentIdle) String() string {
 func (*SystemNotificationAgentIdle) ProtoMessage() {}
 
 func (x *SystemNotificationAgentIdle) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[260]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[264]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -32385,7 +32796,7 @@ func (x *SystemNotificationAgentIdle) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SystemNotificationAgentIdle.ProtoReflect.Descriptor instead.
 func (*SystemNotificationAgentIdle) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{260}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{264}
 }
 
 func (x *SystemNotificationAgentIdle) GetAgentId() string {
@@ -32440,7 +32851,7 @@ type SystemNotificationData struct {
 
 func (x *SystemNotificationData) Reset() {
 	*x = SystemNotificationData{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[261]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[265]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -32452,7 +32863,7 @@ func (x *SystemNotificationData) String() string {
 func (*SystemNotificationData) ProtoMessage() {}
 
 func (x *SystemNotificationData) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[261]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[265]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -32465,7 +32876,7 @@ func (x *SystemNotificationData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SystemNotificationData.ProtoReflect.Descriptor instead.
 func (*SystemNotificationData) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{261}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{265}
 }
 
 func (x *SystemNotificationData) GetContent() string {
@@ -32549,7 +32960,7 @@ type SystemNotificationFactoryCompleted struct {
 
 func (x *SystemNotificationFactoryCompleted) Reset() {
 	*x = SystemNotificationFactoryCompleted{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[262]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[266]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -32561,7 +32972,7 @@ func (x *SystemNotificationFactoryCompleted) String() string {
 func (*SystemNotificationFactoryCompleted) ProtoMessage() {}
 
 func (x *SystemNotificationFactoryCompleted) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[262]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[266]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -32574,7 +32985,7 @@ func (x *SystemNotificationFactoryCompleted) ProtoReflect() protoreflect.Message
 
 // Deprecated: Use SystemNotificationFactoryCompleted.ProtoReflect.Descriptor instead.
 func (*SystemNotificationFactoryCompleted) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{262}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{266}
 }
 
 // Deprecated: Marked as deprecated in copilot/cli/v1/event_types.proto.
@@ -32683,7 +33094,7 @@ type SystemNotificationInstructionDiscovered struct {
 
 func (x *SystemNotificationInstructionDiscovered) Reset() {
 	*x = SystemNotificationInstructionDiscovered{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[263]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[267]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -32695,7 +33106,7 @@ func (x *SystemNotificationInstructionDiscovered) String() string {
 func (*SystemNotificationInstructionDiscovered) ProtoMessage() {}
 
 func (x *SystemNotificationInstructionDiscovered) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[263]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[267]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -32708,7 +33119,7 @@ func (x *SystemNotificationInstructionDiscovered) ProtoReflect() protoreflect.Me
 
 // Deprecated: Use SystemNotificationInstructionDiscovered.ProtoReflect.Descriptor instead.
 func (*SystemNotificationInstructionDiscovered) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{263}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{267}
 }
 
 func (x *SystemNotificationInstructionDiscovered) GetSourcePath() string {
@@ -32765,7 +33176,7 @@ type SystemNotificationNewInboxMessage struct {
 
 func (x *SystemNotificationNewInboxMessage) Reset() {
 	*x = SystemNotificationNewInboxMessage{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[264]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[268]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -32777,7 +33188,7 @@ func (x *SystemNotificationNewInboxMessage) String() string {
 func (*SystemNotificationNewInboxMessage) ProtoMessage() {}
 
 func (x *SystemNotificationNewInboxMessage) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[264]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[268]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -32790,7 +33201,7 @@ func (x *SystemNotificationNewInboxMessage) ProtoReflect() protoreflect.Message 
 
 // Deprecated: Use SystemNotificationNewInboxMessage.ProtoReflect.Descriptor instead.
 func (*SystemNotificationNewInboxMessage) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{264}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{268}
 }
 
 func (x *SystemNotificationNewInboxMessage) GetEntryId() string {
@@ -32845,7 +33256,7 @@ type SystemNotificationShellCompleted struct {
 
 func (x *SystemNotificationShellCompleted) Reset() {
 	*x = SystemNotificationShellCompleted{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[265]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[269]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -32857,7 +33268,7 @@ func (x *SystemNotificationShellCompleted) String() string {
 func (*SystemNotificationShellCompleted) ProtoMessage() {}
 
 func (x *SystemNotificationShellCompleted) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[265]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[269]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -32870,7 +33281,7 @@ func (x *SystemNotificationShellCompleted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SystemNotificationShellCompleted.ProtoReflect.Descriptor instead.
 func (*SystemNotificationShellCompleted) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{265}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{269}
 }
 
 func (x *SystemNotificationShellCompleted) GetShellId() string {
@@ -32916,7 +33327,7 @@ type SystemNotificationShellDetachedCompleted struct {
 
 func (x *SystemNotificationShellDetachedCompleted) Reset() {
 	*x = SystemNotificationShellDetachedCompleted{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[266]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[270]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -32928,7 +33339,7 @@ func (x *SystemNotificationShellDetachedCompleted) String() string {
 func (*SystemNotificationShellDetachedCompleted) ProtoMessage() {}
 
 func (x *SystemNotificationShellDetachedCompleted) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[266]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[270]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -32941,7 +33352,7 @@ func (x *SystemNotificationShellDetachedCompleted) ProtoReflect() protoreflect.M
 
 // Deprecated: Use SystemNotificationShellDetachedCompleted.ProtoReflect.Descriptor instead.
 func (*SystemNotificationShellDetachedCompleted) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{266}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{270}
 }
 
 func (x *SystemNotificationShellDetachedCompleted) GetShellId() string {
@@ -32978,7 +33389,7 @@ type SystemNotificationUnclassified struct {
 
 func (x *SystemNotificationUnclassified) Reset() {
 	*x = SystemNotificationUnclassified{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[267]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[271]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -32990,7 +33401,7 @@ func (x *SystemNotificationUnclassified) String() string {
 func (*SystemNotificationUnclassified) ProtoMessage() {}
 
 func (x *SystemNotificationUnclassified) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[267]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[271]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -33003,7 +33414,7 @@ func (x *SystemNotificationUnclassified) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SystemNotificationUnclassified.ProtoReflect.Descriptor instead.
 func (*SystemNotificationUnclassified) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{267}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{271}
 }
 
 func (x *SystemNotificationUnclassified) GetMetadataJson() string {
@@ -33053,7 +33464,7 @@ type SystemNotificationWorkflowCompleted struct {
 
 func (x *SystemNotificationWorkflowCompleted) Reset() {
 	*x = SystemNotificationWorkflowCompleted{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[268]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[272]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -33065,7 +33476,7 @@ func (x *SystemNotificationWorkflowCompleted) String() string {
 func (*SystemNotificationWorkflowCompleted) ProtoMessage() {}
 
 func (x *SystemNotificationWorkflowCompleted) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[268]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[272]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -33078,7 +33489,7 @@ func (x *SystemNotificationWorkflowCompleted) ProtoReflect() protoreflect.Messag
 
 // Deprecated: Use SystemNotificationWorkflowCompleted.ProtoReflect.Descriptor instead.
 func (*SystemNotificationWorkflowCompleted) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{268}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{272}
 }
 
 func (x *SystemNotificationWorkflowCompleted) GetRunId() string {
@@ -33183,7 +33594,7 @@ type SystemNotificationWorkflowPauseInfo struct {
 
 func (x *SystemNotificationWorkflowPauseInfo) Reset() {
 	*x = SystemNotificationWorkflowPauseInfo{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[269]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[273]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -33195,7 +33606,7 @@ func (x *SystemNotificationWorkflowPauseInfo) String() string {
 func (*SystemNotificationWorkflowPauseInfo) ProtoMessage() {}
 
 func (x *SystemNotificationWorkflowPauseInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[269]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[273]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -33208,7 +33619,7 @@ func (x *SystemNotificationWorkflowPauseInfo) ProtoReflect() protoreflect.Messag
 
 // Deprecated: Use SystemNotificationWorkflowPauseInfo.ProtoReflect.Descriptor instead.
 func (*SystemNotificationWorkflowPauseInfo) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{269}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{273}
 }
 
 func (x *SystemNotificationWorkflowPauseInfo) GetVariant() isSystemNotificationWorkflowPauseInfo_Variant {
@@ -33285,7 +33696,7 @@ type SystemNotificationWorkflowPauseInfoCheckpoint struct {
 
 func (x *SystemNotificationWorkflowPauseInfoCheckpoint) Reset() {
 	*x = SystemNotificationWorkflowPauseInfoCheckpoint{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[270]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[274]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -33297,7 +33708,7 @@ func (x *SystemNotificationWorkflowPauseInfoCheckpoint) String() string {
 func (*SystemNotificationWorkflowPauseInfoCheckpoint) ProtoMessage() {}
 
 func (x *SystemNotificationWorkflowPauseInfoCheckpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[270]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[274]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -33310,7 +33721,7 @@ func (x *SystemNotificationWorkflowPauseInfoCheckpoint) ProtoReflect() protorefl
 
 // Deprecated: Use SystemNotificationWorkflowPauseInfoCheckpoint.ProtoReflect.Descriptor instead.
 func (*SystemNotificationWorkflowPauseInfoCheckpoint) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{270}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{274}
 }
 
 func (x *SystemNotificationWorkflowPauseInfoCheckpoint) GetKey() string {
@@ -33338,7 +33749,7 @@ type SystemNotificationWorkflowPauseInfoUser struct {
 
 func (x *SystemNotificationWorkflowPauseInfoUser) Reset() {
 	*x = SystemNotificationWorkflowPauseInfoUser{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[271]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[275]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -33350,7 +33761,7 @@ func (x *SystemNotificationWorkflowPauseInfoUser) String() string {
 func (*SystemNotificationWorkflowPauseInfoUser) ProtoMessage() {}
 
 func (x *SystemNotificationWorkflowPauseInfoUser) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[271]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[275]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -33363,7 +33774,7 @@ func (x *SystemNotificationWorkflowPauseInfoUser) ProtoReflect() protoreflect.Me
 
 // Deprecated: Use SystemNotificationWorkflowPauseInfoUser.ProtoReflect.Descriptor instead.
 func (*SystemNotificationWorkflowPauseInfoUser) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{271}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{275}
 }
 
 func (x *SystemNotificationWorkflowPauseInfoUser) GetJsonExtra() string {
@@ -33396,7 +33807,7 @@ type TaskCompleteData struct {
 
 func (x *TaskCompleteData) Reset() {
 	*x = TaskCompleteData{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[272]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[276]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -33408,7 +33819,7 @@ func (x *TaskCompleteData) String() string {
 func (*TaskCompleteData) ProtoMessage() {}
 
 func (x *TaskCompleteData) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[272]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[276]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -33421,7 +33832,7 @@ func (x *TaskCompleteData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskCompleteData.ProtoReflect.Descriptor instead.
 func (*TaskCompleteData) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{272}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{276}
 }
 
 func (x *TaskCompleteData) GetSummary() string {
@@ -33486,7 +33897,7 @@ type TitleChangedData struct {
 
 func (x *TitleChangedData) Reset() {
 	*x = TitleChangedData{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[273]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[277]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -33498,7 +33909,7 @@ func (x *TitleChangedData) String() string {
 func (*TitleChangedData) ProtoMessage() {}
 
 func (x *TitleChangedData) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[273]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[277]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -33511,7 +33922,7 @@ func (x *TitleChangedData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TitleChangedData.ProtoReflect.Descriptor instead.
 func (*TitleChangedData) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{273}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{277}
 }
 
 func (x *TitleChangedData) GetTitle() string {
@@ -33539,7 +33950,7 @@ type TodosChangedData struct {
 
 func (x *TodosChangedData) Reset() {
 	*x = TodosChangedData{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[274]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[278]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -33551,7 +33962,7 @@ func (x *TodosChangedData) String() string {
 func (*TodosChangedData) ProtoMessage() {}
 
 func (x *TodosChangedData) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[274]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[278]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -33564,7 +33975,7 @@ func (x *TodosChangedData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TodosChangedData.ProtoReflect.Descriptor instead.
 func (*TodosChangedData) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{274}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{278}
 }
 
 func (x *TodosChangedData) GetJsonExtra() string {
@@ -33597,7 +34008,7 @@ type ToolExecutionCompleteContent struct {
 
 func (x *ToolExecutionCompleteContent) Reset() {
 	*x = ToolExecutionCompleteContent{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[275]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[279]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -33609,7 +34020,7 @@ func (x *ToolExecutionCompleteContent) String() string {
 func (*ToolExecutionCompleteContent) ProtoMessage() {}
 
 func (x *ToolExecutionCompleteContent) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[275]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[279]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -33622,7 +34033,7 @@ func (x *ToolExecutionCompleteContent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolExecutionCompleteContent.ProtoReflect.Descriptor instead.
 func (*ToolExecutionCompleteContent) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{275}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{279}
 }
 
 func (x *ToolExecutionCompleteContent) GetVariant() isToolExecutionCompleteContent_Variant {
@@ -33779,7 +34190,7 @@ type ToolExecutionCompleteContentAudio struct {
 
 func (x *ToolExecutionCompleteContentAudio) Reset() {
 	*x = ToolExecutionCompleteContentAudio{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[276]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[280]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -33791,7 +34202,7 @@ func (x *ToolExecutionCompleteContentAudio) String() string {
 func (*ToolExecutionCompleteContentAudio) ProtoMessage() {}
 
 func (x *ToolExecutionCompleteContentAudio) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[276]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[280]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -33804,7 +34215,7 @@ func (x *ToolExecutionCompleteContentAudio) ProtoReflect() protoreflect.Message 
 
 // Deprecated: Use ToolExecutionCompleteContentAudio.ProtoReflect.Descriptor instead.
 func (*ToolExecutionCompleteContentAudio) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{276}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{280}
 }
 
 func (x *ToolExecutionCompleteContentAudio) GetData() []byte {
@@ -33843,7 +34254,7 @@ type ToolExecutionCompleteContentImage struct {
 
 func (x *ToolExecutionCompleteContentImage) Reset() {
 	*x = ToolExecutionCompleteContentImage{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[277]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[281]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -33855,7 +34266,7 @@ func (x *ToolExecutionCompleteContentImage) String() string {
 func (*ToolExecutionCompleteContentImage) ProtoMessage() {}
 
 func (x *ToolExecutionCompleteContentImage) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[277]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[281]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -33868,7 +34279,7 @@ func (x *ToolExecutionCompleteContentImage) ProtoReflect() protoreflect.Message 
 
 // Deprecated: Use ToolExecutionCompleteContentImage.ProtoReflect.Descriptor instead.
 func (*ToolExecutionCompleteContentImage) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{277}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{281}
 }
 
 func (x *ToolExecutionCompleteContentImage) GetData() []byte {
@@ -33905,7 +34316,7 @@ type ToolExecutionCompleteContentResource struct {
 
 func (x *ToolExecutionCompleteContentResource) Reset() {
 	*x = ToolExecutionCompleteContentResource{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[278]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[282]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -33917,7 +34328,7 @@ func (x *ToolExecutionCompleteContentResource) String() string {
 func (*ToolExecutionCompleteContentResource) ProtoMessage() {}
 
 func (x *ToolExecutionCompleteContentResource) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[278]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[282]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -33930,7 +34341,7 @@ func (x *ToolExecutionCompleteContentResource) ProtoReflect() protoreflect.Messa
 
 // Deprecated: Use ToolExecutionCompleteContentResource.ProtoReflect.Descriptor instead.
 func (*ToolExecutionCompleteContentResource) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{278}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{282}
 }
 
 func (x *ToolExecutionCompleteContentResource) GetResource() *ToolExecutionCompleteContentResourceDetails {
@@ -33965,7 +34376,7 @@ type ToolExecutionCompleteContentResourceDetails struct {
 
 func (x *ToolExecutionCompleteContentResourceDetails) Reset() {
 	*x = ToolExecutionCompleteContentResourceDetails{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[279]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[283]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -33977,7 +34388,7 @@ func (x *ToolExecutionCompleteContentResourceDetails) String() string {
 func (*ToolExecutionCompleteContentResourceDetails) ProtoMessage() {}
 
 func (x *ToolExecutionCompleteContentResourceDetails) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[279]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[283]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -33990,7 +34401,7 @@ func (x *ToolExecutionCompleteContentResourceDetails) ProtoReflect() protoreflec
 
 // Deprecated: Use ToolExecutionCompleteContentResourceDetails.ProtoReflect.Descriptor instead.
 func (*ToolExecutionCompleteContentResourceDetails) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{279}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{283}
 }
 
 func (x *ToolExecutionCompleteContentResourceDetails) GetVariant() isToolExecutionCompleteContentResourceDetails_Variant {
@@ -34080,7 +34491,7 @@ type ToolExecutionCompleteContentResourceLink struct {
 
 func (x *ToolExecutionCompleteContentResourceLink) Reset() {
 	*x = ToolExecutionCompleteContentResourceLink{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[280]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[284]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -34092,7 +34503,7 @@ func (x *ToolExecutionCompleteContentResourceLink) String() string {
 func (*ToolExecutionCompleteContentResourceLink) ProtoMessage() {}
 
 func (x *ToolExecutionCompleteContentResourceLink) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[280]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[284]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -34105,7 +34516,7 @@ func (x *ToolExecutionCompleteContentResourceLink) ProtoReflect() protoreflect.M
 
 // Deprecated: Use ToolExecutionCompleteContentResourceLink.ProtoReflect.Descriptor instead.
 func (*ToolExecutionCompleteContentResourceLink) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{280}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{284}
 }
 
 func (x *ToolExecutionCompleteContentResourceLink) GetIcons() []*ToolExecutionCompleteContentResourceLinkIcon {
@@ -34184,7 +34595,7 @@ type ToolExecutionCompleteContentResourceLinkIcon struct {
 
 func (x *ToolExecutionCompleteContentResourceLinkIcon) Reset() {
 	*x = ToolExecutionCompleteContentResourceLinkIcon{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[281]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[285]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -34196,7 +34607,7 @@ func (x *ToolExecutionCompleteContentResourceLinkIcon) String() string {
 func (*ToolExecutionCompleteContentResourceLinkIcon) ProtoMessage() {}
 
 func (x *ToolExecutionCompleteContentResourceLinkIcon) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[281]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[285]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -34209,7 +34620,7 @@ func (x *ToolExecutionCompleteContentResourceLinkIcon) ProtoReflect() protorefle
 
 // Deprecated: Use ToolExecutionCompleteContentResourceLinkIcon.ProtoReflect.Descriptor instead.
 func (*ToolExecutionCompleteContentResourceLinkIcon) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{281}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{285}
 }
 
 func (x *ToolExecutionCompleteContentResourceLinkIcon) GetSrc() string {
@@ -34270,7 +34681,7 @@ type ToolExecutionCompleteContentShellExit struct {
 
 func (x *ToolExecutionCompleteContentShellExit) Reset() {
 	*x = ToolExecutionCompleteContentShellExit{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[282]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[286]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -34282,7 +34693,7 @@ func (x *ToolExecutionCompleteContentShellExit) String() string {
 func (*ToolExecutionCompleteContentShellExit) ProtoMessage() {}
 
 func (x *ToolExecutionCompleteContentShellExit) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[282]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[286]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -34295,7 +34706,7 @@ func (x *ToolExecutionCompleteContentShellExit) ProtoReflect() protoreflect.Mess
 
 // Deprecated: Use ToolExecutionCompleteContentShellExit.ProtoReflect.Descriptor instead.
 func (*ToolExecutionCompleteContentShellExit) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{282}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{286}
 }
 
 func (x *ToolExecutionCompleteContentShellExit) GetShellId() string {
@@ -34366,7 +34777,7 @@ type ToolExecutionCompleteContentTerminal struct {
 
 func (x *ToolExecutionCompleteContentTerminal) Reset() {
 	*x = ToolExecutionCompleteContentTerminal{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[283]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[287]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -34378,7 +34789,7 @@ func (x *ToolExecutionCompleteContentTerminal) String() string {
 func (*ToolExecutionCompleteContentTerminal) ProtoMessage() {}
 
 func (x *ToolExecutionCompleteContentTerminal) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[283]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[287]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -34391,7 +34802,7 @@ func (x *ToolExecutionCompleteContentTerminal) ProtoReflect() protoreflect.Messa
 
 // Deprecated: Use ToolExecutionCompleteContentTerminal.ProtoReflect.Descriptor instead.
 func (*ToolExecutionCompleteContentTerminal) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{283}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{287}
 }
 
 func (x *ToolExecutionCompleteContentTerminal) GetText() string {
@@ -34435,7 +34846,7 @@ type ToolExecutionCompleteContentText struct {
 
 func (x *ToolExecutionCompleteContentText) Reset() {
 	*x = ToolExecutionCompleteContentText{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[284]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[288]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -34447,7 +34858,7 @@ func (x *ToolExecutionCompleteContentText) String() string {
 func (*ToolExecutionCompleteContentText) ProtoMessage() {}
 
 func (x *ToolExecutionCompleteContentText) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[284]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[288]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -34460,7 +34871,7 @@ func (x *ToolExecutionCompleteContentText) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolExecutionCompleteContentText.ProtoReflect.Descriptor instead.
 func (*ToolExecutionCompleteContentText) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{284}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{288}
 }
 
 func (x *ToolExecutionCompleteContentText) GetText() string {
@@ -34528,7 +34939,7 @@ type ToolExecutionCompleteData struct {
 
 func (x *ToolExecutionCompleteData) Reset() {
 	*x = ToolExecutionCompleteData{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[285]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[289]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -34540,7 +34951,7 @@ func (x *ToolExecutionCompleteData) String() string {
 func (*ToolExecutionCompleteData) ProtoMessage() {}
 
 func (x *ToolExecutionCompleteData) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[285]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[289]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -34553,7 +34964,7 @@ func (x *ToolExecutionCompleteData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolExecutionCompleteData.ProtoReflect.Descriptor instead.
 func (*ToolExecutionCompleteData) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{285}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{289}
 }
 
 func (x *ToolExecutionCompleteData) GetToolCallId() string {
@@ -34707,7 +35118,7 @@ type ToolExecutionCompleteError struct {
 
 func (x *ToolExecutionCompleteError) Reset() {
 	*x = ToolExecutionCompleteError{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[286]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[290]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -34719,7 +35130,7 @@ func (x *ToolExecutionCompleteError) String() string {
 func (*ToolExecutionCompleteError) ProtoMessage() {}
 
 func (x *ToolExecutionCompleteError) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[286]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[290]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -34732,7 +35143,7 @@ func (x *ToolExecutionCompleteError) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolExecutionCompleteError.ProtoReflect.Descriptor instead.
 func (*ToolExecutionCompleteError) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{286}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{290}
 }
 
 func (x *ToolExecutionCompleteError) GetMessage() string {
@@ -34779,7 +35190,7 @@ type ToolExecutionCompleteFileEdit struct {
 
 func (x *ToolExecutionCompleteFileEdit) Reset() {
 	*x = ToolExecutionCompleteFileEdit{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[287]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[291]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -34791,7 +35202,7 @@ func (x *ToolExecutionCompleteFileEdit) String() string {
 func (*ToolExecutionCompleteFileEdit) ProtoMessage() {}
 
 func (x *ToolExecutionCompleteFileEdit) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[287]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[291]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -34804,7 +35215,7 @@ func (x *ToolExecutionCompleteFileEdit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolExecutionCompleteFileEdit.ProtoReflect.Descriptor instead.
 func (*ToolExecutionCompleteFileEdit) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{287}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{291}
 }
 
 func (x *ToolExecutionCompleteFileEdit) GetPath() string {
@@ -34855,7 +35266,7 @@ type ToolExecutionCompleteResult struct {
 
 func (x *ToolExecutionCompleteResult) Reset() {
 	*x = ToolExecutionCompleteResult{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[288]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[292]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -34867,7 +35278,7 @@ func (x *ToolExecutionCompleteResult) String() string {
 func (*ToolExecutionCompleteResult) ProtoMessage() {}
 
 func (x *ToolExecutionCompleteResult) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[288]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[292]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -34880,7 +35291,7 @@ func (x *ToolExecutionCompleteResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolExecutionCompleteResult.ProtoReflect.Descriptor instead.
 func (*ToolExecutionCompleteResult) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{288}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{292}
 }
 
 func (x *ToolExecutionCompleteResult) GetContent() string {
@@ -34960,7 +35371,7 @@ type ToolExecutionCompleteShellExecution struct {
 
 func (x *ToolExecutionCompleteShellExecution) Reset() {
 	*x = ToolExecutionCompleteShellExecution{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[289]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[293]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -34972,7 +35383,7 @@ func (x *ToolExecutionCompleteShellExecution) String() string {
 func (*ToolExecutionCompleteShellExecution) ProtoMessage() {}
 
 func (x *ToolExecutionCompleteShellExecution) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[289]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[293]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -34985,7 +35396,7 @@ func (x *ToolExecutionCompleteShellExecution) ProtoReflect() protoreflect.Messag
 
 // Deprecated: Use ToolExecutionCompleteShellExecution.ProtoReflect.Descriptor instead.
 func (*ToolExecutionCompleteShellExecution) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{289}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{293}
 }
 
 func (x *ToolExecutionCompleteShellExecution) GetExitCode() int64 {
@@ -35020,7 +35431,7 @@ type ToolExecutionCompleteToolDescription struct {
 
 func (x *ToolExecutionCompleteToolDescription) Reset() {
 	*x = ToolExecutionCompleteToolDescription{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[290]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[294]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -35032,7 +35443,7 @@ func (x *ToolExecutionCompleteToolDescription) String() string {
 func (*ToolExecutionCompleteToolDescription) ProtoMessage() {}
 
 func (x *ToolExecutionCompleteToolDescription) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[290]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[294]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -35045,7 +35456,7 @@ func (x *ToolExecutionCompleteToolDescription) ProtoReflect() protoreflect.Messa
 
 // Deprecated: Use ToolExecutionCompleteToolDescription.ProtoReflect.Descriptor instead.
 func (*ToolExecutionCompleteToolDescription) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{290}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{294}
 }
 
 func (x *ToolExecutionCompleteToolDescription) GetName() string {
@@ -35090,7 +35501,7 @@ type ToolExecutionCompleteToolDescriptionMeta struct {
 
 func (x *ToolExecutionCompleteToolDescriptionMeta) Reset() {
 	*x = ToolExecutionCompleteToolDescriptionMeta{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[291]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[295]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -35102,7 +35513,7 @@ func (x *ToolExecutionCompleteToolDescriptionMeta) String() string {
 func (*ToolExecutionCompleteToolDescriptionMeta) ProtoMessage() {}
 
 func (x *ToolExecutionCompleteToolDescriptionMeta) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[291]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[295]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -35115,7 +35526,7 @@ func (x *ToolExecutionCompleteToolDescriptionMeta) ProtoReflect() protoreflect.M
 
 // Deprecated: Use ToolExecutionCompleteToolDescriptionMeta.ProtoReflect.Descriptor instead.
 func (*ToolExecutionCompleteToolDescriptionMeta) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{291}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{295}
 }
 
 func (x *ToolExecutionCompleteToolDescriptionMeta) GetUi() *ToolExecutionCompleteToolDescriptionMetaUI {
@@ -35148,7 +35559,7 @@ type ToolExecutionCompleteToolDescriptionMetaUI struct {
 
 func (x *ToolExecutionCompleteToolDescriptionMetaUI) Reset() {
 	*x = ToolExecutionCompleteToolDescriptionMetaUI{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[292]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[296]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -35160,7 +35571,7 @@ func (x *ToolExecutionCompleteToolDescriptionMetaUI) String() string {
 func (*ToolExecutionCompleteToolDescriptionMetaUI) ProtoMessage() {}
 
 func (x *ToolExecutionCompleteToolDescriptionMetaUI) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[292]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[296]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -35173,7 +35584,7 @@ func (x *ToolExecutionCompleteToolDescriptionMetaUI) ProtoReflect() protoreflect
 
 // Deprecated: Use ToolExecutionCompleteToolDescriptionMetaUI.ProtoReflect.Descriptor instead.
 func (*ToolExecutionCompleteToolDescriptionMetaUI) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{292}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{296}
 }
 
 func (x *ToolExecutionCompleteToolDescriptionMetaUI) GetResourceUri() string {
@@ -35219,7 +35630,7 @@ type ToolExecutionCompleteUIResource struct {
 
 func (x *ToolExecutionCompleteUIResource) Reset() {
 	*x = ToolExecutionCompleteUIResource{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[293]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[297]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -35231,7 +35642,7 @@ func (x *ToolExecutionCompleteUIResource) String() string {
 func (*ToolExecutionCompleteUIResource) ProtoMessage() {}
 
 func (x *ToolExecutionCompleteUIResource) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[293]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[297]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -35244,7 +35655,7 @@ func (x *ToolExecutionCompleteUIResource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolExecutionCompleteUIResource.ProtoReflect.Descriptor instead.
 func (*ToolExecutionCompleteUIResource) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{293}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{297}
 }
 
 func (x *ToolExecutionCompleteUIResource) GetUri() string {
@@ -35303,7 +35714,7 @@ type ToolExecutionCompleteUIResourceMeta struct {
 
 func (x *ToolExecutionCompleteUIResourceMeta) Reset() {
 	*x = ToolExecutionCompleteUIResourceMeta{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[294]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[298]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -35315,7 +35726,7 @@ func (x *ToolExecutionCompleteUIResourceMeta) String() string {
 func (*ToolExecutionCompleteUIResourceMeta) ProtoMessage() {}
 
 func (x *ToolExecutionCompleteUIResourceMeta) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[294]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[298]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -35328,7 +35739,7 @@ func (x *ToolExecutionCompleteUIResourceMeta) ProtoReflect() protoreflect.Messag
 
 // Deprecated: Use ToolExecutionCompleteUIResourceMeta.ProtoReflect.Descriptor instead.
 func (*ToolExecutionCompleteUIResourceMeta) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{294}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{298}
 }
 
 func (x *ToolExecutionCompleteUIResourceMeta) GetUi() *ToolExecutionCompleteUIResourceMetaUI {
@@ -35365,7 +35776,7 @@ type ToolExecutionCompleteUIResourceMetaUI struct {
 
 func (x *ToolExecutionCompleteUIResourceMetaUI) Reset() {
 	*x = ToolExecutionCompleteUIResourceMetaUI{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[295]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[299]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -35377,7 +35788,7 @@ func (x *ToolExecutionCompleteUIResourceMetaUI) String() string {
 func (*ToolExecutionCompleteUIResourceMetaUI) ProtoMessage() {}
 
 func (x *ToolExecutionCompleteUIResourceMetaUI) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[295]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[299]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -35390,7 +35801,7 @@ func (x *ToolExecutionCompleteUIResourceMetaUI) ProtoReflect() protoreflect.Mess
 
 // Deprecated: Use ToolExecutionCompleteUIResourceMetaUI.ProtoReflect.Descriptor instead.
 func (*ToolExecutionCompleteUIResourceMetaUI) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{295}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{299}
 }
 
 func (x *ToolExecutionCompleteUIResourceMetaUI) GetCsp() *ToolExecutionCompleteUIResourceMetaUICsp {
@@ -35448,7 +35859,7 @@ type ToolExecutionCompleteUIResourceMetaUICsp struct {
 
 func (x *ToolExecutionCompleteUIResourceMetaUICsp) Reset() {
 	*x = ToolExecutionCompleteUIResourceMetaUICsp{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[296]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[300]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -35460,7 +35871,7 @@ func (x *ToolExecutionCompleteUIResourceMetaUICsp) String() string {
 func (*ToolExecutionCompleteUIResourceMetaUICsp) ProtoMessage() {}
 
 func (x *ToolExecutionCompleteUIResourceMetaUICsp) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[296]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[300]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -35473,7 +35884,7 @@ func (x *ToolExecutionCompleteUIResourceMetaUICsp) ProtoReflect() protoreflect.M
 
 // Deprecated: Use ToolExecutionCompleteUIResourceMetaUICsp.ProtoReflect.Descriptor instead.
 func (*ToolExecutionCompleteUIResourceMetaUICsp) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{296}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{300}
 }
 
 func (x *ToolExecutionCompleteUIResourceMetaUICsp) GetConnectDomains() []string {
@@ -35531,7 +35942,7 @@ type ToolExecutionCompleteUIResourceMetaUIPermissions struct {
 
 func (x *ToolExecutionCompleteUIResourceMetaUIPermissions) Reset() {
 	*x = ToolExecutionCompleteUIResourceMetaUIPermissions{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[297]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[301]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -35543,7 +35954,7 @@ func (x *ToolExecutionCompleteUIResourceMetaUIPermissions) String() string {
 func (*ToolExecutionCompleteUIResourceMetaUIPermissions) ProtoMessage() {}
 
 func (x *ToolExecutionCompleteUIResourceMetaUIPermissions) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[297]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[301]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -35556,7 +35967,7 @@ func (x *ToolExecutionCompleteUIResourceMetaUIPermissions) ProtoReflect() protor
 
 // Deprecated: Use ToolExecutionCompleteUIResourceMetaUIPermissions.ProtoReflect.Descriptor instead.
 func (*ToolExecutionCompleteUIResourceMetaUIPermissions) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{297}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{301}
 }
 
 func (x *ToolExecutionCompleteUIResourceMetaUIPermissions) GetCameraJson() string {
@@ -35612,7 +36023,7 @@ type ToolExecutionPartialData struct {
 
 func (x *ToolExecutionPartialData) Reset() {
 	*x = ToolExecutionPartialData{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[298]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[302]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -35624,7 +36035,7 @@ func (x *ToolExecutionPartialData) String() string {
 func (*ToolExecutionPartialData) ProtoMessage() {}
 
 func (x *ToolExecutionPartialData) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[298]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[302]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -35637,7 +36048,7 @@ func (x *ToolExecutionPartialData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolExecutionPartialData.ProtoReflect.Descriptor instead.
 func (*ToolExecutionPartialData) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{298}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{302}
 }
 
 func (x *ToolExecutionPartialData) GetToolCallId() string {
@@ -35679,7 +36090,7 @@ type ToolExecutionProgressData struct {
 
 func (x *ToolExecutionProgressData) Reset() {
 	*x = ToolExecutionProgressData{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[299]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[303]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -35691,7 +36102,7 @@ func (x *ToolExecutionProgressData) String() string {
 func (*ToolExecutionProgressData) ProtoMessage() {}
 
 func (x *ToolExecutionProgressData) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[299]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[303]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -35704,7 +36115,7 @@ func (x *ToolExecutionProgressData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolExecutionProgressData.ProtoReflect.Descriptor instead.
 func (*ToolExecutionProgressData) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{299}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{303}
 }
 
 func (x *ToolExecutionProgressData) GetToolCallId() string {
@@ -35784,7 +36195,7 @@ type ToolExecutionStartData struct {
 
 func (x *ToolExecutionStartData) Reset() {
 	*x = ToolExecutionStartData{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[300]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[304]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -35796,7 +36207,7 @@ func (x *ToolExecutionStartData) String() string {
 func (*ToolExecutionStartData) ProtoMessage() {}
 
 func (x *ToolExecutionStartData) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[300]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[304]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -35809,7 +36220,7 @@ func (x *ToolExecutionStartData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolExecutionStartData.ProtoReflect.Descriptor instead.
 func (*ToolExecutionStartData) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{300}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{304}
 }
 
 func (x *ToolExecutionStartData) GetToolCallId() string {
@@ -35957,7 +36368,7 @@ type ToolExecutionStartShellToolInfo struct {
 
 func (x *ToolExecutionStartShellToolInfo) Reset() {
 	*x = ToolExecutionStartShellToolInfo{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[301]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[305]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -35969,7 +36380,7 @@ func (x *ToolExecutionStartShellToolInfo) String() string {
 func (*ToolExecutionStartShellToolInfo) ProtoMessage() {}
 
 func (x *ToolExecutionStartShellToolInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[301]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[305]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -35982,7 +36393,7 @@ func (x *ToolExecutionStartShellToolInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolExecutionStartShellToolInfo.ProtoReflect.Descriptor instead.
 func (*ToolExecutionStartShellToolInfo) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{301}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{305}
 }
 
 func (x *ToolExecutionStartShellToolInfo) GetPossiblePaths() []string {
@@ -36031,7 +36442,7 @@ type ToolExecutionStartToolDescription struct {
 
 func (x *ToolExecutionStartToolDescription) Reset() {
 	*x = ToolExecutionStartToolDescription{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[302]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[306]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -36043,7 +36454,7 @@ func (x *ToolExecutionStartToolDescription) String() string {
 func (*ToolExecutionStartToolDescription) ProtoMessage() {}
 
 func (x *ToolExecutionStartToolDescription) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[302]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[306]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -36056,7 +36467,7 @@ func (x *ToolExecutionStartToolDescription) ProtoReflect() protoreflect.Message 
 
 // Deprecated: Use ToolExecutionStartToolDescription.ProtoReflect.Descriptor instead.
 func (*ToolExecutionStartToolDescription) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{302}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{306}
 }
 
 func (x *ToolExecutionStartToolDescription) GetName() string {
@@ -36101,7 +36512,7 @@ type ToolExecutionStartToolDescriptionMeta struct {
 
 func (x *ToolExecutionStartToolDescriptionMeta) Reset() {
 	*x = ToolExecutionStartToolDescriptionMeta{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[303]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[307]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -36113,7 +36524,7 @@ func (x *ToolExecutionStartToolDescriptionMeta) String() string {
 func (*ToolExecutionStartToolDescriptionMeta) ProtoMessage() {}
 
 func (x *ToolExecutionStartToolDescriptionMeta) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[303]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[307]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -36126,7 +36537,7 @@ func (x *ToolExecutionStartToolDescriptionMeta) ProtoReflect() protoreflect.Mess
 
 // Deprecated: Use ToolExecutionStartToolDescriptionMeta.ProtoReflect.Descriptor instead.
 func (*ToolExecutionStartToolDescriptionMeta) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{303}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{307}
 }
 
 func (x *ToolExecutionStartToolDescriptionMeta) GetUi() *ToolExecutionStartToolDescriptionMetaUI {
@@ -36159,7 +36570,7 @@ type ToolExecutionStartToolDescriptionMetaUI struct {
 
 func (x *ToolExecutionStartToolDescriptionMetaUI) Reset() {
 	*x = ToolExecutionStartToolDescriptionMetaUI{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[304]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[308]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -36171,7 +36582,7 @@ func (x *ToolExecutionStartToolDescriptionMetaUI) String() string {
 func (*ToolExecutionStartToolDescriptionMetaUI) ProtoMessage() {}
 
 func (x *ToolExecutionStartToolDescriptionMetaUI) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[304]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[308]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -36184,7 +36595,7 @@ func (x *ToolExecutionStartToolDescriptionMetaUI) ProtoReflect() protoreflect.Me
 
 // Deprecated: Use ToolExecutionStartToolDescriptionMetaUI.ProtoReflect.Descriptor instead.
 func (*ToolExecutionStartToolDescriptionMetaUI) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{304}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{308}
 }
 
 func (x *ToolExecutionStartToolDescriptionMetaUI) GetResourceUri() string {
@@ -36243,7 +36654,7 @@ type ToolExecutionUsage struct {
 
 func (x *ToolExecutionUsage) Reset() {
 	*x = ToolExecutionUsage{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[305]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[309]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -36255,7 +36666,7 @@ func (x *ToolExecutionUsage) String() string {
 func (*ToolExecutionUsage) ProtoMessage() {}
 
 func (x *ToolExecutionUsage) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[305]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[309]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -36268,7 +36679,7 @@ func (x *ToolExecutionUsage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolExecutionUsage.ProtoReflect.Descriptor instead.
 func (*ToolExecutionUsage) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{305}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{309}
 }
 
 func (x *ToolExecutionUsage) GetRequestId() string {
@@ -36372,7 +36783,7 @@ type ToolExecutionUsageTokenDetails struct {
 
 func (x *ToolExecutionUsageTokenDetails) Reset() {
 	*x = ToolExecutionUsageTokenDetails{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[306]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[310]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -36384,7 +36795,7 @@ func (x *ToolExecutionUsageTokenDetails) String() string {
 func (*ToolExecutionUsageTokenDetails) ProtoMessage() {}
 
 func (x *ToolExecutionUsageTokenDetails) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[306]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[310]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -36397,7 +36808,7 @@ func (x *ToolExecutionUsageTokenDetails) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolExecutionUsageTokenDetails.ProtoReflect.Descriptor instead.
 func (*ToolExecutionUsageTokenDetails) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{306}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{310}
 }
 
 func (x *ToolExecutionUsageTokenDetails) GetImageTokens() int64 {
@@ -36436,7 +36847,7 @@ type ToolSearchActivatedData struct {
 
 func (x *ToolSearchActivatedData) Reset() {
 	*x = ToolSearchActivatedData{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[307]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[311]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -36448,7 +36859,7 @@ func (x *ToolSearchActivatedData) String() string {
 func (*ToolSearchActivatedData) ProtoMessage() {}
 
 func (x *ToolSearchActivatedData) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[307]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[311]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -36461,7 +36872,7 @@ func (x *ToolSearchActivatedData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolSearchActivatedData.ProtoReflect.Descriptor instead.
 func (*ToolSearchActivatedData) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{307}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{311}
 }
 
 func (x *ToolSearchActivatedData) GetStrategy() string {
@@ -36506,7 +36917,7 @@ type ToolShellOutputData struct {
 
 func (x *ToolShellOutputData) Reset() {
 	*x = ToolShellOutputData{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[308]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[312]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -36518,7 +36929,7 @@ func (x *ToolShellOutputData) String() string {
 func (*ToolShellOutputData) ProtoMessage() {}
 
 func (x *ToolShellOutputData) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[308]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[312]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -36531,7 +36942,7 @@ func (x *ToolShellOutputData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolShellOutputData.ProtoReflect.Descriptor instead.
 func (*ToolShellOutputData) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{308}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{312}
 }
 
 func (x *ToolShellOutputData) GetToolCallId() string {
@@ -36593,7 +37004,7 @@ type ToolUserRequestedData struct {
 
 func (x *ToolUserRequestedData) Reset() {
 	*x = ToolUserRequestedData{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[309]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[313]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -36605,7 +37016,7 @@ func (x *ToolUserRequestedData) String() string {
 func (*ToolUserRequestedData) ProtoMessage() {}
 
 func (x *ToolUserRequestedData) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[309]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[313]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -36618,7 +37029,7 @@ func (x *ToolUserRequestedData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolUserRequestedData.ProtoReflect.Descriptor instead.
 func (*ToolUserRequestedData) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{309}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{313}
 }
 
 func (x *ToolUserRequestedData) GetToolCallId() string {
@@ -36662,7 +37073,7 @@ type ToolsUpdatedData struct {
 
 func (x *ToolsUpdatedData) Reset() {
 	*x = ToolsUpdatedData{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[310]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[314]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -36674,7 +37085,7 @@ func (x *ToolsUpdatedData) String() string {
 func (*ToolsUpdatedData) ProtoMessage() {}
 
 func (x *ToolsUpdatedData) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[310]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[314]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -36687,7 +37098,7 @@ func (x *ToolsUpdatedData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolsUpdatedData.ProtoReflect.Descriptor instead.
 func (*ToolsUpdatedData) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{310}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{314}
 }
 
 func (x *ToolsUpdatedData) GetModel() string {
@@ -36731,7 +37142,7 @@ type TruncationData struct {
 
 func (x *TruncationData) Reset() {
 	*x = TruncationData{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[311]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[315]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -36743,7 +37154,7 @@ func (x *TruncationData) String() string {
 func (*TruncationData) ProtoMessage() {}
 
 func (x *TruncationData) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[311]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[315]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -36756,7 +37167,7 @@ func (x *TruncationData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TruncationData.ProtoReflect.Descriptor instead.
 func (*TruncationData) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{311}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{315}
 }
 
 func (x *TruncationData) GetTokenLimit() int64 {
@@ -36843,7 +37254,7 @@ type UIEphemeralQueryData struct {
 
 func (x *UIEphemeralQueryData) Reset() {
 	*x = UIEphemeralQueryData{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[312]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[316]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -36855,7 +37266,7 @@ func (x *UIEphemeralQueryData) String() string {
 func (*UIEphemeralQueryData) ProtoMessage() {}
 
 func (x *UIEphemeralQueryData) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[312]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[316]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -36868,7 +37279,7 @@ func (x *UIEphemeralQueryData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UIEphemeralQueryData.ProtoReflect.Descriptor instead.
 func (*UIEphemeralQueryData) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{312}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{316}
 }
 
 func (x *UIEphemeralQueryData) GetRequestId() string {
@@ -36931,7 +37342,7 @@ type UsageAccountingIdentity struct {
 
 func (x *UsageAccountingIdentity) Reset() {
 	*x = UsageAccountingIdentity{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[313]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[317]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -36943,7 +37354,7 @@ func (x *UsageAccountingIdentity) String() string {
 func (*UsageAccountingIdentity) ProtoMessage() {}
 
 func (x *UsageAccountingIdentity) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[313]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[317]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -36956,7 +37367,7 @@ func (x *UsageAccountingIdentity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UsageAccountingIdentity.ProtoReflect.Descriptor instead.
 func (*UsageAccountingIdentity) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{313}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{317}
 }
 
 func (x *UsageAccountingIdentity) GetSourceSessionId() string {
@@ -37001,7 +37412,7 @@ type UsageAccountingRecordData struct {
 
 func (x *UsageAccountingRecordData) Reset() {
 	*x = UsageAccountingRecordData{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[314]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[318]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -37013,7 +37424,7 @@ func (x *UsageAccountingRecordData) String() string {
 func (*UsageAccountingRecordData) ProtoMessage() {}
 
 func (x *UsageAccountingRecordData) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[314]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[318]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -37026,7 +37437,7 @@ func (x *UsageAccountingRecordData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UsageAccountingRecordData.ProtoReflect.Descriptor instead.
 func (*UsageAccountingRecordData) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{314}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{318}
 }
 
 func (x *UsageAccountingRecordData) GetUsage() *AssistantUsageData {
@@ -37072,7 +37483,7 @@ type UsageCheckpointData struct {
 
 func (x *UsageCheckpointData) Reset() {
 	*x = UsageCheckpointData{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[315]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[319]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -37084,7 +37495,7 @@ func (x *UsageCheckpointData) String() string {
 func (*UsageCheckpointData) ProtoMessage() {}
 
 func (x *UsageCheckpointData) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[315]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[319]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -37097,7 +37508,7 @@ func (x *UsageCheckpointData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UsageCheckpointData.ProtoReflect.Descriptor instead.
 func (*UsageCheckpointData) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{315}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{319}
 }
 
 func (x *UsageCheckpointData) GetTotalNanoAiu() float64 {
@@ -37181,7 +37592,7 @@ type UsageCheckpointModelCacheState struct {
 
 func (x *UsageCheckpointModelCacheState) Reset() {
 	*x = UsageCheckpointModelCacheState{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[316]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[320]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -37193,7 +37604,7 @@ func (x *UsageCheckpointModelCacheState) String() string {
 func (*UsageCheckpointModelCacheState) ProtoMessage() {}
 
 func (x *UsageCheckpointModelCacheState) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[316]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[320]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -37206,7 +37617,7 @@ func (x *UsageCheckpointModelCacheState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UsageCheckpointModelCacheState.ProtoReflect.Descriptor instead.
 func (*UsageCheckpointModelCacheState) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{316}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{320}
 }
 
 func (x *UsageCheckpointModelCacheState) GetModelId() string {
@@ -37277,7 +37688,7 @@ type UsageGetMetricsResult struct {
 
 func (x *UsageGetMetricsResult) Reset() {
 	*x = UsageGetMetricsResult{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[317]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[321]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -37289,7 +37700,7 @@ func (x *UsageGetMetricsResult) String() string {
 func (*UsageGetMetricsResult) ProtoMessage() {}
 
 func (x *UsageGetMetricsResult) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[317]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[321]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -37302,7 +37713,7 @@ func (x *UsageGetMetricsResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UsageGetMetricsResult.ProtoReflect.Descriptor instead.
 func (*UsageGetMetricsResult) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{317}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{321}
 }
 
 func (x *UsageGetMetricsResult) GetTotalPremiumRequestCost() float64 {
@@ -37435,7 +37846,7 @@ type UsageInfoData struct {
 
 func (x *UsageInfoData) Reset() {
 	*x = UsageInfoData{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[318]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[322]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -37447,7 +37858,7 @@ func (x *UsageInfoData) String() string {
 func (*UsageInfoData) ProtoMessage() {}
 
 func (x *UsageInfoData) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[318]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[322]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -37460,7 +37871,7 @@ func (x *UsageInfoData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UsageInfoData.ProtoReflect.Descriptor instead.
 func (*UsageInfoData) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{318}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{322}
 }
 
 func (x *UsageInfoData) GetTokenLimit() int64 {
@@ -37536,7 +37947,7 @@ type UserInputCompletedData struct {
 
 func (x *UserInputCompletedData) Reset() {
 	*x = UserInputCompletedData{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[319]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[323]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -37548,7 +37959,7 @@ func (x *UserInputCompletedData) String() string {
 func (*UserInputCompletedData) ProtoMessage() {}
 
 func (x *UserInputCompletedData) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[319]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[323]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -37561,7 +37972,7 @@ func (x *UserInputCompletedData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UserInputCompletedData.ProtoReflect.Descriptor instead.
 func (*UserInputCompletedData) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{319}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{323}
 }
 
 func (x *UserInputCompletedData) GetRequestId() string {
@@ -37613,7 +38024,7 @@ type UserInputRequestedData struct {
 
 func (x *UserInputRequestedData) Reset() {
 	*x = UserInputRequestedData{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[320]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[324]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -37625,7 +38036,7 @@ func (x *UserInputRequestedData) String() string {
 func (*UserInputRequestedData) ProtoMessage() {}
 
 func (x *UserInputRequestedData) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[320]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[324]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -37638,7 +38049,7 @@ func (x *UserInputRequestedData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UserInputRequestedData.ProtoReflect.Descriptor instead.
 func (*UserInputRequestedData) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{320}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{324}
 }
 
 func (x *UserInputRequestedData) GetRequestId() string {
@@ -37723,7 +38134,7 @@ type UserMessageData struct {
 
 func (x *UserMessageData) Reset() {
 	*x = UserMessageData{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[321]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[325]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -37735,7 +38146,7 @@ func (x *UserMessageData) String() string {
 func (*UserMessageData) ProtoMessage() {}
 
 func (x *UserMessageData) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[321]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[325]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -37748,7 +38159,7 @@ func (x *UserMessageData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UserMessageData.ProtoReflect.Descriptor instead.
 func (*UserMessageData) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{321}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{325}
 }
 
 func (x *UserMessageData) GetContent() string {
@@ -37877,7 +38288,7 @@ type WarningData struct {
 
 func (x *WarningData) Reset() {
 	*x = WarningData{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[322]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[326]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -37889,7 +38300,7 @@ func (x *WarningData) String() string {
 func (*WarningData) ProtoMessage() {}
 
 func (x *WarningData) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[322]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[326]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -37902,7 +38313,7 @@ func (x *WarningData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WarningData.ProtoReflect.Descriptor instead.
 func (*WarningData) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{322}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{326}
 }
 
 func (x *WarningData) GetWarningType() string {
@@ -37970,7 +38381,7 @@ type WorkflowRunSettledData struct {
 
 func (x *WorkflowRunSettledData) Reset() {
 	*x = WorkflowRunSettledData{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[323]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[327]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -37982,7 +38393,7 @@ func (x *WorkflowRunSettledData) String() string {
 func (*WorkflowRunSettledData) ProtoMessage() {}
 
 func (x *WorkflowRunSettledData) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[323]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[327]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -37995,7 +38406,7 @@ func (x *WorkflowRunSettledData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkflowRunSettledData.ProtoReflect.Descriptor instead.
 func (*WorkflowRunSettledData) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{323}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{327}
 }
 
 func (x *WorkflowRunSettledData) GetRunId() string {
@@ -38064,7 +38475,7 @@ type WorkflowRunStartedData struct {
 
 func (x *WorkflowRunStartedData) Reset() {
 	*x = WorkflowRunStartedData{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[324]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[328]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -38076,7 +38487,7 @@ func (x *WorkflowRunStartedData) String() string {
 func (*WorkflowRunStartedData) ProtoMessage() {}
 
 func (x *WorkflowRunStartedData) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[324]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[328]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -38089,7 +38500,7 @@ func (x *WorkflowRunStartedData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkflowRunStartedData.ProtoReflect.Descriptor instead.
 func (*WorkflowRunStartedData) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{324}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{328}
 }
 
 func (x *WorkflowRunStartedData) GetRunId() string {
@@ -38135,7 +38546,7 @@ type WorkflowRunUpdatedData struct {
 
 func (x *WorkflowRunUpdatedData) Reset() {
 	*x = WorkflowRunUpdatedData{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[325]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[329]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -38147,7 +38558,7 @@ func (x *WorkflowRunUpdatedData) String() string {
 func (*WorkflowRunUpdatedData) ProtoMessage() {}
 
 func (x *WorkflowRunUpdatedData) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[325]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[329]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -38160,7 +38571,7 @@ func (x *WorkflowRunUpdatedData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkflowRunUpdatedData.ProtoReflect.Descriptor instead.
 func (*WorkflowRunUpdatedData) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{325}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{329}
 }
 
 func (x *WorkflowRunUpdatedData) GetRunId() string {
@@ -38213,7 +38624,7 @@ type WorkingDirectoryContext struct {
 
 func (x *WorkingDirectoryContext) Reset() {
 	*x = WorkingDirectoryContext{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[326]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[330]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -38225,7 +38636,7 @@ func (x *WorkingDirectoryContext) String() string {
 func (*WorkingDirectoryContext) ProtoMessage() {}
 
 func (x *WorkingDirectoryContext) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[326]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[330]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -38238,7 +38649,7 @@ func (x *WorkingDirectoryContext) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkingDirectoryContext.ProtoReflect.Descriptor instead.
 func (*WorkingDirectoryContext) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{326}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{330}
 }
 
 func (x *WorkingDirectoryContext) GetCwd() string {
@@ -38326,7 +38737,7 @@ type WorkspaceFileChangedData struct {
 
 func (x *WorkspaceFileChangedData) Reset() {
 	*x = WorkspaceFileChangedData{}
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[327]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[331]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -38338,7 +38749,7 @@ func (x *WorkspaceFileChangedData) String() string {
 func (*WorkspaceFileChangedData) ProtoMessage() {}
 
 func (x *WorkspaceFileChangedData) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[327]
+	mi := &file_copilot_cli_v1_event_types_proto_msgTypes[331]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -38351,7 +38762,7 @@ func (x *WorkspaceFileChangedData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkspaceFileChangedData.ProtoReflect.Descriptor instead.
 func (*WorkspaceFileChangedData) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{327}
+	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{331}
 }
 
 func (x *WorkspaceFileChangedData) GetPath() string {
@@ -39302,7 +39713,7 @@ const file_copilot_cli_v1_event_types_proto_rawDesc = "" +
 	"\acontent\x10\x01H\x00R\vcontentJson\x88\x01\x01\x12\x1e\n" +
 	"\n" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\x0f\n" +
-	"\r_content_json\"\xba\x03\n" +
+	"\r_content_json\"\xae\x04\n" +
 	"\x18ElicitationRequestedData\x12%\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\trequestId\x12%\n" +
@@ -39312,12 +39723,17 @@ const file_copilot_cli_v1_event_types_proto_rawDesc = "" +
 	"\amessage\x18\x04 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\amessage\x12<\n" +
 	"\x04mode\x18\x05 \x01(\x0e2(.copilot.cli.v1.ElicitationRequestedModeR\x04mode\x12U\n" +
 	"\x10requested_schema\x18\x06 \x01(\v2*.copilot.cli.v1.ElicitationRequestedSchemaR\x0frequestedSchema\x12\x15\n" +
-	"\x03url\x18\a \x01(\tH\x02R\x03url\x88\x01\x01\x12\x1e\n" +
+	"\x03url\x18\a \x01(\tH\x02R\x03url\x88\x01\x01\x12/\n" +
+	"\tmeta_json\x18\b \x01(\tB\r\x82\x80\x19\t\n" +
+	"\x05_meta\x10\x01H\x03R\bmetaJson\x88\x01\x01\x123\n" +
+	"\x04task\x18\t \x01(\v2\x1f.copilot.cli.v1.McpTaskMetadataR\x04task\x12\x1e\n" +
 	"\n" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\x0f\n" +
 	"\r_tool_call_idB\x15\n" +
 	"\x13_elicitation_sourceB\x06\n" +
-	"\x04_url\"\xaf\x01\n" +
+	"\x04_urlB\f\n" +
+	"\n" +
+	"_meta_json\"\xaf\x01\n" +
 	"\x1aElicitationRequestedSchema\x12=\n" +
 	"\x0fproperties_json\x18\x01 \x01(\tB\x14\x82\x80\x19\x10\n" +
 	"\n" +
@@ -40108,7 +40524,24 @@ const file_copilot_cli_v1_event_types_proto_rawDesc = "" +
 	"\n" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\n" +
 	"\n" +
-	"\b_content\"\xda\x1b\n" +
+	"\b_content\"\xae\x03\n" +
+	"!ModelBinaryAttachmentsRemovedData\x12\x1a\n" +
+	"\x04kind\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x04kind\x12\x17\n" +
+	"\x04turn\x18\x02 \x01(\x03H\x00R\x04turn\x88\x01\x01\x12\x19\n" +
+	"\x05model\x18\x03 \x01(\tH\x01R\x05model\x88\x01\x01\x12>\n" +
+	"\x0fmodel_info_json\x18\x04 \x01(\tB\x11\x82\x80\x19\r\n" +
+	"\tmodelInfo\x10\x01H\x02R\rmodelInfoJson\x88\x01\x01\x12&\n" +
+	"\ftimestamp_ms\x18\x05 \x01(\x03H\x03R\vtimestampMs\x88\x01\x01\x12*\n" +
+	"\x0eimages_removed\x18\x06 \x01(\x03H\x04R\rimagesRemoved\x88\x01\x01\x12(\n" +
+	"\rfiles_removed\x18\a \x01(\x03H\x05R\ffilesRemoved\x88\x01\x01\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\a\n" +
+	"\x05_turnB\b\n" +
+	"\x06_modelB\x12\n" +
+	"\x10_model_info_jsonB\x0f\n" +
+	"\r_timestamp_msB\x11\n" +
+	"\x0f_images_removedB\x10\n" +
+	"\x0e_files_removed\"\xda\x1b\n" +
 	"\x14ModelCallFailureData\x12\x19\n" +
 	"\x05model\x18\x01 \x01(\tH\x00R\x05model\x88\x01\x01\x12!\n" +
 	"\tinitiator\x18\x02 \x01(\tH\x01R\tinitiator\x88\x01\x01\x12#\n" +
@@ -40323,12 +40756,49 @@ const file_copilot_cli_v1_event_types_proto_rawDesc = "" +
 	"\x0e_system_tokensB\x1a\n" +
 	"\x18_tool_definitions_tokensB\x16\n" +
 	"\x14_conversation_tokensB\x0e\n" +
-	"\f_token_limit\"\x8a\x01\n" +
+	"\f_token_limit\"\xdb\x04\n" +
+	"'ModelCompactionStaticContextBlockedData\x12\x1a\n" +
+	"\x04kind\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x04kind\x12\x17\n" +
+	"\x04turn\x18\x02 \x01(\x03H\x00R\x04turn\x88\x01\x01\x12\x19\n" +
+	"\x05model\x18\x03 \x01(\tH\x01R\x05model\x88\x01\x01\x12>\n" +
+	"\x0fmodel_info_json\x18\x04 \x01(\tB\x11\x82\x80\x19\r\n" +
+	"\tmodelInfo\x10\x01H\x02R\rmodelInfoJson\x88\x01\x01\x12&\n" +
+	"\ftimestamp_ms\x18\x05 \x01(\x03H\x03R\vtimestampMs\x88\x01\x01\x12*\n" +
+	"\x0ecurrent_tokens\x18\x06 \x01(\x03H\x04R\rcurrentTokens\x88\x01\x01\x12(\n" +
+	"\rsystem_tokens\x18\a \x01(\x03H\x05R\fsystemTokens\x88\x01\x01\x12;\n" +
+	"\x17tool_definitions_tokens\x18\b \x01(\x03H\x06R\x15toolDefinitionsTokens\x88\x01\x01\x124\n" +
+	"\x13conversation_tokens\x18\t \x01(\x03H\aR\x12conversationTokens\x88\x01\x01\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\a\n" +
+	"\x05_turnB\b\n" +
+	"\x06_modelB\x12\n" +
+	"\x10_model_info_jsonB\x0f\n" +
+	"\r_timestamp_msB\x11\n" +
+	"\x0f_current_tokensB\x10\n" +
+	"\x0e_system_tokensB\x1a\n" +
+	"\x18_tool_definitions_tokensB\x16\n" +
+	"\x14_conversation_tokens\"\x8a\x01\n" +
 	"\x13ModelDeselectedData\x12-\n" +
 	"\x0eprevious_model\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\rpreviousModel\x12\x1e\n" +
 	"\n" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:$\x82\x80\x19 \x12\x1e\n" +
-	"\x06reason\x12\x14\"provider_withdrawn\"\"\x9a\x01\n" +
+	"\x06reason\x12\x14\"provider_withdrawn\"\"\xb4\x03\n" +
+	"\x18ModelImageProcessingData\x12\x1a\n" +
+	"\x04kind\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x04kind\x12\x17\n" +
+	"\x04turn\x18\x02 \x01(\x03H\x00R\x04turn\x88\x01\x01\x12\x19\n" +
+	"\x05model\x18\x03 \x01(\tH\x01R\x05model\x88\x01\x01\x12>\n" +
+	"\x0fmodel_info_json\x18\x04 \x01(\tB\x11\x82\x80\x19\r\n" +
+	"\tmodelInfo\x10\x01H\x02R\rmodelInfoJson\x88\x01\x01\x12&\n" +
+	"\ftimestamp_ms\x18\x05 \x01(\x03H\x03R\vtimestampMs\x88\x01\x01\x12f\n" +
+	"\x1dimage_processing_metrics_json\x18\x06 \x01(\tB\x1e\x82\x80\x19\x1a\n" +
+	"\x16imageProcessingMetrics\x10\x01H\x04R\x1aimageProcessingMetricsJson\x88\x01\x01\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\a\n" +
+	"\x05_turnB\b\n" +
+	"\x06_modelB\x12\n" +
+	"\x10_model_info_jsonB\x0f\n" +
+	"\r_timestamp_msB \n" +
+	"\x1e_image_processing_metrics_json\"\x9a\x01\n" +
 	"\fModelLogData\x12\x1a\n" +
 	"\x04kind\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x04kind\x12\x19\n" +
 	"\x05level\x18\x02 \x01(\tH\x00R\x05level\x88\x01\x01\x12\x1d\n" +
@@ -40454,7 +40924,11 @@ const file_copilot_cli_v1_event_types_proto_rawDesc = "" +
 	"\x12_reasoning_summaryB\x14\n" +
 	"\x12_max_output_tokensB\x17\n" +
 	"\x15_request_capture_jsonB\x15\n" +
-	"\x13_copilot_usage_json\"\xde\x02\n" +
+	"\x13_copilot_usage_json\"L\n" +
+	"\x0eModelOtherData\x12\x1a\n" +
+	"\x04kind\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x04kind\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"\xde\x02\n" +
 	"\x11ModelResponseData\x12\x1a\n" +
 	"\x04kind\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x04kind\x12\x17\n" +
 	"\x04turn\x18\x02 \x01(\x03H\x00R\x04turn\x88\x01\x01\x12>\n" +
@@ -43550,7 +44024,7 @@ func file_copilot_cli_v1_event_types_proto_rawDescGZIP() []byte {
 }
 
 var file_copilot_cli_v1_event_types_proto_enumTypes = make([]protoimpl.EnumInfo, 95)
-var file_copilot_cli_v1_event_types_proto_msgTypes = make([]protoimpl.MessageInfo, 345)
+var file_copilot_cli_v1_event_types_proto_msgTypes = make([]protoimpl.MessageInfo, 349)
 var file_copilot_cli_v1_event_types_proto_goTypes = []any{
 	(AgentInterruptedActivity)(0),                                         // 0: copilot.cli.v1.AgentInterruptedActivity
 	(AgentInterruptedCancelPhase)(0),                                      // 1: copilot.cli.v1.AgentInterruptedCancelPhase
@@ -43789,261 +44263,266 @@ var file_copilot_cli_v1_event_types_proto_goTypes = []any{
 	(*MemoryChangedData)(nil),                                             // 234: copilot.cli.v1.MemoryChangedData
 	(*ModeChangedData)(nil),                                               // 235: copilot.cli.v1.ModeChangedData
 	(*ModeNoticeDeliveredData)(nil),                                       // 236: copilot.cli.v1.ModeNoticeDeliveredData
-	(*ModelCallFailureData)(nil),                                          // 237: copilot.cli.v1.ModelCallFailureData
-	(*ModelCallFailureRequestFingerprint)(nil),                            // 238: copilot.cli.v1.ModelCallFailureRequestFingerprint
-	(*ModelCallFinalResultData)(nil),                                      // 239: copilot.cli.v1.ModelCallFinalResultData
-	(*ModelCallFinishedData)(nil),                                         // 240: copilot.cli.v1.ModelCallFinishedData
-	(*ModelCallStartData)(nil),                                            // 241: copilot.cli.v1.ModelCallStartData
-	(*ModelChangeData)(nil),                                               // 242: copilot.cli.v1.ModelChangeData
-	(*ModelCompactionCompletedData)(nil),                                  // 243: copilot.cli.v1.ModelCompactionCompletedData
-	(*ModelCompactionStartedData)(nil),                                    // 244: copilot.cli.v1.ModelCompactionStartedData
-	(*ModelDeselectedData)(nil),                                           // 245: copilot.cli.v1.ModelDeselectedData
-	(*ModelLogData)(nil),                                                  // 246: copilot.cli.v1.ModelLogData
-	(*ModelMessageData)(nil),                                              // 247: copilot.cli.v1.ModelMessageData
-	(*ModelMessagesSnapshotData)(nil),                                     // 248: copilot.cli.v1.ModelMessagesSnapshotData
-	(*ModelModelCallFailureData)(nil),                                     // 249: copilot.cli.v1.ModelModelCallFailureData
-	(*ModelModelCallStartedData)(nil),                                     // 250: copilot.cli.v1.ModelModelCallStartedData
-	(*ModelModelCallSuccessData)(nil),                                     // 251: copilot.cli.v1.ModelModelCallSuccessData
-	(*ModelResponseData)(nil),                                             // 252: copilot.cli.v1.ModelResponseData
-	(*ModelResponseLimits)(nil),                                           // 253: copilot.cli.v1.ModelResponseLimits
-	(*ModelResponseLimitsStatusData)(nil),                                 // 254: copilot.cli.v1.ModelResponseLimitsStatusData
-	(*ModelTelemetryData)(nil),                                            // 255: copilot.cli.v1.ModelTelemetryData
-	(*ModelToolExecutionData)(nil),                                        // 256: copilot.cli.v1.ModelToolExecutionData
-	(*ModelTurnEndedData)(nil),                                            // 257: copilot.cli.v1.ModelTurnEndedData
-	(*ModelTurnFailedData)(nil),                                           // 258: copilot.cli.v1.ModelTurnFailedData
-	(*ModelTurnRetryData)(nil),                                            // 259: copilot.cli.v1.ModelTurnRetryData
-	(*ModelTurnStartedData)(nil),                                          // 260: copilot.cli.v1.ModelTurnStartedData
-	(*OmittedBinaryResult)(nil),                                           // 261: copilot.cli.v1.OmittedBinaryResult
-	(*PendingMessagesModifiedData)(nil),                                   // 262: copilot.cli.v1.PendingMessagesModifiedData
-	(*PermissionApproved)(nil),                                            // 263: copilot.cli.v1.PermissionApproved
-	(*PermissionApprovedForLocation)(nil),                                 // 264: copilot.cli.v1.PermissionApprovedForLocation
-	(*PermissionApprovedForSession)(nil),                                  // 265: copilot.cli.v1.PermissionApprovedForSession
-	(*PermissionApprovedReadOnlyForSession)(nil),                          // 266: copilot.cli.v1.PermissionApprovedReadOnlyForSession
-	(*PermissionAssentDetectedData)(nil),                                  // 267: copilot.cli.v1.PermissionAssentDetectedData
-	(*PermissionCancelled)(nil),                                           // 268: copilot.cli.v1.PermissionCancelled
-	(*PermissionCarriedForwardData)(nil),                                  // 269: copilot.cli.v1.PermissionCarriedForwardData
-	(*PermissionCompletedData)(nil),                                       // 270: copilot.cli.v1.PermissionCompletedData
-	(*PermissionContextualAuthorizationData)(nil),                         // 271: copilot.cli.v1.PermissionContextualAuthorizationData
-	(*PermissionDeniedByContentExclusionPolicy)(nil),                      // 272: copilot.cli.v1.PermissionDeniedByContentExclusionPolicy
-	(*PermissionDeniedByPermissionRequestHook)(nil),                       // 273: copilot.cli.v1.PermissionDeniedByPermissionRequestHook
-	(*PermissionDeniedByRules)(nil),                                       // 274: copilot.cli.v1.PermissionDeniedByRules
-	(*PermissionDeniedInteractivelyByUser)(nil),                           // 275: copilot.cli.v1.PermissionDeniedInteractivelyByUser
-	(*PermissionDeniedNoApprovalRuleAndCouldNotRequestFromUser)(nil),      // 276: copilot.cli.v1.PermissionDeniedNoApprovalRuleAndCouldNotRequestFromUser
-	(*PermissionMessageAuthorizationData)(nil),                            // 277: copilot.cli.v1.PermissionMessageAuthorizationData
-	(*PermissionMessageAuthorizationDegradedData)(nil),                    // 278: copilot.cli.v1.PermissionMessageAuthorizationDegradedData
-	(*PermissionMessageAuthorizationReadData)(nil),                        // 279: copilot.cli.v1.PermissionMessageAuthorizationReadData
-	(*PermissionRequest)(nil),                                             // 280: copilot.cli.v1.PermissionRequest
-	(*PermissionRequestCustomTool)(nil),                                   // 281: copilot.cli.v1.PermissionRequestCustomTool
-	(*PermissionRequestExtensionEnvAccess)(nil),                           // 282: copilot.cli.v1.PermissionRequestExtensionEnvAccess
-	(*PermissionRequestExtensionManagement)(nil),                          // 283: copilot.cli.v1.PermissionRequestExtensionManagement
-	(*PermissionRequestExtensionPermissionAccess)(nil),                    // 284: copilot.cli.v1.PermissionRequestExtensionPermissionAccess
-	(*PermissionRequestFactory)(nil),                                      // 285: copilot.cli.v1.PermissionRequestFactory
-	(*PermissionRequestHook)(nil),                                         // 286: copilot.cli.v1.PermissionRequestHook
-	(*PermissionRequestMcp)(nil),                                          // 287: copilot.cli.v1.PermissionRequestMcp
-	(*PermissionRequestMemory)(nil),                                       // 288: copilot.cli.v1.PermissionRequestMemory
-	(*PermissionRequestRead)(nil),                                         // 289: copilot.cli.v1.PermissionRequestRead
-	(*PermissionRequestShell)(nil),                                        // 290: copilot.cli.v1.PermissionRequestShell
-	(*PermissionRequestShellCommand)(nil),                                 // 291: copilot.cli.v1.PermissionRequestShellCommand
-	(*PermissionRequestShellCommandSegment)(nil),                          // 292: copilot.cli.v1.PermissionRequestShellCommandSegment
-	(*PermissionRequestShellPossibleUrl)(nil),                             // 293: copilot.cli.v1.PermissionRequestShellPossibleUrl
-	(*PermissionRequestUrl)(nil),                                          // 294: copilot.cli.v1.PermissionRequestUrl
-	(*PermissionRequestWorkflow)(nil),                                     // 295: copilot.cli.v1.PermissionRequestWorkflow
-	(*PermissionRequestWrite)(nil),                                        // 296: copilot.cli.v1.PermissionRequestWrite
-	(*PermissionRequestedData)(nil),                                       // 297: copilot.cli.v1.PermissionRequestedData
-	(*PermissionResult)(nil),                                              // 298: copilot.cli.v1.PermissionResult
-	(*PermissionsChangedData)(nil),                                        // 299: copilot.cli.v1.PermissionsChangedData
-	(*PersistedBinaryImage)(nil),                                          // 300: copilot.cli.v1.PersistedBinaryImage
-	(*PersistedBinaryResult)(nil),                                         // 301: copilot.cli.v1.PersistedBinaryResult
-	(*PlanChangedData)(nil),                                               // 302: copilot.cli.v1.PlanChangedData
-	(*PromptCacheBreakData)(nil),                                          // 303: copilot.cli.v1.PromptCacheBreakData
-	(*ProviderQuotaObservationData)(nil),                                  // 304: copilot.cli.v1.ProviderQuotaObservationData
-	(*RemoteSteerableChangedData)(nil),                                    // 305: copilot.cli.v1.RemoteSteerableChangedData
-	(*RequestBodyCompressionDisabledData)(nil),                            // 306: copilot.cli.v1.RequestBodyCompressionDisabledData
-	(*ResponsesReasoning)(nil),                                            // 307: copilot.cli.v1.ResponsesReasoning
-	(*ResumeData)(nil),                                                    // 308: copilot.cli.v1.ResumeData
-	(*SamplingCompletedData)(nil),                                         // 309: copilot.cli.v1.SamplingCompletedData
-	(*SamplingRequestedData)(nil),                                         // 310: copilot.cli.v1.SamplingRequestedData
-	(*SandboxDecisionData)(nil),                                           // 311: copilot.cli.v1.SandboxDecisionData
-	(*SandboxDecisionDataAccessDenied)(nil),                               // 312: copilot.cli.v1.SandboxDecisionDataAccessDenied
-	(*SandboxDecisionDataAccessRecorded)(nil),                             // 313: copilot.cli.v1.SandboxDecisionDataAccessRecorded
-	(*SandboxDecisionDataBypassDecided)(nil),                              // 314: copilot.cli.v1.SandboxDecisionDataBypassDecided
-	(*SandboxDecisionDataEnforcementState)(nil),                           // 315: copilot.cli.v1.SandboxDecisionDataEnforcementState
-	(*SandboxDecisionDataPermissiveRetryCompleted)(nil),                   // 316: copilot.cli.v1.SandboxDecisionDataPermissiveRetryCompleted
-	(*SandboxDecisionDataPermissiveRetryDecided)(nil),                     // 317: copilot.cli.v1.SandboxDecisionDataPermissiveRetryDecided
-	(*SandboxDecisionDataPolicyResolved)(nil),                             // 318: copilot.cli.v1.SandboxDecisionDataPolicyResolved
-	(*SandboxDecisionDataSpawnCompleted)(nil),                             // 319: copilot.cli.v1.SandboxDecisionDataSpawnCompleted
-	(*SandboxFilesystemPolicyDetails)(nil),                                // 320: copilot.cli.v1.SandboxFilesystemPolicyDetails
-	(*ScheduleCancelledData)(nil),                                         // 321: copilot.cli.v1.ScheduleCancelledData
-	(*ScheduleCreatedData)(nil),                                           // 322: copilot.cli.v1.ScheduleCreatedData
-	(*ScheduleRearmedData)(nil),                                           // 323: copilot.cli.v1.ScheduleRearmedData
-	(*SessionLimitsChangedData)(nil),                                      // 324: copilot.cli.v1.SessionLimitsChangedData
-	(*SessionLimitsExhaustedCompletedData)(nil),                           // 325: copilot.cli.v1.SessionLimitsExhaustedCompletedData
-	(*SessionLimitsExhaustedRequestedData)(nil),                           // 326: copilot.cli.v1.SessionLimitsExhaustedRequestedData
-	(*SessionLimitsExhaustedResponse)(nil),                                // 327: copilot.cli.v1.SessionLimitsExhaustedResponse
-	(*ShutdownAgentMetric)(nil),                                           // 328: copilot.cli.v1.ShutdownAgentMetric
-	(*ShutdownCodeChanges)(nil),                                           // 329: copilot.cli.v1.ShutdownCodeChanges
-	(*ShutdownData)(nil),                                                  // 330: copilot.cli.v1.ShutdownData
-	(*ShutdownModelMetric)(nil),                                           // 331: copilot.cli.v1.ShutdownModelMetric
-	(*ShutdownModelMetricRequests)(nil),                                   // 332: copilot.cli.v1.ShutdownModelMetricRequests
-	(*ShutdownModelMetricTokenDetail)(nil),                                // 333: copilot.cli.v1.ShutdownModelMetricTokenDetail
-	(*ShutdownModelMetricUsage)(nil),                                      // 334: copilot.cli.v1.ShutdownModelMetricUsage
-	(*ShutdownTokenDetail)(nil),                                           // 335: copilot.cli.v1.ShutdownTokenDetail
-	(*SkillContextDeliveredData)(nil),                                     // 336: copilot.cli.v1.SkillContextDeliveredData
-	(*SkillContextDeliveredRefData)(nil),                                  // 337: copilot.cli.v1.SkillContextDeliveredRefData
-	(*SkillInvokedData)(nil),                                              // 338: copilot.cli.v1.SkillInvokedData
-	(*SkillInvokedRefData)(nil),                                           // 339: copilot.cli.v1.SkillInvokedRefData
-	(*SkillsLoadedData)(nil),                                              // 340: copilot.cli.v1.SkillsLoadedData
-	(*SkillsLoadedSkill)(nil),                                             // 341: copilot.cli.v1.SkillsLoadedSkill
-	(*SnapshotRewindData)(nil),                                            // 342: copilot.cli.v1.SnapshotRewindData
-	(*StartData)(nil),                                                     // 343: copilot.cli.v1.StartData
-	(*SubagentCompletedData)(nil),                                         // 344: copilot.cli.v1.SubagentCompletedData
-	(*SubagentConfiguredData)(nil),                                        // 345: copilot.cli.v1.SubagentConfiguredData
-	(*SubagentDeselectedData)(nil),                                        // 346: copilot.cli.v1.SubagentDeselectedData
-	(*SubagentFailedData)(nil),                                            // 347: copilot.cli.v1.SubagentFailedData
-	(*SubagentSelectedData)(nil),                                          // 348: copilot.cli.v1.SubagentSelectedData
-	(*SubagentStartedData)(nil),                                           // 349: copilot.cli.v1.SubagentStartedData
-	(*SystemMessageContentBlock)(nil),                                     // 350: copilot.cli.v1.SystemMessageContentBlock
-	(*SystemMessageData)(nil),                                             // 351: copilot.cli.v1.SystemMessageData
-	(*SystemMessageMetadata)(nil),                                         // 352: copilot.cli.v1.SystemMessageMetadata
-	(*SystemNotification)(nil),                                            // 353: copilot.cli.v1.SystemNotification
-	(*SystemNotificationAgentCompleted)(nil),                              // 354: copilot.cli.v1.SystemNotificationAgentCompleted
-	(*SystemNotificationAgentIdle)(nil),                                   // 355: copilot.cli.v1.SystemNotificationAgentIdle
-	(*SystemNotificationData)(nil),                                        // 356: copilot.cli.v1.SystemNotificationData
-	(*SystemNotificationFactoryCompleted)(nil),                            // 357: copilot.cli.v1.SystemNotificationFactoryCompleted
-	(*SystemNotificationInstructionDiscovered)(nil),                       // 358: copilot.cli.v1.SystemNotificationInstructionDiscovered
-	(*SystemNotificationNewInboxMessage)(nil),                             // 359: copilot.cli.v1.SystemNotificationNewInboxMessage
-	(*SystemNotificationShellCompleted)(nil),                              // 360: copilot.cli.v1.SystemNotificationShellCompleted
-	(*SystemNotificationShellDetachedCompleted)(nil),                      // 361: copilot.cli.v1.SystemNotificationShellDetachedCompleted
-	(*SystemNotificationUnclassified)(nil),                                // 362: copilot.cli.v1.SystemNotificationUnclassified
-	(*SystemNotificationWorkflowCompleted)(nil),                           // 363: copilot.cli.v1.SystemNotificationWorkflowCompleted
-	(*SystemNotificationWorkflowPauseInfo)(nil),                           // 364: copilot.cli.v1.SystemNotificationWorkflowPauseInfo
-	(*SystemNotificationWorkflowPauseInfoCheckpoint)(nil),                 // 365: copilot.cli.v1.SystemNotificationWorkflowPauseInfoCheckpoint
-	(*SystemNotificationWorkflowPauseInfoUser)(nil),                       // 366: copilot.cli.v1.SystemNotificationWorkflowPauseInfoUser
-	(*TaskCompleteData)(nil),                                              // 367: copilot.cli.v1.TaskCompleteData
-	(*TitleChangedData)(nil),                                              // 368: copilot.cli.v1.TitleChangedData
-	(*TodosChangedData)(nil),                                              // 369: copilot.cli.v1.TodosChangedData
-	(*ToolExecutionCompleteContent)(nil),                                  // 370: copilot.cli.v1.ToolExecutionCompleteContent
-	(*ToolExecutionCompleteContentAudio)(nil),                             // 371: copilot.cli.v1.ToolExecutionCompleteContentAudio
-	(*ToolExecutionCompleteContentImage)(nil),                             // 372: copilot.cli.v1.ToolExecutionCompleteContentImage
-	(*ToolExecutionCompleteContentResource)(nil),                          // 373: copilot.cli.v1.ToolExecutionCompleteContentResource
-	(*ToolExecutionCompleteContentResourceDetails)(nil),                   // 374: copilot.cli.v1.ToolExecutionCompleteContentResourceDetails
-	(*ToolExecutionCompleteContentResourceLink)(nil),                      // 375: copilot.cli.v1.ToolExecutionCompleteContentResourceLink
-	(*ToolExecutionCompleteContentResourceLinkIcon)(nil),                  // 376: copilot.cli.v1.ToolExecutionCompleteContentResourceLinkIcon
-	(*ToolExecutionCompleteContentShellExit)(nil),                         // 377: copilot.cli.v1.ToolExecutionCompleteContentShellExit
-	(*ToolExecutionCompleteContentTerminal)(nil),                          // 378: copilot.cli.v1.ToolExecutionCompleteContentTerminal
-	(*ToolExecutionCompleteContentText)(nil),                              // 379: copilot.cli.v1.ToolExecutionCompleteContentText
-	(*ToolExecutionCompleteData)(nil),                                     // 380: copilot.cli.v1.ToolExecutionCompleteData
-	(*ToolExecutionCompleteError)(nil),                                    // 381: copilot.cli.v1.ToolExecutionCompleteError
-	(*ToolExecutionCompleteFileEdit)(nil),                                 // 382: copilot.cli.v1.ToolExecutionCompleteFileEdit
-	(*ToolExecutionCompleteResult)(nil),                                   // 383: copilot.cli.v1.ToolExecutionCompleteResult
-	(*ToolExecutionCompleteShellExecution)(nil),                           // 384: copilot.cli.v1.ToolExecutionCompleteShellExecution
-	(*ToolExecutionCompleteToolDescription)(nil),                          // 385: copilot.cli.v1.ToolExecutionCompleteToolDescription
-	(*ToolExecutionCompleteToolDescriptionMeta)(nil),                      // 386: copilot.cli.v1.ToolExecutionCompleteToolDescriptionMeta
-	(*ToolExecutionCompleteToolDescriptionMetaUI)(nil),                    // 387: copilot.cli.v1.ToolExecutionCompleteToolDescriptionMetaUI
-	(*ToolExecutionCompleteUIResource)(nil),                               // 388: copilot.cli.v1.ToolExecutionCompleteUIResource
-	(*ToolExecutionCompleteUIResourceMeta)(nil),                           // 389: copilot.cli.v1.ToolExecutionCompleteUIResourceMeta
-	(*ToolExecutionCompleteUIResourceMetaUI)(nil),                         // 390: copilot.cli.v1.ToolExecutionCompleteUIResourceMetaUI
-	(*ToolExecutionCompleteUIResourceMetaUICsp)(nil),                      // 391: copilot.cli.v1.ToolExecutionCompleteUIResourceMetaUICsp
-	(*ToolExecutionCompleteUIResourceMetaUIPermissions)(nil),              // 392: copilot.cli.v1.ToolExecutionCompleteUIResourceMetaUIPermissions
-	(*ToolExecutionPartialData)(nil),                                      // 393: copilot.cli.v1.ToolExecutionPartialData
-	(*ToolExecutionProgressData)(nil),                                     // 394: copilot.cli.v1.ToolExecutionProgressData
-	(*ToolExecutionStartData)(nil),                                        // 395: copilot.cli.v1.ToolExecutionStartData
-	(*ToolExecutionStartShellToolInfo)(nil),                               // 396: copilot.cli.v1.ToolExecutionStartShellToolInfo
-	(*ToolExecutionStartToolDescription)(nil),                             // 397: copilot.cli.v1.ToolExecutionStartToolDescription
-	(*ToolExecutionStartToolDescriptionMeta)(nil),                         // 398: copilot.cli.v1.ToolExecutionStartToolDescriptionMeta
-	(*ToolExecutionStartToolDescriptionMetaUI)(nil),                       // 399: copilot.cli.v1.ToolExecutionStartToolDescriptionMetaUI
-	(*ToolExecutionUsage)(nil),                                            // 400: copilot.cli.v1.ToolExecutionUsage
-	(*ToolExecutionUsageTokenDetails)(nil),                                // 401: copilot.cli.v1.ToolExecutionUsageTokenDetails
-	(*ToolSearchActivatedData)(nil),                                       // 402: copilot.cli.v1.ToolSearchActivatedData
-	(*ToolShellOutputData)(nil),                                           // 403: copilot.cli.v1.ToolShellOutputData
-	(*ToolUserRequestedData)(nil),                                         // 404: copilot.cli.v1.ToolUserRequestedData
-	(*ToolsUpdatedData)(nil),                                              // 405: copilot.cli.v1.ToolsUpdatedData
-	(*TruncationData)(nil),                                                // 406: copilot.cli.v1.TruncationData
-	(*UIEphemeralQueryData)(nil),                                          // 407: copilot.cli.v1.UIEphemeralQueryData
-	(*UsageAccountingIdentity)(nil),                                       // 408: copilot.cli.v1.UsageAccountingIdentity
-	(*UsageAccountingRecordData)(nil),                                     // 409: copilot.cli.v1.UsageAccountingRecordData
-	(*UsageCheckpointData)(nil),                                           // 410: copilot.cli.v1.UsageCheckpointData
-	(*UsageCheckpointModelCacheState)(nil),                                // 411: copilot.cli.v1.UsageCheckpointModelCacheState
-	(*UsageGetMetricsResult)(nil),                                         // 412: copilot.cli.v1.UsageGetMetricsResult
-	(*UsageInfoData)(nil),                                                 // 413: copilot.cli.v1.UsageInfoData
-	(*UserInputCompletedData)(nil),                                        // 414: copilot.cli.v1.UserInputCompletedData
-	(*UserInputRequestedData)(nil),                                        // 415: copilot.cli.v1.UserInputRequestedData
-	(*UserMessageData)(nil),                                               // 416: copilot.cli.v1.UserMessageData
-	(*WarningData)(nil),                                                   // 417: copilot.cli.v1.WarningData
-	(*WorkflowRunSettledData)(nil),                                        // 418: copilot.cli.v1.WorkflowRunSettledData
-	(*WorkflowRunStartedData)(nil),                                        // 419: copilot.cli.v1.WorkflowRunStartedData
-	(*WorkflowRunUpdatedData)(nil),                                        // 420: copilot.cli.v1.WorkflowRunUpdatedData
-	(*WorkingDirectoryContext)(nil),                                       // 421: copilot.cli.v1.WorkingDirectoryContext
-	(*WorkspaceFileChangedData)(nil),                                      // 422: copilot.cli.v1.WorkspaceFileChangedData
-	nil,                                                                   // 423: copilot.cli.v1.AssistantMessageServerTools.FunctionCallNamespacesEntry
-	nil,                                                                   // 424: copilot.cli.v1.AssistantUsageData.QuotaSnapshotsEntry
-	nil,                                                                   // 425: copilot.cli.v1.AssistantUsageData.ToolCountsEntry
-	nil,                                                                   // 426: copilot.cli.v1.AutoModeResolvedData.CategoryScoresEntry
-	nil,                                                                   // 427: copilot.cli.v1.CustomNotificationData.SubjectEntry
-	nil,                                                                   // 428: copilot.cli.v1.ModelCallFailureData.QuotaSnapshotsEntry
-	nil,                                                                   // 429: copilot.cli.v1.PermissionRequestShell.ResolvedPathsEntry
-	nil,                                                                   // 430: copilot.cli.v1.ShutdownAgentMetric.ModelMetricsEntry
-	nil,                                                                   // 431: copilot.cli.v1.ShutdownData.TokenDetailsEntry
-	nil,                                                                   // 432: copilot.cli.v1.ShutdownData.ModelMetricsEntry
-	nil,                                                                   // 433: copilot.cli.v1.ShutdownData.AgentMetricsEntry
-	nil,                                                                   // 434: copilot.cli.v1.ShutdownData.UsageAccountingWatermarksEntry
-	nil,                                                                   // 435: copilot.cli.v1.ShutdownModelMetric.TokenDetailsEntry
-	nil,                                                                   // 436: copilot.cli.v1.UsageCheckpointData.UsageAccountingWatermarksEntry
-	nil,                                                                   // 437: copilot.cli.v1.UsageGetMetricsResult.TokenDetailsEntry
-	nil,                                                                   // 438: copilot.cli.v1.UsageGetMetricsResult.ModelMetricsEntry
-	nil,                                                                   // 439: copilot.cli.v1.UsageGetMetricsResult.AgentMetricsEntry
-	(AbortReason)(0),                                                      // 440: copilot.cli.v1.AbortReason
-	(*timestamppb.Timestamp)(nil),                                         // 441: google.protobuf.Timestamp
-	(ReasoningSummary)(0),                                                 // 442: copilot.cli.v1.ReasoningSummary
-	(AiCreditsStatus)(0),                                                  // 443: copilot.cli.v1.AiCreditsStatus
-	(*ModelProviderRef)(nil),                                              // 444: copilot.cli.v1.ModelProviderRef
-	(AutoTier)(0),                                                         // 445: copilot.cli.v1.AutoTier
-	(*StringList)(nil),                                                    // 446: copilot.cli.v1.StringList
-	(AgentModelPolicy)(0),                                                 // 447: copilot.cli.v1.AgentModelPolicy
-	(RemediationAction)(0),                                                // 448: copilot.cli.v1.RemediationAction
-	(*Attachment)(nil),                                                    // 449: copilot.cli.v1.Attachment
-	(SessionMode)(0),                                                      // 450: copilot.cli.v1.SessionMode
-	(IndexedSearchState)(0),                                               // 451: copilot.cli.v1.IndexedSearchState
-	(*McpOauthWWWAuthenticateParams)(nil),                                 // 452: copilot.cli.v1.McpOauthWWWAuthenticateParams
-	(*McpOauthHttpResponse)(nil),                                          // 453: copilot.cli.v1.McpOauthHttpResponse
-	(McpServerStatus)(0),                                                  // 454: copilot.cli.v1.McpServerStatus
-	(McpServerSource)(0),                                                  // 455: copilot.cli.v1.McpServerSource
-	(*McpServerMetadata)(nil),                                             // 456: copilot.cli.v1.McpServerMetadata
-	(Verbosity)(0),                                                        // 457: copilot.cli.v1.Verbosity
-	(ContextTier)(0),                                                      // 458: copilot.cli.v1.ContextTier
-	(ModelChangeSource)(0),                                                // 459: copilot.cli.v1.ModelChangeSource
-	(OmittedBinaryOmittedReason)(0),                                       // 460: copilot.cli.v1.OmittedBinaryOmittedReason
-	(*UserToolSessionApproval)(nil),                                       // 461: copilot.cli.v1.UserToolSessionApproval
-	(PermissionDecisionSource)(0),                                         // 462: copilot.cli.v1.PermissionDecisionSource
-	(*TaskBlocker)(nil),                                                   // 463: copilot.cli.v1.TaskBlocker
-	(*PermissionRule)(nil),                                                // 464: copilot.cli.v1.PermissionRule
-	(FactoryPermissionOperation)(0),                                       // 465: copilot.cli.v1.FactoryPermissionOperation
-	(*FactoryPermissionPhase)(nil),                                        // 466: copilot.cli.v1.FactoryPermissionPhase
-	(PermissionRecommendation)(0),                                         // 467: copilot.cli.v1.PermissionRecommendation
-	(PermissionRequestMemoryAction)(0),                                    // 468: copilot.cli.v1.PermissionRequestMemoryAction
-	(PermissionRequestMemoryDirection)(0),                                 // 469: copilot.cli.v1.PermissionRequestMemoryDirection
-	(*PermissionAssistedApproval)(nil),                                    // 470: copilot.cli.v1.PermissionAssistedApproval
-	(*PermissionSandboxPathGrant)(nil),                                    // 471: copilot.cli.v1.PermissionSandboxPathGrant
-	(WorkflowPermissionOperation)(0),                                      // 472: copilot.cli.v1.WorkflowPermissionOperation
-	(*WorkflowPermissionPhase)(nil),                                       // 473: copilot.cli.v1.WorkflowPermissionPhase
-	(*PermissionWriteFileEdit)(nil),                                       // 474: copilot.cli.v1.PermissionWriteFileEdit
-	(*PermissionPromptRequest)(nil),                                       // 475: copilot.cli.v1.PermissionPromptRequest
-	(PermissionMode)(0),                                                   // 476: copilot.cli.v1.PermissionMode
-	(*ProviderQuotaState)(nil),                                            // 477: copilot.cli.v1.ProviderQuotaState
-	(*SessionLimitsConfig)(nil),                                           // 478: copilot.cli.v1.SessionLimitsConfig
-	(ShutdownType)(0),                                                     // 479: copilot.cli.v1.ShutdownType
-	(*UsageMetricsProviderModelMetric)(nil),                               // 480: copilot.cli.v1.UsageMetricsProviderModelMetric
-	(SkillSource)(0),                                                      // 481: copilot.cli.v1.SkillSource
-	(TaskCompletionOutcome)(0),                                            // 482: copilot.cli.v1.TaskCompletionOutcome
-	(*EmbeddedTextResourceContents)(nil),                                  // 483: copilot.cli.v1.EmbeddedTextResourceContents
-	(*EmbeddedBlobResourceContents)(nil),                                  // 484: copilot.cli.v1.EmbeddedBlobResourceContents
-	(*UsageMetricsCodeChanges)(nil),                                       // 485: copilot.cli.v1.UsageMetricsCodeChanges
-	(*UsageMetricsTokenDetail)(nil),                                       // 486: copilot.cli.v1.UsageMetricsTokenDetail
-	(*UsageMetricsModelMetric)(nil),                                       // 487: copilot.cli.v1.UsageMetricsModelMetric
-	(*UsageMetricsAgentMetric)(nil),                                       // 488: copilot.cli.v1.UsageMetricsAgentMetric
+	(*ModelBinaryAttachmentsRemovedData)(nil),                             // 237: copilot.cli.v1.ModelBinaryAttachmentsRemovedData
+	(*ModelCallFailureData)(nil),                                          // 238: copilot.cli.v1.ModelCallFailureData
+	(*ModelCallFailureRequestFingerprint)(nil),                            // 239: copilot.cli.v1.ModelCallFailureRequestFingerprint
+	(*ModelCallFinalResultData)(nil),                                      // 240: copilot.cli.v1.ModelCallFinalResultData
+	(*ModelCallFinishedData)(nil),                                         // 241: copilot.cli.v1.ModelCallFinishedData
+	(*ModelCallStartData)(nil),                                            // 242: copilot.cli.v1.ModelCallStartData
+	(*ModelChangeData)(nil),                                               // 243: copilot.cli.v1.ModelChangeData
+	(*ModelCompactionCompletedData)(nil),                                  // 244: copilot.cli.v1.ModelCompactionCompletedData
+	(*ModelCompactionStartedData)(nil),                                    // 245: copilot.cli.v1.ModelCompactionStartedData
+	(*ModelCompactionStaticContextBlockedData)(nil),                       // 246: copilot.cli.v1.ModelCompactionStaticContextBlockedData
+	(*ModelDeselectedData)(nil),                                           // 247: copilot.cli.v1.ModelDeselectedData
+	(*ModelImageProcessingData)(nil),                                      // 248: copilot.cli.v1.ModelImageProcessingData
+	(*ModelLogData)(nil),                                                  // 249: copilot.cli.v1.ModelLogData
+	(*ModelMessageData)(nil),                                              // 250: copilot.cli.v1.ModelMessageData
+	(*ModelMessagesSnapshotData)(nil),                                     // 251: copilot.cli.v1.ModelMessagesSnapshotData
+	(*ModelModelCallFailureData)(nil),                                     // 252: copilot.cli.v1.ModelModelCallFailureData
+	(*ModelModelCallStartedData)(nil),                                     // 253: copilot.cli.v1.ModelModelCallStartedData
+	(*ModelModelCallSuccessData)(nil),                                     // 254: copilot.cli.v1.ModelModelCallSuccessData
+	(*ModelOtherData)(nil),                                                // 255: copilot.cli.v1.ModelOtherData
+	(*ModelResponseData)(nil),                                             // 256: copilot.cli.v1.ModelResponseData
+	(*ModelResponseLimits)(nil),                                           // 257: copilot.cli.v1.ModelResponseLimits
+	(*ModelResponseLimitsStatusData)(nil),                                 // 258: copilot.cli.v1.ModelResponseLimitsStatusData
+	(*ModelTelemetryData)(nil),                                            // 259: copilot.cli.v1.ModelTelemetryData
+	(*ModelToolExecutionData)(nil),                                        // 260: copilot.cli.v1.ModelToolExecutionData
+	(*ModelTurnEndedData)(nil),                                            // 261: copilot.cli.v1.ModelTurnEndedData
+	(*ModelTurnFailedData)(nil),                                           // 262: copilot.cli.v1.ModelTurnFailedData
+	(*ModelTurnRetryData)(nil),                                            // 263: copilot.cli.v1.ModelTurnRetryData
+	(*ModelTurnStartedData)(nil),                                          // 264: copilot.cli.v1.ModelTurnStartedData
+	(*OmittedBinaryResult)(nil),                                           // 265: copilot.cli.v1.OmittedBinaryResult
+	(*PendingMessagesModifiedData)(nil),                                   // 266: copilot.cli.v1.PendingMessagesModifiedData
+	(*PermissionApproved)(nil),                                            // 267: copilot.cli.v1.PermissionApproved
+	(*PermissionApprovedForLocation)(nil),                                 // 268: copilot.cli.v1.PermissionApprovedForLocation
+	(*PermissionApprovedForSession)(nil),                                  // 269: copilot.cli.v1.PermissionApprovedForSession
+	(*PermissionApprovedReadOnlyForSession)(nil),                          // 270: copilot.cli.v1.PermissionApprovedReadOnlyForSession
+	(*PermissionAssentDetectedData)(nil),                                  // 271: copilot.cli.v1.PermissionAssentDetectedData
+	(*PermissionCancelled)(nil),                                           // 272: copilot.cli.v1.PermissionCancelled
+	(*PermissionCarriedForwardData)(nil),                                  // 273: copilot.cli.v1.PermissionCarriedForwardData
+	(*PermissionCompletedData)(nil),                                       // 274: copilot.cli.v1.PermissionCompletedData
+	(*PermissionContextualAuthorizationData)(nil),                         // 275: copilot.cli.v1.PermissionContextualAuthorizationData
+	(*PermissionDeniedByContentExclusionPolicy)(nil),                      // 276: copilot.cli.v1.PermissionDeniedByContentExclusionPolicy
+	(*PermissionDeniedByPermissionRequestHook)(nil),                       // 277: copilot.cli.v1.PermissionDeniedByPermissionRequestHook
+	(*PermissionDeniedByRules)(nil),                                       // 278: copilot.cli.v1.PermissionDeniedByRules
+	(*PermissionDeniedInteractivelyByUser)(nil),                           // 279: copilot.cli.v1.PermissionDeniedInteractivelyByUser
+	(*PermissionDeniedNoApprovalRuleAndCouldNotRequestFromUser)(nil),      // 280: copilot.cli.v1.PermissionDeniedNoApprovalRuleAndCouldNotRequestFromUser
+	(*PermissionMessageAuthorizationData)(nil),                            // 281: copilot.cli.v1.PermissionMessageAuthorizationData
+	(*PermissionMessageAuthorizationDegradedData)(nil),                    // 282: copilot.cli.v1.PermissionMessageAuthorizationDegradedData
+	(*PermissionMessageAuthorizationReadData)(nil),                        // 283: copilot.cli.v1.PermissionMessageAuthorizationReadData
+	(*PermissionRequest)(nil),                                             // 284: copilot.cli.v1.PermissionRequest
+	(*PermissionRequestCustomTool)(nil),                                   // 285: copilot.cli.v1.PermissionRequestCustomTool
+	(*PermissionRequestExtensionEnvAccess)(nil),                           // 286: copilot.cli.v1.PermissionRequestExtensionEnvAccess
+	(*PermissionRequestExtensionManagement)(nil),                          // 287: copilot.cli.v1.PermissionRequestExtensionManagement
+	(*PermissionRequestExtensionPermissionAccess)(nil),                    // 288: copilot.cli.v1.PermissionRequestExtensionPermissionAccess
+	(*PermissionRequestFactory)(nil),                                      // 289: copilot.cli.v1.PermissionRequestFactory
+	(*PermissionRequestHook)(nil),                                         // 290: copilot.cli.v1.PermissionRequestHook
+	(*PermissionRequestMcp)(nil),                                          // 291: copilot.cli.v1.PermissionRequestMcp
+	(*PermissionRequestMemory)(nil),                                       // 292: copilot.cli.v1.PermissionRequestMemory
+	(*PermissionRequestRead)(nil),                                         // 293: copilot.cli.v1.PermissionRequestRead
+	(*PermissionRequestShell)(nil),                                        // 294: copilot.cli.v1.PermissionRequestShell
+	(*PermissionRequestShellCommand)(nil),                                 // 295: copilot.cli.v1.PermissionRequestShellCommand
+	(*PermissionRequestShellCommandSegment)(nil),                          // 296: copilot.cli.v1.PermissionRequestShellCommandSegment
+	(*PermissionRequestShellPossibleUrl)(nil),                             // 297: copilot.cli.v1.PermissionRequestShellPossibleUrl
+	(*PermissionRequestUrl)(nil),                                          // 298: copilot.cli.v1.PermissionRequestUrl
+	(*PermissionRequestWorkflow)(nil),                                     // 299: copilot.cli.v1.PermissionRequestWorkflow
+	(*PermissionRequestWrite)(nil),                                        // 300: copilot.cli.v1.PermissionRequestWrite
+	(*PermissionRequestedData)(nil),                                       // 301: copilot.cli.v1.PermissionRequestedData
+	(*PermissionResult)(nil),                                              // 302: copilot.cli.v1.PermissionResult
+	(*PermissionsChangedData)(nil),                                        // 303: copilot.cli.v1.PermissionsChangedData
+	(*PersistedBinaryImage)(nil),                                          // 304: copilot.cli.v1.PersistedBinaryImage
+	(*PersistedBinaryResult)(nil),                                         // 305: copilot.cli.v1.PersistedBinaryResult
+	(*PlanChangedData)(nil),                                               // 306: copilot.cli.v1.PlanChangedData
+	(*PromptCacheBreakData)(nil),                                          // 307: copilot.cli.v1.PromptCacheBreakData
+	(*ProviderQuotaObservationData)(nil),                                  // 308: copilot.cli.v1.ProviderQuotaObservationData
+	(*RemoteSteerableChangedData)(nil),                                    // 309: copilot.cli.v1.RemoteSteerableChangedData
+	(*RequestBodyCompressionDisabledData)(nil),                            // 310: copilot.cli.v1.RequestBodyCompressionDisabledData
+	(*ResponsesReasoning)(nil),                                            // 311: copilot.cli.v1.ResponsesReasoning
+	(*ResumeData)(nil),                                                    // 312: copilot.cli.v1.ResumeData
+	(*SamplingCompletedData)(nil),                                         // 313: copilot.cli.v1.SamplingCompletedData
+	(*SamplingRequestedData)(nil),                                         // 314: copilot.cli.v1.SamplingRequestedData
+	(*SandboxDecisionData)(nil),                                           // 315: copilot.cli.v1.SandboxDecisionData
+	(*SandboxDecisionDataAccessDenied)(nil),                               // 316: copilot.cli.v1.SandboxDecisionDataAccessDenied
+	(*SandboxDecisionDataAccessRecorded)(nil),                             // 317: copilot.cli.v1.SandboxDecisionDataAccessRecorded
+	(*SandboxDecisionDataBypassDecided)(nil),                              // 318: copilot.cli.v1.SandboxDecisionDataBypassDecided
+	(*SandboxDecisionDataEnforcementState)(nil),                           // 319: copilot.cli.v1.SandboxDecisionDataEnforcementState
+	(*SandboxDecisionDataPermissiveRetryCompleted)(nil),                   // 320: copilot.cli.v1.SandboxDecisionDataPermissiveRetryCompleted
+	(*SandboxDecisionDataPermissiveRetryDecided)(nil),                     // 321: copilot.cli.v1.SandboxDecisionDataPermissiveRetryDecided
+	(*SandboxDecisionDataPolicyResolved)(nil),                             // 322: copilot.cli.v1.SandboxDecisionDataPolicyResolved
+	(*SandboxDecisionDataSpawnCompleted)(nil),                             // 323: copilot.cli.v1.SandboxDecisionDataSpawnCompleted
+	(*SandboxFilesystemPolicyDetails)(nil),                                // 324: copilot.cli.v1.SandboxFilesystemPolicyDetails
+	(*ScheduleCancelledData)(nil),                                         // 325: copilot.cli.v1.ScheduleCancelledData
+	(*ScheduleCreatedData)(nil),                                           // 326: copilot.cli.v1.ScheduleCreatedData
+	(*ScheduleRearmedData)(nil),                                           // 327: copilot.cli.v1.ScheduleRearmedData
+	(*SessionLimitsChangedData)(nil),                                      // 328: copilot.cli.v1.SessionLimitsChangedData
+	(*SessionLimitsExhaustedCompletedData)(nil),                           // 329: copilot.cli.v1.SessionLimitsExhaustedCompletedData
+	(*SessionLimitsExhaustedRequestedData)(nil),                           // 330: copilot.cli.v1.SessionLimitsExhaustedRequestedData
+	(*SessionLimitsExhaustedResponse)(nil),                                // 331: copilot.cli.v1.SessionLimitsExhaustedResponse
+	(*ShutdownAgentMetric)(nil),                                           // 332: copilot.cli.v1.ShutdownAgentMetric
+	(*ShutdownCodeChanges)(nil),                                           // 333: copilot.cli.v1.ShutdownCodeChanges
+	(*ShutdownData)(nil),                                                  // 334: copilot.cli.v1.ShutdownData
+	(*ShutdownModelMetric)(nil),                                           // 335: copilot.cli.v1.ShutdownModelMetric
+	(*ShutdownModelMetricRequests)(nil),                                   // 336: copilot.cli.v1.ShutdownModelMetricRequests
+	(*ShutdownModelMetricTokenDetail)(nil),                                // 337: copilot.cli.v1.ShutdownModelMetricTokenDetail
+	(*ShutdownModelMetricUsage)(nil),                                      // 338: copilot.cli.v1.ShutdownModelMetricUsage
+	(*ShutdownTokenDetail)(nil),                                           // 339: copilot.cli.v1.ShutdownTokenDetail
+	(*SkillContextDeliveredData)(nil),                                     // 340: copilot.cli.v1.SkillContextDeliveredData
+	(*SkillContextDeliveredRefData)(nil),                                  // 341: copilot.cli.v1.SkillContextDeliveredRefData
+	(*SkillInvokedData)(nil),                                              // 342: copilot.cli.v1.SkillInvokedData
+	(*SkillInvokedRefData)(nil),                                           // 343: copilot.cli.v1.SkillInvokedRefData
+	(*SkillsLoadedData)(nil),                                              // 344: copilot.cli.v1.SkillsLoadedData
+	(*SkillsLoadedSkill)(nil),                                             // 345: copilot.cli.v1.SkillsLoadedSkill
+	(*SnapshotRewindData)(nil),                                            // 346: copilot.cli.v1.SnapshotRewindData
+	(*StartData)(nil),                                                     // 347: copilot.cli.v1.StartData
+	(*SubagentCompletedData)(nil),                                         // 348: copilot.cli.v1.SubagentCompletedData
+	(*SubagentConfiguredData)(nil),                                        // 349: copilot.cli.v1.SubagentConfiguredData
+	(*SubagentDeselectedData)(nil),                                        // 350: copilot.cli.v1.SubagentDeselectedData
+	(*SubagentFailedData)(nil),                                            // 351: copilot.cli.v1.SubagentFailedData
+	(*SubagentSelectedData)(nil),                                          // 352: copilot.cli.v1.SubagentSelectedData
+	(*SubagentStartedData)(nil),                                           // 353: copilot.cli.v1.SubagentStartedData
+	(*SystemMessageContentBlock)(nil),                                     // 354: copilot.cli.v1.SystemMessageContentBlock
+	(*SystemMessageData)(nil),                                             // 355: copilot.cli.v1.SystemMessageData
+	(*SystemMessageMetadata)(nil),                                         // 356: copilot.cli.v1.SystemMessageMetadata
+	(*SystemNotification)(nil),                                            // 357: copilot.cli.v1.SystemNotification
+	(*SystemNotificationAgentCompleted)(nil),                              // 358: copilot.cli.v1.SystemNotificationAgentCompleted
+	(*SystemNotificationAgentIdle)(nil),                                   // 359: copilot.cli.v1.SystemNotificationAgentIdle
+	(*SystemNotificationData)(nil),                                        // 360: copilot.cli.v1.SystemNotificationData
+	(*SystemNotificationFactoryCompleted)(nil),                            // 361: copilot.cli.v1.SystemNotificationFactoryCompleted
+	(*SystemNotificationInstructionDiscovered)(nil),                       // 362: copilot.cli.v1.SystemNotificationInstructionDiscovered
+	(*SystemNotificationNewInboxMessage)(nil),                             // 363: copilot.cli.v1.SystemNotificationNewInboxMessage
+	(*SystemNotificationShellCompleted)(nil),                              // 364: copilot.cli.v1.SystemNotificationShellCompleted
+	(*SystemNotificationShellDetachedCompleted)(nil),                      // 365: copilot.cli.v1.SystemNotificationShellDetachedCompleted
+	(*SystemNotificationUnclassified)(nil),                                // 366: copilot.cli.v1.SystemNotificationUnclassified
+	(*SystemNotificationWorkflowCompleted)(nil),                           // 367: copilot.cli.v1.SystemNotificationWorkflowCompleted
+	(*SystemNotificationWorkflowPauseInfo)(nil),                           // 368: copilot.cli.v1.SystemNotificationWorkflowPauseInfo
+	(*SystemNotificationWorkflowPauseInfoCheckpoint)(nil),                 // 369: copilot.cli.v1.SystemNotificationWorkflowPauseInfoCheckpoint
+	(*SystemNotificationWorkflowPauseInfoUser)(nil),                       // 370: copilot.cli.v1.SystemNotificationWorkflowPauseInfoUser
+	(*TaskCompleteData)(nil),                                              // 371: copilot.cli.v1.TaskCompleteData
+	(*TitleChangedData)(nil),                                              // 372: copilot.cli.v1.TitleChangedData
+	(*TodosChangedData)(nil),                                              // 373: copilot.cli.v1.TodosChangedData
+	(*ToolExecutionCompleteContent)(nil),                                  // 374: copilot.cli.v1.ToolExecutionCompleteContent
+	(*ToolExecutionCompleteContentAudio)(nil),                             // 375: copilot.cli.v1.ToolExecutionCompleteContentAudio
+	(*ToolExecutionCompleteContentImage)(nil),                             // 376: copilot.cli.v1.ToolExecutionCompleteContentImage
+	(*ToolExecutionCompleteContentResource)(nil),                          // 377: copilot.cli.v1.ToolExecutionCompleteContentResource
+	(*ToolExecutionCompleteContentResourceDetails)(nil),                   // 378: copilot.cli.v1.ToolExecutionCompleteContentResourceDetails
+	(*ToolExecutionCompleteContentResourceLink)(nil),                      // 379: copilot.cli.v1.ToolExecutionCompleteContentResourceLink
+	(*ToolExecutionCompleteContentResourceLinkIcon)(nil),                  // 380: copilot.cli.v1.ToolExecutionCompleteContentResourceLinkIcon
+	(*ToolExecutionCompleteContentShellExit)(nil),                         // 381: copilot.cli.v1.ToolExecutionCompleteContentShellExit
+	(*ToolExecutionCompleteContentTerminal)(nil),                          // 382: copilot.cli.v1.ToolExecutionCompleteContentTerminal
+	(*ToolExecutionCompleteContentText)(nil),                              // 383: copilot.cli.v1.ToolExecutionCompleteContentText
+	(*ToolExecutionCompleteData)(nil),                                     // 384: copilot.cli.v1.ToolExecutionCompleteData
+	(*ToolExecutionCompleteError)(nil),                                    // 385: copilot.cli.v1.ToolExecutionCompleteError
+	(*ToolExecutionCompleteFileEdit)(nil),                                 // 386: copilot.cli.v1.ToolExecutionCompleteFileEdit
+	(*ToolExecutionCompleteResult)(nil),                                   // 387: copilot.cli.v1.ToolExecutionCompleteResult
+	(*ToolExecutionCompleteShellExecution)(nil),                           // 388: copilot.cli.v1.ToolExecutionCompleteShellExecution
+	(*ToolExecutionCompleteToolDescription)(nil),                          // 389: copilot.cli.v1.ToolExecutionCompleteToolDescription
+	(*ToolExecutionCompleteToolDescriptionMeta)(nil),                      // 390: copilot.cli.v1.ToolExecutionCompleteToolDescriptionMeta
+	(*ToolExecutionCompleteToolDescriptionMetaUI)(nil),                    // 391: copilot.cli.v1.ToolExecutionCompleteToolDescriptionMetaUI
+	(*ToolExecutionCompleteUIResource)(nil),                               // 392: copilot.cli.v1.ToolExecutionCompleteUIResource
+	(*ToolExecutionCompleteUIResourceMeta)(nil),                           // 393: copilot.cli.v1.ToolExecutionCompleteUIResourceMeta
+	(*ToolExecutionCompleteUIResourceMetaUI)(nil),                         // 394: copilot.cli.v1.ToolExecutionCompleteUIResourceMetaUI
+	(*ToolExecutionCompleteUIResourceMetaUICsp)(nil),                      // 395: copilot.cli.v1.ToolExecutionCompleteUIResourceMetaUICsp
+	(*ToolExecutionCompleteUIResourceMetaUIPermissions)(nil),              // 396: copilot.cli.v1.ToolExecutionCompleteUIResourceMetaUIPermissions
+	(*ToolExecutionPartialData)(nil),                                      // 397: copilot.cli.v1.ToolExecutionPartialData
+	(*ToolExecutionProgressData)(nil),                                     // 398: copilot.cli.v1.ToolExecutionProgressData
+	(*ToolExecutionStartData)(nil),                                        // 399: copilot.cli.v1.ToolExecutionStartData
+	(*ToolExecutionStartShellToolInfo)(nil),                               // 400: copilot.cli.v1.ToolExecutionStartShellToolInfo
+	(*ToolExecutionStartToolDescription)(nil),                             // 401: copilot.cli.v1.ToolExecutionStartToolDescription
+	(*ToolExecutionStartToolDescriptionMeta)(nil),                         // 402: copilot.cli.v1.ToolExecutionStartToolDescriptionMeta
+	(*ToolExecutionStartToolDescriptionMetaUI)(nil),                       // 403: copilot.cli.v1.ToolExecutionStartToolDescriptionMetaUI
+	(*ToolExecutionUsage)(nil),                                            // 404: copilot.cli.v1.ToolExecutionUsage
+	(*ToolExecutionUsageTokenDetails)(nil),                                // 405: copilot.cli.v1.ToolExecutionUsageTokenDetails
+	(*ToolSearchActivatedData)(nil),                                       // 406: copilot.cli.v1.ToolSearchActivatedData
+	(*ToolShellOutputData)(nil),                                           // 407: copilot.cli.v1.ToolShellOutputData
+	(*ToolUserRequestedData)(nil),                                         // 408: copilot.cli.v1.ToolUserRequestedData
+	(*ToolsUpdatedData)(nil),                                              // 409: copilot.cli.v1.ToolsUpdatedData
+	(*TruncationData)(nil),                                                // 410: copilot.cli.v1.TruncationData
+	(*UIEphemeralQueryData)(nil),                                          // 411: copilot.cli.v1.UIEphemeralQueryData
+	(*UsageAccountingIdentity)(nil),                                       // 412: copilot.cli.v1.UsageAccountingIdentity
+	(*UsageAccountingRecordData)(nil),                                     // 413: copilot.cli.v1.UsageAccountingRecordData
+	(*UsageCheckpointData)(nil),                                           // 414: copilot.cli.v1.UsageCheckpointData
+	(*UsageCheckpointModelCacheState)(nil),                                // 415: copilot.cli.v1.UsageCheckpointModelCacheState
+	(*UsageGetMetricsResult)(nil),                                         // 416: copilot.cli.v1.UsageGetMetricsResult
+	(*UsageInfoData)(nil),                                                 // 417: copilot.cli.v1.UsageInfoData
+	(*UserInputCompletedData)(nil),                                        // 418: copilot.cli.v1.UserInputCompletedData
+	(*UserInputRequestedData)(nil),                                        // 419: copilot.cli.v1.UserInputRequestedData
+	(*UserMessageData)(nil),                                               // 420: copilot.cli.v1.UserMessageData
+	(*WarningData)(nil),                                                   // 421: copilot.cli.v1.WarningData
+	(*WorkflowRunSettledData)(nil),                                        // 422: copilot.cli.v1.WorkflowRunSettledData
+	(*WorkflowRunStartedData)(nil),                                        // 423: copilot.cli.v1.WorkflowRunStartedData
+	(*WorkflowRunUpdatedData)(nil),                                        // 424: copilot.cli.v1.WorkflowRunUpdatedData
+	(*WorkingDirectoryContext)(nil),                                       // 425: copilot.cli.v1.WorkingDirectoryContext
+	(*WorkspaceFileChangedData)(nil),                                      // 426: copilot.cli.v1.WorkspaceFileChangedData
+	nil,                                                                   // 427: copilot.cli.v1.AssistantMessageServerTools.FunctionCallNamespacesEntry
+	nil,                                                                   // 428: copilot.cli.v1.AssistantUsageData.QuotaSnapshotsEntry
+	nil,                                                                   // 429: copilot.cli.v1.AssistantUsageData.ToolCountsEntry
+	nil,                                                                   // 430: copilot.cli.v1.AutoModeResolvedData.CategoryScoresEntry
+	nil,                                                                   // 431: copilot.cli.v1.CustomNotificationData.SubjectEntry
+	nil,                                                                   // 432: copilot.cli.v1.ModelCallFailureData.QuotaSnapshotsEntry
+	nil,                                                                   // 433: copilot.cli.v1.PermissionRequestShell.ResolvedPathsEntry
+	nil,                                                                   // 434: copilot.cli.v1.ShutdownAgentMetric.ModelMetricsEntry
+	nil,                                                                   // 435: copilot.cli.v1.ShutdownData.TokenDetailsEntry
+	nil,                                                                   // 436: copilot.cli.v1.ShutdownData.ModelMetricsEntry
+	nil,                                                                   // 437: copilot.cli.v1.ShutdownData.AgentMetricsEntry
+	nil,                                                                   // 438: copilot.cli.v1.ShutdownData.UsageAccountingWatermarksEntry
+	nil,                                                                   // 439: copilot.cli.v1.ShutdownModelMetric.TokenDetailsEntry
+	nil,                                                                   // 440: copilot.cli.v1.UsageCheckpointData.UsageAccountingWatermarksEntry
+	nil,                                                                   // 441: copilot.cli.v1.UsageGetMetricsResult.TokenDetailsEntry
+	nil,                                                                   // 442: copilot.cli.v1.UsageGetMetricsResult.ModelMetricsEntry
+	nil,                                                                   // 443: copilot.cli.v1.UsageGetMetricsResult.AgentMetricsEntry
+	(AbortReason)(0),                                                      // 444: copilot.cli.v1.AbortReason
+	(*timestamppb.Timestamp)(nil),                                         // 445: google.protobuf.Timestamp
+	(ReasoningSummary)(0),                                                 // 446: copilot.cli.v1.ReasoningSummary
+	(AiCreditsStatus)(0),                                                  // 447: copilot.cli.v1.AiCreditsStatus
+	(*ModelProviderRef)(nil),                                              // 448: copilot.cli.v1.ModelProviderRef
+	(AutoTier)(0),                                                         // 449: copilot.cli.v1.AutoTier
+	(*StringList)(nil),                                                    // 450: copilot.cli.v1.StringList
+	(AgentModelPolicy)(0),                                                 // 451: copilot.cli.v1.AgentModelPolicy
+	(*McpTaskMetadata)(nil),                                               // 452: copilot.cli.v1.McpTaskMetadata
+	(RemediationAction)(0),                                                // 453: copilot.cli.v1.RemediationAction
+	(*Attachment)(nil),                                                    // 454: copilot.cli.v1.Attachment
+	(SessionMode)(0),                                                      // 455: copilot.cli.v1.SessionMode
+	(IndexedSearchState)(0),                                               // 456: copilot.cli.v1.IndexedSearchState
+	(*McpOauthWWWAuthenticateParams)(nil),                                 // 457: copilot.cli.v1.McpOauthWWWAuthenticateParams
+	(*McpOauthHttpResponse)(nil),                                          // 458: copilot.cli.v1.McpOauthHttpResponse
+	(McpServerStatus)(0),                                                  // 459: copilot.cli.v1.McpServerStatus
+	(McpServerSource)(0),                                                  // 460: copilot.cli.v1.McpServerSource
+	(*McpServerMetadata)(nil),                                             // 461: copilot.cli.v1.McpServerMetadata
+	(Verbosity)(0),                                                        // 462: copilot.cli.v1.Verbosity
+	(ContextTier)(0),                                                      // 463: copilot.cli.v1.ContextTier
+	(ModelChangeSource)(0),                                                // 464: copilot.cli.v1.ModelChangeSource
+	(OmittedBinaryOmittedReason)(0),                                       // 465: copilot.cli.v1.OmittedBinaryOmittedReason
+	(*UserToolSessionApproval)(nil),                                       // 466: copilot.cli.v1.UserToolSessionApproval
+	(PermissionDecisionSource)(0),                                         // 467: copilot.cli.v1.PermissionDecisionSource
+	(*TaskBlocker)(nil),                                                   // 468: copilot.cli.v1.TaskBlocker
+	(*PermissionRule)(nil),                                                // 469: copilot.cli.v1.PermissionRule
+	(FactoryPermissionOperation)(0),                                       // 470: copilot.cli.v1.FactoryPermissionOperation
+	(*FactoryPermissionPhase)(nil),                                        // 471: copilot.cli.v1.FactoryPermissionPhase
+	(PermissionRecommendation)(0),                                         // 472: copilot.cli.v1.PermissionRecommendation
+	(PermissionRequestMemoryAction)(0),                                    // 473: copilot.cli.v1.PermissionRequestMemoryAction
+	(PermissionRequestMemoryDirection)(0),                                 // 474: copilot.cli.v1.PermissionRequestMemoryDirection
+	(*PermissionAssistedApproval)(nil),                                    // 475: copilot.cli.v1.PermissionAssistedApproval
+	(*PermissionSandboxPathGrant)(nil),                                    // 476: copilot.cli.v1.PermissionSandboxPathGrant
+	(WorkflowPermissionOperation)(0),                                      // 477: copilot.cli.v1.WorkflowPermissionOperation
+	(*WorkflowPermissionPhase)(nil),                                       // 478: copilot.cli.v1.WorkflowPermissionPhase
+	(*PermissionWriteFileEdit)(nil),                                       // 479: copilot.cli.v1.PermissionWriteFileEdit
+	(*PermissionPromptRequest)(nil),                                       // 480: copilot.cli.v1.PermissionPromptRequest
+	(PermissionMode)(0),                                                   // 481: copilot.cli.v1.PermissionMode
+	(*ProviderQuotaState)(nil),                                            // 482: copilot.cli.v1.ProviderQuotaState
+	(*SessionLimitsConfig)(nil),                                           // 483: copilot.cli.v1.SessionLimitsConfig
+	(ShutdownType)(0),                                                     // 484: copilot.cli.v1.ShutdownType
+	(*UsageMetricsProviderModelMetric)(nil),                               // 485: copilot.cli.v1.UsageMetricsProviderModelMetric
+	(SkillSource)(0),                                                      // 486: copilot.cli.v1.SkillSource
+	(TaskCompletionOutcome)(0),                                            // 487: copilot.cli.v1.TaskCompletionOutcome
+	(*EmbeddedTextResourceContents)(nil),                                  // 488: copilot.cli.v1.EmbeddedTextResourceContents
+	(*EmbeddedBlobResourceContents)(nil),                                  // 489: copilot.cli.v1.EmbeddedBlobResourceContents
+	(*UsageMetricsCodeChanges)(nil),                                       // 490: copilot.cli.v1.UsageMetricsCodeChanges
+	(*UsageMetricsTokenDetail)(nil),                                       // 491: copilot.cli.v1.UsageMetricsTokenDetail
+	(*UsageMetricsModelMetric)(nil),                                       // 492: copilot.cli.v1.UsageMetricsModelMetric
+	(*UsageMetricsAgentMetric)(nil),                                       // 493: copilot.cli.v1.UsageMetricsAgentMetric
 }
 var file_copilot_cli_v1_event_types_proto_depIdxs = []int32{
-	440, // 0: copilot.cli.v1.AbortData.reason:type_name -> copilot.cli.v1.AbortReason
+	444, // 0: copilot.cli.v1.AbortData.reason:type_name -> copilot.cli.v1.AbortReason
 	0,   // 1: copilot.cli.v1.AgentInterruptedData.activity:type_name -> copilot.cli.v1.AgentInterruptedActivity
 	49,  // 2: copilot.cli.v1.AgentInterruptedData.transport:type_name -> copilot.cli.v1.ModelCallFailureTransport
 	1,   // 3: copilot.cli.v1.AgentInterruptedData.cancel_phase:type_name -> copilot.cli.v1.AgentInterruptedCancelPhase
@@ -44052,34 +44531,34 @@ var file_copilot_cli_v1_event_types_proto_depIdxs = []int32{
 	101, // 6: copilot.cli.v1.AssistantMessageData.reasoning_blocks:type_name -> copilot.cli.v1.AssistantMessageReasoningBlocks
 	146, // 7: copilot.cli.v1.AssistantMessageData.citations:type_name -> copilot.cli.v1.Citations
 	178, // 8: copilot.cli.v1.AssistantMessageData.fusion:type_name -> copilot.cli.v1.FusionAttribution
-	423, // 9: copilot.cli.v1.AssistantMessageServerTools.function_call_namespaces:type_name -> copilot.cli.v1.AssistantMessageServerTools.FunctionCallNamespacesEntry
+	427, // 9: copilot.cli.v1.AssistantMessageServerTools.function_call_namespaces:type_name -> copilot.cli.v1.AssistantMessageServerTools.FunctionCallNamespacesEntry
 	2,   // 10: copilot.cli.v1.AssistantMessageToolRequest.type:type_name -> copilot.cli.v1.AssistantMessageToolRequestType
 	105, // 11: copilot.cli.v1.AssistantMessageToolRequest.caller:type_name -> copilot.cli.v1.AssistantMessageToolRequestCaller
 	2,   // 12: copilot.cli.v1.AssistantToolCallDeltaData.tool_type:type_name -> copilot.cli.v1.AssistantMessageToolRequestType
 	115, // 13: copilot.cli.v1.AssistantUsageCopilotUsage.token_details:type_name -> copilot.cli.v1.AssistantUsageCopilotUsageTokenDetail
-	441, // 14: copilot.cli.v1.AssistantUsageData.cache_expires_at:type_name -> google.protobuf.Timestamp
+	445, // 14: copilot.cli.v1.AssistantUsageData.cache_expires_at:type_name -> google.protobuf.Timestamp
 	4,   // 15: copilot.cli.v1.AssistantUsageData.transport:type_name -> copilot.cli.v1.AssistantUsageTransport
 	3,   // 16: copilot.cli.v1.AssistantUsageData.api_endpoint:type_name -> copilot.cli.v1.AssistantUsageApiEndpoint
-	424, // 17: copilot.cli.v1.AssistantUsageData.quota_snapshots:type_name -> copilot.cli.v1.AssistantUsageData.QuotaSnapshotsEntry
+	428, // 17: copilot.cli.v1.AssistantUsageData.quota_snapshots:type_name -> copilot.cli.v1.AssistantUsageData.QuotaSnapshotsEntry
 	114, // 18: copilot.cli.v1.AssistantUsageData.copilot_usage:type_name -> copilot.cli.v1.AssistantUsageCopilotUsage
-	442, // 19: copilot.cli.v1.AssistantUsageData.reasoning_summary:type_name -> copilot.cli.v1.ReasoningSummary
-	425, // 20: copilot.cli.v1.AssistantUsageData.tool_counts:type_name -> copilot.cli.v1.AssistantUsageData.ToolCountsEntry
+	446, // 19: copilot.cli.v1.AssistantUsageData.reasoning_summary:type_name -> copilot.cli.v1.ReasoningSummary
+	429, // 20: copilot.cli.v1.AssistantUsageData.tool_counts:type_name -> copilot.cli.v1.AssistantUsageData.ToolCountsEntry
 	178, // 21: copilot.cli.v1.AssistantUsageData.fusion:type_name -> copilot.cli.v1.FusionAttribution
-	443, // 22: copilot.cli.v1.AssistantUsageData.ai_credits_status:type_name -> copilot.cli.v1.AiCreditsStatus
-	444, // 23: copilot.cli.v1.AssistantUsageData.provider:type_name -> copilot.cli.v1.ModelProviderRef
-	408, // 24: copilot.cli.v1.AssistantUsageData.accounting:type_name -> copilot.cli.v1.UsageAccountingIdentity
+	447, // 22: copilot.cli.v1.AssistantUsageData.ai_credits_status:type_name -> copilot.cli.v1.AiCreditsStatus
+	448, // 23: copilot.cli.v1.AssistantUsageData.provider:type_name -> copilot.cli.v1.ModelProviderRef
+	412, // 24: copilot.cli.v1.AssistantUsageData.accounting:type_name -> copilot.cli.v1.UsageAccountingIdentity
 	53,  // 25: copilot.cli.v1.AssistantUsageData.request_body_encoding:type_name -> copilot.cli.v1.ModelCallRequestBodyEncoding
 	52,  // 26: copilot.cli.v1.AssistantUsageData.request_body_compression_fallback:type_name -> copilot.cli.v1.ModelCallRequestBodyCompressionFallback
 	53,  // 27: copilot.cli.v1.AssistantUsageData.request_body_compression_fallback_from:type_name -> copilot.cli.v1.ModelCallRequestBodyEncoding
 	55,  // 28: copilot.cli.v1.AssistantUsageData.websocket_fallback_reason:type_name -> copilot.cli.v1.ModelCallWebSocketFallbackReason
 	54,  // 29: copilot.cli.v1.AssistantUsageData.websocket_fallback_error_kind:type_name -> copilot.cli.v1.ModelCallWebSocketFallbackErrorKind
-	441, // 30: copilot.cli.v1.AssistantUsageQuotaSnapshot.reset_date:type_name -> google.protobuf.Timestamp
+	445, // 30: copilot.cli.v1.AssistantUsageQuotaSnapshot.reset_date:type_name -> google.protobuf.Timestamp
 	5,   // 31: copilot.cli.v1.AutoModeResolvedData.reasoning_bucket:type_name -> copilot.cli.v1.AutoModeResolvedReasoningBucket
-	426, // 32: copilot.cli.v1.AutoModeResolvedData.category_scores:type_name -> copilot.cli.v1.AutoModeResolvedData.CategoryScoresEntry
+	430, // 32: copilot.cli.v1.AutoModeResolvedData.category_scores:type_name -> copilot.cli.v1.AutoModeResolvedData.CategoryScoresEntry
 	6,   // 33: copilot.cli.v1.AutoModeSwitchCompletedData.response:type_name -> copilot.cli.v1.AutoModeSwitchResponse
 	61,  // 34: copilot.cli.v1.AutoTierRecommendationData.recommended_auto_tier:type_name -> copilot.cli.v1.RecommendedAutoTier
-	445, // 35: copilot.cli.v1.AutoTierSwitchFailedData.effective_auto_tier:type_name -> copilot.cli.v1.AutoTier
-	445, // 36: copilot.cli.v1.AutoTierSwitchFailedData.requested_auto_tier:type_name -> copilot.cli.v1.AutoTier
+	449, // 35: copilot.cli.v1.AutoTierSwitchFailedData.effective_auto_tier:type_name -> copilot.cli.v1.AutoTier
+	449, // 36: copilot.cli.v1.AutoTierSwitchFailedData.requested_auto_tier:type_name -> copilot.cli.v1.AutoTier
 	7,   // 37: copilot.cli.v1.AutoTierSwitchFailedData.reason:type_name -> copilot.cli.v1.AutoTierSwitchFailureReason
 	8,   // 38: copilot.cli.v1.AutopilotObjectiveChangedData.operation:type_name -> copilot.cli.v1.AutopilotObjectiveChangedOperation
 	9,   // 39: copilot.cli.v1.AutopilotObjectiveChangedData.status:type_name -> copilot.cli.v1.AutopilotObjectiveChangedStatus
@@ -44098,407 +44577,408 @@ var file_copilot_cli_v1_event_types_proto_depIdxs = []int32{
 	145, // 52: copilot.cli.v1.Citations.spans:type_name -> copilot.cli.v1.CitationSpan
 	150, // 53: copilot.cli.v1.CommandsChangedData.commands:type_name -> copilot.cli.v1.CommandsChangedCommand
 	153, // 54: copilot.cli.v1.CompactionCompleteCompactionTokensUsed.copilot_usage:type_name -> copilot.cli.v1.CompactionCompleteCompactionTokensUsedCopilotUsage
-	443, // 55: copilot.cli.v1.CompactionCompleteCompactionTokensUsed.ai_credits_status:type_name -> copilot.cli.v1.AiCreditsStatus
-	444, // 56: copilot.cli.v1.CompactionCompleteCompactionTokensUsed.provider:type_name -> copilot.cli.v1.ModelProviderRef
+	447, // 55: copilot.cli.v1.CompactionCompleteCompactionTokensUsed.ai_credits_status:type_name -> copilot.cli.v1.AiCreditsStatus
+	448, // 56: copilot.cli.v1.CompactionCompleteCompactionTokensUsed.provider:type_name -> copilot.cli.v1.ModelProviderRef
 	154, // 57: copilot.cli.v1.CompactionCompleteCompactionTokensUsedCopilotUsage.token_details:type_name -> copilot.cli.v1.CompactionCompleteCompactionTokensUsedCopilotUsageTokenDetail
 	152, // 58: copilot.cli.v1.CompactionCompleteData.compaction_tokens_used:type_name -> copilot.cli.v1.CompactionCompleteCompactionTokensUsed
 	13,  // 59: copilot.cli.v1.CompactionCompleteData.trigger:type_name -> copilot.cli.v1.CompactionTrigger
-	307, // 60: copilot.cli.v1.CompactionCompleteData.responses_reasoning:type_name -> copilot.cli.v1.ResponsesReasoning
+	311, // 60: copilot.cli.v1.CompactionCompleteData.responses_reasoning:type_name -> copilot.cli.v1.ResponsesReasoning
 	13,  // 61: copilot.cli.v1.CompactionStartData.trigger:type_name -> copilot.cli.v1.CompactionTrigger
 	158, // 62: copilot.cli.v1.CompletionReceiptData.event_range:type_name -> copilot.cli.v1.CompletionReceiptEventRange
 	14,  // 63: copilot.cli.v1.CompletionReceiptData.stop_reason:type_name -> copilot.cli.v1.CompletionReceiptStopReason
 	159, // 64: copilot.cli.v1.CompletionReceiptData.final_tool:type_name -> copilot.cli.v1.CompletionReceiptFinalTool
 	15,  // 65: copilot.cli.v1.CompletionReceiptFinalTool.status:type_name -> copilot.cli.v1.CompletionReceiptToolStatus
-	446, // 66: copilot.cli.v1.CustomAgentsUpdatedAgent.tools:type_name -> copilot.cli.v1.StringList
-	447, // 67: copilot.cli.v1.CustomAgentsUpdatedAgent.model_policy:type_name -> copilot.cli.v1.AgentModelPolicy
+	450, // 66: copilot.cli.v1.CustomAgentsUpdatedAgent.tools:type_name -> copilot.cli.v1.StringList
+	451, // 67: copilot.cli.v1.CustomAgentsUpdatedAgent.model_policy:type_name -> copilot.cli.v1.AgentModelPolicy
 	161, // 68: copilot.cli.v1.CustomAgentsUpdatedData.agents:type_name -> copilot.cli.v1.CustomAgentsUpdatedAgent
-	427, // 69: copilot.cli.v1.CustomNotificationData.subject:type_name -> copilot.cli.v1.CustomNotificationData.SubjectEntry
+	431, // 69: copilot.cli.v1.CustomNotificationData.subject:type_name -> copilot.cli.v1.CustomNotificationData.SubjectEntry
 	16,  // 70: copilot.cli.v1.ElicitationCompletedData.action:type_name -> copilot.cli.v1.ElicitationCompletedAction
 	17,  // 71: copilot.cli.v1.ElicitationRequestedData.mode:type_name -> copilot.cli.v1.ElicitationRequestedMode
 	166, // 72: copilot.cli.v1.ElicitationRequestedData.requested_schema:type_name -> copilot.cli.v1.ElicitationRequestedSchema
-	448, // 73: copilot.cli.v1.ErrorData.remediation:type_name -> copilot.cli.v1.RemediationAction
-	18,  // 74: copilot.cli.v1.ExitPlanModeCompletedData.selected_action:type_name -> copilot.cli.v1.ExitPlanModeAction
-	18,  // 75: copilot.cli.v1.ExitPlanModeRequestedData.actions:type_name -> copilot.cli.v1.ExitPlanModeAction
-	18,  // 76: copilot.cli.v1.ExitPlanModeRequestedData.recommended_action:type_name -> copilot.cli.v1.ExitPlanModeAction
-	449, // 77: copilot.cli.v1.ExtensionsAttachmentsPushedData.attachments:type_name -> copilot.cli.v1.Attachment
-	172, // 78: copilot.cli.v1.ExtensionsLoadedData.extensions:type_name -> copilot.cli.v1.ExtensionsLoadedExtension
-	19,  // 79: copilot.cli.v1.ExtensionsLoadedExtension.source:type_name -> copilot.cli.v1.ExtensionsLoadedExtensionSource
-	20,  // 80: copilot.cli.v1.ExtensionsLoadedExtension.status:type_name -> copilot.cli.v1.ExtensionsLoadedExtensionStatus
-	21,  // 81: copilot.cli.v1.FactoryRunSettledData.status:type_name -> copilot.cli.v1.FactoryRunSettledStatus
-	329, // 82: copilot.cli.v1.FusionChangeCheckpointData.code_changes:type_name -> copilot.cli.v1.ShutdownCodeChanges
-	22,  // 83: copilot.cli.v1.FusionCommitStartedData.kind:type_name -> copilot.cli.v1.FusionCommitKind
-	25,  // 84: copilot.cli.v1.FusionCompletedData.pattern:type_name -> copilot.cli.v1.FusionPattern
-	24,  // 85: copilot.cli.v1.FusionFollowUpRecommendation.user_turn:type_name -> copilot.cli.v1.FusionFollowUpAction
-	24,  // 86: copilot.cli.v1.FusionFollowUpRecommendation.compaction_turn:type_name -> copilot.cli.v1.FusionFollowUpAction
-	27,  // 87: copilot.cli.v1.FusionPhaseActivityData.phase_kind:type_name -> copilot.cli.v1.FusionPhaseKind
-	25,  // 88: copilot.cli.v1.FusionPhaseActivityData.pattern:type_name -> copilot.cli.v1.FusionPattern
-	23,  // 89: copilot.cli.v1.FusionPhaseActivityData.conversation_scope:type_name -> copilot.cli.v1.FusionConversationScope
-	26,  // 90: copilot.cli.v1.FusionPhaseActivityData.activity:type_name -> copilot.cli.v1.FusionPhaseActivityKind
-	27,  // 91: copilot.cli.v1.FusionPhaseCompletedData.phase_kind:type_name -> copilot.cli.v1.FusionPhaseKind
-	23,  // 92: copilot.cli.v1.FusionPhaseCompletedData.conversation_scope:type_name -> copilot.cli.v1.FusionConversationScope
-	28,  // 93: copilot.cli.v1.FusionPhaseCompletedData.status:type_name -> copilot.cli.v1.FusionPhaseStatus
-	190, // 94: copilot.cli.v1.FusionPhaseCompletedData.usage:type_name -> copilot.cli.v1.FusionPhaseUsage
-	29,  // 95: copilot.cli.v1.FusionPhaseCompletedData.projection_mode:type_name -> copilot.cli.v1.FusionProjectionMode
-	195, // 96: copilot.cli.v1.FusionPhaseCompletedData.staged_terminal:type_name -> copilot.cli.v1.FusionStagedTerminal
-	27,  // 97: copilot.cli.v1.FusionPhaseFailedData.phase_kind:type_name -> copilot.cli.v1.FusionPhaseKind
-	23,  // 98: copilot.cli.v1.FusionPhaseFailedData.conversation_scope:type_name -> copilot.cli.v1.FusionConversationScope
-	28,  // 99: copilot.cli.v1.FusionPhaseFailedData.status:type_name -> copilot.cli.v1.FusionPhaseStatus
-	190, // 100: copilot.cli.v1.FusionPhaseFailedData.usage:type_name -> copilot.cli.v1.FusionPhaseUsage
-	27,  // 101: copilot.cli.v1.FusionPhasePlanStep.kind:type_name -> copilot.cli.v1.FusionPhaseKind
-	23,  // 102: copilot.cli.v1.FusionPhasePlanStep.scope:type_name -> copilot.cli.v1.FusionConversationScope
-	27,  // 103: copilot.cli.v1.FusionPhaseStartedData.phase_kind:type_name -> copilot.cli.v1.FusionPhaseKind
-	25,  // 104: copilot.cli.v1.FusionPhaseStartedData.pattern:type_name -> copilot.cli.v1.FusionPattern
-	23,  // 105: copilot.cli.v1.FusionPhaseStartedData.conversation_scope:type_name -> copilot.cli.v1.FusionConversationScope
-	194, // 106: copilot.cli.v1.FusionResolvedData.scores:type_name -> copilot.cli.v1.FusionScores
-	25,  // 107: copilot.cli.v1.FusionResolvedData.pattern:type_name -> copilot.cli.v1.FusionPattern
-	183, // 108: copilot.cli.v1.FusionResolvedData.follow_up:type_name -> copilot.cli.v1.FusionFollowUpRecommendation
-	188, // 109: copilot.cli.v1.FusionResolvedData.phase_plan:type_name -> copilot.cli.v1.FusionPhasePlanStep
-	182, // 110: copilot.cli.v1.FusionResolvedData.critics:type_name -> copilot.cli.v1.FusionCritic
-	30,  // 111: copilot.cli.v1.FusionRouteStartedData.turn_kind:type_name -> copilot.cli.v1.FusionTurnKind
-	441, // 112: copilot.cli.v1.HandoffData.handoff_time:type_name -> google.protobuf.Timestamp
-	31,  // 113: copilot.cli.v1.HandoffData.source_type:type_name -> copilot.cli.v1.HandoffSourceType
-	198, // 114: copilot.cli.v1.HandoffData.repository:type_name -> copilot.cli.v1.HandoffRepository
-	200, // 115: copilot.cli.v1.HookEndData.error:type_name -> copilot.cli.v1.HookEndError
-	32,  // 116: copilot.cli.v1.HumanResponseRecordedData.actor:type_name -> copilot.cli.v1.HumanResponseActor
-	204, // 117: copilot.cli.v1.HumanResponseRecordedData.response:type_name -> copilot.cli.v1.HumanResponseRecordedResponse
-	205, // 118: copilot.cli.v1.HumanResponseRecordedResponse.ask_user:type_name -> copilot.cli.v1.HumanResponseRecordedResponseAskUser
-	207, // 119: copilot.cli.v1.HumanResponseRecordedResponse.user_input:type_name -> copilot.cli.v1.HumanResponseRecordedResponseUserInput
-	206, // 120: copilot.cli.v1.HumanResponseRecordedResponse.exit_plan_mode:type_name -> copilot.cli.v1.HumanResponseRecordedResponseExitPlanMode
-	166, // 121: copilot.cli.v1.HumanResponseRecordedResponseAskUser.requested_schema:type_name -> copilot.cli.v1.ElicitationRequestedSchema
-	18,  // 122: copilot.cli.v1.HumanResponseRecordedResponseExitPlanMode.actions:type_name -> copilot.cli.v1.ExitPlanModeAction
-	18,  // 123: copilot.cli.v1.HumanResponseRecordedResponseExitPlanMode.recommended_action:type_name -> copilot.cli.v1.ExitPlanModeAction
-	18,  // 124: copilot.cli.v1.HumanResponseRecordedResponseExitPlanMode.selected_action:type_name -> copilot.cli.v1.ExitPlanModeAction
-	450, // 125: copilot.cli.v1.IdleData.mode:type_name -> copilot.cli.v1.SessionMode
-	213, // 126: copilot.cli.v1.IndexedSearchData.status:type_name -> copilot.cli.v1.IndexedSearchDataStatus
-	212, // 127: copilot.cli.v1.IndexedSearchData.startup:type_name -> copilot.cli.v1.IndexedSearchDataStartup
-	211, // 128: copilot.cli.v1.IndexedSearchData.server_error:type_name -> copilot.cli.v1.IndexedSearchDataServerError
-	210, // 129: copilot.cli.v1.IndexedSearchData.incremental:type_name -> copilot.cli.v1.IndexedSearchDataIncremental
-	35,  // 130: copilot.cli.v1.IndexedSearchDataIncremental.phase:type_name -> copilot.cli.v1.IndexedSearchIncrementalPhase
-	34,  // 131: copilot.cli.v1.IndexedSearchDataServerError.error_type:type_name -> copilot.cli.v1.IndexedSearchErrorType
-	36,  // 132: copilot.cli.v1.IndexedSearchDataStartup.outcome:type_name -> copilot.cli.v1.IndexedSearchOutcome
-	33,  // 133: copilot.cli.v1.IndexedSearchDataStartup.disabled_reason:type_name -> copilot.cli.v1.IndexedSearchDisabledReason
-	451, // 134: copilot.cli.v1.IndexedSearchDataStatus.state:type_name -> copilot.cli.v1.IndexedSearchState
-	37,  // 135: copilot.cli.v1.ManagedPluginProgressData.phase:type_name -> copilot.cli.v1.ManagedPluginProgressPhase
-	38,  // 136: copilot.cli.v1.ManagedSettingsEnforcedData.escalation:type_name -> copilot.cli.v1.ManagedSettingsEnforcedEscalation
-	218, // 137: copilot.cli.v1.McpAppToolCallCompleteData.error:type_name -> copilot.cli.v1.McpAppToolCallCompleteError
-	219, // 138: copilot.cli.v1.McpAppToolCallCompleteData.tool_meta:type_name -> copilot.cli.v1.McpAppToolCallCompleteToolMeta
-	220, // 139: copilot.cli.v1.McpAppToolCallCompleteToolMeta.ui:type_name -> copilot.cli.v1.McpAppToolCallCompleteToolMetaUI
-	39,  // 140: copilot.cli.v1.McpHeadersRefreshCompletedData.outcome:type_name -> copilot.cli.v1.McpHeadersRefreshCompletedOutcome
-	40,  // 141: copilot.cli.v1.McpHeadersRefreshRequiredData.reason:type_name -> copilot.cli.v1.McpHeadersRefreshRequiredReason
-	41,  // 142: copilot.cli.v1.McpOauthCompletedData.outcome:type_name -> copilot.cli.v1.McpOauthCompletionOutcome
-	42,  // 143: copilot.cli.v1.McpOauthRecoveryCompletedData.outcome:type_name -> copilot.cli.v1.McpOauthRecoveryCompletedOutcome
-	227, // 144: copilot.cli.v1.McpOauthRequiredData.static_client_config:type_name -> copilot.cli.v1.McpOauthRequiredStaticClientConfig
-	452, // 145: copilot.cli.v1.McpOauthRequiredData.www_authenticate_params:type_name -> copilot.cli.v1.McpOauthWWWAuthenticateParams
-	453, // 146: copilot.cli.v1.McpOauthRequiredData.http_response:type_name -> copilot.cli.v1.McpOauthHttpResponse
-	43,  // 147: copilot.cli.v1.McpOauthRequiredData.reason:type_name -> copilot.cli.v1.McpOauthRequestReason
-	44,  // 148: copilot.cli.v1.McpOauthRequiredStaticClientConfig.grant_type:type_name -> copilot.cli.v1.McpOauthRequiredStaticClientConfigGrantType
-	454, // 149: copilot.cli.v1.McpServerStatusChangedData.status:type_name -> copilot.cli.v1.McpServerStatus
-	233, // 150: copilot.cli.v1.McpServersLoadedData.servers:type_name -> copilot.cli.v1.McpServersLoadedServer
-	454, // 151: copilot.cli.v1.McpServersLoadedServer.status:type_name -> copilot.cli.v1.McpServerStatus
-	455, // 152: copilot.cli.v1.McpServersLoadedServer.source:type_name -> copilot.cli.v1.McpServerSource
-	45,  // 153: copilot.cli.v1.McpServersLoadedServer.transport:type_name -> copilot.cli.v1.McpServerTransport
-	456, // 154: copilot.cli.v1.McpServersLoadedServer.server_metadata:type_name -> copilot.cli.v1.McpServerMetadata
-	450, // 155: copilot.cli.v1.ModeChangedData.previous_mode:type_name -> copilot.cli.v1.SessionMode
-	450, // 156: copilot.cli.v1.ModeChangedData.new_mode:type_name -> copilot.cli.v1.SessionMode
-	450, // 157: copilot.cli.v1.ModeNoticeDeliveredData.mode:type_name -> copilot.cli.v1.SessionMode
-	3,   // 158: copilot.cli.v1.ModelCallFailureData.api_endpoint:type_name -> copilot.cli.v1.AssistantUsageApiEndpoint
-	49,  // 159: copilot.cli.v1.ModelCallFailureData.transport:type_name -> copilot.cli.v1.ModelCallFailureTransport
-	47,  // 160: copilot.cli.v1.ModelCallFailureData.failure_kind:type_name -> copilot.cli.v1.ModelCallFailureKind
-	48,  // 161: copilot.cli.v1.ModelCallFailureData.source:type_name -> copilot.cli.v1.ModelCallFailureSource
-	46,  // 162: copilot.cli.v1.ModelCallFailureData.bad_request_kind:type_name -> copilot.cli.v1.ModelCallFailureBadRequestKind
-	428, // 163: copilot.cli.v1.ModelCallFailureData.quota_snapshots:type_name -> copilot.cli.v1.ModelCallFailureData.QuotaSnapshotsEntry
-	238, // 164: copilot.cli.v1.ModelCallFailureData.request_fingerprint:type_name -> copilot.cli.v1.ModelCallFailureRequestFingerprint
-	178, // 165: copilot.cli.v1.ModelCallFailureData.fusion:type_name -> copilot.cli.v1.FusionAttribution
-	53,  // 166: copilot.cli.v1.ModelCallFailureData.request_body_encoding:type_name -> copilot.cli.v1.ModelCallRequestBodyEncoding
-	52,  // 167: copilot.cli.v1.ModelCallFailureData.request_body_compression_fallback:type_name -> copilot.cli.v1.ModelCallRequestBodyCompressionFallback
-	53,  // 168: copilot.cli.v1.ModelCallFailureData.request_body_compression_fallback_from:type_name -> copilot.cli.v1.ModelCallRequestBodyEncoding
-	55,  // 169: copilot.cli.v1.ModelCallFailureData.websocket_fallback_reason:type_name -> copilot.cli.v1.ModelCallWebSocketFallbackReason
-	54,  // 170: copilot.cli.v1.ModelCallFailureData.websocket_fallback_error_kind:type_name -> copilot.cli.v1.ModelCallWebSocketFallbackErrorKind
-	50,  // 171: copilot.cli.v1.ModelCallFinalResultData.result:type_name -> copilot.cli.v1.ModelCallFinalResult
-	51,  // 172: copilot.cli.v1.ModelCallFinishedData.outcome:type_name -> copilot.cli.v1.ModelCallFinishedOutcome
-	178, // 173: copilot.cli.v1.ModelCallStartData.fusion:type_name -> copilot.cli.v1.FusionAttribution
-	442, // 174: copilot.cli.v1.ModelChangeData.previous_reasoning_summary:type_name -> copilot.cli.v1.ReasoningSummary
-	442, // 175: copilot.cli.v1.ModelChangeData.reasoning_summary:type_name -> copilot.cli.v1.ReasoningSummary
-	457, // 176: copilot.cli.v1.ModelChangeData.previous_verbosity:type_name -> copilot.cli.v1.Verbosity
-	457, // 177: copilot.cli.v1.ModelChangeData.verbosity:type_name -> copilot.cli.v1.Verbosity
-	458, // 178: copilot.cli.v1.ModelChangeData.context_tier:type_name -> copilot.cli.v1.ContextTier
-	459, // 179: copilot.cli.v1.ModelChangeData.source:type_name -> copilot.cli.v1.ModelChangeSource
-	445, // 180: copilot.cli.v1.ModelChangeData.previous_auto_tier:type_name -> copilot.cli.v1.AutoTier
-	445, // 181: copilot.cli.v1.ModelChangeData.auto_tier:type_name -> copilot.cli.v1.AutoTier
-	253, // 182: copilot.cli.v1.ModelResponseLimitsStatusData.status:type_name -> copilot.cli.v1.ModelResponseLimits
-	56,  // 183: copilot.cli.v1.OmittedBinaryResult.type:type_name -> copilot.cli.v1.OmittedBinaryType
-	460, // 184: copilot.cli.v1.OmittedBinaryResult.omitted_reason:type_name -> copilot.cli.v1.OmittedBinaryOmittedReason
-	461, // 185: copilot.cli.v1.PermissionApprovedForLocation.approval:type_name -> copilot.cli.v1.UserToolSessionApproval
-	461, // 186: copilot.cli.v1.PermissionApprovedForSession.approval:type_name -> copilot.cli.v1.UserToolSessionApproval
-	462, // 187: copilot.cli.v1.PermissionCarriedForwardData.decision_source:type_name -> copilot.cli.v1.PermissionDecisionSource
-	298, // 188: copilot.cli.v1.PermissionCompletedData.result:type_name -> copilot.cli.v1.PermissionResult
-	463, // 189: copilot.cli.v1.PermissionCompletedData.blocker:type_name -> copilot.cli.v1.TaskBlocker
-	462, // 190: copilot.cli.v1.PermissionCompletedData.decision_source:type_name -> copilot.cli.v1.PermissionDecisionSource
-	57,  // 191: copilot.cli.v1.PermissionContextualAuthorizationData.polarity:type_name -> copilot.cli.v1.PermissionMessageAuthorizationPolarity
-	464, // 192: copilot.cli.v1.PermissionDeniedByRules.rules:type_name -> copilot.cli.v1.PermissionRule
-	57,  // 193: copilot.cli.v1.PermissionMessageAuthorizationData.polarity:type_name -> copilot.cli.v1.PermissionMessageAuthorizationPolarity
-	290, // 194: copilot.cli.v1.PermissionRequest.shell:type_name -> copilot.cli.v1.PermissionRequestShell
-	296, // 195: copilot.cli.v1.PermissionRequest.write:type_name -> copilot.cli.v1.PermissionRequestWrite
-	289, // 196: copilot.cli.v1.PermissionRequest.read:type_name -> copilot.cli.v1.PermissionRequestRead
-	287, // 197: copilot.cli.v1.PermissionRequest.mcp:type_name -> copilot.cli.v1.PermissionRequestMcp
-	294, // 198: copilot.cli.v1.PermissionRequest.url:type_name -> copilot.cli.v1.PermissionRequestUrl
-	288, // 199: copilot.cli.v1.PermissionRequest.memory:type_name -> copilot.cli.v1.PermissionRequestMemory
-	281, // 200: copilot.cli.v1.PermissionRequest.custom_tool:type_name -> copilot.cli.v1.PermissionRequestCustomTool
-	286, // 201: copilot.cli.v1.PermissionRequest.hook:type_name -> copilot.cli.v1.PermissionRequestHook
-	283, // 202: copilot.cli.v1.PermissionRequest.extension_management:type_name -> copilot.cli.v1.PermissionRequestExtensionManagement
-	285, // 203: copilot.cli.v1.PermissionRequest.factory:type_name -> copilot.cli.v1.PermissionRequestFactory
-	284, // 204: copilot.cli.v1.PermissionRequest.extension_permission_access:type_name -> copilot.cli.v1.PermissionRequestExtensionPermissionAccess
-	282, // 205: copilot.cli.v1.PermissionRequest.extension_env_access:type_name -> copilot.cli.v1.PermissionRequestExtensionEnvAccess
-	295, // 206: copilot.cli.v1.PermissionRequest.workflow:type_name -> copilot.cli.v1.PermissionRequestWorkflow
-	465, // 207: copilot.cli.v1.PermissionRequestFactory.operation:type_name -> copilot.cli.v1.FactoryPermissionOperation
-	466, // 208: copilot.cli.v1.PermissionRequestFactory.phases:type_name -> copilot.cli.v1.FactoryPermissionPhase
-	467, // 209: copilot.cli.v1.PermissionRequestMcp.permission_recommendation:type_name -> copilot.cli.v1.PermissionRecommendation
-	468, // 210: copilot.cli.v1.PermissionRequestMemory.action:type_name -> copilot.cli.v1.PermissionRequestMemoryAction
-	469, // 211: copilot.cli.v1.PermissionRequestMemory.direction:type_name -> copilot.cli.v1.PermissionRequestMemoryDirection
-	58,  // 212: copilot.cli.v1.PermissionRequestMemory.scope:type_name -> copilot.cli.v1.PermissionRequestMemoryScope
-	470, // 213: copilot.cli.v1.PermissionRequestMemory.assisted_approval:type_name -> copilot.cli.v1.PermissionAssistedApproval
-	471, // 214: copilot.cli.v1.PermissionRequestRead.sandbox_path_grant:type_name -> copilot.cli.v1.PermissionSandboxPathGrant
-	291, // 215: copilot.cli.v1.PermissionRequestShell.commands:type_name -> copilot.cli.v1.PermissionRequestShellCommand
-	292, // 216: copilot.cli.v1.PermissionRequestShell.command_segments:type_name -> copilot.cli.v1.PermissionRequestShellCommandSegment
-	293, // 217: copilot.cli.v1.PermissionRequestShell.possible_urls:type_name -> copilot.cli.v1.PermissionRequestShellPossibleUrl
-	429, // 218: copilot.cli.v1.PermissionRequestShell.resolved_paths:type_name -> copilot.cli.v1.PermissionRequestShell.ResolvedPathsEntry
-	471, // 219: copilot.cli.v1.PermissionRequestShell.sandbox_path_grant:type_name -> copilot.cli.v1.PermissionSandboxPathGrant
-	472, // 220: copilot.cli.v1.PermissionRequestWorkflow.operation:type_name -> copilot.cli.v1.WorkflowPermissionOperation
-	473, // 221: copilot.cli.v1.PermissionRequestWorkflow.phases:type_name -> copilot.cli.v1.WorkflowPermissionPhase
-	471, // 222: copilot.cli.v1.PermissionRequestWrite.sandbox_path_grant:type_name -> copilot.cli.v1.PermissionSandboxPathGrant
-	474, // 223: copilot.cli.v1.PermissionRequestWrite.file_edits:type_name -> copilot.cli.v1.PermissionWriteFileEdit
-	280, // 224: copilot.cli.v1.PermissionRequestedData.permission_request:type_name -> copilot.cli.v1.PermissionRequest
-	475, // 225: copilot.cli.v1.PermissionRequestedData.prompt_request:type_name -> copilot.cli.v1.PermissionPromptRequest
-	476, // 226: copilot.cli.v1.PermissionRequestedData.permission_mode:type_name -> copilot.cli.v1.PermissionMode
-	450, // 227: copilot.cli.v1.PermissionRequestedData.agent_mode:type_name -> copilot.cli.v1.SessionMode
-	178, // 228: copilot.cli.v1.PermissionRequestedData.fusion:type_name -> copilot.cli.v1.FusionAttribution
-	263, // 229: copilot.cli.v1.PermissionResult.approved:type_name -> copilot.cli.v1.PermissionApproved
-	265, // 230: copilot.cli.v1.PermissionResult.approved_for_session:type_name -> copilot.cli.v1.PermissionApprovedForSession
-	264, // 231: copilot.cli.v1.PermissionResult.approved_for_location:type_name -> copilot.cli.v1.PermissionApprovedForLocation
-	268, // 232: copilot.cli.v1.PermissionResult.cancelled:type_name -> copilot.cli.v1.PermissionCancelled
-	274, // 233: copilot.cli.v1.PermissionResult.denied_by_rules:type_name -> copilot.cli.v1.PermissionDeniedByRules
-	276, // 234: copilot.cli.v1.PermissionResult.denied_no_approval_rule_and_could_not_request_from_user:type_name -> copilot.cli.v1.PermissionDeniedNoApprovalRuleAndCouldNotRequestFromUser
-	275, // 235: copilot.cli.v1.PermissionResult.denied_interactively_by_user:type_name -> copilot.cli.v1.PermissionDeniedInteractivelyByUser
-	272, // 236: copilot.cli.v1.PermissionResult.denied_by_content_exclusion_policy:type_name -> copilot.cli.v1.PermissionDeniedByContentExclusionPolicy
-	273, // 237: copilot.cli.v1.PermissionResult.denied_by_permission_request_hook:type_name -> copilot.cli.v1.PermissionDeniedByPermissionRequestHook
-	266, // 238: copilot.cli.v1.PermissionResult.approved_read_only_for_session:type_name -> copilot.cli.v1.PermissionApprovedReadOnlyForSession
-	476, // 239: copilot.cli.v1.PermissionsChangedData.previous_mode:type_name -> copilot.cli.v1.PermissionMode
-	476, // 240: copilot.cli.v1.PermissionsChangedData.mode:type_name -> copilot.cli.v1.PermissionMode
-	59,  // 241: copilot.cli.v1.PersistedBinaryImage.type:type_name -> copilot.cli.v1.PersistedBinaryImageType
-	300, // 242: copilot.cli.v1.PersistedBinaryResult.persisted_binary_image:type_name -> copilot.cli.v1.PersistedBinaryImage
-	261, // 243: copilot.cli.v1.PersistedBinaryResult.omitted_binary_result:type_name -> copilot.cli.v1.OmittedBinaryResult
-	127, // 244: copilot.cli.v1.PersistedBinaryResult.binary_asset_reference:type_name -> copilot.cli.v1.BinaryAssetReference
-	60,  // 245: copilot.cli.v1.PlanChangedData.operation:type_name -> copilot.cli.v1.PlanChangedOperation
-	477, // 246: copilot.cli.v1.ProviderQuotaObservationData.observation:type_name -> copilot.cli.v1.ProviderQuotaState
-	53,  // 247: copilot.cli.v1.RequestBodyCompressionDisabledData.encoding:type_name -> copilot.cli.v1.ModelCallRequestBodyEncoding
-	441, // 248: copilot.cli.v1.ResumeData.resume_time:type_name -> google.protobuf.Timestamp
-	442, // 249: copilot.cli.v1.ResumeData.reasoning_summary:type_name -> copilot.cli.v1.ReasoningSummary
-	457, // 250: copilot.cli.v1.ResumeData.verbosity:type_name -> copilot.cli.v1.Verbosity
-	458, // 251: copilot.cli.v1.ResumeData.context_tier:type_name -> copilot.cli.v1.ContextTier
-	478, // 252: copilot.cli.v1.ResumeData.session_limits:type_name -> copilot.cli.v1.SessionLimitsConfig
-	421, // 253: copilot.cli.v1.ResumeData.context:type_name -> copilot.cli.v1.WorkingDirectoryContext
-	445, // 254: copilot.cli.v1.ResumeData.auto_tier:type_name -> copilot.cli.v1.AutoTier
-	318, // 255: copilot.cli.v1.SandboxDecisionData.policy_resolved:type_name -> copilot.cli.v1.SandboxDecisionDataPolicyResolved
-	319, // 256: copilot.cli.v1.SandboxDecisionData.spawn_completed:type_name -> copilot.cli.v1.SandboxDecisionDataSpawnCompleted
-	315, // 257: copilot.cli.v1.SandboxDecisionData.enforcement_state:type_name -> copilot.cli.v1.SandboxDecisionDataEnforcementState
-	312, // 258: copilot.cli.v1.SandboxDecisionData.access_denied:type_name -> copilot.cli.v1.SandboxDecisionDataAccessDenied
-	313, // 259: copilot.cli.v1.SandboxDecisionData.access_recorded:type_name -> copilot.cli.v1.SandboxDecisionDataAccessRecorded
-	314, // 260: copilot.cli.v1.SandboxDecisionData.bypass_decided:type_name -> copilot.cli.v1.SandboxDecisionDataBypassDecided
-	317, // 261: copilot.cli.v1.SandboxDecisionData.permissive_retry_decided:type_name -> copilot.cli.v1.SandboxDecisionDataPermissiveRetryDecided
-	316, // 262: copilot.cli.v1.SandboxDecisionData.permissive_retry_completed:type_name -> copilot.cli.v1.SandboxDecisionDataPermissiveRetryCompleted
-	65,  // 263: copilot.cli.v1.SandboxDecisionDataAccessDenied.control:type_name -> copilot.cli.v1.SandboxControl
-	70,  // 264: copilot.cli.v1.SandboxDecisionDataAccessDenied.outcome:type_name -> copilot.cli.v1.SandboxOutcome
-	72,  // 265: copilot.cli.v1.SandboxDecisionDataAccessDenied.platform:type_name -> copilot.cli.v1.SandboxPlatform
-	69,  // 266: copilot.cli.v1.SandboxDecisionDataAccessDenied.enforcement_point:type_name -> copilot.cli.v1.SandboxEnforcementPoint
-	67,  // 267: copilot.cli.v1.SandboxDecisionDataAccessDenied.denial_class:type_name -> copilot.cli.v1.SandboxDenialClass
-	62,  // 268: copilot.cli.v1.SandboxDecisionDataAccessDenied.attestation:type_name -> copilot.cli.v1.SandboxAttestation
-	68,  // 269: copilot.cli.v1.SandboxDecisionDataAccessDenied.confidence:type_name -> copilot.cli.v1.SandboxDenialConfidence
-	65,  // 270: copilot.cli.v1.SandboxDecisionDataAccessRecorded.control:type_name -> copilot.cli.v1.SandboxControl
-	70,  // 271: copilot.cli.v1.SandboxDecisionDataAccessRecorded.outcome:type_name -> copilot.cli.v1.SandboxOutcome
-	72,  // 272: copilot.cli.v1.SandboxDecisionDataAccessRecorded.platform:type_name -> copilot.cli.v1.SandboxPlatform
-	69,  // 273: copilot.cli.v1.SandboxDecisionDataAccessRecorded.enforcement_point:type_name -> copilot.cli.v1.SandboxEnforcementPoint
-	67,  // 274: copilot.cli.v1.SandboxDecisionDataAccessRecorded.denial_class:type_name -> copilot.cli.v1.SandboxDenialClass
-	71,  // 275: copilot.cli.v1.SandboxDecisionDataAccessRecorded.permissive_source:type_name -> copilot.cli.v1.SandboxPermissiveSource
-	65,  // 276: copilot.cli.v1.SandboxDecisionDataBypassDecided.control:type_name -> copilot.cli.v1.SandboxControl
-	70,  // 277: copilot.cli.v1.SandboxDecisionDataBypassDecided.outcome:type_name -> copilot.cli.v1.SandboxOutcome
-	72,  // 278: copilot.cli.v1.SandboxDecisionDataBypassDecided.platform:type_name -> copilot.cli.v1.SandboxPlatform
-	69,  // 279: copilot.cli.v1.SandboxDecisionDataBypassDecided.enforcement_point:type_name -> copilot.cli.v1.SandboxEnforcementPoint
-	64,  // 280: copilot.cli.v1.SandboxDecisionDataBypassDecided.source:type_name -> copilot.cli.v1.SandboxBypassSource
-	67,  // 281: copilot.cli.v1.SandboxDecisionDataBypassDecided.denial_class:type_name -> copilot.cli.v1.SandboxDenialClass
-	68,  // 282: copilot.cli.v1.SandboxDecisionDataBypassDecided.confidence:type_name -> copilot.cli.v1.SandboxDenialConfidence
-	65,  // 283: copilot.cli.v1.SandboxDecisionDataEnforcementState.control:type_name -> copilot.cli.v1.SandboxControl
-	70,  // 284: copilot.cli.v1.SandboxDecisionDataEnforcementState.outcome:type_name -> copilot.cli.v1.SandboxOutcome
-	72,  // 285: copilot.cli.v1.SandboxDecisionDataEnforcementState.platform:type_name -> copilot.cli.v1.SandboxPlatform
-	63,  // 286: copilot.cli.v1.SandboxDecisionDataEnforcementState.backend:type_name -> copilot.cli.v1.SandboxBackend
-	69,  // 287: copilot.cli.v1.SandboxDecisionDataEnforcementState.enforcement_point:type_name -> copilot.cli.v1.SandboxEnforcementPoint
-	62,  // 288: copilot.cli.v1.SandboxDecisionDataEnforcementState.attestation:type_name -> copilot.cli.v1.SandboxAttestation
-	65,  // 289: copilot.cli.v1.SandboxDecisionDataPermissiveRetryCompleted.control:type_name -> copilot.cli.v1.SandboxControl
-	70,  // 290: copilot.cli.v1.SandboxDecisionDataPermissiveRetryCompleted.outcome:type_name -> copilot.cli.v1.SandboxOutcome
-	72,  // 291: copilot.cli.v1.SandboxDecisionDataPermissiveRetryCompleted.platform:type_name -> copilot.cli.v1.SandboxPlatform
-	69,  // 292: copilot.cli.v1.SandboxDecisionDataPermissiveRetryCompleted.enforcement_point:type_name -> copilot.cli.v1.SandboxEnforcementPoint
-	67,  // 293: copilot.cli.v1.SandboxDecisionDataPermissiveRetryCompleted.denial_class:type_name -> copilot.cli.v1.SandboxDenialClass
-	68,  // 294: copilot.cli.v1.SandboxDecisionDataPermissiveRetryCompleted.confidence:type_name -> copilot.cli.v1.SandboxDenialConfidence
-	65,  // 295: copilot.cli.v1.SandboxDecisionDataPermissiveRetryDecided.control:type_name -> copilot.cli.v1.SandboxControl
-	70,  // 296: copilot.cli.v1.SandboxDecisionDataPermissiveRetryDecided.outcome:type_name -> copilot.cli.v1.SandboxOutcome
-	72,  // 297: copilot.cli.v1.SandboxDecisionDataPermissiveRetryDecided.platform:type_name -> copilot.cli.v1.SandboxPlatform
-	69,  // 298: copilot.cli.v1.SandboxDecisionDataPermissiveRetryDecided.enforcement_point:type_name -> copilot.cli.v1.SandboxEnforcementPoint
-	64,  // 299: copilot.cli.v1.SandboxDecisionDataPermissiveRetryDecided.source:type_name -> copilot.cli.v1.SandboxBypassSource
-	67,  // 300: copilot.cli.v1.SandboxDecisionDataPermissiveRetryDecided.denial_class:type_name -> copilot.cli.v1.SandboxDenialClass
-	68,  // 301: copilot.cli.v1.SandboxDecisionDataPermissiveRetryDecided.confidence:type_name -> copilot.cli.v1.SandboxDenialConfidence
-	65,  // 302: copilot.cli.v1.SandboxDecisionDataPolicyResolved.control:type_name -> copilot.cli.v1.SandboxControl
-	70,  // 303: copilot.cli.v1.SandboxDecisionDataPolicyResolved.outcome:type_name -> copilot.cli.v1.SandboxOutcome
-	72,  // 304: copilot.cli.v1.SandboxDecisionDataPolicyResolved.platform:type_name -> copilot.cli.v1.SandboxPlatform
-	63,  // 305: copilot.cli.v1.SandboxDecisionDataPolicyResolved.backend:type_name -> copilot.cli.v1.SandboxBackend
-	73,  // 306: copilot.cli.v1.SandboxDecisionDataPolicyResolved.policy_source:type_name -> copilot.cli.v1.SandboxPolicySource
-	69,  // 307: copilot.cli.v1.SandboxDecisionDataPolicyResolved.enforcement_point:type_name -> copilot.cli.v1.SandboxEnforcementPoint
-	74,  // 308: copilot.cli.v1.SandboxDecisionDataPolicyResolved.proxy_mode:type_name -> copilot.cli.v1.SandboxProxyMode
-	320, // 309: copilot.cli.v1.SandboxDecisionDataPolicyResolved.effective_filesystem_policy:type_name -> copilot.cli.v1.SandboxFilesystemPolicyDetails
-	66,  // 310: copilot.cli.v1.SandboxDecisionDataPolicyResolved.degradation_reason:type_name -> copilot.cli.v1.SandboxDegradationReason
-	65,  // 311: copilot.cli.v1.SandboxDecisionDataSpawnCompleted.control:type_name -> copilot.cli.v1.SandboxControl
-	70,  // 312: copilot.cli.v1.SandboxDecisionDataSpawnCompleted.outcome:type_name -> copilot.cli.v1.SandboxOutcome
-	72,  // 313: copilot.cli.v1.SandboxDecisionDataSpawnCompleted.platform:type_name -> copilot.cli.v1.SandboxPlatform
-	63,  // 314: copilot.cli.v1.SandboxDecisionDataSpawnCompleted.backend:type_name -> copilot.cli.v1.SandboxBackend
-	69,  // 315: copilot.cli.v1.SandboxDecisionDataSpawnCompleted.enforcement_point:type_name -> copilot.cli.v1.SandboxEnforcementPoint
-	66,  // 316: copilot.cli.v1.SandboxDecisionDataSpawnCompleted.degradation_reason:type_name -> copilot.cli.v1.SandboxDegradationReason
-	75,  // 317: copilot.cli.v1.ScheduleCreatedData.origin:type_name -> copilot.cli.v1.ScheduleOrigin
-	478, // 318: copilot.cli.v1.SessionLimitsChangedData.session_limits:type_name -> copilot.cli.v1.SessionLimitsConfig
-	327, // 319: copilot.cli.v1.SessionLimitsExhaustedCompletedData.response:type_name -> copilot.cli.v1.SessionLimitsExhaustedResponse
-	76,  // 320: copilot.cli.v1.SessionLimitsExhaustedResponse.action:type_name -> copilot.cli.v1.SessionLimitsExhaustedResponseAction
-	430, // 321: copilot.cli.v1.ShutdownAgentMetric.model_metrics:type_name -> copilot.cli.v1.ShutdownAgentMetric.ModelMetricsEntry
-	479, // 322: copilot.cli.v1.ShutdownData.shutdown_type:type_name -> copilot.cli.v1.ShutdownType
-	431, // 323: copilot.cli.v1.ShutdownData.token_details:type_name -> copilot.cli.v1.ShutdownData.TokenDetailsEntry
-	329, // 324: copilot.cli.v1.ShutdownData.code_changes:type_name -> copilot.cli.v1.ShutdownCodeChanges
-	432, // 325: copilot.cli.v1.ShutdownData.model_metrics:type_name -> copilot.cli.v1.ShutdownData.ModelMetricsEntry
-	433, // 326: copilot.cli.v1.ShutdownData.agent_metrics:type_name -> copilot.cli.v1.ShutdownData.AgentMetricsEntry
-	412, // 327: copilot.cli.v1.ShutdownData.accounting_snapshot:type_name -> copilot.cli.v1.UsageGetMetricsResult
-	480, // 328: copilot.cli.v1.ShutdownData.provider_model_metrics:type_name -> copilot.cli.v1.UsageMetricsProviderModelMetric
-	434, // 329: copilot.cli.v1.ShutdownData.usage_accounting_watermarks:type_name -> copilot.cli.v1.ShutdownData.UsageAccountingWatermarksEntry
-	332, // 330: copilot.cli.v1.ShutdownModelMetric.requests:type_name -> copilot.cli.v1.ShutdownModelMetricRequests
-	334, // 331: copilot.cli.v1.ShutdownModelMetric.usage:type_name -> copilot.cli.v1.ShutdownModelMetricUsage
-	435, // 332: copilot.cli.v1.ShutdownModelMetric.token_details:type_name -> copilot.cli.v1.ShutdownModelMetric.TokenDetailsEntry
-	77,  // 333: copilot.cli.v1.SkillInvokedData.trigger:type_name -> copilot.cli.v1.SkillInvokedTrigger
-	77,  // 334: copilot.cli.v1.SkillInvokedRefData.trigger:type_name -> copilot.cli.v1.SkillInvokedTrigger
-	341, // 335: copilot.cli.v1.SkillsLoadedData.skills:type_name -> copilot.cli.v1.SkillsLoadedSkill
-	481, // 336: copilot.cli.v1.SkillsLoadedSkill.source:type_name -> copilot.cli.v1.SkillSource
-	441, // 337: copilot.cli.v1.StartData.start_time:type_name -> google.protobuf.Timestamp
-	442, // 338: copilot.cli.v1.StartData.reasoning_summary:type_name -> copilot.cli.v1.ReasoningSummary
-	457, // 339: copilot.cli.v1.StartData.verbosity:type_name -> copilot.cli.v1.Verbosity
-	458, // 340: copilot.cli.v1.StartData.context_tier:type_name -> copilot.cli.v1.ContextTier
-	478, // 341: copilot.cli.v1.StartData.session_limits:type_name -> copilot.cli.v1.SessionLimitsConfig
-	421, // 342: copilot.cli.v1.StartData.context:type_name -> copilot.cli.v1.WorkingDirectoryContext
-	196, // 343: copilot.cli.v1.StartData.github_mcp_tool_config:type_name -> copilot.cli.v1.GitHubMcpToolConfig
-	445, // 344: copilot.cli.v1.StartData.auto_tier:type_name -> copilot.cli.v1.AutoTier
-	78,  // 345: copilot.cli.v1.SubagentCompletedData.model_selection_source:type_name -> copilot.cli.v1.SubagentModelSelectionSource
-	78,  // 346: copilot.cli.v1.SubagentFailedData.model_selection_source:type_name -> copilot.cli.v1.SubagentModelSelectionSource
-	446, // 347: copilot.cli.v1.SubagentSelectedData.tools:type_name -> copilot.cli.v1.StringList
-	79,  // 348: copilot.cli.v1.SubagentStartedData.task_model_source:type_name -> copilot.cli.v1.SubagentTaskModelSource
-	78,  // 349: copilot.cli.v1.SubagentStartedData.model_selection_source:type_name -> copilot.cli.v1.SubagentModelSelectionSource
-	80,  // 350: copilot.cli.v1.SystemMessageData.role:type_name -> copilot.cli.v1.SystemMessageRole
-	352, // 351: copilot.cli.v1.SystemMessageData.metadata:type_name -> copilot.cli.v1.SystemMessageMetadata
-	350, // 352: copilot.cli.v1.SystemMessageData.content_blocks:type_name -> copilot.cli.v1.SystemMessageContentBlock
-	354, // 353: copilot.cli.v1.SystemNotification.agent_completed:type_name -> copilot.cli.v1.SystemNotificationAgentCompleted
-	355, // 354: copilot.cli.v1.SystemNotification.agent_idle:type_name -> copilot.cli.v1.SystemNotificationAgentIdle
-	359, // 355: copilot.cli.v1.SystemNotification.new_inbox_message:type_name -> copilot.cli.v1.SystemNotificationNewInboxMessage
-	360, // 356: copilot.cli.v1.SystemNotification.shell_completed:type_name -> copilot.cli.v1.SystemNotificationShellCompleted
-	361, // 357: copilot.cli.v1.SystemNotification.shell_detached_completed:type_name -> copilot.cli.v1.SystemNotificationShellDetachedCompleted
-	358, // 358: copilot.cli.v1.SystemNotification.instruction_discovered:type_name -> copilot.cli.v1.SystemNotificationInstructionDiscovered
-	357, // 359: copilot.cli.v1.SystemNotification.factory_completed:type_name -> copilot.cli.v1.SystemNotificationFactoryCompleted
-	362, // 360: copilot.cli.v1.SystemNotification.unclassified:type_name -> copilot.cli.v1.SystemNotificationUnclassified
-	363, // 361: copilot.cli.v1.SystemNotification.workflow_completed:type_name -> copilot.cli.v1.SystemNotificationWorkflowCompleted
-	81,  // 362: copilot.cli.v1.SystemNotificationAgentCompleted.status:type_name -> copilot.cli.v1.SystemNotificationAgentCompletedStatus
-	353, // 363: copilot.cli.v1.SystemNotificationData.kind:type_name -> copilot.cli.v1.SystemNotification
-	307, // 364: copilot.cli.v1.SystemNotificationData.responses_reasoning:type_name -> copilot.cli.v1.ResponsesReasoning
-	82,  // 365: copilot.cli.v1.SystemNotificationFactoryCompleted.status:type_name -> copilot.cli.v1.SystemNotificationFactoryCompletedStatus
-	83,  // 366: copilot.cli.v1.SystemNotificationWorkflowCompleted.status:type_name -> copilot.cli.v1.SystemNotificationWorkflowCompletedStatus
-	364, // 367: copilot.cli.v1.SystemNotificationWorkflowCompleted.pause_info:type_name -> copilot.cli.v1.SystemNotificationWorkflowPauseInfo
-	366, // 368: copilot.cli.v1.SystemNotificationWorkflowPauseInfo.user:type_name -> copilot.cli.v1.SystemNotificationWorkflowPauseInfoUser
-	365, // 369: copilot.cli.v1.SystemNotificationWorkflowPauseInfo.checkpoint:type_name -> copilot.cli.v1.SystemNotificationWorkflowPauseInfoCheckpoint
-	482, // 370: copilot.cli.v1.TaskCompleteData.outcome:type_name -> copilot.cli.v1.TaskCompletionOutcome
-	463, // 371: copilot.cli.v1.TaskCompleteData.blocker:type_name -> copilot.cli.v1.TaskBlocker
-	379, // 372: copilot.cli.v1.ToolExecutionCompleteContent.text:type_name -> copilot.cli.v1.ToolExecutionCompleteContentText
-	378, // 373: copilot.cli.v1.ToolExecutionCompleteContent.terminal:type_name -> copilot.cli.v1.ToolExecutionCompleteContentTerminal
-	377, // 374: copilot.cli.v1.ToolExecutionCompleteContent.shell_exit:type_name -> copilot.cli.v1.ToolExecutionCompleteContentShellExit
-	372, // 375: copilot.cli.v1.ToolExecutionCompleteContent.image:type_name -> copilot.cli.v1.ToolExecutionCompleteContentImage
-	371, // 376: copilot.cli.v1.ToolExecutionCompleteContent.audio:type_name -> copilot.cli.v1.ToolExecutionCompleteContentAudio
-	375, // 377: copilot.cli.v1.ToolExecutionCompleteContent.resource_link:type_name -> copilot.cli.v1.ToolExecutionCompleteContentResourceLink
-	373, // 378: copilot.cli.v1.ToolExecutionCompleteContent.resource:type_name -> copilot.cli.v1.ToolExecutionCompleteContentResource
-	374, // 379: copilot.cli.v1.ToolExecutionCompleteContentResource.resource:type_name -> copilot.cli.v1.ToolExecutionCompleteContentResourceDetails
-	483, // 380: copilot.cli.v1.ToolExecutionCompleteContentResourceDetails.text_resource_contents:type_name -> copilot.cli.v1.EmbeddedTextResourceContents
-	484, // 381: copilot.cli.v1.ToolExecutionCompleteContentResourceDetails.blob_resource_contents:type_name -> copilot.cli.v1.EmbeddedBlobResourceContents
-	376, // 382: copilot.cli.v1.ToolExecutionCompleteContentResourceLink.icons:type_name -> copilot.cli.v1.ToolExecutionCompleteContentResourceLinkIcon
-	84,  // 383: copilot.cli.v1.ToolExecutionCompleteContentResourceLinkIcon.theme:type_name -> copilot.cli.v1.ToolExecutionCompleteContentResourceLinkIconTheme
-	383, // 384: copilot.cli.v1.ToolExecutionCompleteData.result:type_name -> copilot.cli.v1.ToolExecutionCompleteResult
-	381, // 385: copilot.cli.v1.ToolExecutionCompleteData.error:type_name -> copilot.cli.v1.ToolExecutionCompleteError
-	385, // 386: copilot.cli.v1.ToolExecutionCompleteData.tool_description:type_name -> copilot.cli.v1.ToolExecutionCompleteToolDescription
-	178, // 387: copilot.cli.v1.ToolExecutionCompleteData.fusion:type_name -> copilot.cli.v1.FusionAttribution
-	384, // 388: copilot.cli.v1.ToolExecutionCompleteData.shell_execution:type_name -> copilot.cli.v1.ToolExecutionCompleteShellExecution
-	382, // 389: copilot.cli.v1.ToolExecutionCompleteData.file_edits:type_name -> copilot.cli.v1.ToolExecutionCompleteFileEdit
-	400, // 390: copilot.cli.v1.ToolExecutionCompleteData.tool_usage:type_name -> copilot.cli.v1.ToolExecutionUsage
-	448, // 391: copilot.cli.v1.ToolExecutionCompleteError.remediation:type_name -> copilot.cli.v1.RemediationAction
-	85,  // 392: copilot.cli.v1.ToolExecutionCompleteFileEdit.kind:type_name -> copilot.cli.v1.ToolExecutionCompleteFileEditKind
-	370, // 393: copilot.cli.v1.ToolExecutionCompleteResult.contents:type_name -> copilot.cli.v1.ToolExecutionCompleteContent
-	301, // 394: copilot.cli.v1.ToolExecutionCompleteResult.binary_results_for_llm:type_name -> copilot.cli.v1.PersistedBinaryResult
-	388, // 395: copilot.cli.v1.ToolExecutionCompleteResult.ui_resource:type_name -> copilot.cli.v1.ToolExecutionCompleteUIResource
-	138, // 396: copilot.cli.v1.ToolExecutionCompleteResult.citable_sources:type_name -> copilot.cli.v1.CitableSource
-	386, // 397: copilot.cli.v1.ToolExecutionCompleteToolDescription.meta:type_name -> copilot.cli.v1.ToolExecutionCompleteToolDescriptionMeta
-	387, // 398: copilot.cli.v1.ToolExecutionCompleteToolDescriptionMeta.ui:type_name -> copilot.cli.v1.ToolExecutionCompleteToolDescriptionMetaUI
-	86,  // 399: copilot.cli.v1.ToolExecutionCompleteToolDescriptionMetaUI.visibility:type_name -> copilot.cli.v1.ToolExecutionCompleteToolDescriptionMetaUIVisibility
-	389, // 400: copilot.cli.v1.ToolExecutionCompleteUIResource.meta:type_name -> copilot.cli.v1.ToolExecutionCompleteUIResourceMeta
-	390, // 401: copilot.cli.v1.ToolExecutionCompleteUIResourceMeta.ui:type_name -> copilot.cli.v1.ToolExecutionCompleteUIResourceMetaUI
-	391, // 402: copilot.cli.v1.ToolExecutionCompleteUIResourceMetaUI.csp:type_name -> copilot.cli.v1.ToolExecutionCompleteUIResourceMetaUICsp
-	392, // 403: copilot.cli.v1.ToolExecutionCompleteUIResourceMetaUI.permissions:type_name -> copilot.cli.v1.ToolExecutionCompleteUIResourceMetaUIPermissions
-	396, // 404: copilot.cli.v1.ToolExecutionStartData.shell_tool_info:type_name -> copilot.cli.v1.ToolExecutionStartShellToolInfo
-	397, // 405: copilot.cli.v1.ToolExecutionStartData.tool_description:type_name -> copilot.cli.v1.ToolExecutionStartToolDescription
-	178, // 406: copilot.cli.v1.ToolExecutionStartData.fusion:type_name -> copilot.cli.v1.FusionAttribution
-	45,  // 407: copilot.cli.v1.ToolExecutionStartData.mcp_transport:type_name -> copilot.cli.v1.McpServerTransport
-	455, // 408: copilot.cli.v1.ToolExecutionStartData.mcp_config_source:type_name -> copilot.cli.v1.McpServerSource
-	398, // 409: copilot.cli.v1.ToolExecutionStartToolDescription.meta:type_name -> copilot.cli.v1.ToolExecutionStartToolDescriptionMeta
-	399, // 410: copilot.cli.v1.ToolExecutionStartToolDescriptionMeta.ui:type_name -> copilot.cli.v1.ToolExecutionStartToolDescriptionMetaUI
-	87,  // 411: copilot.cli.v1.ToolExecutionStartToolDescriptionMetaUI.visibility:type_name -> copilot.cli.v1.ToolExecutionStartToolDescriptionMetaUIVisibility
-	444, // 412: copilot.cli.v1.ToolExecutionUsage.provider:type_name -> copilot.cli.v1.ModelProviderRef
-	408, // 413: copilot.cli.v1.ToolExecutionUsage.accounting:type_name -> copilot.cli.v1.UsageAccountingIdentity
-	401, // 414: copilot.cli.v1.ToolExecutionUsage.input_tokens_details:type_name -> copilot.cli.v1.ToolExecutionUsageTokenDetails
-	401, // 415: copilot.cli.v1.ToolExecutionUsage.output_tokens_details:type_name -> copilot.cli.v1.ToolExecutionUsageTokenDetails
-	114, // 416: copilot.cli.v1.ToolExecutionUsage.copilot_usage:type_name -> copilot.cli.v1.AssistantUsageCopilotUsage
-	88,  // 417: copilot.cli.v1.ToolShellOutputData.stream:type_name -> copilot.cli.v1.ToolShellOutputStream
-	178, // 418: copilot.cli.v1.ToolShellOutputData.fusion:type_name -> copilot.cli.v1.FusionAttribution
-	89,  // 419: copilot.cli.v1.UIEphemeralQueryData.phase:type_name -> copilot.cli.v1.UIEphemeralQueryPhase
-	116, // 420: copilot.cli.v1.UsageAccountingRecordData.usage:type_name -> copilot.cli.v1.AssistantUsageData
-	411, // 421: copilot.cli.v1.UsageCheckpointData.model_cache_state:type_name -> copilot.cli.v1.UsageCheckpointModelCacheState
-	412, // 422: copilot.cli.v1.UsageCheckpointData.accounting_snapshot:type_name -> copilot.cli.v1.UsageGetMetricsResult
-	480, // 423: copilot.cli.v1.UsageCheckpointData.provider_model_metrics:type_name -> copilot.cli.v1.UsageMetricsProviderModelMetric
-	436, // 424: copilot.cli.v1.UsageCheckpointData.usage_accounting_watermarks:type_name -> copilot.cli.v1.UsageCheckpointData.UsageAccountingWatermarksEntry
-	441, // 425: copilot.cli.v1.UsageCheckpointModelCacheState.cache_expires_at:type_name -> google.protobuf.Timestamp
-	437, // 426: copilot.cli.v1.UsageGetMetricsResult.token_details:type_name -> copilot.cli.v1.UsageGetMetricsResult.TokenDetailsEntry
-	441, // 427: copilot.cli.v1.UsageGetMetricsResult.session_start_time:type_name -> google.protobuf.Timestamp
-	485, // 428: copilot.cli.v1.UsageGetMetricsResult.code_changes:type_name -> copilot.cli.v1.UsageMetricsCodeChanges
-	438, // 429: copilot.cli.v1.UsageGetMetricsResult.model_metrics:type_name -> copilot.cli.v1.UsageGetMetricsResult.ModelMetricsEntry
-	439, // 430: copilot.cli.v1.UsageGetMetricsResult.agent_metrics:type_name -> copilot.cli.v1.UsageGetMetricsResult.AgentMetricsEntry
-	443, // 431: copilot.cli.v1.UsageGetMetricsResult.ai_credits_status:type_name -> copilot.cli.v1.AiCreditsStatus
-	480, // 432: copilot.cli.v1.UsageGetMetricsResult.provider_model_metrics:type_name -> copilot.cli.v1.UsageMetricsProviderModelMetric
-	449, // 433: copilot.cli.v1.UserMessageData.attachments:type_name -> copilot.cli.v1.Attachment
-	91,  // 434: copilot.cli.v1.UserMessageData.delivery:type_name -> copilot.cli.v1.UserMessageDelivery
-	90,  // 435: copilot.cli.v1.UserMessageData.agent_mode:type_name -> copilot.cli.v1.UserMessageAgentMode
-	307, // 436: copilot.cli.v1.UserMessageData.responses_reasoning:type_name -> copilot.cli.v1.ResponsesReasoning
-	448, // 437: copilot.cli.v1.WarningData.remediation:type_name -> copilot.cli.v1.RemediationAction
-	92,  // 438: copilot.cli.v1.WorkflowRunSettledData.status:type_name -> copilot.cli.v1.WorkflowRunSettledStatus
-	93,  // 439: copilot.cli.v1.WorkingDirectoryContext.host_type:type_name -> copilot.cli.v1.WorkingDirectoryContextHostType
-	94,  // 440: copilot.cli.v1.WorkspaceFileChangedData.operation:type_name -> copilot.cli.v1.WorkspaceFileChangedOperation
-	117, // 441: copilot.cli.v1.AssistantUsageData.QuotaSnapshotsEntry.value:type_name -> copilot.cli.v1.AssistantUsageQuotaSnapshot
-	117, // 442: copilot.cli.v1.ModelCallFailureData.QuotaSnapshotsEntry.value:type_name -> copilot.cli.v1.AssistantUsageQuotaSnapshot
-	331, // 443: copilot.cli.v1.ShutdownAgentMetric.ModelMetricsEntry.value:type_name -> copilot.cli.v1.ShutdownModelMetric
-	335, // 444: copilot.cli.v1.ShutdownData.TokenDetailsEntry.value:type_name -> copilot.cli.v1.ShutdownTokenDetail
-	331, // 445: copilot.cli.v1.ShutdownData.ModelMetricsEntry.value:type_name -> copilot.cli.v1.ShutdownModelMetric
-	328, // 446: copilot.cli.v1.ShutdownData.AgentMetricsEntry.value:type_name -> copilot.cli.v1.ShutdownAgentMetric
-	333, // 447: copilot.cli.v1.ShutdownModelMetric.TokenDetailsEntry.value:type_name -> copilot.cli.v1.ShutdownModelMetricTokenDetail
-	486, // 448: copilot.cli.v1.UsageGetMetricsResult.TokenDetailsEntry.value:type_name -> copilot.cli.v1.UsageMetricsTokenDetail
-	487, // 449: copilot.cli.v1.UsageGetMetricsResult.ModelMetricsEntry.value:type_name -> copilot.cli.v1.UsageMetricsModelMetric
-	488, // 450: copilot.cli.v1.UsageGetMetricsResult.AgentMetricsEntry.value:type_name -> copilot.cli.v1.UsageMetricsAgentMetric
-	451, // [451:451] is the sub-list for method output_type
-	451, // [451:451] is the sub-list for method input_type
-	451, // [451:451] is the sub-list for extension type_name
-	451, // [451:451] is the sub-list for extension extendee
-	0,   // [0:451] is the sub-list for field type_name
+	452, // 73: copilot.cli.v1.ElicitationRequestedData.task:type_name -> copilot.cli.v1.McpTaskMetadata
+	453, // 74: copilot.cli.v1.ErrorData.remediation:type_name -> copilot.cli.v1.RemediationAction
+	18,  // 75: copilot.cli.v1.ExitPlanModeCompletedData.selected_action:type_name -> copilot.cli.v1.ExitPlanModeAction
+	18,  // 76: copilot.cli.v1.ExitPlanModeRequestedData.actions:type_name -> copilot.cli.v1.ExitPlanModeAction
+	18,  // 77: copilot.cli.v1.ExitPlanModeRequestedData.recommended_action:type_name -> copilot.cli.v1.ExitPlanModeAction
+	454, // 78: copilot.cli.v1.ExtensionsAttachmentsPushedData.attachments:type_name -> copilot.cli.v1.Attachment
+	172, // 79: copilot.cli.v1.ExtensionsLoadedData.extensions:type_name -> copilot.cli.v1.ExtensionsLoadedExtension
+	19,  // 80: copilot.cli.v1.ExtensionsLoadedExtension.source:type_name -> copilot.cli.v1.ExtensionsLoadedExtensionSource
+	20,  // 81: copilot.cli.v1.ExtensionsLoadedExtension.status:type_name -> copilot.cli.v1.ExtensionsLoadedExtensionStatus
+	21,  // 82: copilot.cli.v1.FactoryRunSettledData.status:type_name -> copilot.cli.v1.FactoryRunSettledStatus
+	333, // 83: copilot.cli.v1.FusionChangeCheckpointData.code_changes:type_name -> copilot.cli.v1.ShutdownCodeChanges
+	22,  // 84: copilot.cli.v1.FusionCommitStartedData.kind:type_name -> copilot.cli.v1.FusionCommitKind
+	25,  // 85: copilot.cli.v1.FusionCompletedData.pattern:type_name -> copilot.cli.v1.FusionPattern
+	24,  // 86: copilot.cli.v1.FusionFollowUpRecommendation.user_turn:type_name -> copilot.cli.v1.FusionFollowUpAction
+	24,  // 87: copilot.cli.v1.FusionFollowUpRecommendation.compaction_turn:type_name -> copilot.cli.v1.FusionFollowUpAction
+	27,  // 88: copilot.cli.v1.FusionPhaseActivityData.phase_kind:type_name -> copilot.cli.v1.FusionPhaseKind
+	25,  // 89: copilot.cli.v1.FusionPhaseActivityData.pattern:type_name -> copilot.cli.v1.FusionPattern
+	23,  // 90: copilot.cli.v1.FusionPhaseActivityData.conversation_scope:type_name -> copilot.cli.v1.FusionConversationScope
+	26,  // 91: copilot.cli.v1.FusionPhaseActivityData.activity:type_name -> copilot.cli.v1.FusionPhaseActivityKind
+	27,  // 92: copilot.cli.v1.FusionPhaseCompletedData.phase_kind:type_name -> copilot.cli.v1.FusionPhaseKind
+	23,  // 93: copilot.cli.v1.FusionPhaseCompletedData.conversation_scope:type_name -> copilot.cli.v1.FusionConversationScope
+	28,  // 94: copilot.cli.v1.FusionPhaseCompletedData.status:type_name -> copilot.cli.v1.FusionPhaseStatus
+	190, // 95: copilot.cli.v1.FusionPhaseCompletedData.usage:type_name -> copilot.cli.v1.FusionPhaseUsage
+	29,  // 96: copilot.cli.v1.FusionPhaseCompletedData.projection_mode:type_name -> copilot.cli.v1.FusionProjectionMode
+	195, // 97: copilot.cli.v1.FusionPhaseCompletedData.staged_terminal:type_name -> copilot.cli.v1.FusionStagedTerminal
+	27,  // 98: copilot.cli.v1.FusionPhaseFailedData.phase_kind:type_name -> copilot.cli.v1.FusionPhaseKind
+	23,  // 99: copilot.cli.v1.FusionPhaseFailedData.conversation_scope:type_name -> copilot.cli.v1.FusionConversationScope
+	28,  // 100: copilot.cli.v1.FusionPhaseFailedData.status:type_name -> copilot.cli.v1.FusionPhaseStatus
+	190, // 101: copilot.cli.v1.FusionPhaseFailedData.usage:type_name -> copilot.cli.v1.FusionPhaseUsage
+	27,  // 102: copilot.cli.v1.FusionPhasePlanStep.kind:type_name -> copilot.cli.v1.FusionPhaseKind
+	23,  // 103: copilot.cli.v1.FusionPhasePlanStep.scope:type_name -> copilot.cli.v1.FusionConversationScope
+	27,  // 104: copilot.cli.v1.FusionPhaseStartedData.phase_kind:type_name -> copilot.cli.v1.FusionPhaseKind
+	25,  // 105: copilot.cli.v1.FusionPhaseStartedData.pattern:type_name -> copilot.cli.v1.FusionPattern
+	23,  // 106: copilot.cli.v1.FusionPhaseStartedData.conversation_scope:type_name -> copilot.cli.v1.FusionConversationScope
+	194, // 107: copilot.cli.v1.FusionResolvedData.scores:type_name -> copilot.cli.v1.FusionScores
+	25,  // 108: copilot.cli.v1.FusionResolvedData.pattern:type_name -> copilot.cli.v1.FusionPattern
+	183, // 109: copilot.cli.v1.FusionResolvedData.follow_up:type_name -> copilot.cli.v1.FusionFollowUpRecommendation
+	188, // 110: copilot.cli.v1.FusionResolvedData.phase_plan:type_name -> copilot.cli.v1.FusionPhasePlanStep
+	182, // 111: copilot.cli.v1.FusionResolvedData.critics:type_name -> copilot.cli.v1.FusionCritic
+	30,  // 112: copilot.cli.v1.FusionRouteStartedData.turn_kind:type_name -> copilot.cli.v1.FusionTurnKind
+	445, // 113: copilot.cli.v1.HandoffData.handoff_time:type_name -> google.protobuf.Timestamp
+	31,  // 114: copilot.cli.v1.HandoffData.source_type:type_name -> copilot.cli.v1.HandoffSourceType
+	198, // 115: copilot.cli.v1.HandoffData.repository:type_name -> copilot.cli.v1.HandoffRepository
+	200, // 116: copilot.cli.v1.HookEndData.error:type_name -> copilot.cli.v1.HookEndError
+	32,  // 117: copilot.cli.v1.HumanResponseRecordedData.actor:type_name -> copilot.cli.v1.HumanResponseActor
+	204, // 118: copilot.cli.v1.HumanResponseRecordedData.response:type_name -> copilot.cli.v1.HumanResponseRecordedResponse
+	205, // 119: copilot.cli.v1.HumanResponseRecordedResponse.ask_user:type_name -> copilot.cli.v1.HumanResponseRecordedResponseAskUser
+	207, // 120: copilot.cli.v1.HumanResponseRecordedResponse.user_input:type_name -> copilot.cli.v1.HumanResponseRecordedResponseUserInput
+	206, // 121: copilot.cli.v1.HumanResponseRecordedResponse.exit_plan_mode:type_name -> copilot.cli.v1.HumanResponseRecordedResponseExitPlanMode
+	166, // 122: copilot.cli.v1.HumanResponseRecordedResponseAskUser.requested_schema:type_name -> copilot.cli.v1.ElicitationRequestedSchema
+	18,  // 123: copilot.cli.v1.HumanResponseRecordedResponseExitPlanMode.actions:type_name -> copilot.cli.v1.ExitPlanModeAction
+	18,  // 124: copilot.cli.v1.HumanResponseRecordedResponseExitPlanMode.recommended_action:type_name -> copilot.cli.v1.ExitPlanModeAction
+	18,  // 125: copilot.cli.v1.HumanResponseRecordedResponseExitPlanMode.selected_action:type_name -> copilot.cli.v1.ExitPlanModeAction
+	455, // 126: copilot.cli.v1.IdleData.mode:type_name -> copilot.cli.v1.SessionMode
+	213, // 127: copilot.cli.v1.IndexedSearchData.status:type_name -> copilot.cli.v1.IndexedSearchDataStatus
+	212, // 128: copilot.cli.v1.IndexedSearchData.startup:type_name -> copilot.cli.v1.IndexedSearchDataStartup
+	211, // 129: copilot.cli.v1.IndexedSearchData.server_error:type_name -> copilot.cli.v1.IndexedSearchDataServerError
+	210, // 130: copilot.cli.v1.IndexedSearchData.incremental:type_name -> copilot.cli.v1.IndexedSearchDataIncremental
+	35,  // 131: copilot.cli.v1.IndexedSearchDataIncremental.phase:type_name -> copilot.cli.v1.IndexedSearchIncrementalPhase
+	34,  // 132: copilot.cli.v1.IndexedSearchDataServerError.error_type:type_name -> copilot.cli.v1.IndexedSearchErrorType
+	36,  // 133: copilot.cli.v1.IndexedSearchDataStartup.outcome:type_name -> copilot.cli.v1.IndexedSearchOutcome
+	33,  // 134: copilot.cli.v1.IndexedSearchDataStartup.disabled_reason:type_name -> copilot.cli.v1.IndexedSearchDisabledReason
+	456, // 135: copilot.cli.v1.IndexedSearchDataStatus.state:type_name -> copilot.cli.v1.IndexedSearchState
+	37,  // 136: copilot.cli.v1.ManagedPluginProgressData.phase:type_name -> copilot.cli.v1.ManagedPluginProgressPhase
+	38,  // 137: copilot.cli.v1.ManagedSettingsEnforcedData.escalation:type_name -> copilot.cli.v1.ManagedSettingsEnforcedEscalation
+	218, // 138: copilot.cli.v1.McpAppToolCallCompleteData.error:type_name -> copilot.cli.v1.McpAppToolCallCompleteError
+	219, // 139: copilot.cli.v1.McpAppToolCallCompleteData.tool_meta:type_name -> copilot.cli.v1.McpAppToolCallCompleteToolMeta
+	220, // 140: copilot.cli.v1.McpAppToolCallCompleteToolMeta.ui:type_name -> copilot.cli.v1.McpAppToolCallCompleteToolMetaUI
+	39,  // 141: copilot.cli.v1.McpHeadersRefreshCompletedData.outcome:type_name -> copilot.cli.v1.McpHeadersRefreshCompletedOutcome
+	40,  // 142: copilot.cli.v1.McpHeadersRefreshRequiredData.reason:type_name -> copilot.cli.v1.McpHeadersRefreshRequiredReason
+	41,  // 143: copilot.cli.v1.McpOauthCompletedData.outcome:type_name -> copilot.cli.v1.McpOauthCompletionOutcome
+	42,  // 144: copilot.cli.v1.McpOauthRecoveryCompletedData.outcome:type_name -> copilot.cli.v1.McpOauthRecoveryCompletedOutcome
+	227, // 145: copilot.cli.v1.McpOauthRequiredData.static_client_config:type_name -> copilot.cli.v1.McpOauthRequiredStaticClientConfig
+	457, // 146: copilot.cli.v1.McpOauthRequiredData.www_authenticate_params:type_name -> copilot.cli.v1.McpOauthWWWAuthenticateParams
+	458, // 147: copilot.cli.v1.McpOauthRequiredData.http_response:type_name -> copilot.cli.v1.McpOauthHttpResponse
+	43,  // 148: copilot.cli.v1.McpOauthRequiredData.reason:type_name -> copilot.cli.v1.McpOauthRequestReason
+	44,  // 149: copilot.cli.v1.McpOauthRequiredStaticClientConfig.grant_type:type_name -> copilot.cli.v1.McpOauthRequiredStaticClientConfigGrantType
+	459, // 150: copilot.cli.v1.McpServerStatusChangedData.status:type_name -> copilot.cli.v1.McpServerStatus
+	233, // 151: copilot.cli.v1.McpServersLoadedData.servers:type_name -> copilot.cli.v1.McpServersLoadedServer
+	459, // 152: copilot.cli.v1.McpServersLoadedServer.status:type_name -> copilot.cli.v1.McpServerStatus
+	460, // 153: copilot.cli.v1.McpServersLoadedServer.source:type_name -> copilot.cli.v1.McpServerSource
+	45,  // 154: copilot.cli.v1.McpServersLoadedServer.transport:type_name -> copilot.cli.v1.McpServerTransport
+	461, // 155: copilot.cli.v1.McpServersLoadedServer.server_metadata:type_name -> copilot.cli.v1.McpServerMetadata
+	455, // 156: copilot.cli.v1.ModeChangedData.previous_mode:type_name -> copilot.cli.v1.SessionMode
+	455, // 157: copilot.cli.v1.ModeChangedData.new_mode:type_name -> copilot.cli.v1.SessionMode
+	455, // 158: copilot.cli.v1.ModeNoticeDeliveredData.mode:type_name -> copilot.cli.v1.SessionMode
+	3,   // 159: copilot.cli.v1.ModelCallFailureData.api_endpoint:type_name -> copilot.cli.v1.AssistantUsageApiEndpoint
+	49,  // 160: copilot.cli.v1.ModelCallFailureData.transport:type_name -> copilot.cli.v1.ModelCallFailureTransport
+	47,  // 161: copilot.cli.v1.ModelCallFailureData.failure_kind:type_name -> copilot.cli.v1.ModelCallFailureKind
+	48,  // 162: copilot.cli.v1.ModelCallFailureData.source:type_name -> copilot.cli.v1.ModelCallFailureSource
+	46,  // 163: copilot.cli.v1.ModelCallFailureData.bad_request_kind:type_name -> copilot.cli.v1.ModelCallFailureBadRequestKind
+	432, // 164: copilot.cli.v1.ModelCallFailureData.quota_snapshots:type_name -> copilot.cli.v1.ModelCallFailureData.QuotaSnapshotsEntry
+	239, // 165: copilot.cli.v1.ModelCallFailureData.request_fingerprint:type_name -> copilot.cli.v1.ModelCallFailureRequestFingerprint
+	178, // 166: copilot.cli.v1.ModelCallFailureData.fusion:type_name -> copilot.cli.v1.FusionAttribution
+	53,  // 167: copilot.cli.v1.ModelCallFailureData.request_body_encoding:type_name -> copilot.cli.v1.ModelCallRequestBodyEncoding
+	52,  // 168: copilot.cli.v1.ModelCallFailureData.request_body_compression_fallback:type_name -> copilot.cli.v1.ModelCallRequestBodyCompressionFallback
+	53,  // 169: copilot.cli.v1.ModelCallFailureData.request_body_compression_fallback_from:type_name -> copilot.cli.v1.ModelCallRequestBodyEncoding
+	55,  // 170: copilot.cli.v1.ModelCallFailureData.websocket_fallback_reason:type_name -> copilot.cli.v1.ModelCallWebSocketFallbackReason
+	54,  // 171: copilot.cli.v1.ModelCallFailureData.websocket_fallback_error_kind:type_name -> copilot.cli.v1.ModelCallWebSocketFallbackErrorKind
+	50,  // 172: copilot.cli.v1.ModelCallFinalResultData.result:type_name -> copilot.cli.v1.ModelCallFinalResult
+	51,  // 173: copilot.cli.v1.ModelCallFinishedData.outcome:type_name -> copilot.cli.v1.ModelCallFinishedOutcome
+	178, // 174: copilot.cli.v1.ModelCallStartData.fusion:type_name -> copilot.cli.v1.FusionAttribution
+	446, // 175: copilot.cli.v1.ModelChangeData.previous_reasoning_summary:type_name -> copilot.cli.v1.ReasoningSummary
+	446, // 176: copilot.cli.v1.ModelChangeData.reasoning_summary:type_name -> copilot.cli.v1.ReasoningSummary
+	462, // 177: copilot.cli.v1.ModelChangeData.previous_verbosity:type_name -> copilot.cli.v1.Verbosity
+	462, // 178: copilot.cli.v1.ModelChangeData.verbosity:type_name -> copilot.cli.v1.Verbosity
+	463, // 179: copilot.cli.v1.ModelChangeData.context_tier:type_name -> copilot.cli.v1.ContextTier
+	464, // 180: copilot.cli.v1.ModelChangeData.source:type_name -> copilot.cli.v1.ModelChangeSource
+	449, // 181: copilot.cli.v1.ModelChangeData.previous_auto_tier:type_name -> copilot.cli.v1.AutoTier
+	449, // 182: copilot.cli.v1.ModelChangeData.auto_tier:type_name -> copilot.cli.v1.AutoTier
+	257, // 183: copilot.cli.v1.ModelResponseLimitsStatusData.status:type_name -> copilot.cli.v1.ModelResponseLimits
+	56,  // 184: copilot.cli.v1.OmittedBinaryResult.type:type_name -> copilot.cli.v1.OmittedBinaryType
+	465, // 185: copilot.cli.v1.OmittedBinaryResult.omitted_reason:type_name -> copilot.cli.v1.OmittedBinaryOmittedReason
+	466, // 186: copilot.cli.v1.PermissionApprovedForLocation.approval:type_name -> copilot.cli.v1.UserToolSessionApproval
+	466, // 187: copilot.cli.v1.PermissionApprovedForSession.approval:type_name -> copilot.cli.v1.UserToolSessionApproval
+	467, // 188: copilot.cli.v1.PermissionCarriedForwardData.decision_source:type_name -> copilot.cli.v1.PermissionDecisionSource
+	302, // 189: copilot.cli.v1.PermissionCompletedData.result:type_name -> copilot.cli.v1.PermissionResult
+	468, // 190: copilot.cli.v1.PermissionCompletedData.blocker:type_name -> copilot.cli.v1.TaskBlocker
+	467, // 191: copilot.cli.v1.PermissionCompletedData.decision_source:type_name -> copilot.cli.v1.PermissionDecisionSource
+	57,  // 192: copilot.cli.v1.PermissionContextualAuthorizationData.polarity:type_name -> copilot.cli.v1.PermissionMessageAuthorizationPolarity
+	469, // 193: copilot.cli.v1.PermissionDeniedByRules.rules:type_name -> copilot.cli.v1.PermissionRule
+	57,  // 194: copilot.cli.v1.PermissionMessageAuthorizationData.polarity:type_name -> copilot.cli.v1.PermissionMessageAuthorizationPolarity
+	294, // 195: copilot.cli.v1.PermissionRequest.shell:type_name -> copilot.cli.v1.PermissionRequestShell
+	300, // 196: copilot.cli.v1.PermissionRequest.write:type_name -> copilot.cli.v1.PermissionRequestWrite
+	293, // 197: copilot.cli.v1.PermissionRequest.read:type_name -> copilot.cli.v1.PermissionRequestRead
+	291, // 198: copilot.cli.v1.PermissionRequest.mcp:type_name -> copilot.cli.v1.PermissionRequestMcp
+	298, // 199: copilot.cli.v1.PermissionRequest.url:type_name -> copilot.cli.v1.PermissionRequestUrl
+	292, // 200: copilot.cli.v1.PermissionRequest.memory:type_name -> copilot.cli.v1.PermissionRequestMemory
+	285, // 201: copilot.cli.v1.PermissionRequest.custom_tool:type_name -> copilot.cli.v1.PermissionRequestCustomTool
+	290, // 202: copilot.cli.v1.PermissionRequest.hook:type_name -> copilot.cli.v1.PermissionRequestHook
+	287, // 203: copilot.cli.v1.PermissionRequest.extension_management:type_name -> copilot.cli.v1.PermissionRequestExtensionManagement
+	289, // 204: copilot.cli.v1.PermissionRequest.factory:type_name -> copilot.cli.v1.PermissionRequestFactory
+	288, // 205: copilot.cli.v1.PermissionRequest.extension_permission_access:type_name -> copilot.cli.v1.PermissionRequestExtensionPermissionAccess
+	286, // 206: copilot.cli.v1.PermissionRequest.extension_env_access:type_name -> copilot.cli.v1.PermissionRequestExtensionEnvAccess
+	299, // 207: copilot.cli.v1.PermissionRequest.workflow:type_name -> copilot.cli.v1.PermissionRequestWorkflow
+	470, // 208: copilot.cli.v1.PermissionRequestFactory.operation:type_name -> copilot.cli.v1.FactoryPermissionOperation
+	471, // 209: copilot.cli.v1.PermissionRequestFactory.phases:type_name -> copilot.cli.v1.FactoryPermissionPhase
+	472, // 210: copilot.cli.v1.PermissionRequestMcp.permission_recommendation:type_name -> copilot.cli.v1.PermissionRecommendation
+	473, // 211: copilot.cli.v1.PermissionRequestMemory.action:type_name -> copilot.cli.v1.PermissionRequestMemoryAction
+	474, // 212: copilot.cli.v1.PermissionRequestMemory.direction:type_name -> copilot.cli.v1.PermissionRequestMemoryDirection
+	58,  // 213: copilot.cli.v1.PermissionRequestMemory.scope:type_name -> copilot.cli.v1.PermissionRequestMemoryScope
+	475, // 214: copilot.cli.v1.PermissionRequestMemory.assisted_approval:type_name -> copilot.cli.v1.PermissionAssistedApproval
+	476, // 215: copilot.cli.v1.PermissionRequestRead.sandbox_path_grant:type_name -> copilot.cli.v1.PermissionSandboxPathGrant
+	295, // 216: copilot.cli.v1.PermissionRequestShell.commands:type_name -> copilot.cli.v1.PermissionRequestShellCommand
+	296, // 217: copilot.cli.v1.PermissionRequestShell.command_segments:type_name -> copilot.cli.v1.PermissionRequestShellCommandSegment
+	297, // 218: copilot.cli.v1.PermissionRequestShell.possible_urls:type_name -> copilot.cli.v1.PermissionRequestShellPossibleUrl
+	433, // 219: copilot.cli.v1.PermissionRequestShell.resolved_paths:type_name -> copilot.cli.v1.PermissionRequestShell.ResolvedPathsEntry
+	476, // 220: copilot.cli.v1.PermissionRequestShell.sandbox_path_grant:type_name -> copilot.cli.v1.PermissionSandboxPathGrant
+	477, // 221: copilot.cli.v1.PermissionRequestWorkflow.operation:type_name -> copilot.cli.v1.WorkflowPermissionOperation
+	478, // 222: copilot.cli.v1.PermissionRequestWorkflow.phases:type_name -> copilot.cli.v1.WorkflowPermissionPhase
+	476, // 223: copilot.cli.v1.PermissionRequestWrite.sandbox_path_grant:type_name -> copilot.cli.v1.PermissionSandboxPathGrant
+	479, // 224: copilot.cli.v1.PermissionRequestWrite.file_edits:type_name -> copilot.cli.v1.PermissionWriteFileEdit
+	284, // 225: copilot.cli.v1.PermissionRequestedData.permission_request:type_name -> copilot.cli.v1.PermissionRequest
+	480, // 226: copilot.cli.v1.PermissionRequestedData.prompt_request:type_name -> copilot.cli.v1.PermissionPromptRequest
+	481, // 227: copilot.cli.v1.PermissionRequestedData.permission_mode:type_name -> copilot.cli.v1.PermissionMode
+	455, // 228: copilot.cli.v1.PermissionRequestedData.agent_mode:type_name -> copilot.cli.v1.SessionMode
+	178, // 229: copilot.cli.v1.PermissionRequestedData.fusion:type_name -> copilot.cli.v1.FusionAttribution
+	267, // 230: copilot.cli.v1.PermissionResult.approved:type_name -> copilot.cli.v1.PermissionApproved
+	269, // 231: copilot.cli.v1.PermissionResult.approved_for_session:type_name -> copilot.cli.v1.PermissionApprovedForSession
+	268, // 232: copilot.cli.v1.PermissionResult.approved_for_location:type_name -> copilot.cli.v1.PermissionApprovedForLocation
+	272, // 233: copilot.cli.v1.PermissionResult.cancelled:type_name -> copilot.cli.v1.PermissionCancelled
+	278, // 234: copilot.cli.v1.PermissionResult.denied_by_rules:type_name -> copilot.cli.v1.PermissionDeniedByRules
+	280, // 235: copilot.cli.v1.PermissionResult.denied_no_approval_rule_and_could_not_request_from_user:type_name -> copilot.cli.v1.PermissionDeniedNoApprovalRuleAndCouldNotRequestFromUser
+	279, // 236: copilot.cli.v1.PermissionResult.denied_interactively_by_user:type_name -> copilot.cli.v1.PermissionDeniedInteractivelyByUser
+	276, // 237: copilot.cli.v1.PermissionResult.denied_by_content_exclusion_policy:type_name -> copilot.cli.v1.PermissionDeniedByContentExclusionPolicy
+	277, // 238: copilot.cli.v1.PermissionResult.denied_by_permission_request_hook:type_name -> copilot.cli.v1.PermissionDeniedByPermissionRequestHook
+	270, // 239: copilot.cli.v1.PermissionResult.approved_read_only_for_session:type_name -> copilot.cli.v1.PermissionApprovedReadOnlyForSession
+	481, // 240: copilot.cli.v1.PermissionsChangedData.previous_mode:type_name -> copilot.cli.v1.PermissionMode
+	481, // 241: copilot.cli.v1.PermissionsChangedData.mode:type_name -> copilot.cli.v1.PermissionMode
+	59,  // 242: copilot.cli.v1.PersistedBinaryImage.type:type_name -> copilot.cli.v1.PersistedBinaryImageType
+	304, // 243: copilot.cli.v1.PersistedBinaryResult.persisted_binary_image:type_name -> copilot.cli.v1.PersistedBinaryImage
+	265, // 244: copilot.cli.v1.PersistedBinaryResult.omitted_binary_result:type_name -> copilot.cli.v1.OmittedBinaryResult
+	127, // 245: copilot.cli.v1.PersistedBinaryResult.binary_asset_reference:type_name -> copilot.cli.v1.BinaryAssetReference
+	60,  // 246: copilot.cli.v1.PlanChangedData.operation:type_name -> copilot.cli.v1.PlanChangedOperation
+	482, // 247: copilot.cli.v1.ProviderQuotaObservationData.observation:type_name -> copilot.cli.v1.ProviderQuotaState
+	53,  // 248: copilot.cli.v1.RequestBodyCompressionDisabledData.encoding:type_name -> copilot.cli.v1.ModelCallRequestBodyEncoding
+	445, // 249: copilot.cli.v1.ResumeData.resume_time:type_name -> google.protobuf.Timestamp
+	446, // 250: copilot.cli.v1.ResumeData.reasoning_summary:type_name -> copilot.cli.v1.ReasoningSummary
+	462, // 251: copilot.cli.v1.ResumeData.verbosity:type_name -> copilot.cli.v1.Verbosity
+	463, // 252: copilot.cli.v1.ResumeData.context_tier:type_name -> copilot.cli.v1.ContextTier
+	483, // 253: copilot.cli.v1.ResumeData.session_limits:type_name -> copilot.cli.v1.SessionLimitsConfig
+	425, // 254: copilot.cli.v1.ResumeData.context:type_name -> copilot.cli.v1.WorkingDirectoryContext
+	449, // 255: copilot.cli.v1.ResumeData.auto_tier:type_name -> copilot.cli.v1.AutoTier
+	322, // 256: copilot.cli.v1.SandboxDecisionData.policy_resolved:type_name -> copilot.cli.v1.SandboxDecisionDataPolicyResolved
+	323, // 257: copilot.cli.v1.SandboxDecisionData.spawn_completed:type_name -> copilot.cli.v1.SandboxDecisionDataSpawnCompleted
+	319, // 258: copilot.cli.v1.SandboxDecisionData.enforcement_state:type_name -> copilot.cli.v1.SandboxDecisionDataEnforcementState
+	316, // 259: copilot.cli.v1.SandboxDecisionData.access_denied:type_name -> copilot.cli.v1.SandboxDecisionDataAccessDenied
+	317, // 260: copilot.cli.v1.SandboxDecisionData.access_recorded:type_name -> copilot.cli.v1.SandboxDecisionDataAccessRecorded
+	318, // 261: copilot.cli.v1.SandboxDecisionData.bypass_decided:type_name -> copilot.cli.v1.SandboxDecisionDataBypassDecided
+	321, // 262: copilot.cli.v1.SandboxDecisionData.permissive_retry_decided:type_name -> copilot.cli.v1.SandboxDecisionDataPermissiveRetryDecided
+	320, // 263: copilot.cli.v1.SandboxDecisionData.permissive_retry_completed:type_name -> copilot.cli.v1.SandboxDecisionDataPermissiveRetryCompleted
+	65,  // 264: copilot.cli.v1.SandboxDecisionDataAccessDenied.control:type_name -> copilot.cli.v1.SandboxControl
+	70,  // 265: copilot.cli.v1.SandboxDecisionDataAccessDenied.outcome:type_name -> copilot.cli.v1.SandboxOutcome
+	72,  // 266: copilot.cli.v1.SandboxDecisionDataAccessDenied.platform:type_name -> copilot.cli.v1.SandboxPlatform
+	69,  // 267: copilot.cli.v1.SandboxDecisionDataAccessDenied.enforcement_point:type_name -> copilot.cli.v1.SandboxEnforcementPoint
+	67,  // 268: copilot.cli.v1.SandboxDecisionDataAccessDenied.denial_class:type_name -> copilot.cli.v1.SandboxDenialClass
+	62,  // 269: copilot.cli.v1.SandboxDecisionDataAccessDenied.attestation:type_name -> copilot.cli.v1.SandboxAttestation
+	68,  // 270: copilot.cli.v1.SandboxDecisionDataAccessDenied.confidence:type_name -> copilot.cli.v1.SandboxDenialConfidence
+	65,  // 271: copilot.cli.v1.SandboxDecisionDataAccessRecorded.control:type_name -> copilot.cli.v1.SandboxControl
+	70,  // 272: copilot.cli.v1.SandboxDecisionDataAccessRecorded.outcome:type_name -> copilot.cli.v1.SandboxOutcome
+	72,  // 273: copilot.cli.v1.SandboxDecisionDataAccessRecorded.platform:type_name -> copilot.cli.v1.SandboxPlatform
+	69,  // 274: copilot.cli.v1.SandboxDecisionDataAccessRecorded.enforcement_point:type_name -> copilot.cli.v1.SandboxEnforcementPoint
+	67,  // 275: copilot.cli.v1.SandboxDecisionDataAccessRecorded.denial_class:type_name -> copilot.cli.v1.SandboxDenialClass
+	71,  // 276: copilot.cli.v1.SandboxDecisionDataAccessRecorded.permissive_source:type_name -> copilot.cli.v1.SandboxPermissiveSource
+	65,  // 277: copilot.cli.v1.SandboxDecisionDataBypassDecided.control:type_name -> copilot.cli.v1.SandboxControl
+	70,  // 278: copilot.cli.v1.SandboxDecisionDataBypassDecided.outcome:type_name -> copilot.cli.v1.SandboxOutcome
+	72,  // 279: copilot.cli.v1.SandboxDecisionDataBypassDecided.platform:type_name -> copilot.cli.v1.SandboxPlatform
+	69,  // 280: copilot.cli.v1.SandboxDecisionDataBypassDecided.enforcement_point:type_name -> copilot.cli.v1.SandboxEnforcementPoint
+	64,  // 281: copilot.cli.v1.SandboxDecisionDataBypassDecided.source:type_name -> copilot.cli.v1.SandboxBypassSource
+	67,  // 282: copilot.cli.v1.SandboxDecisionDataBypassDecided.denial_class:type_name -> copilot.cli.v1.SandboxDenialClass
+	68,  // 283: copilot.cli.v1.SandboxDecisionDataBypassDecided.confidence:type_name -> copilot.cli.v1.SandboxDenialConfidence
+	65,  // 284: copilot.cli.v1.SandboxDecisionDataEnforcementState.control:type_name -> copilot.cli.v1.SandboxControl
+	70,  // 285: copilot.cli.v1.SandboxDecisionDataEnforcementState.outcome:type_name -> copilot.cli.v1.SandboxOutcome
+	72,  // 286: copilot.cli.v1.SandboxDecisionDataEnforcementState.platform:type_name -> copilot.cli.v1.SandboxPlatform
+	63,  // 287: copilot.cli.v1.SandboxDecisionDataEnforcementState.backend:type_name -> copilot.cli.v1.SandboxBackend
+	69,  // 288: copilot.cli.v1.SandboxDecisionDataEnforcementState.enforcement_point:type_name -> copilot.cli.v1.SandboxEnforcementPoint
+	62,  // 289: copilot.cli.v1.SandboxDecisionDataEnforcementState.attestation:type_name -> copilot.cli.v1.SandboxAttestation
+	65,  // 290: copilot.cli.v1.SandboxDecisionDataPermissiveRetryCompleted.control:type_name -> copilot.cli.v1.SandboxControl
+	70,  // 291: copilot.cli.v1.SandboxDecisionDataPermissiveRetryCompleted.outcome:type_name -> copilot.cli.v1.SandboxOutcome
+	72,  // 292: copilot.cli.v1.SandboxDecisionDataPermissiveRetryCompleted.platform:type_name -> copilot.cli.v1.SandboxPlatform
+	69,  // 293: copilot.cli.v1.SandboxDecisionDataPermissiveRetryCompleted.enforcement_point:type_name -> copilot.cli.v1.SandboxEnforcementPoint
+	67,  // 294: copilot.cli.v1.SandboxDecisionDataPermissiveRetryCompleted.denial_class:type_name -> copilot.cli.v1.SandboxDenialClass
+	68,  // 295: copilot.cli.v1.SandboxDecisionDataPermissiveRetryCompleted.confidence:type_name -> copilot.cli.v1.SandboxDenialConfidence
+	65,  // 296: copilot.cli.v1.SandboxDecisionDataPermissiveRetryDecided.control:type_name -> copilot.cli.v1.SandboxControl
+	70,  // 297: copilot.cli.v1.SandboxDecisionDataPermissiveRetryDecided.outcome:type_name -> copilot.cli.v1.SandboxOutcome
+	72,  // 298: copilot.cli.v1.SandboxDecisionDataPermissiveRetryDecided.platform:type_name -> copilot.cli.v1.SandboxPlatform
+	69,  // 299: copilot.cli.v1.SandboxDecisionDataPermissiveRetryDecided.enforcement_point:type_name -> copilot.cli.v1.SandboxEnforcementPoint
+	64,  // 300: copilot.cli.v1.SandboxDecisionDataPermissiveRetryDecided.source:type_name -> copilot.cli.v1.SandboxBypassSource
+	67,  // 301: copilot.cli.v1.SandboxDecisionDataPermissiveRetryDecided.denial_class:type_name -> copilot.cli.v1.SandboxDenialClass
+	68,  // 302: copilot.cli.v1.SandboxDecisionDataPermissiveRetryDecided.confidence:type_name -> copilot.cli.v1.SandboxDenialConfidence
+	65,  // 303: copilot.cli.v1.SandboxDecisionDataPolicyResolved.control:type_name -> copilot.cli.v1.SandboxControl
+	70,  // 304: copilot.cli.v1.SandboxDecisionDataPolicyResolved.outcome:type_name -> copilot.cli.v1.SandboxOutcome
+	72,  // 305: copilot.cli.v1.SandboxDecisionDataPolicyResolved.platform:type_name -> copilot.cli.v1.SandboxPlatform
+	63,  // 306: copilot.cli.v1.SandboxDecisionDataPolicyResolved.backend:type_name -> copilot.cli.v1.SandboxBackend
+	73,  // 307: copilot.cli.v1.SandboxDecisionDataPolicyResolved.policy_source:type_name -> copilot.cli.v1.SandboxPolicySource
+	69,  // 308: copilot.cli.v1.SandboxDecisionDataPolicyResolved.enforcement_point:type_name -> copilot.cli.v1.SandboxEnforcementPoint
+	74,  // 309: copilot.cli.v1.SandboxDecisionDataPolicyResolved.proxy_mode:type_name -> copilot.cli.v1.SandboxProxyMode
+	324, // 310: copilot.cli.v1.SandboxDecisionDataPolicyResolved.effective_filesystem_policy:type_name -> copilot.cli.v1.SandboxFilesystemPolicyDetails
+	66,  // 311: copilot.cli.v1.SandboxDecisionDataPolicyResolved.degradation_reason:type_name -> copilot.cli.v1.SandboxDegradationReason
+	65,  // 312: copilot.cli.v1.SandboxDecisionDataSpawnCompleted.control:type_name -> copilot.cli.v1.SandboxControl
+	70,  // 313: copilot.cli.v1.SandboxDecisionDataSpawnCompleted.outcome:type_name -> copilot.cli.v1.SandboxOutcome
+	72,  // 314: copilot.cli.v1.SandboxDecisionDataSpawnCompleted.platform:type_name -> copilot.cli.v1.SandboxPlatform
+	63,  // 315: copilot.cli.v1.SandboxDecisionDataSpawnCompleted.backend:type_name -> copilot.cli.v1.SandboxBackend
+	69,  // 316: copilot.cli.v1.SandboxDecisionDataSpawnCompleted.enforcement_point:type_name -> copilot.cli.v1.SandboxEnforcementPoint
+	66,  // 317: copilot.cli.v1.SandboxDecisionDataSpawnCompleted.degradation_reason:type_name -> copilot.cli.v1.SandboxDegradationReason
+	75,  // 318: copilot.cli.v1.ScheduleCreatedData.origin:type_name -> copilot.cli.v1.ScheduleOrigin
+	483, // 319: copilot.cli.v1.SessionLimitsChangedData.session_limits:type_name -> copilot.cli.v1.SessionLimitsConfig
+	331, // 320: copilot.cli.v1.SessionLimitsExhaustedCompletedData.response:type_name -> copilot.cli.v1.SessionLimitsExhaustedResponse
+	76,  // 321: copilot.cli.v1.SessionLimitsExhaustedResponse.action:type_name -> copilot.cli.v1.SessionLimitsExhaustedResponseAction
+	434, // 322: copilot.cli.v1.ShutdownAgentMetric.model_metrics:type_name -> copilot.cli.v1.ShutdownAgentMetric.ModelMetricsEntry
+	484, // 323: copilot.cli.v1.ShutdownData.shutdown_type:type_name -> copilot.cli.v1.ShutdownType
+	435, // 324: copilot.cli.v1.ShutdownData.token_details:type_name -> copilot.cli.v1.ShutdownData.TokenDetailsEntry
+	333, // 325: copilot.cli.v1.ShutdownData.code_changes:type_name -> copilot.cli.v1.ShutdownCodeChanges
+	436, // 326: copilot.cli.v1.ShutdownData.model_metrics:type_name -> copilot.cli.v1.ShutdownData.ModelMetricsEntry
+	437, // 327: copilot.cli.v1.ShutdownData.agent_metrics:type_name -> copilot.cli.v1.ShutdownData.AgentMetricsEntry
+	416, // 328: copilot.cli.v1.ShutdownData.accounting_snapshot:type_name -> copilot.cli.v1.UsageGetMetricsResult
+	485, // 329: copilot.cli.v1.ShutdownData.provider_model_metrics:type_name -> copilot.cli.v1.UsageMetricsProviderModelMetric
+	438, // 330: copilot.cli.v1.ShutdownData.usage_accounting_watermarks:type_name -> copilot.cli.v1.ShutdownData.UsageAccountingWatermarksEntry
+	336, // 331: copilot.cli.v1.ShutdownModelMetric.requests:type_name -> copilot.cli.v1.ShutdownModelMetricRequests
+	338, // 332: copilot.cli.v1.ShutdownModelMetric.usage:type_name -> copilot.cli.v1.ShutdownModelMetricUsage
+	439, // 333: copilot.cli.v1.ShutdownModelMetric.token_details:type_name -> copilot.cli.v1.ShutdownModelMetric.TokenDetailsEntry
+	77,  // 334: copilot.cli.v1.SkillInvokedData.trigger:type_name -> copilot.cli.v1.SkillInvokedTrigger
+	77,  // 335: copilot.cli.v1.SkillInvokedRefData.trigger:type_name -> copilot.cli.v1.SkillInvokedTrigger
+	345, // 336: copilot.cli.v1.SkillsLoadedData.skills:type_name -> copilot.cli.v1.SkillsLoadedSkill
+	486, // 337: copilot.cli.v1.SkillsLoadedSkill.source:type_name -> copilot.cli.v1.SkillSource
+	445, // 338: copilot.cli.v1.StartData.start_time:type_name -> google.protobuf.Timestamp
+	446, // 339: copilot.cli.v1.StartData.reasoning_summary:type_name -> copilot.cli.v1.ReasoningSummary
+	462, // 340: copilot.cli.v1.StartData.verbosity:type_name -> copilot.cli.v1.Verbosity
+	463, // 341: copilot.cli.v1.StartData.context_tier:type_name -> copilot.cli.v1.ContextTier
+	483, // 342: copilot.cli.v1.StartData.session_limits:type_name -> copilot.cli.v1.SessionLimitsConfig
+	425, // 343: copilot.cli.v1.StartData.context:type_name -> copilot.cli.v1.WorkingDirectoryContext
+	196, // 344: copilot.cli.v1.StartData.github_mcp_tool_config:type_name -> copilot.cli.v1.GitHubMcpToolConfig
+	449, // 345: copilot.cli.v1.StartData.auto_tier:type_name -> copilot.cli.v1.AutoTier
+	78,  // 346: copilot.cli.v1.SubagentCompletedData.model_selection_source:type_name -> copilot.cli.v1.SubagentModelSelectionSource
+	78,  // 347: copilot.cli.v1.SubagentFailedData.model_selection_source:type_name -> copilot.cli.v1.SubagentModelSelectionSource
+	450, // 348: copilot.cli.v1.SubagentSelectedData.tools:type_name -> copilot.cli.v1.StringList
+	79,  // 349: copilot.cli.v1.SubagentStartedData.task_model_source:type_name -> copilot.cli.v1.SubagentTaskModelSource
+	78,  // 350: copilot.cli.v1.SubagentStartedData.model_selection_source:type_name -> copilot.cli.v1.SubagentModelSelectionSource
+	80,  // 351: copilot.cli.v1.SystemMessageData.role:type_name -> copilot.cli.v1.SystemMessageRole
+	356, // 352: copilot.cli.v1.SystemMessageData.metadata:type_name -> copilot.cli.v1.SystemMessageMetadata
+	354, // 353: copilot.cli.v1.SystemMessageData.content_blocks:type_name -> copilot.cli.v1.SystemMessageContentBlock
+	358, // 354: copilot.cli.v1.SystemNotification.agent_completed:type_name -> copilot.cli.v1.SystemNotificationAgentCompleted
+	359, // 355: copilot.cli.v1.SystemNotification.agent_idle:type_name -> copilot.cli.v1.SystemNotificationAgentIdle
+	363, // 356: copilot.cli.v1.SystemNotification.new_inbox_message:type_name -> copilot.cli.v1.SystemNotificationNewInboxMessage
+	364, // 357: copilot.cli.v1.SystemNotification.shell_completed:type_name -> copilot.cli.v1.SystemNotificationShellCompleted
+	365, // 358: copilot.cli.v1.SystemNotification.shell_detached_completed:type_name -> copilot.cli.v1.SystemNotificationShellDetachedCompleted
+	362, // 359: copilot.cli.v1.SystemNotification.instruction_discovered:type_name -> copilot.cli.v1.SystemNotificationInstructionDiscovered
+	361, // 360: copilot.cli.v1.SystemNotification.factory_completed:type_name -> copilot.cli.v1.SystemNotificationFactoryCompleted
+	366, // 361: copilot.cli.v1.SystemNotification.unclassified:type_name -> copilot.cli.v1.SystemNotificationUnclassified
+	367, // 362: copilot.cli.v1.SystemNotification.workflow_completed:type_name -> copilot.cli.v1.SystemNotificationWorkflowCompleted
+	81,  // 363: copilot.cli.v1.SystemNotificationAgentCompleted.status:type_name -> copilot.cli.v1.SystemNotificationAgentCompletedStatus
+	357, // 364: copilot.cli.v1.SystemNotificationData.kind:type_name -> copilot.cli.v1.SystemNotification
+	311, // 365: copilot.cli.v1.SystemNotificationData.responses_reasoning:type_name -> copilot.cli.v1.ResponsesReasoning
+	82,  // 366: copilot.cli.v1.SystemNotificationFactoryCompleted.status:type_name -> copilot.cli.v1.SystemNotificationFactoryCompletedStatus
+	83,  // 367: copilot.cli.v1.SystemNotificationWorkflowCompleted.status:type_name -> copilot.cli.v1.SystemNotificationWorkflowCompletedStatus
+	368, // 368: copilot.cli.v1.SystemNotificationWorkflowCompleted.pause_info:type_name -> copilot.cli.v1.SystemNotificationWorkflowPauseInfo
+	370, // 369: copilot.cli.v1.SystemNotificationWorkflowPauseInfo.user:type_name -> copilot.cli.v1.SystemNotificationWorkflowPauseInfoUser
+	369, // 370: copilot.cli.v1.SystemNotificationWorkflowPauseInfo.checkpoint:type_name -> copilot.cli.v1.SystemNotificationWorkflowPauseInfoCheckpoint
+	487, // 371: copilot.cli.v1.TaskCompleteData.outcome:type_name -> copilot.cli.v1.TaskCompletionOutcome
+	468, // 372: copilot.cli.v1.TaskCompleteData.blocker:type_name -> copilot.cli.v1.TaskBlocker
+	383, // 373: copilot.cli.v1.ToolExecutionCompleteContent.text:type_name -> copilot.cli.v1.ToolExecutionCompleteContentText
+	382, // 374: copilot.cli.v1.ToolExecutionCompleteContent.terminal:type_name -> copilot.cli.v1.ToolExecutionCompleteContentTerminal
+	381, // 375: copilot.cli.v1.ToolExecutionCompleteContent.shell_exit:type_name -> copilot.cli.v1.ToolExecutionCompleteContentShellExit
+	376, // 376: copilot.cli.v1.ToolExecutionCompleteContent.image:type_name -> copilot.cli.v1.ToolExecutionCompleteContentImage
+	375, // 377: copilot.cli.v1.ToolExecutionCompleteContent.audio:type_name -> copilot.cli.v1.ToolExecutionCompleteContentAudio
+	379, // 378: copilot.cli.v1.ToolExecutionCompleteContent.resource_link:type_name -> copilot.cli.v1.ToolExecutionCompleteContentResourceLink
+	377, // 379: copilot.cli.v1.ToolExecutionCompleteContent.resource:type_name -> copilot.cli.v1.ToolExecutionCompleteContentResource
+	378, // 380: copilot.cli.v1.ToolExecutionCompleteContentResource.resource:type_name -> copilot.cli.v1.ToolExecutionCompleteContentResourceDetails
+	488, // 381: copilot.cli.v1.ToolExecutionCompleteContentResourceDetails.text_resource_contents:type_name -> copilot.cli.v1.EmbeddedTextResourceContents
+	489, // 382: copilot.cli.v1.ToolExecutionCompleteContentResourceDetails.blob_resource_contents:type_name -> copilot.cli.v1.EmbeddedBlobResourceContents
+	380, // 383: copilot.cli.v1.ToolExecutionCompleteContentResourceLink.icons:type_name -> copilot.cli.v1.ToolExecutionCompleteContentResourceLinkIcon
+	84,  // 384: copilot.cli.v1.ToolExecutionCompleteContentResourceLinkIcon.theme:type_name -> copilot.cli.v1.ToolExecutionCompleteContentResourceLinkIconTheme
+	387, // 385: copilot.cli.v1.ToolExecutionCompleteData.result:type_name -> copilot.cli.v1.ToolExecutionCompleteResult
+	385, // 386: copilot.cli.v1.ToolExecutionCompleteData.error:type_name -> copilot.cli.v1.ToolExecutionCompleteError
+	389, // 387: copilot.cli.v1.ToolExecutionCompleteData.tool_description:type_name -> copilot.cli.v1.ToolExecutionCompleteToolDescription
+	178, // 388: copilot.cli.v1.ToolExecutionCompleteData.fusion:type_name -> copilot.cli.v1.FusionAttribution
+	388, // 389: copilot.cli.v1.ToolExecutionCompleteData.shell_execution:type_name -> copilot.cli.v1.ToolExecutionCompleteShellExecution
+	386, // 390: copilot.cli.v1.ToolExecutionCompleteData.file_edits:type_name -> copilot.cli.v1.ToolExecutionCompleteFileEdit
+	404, // 391: copilot.cli.v1.ToolExecutionCompleteData.tool_usage:type_name -> copilot.cli.v1.ToolExecutionUsage
+	453, // 392: copilot.cli.v1.ToolExecutionCompleteError.remediation:type_name -> copilot.cli.v1.RemediationAction
+	85,  // 393: copilot.cli.v1.ToolExecutionCompleteFileEdit.kind:type_name -> copilot.cli.v1.ToolExecutionCompleteFileEditKind
+	374, // 394: copilot.cli.v1.ToolExecutionCompleteResult.contents:type_name -> copilot.cli.v1.ToolExecutionCompleteContent
+	305, // 395: copilot.cli.v1.ToolExecutionCompleteResult.binary_results_for_llm:type_name -> copilot.cli.v1.PersistedBinaryResult
+	392, // 396: copilot.cli.v1.ToolExecutionCompleteResult.ui_resource:type_name -> copilot.cli.v1.ToolExecutionCompleteUIResource
+	138, // 397: copilot.cli.v1.ToolExecutionCompleteResult.citable_sources:type_name -> copilot.cli.v1.CitableSource
+	390, // 398: copilot.cli.v1.ToolExecutionCompleteToolDescription.meta:type_name -> copilot.cli.v1.ToolExecutionCompleteToolDescriptionMeta
+	391, // 399: copilot.cli.v1.ToolExecutionCompleteToolDescriptionMeta.ui:type_name -> copilot.cli.v1.ToolExecutionCompleteToolDescriptionMetaUI
+	86,  // 400: copilot.cli.v1.ToolExecutionCompleteToolDescriptionMetaUI.visibility:type_name -> copilot.cli.v1.ToolExecutionCompleteToolDescriptionMetaUIVisibility
+	393, // 401: copilot.cli.v1.ToolExecutionCompleteUIResource.meta:type_name -> copilot.cli.v1.ToolExecutionCompleteUIResourceMeta
+	394, // 402: copilot.cli.v1.ToolExecutionCompleteUIResourceMeta.ui:type_name -> copilot.cli.v1.ToolExecutionCompleteUIResourceMetaUI
+	395, // 403: copilot.cli.v1.ToolExecutionCompleteUIResourceMetaUI.csp:type_name -> copilot.cli.v1.ToolExecutionCompleteUIResourceMetaUICsp
+	396, // 404: copilot.cli.v1.ToolExecutionCompleteUIResourceMetaUI.permissions:type_name -> copilot.cli.v1.ToolExecutionCompleteUIResourceMetaUIPermissions
+	400, // 405: copilot.cli.v1.ToolExecutionStartData.shell_tool_info:type_name -> copilot.cli.v1.ToolExecutionStartShellToolInfo
+	401, // 406: copilot.cli.v1.ToolExecutionStartData.tool_description:type_name -> copilot.cli.v1.ToolExecutionStartToolDescription
+	178, // 407: copilot.cli.v1.ToolExecutionStartData.fusion:type_name -> copilot.cli.v1.FusionAttribution
+	45,  // 408: copilot.cli.v1.ToolExecutionStartData.mcp_transport:type_name -> copilot.cli.v1.McpServerTransport
+	460, // 409: copilot.cli.v1.ToolExecutionStartData.mcp_config_source:type_name -> copilot.cli.v1.McpServerSource
+	402, // 410: copilot.cli.v1.ToolExecutionStartToolDescription.meta:type_name -> copilot.cli.v1.ToolExecutionStartToolDescriptionMeta
+	403, // 411: copilot.cli.v1.ToolExecutionStartToolDescriptionMeta.ui:type_name -> copilot.cli.v1.ToolExecutionStartToolDescriptionMetaUI
+	87,  // 412: copilot.cli.v1.ToolExecutionStartToolDescriptionMetaUI.visibility:type_name -> copilot.cli.v1.ToolExecutionStartToolDescriptionMetaUIVisibility
+	448, // 413: copilot.cli.v1.ToolExecutionUsage.provider:type_name -> copilot.cli.v1.ModelProviderRef
+	412, // 414: copilot.cli.v1.ToolExecutionUsage.accounting:type_name -> copilot.cli.v1.UsageAccountingIdentity
+	405, // 415: copilot.cli.v1.ToolExecutionUsage.input_tokens_details:type_name -> copilot.cli.v1.ToolExecutionUsageTokenDetails
+	405, // 416: copilot.cli.v1.ToolExecutionUsage.output_tokens_details:type_name -> copilot.cli.v1.ToolExecutionUsageTokenDetails
+	114, // 417: copilot.cli.v1.ToolExecutionUsage.copilot_usage:type_name -> copilot.cli.v1.AssistantUsageCopilotUsage
+	88,  // 418: copilot.cli.v1.ToolShellOutputData.stream:type_name -> copilot.cli.v1.ToolShellOutputStream
+	178, // 419: copilot.cli.v1.ToolShellOutputData.fusion:type_name -> copilot.cli.v1.FusionAttribution
+	89,  // 420: copilot.cli.v1.UIEphemeralQueryData.phase:type_name -> copilot.cli.v1.UIEphemeralQueryPhase
+	116, // 421: copilot.cli.v1.UsageAccountingRecordData.usage:type_name -> copilot.cli.v1.AssistantUsageData
+	415, // 422: copilot.cli.v1.UsageCheckpointData.model_cache_state:type_name -> copilot.cli.v1.UsageCheckpointModelCacheState
+	416, // 423: copilot.cli.v1.UsageCheckpointData.accounting_snapshot:type_name -> copilot.cli.v1.UsageGetMetricsResult
+	485, // 424: copilot.cli.v1.UsageCheckpointData.provider_model_metrics:type_name -> copilot.cli.v1.UsageMetricsProviderModelMetric
+	440, // 425: copilot.cli.v1.UsageCheckpointData.usage_accounting_watermarks:type_name -> copilot.cli.v1.UsageCheckpointData.UsageAccountingWatermarksEntry
+	445, // 426: copilot.cli.v1.UsageCheckpointModelCacheState.cache_expires_at:type_name -> google.protobuf.Timestamp
+	441, // 427: copilot.cli.v1.UsageGetMetricsResult.token_details:type_name -> copilot.cli.v1.UsageGetMetricsResult.TokenDetailsEntry
+	445, // 428: copilot.cli.v1.UsageGetMetricsResult.session_start_time:type_name -> google.protobuf.Timestamp
+	490, // 429: copilot.cli.v1.UsageGetMetricsResult.code_changes:type_name -> copilot.cli.v1.UsageMetricsCodeChanges
+	442, // 430: copilot.cli.v1.UsageGetMetricsResult.model_metrics:type_name -> copilot.cli.v1.UsageGetMetricsResult.ModelMetricsEntry
+	443, // 431: copilot.cli.v1.UsageGetMetricsResult.agent_metrics:type_name -> copilot.cli.v1.UsageGetMetricsResult.AgentMetricsEntry
+	447, // 432: copilot.cli.v1.UsageGetMetricsResult.ai_credits_status:type_name -> copilot.cli.v1.AiCreditsStatus
+	485, // 433: copilot.cli.v1.UsageGetMetricsResult.provider_model_metrics:type_name -> copilot.cli.v1.UsageMetricsProviderModelMetric
+	454, // 434: copilot.cli.v1.UserMessageData.attachments:type_name -> copilot.cli.v1.Attachment
+	91,  // 435: copilot.cli.v1.UserMessageData.delivery:type_name -> copilot.cli.v1.UserMessageDelivery
+	90,  // 436: copilot.cli.v1.UserMessageData.agent_mode:type_name -> copilot.cli.v1.UserMessageAgentMode
+	311, // 437: copilot.cli.v1.UserMessageData.responses_reasoning:type_name -> copilot.cli.v1.ResponsesReasoning
+	453, // 438: copilot.cli.v1.WarningData.remediation:type_name -> copilot.cli.v1.RemediationAction
+	92,  // 439: copilot.cli.v1.WorkflowRunSettledData.status:type_name -> copilot.cli.v1.WorkflowRunSettledStatus
+	93,  // 440: copilot.cli.v1.WorkingDirectoryContext.host_type:type_name -> copilot.cli.v1.WorkingDirectoryContextHostType
+	94,  // 441: copilot.cli.v1.WorkspaceFileChangedData.operation:type_name -> copilot.cli.v1.WorkspaceFileChangedOperation
+	117, // 442: copilot.cli.v1.AssistantUsageData.QuotaSnapshotsEntry.value:type_name -> copilot.cli.v1.AssistantUsageQuotaSnapshot
+	117, // 443: copilot.cli.v1.ModelCallFailureData.QuotaSnapshotsEntry.value:type_name -> copilot.cli.v1.AssistantUsageQuotaSnapshot
+	335, // 444: copilot.cli.v1.ShutdownAgentMetric.ModelMetricsEntry.value:type_name -> copilot.cli.v1.ShutdownModelMetric
+	339, // 445: copilot.cli.v1.ShutdownData.TokenDetailsEntry.value:type_name -> copilot.cli.v1.ShutdownTokenDetail
+	335, // 446: copilot.cli.v1.ShutdownData.ModelMetricsEntry.value:type_name -> copilot.cli.v1.ShutdownModelMetric
+	332, // 447: copilot.cli.v1.ShutdownData.AgentMetricsEntry.value:type_name -> copilot.cli.v1.ShutdownAgentMetric
+	337, // 448: copilot.cli.v1.ShutdownModelMetric.TokenDetailsEntry.value:type_name -> copilot.cli.v1.ShutdownModelMetricTokenDetail
+	491, // 449: copilot.cli.v1.UsageGetMetricsResult.TokenDetailsEntry.value:type_name -> copilot.cli.v1.UsageMetricsTokenDetail
+	492, // 450: copilot.cli.v1.UsageGetMetricsResult.ModelMetricsEntry.value:type_name -> copilot.cli.v1.UsageMetricsModelMetric
+	493, // 451: copilot.cli.v1.UsageGetMetricsResult.AgentMetricsEntry.value:type_name -> copilot.cli.v1.UsageMetricsAgentMetric
+	452, // [452:452] is the sub-list for method output_type
+	452, // [452:452] is the sub-list for method input_type
+	452, // [452:452] is the sub-list for extension type_name
+	452, // [452:452] is the sub-list for extension extendee
+	0,   // [0:452] is the sub-list for field type_name
 }
 
 func init() { file_copilot_cli_v1_event_types_proto_init() }
@@ -44616,8 +45096,8 @@ func file_copilot_cli_v1_event_types_proto_init() {
 	file_copilot_cli_v1_event_types_proto_msgTypes[147].OneofWrappers = []any{}
 	file_copilot_cli_v1_event_types_proto_msgTypes[148].OneofWrappers = []any{}
 	file_copilot_cli_v1_event_types_proto_msgTypes[149].OneofWrappers = []any{}
+	file_copilot_cli_v1_event_types_proto_msgTypes[150].OneofWrappers = []any{}
 	file_copilot_cli_v1_event_types_proto_msgTypes[151].OneofWrappers = []any{}
-	file_copilot_cli_v1_event_types_proto_msgTypes[152].OneofWrappers = []any{}
 	file_copilot_cli_v1_event_types_proto_msgTypes[153].OneofWrappers = []any{}
 	file_copilot_cli_v1_event_types_proto_msgTypes[154].OneofWrappers = []any{}
 	file_copilot_cli_v1_event_types_proto_msgTypes[155].OneofWrappers = []any{}
@@ -44625,23 +45105,26 @@ func file_copilot_cli_v1_event_types_proto_init() {
 	file_copilot_cli_v1_event_types_proto_msgTypes[157].OneofWrappers = []any{}
 	file_copilot_cli_v1_event_types_proto_msgTypes[158].OneofWrappers = []any{}
 	file_copilot_cli_v1_event_types_proto_msgTypes[159].OneofWrappers = []any{}
-	file_copilot_cli_v1_event_types_proto_msgTypes[160].OneofWrappers = []any{}
 	file_copilot_cli_v1_event_types_proto_msgTypes[161].OneofWrappers = []any{}
 	file_copilot_cli_v1_event_types_proto_msgTypes[162].OneofWrappers = []any{}
 	file_copilot_cli_v1_event_types_proto_msgTypes[163].OneofWrappers = []any{}
 	file_copilot_cli_v1_event_types_proto_msgTypes[164].OneofWrappers = []any{}
 	file_copilot_cli_v1_event_types_proto_msgTypes[165].OneofWrappers = []any{}
 	file_copilot_cli_v1_event_types_proto_msgTypes[166].OneofWrappers = []any{}
+	file_copilot_cli_v1_event_types_proto_msgTypes[167].OneofWrappers = []any{}
 	file_copilot_cli_v1_event_types_proto_msgTypes[168].OneofWrappers = []any{}
 	file_copilot_cli_v1_event_types_proto_msgTypes[169].OneofWrappers = []any{}
 	file_copilot_cli_v1_event_types_proto_msgTypes[170].OneofWrappers = []any{}
+	file_copilot_cli_v1_event_types_proto_msgTypes[172].OneofWrappers = []any{}
 	file_copilot_cli_v1_event_types_proto_msgTypes[173].OneofWrappers = []any{}
-	file_copilot_cli_v1_event_types_proto_msgTypes[175].OneofWrappers = []any{}
-	file_copilot_cli_v1_event_types_proto_msgTypes[178].OneofWrappers = []any{}
-	file_copilot_cli_v1_event_types_proto_msgTypes[180].OneofWrappers = []any{}
+	file_copilot_cli_v1_event_types_proto_msgTypes[174].OneofWrappers = []any{}
+	file_copilot_cli_v1_event_types_proto_msgTypes[177].OneofWrappers = []any{}
+	file_copilot_cli_v1_event_types_proto_msgTypes[179].OneofWrappers = []any{}
 	file_copilot_cli_v1_event_types_proto_msgTypes[182].OneofWrappers = []any{}
 	file_copilot_cli_v1_event_types_proto_msgTypes[184].OneofWrappers = []any{}
-	file_copilot_cli_v1_event_types_proto_msgTypes[185].OneofWrappers = []any{
+	file_copilot_cli_v1_event_types_proto_msgTypes[186].OneofWrappers = []any{}
+	file_copilot_cli_v1_event_types_proto_msgTypes[188].OneofWrappers = []any{}
+	file_copilot_cli_v1_event_types_proto_msgTypes[189].OneofWrappers = []any{
 		(*PermissionRequest_Shell)(nil),
 		(*PermissionRequest_Write)(nil),
 		(*PermissionRequest_Read)(nil),
@@ -44657,22 +45140,22 @@ func file_copilot_cli_v1_event_types_proto_init() {
 		(*PermissionRequest_Workflow)(nil),
 		(*PermissionRequest_Unrecognized)(nil),
 	}
-	file_copilot_cli_v1_event_types_proto_msgTypes[186].OneofWrappers = []any{}
-	file_copilot_cli_v1_event_types_proto_msgTypes[187].OneofWrappers = []any{}
-	file_copilot_cli_v1_event_types_proto_msgTypes[188].OneofWrappers = []any{}
-	file_copilot_cli_v1_event_types_proto_msgTypes[189].OneofWrappers = []any{}
 	file_copilot_cli_v1_event_types_proto_msgTypes[190].OneofWrappers = []any{}
 	file_copilot_cli_v1_event_types_proto_msgTypes[191].OneofWrappers = []any{}
 	file_copilot_cli_v1_event_types_proto_msgTypes[192].OneofWrappers = []any{}
 	file_copilot_cli_v1_event_types_proto_msgTypes[193].OneofWrappers = []any{}
 	file_copilot_cli_v1_event_types_proto_msgTypes[194].OneofWrappers = []any{}
 	file_copilot_cli_v1_event_types_proto_msgTypes[195].OneofWrappers = []any{}
+	file_copilot_cli_v1_event_types_proto_msgTypes[196].OneofWrappers = []any{}
 	file_copilot_cli_v1_event_types_proto_msgTypes[197].OneofWrappers = []any{}
+	file_copilot_cli_v1_event_types_proto_msgTypes[198].OneofWrappers = []any{}
 	file_copilot_cli_v1_event_types_proto_msgTypes[199].OneofWrappers = []any{}
-	file_copilot_cli_v1_event_types_proto_msgTypes[200].OneofWrappers = []any{}
 	file_copilot_cli_v1_event_types_proto_msgTypes[201].OneofWrappers = []any{}
-	file_copilot_cli_v1_event_types_proto_msgTypes[202].OneofWrappers = []any{}
-	file_copilot_cli_v1_event_types_proto_msgTypes[203].OneofWrappers = []any{
+	file_copilot_cli_v1_event_types_proto_msgTypes[203].OneofWrappers = []any{}
+	file_copilot_cli_v1_event_types_proto_msgTypes[204].OneofWrappers = []any{}
+	file_copilot_cli_v1_event_types_proto_msgTypes[205].OneofWrappers = []any{}
+	file_copilot_cli_v1_event_types_proto_msgTypes[206].OneofWrappers = []any{}
+	file_copilot_cli_v1_event_types_proto_msgTypes[207].OneofWrappers = []any{
 		(*PermissionResult_Approved)(nil),
 		(*PermissionResult_ApprovedForSession)(nil),
 		(*PermissionResult_ApprovedForLocation)(nil),
@@ -44685,18 +45168,18 @@ func file_copilot_cli_v1_event_types_proto_init() {
 		(*PermissionResult_ApprovedReadOnlyForSession)(nil),
 		(*PermissionResult_Unrecognized)(nil),
 	}
-	file_copilot_cli_v1_event_types_proto_msgTypes[204].OneofWrappers = []any{}
-	file_copilot_cli_v1_event_types_proto_msgTypes[205].OneofWrappers = []any{}
-	file_copilot_cli_v1_event_types_proto_msgTypes[206].OneofWrappers = []any{
+	file_copilot_cli_v1_event_types_proto_msgTypes[208].OneofWrappers = []any{}
+	file_copilot_cli_v1_event_types_proto_msgTypes[209].OneofWrappers = []any{}
+	file_copilot_cli_v1_event_types_proto_msgTypes[210].OneofWrappers = []any{
 		(*PersistedBinaryResult_PersistedBinaryImage)(nil),
 		(*PersistedBinaryResult_OmittedBinaryResult)(nil),
 		(*PersistedBinaryResult_BinaryAssetReference)(nil),
 		(*PersistedBinaryResult_Unrecognized)(nil),
 	}
-	file_copilot_cli_v1_event_types_proto_msgTypes[208].OneofWrappers = []any{}
-	file_copilot_cli_v1_event_types_proto_msgTypes[213].OneofWrappers = []any{}
-	file_copilot_cli_v1_event_types_proto_msgTypes[215].OneofWrappers = []any{}
-	file_copilot_cli_v1_event_types_proto_msgTypes[216].OneofWrappers = []any{
+	file_copilot_cli_v1_event_types_proto_msgTypes[212].OneofWrappers = []any{}
+	file_copilot_cli_v1_event_types_proto_msgTypes[217].OneofWrappers = []any{}
+	file_copilot_cli_v1_event_types_proto_msgTypes[219].OneofWrappers = []any{}
+	file_copilot_cli_v1_event_types_proto_msgTypes[220].OneofWrappers = []any{
 		(*SandboxDecisionData_PolicyResolved)(nil),
 		(*SandboxDecisionData_SpawnCompleted)(nil),
 		(*SandboxDecisionData_EnforcementState)(nil),
@@ -44707,35 +45190,35 @@ func file_copilot_cli_v1_event_types_proto_init() {
 		(*SandboxDecisionData_PermissiveRetryCompleted)(nil),
 		(*SandboxDecisionData_Unrecognized)(nil),
 	}
-	file_copilot_cli_v1_event_types_proto_msgTypes[217].OneofWrappers = []any{}
-	file_copilot_cli_v1_event_types_proto_msgTypes[218].OneofWrappers = []any{}
-	file_copilot_cli_v1_event_types_proto_msgTypes[219].OneofWrappers = []any{}
-	file_copilot_cli_v1_event_types_proto_msgTypes[220].OneofWrappers = []any{}
 	file_copilot_cli_v1_event_types_proto_msgTypes[221].OneofWrappers = []any{}
 	file_copilot_cli_v1_event_types_proto_msgTypes[222].OneofWrappers = []any{}
 	file_copilot_cli_v1_event_types_proto_msgTypes[223].OneofWrappers = []any{}
 	file_copilot_cli_v1_event_types_proto_msgTypes[224].OneofWrappers = []any{}
+	file_copilot_cli_v1_event_types_proto_msgTypes[225].OneofWrappers = []any{}
+	file_copilot_cli_v1_event_types_proto_msgTypes[226].OneofWrappers = []any{}
 	file_copilot_cli_v1_event_types_proto_msgTypes[227].OneofWrappers = []any{}
-	file_copilot_cli_v1_event_types_proto_msgTypes[232].OneofWrappers = []any{}
-	file_copilot_cli_v1_event_types_proto_msgTypes[233].OneofWrappers = []any{}
-	file_copilot_cli_v1_event_types_proto_msgTypes[235].OneofWrappers = []any{}
+	file_copilot_cli_v1_event_types_proto_msgTypes[228].OneofWrappers = []any{}
+	file_copilot_cli_v1_event_types_proto_msgTypes[231].OneofWrappers = []any{}
 	file_copilot_cli_v1_event_types_proto_msgTypes[236].OneofWrappers = []any{}
 	file_copilot_cli_v1_event_types_proto_msgTypes[237].OneofWrappers = []any{}
 	file_copilot_cli_v1_event_types_proto_msgTypes[239].OneofWrappers = []any{}
+	file_copilot_cli_v1_event_types_proto_msgTypes[240].OneofWrappers = []any{}
 	file_copilot_cli_v1_event_types_proto_msgTypes[241].OneofWrappers = []any{}
-	file_copilot_cli_v1_event_types_proto_msgTypes[242].OneofWrappers = []any{}
 	file_copilot_cli_v1_event_types_proto_msgTypes[243].OneofWrappers = []any{}
-	file_copilot_cli_v1_event_types_proto_msgTypes[244].OneofWrappers = []any{}
+	file_copilot_cli_v1_event_types_proto_msgTypes[245].OneofWrappers = []any{}
 	file_copilot_cli_v1_event_types_proto_msgTypes[246].OneofWrappers = []any{}
+	file_copilot_cli_v1_event_types_proto_msgTypes[247].OneofWrappers = []any{}
 	file_copilot_cli_v1_event_types_proto_msgTypes[248].OneofWrappers = []any{}
-	file_copilot_cli_v1_event_types_proto_msgTypes[249].OneofWrappers = []any{}
 	file_copilot_cli_v1_event_types_proto_msgTypes[250].OneofWrappers = []any{}
 	file_copilot_cli_v1_event_types_proto_msgTypes[252].OneofWrappers = []any{}
+	file_copilot_cli_v1_event_types_proto_msgTypes[253].OneofWrappers = []any{}
 	file_copilot_cli_v1_event_types_proto_msgTypes[254].OneofWrappers = []any{}
-	file_copilot_cli_v1_event_types_proto_msgTypes[255].OneofWrappers = []any{}
 	file_copilot_cli_v1_event_types_proto_msgTypes[256].OneofWrappers = []any{}
-	file_copilot_cli_v1_event_types_proto_msgTypes[257].OneofWrappers = []any{}
-	file_copilot_cli_v1_event_types_proto_msgTypes[258].OneofWrappers = []any{
+	file_copilot_cli_v1_event_types_proto_msgTypes[258].OneofWrappers = []any{}
+	file_copilot_cli_v1_event_types_proto_msgTypes[259].OneofWrappers = []any{}
+	file_copilot_cli_v1_event_types_proto_msgTypes[260].OneofWrappers = []any{}
+	file_copilot_cli_v1_event_types_proto_msgTypes[261].OneofWrappers = []any{}
+	file_copilot_cli_v1_event_types_proto_msgTypes[262].OneofWrappers = []any{
 		(*SystemNotification_AgentCompleted)(nil),
 		(*SystemNotification_AgentIdle)(nil),
 		(*SystemNotification_NewInboxMessage)(nil),
@@ -44747,21 +45230,21 @@ func file_copilot_cli_v1_event_types_proto_init() {
 		(*SystemNotification_WorkflowCompleted)(nil),
 		(*SystemNotification_Unrecognized)(nil),
 	}
-	file_copilot_cli_v1_event_types_proto_msgTypes[259].OneofWrappers = []any{}
-	file_copilot_cli_v1_event_types_proto_msgTypes[260].OneofWrappers = []any{}
-	file_copilot_cli_v1_event_types_proto_msgTypes[262].OneofWrappers = []any{}
 	file_copilot_cli_v1_event_types_proto_msgTypes[263].OneofWrappers = []any{}
-	file_copilot_cli_v1_event_types_proto_msgTypes[265].OneofWrappers = []any{}
+	file_copilot_cli_v1_event_types_proto_msgTypes[264].OneofWrappers = []any{}
 	file_copilot_cli_v1_event_types_proto_msgTypes[266].OneofWrappers = []any{}
 	file_copilot_cli_v1_event_types_proto_msgTypes[267].OneofWrappers = []any{}
-	file_copilot_cli_v1_event_types_proto_msgTypes[268].OneofWrappers = []any{}
-	file_copilot_cli_v1_event_types_proto_msgTypes[269].OneofWrappers = []any{
+	file_copilot_cli_v1_event_types_proto_msgTypes[269].OneofWrappers = []any{}
+	file_copilot_cli_v1_event_types_proto_msgTypes[270].OneofWrappers = []any{}
+	file_copilot_cli_v1_event_types_proto_msgTypes[271].OneofWrappers = []any{}
+	file_copilot_cli_v1_event_types_proto_msgTypes[272].OneofWrappers = []any{}
+	file_copilot_cli_v1_event_types_proto_msgTypes[273].OneofWrappers = []any{
 		(*SystemNotificationWorkflowPauseInfo_User)(nil),
 		(*SystemNotificationWorkflowPauseInfo_Checkpoint)(nil),
 		(*SystemNotificationWorkflowPauseInfo_Unrecognized)(nil),
 	}
-	file_copilot_cli_v1_event_types_proto_msgTypes[272].OneofWrappers = []any{}
-	file_copilot_cli_v1_event_types_proto_msgTypes[275].OneofWrappers = []any{
+	file_copilot_cli_v1_event_types_proto_msgTypes[276].OneofWrappers = []any{}
+	file_copilot_cli_v1_event_types_proto_msgTypes[279].OneofWrappers = []any{
 		(*ToolExecutionCompleteContent_Text)(nil),
 		(*ToolExecutionCompleteContent_Terminal)(nil),
 		(*ToolExecutionCompleteContent_ShellExit)(nil),
@@ -44771,47 +45254,47 @@ func file_copilot_cli_v1_event_types_proto_init() {
 		(*ToolExecutionCompleteContent_Resource)(nil),
 		(*ToolExecutionCompleteContent_Unrecognized)(nil),
 	}
-	file_copilot_cli_v1_event_types_proto_msgTypes[279].OneofWrappers = []any{
+	file_copilot_cli_v1_event_types_proto_msgTypes[283].OneofWrappers = []any{
 		(*ToolExecutionCompleteContentResourceDetails_TextResourceContents)(nil),
 		(*ToolExecutionCompleteContentResourceDetails_BlobResourceContents)(nil),
 		(*ToolExecutionCompleteContentResourceDetails_Unrecognized)(nil),
 	}
-	file_copilot_cli_v1_event_types_proto_msgTypes[280].OneofWrappers = []any{}
-	file_copilot_cli_v1_event_types_proto_msgTypes[281].OneofWrappers = []any{}
-	file_copilot_cli_v1_event_types_proto_msgTypes[282].OneofWrappers = []any{}
-	file_copilot_cli_v1_event_types_proto_msgTypes[283].OneofWrappers = []any{}
+	file_copilot_cli_v1_event_types_proto_msgTypes[284].OneofWrappers = []any{}
 	file_copilot_cli_v1_event_types_proto_msgTypes[285].OneofWrappers = []any{}
 	file_copilot_cli_v1_event_types_proto_msgTypes[286].OneofWrappers = []any{}
-	file_copilot_cli_v1_event_types_proto_msgTypes[288].OneofWrappers = []any{}
+	file_copilot_cli_v1_event_types_proto_msgTypes[287].OneofWrappers = []any{}
+	file_copilot_cli_v1_event_types_proto_msgTypes[289].OneofWrappers = []any{}
 	file_copilot_cli_v1_event_types_proto_msgTypes[290].OneofWrappers = []any{}
 	file_copilot_cli_v1_event_types_proto_msgTypes[292].OneofWrappers = []any{}
-	file_copilot_cli_v1_event_types_proto_msgTypes[293].OneofWrappers = []any{}
-	file_copilot_cli_v1_event_types_proto_msgTypes[295].OneofWrappers = []any{}
+	file_copilot_cli_v1_event_types_proto_msgTypes[294].OneofWrappers = []any{}
+	file_copilot_cli_v1_event_types_proto_msgTypes[296].OneofWrappers = []any{}
 	file_copilot_cli_v1_event_types_proto_msgTypes[297].OneofWrappers = []any{}
 	file_copilot_cli_v1_event_types_proto_msgTypes[299].OneofWrappers = []any{}
-	file_copilot_cli_v1_event_types_proto_msgTypes[300].OneofWrappers = []any{}
 	file_copilot_cli_v1_event_types_proto_msgTypes[301].OneofWrappers = []any{}
-	file_copilot_cli_v1_event_types_proto_msgTypes[302].OneofWrappers = []any{}
+	file_copilot_cli_v1_event_types_proto_msgTypes[303].OneofWrappers = []any{}
 	file_copilot_cli_v1_event_types_proto_msgTypes[304].OneofWrappers = []any{}
 	file_copilot_cli_v1_event_types_proto_msgTypes[305].OneofWrappers = []any{}
+	file_copilot_cli_v1_event_types_proto_msgTypes[306].OneofWrappers = []any{}
+	file_copilot_cli_v1_event_types_proto_msgTypes[308].OneofWrappers = []any{}
 	file_copilot_cli_v1_event_types_proto_msgTypes[309].OneofWrappers = []any{}
-	file_copilot_cli_v1_event_types_proto_msgTypes[312].OneofWrappers = []any{}
-	file_copilot_cli_v1_event_types_proto_msgTypes[315].OneofWrappers = []any{}
-	file_copilot_cli_v1_event_types_proto_msgTypes[317].OneofWrappers = []any{}
-	file_copilot_cli_v1_event_types_proto_msgTypes[318].OneofWrappers = []any{}
+	file_copilot_cli_v1_event_types_proto_msgTypes[313].OneofWrappers = []any{}
+	file_copilot_cli_v1_event_types_proto_msgTypes[316].OneofWrappers = []any{}
 	file_copilot_cli_v1_event_types_proto_msgTypes[319].OneofWrappers = []any{}
-	file_copilot_cli_v1_event_types_proto_msgTypes[320].OneofWrappers = []any{}
 	file_copilot_cli_v1_event_types_proto_msgTypes[321].OneofWrappers = []any{}
 	file_copilot_cli_v1_event_types_proto_msgTypes[322].OneofWrappers = []any{}
 	file_copilot_cli_v1_event_types_proto_msgTypes[323].OneofWrappers = []any{}
+	file_copilot_cli_v1_event_types_proto_msgTypes[324].OneofWrappers = []any{}
+	file_copilot_cli_v1_event_types_proto_msgTypes[325].OneofWrappers = []any{}
 	file_copilot_cli_v1_event_types_proto_msgTypes[326].OneofWrappers = []any{}
+	file_copilot_cli_v1_event_types_proto_msgTypes[327].OneofWrappers = []any{}
+	file_copilot_cli_v1_event_types_proto_msgTypes[330].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_copilot_cli_v1_event_types_proto_rawDesc), len(file_copilot_cli_v1_event_types_proto_rawDesc)),
 			NumEnums:      95,
-			NumMessages:   345,
+			NumMessages:   349,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

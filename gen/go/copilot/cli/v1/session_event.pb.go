@@ -250,6 +250,14 @@ type SessionEvent struct {
 	//	*SessionEvent_SessionManagedPluginProgress
 	//	*SessionEvent_SessionMcpServerToolsLoaded
 	//	*SessionEvent_ModelResponseLimitsStatus
+	//	*SessionEvent_ModelCompactionStaticContextBlocked
+	//	*SessionEvent_ModelBinaryAttachmentsRemoved
+	//	*SessionEvent_ModelImageProcessing
+	//	*SessionEvent_ModelCapturedAssignmentContext
+	//	*SessionEvent_ModelEmbeddingRetrievalInjection
+	//	*SessionEvent_ModelError
+	//	*SessionEvent_ModelHistoryTruncated
+	//	*SessionEvent_ModelUsageInfo
 	//	*SessionEvent_Unrecognized
 	Data isSessionEvent_Data `protobuf_oneof:"data"`
 	// Members that no field above can hold, as the text of one JSON object.
@@ -1978,6 +1986,78 @@ func (x *SessionEvent) GetModelResponseLimitsStatus() *ModelResponseLimitsStatus
 	return nil
 }
 
+func (x *SessionEvent) GetModelCompactionStaticContextBlocked() *ModelCompactionStaticContextBlockedData {
+	if x != nil {
+		if x, ok := x.Data.(*SessionEvent_ModelCompactionStaticContextBlocked); ok {
+			return x.ModelCompactionStaticContextBlocked
+		}
+	}
+	return nil
+}
+
+func (x *SessionEvent) GetModelBinaryAttachmentsRemoved() *ModelBinaryAttachmentsRemovedData {
+	if x != nil {
+		if x, ok := x.Data.(*SessionEvent_ModelBinaryAttachmentsRemoved); ok {
+			return x.ModelBinaryAttachmentsRemoved
+		}
+	}
+	return nil
+}
+
+func (x *SessionEvent) GetModelImageProcessing() *ModelImageProcessingData {
+	if x != nil {
+		if x, ok := x.Data.(*SessionEvent_ModelImageProcessing); ok {
+			return x.ModelImageProcessing
+		}
+	}
+	return nil
+}
+
+func (x *SessionEvent) GetModelCapturedAssignmentContext() *ModelOtherData {
+	if x != nil {
+		if x, ok := x.Data.(*SessionEvent_ModelCapturedAssignmentContext); ok {
+			return x.ModelCapturedAssignmentContext
+		}
+	}
+	return nil
+}
+
+func (x *SessionEvent) GetModelEmbeddingRetrievalInjection() *ModelOtherData {
+	if x != nil {
+		if x, ok := x.Data.(*SessionEvent_ModelEmbeddingRetrievalInjection); ok {
+			return x.ModelEmbeddingRetrievalInjection
+		}
+	}
+	return nil
+}
+
+func (x *SessionEvent) GetModelError() *ModelOtherData {
+	if x != nil {
+		if x, ok := x.Data.(*SessionEvent_ModelError); ok {
+			return x.ModelError
+		}
+	}
+	return nil
+}
+
+func (x *SessionEvent) GetModelHistoryTruncated() *ModelOtherData {
+	if x != nil {
+		if x, ok := x.Data.(*SessionEvent_ModelHistoryTruncated); ok {
+			return x.ModelHistoryTruncated
+		}
+	}
+	return nil
+}
+
+func (x *SessionEvent) GetModelUsageInfo() *ModelOtherData {
+	if x != nil {
+		if x, ok := x.Data.(*SessionEvent_ModelUsageInfo); ok {
+			return x.ModelUsageInfo
+		}
+	}
+	return nil
+}
+
 func (x *SessionEvent) GetUnrecognized() string {
 	if x != nil {
 		if x, ok := x.Data.(*SessionEvent_Unrecognized); ok {
@@ -2993,6 +3073,53 @@ type SessionEvent_ModelResponseLimitsStatus struct {
 	ModelResponseLimitsStatus *ModelResponseLimitsStatusData `protobuf:"bytes,191,opt,name=model_response_limits_status,json=modelResponseLimitsStatus,proto3,oneof"`
 }
 
+type SessionEvent_ModelCompactionStaticContextBlocked struct {
+	// Compaction cannot help: what it may not touch is too large by itself.
+	// JSON type: model.compaction_static_context_blocked.
+	ModelCompactionStaticContextBlocked *ModelCompactionStaticContextBlockedData `protobuf:"bytes,192,opt,name=model_compaction_static_context_blocked,json=modelCompactionStaticContextBlocked,proto3,oneof"`
+}
+
+type SessionEvent_ModelBinaryAttachmentsRemoved struct {
+	// Attachments were taken out of a request, which the model had refused with
+	// them. JSON type: model.binary_attachments_removed.
+	ModelBinaryAttachmentsRemoved *ModelBinaryAttachmentsRemovedData `protobuf:"bytes,193,opt,name=model_binary_attachments_removed,json=modelBinaryAttachmentsRemoved,proto3,oneof"`
+}
+
+type SessionEvent_ModelImageProcessing struct {
+	// Images were made ready for the model. JSON type: model.image_processing.
+	ModelImageProcessing *ModelImageProcessingData `protobuf:"bytes,194,opt,name=model_image_processing,json=modelImageProcessing,proto3,oneof"`
+}
+
+type SessionEvent_ModelCapturedAssignmentContext struct {
+	// What is known by its type alone; json_extra has its members. JSON type:
+	// model.captured_assignment_context.
+	ModelCapturedAssignmentContext *ModelOtherData `protobuf:"bytes,195,opt,name=model_captured_assignment_context,json=modelCapturedAssignmentContext,proto3,oneof"`
+}
+
+type SessionEvent_ModelEmbeddingRetrievalInjection struct {
+	// What is known by its type alone; json_extra has its members. JSON type:
+	// model.embedding_retrieval_injection.
+	ModelEmbeddingRetrievalInjection *ModelOtherData `protobuf:"bytes,196,opt,name=model_embedding_retrieval_injection,json=modelEmbeddingRetrievalInjection,proto3,oneof"`
+}
+
+type SessionEvent_ModelError struct {
+	// What is known by its type alone; json_extra has its members. JSON type:
+	// model.error.
+	ModelError *ModelOtherData `protobuf:"bytes,197,opt,name=model_error,json=modelError,proto3,oneof"`
+}
+
+type SessionEvent_ModelHistoryTruncated struct {
+	// What is known by its type alone; json_extra has its members. JSON type:
+	// model.history_truncated.
+	ModelHistoryTruncated *ModelOtherData `protobuf:"bytes,198,opt,name=model_history_truncated,json=modelHistoryTruncated,proto3,oneof"`
+}
+
+type SessionEvent_ModelUsageInfo struct {
+	// What is known by its type alone; json_extra has its members. JSON type:
+	// model.usage_info.
+	ModelUsageInfo *ModelOtherData `protobuf:"bytes,199,opt,name=model_usage_info,json=modelUsageInfo,proto3,oneof"`
+}
+
 type SessionEvent_Unrecognized struct {
 	// The member data of an unknown type, or of a form that does not fit, as
 	// JSON text.
@@ -3363,13 +3490,29 @@ func (*SessionEvent_SessionMcpServerToolsLoaded) isSessionEvent_Data() {}
 
 func (*SessionEvent_ModelResponseLimitsStatus) isSessionEvent_Data() {}
 
+func (*SessionEvent_ModelCompactionStaticContextBlocked) isSessionEvent_Data() {}
+
+func (*SessionEvent_ModelBinaryAttachmentsRemoved) isSessionEvent_Data() {}
+
+func (*SessionEvent_ModelImageProcessing) isSessionEvent_Data() {}
+
+func (*SessionEvent_ModelCapturedAssignmentContext) isSessionEvent_Data() {}
+
+func (*SessionEvent_ModelEmbeddingRetrievalInjection) isSessionEvent_Data() {}
+
+func (*SessionEvent_ModelError) isSessionEvent_Data() {}
+
+func (*SessionEvent_ModelHistoryTruncated) isSessionEvent_Data() {}
+
+func (*SessionEvent_ModelUsageInfo) isSessionEvent_Data() {}
+
 func (*SessionEvent_Unrecognized) isSessionEvent_Data() {}
 
 var File_copilot_cli_v1_session_event_proto protoreflect.FileDescriptor
 
 const file_copilot_cli_v1_session_event_proto_rawDesc = "" +
 	"\n" +
-	"\"copilot/cli/v1/session_event.proto\x12\x0ecopilot.cli.v1\x1a\x1bcopilot/cli/v1/common.proto\x1a copilot/cli/v1/event_types.proto\x1a\x1dcopilot/json/v1/options.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"Ը\x01\n" +
+	"\"copilot/cli/v1/session_event.proto\x12\x0ecopilot.cli.v1\x1a\x1bcopilot/cli/v1/common.proto\x1a copilot/cli/v1/event_types.proto\x1a\x1dcopilot/json/v1/options.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xab\xc1\x01\n" +
 	"\fSessionEvent\x12\x1a\n" +
 	"\x04type\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x04type\x12\x16\n" +
 	"\x02id\x18\x02 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x02id\x12@\n" +
@@ -3562,7 +3705,16 @@ const file_copilot_cli_v1_session_event_proto_rawDesc = "" +
 	"\x1cmcp_oauth_recovery_completed\x18\xbc\x01 \x01(\v2-.copilot.cli.v1.McpOauthRecoveryCompletedDataB\"\x82\x80\x19\x1e*\x1cmcp.oauth_recovery_completedH\x00R\x19mcpOauthRecoveryCompleted\x12\x9a\x01\n" +
 	"\x1fsession_managed_plugin_progress\x18\xbd\x01 \x01(\v2).copilot.cli.v1.ManagedPluginProgressDataB%\x82\x80\x19!*\x1fsession.managed_plugin_progressH\x00R\x1csessionManagedPluginProgress\x12\x98\x01\n" +
 	"\x1fsession_mcp_server_tools_loaded\x18\xbe\x01 \x01(\v2(.copilot.cli.v1.McpServerToolsLoadedDataB%\x82\x80\x19!*\x1fsession.mcp_server_tools_loadedH\x00R\x1bsessionMcpServerToolsLoaded\x12\x95\x01\n" +
-	"\x1cmodel_response_limits_status\x18\xbf\x01 \x01(\v2-.copilot.cli.v1.ModelResponseLimitsStatusDataB\"\x82\x80\x19\x1e*\x1cmodel.response_limits_statusH\x00R\x19modelResponseLimitsStatus\x12%\n" +
+	"\x1cmodel_response_limits_status\x18\xbf\x01 \x01(\v2-.copilot.cli.v1.ModelResponseLimitsStatusDataB\"\x82\x80\x19\x1e*\x1cmodel.response_limits_statusH\x00R\x19modelResponseLimitsStatus\x12\xbf\x01\n" +
+	"'model_compaction_static_context_blocked\x18\xc0\x01 \x01(\v27.copilot.cli.v1.ModelCompactionStaticContextBlockedDataB-\x82\x80\x19)*'model.compaction_static_context_blockedH\x00R#modelCompactionStaticContextBlocked\x12\xa5\x01\n" +
+	" model_binary_attachments_removed\x18\xc1\x01 \x01(\v21.copilot.cli.v1.ModelBinaryAttachmentsRemovedDataB&\x82\x80\x19\"* model.binary_attachments_removedH\x00R\x1dmodelBinaryAttachmentsRemoved\x12\x7f\n" +
+	"\x16model_image_processing\x18\xc2\x01 \x01(\v2(.copilot.cli.v1.ModelImageProcessingDataB\x1c\x82\x80\x19\x18*\x16model.image_processingH\x00R\x14modelImageProcessing\x12\x95\x01\n" +
+	"!model_captured_assignment_context\x18\xc3\x01 \x01(\v2\x1e.copilot.cli.v1.ModelOtherDataB'\x82\x80\x19#*!model.captured_assignment_contextH\x00R\x1emodelCapturedAssignmentContext\x12\x9b\x01\n" +
+	"#model_embedding_retrieval_injection\x18\xc4\x01 \x01(\v2\x1e.copilot.cli.v1.ModelOtherDataB)\x82\x80\x19%*#model.embedding_retrieval_injectionH\x00R modelEmbeddingRetrievalInjection\x12U\n" +
+	"\vmodel_error\x18\xc5\x01 \x01(\v2\x1e.copilot.cli.v1.ModelOtherDataB\x11\x82\x80\x19\r*\vmodel.errorH\x00R\n" +
+	"modelError\x12x\n" +
+	"\x17model_history_truncated\x18\xc6\x01 \x01(\v2\x1e.copilot.cli.v1.ModelOtherDataB\x1d\x82\x80\x19\x19*\x17model.history_truncatedH\x00R\x15modelHistoryTruncated\x12c\n" +
+	"\x10model_usage_info\x18\xc7\x01 \x01(\v2\x1e.copilot.cli.v1.ModelOtherDataB\x16\x82\x80\x19\x12*\x10model.usage_infoH\x00R\x0emodelUsageInfo\x12%\n" +
 	"\funrecognized\x18\xe9\a \x01(\tH\x00R\funrecognized\x12\x1e\n" +
 	"\n" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x12\x82\x80\x19\x0e\b\x03\x1a\x04type\"\x04dataB\x06\n" +
@@ -3769,6 +3921,10 @@ var file_copilot_cli_v1_session_event_proto_goTypes = []any{
 	(*ManagedPluginProgressData)(nil),                  // 179: copilot.cli.v1.ManagedPluginProgressData
 	(*McpServerToolsLoadedData)(nil),                   // 180: copilot.cli.v1.McpServerToolsLoadedData
 	(*ModelResponseLimitsStatusData)(nil),              // 181: copilot.cli.v1.ModelResponseLimitsStatusData
+	(*ModelCompactionStaticContextBlockedData)(nil),    // 182: copilot.cli.v1.ModelCompactionStaticContextBlockedData
+	(*ModelBinaryAttachmentsRemovedData)(nil),          // 183: copilot.cli.v1.ModelBinaryAttachmentsRemovedData
+	(*ModelImageProcessingData)(nil),                   // 184: copilot.cli.v1.ModelImageProcessingData
+	(*ModelOtherData)(nil),                             // 185: copilot.cli.v1.ModelOtherData
 }
 var file_copilot_cli_v1_session_event_proto_depIdxs = []int32{
 	1,   // 0: copilot.cli.v1.SessionEvent.timestamp:type_name -> google.protobuf.Timestamp
@@ -3954,11 +4110,19 @@ var file_copilot_cli_v1_session_event_proto_depIdxs = []int32{
 	179, // 180: copilot.cli.v1.SessionEvent.session_managed_plugin_progress:type_name -> copilot.cli.v1.ManagedPluginProgressData
 	180, // 181: copilot.cli.v1.SessionEvent.session_mcp_server_tools_loaded:type_name -> copilot.cli.v1.McpServerToolsLoadedData
 	181, // 182: copilot.cli.v1.SessionEvent.model_response_limits_status:type_name -> copilot.cli.v1.ModelResponseLimitsStatusData
-	183, // [183:183] is the sub-list for method output_type
-	183, // [183:183] is the sub-list for method input_type
-	183, // [183:183] is the sub-list for extension type_name
-	183, // [183:183] is the sub-list for extension extendee
-	0,   // [0:183] is the sub-list for field type_name
+	182, // 183: copilot.cli.v1.SessionEvent.model_compaction_static_context_blocked:type_name -> copilot.cli.v1.ModelCompactionStaticContextBlockedData
+	183, // 184: copilot.cli.v1.SessionEvent.model_binary_attachments_removed:type_name -> copilot.cli.v1.ModelBinaryAttachmentsRemovedData
+	184, // 185: copilot.cli.v1.SessionEvent.model_image_processing:type_name -> copilot.cli.v1.ModelImageProcessingData
+	185, // 186: copilot.cli.v1.SessionEvent.model_captured_assignment_context:type_name -> copilot.cli.v1.ModelOtherData
+	185, // 187: copilot.cli.v1.SessionEvent.model_embedding_retrieval_injection:type_name -> copilot.cli.v1.ModelOtherData
+	185, // 188: copilot.cli.v1.SessionEvent.model_error:type_name -> copilot.cli.v1.ModelOtherData
+	185, // 189: copilot.cli.v1.SessionEvent.model_history_truncated:type_name -> copilot.cli.v1.ModelOtherData
+	185, // 190: copilot.cli.v1.SessionEvent.model_usage_info:type_name -> copilot.cli.v1.ModelOtherData
+	191, // [191:191] is the sub-list for method output_type
+	191, // [191:191] is the sub-list for method input_type
+	191, // [191:191] is the sub-list for extension type_name
+	191, // [191:191] is the sub-list for extension extendee
+	0,   // [0:191] is the sub-list for field type_name
 }
 
 func init() { file_copilot_cli_v1_session_event_proto_init() }
@@ -4151,6 +4315,14 @@ func file_copilot_cli_v1_session_event_proto_init() {
 		(*SessionEvent_SessionManagedPluginProgress)(nil),
 		(*SessionEvent_SessionMcpServerToolsLoaded)(nil),
 		(*SessionEvent_ModelResponseLimitsStatus)(nil),
+		(*SessionEvent_ModelCompactionStaticContextBlocked)(nil),
+		(*SessionEvent_ModelBinaryAttachmentsRemoved)(nil),
+		(*SessionEvent_ModelImageProcessing)(nil),
+		(*SessionEvent_ModelCapturedAssignmentContext)(nil),
+		(*SessionEvent_ModelEmbeddingRetrievalInjection)(nil),
+		(*SessionEvent_ModelError)(nil),
+		(*SessionEvent_ModelHistoryTruncated)(nil),
+		(*SessionEvent_ModelUsageInfo)(nil),
 		(*SessionEvent_Unrecognized)(nil),
 	}
 	type x struct{}

@@ -272,6 +272,8 @@ type SessionRemoteServiceEnableResponse struct {
 	Url *string `protobuf:"bytes,1,opt,name=url,proto3,oneof" json:"url,omitempty"`
 	// Whether it is remote steerable.
 	RemoteSteerable bool `protobuf:"varint,2,opt,name=remote_steerable,json=remoteSteerable,proto3" json:"remote_steerable,omitempty"`
+	// Whether the session can be reached from afar since this call.
+	Started *bool `protobuf:"varint,3,opt,name=started,proto3,oneof" json:"started,omitempty"`
 	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -318,6 +320,13 @@ func (x *SessionRemoteServiceEnableResponse) GetUrl() string {
 func (x *SessionRemoteServiceEnableResponse) GetRemoteSteerable() bool {
 	if x != nil {
 		return x.RemoteSteerable
+	}
+	return false
+}
+
+func (x *SessionRemoteServiceEnableResponse) GetStarted() bool {
+	if x != nil && x.Started != nil {
+		return *x.Started
 	}
 	return false
 }
@@ -457,13 +466,16 @@ const file_copilot_cli_v1_session_remote_proto_rawDesc = "" +
 	"session_id\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\tsessionId\x125\n" +
 	"\x04mode\x18\x02 \x01(\x0e2!.copilot.cli.v1.RemoteSessionModeR\x04mode\x12\x1e\n" +
 	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"\x96\x01\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"\xc1\x01\n" +
 	"\"SessionRemoteServiceEnableResponse\x12\x15\n" +
 	"\x03url\x18\x01 \x01(\tH\x00R\x03url\x88\x01\x01\x121\n" +
-	"\x10remote_steerable\x18\x02 \x01(\bB\x06\x82\x80\x19\x02\x18\x01R\x0fremoteSteerable\x12\x1e\n" +
+	"\x10remote_steerable\x18\x02 \x01(\bB\x06\x82\x80\x19\x02\x18\x01R\x0fremoteSteerable\x12\x1d\n" +
+	"\astarted\x18\x03 \x01(\bH\x01R\astarted\x88\x01\x01\x12\x1e\n" +
 	"\n" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\x06\n" +
-	"\x04_url\"\xad\x01\n" +
+	"\x04_urlB\n" +
+	"\n" +
+	"\b_started\"\xad\x01\n" +
 	"1SessionRemoteServiceNotifySteerableChangedRequest\x12%\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\tsessionId\x121\n" +

@@ -2120,61 +2120,6 @@ func (x *SessionUiServiceUnregisterDirectAutoModeSwitchHandlerResponse) GetJsonE
 	return ""
 }
 
-// MCP task metadata. Used by SessionUiServiceElicitationRequest.task.
-type McpTaskMetadata struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The time to live.
-	Ttl *int64 `protobuf:"varint,1,opt,name=ttl,proto3,oneof" json:"ttl,omitempty"`
-	// Members that no field above can hold, as the text of one JSON object.
-	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *McpTaskMetadata) Reset() {
-	*x = McpTaskMetadata{}
-	mi := &file_copilot_cli_v1_session_ui_proto_msgTypes[26]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *McpTaskMetadata) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*McpTaskMetadata) ProtoMessage() {}
-
-func (x *McpTaskMetadata) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_ui_proto_msgTypes[26]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use McpTaskMetadata.ProtoReflect.Descriptor instead.
-func (*McpTaskMetadata) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_ui_proto_rawDescGZIP(), []int{26}
-}
-
-func (x *McpTaskMetadata) GetTtl() int64 {
-	if x != nil && x.Ttl != nil {
-		return *x.Ttl
-	}
-	return 0
-}
-
-func (x *McpTaskMetadata) GetJsonExtra() string {
-	if x != nil {
-		return x.JsonExtra
-	}
-	return ""
-}
-
 // UI elicitation array any of field.
 type UIElicitationArrayAnyOfField struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2198,7 +2143,7 @@ type UIElicitationArrayAnyOfField struct {
 
 func (x *UIElicitationArrayAnyOfField) Reset() {
 	*x = UIElicitationArrayAnyOfField{}
-	mi := &file_copilot_cli_v1_session_ui_proto_msgTypes[27]
+	mi := &file_copilot_cli_v1_session_ui_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2210,7 +2155,7 @@ func (x *UIElicitationArrayAnyOfField) String() string {
 func (*UIElicitationArrayAnyOfField) ProtoMessage() {}
 
 func (x *UIElicitationArrayAnyOfField) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_ui_proto_msgTypes[27]
+	mi := &file_copilot_cli_v1_session_ui_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2223,7 +2168,7 @@ func (x *UIElicitationArrayAnyOfField) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UIElicitationArrayAnyOfField.ProtoReflect.Descriptor instead.
 func (*UIElicitationArrayAnyOfField) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_ui_proto_rawDescGZIP(), []int{27}
+	return file_copilot_cli_v1_session_ui_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *UIElicitationArrayAnyOfField) GetTitle() string {
@@ -2289,7 +2234,7 @@ type UIElicitationArrayAnyOfFieldItems struct {
 
 func (x *UIElicitationArrayAnyOfFieldItems) Reset() {
 	*x = UIElicitationArrayAnyOfFieldItems{}
-	mi := &file_copilot_cli_v1_session_ui_proto_msgTypes[28]
+	mi := &file_copilot_cli_v1_session_ui_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2301,7 +2246,7 @@ func (x *UIElicitationArrayAnyOfFieldItems) String() string {
 func (*UIElicitationArrayAnyOfFieldItems) ProtoMessage() {}
 
 func (x *UIElicitationArrayAnyOfFieldItems) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_ui_proto_msgTypes[28]
+	mi := &file_copilot_cli_v1_session_ui_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2314,7 +2259,7 @@ func (x *UIElicitationArrayAnyOfFieldItems) ProtoReflect() protoreflect.Message 
 
 // Deprecated: Use UIElicitationArrayAnyOfFieldItems.ProtoReflect.Descriptor instead.
 func (*UIElicitationArrayAnyOfFieldItems) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_ui_proto_rawDescGZIP(), []int{28}
+	return file_copilot_cli_v1_session_ui_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *UIElicitationArrayAnyOfFieldItems) GetAnyOf() []*UIElicitationArrayAnyOfFieldItemsAnyOf {
@@ -2347,7 +2292,7 @@ type UIElicitationArrayAnyOfFieldItemsAnyOf struct {
 
 func (x *UIElicitationArrayAnyOfFieldItemsAnyOf) Reset() {
 	*x = UIElicitationArrayAnyOfFieldItemsAnyOf{}
-	mi := &file_copilot_cli_v1_session_ui_proto_msgTypes[29]
+	mi := &file_copilot_cli_v1_session_ui_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2359,7 +2304,7 @@ func (x *UIElicitationArrayAnyOfFieldItemsAnyOf) String() string {
 func (*UIElicitationArrayAnyOfFieldItemsAnyOf) ProtoMessage() {}
 
 func (x *UIElicitationArrayAnyOfFieldItemsAnyOf) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_ui_proto_msgTypes[29]
+	mi := &file_copilot_cli_v1_session_ui_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2372,7 +2317,7 @@ func (x *UIElicitationArrayAnyOfFieldItemsAnyOf) ProtoReflect() protoreflect.Mes
 
 // Deprecated: Use UIElicitationArrayAnyOfFieldItemsAnyOf.ProtoReflect.Descriptor instead.
 func (*UIElicitationArrayAnyOfFieldItemsAnyOf) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_ui_proto_rawDescGZIP(), []int{29}
+	return file_copilot_cli_v1_session_ui_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *UIElicitationArrayAnyOfFieldItemsAnyOf) GetConst() string {
@@ -2419,7 +2364,7 @@ type UIElicitationArrayEnumField struct {
 
 func (x *UIElicitationArrayEnumField) Reset() {
 	*x = UIElicitationArrayEnumField{}
-	mi := &file_copilot_cli_v1_session_ui_proto_msgTypes[30]
+	mi := &file_copilot_cli_v1_session_ui_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2431,7 +2376,7 @@ func (x *UIElicitationArrayEnumField) String() string {
 func (*UIElicitationArrayEnumField) ProtoMessage() {}
 
 func (x *UIElicitationArrayEnumField) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_ui_proto_msgTypes[30]
+	mi := &file_copilot_cli_v1_session_ui_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2444,7 +2389,7 @@ func (x *UIElicitationArrayEnumField) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UIElicitationArrayEnumField.ProtoReflect.Descriptor instead.
 func (*UIElicitationArrayEnumField) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_ui_proto_rawDescGZIP(), []int{30}
+	return file_copilot_cli_v1_session_ui_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *UIElicitationArrayEnumField) GetTitle() string {
@@ -2510,7 +2455,7 @@ type UIElicitationArrayEnumFieldItems struct {
 
 func (x *UIElicitationArrayEnumFieldItems) Reset() {
 	*x = UIElicitationArrayEnumFieldItems{}
-	mi := &file_copilot_cli_v1_session_ui_proto_msgTypes[31]
+	mi := &file_copilot_cli_v1_session_ui_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2522,7 +2467,7 @@ func (x *UIElicitationArrayEnumFieldItems) String() string {
 func (*UIElicitationArrayEnumFieldItems) ProtoMessage() {}
 
 func (x *UIElicitationArrayEnumFieldItems) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_ui_proto_msgTypes[31]
+	mi := &file_copilot_cli_v1_session_ui_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2535,7 +2480,7 @@ func (x *UIElicitationArrayEnumFieldItems) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UIElicitationArrayEnumFieldItems.ProtoReflect.Descriptor instead.
 func (*UIElicitationArrayEnumFieldItems) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_ui_proto_rawDescGZIP(), []int{31}
+	return file_copilot_cli_v1_session_ui_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *UIElicitationArrayEnumFieldItems) GetEnum() []string {
@@ -2573,7 +2518,7 @@ type UIElicitationFieldValue struct {
 
 func (x *UIElicitationFieldValue) Reset() {
 	*x = UIElicitationFieldValue{}
-	mi := &file_copilot_cli_v1_session_ui_proto_msgTypes[32]
+	mi := &file_copilot_cli_v1_session_ui_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2585,7 +2530,7 @@ func (x *UIElicitationFieldValue) String() string {
 func (*UIElicitationFieldValue) ProtoMessage() {}
 
 func (x *UIElicitationFieldValue) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_ui_proto_msgTypes[32]
+	mi := &file_copilot_cli_v1_session_ui_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2598,7 +2543,7 @@ func (x *UIElicitationFieldValue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UIElicitationFieldValue.ProtoReflect.Descriptor instead.
 func (*UIElicitationFieldValue) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_ui_proto_rawDescGZIP(), []int{32}
+	return file_copilot_cli_v1_session_ui_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *UIElicitationFieldValue) GetVariant() isUIElicitationFieldValue_Variant {
@@ -2709,7 +2654,7 @@ type UIElicitationResponse struct {
 
 func (x *UIElicitationResponse) Reset() {
 	*x = UIElicitationResponse{}
-	mi := &file_copilot_cli_v1_session_ui_proto_msgTypes[33]
+	mi := &file_copilot_cli_v1_session_ui_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2721,7 +2666,7 @@ func (x *UIElicitationResponse) String() string {
 func (*UIElicitationResponse) ProtoMessage() {}
 
 func (x *UIElicitationResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_ui_proto_msgTypes[33]
+	mi := &file_copilot_cli_v1_session_ui_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2734,7 +2679,7 @@ func (x *UIElicitationResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UIElicitationResponse.ProtoReflect.Descriptor instead.
 func (*UIElicitationResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_ui_proto_rawDescGZIP(), []int{33}
+	return file_copilot_cli_v1_session_ui_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *UIElicitationResponse) GetAction() UIElicitationResponseAction {
@@ -2781,7 +2726,7 @@ type UIElicitationSchema struct {
 
 func (x *UIElicitationSchema) Reset() {
 	*x = UIElicitationSchema{}
-	mi := &file_copilot_cli_v1_session_ui_proto_msgTypes[34]
+	mi := &file_copilot_cli_v1_session_ui_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2793,7 +2738,7 @@ func (x *UIElicitationSchema) String() string {
 func (*UIElicitationSchema) ProtoMessage() {}
 
 func (x *UIElicitationSchema) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_ui_proto_msgTypes[34]
+	mi := &file_copilot_cli_v1_session_ui_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2806,7 +2751,7 @@ func (x *UIElicitationSchema) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UIElicitationSchema.ProtoReflect.Descriptor instead.
 func (*UIElicitationSchema) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_ui_proto_rawDescGZIP(), []int{34}
+	return file_copilot_cli_v1_session_ui_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *UIElicitationSchema) GetProperties() map[string]*UIElicitationSchemaProperty {
@@ -2852,7 +2797,7 @@ type UIElicitationSchemaProperty struct {
 
 func (x *UIElicitationSchemaProperty) Reset() {
 	*x = UIElicitationSchemaProperty{}
-	mi := &file_copilot_cli_v1_session_ui_proto_msgTypes[35]
+	mi := &file_copilot_cli_v1_session_ui_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2864,7 +2809,7 @@ func (x *UIElicitationSchemaProperty) String() string {
 func (*UIElicitationSchemaProperty) ProtoMessage() {}
 
 func (x *UIElicitationSchemaProperty) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_ui_proto_msgTypes[35]
+	mi := &file_copilot_cli_v1_session_ui_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2877,7 +2822,7 @@ func (x *UIElicitationSchemaProperty) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UIElicitationSchemaProperty.ProtoReflect.Descriptor instead.
 func (*UIElicitationSchemaProperty) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_ui_proto_rawDescGZIP(), []int{35}
+	return file_copilot_cli_v1_session_ui_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *UIElicitationSchemaProperty) GetVariant() isUIElicitationSchemaProperty_Variant {
@@ -3036,7 +2981,7 @@ type UIElicitationSchemaPropertyBoolean struct {
 
 func (x *UIElicitationSchemaPropertyBoolean) Reset() {
 	*x = UIElicitationSchemaPropertyBoolean{}
-	mi := &file_copilot_cli_v1_session_ui_proto_msgTypes[36]
+	mi := &file_copilot_cli_v1_session_ui_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3048,7 +2993,7 @@ func (x *UIElicitationSchemaPropertyBoolean) String() string {
 func (*UIElicitationSchemaPropertyBoolean) ProtoMessage() {}
 
 func (x *UIElicitationSchemaPropertyBoolean) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_ui_proto_msgTypes[36]
+	mi := &file_copilot_cli_v1_session_ui_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3061,7 +3006,7 @@ func (x *UIElicitationSchemaPropertyBoolean) ProtoReflect() protoreflect.Message
 
 // Deprecated: Use UIElicitationSchemaPropertyBoolean.ProtoReflect.Descriptor instead.
 func (*UIElicitationSchemaPropertyBoolean) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_ui_proto_rawDescGZIP(), []int{36}
+	return file_copilot_cli_v1_session_ui_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *UIElicitationSchemaPropertyBoolean) GetTitle() string {
@@ -3115,7 +3060,7 @@ type UIElicitationSchemaPropertyNumber struct {
 
 func (x *UIElicitationSchemaPropertyNumber) Reset() {
 	*x = UIElicitationSchemaPropertyNumber{}
-	mi := &file_copilot_cli_v1_session_ui_proto_msgTypes[37]
+	mi := &file_copilot_cli_v1_session_ui_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3127,7 +3072,7 @@ func (x *UIElicitationSchemaPropertyNumber) String() string {
 func (*UIElicitationSchemaPropertyNumber) ProtoMessage() {}
 
 func (x *UIElicitationSchemaPropertyNumber) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_ui_proto_msgTypes[37]
+	mi := &file_copilot_cli_v1_session_ui_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3140,7 +3085,7 @@ func (x *UIElicitationSchemaPropertyNumber) ProtoReflect() protoreflect.Message 
 
 // Deprecated: Use UIElicitationSchemaPropertyNumber.ProtoReflect.Descriptor instead.
 func (*UIElicitationSchemaPropertyNumber) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_ui_proto_rawDescGZIP(), []int{37}
+	return file_copilot_cli_v1_session_ui_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *UIElicitationSchemaPropertyNumber) GetType() UIElicitationSchemaPropertyNumberType {
@@ -3215,7 +3160,7 @@ type UIElicitationSchemaPropertyString struct {
 
 func (x *UIElicitationSchemaPropertyString) Reset() {
 	*x = UIElicitationSchemaPropertyString{}
-	mi := &file_copilot_cli_v1_session_ui_proto_msgTypes[38]
+	mi := &file_copilot_cli_v1_session_ui_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3227,7 +3172,7 @@ func (x *UIElicitationSchemaPropertyString) String() string {
 func (*UIElicitationSchemaPropertyString) ProtoMessage() {}
 
 func (x *UIElicitationSchemaPropertyString) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_ui_proto_msgTypes[38]
+	mi := &file_copilot_cli_v1_session_ui_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3240,7 +3185,7 @@ func (x *UIElicitationSchemaPropertyString) ProtoReflect() protoreflect.Message 
 
 // Deprecated: Use UIElicitationSchemaPropertyString.ProtoReflect.Descriptor instead.
 func (*UIElicitationSchemaPropertyString) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_ui_proto_rawDescGZIP(), []int{38}
+	return file_copilot_cli_v1_session_ui_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *UIElicitationSchemaPropertyString) GetTitle() string {
@@ -3313,7 +3258,7 @@ type UIElicitationStringEnumField struct {
 
 func (x *UIElicitationStringEnumField) Reset() {
 	*x = UIElicitationStringEnumField{}
-	mi := &file_copilot_cli_v1_session_ui_proto_msgTypes[39]
+	mi := &file_copilot_cli_v1_session_ui_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3325,7 +3270,7 @@ func (x *UIElicitationStringEnumField) String() string {
 func (*UIElicitationStringEnumField) ProtoMessage() {}
 
 func (x *UIElicitationStringEnumField) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_ui_proto_msgTypes[39]
+	mi := &file_copilot_cli_v1_session_ui_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3338,7 +3283,7 @@ func (x *UIElicitationStringEnumField) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UIElicitationStringEnumField.ProtoReflect.Descriptor instead.
 func (*UIElicitationStringEnumField) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_ui_proto_rawDescGZIP(), []int{39}
+	return file_copilot_cli_v1_session_ui_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *UIElicitationStringEnumField) GetTitle() string {
@@ -3402,7 +3347,7 @@ type UIElicitationStringOneOfField struct {
 
 func (x *UIElicitationStringOneOfField) Reset() {
 	*x = UIElicitationStringOneOfField{}
-	mi := &file_copilot_cli_v1_session_ui_proto_msgTypes[40]
+	mi := &file_copilot_cli_v1_session_ui_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3414,7 +3359,7 @@ func (x *UIElicitationStringOneOfField) String() string {
 func (*UIElicitationStringOneOfField) ProtoMessage() {}
 
 func (x *UIElicitationStringOneOfField) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_ui_proto_msgTypes[40]
+	mi := &file_copilot_cli_v1_session_ui_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3427,7 +3372,7 @@ func (x *UIElicitationStringOneOfField) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UIElicitationStringOneOfField.ProtoReflect.Descriptor instead.
 func (*UIElicitationStringOneOfField) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_ui_proto_rawDescGZIP(), []int{40}
+	return file_copilot_cli_v1_session_ui_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *UIElicitationStringOneOfField) GetTitle() string {
@@ -3481,7 +3426,7 @@ type UIElicitationStringOneOfFieldOneOf struct {
 
 func (x *UIElicitationStringOneOfFieldOneOf) Reset() {
 	*x = UIElicitationStringOneOfFieldOneOf{}
-	mi := &file_copilot_cli_v1_session_ui_proto_msgTypes[41]
+	mi := &file_copilot_cli_v1_session_ui_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3493,7 +3438,7 @@ func (x *UIElicitationStringOneOfFieldOneOf) String() string {
 func (*UIElicitationStringOneOfFieldOneOf) ProtoMessage() {}
 
 func (x *UIElicitationStringOneOfFieldOneOf) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_ui_proto_msgTypes[41]
+	mi := &file_copilot_cli_v1_session_ui_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3506,7 +3451,7 @@ func (x *UIElicitationStringOneOfFieldOneOf) ProtoReflect() protoreflect.Message
 
 // Deprecated: Use UIElicitationStringOneOfFieldOneOf.ProtoReflect.Descriptor instead.
 func (*UIElicitationStringOneOfFieldOneOf) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_ui_proto_rawDescGZIP(), []int{41}
+	return file_copilot_cli_v1_session_ui_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *UIElicitationStringOneOfFieldOneOf) GetConst() string {
@@ -3553,7 +3498,7 @@ type UIExitPlanModeResponse struct {
 
 func (x *UIExitPlanModeResponse) Reset() {
 	*x = UIExitPlanModeResponse{}
-	mi := &file_copilot_cli_v1_session_ui_proto_msgTypes[42]
+	mi := &file_copilot_cli_v1_session_ui_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3565,7 +3510,7 @@ func (x *UIExitPlanModeResponse) String() string {
 func (*UIExitPlanModeResponse) ProtoMessage() {}
 
 func (x *UIExitPlanModeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_ui_proto_msgTypes[42]
+	mi := &file_copilot_cli_v1_session_ui_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3578,7 +3523,7 @@ func (x *UIExitPlanModeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UIExitPlanModeResponse.ProtoReflect.Descriptor instead.
 func (*UIExitPlanModeResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_ui_proto_rawDescGZIP(), []int{42}
+	return file_copilot_cli_v1_session_ui_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *UIExitPlanModeResponse) GetApproved() bool {
@@ -3641,7 +3586,7 @@ type UISessionLimitsExhaustedResponse struct {
 
 func (x *UISessionLimitsExhaustedResponse) Reset() {
 	*x = UISessionLimitsExhaustedResponse{}
-	mi := &file_copilot_cli_v1_session_ui_proto_msgTypes[43]
+	mi := &file_copilot_cli_v1_session_ui_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3653,7 +3598,7 @@ func (x *UISessionLimitsExhaustedResponse) String() string {
 func (*UISessionLimitsExhaustedResponse) ProtoMessage() {}
 
 func (x *UISessionLimitsExhaustedResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_ui_proto_msgTypes[43]
+	mi := &file_copilot_cli_v1_session_ui_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3666,7 +3611,7 @@ func (x *UISessionLimitsExhaustedResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UISessionLimitsExhaustedResponse.ProtoReflect.Descriptor instead.
 func (*UISessionLimitsExhaustedResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_ui_proto_rawDescGZIP(), []int{43}
+	return file_copilot_cli_v1_session_ui_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *UISessionLimitsExhaustedResponse) GetAction() UISessionLimitsExhaustedResponseAction {
@@ -3714,7 +3659,7 @@ type UIUserInputResponse struct {
 
 func (x *UIUserInputResponse) Reset() {
 	*x = UIUserInputResponse{}
-	mi := &file_copilot_cli_v1_session_ui_proto_msgTypes[44]
+	mi := &file_copilot_cli_v1_session_ui_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3726,7 +3671,7 @@ func (x *UIUserInputResponse) String() string {
 func (*UIUserInputResponse) ProtoMessage() {}
 
 func (x *UIUserInputResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_ui_proto_msgTypes[44]
+	mi := &file_copilot_cli_v1_session_ui_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3739,7 +3684,7 @@ func (x *UIUserInputResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UIUserInputResponse.ProtoReflect.Descriptor instead.
 func (*UIUserInputResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_ui_proto_rawDescGZIP(), []int{44}
+	return file_copilot_cli_v1_session_ui_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *UIUserInputResponse) GetAnswer() string {
@@ -3931,12 +3876,7 @@ const file_copilot_cli_v1_session_ui_proto_rawDesc = "" +
 	"=SessionUiServiceUnregisterDirectAutoModeSwitchHandlerResponse\x12*\n" +
 	"\funregistered\x18\x01 \x01(\bB\x06\x82\x80\x19\x02\x18\x01R\funregistered\x12\x1e\n" +
 	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"P\n" +
-	"\x0fMcpTaskMetadata\x12\x15\n" +
-	"\x03ttl\x18\x01 \x01(\x03H\x00R\x03ttl\x88\x01\x01\x12\x1e\n" +
-	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\x06\n" +
-	"\x04_ttl\"\xfc\x02\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"\xfc\x02\n" +
 	"\x1cUIElicitationArrayAnyOfField\x12\x19\n" +
 	"\x05title\x18\x01 \x01(\tH\x00R\x05title\x88\x01\x01\x12%\n" +
 	"\vdescription\x18\x02 \x01(\tH\x01R\vdescription\x88\x01\x01\x12 \n" +
@@ -4226,7 +4166,7 @@ func file_copilot_cli_v1_session_ui_proto_rawDescGZIP() []byte {
 }
 
 var file_copilot_cli_v1_session_ui_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
-var file_copilot_cli_v1_session_ui_proto_msgTypes = make([]protoimpl.MessageInfo, 48)
+var file_copilot_cli_v1_session_ui_proto_msgTypes = make([]protoimpl.MessageInfo, 47)
 var file_copilot_cli_v1_session_ui_proto_goTypes = []any{
 	(McpElicitationFormMode)(0),                                           // 0: copilot.cli.v1.McpElicitationFormMode
 	(UIAutoModeSwitchResponse)(0),                                         // 1: copilot.cli.v1.UIAutoModeSwitchResponse
@@ -4261,66 +4201,66 @@ var file_copilot_cli_v1_session_ui_proto_goTypes = []any{
 	(*SessionUiServiceRegisterDirectAutoModeSwitchHandlerResponse)(nil),   // 30: copilot.cli.v1.SessionUiServiceRegisterDirectAutoModeSwitchHandlerResponse
 	(*SessionUiServiceUnregisterDirectAutoModeSwitchHandlerRequest)(nil),  // 31: copilot.cli.v1.SessionUiServiceUnregisterDirectAutoModeSwitchHandlerRequest
 	(*SessionUiServiceUnregisterDirectAutoModeSwitchHandlerResponse)(nil), // 32: copilot.cli.v1.SessionUiServiceUnregisterDirectAutoModeSwitchHandlerResponse
-	(*McpTaskMetadata)(nil),                                               // 33: copilot.cli.v1.McpTaskMetadata
-	(*UIElicitationArrayAnyOfField)(nil),                                  // 34: copilot.cli.v1.UIElicitationArrayAnyOfField
-	(*UIElicitationArrayAnyOfFieldItems)(nil),                             // 35: copilot.cli.v1.UIElicitationArrayAnyOfFieldItems
-	(*UIElicitationArrayAnyOfFieldItemsAnyOf)(nil),                        // 36: copilot.cli.v1.UIElicitationArrayAnyOfFieldItemsAnyOf
-	(*UIElicitationArrayEnumField)(nil),                                   // 37: copilot.cli.v1.UIElicitationArrayEnumField
-	(*UIElicitationArrayEnumFieldItems)(nil),                              // 38: copilot.cli.v1.UIElicitationArrayEnumFieldItems
-	(*UIElicitationFieldValue)(nil),                                       // 39: copilot.cli.v1.UIElicitationFieldValue
-	(*UIElicitationResponse)(nil),                                         // 40: copilot.cli.v1.UIElicitationResponse
-	(*UIElicitationSchema)(nil),                                           // 41: copilot.cli.v1.UIElicitationSchema
-	(*UIElicitationSchemaProperty)(nil),                                   // 42: copilot.cli.v1.UIElicitationSchemaProperty
-	(*UIElicitationSchemaPropertyBoolean)(nil),                            // 43: copilot.cli.v1.UIElicitationSchemaPropertyBoolean
-	(*UIElicitationSchemaPropertyNumber)(nil),                             // 44: copilot.cli.v1.UIElicitationSchemaPropertyNumber
-	(*UIElicitationSchemaPropertyString)(nil),                             // 45: copilot.cli.v1.UIElicitationSchemaPropertyString
-	(*UIElicitationStringEnumField)(nil),                                  // 46: copilot.cli.v1.UIElicitationStringEnumField
-	(*UIElicitationStringOneOfField)(nil),                                 // 47: copilot.cli.v1.UIElicitationStringOneOfField
-	(*UIElicitationStringOneOfFieldOneOf)(nil),                            // 48: copilot.cli.v1.UIElicitationStringOneOfFieldOneOf
-	(*UIExitPlanModeResponse)(nil),                                        // 49: copilot.cli.v1.UIExitPlanModeResponse
-	(*UISessionLimitsExhaustedResponse)(nil),                              // 50: copilot.cli.v1.UISessionLimitsExhaustedResponse
-	(*UIUserInputResponse)(nil),                                           // 51: copilot.cli.v1.UIUserInputResponse
-	nil,                                                                   // 52: copilot.cli.v1.SessionUiServiceElicitationResponse.ContentEntry
-	nil,                                                                   // 53: copilot.cli.v1.UIElicitationResponse.ContentEntry
-	nil,                                                                   // 54: copilot.cli.v1.UIElicitationSchema.PropertiesEntry
+	(*UIElicitationArrayAnyOfField)(nil),                                  // 33: copilot.cli.v1.UIElicitationArrayAnyOfField
+	(*UIElicitationArrayAnyOfFieldItems)(nil),                             // 34: copilot.cli.v1.UIElicitationArrayAnyOfFieldItems
+	(*UIElicitationArrayAnyOfFieldItemsAnyOf)(nil),                        // 35: copilot.cli.v1.UIElicitationArrayAnyOfFieldItemsAnyOf
+	(*UIElicitationArrayEnumField)(nil),                                   // 36: copilot.cli.v1.UIElicitationArrayEnumField
+	(*UIElicitationArrayEnumFieldItems)(nil),                              // 37: copilot.cli.v1.UIElicitationArrayEnumFieldItems
+	(*UIElicitationFieldValue)(nil),                                       // 38: copilot.cli.v1.UIElicitationFieldValue
+	(*UIElicitationResponse)(nil),                                         // 39: copilot.cli.v1.UIElicitationResponse
+	(*UIElicitationSchema)(nil),                                           // 40: copilot.cli.v1.UIElicitationSchema
+	(*UIElicitationSchemaProperty)(nil),                                   // 41: copilot.cli.v1.UIElicitationSchemaProperty
+	(*UIElicitationSchemaPropertyBoolean)(nil),                            // 42: copilot.cli.v1.UIElicitationSchemaPropertyBoolean
+	(*UIElicitationSchemaPropertyNumber)(nil),                             // 43: copilot.cli.v1.UIElicitationSchemaPropertyNumber
+	(*UIElicitationSchemaPropertyString)(nil),                             // 44: copilot.cli.v1.UIElicitationSchemaPropertyString
+	(*UIElicitationStringEnumField)(nil),                                  // 45: copilot.cli.v1.UIElicitationStringEnumField
+	(*UIElicitationStringOneOfField)(nil),                                 // 46: copilot.cli.v1.UIElicitationStringOneOfField
+	(*UIElicitationStringOneOfFieldOneOf)(nil),                            // 47: copilot.cli.v1.UIElicitationStringOneOfFieldOneOf
+	(*UIExitPlanModeResponse)(nil),                                        // 48: copilot.cli.v1.UIExitPlanModeResponse
+	(*UISessionLimitsExhaustedResponse)(nil),                              // 49: copilot.cli.v1.UISessionLimitsExhaustedResponse
+	(*UIUserInputResponse)(nil),                                           // 50: copilot.cli.v1.UIUserInputResponse
+	nil,                                                                   // 51: copilot.cli.v1.SessionUiServiceElicitationResponse.ContentEntry
+	nil,                                                                   // 52: copilot.cli.v1.UIElicitationResponse.ContentEntry
+	nil,                                                                   // 53: copilot.cli.v1.UIElicitationSchema.PropertiesEntry
+	(*McpTaskMetadata)(nil),                                               // 54: copilot.cli.v1.McpTaskMetadata
 	(*StringList)(nil),                                                    // 55: copilot.cli.v1.StringList
 }
 var file_copilot_cli_v1_session_ui_proto_depIdxs = []int32{
-	40, // 0: copilot.cli.v1.InternalSessionUiServiceHandleHumanAskUserRequest.result:type_name -> copilot.cli.v1.UIElicitationResponse
-	49, // 1: copilot.cli.v1.InternalSessionUiServiceHandleHumanExitPlanModeRequest.response:type_name -> copilot.cli.v1.UIExitPlanModeResponse
-	51, // 2: copilot.cli.v1.InternalSessionUiServiceHandleHumanUserInputRequest.response:type_name -> copilot.cli.v1.UIUserInputResponse
+	39, // 0: copilot.cli.v1.InternalSessionUiServiceHandleHumanAskUserRequest.result:type_name -> copilot.cli.v1.UIElicitationResponse
+	48, // 1: copilot.cli.v1.InternalSessionUiServiceHandleHumanExitPlanModeRequest.response:type_name -> copilot.cli.v1.UIExitPlanModeResponse
+	50, // 2: copilot.cli.v1.InternalSessionUiServiceHandleHumanUserInputRequest.response:type_name -> copilot.cli.v1.UIUserInputResponse
 	0,  // 3: copilot.cli.v1.SessionUiServiceElicitationRequest.mode:type_name -> copilot.cli.v1.McpElicitationFormMode
-	41, // 4: copilot.cli.v1.SessionUiServiceElicitationRequest.requested_schema:type_name -> copilot.cli.v1.UIElicitationSchema
-	33, // 5: copilot.cli.v1.SessionUiServiceElicitationRequest.task:type_name -> copilot.cli.v1.McpTaskMetadata
+	40, // 4: copilot.cli.v1.SessionUiServiceElicitationRequest.requested_schema:type_name -> copilot.cli.v1.UIElicitationSchema
+	54, // 5: copilot.cli.v1.SessionUiServiceElicitationRequest.task:type_name -> copilot.cli.v1.McpTaskMetadata
 	2,  // 6: copilot.cli.v1.SessionUiServiceElicitationResponse.action:type_name -> copilot.cli.v1.UIElicitationResponseAction
-	52, // 7: copilot.cli.v1.SessionUiServiceElicitationResponse.content:type_name -> copilot.cli.v1.SessionUiServiceElicitationResponse.ContentEntry
+	51, // 7: copilot.cli.v1.SessionUiServiceElicitationResponse.content:type_name -> copilot.cli.v1.SessionUiServiceElicitationResponse.ContentEntry
 	1,  // 8: copilot.cli.v1.SessionUiServiceHandlePendingAutoModeSwitchRequest.response:type_name -> copilot.cli.v1.UIAutoModeSwitchResponse
-	40, // 9: copilot.cli.v1.SessionUiServiceHandlePendingElicitationRequest.result:type_name -> copilot.cli.v1.UIElicitationResponse
-	49, // 10: copilot.cli.v1.SessionUiServiceHandlePendingExitPlanModeRequest.response:type_name -> copilot.cli.v1.UIExitPlanModeResponse
-	50, // 11: copilot.cli.v1.SessionUiServiceHandlePendingSessionLimitsExhaustedRequest.response:type_name -> copilot.cli.v1.UISessionLimitsExhaustedResponse
-	51, // 12: copilot.cli.v1.SessionUiServiceHandlePendingUserInputRequest.response:type_name -> copilot.cli.v1.UIUserInputResponse
-	35, // 13: copilot.cli.v1.UIElicitationArrayAnyOfField.items:type_name -> copilot.cli.v1.UIElicitationArrayAnyOfFieldItems
-	36, // 14: copilot.cli.v1.UIElicitationArrayAnyOfFieldItems.any_of:type_name -> copilot.cli.v1.UIElicitationArrayAnyOfFieldItemsAnyOf
-	38, // 15: copilot.cli.v1.UIElicitationArrayEnumField.items:type_name -> copilot.cli.v1.UIElicitationArrayEnumFieldItems
+	39, // 9: copilot.cli.v1.SessionUiServiceHandlePendingElicitationRequest.result:type_name -> copilot.cli.v1.UIElicitationResponse
+	48, // 10: copilot.cli.v1.SessionUiServiceHandlePendingExitPlanModeRequest.response:type_name -> copilot.cli.v1.UIExitPlanModeResponse
+	49, // 11: copilot.cli.v1.SessionUiServiceHandlePendingSessionLimitsExhaustedRequest.response:type_name -> copilot.cli.v1.UISessionLimitsExhaustedResponse
+	50, // 12: copilot.cli.v1.SessionUiServiceHandlePendingUserInputRequest.response:type_name -> copilot.cli.v1.UIUserInputResponse
+	34, // 13: copilot.cli.v1.UIElicitationArrayAnyOfField.items:type_name -> copilot.cli.v1.UIElicitationArrayAnyOfFieldItems
+	35, // 14: copilot.cli.v1.UIElicitationArrayAnyOfFieldItems.any_of:type_name -> copilot.cli.v1.UIElicitationArrayAnyOfFieldItemsAnyOf
+	37, // 15: copilot.cli.v1.UIElicitationArrayEnumField.items:type_name -> copilot.cli.v1.UIElicitationArrayEnumFieldItems
 	55, // 16: copilot.cli.v1.UIElicitationFieldValue.list:type_name -> copilot.cli.v1.StringList
 	2,  // 17: copilot.cli.v1.UIElicitationResponse.action:type_name -> copilot.cli.v1.UIElicitationResponseAction
-	53, // 18: copilot.cli.v1.UIElicitationResponse.content:type_name -> copilot.cli.v1.UIElicitationResponse.ContentEntry
-	54, // 19: copilot.cli.v1.UIElicitationSchema.properties:type_name -> copilot.cli.v1.UIElicitationSchema.PropertiesEntry
-	46, // 20: copilot.cli.v1.UIElicitationSchemaProperty.string_enum_field:type_name -> copilot.cli.v1.UIElicitationStringEnumField
-	47, // 21: copilot.cli.v1.UIElicitationSchemaProperty.string_one_of_field:type_name -> copilot.cli.v1.UIElicitationStringOneOfField
-	37, // 22: copilot.cli.v1.UIElicitationSchemaProperty.array_enum_field:type_name -> copilot.cli.v1.UIElicitationArrayEnumField
-	34, // 23: copilot.cli.v1.UIElicitationSchemaProperty.array_any_of_field:type_name -> copilot.cli.v1.UIElicitationArrayAnyOfField
-	43, // 24: copilot.cli.v1.UIElicitationSchemaProperty.schema_property_boolean:type_name -> copilot.cli.v1.UIElicitationSchemaPropertyBoolean
-	45, // 25: copilot.cli.v1.UIElicitationSchemaProperty.schema_property_string:type_name -> copilot.cli.v1.UIElicitationSchemaPropertyString
-	44, // 26: copilot.cli.v1.UIElicitationSchemaProperty.schema_property_number:type_name -> copilot.cli.v1.UIElicitationSchemaPropertyNumber
+	52, // 18: copilot.cli.v1.UIElicitationResponse.content:type_name -> copilot.cli.v1.UIElicitationResponse.ContentEntry
+	53, // 19: copilot.cli.v1.UIElicitationSchema.properties:type_name -> copilot.cli.v1.UIElicitationSchema.PropertiesEntry
+	45, // 20: copilot.cli.v1.UIElicitationSchemaProperty.string_enum_field:type_name -> copilot.cli.v1.UIElicitationStringEnumField
+	46, // 21: copilot.cli.v1.UIElicitationSchemaProperty.string_one_of_field:type_name -> copilot.cli.v1.UIElicitationStringOneOfField
+	36, // 22: copilot.cli.v1.UIElicitationSchemaProperty.array_enum_field:type_name -> copilot.cli.v1.UIElicitationArrayEnumField
+	33, // 23: copilot.cli.v1.UIElicitationSchemaProperty.array_any_of_field:type_name -> copilot.cli.v1.UIElicitationArrayAnyOfField
+	42, // 24: copilot.cli.v1.UIElicitationSchemaProperty.schema_property_boolean:type_name -> copilot.cli.v1.UIElicitationSchemaPropertyBoolean
+	44, // 25: copilot.cli.v1.UIElicitationSchemaProperty.schema_property_string:type_name -> copilot.cli.v1.UIElicitationSchemaPropertyString
+	43, // 26: copilot.cli.v1.UIElicitationSchemaProperty.schema_property_number:type_name -> copilot.cli.v1.UIElicitationSchemaPropertyNumber
 	3,  // 27: copilot.cli.v1.UIElicitationSchemaPropertyNumber.type:type_name -> copilot.cli.v1.UIElicitationSchemaPropertyNumberType
 	4,  // 28: copilot.cli.v1.UIElicitationSchemaPropertyString.format:type_name -> copilot.cli.v1.UIElicitationSchemaPropertyStringFormat
-	48, // 29: copilot.cli.v1.UIElicitationStringOneOfField.one_of:type_name -> copilot.cli.v1.UIElicitationStringOneOfFieldOneOf
+	47, // 29: copilot.cli.v1.UIElicitationStringOneOfField.one_of:type_name -> copilot.cli.v1.UIElicitationStringOneOfFieldOneOf
 	5,  // 30: copilot.cli.v1.UIExitPlanModeResponse.selected_action:type_name -> copilot.cli.v1.UIExitPlanModeAction
 	6,  // 31: copilot.cli.v1.UISessionLimitsExhaustedResponse.action:type_name -> copilot.cli.v1.UISessionLimitsExhaustedResponseAction
-	39, // 32: copilot.cli.v1.SessionUiServiceElicitationResponse.ContentEntry.value:type_name -> copilot.cli.v1.UIElicitationFieldValue
-	39, // 33: copilot.cli.v1.UIElicitationResponse.ContentEntry.value:type_name -> copilot.cli.v1.UIElicitationFieldValue
-	42, // 34: copilot.cli.v1.UIElicitationSchema.PropertiesEntry.value:type_name -> copilot.cli.v1.UIElicitationSchemaProperty
+	38, // 32: copilot.cli.v1.SessionUiServiceElicitationResponse.ContentEntry.value:type_name -> copilot.cli.v1.UIElicitationFieldValue
+	38, // 33: copilot.cli.v1.UIElicitationResponse.ContentEntry.value:type_name -> copilot.cli.v1.UIElicitationFieldValue
+	41, // 34: copilot.cli.v1.UIElicitationSchema.PropertiesEntry.value:type_name -> copilot.cli.v1.UIElicitationSchemaProperty
 	7,  // 35: copilot.cli.v1.InternalSessionUiService.HandleHumanAskUser:input_type -> copilot.cli.v1.InternalSessionUiServiceHandleHumanAskUserRequest
 	9,  // 36: copilot.cli.v1.InternalSessionUiService.HandleHumanExitPlanMode:input_type -> copilot.cli.v1.InternalSessionUiServiceHandleHumanExitPlanModeRequest
 	11, // 37: copilot.cli.v1.InternalSessionUiService.HandleHumanUserInput:input_type -> copilot.cli.v1.InternalSessionUiServiceHandleHumanUserInputRequest
@@ -4364,17 +4304,16 @@ func file_copilot_cli_v1_session_ui_proto_init() {
 	file_copilot_cli_v1_session_ui_proto_msgTypes[7].OneofWrappers = []any{}
 	file_copilot_cli_v1_session_ui_proto_msgTypes[16].OneofWrappers = []any{}
 	file_copilot_cli_v1_session_ui_proto_msgTypes[26].OneofWrappers = []any{}
-	file_copilot_cli_v1_session_ui_proto_msgTypes[27].OneofWrappers = []any{}
-	file_copilot_cli_v1_session_ui_proto_msgTypes[30].OneofWrappers = []any{}
-	file_copilot_cli_v1_session_ui_proto_msgTypes[32].OneofWrappers = []any{
+	file_copilot_cli_v1_session_ui_proto_msgTypes[29].OneofWrappers = []any{}
+	file_copilot_cli_v1_session_ui_proto_msgTypes[31].OneofWrappers = []any{
 		(*UIElicitationFieldValue_StringValue)(nil),
 		(*UIElicitationFieldValue_DoubleValue)(nil),
 		(*UIElicitationFieldValue_BoolValue)(nil),
 		(*UIElicitationFieldValue_List)(nil),
 		(*UIElicitationFieldValue_Unrecognized)(nil),
 	}
-	file_copilot_cli_v1_session_ui_proto_msgTypes[33].OneofWrappers = []any{}
-	file_copilot_cli_v1_session_ui_proto_msgTypes[35].OneofWrappers = []any{
+	file_copilot_cli_v1_session_ui_proto_msgTypes[32].OneofWrappers = []any{}
+	file_copilot_cli_v1_session_ui_proto_msgTypes[34].OneofWrappers = []any{
 		(*UIElicitationSchemaProperty_StringEnumField)(nil),
 		(*UIElicitationSchemaProperty_StringOneOfField)(nil),
 		(*UIElicitationSchemaProperty_ArrayEnumField)(nil),
@@ -4384,20 +4323,20 @@ func file_copilot_cli_v1_session_ui_proto_init() {
 		(*UIElicitationSchemaProperty_SchemaPropertyNumber)(nil),
 		(*UIElicitationSchemaProperty_Unrecognized)(nil),
 	}
+	file_copilot_cli_v1_session_ui_proto_msgTypes[35].OneofWrappers = []any{}
 	file_copilot_cli_v1_session_ui_proto_msgTypes[36].OneofWrappers = []any{}
 	file_copilot_cli_v1_session_ui_proto_msgTypes[37].OneofWrappers = []any{}
 	file_copilot_cli_v1_session_ui_proto_msgTypes[38].OneofWrappers = []any{}
 	file_copilot_cli_v1_session_ui_proto_msgTypes[39].OneofWrappers = []any{}
-	file_copilot_cli_v1_session_ui_proto_msgTypes[40].OneofWrappers = []any{}
+	file_copilot_cli_v1_session_ui_proto_msgTypes[41].OneofWrappers = []any{}
 	file_copilot_cli_v1_session_ui_proto_msgTypes[42].OneofWrappers = []any{}
-	file_copilot_cli_v1_session_ui_proto_msgTypes[43].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_copilot_cli_v1_session_ui_proto_rawDesc), len(file_copilot_cli_v1_session_ui_proto_rawDesc)),
 			NumEnums:      7,
-			NumMessages:   48,
+			NumMessages:   47,
 			NumExtensions: 0,
 			NumServices:   2,
 		},
