@@ -124,7 +124,7 @@ func (f *filed) begin(s *copilot.Session) (ids []string, at []*bridgev1.Position
 
 // leavesWork reports whether the CLI takes the answer to a call of an earlier process, but does
 // not go on where the session's files are a client's.
-func (f *filed) leavesWork() bool { return f.before("1.0.102") }
+func (f *filed) leavesWork() bool { return f.before("1.0.92") }
 
 // beginsAgain checks that the turn is lost, and that another one can be had once the client
 // is back.

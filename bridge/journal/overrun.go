@@ -51,7 +51,7 @@ func (d *Disk) overrun() {
 	d.j.mu.Lock()
 	defer d.j.mu.Unlock()
 	if d.life == life {
-		d.reserved = max(d.reserved, given+reserveBlock)
+		d.reserved, d.marks = max(d.reserved, given+reserveBlock), true
 	}
 }
 

@@ -90,6 +90,7 @@ type Writer struct {
 	failing map[*Disk]struct{}
 	dirty   []*Disk
 	began   time.Time // of the write under way; zero when there is none
+	passing bool      // bypass runs
 }
 
 // NewWriter returns a writer. The caller must Close it, after the journals.
@@ -402,13 +403,41 @@ func (w *Writer) unstall() {
 		}
 	}
 	w.mu.Unlock()
+	var short []*Disk
 	for _, d := range waiting {
 		d.j.mu.Lock()
-		if len(d.flight)+len(d.unwritten) > 0 {
+		hidden := d.j.nextSeq-1 > d.ceiling()
+		if len(d.flight)+len(d.unwritten) > 0 || hidden {
 			d.degrade(ErrStalled)
+		}
+		if hidden {
+			short = append(short, d)
 		}
 		d.j.mu.Unlock()
 	}
+	w.bypass(short)
+}
+
+// bypass gives numbers to journals that wait in vain for their reservation. It may hang as
+// well, and nobody waits for it then but Close.
+func (w *Writer) bypass(short []*Disk) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.passing || len(short) == 0 {
+		return
+	}
+	w.passing = true
+	w.wg.Go(func() {
+		for _, d := range short {
+			d.overrun()
+			d.j.mu.Lock()
+			d.j.show()
+			d.j.mu.Unlock()
+		}
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.passing = false
+	})
 }
 
 // Degraded returns the journals whose disk is behind, by directory, each with why.

@@ -1,23 +1,28 @@
 package session
 
 import (
+	"bytes"
 	"encoding/json"
+	"slices"
 	"strings"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 )
 
 // What a permission was answered with for the rest of the session, the CLI forgets when no
-// process has the session. It is a setting like others: the rule that says the same.
+// process has the session. It is a setting like others: the rule that says the same. The
+// CLI itself tells which one that is, for approvals that are kept for a location
+// (session.permissions.locations.apply); those for a session are of the same form.
 
 // modifyRules is the method that adds rules to a session.
 const modifyRules = "session.permissions.modifyRules"
 
-// approval is what an answer approves for the rest of the session.
-type approval struct {
-	Kind               string   `json:"kind"`
-	CommandIdentifiers []string `json:"commandIdentifiers"`
-	ToolName           string   `json:"toolName"`
+// ruleKinds are the kinds of rules that are not the name of an MCP server. A server of such
+// a name has no rule of its own.
+var ruleKinds = []string{
+	"commands", "custom-tool", "extension-env-access", "extension-management", "extension-permission-access", "factory",
+	"hook", "mcp", "mcp-sampling", "memory", "path", "read", "shell", "url", "workflow", "write",
 }
 
 // rule is a rule of the CLI's permissions.
@@ -26,25 +31,90 @@ type rule struct {
 	Argument *string `json:"argument"`
 }
 
-// rules are those that approve the same; none for what no rule is known to say exactly. To
-// be asked once more is better than to allow more than was said.
-func (a approval) rules() (out []rule) {
-	switch a.Kind {
+// rulesOf are the rules that allow the same as an approval; none for what no rule is known
+// to say exactly. To be asked once more is better than to allow more than was said.
+func rulesOf(approval Object) []rule {
+	kind := approval.String("kind")
+	switch kind {
 	case "commands":
-		for i, id := range a.CommandIdentifiers {
-			if id == "" || strings.HasSuffix(id, ":*") { // which would be all that begin so
-				return nil
-			}
-			out = append(out, rule{"shell", &a.CommandIdentifiers[i]})
-		}
-	case "custom-tool":
-		if a.ToolName != "" {
-			out = append(out, rule{"custom-tool", &a.ToolName})
-		}
+		return commandRules(approval.Get("commandIdentifiers"))
 	case "read", "write", "memory":
-		out = append(out, rule{Kind: a.Kind})
+		return []rule{{Kind: kind}}
+	case "mcp":
+		server := approval.String("serverName")
+		if server == "" || slices.ContainsFunc(ruleKinds, func(k string) bool { return strings.EqualFold(k, server) }) || approval.Get("toolName") == nil {
+			return nil
+		}
+		return ruleFor(server, approval.Get("toolName")) // null is all of its tools
+	case "custom-tool":
+		return narrowed(kind, approval.Get("toolName"))
+	case "mcp-sampling":
+		return narrowed(kind, approval.Get("serverName"))
+	case "extension-permission-access":
+		return narrowed(kind, approval.Get("extensionName"))
+	case "extension-management": // of every operation, where none is named
+		return ruleFor(kind, approval.Get("operation"))
+	case "workflow", "factory": // of all, where none is named
+		return ruleFor(kind, approval.Get("approvalKey"))
+	case "extension-env-access":
+		return environmentRule(approval)
+	}
+	return nil
+}
+
+// commandRules are those of commands to the letter.
+func commandRules(identifiers json.RawMessage) (out []rule) {
+	var names []string
+	if json.Unmarshal(identifiers, &names) != nil {
+		return nil
+	}
+	for i, name := range names {
+		if name == "" || strings.HasSuffix(name, ":*") { // which would be all that begin so
+			return nil
+		}
+		out = append(out, rule{"shell", &names[i]})
 	}
 	return out
+}
+
+// narrowed is the rule of a kind with an argument that has to be there.
+func narrowed(kind string, argument json.RawMessage) []rule {
+	if argument == nil || string(argument) == "null" {
+		return nil
+	}
+	return ruleFor(kind, argument)
+}
+
+// ruleFor is the rule of a kind with an argument, or with none where that is absent or null.
+func ruleFor(kind string, argument json.RawMessage) []rule {
+	r := rule{Kind: kind}
+	if argument != nil && (json.Unmarshal(argument, &r.Argument) != nil || r.Argument != nil && *r.Argument == "") {
+		return nil
+	}
+	return []rule{r}
+}
+
+// environmentRule is that of an extension's variables: the names in order, each once.
+func environmentRule(approval Object) []rule {
+	argument := struct {
+		Version              int      `json:"version"`
+		ExtensionName        string   `json:"extensionName"`
+		EnvironmentVariables []string `json:"environmentVariables"`
+	}{Version: 1, ExtensionName: approval.String("extensionName")}
+	err := json.Unmarshal(approval.Get("environmentVariables"), &argument.EnvironmentVariables)
+	if err != nil || argument.ExtensionName == "" || len(argument.EnvironmentVariables) == 0 {
+		return nil
+	}
+	slices.Sort(argument.EnvironmentVariables)
+	argument.EnvironmentVariables = slices.Compact(argument.EnvironmentVariables)
+	var text bytes.Buffer
+	e := json.NewEncoder(&text)
+	e.SetEscapeHTML(false) // as the CLI writes it
+	if e.Encode(argument) != nil {
+		return nil
+	}
+	written := strings.TrimSpace(text.String())
+	return []rule{{"extension-env-access", &written}}
 }
 
 // approved remembers what a permission's end approves for the rest of the session. The
@@ -53,21 +123,66 @@ func (s *Session) approved(rec *journal.Record) {
 	var d struct {
 		Result struct {
 			Kind     string
-			Approval approval
+			Approval json.RawMessage
 		}
 	}
 	if !dataOf(rec, &d) || d.Result.Kind != "approved-for-session" {
 		return
 	}
-	for _, r := range d.Result.Approval.rules() {
-		text, err := json.Marshal([]rule{r})
-		if err != nil || len(s.settings) >= maxSettings {
-			return
-		}
-		var params Object
-		params.SetString("scope", "session")
-		params.Set("add", text)
-		s.rememberLocked(setting{"approval " + string(text), modifyRules, params}, false)
-		s.host.Keep(s)
+	approval, err := ParseObject(d.Result.Approval)
+	if err != nil {
+		return
 	}
+	for _, r := range rulesOf(approval) {
+		s.rememberRule(r)
+	}
+}
+
+// approvedURLs remembers the approval of a URL's domain, which the permission's end does not
+// tell: it is in the answer.
+func (s *Session) approvedURLs(p *callback.Pending, answer callback.Reply) {
+	domain, ok := forSession(p, answer, "url")
+	if !ok || domain == "" {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.rememberRule(rule{"url", &domain})
+}
+
+// forSession reports whether an answer approves, for the rest of the session, what a prompt
+// of a kind asks for, and the domain that it names.
+func forSession(p *callback.Pending, answer callback.Reply, kind string) (domain string, ok bool) {
+	if p.Kind.Method != callback.PermissionRequested || answer.Error != nil {
+		return "", false
+	}
+	var asked struct{ PromptRequest struct{ Kind string } }
+	var given struct{ Result struct{ Kind, Domain string } }
+	if json.Unmarshal(p.Params, &asked) != nil || json.Unmarshal(answer.Members, &given) != nil || asked.PromptRequest.Kind != kind {
+		return "", false
+	}
+	// For good, of a domain, is until its process ends: the headless CLI does not keep it.
+	return given.Result.Domain, given.Result.Kind == "approve-for-session" || kind == "url" && given.Result.Kind == "approve-permanently"
+}
+
+// rememberRule has a rule told after each load. The caller holds mu.
+func (s *Session) rememberRule(r rule) {
+	text, err := json.Marshal([]rule{r})
+	if err != nil {
+		return
+	}
+	var params Object
+	params.SetString("scope", "session")
+	params.Set("add", text)
+	s.rememberApproval(setting{"approval " + string(text), modifyRules, params})
+}
+
+// rememberApproval remembers a setting that stands for an approval, while there is room. The
+// caller holds mu.
+func (s *Session) rememberApproval(one setting) {
+	if len(s.settings) >= maxSettings {
+		return
+	}
+	s.rememberLocked(one, false)
+	s.host.Keep(s)
 }

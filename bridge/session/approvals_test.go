@@ -1,11 +1,16 @@
 package session
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	"github.com/copilot-grpc/copilot-grpc/bridge/rpcconn"
 )
 
 // What an approval becomes after a load allows what it said, and never more.
@@ -15,13 +20,35 @@ func TestApprovalsAreRules(t *testing.T) {
 		`{"kind":"commands","commandIdentifiers":["git status","ls"]}`: `[{"kind":"shell","argument":"git status"}] [{"kind":"shell","argument":"ls"}]`,
 		`{"kind":"commands","commandIdentifiers":["ls","git:*"]}`:      "",
 		`{"kind":"commands","commandIdentifiers":[""]}`:                "",
-		`{"kind":"commands"}`:                             "",
-		`{"kind":"custom-tool","toolName":"works"}`:       `[{"kind":"custom-tool","argument":"works"}]`,
-		`{"kind":"custom-tool"}`:                          "",
-		`{"kind":"write"}`:                                `[{"kind":"write","argument":null}]`,
-		`{"kind":"mcp","serverName":"s","toolName":null}`: "",
-		`{"kind":"extension-management"}`:                 "",
-		`{"kind":7}`:                                      "",
+		`{"kind":"commands"}`:                                        "",
+		`{"kind":"custom-tool","toolName":"works"}`:                  `[{"kind":"custom-tool","argument":"works"}]`,
+		`{"kind":"custom-tool"}`:                                     "",
+		`{"kind":"custom-tool","toolName":null}`:                     "",
+		`{"kind":"read"}`:                                            `[{"kind":"read","argument":null}]`,
+		`{"kind":"write"}`:                                           `[{"kind":"write","argument":null}]`,
+		`{"kind":"memory"}`:                                          `[{"kind":"memory","argument":null}]`,
+		`{"kind":"mcp","serverName":"s","toolName":"t"}`:             `[{"kind":"s","argument":"t"}]`,
+		`{"kind":"mcp","serverName":"s","toolName":null}`:            `[{"kind":"s","argument":null}]`,
+		`{"kind":"mcp","serverName":"s","toolName":""}`:              "",
+		`{"kind":"mcp","serverName":"s","toolName":7}`:               "",
+		`{"kind":"mcp","serverName":"s"}`:                            "",
+		`{"kind":"mcp","serverName":"","toolName":"t"}`:              "",
+		`{"kind":"mcp","serverName":"Shell","toolName":"t"}`:         "",
+		`{"kind":"mcp","serverName":"url","toolName":null}`:          "",
+		`{"kind":"mcp-sampling","serverName":"s"}`:                   `[{"kind":"mcp-sampling","argument":"s"}]`,
+		`{"kind":"mcp-sampling"}`:                                    "",
+		`{"kind":"extension-management"}`:                            `[{"kind":"extension-management","argument":null}]`,
+		`{"kind":"extension-management","operation":"reload"}`:       `[{"kind":"extension-management","argument":"reload"}]`,
+		`{"kind":"extension-permission-access","extensionName":"e"}`: `[{"kind":"extension-permission-access","argument":"e"}]`,
+		`{"kind":"extension-permission-access"}`:                     "",
+		`{"kind":"extension-env-access","extensionName":"e","environmentVariables":["B","A","B"]}`: `[{"kind":"extension-env-access","argument":"{\"version\":1,\"extensionName\":\"e\",\"environmentVariables\":[\"A\",\"B\"]}"}]`,
+		`{"kind":"extension-env-access","extensionName":"e","environmentVariables":[]}`:            "",
+		`{"kind":"extension-env-access","environmentVariables":["A"]}`:                             "",
+		`{"kind":"workflow","approvalKey":"k"}`:                                                    `[{"kind":"workflow","argument":"k"}]`,
+		`{"kind":"workflow"}`:                                                                      `[{"kind":"workflow","argument":null}]`,
+		`{"kind":"factory","approvalKey":"k"}`:                                                     `[{"kind":"factory","argument":"k"}]`,
+		`{"kind":"new","name":"n"}`:                                                                "",
+		`{"kind":7}`:                                                                               "",
 	} {
 		s := New(Config{ID: "s1", Host: &rig{t: t}})
 		for _, kind := range []string{"approved-for-session", "approved-for-session", "approved", "denied-interactively-by-user"} {
@@ -32,14 +59,7 @@ func TestApprovalsAreRules(t *testing.T) {
 			if kind != "approved-for-session" {
 				continue
 			}
-			var got []string
-			for _, one := range s.settings {
-				if one.method != modifyRules || one.params.String("scope") != "session" {
-					t.Errorf("%s: %v", approval, one)
-				}
-				got = append(got, string(one.params.Get("add")))
-			}
-			if strings.Join(got, " ") != want {
+			if got := strings.Join(s.rulesToTell(t), " "); got != want {
 				t.Errorf("%s is told as %q, want %q", approval, got, want)
 			}
 		}
@@ -51,4 +71,111 @@ func TestApprovalsAreRules(t *testing.T) {
 			t.Errorf("%s once is remembered", approval)
 		}
 	}
+}
+
+// rulesToTell are the rules that the next load tells.
+func (s *Session) rulesToTell(t *testing.T) (out []string) {
+	t.Helper()
+	for _, one := range s.settings {
+		if one.method != modifyRules || one.params.String("scope") != "session" {
+			t.Errorf("remembered is %v", one)
+		}
+		out = append(out, string(one.params.Get("add")))
+	}
+	return out
+}
+
+// The domain of a URL is in the answer alone.
+func TestApprovedDomains(t *testing.T) {
+	t.Parallel()
+	const url = `{"promptRequest":{"kind":"url","url":"https://a.example/x"}}`
+	const rule = `[{"kind":"url","argument":"https://a.example"}]`
+	for name, c := range map[string]struct{ method, asked, answer, want string }{
+		"for the session":  {callback.PermissionRequested, url, `{"result":{"kind":"approve-for-session","domain":"https://a.example"}}`, rule},
+		"for good":         {callback.PermissionRequested, url, `{"result":{"kind":"approve-permanently","domain":"https://a.example"}}`, rule},
+		"once":             {callback.PermissionRequested, url, `{"result":{"kind":"approve-once","domain":"https://a.example"}}`, ""},
+		"refused":          {callback.PermissionRequested, url, `{"result":{"kind":"reject"}}`, ""},
+		"without a domain": {callback.PermissionRequested, url, `{"result":{"kind":"approve-for-session"}}`, ""},
+		"of a command": {callback.PermissionRequested, `{"promptRequest":{"kind":"commands"}}`,
+			`{"result":{"kind":"approve-for-session","domain":"https://a.example"}}`, ""},
+		"of a tool call": {callback.ToolRequested, url, `{"result":{"kind":"approve-for-session","domain":"https://a.example"}}`, ""},
+	} {
+		s := New(Config{ID: "s1", Host: &rig{t: t}})
+		s.approvedURLs(&callback.Pending{Kind: callback.ForEvent(c.method), Params: json.RawMessage(c.asked)}, answer(c.answer))
+		if got := strings.Join(s.rulesToTell(t), " "); got != c.want {
+			t.Errorf("%s: told is %q, want %q", name, got, c.want)
+		}
+	}
+}
+
+// The directories that an approval opens are those which the CLI has when the tool is done, and
+// had not before.
+func TestApprovedDirectories(t *testing.T) {
+	t.Parallel()
+	const forThis = `{"result":{"kind":"approve-for-session"}}`
+	done, idle := `{"type":"tool.execution_complete","data":{"toolCallId":"c1"},"id":"1"}`, `{"type":"session.idle","data":{},"id":"2"}`
+	for name, c := range map[string]struct {
+		prompt, answer string
+		events         []string
+		change         func(*Session) // before the events
+		lists          int            // how often the CLI is asked
+		want           []string
+	}{
+		"for the session":       {"path", forThis, []string{done, done, idle}, nil, 2, []string{`{"path":"/far"}`}},
+		"the turn has ended":    {"path", forThis, []string{idle}, nil, 2, []string{`{"path":"/far"}`}},
+		"another tool is done":  {"path", forThis, []string{strings.Replace(done, "c1", "c2", 1)}, nil, 1, nil},
+		"once":                  {"path", `{"result":{"kind":"approve-once"}}`, []string{done}, nil, 0, nil},
+		"of another kind":       {"read", forThis, []string{done}, nil, 0, nil},
+		"it was not taken":      {"path", forThis, []string{done}, func(s *Session) { s.opensNot(&callback.Pending{ID: "p1"}) }, 1, nil},
+		"the runtime has ended": {"path", forThis, []string{done}, func(s *Session) { s.runtime = nil }, 1, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := &rig{t: t, ctx: t.Context()}
+			s := New(Config{ID: "s1", Host: r})
+			rt := &listing{lists: []string{`["/work"]`, `["/work","/far"]`}}
+			s.runtime, s.state = rt, Loaded
+			p := &callback.Pending{ID: "p1", Kind: callback.ForEvent(callback.PermissionRequested), Params: json.RawMessage(
+				`{"permissionRequest":{"kind":"read"},"promptRequest":{"kind":"` + c.prompt + `","toolCallId":"c1"}}`)}
+			s.opens(t.Context(), p, answer(c.answer))
+			if c.change != nil {
+				c.change(s)
+			}
+			for _, text := range c.events {
+				rec, err := ParseEvent([]byte(text))
+				if err != nil {
+					t.Fatal(err)
+				}
+				s.mu.Lock()
+				s.openedBy(rec)
+				s.mu.Unlock()
+			}
+			r.tasks.Wait()
+			var got []string
+			for _, one := range s.settings {
+				if one.method != pathsAdd {
+					t.Errorf("remembered is a call of %s", one.method)
+				}
+				got = append(got, string(one.params.JSON()))
+			}
+			if !slices.Equal(got, c.want) || rt.calls != c.lists {
+				t.Errorf("told is %q after %d lists, want %q after %d", got, rt.calls, c.want, c.lists)
+			}
+		})
+	}
+}
+
+// listing is a runtime that lists directories, one list after the other, and does nothing else.
+type listing struct {
+	Runtime
+	lists []string
+	calls int
+}
+
+func (l *listing) Call(_ context.Context, method string, _ []byte, _ ...rpcconn.CallOption) (json.RawMessage, error) {
+	if method != pathsList {
+		return nil, errors.New(method + " is not asked for")
+	}
+	l.calls++
+	return json.RawMessage(`{"directories":` + l.lists[l.calls-1] + `}`), nil
 }

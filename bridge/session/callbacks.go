@@ -233,7 +233,11 @@ func (s *Session) Resolve(ctx context.Context, id string, by callback.Giver, rep
 	from, claimed := ctx, time.Now()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), answerTimeout)
 	defer cancel()
+	s.opens(ctx, p, reply)
 	accepted, at, err := s.answer(ctx, p, reply)
+	if err != nil || !accepted {
+		s.opensNot(p)
+	}
 	switch {
 	case err != nil:
 		s.pending.Release(p)
@@ -242,6 +246,7 @@ func (s *Session) Resolve(ctx context.Context, id string, by callback.Giver, rep
 		s.over(p, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_WITHDRAWN, "")
 		return at, fault.New(fault.CallbackResolved, "callback %q has been withdrawn by the CLI", id).WithField("callback_id").With("callback_id", id)
 	}
+	s.approvedURLs(p, reply)
 	if _, ok := s.pending.Answered(p.ID, at); ok {
 		s.decided(from, p, claimed, by.Participant, reply)
 		s.noteOver(p, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_ANSWERED, by.Participant)

@@ -62,6 +62,7 @@ func (s *Session) apply(rec *journal.Record) bool {
 		s.settled(rec)
 		s.approved(rec)
 	}
+	s.openedBy(rec)
 	return true
 }
 

@@ -52,6 +52,8 @@ func TestLeftLying(t *testing.T) {
 		waits   bool
 	}{
 		"files elsewhere":                  {"1.0.81", callback.FSReadFile, false},
+		"files elsewhere, the next one":    {"1.0.82", callback.FSReadFile, false},
+		"files elsewhere, one that does":   {"1.0.92", callback.FSReadFile, true},
 		"its own files":                    {"1.0.81", callback.ModelRequestStart, true},
 		"files elsewhere, a later version": {"1.0.102", callback.FSReadFile, true},
 	} {

@@ -39,6 +39,7 @@ type FS struct {
 	dirs    map[string]bool
 	fail    map[Op]error
 	gate    chan struct{} // writes wait for it
+	gated   string        // in files whose names begin so
 	room    int64         // bytes that may still be written; -1 without limit
 	limited bool
 	steps   int // changes until the crash; counted down if crashing
@@ -70,11 +71,14 @@ func (f *FS) Room(bytes int64) {
 }
 
 // Stall makes writes wait until the returned function is called.
-func (f *FS) Stall() (release func()) {
+func (f *FS) Stall() (release func()) { return f.StallIn("") }
+
+// StallIn is Stall for files whose names begin with a text.
+func (f *FS) StallIn(prefix string) (release func()) {
 	gate := make(chan struct{})
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.gate = gate
+	f.gate, f.gated = gate, prefix
 	return sync.OnceFunc(func() {
 		f.mu.Lock()
 		f.gate = nil
@@ -192,7 +196,7 @@ func (f *FS) Open(name string, write bool) (segment.File, error) {
 		c = &content{}
 		f.files[name] = c
 	}
-	return &file{fs: f, c: c}, nil
+	return &file{fs: f, c: c, name: name}, nil
 }
 
 // ReadDir implements segment.FS.
@@ -288,8 +292,9 @@ func (f *FS) SyncDir(string) error {
 
 // file is an open file.
 type file struct {
-	fs *FS
-	c  *content
+	fs   *FS
+	c    *content
+	name string
 }
 
 func (f *file) ReadAt(p []byte, off int64) (int, error) {
@@ -310,9 +315,9 @@ func (f *file) ReadAt(p []byte, off int64) (int, error) {
 
 func (f *file) WriteAt(p []byte, off int64) (int, error) {
 	f.fs.mu.Lock()
-	gate := f.fs.gate
+	gate, here := f.fs.gate, strings.HasPrefix(f.name, f.fs.gated)
 	f.fs.mu.Unlock()
-	if gate != nil {
+	if gate != nil && here {
 		<-gate
 	}
 	f.fs.mu.Lock()

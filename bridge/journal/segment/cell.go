@@ -7,6 +7,7 @@ import (
 	"hash/crc32"
 	"io/fs"
 	"sync"
+	"sync/atomic"
 )
 
 // cellSlot is where the second of a cell's two places is: they are written in turn, so that
@@ -25,8 +26,9 @@ type Cell struct {
 	name string
 	sync bool
 
-	mu    sync.Mutex
-	value uint64
+	value atomic.Uint64
+
+	mu    sync.Mutex // guards the file, and what follows
 	slot  int
 	ready bool // the file is as large as it will be
 }
@@ -43,18 +45,19 @@ func OpenCell(fsys FS, name string, sync bool, says func(text []byte) uint64) (*
 	}
 	known := false
 	for slot := range 2 {
-		if value, ok := parseCell(text, slot); ok && (!known || value > c.value) {
-			c.value, c.slot, known = value, slot, true
+		if value, ok := parseCell(text, slot); ok && (!known || value > c.Get()) {
+			c.value.Store(value)
+			c.slot, known = slot, true
 		}
 	}
 	if c.ready = known && len(text) >= 2*cellSlot; c.ready {
 		return c, nil
 	}
 	if !known && err == nil {
-		c.value = says(text)
+		c.value.Store(says(text))
 	}
 	full := make([]byte, 2*cellSlot)
-	copy(full, cellText(c.value))
+	copy(full, cellText(c.Get()))
 	if err := WriteFile(fsys, name, full, sync); err != nil {
 		return c, fmt.Errorf("making %q: %w", name, err)
 	}
@@ -76,19 +79,15 @@ func parseCell(text []byte, slot int) (value uint64, ok bool) {
 	return binary.LittleEndian.Uint64(text), crc32.Checksum(text[:8], castagnoli) == binary.LittleEndian.Uint32(text[8:])
 }
 
-// Get is the number.
-func (c *Cell) Get() uint64 {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.value
-}
+// Get is the number. It does not wait for a Raise.
+func (c *Cell) Get() uint64 { return c.value.Load() }
 
-// Raise makes the number at least n, for good. When it fails the number may be on disk all
-// the same.
+// Raise makes the number at least n, for good. When it fails, and until it returns, the
+// number may be on disk all the same.
 func (c *Cell) Raise(n uint64) (err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.value >= n {
+	if c.Get() >= n {
 		return nil
 	}
 	if !c.ready {
@@ -108,6 +107,7 @@ func (c *Cell) Raise(n uint64) (err error) {
 			return fmt.Errorf("syncing %q: %w", c.name, err)
 		}
 	}
-	c.value, c.slot = n, slot
+	c.slot = slot
+	c.value.Store(n)
 	return nil
 }
