@@ -34,15 +34,12 @@ var ownCommands = map[string]question{
 	},
 	"queued": {
 		kind: bridgev1.CallbackKind_CALLBACK_KIND_QUEUED_COMMAND, bound: true, joins: commanding("deploy"),
-		ask: func(st *stage, s *copilot.Session) func() string {
-			st.invoke(s, "session.commands.enqueue", map[string]any{"command": "/deploy prod"})
-			return func() string { return string(st.first(s, "command.completed").GetEvent().GetType()) }
-		},
+		ask:     queueing("/deploy prod"),
 		request: `command:"/deploy prod"`,
-		accept:  &cliv1.QueuedCommandResult{Variant: &cliv1.QueuedCommandResult_True{True: &cliv1.QueuedCommandHandled{}}}, accepted: "command.completed",
-		decline: &cliv1.QueuedCommandResult{Variant: &cliv1.QueuedCommandResult_False{False: &cliv1.QueuedCommandNotHandled{}}}, declined: "command.completed",
+		accept:  handledAndStop, accepted: "messages after it: 0",
+		decline: &cliv1.QueuedCommandResult{Variant: &cliv1.QueuedCommandResult_False{False: &cliv1.QueuedCommandNotHandled{}}}, declined: "messages after it: 1",
 		wrong:  &cliv1.QueuedCommandResult{},
-		silent: "command.completed",
+		silent: "messages after it: 1",
 	},
 }
 

@@ -82,8 +82,8 @@ var bound = map[string]question{
 		kind: bridgev1.CallbackKind_CALLBACK_KIND_CANVAS_CLOSE, bound: true, joins: showing("board"), config: rendering,
 		ask:     opened("session.canvas.close", map[string]any{}),
 		request: `canvas_id:"board"`,
-		accept:  &cliv1.CallbackCanvasServiceCloseResponse{}, accepted: "null",
-		silent: "null",
+		accept:  &cliv1.CallbackCanvasServiceCloseResponse{}, accepted: "null", // whatever the answer is
+		declined: "null", silent: "null",
 	},
 }
 

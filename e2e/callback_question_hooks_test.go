@@ -66,10 +66,12 @@ var hookQuestions = map[string]question{
 	"subagentStop":  hookQuestion("subagentStop", "delegate", `agent_name:`, &cliv1.HookOutput{}, ""),
 }
 
-// A hook before a tool of an MCP server says with which metadata that is called.
+// A hook before a tool of an MCP server says with which metadata that is called. It cannot
+// keep the CLI from calling it, whatever it says: that is preToolUse's.
 func beforeMCP() question {
 	q := hookQuestion("preMcpToolCall", "far", `server_name:"loud"`,
 		&cliv1.HookPreMcpToolCallOutput{MetaToUseJson: proto.String(`{"by":"a hook"}`)}, `"by":"a hook"`)
+	q.declined, q.silent = `(from afar) {"progressToken":1}`, `(from afar) {"progressToken":1}`
 	q.config = withMCP("loud", func(st *stage) *cliv1.McpSerializableServerConfig { return mcpServer(st.t) })
 	return q
 }

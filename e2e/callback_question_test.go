@@ -55,7 +55,7 @@ var questions = map[string]question{
 		},
 		request: `question:"Which colour?"`,
 		accept:  &copilot.UserInputAnswer{Answer: "green", WasFreeform: true}, accepted: "green",
-		silent: "unable to respond",
+		declined: "unable to respond", silent: "unable to respond",
 	},
 	"elicitation": {
 		kind: bridgev1.CallbackKind_CALLBACK_KIND_ELICITATION,
@@ -139,7 +139,7 @@ var questions = map[string]question{
 			}
 			return &cliv1.CallbackSystemMessageServiceTransformResponse{Sections: sections}
 		},
-		accepted: "Speak like a pirate.",
+		accepted: "Speak like a pirate.", declined: "# Tone and style", silent: "# Tone and style",
 	},
 	"command": {
 		kind: bridgev1.CallbackKind_CALLBACK_KIND_COMMAND,
@@ -155,16 +155,13 @@ var questions = map[string]question{
 		silent: "nobody",
 	},
 	"queued command": {
-		kind: bridgev1.CallbackKind_CALLBACK_KIND_QUEUED_COMMAND,
-		ask: func(st *stage, s *copilot.Session) func() string {
-			st.invoke(s, "session.commands.enqueue", map[string]any{"command": "/unheard of"})
-			return func() string { return string(st.first(s, "command.completed").GetEvent().GetType()) }
-		},
+		kind:    bridgev1.CallbackKind_CALLBACK_KIND_QUEUED_COMMAND,
+		ask:     queueing("/unheard of"),
 		request: `command:"/unheard of"`,
-		accept:  &cliv1.QueuedCommandResult{Variant: &cliv1.QueuedCommandResult_True{True: &cliv1.QueuedCommandHandled{}}}, accepted: "command.completed",
-		decline: &cliv1.QueuedCommandResult{Variant: &cliv1.QueuedCommandResult_False{False: &cliv1.QueuedCommandNotHandled{}}}, declined: "command.completed",
+		accept:  handledAndStop, accepted: "messages after it: 0",
+		decline: &cliv1.QueuedCommandResult{Variant: &cliv1.QueuedCommandResult_False{False: &cliv1.QueuedCommandNotHandled{}}}, declined: "messages after it: 1",
 		wrong:  &cliv1.QueuedCommandResult{},
-		silent: "command.completed",
+		silent: "messages after it: 1",
 	},
 	"canvas": {
 		kind: bridgev1.CallbackKind_CALLBACK_KIND_CANVAS_OPEN,
@@ -177,7 +174,7 @@ var questions = map[string]question{
 		},
 		request: `canvas_id:"board"`,
 		accept:  &cliv1.CallbackCanvasServiceOpenResponse{Url: proto.String("http://127.0.0.1/board")}, accepted: "http://127.0.0.1/board",
-		silent: "nobody",
+		declined: "not today", silent: "nobody",
 	},
 	"provider token": {
 		kind: bridgev1.CallbackKind_CALLBACK_KIND_PROVIDER_TOKEN,
@@ -196,8 +193,35 @@ var questions = map[string]question{
 		},
 		request: `provider_name:"default"`,
 		accept:  &cliv1.CallbackProviderTokenServiceGetTokenResponse{Token: "fresh"}, accepted: "fresh",
-		silent: "nobody",
+		declined: "not today", insists: true, silent: "nobody",
 	},
+}
+
+// handledAndStop says that a queued command was carried out, and that what is queued behind
+// it is to wait: without that it makes no difference that can be seen who carried it out.
+var handledAndStop = &cliv1.QueuedCommandResult{Variant: &cliv1.QueuedCommandResult_True{
+	True: &cliv1.QueuedCommandHandled{StopProcessingQueue: proto.Bool(true)},
+}}
+
+// queueing has a command queued, with a message behind it. What comes of it is how many
+// messages have been taken up when the session is at rest.
+func queueing(command string) func(*stage, *copilot.Session) func() string {
+	return func(st *stage, s *copilot.Session) func() string {
+		st.t.Helper()
+		st.invoke(s, "session.commands.enqueue", map[string]any{"command": command})()
+		st.begin(s, "next")
+		return func() string {
+			st.t.Helper()
+			done := st.first(s, "command.completed")
+			for _, err := range s.Events(st.ctx, copilot.After(done.GetPosition()), copilot.OfTypes("session.idle")) {
+				if err != nil {
+					st.t.Fatal(err)
+				}
+				break
+			}
+			return fmt.Sprintf("messages after it: %d", len(st.all(s, "user.message")))
+		}
+	}
 }
 
 func TestQuestions(t *testing.T) {

@@ -138,6 +138,26 @@ func TestModelRequestRefused(t *testing.T) {
 		p.send(&bridgev1.AttachRequest{Frame: &bridgev1.AttachRequest_Leave{Leave: &bridgev1.AttachLeave{}}})
 		failure(t, ended(), "")
 	})
+	t.Run("wrong answers, and a piece declined", func(t *testing.T) {
+		s := open(0)
+		p := st.attach(joinOf(s.ID(), handlers))
+		ended := st.goTurn(s, "hello")
+		answer := func(kind bridgev1.CallbackKind, right *bridgev1.Answer) {
+			t.Helper()
+			cb := p.asked(kind)
+			for _, wrong := range (&asker{stage: st, question: question{kind: kind}}).bad() {
+				if r := p.answer(cb.GetCallbackId(), wrong); r.failed.GetReason() != bridgev1.ErrorReason_ERROR_REASON_ANSWER_INVALID {
+					t.Errorf("%v: %v came to %v", kind, wrong, r)
+				}
+			}
+			if r := p.answer(cb.GetCallbackId(), right); r.failed != nil {
+				t.Errorf("%v: the right answer was refused: %v", kind, r.failed)
+			}
+		}
+		answer(start, took(t))
+		answer(bridgev1.CallbackKind_CALLBACK_KIND_MODEL_REQUEST_CHUNK, &bridgev1.Answer{Answer: &bridgev1.Answer_Error{Error: failing}})
+		failure(t, ended(), "not today")
+	})
 	t.Run("nobody there", func(t *testing.T) {
 		_, err := st.client.CreateSession(st.ctx, copilot.SessionOptions{
 			Config: st.unreachable(), RuntimeProfile: &bridgev1.RuntimeProfile{ModelInference: &bridgev1.ModelInference{}},

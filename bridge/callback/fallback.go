@@ -34,7 +34,8 @@ func errorFallback(p *Pending, why Why) Reply {
 func hookFallback(p *Pending, why Why) Reply { return HookFailure(p, "hook not answered: "+why.text()) }
 
 // HookFailure answers a hook whose handler failed: the CLI would take an error for
-// consent.
+// consent. That of preMcpToolCall it takes for consent as well, whatever the answer: 1.0.81
+// to 1.0.102 cannot be kept from the call there, only by preToolUse before.
 func HookFailure(p *Pending, reason string) Reply {
 	var call struct {
 		HookType string `json:"hookType"`

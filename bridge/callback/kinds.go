@@ -282,14 +282,4 @@ const DefaultTimeout = 30 * time.Minute
 
 // Asks returns the method of the request that an event tells of which asks nothing itself,
 // or "".
-func Asks(eventType string) string {
-	switch eventType {
-	case "user_input.requested":
-		return "userInput.request"
-	case "exit_plan_mode.requested":
-		return "exitPlanMode.request"
-	case "auto_mode_switch.requested":
-		return "autoModeSwitch.request"
-	}
-	return ""
-}
+func Asks(eventType string) string { return Told[eventType] }

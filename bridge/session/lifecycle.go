@@ -37,9 +37,12 @@ type Opening struct {
 	ContinuePending bool
 }
 
-// tokenProvider is the member of a session's configuration by which the CLI asks for GitHub
-// tokens.
-const tokenProvider = "gitHubTokenProviderRegistrationId"
+// The members of a session's configuration with its GitHub account's token, and by which the
+// CLI asks for one.
+const (
+	gitHubToken   = "gitHubToken"
+	tokenProvider = "gitHubTokenProviderRegistrationId"
+)
 
 // AnswersGitHubToken reports whether whoever opens the session gives the CLI its GitHub
 // tokens when asked.
@@ -99,7 +102,7 @@ func (s *Session) open(o Opening) (_ Joined, undo func(), _ error) {
 		s.missing = slices.DeleteFunc(slices.Clone(s.missing), ofSetting)
 	}
 	s.config = s.config.Merge(o.Config)
-	if o.AnswersGitHubToken() && s.config.Get("provider") == nil && s.config.Get("gitHubToken") == nil && s.config.Get(tokenProvider) == nil {
+	if o.AnswersGitHubToken() && s.config.Get("provider") == nil && s.config.Get(gitHubToken) == nil && s.config.Get(tokenProvider) == nil {
 		s.config = s.config.Clone()
 		s.config.SetString(tokenProvider, s.id)
 	}

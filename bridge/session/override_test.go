@@ -141,6 +141,34 @@ func TestProvider(t *testing.T) {
 	wantReason(t, r.s.SetProvider(t.Context(), change, ""), fault.SessionBusy)
 }
 
+// A token that the CLI has is given again only to another process, or when it has changed.
+func TestTokenIsGivenOnce(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, fakecli.Script{})
+	r.open(Opening{Config: object(t, `{"gitHubToken":"first"}`)})
+	has(t, r.last("session.create"), `"gitHubToken":"first"`)
+	r.send(message("hello")).Waiter.Wait(t.Context(), 0)
+	join := func(method string) {
+		t.Helper()
+		if _, _, err := r.s.Join(t.Context(), Joining{Name: method, Handling: Handling{Methods: []string{method}}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	join("userInput.request")
+	has(t, r.last("session.resume"), `"requestUserInput":true`)
+	lacks(t, r.last("session.resume"), "gitHubToken")
+	if err := r.s.SetCredentials(t.Context(), nil, "second"); err != nil {
+		t.Fatal(err)
+	}
+	has(t, r.last("session.resume"), `"gitHubToken":"second"`)
+	join("hooks.invoke")
+	has(t, r.last("session.resume"), `"hooks":true`)
+	lacks(t, r.last("session.resume"), "gitHubToken")
+	r.crash()
+	r.send(message("again")).Waiter.Wait(t.Context(), 0)
+	has(t, r.last("session.resume"), `"gitHubToken":"second"`)
+}
+
 // What the CLI refuses is not remembered.
 func TestRefusedChangesAreUndone(t *testing.T) {
 	t.Parallel()

@@ -309,6 +309,11 @@ func (s *Session) warmResume(ctx context.Context, rt Runtime, change func(*Objec
 	s.mu.Lock()
 	params := s.effective()
 	tools, switches := toolsJSON(s.union()), s.switches()
+	// A token that the CLI has is kept without being given. Given it again, 1.0.81 asks GitHub
+	// anew whose it is, and a turn that begins meanwhile goes to another address than theirs.
+	if token := params.Get(gitHubToken); token != nil && string(token) == string(s.toldToken) {
+		params.Set(gitHubToken, nil)
+	}
 	s.mu.Unlock()
 	params.SetBool("disableResume", true)
 	if change != nil {
@@ -327,6 +332,7 @@ func (s *Session) noteTold(tools json.RawMessage, switches string, result json.R
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.toldTools, s.toldSwitches, s.loadedOnce = tools, switches, true
+	s.toldToken = s.config.Get(gitHubToken)
 	s.opened, s.openedAt = result, at
 	s.learn(result)
 }

@@ -331,8 +331,8 @@ func (s *Session) SetCredentials(ctx context.Context, secrets Object, token stri
 	}
 	missing := s.missing
 	if token != "" {
-		s.config.SetString("gitHubToken", token)
-		s.regained("gitHubToken")
+		s.config.SetString(gitHubToken, token)
+		s.regained(gitHubToken)
 	}
 	if len(secrets) > 0 {
 		s.regained("provider")

@@ -157,6 +157,7 @@ type Session struct {
 	override     bool             // a turn runs whose headers replace the provider's
 	toldSwitches string           // what the CLI was told last
 	toldTools    json.RawMessage
+	toldToken    json.RawMessage
 	opened       json.RawMessage // what the CLI answered when it was last told of the session
 	openedAt     journal.Position
 	settings     []setting         // in the order they were made

@@ -135,6 +135,18 @@ func ExampleFirstOf() {
 	_ = copilot.SessionOptions{OnPermission: copilot.FirstOf(copilot.ApproveKinds("read"), ask)}
 }
 
+// A callback without a field of its own: sections of the system message, where Config has
+// them transformed.
+func ExampleHandle() {
+	_ = copilot.SessionOptions{Handlers: []copilot.Handler{copilot.Handle(
+		func(_ context.Context, r *cliv1.CallbackSystemMessageServiceTransformRequest) (*cliv1.CallbackSystemMessageServiceTransformResponse, error) {
+			sections := r.GetSections()
+			sections["tone"] = &cliv1.SystemMessageSectionText{Content: "Be brief."}
+			return &cliv1.CallbackSystemMessageServiceTransformResponse{Sections: sections}, nil
+		}),
+	}}
+}
+
 // A permission request answered by another program, or in another life of this one.
 func ExampleSession_Resolve() {
 	var (

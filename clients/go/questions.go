@@ -62,11 +62,12 @@ func (t *GitHubToken) answer() *cliv1.CallbackGitHubTokenServiceGetTokenResponse
 // on, change things or refuse. Those that are nil are not called. Where several
 // participants have a hook, each is called with what those before it changed, and a
 // refusal ends it. A nil output is no opinion; an error, and no answer in time, refuse
-// before a tool and are no opinion elsewhere.
+// in PreToolUse and are no opinion elsewhere.
 type Hooks struct {
 	// Before a tool is used: allow, deny, ask, or change its arguments.
 	PreToolUse func(context.Context, *cliv1.HookPreToolUseInput) (*cliv1.HookPreToolUseOutput, error)
-	// Before a tool of an MCP server is called: the metadata of the call.
+	// Before a tool of an MCP server is called: the metadata of the call. It cannot refuse
+	// the call; PreToolUse, which comes before, can.
 	PreMCPToolCall func(context.Context, *cliv1.HookPreMcpToolCallInput) (*cliv1.HookPreMcpToolCallOutput, error)
 	// After a tool has succeeded: change its result, or add to it.
 	PostToolUse func(context.Context, *cliv1.HookPostToolUseInput) (*cliv1.HookPostToolUseOutput, error)

@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -59,6 +60,9 @@ func (a *App) openStore(disk segment.FS, tidyEvery time.Duration) (bridge.Direct
 		FS: disk, Fsync: journal.Fsync(a.config.Fsync), Interval: a.config.FsyncInterval,
 		MaxBytes: a.config.JournalBytes, MaxAge: a.config.JournalAge, TidyEvery: tidyEvery, Logger: a.logger,
 	}})
+	if errors.Is(err, store.ErrInUse) {
+		return nil, fmt.Errorf("%w; a second server takes one of its own, by --data-dir", err)
+	}
 	if err != nil {
 		return nil, err
 	}

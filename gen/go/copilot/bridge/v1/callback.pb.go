@@ -46,10 +46,11 @@ const (
 	// A rate limit is reached and the agent asks to go on with an automatically chosen model.
 	CallbackKind_CALLBACK_KIND_AUTO_MODE_SWITCH CallbackKind = 7
 	// A hook: the agent is at a point where callers may look on, change things or refuse.
-	// All who handle it are asked, one after the other. The hooks before a tool deny it when
+	// All who handle it are asked, one after the other. preToolUse denies the tool when
 	// nobody answers, which is so as well after the only participant with a hook has left:
 	// the CLI goes on calling hooks, and what nobody looked at is not let through. All
-	// others have no opinion then.
+	// others have no opinion then. preMcpToolCall changes metadata and cannot refuse: the CLI
+	// makes the call whatever it is told.
 	CallbackKind_CALLBACK_KIND_HOOK CallbackKind = 8
 	// Sections of the system message are to be rewritten.
 	CallbackKind_CALLBACK_KIND_SYSTEM_MESSAGE_TRANSFORM CallbackKind = 9

@@ -46,7 +46,7 @@ const (
 //     permissions it is denied at once, unless the session was created with
 //     permission among its handlers;
 //   - user input, elicitation, plan exit, mode switch: declined;
-//   - hooks before a tool: deny; other hooks: no opinion;
+//   - preToolUse: deny; other hooks: no opinion. preMcpToolCall cannot refuse the call;
 //   - system-message transforms: sections unchanged;
 //   - all others: an error.
 type CallbackServiceClient interface {
@@ -179,7 +179,7 @@ func (c *callbackServiceClient) Resolve(ctx context.Context, in *ResolveRequest,
 //     permissions it is denied at once, unless the session was created with
 //     permission among its handlers;
 //   - user input, elicitation, plan exit, mode switch: declined;
-//   - hooks before a tool: deny; other hooks: no opinion;
+//   - preToolUse: deny; other hooks: no opinion. preMcpToolCall cannot refuse the call;
 //   - system-message transforms: sections unchanged;
 //   - all others: an error.
 type CallbackServiceServer interface {
