@@ -101,8 +101,28 @@ const (
 )
 
 // event is the journal's encoder: an element of EventBatch.events, tag and length
-// included, so that a frame is made of such pieces as they are.
+// included, so that a frame is made of such pieces as they are. It is put together in a
+// buffer that is used again; what is kept is an exact copy.
 func (c *codec) event(r *journal.Record, f journal.Form) []byte {
+	scratch := c.scratch.Get().(*[]byte)
+	out, start := c.putEvent((*scratch)[:0], r, f)
+	wire := bytes.Clone(out[start:])
+	if cap(out) <= maxScratch {
+		*scratch = out
+		c.scratch.Put(scratch)
+	}
+	return wire
+}
+
+// appendEvent appends what event returns.
+func (c *codec) appendEvent(dst []byte, r *journal.Record, f journal.Form) []byte {
+	out, start := c.putEvent(dst, r, f)
+	return append(out[:len(dst)], out[start:]...)
+}
+
+// putEvent puts an event together behind dst. It begins at start, after room for what comes
+// before it and is only known afterwards.
+func (c *codec) putEvent(dst []byte, r *journal.Record, f journal.Form) (out []byte, start int) {
 	original := f == journal.TidyOriginal || f == journal.ExactOriginal
 	limit, fidelity := journal.MaxEventBytes, translate.Tidy
 	if original {
@@ -113,10 +133,8 @@ func (c *codec) event(r *journal.Record, f journal.Form) []byte {
 	}
 	text, cut := journal.CutEvent(r.JSON, limit)
 
-	// The event is put together after room for what comes before it and is only known
-	// afterwards, in a buffer that is used again; what is kept is an exact copy.
-	scratch := c.scratch.Get().(*[]byte)
-	out := slices.Grow((*scratch)[:0], eventHead+len(text))[:eventHead]
+	room := len(dst) + eventHead
+	out = slices.Grow(dst, eventHead+len(text))[:room]
 	typed, err := c.events.AppendWire(out, text, fidelity)
 	if err != nil {
 		typed = protowire.AppendString(protowire.AppendTag(out, fieldType, protowire.BytesType), r.Type)
@@ -132,13 +150,7 @@ func (c *codec) event(r *journal.Record, f journal.Form) []byte {
 	if cut {
 		out = protowire.AppendVarint(protowire.AppendTag(out, fieldEventCut, protowire.VarintType), 1)
 	}
-	start := putHead(out, r.Pos, len(typed)-eventHead)
-	wire := bytes.Clone(out[start:])
-	if cap(out) <= maxScratch {
-		*scratch = out
-		c.scratch.Put(scratch)
-	}
-	return wire
+	return out, len(dst) + putHead(out[len(dst):], r.Pos, len(typed)-room)
 }
 
 const (

@@ -31,6 +31,11 @@ type Directory interface {
 	Requests(keep time.Duration) (*store.Requests, []store.Request, error)
 }
 
+// keepEvery is how often what is known of sessions is saved at most: a turn changes it when it
+// begins, asks and ends, and each time costs the disk two syncs. It is about what those take
+// anyway.
+const keepEvery = 20 * time.Millisecond
+
 // closeJournals bounds writing what is not written yet when the bridge ends.
 const closeJournals = 10 * time.Second
 
@@ -178,12 +183,23 @@ func (b *Bridge) Keep(s *session.Session) {
 }
 
 // keeping keeps what Keep is told of until ctx ends.
-func (b *Bridge) keeping(ctx context.Context) {
+func (b *Bridge) keeping(ctx context.Context) { paced(ctx, b.keepNow, keepEvery, b.keepAll) }
+
+// paced calls f when it is signalled, until ctx ends: at once if the last call was begun at
+// least every ago, else when that is over, once for all signals that came meanwhile.
+func paced(ctx context.Context, signal <-chan struct{}, every time.Duration, f func()) {
 	for {
 		select {
-		case <-b.keepNow:
-			b.keepAll()
+		case <-signal:
 		case <-ctx.Done():
+			return
+		}
+		pause := time.NewTimer(every)
+		f()
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+			pause.Stop()
 			return
 		}
 	}

@@ -177,10 +177,32 @@ func (f *follower) send(sink frame.Sink, r *bridgev1.SubscribeResponse) error {
 	return sink(frame.Frame{Message: f.frame(r)})
 }
 
-// sendEvents sends the events that passed, as the bytes that every stream shares.
+// minOwn is the JSON from which on a frame of its own is worth its memory.
+const minOwn = 512
+
+// encode adds the events that passed to the frame: as the bytes that every stream shares or,
+// if there is no other, in memory that is used again when they were sent.
+func (f *follower) encode() (own *frame.Buffer) {
+	j, size := f.s.Journal(), 0
+	for _, r := range f.passed {
+		size += len(r.JSON) + eventHead
+	}
+	if size < minOwn || !j.Alone() {
+		f.wires = j.Wire(f.wires, f.passed, f.form)
+		return nil
+	}
+	own = frame.Take(size)
+	for _, r := range f.passed {
+		own.Bytes = f.b.codec.appendEvent(own.Bytes, r, f.form)
+	}
+	f.wires = append(f.wires, own.Bytes)
+	return own
+}
+
+// sendEvents sends the events that passed.
 func (f *follower) sendEvents(sink frame.Sink) error {
 	f.wires = append(f.wires[:0], nil)
-	f.wires = f.s.Journal().Wire(f.wires, f.passed, f.form)
+	own := f.encode()
 	clear(f.passed)
 	f.passed = f.passed[:0]
 	size := 0
@@ -195,7 +217,7 @@ func (f *follower) sendEvents(sink frame.Sink) error {
 	head = protowire.AppendVarint(protowire.AppendTag(head, fieldFrameEvents, protowire.BytesType), uint64(size))
 	f.wires[0] = head
 	f.told = f.at
-	err := sink(frame.Frame{Wire: f.wires})
+	err := sink(frame.Frame{Wire: f.wires, Own: own})
 	clear(f.wires)
 	return err
 }

@@ -67,6 +67,13 @@ func (w *wires) keep(r *Record, f Form) {
 	}
 }
 
+// Alone reports whether there is one reader at most, for which nothing need be kept encoded.
+func (j *Journal) Alone() bool {
+	j.mu.RLock()
+	defer j.mu.RUnlock()
+	return len(j.readers) <= 1
+}
+
 // Wire returns the records' wire form, encoding each once however many readers ask, so
 // long as they are not far apart. Notes give nil. The bytes are shared: they must not be
 // written to.

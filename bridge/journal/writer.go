@@ -384,10 +384,15 @@ func (w *Writer) syncAll() {
 			continue
 		}
 		d.j.mu.Lock()
-		d.renew, d.marks = true, true
-		d.degrade(fmt.Errorf("syncing: %w", err))
+		removing := d.removing
+		if !removing {
+			d.renew, d.marks = true, true
+			d.degrade(fmt.Errorf("syncing: %w", err))
+		}
 		d.j.mu.Unlock()
-		w.wake(d)
+		if !removing {
+			w.wake(d)
+		}
 	}
 }
 

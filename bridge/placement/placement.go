@@ -4,6 +4,7 @@
 package placement
 
 import (
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -275,18 +276,28 @@ func (t *Table) remove(session string) {
 
 // Unused takes out the runtimes that have had no session for the idle time, and returns
 // their profiles: they are to be ended. loaded tells whether a session is loaded in a
-// runtime: a place that was given and never taken does not count for ever.
+// runtime: a place that was given and never taken does not count for ever. It is called
+// without the table's lock: who answers it may hold a lock of his own under which others give
+// their places back.
 func (t *Table) Unused(loaded func(session string, p runtime.Profile) bool) (idle []runtime.Profile) {
+	untaken := map[*shard][]string{}
+	for s, sessions := range t.resting() {
+		for _, session := range sessions {
+			if !loaded(session, s.profile) {
+				untaken[s] = append(untaken[s], session)
+			}
+		}
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	now := t.now()
 	for key, alike := range t.shards {
 		t.shards[key] = slices.DeleteFunc(alike, func(s *shard) bool {
-			if s.holds > 0 || now.Sub(s.used) < t.cfg.Idle {
+			if !t.rests(s, now) { // it may have been used meanwhile
 				return false
 			}
-			for session := range s.sessions {
-				if !loaded(session, s.profile) {
+			for _, session := range untaken[s] {
+				if _, ok := s.sessions[session]; ok {
 					delete(s.sessions, session)
 					delete(t.places, session)
 				}
@@ -303,6 +314,26 @@ func (t *Table) Unused(loaded func(session string, p runtime.Profile) bool) (idl
 		}
 	}
 	return idle
+}
+
+// rests reports whether nobody has used the runtime for the idle time. The caller holds mu.
+func (t *Table) rests(s *shard, now time.Time) bool {
+	return s.holds == 0 && now.Sub(s.used) >= t.cfg.Idle
+}
+
+// resting returns the runtimes that rest, with their sessions.
+func (t *Table) resting() map[*shard][]string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	now, out := t.now(), map[*shard][]string{}
+	for _, alike := range t.shards {
+		for _, s := range alike {
+			if t.rests(s, now) {
+				out[s] = slices.Collect(maps.Keys(s.sessions))
+			}
+		}
+	}
+	return out
 }
 
 // Profiles returns the profile of one runtime for each profile that has any.

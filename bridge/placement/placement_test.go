@@ -177,3 +177,34 @@ func TestUseKeepsARuntime(t *testing.T) {
 		t.Errorf("%v ended, want one", got)
 	}
 }
+
+// While it is asked what is loaded, places are given and given back: whoever answers may wait
+// for a lock under which that is done. A runtime that was used meanwhile stays.
+func TestPlacesAreGivenBackWhileOneAsks(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, Config{MaxSessions: 1, Idle: time.Minute})
+	r.place("s0", runtime.Profile{})
+	r.place("s1", runtime.Profile{})
+	p, err := r.Place("s2", runtime.Profile{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.clock = r.clock.Add(time.Minute)
+	for _, idle := range r.Unused(func(session string, _ runtime.Profile) bool {
+		over := make(chan struct{})
+		go func() {
+			defer close(over)
+			r.Remove("s2", p)
+		}()
+		select {
+		case <-over:
+		case <-time.After(10 * time.Second):
+			t.Error("no place can be given back")
+		}
+		return session != "s1"
+	}) {
+		if idle.Shard != 1 {
+			t.Errorf("shard %d ends, want only that of s1, which was never taken", idle.Shard)
+		}
+	}
+}

@@ -36,6 +36,8 @@ type Config struct {
 	Only []string
 	// Payloads are the events to blast; empty means all.
 	Payloads []string
+	// Versus are executables to compare with each other, and with nothing else.
+	Versus []string
 	// Log is told what is being done.
 	Log io.Writer
 }
@@ -49,6 +51,10 @@ type run struct {
 // Run measures, and returns the tables.
 func Run(ctx context.Context, cfg Config) ([]Table, error) {
 	r := &run{cfg: cfg}
+	if len(cfg.Versus) > 0 {
+		t, err := r.versus(ctx)
+		return []Table{t}, err
+	}
 	sections := []struct {
 		name    string
 		measure func(context.Context) (Table, error)

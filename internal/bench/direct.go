@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -14,6 +15,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime/clibin"
 	"github.com/copilot-grpc/copilot-grpc/bridge/translate"
+	"github.com/copilot-grpc/copilot-grpc/internal/bench/rawgrpc"
 )
 
 // talker is one way to a session: directly or through the bridge.
@@ -33,6 +35,7 @@ type talker interface {
 type direct struct {
 	rt      *runtime.Runtime
 	dir     string
+	client  io.Closer // of a relay; may be nil
 	session string
 	info    string
 	over    chan string // the text of the last session.info; capacity 1
@@ -41,13 +44,35 @@ type direct struct {
 
 // newDirect starts a CLI with a session.
 func newDirect(ctx context.Context, cli, cache string, config map[string]any) (*direct, error) {
+	return newDirectOn(ctx, &runtime.Spawner{Locator: clibin.Locator{Explicit: cli, CacheDir: cache, NoInstall: true}}, config)
+}
+
+// newRelayed is newDirect with the bytes carried over a gRPC stream by a server that does
+// nothing else: what no bridge can be faster than.
+func (r *run) newRelayed(ctx context.Context, raw *bridge, config map[string]any) (*direct, error) {
+	client, err := raw.dial(ctx, false)
+	if err != nil {
+		return nil, err
+	}
+	d, err := newDirectOn(ctx, runtime.InProcess(func(ctx context.Context, _ runtime.Spec) (io.ReadWriteCloser, error) {
+		return rawgrpc.Dial(ctx, client, r.cfg.LoadCLI)
+	}), config)
+	if err != nil {
+		return nil, errors.Join(err, client.Close())
+	}
+	d.client = client
+	return d, nil
+}
+
+// newDirectOn is newDirect with a CLI that is had in any way.
+func newDirectOn(ctx context.Context, runner runtime.Runner, config map[string]any) (*direct, error) {
 	dir, err := os.MkdirTemp("", "copilot-grpc-bench-")
 	if err != nil {
 		return nil, err
 	}
 	d := &direct{dir: dir, session: "direct", over: make(chan string, 1), failed: make(chan error, 1)}
 	d.rt, err = runtime.Start(ctx, runtime.Config{
-		Runner:  &runtime.Spawner{Locator: clibin.Locator{Explicit: cli, CacheDir: cache, NoInstall: true}},
+		Runner:  runner,
 		Profile: runtime.Profile{Home: filepath.Join(dir, "home"), UserHome: dir, Dir: dir},
 		RPC:     rpcconn.Options{Event: d.event},
 		Logger:  slog.New(slog.DiscardHandler),
@@ -138,5 +163,9 @@ func (d *direct) end(ctx context.Context) error {
 func (d *direct) close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), endTimeout)
 	defer cancel()
-	return errors.Join(d.rt.Stop(ctx), os.RemoveAll(d.dir))
+	err := errors.Join(d.rt.Stop(ctx), os.RemoveAll(d.dir))
+	if d.client != nil {
+		err = errors.Join(err, d.client.Close())
+	}
+	return err
 }

@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	"google.golang.org/grpc"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/placement"
 	copilot "github.com/copilot-grpc/copilot-grpc/clients/go"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/bench/loadcli"
@@ -20,21 +22,26 @@ type audience struct {
 	sessions []string
 	conns    []*copilot.Client
 	subs     []*subscriber
-	cancel   context.CancelFunc
+	// ctx is that of the streams.
+	ctx    context.Context
+	cancel context.CancelFunc
 }
+
+// blastLimit is when events that have not come will not come any more.
+const blastLimit = 2 * time.Minute
 
 // newAudience creates a session with n subscribers, who share a connection or have one
 // each.
 func newAudience(ctx context.Context, b *bridge, n int, shared bool) (*audience, error) {
-	ctx, cancel := context.WithCancel(ctx)
-	a := &audience{bridge: b, cancel: cancel}
+	a := &audience{bridge: b}
+	a.ctx, a.cancel = context.WithCancel(ctx)
 	err := a.create(ctx, 1)
 	for i := 0; i < n && err == nil; i++ {
 		if i > 0 && !shared {
 			err = a.dial(ctx)
 		}
 		if err == nil {
-			err = a.subscribe(ctx, a.sessions[0])
+			err = a.subscribe(a.sessions[0])
 		}
 	}
 	if err != nil {
@@ -45,16 +52,24 @@ func newAudience(ctx context.Context, b *bridge, n int, shared bool) (*audience,
 
 // newMany creates n sessions, each with a subscriber, all on one connection.
 func newMany(ctx context.Context, b *bridge, n int) (*audience, error) {
-	ctx, cancel := context.WithCancel(ctx)
-	a := &audience{bridge: b, cancel: cancel}
+	a := &audience{bridge: b}
+	a.ctx, a.cancel = context.WithCancel(ctx)
 	err := a.create(ctx, n)
 	for i := 0; i < n && err == nil; i++ {
-		err = a.subscribe(ctx, a.sessions[i])
+		err = a.subscribe(a.sessions[i])
 	}
 	if err != nil {
 		return nil, errors.Join(err, a.close())
 	}
 	return a, nil
+}
+
+// together has the sessions share a stream in place of those that they have.
+func (a *audience) together(ctx context.Context) error {
+	a.cancel()
+	a.subs = nil
+	a.ctx, a.cancel = context.WithCancel(ctx)
+	return a.subscribe(a.sessions...)
 }
 
 func (a *audience) dial(ctx context.Context) error {
@@ -75,8 +90,8 @@ func (a *audience) create(ctx context.Context, n int) error {
 }
 
 // subscribe adds a subscriber on the last connection.
-func (a *audience) subscribe(ctx context.Context, session string) error {
-	s, err := subscribe(ctx, a.conns[len(a.conns)-1].Conn(), session)
+func (a *audience) subscribe(sessions ...string) error {
+	s, err := subscribe(a.ctx, a.conns[len(a.conns)-1].Conn(), sessions...)
 	if err == nil {
 		a.subs = append(a.subs, s)
 	}
@@ -91,6 +106,7 @@ func (a *audience) blast(ctx context.Context, payload string, n int) (cpu, share
 	if err != nil {
 		return 0, 0, err
 	}
+	defer time.AfterFunc(blastLimit, a.cancel).Stop()
 	counts, errs := make([]int, len(a.subs)), make([]error, len(a.subs))
 	var all sync.WaitGroup
 	for i, s := range a.subs {
@@ -100,11 +116,15 @@ func (a *audience) blast(ctx context.Context, payload string, n int) (cpu, share
 	if len(a.sessions) > 1 {
 		prompt, each = loadcli.PromptSpread, 1
 	}
-	_, err = a.conns[0].Sessions().Send(ctx, &bridgev1.SendRequest{
-		SessionId: a.sessions[0], Prompt: &bridgev1.Prompt{Text: fmt.Sprintf("%s %s %d", prompt, payload, n)},
-	}, grpc.WaitForReady(true))
-	if err != nil {
-		return 0, 0, err
+	// A CLI takes so many sessions before there is another.
+	for i := 0; i < len(a.sessions); i += placement.DefaultMaxSessions {
+		part := n * min(placement.DefaultMaxSessions, len(a.sessions)-i) / len(a.sessions)
+		_, err = a.conns[0].Sessions().Send(ctx, &bridgev1.SendRequest{
+			SessionId: a.sessions[i], Prompt: &bridgev1.Prompt{Text: fmt.Sprintf("%s %s %d", prompt, payload, part)},
+		}, grpc.WaitForReady(true))
+		if err != nil {
+			return 0, 0, err
+		}
 	}
 	all.Wait()
 	if err := errors.Join(errs...); err != nil {

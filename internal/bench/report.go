@@ -21,6 +21,9 @@ func (r *run) turnTable(ctx context.Context) (Table, error) {
 		return t, err
 	}
 	for _, way := range ways {
+		if way == "relay" {
+			continue // of round trips alone
+		}
 		l := trips.way(way)
 		t.row(wayNames[way], scaled(l.p50, 1e-3).String(), scaled(l.p99, 1e-3).String(), ratio(l.p50, trips.way("direct").p50).String(), ratio(l.p50, trips.way("node").p50).String(), busy(way, l))
 	}
@@ -28,15 +31,16 @@ func (r *run) turnTable(ctx context.Context) (Table, error) {
 }
 
 var wayNames = map[string]string{
-	"direct": "direct, stdio", "node": "official SDK for Node, stdio", "python": "official SDK for Python, stdio",
+	"direct": "direct, stdio", "relay": "direct, its bytes carried by grpc-go alone, unix socket", "node": "official SDK for Node, stdio", "python": "official SDK for Python, stdio",
 	"unix": "bridge, unix socket", "tcp": "bridge, TCP", "shim": "official SDK for Node, shim, bridge over unix",
 }
 
 func busy(way string, l *latency) string {
-	if way == "direct" || way == "node" || way == "python" {
-		return "–"
+	switch way {
+	case "unix", "tcp", "shim":
+		return l.cpu.String()
 	}
-	return l.cpu.String()
+	return "–"
 }
 
 func scaled(s sample, by float64) sample {
@@ -51,7 +55,8 @@ func (r *run) roundTripTable(ctx context.Context) (Table, error) {
 	t := Table{
 		Title: "Round trips",
 		Note: fmt.Sprintf("µs, back to back, %d in each of %d repeats, with a CLI that answers at once. A send is timed by the caller, from the call to its reply; "+
-			"a tool call by the CLI, from external_tool.requested to the answer.", r.cfg.Operations, r.cfg.Repeats),
+			"a tool call by the CLI, from external_tool.requested to the answer. "+
+			"What grpc-go alone carries is JSON-RPC as direct speaks it, by a server that does nothing but copy: the floor for any server between.", r.cfg.Operations, r.cfg.Repeats),
 		Header: []string{"operation", "way", "p50", "p99", "p50 against direct", "against the SDK for Node", "p50 added", "CPU of the bridge per operation"},
 	}
 	sends, tools, err := r.latencies(ctx)

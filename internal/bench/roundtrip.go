@@ -13,9 +13,9 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/internal/bench/loadcli"
 )
 
-// ways are the ways to a session that are compared: the bare connection, official SDKs,
-// the bridge. SDKs that cannot be had are left out.
-var ways = []string{"direct", "node", "python", "unix", "tcp", "shim"}
+// ways are the ways to a session that are compared: the bare connection, the same through a
+// server that only carries bytes, official SDKs, the bridge. SDKs that cannot be had are left out.
+var ways = []string{"direct", "relay", "node", "python", "unix", "tcp", "shim"}
 
 // traveller goes one way, again and again.
 type traveller interface {
@@ -37,15 +37,18 @@ func (r roundTrips) way(name string) *latency {
 }
 
 // travellers opens a session each way, with a CLI of its own for those without a bridge.
-func (r *run) travellers(ctx context.Context, b *bridge) (map[string]traveller, error) {
+func (r *run) travellers(ctx context.Context, b, raw *bridge) (map[string]traveller, error) {
 	out := map[string]traveller{}
-	d, err := newDirect(ctx, r.cfg.LoadCLI, r.cache, map[string]any{
-		"tools": []any{map[string]any{"name": loadcli.Tool, "description": "a tool"}},
-	})
+	config := map[string]any{"tools": []any{map[string]any{"name": loadcli.Tool, "description": "a tool"}}}
+	d, err := newDirect(ctx, r.cfg.LoadCLI, r.cache, config)
 	if err != nil {
 		return nil, fmt.Errorf("direct: %w", err)
 	}
 	out["direct"] = talking{d}
+	if d, err = r.newRelayed(ctx, raw, config); err != nil {
+		return out, fmt.Errorf("relay: %w", err)
+	}
+	out["relay"] = talking{d}
 	for name, d := range r.drivers(ctx, r.cfg.LoadCLI, nil) {
 		out[name] = d
 	}
@@ -74,7 +77,12 @@ func (r *run) latencies(ctx context.Context) (sends, tools roundTrips, err error
 		return sends, tools, err
 	}
 	defer r.end("bridge", b.stop)
-	all, err := r.travellers(ctx, b)
+	raw, err := r.startRaw(ctx)
+	if err != nil {
+		return sends, tools, err
+	}
+	defer r.end("raw server", raw.stop)
+	all, err := r.travellers(ctx, b, raw)
 	defer func() {
 		for name, t := range all {
 			r.end(name, t.close)

@@ -15,7 +15,7 @@ import (
 
 // The points at which the cost of an event is looked at, for what may grow.
 var (
-	scaleSessions = []int{1, 8, 64}
+	scaleSessions = []int{1, 8, 64, 256, 1000}
 	scaleHistory  = []int{0, 5_000, 50_000}
 )
 
@@ -25,21 +25,46 @@ func payload(name string) loadcli.Payload {
 	return loadcli.Payloads[i]
 }
 
-// bySessions measures what an event costs when events come to many sessions by turns.
-func (r *run) bySessions(ctx context.Context, b *bridge, name string, out map[int]*ingest) error {
+// curve is one of the things that may grow, by how far it has.
+type curve struct {
+	what, event string
+	points      map[int]*ingest
+}
+
+// bySessions measures what an event costs when events come to many sessions by turns: of two
+// kinds, each session with a stream of its own, and then of the first with all on one.
+func (r *run) bySessions(ctx context.Context, b *bridge, own [2]curve, shared curve) error {
 	for _, n := range scaleSessions {
 		a, err := newMany(ctx, b, n)
 		if err != nil {
 			return err
 		}
-		cpu, share, err := a.blast(ctx, name, r.events(payload(name), 2))
+		for _, c := range own {
+			if err == nil {
+				err = r.point(ctx, a, c, n)
+			}
+		}
+		if err == nil {
+			err = a.together(ctx)
+		}
+		if err == nil {
+			err = r.point(ctx, a, shared, n)
+		}
 		r.end("audience", a.close)
 		if err != nil {
-			return err
+			return fmt.Errorf("%d sessions: %w", n, err)
 		}
-		record(out, n, cpu, share)
 	}
 	return nil
+}
+
+// point is a point of a curve.
+func (r *run) point(ctx context.Context, a *audience, c curve, at int) error {
+	cpu, share, err := a.blast(ctx, c.event, r.events(payload(c.event), 2))
+	if err == nil {
+		record(c.points, at, cpu, share)
+	}
+	return err
 }
 
 // byHistory measures what an event costs in a session that has had many.
@@ -79,8 +104,8 @@ func record[K comparable](out map[K]*ingest, key K, cpu, share float64) {
 func (r *run) scaleTable(ctx context.Context) (Table, error) {
 	t := Table{
 		Title: "What an event costs as other things grow",
-		Note: "CPU µs of the bridge per event, saturated. Sessions are of one CLI, which sends to them by turns; each has a subscriber of its own, all on one connection, " +
-			"so that nothing can be sent together that is not of one session. History is what the session has had before, in events of 1 KB.",
+		Note: "CPU µs of the bridge per event, saturated. Sessions are 100 to a CLI, which sends to its own by turns; their subscribers are on one connection, each with a stream of its own, " +
+			"so that nothing can be sent together that is not of one session, or all on one stream. History is what the session has had before, in events of 1 KB.",
 		Header: []string{"what grows", "event", "to", "CPU per event", "against the first", "delivered live"},
 	}
 	b, err := r.startBridge(ctx, r.cfg.LoadCLI)
@@ -88,20 +113,19 @@ func (r *run) scaleTable(ctx context.Context) (Table, error) {
 		return t, err
 	}
 	defer r.end("bridge", b.stop)
-	delta, kilo, history := map[int]*ingest{}, map[int]*ingest{}, map[int]*ingest{}
+	own := [2]curve{{"sessions", "delta", map[int]*ingest{}}, {"sessions", "tool1k", map[int]*ingest{}}}
+	shared := curve{"sessions on one stream", "delta", map[int]*ingest{}}
+	history := curve{"history", "tool1k", map[int]*ingest{}}
 	for range r.cfg.Repeats {
-		if err := errors.Join(r.bySessions(ctx, b, "delta", delta), r.bySessions(ctx, b, "tool1k", kilo), r.byHistory(ctx, b, "tool1k", history)); err != nil {
+		if err := errors.Join(r.bySessions(ctx, b, own, shared), r.byHistory(ctx, b, history.event, history.points)); err != nil {
 			return t, err
 		}
 	}
-	for _, curve := range []struct {
-		what, event string
-		points      map[int]*ingest
-	}{{"sessions", "delta", delta}, {"sessions", "tool1k", kilo}, {"history", "tool1k", history}} {
-		keys := slices.Sorted(maps.Keys(curve.points))
+	for _, c := range []curve{own[0], own[1], shared, history} {
+		keys := slices.Sorted(maps.Keys(c.points))
 		for _, n := range keys {
-			p := curve.points[n]
-			t.row(curve.what, curve.event, fmt.Sprint(n), p.cpu.String(), ratio(p.cpu, curve.points[keys[0]].cpu).String(), percent(p.share))
+			p := c.points[n]
+			t.row(c.what, c.event, fmt.Sprint(n), p.cpu.String(), ratio(p.cpu, c.points[keys[0]].cpu).String(), percent(p.share))
 		}
 	}
 	return t, nil

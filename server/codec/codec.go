@@ -13,6 +13,8 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/protoadapt"
+
+	"github.com/copilot-grpc/copilot-grpc/internal/frame"
 )
 
 // Name is the content subtype that the codec stands for: gRPC's own.
@@ -26,6 +28,8 @@ type encoded struct {
 	// pieces are the bytes. They are shared and live until the garbage collector
 	// takes them, so that nothing here counts references.
 	pieces [][]byte
+	// own, if set, holds the last piece, and is given back when gRPC has sent it.
+	own *frame.Buffer
 	// field, unless it is 0, says that the message holds nothing but that field, of
 	// message type, whose bytes the pieces are.
 	field protowire.Number
@@ -129,8 +133,20 @@ func (e *encoded) buffers() mem.BufferSlice {
 	for i := range pieces {
 		out = append(out, &pieces[i])
 	}
+	if e.own != nil && len(e.own.Bytes) > 0 {
+		out[len(out)-1] = mem.NewBuffer(&e.own.Bytes, giver{e.own})
+	}
 	return out
 }
+
+// giver is where gRPC gives the memory of a frame back: it counts who still reads it.
+type giver struct{ own *frame.Buffer }
+
+// Get implements mem.BufferPool. It is not called.
+func (giver) Get(n int) *[]byte { return &frame.Take(n).Bytes }
+
+// Put implements mem.BufferPool.
+func (g giver) Put(*[]byte) { g.own.Give() }
 
 // size returns how many bytes the pieces have together.
 func (e *encoded) size() uint64 {

@@ -75,9 +75,9 @@ func sink(s grpc.ServerStream, field protowire.Number, wrap func(proto.Message) 
 			}
 			return s.SendMsg(m)
 		case f.Message == nil && f.Wire != nil:
-			shared.pieces = f.Wire
+			shared.pieces, shared.own = f.Wire, f.Own
 			err := s.SendMsg(shared)
-			shared.pieces = nil
+			shared.pieces, shared.own = nil, nil
 			return err
 		}
 		return errors.New("a frame needs either a message or bytes")

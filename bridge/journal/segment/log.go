@@ -282,8 +282,8 @@ func (l *Log) Sync() (through uint64, err error) {
 	if appends == synced {
 		return through, nil
 	}
-	if file == nil { // it rests
-		if file, err = l.o.FS.Open(name, true); err != nil {
+	if file == nil { // it rests, or is gone: then it must not come again
+		if file, err = l.o.FS.Open(name, false); err != nil {
 			return 0, err
 		}
 		defer func() { err = errors.Join(err, file.Close()) }()

@@ -1,5 +1,6 @@
-// Package rawgrpc is the floor of a fan-out: grpc-go with the bridge's settings, sending
-// the same ready bytes to every stream, each stream from a goroutine of its own.
+// Package rawgrpc is grpc-go with the bridge's settings and nothing else: the floor of a
+// fan-out, since it sends the same ready bytes to every stream, each stream from a goroutine of
+// its own; and of a round trip, since it carries bytes to a CLI and back as they are.
 package rawgrpc
 
 import (
@@ -78,6 +79,8 @@ func (s *server) handle(_ any, stream grpc.ServerStream) error {
 		return err
 	}
 	switch {
+	case method == RelayMethod:
+		return relay(stream, string(request))
 	case strings.HasSuffix(method, "/Subscribe"):
 		return s.subscribe(stream)
 	case strings.HasSuffix(method, "/CreateSession"):

@@ -38,6 +38,7 @@ func run(ctx context.Context) (err error) {
 	flag.IntVar(&c.BlastBytes, "blast", 24<<20, "`bytes` of events in a repeat")
 	only := flag.String("only", "", "`sections` to measure, with commas: turn, roundtrip, ingest, fanout, scale, storm, translate, memory")
 	payloads := flag.String("payloads", "", "`events` to blast, with commas: delta, tool1k, msg4k, msg20k, system40k")
+	versus := flag.String("versus", "", "`paths` of several copilot-grpc, or scripts that start one, with commas: compares them by turns (-only: ingest, scale, roundtrip) and writes nothing")
 	document := flag.String("write", "", "`file` to write the figures into")
 	flag.Parse()
 	if *only != "" {
@@ -45,6 +46,10 @@ func run(ctx context.Context) (err error) {
 	}
 	if *payloads != "" {
 		c.Payloads = strings.Split(*payloads, ",")
+	}
+	if *versus != "" {
+		c.Versus, *document = strings.Split(*versus, ","), ""
+		c.Server = c.Versus[0]
 	}
 	dir, err := os.MkdirTemp("", "copilot-grpc-bench-")
 	if err != nil {

@@ -1,0 +1,83 @@
+package bridge
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+	"github.com/copilot-grpc/copilot-grpc/internal/fakecli"
+	"github.com/copilot-grpc/copilot-grpc/internal/frame"
+)
+
+// What is put into a frame of its own is what is kept for sharing, to the byte, whatever is
+// there before it.
+func TestAppendEvent(t *testing.T) {
+	t.Parallel()
+	c, err := newCodec()
+	if err != nil {
+		t.Fatal(err)
+	}
+	long := strings.Replace(deltaEvent, " the next", strings.Repeat(`a line\n`, 5000), 1)
+	for name, text := range map[string]string{"delta": deltaEvent, "long": long, "no event": `[1]`, "no JSON": `{"type":`} {
+		for form := range journal.ExactOriginal + 1 {
+			for _, seq := range []uint64{1, 1 << 40} {
+				r := &journal.Record{Pos: journal.Position{Epoch: 1700000000000, Seq: seq}, Type: "t", JSON: []byte(text), Bridge: seq > 1}
+				want := c.event(r, form)
+				for _, room := range []int{0, 1 << 17} {
+					before := append(make([]byte, 0, room), "before"...)
+					if got := c.appendEvent(before, r, form); !bytes.Equal(got, append([]byte("before"), want...)) {
+						t.Errorf("%s in form %d, room for %d: %d bytes, want %d after those before", name, form, room, len(got), len(want))
+					}
+				}
+			}
+		}
+	}
+}
+
+// A reader that is alone gets frames in memory of their own; with another, they are shared.
+// Either sees the same.
+func TestOwnFrames(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, fakecli.Script{})
+	r.create("s1")
+	r.ask("s1", strings.Repeat("hello ", 1000))
+	session, err := r.open(t.Context(), "s1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	read := func() (own int, frames string) {
+		f, err := r.follow(session, cursor{}, nil, "", options{}, func(*follower) {})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.r.Close()
+		for more := true; more; {
+			if more, err = f.drain(func(sent frame.Frame) error {
+				if sent.Own != nil {
+					own++
+					if &sent.Own.Bytes[0] != &sent.Wire[len(sent.Wire)-1][0] {
+						t.Error("the last piece is not the frame's own")
+					}
+				}
+				frames += fmt.Sprintf("%q\n", bytes.Join(sent.Wire, nil))
+				return nil
+			}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return own, frames
+	}
+	own, alone := read()
+	other := r.subscribe(&bridgev1.SubscribeRequest{Sessions: one("s1")})
+	other.until("<caught_up>")
+	shared, together := read()
+	if own == 0 || shared != 0 {
+		t.Errorf("%d frames of its own for one reader, %d for two", own, shared)
+	}
+	if alone != together {
+		t.Error("the frames differ")
+	}
+}
