@@ -11,10 +11,12 @@ async function talked(stage, more = {}) {
   return { client, session };
 }
 
+// What a suspended session is told, it answers. That turn ends before the session is resumed:
+// a resume in the midst of it may come before or after the model is asked, on the CLI too.
 export async function suspend(stage) {
   const { client, session } = await talked(stage);
   const suspended = await failure(() => session.rpc.suspend());
-  const after = await failure(() => session.send({ prompt: "anyone?" }).then(() => "sent"));
+  const after = await failure(() => turn(session, "anyone?"));
   const again = await client.resumeSession(session.sessionId, stage.config());
   return { suspended, after, answer: await turn(again, "four"), persisted: (await persisted(again)).filter((t) => t !== "session.resume") };
 }
