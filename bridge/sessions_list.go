@@ -124,7 +124,7 @@ func (b *Bridge) GetSession(ctx context.Context, r *bridgev1.GetSessionRequest) 
 		}
 		return &bridgev1.GetSessionResponse{Session: m.onto(nil)}, nil
 	}
-	out := s.Snapshot()
+	out := snapshotFor(ctx, s)
 	if m != nil {
 		out = m.onto(out)
 	}
@@ -202,7 +202,7 @@ func (b *Bridge) list(ctx context.Context, homes []runtime.Profile, f *bridgev1.
 	}
 	byID := map[string]*bridgev1.Session{}
 	for _, s := range b.visible(ctx) {
-		if snapshot := s.Snapshot(); fits(snapshot, f) {
+		if snapshot := snapshotFor(ctx, s); fits(snapshot, f) {
 			byID[s.ID()] = snapshot
 		}
 	}

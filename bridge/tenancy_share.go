@@ -154,3 +154,13 @@ func sharesOf(s *session.Session) (out []*bridgev1.SessionShare) {
 	}
 	return out
 }
+
+// snapshotFor is the session as the caller may see it: whom else it is shared with is for its
+// own tenant to know.
+func snapshotFor(ctx context.Context, s *session.Session) *bridgev1.Session {
+	out := s.Snapshot()
+	if s.Tenant() == caller.From(ctx).Tenant {
+		out.Shares = sharesOf(s)
+	}
+	return out
+}

@@ -43,18 +43,27 @@ func TestSharing(t *testing.T) {
 		_, err := c.SendAndWait(ctx, &bridgev1.SendAndWaitRequest{SessionId: "s", Prompt: &bridgev1.Prompt{Text: "hi"}})
 		return err
 	}
+	wantShares := func(c bridgev1.SessionServiceClient, who string, want int) {
+		t.Helper()
+		got, err := c.GetSession(ctx, &bridgev1.GetSessionRequest{SessionId: "s"})
+		if err != nil || len(got.GetSession().GetShares()) != want {
+			t.Errorf("%s is told of shares: %v, %v, want %d", who, got.GetSession().GetShares(), err, want)
+		}
+		list, err := c.ListSessions(ctx, &bridgev1.ListSessionsRequest{})
+		if err != nil || len(list.GetSessions()) != 1 || len(list.GetSessions()[0].GetShares()) != want {
+			t.Errorf("%s is told in the list: %v, %v, want %d", who, list, err, want)
+		}
+	}
 	wantCode(t, "a look before", look(rival), codes.NotFound)
 	share(bridgev1.ShareAccess_SHARE_ACCESS_OBSERVE)
 	wantCode(t, "an observer's look", look(rival), codes.OK)
 	wantCode(t, "an observer's word", say(rival), codes.PermissionDenied)
 	wantCode(t, "another's look", look(thief), codes.NotFound)
-	list, err := rival.ListSessions(ctx, &bridgev1.ListSessionsRequest{})
-	if err != nil || len(list.GetSessions()) != 1 {
-		t.Errorf("the list of the tenant that it is shared with: %v, %v", list, err)
-	}
+	wantShares(acme, "the owner", 1)
+	wantShares(rival, "whom it is shared with", 0)
 	share(bridgev1.ShareAccess_SHARE_ACCESS_PARTICIPATE)
 	wantCode(t, "a participant's word", say(rival), codes.OK)
-	_, err = rival.DeleteSession(ctx, &bridgev1.DeleteSessionRequest{SessionId: "s"})
+	_, err := rival.DeleteSession(ctx, &bridgev1.DeleteSessionRequest{SessionId: "s"})
 	wantCode(t, "deleting it", err, codes.PermissionDenied)
 	_, err = rival.ShareSession(ctx, &bridgev1.ShareSessionRequest{SessionId: "s", Tenant: "thief", Access: bridgev1.ShareAccess_SHARE_ACCESS_OBSERVE})
 	wantCode(t, "passing it on", err, codes.PermissionDenied)
@@ -77,4 +86,5 @@ func TestSharing(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantCode(t, "a look afterwards", look(rival), codes.NotFound)
+	wantShares(acme, "afterwards", 0)
 }

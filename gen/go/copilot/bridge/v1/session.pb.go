@@ -142,6 +142,59 @@ func (Lifetime) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_bridge_v1_session_proto_rawDescGZIP(), []int{1}
 }
 
+// ShareAccess is what a session is shared for.
+type ShareAccess int32
+
+const (
+	// Not set: INVALID_ARGUMENT.
+	ShareAccess_SHARE_ACCESS_UNSPECIFIED ShareAccess = 0
+	// The calls that an observer may make.
+	ShareAccess_SHARE_ACCESS_OBSERVE ShareAccess = 1
+	// The calls that a participant may make too: sending, answering, tools.
+	ShareAccess_SHARE_ACCESS_PARTICIPATE ShareAccess = 2
+)
+
+// Enum value maps for ShareAccess.
+var (
+	ShareAccess_name = map[int32]string{
+		0: "SHARE_ACCESS_UNSPECIFIED",
+		1: "SHARE_ACCESS_OBSERVE",
+		2: "SHARE_ACCESS_PARTICIPATE",
+	}
+	ShareAccess_value = map[string]int32{
+		"SHARE_ACCESS_UNSPECIFIED": 0,
+		"SHARE_ACCESS_OBSERVE":     1,
+		"SHARE_ACCESS_PARTICIPATE": 2,
+	}
+)
+
+func (x ShareAccess) Enum() *ShareAccess {
+	p := new(ShareAccess)
+	*p = x
+	return p
+}
+
+func (x ShareAccess) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (ShareAccess) Descriptor() protoreflect.EnumDescriptor {
+	return file_copilot_bridge_v1_session_proto_enumTypes[2].Descriptor()
+}
+
+func (ShareAccess) Type() protoreflect.EnumType {
+	return &file_copilot_bridge_v1_session_proto_enumTypes[2]
+}
+
+func (x ShareAccess) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use ShareAccess.Descriptor instead.
+func (ShareAccess) EnumDescriptor() ([]byte, []int) {
+	return file_copilot_bridge_v1_session_proto_rawDescGZIP(), []int{2}
+}
+
 // HeaderStrategy says how a prompt's headers meet the provider's.
 type HeaderStrategy int32
 
@@ -180,11 +233,11 @@ func (x HeaderStrategy) String() string {
 }
 
 func (HeaderStrategy) Descriptor() protoreflect.EnumDescriptor {
-	return file_copilot_bridge_v1_session_proto_enumTypes[2].Descriptor()
+	return file_copilot_bridge_v1_session_proto_enumTypes[3].Descriptor()
 }
 
 func (HeaderStrategy) Type() protoreflect.EnumType {
-	return &file_copilot_bridge_v1_session_proto_enumTypes[2]
+	return &file_copilot_bridge_v1_session_proto_enumTypes[3]
 }
 
 func (x HeaderStrategy) Number() protoreflect.EnumNumber {
@@ -193,7 +246,7 @@ func (x HeaderStrategy) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use HeaderStrategy.Descriptor instead.
 func (HeaderStrategy) EnumDescriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_proto_rawDescGZIP(), []int{2}
+	return file_copilot_bridge_v1_session_proto_rawDescGZIP(), []int{3}
 }
 
 // TurnStatus says how a turn ended.
@@ -249,11 +302,11 @@ func (x TurnStatus) String() string {
 }
 
 func (TurnStatus) Descriptor() protoreflect.EnumDescriptor {
-	return file_copilot_bridge_v1_session_proto_enumTypes[3].Descriptor()
+	return file_copilot_bridge_v1_session_proto_enumTypes[4].Descriptor()
 }
 
 func (TurnStatus) Type() protoreflect.EnumType {
-	return &file_copilot_bridge_v1_session_proto_enumTypes[3]
+	return &file_copilot_bridge_v1_session_proto_enumTypes[4]
 }
 
 func (x TurnStatus) Number() protoreflect.EnumNumber {
@@ -262,7 +315,7 @@ func (x TurnStatus) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use TurnStatus.Descriptor instead.
 func (TurnStatus) EnumDescriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_proto_rawDescGZIP(), []int{3}
+	return file_copilot_bridge_v1_session_proto_rawDescGZIP(), []int{4}
 }
 
 // Position is a place in a session's journal. Positions of one epoch are ordered by
@@ -364,8 +417,11 @@ type Session struct {
 	// too slow. The session goes on in memory, and what the disk does not get in time is
 	// lost with the server's process. Empty while all is well.
 	JournalProblem string `protobuf:"bytes,18,opt,name=journal_problem,json=journalProblem,proto3" json:"journal_problem,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// The other tenants that it is shared with, by name. Only GetSession and ListSessions tell
+	// it, and only to callers of the session's own tenant.
+	Shares        []*SessionShare `protobuf:"bytes,19,rep,name=shares,proto3" json:"shares,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Session) Reset() {
@@ -524,6 +580,68 @@ func (x *Session) GetJournalProblem() string {
 	return ""
 }
 
+func (x *Session) GetShares() []*SessionShare {
+	if x != nil {
+		return x.Shares
+	}
+	return nil
+}
+
+// SessionShare is a tenant that a session is shared with.
+type SessionShare struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The tenant's name in the server's policy; "host" is the owner of the host.
+	Tenant string `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	// What for.
+	Access        ShareAccess `protobuf:"varint,2,opt,name=access,proto3,enum=copilot.bridge.v1.ShareAccess" json:"access,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SessionShare) Reset() {
+	*x = SessionShare{}
+	mi := &file_copilot_bridge_v1_session_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SessionShare) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SessionShare) ProtoMessage() {}
+
+func (x *SessionShare) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_bridge_v1_session_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SessionShare.ProtoReflect.Descriptor instead.
+func (*SessionShare) Descriptor() ([]byte, []int) {
+	return file_copilot_bridge_v1_session_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *SessionShare) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
+}
+
+func (x *SessionShare) GetAccess() ShareAccess {
+	if x != nil {
+		return x.Access
+	}
+	return ShareAccess_SHARE_ACCESS_UNSPECIFIED
+}
+
 // SessionContext is where a session works.
 type SessionContext struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -541,7 +659,7 @@ type SessionContext struct {
 
 func (x *SessionContext) Reset() {
 	*x = SessionContext{}
-	mi := &file_copilot_bridge_v1_session_proto_msgTypes[2]
+	mi := &file_copilot_bridge_v1_session_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -553,7 +671,7 @@ func (x *SessionContext) String() string {
 func (*SessionContext) ProtoMessage() {}
 
 func (x *SessionContext) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_proto_msgTypes[2]
+	mi := &file_copilot_bridge_v1_session_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -566,7 +684,7 @@ func (x *SessionContext) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionContext.ProtoReflect.Descriptor instead.
 func (*SessionContext) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_proto_rawDescGZIP(), []int{2}
+	return file_copilot_bridge_v1_session_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *SessionContext) GetWorkingDirectory() string {
@@ -614,7 +732,7 @@ type SessionCapabilities struct {
 
 func (x *SessionCapabilities) Reset() {
 	*x = SessionCapabilities{}
-	mi := &file_copilot_bridge_v1_session_proto_msgTypes[3]
+	mi := &file_copilot_bridge_v1_session_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -626,7 +744,7 @@ func (x *SessionCapabilities) String() string {
 func (*SessionCapabilities) ProtoMessage() {}
 
 func (x *SessionCapabilities) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_proto_msgTypes[3]
+	mi := &file_copilot_bridge_v1_session_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -639,7 +757,7 @@ func (x *SessionCapabilities) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionCapabilities.ProtoReflect.Descriptor instead.
 func (*SessionCapabilities) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_proto_rawDescGZIP(), []int{3}
+	return file_copilot_bridge_v1_session_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *SessionCapabilities) GetElicitation() bool {
@@ -691,7 +809,7 @@ type Participant struct {
 
 func (x *Participant) Reset() {
 	*x = Participant{}
-	mi := &file_copilot_bridge_v1_session_proto_msgTypes[4]
+	mi := &file_copilot_bridge_v1_session_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -703,7 +821,7 @@ func (x *Participant) String() string {
 func (*Participant) ProtoMessage() {}
 
 func (x *Participant) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_proto_msgTypes[4]
+	mi := &file_copilot_bridge_v1_session_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -716,7 +834,7 @@ func (x *Participant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Participant.ProtoReflect.Descriptor instead.
 func (*Participant) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_proto_rawDescGZIP(), []int{4}
+	return file_copilot_bridge_v1_session_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Participant) GetParticipantId() string {
@@ -804,7 +922,7 @@ type Prompt struct {
 
 func (x *Prompt) Reset() {
 	*x = Prompt{}
-	mi := &file_copilot_bridge_v1_session_proto_msgTypes[5]
+	mi := &file_copilot_bridge_v1_session_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -816,7 +934,7 @@ func (x *Prompt) String() string {
 func (*Prompt) ProtoMessage() {}
 
 func (x *Prompt) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_proto_msgTypes[5]
+	mi := &file_copilot_bridge_v1_session_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -829,7 +947,7 @@ func (x *Prompt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Prompt.ProtoReflect.Descriptor instead.
 func (*Prompt) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_proto_rawDescGZIP(), []int{5}
+	return file_copilot_bridge_v1_session_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Prompt) GetText() string {
@@ -956,7 +1074,7 @@ type TurnOutcome struct {
 
 func (x *TurnOutcome) Reset() {
 	*x = TurnOutcome{}
-	mi := &file_copilot_bridge_v1_session_proto_msgTypes[6]
+	mi := &file_copilot_bridge_v1_session_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -968,7 +1086,7 @@ func (x *TurnOutcome) String() string {
 func (*TurnOutcome) ProtoMessage() {}
 
 func (x *TurnOutcome) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_proto_msgTypes[6]
+	mi := &file_copilot_bridge_v1_session_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -981,7 +1099,7 @@ func (x *TurnOutcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TurnOutcome.ProtoReflect.Descriptor instead.
 func (*TurnOutcome) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_proto_rawDescGZIP(), []int{6}
+	return file_copilot_bridge_v1_session_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *TurnOutcome) GetStatus() TurnStatus {
@@ -1036,7 +1154,7 @@ type TurnError struct {
 
 func (x *TurnError) Reset() {
 	*x = TurnError{}
-	mi := &file_copilot_bridge_v1_session_proto_msgTypes[7]
+	mi := &file_copilot_bridge_v1_session_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1048,7 +1166,7 @@ func (x *TurnError) String() string {
 func (*TurnError) ProtoMessage() {}
 
 func (x *TurnError) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_proto_msgTypes[7]
+	mi := &file_copilot_bridge_v1_session_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1061,7 +1179,7 @@ func (x *TurnError) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TurnError.ProtoReflect.Descriptor instead.
 func (*TurnError) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_proto_rawDescGZIP(), []int{7}
+	return file_copilot_bridge_v1_session_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *TurnError) GetErrorType() string {
@@ -1099,7 +1217,7 @@ const file_copilot_bridge_v1_session_proto_rawDesc = "" +
 	"\x1fcopilot/bridge/v1/session.proto\x12\x11copilot.bridge.v1\x1a\x1bcopilot/cli/v1/common.proto\x1a\x1ccopilot/cli/v1/session.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"2\n" +
 	"\bPosition\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\x04R\x05epoch\x12\x10\n" +
-	"\x03seq\x18\x02 \x01(\x04R\x03seq\"\xb3\x06\n" +
+	"\x03seq\x18\x02 \x01(\x04R\x03seq\"\xec\x06\n" +
 	"\aSession\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x125\n" +
@@ -1124,7 +1242,11 @@ const file_copilot_bridge_v1_session_proto_rawDesc = "" +
 	"cliVersion\x12\x1f\n" +
 	"\vclient_name\x18\x11 \x01(\tR\n" +
 	"clientName\x12'\n" +
-	"\x0fjournal_problem\x18\x12 \x01(\tR\x0ejournalProblem\"\x90\x01\n" +
+	"\x0fjournal_problem\x18\x12 \x01(\tR\x0ejournalProblem\x127\n" +
+	"\x06shares\x18\x13 \x03(\v2\x1f.copilot.bridge.v1.SessionShareR\x06shares\"^\n" +
+	"\fSessionShare\x12\x16\n" +
+	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x126\n" +
+	"\x06access\x18\x02 \x01(\x0e2\x1e.copilot.bridge.v1.ShareAccessR\x06access\"\x90\x01\n" +
 	"\x0eSessionContext\x12+\n" +
 	"\x11working_directory\x18\x01 \x01(\tR\x10workingDirectory\x12\x19\n" +
 	"\bgit_root\x18\x02 \x01(\tR\agitRoot\x12\x1e\n" +
@@ -1195,7 +1317,11 @@ const file_copilot_bridge_v1_session_proto_rawDesc = "" +
 	"\bLifetime\x12\x18\n" +
 	"\x14LIFETIME_UNSPECIFIED\x10\x00\x12\x11\n" +
 	"\rLIFETIME_KEEP\x10\x01\x12&\n" +
-	"\"LIFETIME_END_WITH_LAST_PARTICIPANT\x10\x02*j\n" +
+	"\"LIFETIME_END_WITH_LAST_PARTICIPANT\x10\x02*c\n" +
+	"\vShareAccess\x12\x1c\n" +
+	"\x18SHARE_ACCESS_UNSPECIFIED\x10\x00\x12\x18\n" +
+	"\x14SHARE_ACCESS_OBSERVE\x10\x01\x12\x1c\n" +
+	"\x18SHARE_ACCESS_PARTICIPATE\x10\x02*j\n" +
 	"\x0eHeaderStrategy\x12\x1f\n" +
 	"\x1bHEADER_STRATEGY_UNSPECIFIED\x10\x00\x12\x1c\n" +
 	"\x18HEADER_STRATEGY_OVERRIDE\x10\x01\x12\x19\n" +
@@ -1222,53 +1348,57 @@ func file_copilot_bridge_v1_session_proto_rawDescGZIP() []byte {
 	return file_copilot_bridge_v1_session_proto_rawDescData
 }
 
-var file_copilot_bridge_v1_session_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_copilot_bridge_v1_session_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
+var file_copilot_bridge_v1_session_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
+var file_copilot_bridge_v1_session_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
 var file_copilot_bridge_v1_session_proto_goTypes = []any{
 	(SessionState)(0),             // 0: copilot.bridge.v1.SessionState
 	(Lifetime)(0),                 // 1: copilot.bridge.v1.Lifetime
-	(HeaderStrategy)(0),           // 2: copilot.bridge.v1.HeaderStrategy
-	(TurnStatus)(0),               // 3: copilot.bridge.v1.TurnStatus
-	(*Position)(nil),              // 4: copilot.bridge.v1.Position
-	(*Session)(nil),               // 5: copilot.bridge.v1.Session
-	(*SessionContext)(nil),        // 6: copilot.bridge.v1.SessionContext
-	(*SessionCapabilities)(nil),   // 7: copilot.bridge.v1.SessionCapabilities
-	(*Participant)(nil),           // 8: copilot.bridge.v1.Participant
-	(*Prompt)(nil),                // 9: copilot.bridge.v1.Prompt
-	(*TurnOutcome)(nil),           // 10: copilot.bridge.v1.TurnOutcome
-	(*TurnError)(nil),             // 11: copilot.bridge.v1.TurnError
-	nil,                           // 12: copilot.bridge.v1.Prompt.RequestHeadersEntry
-	(*timestamppb.Timestamp)(nil), // 13: google.protobuf.Timestamp
-	(*v1.Attachment)(nil),         // 14: copilot.cli.v1.Attachment
-	(v1.SendMode)(0),              // 15: copilot.cli.v1.SendMode
-	(v1.SendAgentMode)(0),         // 16: copilot.cli.v1.SendAgentMode
-	(*v1.ResponseFormat)(nil),     // 17: copilot.cli.v1.ResponseFormat
+	(ShareAccess)(0),              // 2: copilot.bridge.v1.ShareAccess
+	(HeaderStrategy)(0),           // 3: copilot.bridge.v1.HeaderStrategy
+	(TurnStatus)(0),               // 4: copilot.bridge.v1.TurnStatus
+	(*Position)(nil),              // 5: copilot.bridge.v1.Position
+	(*Session)(nil),               // 6: copilot.bridge.v1.Session
+	(*SessionShare)(nil),          // 7: copilot.bridge.v1.SessionShare
+	(*SessionContext)(nil),        // 8: copilot.bridge.v1.SessionContext
+	(*SessionCapabilities)(nil),   // 9: copilot.bridge.v1.SessionCapabilities
+	(*Participant)(nil),           // 10: copilot.bridge.v1.Participant
+	(*Prompt)(nil),                // 11: copilot.bridge.v1.Prompt
+	(*TurnOutcome)(nil),           // 12: copilot.bridge.v1.TurnOutcome
+	(*TurnError)(nil),             // 13: copilot.bridge.v1.TurnError
+	nil,                           // 14: copilot.bridge.v1.Prompt.RequestHeadersEntry
+	(*timestamppb.Timestamp)(nil), // 15: google.protobuf.Timestamp
+	(*v1.Attachment)(nil),         // 16: copilot.cli.v1.Attachment
+	(v1.SendMode)(0),              // 17: copilot.cli.v1.SendMode
+	(v1.SendAgentMode)(0),         // 18: copilot.cli.v1.SendAgentMode
+	(*v1.ResponseFormat)(nil),     // 19: copilot.cli.v1.ResponseFormat
 }
 var file_copilot_bridge_v1_session_proto_depIdxs = []int32{
 	0,  // 0: copilot.bridge.v1.Session.state:type_name -> copilot.bridge.v1.SessionState
-	13, // 1: copilot.bridge.v1.Session.create_time:type_name -> google.protobuf.Timestamp
-	13, // 2: copilot.bridge.v1.Session.update_time:type_name -> google.protobuf.Timestamp
-	6,  // 3: copilot.bridge.v1.Session.context:type_name -> copilot.bridge.v1.SessionContext
-	7,  // 4: copilot.bridge.v1.Session.capabilities:type_name -> copilot.bridge.v1.SessionCapabilities
+	15, // 1: copilot.bridge.v1.Session.create_time:type_name -> google.protobuf.Timestamp
+	15, // 2: copilot.bridge.v1.Session.update_time:type_name -> google.protobuf.Timestamp
+	8,  // 3: copilot.bridge.v1.Session.context:type_name -> copilot.bridge.v1.SessionContext
+	9,  // 4: copilot.bridge.v1.Session.capabilities:type_name -> copilot.bridge.v1.SessionCapabilities
 	1,  // 5: copilot.bridge.v1.Session.lifetime:type_name -> copilot.bridge.v1.Lifetime
-	8,  // 6: copilot.bridge.v1.Session.participants:type_name -> copilot.bridge.v1.Participant
-	4,  // 7: copilot.bridge.v1.Session.position:type_name -> copilot.bridge.v1.Position
-	14, // 8: copilot.bridge.v1.Prompt.attachments:type_name -> copilot.cli.v1.Attachment
-	15, // 9: copilot.bridge.v1.Prompt.mode:type_name -> copilot.cli.v1.SendMode
-	16, // 10: copilot.bridge.v1.Prompt.agent_mode:type_name -> copilot.cli.v1.SendAgentMode
-	12, // 11: copilot.bridge.v1.Prompt.request_headers:type_name -> copilot.bridge.v1.Prompt.RequestHeadersEntry
-	2,  // 12: copilot.bridge.v1.Prompt.header_strategy:type_name -> copilot.bridge.v1.HeaderStrategy
-	17, // 13: copilot.bridge.v1.Prompt.response_format:type_name -> copilot.cli.v1.ResponseFormat
-	3,  // 14: copilot.bridge.v1.TurnOutcome.status:type_name -> copilot.bridge.v1.TurnStatus
-	11, // 15: copilot.bridge.v1.TurnOutcome.error:type_name -> copilot.bridge.v1.TurnError
-	4,  // 16: copilot.bridge.v1.TurnOutcome.message_position:type_name -> copilot.bridge.v1.Position
-	4,  // 17: copilot.bridge.v1.TurnOutcome.end_position:type_name -> copilot.bridge.v1.Position
-	4,  // 18: copilot.bridge.v1.TurnError.position:type_name -> copilot.bridge.v1.Position
-	19, // [19:19] is the sub-list for method output_type
-	19, // [19:19] is the sub-list for method input_type
-	19, // [19:19] is the sub-list for extension type_name
-	19, // [19:19] is the sub-list for extension extendee
-	0,  // [0:19] is the sub-list for field type_name
+	10, // 6: copilot.bridge.v1.Session.participants:type_name -> copilot.bridge.v1.Participant
+	5,  // 7: copilot.bridge.v1.Session.position:type_name -> copilot.bridge.v1.Position
+	7,  // 8: copilot.bridge.v1.Session.shares:type_name -> copilot.bridge.v1.SessionShare
+	2,  // 9: copilot.bridge.v1.SessionShare.access:type_name -> copilot.bridge.v1.ShareAccess
+	16, // 10: copilot.bridge.v1.Prompt.attachments:type_name -> copilot.cli.v1.Attachment
+	17, // 11: copilot.bridge.v1.Prompt.mode:type_name -> copilot.cli.v1.SendMode
+	18, // 12: copilot.bridge.v1.Prompt.agent_mode:type_name -> copilot.cli.v1.SendAgentMode
+	14, // 13: copilot.bridge.v1.Prompt.request_headers:type_name -> copilot.bridge.v1.Prompt.RequestHeadersEntry
+	3,  // 14: copilot.bridge.v1.Prompt.header_strategy:type_name -> copilot.bridge.v1.HeaderStrategy
+	19, // 15: copilot.bridge.v1.Prompt.response_format:type_name -> copilot.cli.v1.ResponseFormat
+	4,  // 16: copilot.bridge.v1.TurnOutcome.status:type_name -> copilot.bridge.v1.TurnStatus
+	13, // 17: copilot.bridge.v1.TurnOutcome.error:type_name -> copilot.bridge.v1.TurnError
+	5,  // 18: copilot.bridge.v1.TurnOutcome.message_position:type_name -> copilot.bridge.v1.Position
+	5,  // 19: copilot.bridge.v1.TurnOutcome.end_position:type_name -> copilot.bridge.v1.Position
+	5,  // 20: copilot.bridge.v1.TurnError.position:type_name -> copilot.bridge.v1.Position
+	21, // [21:21] is the sub-list for method output_type
+	21, // [21:21] is the sub-list for method input_type
+	21, // [21:21] is the sub-list for extension type_name
+	21, // [21:21] is the sub-list for extension extendee
+	0,  // [0:21] is the sub-list for field type_name
 }
 
 func init() { file_copilot_bridge_v1_session_proto_init() }
@@ -1276,15 +1406,15 @@ func file_copilot_bridge_v1_session_proto_init() {
 	if File_copilot_bridge_v1_session_proto != nil {
 		return
 	}
-	file_copilot_bridge_v1_session_proto_msgTypes[5].OneofWrappers = []any{}
-	file_copilot_bridge_v1_session_proto_msgTypes[7].OneofWrappers = []any{}
+	file_copilot_bridge_v1_session_proto_msgTypes[6].OneofWrappers = []any{}
+	file_copilot_bridge_v1_session_proto_msgTypes[8].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_copilot_bridge_v1_session_proto_rawDesc), len(file_copilot_bridge_v1_session_proto_rawDesc)),
-			NumEnums:      4,
-			NumMessages:   9,
+			NumEnums:      5,
+			NumMessages:   10,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -24,114 +24,6 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// ShareAccess is what a session is shared for.
-type ShareAccess int32
-
-const (
-	// Not set: INVALID_ARGUMENT.
-	ShareAccess_SHARE_ACCESS_UNSPECIFIED ShareAccess = 0
-	// The calls that an observer may make.
-	ShareAccess_SHARE_ACCESS_OBSERVE ShareAccess = 1
-	// The calls that a participant may make too: sending, answering, tools.
-	ShareAccess_SHARE_ACCESS_PARTICIPATE ShareAccess = 2
-)
-
-// Enum value maps for ShareAccess.
-var (
-	ShareAccess_name = map[int32]string{
-		0: "SHARE_ACCESS_UNSPECIFIED",
-		1: "SHARE_ACCESS_OBSERVE",
-		2: "SHARE_ACCESS_PARTICIPATE",
-	}
-	ShareAccess_value = map[string]int32{
-		"SHARE_ACCESS_UNSPECIFIED": 0,
-		"SHARE_ACCESS_OBSERVE":     1,
-		"SHARE_ACCESS_PARTICIPATE": 2,
-	}
-)
-
-func (x ShareAccess) Enum() *ShareAccess {
-	p := new(ShareAccess)
-	*p = x
-	return p
-}
-
-func (x ShareAccess) String() string {
-	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
-}
-
-func (ShareAccess) Descriptor() protoreflect.EnumDescriptor {
-	return file_copilot_bridge_v1_session_service_proto_enumTypes[0].Descriptor()
-}
-
-func (ShareAccess) Type() protoreflect.EnumType {
-	return &file_copilot_bridge_v1_session_service_proto_enumTypes[0]
-}
-
-func (x ShareAccess) Number() protoreflect.EnumNumber {
-	return protoreflect.EnumNumber(x)
-}
-
-// Deprecated: Use ShareAccess.Descriptor instead.
-func (ShareAccess) EnumDescriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{0}
-}
-
-// SessionShare is a tenant that a session is shared with.
-type SessionShare struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The tenant's name in the server's policy; "host" is the owner of the host.
-	Tenant string `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
-	// What for.
-	Access        ShareAccess `protobuf:"varint,2,opt,name=access,proto3,enum=copilot.bridge.v1.ShareAccess" json:"access,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *SessionShare) Reset() {
-	*x = SessionShare{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[0]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *SessionShare) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*SessionShare) ProtoMessage() {}
-
-func (x *SessionShare) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[0]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use SessionShare.ProtoReflect.Descriptor instead.
-func (*SessionShare) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{0}
-}
-
-func (x *SessionShare) GetTenant() string {
-	if x != nil {
-		return x.Tenant
-	}
-	return ""
-}
-
-func (x *SessionShare) GetAccess() ShareAccess {
-	if x != nil {
-		return x.Access
-	}
-	return ShareAccess_SHARE_ACCESS_UNSPECIFIED
-}
-
 // ShareSessionRequest is what SessionService.ShareSession takes.
 type ShareSessionRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -147,7 +39,7 @@ type ShareSessionRequest struct {
 
 func (x *ShareSessionRequest) Reset() {
 	*x = ShareSessionRequest{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[1]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[0]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -159,7 +51,7 @@ func (x *ShareSessionRequest) String() string {
 func (*ShareSessionRequest) ProtoMessage() {}
 
 func (x *ShareSessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[1]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[0]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -172,7 +64,7 @@ func (x *ShareSessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShareSessionRequest.ProtoReflect.Descriptor instead.
 func (*ShareSessionRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{1}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{0}
 }
 
 func (x *ShareSessionRequest) GetSessionId() string {
@@ -207,7 +99,7 @@ type ShareSessionResponse struct {
 
 func (x *ShareSessionResponse) Reset() {
 	*x = ShareSessionResponse{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[2]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[1]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -219,7 +111,7 @@ func (x *ShareSessionResponse) String() string {
 func (*ShareSessionResponse) ProtoMessage() {}
 
 func (x *ShareSessionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[2]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[1]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -232,7 +124,7 @@ func (x *ShareSessionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShareSessionResponse.ProtoReflect.Descriptor instead.
 func (*ShareSessionResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{2}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{1}
 }
 
 func (x *ShareSessionResponse) GetShares() []*SessionShare {
@@ -255,7 +147,7 @@ type UnshareSessionRequest struct {
 
 func (x *UnshareSessionRequest) Reset() {
 	*x = UnshareSessionRequest{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[3]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -267,7 +159,7 @@ func (x *UnshareSessionRequest) String() string {
 func (*UnshareSessionRequest) ProtoMessage() {}
 
 func (x *UnshareSessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[3]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -280,7 +172,7 @@ func (x *UnshareSessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnshareSessionRequest.ProtoReflect.Descriptor instead.
 func (*UnshareSessionRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{3}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *UnshareSessionRequest) GetSessionId() string {
@@ -308,7 +200,7 @@ type UnshareSessionResponse struct {
 
 func (x *UnshareSessionResponse) Reset() {
 	*x = UnshareSessionResponse{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[4]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -320,7 +212,7 @@ func (x *UnshareSessionResponse) String() string {
 func (*UnshareSessionResponse) ProtoMessage() {}
 
 func (x *UnshareSessionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[4]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -333,7 +225,7 @@ func (x *UnshareSessionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnshareSessionResponse.ProtoReflect.Descriptor instead.
 func (*UnshareSessionResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{4}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *UnshareSessionResponse) GetShares() []*SessionShare {
@@ -380,7 +272,7 @@ type CreateSessionRequest struct {
 
 func (x *CreateSessionRequest) Reset() {
 	*x = CreateSessionRequest{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[5]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -392,7 +284,7 @@ func (x *CreateSessionRequest) String() string {
 func (*CreateSessionRequest) ProtoMessage() {}
 
 func (x *CreateSessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[5]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -405,7 +297,7 @@ func (x *CreateSessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateSessionRequest.ProtoReflect.Descriptor instead.
 func (*CreateSessionRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{5}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *CreateSessionRequest) GetRequestId() string {
@@ -482,7 +374,7 @@ type CreateSessionResponse struct {
 
 func (x *CreateSessionResponse) Reset() {
 	*x = CreateSessionResponse{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[6]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -494,7 +386,7 @@ func (x *CreateSessionResponse) String() string {
 func (*CreateSessionResponse) ProtoMessage() {}
 
 func (x *CreateSessionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[6]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -507,7 +399,7 @@ func (x *CreateSessionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateSessionResponse.ProtoReflect.Descriptor instead.
 func (*CreateSessionResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{6}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *CreateSessionResponse) GetSession() *Session {
@@ -551,7 +443,7 @@ type ResumeSessionRequest struct {
 
 func (x *ResumeSessionRequest) Reset() {
 	*x = ResumeSessionRequest{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[7]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -563,7 +455,7 @@ func (x *ResumeSessionRequest) String() string {
 func (*ResumeSessionRequest) ProtoMessage() {}
 
 func (x *ResumeSessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[7]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -576,7 +468,7 @@ func (x *ResumeSessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeSessionRequest.ProtoReflect.Descriptor instead.
 func (*ResumeSessionRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{7}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ResumeSessionRequest) GetRequestId() string {
@@ -660,7 +552,7 @@ type ResumeSessionResponse struct {
 
 func (x *ResumeSessionResponse) Reset() {
 	*x = ResumeSessionResponse{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[8]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -672,7 +564,7 @@ func (x *ResumeSessionResponse) String() string {
 func (*ResumeSessionResponse) ProtoMessage() {}
 
 func (x *ResumeSessionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[8]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -685,7 +577,7 @@ func (x *ResumeSessionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeSessionResponse.ProtoReflect.Descriptor instead.
 func (*ResumeSessionResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{8}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ResumeSessionResponse) GetSession() *Session {
@@ -708,7 +600,7 @@ type GetSessionRequest struct {
 
 func (x *GetSessionRequest) Reset() {
 	*x = GetSessionRequest{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[9]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -720,7 +612,7 @@ func (x *GetSessionRequest) String() string {
 func (*GetSessionRequest) ProtoMessage() {}
 
 func (x *GetSessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[9]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -733,7 +625,7 @@ func (x *GetSessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSessionRequest.ProtoReflect.Descriptor instead.
 func (*GetSessionRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{9}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *GetSessionRequest) GetSessionId() string {
@@ -761,7 +653,7 @@ type GetSessionResponse struct {
 
 func (x *GetSessionResponse) Reset() {
 	*x = GetSessionResponse{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[10]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -773,7 +665,7 @@ func (x *GetSessionResponse) String() string {
 func (*GetSessionResponse) ProtoMessage() {}
 
 func (x *GetSessionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[10]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -786,7 +678,7 @@ func (x *GetSessionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSessionResponse.ProtoReflect.Descriptor instead.
 func (*GetSessionResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{10}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *GetSessionResponse) GetSession() *Session {
@@ -814,7 +706,7 @@ type ListSessionsRequest struct {
 
 func (x *ListSessionsRequest) Reset() {
 	*x = ListSessionsRequest{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[11]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -826,7 +718,7 @@ func (x *ListSessionsRequest) String() string {
 func (*ListSessionsRequest) ProtoMessage() {}
 
 func (x *ListSessionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[11]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -839,7 +731,7 @@ func (x *ListSessionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSessionsRequest.ProtoReflect.Descriptor instead.
 func (*ListSessionsRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{11}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ListSessionsRequest) GetFilter() *SessionFilter {
@@ -887,7 +779,7 @@ type SessionFilter struct {
 
 func (x *SessionFilter) Reset() {
 	*x = SessionFilter{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[12]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -899,7 +791,7 @@ func (x *SessionFilter) String() string {
 func (*SessionFilter) ProtoMessage() {}
 
 func (x *SessionFilter) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[12]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -912,7 +804,7 @@ func (x *SessionFilter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionFilter.ProtoReflect.Descriptor instead.
 func (*SessionFilter) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{12}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *SessionFilter) GetWorkingDirectory() string {
@@ -956,7 +848,7 @@ type ListSessionsResponse struct {
 
 func (x *ListSessionsResponse) Reset() {
 	*x = ListSessionsResponse{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[13]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -968,7 +860,7 @@ func (x *ListSessionsResponse) String() string {
 func (*ListSessionsResponse) ProtoMessage() {}
 
 func (x *ListSessionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[13]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -981,7 +873,7 @@ func (x *ListSessionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSessionsResponse.ProtoReflect.Descriptor instead.
 func (*ListSessionsResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{13}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ListSessionsResponse) GetSessions() []*Session {
@@ -1011,7 +903,7 @@ type DeleteSessionRequest struct {
 
 func (x *DeleteSessionRequest) Reset() {
 	*x = DeleteSessionRequest{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[14]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1023,7 +915,7 @@ func (x *DeleteSessionRequest) String() string {
 func (*DeleteSessionRequest) ProtoMessage() {}
 
 func (x *DeleteSessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[14]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1036,7 +928,7 @@ func (x *DeleteSessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteSessionRequest.ProtoReflect.Descriptor instead.
 func (*DeleteSessionRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{14}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *DeleteSessionRequest) GetSessionId() string {
@@ -1062,7 +954,7 @@ type DeleteSessionResponse struct {
 
 func (x *DeleteSessionResponse) Reset() {
 	*x = DeleteSessionResponse{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[15]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1074,7 +966,7 @@ func (x *DeleteSessionResponse) String() string {
 func (*DeleteSessionResponse) ProtoMessage() {}
 
 func (x *DeleteSessionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[15]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1087,7 +979,7 @@ func (x *DeleteSessionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteSessionResponse.ProtoReflect.Descriptor instead.
 func (*DeleteSessionResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{15}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{14}
 }
 
 // GetLastSessionRequest is what SessionService.GetLastSession takes.
@@ -1101,7 +993,7 @@ type GetLastSessionRequest struct {
 
 func (x *GetLastSessionRequest) Reset() {
 	*x = GetLastSessionRequest{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[16]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1113,7 +1005,7 @@ func (x *GetLastSessionRequest) String() string {
 func (*GetLastSessionRequest) ProtoMessage() {}
 
 func (x *GetLastSessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[16]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1126,7 +1018,7 @@ func (x *GetLastSessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetLastSessionRequest.ProtoReflect.Descriptor instead.
 func (*GetLastSessionRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{16}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *GetLastSessionRequest) GetRuntimeProfile() *RuntimeProfile {
@@ -1147,7 +1039,7 @@ type GetLastSessionResponse struct {
 
 func (x *GetLastSessionResponse) Reset() {
 	*x = GetLastSessionResponse{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[17]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1159,7 +1051,7 @@ func (x *GetLastSessionResponse) String() string {
 func (*GetLastSessionResponse) ProtoMessage() {}
 
 func (x *GetLastSessionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[17]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1172,7 +1064,7 @@ func (x *GetLastSessionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetLastSessionResponse.ProtoReflect.Descriptor instead.
 func (*GetLastSessionResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{17}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *GetLastSessionResponse) GetSessionId() string {
@@ -1195,7 +1087,7 @@ type DisconnectSessionRequest struct {
 
 func (x *DisconnectSessionRequest) Reset() {
 	*x = DisconnectSessionRequest{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[18]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1207,7 +1099,7 @@ func (x *DisconnectSessionRequest) String() string {
 func (*DisconnectSessionRequest) ProtoMessage() {}
 
 func (x *DisconnectSessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[18]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1220,7 +1112,7 @@ func (x *DisconnectSessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DisconnectSessionRequest.ProtoReflect.Descriptor instead.
 func (*DisconnectSessionRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{18}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *DisconnectSessionRequest) GetSessionId() string {
@@ -1248,7 +1140,7 @@ type DisconnectSessionResponse struct {
 
 func (x *DisconnectSessionResponse) Reset() {
 	*x = DisconnectSessionResponse{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[19]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1260,7 +1152,7 @@ func (x *DisconnectSessionResponse) String() string {
 func (*DisconnectSessionResponse) ProtoMessage() {}
 
 func (x *DisconnectSessionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[19]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1273,7 +1165,7 @@ func (x *DisconnectSessionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DisconnectSessionResponse.ProtoReflect.Descriptor instead.
 func (*DisconnectSessionResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{19}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *DisconnectSessionResponse) GetDisconnected() bool {
@@ -1292,7 +1184,7 @@ type GetForegroundSessionRequest struct {
 
 func (x *GetForegroundSessionRequest) Reset() {
 	*x = GetForegroundSessionRequest{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[20]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1304,7 +1196,7 @@ func (x *GetForegroundSessionRequest) String() string {
 func (*GetForegroundSessionRequest) ProtoMessage() {}
 
 func (x *GetForegroundSessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[20]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1317,7 +1209,7 @@ func (x *GetForegroundSessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetForegroundSessionRequest.ProtoReflect.Descriptor instead.
 func (*GetForegroundSessionRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{20}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{19}
 }
 
 // GetForegroundSessionResponse is what SessionService.GetForegroundSession gives.
@@ -1333,7 +1225,7 @@ type GetForegroundSessionResponse struct {
 
 func (x *GetForegroundSessionResponse) Reset() {
 	*x = GetForegroundSessionResponse{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[21]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1345,7 +1237,7 @@ func (x *GetForegroundSessionResponse) String() string {
 func (*GetForegroundSessionResponse) ProtoMessage() {}
 
 func (x *GetForegroundSessionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[21]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1358,7 +1250,7 @@ func (x *GetForegroundSessionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetForegroundSessionResponse.ProtoReflect.Descriptor instead.
 func (*GetForegroundSessionResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{21}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *GetForegroundSessionResponse) GetSessionId() string {
@@ -1386,7 +1278,7 @@ type SetForegroundSessionRequest struct {
 
 func (x *SetForegroundSessionRequest) Reset() {
 	*x = SetForegroundSessionRequest{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[22]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1398,7 +1290,7 @@ func (x *SetForegroundSessionRequest) String() string {
 func (*SetForegroundSessionRequest) ProtoMessage() {}
 
 func (x *SetForegroundSessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[22]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1411,7 +1303,7 @@ func (x *SetForegroundSessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetForegroundSessionRequest.ProtoReflect.Descriptor instead.
 func (*SetForegroundSessionRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{22}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *SetForegroundSessionRequest) GetSessionId() string {
@@ -1430,7 +1322,7 @@ type SetForegroundSessionResponse struct {
 
 func (x *SetForegroundSessionResponse) Reset() {
 	*x = SetForegroundSessionResponse{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[23]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1442,7 +1334,7 @@ func (x *SetForegroundSessionResponse) String() string {
 func (*SetForegroundSessionResponse) ProtoMessage() {}
 
 func (x *SetForegroundSessionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[23]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1455,7 +1347,7 @@ func (x *SetForegroundSessionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetForegroundSessionResponse.ProtoReflect.Descriptor instead.
 func (*SetForegroundSessionResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{23}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{22}
 }
 
 // SendRequest is what SessionService.Send takes.
@@ -1475,7 +1367,7 @@ type SendRequest struct {
 
 func (x *SendRequest) Reset() {
 	*x = SendRequest{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[24]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1487,7 +1379,7 @@ func (x *SendRequest) String() string {
 func (*SendRequest) ProtoMessage() {}
 
 func (x *SendRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[24]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1500,7 +1392,7 @@ func (x *SendRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SendRequest.ProtoReflect.Descriptor instead.
 func (*SendRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{24}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *SendRequest) GetRequestId() string {
@@ -1537,7 +1429,7 @@ type SendResponse struct {
 
 func (x *SendResponse) Reset() {
 	*x = SendResponse{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[25]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1549,7 +1441,7 @@ func (x *SendResponse) String() string {
 func (*SendResponse) ProtoMessage() {}
 
 func (x *SendResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[25]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1562,7 +1454,7 @@ func (x *SendResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SendResponse.ProtoReflect.Descriptor instead.
 func (*SendResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{25}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *SendResponse) GetMessageId() string {
@@ -1595,7 +1487,7 @@ type SendStreamRequest struct {
 
 func (x *SendStreamRequest) Reset() {
 	*x = SendStreamRequest{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[26]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1607,7 +1499,7 @@ func (x *SendStreamRequest) String() string {
 func (*SendStreamRequest) ProtoMessage() {}
 
 func (x *SendStreamRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[26]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1620,7 +1512,7 @@ func (x *SendStreamRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SendStreamRequest.ProtoReflect.Descriptor instead.
 func (*SendStreamRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{26}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *SendStreamRequest) GetPiece() isSendStreamRequest_Piece {
@@ -1680,7 +1572,7 @@ type AttachmentChunk struct {
 
 func (x *AttachmentChunk) Reset() {
 	*x = AttachmentChunk{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[27]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1692,7 +1584,7 @@ func (x *AttachmentChunk) String() string {
 func (*AttachmentChunk) ProtoMessage() {}
 
 func (x *AttachmentChunk) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[27]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1705,7 +1597,7 @@ func (x *AttachmentChunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachmentChunk.ProtoReflect.Descriptor instead.
 func (*AttachmentChunk) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{27}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *AttachmentChunk) GetAttachment() int32 {
@@ -1735,7 +1627,7 @@ type SendStreamResponse struct {
 
 func (x *SendStreamResponse) Reset() {
 	*x = SendStreamResponse{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[28]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1747,7 +1639,7 @@ func (x *SendStreamResponse) String() string {
 func (*SendStreamResponse) ProtoMessage() {}
 
 func (x *SendStreamResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[28]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1760,7 +1652,7 @@ func (x *SendStreamResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SendStreamResponse.ProtoReflect.Descriptor instead.
 func (*SendStreamResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{28}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *SendStreamResponse) GetMessageId() string {
@@ -1797,7 +1689,7 @@ type SendAndWaitRequest struct {
 
 func (x *SendAndWaitRequest) Reset() {
 	*x = SendAndWaitRequest{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[29]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1809,7 +1701,7 @@ func (x *SendAndWaitRequest) String() string {
 func (*SendAndWaitRequest) ProtoMessage() {}
 
 func (x *SendAndWaitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[29]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1822,7 +1714,7 @@ func (x *SendAndWaitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SendAndWaitRequest.ProtoReflect.Descriptor instead.
 func (*SendAndWaitRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{29}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *SendAndWaitRequest) GetRequestId() string {
@@ -1873,7 +1765,7 @@ type SendAndWaitResponse struct {
 
 func (x *SendAndWaitResponse) Reset() {
 	*x = SendAndWaitResponse{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[30]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1885,7 +1777,7 @@ func (x *SendAndWaitResponse) String() string {
 func (*SendAndWaitResponse) ProtoMessage() {}
 
 func (x *SendAndWaitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[30]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1898,7 +1790,7 @@ func (x *SendAndWaitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SendAndWaitResponse.ProtoReflect.Descriptor instead.
 func (*SendAndWaitResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{30}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *SendAndWaitResponse) GetMessageId() string {
@@ -1939,7 +1831,7 @@ type RunRequest struct {
 
 func (x *RunRequest) Reset() {
 	*x = RunRequest{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[31]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1951,7 +1843,7 @@ func (x *RunRequest) String() string {
 func (*RunRequest) ProtoMessage() {}
 
 func (x *RunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[31]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1964,7 +1856,7 @@ func (x *RunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunRequest.ProtoReflect.Descriptor instead.
 func (*RunRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{31}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *RunRequest) GetRequestId() string {
@@ -2055,7 +1947,7 @@ type RunResponse struct {
 
 func (x *RunResponse) Reset() {
 	*x = RunResponse{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[32]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2067,7 +1959,7 @@ func (x *RunResponse) String() string {
 func (*RunResponse) ProtoMessage() {}
 
 func (x *RunResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[32]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2080,7 +1972,7 @@ func (x *RunResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunResponse.ProtoReflect.Descriptor instead.
 func (*RunResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{32}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *RunResponse) GetFrame() isRunResponse_Frame {
@@ -2158,7 +2050,7 @@ type RunStarted struct {
 
 func (x *RunStarted) Reset() {
 	*x = RunStarted{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[33]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2170,7 +2062,7 @@ func (x *RunStarted) String() string {
 func (*RunStarted) ProtoMessage() {}
 
 func (x *RunStarted) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[33]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2183,7 +2075,7 @@ func (x *RunStarted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunStarted.ProtoReflect.Descriptor instead.
 func (*RunStarted) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{33}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *RunStarted) GetSessionId() string {
@@ -2218,7 +2110,7 @@ type AbortRequest struct {
 
 func (x *AbortRequest) Reset() {
 	*x = AbortRequest{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[34]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2230,7 +2122,7 @@ func (x *AbortRequest) String() string {
 func (*AbortRequest) ProtoMessage() {}
 
 func (x *AbortRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[34]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2243,7 +2135,7 @@ func (x *AbortRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AbortRequest.ProtoReflect.Descriptor instead.
 func (*AbortRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{34}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *AbortRequest) GetSessionId() string {
@@ -2264,7 +2156,7 @@ type AbortResponse struct {
 
 func (x *AbortResponse) Reset() {
 	*x = AbortResponse{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[35]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2276,7 +2168,7 @@ func (x *AbortResponse) String() string {
 func (*AbortResponse) ProtoMessage() {}
 
 func (x *AbortResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[35]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2289,7 +2181,7 @@ func (x *AbortResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AbortResponse.ProtoReflect.Descriptor instead.
 func (*AbortResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{35}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *AbortResponse) GetTurnWasRunning() bool {
@@ -2323,7 +2215,7 @@ type ListEventsRequest struct {
 
 func (x *ListEventsRequest) Reset() {
 	*x = ListEventsRequest{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[36]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2335,7 +2227,7 @@ func (x *ListEventsRequest) String() string {
 func (*ListEventsRequest) ProtoMessage() {}
 
 func (x *ListEventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[36]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2348,7 +2240,7 @@ func (x *ListEventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEventsRequest.ProtoReflect.Descriptor instead.
 func (*ListEventsRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{36}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ListEventsRequest) GetSessionId() string {
@@ -2415,7 +2307,7 @@ type ListEventsResponse struct {
 
 func (x *ListEventsResponse) Reset() {
 	*x = ListEventsResponse{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[37]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2427,7 +2319,7 @@ func (x *ListEventsResponse) String() string {
 func (*ListEventsResponse) ProtoMessage() {}
 
 func (x *ListEventsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[37]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2440,7 +2332,7 @@ func (x *ListEventsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEventsResponse.ProtoReflect.Descriptor instead.
 func (*ListEventsResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{37}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ListEventsResponse) GetEvents() []*Event {
@@ -2477,7 +2369,7 @@ type ReadEventRequest struct {
 
 func (x *ReadEventRequest) Reset() {
 	*x = ReadEventRequest{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[38]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2489,7 +2381,7 @@ func (x *ReadEventRequest) String() string {
 func (*ReadEventRequest) ProtoMessage() {}
 
 func (x *ReadEventRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[38]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2502,7 +2394,7 @@ func (x *ReadEventRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadEventRequest.ProtoReflect.Descriptor instead.
 func (*ReadEventRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{38}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *ReadEventRequest) GetSessionId() string {
@@ -2532,7 +2424,7 @@ type ReadEventResponse struct {
 
 func (x *ReadEventResponse) Reset() {
 	*x = ReadEventResponse{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[39]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2544,7 +2436,7 @@ func (x *ReadEventResponse) String() string {
 func (*ReadEventResponse) ProtoMessage() {}
 
 func (x *ReadEventResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[39]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2557,7 +2449,7 @@ func (x *ReadEventResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadEventResponse.ProtoReflect.Descriptor instead.
 func (*ReadEventResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{39}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *ReadEventResponse) GetJsonChunk() []byte {
@@ -2591,7 +2483,7 @@ type SetModelRequest struct {
 
 func (x *SetModelRequest) Reset() {
 	*x = SetModelRequest{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[40]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2603,7 +2495,7 @@ func (x *SetModelRequest) String() string {
 func (*SetModelRequest) ProtoMessage() {}
 
 func (x *SetModelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[40]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2616,7 +2508,7 @@ func (x *SetModelRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetModelRequest.ProtoReflect.Descriptor instead.
 func (*SetModelRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{40}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *SetModelRequest) GetSessionId() string {
@@ -2658,7 +2550,7 @@ type SetModelResponse struct {
 
 func (x *SetModelResponse) Reset() {
 	*x = SetModelResponse{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[41]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2670,7 +2562,7 @@ func (x *SetModelResponse) String() string {
 func (*SetModelResponse) ProtoMessage() {}
 
 func (x *SetModelResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[41]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2683,7 +2575,7 @@ func (x *SetModelResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetModelResponse.ProtoReflect.Descriptor instead.
 func (*SetModelResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{41}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *SetModelResponse) GetModelId() string {
@@ -2712,7 +2604,7 @@ type LogRequest struct {
 
 func (x *LogRequest) Reset() {
 	*x = LogRequest{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[42]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2724,7 +2616,7 @@ func (x *LogRequest) String() string {
 func (*LogRequest) ProtoMessage() {}
 
 func (x *LogRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[42]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2737,7 +2629,7 @@ func (x *LogRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogRequest.ProtoReflect.Descriptor instead.
 func (*LogRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{42}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *LogRequest) GetSessionId() string {
@@ -2786,7 +2678,7 @@ type LogResponse struct {
 
 func (x *LogResponse) Reset() {
 	*x = LogResponse{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[43]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2798,7 +2690,7 @@ func (x *LogResponse) String() string {
 func (*LogResponse) ProtoMessage() {}
 
 func (x *LogResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[43]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2811,7 +2703,7 @@ func (x *LogResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogResponse.ProtoReflect.Descriptor instead.
 func (*LogResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{43}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *LogResponse) GetEventId() string {
@@ -2839,7 +2731,7 @@ type UpdateProviderRequest struct {
 
 func (x *UpdateProviderRequest) Reset() {
 	*x = UpdateProviderRequest{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[44]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2851,7 +2743,7 @@ func (x *UpdateProviderRequest) String() string {
 func (*UpdateProviderRequest) ProtoMessage() {}
 
 func (x *UpdateProviderRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[44]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2864,7 +2756,7 @@ func (x *UpdateProviderRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateProviderRequest.ProtoReflect.Descriptor instead.
 func (*UpdateProviderRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{44}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *UpdateProviderRequest) GetSessionId() string {
@@ -2904,7 +2796,7 @@ type UpdateProviderResponse struct {
 
 func (x *UpdateProviderResponse) Reset() {
 	*x = UpdateProviderResponse{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[45]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2916,7 +2808,7 @@ func (x *UpdateProviderResponse) String() string {
 func (*UpdateProviderResponse) ProtoMessage() {}
 
 func (x *UpdateProviderResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[45]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2929,7 +2821,7 @@ func (x *UpdateProviderResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateProviderResponse.ProtoReflect.Descriptor instead.
 func (*UpdateProviderResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{45}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{44}
 }
 
 // ProvideCredentialsRequest is what SessionService.ProvideCredentials takes.
@@ -2947,7 +2839,7 @@ type ProvideCredentialsRequest struct {
 
 func (x *ProvideCredentialsRequest) Reset() {
 	*x = ProvideCredentialsRequest{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[46]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2959,7 +2851,7 @@ func (x *ProvideCredentialsRequest) String() string {
 func (*ProvideCredentialsRequest) ProtoMessage() {}
 
 func (x *ProvideCredentialsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[46]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2972,7 +2864,7 @@ func (x *ProvideCredentialsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProvideCredentialsRequest.ProtoReflect.Descriptor instead.
 func (*ProvideCredentialsRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{46}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *ProvideCredentialsRequest) GetSessionId() string {
@@ -3007,7 +2899,7 @@ type ProvideCredentialsResponse struct {
 
 func (x *ProvideCredentialsResponse) Reset() {
 	*x = ProvideCredentialsResponse{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[47]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3019,7 +2911,7 @@ func (x *ProvideCredentialsResponse) String() string {
 func (*ProvideCredentialsResponse) ProtoMessage() {}
 
 func (x *ProvideCredentialsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[47]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3032,7 +2924,7 @@ func (x *ProvideCredentialsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProvideCredentialsResponse.ProtoReflect.Descriptor instead.
 func (*ProvideCredentialsResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{47}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *ProvideCredentialsResponse) GetSession() *Session {
@@ -3046,10 +2938,7 @@ var File_copilot_bridge_v1_session_service_proto protoreflect.FileDescriptor
 
 const file_copilot_bridge_v1_session_service_proto_rawDesc = "" +
 	"\n" +
-	"'copilot/bridge/v1/session_service.proto\x12\x11copilot.bridge.v1\x1a copilot/bridge/v1/callback.proto\x1a%copilot/bridge/v1/event_service.proto\x1a'copilot/bridge/v1/runtime_profile.proto\x1a\x1fcopilot/bridge/v1/session.proto\x1a\x1bcopilot/cli/v1/common.proto\x1a\x1ccopilot/cli/v1/session.proto\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\"^\n" +
-	"\fSessionShare\x12\x16\n" +
-	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x126\n" +
-	"\x06access\x18\x02 \x01(\x0e2\x1e.copilot.bridge.v1.ShareAccessR\x06access\"\x84\x01\n" +
+	"'copilot/bridge/v1/session_service.proto\x12\x11copilot.bridge.v1\x1a copilot/bridge/v1/callback.proto\x1a%copilot/bridge/v1/event_service.proto\x1a'copilot/bridge/v1/runtime_profile.proto\x1a\x1fcopilot/bridge/v1/session.proto\x1a\x1bcopilot/cli/v1/common.proto\x1a\x1ccopilot/cli/v1/session.proto\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\"\x84\x01\n" +
 	"\x13ShareSessionRequest\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x16\n" +
@@ -3259,11 +3148,7 @@ const file_copilot_bridge_v1_session_service_proto_rawDesc = "" +
 	"\bprovider\x18\x02 \x01(\v2\x1e.copilot.cli.v1.ProviderConfigR\bprovider\x12&\n" +
 	"\fgithub_token\x18\x03 \x01(\tB\x03\x80\x01\x01R\vgithubToken\"R\n" +
 	"\x1aProvideCredentialsResponse\x124\n" +
-	"\asession\x18\x01 \x01(\v2\x1a.copilot.bridge.v1.SessionR\asession*c\n" +
-	"\vShareAccess\x12\x1c\n" +
-	"\x18SHARE_ACCESS_UNSPECIFIED\x10\x00\x12\x18\n" +
-	"\x14SHARE_ACCESS_OBSERVE\x10\x01\x12\x1c\n" +
-	"\x18SHARE_ACCESS_PARTICIPATE\x10\x022\xcb\x10\n" +
+	"\asession\x18\x01 \x01(\v2\x1a.copilot.bridge.v1.SessionR\asession2\xcb\x10\n" +
 	"\x0eSessionService\x12b\n" +
 	"\rCreateSession\x12'.copilot.bridge.v1.CreateSessionRequest\x1a(.copilot.bridge.v1.CreateSessionResponse\x12b\n" +
 	"\rResumeSession\x12'.copilot.bridge.v1.ResumeSessionRequest\x1a(.copilot.bridge.v1.ResumeSessionResponse\x12Y\n" +
@@ -3303,58 +3188,57 @@ func file_copilot_bridge_v1_session_service_proto_rawDescGZIP() []byte {
 	return file_copilot_bridge_v1_session_service_proto_rawDescData
 }
 
-var file_copilot_bridge_v1_session_service_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_copilot_bridge_v1_session_service_proto_msgTypes = make([]protoimpl.MessageInfo, 48)
+var file_copilot_bridge_v1_session_service_proto_msgTypes = make([]protoimpl.MessageInfo, 47)
 var file_copilot_bridge_v1_session_service_proto_goTypes = []any{
-	(ShareAccess)(0),                     // 0: copilot.bridge.v1.ShareAccess
-	(*SessionShare)(nil),                 // 1: copilot.bridge.v1.SessionShare
-	(*ShareSessionRequest)(nil),          // 2: copilot.bridge.v1.ShareSessionRequest
-	(*ShareSessionResponse)(nil),         // 3: copilot.bridge.v1.ShareSessionResponse
-	(*UnshareSessionRequest)(nil),        // 4: copilot.bridge.v1.UnshareSessionRequest
-	(*UnshareSessionResponse)(nil),       // 5: copilot.bridge.v1.UnshareSessionResponse
-	(*CreateSessionRequest)(nil),         // 6: copilot.bridge.v1.CreateSessionRequest
-	(*CreateSessionResponse)(nil),        // 7: copilot.bridge.v1.CreateSessionResponse
-	(*ResumeSessionRequest)(nil),         // 8: copilot.bridge.v1.ResumeSessionRequest
-	(*ResumeSessionResponse)(nil),        // 9: copilot.bridge.v1.ResumeSessionResponse
-	(*GetSessionRequest)(nil),            // 10: copilot.bridge.v1.GetSessionRequest
-	(*GetSessionResponse)(nil),           // 11: copilot.bridge.v1.GetSessionResponse
-	(*ListSessionsRequest)(nil),          // 12: copilot.bridge.v1.ListSessionsRequest
-	(*SessionFilter)(nil),                // 13: copilot.bridge.v1.SessionFilter
-	(*ListSessionsResponse)(nil),         // 14: copilot.bridge.v1.ListSessionsResponse
-	(*DeleteSessionRequest)(nil),         // 15: copilot.bridge.v1.DeleteSessionRequest
-	(*DeleteSessionResponse)(nil),        // 16: copilot.bridge.v1.DeleteSessionResponse
-	(*GetLastSessionRequest)(nil),        // 17: copilot.bridge.v1.GetLastSessionRequest
-	(*GetLastSessionResponse)(nil),       // 18: copilot.bridge.v1.GetLastSessionResponse
-	(*DisconnectSessionRequest)(nil),     // 19: copilot.bridge.v1.DisconnectSessionRequest
-	(*DisconnectSessionResponse)(nil),    // 20: copilot.bridge.v1.DisconnectSessionResponse
-	(*GetForegroundSessionRequest)(nil),  // 21: copilot.bridge.v1.GetForegroundSessionRequest
-	(*GetForegroundSessionResponse)(nil), // 22: copilot.bridge.v1.GetForegroundSessionResponse
-	(*SetForegroundSessionRequest)(nil),  // 23: copilot.bridge.v1.SetForegroundSessionRequest
-	(*SetForegroundSessionResponse)(nil), // 24: copilot.bridge.v1.SetForegroundSessionResponse
-	(*SendRequest)(nil),                  // 25: copilot.bridge.v1.SendRequest
-	(*SendResponse)(nil),                 // 26: copilot.bridge.v1.SendResponse
-	(*SendStreamRequest)(nil),            // 27: copilot.bridge.v1.SendStreamRequest
-	(*AttachmentChunk)(nil),              // 28: copilot.bridge.v1.AttachmentChunk
-	(*SendStreamResponse)(nil),           // 29: copilot.bridge.v1.SendStreamResponse
-	(*SendAndWaitRequest)(nil),           // 30: copilot.bridge.v1.SendAndWaitRequest
-	(*SendAndWaitResponse)(nil),          // 31: copilot.bridge.v1.SendAndWaitResponse
-	(*RunRequest)(nil),                   // 32: copilot.bridge.v1.RunRequest
-	(*RunResponse)(nil),                  // 33: copilot.bridge.v1.RunResponse
-	(*RunStarted)(nil),                   // 34: copilot.bridge.v1.RunStarted
-	(*AbortRequest)(nil),                 // 35: copilot.bridge.v1.AbortRequest
-	(*AbortResponse)(nil),                // 36: copilot.bridge.v1.AbortResponse
-	(*ListEventsRequest)(nil),            // 37: copilot.bridge.v1.ListEventsRequest
-	(*ListEventsResponse)(nil),           // 38: copilot.bridge.v1.ListEventsResponse
-	(*ReadEventRequest)(nil),             // 39: copilot.bridge.v1.ReadEventRequest
-	(*ReadEventResponse)(nil),            // 40: copilot.bridge.v1.ReadEventResponse
-	(*SetModelRequest)(nil),              // 41: copilot.bridge.v1.SetModelRequest
-	(*SetModelResponse)(nil),             // 42: copilot.bridge.v1.SetModelResponse
-	(*LogRequest)(nil),                   // 43: copilot.bridge.v1.LogRequest
-	(*LogResponse)(nil),                  // 44: copilot.bridge.v1.LogResponse
-	(*UpdateProviderRequest)(nil),        // 45: copilot.bridge.v1.UpdateProviderRequest
-	(*UpdateProviderResponse)(nil),       // 46: copilot.bridge.v1.UpdateProviderResponse
-	(*ProvideCredentialsRequest)(nil),    // 47: copilot.bridge.v1.ProvideCredentialsRequest
-	(*ProvideCredentialsResponse)(nil),   // 48: copilot.bridge.v1.ProvideCredentialsResponse
+	(*ShareSessionRequest)(nil),          // 0: copilot.bridge.v1.ShareSessionRequest
+	(*ShareSessionResponse)(nil),         // 1: copilot.bridge.v1.ShareSessionResponse
+	(*UnshareSessionRequest)(nil),        // 2: copilot.bridge.v1.UnshareSessionRequest
+	(*UnshareSessionResponse)(nil),       // 3: copilot.bridge.v1.UnshareSessionResponse
+	(*CreateSessionRequest)(nil),         // 4: copilot.bridge.v1.CreateSessionRequest
+	(*CreateSessionResponse)(nil),        // 5: copilot.bridge.v1.CreateSessionResponse
+	(*ResumeSessionRequest)(nil),         // 6: copilot.bridge.v1.ResumeSessionRequest
+	(*ResumeSessionResponse)(nil),        // 7: copilot.bridge.v1.ResumeSessionResponse
+	(*GetSessionRequest)(nil),            // 8: copilot.bridge.v1.GetSessionRequest
+	(*GetSessionResponse)(nil),           // 9: copilot.bridge.v1.GetSessionResponse
+	(*ListSessionsRequest)(nil),          // 10: copilot.bridge.v1.ListSessionsRequest
+	(*SessionFilter)(nil),                // 11: copilot.bridge.v1.SessionFilter
+	(*ListSessionsResponse)(nil),         // 12: copilot.bridge.v1.ListSessionsResponse
+	(*DeleteSessionRequest)(nil),         // 13: copilot.bridge.v1.DeleteSessionRequest
+	(*DeleteSessionResponse)(nil),        // 14: copilot.bridge.v1.DeleteSessionResponse
+	(*GetLastSessionRequest)(nil),        // 15: copilot.bridge.v1.GetLastSessionRequest
+	(*GetLastSessionResponse)(nil),       // 16: copilot.bridge.v1.GetLastSessionResponse
+	(*DisconnectSessionRequest)(nil),     // 17: copilot.bridge.v1.DisconnectSessionRequest
+	(*DisconnectSessionResponse)(nil),    // 18: copilot.bridge.v1.DisconnectSessionResponse
+	(*GetForegroundSessionRequest)(nil),  // 19: copilot.bridge.v1.GetForegroundSessionRequest
+	(*GetForegroundSessionResponse)(nil), // 20: copilot.bridge.v1.GetForegroundSessionResponse
+	(*SetForegroundSessionRequest)(nil),  // 21: copilot.bridge.v1.SetForegroundSessionRequest
+	(*SetForegroundSessionResponse)(nil), // 22: copilot.bridge.v1.SetForegroundSessionResponse
+	(*SendRequest)(nil),                  // 23: copilot.bridge.v1.SendRequest
+	(*SendResponse)(nil),                 // 24: copilot.bridge.v1.SendResponse
+	(*SendStreamRequest)(nil),            // 25: copilot.bridge.v1.SendStreamRequest
+	(*AttachmentChunk)(nil),              // 26: copilot.bridge.v1.AttachmentChunk
+	(*SendStreamResponse)(nil),           // 27: copilot.bridge.v1.SendStreamResponse
+	(*SendAndWaitRequest)(nil),           // 28: copilot.bridge.v1.SendAndWaitRequest
+	(*SendAndWaitResponse)(nil),          // 29: copilot.bridge.v1.SendAndWaitResponse
+	(*RunRequest)(nil),                   // 30: copilot.bridge.v1.RunRequest
+	(*RunResponse)(nil),                  // 31: copilot.bridge.v1.RunResponse
+	(*RunStarted)(nil),                   // 32: copilot.bridge.v1.RunStarted
+	(*AbortRequest)(nil),                 // 33: copilot.bridge.v1.AbortRequest
+	(*AbortResponse)(nil),                // 34: copilot.bridge.v1.AbortResponse
+	(*ListEventsRequest)(nil),            // 35: copilot.bridge.v1.ListEventsRequest
+	(*ListEventsResponse)(nil),           // 36: copilot.bridge.v1.ListEventsResponse
+	(*ReadEventRequest)(nil),             // 37: copilot.bridge.v1.ReadEventRequest
+	(*ReadEventResponse)(nil),            // 38: copilot.bridge.v1.ReadEventResponse
+	(*SetModelRequest)(nil),              // 39: copilot.bridge.v1.SetModelRequest
+	(*SetModelResponse)(nil),             // 40: copilot.bridge.v1.SetModelResponse
+	(*LogRequest)(nil),                   // 41: copilot.bridge.v1.LogRequest
+	(*LogResponse)(nil),                  // 42: copilot.bridge.v1.LogResponse
+	(*UpdateProviderRequest)(nil),        // 43: copilot.bridge.v1.UpdateProviderRequest
+	(*UpdateProviderResponse)(nil),       // 44: copilot.bridge.v1.UpdateProviderResponse
+	(*ProvideCredentialsRequest)(nil),    // 45: copilot.bridge.v1.ProvideCredentialsRequest
+	(*ProvideCredentialsResponse)(nil),   // 46: copilot.bridge.v1.ProvideCredentialsResponse
+	(ShareAccess)(0),                     // 47: copilot.bridge.v1.ShareAccess
+	(*SessionShare)(nil),                 // 48: copilot.bridge.v1.SessionShare
 	(*v1.SessionConfig)(nil),             // 49: copilot.cli.v1.SessionConfig
 	(Lifetime)(0),                        // 50: copilot.bridge.v1.Lifetime
 	(*Handlers)(nil),                     // 51: copilot.bridge.v1.Handlers
@@ -3378,109 +3262,108 @@ var file_copilot_bridge_v1_session_service_proto_goTypes = []any{
 	(*fieldmaskpb.FieldMask)(nil),        // 69: google.protobuf.FieldMask
 }
 var file_copilot_bridge_v1_session_service_proto_depIdxs = []int32{
-	0,  // 0: copilot.bridge.v1.SessionShare.access:type_name -> copilot.bridge.v1.ShareAccess
-	0,  // 1: copilot.bridge.v1.ShareSessionRequest.access:type_name -> copilot.bridge.v1.ShareAccess
-	1,  // 2: copilot.bridge.v1.ShareSessionResponse.shares:type_name -> copilot.bridge.v1.SessionShare
-	1,  // 3: copilot.bridge.v1.UnshareSessionResponse.shares:type_name -> copilot.bridge.v1.SessionShare
-	49, // 4: copilot.bridge.v1.CreateSessionRequest.config:type_name -> copilot.cli.v1.SessionConfig
-	50, // 5: copilot.bridge.v1.CreateSessionRequest.lifetime:type_name -> copilot.bridge.v1.Lifetime
-	51, // 6: copilot.bridge.v1.CreateSessionRequest.handlers:type_name -> copilot.bridge.v1.Handlers
-	52, // 7: copilot.bridge.v1.CreateSessionRequest.callback_timeout:type_name -> google.protobuf.Duration
-	53, // 8: copilot.bridge.v1.CreateSessionRequest.cloud:type_name -> copilot.cli.v1.CloudSessionConfig
-	54, // 9: copilot.bridge.v1.CreateSessionRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
-	55, // 10: copilot.bridge.v1.CreateSessionResponse.session:type_name -> copilot.bridge.v1.Session
-	49, // 11: copilot.bridge.v1.ResumeSessionRequest.config:type_name -> copilot.cli.v1.SessionConfig
-	50, // 12: copilot.bridge.v1.ResumeSessionRequest.lifetime:type_name -> copilot.bridge.v1.Lifetime
-	51, // 13: copilot.bridge.v1.ResumeSessionRequest.handlers:type_name -> copilot.bridge.v1.Handlers
-	52, // 14: copilot.bridge.v1.ResumeSessionRequest.callback_timeout:type_name -> google.protobuf.Duration
-	56, // 15: copilot.bridge.v1.ResumeSessionRequest.options:type_name -> copilot.cli.v1.SessionResumeExtras
-	54, // 16: copilot.bridge.v1.ResumeSessionRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
-	55, // 17: copilot.bridge.v1.ResumeSessionResponse.session:type_name -> copilot.bridge.v1.Session
-	54, // 18: copilot.bridge.v1.GetSessionRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
-	55, // 19: copilot.bridge.v1.GetSessionResponse.session:type_name -> copilot.bridge.v1.Session
-	13, // 20: copilot.bridge.v1.ListSessionsRequest.filter:type_name -> copilot.bridge.v1.SessionFilter
-	54, // 21: copilot.bridge.v1.ListSessionsRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
-	55, // 22: copilot.bridge.v1.ListSessionsResponse.sessions:type_name -> copilot.bridge.v1.Session
-	54, // 23: copilot.bridge.v1.DeleteSessionRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
-	54, // 24: copilot.bridge.v1.GetLastSessionRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
-	57, // 25: copilot.bridge.v1.SendRequest.prompt:type_name -> copilot.bridge.v1.Prompt
-	58, // 26: copilot.bridge.v1.SendResponse.position:type_name -> copilot.bridge.v1.Position
-	25, // 27: copilot.bridge.v1.SendStreamRequest.request:type_name -> copilot.bridge.v1.SendRequest
-	28, // 28: copilot.bridge.v1.SendStreamRequest.chunk:type_name -> copilot.bridge.v1.AttachmentChunk
-	58, // 29: copilot.bridge.v1.SendStreamResponse.position:type_name -> copilot.bridge.v1.Position
-	57, // 30: copilot.bridge.v1.SendAndWaitRequest.prompt:type_name -> copilot.bridge.v1.Prompt
-	52, // 31: copilot.bridge.v1.SendAndWaitRequest.idle_timeout:type_name -> google.protobuf.Duration
-	52, // 32: copilot.bridge.v1.SendAndWaitRequest.timeout:type_name -> google.protobuf.Duration
-	59, // 33: copilot.bridge.v1.SendAndWaitResponse.outcome:type_name -> copilot.bridge.v1.TurnOutcome
-	6,  // 34: copilot.bridge.v1.RunRequest.create:type_name -> copilot.bridge.v1.CreateSessionRequest
-	57, // 35: copilot.bridge.v1.RunRequest.prompt:type_name -> copilot.bridge.v1.Prompt
-	60, // 36: copilot.bridge.v1.RunRequest.filter:type_name -> copilot.bridge.v1.EventFilter
-	61, // 37: copilot.bridge.v1.RunRequest.options:type_name -> copilot.bridge.v1.StreamOptions
-	34, // 38: copilot.bridge.v1.RunResponse.started:type_name -> copilot.bridge.v1.RunStarted
-	62, // 39: copilot.bridge.v1.RunResponse.stream:type_name -> copilot.bridge.v1.SubscribeResponse
-	59, // 40: copilot.bridge.v1.RunResponse.outcome:type_name -> copilot.bridge.v1.TurnOutcome
-	58, // 41: copilot.bridge.v1.RunStarted.position:type_name -> copilot.bridge.v1.Position
-	58, // 42: copilot.bridge.v1.ListEventsRequest.after:type_name -> copilot.bridge.v1.Position
-	60, // 43: copilot.bridge.v1.ListEventsRequest.filter:type_name -> copilot.bridge.v1.EventFilter
-	63, // 44: copilot.bridge.v1.ListEventsRequest.fidelity:type_name -> copilot.bridge.v1.Fidelity
-	64, // 45: copilot.bridge.v1.ListEventsResponse.events:type_name -> copilot.bridge.v1.Event
-	65, // 46: copilot.bridge.v1.ListEventsResponse.gap:type_name -> copilot.bridge.v1.Gap
-	58, // 47: copilot.bridge.v1.ReadEventRequest.position:type_name -> copilot.bridge.v1.Position
-	66, // 48: copilot.bridge.v1.SetModelRequest.model_capabilities:type_name -> copilot.cli.v1.ModelCapabilitiesOverride
-	67, // 49: copilot.bridge.v1.LogRequest.level:type_name -> copilot.cli.v1.SessionLogLevel
-	68, // 50: copilot.bridge.v1.UpdateProviderRequest.provider:type_name -> copilot.cli.v1.ProviderConfig
-	69, // 51: copilot.bridge.v1.UpdateProviderRequest.update_mask:type_name -> google.protobuf.FieldMask
-	68, // 52: copilot.bridge.v1.ProvideCredentialsRequest.provider:type_name -> copilot.cli.v1.ProviderConfig
-	55, // 53: copilot.bridge.v1.ProvideCredentialsResponse.session:type_name -> copilot.bridge.v1.Session
-	6,  // 54: copilot.bridge.v1.SessionService.CreateSession:input_type -> copilot.bridge.v1.CreateSessionRequest
-	8,  // 55: copilot.bridge.v1.SessionService.ResumeSession:input_type -> copilot.bridge.v1.ResumeSessionRequest
-	10, // 56: copilot.bridge.v1.SessionService.GetSession:input_type -> copilot.bridge.v1.GetSessionRequest
-	12, // 57: copilot.bridge.v1.SessionService.ListSessions:input_type -> copilot.bridge.v1.ListSessionsRequest
-	15, // 58: copilot.bridge.v1.SessionService.DeleteSession:input_type -> copilot.bridge.v1.DeleteSessionRequest
-	17, // 59: copilot.bridge.v1.SessionService.GetLastSession:input_type -> copilot.bridge.v1.GetLastSessionRequest
-	19, // 60: copilot.bridge.v1.SessionService.DisconnectSession:input_type -> copilot.bridge.v1.DisconnectSessionRequest
-	21, // 61: copilot.bridge.v1.SessionService.GetForegroundSession:input_type -> copilot.bridge.v1.GetForegroundSessionRequest
-	23, // 62: copilot.bridge.v1.SessionService.SetForegroundSession:input_type -> copilot.bridge.v1.SetForegroundSessionRequest
-	25, // 63: copilot.bridge.v1.SessionService.Send:input_type -> copilot.bridge.v1.SendRequest
-	27, // 64: copilot.bridge.v1.SessionService.SendStream:input_type -> copilot.bridge.v1.SendStreamRequest
-	30, // 65: copilot.bridge.v1.SessionService.SendAndWait:input_type -> copilot.bridge.v1.SendAndWaitRequest
-	32, // 66: copilot.bridge.v1.SessionService.Run:input_type -> copilot.bridge.v1.RunRequest
-	35, // 67: copilot.bridge.v1.SessionService.Abort:input_type -> copilot.bridge.v1.AbortRequest
-	37, // 68: copilot.bridge.v1.SessionService.ListEvents:input_type -> copilot.bridge.v1.ListEventsRequest
-	39, // 69: copilot.bridge.v1.SessionService.ReadEvent:input_type -> copilot.bridge.v1.ReadEventRequest
-	41, // 70: copilot.bridge.v1.SessionService.SetModel:input_type -> copilot.bridge.v1.SetModelRequest
-	43, // 71: copilot.bridge.v1.SessionService.Log:input_type -> copilot.bridge.v1.LogRequest
-	45, // 72: copilot.bridge.v1.SessionService.UpdateProvider:input_type -> copilot.bridge.v1.UpdateProviderRequest
-	47, // 73: copilot.bridge.v1.SessionService.ProvideCredentials:input_type -> copilot.bridge.v1.ProvideCredentialsRequest
-	2,  // 74: copilot.bridge.v1.SessionService.ShareSession:input_type -> copilot.bridge.v1.ShareSessionRequest
-	4,  // 75: copilot.bridge.v1.SessionService.UnshareSession:input_type -> copilot.bridge.v1.UnshareSessionRequest
-	7,  // 76: copilot.bridge.v1.SessionService.CreateSession:output_type -> copilot.bridge.v1.CreateSessionResponse
-	9,  // 77: copilot.bridge.v1.SessionService.ResumeSession:output_type -> copilot.bridge.v1.ResumeSessionResponse
-	11, // 78: copilot.bridge.v1.SessionService.GetSession:output_type -> copilot.bridge.v1.GetSessionResponse
-	14, // 79: copilot.bridge.v1.SessionService.ListSessions:output_type -> copilot.bridge.v1.ListSessionsResponse
-	16, // 80: copilot.bridge.v1.SessionService.DeleteSession:output_type -> copilot.bridge.v1.DeleteSessionResponse
-	18, // 81: copilot.bridge.v1.SessionService.GetLastSession:output_type -> copilot.bridge.v1.GetLastSessionResponse
-	20, // 82: copilot.bridge.v1.SessionService.DisconnectSession:output_type -> copilot.bridge.v1.DisconnectSessionResponse
-	22, // 83: copilot.bridge.v1.SessionService.GetForegroundSession:output_type -> copilot.bridge.v1.GetForegroundSessionResponse
-	24, // 84: copilot.bridge.v1.SessionService.SetForegroundSession:output_type -> copilot.bridge.v1.SetForegroundSessionResponse
-	26, // 85: copilot.bridge.v1.SessionService.Send:output_type -> copilot.bridge.v1.SendResponse
-	29, // 86: copilot.bridge.v1.SessionService.SendStream:output_type -> copilot.bridge.v1.SendStreamResponse
-	31, // 87: copilot.bridge.v1.SessionService.SendAndWait:output_type -> copilot.bridge.v1.SendAndWaitResponse
-	33, // 88: copilot.bridge.v1.SessionService.Run:output_type -> copilot.bridge.v1.RunResponse
-	36, // 89: copilot.bridge.v1.SessionService.Abort:output_type -> copilot.bridge.v1.AbortResponse
-	38, // 90: copilot.bridge.v1.SessionService.ListEvents:output_type -> copilot.bridge.v1.ListEventsResponse
-	40, // 91: copilot.bridge.v1.SessionService.ReadEvent:output_type -> copilot.bridge.v1.ReadEventResponse
-	42, // 92: copilot.bridge.v1.SessionService.SetModel:output_type -> copilot.bridge.v1.SetModelResponse
-	44, // 93: copilot.bridge.v1.SessionService.Log:output_type -> copilot.bridge.v1.LogResponse
-	46, // 94: copilot.bridge.v1.SessionService.UpdateProvider:output_type -> copilot.bridge.v1.UpdateProviderResponse
-	48, // 95: copilot.bridge.v1.SessionService.ProvideCredentials:output_type -> copilot.bridge.v1.ProvideCredentialsResponse
-	3,  // 96: copilot.bridge.v1.SessionService.ShareSession:output_type -> copilot.bridge.v1.ShareSessionResponse
-	5,  // 97: copilot.bridge.v1.SessionService.UnshareSession:output_type -> copilot.bridge.v1.UnshareSessionResponse
-	76, // [76:98] is the sub-list for method output_type
-	54, // [54:76] is the sub-list for method input_type
-	54, // [54:54] is the sub-list for extension type_name
-	54, // [54:54] is the sub-list for extension extendee
-	0,  // [0:54] is the sub-list for field type_name
+	47, // 0: copilot.bridge.v1.ShareSessionRequest.access:type_name -> copilot.bridge.v1.ShareAccess
+	48, // 1: copilot.bridge.v1.ShareSessionResponse.shares:type_name -> copilot.bridge.v1.SessionShare
+	48, // 2: copilot.bridge.v1.UnshareSessionResponse.shares:type_name -> copilot.bridge.v1.SessionShare
+	49, // 3: copilot.bridge.v1.CreateSessionRequest.config:type_name -> copilot.cli.v1.SessionConfig
+	50, // 4: copilot.bridge.v1.CreateSessionRequest.lifetime:type_name -> copilot.bridge.v1.Lifetime
+	51, // 5: copilot.bridge.v1.CreateSessionRequest.handlers:type_name -> copilot.bridge.v1.Handlers
+	52, // 6: copilot.bridge.v1.CreateSessionRequest.callback_timeout:type_name -> google.protobuf.Duration
+	53, // 7: copilot.bridge.v1.CreateSessionRequest.cloud:type_name -> copilot.cli.v1.CloudSessionConfig
+	54, // 8: copilot.bridge.v1.CreateSessionRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
+	55, // 9: copilot.bridge.v1.CreateSessionResponse.session:type_name -> copilot.bridge.v1.Session
+	49, // 10: copilot.bridge.v1.ResumeSessionRequest.config:type_name -> copilot.cli.v1.SessionConfig
+	50, // 11: copilot.bridge.v1.ResumeSessionRequest.lifetime:type_name -> copilot.bridge.v1.Lifetime
+	51, // 12: copilot.bridge.v1.ResumeSessionRequest.handlers:type_name -> copilot.bridge.v1.Handlers
+	52, // 13: copilot.bridge.v1.ResumeSessionRequest.callback_timeout:type_name -> google.protobuf.Duration
+	56, // 14: copilot.bridge.v1.ResumeSessionRequest.options:type_name -> copilot.cli.v1.SessionResumeExtras
+	54, // 15: copilot.bridge.v1.ResumeSessionRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
+	55, // 16: copilot.bridge.v1.ResumeSessionResponse.session:type_name -> copilot.bridge.v1.Session
+	54, // 17: copilot.bridge.v1.GetSessionRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
+	55, // 18: copilot.bridge.v1.GetSessionResponse.session:type_name -> copilot.bridge.v1.Session
+	11, // 19: copilot.bridge.v1.ListSessionsRequest.filter:type_name -> copilot.bridge.v1.SessionFilter
+	54, // 20: copilot.bridge.v1.ListSessionsRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
+	55, // 21: copilot.bridge.v1.ListSessionsResponse.sessions:type_name -> copilot.bridge.v1.Session
+	54, // 22: copilot.bridge.v1.DeleteSessionRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
+	54, // 23: copilot.bridge.v1.GetLastSessionRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
+	57, // 24: copilot.bridge.v1.SendRequest.prompt:type_name -> copilot.bridge.v1.Prompt
+	58, // 25: copilot.bridge.v1.SendResponse.position:type_name -> copilot.bridge.v1.Position
+	23, // 26: copilot.bridge.v1.SendStreamRequest.request:type_name -> copilot.bridge.v1.SendRequest
+	26, // 27: copilot.bridge.v1.SendStreamRequest.chunk:type_name -> copilot.bridge.v1.AttachmentChunk
+	58, // 28: copilot.bridge.v1.SendStreamResponse.position:type_name -> copilot.bridge.v1.Position
+	57, // 29: copilot.bridge.v1.SendAndWaitRequest.prompt:type_name -> copilot.bridge.v1.Prompt
+	52, // 30: copilot.bridge.v1.SendAndWaitRequest.idle_timeout:type_name -> google.protobuf.Duration
+	52, // 31: copilot.bridge.v1.SendAndWaitRequest.timeout:type_name -> google.protobuf.Duration
+	59, // 32: copilot.bridge.v1.SendAndWaitResponse.outcome:type_name -> copilot.bridge.v1.TurnOutcome
+	4,  // 33: copilot.bridge.v1.RunRequest.create:type_name -> copilot.bridge.v1.CreateSessionRequest
+	57, // 34: copilot.bridge.v1.RunRequest.prompt:type_name -> copilot.bridge.v1.Prompt
+	60, // 35: copilot.bridge.v1.RunRequest.filter:type_name -> copilot.bridge.v1.EventFilter
+	61, // 36: copilot.bridge.v1.RunRequest.options:type_name -> copilot.bridge.v1.StreamOptions
+	32, // 37: copilot.bridge.v1.RunResponse.started:type_name -> copilot.bridge.v1.RunStarted
+	62, // 38: copilot.bridge.v1.RunResponse.stream:type_name -> copilot.bridge.v1.SubscribeResponse
+	59, // 39: copilot.bridge.v1.RunResponse.outcome:type_name -> copilot.bridge.v1.TurnOutcome
+	58, // 40: copilot.bridge.v1.RunStarted.position:type_name -> copilot.bridge.v1.Position
+	58, // 41: copilot.bridge.v1.ListEventsRequest.after:type_name -> copilot.bridge.v1.Position
+	60, // 42: copilot.bridge.v1.ListEventsRequest.filter:type_name -> copilot.bridge.v1.EventFilter
+	63, // 43: copilot.bridge.v1.ListEventsRequest.fidelity:type_name -> copilot.bridge.v1.Fidelity
+	64, // 44: copilot.bridge.v1.ListEventsResponse.events:type_name -> copilot.bridge.v1.Event
+	65, // 45: copilot.bridge.v1.ListEventsResponse.gap:type_name -> copilot.bridge.v1.Gap
+	58, // 46: copilot.bridge.v1.ReadEventRequest.position:type_name -> copilot.bridge.v1.Position
+	66, // 47: copilot.bridge.v1.SetModelRequest.model_capabilities:type_name -> copilot.cli.v1.ModelCapabilitiesOverride
+	67, // 48: copilot.bridge.v1.LogRequest.level:type_name -> copilot.cli.v1.SessionLogLevel
+	68, // 49: copilot.bridge.v1.UpdateProviderRequest.provider:type_name -> copilot.cli.v1.ProviderConfig
+	69, // 50: copilot.bridge.v1.UpdateProviderRequest.update_mask:type_name -> google.protobuf.FieldMask
+	68, // 51: copilot.bridge.v1.ProvideCredentialsRequest.provider:type_name -> copilot.cli.v1.ProviderConfig
+	55, // 52: copilot.bridge.v1.ProvideCredentialsResponse.session:type_name -> copilot.bridge.v1.Session
+	4,  // 53: copilot.bridge.v1.SessionService.CreateSession:input_type -> copilot.bridge.v1.CreateSessionRequest
+	6,  // 54: copilot.bridge.v1.SessionService.ResumeSession:input_type -> copilot.bridge.v1.ResumeSessionRequest
+	8,  // 55: copilot.bridge.v1.SessionService.GetSession:input_type -> copilot.bridge.v1.GetSessionRequest
+	10, // 56: copilot.bridge.v1.SessionService.ListSessions:input_type -> copilot.bridge.v1.ListSessionsRequest
+	13, // 57: copilot.bridge.v1.SessionService.DeleteSession:input_type -> copilot.bridge.v1.DeleteSessionRequest
+	15, // 58: copilot.bridge.v1.SessionService.GetLastSession:input_type -> copilot.bridge.v1.GetLastSessionRequest
+	17, // 59: copilot.bridge.v1.SessionService.DisconnectSession:input_type -> copilot.bridge.v1.DisconnectSessionRequest
+	19, // 60: copilot.bridge.v1.SessionService.GetForegroundSession:input_type -> copilot.bridge.v1.GetForegroundSessionRequest
+	21, // 61: copilot.bridge.v1.SessionService.SetForegroundSession:input_type -> copilot.bridge.v1.SetForegroundSessionRequest
+	23, // 62: copilot.bridge.v1.SessionService.Send:input_type -> copilot.bridge.v1.SendRequest
+	25, // 63: copilot.bridge.v1.SessionService.SendStream:input_type -> copilot.bridge.v1.SendStreamRequest
+	28, // 64: copilot.bridge.v1.SessionService.SendAndWait:input_type -> copilot.bridge.v1.SendAndWaitRequest
+	30, // 65: copilot.bridge.v1.SessionService.Run:input_type -> copilot.bridge.v1.RunRequest
+	33, // 66: copilot.bridge.v1.SessionService.Abort:input_type -> copilot.bridge.v1.AbortRequest
+	35, // 67: copilot.bridge.v1.SessionService.ListEvents:input_type -> copilot.bridge.v1.ListEventsRequest
+	37, // 68: copilot.bridge.v1.SessionService.ReadEvent:input_type -> copilot.bridge.v1.ReadEventRequest
+	39, // 69: copilot.bridge.v1.SessionService.SetModel:input_type -> copilot.bridge.v1.SetModelRequest
+	41, // 70: copilot.bridge.v1.SessionService.Log:input_type -> copilot.bridge.v1.LogRequest
+	43, // 71: copilot.bridge.v1.SessionService.UpdateProvider:input_type -> copilot.bridge.v1.UpdateProviderRequest
+	45, // 72: copilot.bridge.v1.SessionService.ProvideCredentials:input_type -> copilot.bridge.v1.ProvideCredentialsRequest
+	0,  // 73: copilot.bridge.v1.SessionService.ShareSession:input_type -> copilot.bridge.v1.ShareSessionRequest
+	2,  // 74: copilot.bridge.v1.SessionService.UnshareSession:input_type -> copilot.bridge.v1.UnshareSessionRequest
+	5,  // 75: copilot.bridge.v1.SessionService.CreateSession:output_type -> copilot.bridge.v1.CreateSessionResponse
+	7,  // 76: copilot.bridge.v1.SessionService.ResumeSession:output_type -> copilot.bridge.v1.ResumeSessionResponse
+	9,  // 77: copilot.bridge.v1.SessionService.GetSession:output_type -> copilot.bridge.v1.GetSessionResponse
+	12, // 78: copilot.bridge.v1.SessionService.ListSessions:output_type -> copilot.bridge.v1.ListSessionsResponse
+	14, // 79: copilot.bridge.v1.SessionService.DeleteSession:output_type -> copilot.bridge.v1.DeleteSessionResponse
+	16, // 80: copilot.bridge.v1.SessionService.GetLastSession:output_type -> copilot.bridge.v1.GetLastSessionResponse
+	18, // 81: copilot.bridge.v1.SessionService.DisconnectSession:output_type -> copilot.bridge.v1.DisconnectSessionResponse
+	20, // 82: copilot.bridge.v1.SessionService.GetForegroundSession:output_type -> copilot.bridge.v1.GetForegroundSessionResponse
+	22, // 83: copilot.bridge.v1.SessionService.SetForegroundSession:output_type -> copilot.bridge.v1.SetForegroundSessionResponse
+	24, // 84: copilot.bridge.v1.SessionService.Send:output_type -> copilot.bridge.v1.SendResponse
+	27, // 85: copilot.bridge.v1.SessionService.SendStream:output_type -> copilot.bridge.v1.SendStreamResponse
+	29, // 86: copilot.bridge.v1.SessionService.SendAndWait:output_type -> copilot.bridge.v1.SendAndWaitResponse
+	31, // 87: copilot.bridge.v1.SessionService.Run:output_type -> copilot.bridge.v1.RunResponse
+	34, // 88: copilot.bridge.v1.SessionService.Abort:output_type -> copilot.bridge.v1.AbortResponse
+	36, // 89: copilot.bridge.v1.SessionService.ListEvents:output_type -> copilot.bridge.v1.ListEventsResponse
+	38, // 90: copilot.bridge.v1.SessionService.ReadEvent:output_type -> copilot.bridge.v1.ReadEventResponse
+	40, // 91: copilot.bridge.v1.SessionService.SetModel:output_type -> copilot.bridge.v1.SetModelResponse
+	42, // 92: copilot.bridge.v1.SessionService.Log:output_type -> copilot.bridge.v1.LogResponse
+	44, // 93: copilot.bridge.v1.SessionService.UpdateProvider:output_type -> copilot.bridge.v1.UpdateProviderResponse
+	46, // 94: copilot.bridge.v1.SessionService.ProvideCredentials:output_type -> copilot.bridge.v1.ProvideCredentialsResponse
+	1,  // 95: copilot.bridge.v1.SessionService.ShareSession:output_type -> copilot.bridge.v1.ShareSessionResponse
+	3,  // 96: copilot.bridge.v1.SessionService.UnshareSession:output_type -> copilot.bridge.v1.UnshareSessionResponse
+	75, // [75:97] is the sub-list for method output_type
+	53, // [53:75] is the sub-list for method input_type
+	53, // [53:53] is the sub-list for extension type_name
+	53, // [53:53] is the sub-list for extension extendee
+	0,  // [0:53] is the sub-list for field type_name
 }
 
 func init() { file_copilot_bridge_v1_session_service_proto_init() }
@@ -3492,15 +3375,15 @@ func file_copilot_bridge_v1_session_service_proto_init() {
 	file_copilot_bridge_v1_event_service_proto_init()
 	file_copilot_bridge_v1_runtime_profile_proto_init()
 	file_copilot_bridge_v1_session_proto_init()
-	file_copilot_bridge_v1_session_service_proto_msgTypes[26].OneofWrappers = []any{
+	file_copilot_bridge_v1_session_service_proto_msgTypes[25].OneofWrappers = []any{
 		(*SendStreamRequest_Request)(nil),
 		(*SendStreamRequest_Chunk)(nil),
 	}
-	file_copilot_bridge_v1_session_service_proto_msgTypes[31].OneofWrappers = []any{
+	file_copilot_bridge_v1_session_service_proto_msgTypes[30].OneofWrappers = []any{
 		(*RunRequest_SessionId)(nil),
 		(*RunRequest_Create)(nil),
 	}
-	file_copilot_bridge_v1_session_service_proto_msgTypes[32].OneofWrappers = []any{
+	file_copilot_bridge_v1_session_service_proto_msgTypes[31].OneofWrappers = []any{
 		(*RunResponse_Started)(nil),
 		(*RunResponse_Stream)(nil),
 		(*RunResponse_Outcome)(nil),
@@ -3510,14 +3393,13 @@ func file_copilot_bridge_v1_session_service_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_copilot_bridge_v1_session_service_proto_rawDesc), len(file_copilot_bridge_v1_session_service_proto_rawDesc)),
-			NumEnums:      1,
-			NumMessages:   48,
+			NumEnums:      0,
+			NumMessages:   47,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
 		GoTypes:           file_copilot_bridge_v1_session_service_proto_goTypes,
 		DependencyIndexes: file_copilot_bridge_v1_session_service_proto_depIdxs,
-		EnumInfos:         file_copilot_bridge_v1_session_service_proto_enumTypes,
 		MessageInfos:      file_copilot_bridge_v1_session_service_proto_msgTypes,
 	}.Build()
 	File_copilot_bridge_v1_session_service_proto = out.File

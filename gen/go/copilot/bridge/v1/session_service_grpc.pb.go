@@ -142,7 +142,8 @@ type SessionServiceClient interface {
 	// perhaps take part in it, under the same id: EventService.Subscribe, CallbackService.Attach
 	// with join_session_id and what else their roles there let them. They cannot resume,
 	// configure, disconnect, delete or share it. It lasts until UnshareSession or the session's
-	// deletion. Sharing again with a tenant changes the access.
+	// deletion. Sharing again with a tenant changes the access. GetSession tells whom it is
+	// shared with.
 	//
 	// Errors: INVALID_ARGUMENT INVALID_FIELD for a tenant that is the caller's own or has no
 	// valid name; whether there is one of that name is not told. RESOURCE_EXHAUSTED
@@ -506,7 +507,8 @@ type SessionServiceServer interface {
 	// perhaps take part in it, under the same id: EventService.Subscribe, CallbackService.Attach
 	// with join_session_id and what else their roles there let them. They cannot resume,
 	// configure, disconnect, delete or share it. It lasts until UnshareSession or the session's
-	// deletion. Sharing again with a tenant changes the access.
+	// deletion. Sharing again with a tenant changes the access. GetSession tells whom it is
+	// shared with.
 	//
 	// Errors: INVALID_ARGUMENT INVALID_FIELD for a tenant that is the caller's own or has no
 	// valid name; whether there is one of that name is not told. RESOURCE_EXHAUSTED
