@@ -46,6 +46,7 @@ func (st *stage) hostEvents(id string) func() *bridgev1.WatchHostEventsResponse 
 func TestHostEvents(t *testing.T) {
 	t.Parallel()
 	st := newOwnStage(t, hostConfig{change: tidy})
+	st.skipWithoutHostEvents()
 	next := st.hostEvents("")
 	s := st.create(copilot.SessionOptions{})
 	st.say(s, "hello")
@@ -62,6 +63,14 @@ func TestHostEvents(t *testing.T) {
 		_, err = bad.Recv()
 	}
 	wantField(t, copilot.FromError(err), codes.InvalidArgument, bridgev1.ErrorReason_ERROR_REASON_INVALID_FIELD, "session_id")
+}
+
+// skipWithoutHostEvents skips a test on a CLI whose sessions end without them.
+func (r *rig) skipWithoutHostEvents() {
+	r.t.Helper()
+	if r.before("1.0.102") {
+		r.t.Skip("an older CLI tells nothing of the end of a session")
+	}
 }
 
 // disconnected ends a session for everybody.
@@ -101,7 +110,10 @@ func TestHostEventsOfTheShim(t *testing.T) {
 		return members
 	}
 	want := told([]string{home}, cli)
-	if got := told([]string{home, "COPILOT_GRPC_CLI=" + cli}, path, "shim"); len(want) == 0 || !reflect.DeepEqual(got, want) {
+	if want == nil {
+		return // the CLI tells nothing, or the test has failed
+	}
+	if got := told([]string{home, "COPILOT_GRPC_CLI=" + cli}, path, "shim"); !reflect.DeepEqual(got, want) {
 		t.Errorf("told %v, want %v", got, want)
 	}
 }
@@ -109,6 +121,7 @@ func TestHostEventsOfTheShim(t *testing.T) {
 // toldOfTheEnd is what the host is told when the last leaves a session.
 func toldOfTheEnd(t *testing.T, env []string, command ...string) (members map[string]any) {
 	r := newRig(t, shimScript)
+	r.skipWithoutHostEvents()
 	p := startSDKProgram(t, r.ctx, env, command...)
 	const id = "3f0c1f4e-5a10-4c39-9d9e-0c7a2f1d8b12"
 	p.call("connect", `{}`)

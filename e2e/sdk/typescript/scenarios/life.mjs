@@ -35,7 +35,11 @@ async function pendingTool(stage, more) {
   await came;
   const { data } = await seen.first("external_tool.requested");
   await client.forceStop();
-  const again = await first.resumeSession(session.sessionId, stage.config({ tools: [tool(() => "rainy")], ...more }));
+  // Nobody says when it is known that the other connection has gone, and its tool with it.
+  const again = await eventually("the place of the one who has gone", () =>
+    first.resumeSession(session.sessionId, stage.config({ tools: [tool(() => "rainy")], ...more })).catch((error) => {
+      if (!error.message.includes("already registered by another connection")) throw error;
+    }));
   const later = new Recorder(again);
   const handled = await failure(() => again.rpc.tools.handlePendingToolCall({ requestId: data.requestId, result: { textResultForLlm: "sunny after all", resultType: "success" } }));
   return { again, later, handled };
