@@ -103,17 +103,18 @@ type Config struct {
 
 // Bridge serves the calls. Its methods may be called from any goroutine.
 type Bridge struct {
-	cfg       Config
-	log       *slog.Logger
-	codec     *codec
-	defaults  session.Object
-	tuned     atomic.Pointer[tuned]
-	once      *idempotency.Store
-	watchers  watchers
-	telemetry telemetry
-	runs      runs
-	runtimes  Runtimes
-	table     *placement.Table
+	cfg        Config
+	log        *slog.Logger
+	codec      *codec
+	defaults   session.Object
+	tuned      atomic.Pointer[tuned]
+	once       *idempotency.Store
+	watchers   watchers
+	telemetry  notices
+	hostEvents notices
+	runs       runs
+	runtimes   Runtimes
+	table      *placement.Table
 
 	// ctx ends when the bridge closes; tasks are what runs in the background.
 	ctx    context.Context

@@ -207,7 +207,10 @@ func (bind *binding) notification(method string, params []byte) {
 		bind.shells.take(method, params)
 		return
 	case telemetryEvent:
-		bind.b.telemetry.take(bind, params)
+		bind.takeTelemetry(params)
+		return
+	case hostEvent:
+		bind.takeHostEvent(params)
 		return
 	default:
 		return

@@ -44,6 +44,8 @@ type sdkProgram struct {
 	hooks  map[string]int
 	change chan struct{}
 	work   sync.WaitGroup
+	// host has what the CLI told its host.
+	host chan json.RawMessage
 }
 
 // childIO is a child's stdin and stdout.
@@ -60,7 +62,7 @@ func (c childIO) Close() error {
 
 func startSDKProgram(t *testing.T, ctx context.Context, env []string, command ...string) *sdkProgram {
 	t.Helper()
-	p := &sdkProgram{t: t, ctx: ctx, change: make(chan struct{}), hooks: map[string]int{}}
+	p := &sdkProgram{t: t, ctx: ctx, change: make(chan struct{}), hooks: map[string]int{}, host: make(chan json.RawMessage, 16)}
 	p.cmd = exec.Command(command[0], append(command[1:], "--headless", "--no-auto-update", "--no-auto-login", "--stdio")...)
 	p.cmd.Env = append(env, "PATH="+os.Getenv("PATH"), "TERM=dumb", "COPILOT_HOME="+t.TempDir())
 	p.cmd.Dir, p.cmd.Stderr = realDir(t), &p.stderr
@@ -77,6 +79,14 @@ func startSDKProgram(t *testing.T, ctx context.Context, env []string, command ..
 	}
 	p.conn = rpcconn.New(childIO{out, in}, rpcconn.Options{
 		Event: p.event,
+		Notification: func(method string, params []byte) {
+			if method == "host.event" {
+				select {
+				case p.host <- bytes.Clone(params):
+				default: // more than anybody looks at
+				}
+			}
+		},
 		Request: func(_ context.Context, q *rpcconn.Request) (json.RawMessage, error) {
 			return p.answer(q), nil
 		},

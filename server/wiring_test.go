@@ -188,6 +188,10 @@ func (backend) Invoke(context.Context, *bridgev1.InvokeRequest) (*bridgev1.Invok
 	return called[bridgev1.InvokeResponse]("Invoke")
 }
 
+func (backend) WatchHostEvents(context.Context, *bridgev1.WatchHostEventsRequest, func(*bridgev1.WatchHostEventsResponse) error) error {
+	return refusal("WatchHostEvents")
+}
+
 func (backend) WatchTelemetry(context.Context, *bridgev1.WatchTelemetryRequest, func(*bridgev1.WatchTelemetryResponse) error) error {
 	return refusal("WatchTelemetry")
 }

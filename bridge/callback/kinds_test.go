@@ -18,7 +18,7 @@ import (
 // notCallbacks are what the CLI sends or asks that is no callback of a session, and why.
 var notCallbacks = map[string]string{
 	"gitHubTelemetry.event":   "a notification, for a process that asked for telemetry",
-	"host.event":              "a notification about the CLI's process, which carries tokens",
+	"host.event":              "a notification, which RuntimeService.WatchHostEvents streams without tokens",
 	"host.exited":             "a notification of the CLI's own supervisor",
 	"host.sessionReleased":    "a notification of the CLI's own supervisor",
 	"host.materializeSession": "asked of the CLI's own supervisor, which the bridge is not",

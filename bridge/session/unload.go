@@ -42,6 +42,14 @@ func (s *Session) Rests(idle time.Duration) bool {
 	return s.resting(idle)
 }
 
+// Internal reports whether the bridge is at work on the session by itself: what the CLI says
+// of it then is the bridge's doing.
+func (s *Session) Internal() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.internal
+}
+
 // Unload takes the session out of its runtime if nothing has gone on in it for some time,
 // and nothing does in the CLI: no task, schedule or shell. It reports whether it did. The
 // session stays open, and is loaded again by whatever needs it.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"io"
 	"log/slog"
+	"slices"
 	"sync"
 
 	"google.golang.org/protobuf/proto"
@@ -39,7 +40,9 @@ type conn struct {
 	connected bool // it has shown the token
 	telemetry bool
 	sessions  map[string]*participant
-	over      bool
+	// past are sessions that ended while the connection was in them, the last of them.
+	past []string
+	over bool
 }
 
 func newConn(ctx context.Context, s *Server, rwc io.ReadWriteCloser, trusted bool) *conn {
@@ -66,6 +69,7 @@ func newConn(ctx context.Context, s *Server, rwc io.ReadWriteCloser, trusted boo
 // serve runs the connection to its end.
 func (c *conn) serve(ctx context.Context) error {
 	c.work.Go(func() { c.watchSessions(c.life) })
+	c.work.Go(func() { c.watchHostEvents(c.life) })
 	select {
 	case <-c.rpc.Done():
 	case <-ctx.Done():
@@ -175,6 +179,25 @@ func (c *conn) participant(id string) *participant {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.sessions[id]
+}
+
+// maxPast bounds the sessions that ended a while ago.
+const maxPast = 16
+
+// ended notes that a session has ended in which the connection was to the last.
+func (c *conn) ended(id string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.past = append(c.past, id); len(c.past) > maxPast {
+		c.past = slices.Delete(c.past, 0, 1)
+	}
+}
+
+// hears reports whether the connection is in a session, or was when it ended.
+func (c *conn) hears(id string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.sessions[id] != nil || slices.Contains(c.past, id)
 }
 
 // profile is what the runtimes of the connection's sessions are to be like; nil for the

@@ -226,10 +226,13 @@ func (p *participant) event(b []byte) error {
 		return err
 	}
 	p.farewell = nil // it went on after that
-	if isFarewell(event) && !p.ending() {
-		p.farewell = text
-		p.reach(at)
-		return nil
+	if isFarewell(event) {
+		if !p.ending() {
+			p.farewell = text
+			p.reach(at)
+			return nil
+		}
+		p.conn.ended(p.id)
 	}
 	if err := p.tell("session.event", text); err != nil {
 		return err
@@ -385,6 +388,7 @@ func (p *participant) streamed(r *bridgev1.SubscribeResponse) (over bool, err er
 		}
 		over = true
 		if p.farewell != nil {
+			p.conn.ended(p.id)
 			err = p.tell("session.event", p.farewell)
 		}
 	}

@@ -114,6 +114,7 @@ type program struct {
 
 	mu     sync.Mutex
 	heard  []string // events by type, notifications by method, replies as "reply to METHOD"
+	host   []string // what the host was told
 	change chan struct{}
 	// answer answers requests; on is told of events.
 	answer func(method string, params json.RawMessage) (json.RawMessage, error)
@@ -140,6 +141,11 @@ func (r *rig) connect(direct bool) *program {
 	}
 	p.conn = rpcconn.New(rwc, rpcconn.Options{
 		Event: p.event, Notification: func(method string, params []byte) {
+			if method == hostEvent {
+				p.mu.Lock()
+				p.host = append(p.host, string(params))
+				p.mu.Unlock()
+			}
 			p.hear(method)
 			if method == "session.lifecycle" && strings.Contains(string(params), "session.deleted") {
 				p.hear("session.deleted")

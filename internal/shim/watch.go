@@ -5,6 +5,8 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
@@ -80,7 +82,50 @@ func (c *conn) watchTelemetry(ctx context.Context) {
 	})
 }
 
-// again opens a stream again whenever it ends, until ctx does.
+// hostEvent is the notification by which the CLI tells its host what happened in it.
+const hostEvent = "host.event"
+
+// watchHostEvents passes on what the CLI tells of the connection's sessions, and of none.
+func (c *conn) watchHostEvents(ctx context.Context) {
+	client := bridgev1.NewRuntimeServiceClient(c.server.config.Bridge)
+	c.again(ctx, "host events", func() error {
+		stream, err := client.WatchHostEvents(ctx, &bridgev1.WatchHostEventsRequest{HeartbeatInterval: durationpb.New(heartbeat)})
+		if err != nil {
+			return err
+		}
+		for {
+			r, err := stream.Recv()
+			if err != nil {
+				return err
+			}
+			if err := c.tellHostEvent(ctx, r); err != nil {
+				return err
+			}
+		}
+	})
+}
+
+// tellHostEvent passes on a host event, if the CLI would: what the bridge did by itself did
+// not happen for the program, and one without its content would be another event.
+func (c *conn) tellHostEvent(ctx context.Context, r *bridgev1.WatchHostEventsResponse) error {
+	event, id := r.GetEvent(), r.GetEvent().GetScope().GetSessionId()
+	if event == nil || r.GetCause() == bridgev1.EventCause_EVENT_CAUSE_BRIDGE || id != "" && !c.hears(id) {
+		return nil
+	}
+	if r.GetPayloadWithheld() {
+		c.log.Info("host event withheld by the bridge", "kind", event.GetKind())
+		return nil
+	}
+	text, err := c.server.tables.write(event)
+	if err != nil {
+		return err
+	}
+	c.server.counter.typed(hostEvent)
+	return c.rpc.Tell(ctx, hostEvent, text)
+}
+
+// again opens a stream again whenever it ends, until ctx does, or the bridge has no such
+// stream for the caller.
 func (c *conn) again(ctx context.Context, what string, follow func() error) {
 	r := newRetry(c.server.config.Grace)
 	for ctx.Err() == nil {
@@ -89,6 +134,10 @@ func (c *conn) again(ctx context.Context, what string, follow func() error) {
 			return
 		}
 		c.log.Debug("stream ended", "what", what, "error", err)
+		switch status.Code(err) {
+		case codes.Unimplemented, codes.PermissionDenied:
+			return
+		}
 		if !r.wait(ctx) {
 			r = newRetry(c.server.config.Grace)
 		}

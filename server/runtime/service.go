@@ -19,6 +19,7 @@ type Backend interface {
 	Ping(context.Context, *bridgev1.PingRequest) (*bridgev1.PingResponse, error)
 	GetAuthStatus(context.Context, *bridgev1.GetAuthStatusRequest) (*bridgev1.GetAuthStatusResponse, error)
 	ListModels(context.Context, *bridgev1.ListModelsRequest) (*bridgev1.ListModelsResponse, error)
+	WatchHostEvents(context.Context, *bridgev1.WatchHostEventsRequest, func(*bridgev1.WatchHostEventsResponse) error) error
 	WatchTelemetry(context.Context, *bridgev1.WatchTelemetryRequest, func(*bridgev1.WatchTelemetryResponse) error) error
 }
 

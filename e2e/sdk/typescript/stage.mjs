@@ -107,6 +107,14 @@ export async function persisted(session) {
   return events.filter((e) => !e.ephemeral).map((e) => e.type);
 }
 
+/** persistedHooked is persisted where there are hooks, with those of the session's start apart:
+ *  the CLI goes on with the prompt's hooks meanwhile, and which end first is a matter of time. */
+export async function persistedHooked(session) {
+  const events = (await session.getEvents()).filter((e) => !e.ephemeral);
+  const ofStart = (e) => e.type.startsWith("hook.") && e.data.hookType === "sessionStart";
+  return { start: events.filter(ofStart).map((e) => e.type), then: events.filter((e) => !ofStart(e)).map((e) => e.type) };
+}
+
 /** failure is what a call fails with; "no failure" is one, too. */
 export async function failure(call) {
   try {

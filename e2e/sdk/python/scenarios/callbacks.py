@@ -4,7 +4,7 @@ import json
 
 from copilot import CommandDefinition, Tool, ToolResult
 
-from .stage import Recorder, failure, persisted, turn
+from .stage import Recorder, failure, persisted, persisted_hooked, turn
 
 
 async def _question(stage, answer, **more):
@@ -84,7 +84,7 @@ async def _hooked(stage, answers, prompt='use get_weather {"city":"Paris"}'):
     session = await stage.client().create_session(**stage.config(tools=[tool], hooks={f"on_{kind}": hook(kind) for kind in KINDS}))
     seen = Recorder(session)
     answer = await failure(turn(session, prompt))
-    record = {"answer": answer, "called": list(called), "results": seen.data("tool.execution_complete", "success", "error"), "persisted": await persisted(session)}
+    record = {"answer": answer, "called": list(called), "results": seen.data("tool.execution_complete", "success", "error"), "persisted": await persisted_hooked(session)}
     await session.disconnect()
     return {**record, "ended": [kind for kind, _ in called[len(record["called"]):]]}
 

@@ -8,6 +8,7 @@ import enum
 import json
 import os
 import pathlib
+import re
 import urllib.request
 import uuid
 
@@ -27,6 +28,7 @@ class Stage:
         self.project.mkdir(parents=True, exist_ok=True)
         self._cli = {"path": os.environ["SDK_CLI"], "args": json.loads(os.environ["SDK_CLI_ARGS"])}
         self._clients: list[CopilotClient] = []
+        self._server: asyncio.subprocess.Process | None = None
 
     def client(self, **options) -> CopilotClient:
         """A client over stdio, unless the options name a connection."""
@@ -36,16 +38,38 @@ class Stage:
         self._clients.append(client)
         return client
 
+    async def _serve(self, token: str) -> int:
+        """The port of a process that listens, started as the SDK does it, with more patience."""
+        env = {**os.environ, "COPILOT_CONNECTION_TOKEN": token, "COPILOT_HOME": str(self.work / "home")}
+        self._server = await asyncio.create_subprocess_exec(
+            self._cli["path"], *self._cli["args"], "--headless", "--no-auto-update", "--log-level", "error", "--no-auto-login", "--port", "0",
+            env=env, cwd=self.project, stdout=asyncio.subprocess.PIPE)
+        async with asyncio.timeout(PATIENCE):
+            async for line in self._server.stdout:
+                if found := re.search(rb"listening on port (\d+)", line):
+                    return int(found[1])
+        raise RuntimeError("the server has ended before it listened")
+
     async def listen(self, token: str = "a-connection-token"):
         """A process that listens, and a way to connect further clients to it."""
         first = self.client(connection=RuntimeConnection.for_tcp(connection_token=token, **self._cli))
-        await first.start()
+        port = None
 
         def connect(given: str = token) -> CopilotClient:
-            client = CopilotClient(connection=RuntimeConnection.for_uri(f"127.0.0.1:{first.runtime_port}", connection_token=given))
+            client = CopilotClient(connection=RuntimeConnection.for_uri(f"127.0.0.1:{port}", connection_token=given))
             self._clients.append(client)
             return client
 
+        try:
+            await first.start()
+            port = first.runtime_port
+        except RuntimeError as error:
+            # The SDK gives it 10 s, which on a busy machine is too little, for the CLI by itself too.
+            if "Timeout waiting for CLI server to start" not in str(error):
+                raise
+            await first.force_stop()
+            port = await self._serve(token)
+            first = connect()
         return first, connect
 
     def provider(self, **more) -> dict:
@@ -75,6 +99,9 @@ class Stage:
                 await client.stop()
             except Exception:  # noqa: BLE001 - the scenario is over
                 await client.force_stop()
+        if self._server:
+            self._server.terminate()
+            await self._server.wait()
 
 
 class Recorder:
@@ -121,6 +148,14 @@ def type_of(event) -> str:
 async def persisted(session) -> list[str]:
     """The types of the events that a session keeps, in order."""
     return [type_of(e) for e in await session.get_events() if not e.ephemeral]
+
+
+async def persisted_hooked(session) -> dict[str, list[str]]:
+    """The same where there are hooks, with those of the session's start apart: the CLI goes on
+    with the prompt's hooks meanwhile, and which end first is a matter of time."""
+    kept = [e for e in await session.get_events() if not e.ephemeral]
+    start = [e for e in kept if type_of(e).startswith("hook.") and e.data.hook_type == "sessionStart"]
+    return {"start": [type_of(e) for e in start], "then": [type_of(e) for e in kept if e not in start]}
 
 
 async def failure(call) -> dict:

@@ -1,6 +1,6 @@
 // Hooks: all kinds, what they are given, and what their answers do.
 import { defineTool } from "@github/copilot-sdk";
-import { check, failure, persisted, Recorder, turn } from "../stage.mjs";
+import { check, failure, persistedHooked, Recorder, turn } from "../stage.mjs";
 
 const tool = () => defineTool("get_weather", {
   description: "What the weather is like", parameters: { type: "object", properties: { city: { type: "string" } } },
@@ -22,7 +22,7 @@ async function hooked(stage, answers, prompt, more = {}) {
   const seen = new Recorder(session);
   const answer = await failure(() => turn(session, prompt));
   const before = called.length;
-  const record = { answer, persisted: await persisted(session), results: seen.data("tool.execution_complete").map((d) => [d.success, d.result, d.error]), users: seen.data("user.message").map((d) => d.content) };
+  const record = { answer, persisted: await persistedHooked(session), results: seen.data("tool.execution_complete").map((d) => [d.success, d.result, d.error]), users: seen.data("user.message").map((d) => d.content) };
   await session.disconnect();
   return { ...record, called: called.slice(0, before), ended: called.slice(before).map(([k]) => k) };
 }
@@ -51,5 +51,5 @@ export async function hooks_after_resume(stage) {
   const session = await client.resumeSession(first.sessionId, stage.config({ hooks: { onSessionStart: (input) => { called.push(input.source); }, onUserPromptSubmitted: (input) => { called.push(input.prompt); } } }));
   await turn(session, "again");
   check(called.includes("again"), "the hook was called");
-  return { called, persisted: await persisted(session) };
+  return { called, persisted: await persistedHooked(session) };
 }

@@ -758,6 +758,148 @@ func (x *WatchTelemetryResponse) GetLost() int64 {
 	return 0
 }
 
+// WatchHostEventsRequest is what RuntimeService.WatchHostEvents takes.
+type WatchHostEventsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Only what is about this session; default: everything, also what is about none.
+	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	// How often to say that the stream lives while there is nothing else to say: 1 s to 10 min,
+	// default 30 s.
+	HeartbeatInterval *durationpb.Duration `protobuf:"bytes,2,opt,name=heartbeat_interval,json=heartbeatInterval,proto3" json:"heartbeat_interval,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
+}
+
+func (x *WatchHostEventsRequest) Reset() {
+	*x = WatchHostEventsRequest{}
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchHostEventsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchHostEventsRequest) ProtoMessage() {}
+
+func (x *WatchHostEventsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchHostEventsRequest.ProtoReflect.Descriptor instead.
+func (*WatchHostEventsRequest) Descriptor() ([]byte, []int) {
+	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *WatchHostEventsRequest) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+func (x *WatchHostEventsRequest) GetHeartbeatInterval() *durationpb.Duration {
+	if x != nil {
+		return x.HeartbeatInterval
+	}
+	return nil
+}
+
+// WatchHostEventsResponse is a frame of RuntimeService.WatchHostEvents. One with neither event
+// nor lost is a sign of life; it is also the first frame, from which on nothing is missed.
+type WatchHostEventsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The event. Where it is known to carry no credentials (kinds task_transition and
+	// plugin_caches_invalidated), or the bridge serves one program alone, it is whole; else see
+	// payload_withheld.
+	Event *v1.CallbackHostServiceEventRequest `protobuf:"bytes,1,opt,name=event,proto3" json:"event,omitempty"`
+	// The runtime it came from.
+	RuntimeId string `protobuf:"bytes,2,opt,name=runtime_id,json=runtimeId,proto3" json:"runtime_id,omitempty"`
+	// How many events were lost before this one, because the watcher was slow.
+	Lost int64 `protobuf:"varint,3,opt,name=lost,proto3" json:"lost,omitempty"`
+	// The event has only scope and kind: events such as auth_changed carry credentials, and of
+	// kinds that this bridge does not know nobody can say.
+	PayloadWithheld bool `protobuf:"varint,4,opt,name=payload_withheld,json=payloadWithheld,proto3" json:"payload_withheld,omitempty"`
+	// Who caused it: the bridge, when it takes a session out of its runtime for a time.
+	Cause         EventCause `protobuf:"varint,5,opt,name=cause,proto3,enum=copilot.bridge.v1.EventCause" json:"cause,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WatchHostEventsResponse) Reset() {
+	*x = WatchHostEventsResponse{}
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchHostEventsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchHostEventsResponse) ProtoMessage() {}
+
+func (x *WatchHostEventsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchHostEventsResponse.ProtoReflect.Descriptor instead.
+func (*WatchHostEventsResponse) Descriptor() ([]byte, []int) {
+	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *WatchHostEventsResponse) GetEvent() *v1.CallbackHostServiceEventRequest {
+	if x != nil {
+		return x.Event
+	}
+	return nil
+}
+
+func (x *WatchHostEventsResponse) GetRuntimeId() string {
+	if x != nil {
+		return x.RuntimeId
+	}
+	return ""
+}
+
+func (x *WatchHostEventsResponse) GetLost() int64 {
+	if x != nil {
+		return x.Lost
+	}
+	return 0
+}
+
+func (x *WatchHostEventsResponse) GetPayloadWithheld() bool {
+	if x != nil {
+		return x.PayloadWithheld
+	}
+	return false
+}
+
+func (x *WatchHostEventsResponse) GetCause() EventCause {
+	if x != nil {
+		return x.Cause
+	}
+	return EventCause_EVENT_CAUSE_UNSPECIFIED
+}
+
 // PingRequest is what RuntimeService.Ping takes.
 type PingRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -771,7 +913,7 @@ type PingRequest struct {
 
 func (x *PingRequest) Reset() {
 	*x = PingRequest{}
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[9]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -783,7 +925,7 @@ func (x *PingRequest) String() string {
 func (*PingRequest) ProtoMessage() {}
 
 func (x *PingRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[9]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -796,7 +938,7 @@ func (x *PingRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PingRequest.ProtoReflect.Descriptor instead.
 func (*PingRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{9}
+	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *PingRequest) GetMessage() string {
@@ -830,7 +972,7 @@ type PingResponse struct {
 
 func (x *PingResponse) Reset() {
 	*x = PingResponse{}
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[10]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -842,7 +984,7 @@ func (x *PingResponse) String() string {
 func (*PingResponse) ProtoMessage() {}
 
 func (x *PingResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[10]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -855,7 +997,7 @@ func (x *PingResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PingResponse.ProtoReflect.Descriptor instead.
 func (*PingResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{10}
+	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *PingResponse) GetMessage() string {
@@ -897,7 +1039,7 @@ type GetAuthStatusRequest struct {
 
 func (x *GetAuthStatusRequest) Reset() {
 	*x = GetAuthStatusRequest{}
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[11]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -909,7 +1051,7 @@ func (x *GetAuthStatusRequest) String() string {
 func (*GetAuthStatusRequest) ProtoMessage() {}
 
 func (x *GetAuthStatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[11]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -922,7 +1064,7 @@ func (x *GetAuthStatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetAuthStatusRequest.ProtoReflect.Descriptor instead.
 func (*GetAuthStatusRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{11}
+	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *GetAuthStatusRequest) GetRuntimeProfile() *RuntimeProfile {
@@ -951,7 +1093,7 @@ type GetAuthStatusResponse struct {
 
 func (x *GetAuthStatusResponse) Reset() {
 	*x = GetAuthStatusResponse{}
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[12]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -963,7 +1105,7 @@ func (x *GetAuthStatusResponse) String() string {
 func (*GetAuthStatusResponse) ProtoMessage() {}
 
 func (x *GetAuthStatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[12]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -976,7 +1118,7 @@ func (x *GetAuthStatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetAuthStatusResponse.ProtoReflect.Descriptor instead.
 func (*GetAuthStatusResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{12}
+	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *GetAuthStatusResponse) GetAuthenticated() bool {
@@ -1027,7 +1169,7 @@ type ListModelsRequest struct {
 
 func (x *ListModelsRequest) Reset() {
 	*x = ListModelsRequest{}
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[13]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1039,7 +1181,7 @@ func (x *ListModelsRequest) String() string {
 func (*ListModelsRequest) ProtoMessage() {}
 
 func (x *ListModelsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[13]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1052,7 +1194,7 @@ func (x *ListModelsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListModelsRequest.ProtoReflect.Descriptor instead.
 func (*ListModelsRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{13}
+	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ListModelsRequest) GetGithubToken() string {
@@ -1080,7 +1222,7 @@ type ListModelsResponse struct {
 
 func (x *ListModelsResponse) Reset() {
 	*x = ListModelsResponse{}
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[14]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1092,7 +1234,7 @@ func (x *ListModelsResponse) String() string {
 func (*ListModelsResponse) ProtoMessage() {}
 
 func (x *ListModelsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[14]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1105,7 +1247,7 @@ func (x *ListModelsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListModelsResponse.ProtoReflect.Descriptor instead.
 func (*ListModelsResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{14}
+	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ListModelsResponse) GetModels() []*v1.Model {
@@ -1119,7 +1261,7 @@ var File_copilot_bridge_v1_runtime_service_proto protoreflect.FileDescriptor
 
 const file_copilot_bridge_v1_runtime_service_proto_rawDesc = "" +
 	"\n" +
-	"'copilot/bridge/v1/runtime_service.proto\x12\x11copilot.bridge.v1\x1a'copilot/bridge/v1/runtime_profile.proto\x1a.copilot/cli/v1/callback_github_telemetry.proto\x1a\x1bcopilot/cli/v1/models.proto\x1a\x1bcopilot/cli/v1/server.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x16\n" +
+	"'copilot/bridge/v1/runtime_service.proto\x12\x11copilot.bridge.v1\x1a%copilot/bridge/v1/event_service.proto\x1a'copilot/bridge/v1/runtime_profile.proto\x1a.copilot/cli/v1/callback_github_telemetry.proto\x1a\"copilot/cli/v1/callback_host.proto\x1a\x1bcopilot/cli/v1/models.proto\x1a\x1bcopilot/cli/v1/server.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x16\n" +
 	"\x14GetServerInfoRequest\"\xc5\x02\n" +
 	"\x15GetServerInfoResponse\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12\x1f\n" +
@@ -1176,7 +1318,18 @@ const file_copilot_bridge_v1_runtime_service_proto_rawDesc = "" +
 	"\x05event\x18\x01 \x01(\v2:.copilot.cli.v1.CallbackGitHubTelemetryServiceEventRequestR\x05event\x12\x1d\n" +
 	"\n" +
 	"runtime_id\x18\x02 \x01(\tR\truntimeId\x12\x12\n" +
-	"\x04lost\x18\x03 \x01(\x03R\x04lost\"s\n" +
+	"\x04lost\x18\x03 \x01(\x03R\x04lost\"\x81\x01\n" +
+	"\x16WatchHostEventsRequest\x12\x1d\n" +
+	"\n" +
+	"session_id\x18\x01 \x01(\tR\tsessionId\x12H\n" +
+	"\x12heartbeat_interval\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x11heartbeatInterval\"\xf3\x01\n" +
+	"\x17WatchHostEventsResponse\x12E\n" +
+	"\x05event\x18\x01 \x01(\v2/.copilot.cli.v1.CallbackHostServiceEventRequestR\x05event\x12\x1d\n" +
+	"\n" +
+	"runtime_id\x18\x02 \x01(\tR\truntimeId\x12\x12\n" +
+	"\x04lost\x18\x03 \x01(\x03R\x04lost\x12)\n" +
+	"\x10payload_withheld\x18\x04 \x01(\bR\x0fpayloadWithheld\x123\n" +
+	"\x05cause\x18\x05 \x01(\x0e2\x1d.copilot.bridge.v1.EventCauseR\x05cause\"s\n" +
 	"\vPingRequest\x12\x18\n" +
 	"\amessage\x18\x01 \x01(\tR\amessage\x12J\n" +
 	"\x0fruntime_profile\x18\x02 \x01(\v2!.copilot.bridge.v1.RuntimeProfileR\x0eruntimeProfile\"\xdf\x01\n" +
@@ -1204,7 +1357,7 @@ const file_copilot_bridge_v1_runtime_service_proto_rawDesc = "" +
 	"\x16RUNTIME_STATE_STARTING\x10\x01\x12\x17\n" +
 	"\x13RUNTIME_STATE_READY\x10\x02\x12\x1a\n" +
 	"\x16RUNTIME_STATE_STOPPING\x10\x03\x12\x16\n" +
-	"\x12RUNTIME_STATE_DOWN\x10\x042\xc6\x04\n" +
+	"\x12RUNTIME_STATE_DOWN\x10\x042\xb2\x05\n" +
 	"\x0eRuntimeService\x12b\n" +
 	"\rGetServerInfo\x12'.copilot.bridge.v1.GetServerInfoRequest\x1a(.copilot.bridge.v1.GetServerInfoResponse\x12_\n" +
 	"\fListRuntimes\x12&.copilot.bridge.v1.ListRuntimesRequest\x1a'.copilot.bridge.v1.ListRuntimesResponse\x12G\n" +
@@ -1212,7 +1365,8 @@ const file_copilot_bridge_v1_runtime_service_proto_rawDesc = "" +
 	"\rGetAuthStatus\x12'.copilot.bridge.v1.GetAuthStatusRequest\x1a(.copilot.bridge.v1.GetAuthStatusResponse\x12Y\n" +
 	"\n" +
 	"ListModels\x12$.copilot.bridge.v1.ListModelsRequest\x1a%.copilot.bridge.v1.ListModelsResponse\x12g\n" +
-	"\x0eWatchTelemetry\x12(.copilot.bridge.v1.WatchTelemetryRequest\x1a).copilot.bridge.v1.WatchTelemetryResponse0\x01BHZFgithub.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1;bridgev1b\x06proto3"
+	"\x0eWatchTelemetry\x12(.copilot.bridge.v1.WatchTelemetryRequest\x1a).copilot.bridge.v1.WatchTelemetryResponse0\x01\x12j\n" +
+	"\x0fWatchHostEvents\x12).copilot.bridge.v1.WatchHostEventsRequest\x1a*.copilot.bridge.v1.WatchHostEventsResponse0\x01BHZFgithub.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1;bridgev1b\x06proto3"
 
 var (
 	file_copilot_bridge_v1_runtime_service_proto_rawDescOnce sync.Once
@@ -1227,7 +1381,7 @@ func file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP() []byte {
 }
 
 var file_copilot_bridge_v1_runtime_service_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_copilot_bridge_v1_runtime_service_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
+var file_copilot_bridge_v1_runtime_service_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
 var file_copilot_bridge_v1_runtime_service_proto_goTypes = []any{
 	(RuntimeState)(0),                                     // 0: copilot.bridge.v1.RuntimeState
 	(*GetServerInfoRequest)(nil),                          // 1: copilot.bridge.v1.GetServerInfoRequest
@@ -1239,52 +1393,61 @@ var file_copilot_bridge_v1_runtime_service_proto_goTypes = []any{
 	(*Runtime)(nil),                                       // 7: copilot.bridge.v1.Runtime
 	(*WatchTelemetryRequest)(nil),                         // 8: copilot.bridge.v1.WatchTelemetryRequest
 	(*WatchTelemetryResponse)(nil),                        // 9: copilot.bridge.v1.WatchTelemetryResponse
-	(*PingRequest)(nil),                                   // 10: copilot.bridge.v1.PingRequest
-	(*PingResponse)(nil),                                  // 11: copilot.bridge.v1.PingResponse
-	(*GetAuthStatusRequest)(nil),                          // 12: copilot.bridge.v1.GetAuthStatusRequest
-	(*GetAuthStatusResponse)(nil),                         // 13: copilot.bridge.v1.GetAuthStatusResponse
-	(*ListModelsRequest)(nil),                             // 14: copilot.bridge.v1.ListModelsRequest
-	(*ListModelsResponse)(nil),                            // 15: copilot.bridge.v1.ListModelsResponse
-	(*durationpb.Duration)(nil),                           // 16: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),                         // 17: google.protobuf.Timestamp
-	(*v1.CallbackGitHubTelemetryServiceEventRequest)(nil), // 18: copilot.cli.v1.CallbackGitHubTelemetryServiceEventRequest
-	(*RuntimeProfile)(nil),                                // 19: copilot.bridge.v1.RuntimeProfile
-	(*v1.InternalServerServiceConnectResponse)(nil),       // 20: copilot.cli.v1.InternalServerServiceConnectResponse
-	(*v1.Model)(nil),                                      // 21: copilot.cli.v1.Model
+	(*WatchHostEventsRequest)(nil),                        // 10: copilot.bridge.v1.WatchHostEventsRequest
+	(*WatchHostEventsResponse)(nil),                       // 11: copilot.bridge.v1.WatchHostEventsResponse
+	(*PingRequest)(nil),                                   // 12: copilot.bridge.v1.PingRequest
+	(*PingResponse)(nil),                                  // 13: copilot.bridge.v1.PingResponse
+	(*GetAuthStatusRequest)(nil),                          // 14: copilot.bridge.v1.GetAuthStatusRequest
+	(*GetAuthStatusResponse)(nil),                         // 15: copilot.bridge.v1.GetAuthStatusResponse
+	(*ListModelsRequest)(nil),                             // 16: copilot.bridge.v1.ListModelsRequest
+	(*ListModelsResponse)(nil),                            // 17: copilot.bridge.v1.ListModelsResponse
+	(*durationpb.Duration)(nil),                           // 18: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),                         // 19: google.protobuf.Timestamp
+	(*v1.CallbackGitHubTelemetryServiceEventRequest)(nil), // 20: copilot.cli.v1.CallbackGitHubTelemetryServiceEventRequest
+	(*v1.CallbackHostServiceEventRequest)(nil),            // 21: copilot.cli.v1.CallbackHostServiceEventRequest
+	(EventCause)(0),                                       // 22: copilot.bridge.v1.EventCause
+	(*RuntimeProfile)(nil),                                // 23: copilot.bridge.v1.RuntimeProfile
+	(*v1.InternalServerServiceConnectResponse)(nil),       // 24: copilot.cli.v1.InternalServerServiceConnectResponse
+	(*v1.Model)(nil),                                      // 25: copilot.cli.v1.Model
 }
 var file_copilot_bridge_v1_runtime_service_proto_depIdxs = []int32{
 	3,  // 0: copilot.bridge.v1.GetServerInfoResponse.capabilities:type_name -> copilot.bridge.v1.Capabilities
 	4,  // 1: copilot.bridge.v1.GetServerInfoResponse.limits:type_name -> copilot.bridge.v1.Limits
-	16, // 2: copilot.bridge.v1.Limits.callback_timeout:type_name -> google.protobuf.Duration
+	18, // 2: copilot.bridge.v1.Limits.callback_timeout:type_name -> google.protobuf.Duration
 	7,  // 3: copilot.bridge.v1.ListRuntimesResponse.runtimes:type_name -> copilot.bridge.v1.Runtime
 	0,  // 4: copilot.bridge.v1.Runtime.state:type_name -> copilot.bridge.v1.RuntimeState
-	17, // 5: copilot.bridge.v1.Runtime.start_time:type_name -> google.protobuf.Timestamp
-	17, // 6: copilot.bridge.v1.Runtime.retry_time:type_name -> google.protobuf.Timestamp
-	16, // 7: copilot.bridge.v1.WatchTelemetryRequest.heartbeat_interval:type_name -> google.protobuf.Duration
-	18, // 8: copilot.bridge.v1.WatchTelemetryResponse.event:type_name -> copilot.cli.v1.CallbackGitHubTelemetryServiceEventRequest
-	19, // 9: copilot.bridge.v1.PingRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
-	16, // 10: copilot.bridge.v1.PingResponse.round_trip:type_name -> google.protobuf.Duration
-	20, // 11: copilot.bridge.v1.PingResponse.greeting:type_name -> copilot.cli.v1.InternalServerServiceConnectResponse
-	19, // 12: copilot.bridge.v1.GetAuthStatusRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
-	19, // 13: copilot.bridge.v1.ListModelsRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
-	21, // 14: copilot.bridge.v1.ListModelsResponse.models:type_name -> copilot.cli.v1.Model
-	1,  // 15: copilot.bridge.v1.RuntimeService.GetServerInfo:input_type -> copilot.bridge.v1.GetServerInfoRequest
-	5,  // 16: copilot.bridge.v1.RuntimeService.ListRuntimes:input_type -> copilot.bridge.v1.ListRuntimesRequest
-	10, // 17: copilot.bridge.v1.RuntimeService.Ping:input_type -> copilot.bridge.v1.PingRequest
-	12, // 18: copilot.bridge.v1.RuntimeService.GetAuthStatus:input_type -> copilot.bridge.v1.GetAuthStatusRequest
-	14, // 19: copilot.bridge.v1.RuntimeService.ListModels:input_type -> copilot.bridge.v1.ListModelsRequest
-	8,  // 20: copilot.bridge.v1.RuntimeService.WatchTelemetry:input_type -> copilot.bridge.v1.WatchTelemetryRequest
-	2,  // 21: copilot.bridge.v1.RuntimeService.GetServerInfo:output_type -> copilot.bridge.v1.GetServerInfoResponse
-	6,  // 22: copilot.bridge.v1.RuntimeService.ListRuntimes:output_type -> copilot.bridge.v1.ListRuntimesResponse
-	11, // 23: copilot.bridge.v1.RuntimeService.Ping:output_type -> copilot.bridge.v1.PingResponse
-	13, // 24: copilot.bridge.v1.RuntimeService.GetAuthStatus:output_type -> copilot.bridge.v1.GetAuthStatusResponse
-	15, // 25: copilot.bridge.v1.RuntimeService.ListModels:output_type -> copilot.bridge.v1.ListModelsResponse
-	9,  // 26: copilot.bridge.v1.RuntimeService.WatchTelemetry:output_type -> copilot.bridge.v1.WatchTelemetryResponse
-	21, // [21:27] is the sub-list for method output_type
-	15, // [15:21] is the sub-list for method input_type
-	15, // [15:15] is the sub-list for extension type_name
-	15, // [15:15] is the sub-list for extension extendee
-	0,  // [0:15] is the sub-list for field type_name
+	19, // 5: copilot.bridge.v1.Runtime.start_time:type_name -> google.protobuf.Timestamp
+	19, // 6: copilot.bridge.v1.Runtime.retry_time:type_name -> google.protobuf.Timestamp
+	18, // 7: copilot.bridge.v1.WatchTelemetryRequest.heartbeat_interval:type_name -> google.protobuf.Duration
+	20, // 8: copilot.bridge.v1.WatchTelemetryResponse.event:type_name -> copilot.cli.v1.CallbackGitHubTelemetryServiceEventRequest
+	18, // 9: copilot.bridge.v1.WatchHostEventsRequest.heartbeat_interval:type_name -> google.protobuf.Duration
+	21, // 10: copilot.bridge.v1.WatchHostEventsResponse.event:type_name -> copilot.cli.v1.CallbackHostServiceEventRequest
+	22, // 11: copilot.bridge.v1.WatchHostEventsResponse.cause:type_name -> copilot.bridge.v1.EventCause
+	23, // 12: copilot.bridge.v1.PingRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
+	18, // 13: copilot.bridge.v1.PingResponse.round_trip:type_name -> google.protobuf.Duration
+	24, // 14: copilot.bridge.v1.PingResponse.greeting:type_name -> copilot.cli.v1.InternalServerServiceConnectResponse
+	23, // 15: copilot.bridge.v1.GetAuthStatusRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
+	23, // 16: copilot.bridge.v1.ListModelsRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
+	25, // 17: copilot.bridge.v1.ListModelsResponse.models:type_name -> copilot.cli.v1.Model
+	1,  // 18: copilot.bridge.v1.RuntimeService.GetServerInfo:input_type -> copilot.bridge.v1.GetServerInfoRequest
+	5,  // 19: copilot.bridge.v1.RuntimeService.ListRuntimes:input_type -> copilot.bridge.v1.ListRuntimesRequest
+	12, // 20: copilot.bridge.v1.RuntimeService.Ping:input_type -> copilot.bridge.v1.PingRequest
+	14, // 21: copilot.bridge.v1.RuntimeService.GetAuthStatus:input_type -> copilot.bridge.v1.GetAuthStatusRequest
+	16, // 22: copilot.bridge.v1.RuntimeService.ListModels:input_type -> copilot.bridge.v1.ListModelsRequest
+	8,  // 23: copilot.bridge.v1.RuntimeService.WatchTelemetry:input_type -> copilot.bridge.v1.WatchTelemetryRequest
+	10, // 24: copilot.bridge.v1.RuntimeService.WatchHostEvents:input_type -> copilot.bridge.v1.WatchHostEventsRequest
+	2,  // 25: copilot.bridge.v1.RuntimeService.GetServerInfo:output_type -> copilot.bridge.v1.GetServerInfoResponse
+	6,  // 26: copilot.bridge.v1.RuntimeService.ListRuntimes:output_type -> copilot.bridge.v1.ListRuntimesResponse
+	13, // 27: copilot.bridge.v1.RuntimeService.Ping:output_type -> copilot.bridge.v1.PingResponse
+	15, // 28: copilot.bridge.v1.RuntimeService.GetAuthStatus:output_type -> copilot.bridge.v1.GetAuthStatusResponse
+	17, // 29: copilot.bridge.v1.RuntimeService.ListModels:output_type -> copilot.bridge.v1.ListModelsResponse
+	9,  // 30: copilot.bridge.v1.RuntimeService.WatchTelemetry:output_type -> copilot.bridge.v1.WatchTelemetryResponse
+	11, // 31: copilot.bridge.v1.RuntimeService.WatchHostEvents:output_type -> copilot.bridge.v1.WatchHostEventsResponse
+	25, // [25:32] is the sub-list for method output_type
+	18, // [18:25] is the sub-list for method input_type
+	18, // [18:18] is the sub-list for extension type_name
+	18, // [18:18] is the sub-list for extension extendee
+	0,  // [0:18] is the sub-list for field type_name
 }
 
 func init() { file_copilot_bridge_v1_runtime_service_proto_init() }
@@ -1292,6 +1455,7 @@ func file_copilot_bridge_v1_runtime_service_proto_init() {
 	if File_copilot_bridge_v1_runtime_service_proto != nil {
 		return
 	}
+	file_copilot_bridge_v1_event_service_proto_init()
 	file_copilot_bridge_v1_runtime_profile_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -1299,7 +1463,7 @@ func file_copilot_bridge_v1_runtime_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_copilot_bridge_v1_runtime_service_proto_rawDesc), len(file_copilot_bridge_v1_runtime_service_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   15,
+			NumMessages:   17,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -19,12 +19,13 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	RuntimeService_GetServerInfo_FullMethodName  = "/copilot.bridge.v1.RuntimeService/GetServerInfo"
-	RuntimeService_ListRuntimes_FullMethodName   = "/copilot.bridge.v1.RuntimeService/ListRuntimes"
-	RuntimeService_Ping_FullMethodName           = "/copilot.bridge.v1.RuntimeService/Ping"
-	RuntimeService_GetAuthStatus_FullMethodName  = "/copilot.bridge.v1.RuntimeService/GetAuthStatus"
-	RuntimeService_ListModels_FullMethodName     = "/copilot.bridge.v1.RuntimeService/ListModels"
-	RuntimeService_WatchTelemetry_FullMethodName = "/copilot.bridge.v1.RuntimeService/WatchTelemetry"
+	RuntimeService_GetServerInfo_FullMethodName   = "/copilot.bridge.v1.RuntimeService/GetServerInfo"
+	RuntimeService_ListRuntimes_FullMethodName    = "/copilot.bridge.v1.RuntimeService/ListRuntimes"
+	RuntimeService_Ping_FullMethodName            = "/copilot.bridge.v1.RuntimeService/Ping"
+	RuntimeService_GetAuthStatus_FullMethodName   = "/copilot.bridge.v1.RuntimeService/GetAuthStatus"
+	RuntimeService_ListModels_FullMethodName      = "/copilot.bridge.v1.RuntimeService/ListModels"
+	RuntimeService_WatchTelemetry_FullMethodName  = "/copilot.bridge.v1.RuntimeService/WatchTelemetry"
+	RuntimeService_WatchHostEvents_FullMethodName = "/copilot.bridge.v1.RuntimeService/WatchHostEvents"
 )
 
 // RuntimeServiceClient is the client API for RuntimeService service.
@@ -56,6 +57,13 @@ type RuntimeServiceClient interface {
 	//
 	// Errors: INVALID_ARGUMENT INVALID_FIELD.
 	WatchTelemetry(ctx context.Context, in *WatchTelemetryRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchTelemetryResponse], error)
+	// WatchHostEvents streams what the CLI tells its host beside the sessions' events, such as
+	// that the tasks of a session that leaves its runtime are gone; from now on, of all runtimes
+	// of the caller's tenant. A watcher that is slower loses the oldest of 1,024; `lost` counts
+	// them. It ends when the server drains.
+	//
+	// Errors: INVALID_ARGUMENT INVALID_FIELD.
+	WatchHostEvents(ctx context.Context, in *WatchHostEventsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchHostEventsResponse], error)
 }
 
 type runtimeServiceClient struct {
@@ -135,6 +143,25 @@ func (c *runtimeServiceClient) WatchTelemetry(ctx context.Context, in *WatchTele
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type RuntimeService_WatchTelemetryClient = grpc.ServerStreamingClient[WatchTelemetryResponse]
 
+func (c *runtimeServiceClient) WatchHostEvents(ctx context.Context, in *WatchHostEventsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchHostEventsResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &RuntimeService_ServiceDesc.Streams[1], RuntimeService_WatchHostEvents_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[WatchHostEventsRequest, WatchHostEventsResponse]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type RuntimeService_WatchHostEventsClient = grpc.ServerStreamingClient[WatchHostEventsResponse]
+
 // RuntimeServiceServer is the server API for RuntimeService service.
 // All implementations must embed UnimplementedRuntimeServiceServer
 // for forward compatibility.
@@ -164,6 +191,13 @@ type RuntimeServiceServer interface {
 	//
 	// Errors: INVALID_ARGUMENT INVALID_FIELD.
 	WatchTelemetry(*WatchTelemetryRequest, grpc.ServerStreamingServer[WatchTelemetryResponse]) error
+	// WatchHostEvents streams what the CLI tells its host beside the sessions' events, such as
+	// that the tasks of a session that leaves its runtime are gone; from now on, of all runtimes
+	// of the caller's tenant. A watcher that is slower loses the oldest of 1,024; `lost` counts
+	// them. It ends when the server drains.
+	//
+	// Errors: INVALID_ARGUMENT INVALID_FIELD.
+	WatchHostEvents(*WatchHostEventsRequest, grpc.ServerStreamingServer[WatchHostEventsResponse]) error
 	mustEmbedUnimplementedRuntimeServiceServer()
 }
 
@@ -191,6 +225,9 @@ func (UnimplementedRuntimeServiceServer) ListModels(context.Context, *ListModels
 }
 func (UnimplementedRuntimeServiceServer) WatchTelemetry(*WatchTelemetryRequest, grpc.ServerStreamingServer[WatchTelemetryResponse]) error {
 	return status.Error(codes.Unimplemented, "method WatchTelemetry not implemented")
+}
+func (UnimplementedRuntimeServiceServer) WatchHostEvents(*WatchHostEventsRequest, grpc.ServerStreamingServer[WatchHostEventsResponse]) error {
+	return status.Error(codes.Unimplemented, "method WatchHostEvents not implemented")
 }
 func (UnimplementedRuntimeServiceServer) mustEmbedUnimplementedRuntimeServiceServer() {}
 func (UnimplementedRuntimeServiceServer) testEmbeddedByValue()                        {}
@@ -314,6 +351,17 @@ func _RuntimeService_WatchTelemetry_Handler(srv interface{}, stream grpc.ServerS
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type RuntimeService_WatchTelemetryServer = grpc.ServerStreamingServer[WatchTelemetryResponse]
 
+func _RuntimeService_WatchHostEvents_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(WatchHostEventsRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(RuntimeServiceServer).WatchHostEvents(m, &grpc.GenericServerStream[WatchHostEventsRequest, WatchHostEventsResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type RuntimeService_WatchHostEventsServer = grpc.ServerStreamingServer[WatchHostEventsResponse]
+
 // RuntimeService_ServiceDesc is the grpc.ServiceDesc for RuntimeService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -346,6 +394,11 @@ var RuntimeService_ServiceDesc = grpc.ServiceDesc{
 		{
 			StreamName:    "WatchTelemetry",
 			Handler:       _RuntimeService_WatchTelemetry_Handler,
+			ServerStreams: true,
+		},
+		{
+			StreamName:    "WatchHostEvents",
+			Handler:       _RuntimeService_WatchHostEvents_Handler,
 			ServerStreams: true,
 		},
 	},

@@ -1,0 +1,83 @@
+package shim
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/rpcconn"
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+	"github.com/copilot-grpc/copilot-grpc/internal/app"
+)
+
+// used creates a session, has a turn in it, and ends it in the midst of another, after what
+// else is to happen.
+func used(p *program, id string, before func()) {
+	over := make(chan struct{})
+	defer close(over)
+	p.answer = func(method string, _ json.RawMessage) (json.RawMessage, error) {
+		p.hear("asked")
+		<-over
+		return nil, &rpcconn.Error{Code: codeInternal, Message: "too late for " + method}
+	}
+	p.call("session.create", `{"sessionId":"`+id+`","requestUserInput":true}`)
+	p.call("session.send", `{"sessionId":"`+id+`","prompt":"hello"}`)
+	p.await("session.idle", 1)
+	before()
+	p.call("session.send", `{"sessionId":"`+id+`","prompt":"which one"}`)
+	p.await("asked", 1)
+	p.call("session.destroy", `{"sessionId":"`+id+`"}`)
+	p.await(hostEvent, 1)
+}
+
+// hosted is what the host was told.
+func (p *program) hosted() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.host)
+}
+
+// A program is told what the CLI tells its host of the sessions it is in, by its text; not of
+// others', nor what the bridge brings about when it unloads a session.
+func TestHostEvents(t *testing.T) {
+	t.Parallel()
+	direct := newRig(t, script).connect(true)
+	used(direct, "s1", func() {})
+	r := newRigWith(t, script, func(c *app.Config) { c.IdleUnload = 20 * time.Millisecond })
+	p, other := r.connect(false), r.connect(false)
+	p.call("ping", `{}`)
+	used(p, "s1", func() {
+		sessions := bridgev1.NewSessionServiceClient(r.server.config.Bridge)
+		until(t, "the session to be unloaded", func() bool {
+			s, err := sessions.GetSession(t.Context(), &bridgev1.GetSessionRequest{SessionId: "s1"})
+			return err == nil && s.GetSession().GetState() == bridgev1.SessionState_SESSION_STATE_UNLOADED
+		})
+	})
+	if got, want := p.hosted(), direct.hosted(); !slices.Equal(got, want) {
+		t.Errorf("told %q, want %q", got, want)
+	}
+	used(other, "s2", func() {})
+	if got := other.hosted(); len(got) != 1 || !strings.Contains(got[0], `"s2"`) {
+		t.Errorf("told of another session: %q", got)
+	}
+	if got := r.server.Counts().Typed[hostEvent]; got != 2 {
+		t.Errorf("%d host events are counted, want 2", got)
+	}
+}
+
+// until looks at something until it holds: for what nobody tells.
+func until(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	timeout := time.After(patience)
+	for !holds() {
+		select {
+		case <-tick.C:
+		case <-timeout:
+			t.Fatalf("waited in vain for %s", what)
+		}
+	}
+}
