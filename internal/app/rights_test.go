@@ -121,7 +121,9 @@ func awaitRunning(t *testing.T, conn *grpc.ClientConn, id string, messages int) 
 	stream, err := bridgev1.NewEventServiceClient(conn).Subscribe(ctx, &bridgev1.SubscribeRequest{
 		Sessions: []*bridgev1.SessionCursor{{SessionId: id, Start: bridgev1.Start_START_BEGINNING}},
 	})
-	for seen := 0; seen < messages; {
+	// The first changes what is pending twice, when it is sent and when its turn begins, and is
+	// a user.message; those behind it are pending, since no turn ends.
+	for seen := 0; seen < messages+2; {
 		var f *bridgev1.SubscribeResponse
 		if err == nil {
 			f, err = stream.Recv()

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 
@@ -43,12 +44,14 @@ type conn struct {
 	// past are sessions that ended while the connection was in them, the last of them.
 	past []string
 	over bool
+	left chan struct{} // closed, once, when it has left all sessions
+	once sync.Once
 }
 
 func newConn(ctx context.Context, s *Server, rwc io.ReadWriteCloser, trusted bool) *conn {
 	c := &conn{
 		server: s, log: s.config.Logger, trusted: trusted,
-		sessions: map[string]*participant{},
+		sessions: map[string]*participant{}, left: make(chan struct{}),
 	}
 	c.life, c.end = context.WithCancel(ctx)
 	ready := make(chan struct{})
@@ -106,6 +109,22 @@ func (c *conn) leave() {
 		p.awaitEnd(leaveTimeout)
 	}
 	c.leaving.Wait()
+	c.once.Do(func() { close(c.left) })
+}
+
+// awaitLeft waits for the connection to have left all sessions.
+func (c *conn) awaitLeft(limit time.Duration) {
+	select {
+	case <-c.left:
+	case <-time.After(limit):
+	}
+}
+
+// in reports whether the connection is in a session, or about to leave it.
+func (c *conn) in(id string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.over || c.sessions[id] != nil
 }
 
 // ordered are the methods whose order matters to a program that does not wait for replies.

@@ -4,11 +4,15 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
+	"maps"
+	"slices"
 	"time"
 
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
+	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/rpcconn"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
@@ -169,10 +173,58 @@ func (c *conn) resume(ctx context.Context, r *rpcconn.Request) (json.RawMessage,
 	return c.join(ctx, r, o)
 }
 
-// join makes the connection a participant, or one anew.
+// join makes the connection a participant, or one anew. A program that ends a connection and
+// has the next do the same finds nothing of the first in its way: its end may be read a moment
+// later than the other's request.
 func (c *conn) join(ctx context.Context, r *rpcconn.Request, o *opening) (json.RawMessage, error) {
 	c.addProviders(o.start)
 	o.start.Grace = durationpb.New(c.server.config.Grace)
+	others := c.server.others(c, o.id)
+	result, err := c.joinOnce(ctx, r, o)
+	resume := o.start.GetResume()
+	if resume == nil || reasonOf(status.Convert(err)) != string(fault.ToolNameClash) || !settled(ctx, others) {
+		return result, err
+	}
+	resume.RequestId = rand.Text()
+	return c.joinOnce(ctx, r, o)
+}
+
+// endPatience is how long the end of a connection may be on its way.
+const endPatience = 100 * time.Millisecond
+
+// others are the connections in a session, but for one.
+func (s *Server) others(but *conn, id string) []*conn {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.DeleteFunc(slices.Collect(maps.Keys(s.conns)), func(c *conn) bool { return c == but || !c.in(id) })
+}
+
+// settled waits for one of the connections to have ended, and reports whether any has.
+func settled(ctx context.Context, others []*conn) bool {
+	ctx, cancel := context.WithTimeout(ctx, endPatience)
+	defer cancel()
+	ended := make(chan *conn, len(others))
+	for _, other := range others {
+		go func() {
+			select {
+			case <-other.rpc.Done():
+				ended <- other
+			case <-ctx.Done():
+				ended <- nil
+			}
+		}()
+	}
+	for range others {
+		if other := <-ended; other != nil {
+			other.awaitLeft(leaveTimeout)
+			return true
+		}
+	}
+	return false
+}
+
+// joinOnce is join, with what happens to be in the session.
+func (c *conn) joinOnce(ctx context.Context, r *rpcconn.Request, o *opening) (json.RawMessage, error) {
 	if before := c.participant(o.id); before != nil && !before.gone() {
 		before.handOver(o)
 	}

@@ -165,6 +165,12 @@ func (p *participant) follow() (lived bool, err error) {
 			return lived, p.closed(err)
 		}
 		over, err := p.frame(stream, w.bytes)
+		if ended(err) && !over { // the program has gone, not the bridge: which is told, and ends the stream
+			if !p.leaves() {
+				p.leave(false)
+			}
+			err = nil
+		}
 		if over || err != nil {
 			return true, p.closed(err)
 		}

@@ -7,7 +7,9 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"slices"
 	"sync"
+	"syscall"
 	"time"
 
 	"google.golang.org/grpc"
@@ -149,7 +151,10 @@ func (s *Server) Listen(ctx context.Context, l net.Listener) error {
 	}
 }
 
-// ended reports whether a connection's end is no failure.
+// ended reports whether a connection's end is no failure: neither is that a program goes while
+// it is told something.
 func ended(err error) bool {
-	return errors.Is(err, rpcconn.ErrPeerClosed) || errors.Is(err, rpcconn.ErrLocalClose)
+	return slices.ContainsFunc([]error{
+		rpcconn.ErrPeerClosed, rpcconn.ErrLocalClose, io.ErrClosedPipe, syscall.EPIPE, syscall.ECONNRESET,
+	}, func(end error) bool { return errors.Is(err, end) })
 }

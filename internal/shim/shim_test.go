@@ -195,6 +195,26 @@ func TestTwoConnections(t *testing.T) {
 	}
 }
 
+// A connection may take over the tools of one that its program has just ended, though the shim
+// may read its request before the other's end.
+func TestToolsOfAnEndedConnection(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, script)
+	before := r.connect(false)
+	before.call("session.create", `{"sessionId":"s1","tools":[{"name":"deploy"}]}`)
+	before.call("session.send", `{"sessionId":"s1","prompt":"hello"}`)
+	before.await("session.idle", 1)
+	for range 20 {
+		next := r.connect(false)
+		_ = before.conn.Close()
+		if got := next.call("session.resume", `{"sessionId":"s1","tools":[{"name":"deploy"}]}`); !strings.Contains(got, `"sessionId":"s1"`) {
+			t.Fatalf("resume: %s", got)
+		}
+		before.end()
+		before = next
+	}
+}
+
 // A connection that has to show a token is refused everything else before.
 func TestToken(t *testing.T) {
 	t.Parallel()
