@@ -21,6 +21,8 @@ import (
 
 	"math/rand/v2"
 
+	"golang.org/x/net/http2"
+
 	"github.com/copilot-grpc/copilot-grpc/internal/app"
 	"github.com/copilot-grpc/copilot-grpc/internal/fakecli"
 )
@@ -185,8 +187,8 @@ func (p *process) stop() error {
 // await waits until the server listens: a signal to one that starts just ends it.
 func (p *process) await() error {
 	for range 3000 {
-		if probe, err := net.Dial("unix", filepath.Join(p.w.dir, "s")); err == nil {
-			return probe.Close()
+		if answers(filepath.Join(p.w.dir, "s")) {
+			return nil
 		}
 		select {
 		case err := <-p.exited:
@@ -198,6 +200,27 @@ func (p *process) await() error {
 	}
 	return errors.New("the server does not listen")
 }
+
+// answers reports whether a server speaks HTTP/2 on a socket. That one can connect is not enough:
+// the child of a killed server that has not come to its exec yet keeps the socket open.
+func answers(socket string) bool {
+	probe, err := net.Dial("unix", socket)
+	if err != nil {
+		return false
+	}
+	defer func() { _ = probe.Close() }()
+	_ = probe.SetDeadline(time.Now().Add(time.Second))
+	settings := make([]byte, frameHead) // of no settings, and of no length
+	settings[3] = byte(http2.FrameSettings)
+	if _, err := probe.Write(append([]byte(http2.ClientPreface), settings...)); err != nil {
+		return false
+	}
+	_, err = io.ReadFull(probe, settings)
+	return err == nil
+}
+
+// frameHead is how long a frame of HTTP/2 is without what it holds.
+const frameHead = 9
 
 func (p *process) crash(bool) error {
 	if err := p.cmd.Process.Kill(); err != nil {
