@@ -5,8 +5,10 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
@@ -19,27 +21,34 @@ func (c *conn) watchSessions(ctx context.Context) {
 		stream, err := client.WatchSessions(ctx, &bridgev1.WatchSessionsRequest{
 			HeartbeatInterval: durationpb.New(heartbeat), Notifications: true,
 		})
-		if err != nil {
-			return err
-		}
-		for {
-			r, err := stream.Recv()
-			if err != nil {
-				return err
-			}
+		return each(stream, err, func(r *bridgev1.WatchSessionsResponse) error {
 			if r.GetNotification() == nil {
-				continue
+				return nil
 			}
-			text, err := c.server.tables.write(r.GetNotification())
-			if err != nil {
-				return err
-			}
-			c.server.counter.typed("session.lifecycle")
-			if err := c.rpc.Tell(ctx, "session.lifecycle", text); err != nil {
-				return err
-			}
-		}
+			return c.notify(ctx, "session.lifecycle", r.GetNotification())
+		})
 	})
+}
+
+// each has f take what comes on a stream, if it could be opened, until it ends or f fails.
+func each[F any](stream grpc.ServerStreamingClient[F], err error, f func(*F) error) error {
+	for err == nil {
+		var r *F
+		if r, err = stream.Recv(); err == nil {
+			err = f(r)
+		}
+	}
+	return err
+}
+
+// notify sends the program a notification that came typed.
+func (c *conn) notify(ctx context.Context, method string, params proto.Message) error {
+	text, err := c.server.tables.write(params)
+	if err != nil {
+		return err
+	}
+	c.server.counter.typed(method)
+	return c.rpc.Tell(ctx, method, text)
 }
 
 // forwardTelemetry has the connection's sessions send their telemetry here from now on.
@@ -58,27 +67,13 @@ func (c *conn) watchTelemetry(ctx context.Context) {
 	client := bridgev1.NewRuntimeServiceClient(c.server.config.Bridge)
 	c.again(ctx, "telemetry", func() error {
 		stream, err := client.WatchTelemetry(ctx, &bridgev1.WatchTelemetryRequest{HeartbeatInterval: durationpb.New(heartbeat)})
-		if err != nil {
-			return err
-		}
-		for {
-			r, err := stream.Recv()
-			if err != nil {
-				return err
-			}
+		return each(stream, err, func(r *bridgev1.WatchTelemetryResponse) error {
 			event := r.GetEvent()
 			if event == nil || event.GetSessionId() != "" && c.participant(event.GetSessionId()) == nil {
-				continue
+				return nil
 			}
-			text, err := c.server.tables.write(event)
-			if err != nil {
-				return err
-			}
-			c.server.counter.typed("gitHubTelemetry.event")
-			if err := c.rpc.Tell(ctx, "gitHubTelemetry.event", text); err != nil {
-				return err
-			}
-		}
+			return c.notify(ctx, "gitHubTelemetry.event", event)
+		})
 	})
 }
 
@@ -90,18 +85,7 @@ func (c *conn) watchHostEvents(ctx context.Context) {
 	client := bridgev1.NewRuntimeServiceClient(c.server.config.Bridge)
 	c.again(ctx, "host events", func() error {
 		stream, err := client.WatchHostEvents(ctx, &bridgev1.WatchHostEventsRequest{HeartbeatInterval: durationpb.New(heartbeat)})
-		if err != nil {
-			return err
-		}
-		for {
-			r, err := stream.Recv()
-			if err != nil {
-				return err
-			}
-			if err := c.tellHostEvent(ctx, r); err != nil {
-				return err
-			}
-		}
+		return each(stream, err, func(r *bridgev1.WatchHostEventsResponse) error { return c.tellHostEvent(ctx, r) })
 	})
 }
 
@@ -116,12 +100,7 @@ func (c *conn) tellHostEvent(ctx context.Context, r *bridgev1.WatchHostEventsRes
 		c.log.Info("host event withheld by the bridge", "kind", event.GetKind())
 		return nil
 	}
-	text, err := c.server.tables.write(event)
-	if err != nil {
-		return err
-	}
-	c.server.counter.typed(hostEvent)
-	return c.rpc.Tell(ctx, hostEvent, text)
+	return c.notify(ctx, hostEvent, event)
 }
 
 // again opens a stream again whenever it ends, until ctx does, or the bridge has no such
