@@ -10,6 +10,7 @@ import (
 	"io"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -33,6 +34,16 @@ const (
 	keyEvery = 10 * time.Second
 	// retryEvery is how often an issuer that cannot be reached is tried.
 	retryEvery = 5 * time.Second
+	// DefaultKeysMaxAge is the default of Issuer.KeysMaxAge.
+	DefaultKeysMaxAge = 15 * time.Minute
+	// refreshShare is the part of KeysMaxAge after which keys are fetched anew: what is left
+	// of it bridges an issuer that does not answer.
+	refreshShare = 3
+	// refreshTimeout bounds a refresh while older keys can still be used.
+	refreshTimeout = 3 * time.Second
+	// maxTime is the latest time that a claim may name, in seconds: the year 9999. Larger
+	// numbers have no time.Time, and their conversion differs from machine to machine.
+	maxTime = 253402300799
 )
 
 // Algorithms are those that a token may be signed with. What needs a shared secret, and
@@ -54,6 +65,11 @@ type Issuer struct {
 	Algorithms []string
 	// Skew is how far the clocks may be apart.
 	Skew time.Duration
+	// KeysMaxAge is how long the issuer's keys are used after they were fetched, and so how
+	// long a key that the issuer withdraws is accepted at most. They are fetched anew after a
+	// third of it, or sooner where the issuer's Cache-Control says so. If the issuer does not
+	// answer until KeysMaxAge has passed, its tokens are refused. Default: 15 minutes.
+	KeysMaxAge time.Duration
 	// Client asks the issuer; nil is a client of its own. Tests give theirs.
 	Client *http.Client
 	// Now tells the time.
@@ -61,15 +77,20 @@ type Issuer struct {
 }
 
 // OIDC knows the tokens of one issuer. The issuer is first asked when the first token
-// comes, so that a server starts without it.
+// comes, so that a server starts without it. It is safe for concurrent use.
 type OIDC struct {
 	issuer Issuer
 	client *http.Client
 
+	// fetching is held by the one caller that asks the issuer.
+	fetching chan struct{}
+
 	mu       sync.Mutex
-	verifier *oidc.IDTokenVerifier
-	failed   error
-	retry    time.Time
+	verifier *oidc.IDTokenVerifier // nil until the issuer has answered once
+	fetched  time.Time             // when the verifier's keys were
+	refresh  time.Time             // when they are to be fetched anew
+	failed   error                 // of the last attempt; nil if it succeeded
+	retry    time.Time             // no attempt before this
 }
 
 // NewOIDC returns the authenticator of an issuer.
@@ -81,9 +102,12 @@ func NewOIDC(issuer Issuer) *OIDC {
 	limited := *client
 	limited.Timeout = issuerTimeout
 	limited.Transport = &sparing{next: client.Transport, now: issuer.Now, kept: map[string]*kept{}}
-	// A redirect could lead to keys of somebody else's.
+	if issuer.KeysMaxAge <= 0 {
+		issuer.KeysMaxAge = DefaultKeysMaxAge
+	}
+	// A redirect could lead to another party's keys.
 	limited.CheckRedirect = func(*http.Request, []*http.Request) error { return errors.New("issuers may not redirect") }
-	return &OIDC{issuer: issuer, client: &limited}
+	return &OIDC{issuer: issuer, client: &limited, fetching: make(chan struct{}, 1)}
 }
 
 // Authenticate implements Authenticator.
@@ -121,41 +145,149 @@ func (o *OIDC) Authenticate(ctx context.Context, proof Proof) (*Identity, error)
 // checkTimes does what the library does with no, or a fixed, skew.
 func (o *OIDC) checkTimes(token *oidc.IDToken, claims map[string]any) error {
 	now := o.issuer.Now()
-	if claims["exp"] == nil || !now.Before(token.Expiry.Add(o.issuer.Skew)) {
-		return fault.New(reason.Unauthenticated, "the token has expired")
-	}
-	for _, claim := range []string{"nbf", "iat"} {
+	for _, claim := range []string{"exp", "nbf", "iat"} {
 		at, ok := claims[claim].(float64)
-		if claims[claim] != nil && (!ok || now.Add(o.issuer.Skew).Before(time.Unix(int64(at), 0))) {
+		if claims[claim] != nil && (!ok || at < 0 || at > maxTime) {
+			return fault.New(reason.Unauthenticated, "the token's claim %q is not a time in seconds", claim)
+		}
+		if claim != "exp" && ok && now.Add(o.issuer.Skew).Before(time.Unix(int64(at), 0)) {
 			return fault.New(reason.Unauthenticated, "the token is not valid yet")
 		}
+	}
+	if claims["exp"] == nil || !now.Before(token.Expiry.Add(o.issuer.Skew)) {
+		return fault.New(reason.Unauthenticated, "the token has expired")
 	}
 	return nil
 }
 
-// ready returns what verifies tokens, once the issuer has been reached.
+// ready returns a verifier whose keys are younger than KeysMaxAge. One caller at a time
+// asks the issuer; the others go on with the keys that are there, and wait only if there
+// are none.
 func (o *OIDC) ready(ctx context.Context) (*oidc.IDTokenVerifier, error) {
+	usable, fresh := o.current()
+	if fresh {
+		return usable, nil
+	}
+	if usable != nil {
+		select {
+		case o.fetching <- struct{}{}:
+		default:
+			return usable, nil
+		}
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, refreshTimeout)
+		defer cancel()
+	} else {
+		select {
+		case o.fetching <- struct{}{}:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	defer func() { <-o.fetching }()
+	if usable, fresh = o.current(); fresh {
+		return usable, nil
+	}
+	o.fetch(ctx)
+	usable, _ = o.current()
+	if usable == nil {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		return nil, o.failed
+	}
+	return usable, nil
+}
+
+// current returns the verifier, nil if its keys are too old, and whether it is to be used
+// without asking the issuer.
+func (o *OIDC) current() (usable *oidc.IDTokenVerifier, fresh bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	now := o.issuer.Now()
-	switch {
-	case o.verifier != nil:
-		return o.verifier, nil
-	case o.failed != nil && now.Before(o.retry):
-		return nil, o.failed
+	if o.verifier == nil || now.Sub(o.fetched) >= o.issuer.KeysMaxAge {
+		return nil, false
 	}
-	// The provider keeps the context for as long as it lives.
-	lasting := oidc.ClientContext(context.WithoutCancel(ctx), o.client)
-	provider, err := oidc.NewProvider(lasting, o.issuer.URL)
+	return o.verifier, now.Before(o.refresh) || now.Before(o.retry)
+}
+
+// fetch asks the issuer for its configuration and its keys, unless it failed just now.
+func (o *OIDC) fetch(ctx context.Context) {
+	o.mu.Lock()
+	wait := o.failed != nil && o.issuer.Now().Before(o.retry)
+	o.mu.Unlock()
+	if wait {
+		return
+	}
+	began := o.issuer.Now()
+	verifier, fresh, err := o.discover(ctx)
+	o.mu.Lock()
+	defer o.mu.Unlock()
 	if err != nil {
-		o.failed, o.retry = fmt.Errorf("issuer %q: %w", o.issuer.URL, err), now.Add(retryEvery)
-		return nil, o.failed
+		o.failed, o.retry = fmt.Errorf("issuer %q: %w", o.issuer.URL, err), o.issuer.Now().Add(retryEvery)
+		return
 	}
-	o.verifier = provider.VerifierContext(lasting, &oidc.Config{
+	o.verifier, o.failed, o.retry = verifier, nil, time.Time{}
+	o.fetched, o.refresh = began, began.Add(fresh)
+}
+
+// discover fetches the issuer's configuration and its keys, and returns what verifies
+// tokens with them and for how long they need not be fetched again.
+func (o *OIDC) discover(ctx context.Context) (*oidc.IDTokenVerifier, time.Duration, error) {
+	provider, err := oidc.NewProvider(oidc.ClientContext(ctx, o.client), o.issuer.URL)
+	if err != nil {
+		return nil, 0, err
+	}
+	var endpoints struct {
+		Keys string `json:"jwks_uri"`
+	}
+	if err := provider.Claims(&endpoints); err != nil {
+		return nil, 0, err
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, endpoints.Keys, nil)
+	if err != nil {
+		return nil, 0, err
+	}
+	response, err := o.client.Do(request)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer func() { _ = response.Body.Close() }()
+	var keys struct {
+		Keys []json.RawMessage `json:"keys"`
+	}
+	if response.StatusCode != http.StatusOK {
+		return nil, 0, fmt.Errorf("keys at %q: %s", endpoints.Keys, response.Status)
+	}
+	if err := json.NewDecoder(response.Body).Decode(&keys); err != nil {
+		return nil, 0, fmt.Errorf("keys at %q: %w", endpoints.Keys, err)
+	}
+	// The key set keeps its context for as long as it lives. It asks for the keys with its
+	// first token, and is given the reply that was read here.
+	lasting := oidc.ClientContext(context.WithoutCancel(ctx), o.client)
+	verifier := oidc.NewVerifier(o.issuer.URL, oidc.NewRemoteKeySet(lasting, endpoints.Keys), &oidc.Config{
 		SkipClientIDCheck: true, SkipExpiryCheck: true, // both are checked here
 		SupportedSigningAlgs: o.issuer.Algorithms, Now: o.issuer.Now,
 	})
-	return o.verifier, nil
+	return verifier, freshFor(response.Header, o.issuer.KeysMaxAge/refreshShare), nil
+}
+
+// freshFor is for how long a reply may be used by its Cache-Control, between keyEvery and
+// most. Without one it is most.
+func freshFor(header http.Header, most time.Duration) time.Duration {
+	fresh := most
+	for directive := range strings.SplitSeq(strings.Join(header.Values("Cache-Control"), ","), ",") {
+		name, value, _ := strings.Cut(strings.ToLower(strings.TrimSpace(directive)), "=")
+		switch name {
+		case "no-store", "no-cache":
+			fresh = 0
+		case "max-age":
+			if seconds, err := strconv.ParseUint(strings.Trim(value, `"`), 10, 31); err == nil {
+				age, _ := strconv.ParseUint(header.Get("Age"), 10, 31)
+				fresh = min(fresh, max(0, time.Duration(seconds)*time.Second-time.Duration(age)*time.Second))
+			}
+		}
+	}
+	return max(fresh, keyEvery)
 }
 
 // issuerOf returns who a token says that it is of, "" if it is no JSON web token. It is

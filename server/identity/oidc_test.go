@@ -29,6 +29,7 @@ type provider struct {
 
 	mu      sync.Mutex
 	keys    []jose.JSONWebKey
+	cache   string // the Cache-Control of the keys
 	fetched atomic.Int32
 	down    atomic.Bool
 }
@@ -50,8 +51,15 @@ func newProvider(t *testing.T) *provider {
 	})
 	mux.HandleFunc("/keys", func(w http.ResponseWriter, _ *http.Request) {
 		p.fetched.Add(1)
+		if p.down.Load() {
+			http.Error(w, "down", http.StatusServiceUnavailable)
+			return
+		}
 		p.mu.Lock()
 		defer p.mu.Unlock()
+		if p.cache != "" {
+			w.Header().Set("Cache-Control", p.cache)
+		}
 		_ = json.NewEncoder(w).Encode(jose.JSONWebKeySet{Keys: p.keys})
 	})
 	p.Server = httptest.NewServer(mux)
@@ -149,6 +157,11 @@ func TestJWT(t *testing.T) {
 		"not yet, in skew":  {es(map[string]any{"nbf": 1_000_020}), true},
 		"not yet":           {es(map[string]any{"nbf": 1_000_040}), false},
 		"from the future":   {es(map[string]any{"iat": 1_000_040}), false},
+		"absurdly not yet":  {es(map[string]any{"nbf": 1e300}), false},
+		"absurd future":     {es(map[string]any{"iat": 1e300}), false},
+		"absurd past":       {es(map[string]any{"iat": -1e300}), false},
+		"absurd expiry":     {es(map[string]any{"exp": 1e300}), false},
+		"expiry in words":   {es(map[string]any{"exp": "tomorrow"}), false},
 		"other audience":    {es(map[string]any{"aud": "x"}), false},
 		"no audience":       {es(map[string]any{"aud": nil}), false},
 		"no subject":        {es(map[string]any{"sub": nil}), false},
@@ -224,3 +237,109 @@ func TestIssuerThatIsDown(t *testing.T) {
 		t.Errorf("when it is back: %v", err)
 	}
 }
+
+// A key that the issuer withdraws is refused within KeysMaxAge, also if no token with
+// another key comes; sooner where the issuer's Cache-Control says so.
+func TestKeysWithdrawn(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		cache         string
+		still, refuse time.Duration
+	}{
+		"no header":      {"", 5*time.Minute - time.Second, 5 * time.Minute},
+		"short max-age":  {"public, max-age=60", 59 * time.Second, time.Minute},
+		"long max-age":   {"max-age=86400", 5*time.Minute - time.Second, 5 * time.Minute},
+		"no-cache":       {"no-cache", keyEvery - time.Second, keyEvery},
+		"unreadable age": {"max-age=soon", 5*time.Minute - time.Second, 5 * time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p, c := newProvider(t), new(clock)
+			p.cache = tc.cache
+			c.at.Store(1_000_000)
+			key, o := p.key("k1"), p.authenticator(c)
+			token := sign(t, jose.ES256, key, "k1", map[string]any{"iss": p.URL, "sub": "a", "aud": "bridge", "exp": 2_000_000})
+			if _, err := o.Authenticate(t.Context(), Proof{Bearer: token}); err != nil {
+				t.Fatal(err)
+			}
+			p.key("k2")
+			c.forward(tc.still)
+			if _, err := o.Authenticate(t.Context(), Proof{Bearer: token}); err != nil {
+				t.Errorf("after %v: %v, want the kept keys", tc.still, err)
+			}
+			c.forward(tc.refuse - tc.still)
+			if _, err := o.Authenticate(t.Context(), Proof{Bearer: token}); fault.ReasonOf(err) != reason.Unauthenticated {
+				t.Errorf("after %v: %v, want UNAUTHENTICATED", tc.refuse, err)
+			}
+		})
+	}
+}
+
+// An issuer that stops answering is bridged with the kept keys, but no longer than
+// KeysMaxAge.
+func TestIssuerStopsAnswering(t *testing.T) {
+	t.Parallel()
+	p, c := newProvider(t), new(clock)
+	c.at.Store(1_000_000)
+	key, o := p.key("k1"), p.authenticator(c)
+	token := sign(t, jose.ES256, key, "k1", map[string]any{"iss": p.URL, "sub": "a", "aud": "bridge", "exp": 2_000_000})
+	authenticate := func() error {
+		_, err := o.Authenticate(t.Context(), Proof{Bearer: token})
+		return err
+	}
+	if err := authenticate(); err != nil {
+		t.Fatal(err)
+	}
+	p.down.Store(true)
+	c.forward(DefaultKeysMaxAge - time.Second)
+	if err := authenticate(); err != nil {
+		t.Errorf("within KeysMaxAge: %v", err)
+	}
+	c.forward(time.Second)
+	if err := authenticate(); fault.ReasonOf(err) != reason.Unauthenticated {
+		t.Errorf("past KeysMaxAge: %v, want UNAUTHENTICATED", err)
+	}
+	p.down.Store(false)
+	c.forward(keyEvery)
+	if err := authenticate(); err != nil {
+		t.Errorf("when the issuer answers again: %v", err)
+	}
+}
+
+// While one caller waits for an issuer that hangs, the others use the kept keys.
+func TestIssuerHangs(t *testing.T) {
+	t.Parallel()
+	p, c := newProvider(t), new(clock)
+	c.at.Store(1_000_000)
+	key, o := p.key("k1"), p.authenticator(c)
+	token := sign(t, jose.ES256, key, "k1", map[string]any{"iss": p.URL, "sub": "a", "aud": "bridge", "exp": 2_000_000})
+	if _, err := o.Authenticate(t.Context(), Proof{Bearer: token}); err != nil {
+		t.Fatal(err)
+	}
+	asked, answer := make(chan struct{}), make(chan struct{})
+	o.client.Transport = roundTripper(func(*http.Request) (*http.Response, error) {
+		close(asked)
+		<-answer
+		return nil, http.ErrHandlerTimeout
+	})
+	c.forward(DefaultKeysMaxAge / 2)
+	first := make(chan error)
+	go func() {
+		_, err := o.Authenticate(t.Context(), Proof{Bearer: token})
+		first <- err
+	}()
+	<-asked
+	for range 3 {
+		if _, err := o.Authenticate(t.Context(), Proof{Bearer: token}); err != nil {
+			t.Errorf("beside a caller that waits: %v", err)
+		}
+	}
+	close(answer)
+	if err := <-first; err != nil {
+		t.Errorf("the caller that waited: %v, want the kept keys", err)
+	}
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }

@@ -50,6 +50,7 @@ type issuer struct {
 	Audiences    []string      `yaml:"audiences"`
 	Algorithms   []string      `yaml:"algorithms"`
 	Skew         time.Duration `yaml:"skew"`
+	KeysMaxAge   time.Duration `yaml:"keys_max_age"`
 	InsecureHTTP bool          `yaml:"insecure_http"`
 }
 
@@ -153,6 +154,8 @@ func (o *issuer) check() error {
 		return errors.New("audiences: at least one is required: a token for others is none for us")
 	case o.Skew < 0 || o.Skew > 10*time.Minute:
 		return fmt.Errorf("skew: %v is not between 0s and 10m", o.Skew)
+	case o.KeysMaxAge != 0 && (o.KeysMaxAge < time.Minute || o.KeysMaxAge > 24*time.Hour):
+		return fmt.Errorf("keys_max_age: %v is not between 1m and 24h", o.KeysMaxAge)
 	}
 	for _, alg := range o.Algorithms {
 		if !slices.Contains(identity.Algorithms, alg) {

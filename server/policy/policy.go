@@ -54,7 +54,8 @@ func Load(path string, now func() time.Time) (*Policy, error) {
 			algorithms = identity.DefaultAlgorithms
 		}
 		p.authenticators = append(p.authenticators, identity.NewOIDC(identity.Issuer{
-			URL: o.Issuer, Audiences: o.Audiences, Algorithms: algorithms, Skew: cmp.Or(o.Skew, identity.DefaultSkew), Now: now,
+			URL: o.Issuer, Audiences: o.Audiences, Algorithms: algorithms, Skew: cmp.Or(o.Skew, identity.DefaultSkew),
+			KeysMaxAge: o.KeysMaxAge, Now: now,
 		}))
 	}
 	if len(p.authenticators) == 0 {
