@@ -103,12 +103,16 @@ func (st *stage) tracedTurn() (id string, got copilot.Call) {
 	return s.ID(), got
 }
 
+// adminToken is the admin token of these tests.
+const adminToken = "the-admin-token-of-the-tests"
+
 func (st *stage) page(path string) string {
 	st.t.Helper()
 	req, err := http.NewRequestWithContext(st.ctx, http.MethodGet, "http://"+st.host.admin+path, nil)
 	if err != nil {
 		st.t.Fatal(err)
 	}
+	req.Header.Set("Authorization", "Bearer "+adminToken)
 	resp, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Do(req)
 	if err != nil {
 		st.t.Fatal(err)
@@ -132,7 +136,8 @@ func TestTelemetryOfATurn(t *testing.T) {
 			dir := t.TempDir()
 			trail, file := filepath.Join(dir, "audit.log"), filepath.Join(dir, "spans.jsonl")
 			config := hostConfig{change: func(c *app.Config) {
-				c.AdminListen, c.AuditLog, c.OTLPEndpoint = "127.0.0.1:0", trail, r.URL
+				c.AdminListen, c.AdminToken = "127.0.0.1:0", adminToken
+				c.AuditLog, c.OTLPEndpoint = trail, r.URL
 			}}
 			if cli {
 				config.env = map[string]string{

@@ -32,7 +32,7 @@ func (r *running) await(t *testing.T, path string, code int, text string) {
 // health is there all the time.
 func TestReadiness(t *testing.T) {
 	t.Parallel()
-	c := Config{Listen: []string{"127.0.0.1:0"}, AdminListen: "127.0.0.1:0", DrainGrace: testTimeout}
+	c := Config{Listen: []string{"127.0.0.1:0"}, AdminListen: "127.0.0.1:0", AdminToken: adminToken, DrainGrace: testTimeout}
 	script := fakecli.Script{Prompts: []fakecli.Prompt{{Turns: []fakecli.Turn{{Hang: true}}}}}
 	a, err := New(t.Context(), c, WithRunner(fake(t, script)))
 	if err != nil {
@@ -91,7 +91,8 @@ func TestNotReadyWithBrokenCLI(t *testing.T) {
 func TestChannelz(t *testing.T) {
 	t.Parallel()
 	o := startObserved(t, nil)
-	conn, err := grpc.NewClient(o.Admin().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := grpc.NewClient(o.Admin().String(), grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithPerRPCCredentials(bearer(adminToken)))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -159,8 +159,10 @@ type Config struct {
 	PingTimeout  time.Duration
 
 	// AdminListen is the address of the admin listener (docs/telemetry.md), "unix:PATH" or
-	// "HOST:PORT"; "" is none. AdminWide lets it be reached from elsewhere.
+	// "HOST:PORT"; "" is none. A TCP address takes AdminToken, at least 16 characters.
+	// AdminWide allows an address that other machines reach.
 	AdminListen string
+	AdminToken  string
 	AdminWide   bool
 	// OTLP sends spans and figures by OTLP, as the environment (OTEL_*) says and as the
 	// endpoint and the protocol say, which win. An endpoint switches it on.

@@ -27,8 +27,9 @@ const AuditStderr = "stderr"
 // observeRows are the settings of how the server is looked at.
 func (c *Config) observeRows() []setting.Row {
 	return []setting.Row{
-		fixed("admin_listen", &c.AdminListen, "`address` of the admin listener (health, readiness, metrics, profiles, channelz): unix:PATH or HOST:PORT, which has to be loopback; none by default"),
-		fixed("admin_wide", &c.AdminWide, "let the admin listener be reached from elsewhere; nobody is asked who he is there"),
+		fixed("admin_listen", &c.AdminListen, "`address` of the admin listener (health, readiness, metrics, profiles, channelz): unix:PATH, for the own user alone, or HOST:PORT with admin_token; none by default"),
+		secret("admin_token", &c.AdminToken, "bearer `token` of requests to a TCP address of the admin listener, at least 16 characters; /healthz and /readyz need none"),
+		fixed("admin_wide", &c.AdminWide, "allow an admin address that other machines reach"),
 		fixed("otlp", &c.OTLP, "send spans and metrics by OTLP, as OpenTelemetry's variables say; an endpoint, here or in OTEL_EXPORTER_OTLP_ENDPOINT, switches it on"),
 		fixed("otlp_endpoint", &c.OTLPEndpoint, "`URL` to send them to (default: that of OTEL_EXPORTER_OTLP_ENDPOINT)"),
 		fixed("otlp_protocol", &c.OTLPProtocol, "`protocol` of OTLP: grpc, http/protobuf (default: that of OTEL_EXPORTER_OTLP_PROTOCOL, or http/protobuf)"),
@@ -40,7 +41,7 @@ func (c *Config) observeRows() []setting.Row {
 func (c *Config) checkObserving() error {
 	c.OTLP = c.OTLP || c.OTLPEndpoint != ""
 	if c.AdminListen != "" {
-		if err := admin.Check(c.AdminListen, c.AdminWide); err != nil {
+		if err := admin.Check(c.AdminListen, c.AdminToken, c.AdminWide); err != nil {
 			return wrong("admin_listen", err)
 		}
 	}
@@ -103,7 +104,7 @@ func (a *App) observe(ctx context.Context, set *settings) (err error) {
 	}
 	if c.AdminListen != "" {
 		o.admin, err = admin.New(ctx, admin.Config{
-			Listen: c.AdminListen, Wide: c.AdminWide, Metrics: o.telemetry.Page(), Ready: o.ready, Logger: a.logger,
+			Listen: c.AdminListen, Token: c.AdminToken, Wide: c.AdminWide, Metrics: o.telemetry.Page(), Ready: o.ready, Logger: a.logger,
 		})
 		if err != nil {
 			return err

@@ -26,6 +26,9 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/internal/fakecli"
 )
 
+// adminToken is the admin token of these tests.
+const adminToken = "the-admin-token-of-the-tests"
+
 // get reads a page of the admin listener.
 func (r *running) get(t *testing.T, path string) (code int, text string) {
 	t.Helper()
@@ -33,6 +36,7 @@ func (r *running) get(t *testing.T, path string) (code int, text string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	req.Header.Set("Authorization", "Bearer "+adminToken)
 	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	resp, err := client.Do(req)
 	if err != nil {
@@ -144,7 +148,7 @@ func startObserved(t *testing.T, change func(*Config), options ...Option) *obser
 	t.Helper()
 	o := &observed{spans: &spanBuffer{}, audit: filepath.Join(t.TempDir(), "audit.log")}
 	o.tenants = startTenants(t, func(c *Config) {
-		c.AdminListen, c.AuditLog = "127.0.0.1:0", o.audit
+		c.AdminListen, c.AdminToken, c.AuditLog = "127.0.0.1:0", adminToken, o.audit
 		if change != nil {
 			change(c)
 		}

@@ -1,10 +1,15 @@
-// Package admin serves what those who run the server look at, on an address of its own that
-// callers do not reach: whether it lives and is ready, its figures, its connections, and its
-// profile.
+// Package admin serves the operators' pages on an address that callers do not use: liveness,
+// readiness, metrics, connections (channelz) and profiles.
+//
+// On a unix socket the file's mode decides who may look. On TCP every process of the machine
+// reaches the address, the shells of sandboxed tenants included, so that all pages but
+// /healthz and /readyz ask for a token.
 package admin
 
 import (
 	"context"
+	"crypto/sha256"
+	"crypto/subtle"
 	"errors"
 	"fmt"
 	"io"
@@ -28,15 +33,19 @@ const (
 	headerTimeout  = 10 * time.Second
 	idleTimeout    = 2 * time.Minute
 	maxHeaderBytes = 64 << 10
+	// MinToken is the least length of Config.Token.
+	MinToken = 16
 )
 
 // Config says what to serve.
 type Config struct {
 	// Listen is the address: "unix:PATH" or "HOST:PORT".
 	Listen string
-	// Wide lets others than this machine reach it. There is no identity here: whoever reaches
-	// it may look.
+	// Wide allows an address that other machines reach.
 	Wide bool
+	// Token is the bearer token that requests over TCP carry, at least MinToken characters.
+	// Required with a TCP address; not used on a unix socket.
+	Token string
 	// Metrics is the page of the figures; nil for none.
 	Metrics http.Handler
 	// Ready says why the server should get no calls now; nil if it should.
@@ -45,8 +54,8 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// Check tells what is wrong with an address.
-func Check(address string, wide bool) error {
+// Check reports what is wrong with an address and its token.
+func Check(address, token string, wide bool) error {
 	if path, ok := strings.CutPrefix(address, unixPrefix); ok {
 		if path == "" {
 			return fmt.Errorf("admin address %q has no path", address)
@@ -54,12 +63,16 @@ func Check(address string, wide bool) error {
 		return nil
 	}
 	host, _, err := net.SplitHostPort(address)
-	if err != nil {
+	switch {
+	case err != nil:
 		return fmt.Errorf("admin address %q is neither unix:PATH nor HOST:PORT: %w", address, err)
-	}
-	if !wide && !loopback.Host(host) {
-		return fmt.Errorf("admin address %q is not on the loopback interface: whoever reaches it may look at everything there, "+
-			"so that this takes --admin-wide", address)
+	case !wide && !loopback.Host(host):
+		return fmt.Errorf("admin address %q is not on the loopback interface: set --admin-wide to allow it", address)
+	case token == "":
+		return fmt.Errorf("admin address %q is open to every process of this machine: "+
+			"set admin_token, or use a unix socket (unix:PATH)", address)
+	case len(token) < MinToken:
+		return fmt.Errorf("admin token has %d characters, fewer than %d", len(token), MinToken)
 	}
 	return nil
 }
@@ -75,7 +88,7 @@ type Server struct {
 
 // New opens the address and serves. The caller must Close it.
 func New(ctx context.Context, c Config) (*Server, error) {
-	if err := Check(c.Listen, c.Wide); err != nil {
+	if err := Check(c.Listen, c.Token, c.Wide); err != nil {
 		return nil, err
 	}
 	if c.Logger == nil {
@@ -159,7 +172,8 @@ func say(w http.ResponseWriter, code int, text string) {
 	_, _ = io.WriteString(w, text+"\n") // it fails only when nobody listens any more
 }
 
-// guard turns away what a web page may have sent, and hands gRPC to its server.
+// guard refuses requests that a web page may have sent and requests without the token, and
+// hands gRPC to its server.
 func (s *Server) guard(next http.Handler) http.Handler {
 	unix := s.listener.Addr().Network() == "unix"
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -169,14 +183,34 @@ func (s *Server) guard(next http.Handler) http.Handler {
 		}
 		host = strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
 		switch {
-		case r.Header.Get("Origin") != "":
+		case fromWebPage(r.Header):
 			say(w, http.StatusForbidden, "requests from web pages are not allowed")
 		case !unix && !s.config.Wide && !loopback.Host(host):
 			say(w, http.StatusForbidden, "the server must be called localhost, 127.0.0.1 or [::1]")
+		case !unix && !openPages[r.URL.Path] && !s.authorized(r.Header.Get("Authorization")):
+			w.Header().Set("WWW-Authenticate", "Bearer")
+			say(w, http.StatusUnauthorized, "send the admin token: Authorization: Bearer TOKEN")
 		case r.ProtoMajor == 2 && strings.HasPrefix(r.Header.Get("Content-Type"), "application/grpc"):
 			s.grpc.ServeHTTP(w, r)
 		default:
 			next.ServeHTTP(w, r)
 		}
 	})
+}
+
+// openPages need no token: probes of a service manager have none, and learn one word.
+var openPages = map[string]bool{"/healthz": true, "/readyz": true}
+
+// fromWebPage reports whether a browser sent the request for a page of another origin.
+// Browsers leave Origin out of many requests, such as those for images and scripts.
+func fromWebPage(header http.Header) bool {
+	site := header.Get("Sec-Fetch-Site")
+	return header.Get("Origin") != "" || site != "" && site != "none" && site != "same-origin"
+}
+
+// authorized compares digests, so that the time does not depend on the token.
+func (s *Server) authorized(header string) bool {
+	scheme, token, _ := strings.Cut(header, " ")
+	got, want := sha256.Sum256([]byte(token)), sha256.Sum256([]byte(s.config.Token))
+	return strings.EqualFold(scheme, "bearer") && subtle.ConstantTimeCompare(got[:], want[:]) == 1
 }

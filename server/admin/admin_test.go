@@ -14,27 +14,33 @@ import (
 	"time"
 )
 
+// token is the admin token of these tests.
+const token = "sixteen-characters-and-more"
+
 func TestCheck(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
-		address string
-		wide    bool
-		problem string
+		address, token string
+		wide           bool
+		problem        string
 	}{
-		{"127.0.0.1:0", false, ""},
-		{"localhost:9464", false, ""},
-		{"[::1]:0", false, ""},
-		{"unix:/run/x", false, ""},
-		{"0.0.0.0:9464", true, ""},
-		{"0.0.0.0:9464", false, "--admin-wide"},
-		{":9464", false, "--admin-wide"},
-		{"example.com:1", false, "--admin-wide"},
-		{"unix:", false, "no path"},
-		{"9464", false, "neither unix:PATH nor HOST:PORT"},
+		{"127.0.0.1:0", token, false, ""},
+		{"localhost:9464", token, false, ""},
+		{"[::1]:0", token, false, ""},
+		{"unix:/run/x", "", false, ""},
+		{"0.0.0.0:9464", token, true, ""},
+		{"0.0.0.0:9464", token, false, "--admin-wide"},
+		{":9464", token, false, "--admin-wide"},
+		{"example.com:1", token, false, "--admin-wide"},
+		{"unix:", "", false, "no path"},
+		{"9464", token, false, "neither unix:PATH nor HOST:PORT"},
+		{"127.0.0.1:0", "", false, "set admin_token"},
+		{"0.0.0.0:9464", "", true, "set admin_token"},
+		{"127.0.0.1:0", "short", false, "fewer than 16"},
 	} {
-		err := Check(tc.address, tc.wide)
+		err := Check(tc.address, tc.token, tc.wide)
 		if (err == nil) != (tc.problem == "") || err != nil && !strings.Contains(err.Error(), tc.problem) {
-			t.Errorf("Check(%q, %v) = %v", tc.address, tc.wide, err)
+			t.Errorf("Check(%q, %q, %v) = %v", tc.address, tc.token, tc.wide, err)
 		}
 	}
 }
@@ -81,7 +87,7 @@ func serve(t *testing.T, c Config) func(path, host string, header http.Header) (
 func TestPages(t *testing.T) {
 	t.Parallel()
 	unready := errors.New("busy with something")
-	get := serve(t, Config{Listen: "127.0.0.1:0", Ready: func() error { return unready }, Metrics: http.HandlerFunc(
+	get := serve(t, Config{Listen: "127.0.0.1:0", Token: token, Ready: func() error { return unready }, Metrics: http.HandlerFunc(
 		func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "figures 1\n") })})
 	for _, tc := range []struct {
 		path, host, origin string
@@ -98,12 +104,49 @@ func TestPages(t *testing.T) {
 		{"/metrics", "attacker.example", "", 403, "must be called"},
 		{"/metrics", "localhost", "http://attacker.example", 403, "web pages"},
 	} {
-		header := http.Header{}
+		header := http.Header{"Authorization": {"Bearer " + token}}
 		if tc.origin != "" {
 			header.Set("Origin", tc.origin)
 		}
 		if code, text := get(tc.path, tc.host, header); code != tc.code || !strings.Contains(text, tc.text) {
 			t.Errorf("%s of %s: %d %q", tc.path, tc.host, code, text)
+		}
+	}
+}
+
+// Over TCP only health and readiness are open. A browser's request for another origin is
+// refused also without an Origin header and with the token.
+func TestTokenAndWebPages(t *testing.T) {
+	t.Parallel()
+	get := serve(t, Config{Listen: "127.0.0.1:0", Token: token, Metrics: http.NotFoundHandler()})
+	with := func(name, value string) http.Header {
+		return http.Header{"Authorization": {"Bearer " + token}, name: {value}}
+	}
+	for _, tc := range []struct {
+		name, path string
+		header     http.Header
+		code       int
+	}{
+		{"open", "/healthz", http.Header{}, 200},
+		{"open", "/readyz", http.Header{}, 200},
+		{"no token", "/", http.Header{}, 401},
+		{"no token", "/metrics", http.Header{}, 401},
+		{"no token", "/debug/pprof/goroutine", http.Header{}, 401},
+		{"no token", "/debug/pprof/profile", http.Header{}, 401},
+		{"no token, another spelling", "/healthz/../metrics", http.Header{}, 401},
+		{"no token, another spelling", "//healthz", http.Header{}, 401},
+		{"no token, gRPC", "/grpc.channelz.v1.Channelz/GetServers", http.Header{"Content-Type": {"application/grpc"}}, 401},
+		{"wrong token", "/", http.Header{"Authorization": {"Bearer " + token + "x"}}, 401},
+		{"empty token", "/", http.Header{"Authorization": {"Bearer "}}, 401},
+		{"other scheme", "/", http.Header{"Authorization": {"Basic " + token}}, 401},
+		{"token", "/", with("X", ""), 200},
+		{"cross-site image", "/", with("Sec-Fetch-Site", "cross-site"), 403},
+		{"another port of this host", "/", with("Sec-Fetch-Site", "same-site"), 403},
+		{"cross-site image", "/readyz", http.Header{"Sec-Fetch-Site": {"cross-site"}}, 403},
+		{"typed by the user", "/", with("Sec-Fetch-Site", "none"), 200},
+	} {
+		if code, text := get(tc.path, "localhost", tc.header); code != tc.code {
+			t.Errorf("%s: %s: %d %q, want %d", tc.name, tc.path, code, text, tc.code)
 		}
 	}
 }
@@ -136,7 +179,7 @@ func TestAddressInUse(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = l.Close() }()
-	if _, err := New(t.Context(), Config{Listen: l.Addr().String()}); err == nil {
+	if _, err := New(t.Context(), Config{Listen: l.Addr().String(), Token: token}); err == nil {
 		t.Error("two listen on one port")
 	}
 }
