@@ -10,7 +10,6 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/keepalive"
 )
 
@@ -75,7 +74,7 @@ func Dial(ctx context.Context, target string, opts ...Option) (*Client, error) {
 
 func dialOptions(target string, st *settings) []grpc.DialOption {
 	plain := st.tls == nil && (st.insecure || isLocal(target))
-	creds := insecure.NewCredentials()
+	creds := SocketCredentials()
 	if !plain {
 		config := st.tls
 		if config == nil {

@@ -64,6 +64,9 @@ func New(ctx context.Context, c Config, options ...Option) (_ *App, err error) {
 	if err := a.observe(ctx, &set); err != nil {
 		return nil, err
 	}
+	if err := c.checkPermissions(c.trustedPaths(), a.logger); err != nil {
+		return nil, err
+	}
 	profile, err := c.profile()
 	if err != nil {
 		return nil, err

@@ -158,6 +158,10 @@ type Config struct {
 	PingInterval time.Duration
 	PingTimeout  time.Duration
 
+	// LaxPermissions starts the server although every user of the machine can change a file
+	// or directory that it trusts; it warns in place of refusing.
+	LaxPermissions bool
+
 	// AdminListen is the address of the admin listener (docs/telemetry.md), "unix:PATH" or
 	// "HOST:PORT"; "" is none. A TCP address takes AdminToken, at least 16 characters.
 	// AdminWide allows an address that other machines reach.

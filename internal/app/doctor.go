@@ -34,6 +34,7 @@ func Diagnose(ctx context.Context, c Config, start bool, options ...Option) []ru
 	for _, address := range c.Listen {
 		found = append(found, addressFinding(ctx, address))
 	}
+	found = append(found, c.permissionFindings()...)
 	if c.OfflineModel != "" {
 		found = append(found, scriptFinding(c.OfflineModel))
 	}
@@ -68,6 +69,24 @@ func npmFinding(s *runtime.Spawner) runtime.Finding {
 		return fine("npm", "%q could install the CLI", path)
 	}
 	return fine("npm", "not found; it is only needed to install the CLI")
+}
+
+// permissionFindings tells which trusted paths other users of the machine can get at.
+func (c *Config) permissionFindings() (found []runtime.Finding) {
+	const subject = "permissions"
+	open, err := findOpenPaths(c.trustedPaths())
+	if err != nil {
+		return []runtime.Finding{failed(subject, err, "")}
+	}
+	for _, p := range open {
+		level := runtime.LevelWarning
+		if p.Grave && !c.LaxPermissions {
+			level = runtime.LevelError
+		}
+		text := fmt.Sprintf("%s: %q %s", p.setting, p.Path, p.Text)
+		found = append(found, runtime.Finding{Level: level, Subject: subject, Text: text, Remedy: p.Remedy})
+	}
+	return found
 }
 
 // addressFinding tells whether an address can be listened on.

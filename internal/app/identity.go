@@ -44,8 +44,8 @@ func (a *App) openPolicy(logger *slog.Logger) (*policy.Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	store.Check(func(p *policy.Policy) error { return a.current.Load().checkPolicy(p) })
-	return store, c.checkPolicy(store.Current())
+	store.Check(func(p *policy.Policy) error { return a.current.Load().checkPolicy(p, logger) })
+	return store, c.checkPolicy(store.Current(), logger)
 }
 
 // tls are the server's certificates, nil if it has none.

@@ -36,6 +36,9 @@ func (a *App) tune(c Config) error {
 	if err := next.Validate(); err != nil {
 		return err
 	}
+	if err := next.checkPermissions(next.trustedPaths(), a.logger); err != nil {
+		return err
+	}
 	providers, err := next.readProviders()
 	if err != nil {
 		return wrong("provider", err)
@@ -111,11 +114,11 @@ func (a *App) policyOf(c *Config) (*policy.Policy, error) {
 	if err != nil {
 		return nil, wrong("policy", err)
 	}
-	return p, c.checkPolicy(p)
+	return p, c.checkPolicy(p, a.logger)
 }
 
-// checkPolicy looks at what a policy takes of the configuration.
-func (c *Config) checkPolicy(p *policy.Policy) error {
+// checkPolicy checks a policy against the configuration, and the permissions of its files.
+func (c *Config) checkPolicy(p *policy.Policy, logger *slog.Logger) error {
 	if asked, _ := p.Certificates(); asked && c.TLSClientCA == "" {
 		return wrong("policy", fmt.Errorf("%q: identity.certificates takes a CA of client certificates (tls_client_ca)", c.Policy))
 	}
@@ -124,7 +127,7 @@ func (c *Config) checkPolicy(p *policy.Policy) error {
 			return wrong("policy", fmt.Errorf("%q: the server has no provider %q (provider)", c.Policy, name))
 		}
 	}
-	return nil
+	return c.checkPermissions(policyPaths(p), logger)
 }
 
 // tuning is what the bridge has of what is live.

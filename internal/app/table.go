@@ -48,6 +48,7 @@ func (c *Config) callerRows() []setting.Row {
 		live("tls_client_ca", &c.TLSClientCA, "`file` with the CAs of client certificates, in PEM"),
 		live("policy", &c.Policy, "`file` that says who may do what (docs/security.md); read anew when it changes"),
 		secret("token", &c.Token, "bearer `token` of callers over TCP, at least 16 characters (default: a random one, printed)"),
+		live("lax_permissions", &c.LaxPermissions, "start although every user of the machine can change a file that the server trusts (policy, tokens, keys, data directory), with a warning in place of an error"),
 		fixed("raw", &c.Raw, "switch RawService on, which passes any call on to the CLI"),
 		fixed("internal", &c.Internal, "serve the methods of copilot.cli.v1 too that the CLI marks as internal"),
 		fixed("drain_grace", &c.DrainGrace, "how long streams and turns may go on once the server is asked to end"),

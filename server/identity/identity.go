@@ -42,15 +42,14 @@ type Identity struct {
 	Expires time.Time
 }
 
-// Name is the identity in a few words, for logs.
+// Name is the identity in a few words, for logs. Which of several names of a certificate the
+// policy goes by, only the policy knows. The common name comes last: no rule looks at it.
 func (i Identity) Name() string {
-	for _, name := range []string{i.SPIFFE, i.Subject, i.Token, i.CommonName} {
+	names := append([]string{i.SPIFFE, i.Subject, i.Token}, i.DNS...)
+	for _, name := range append(names, i.CommonName) {
 		if name != "" {
 			return name
 		}
-	}
-	if len(i.DNS) > 0 {
-		return i.DNS[0]
 	}
 	return string(i.Source)
 }

@@ -282,6 +282,18 @@ func (m *Member) matches(id *identity.Identity) bool {
 	return false
 }
 
+// nameOf is the name of a caller that the member matches: of a certificate's names the one
+// that matched.
+func (m *Member) nameOf(id *identity.Identity) string {
+	switch {
+	case id.Source == identity.Certificate && m.DNS != "" && m.SPIFFE == "":
+		return m.DNS
+	case id.Source == identity.Certificate && m.SPIFFE != "":
+		return id.SPIFFE
+	}
+	return id.Name()
+}
+
 // matchSPIFFE matches segment by segment.
 func matchSPIFFE(pattern, id string) bool {
 	if prefix, ok := strings.CutSuffix(pattern, "/**"); ok {

@@ -26,6 +26,9 @@ type Policy struct {
 	files []string
 }
 
+// Files returns the paths of the files that the policy was read from.
+func (p *Policy) Files() []string { return slices.Clone(p.files) }
+
 // Load reads a policy file, and the tokens file that it names. now tells the time.
 func Load(path string, now func() time.Time) (*Policy, error) {
 	text, err := read(path)
@@ -135,12 +138,15 @@ func (p *Policy) Believe(proof identity.Proof, before *identity.Identity) (*iden
 // Resolve returns as whom an identity calls. wanted names one of its tenants, where it has
 // several; it may be empty where it has one.
 func (p *Policy) Resolve(id *identity.Identity, wanted string) (caller.Caller, error) {
-	roles := map[string]caller.Role{}
+	roles, matched := map[string]caller.Role{}, map[string]string{}
 	for name, t := range p.file.Tenants {
 		for i := range t.Members {
 			if m := &t.Members[i]; m.matches(id) {
 				role, _ := caller.ParseRole(m.Role) // checked
 				roles[name] = max(roles[name], role)
+				if matched[name] == "" {
+					matched[name] = m.nameOf(id)
+				}
 			}
 		}
 	}
@@ -159,7 +165,7 @@ func (p *Policy) Resolve(id *identity.Identity, wanted string) (caller.Caller, e
 	if !ok {
 		return caller.Caller{}, fault.New(reason.Forbidden, "%q has no role in the tenant %q", id.Name(), wanted)
 	}
-	c := caller.Caller{Tenant: wanted, Name: id.Name(), Role: role, Confined: len(p.file.Tenants[wanted].Sandbox) > 0}
+	c := caller.Caller{Tenant: wanted, Name: matched[wanted], Role: role, Confined: len(p.file.Tenants[wanted].Sandbox) > 0}
 	if wanted == caller.HostName {
 		c.Tenant = caller.HostTenant
 	}

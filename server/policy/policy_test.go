@@ -130,6 +130,25 @@ tenants:
 	}
 }
 
+// The caller of a certificate is named by the name that the policy goes by, not by another
+// one that the certificate has as well.
+func TestCallersAreNamedByWhatMatched(t *testing.T) {
+	t.Parallel()
+	p := mustPolicy(t, `
+tenants:
+  acme: {members: [{spiffe: "spiffe://corp.example/agents/*", role: participant}]}
+  rival: {members: [{dns: svc.example, role: participant}]}
+`)
+	id := &identity.Identity{
+		Source: identity.Certificate, CommonName: "root", DNS: []string{"admin.example", "svc.example"}, SPIFFE: "spiffe://corp.example/agents/a",
+	}
+	for tenant, want := range map[string]string{"acme": "spiffe://corp.example/agents/a", "rival": "svc.example"} {
+		if c, err := p.Resolve(id, tenant); err != nil || c.Name != want {
+			t.Errorf("in %s: %q, %v, want %q", tenant, c.Name, err, want)
+		}
+	}
+}
+
 func TestBadReloadKeepsThePolicy(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "p.yaml")

@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
@@ -20,6 +19,7 @@ import (
 	_ "google.golang.org/genproto/googleapis/rpc/errdetails" // details of statuses
 	_ "google.golang.org/grpc/health/grpc_health_v1"         // a service that can be called
 
+	copilot "github.com/copilot-grpc/copilot-grpc/clients/go"
 	"github.com/copilot-grpc/copilot-grpc/internal/app"
 )
 
@@ -90,7 +90,7 @@ func targetFlags(f *flags, target, token *string) {
 func dial(target, token string) (*grpc.ClientConn, error) {
 	options := []grpc.DialOption{
 		// Servers without TLS are on this machine: they listen nowhere else.
-		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithTransportCredentials(copilot.SocketCredentials()),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxReply)),
 		grpc.WithStaticStreamWindowSize(streamWindow), grpc.WithStaticConnWindowSize(connWindow),
 		grpc.WithUserAgent("copilot-grpc-call"),

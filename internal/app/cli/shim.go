@@ -17,10 +17,10 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/keepalive"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime/clibin"
+	copilot "github.com/copilot-grpc/copilot-grpc/clients/go"
 	"github.com/copilot-grpc/copilot-grpc/internal/loopback"
 	"github.com/copilot-grpc/copilot-grpc/internal/shim"
 )
@@ -169,7 +169,7 @@ func (o *shimOptions) logger(stderr io.Writer) (*slog.Logger, func(), error) {
 
 // dial connects to a bridge elsewhere.
 func (o *shimOptions) dial() (*grpc.ClientConn, error) {
-	creds := insecure.NewCredentials()
+	creds := copilot.SocketCredentials()
 	plain := o.plain || !o.tls && o.ca == "" && o.cert == "" && local(o.target)
 	if !plain {
 		config, err := o.tlsConfig()

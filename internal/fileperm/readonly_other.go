@@ -1,0 +1,5 @@
+//go:build !linux
+
+package fileperm
+
+func readOnly(string) bool { return false }
