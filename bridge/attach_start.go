@@ -7,6 +7,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/idempotency"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
@@ -117,7 +118,7 @@ func (a *Attachment) come(ctx context.Context, j session.Joining) (s *session.Se
 // have seen.
 func (a *Attachment) once(ctx context.Context, id string, j session.Joining, open func() (*session.Session, session.Joined, error)) (s *session.Session, joined session.Joined, err error) {
 	first := false
-	m, err := a.b.once.Do(ctx, scoped(ctx, "Attach"), id, a.start, func() (proto.Message, error) {
+	m, err := a.b.once.Do(ctx, requestKey(ctx, idempotency.Attach, id), a.start, func() (proto.Message, error) {
 		first = true
 		if s, joined, err = open(); err != nil {
 			return nil, err

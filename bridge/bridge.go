@@ -192,11 +192,12 @@ func New(cfg Config) (*Bridge, error) {
 	setDefault(&cfg.Placement.Idle, placement.DefaultIdle)
 	ctx, cancel := context.WithCancel(context.Background())
 	b := &Bridge{
-		cfg: cfg, log: cfg.Logger, codec: c, defaults: defaults, once: idempotency.New(time.Now),
+		cfg: cfg, log: cfg.Logger, codec: c, defaults: defaults,
 		budget: journal.NewBudget(cfg.MaxMemoryBytes), unkept: map[*session.Session]struct{}{}, keepNow: make(chan struct{}, 1),
 		ctx: ctx, cancel: cancel, draining: make(chan struct{}), stopping: make(chan struct{}),
 		sessions: map[string]*session.Session{}, leaving: map[string]chan struct{}{}, shared: map[string]*session.Session{}, table: placement.New(cfg.Placement, cfg.Profile, time.Now), unloading: map[string]bool{},
 	}
+	b.once = idempotency.New(time.Now, b.rememberedQuota)
 	if err := b.Tune(cfg.tuning()); err != nil {
 		cancel()
 		return nil, err
@@ -211,6 +212,7 @@ func New(cfg Config) (*Bridge, error) {
 	b.Go(b.tend)
 	b.Go(b.budget.Run)
 	b.Go(b.keeping)
+	b.Go(b.sweepRequests)
 	b.awake()
 	return b, nil
 }
@@ -327,8 +329,8 @@ func record(ctx context.Context, p journal.Position) {
 }
 
 // idempotent answers a request that comes twice with the first one's answer.
-func idempotent[T proto.Message](ctx context.Context, b *Bridge, scope, id string, request proto.Message, f func() (T, error)) (T, error) {
-	m, err := b.once.Do(ctx, scoped(ctx, scope), id, withoutTrace(request), func() (proto.Message, error) { return f() })
+func idempotent[T proto.Message](ctx context.Context, b *Bridge, operation, id string, request proto.Message, f func() (T, error)) (T, error) {
+	m, err := b.once.Do(ctx, requestKey(ctx, operation, id), withoutTrace(request), func() (proto.Message, error) { return f() })
 	if err != nil {
 		var none T
 		return none, err

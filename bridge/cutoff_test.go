@@ -1,13 +1,12 @@
 package bridge
 
 import (
-	"crypto/sha256"
 	"slices"
 	"testing"
-	"time"
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/idempotency"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
@@ -111,12 +110,7 @@ func TestResolveComesAgain(t *testing.T) {
 	}
 	// As if the bridge had ended before it was answered.
 	q.RequestId = "interrupted"
-	text, err := proto.MarshalOptions{Deterministic: true}.Marshal(q)
-	if err != nil {
-		t.Fatal(err)
-	}
-	sum := sha256.Sum256(text)
-	r.once.Remember("Resolve\x00interrupted", sum[:], time.Now().Add(time.Hour), nil, []byte{1})
+	r.remembering(idempotency.Key{Operation: idempotency.Resolve, ID: q.GetRequestId()}, q, []byte{1})
 	if again, err := r.Resolve(t.Context(), q); err != nil || again.GetPosition().GetSeq() == 0 {
 		t.Errorf("the interrupted one is answered %v, %v", again, err)
 	}

@@ -4,73 +4,15 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
-	"time"
 
 	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/reflect/protoreflect"
-	"google.golang.org/protobuf/reflect/protoregistry"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/idempotency"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
-	"github.com/copilot-grpc/copilot-grpc/bridge/store"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
-
-// requestLog keeps requests that may come again in the bridge's directory.
-type requestLog struct{ *store.Requests }
-
-// Begun implements idempotency.Log.
-func (l requestLog) Begun(key string, request []byte, expires time.Time, since []byte) error {
-	return l.Add(store.Request{Key: key, Sum: request, Expires: expires, Since: since})
-}
-
-// Ended implements idempotency.Log.
-func (l requestLog) Ended(key string, request []byte, expires time.Time, answer proto.Message) error {
-	q := store.Request{Key: key, Sum: request, Expires: expires, Over: answer == nil}
-	if answer != nil {
-		if started, ok := answer.(*bridgev1.AttachStarted); ok {
-			bare := proto.Clone(started).(*bridgev1.AttachStarted)
-			bare.Token = "" // a secret; who lost it joins anew
-			answer = bare
-		}
-		var err error
-		if q.Answer, err = proto.Marshal(answer); err != nil {
-			return err
-		}
-		q.Type = string(answer.ProtoReflect().Descriptor().FullName())
-	}
-	return l.Add(q)
-}
-
-// remember takes up the requests of the bridge's last life.
-func (b *Bridge) remember() error {
-	if b.cfg.Directory == nil {
-		return nil
-	}
-	log, requests, err := b.cfg.Directory.Requests(idempotency.Keep)
-	if err != nil {
-		return err
-	}
-	for _, q := range requests {
-		var answer proto.Message
-		if q.Type != "" {
-			mt, err := protoregistry.GlobalTypes.FindMessageByName(protoreflect.FullName(q.Type))
-			if err == nil {
-				answer = mt.New().Interface()
-				err = proto.Unmarshal(q.Answer, answer)
-			}
-			if err != nil {
-				b.log.Warn("an answer is not remembered", "type", q.Type, "error", err)
-				continue
-			}
-		}
-		b.once.Remember(q.Key, q.Sum, q.Expires, answer, q.Since)
-	}
-	b.once.Keep(requestLog{log})
-	return nil
-}
 
 // doubtful says how a send is settled that the bridge's end interrupted: if the history
 // has the message, it was sent.
@@ -108,7 +50,7 @@ func doubtful(ctx context.Context, b *Bridge, id, text string, answer func(messa
 }
 
 // sendOnce is idempotent for sends.
-func sendOnce[T proto.Message](ctx context.Context, b *Bridge, scope string, request interface {
+func sendOnce[T proto.Message](ctx context.Context, b *Bridge, call string, request interface {
 	proto.Message
 	GetSessionId() string
 	GetRequestId() string
@@ -116,7 +58,8 @@ func sendOnce[T proto.Message](ctx context.Context, b *Bridge, scope string, req
 }, found func(messageID string, at journal.Position) T, f func(context.Context) (T, error)) (T, error) {
 	return whole(ctx, b, request.GetRequestId(), func(ctx context.Context) (T, error) {
 		d := doubtful(ctx, b, request.GetSessionId(), request.GetPrompt().GetText(), func(id string, at journal.Position) proto.Message { return found(id, at) })
-		m, err := b.once.DoOrSettle(ctx, scoped(ctx, scope)+"\x00"+request.GetSessionId(), request.GetRequestId(), withoutTrace(request), d, func() (proto.Message, error) { return f(ctx) })
+		key := requestKey(ctx, operationOn(call, request.GetSessionId()), request.GetRequestId())
+		m, err := b.once.DoOrSettle(ctx, key, withoutTrace(request), d, func() (proto.Message, error) { return f(ctx) })
 		if err != nil {
 			var none T
 			return none, err
@@ -142,7 +85,7 @@ func (b *Bridge) createdOnce(ctx context.Context, r *bridgev1.CreateSessionReque
 		record(ctx, s.Journal().Last())
 		return &bridgev1.CreateSessionResponse{Session: s.Snapshot()}, nil
 	}
-	m, err := b.once.DoOrSettle(ctx, scoped(ctx, "CreateSession"), r.GetRequestId(), r, idempotency.Doubt{
+	m, err := b.once.DoOrSettle(ctx, requestKey(ctx, idempotency.Create, r.GetRequestId()), r, idempotency.Doubt{
 		Since: func() []byte { return []byte(id) },
 		Settle: func(since []byte) (proto.Message, error) {
 			if s, err := b.open(ctx, string(since)); err == nil {
@@ -161,7 +104,7 @@ func (b *Bridge) createdOnce(ctx context.Context, r *bridgev1.CreateSessionReque
 // callback does not wait any more and the history tells its end.
 func (b *Bridge) resolveOnce(ctx context.Context, r *bridgev1.ResolveRequest, resolve func() (*bridgev1.ResolveResponse, error)) (*bridgev1.ResolveResponse, error) {
 	answer := func() (proto.Message, error) { return resolve() }
-	m, err := b.once.DoOrSettle(ctx, scoped(ctx, "Resolve"), r.GetRequestId(), r, idempotency.Doubt{
+	m, err := b.once.DoOrSettle(ctx, requestKey(ctx, idempotency.Resolve, r.GetRequestId()), r, idempotency.Doubt{
 		Since: func() []byte { return []byte{1} }, // that it was begun is all
 		Settle: func([]byte) (proto.Message, error) {
 			s, err := b.asking(ctx, r.GetSessionId())

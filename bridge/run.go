@@ -7,6 +7,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/idempotency"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
@@ -92,7 +93,7 @@ func (b *Bridge) runTurn(ctx context.Context, r *bridgev1.RunRequest, m session.
 
 func (b *Bridge) runOnce(ctx context.Context, r *bridgev1.RunRequest, m session.Message) (*turn, error) {
 	var begun *turn
-	m0, err := b.once.Do(ctx, scoped(ctx, "Run"), r.GetRequestId(), withoutTrace(r), func() (proto.Message, error) {
+	m0, err := b.once.Do(ctx, requestKey(ctx, idempotency.Run, r.GetRequestId()), withoutTrace(r), func() (proto.Message, error) {
 		s, end, err := b.runSession(ctx, r)
 		if err != nil {
 			return nil, err

@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/idempotency"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
@@ -117,7 +118,7 @@ func newUUID() string {
 
 // ResumeSession opens a session of the history, or one that is open.
 func (b *Bridge) ResumeSession(ctx context.Context, r *bridgev1.ResumeSessionRequest) (*bridgev1.ResumeSessionResponse, error) {
-	return idempotent(ctx, b, "ResumeSession", r.GetRequestId(), r, func() (*bridgev1.ResumeSessionResponse, error) {
+	return idempotent(ctx, b, idempotency.Resume, r.GetRequestId(), r, func() (*bridgev1.ResumeSessionResponse, error) {
 		s, _, err := b.resume(ctx, r, "", nil)
 		if err != nil {
 			return nil, err

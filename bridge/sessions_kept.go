@@ -28,7 +28,7 @@ type Directory interface {
 	Save(id string, state []byte) error
 	Remove(id string) error
 	// Requests returns the log of requests that may come again, and what it holds.
-	Requests(keep time.Duration) (*store.Requests, []store.Request, error)
+	Requests() (*store.Requests, []store.Request, error)
 }
 
 // keepEvery is how often what is known of sessions is saved at most: a turn changes it when it

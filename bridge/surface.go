@@ -16,6 +16,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/translate"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	jsonv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/json/v1"
+	"github.com/copilot-grpc/copilot-grpc/internal/caller"
 )
 
 // cliCall is a call of a method of the CLI, whichever service it came by.
@@ -101,12 +102,13 @@ func (b *Bridge) callCLI(ctx context.Context, c *cliCall, method protoreflect.Me
 // requestField stands for the request itself while its fields get their paths.
 const requestField = "request"
 
-// callOnce makes the call, once for each request id.
+// callOnce makes the call, once for each request id. Reads change nothing, and are made again:
+// nothing is remembered of them.
 func (b *Bridge) callOnce(ctx context.Context, c *cliCall, requestID string) (json.RawMessage, error) {
-	if requestID == "" {
+	if requestID == "" || caller.From(ctx).Class == caller.Read {
 		return b.dispatch(ctx, c)
 	}
-	reply, err := idempotent(ctx, b, c.method+"\x00"+c.id, requestID, wrapperspb.Bytes(c.params.JSON()), func() (*wrapperspb.BytesValue, error) {
+	reply, err := idempotent(ctx, b, operationOn(c.method, c.id), requestID, wrapperspb.Bytes(c.params.JSON()), func() (*wrapperspb.BytesValue, error) {
 		result, err := b.dispatch(ctx, c)
 		return wrapperspb.Bytes(result), err
 	})

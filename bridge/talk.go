@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/idempotency"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
@@ -39,7 +40,7 @@ func (b *Bridge) sendOnce(ctx context.Context, r *bridgev1.SendRequest) (*bridge
 	found := func(id string, at journal.Position) *bridgev1.SendResponse {
 		return &bridgev1.SendResponse{MessageId: id, Position: session.Proto(at)}
 	}
-	return sendOnce(ctx, b, "Send", r, found, func(ctx context.Context) (*bridgev1.SendResponse, error) {
+	return sendOnce(ctx, b, idempotency.Send, r, found, func(ctx context.Context) (*bridgev1.SendResponse, error) {
 		_, sent, err := b.send(ctx, r.GetSessionId(), r.GetPrompt())
 		if err != nil {
 			return nil, err
@@ -134,7 +135,7 @@ func (b *Bridge) SendAndWait(ctx context.Context, r *bridgev1.SendAndWaitRequest
 	}
 	// What is said is said once, however often the waiting for its end is broken off.
 	var begun *turn
-	said, err := sendOnce(ctx, b, "SendAndWait", r, found, func(ctx context.Context) (*bridgev1.SendAndWaitResponse, error) {
+	said, err := sendOnce(ctx, b, idempotency.SendAndWait, r, found, func(ctx context.Context) (*bridgev1.SendAndWaitResponse, error) {
 		s, sent, err := b.send(ctx, r.GetSessionId(), r.GetPrompt())
 		if err != nil {
 			return nil, err
@@ -149,7 +150,7 @@ func (b *Bridge) SendAndWait(ctx context.Context, r *bridgev1.SendAndWaitRequest
 	if err != nil || said.GetOutcome() != nil {
 		return said, err
 	}
-	return idempotent(ctx, b, "SendAndWait end\x00"+r.GetSessionId(), r.GetRequestId(), r, func() (*bridgev1.SendAndWaitResponse, error) {
+	return idempotent(ctx, b, operationOn(idempotency.TurnEnd, r.GetSessionId()), r.GetRequestId(), r, func() (*bridgev1.SendAndWaitResponse, error) {
 		if begun == nil {
 			begun = b.runs.get(ctx, r.GetSessionId(), said.GetMessageId())
 		}

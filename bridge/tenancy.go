@@ -119,14 +119,6 @@ func (b *Bridge) confined(p runtime.Profile) (runtime.Profile, error) {
 	return p, nil
 }
 
-// scoped makes what is remembered of requests a tenant's own.
-func scoped(ctx context.Context, scope string) string {
-	if tenant := caller.From(ctx).Tenant; tenant != caller.HostTenant {
-		return tenant + "\x00" + scope
-	}
-	return scope
-}
-
 // runtimesOf returns the runtimes that a caller may know of: its tenant's, or all.
 func (b *Bridge) runtimesOf(c caller.Caller) []*binding {
 	b.mu.Lock()

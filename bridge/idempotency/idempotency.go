@@ -1,9 +1,12 @@
-// Package idempotency answers a request that comes twice with the first one's answer.
+// Package idempotency answers a repeated request with the answer to the first one, so that
+// a client may send a request again without it being carried out twice.
 package idempotency
 
 import (
+	"container/list"
 	"context"
 	"crypto/sha256"
+	"iter"
 	"sync"
 	"time"
 
@@ -16,46 +19,62 @@ import (
 const (
 	// Keep is how long an answer is remembered.
 	Keep = 24 * time.Hour
-	// MaxKeys bounds the answers remembered, MaxBytes what they take on the wire with
-	// overheadBytes for each; past either the oldest answer is forgotten.
-	MaxKeys  = 100_000
-	MaxBytes = 32 << 20
-	// overheadBytes is about what remembering an empty answer takes.
-	overheadBytes = 512
 	// MaxIDLength is the longest request id.
 	MaxIDLength = 128
+	// MaxInline is the largest answer that stays in memory when a log has it too.
+	MaxInline = 1 << 10
 )
 
-// Store remembers answers by request id. The zero value is not usable; call New.
+// Store remembers answers by request id. Call New to make one. Its methods may be called
+// from any goroutine, except Keep and Remember, which come before the first request.
 type Store struct {
-	now func() time.Time
-	log Log // may be nil
+	now    func() time.Time
+	limits func(tenant string) (own, all Quota)
+	log    Log // may be nil
 
 	mu      sync.Mutex
-	entries map[string]*entry
-	order   []*entry
-	bytes   int // of those in order
+	entries map[Key]*entry
+	tenants map[string]*tenant // those with entries
+	used    usage
+}
+
+// tenant is what is remembered for one tenant.
+type tenant struct {
+	used  usage
+	kinds [kinds]usage
+	order list.List // of *entry, by the time of their expiry
 }
 
 type entry struct {
-	key     string
+	key     Key
 	request [sha256.Size]byte
 	expires time.Time
 	done    chan struct{}
 	answer  proto.Message
-	size    int // what it counts for; 0 while it is not there
+	logged  bool  // the log has the answer, and answer is nil
+	size    int64 // what it counts for
 	err     error
-	// doubt: an earlier life of the process began it, when since was true.
+	place   *list.Element
+	// old entries were remembered before there were quotas, and give way to them.
+	old bool
+	// doubt: nobody knows whether the request was carried out; since is what was true before.
 	doubt, settling bool
 	since           []byte
 }
 
-// Log keeps requests for the next life of the process.
+// Log keeps requests for the next run of the process.
 type Log interface {
 	// Begun notes that a request begins; since is what is true then.
-	Begun(key string, request []byte, expires time.Time, since []byte) error
+	Begun(key Key, request []byte, expires time.Time, since []byte) error
 	// Ended notes how it ended: with an answer, or with nil for a failure.
-	Ended(key string, request []byte, expires time.Time, answer proto.Message) error
+	Ended(key Key, request []byte, expires time.Time, answer proto.Message) error
+	// Answer reads the answer that Ended was given.
+	Answer(key Key) (proto.Message, error)
+	// Forget drops a request that has expired or given way to a quota, unless the log has a
+	// newer one with the key, which expires later.
+	Forget(key Key, expires time.Time)
+	// Compact makes the log as small as it can be.
+	Compact(ctx context.Context) error
 	// Close ends the log.
 	Close() error
 }
@@ -70,9 +89,30 @@ type Doubt struct {
 	Open func(error) bool
 }
 
-// New returns an empty store. now is the clock.
-func New(now func() time.Time) *Store {
-	return &Store{now: now, entries: map[string]*entry{}}
+// Remembered is a request of an earlier run of the process.
+type Remembered struct {
+	Key     Key
+	Request []byte // its digest
+	Expires time.Time
+	// Answer is nil when the log has it (Logged), or when the outcome is unknown.
+	Answer proto.Message
+	// Logged says that the log has an answer, which takes Bytes on the wire.
+	Logged bool
+	Bytes  int64
+	Since  []byte
+	// Old says that it comes from a log without quotas.
+	Old bool
+}
+
+// New returns an empty store. now is the clock; limits returns the quota of a tenant and of
+// all tenants together, nil for the defaults.
+func New(now func() time.Time, limits func(tenant string) (own, all Quota)) *Store {
+	if limits == nil {
+		limits = func(string) (own, all Quota) {
+			return Quota{DefaultRequests, DefaultBytes}, Quota{DefaultTotalRequests, DefaultTotalBytes}
+		}
+	}
+	return &Store{now: now, limits: limits, entries: map[Key]*entry{}, tenants: map[string]*tenant{}}
 }
 
 // Keep has the store use a log.
@@ -86,44 +126,49 @@ func (s *Store) Close() error {
 	return s.log.Close()
 }
 
-// Remember takes up a request of an earlier life; a nil answer is one in doubt.
-func (s *Store) Remember(key string, request []byte, expires time.Time, answer proto.Message, since []byte) {
-	e := &entry{key: key, expires: expires, done: make(chan struct{}), answer: answer, doubt: answer == nil, since: since}
-	copy(e.request[:], request)
-	close(e.done)
+// Remember takes up requests of an earlier run, those that expire first first. Requests that
+// were remembered without quotas give way to them, oldest first; all others stay.
+func (s *Store) Remember(requests iter.Seq[Remembered]) {
+	done := make(chan struct{})
+	close(done)
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.entries[key] = e
-	s.order = append(s.order, e)
-	s.answered(e)
-}
-
-// answered counts an answer, and forgets older ones if they are too much. The caller holds mu.
-func (s *Store) answered(e *entry) {
-	if s.entries[e.key] != e || e.answer == nil {
-		return
+	for r := range requests {
+		e := &entry{
+			key: r.Key, expires: r.Expires, done: done, answer: r.Answer, logged: r.Logged, since: r.Since, old: r.Old,
+		}
+		e.doubt = r.Answer == nil && !r.Logged
+		copy(e.request[:], r.Request)
+		s.put(e)
+		if !e.doubt {
+			s.resize(e, max(r.Bytes, int64(proto.Size(r.Answer))))
+		}
 	}
-	e.size = proto.Size(e.answer) + overheadBytes
-	s.bytes += e.size
-	s.expire()
+	dropped := s.giveWay()
+	s.mu.Unlock()
+	s.forget(dropped)
 }
 
-// Do returns f's answer to the request, or, when a request with the same scope and id was
+// Do returns f's answer to the request, or, when a request with the same key was
 // made before, that one's answer: also when it is still under way. Failures are not
-// remembered: the next request tries again. An empty id always calls f. The answer is
-// shared and must not be changed.
-func (s *Store) Do(ctx context.Context, scope, id string, request proto.Message, f func() (proto.Message, error)) (proto.Message, error) {
-	return s.DoOrSettle(ctx, scope, id, request, Doubt{}, f)
+// remembered: the next request tries again. An empty id always calls f. When the quota has no
+// room for one more request, Do returns LIMIT_EXCEEDED with the time to retry and does not
+// call f. The answer is shared and must not be changed.
+func (s *Store) Do(
+	ctx context.Context, k Key, request proto.Message, f func() (proto.Message, error),
+) (proto.Message, error) {
+	return s.DoOrSettle(ctx, k, request, Doubt{}, f)
 }
 
 // DoOrSettle is Do for requests whose failure in the middle can be settled after the
 // fact: d does that for one that an earlier life of the process began and did not end.
 // Without d such a request is made again.
-func (s *Store) DoOrSettle(ctx context.Context, scope, id string, request proto.Message, d Doubt, f func() (proto.Message, error)) (proto.Message, error) {
-	if id == "" {
+func (s *Store) DoOrSettle(
+	ctx context.Context, k Key, request proto.Message, d Doubt, f func() (proto.Message, error),
+) (proto.Message, error) {
+	if k.ID == "" {
 		return f()
 	}
-	if len(id) > MaxIDLength {
+	if len(k.ID) > MaxIDLength {
 		return nil, fault.New(fault.InvalidField, "longer than %d characters", MaxIDLength).WithField("request_id")
 	}
 	encoded, err := proto.MarshalOptions{Deterministic: true}.Marshal(request)
@@ -131,20 +176,20 @@ func (s *Store) DoOrSettle(ctx context.Context, scope, id string, request proto.
 		return nil, fault.Wrap(err, fault.Internal, "encoding a request")
 	}
 	for {
-		e, mine := s.enter(scope+"\x00"+id, sha256.Sum256(encoded))
+		e, mine, err := s.enter(k, sha256.Sum256(encoded))
+		if err != nil {
+			return nil, err
+		}
 		if mine {
 			if e.doubt && d.Settle != nil {
 				return s.run(e, Doubt{}, func() (proto.Message, error) { return d.Settle(e.since) })
 			}
 			return s.run(e, d, f)
 		}
-		if e == nil {
-			return nil, fault.New(fault.RequestIDReused, "request id %q came with a different request", id).WithField("request_id")
-		}
 		select {
 		case <-e.done:
 			if e.err == nil {
-				return e.answer, nil
+				return s.answer(e)
 			}
 		case <-ctx.Done():
 			return nil, fault.Wrap(ctx.Err(), fault.Cancelled, "waiting for the same request")
@@ -152,92 +197,97 @@ func (s *Store) DoOrSettle(ctx context.Context, scope, id string, request proto.
 	}
 }
 
-// enter finds the entry of a key, or makes one that is the caller's to complete. It
-// returns nil when the key was used for another request.
-func (s *Store) enter(key string, request [sha256.Size]byte) (e *entry, mine bool) {
+// enter finds the entry of a key, or makes one that is the caller's to complete. It fails
+// when the key was used for another request, or when the quota is used up.
+func (s *Store) enter(k Key, request [sha256.Size]byte) (e *entry, mine bool, err error) {
 	s.mu.Lock()
+	expired := s.expire(k.Tenant)
+	defer s.forget(expired)
 	defer s.mu.Unlock()
-	s.expire()
-	if e := s.entries[key]; e != nil {
-		if e.request != request {
-			return nil, false
+	found := s.entries[k]
+	if found != nil {
+		if found.request != request {
+			err := fault.New(fault.RequestIDReused, "request id %q came with a different request", k.ID)
+			return nil, false, err.WithField("request_id")
 		}
-		if !e.doubt || e.settling {
-			return e, false
+		if !found.doubt || found.settling {
+			return found, false, nil
 		}
+	} else if err := s.admit(k); err != nil {
+		return nil, false, err
 	}
-	doubt := s.entries[key]
-	e = &entry{key: key, request: request, expires: s.now().Add(Keep), done: make(chan struct{})}
-	if doubt != nil {
-		e.doubt, e.settling, e.since = true, true, doubt.since
+	e = &entry{key: k, request: request, expires: s.now().Add(Keep), done: make(chan struct{})}
+	if found != nil {
+		e.doubt, e.settling, e.since = true, true, found.since
 	}
-	s.entries[key] = e
-	s.order = append(s.order, e)
-	return e, true
+	s.put(e)
+	return e, true, nil
+}
+
+// answer returns the answer of a request that has ended.
+func (s *Store) answer(e *entry) (proto.Message, error) {
+	s.mu.Lock()
+	answer, logged := e.answer, e.logged
+	s.mu.Unlock()
+	if answer != nil || !logged {
+		return answer, nil
+	}
+	answer, err := s.log.Answer(e.key)
+	if err != nil {
+		return nil, fault.Wrap(err, fault.Internal, "the request was carried out, and its answer cannot be read again")
+	}
+	return answer, nil
 }
 
 // run completes an entry. A panic in f completes it too, as a failure.
 func (s *Store) run(e *entry, d Doubt, f func() (proto.Message, error)) (proto.Message, error) {
 	if d.Since != nil {
-		e.since = d.Since()
+		since := d.Since()
+		s.mu.Lock()
+		e.since = since
+		s.resize(e, 0)
+		s.mu.Unlock()
 		if s.log != nil {
 			// Only what is noted can be settled; what cannot be noted is done all the same.
 			_ = s.log.Begun(e.key, e.request[:], e.expires, e.since)
 		}
 	}
 	e.err = fault.New(fault.Internal, "the request panicked")
-	unsettled := false
+	unsettled, logged := false, false
 	defer func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		switch {
 		case e.err == nil:
-			s.answered(e)
+			e.doubt, e.settling, e.since = false, false, nil
+			s.resize(e, int64(proto.Size(e.answer)))
+			if logged && proto.Size(e.answer) > MaxInline {
+				e.answer, e.logged = nil, true
+			}
 		case s.entries[e.key] != e:
 		case unsettled:
-			again := &entry{key: e.key, request: e.request, expires: e.expires, done: e.done, doubt: true, since: e.since, err: e.err}
-			s.entries[e.key] = again
-			s.order = append(s.order, again)
+			s.put(&entry{
+				key: e.key, request: e.request, expires: e.expires, done: e.done, doubt: true, since: e.since, err: e.err,
+			})
 		default:
-			delete(s.entries, e.key)
+			s.remove(e)
 		}
 		close(e.done)
 	}()
-	e.answer, e.err = f()
-	unsettled = e.unsettled() || e.err != nil && d.Open != nil && d.Open(e.err)
+	answer, err := f()
+	e.answer, e.err = answer, err
+	unsettled = e.unsettled() || err != nil && d.Open != nil && d.Open(err)
 	switch {
 	case s.log == nil || unsettled:
-	case e.err == nil:
-		_ = s.log.Ended(e.key, e.request[:], e.expires, e.answer) // as above
+	case err == nil:
+		logged = s.log.Ended(e.key, e.request[:], e.expires, answer) == nil
 	case d.Since != nil || e.doubt:
 		_ = s.log.Ended(e.key, e.request[:], e.expires, nil) // as above
 	}
-	return e.answer, e.err
+	return answer, err
 }
 
 // unsettled reports whether what became of the request is as unknown as before.
 func (e *entry) unsettled() bool {
 	return e.settling && e.err != nil && fault.ReasonOf(e.err) != fault.SendInDoubt
-}
-
-// expire forgets what is too old, and the oldest answers when there is too much. A request
-// that is under way or in doubt stays: to forget it would be to make it twice. The caller holds
-// mu.
-func (s *Store) expire() {
-	now := s.now()
-	for range len(s.order) {
-		e := s.order[0]
-		old := e.expires.Before(now)
-		if !old && len(s.order) <= MaxKeys && s.bytes <= MaxBytes {
-			return
-		}
-		s.order[0], s.order = nil, s.order[1:]
-		switch live := s.entries[e.key] == e; {
-		case live && e.size == 0 && !old:
-			s.order = append(s.order, e)
-		case live:
-			delete(s.entries, e.key)
-		}
-		s.bytes -= e.size
-	}
 }

@@ -6,9 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
-	"strings"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -20,14 +17,19 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/idempotency"
 )
 
+// key is that of a Send.
+func key(tenant, id string) idempotency.Key {
+	return idempotency.Key{Tenant: tenant, Operation: idempotency.Send, ID: id}
+}
+
 func TestDo(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := idempotency.New(time.Now)
+		s := idempotency.New(time.Now, nil)
 		ctx := t.Context()
 		calls := 0
 		do := func(id, request string) (string, error) {
-			m, err := s.Do(ctx, "Send", id, wrapperspb.String(request), func() (proto.Message, error) {
+			m, err := s.Do(ctx, key("", id), wrapperspb.String(request), func() (proto.Message, error) {
 				calls++
 				if request == "fail" {
 					return nil, errors.New("no")
@@ -73,12 +75,12 @@ func TestDo(t *testing.T) {
 func TestDoJoinsTheOneUnderWay(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := idempotency.New(time.Now)
+		s := idempotency.New(time.Now, nil)
 		release := make(chan struct{})
 		results := make(chan proto.Message, 2)
 		for range 2 {
 			go func() {
-				m, err := s.Do(context.Background(), "Send", "1", wrapperspb.String("a"), func() (proto.Message, error) {
+				m, err := s.Do(context.Background(), key("", "1"), wrapperspb.String("a"), func() (proto.Message, error) {
 					<-release
 					return wrapperspb.String("once"), nil
 				})
@@ -97,17 +99,31 @@ func TestDoJoinsTheOneUnderWay(t *testing.T) {
 }
 
 // kept is a log in memory.
-type kept struct{ lines []string }
+type kept struct {
+	lines  []string
+	answer proto.Message
+}
 
-func (k *kept) Begun(key string, _ []byte, _ time.Time, since []byte) error {
-	k.lines = append(k.lines, fmt.Sprintf("begun %q %s", key, since))
+func (k *kept) Begun(key idempotency.Key, _ []byte, _ time.Time, since []byte) error {
+	k.lines = append(k.lines, fmt.Sprintf("begun %q %s", key.ID, since))
 	return nil
 }
 
-func (k *kept) Ended(key string, _ []byte, _ time.Time, answer proto.Message) error {
-	k.lines = append(k.lines, fmt.Sprintf("ended %q %v", key, answer != nil))
+func (k *kept) Ended(key idempotency.Key, _ []byte, _ time.Time, answer proto.Message) error {
+	k.lines = append(k.lines, fmt.Sprintf("ended %q %v", key.ID, answer != nil))
 	return nil
 }
+
+func (k *kept) Answer(key idempotency.Key) (proto.Message, error) {
+	k.lines = append(k.lines, fmt.Sprintf("read %q", key.ID))
+	return k.answer, nil
+}
+
+func (k *kept) Forget(key idempotency.Key, _ time.Time) {
+	k.lines = append(k.lines, fmt.Sprintf("forgotten %q", key.ID))
+}
+
+func (k *kept) Compact(context.Context) error { return nil }
 
 func (k *kept) Close() error { return nil }
 
@@ -117,22 +133,25 @@ func TestDoubt(t *testing.T) {
 	t.Parallel()
 	request, answer := wrapperspb.String("r"), wrapperspb.String("a")
 	log := &kept{}
-	first := idempotency.New(time.Now)
+	first := idempotency.New(time.Now, nil)
 	first.Keep(log)
 	d := idempotency.Doubt{Since: func() []byte { return []byte("then") }}
-	if _, err := first.DoOrSettle(t.Context(), "S", "1", request, d, func() (proto.Message, error) { return answer, nil }); err != nil {
+	if _, err := first.DoOrSettle(t.Context(), key("", "1"), request, d, func() (proto.Message, error) { return answer, nil }); err != nil {
 		t.Fatal(err)
 	}
-	if want := []string{`begun "S\x001" then`, `ended "S\x001" true`}; !slices.Equal(log.lines, want) {
+	if want := []string{`begun "1" then`, `ended "1" true`}; !slices.Equal(log.lines, want) {
 		t.Errorf("the log has %q, want %q", log.lines, want)
 	}
 	encoded, _ := proto.MarshalOptions{Deterministic: true}.Marshal(request)
 	sum := sha256.Sum256(encoded)
-	next := idempotency.New(time.Now)
-	next.Remember("S\x001", sum[:], time.Now().Add(time.Hour), nil, []byte("then"))
-	next.Remember("S\x002", sum[:], time.Now().Add(time.Hour), answer, nil)
+	next := idempotency.New(time.Now, nil)
+	later := time.Now().Add(time.Hour)
+	next.Remember(slices.Values([]idempotency.Remembered{
+		{Key: key("", "1"), Request: sum[:], Expires: later, Since: []byte("then")},
+		{Key: key("", "2"), Request: sum[:], Expires: later, Answer: answer},
+	}))
 	never := func() (proto.Message, error) { t.Error("made again"); return nil, nil }
-	if got, err := next.Do(t.Context(), "S", "2", request, never); err != nil || got != answer {
+	if got, err := next.Do(t.Context(), key("", "2"), request, never); err != nil || got != answer {
 		t.Errorf("the answer of the earlier life is %v, %v", got, err)
 	}
 	for _, step := range []struct {
@@ -145,11 +164,11 @@ func TestDoubt(t *testing.T) {
 			}
 			return nil, step.err
 		}
-		if _, err := next.DoOrSettle(t.Context(), "S", "1", request, d, never); !errors.Is(err, step.err) {
+		if _, err := next.DoOrSettle(t.Context(), key("", "1"), request, d, never); !errors.Is(err, step.err) {
 			t.Errorf("settled with %v, want %v", err, step.err)
 		}
 	}
-	if got, err := next.DoOrSettle(t.Context(), "S", "1", request, d, func() (proto.Message, error) { return answer, nil }); err != nil || got != answer {
+	if got, err := next.DoOrSettle(t.Context(), key("", "1"), request, d, func() (proto.Message, error) { return answer, nil }); err != nil || got != answer {
 		t.Errorf("made again after it was lost: %v, %v", got, err)
 	}
 }
@@ -170,7 +189,7 @@ func TestFailureThatLeavesItOpen(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := idempotency.New(time.Now)
+			s := idempotency.New(time.Now, nil)
 			calls, settles := 0, 0
 			d := idempotency.Doubt{
 				Since: func() []byte { return []byte("then") },
@@ -186,7 +205,7 @@ func TestFailureThatLeavesItOpen(t *testing.T) {
 				Open: func(err error) bool { return errors.Is(err, open) },
 			}
 			for range 3 {
-				_, _ = s.DoOrSettle(t.Context(), "S", "1", wrapperspb.String("r"), d, func() (proto.Message, error) {
+				_, _ = s.DoOrSettle(t.Context(), key("", "1"), wrapperspb.String("r"), d, func() (proto.Message, error) {
 					if calls++; calls == 1 {
 						return nil, test.failure
 					}
@@ -197,92 +216,5 @@ func TestFailureThatLeavesItOpen(t *testing.T) {
 				t.Errorf("made %d times and settled %d times, want %d and %d", calls, settles, test.calls, test.settles)
 			}
 		})
-	}
-}
-
-// However many answers come meanwhile, a request that is under way or in doubt is not made twice.
-func TestOpenRequestsOutliveTheBound(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		s := idempotency.New(time.Now)
-		request := wrapperspb.String("r")
-		encoded, err := proto.MarshalOptions{Deterministic: true}.Marshal(request)
-		if err != nil {
-			t.Fatal(err)
-		}
-		sum := sha256.Sum256(encoded)
-		s.Remember("Send\x00doubt", sum[:], time.Now().Add(time.Hour), nil, nil)
-		release, calls := make(chan struct{}), atomic.Int32{}
-		open := func() {
-			_, err := s.Do(t.Context(), "Send", "open", request, func() (proto.Message, error) {
-				calls.Add(1)
-				<-release
-				return request, nil
-			})
-			if err != nil {
-				t.Error(err)
-			}
-		}
-		go open()
-		synctest.Wait()
-		large := wrapperspb.String(strings.Repeat("x", idempotency.MaxBytes/8))
-		for n := range 40 {
-			if _, err := s.Do(t.Context(), "Send", strconv.Itoa(n), request, func() (proto.Message, error) { return large, nil }); err != nil {
-				t.Fatal(err)
-			}
-		}
-		go open()
-		synctest.Wait()
-		settled := false
-		_, err = s.DoOrSettle(t.Context(), "Send", "doubt", request, idempotency.Doubt{Settle: func([]byte) (proto.Message, error) {
-			settled = true
-			return request, nil
-		}}, func() (proto.Message, error) { return nil, errors.New("made again") })
-		if err != nil || !settled {
-			t.Errorf("the one in doubt was forgotten: %v", err)
-		}
-		close(release)
-		synctest.Wait()
-		if calls.Load() != 1 {
-			t.Errorf("the one under way was made %d times", calls.Load())
-		}
-	})
-}
-
-// Answers are bounded by what they take: the oldest are forgotten, the newest is there.
-func TestAnswersAreBounded(t *testing.T) {
-	t.Parallel()
-	s := idempotency.New(time.Now)
-	large := wrapperspb.String(strings.Repeat("x", idempotency.MaxBytes/8))
-	calls := 0
-	do := func(id string) {
-		t.Helper()
-		if _, err := s.Do(t.Context(), "Send", id, wrapperspb.String(id), func() (proto.Message, error) {
-			calls++
-			return large, nil
-		}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	const made = 40
-	for n := range made {
-		do(strconv.Itoa(n))
-	}
-	for n := made - 7; n < made; n++ { // eight would be more than the bound, with what each takes beside
-		do(strconv.Itoa(n))
-	}
-	if calls != made {
-		t.Errorf("the last answers were not remembered: %d calls for %d requests", calls, made)
-	}
-	if do(strconv.Itoa(made - 8)); calls != made+1 {
-		t.Errorf("an answer beyond the bound was remembered")
-	}
-	s = idempotency.New(time.Now) // as another life takes them up
-	for n := range made {
-		request := sha256.Sum256(nil)
-		s.Remember("Send\x00"+strconv.Itoa(n), request[:], time.Now().Add(time.Hour), large, nil)
-	}
-	if do("0"); calls != made+2 {
-		t.Errorf("an answer of another life is remembered beyond the bound")
 	}
 }

@@ -1,95 +1,213 @@
 package store
 
 import (
-	"encoding/json"
+	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"sync"
 	"time"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/idempotency"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal/segment"
 )
 
-// Request is what is kept of a request that may come twice.
-type Request struct {
-	Key     string    `json:"key"`
-	Sum     []byte    `json:"sum"` // of the request
-	Expires time.Time `json:"expires"`
-	// Type and Answer are the answer; without one the request was begun, at which time
-	// Since was true.
-	Type   string `json:"type,omitempty"`
-	Answer []byte `json:"answer,omitempty"`
-	Since  []byte `json:"since,omitempty"`
-	// Over: the request failed, and can be made again.
-	Over bool `json:"over,omitempty"`
-}
+// requestSlack is how much of the log may be of no use any more, beside as much as is of use,
+// before the log is compacted.
+const requestSlack = 2 * segment.DefaultSegmentBytes
 
-// Requests is the log of requests. Its methods may be called from any goroutine.
+// Requests is the log of requests that may come again. Records are only appended; a record
+// counts until a later one has its key, or until it is forgotten. The log is compacted file
+// by file, so that its files have at most twice the bytes of the records that count, and
+// requestSlack. Its methods may be called from any goroutine.
 type Requests struct {
-	sync bool
+	sync      bool // each record
+	syncMoves bool // before the file of records that were moved is dropped
 
-	mu  sync.Mutex
-	log *segment.Log
+	mu   sync.Mutex
+	log  *segment.Log
+	at   map[idempotency.Key]record // the records that count
+	live int64                      // the bytes of those
 }
 
-// Requests opens the log of requests, and returns what it holds and is not too old,
-// oldest first.
-func (s *Store) Requests(keep time.Duration) (*Requests, []Request, error) {
-	last := map[string]int{}
-	var all []Request
-	o := segment.Options{FS: s.fs, SyncFiles: s.cfg.Journals.Fsync != journal.FsyncNever}
-	log, found, err := segment.Open(s.path("requests"), 1, o, func(_ uint64, body []byte) error {
-		var r Request
-		if err := json.Unmarshal(body, &r); err != nil {
-			return err
+// record is where a record is.
+type record struct {
+	number  uint64
+	bytes   int64
+	expires int64 // in milliseconds since 1970
+	place   int   // in the list that Requests returns
+}
+
+// Requests opens the log of requests, and returns those that have not expired, the ones that
+// expire first first. Large answers stay in the log: see Answer.
+func (s *Store) Requests() (*Requests, []Request, error) {
+	r := &Requests{
+		sync: s.cfg.Journals.Fsync == journal.FsyncAlways, syncMoves: s.cfg.Journals.Fsync != journal.FsyncNever,
+		at: map[idempotency.Key]record{},
+	}
+	now, unreadable := time.Now(), 0
+	var list []Request
+	in := interner{}
+	o := segment.Options{FS: s.fs, SyncFiles: r.syncMoves}
+	log, found, err := segment.Open(s.path("requests"), 1, o, func(number uint64, body []byte) error {
+		q, err := decodeRequest(body, in)
+		if err != nil {
+			unreadable++ // one record: those behind it are whole
+			return nil
 		}
-		if i, ok := last[r.Key]; ok {
-			all[i].Key = "" // a later word counts
+		before, again := r.at[q.Key]
+		if q.Over || !q.Expires.After(now) {
+			if again {
+				list[before.place] = Request{}
+				r.forget(q.Key)
+			}
+			return nil
 		}
-		last[r.Key] = len(all)
-		all = append(all, r)
+		if q.Bytes > idempotency.MaxInline {
+			q.Answer = nil
+		}
+		q.Answer = slices.Clone(q.Answer)
+		if !again {
+			before.place = len(list)
+			list = append(list, Request{})
+		}
+		list[before.place] = q
+		r.count(q, number, len(body), before.place)
 		return nil
 	})
 	if err != nil {
 		return nil, nil, err
 	}
-	if found.Cut > 0 || len(found.SetAside) > 0 {
-		s.log.Warn("some remembered requests are lost", "bytes", found.Cut, "files", len(found.SetAside))
+	if found.Cut > 0 || len(found.SetAside) > 0 || unreadable > 0 {
+		s.log.Warn("some remembered requests are lost",
+			"bytes", found.Cut, "files", len(found.SetAside), "records", unreadable)
 	}
-	now := time.Now()
-	live := all[:0]
-	for _, r := range all {
-		if r.Key != "" && !r.Over && r.Expires.After(now) {
-			live = append(live, r)
-		}
-	}
-	if _, err := log.Trim(0, now.Add(-keep)); err != nil {
-		s.log.Warn("old requests not dropped", "error", err)
-	}
-	return &Requests{log: log, sync: s.cfg.Journals.Fsync == journal.FsyncAlways}, live, nil
+	r.log = log
+	list = slices.DeleteFunc(list, func(q Request) bool { return q.Key == idempotency.Key{} })
+	slices.SortStableFunc(list, func(a, b Request) int { return a.Expires.Compare(b.Expires) })
+	return r, list, nil
 }
 
-// Add notes a request.
+// count notes a record that counts. The caller holds mu.
+func (r *Requests) count(q Request, number uint64, bytes, place int) {
+	r.live += int64(bytes) - r.at[q.Key].bytes
+	r.at[q.Key] = record{number, int64(bytes), q.Expires.UnixMilli(), place}
+}
+
+// forget notes that a key's record does not count any more. The caller holds mu.
+func (r *Requests) forget(key idempotency.Key) {
+	r.live -= r.at[key].bytes
+	delete(r.at, key)
+}
+
+// Add notes a request. Its answer replaces that it began, and its failure both.
 func (r *Requests) Add(q Request) error {
-	body, err := json.Marshal(q)
+	body := q.encode()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	number := r.log.Last() + 1
+	if err := r.log.Append([]segment.Entry{{Number: number, Body: body}}); err != nil {
+		return err
+	}
+	if q.Over {
+		r.forget(q.Key)
+	} else {
+		r.count(q, number, len(body), 0)
+	}
+	if r.sync {
+		if _, err := r.log.Sync(); err != nil {
+			return err
+		}
+	}
+	return r.compact()
+}
+
+// Answer returns the type of an answer and the answer.
+func (r *Requests) Answer(key idempotency.Key) (typ string, answer []byte, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	where, ok := r.at[key]
+	if !ok {
+		return "", nil, fmt.Errorf("the log does not have the request %q", key.ID)
+	}
+	var q Request
+	err = r.log.Read(where.number-1, func(number uint64, body []byte) bool {
+		if number != where.number {
+			err = segment.ErrDamaged
+		} else if q, err = decodeRequest(body, nil); err == nil {
+			answer = slices.Clone(q.Answer)
+		}
+		return false
+	})
+	return q.Type, answer, err
+}
+
+// Forget drops the record of a request, unless it expires later than that.
+func (r *Requests) Forget(key idempotency.Key, expires time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.at[key].expires <= expires.UnixMilli() {
+		r.forget(key)
+	}
+}
+
+// Compact makes the log as small as it can be, one file at a time, until ctx ends.
+func (r *Requests) Compact(ctx context.Context) error {
+	for ctx.Err() == nil {
+		r.mu.Lock()
+		size := r.log.Size()
+		err := r.compact()
+		smaller := r.log.Size() < size
+		r.mu.Unlock()
+		if err != nil || !smaller {
+			return err
+		}
+	}
+	return nil
+}
+
+// compact drops the oldest file if the log is too large, once the records in it that count
+// have been appended again. The caller holds mu.
+func (r *Requests) compact() error {
+	if r.log.Size() <= 2*r.live+requestSlack {
+		return nil
+	}
+	last, ok := r.log.Oldest()
+	if !ok {
+		return nil
+	}
+	var moved []segment.Entry
+	var keys []idempotency.Key
+	next := r.log.Last()
+	err := r.log.Read(r.log.Trimmed(), func(number uint64, body []byte) bool {
+		if number > last {
+			return false
+		}
+		if q, err := decodeRequest(body, nil); err == nil && r.at[q.Key].number == number {
+			next++
+			moved = append(moved, segment.Entry{Number: next, Body: slices.Clone(body)})
+			keys = append(keys, q.Key)
+		}
+		return true
+	})
+	if err == nil {
+		err = r.log.Append(moved)
+	}
 	if err != nil {
 		return err
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	err = r.log.Append([]segment.Entry{{Number: r.log.Last() + 1, Body: body}})
-	if err == nil && r.sync {
-		_, err = r.log.Sync()
+	for i, key := range keys {
+		where := r.at[key]
+		where.number = moved[i].Number
+		r.at[key] = where
 	}
-	return err
-}
-
-// Trim drops what is older than the time that requests are kept.
-func (r *Requests) Trim(before time.Time) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	_, err := r.log.Trim(0, before)
-	return err
+	if len(moved) > 0 && r.syncMoves {
+		if _, err := r.log.Sync(); err != nil {
+			return err
+		}
+	}
+	return r.log.DropOldest()
 }
 
 // Close ends the log.

@@ -1,7 +1,6 @@
 package store_test
 
 import (
-	"encoding/json"
 	"errors"
 	"path/filepath"
 	"testing"
@@ -78,34 +77,6 @@ func TestDamagedSession(t *testing.T) {
 	sessions, err := s.Sessions()
 	if err != nil || len(sessions) != 1 || string(sessions["good"]) != "1" {
 		t.Errorf("sessions are %s, %v", sessions, err)
-	}
-	must(t, s.Close())
-}
-
-func TestRequests(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	s := open(t, dir)
-	log, old, err := s.Requests(time.Hour)
-	if err != nil || len(old) != 0 {
-		t.Fatalf("a new log has %v, %v", old, err)
-	}
-	later := time.Now().Add(time.Hour)
-	for _, q := range []store.Request{
-		{Key: "answered", Expires: later, Since: []byte("x")}, {Key: "answered", Expires: later, Type: "T", Answer: []byte("a")},
-		{Key: "begun", Expires: later, Since: []byte("y")},
-		{Key: "failed", Expires: later, Since: []byte("z")}, {Key: "failed", Expires: later, Over: true},
-		{Key: "expired", Expires: time.Now(), Type: "T"},
-	} {
-		must(t, log.Add(q))
-	}
-	must(t, s.Close()) // as a crash: the log is not closed
-	s = open(t, dir)
-	_, old, err = s.Requests(time.Hour)
-	must(t, err)
-	if len(old) != 2 || old[0].Key != "answered" || string(old[0].Answer) != "a" || old[1].Key != "begun" || string(old[1].Since) != "y" {
-		text, _ := json.Marshal(old)
-		t.Errorf("remembered are %s", text)
 	}
 	must(t, s.Close())
 }

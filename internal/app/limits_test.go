@@ -82,6 +82,8 @@ var exceeding = map[string]struct {
 	"requests_per_second":       {"requests_per_second: 0.01, burst: 5", sixCalls},
 	"journal_bytes":             {"journal_bytes: 1", twoTurns},
 	"calls":                     {"calls: 1", twoCalls},
+	"remembered_requests":       {"remembered_requests: 2", threeRequests},
+	"remembered_bytes":          {"remembered_bytes: 1500", threeRequests},
 	"prompt_bytes":              {"prompt_bytes: 1", twoTurns},
 }
 
@@ -150,6 +152,17 @@ func (ts *tenants) slow(tenant string) {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
 	ts.clis[tenant] = fakecli.New(fakecli.Options{Script: fakecli.Script{Prompts: []fakecli.Prompt{{Turns: []fakecli.Turn{{Hang: true}}}}}})
+}
+
+// threeRequests are requests that could come again.
+func threeRequests(t *testing.T, c *grpc.ClientConn) error {
+	for i := range 3 {
+		_, err := bridgev1.NewSessionServiceClient(c).CreateSession(t.Context(), &bridgev1.CreateSessionRequest{RequestId: fmt.Sprint("r", i)})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func twoRuntimes(t *testing.T, c *grpc.ClientConn) error {

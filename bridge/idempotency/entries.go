@@ -1,0 +1,121 @@
+package idempotency
+
+import (
+	"container/list"
+	"context"
+)
+
+// put adds an entry, in the place of one with the same key. The caller holds mu.
+func (s *Store) put(e *entry) {
+	if before := s.entries[e.key]; before != nil {
+		s.remove(before)
+	}
+	t := s.tenants[e.key.Tenant]
+	if t == nil {
+		t = &tenant{}
+		s.tenants[e.key.Tenant] = t
+	}
+	s.entries[e.key] = e
+	e.place = t.insert(e)
+	e.size = Overhead + int64(len(e.since))
+	s.count(e, 1, e.size)
+}
+
+// insert puts an entry where its expiry belongs. Almost always that is at the end.
+func (t *tenant) insert(e *entry) *list.Element {
+	for at := t.order.Back(); at != nil; at = at.Prev() {
+		if !at.Value.(*entry).expires.After(e.expires) {
+			return t.order.InsertAfter(e, at)
+		}
+	}
+	return t.order.PushFront(e)
+}
+
+// remove forgets an entry. The caller holds mu.
+func (s *Store) remove(e *entry) {
+	if s.entries[e.key] != e {
+		return
+	}
+	s.count(e, -1, -e.size)
+	delete(s.entries, e.key)
+	t := s.tenants[e.key.Tenant]
+	t.order.Remove(e.place)
+	if t.order.Len() == 0 {
+		delete(s.tenants, e.key.Tenant)
+	}
+}
+
+// resize counts an entry with an answer of that many bytes. The caller holds mu.
+func (s *Store) resize(e *entry, answer int64) {
+	if s.entries[e.key] != e {
+		return
+	}
+	size := Overhead + int64(len(e.since)) + answer
+	s.count(e, 0, size-e.size)
+	e.size = size
+}
+
+func (s *Store) count(e *entry, requests int, bytes int64) {
+	t := s.tenants[e.key.Tenant]
+	t.used.add(requests, bytes)
+	t.kinds[e.key.kind()].add(requests, bytes)
+	s.used.add(requests, bytes)
+}
+
+// Sweep forgets what has expired, of all tenants, and makes the log smaller.
+func (s *Store) Sweep(ctx context.Context) error {
+	s.mu.Lock()
+	var expired []*entry
+	for name := range s.tenants {
+		expired = append(expired, s.expire(name)...)
+	}
+	s.mu.Unlock()
+	s.forget(expired)
+	if s.log == nil {
+		return nil
+	}
+	return s.log.Compact(ctx)
+}
+
+// expire removes the entries of a tenant that have expired. The caller holds mu, and passes
+// them to forget once it has released mu.
+func (s *Store) expire(name string) (expired []*entry) {
+	now := s.now()
+	for t := s.tenants[name]; t != nil && t.order.Len() > 0; {
+		e := t.order.Front().Value.(*entry)
+		if !e.expires.Before(now) {
+			break
+		}
+		s.remove(e)
+		expired = append(expired, e)
+	}
+	return expired
+}
+
+// giveWay removes old entries of tenants that are beyond their quota, those that expire first
+// first. Without quotas no more was promised for them. The caller holds mu.
+func (s *Store) giveWay() (dropped []*entry) {
+	for name, t := range s.tenants {
+		own, _ := s.limits(name)
+		for at := t.order.Front(); at != nil; {
+			e := at.Value.(*entry)
+			at = at.Next()
+			beyond := t.used.exceeds(own, 1) || t.kinds[e.key.kind()].exceeds(own, kindShare)
+			if beyond && e.old && !e.doubt {
+				s.remove(e)
+				dropped = append(dropped, e)
+			}
+		}
+	}
+	return dropped
+}
+
+// forget drops entries from the log. The caller does not hold mu.
+func (s *Store) forget(entries []*entry) {
+	if s.log == nil {
+		return
+	}
+	for _, e := range entries {
+		s.log.Forget(e.key, e.expires)
+	}
+}

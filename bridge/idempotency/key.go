@@ -1,0 +1,75 @@
+package idempotency
+
+import "strings"
+
+// Key identifies a request that may come again. Two requests are the same only if all
+// fields are equal, so that tenants never see each other's requests.
+type Key struct {
+	// Tenant is the tenant of the caller; empty for the owner of the host.
+	Tenant string
+	// Operation is the call, followed by a NUL and the session id for calls about one session.
+	Operation string
+	// ID is the request id that the caller chose.
+	ID string
+}
+
+// The operations of copilot.bridge.v1. All other operations are methods of the CLI.
+const (
+	Create      = "CreateSession"
+	Resume      = "ResumeSession"
+	Attach      = "Attach"
+	Send        = "Send"
+	SendAndWait = "SendAndWait"
+	// TurnEnd is the second half of a SendAndWait: the outcome of the turn that it began.
+	TurnEnd = "SendAndWait end"
+	Run     = "Run"
+	Resolve = "Resolve"
+)
+
+// kind groups operations that share a part of a tenant's quota.
+type kind uint8
+
+const (
+	kindCLI      kind = iota // methods of the CLI
+	kindSessions             // opening sessions
+	kindMessages             // prompts and their outcomes
+	kindAnswers              // answers to callbacks
+	kinds
+)
+
+// call returns the operation without its session id.
+func (k Key) call() string {
+	name, _, _ := strings.Cut(k.Operation, "\x00")
+	return name
+}
+
+func (k Key) kind() kind {
+	switch k.call() {
+	case Create, Resume, Attach:
+		return kindSessions
+	case Send, SendAndWait, TurnEnd, Run:
+		return kindMessages
+	case Resolve:
+		return kindAnswers
+	}
+	return kindCLI
+}
+
+// ParseKey splits a key of the first form of the request log, in which the parts were
+// joined by NULs and the tenant of the host's owner was left out. isTenant reports whether a
+// name can be a tenant's.
+func ParseKey(text string, isTenant func(string) bool) Key {
+	var k Key
+	if first, rest, ok := strings.Cut(text, "\x00"); ok && isTenant(first) && strings.Contains(rest, "\x00") {
+		k.Tenant, text = first, rest
+	}
+	operation, rest, _ := strings.Cut(text, "\x00")
+	k.Operation, k.ID = operation, rest
+	switch operation {
+	case Create, Resume, Attach, Run, Resolve:
+		return k
+	}
+	session, id, _ := strings.Cut(rest, "\x00")
+	k.Operation, k.ID = operation+"\x00"+session, id
+	return k
+}

@@ -1,0 +1,105 @@
+package idempotency
+
+import (
+	"time"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+)
+
+// Quota bounds what is remembered. A zero field sets no bound.
+type Quota struct {
+	Requests int
+	// Bytes bounds the answers as they are on the wire, with Overhead for each request.
+	Bytes int64
+}
+
+// Overhead is what remembering a request counts for beside its answer, in bytes.
+const Overhead = 512
+
+// The default quotas.
+const (
+	DefaultRequests      = 200_000
+	DefaultBytes         = 128 << 20
+	DefaultTotalRequests = 400_000
+	DefaultTotalBytes    = 256 << 20
+)
+
+// kindShare is the part of a tenant's quota that one kind of operations may use: half of it.
+const kindShare = 2
+
+// The names of the quotas in policy files and in the metadata of errors.
+const (
+	requestsLimit = "remembered_requests"
+	bytesLimit    = "remembered_bytes"
+)
+
+// usage is what remembered requests take.
+type usage struct {
+	requests int
+	bytes    int64
+}
+
+func (u *usage) add(requests int, bytes int64) {
+	u.requests += requests
+	u.bytes += bytes
+}
+
+// over returns the name and size of the quota that leaves no room for one more request,
+// divided by share; "" when there is room.
+func (u usage) over(q Quota, share int) (name string, limit int64) {
+	switch {
+	case q.Requests > 0 && u.requests >= max(q.Requests/share, 1):
+		return requestsLimit, int64(q.Requests)
+	case q.Bytes > 0 && u.bytes+Overhead > max(q.Bytes/int64(share), Overhead):
+		return bytesLimit, q.Bytes
+	}
+	return "", 0
+}
+
+// exceeds reports whether more is used than a quota divided by share.
+func (u usage) exceeds(q Quota, share int) bool {
+	return q.Requests > 0 && u.requests > max(q.Requests/share, 1) ||
+		q.Bytes > 0 && u.bytes > max(q.Bytes/int64(share), Overhead)
+}
+
+// admit reports why a new request cannot be remembered; nil when it can. Nothing is forgotten
+// to make room: each remembered request keeps a write from being carried out twice. When all
+// tenants together use the total, only those are refused that use more than an equal share
+// of it. The caller holds mu.
+func (s *Store) admit(k Key) error {
+	if k.call() == TurnEnd {
+		return nil // the message was admitted; its outcome belongs to it
+	}
+	own, all := s.limits(k.Tenant)
+	t := s.tenants[k.Tenant]
+	if t == nil {
+		t = &tenant{}
+	}
+	if name, limit := t.used.over(own, 1); name != "" {
+		return s.exhausted(t, "the tenant's", name, limit)
+	}
+	if name, limit := t.kinds[k.kind()].over(own, kindShare); name != "" {
+		return s.exhausted(t, "half of the tenant's", name, limit)
+	}
+	if name, limit := s.used.over(all, 1); name != "" {
+		tenants := len(s.tenants)
+		if s.tenants[k.Tenant] == nil {
+			tenants++
+		}
+		if share, _ := t.used.over(all, tenants); share != "" {
+			return s.exhausted(t, "the server's", name, limit)
+		}
+	}
+	return nil
+}
+
+// exhausted is the error of a quota that is used up until the tenant's oldest request expires.
+func (s *Store) exhausted(t *tenant, whose, name string, limit int64) error {
+	retry := time.Second
+	if front := t.order.Front(); front != nil {
+		retry = max(retry, front.Value.(*entry).expires.Sub(s.now()))
+	}
+	return fault.New(fault.LimitExceeded, "%s limit %s of %d is reached: the request id cannot be remembered; "+
+		"send the request later, or without an id", whose, name, limit).
+		With("limit", name).WithField("request_id").WithRetry(retry)
+}

@@ -1,0 +1,265 @@
+package idempotency_test
+
+import (
+	"crypto/sha256"
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/idempotency"
+)
+
+// quotas are the same for each tenant.
+func quotas(own, all idempotency.Quota) func(string) (a, b idempotency.Quota) {
+	return func(string) (a, b idempotency.Quota) { return own, all }
+}
+
+// caller makes requests, and counts how often they are carried out.
+type caller struct {
+	t     *testing.T
+	s     *idempotency.Store
+	calls map[idempotency.Key]int
+}
+
+func (c *caller) do(k idempotency.Key, answer string) error {
+	c.t.Helper()
+	_, err := c.s.Do(c.t.Context(), k, wrapperspb.String(k.ID), func() (proto.Message, error) {
+		c.calls[k]++
+		if answer == "fail" {
+			return nil, errors.New("no")
+		}
+		return wrapperspb.String(answer), nil
+	})
+	return err
+}
+
+// remembered makes a request once more, and fails the test if it is carried out again.
+func (c *caller) remembered(k idempotency.Key) {
+	c.t.Helper()
+	if err := c.do(k, "again"); err != nil || c.calls[k] != 1 {
+		c.t.Errorf("%q was carried out %d times: %v", k, c.calls[k], err)
+	}
+}
+
+// refused makes a request for which there is no room.
+func (c *caller) refused(k idempotency.Key, limit string, retry time.Duration) {
+	c.t.Helper()
+	err := c.do(k, "refused")
+	f, ok := errors.AsType[*fault.Error](err)
+	if !ok || f.Reason != fault.LimitExceeded || f.Metadata["limit"] != limit || c.calls[k] != 0 {
+		c.t.Fatalf("%q: carried out %d times, error %v, want %s", k, c.calls[k], err, limit)
+	}
+	if f.RetryAfter != retry {
+		c.t.Errorf("%q may come again in %v, want %v", k, f.RetryAfter, retry)
+	}
+}
+
+func (c *caller) admitted(k idempotency.Key, answer string) {
+	c.t.Helper()
+	if err := c.do(k, answer); err != nil || c.calls[k] != 1 {
+		c.t.Fatalf("%q was carried out %d times: %v", k, c.calls[k], err)
+	}
+}
+
+// A tenant that has used up its quota is refused; nothing that is remembered goes, of no
+// tenant, and there is room again when its oldest request has expired.
+func TestQuotaRefusesInsteadOfForgetting(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := idempotency.New(time.Now, quotas(idempotency.Quota{Requests: 6}, idempotency.Quota{}))
+		c := &caller{t: t, s: s, calls: map[idempotency.Key]int{}}
+		c.admitted(key("b", "other"), "x")
+		of := func(id int) idempotency.Key {
+			k := key("a", strconv.Itoa(id))
+			k.Operation = []string{idempotency.Send, idempotency.Create}[id%2]
+			return k
+		}
+		for id := range 6 {
+			c.admitted(of(id), "x")
+			time.Sleep(time.Hour) // the bubble's clock
+		}
+		for id := 6; id < 100; id++ {
+			c.refused(of(id), "remembered_requests", idempotency.Keep-6*time.Hour)
+		}
+		c.admitted(key("b", "second"), "x")
+		for id := range 6 {
+			c.remembered(of(id))
+		}
+		c.remembered(key("b", "other"))
+		if err := c.do(key("a", ""), "x"); err != nil {
+			t.Errorf("without an id: %v", err)
+		}
+		time.Sleep(idempotency.Keep - 6*time.Hour + time.Second)
+		c.admitted(of(6), "x")
+		c.refused(of(8), "remembered_requests", time.Hour-time.Second)
+		c.remembered(of(1))
+	})
+}
+
+// One kind of requests uses at most half of a tenant's quota; the end of a turn whose message
+// was admitted always has room.
+func TestQuotaByKind(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := idempotency.New(time.Now, quotas(idempotency.Quota{Requests: 8}, idempotency.Quota{}))
+		c := &caller{t: t, s: s, calls: map[idempotency.Key]int{}}
+		cli := func(id int) idempotency.Key {
+			return idempotency.Key{Tenant: "a", Operation: "session.plan.update\x00s", ID: strconv.Itoa(id)}
+		}
+		for id := range 4 {
+			c.admitted(cli(id), "x")
+		}
+		c.refused(cli(4), "remembered_requests", idempotency.Keep)
+		for _, operation := range []string{
+			idempotency.SendAndWait + "\x00s", idempotency.Run, idempotency.Resolve, idempotency.Attach,
+		} {
+			c.admitted(idempotency.Key{Tenant: "a", Operation: operation, ID: "1"}, "x")
+		}
+		c.refused(key("a", "2"), "remembered_requests", idempotency.Keep)
+		c.admitted(idempotency.Key{Tenant: "a", Operation: idempotency.TurnEnd + "\x00s", ID: "1"}, "x")
+	})
+}
+
+// Answers count with their bytes, failures not at all.
+func TestQuotaOfBytes(t *testing.T) {
+	t.Parallel()
+	const answers = 10
+	large := strings.Repeat("x", 10_000)
+	size := int64(proto.Size(wrapperspb.String(large)) + idempotency.Overhead)
+	s := idempotency.New(time.Now, quotas(idempotency.Quota{Bytes: 2 * answers * size}, idempotency.Quota{}))
+	c := &caller{t: t, s: s, calls: map[idempotency.Key]int{}}
+	for id := range 1000 {
+		if err := c.do(key("a", strconv.Itoa(id)), "fail"); err == nil {
+			t.Fatal("did not fail")
+		}
+	}
+	for id := range answers {
+		c.calls = map[idempotency.Key]int{}
+		c.admitted(key("a", strconv.Itoa(id)), large)
+	}
+	err := c.do(key("a", "more"), large)
+	if f, ok := errors.AsType[*fault.Error](err); !ok || f.Metadata["limit"] != "remembered_bytes" {
+		t.Errorf("beyond the quota of bytes: %v", err)
+	}
+	c.calls = map[idempotency.Key]int{}
+	for id := range answers {
+		if err := c.do(key("a", strconv.Itoa(id)), "again"); err != nil || len(c.calls) > 0 {
+			t.Errorf("carried out again: %v, %v", c.calls, err)
+		}
+	}
+}
+
+// When all tenants together have used the total, a tenant still has its equal share of it.
+func TestQuotaOfAllIsShared(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := idempotency.New(time.Now, quotas(idempotency.Quota{}, idempotency.Quota{Requests: 10}))
+		c := &caller{t: t, s: s, calls: map[idempotency.Key]int{}}
+		for id := range 10 {
+			c.admitted(key("noisy", strconv.Itoa(id)), "x")
+		}
+		c.refused(key("noisy", "more"), "remembered_requests", idempotency.Keep)
+		for id := range 5 {
+			c.admitted(key("quiet", strconv.Itoa(id)), "x")
+		}
+		c.refused(key("quiet", "more"), "remembered_requests", idempotency.Keep)
+		for id := range 10 {
+			c.remembered(key("noisy", strconv.Itoa(id)))
+		}
+	})
+}
+
+// The same id of another tenant, another call or another session is another request.
+func TestKeysAreATenantsOwn(t *testing.T) {
+	t.Parallel()
+	s := idempotency.New(time.Now, nil)
+	c := &caller{t: t, s: s, calls: map[idempotency.Key]int{}}
+	keys := []idempotency.Key{
+		{Operation: "Send\x00s", ID: "1"}, {Tenant: "a", Operation: "Send\x00s", ID: "1"}, {Tenant: "b", Operation: "Send\x00s", ID: "1"},
+		{Tenant: "a", Operation: "Send\x00t", ID: "1"}, {Tenant: "a", Operation: "Resolve", ID: "1"},
+	}
+	for _, k := range keys {
+		c.admitted(k, "x")
+	}
+	for _, k := range keys {
+		c.remembered(k)
+	}
+}
+
+// A request that is under way or in doubt has its place whatever else comes, and what an
+// earlier run remembered under the same quota stays, too.
+func TestRememberedRequestsStay(t *testing.T) {
+	t.Parallel()
+	log := &kept{answer: wrapperspb.String("of the log")}
+	s := idempotency.New(time.Now, quotas(idempotency.Quota{Requests: 4}, idempotency.Quota{}))
+	s.Keep(log)
+	later := time.Now().Add(time.Hour)
+	sum := func(id string) []byte {
+		encoded, err := proto.MarshalOptions{Deterministic: true}.Marshal(wrapperspb.String(id))
+		if err != nil {
+			t.Fatal(err)
+		}
+		digest := sha256.Sum256(encoded)
+		return digest[:]
+	}
+	var earlier []idempotency.Remembered
+	for id := range 10 { // with another quota
+		earlier = append(earlier, idempotency.Remembered{Key: key("a", strconv.Itoa(id)), Request: sum(strconv.Itoa(id)), Expires: later, Logged: true, Bytes: 5000})
+	}
+	earlier = append(earlier, idempotency.Remembered{Key: key("a", "doubt"), Request: sum("doubt"), Expires: later, Since: []byte("then")})
+	for id := range 5 { // before there were quotas
+		earlier = append(earlier, idempotency.Remembered{Key: key("b", strconv.Itoa(id)), Request: sum(strconv.Itoa(id)), Expires: later, Answer: wrapperspb.String("x"), Old: true})
+	}
+	s.Remember(slices.Values(earlier))
+	c := &caller{t: t, s: s, calls: map[idempotency.Key]int{}}
+	for id := range 10 {
+		if err := c.do(key("a", strconv.Itoa(id)), "again"); err != nil || len(c.calls) > 0 {
+			t.Errorf("%d was carried out again: %v, %v", id, c.calls, err)
+		}
+	}
+	settled := false
+	_, err := s.DoOrSettle(t.Context(), key("a", "doubt"), wrapperspb.String("doubt"), idempotency.Doubt{Settle: func([]byte) (proto.Message, error) {
+		settled = true
+		return wrapperspb.String("settled"), nil
+	}}, func() (proto.Message, error) { return nil, errors.New("made again") })
+	if err != nil || !settled {
+		t.Errorf("the request in doubt was forgotten: %v", err)
+	}
+	for _, id := range []string{"3", "4"} { // the last two: half of four
+		if err := c.do(key("b", id), "again"); err != nil || len(c.calls) > 0 {
+			t.Errorf("%s was carried out again: %v, %v", id, c.calls, err)
+		}
+	}
+	if want := `forgotten "0"|forgotten "1"|forgotten "2"`; !strings.HasPrefix(strings.Join(log.lines, "|"), want) {
+		t.Errorf("the log has %q, want %q first", log.lines, want)
+	}
+}
+
+// An answer that the log has does not stay in memory, and comes from there when it is asked
+// for again.
+func TestLargeAnswersAreRead(t *testing.T) {
+	t.Parallel()
+	log := &kept{answer: wrapperspb.String("of the log")}
+	s := idempotency.New(time.Now, nil)
+	s.Keep(log)
+	for id, size := range map[string]int{"small": 10, "large": 2 * idempotency.MaxInline} {
+		made := wrapperspb.String(strings.Repeat("x", size))
+		for range 2 {
+			got, err := s.Do(t.Context(), key("", id), wrapperspb.String(id), func() (proto.Message, error) { return made, nil })
+			if err != nil || got != made && (id != "large" || got != log.answer) {
+				t.Errorf("the %s answer is %v, %v", id, got, err)
+			}
+		}
+	}
+	if n := strings.Count(strings.Join(log.lines, "|"), "read"); n != 1 {
+		t.Errorf("the log was read %d times: %q", n, log.lines)
+	}
+}

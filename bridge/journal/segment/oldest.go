@@ -1,0 +1,20 @@
+package segment
+
+import "time"
+
+// Oldest returns the number of the last entry in the oldest file, and false when that is the
+// file that is written, or none.
+func (l *Log) Oldest() (last uint64, ok bool) {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	if len(l.segments) < 2 {
+		return 0, false
+	}
+	return l.segments[0].last, true
+}
+
+// DropOldest drops the oldest file, unless it is the file that is written.
+func (l *Log) DropOldest() error {
+	_, err := l.Trim(l.Size()-1, time.Time{})
+	return err
+}

@@ -1,0 +1,109 @@
+package bridge
+
+import (
+	"crypto/sha256"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/idempotency"
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
+	"github.com/copilot-grpc/copilot-grpc/internal/caller"
+	"github.com/copilot-grpc/copilot-grpc/internal/fakecli"
+	"github.com/copilot-grpc/copilot-grpc/internal/quota"
+)
+
+// inTenants gives a bridge the tenants a and b with the limits.
+func inTenants(l quota.Limits) func(*Config) {
+	return func(c *Config) {
+		c.Tenant = func(name string) (Tenant, bool) {
+			t := Tenant{Limits: l}
+			t.Profile.Tenant = name
+			return t, name == "a" || name == "b"
+		}
+	}
+}
+
+// The same request id of two tenants is of two requests, whichever call it comes with.
+func TestRequestIDsAreATenantsOwn(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, fakecli.Script{}, inTenants(quota.Limits{}))
+	sessions, messages := map[string]bool{}, map[string]bool{}
+	for _, tenant := range []string{caller.HostTenant, "a", "b"} {
+		ctx := caller.With(t.Context(), caller.Caller{Tenant: tenant, Role: caller.Owner})
+		for range 2 {
+			made, err := r.CreateSession(ctx, &bridgev1.CreateSessionRequest{RequestId: "1"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			sessions[made.GetSession().GetSessionId()] = true
+		}
+		if _, err := r.CreateSession(ctx, &bridgev1.CreateSessionRequest{SessionId: "same-" + tenant}); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			q := &cliv1.SessionServiceSendRequest{SessionId: "same-" + tenant, Prompt: "hello"}
+			wire, err := proto.Marshal(q)
+			if err != nil {
+				t.Fatal(err)
+			}
+			out, err := r.CallCLI(ctx, cliMethods()["session.send"], wire, false, "1", nil)
+			sent := &cliv1.SessionServiceSendResponse{}
+			if err != nil || proto.Unmarshal(out, sent) != nil {
+				t.Fatal(err)
+			}
+			messages[sent.GetMessageId()] = true
+		}
+	}
+	if len(sessions) != 3 || len(messages) != 3 {
+		t.Errorf("three tenants made the sessions %v and sent the messages %v, want three of each", sessions, messages)
+	}
+}
+
+// Reads with a request id are made, each of them, and leave nothing to remember.
+func TestReadsAreNotRemembered(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, fakecli.Script{}, inTenants(quota.Limits{RememberedRequests: 2}))
+	look := caller.With(t.Context(), caller.Caller{Tenant: "a", Role: caller.Observer, Class: caller.Read})
+	ping := func(text string) error {
+		wire, err := proto.Marshal(&cliv1.ServerServicePingRequest{Message: &text})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = r.CallCLI(look, cliMethods()["ping"], wire, false, "1", nil)
+		return err
+	}
+	for i := range 10 { // with other words each: the same id of other requests is no fault
+		if err := ping(strconv.Itoa(i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	own := caller.With(t.Context(), caller.Caller{Tenant: "a", Role: caller.Owner, Class: caller.Own})
+	if _, err := r.CreateSession(own, &bridgev1.CreateSessionRequest{RequestId: "1", SessionId: "s1"}); err != nil {
+		t.Errorf("reads have used the tenant's quota: %v", err)
+	}
+	_, err := r.CreateSession(own, &bridgev1.CreateSessionRequest{RequestId: "2", SessionId: "s2"})
+	if fault.ReasonOf(err) != fault.LimitExceeded {
+		t.Errorf("beyond half of the tenant's quota: %v", err)
+	}
+	if _, err := r.CreateSession(own, &bridgev1.CreateSessionRequest{SessionId: "s3"}); err != nil {
+		t.Errorf("without a request id: %v", err)
+	}
+}
+
+// remembering gives the bridge a request of an earlier run whose outcome is not known.
+func (r *rig) remembering(k idempotency.Key, request proto.Message, since []byte) {
+	r.t.Helper()
+	text, err := proto.MarshalOptions{Deterministic: true}.Marshal(request)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	sum := sha256.Sum256(text)
+	interrupted := idempotency.Remembered{Key: k, Request: sum[:], Expires: time.Now().Add(time.Hour), Since: since}
+	r.once.Remember(slices.Values([]idempotency.Remembered{interrupted}))
+}

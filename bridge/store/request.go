@@ -1,0 +1,123 @@
+package store
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/idempotency"
+	"github.com/copilot-grpc/copilot-grpc/internal/caller"
+)
+
+// Request is what is kept of a request that may come again.
+type Request struct {
+	Key     idempotency.Key
+	Sum     []byte // of the request
+	Expires time.Time
+	// Type and Answer are the answer. Without a type the request was begun, and its outcome
+	// is not known; Since is what was true then.
+	Type   string
+	Answer []byte
+	Since  []byte
+	// Over: the request failed, and can be made again.
+	Over bool
+	// Bytes is the size of the answer, also where Answer itself was left in the log.
+	Bytes int64
+	// Old says that the record has the form of a log without quotas.
+	Old bool
+}
+
+// A record begins with its form. Records of the first form are JSON, and begin with a brace.
+const (
+	formBinary = 1
+	formJSON   = '{'
+)
+
+var errRecord = errors.New("not a record of the request log")
+
+// jsonRequest is the first form of a record.
+type jsonRequest struct {
+	Key     string    `json:"key"`
+	Sum     []byte    `json:"sum"`
+	Expires time.Time `json:"expires"`
+	Type    string    `json:"type,omitempty"`
+	Answer  []byte    `json:"answer,omitempty"`
+	Since   []byte    `json:"since,omitempty"`
+	Over    bool      `json:"over,omitempty"`
+}
+
+// encode returns the record: its form, flags, the expiry in milliseconds since 1970, the
+// parts with their lengths, and the answer up to the record's end.
+func (r *Request) encode() []byte {
+	parts := [...]string{r.Key.Tenant, r.Key.Operation, r.Key.ID, string(r.Sum), string(r.Since), r.Type}
+	size := 32 + len(r.Answer)
+	for _, p := range parts {
+		size += len(p) + 2
+	}
+	out := append(make([]byte, 0, size), formBinary, 0)
+	if r.Over {
+		out[1] = 1
+	}
+	out = binary.AppendVarint(out, r.Expires.UnixMilli())
+	for _, p := range parts {
+		out = append(binary.AppendUvarint(out, uint64(len(p))), p...)
+	}
+	return append(out, r.Answer...)
+}
+
+// interner keeps one copy of each of the few strings that most records have. Nil keeps none.
+type interner map[string]string
+
+func (in interner) text(b []byte) string {
+	if s, ok := in[string(b)]; ok {
+		return s
+	}
+	s := string(b)
+	if in != nil && len(in) < maxInterned {
+		in[s] = s
+	}
+	return s
+}
+
+// maxInterned bounds the strings of an interner.
+const maxInterned = 10_000
+
+// decodeRequest reads a record. Sum, Since and Answer are parts of body unless in is given.
+func decodeRequest(body []byte, in interner) (Request, error) {
+	if len(body) > 0 && body[0] == formJSON {
+		var j jsonRequest
+		if err := json.Unmarshal(body, &j); err != nil {
+			return Request{}, err
+		}
+		return Request{
+			Key: idempotency.ParseKey(j.Key, caller.ValidTenant), Sum: j.Sum, Expires: j.Expires, Type: j.Type, Answer: j.Answer,
+			Since: j.Since, Over: j.Over, Bytes: int64(len(j.Answer)), Old: true,
+		}, nil
+	}
+	if len(body) < 2 || body[0] != formBinary {
+		return Request{}, errRecord
+	}
+	r := Request{Over: body[1]&1 != 0}
+	body = body[2:]
+	expires, n := binary.Varint(body)
+	if n <= 0 {
+		return Request{}, errRecord
+	}
+	r.Expires, body = time.UnixMilli(expires), body[n:]
+	var parts [6][]byte
+	for i := range parts {
+		length, n := binary.Uvarint(body)
+		if n <= 0 || length > uint64(len(body)-n) {
+			return Request{}, errRecord
+		}
+		parts[i], body = body[n:n+int(length)], body[n+int(length):]
+	}
+	r.Key = idempotency.Key{Tenant: in.text(parts[0]), Operation: in.text(parts[1]), ID: string(parts[2])}
+	r.Sum, r.Since, r.Type, r.Answer, r.Bytes = parts[3], parts[4], in.text(parts[5]), body, int64(len(body))
+	if in != nil {
+		r.Sum, r.Since = slices.Clone(r.Sum), slices.Clone(r.Since)
+	}
+	return r, nil
+}

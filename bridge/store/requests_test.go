@@ -1,0 +1,235 @@
+package store_test
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/idempotency"
+	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	"github.com/copilot-grpc/copilot-grpc/bridge/store"
+	"github.com/copilot-grpc/copilot-grpc/internal/faultfs"
+)
+
+func sendKey(tenant, id string) idempotency.Key {
+	return idempotency.Key{Tenant: tenant, Operation: "Send\x00s1", ID: id}
+}
+
+// requests opens the log of requests of a data directory.
+func requests(t *testing.T, s *store.Store) (*store.Requests, map[idempotency.Key]store.Request) {
+	t.Helper()
+	log, list, err := s.Requests()
+	must(t, err)
+	found := map[idempotency.Key]store.Request{}
+	for _, q := range list {
+		found[q.Key] = q
+	}
+	return log, found
+}
+
+func TestRequests(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s := open(t, dir)
+	log, old := requests(t, s)
+	if len(old) != 0 {
+		t.Fatalf("a new log has %v", old)
+	}
+	later := time.Now().Add(time.Hour).Truncate(time.Millisecond)
+	large := bytes.Repeat([]byte("x"), 2*idempotency.MaxInline)
+	answered, begun, kept := sendKey("a", "answered"), sendKey("", "begun"), sendKey("a", "large")
+	for _, q := range []store.Request{
+		{Key: answered, Expires: later, Since: []byte("x")},
+		{Key: answered, Expires: later, Sum: []byte("s"), Type: "T", Answer: []byte("a")},
+		{Key: begun, Expires: later.Add(time.Minute), Since: []byte("y")},
+		{Key: kept, Expires: later.Add(-time.Minute), Type: "T", Answer: large},
+		{Key: sendKey("", "failed"), Expires: later, Since: []byte("z")}, {Key: sendKey("", "failed"), Expires: later, Over: true},
+		{Key: sendKey("", "expired"), Expires: time.Now(), Type: "T"},
+	} {
+		must(t, log.Add(q))
+	}
+	must(t, s.Close()) // as a crash: the log is not closed
+	s = open(t, dir)
+	log, list, err := s.Requests()
+	must(t, err)
+	var keys []idempotency.Key
+	for _, q := range list {
+		keys = append(keys, q.Key)
+	}
+	if want := []idempotency.Key{kept, answered, begun}; !slices.Equal(keys, want) {
+		t.Fatalf("remembered are %q, want %q", keys, want)
+	}
+	if q := list[1]; string(q.Answer) != "a" || string(q.Sum) != "s" || !q.Expires.Equal(later) || q.Old || q.Bytes != 1 {
+		t.Errorf("the answered one is %+v", q)
+	}
+	if q := list[2]; string(q.Since) != "y" || q.Type != "" {
+		t.Errorf("the begun one is %+v", q)
+	}
+	if q := list[0]; q.Answer != nil || q.Bytes != int64(len(large)) {
+		t.Errorf("the large one is %+v", q)
+	}
+	if typ, answer, err := log.Answer(kept); err != nil || typ != "T" || !bytes.Equal(answer, large) {
+		t.Errorf("the large answer is %q, %d bytes, %v", typ, len(answer), err)
+	}
+	log.Forget(answered, later.Add(-time.Second)) // of one before it
+	if _, _, err := log.Answer(answered); err != nil {
+		t.Errorf("a newer request is forgotten with an older one: %v", err)
+	}
+	log.Forget(answered, later)
+	if _, _, err := log.Answer(answered); err == nil {
+		t.Error("a request that was forgotten has an answer")
+	}
+	must(t, s.Close())
+}
+
+// A log that was written before there were quotas opens, with everything in it.
+func TestRequestsOfTheFirstForm(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	must(t, os.CopyFS(filepath.Join(dir, "requests"), os.DirFS("testdata/requests-d377de2")))
+	s := open(t, dir)
+	log, old := requests(t, s)
+	sum := make([]byte, 32)
+	for i := range sum {
+		sum[i] = byte(i)
+	}
+	const sendType = "copilot.bridge.v1.SendResponse"
+	for _, want := range []struct {
+		key                idempotency.Key
+		typ, answer, since string
+	}{
+		{sendKey("", "r1"), sendType, "\n\x02m1", ""},
+		{sendKey("acme", "r1"), sendType, "\n\x02m2", ""},
+		{idempotency.Key{Tenant: "acme", Operation: "CreateSession", ID: "c1"}, "", "", "s9"},
+		{idempotency.Key{Operation: "Resolve", ID: "a\x00b"}, "", "", "\x01"},
+		{idempotency.Key{Tenant: "acme", Operation: "SendAndWait end\x00s1", ID: "r2"}, "copilot.bridge.v1.SendAndWaitResponse", "\n\x02m3", ""},
+		{idempotency.Key{Operation: "session.plan.read\x00s1", ID: "r3"}, "google.protobuf.BytesValue", "\n\x02{}", ""},
+		{idempotency.Key{Tenant: "acme", Operation: "models.list\x00", ID: "r4"}, "google.protobuf.BytesValue", "\n\x02{}", ""},
+	} {
+		q, ok := old[want.key]
+		delete(old, want.key)
+		if !ok || q.Type != want.typ || string(q.Answer) != want.answer || string(q.Since) != want.since || !q.Old || !bytes.Equal(q.Sum, sum) {
+			t.Errorf("%q: %v, %+v", want.key, ok, q)
+		}
+	}
+	if len(old) > 0 {
+		t.Errorf("also remembered: %+v", old)
+	}
+	must(t, log.Add(store.Request{Key: sendKey("", "new"), Expires: time.Now().Add(time.Hour), Type: "T"}))
+	if _, answer, err := log.Answer(sendKey("acme", "r1")); err != nil || string(answer) != "\n\x02m2" {
+		t.Errorf("an old answer is %q, %v", answer, err)
+	}
+	must(t, log.Close())
+	if _, again := requests(t, s); len(again) != 8 {
+		t.Errorf("with a new record there are %d", len(again))
+	}
+	must(t, s.Close())
+}
+
+// size is what the files of a log have.
+func size(t *testing.T, dir string) (n int64) {
+	t.Helper()
+	files, err := os.ReadDir(dir)
+	must(t, err)
+	for _, f := range files {
+		info, err := f.Info()
+		must(t, err)
+		n += info.Size()
+	}
+	return n
+}
+
+// The log is as large as what is remembered asks for, however much was written to it.
+func TestRequestsAreCompacted(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s := open(t, dir)
+	log, _ := requests(t, s)
+	later := time.Now().Add(time.Hour)
+	answer := []byte(strings.Repeat("x", 100_000))
+	const keep, most = 20, 16 << 20
+	for i := range 600 { // 60 MB
+		must(t, log.Add(store.Request{Key: sendKey("", strconv.Itoa(i)), Expires: later, Type: "T", Answer: append(answer, strconv.Itoa(i)...)}))
+		if i%30 != 0 {
+			log.Forget(sendKey("", strconv.Itoa(i)), later)
+		}
+		if n := size(t, filepath.Join(dir, "requests")); n > most {
+			t.Fatalf("after %d requests the log has %d bytes", i, n)
+		}
+	}
+	for i := range 100_000 { // what fails leaves no more
+		key := sendKey("", fmt.Sprint("failed", i%10))
+		must(t, log.Add(store.Request{Key: key, Expires: later, Since: []byte("then")}))
+		must(t, log.Add(store.Request{Key: key, Expires: later, Over: true}))
+	}
+	if n := size(t, filepath.Join(dir, "requests")); n > most {
+		t.Errorf("after failures the log has %d bytes", n)
+	}
+	check := func() {
+		for i := 0; i < 600; i += 30 {
+			_, got, err := log.Answer(sendKey("", strconv.Itoa(i)))
+			if want := string(answer) + strconv.Itoa(i); err != nil || string(got) != want {
+				t.Errorf("answer %d has %d bytes, %v", i, len(got), err)
+			}
+		}
+	}
+	check()
+	must(t, s.Close()) // as a crash
+	s = open(t, dir)
+	var old map[idempotency.Key]store.Request
+	if log, old = requests(t, s); len(old) != keep {
+		t.Errorf("%d requests are left, want %d", len(old), keep)
+	}
+	check()
+	must(t, log.Close())
+	must(t, s.Close())
+}
+
+// Wherever a crash falls, of the process or of the machine, what was answered stays.
+func TestRequestsOutliveACrash(t *testing.T) {
+	t.Parallel()
+	later := time.Now().Add(time.Hour)
+	filler := bytes.Repeat([]byte("x"), 2<<20)
+	for _, power := range []bool{false, true} {
+		for crash := 16; crash < 60; crash += 3 {
+			fs := &faultfs.FS{}
+			config := store.Config{Dir: t.TempDir(), Journals: journal.WriterConfig{FS: fs, Fsync: journal.FsyncAlways}}
+			s, err := store.Open(config)
+			must(t, err)
+			log, _ := requests(t, s)
+			must(t, log.Add(store.Request{Key: sendKey("", "first"), Expires: later, Type: "T", Answer: []byte("a")}))
+			fs.CrashAfter(crash)
+			last := -1
+			for i := range 12 { // 24 MiB of which next to nothing counts
+				key := sendKey("", strconv.Itoa(i))
+				if log.Add(store.Request{Key: key, Expires: later, Since: filler}) != nil {
+					break
+				}
+				if log.Add(store.Request{Key: key, Expires: later, Type: "T", Answer: []byte("a")}) != nil {
+					break
+				}
+				last = i
+			}
+			must(t, s.Close())
+			config.Journals.FS = fs.Restart(power)
+			s, err = store.Open(config)
+			must(t, err)
+			_, old := requests(t, s)
+			if q, ok := old[sendKey("", "first")]; !ok || string(q.Answer) != "a" {
+				t.Fatalf("crash at %d, power %v: the first request is lost", crash, power)
+			}
+			for i := range last + 1 {
+				if old[sendKey("", strconv.Itoa(i))].Type == "" {
+					t.Fatalf("crash at %d, power %v: request %d of %d has no answer", crash, power, i, last+1)
+				}
+			}
+			must(t, s.Close())
+		}
+	}
+}
