@@ -89,7 +89,7 @@ func (b *Bridge) Attach(ctx context.Context, start *bridgev1.AttachStart) (*Atta
 	}
 	defer release()
 	a.life, a.end = context.WithCancelCause(context.WithoutCancel(ctx))
-	join.Replace = a.end
+	join.Replace, join.Identity = a.end, caller.From(ctx).Identity
 	s, joined, err := a.arrive(ctx, join)
 	if err != nil {
 		a.end(err)

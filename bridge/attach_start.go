@@ -115,7 +115,7 @@ func (a *Attachment) come(ctx context.Context, j session.Joining) (s *session.Se
 
 // once opens the session, unless a start with the same request id did before: then the
 // caller takes the place of the participant that came with it, whose token it may never
-// have seen.
+// have seen. Another caller of the tenant joins the session as another participant.
 func (a *Attachment) once(ctx context.Context, id string, j session.Joining, open func() (*session.Session, session.Joined, error)) (s *session.Session, joined session.Joined, err error) {
 	first := false
 	m, err := a.b.once.Do(ctx, requestKey(ctx, idempotency.Attach, id), a.start, func() (proto.Message, error) {
@@ -132,10 +132,10 @@ func (a *Attachment) once(ctx context.Context, id string, j session.Joining, ope
 	if s, err = a.b.open(ctx, started.GetSession().GetSessionId()); err != nil {
 		return nil, joined, err
 	}
-	j.Token = started.GetToken()
+	j.Token, j.Reclaim = started.GetToken(), true
 	joined.Participant, joined.Returned, err = s.Join(ctx, j)
 	if fault.ReasonOf(err) == fault.ParticipantNotFound { // its grace time is over
-		j.Token = ""
+		j.Token, j.Reclaim = "", false
 		joined.Participant, joined.Returned, err = s.Join(ctx, j)
 	}
 	return s, joined, err

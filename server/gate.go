@@ -63,7 +63,7 @@ func (g *gate) admit(ctx context.Context, c *call) (context.Context, ending, err
 	if err != nil {
 		return ctx, nil, err
 	}
-	who.Class, who.Peer = g.methods.Class(c.method), peerOf(ctx)
+	who.Class, who.Peer, who.Identity = g.methods.Class(c.method), peerOf(ctx), id.Key()
 	c.caller = who
 	if g.served[c.method] { // of what is not there, the server says that
 		if err := who.Require(who.Class, c.method); err != nil {

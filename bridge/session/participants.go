@@ -31,6 +31,7 @@ type Participant struct {
 	grace     time.Duration
 	connected bool
 	left      bool
+	identity  string // of the caller
 	hash      string // of the token, of a participant of an earlier life of the bridge
 	timer     *time.Timer
 	// replace ends the stream that has the place now.
@@ -41,8 +42,13 @@ type Participant struct {
 
 // Joining is what a caller brings.
 type Joining struct {
-	Name     string
-	Token    string
+	Name  string
+	Token string
+	// Identity is the caller's, as far as it is known.
+	Identity string
+	// Reclaim says that the caller did not bring the token: the bridge remembers it from a
+	// request with the same id. The place is given back to the same caller alone.
+	Reclaim  bool
 	Tools    []Tool
 	Commands []Command
 	Handling Handling
@@ -76,7 +82,7 @@ func (s *Session) add(j Joining) (p *Participant, returned bool, err error) {
 		i := slices.IndexFunc(s.participants, func(p *Participant) bool {
 			return subtle.ConstantTimeCompare([]byte(p.tokenHash()), []byte(hash)) == 1
 		})
-		if i < 0 {
+		if i < 0 || j.Reclaim && s.participants[i].identity != j.Identity {
 			return nil, false, fault.New(fault.ParticipantNotFound, "no participant has this token; its grace time may be over").WithField("token")
 		}
 		p, returned = s.participants[i], true
@@ -101,7 +107,7 @@ func (s *Session) add(j Joining) (p *Participant, returned bool, err error) {
 		p.satellite = nil // canvases cannot be taken back on the same connection
 		s.host.Go(func(context.Context) { sat.Close() })
 	}
-	p.commands, p.own = j.Commands, j.Own
+	p.commands, p.own, p.identity = j.Commands, j.Own, j.Identity
 	p.name, p.tools, p.handling, p.grace, p.replace, p.connected = j.Name, j.Tools, j.Handling, j.Grace, j.Replace, true
 	s.offerTo(p)
 	p.asked = j.Asked

@@ -105,6 +105,8 @@ type Caller struct {
 	Tenant string
 	// Name is who it is, for logs; no secret.
 	Name string
+	// Identity tells callers of the same name apart; no secret.
+	Identity string
 	// Peer is where the call comes from, for logs: a network address, or "unix".
 	Peer string
 	// Role is what the caller may do.

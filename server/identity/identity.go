@@ -5,6 +5,7 @@ package identity
 import (
 	"context"
 	"crypto/x509"
+	"strings"
 	"time"
 )
 
@@ -52,6 +53,12 @@ func (i Identity) Name() string {
 		}
 	}
 	return string(i.Source)
+}
+
+// Key tells identities apart that may have the same name: it has the source and the issuer too.
+func (i Identity) Key() string {
+	parts := append([]string{string(i.Source), i.Issuer, i.SPIFFE, i.Subject, i.Token, i.CommonName}, i.DNS...)
+	return strings.Join(parts, "\x00")
 }
 
 // Proof is what a call brings.
