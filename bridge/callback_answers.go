@@ -12,20 +12,9 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
-	"github.com/copilot-grpc/copilot-grpc/bridge/translate"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
 )
-
-// ListPending lists the callbacks that wait for an answer.
-func (b *Bridge) ListPending(ctx context.Context, r *bridgev1.ListPendingRequest) (*bridgev1.ListPendingResponse, error) {
-	s, err := b.asking(ctx, r.GetSessionId())
-	if err != nil {
-		return nil, err
-	}
-	record(ctx, s.Journal().Last())
-	return &bridgev1.ListPendingResponse{Callbacks: b.pending(s, translate.Tidy)}, nil
-}
 
 // Resolve answers a callback.
 func (b *Bridge) Resolve(ctx context.Context, r *bridgev1.ResolveRequest) (*bridgev1.ResolveResponse, error) {

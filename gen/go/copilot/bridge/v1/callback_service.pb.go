@@ -525,7 +525,9 @@ type isAttachStart_Session interface {
 }
 
 type AttachStart_Create struct {
-	// Creates it.
+	// Creates it. A start that comes again under the request id of `create` or `resume` opens
+	// nothing: the same caller gets its place and its token back, another caller of the tenant
+	// joins as another participant.
 	Create *CreateSessionRequest `protobuf:"bytes,1,opt,name=create,proto3,oneof"`
 }
 
@@ -1466,8 +1468,14 @@ func (*AttachFailed_ModelRequestId) isAttachFailed_Subject() {}
 // ListPendingRequest is what CallbackService.ListPending takes.
 type ListPendingRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The session.
-	SessionId     string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	// The session; empty for all sessions that are open here and that ListSessions shows to the
+	// caller: those of its tenant, and those that are shared with it.
+	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	// The most callbacks to return; 1 to 1000. The default is 100 without a session, and all of
+	// them with one.
+	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// The next_page_token of the page before.
+	PageToken     string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1509,11 +1517,27 @@ func (x *ListPendingRequest) GetSessionId() string {
 	return ""
 }
 
+func (x *ListPendingRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ListPendingRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
 // ListPendingResponse is what CallbackService.ListPending gives.
 type ListPendingResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The callbacks, oldest first.
-	Callbacks     []*Callback `protobuf:"bytes,1,rep,name=callbacks,proto3" json:"callbacks,omitempty"`
+	// The callbacks, oldest first; each says of which session it is.
+	Callbacks []*Callback `protobuf:"bytes,1,rep,name=callbacks,proto3" json:"callbacks,omitempty"`
+	// Asks for the next page; empty on the last. Callbacks that came meanwhile are on it.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1553,6 +1577,13 @@ func (x *ListPendingResponse) GetCallbacks() []*Callback {
 		return x.Callbacks
 	}
 	return nil
+}
+
+func (x *ListPendingResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
 }
 
 // ResolveRequest is what CallbackService.Resolve takes.
@@ -1878,12 +1909,16 @@ const file_copilot_bridge_v1_callback_service_proto_rawDesc = "" +
 	"callbackId\x12*\n" +
 	"\x10model_request_id\x18\x04 \x01(\tH\x00R\x0emodelRequestId\x124\n" +
 	"\afailure\x18\x03 \x01(\v2\x1a.copilot.bridge.v1.FailureR\afailureB\t\n" +
-	"\asubject\"3\n" +
+	"\asubject\"o\n" +
 	"\x12ListPendingRequest\x12\x1d\n" +
 	"\n" +
-	"session_id\x18\x01 \x01(\tR\tsessionId\"P\n" +
+	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x1b\n" +
+	"\tpage_size\x18\x02 \x01(\x05R\bpageSize\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\x03 \x01(\tR\tpageToken\"x\n" +
 	"\x13ListPendingResponse\x129\n" +
-	"\tcallbacks\x18\x01 \x03(\v2\x1b.copilot.bridge.v1.CallbackR\tcallbacks\"\xa2\x01\n" +
+	"\tcallbacks\x18\x01 \x03(\v2\x1b.copilot.bridge.v1.CallbackR\tcallbacks\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xa2\x01\n" +
 	"\x0eResolveRequest\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x1f\n" +

@@ -63,9 +63,10 @@ type CallbackServiceClient interface {
 	// TOOL_NAME_CLASH, COMMAND_NAME_CLASH; NOT_FOUND PARTICIPANT_NOT_FOUND; FAILED_PRECONDITION
 	// FRAME_UNEXPECTED, FEATURE_DISABLED. A frame that fails later does not end the stream: `failed` says why.
 	Attach(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[AttachRequest, AttachResponse], error)
-	// ListPending lists the callbacks of a session that wait for an answer, oldest first.
+	// ListPending lists the callbacks that wait for an answer, oldest first: of one session, or
+	// of all the sessions that the caller may know of, as an inbox.
 	//
-	// Errors: NOT_FOUND SESSION_NOT_FOUND.
+	// Errors: NOT_FOUND SESSION_NOT_FOUND; INVALID_ARGUMENT INVALID_FIELD.
 	ListPending(ctx context.Context, in *ListPendingRequest, opts ...grpc.CallOption) (*ListPendingResponse, error)
 	// ReadCallback reads a callback with its request, in pieces of at most 256 KiB: what is
 	// asked may be longer than a message, such as the contents of a file to write. An answer
@@ -196,9 +197,10 @@ type CallbackServiceServer interface {
 	// TOOL_NAME_CLASH, COMMAND_NAME_CLASH; NOT_FOUND PARTICIPANT_NOT_FOUND; FAILED_PRECONDITION
 	// FRAME_UNEXPECTED, FEATURE_DISABLED. A frame that fails later does not end the stream: `failed` says why.
 	Attach(grpc.BidiStreamingServer[AttachRequest, AttachResponse]) error
-	// ListPending lists the callbacks of a session that wait for an answer, oldest first.
+	// ListPending lists the callbacks that wait for an answer, oldest first: of one session, or
+	// of all the sessions that the caller may know of, as an inbox.
 	//
-	// Errors: NOT_FOUND SESSION_NOT_FOUND.
+	// Errors: NOT_FOUND SESSION_NOT_FOUND; INVALID_ARGUMENT INVALID_FIELD.
 	ListPending(context.Context, *ListPendingRequest) (*ListPendingResponse, error)
 	// ReadCallback reads a callback with its request, in pieces of at most 256 KiB: what is
 	// asked may be longer than a message, such as the contents of a file to write. An answer
