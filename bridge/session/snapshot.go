@@ -52,6 +52,9 @@ func (s *Session) learn(result json.RawMessage) {
 	if !r.StartTime.IsZero() {
 		m.start = r.StartTime
 	}
+	if m.modified.Before(m.start) { // the session was made here before the CLI made it
+		m.modified = m.start
+	}
 	if r.ModelState.ModelID != "" {
 		m.model = r.ModelState.ModelID
 	} else if model := s.config.String("model"); m.model == "" {
