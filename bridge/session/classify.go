@@ -41,6 +41,21 @@ var texts = []struct {
 	{"invalid tool name", fault.ToolNameInvalid},
 }
 
+// signIn is what to do about NOT_SIGNED_IN.
+const signIn = "the Copilot CLI is not signed in to GitHub: sign in with `copilot login` as the server's user, " +
+	"or give the session a github_token or a model provider"
+
+// turnReason returns the reason of an error event that ends a turn, with what to do about it,
+// and "" for one that says enough itself.
+func turnReason(message string) (fault.Reason, string) {
+	for _, row := range texts {
+		if row.reason == fault.NotSignedIn && strings.Contains(message, row.contains) {
+			return row.reason, signIn + "; the CLI says: " + message
+		}
+	}
+	return "", message
+}
+
 // switchedOff is what the CLI says of a method that it has and does not offer.
 var switchedOff = regexp.MustCompile("not (enabled|available)")
 
@@ -97,6 +112,9 @@ func classifyReply(rpc *rpcconn.Error, method string) error {
 	}
 	f := fault.Wrap(rpc, reason, "%s", rpc.Message)
 	f.Message = rpc.Message
+	if reason == fault.NotSignedIn {
+		f.Message = signIn + "; the CLI says: " + rpc.Message
+	}
 	if reason == fault.SessionNotFound {
 		f = f.WithField("session_id")
 	}

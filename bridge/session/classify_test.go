@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
@@ -56,6 +57,12 @@ func TestClassify(t *testing.T) {
 			continue
 		}
 		f, ok := errors.AsType[*fault.Error](err)
+		if signs := test.want == fault.NotSignedIn; ok && signs {
+			if !strings.HasSuffix(f.Message, rpc.Message) || !strings.Contains(f.Message, "sign in") {
+				t.Errorf("%v says %q, which is not what to do", test.err, f.Message)
+			}
+			f.Message = rpc.Message
+		}
 		if !ok || f.Message != rpc.Message || f.Metadata["rpc_message"] != rpc.Message ||
 			f.Metadata["rpc_code"] != fmt.Sprint(rpc.Code) || f.Metadata["method"] != test.method {
 			t.Errorf("%v has lost what the CLI said: %+v", err, f)

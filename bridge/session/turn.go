@@ -8,6 +8,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/observe"
+	"github.com/copilot-grpc/copilot-grpc/internal/reason"
 )
 
 // turn follows what the session's agent is doing, from its events. It is guarded by
@@ -245,8 +246,9 @@ func (t *turn) failed(rec *journal.Record) {
 		return
 	}
 	t.failing = t.running
+	why, text := turnReason(d.Message)
 	te := &bridgev1.TurnError{
-		ErrorType: d.ErrorType, Message: d.Message, StatusCode: d.StatusCode,
+		ErrorType: d.ErrorType, Message: text, StatusCode: d.StatusCode, Reason: reason.Enum(why),
 		Position: &bridgev1.Position{Epoch: rec.Pos.Epoch, Seq: rec.Pos.Seq},
 	}
 	out := Outcome{Status: bridgev1.TurnStatus_TURN_STATUS_FAILED, Error: te, Message: t.message, End: rec.Pos}

@@ -1147,7 +1147,10 @@ type TurnError struct {
 	// The HTTP status of the model endpoint, where there is one.
 	StatusCode *int32 `protobuf:"varint,3,opt,name=status_code,json=statusCode,proto3,oneof" json:"status_code,omitempty"`
 	// Where the event is in the journal.
-	Position      *Position `protobuf:"bytes,4,opt,name=position,proto3" json:"position,omitempty"`
+	Position *Position `protobuf:"bytes,4,opt,name=position,proto3" json:"position,omitempty"`
+	// The reason that a call would fail with for the same cause, where there is one:
+	// NOT_SIGNED_IN; unspecified for all else. The message then says what to do.
+	Reason        ErrorReason `protobuf:"varint,5,opt,name=reason,proto3,enum=copilot.bridge.v1.ErrorReason" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1210,11 +1213,18 @@ func (x *TurnError) GetPosition() *Position {
 	return nil
 }
 
+func (x *TurnError) GetReason() ErrorReason {
+	if x != nil {
+		return x.Reason
+	}
+	return ErrorReason_ERROR_REASON_UNSPECIFIED
+}
+
 var File_copilot_bridge_v1_session_proto protoreflect.FileDescriptor
 
 const file_copilot_bridge_v1_session_proto_rawDesc = "" +
 	"\n" +
-	"\x1fcopilot/bridge/v1/session.proto\x12\x11copilot.bridge.v1\x1a\x1bcopilot/cli/v1/common.proto\x1a\x1ccopilot/cli/v1/session.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"2\n" +
+	"\x1fcopilot/bridge/v1/session.proto\x12\x11copilot.bridge.v1\x1a\x1dcopilot/bridge/v1/error.proto\x1a\x1bcopilot/cli/v1/common.proto\x1a\x1ccopilot/cli/v1/session.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"2\n" +
 	"\bPosition\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\x04R\x05epoch\x12\x10\n" +
 	"\x03seq\x18\x02 \x01(\x04R\x03seq\"\xec\x06\n" +
@@ -1298,14 +1308,15 @@ const file_copilot_bridge_v1_session_proto_rawDesc = "" +
 	"\x05error\x18\x02 \x01(\v2\x1c.copilot.bridge.v1.TurnErrorR\x05error\x12\x12\n" +
 	"\x04text\x18\x03 \x01(\tR\x04text\x12F\n" +
 	"\x10message_position\x18\x04 \x01(\v2\x1b.copilot.bridge.v1.PositionR\x0fmessagePosition\x12>\n" +
-	"\fend_position\x18\x05 \x01(\v2\x1b.copilot.bridge.v1.PositionR\vendPosition\"\xb3\x01\n" +
+	"\fend_position\x18\x05 \x01(\v2\x1b.copilot.bridge.v1.PositionR\vendPosition\"\xeb\x01\n" +
 	"\tTurnError\x12\x1d\n" +
 	"\n" +
 	"error_type\x18\x01 \x01(\tR\terrorType\x12\x18\n" +
 	"\amessage\x18\x02 \x01(\tR\amessage\x12$\n" +
 	"\vstatus_code\x18\x03 \x01(\x05H\x00R\n" +
 	"statusCode\x88\x01\x01\x127\n" +
-	"\bposition\x18\x04 \x01(\v2\x1b.copilot.bridge.v1.PositionR\bpositionB\x0e\n" +
+	"\bposition\x18\x04 \x01(\v2\x1b.copilot.bridge.v1.PositionR\bposition\x126\n" +
+	"\x06reason\x18\x05 \x01(\x0e2\x1e.copilot.bridge.v1.ErrorReasonR\x06reasonB\x0e\n" +
 	"\f_status_code*\xc3\x01\n" +
 	"\fSessionState\x12\x1d\n" +
 	"\x19SESSION_STATE_UNSPECIFIED\x10\x00\x12\x18\n" +
@@ -1371,6 +1382,7 @@ var file_copilot_bridge_v1_session_proto_goTypes = []any{
 	(v1.SendMode)(0),              // 17: copilot.cli.v1.SendMode
 	(v1.SendAgentMode)(0),         // 18: copilot.cli.v1.SendAgentMode
 	(*v1.ResponseFormat)(nil),     // 19: copilot.cli.v1.ResponseFormat
+	(ErrorReason)(0),              // 20: copilot.bridge.v1.ErrorReason
 }
 var file_copilot_bridge_v1_session_proto_depIdxs = []int32{
 	0,  // 0: copilot.bridge.v1.Session.state:type_name -> copilot.bridge.v1.SessionState
@@ -1394,11 +1406,12 @@ var file_copilot_bridge_v1_session_proto_depIdxs = []int32{
 	5,  // 18: copilot.bridge.v1.TurnOutcome.message_position:type_name -> copilot.bridge.v1.Position
 	5,  // 19: copilot.bridge.v1.TurnOutcome.end_position:type_name -> copilot.bridge.v1.Position
 	5,  // 20: copilot.bridge.v1.TurnError.position:type_name -> copilot.bridge.v1.Position
-	21, // [21:21] is the sub-list for method output_type
-	21, // [21:21] is the sub-list for method input_type
-	21, // [21:21] is the sub-list for extension type_name
-	21, // [21:21] is the sub-list for extension extendee
-	0,  // [0:21] is the sub-list for field type_name
+	20, // 21: copilot.bridge.v1.TurnError.reason:type_name -> copilot.bridge.v1.ErrorReason
+	22, // [22:22] is the sub-list for method output_type
+	22, // [22:22] is the sub-list for method input_type
+	22, // [22:22] is the sub-list for extension type_name
+	22, // [22:22] is the sub-list for extension extendee
+	0,  // [0:22] is the sub-list for field type_name
 }
 
 func init() { file_copilot_bridge_v1_session_proto_init() }
@@ -1406,6 +1419,7 @@ func file_copilot_bridge_v1_session_proto_init() {
 	if File_copilot_bridge_v1_session_proto != nil {
 		return
 	}
+	file_copilot_bridge_v1_error_proto_init()
 	file_copilot_bridge_v1_session_proto_msgTypes[6].OneofWrappers = []any{}
 	file_copilot_bridge_v1_session_proto_msgTypes[8].OneofWrappers = []any{}
 	type x struct{}
