@@ -67,6 +67,9 @@ func New(ctx context.Context, c Config, options ...Option) (_ *App, err error) {
 	if err := c.checkPermissions(c.trustedPaths(), a.logger); err != nil {
 		return nil, err
 	}
+	if _, err := c.check(slog.New(slog.DiscardHandler)); err != nil { // what is told of is logged below
+		return nil, err
+	}
 	profile, err := c.profile()
 	if err != nil {
 		return nil, err

@@ -35,11 +35,17 @@ func Diagnose(ctx context.Context, c Config, start bool, options ...Option) []ru
 		found = append(found, addressFinding(ctx, address))
 	}
 	found = append(found, c.permissionFindings()...)
+	if _, err := c.check(slog.New(slog.DiscardHandler)); err != nil {
+		found = append(found, failed("files", err, "correct the file, or the setting that names it"))
+	}
 	if c.OfflineModel != "" {
 		found = append(found, scriptFinding(c.OfflineModel))
 	}
 	if start && !Grave(found) {
-		found = append(found, startFinding(ctx, &c, r, set.logger))
+		return append(found, startFindings(ctx, &c, r, set.logger)...)
+	}
+	if !start {
+		found = append(found, c.modelFinding(nil))
 	}
 	return found
 }
@@ -157,23 +163,24 @@ func scriptFinding(source string) runtime.Finding {
 	return fine(subject, "%q has %d rules", source, len(script.Rules))
 }
 
-// startFinding starts a CLI to see whether that works.
-func startFinding(ctx context.Context, c *Config, r runtime.Runner, logger *slog.Logger) runtime.Finding {
+// startFindings starts a CLI to see whether that works, and asks it whether it is signed in.
+func startFindings(ctx context.Context, c *Config, r runtime.Runner, logger *slog.Logger) []runtime.Finding {
 	const subject = "start"
 	profile, err := c.profile()
 	if err != nil {
-		return failed(subject, err, "")
+		return []runtime.Finding{failed(subject, err, "")}
 	}
 	// The handshake is a call and its answer, which is what a ping would be.
 	rt, err := runtime.Start(ctx, runtime.Config{Runner: r, Profile: profile, Logger: logger})
 	if err != nil {
-		return failed(subject, err, "--log-level debug shows what the CLI says")
+		return []runtime.Finding{failed(subject, err, "--log-level debug shows what the CLI says")}
 	}
-	info := rt.Info()
+	info, model := rt.Info(), c.modelFinding(askSignedIn(ctx, rt))
 	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
 	defer cancel()
 	if err := rt.Stop(stopping); err != nil {
-		return failed(subject, err, "")
+		return []runtime.Finding{failed(subject, err, ""), model}
 	}
-	return fine(subject, "version %s answered within %v, and ended", info.CLIVersion, info.StartTook.Round(time.Millisecond))
+	took := info.StartTook.Round(time.Millisecond)
+	return []runtime.Finding{fine(subject, "version %s answered within %v, and ended", info.CLIVersion, took), model}
 }

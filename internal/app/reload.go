@@ -5,7 +5,6 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
-	"time"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
@@ -39,25 +38,15 @@ func (a *App) tune(c Config) error {
 	if err := next.checkPermissions(next.trustedPaths(), a.logger); err != nil {
 		return err
 	}
-	providers, err := next.readProviders()
-	if err != nil {
-		return wrong("provider", err)
-	}
-	p, err := a.policyOf(next)
+	files, err := next.check(a.logger)
 	if err != nil {
 		return err
 	}
-	certificates := next.tls()
-	if certificates != nil {
-		if _, err := certificates.Load(); err != nil {
-			return wrong("tls_cert", err)
-		}
-	}
 	// What could be bad was looked at: from here on all of it comes into force.
-	if err := a.bridge.Tune(next.tuning(providers)); err != nil {
+	if err := a.bridge.Tune(next.tuning(files.providers)); err != nil {
 		return wrong("provider", err)
 	}
-	if err := a.server.Tune(server.Tuning{TLS: certificates, Policy: p, LogRequests: next.LogRequests}); err != nil {
+	if err := a.server.Tune(server.Tuning{TLS: files.certificates, Policy: files.policy, LogRequests: next.LogRequests}); err != nil {
 		return err
 	}
 	if a.level != nil {
@@ -103,18 +92,6 @@ func (c *Config) clone() *Config {
 	d.Listen, d.ProfileFields = slices.Clone(c.Listen), slices.Clone(c.ProfileFields)
 	d.Env, d.Homes, d.Providers = maps.Clone(c.Env), maps.Clone(c.Homes), maps.Clone(c.Providers)
 	return &d
-}
-
-// policyOf reads the policy of a configuration; nil where there is none.
-func (a *App) policyOf(c *Config) (*policy.Policy, error) {
-	if c.Policy == "" {
-		return nil, nil
-	}
-	p, err := policy.Load(c.Policy, time.Now)
-	if err != nil {
-		return nil, wrong("policy", err)
-	}
-	return p, c.checkPolicy(p, a.logger)
 }
 
 // checkPolicy checks a policy against the configuration, and the permissions of its files.
