@@ -51,6 +51,9 @@ type Config struct {
 	Services []Service
 	// Drainer ends what would keep the server from stopping. Default: nothing does.
 	Drainer Drainer
+	// Ready says why the server should get no calls now, nil if it should: the health service
+	// asks while the server runs. Default: it always should.
+	Ready func() error
 	// Telemetry is told of calls. Default: nobody is.
 	Telemetry *Telemetry
 	// Audit keeps the calls that touch the host, change what is allowed, or are refused.

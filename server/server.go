@@ -155,8 +155,7 @@ func (s *Server) Run(ctx context.Context) error {
 		}()
 	}
 	defer s.watch(ctx).Wait()
-	s.setHealth(healthv1.HealthCheckResponse_SERVING)
-	<-ctx.Done()
+	s.followReady(ctx)
 	errs := []error{s.drain(context.WithoutCancel(ctx))}
 	if err := s.stop(); err != nil {
 		// Serve returns after the handlers, so that it is not waited for either.

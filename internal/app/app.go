@@ -38,6 +38,8 @@ type App struct {
 	logger  *slog.Logger
 	server  *server.Server
 	offline *offlinemodel.Server
+	way     runtime.Runner // to the CLI
+	probes  bool           // whether the CLI is started when the App runs
 
 	observing observing
 	closers   closers
@@ -61,6 +63,9 @@ func New(ctx context.Context, c Config, options ...Option) (_ *App, err error) {
 			err = errors.Join(err, a.Close())
 		}
 	}()
+	if a.probes = set.probe; a.probes {
+		a.observing.probe.set(errNotProbed)
+	}
 	if err := a.observe(ctx, &set); err != nil {
 		return nil, err
 	}
@@ -125,6 +130,7 @@ func (a *App) newBridge(directory bridge.Directory, set *settings, profile runti
 	}
 	var supervisor *runtime.Supervisor
 	way := runner(&a.config, set)
+	a.way = way
 	b, err := bridge.New(bridge.Config{
 		Runtimes: func(start bridge.Start) bridge.Runtimes {
 			supervisor = runtime.NewSupervisor(runtime.SupervisorConfig{
@@ -193,6 +199,7 @@ func (a *App) listen(ctx context.Context, b *bridge.Bridge) (err error) {
 		LogRequests:  a.config.LogRequests,
 		MaxRecvBytes: a.config.MaxRequestBytes,
 		StopTimeout:  a.config.DrainGrace + callGrace,
+		Ready:        a.observing.ready,
 	})
 	if err != nil {
 		return err
@@ -209,7 +216,14 @@ func (a *App) Run(ctx context.Context) error {
 	// Abort cuts off what the server waits for.
 	release := context.AfterFunc(a.hard, func() { _ = a.server.Close() })
 	a.observing.phase.Store(phaseRunning)
+	probing, stop := context.WithCancel(ctx)
+	var probes sync.WaitGroup
+	if a.probes {
+		probes.Go(func() { a.observing.probe.run(probing, a.askCLI) })
+	}
 	err := a.server.Run(ctx)
+	stop()
+	probes.Wait()
 	release()
 	return errors.Join(err, a.Close())
 }

@@ -67,6 +67,8 @@ type observing struct {
 	// supervisor is set before the app runs, profile with it.
 	supervisor *runtime.Supervisor
 	profile    runtime.Profile
+	// probe tells whether the CLI could be started at all.
+	probe probe
 }
 
 // The phases of an app.
@@ -180,6 +182,9 @@ func (o *observing) ready() error {
 		return errStarting
 	case phaseDraining:
 		return errDraining
+	}
+	if err := o.probe.err(); err != nil {
+		return err
 	}
 	own := o.profile.Hash()
 	for _, status := range o.supervisor.List() {

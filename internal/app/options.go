@@ -22,6 +22,7 @@ type settings struct {
 	backoff  runtime.Backoff
 	breaker  runtime.Breaker
 	spans    sdktrace.SpanExporter
+	probe    bool
 }
 
 func newSettings(options []Option) settings {
@@ -62,6 +63,9 @@ func WithTidying(every time.Duration) Option { return func(s *settings) { s.tidy
 // WithSpans has e get the spans of calls, turns and callbacks too. What it does with them
 // holds up the call.
 func WithSpans(e sdktrace.SpanExporter) Option { return func(s *settings) { s.spans = e } }
+
+// WithProbe has the App start a CLI when it runs, and be ready only once that has answered.
+func WithProbe() Option { return func(s *settings) { s.probe = true } }
 
 // WithRestarts sets how CLI processes that end are started again. Default: as package
 // runtime has it.

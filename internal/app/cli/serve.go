@@ -50,7 +50,7 @@ func serve(ctx context.Context, p *program, args []string) error {
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) {
 		logger.Warn("telemetry failed", slog.String("error", redact.Text(err.Error())))
 	}))
-	a, err := app.New(ctx, *c, app.WithLogger(logger), app.WithLevel(level))
+	a, err := app.New(ctx, *c, app.WithLogger(logger), app.WithLevel(level), app.WithProbe())
 	if err != nil {
 		return command.sourced(err)
 	}

@@ -1,0 +1,80 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+)
+
+// A CLI that did not start is tried again after a time that grows within these limits.
+const (
+	minProbePause = time.Second
+	maxProbePause = 30 * time.Second
+)
+
+var errNotProbed = errors.New("the copilot CLI has not answered yet")
+
+// probe finds out whether the CLI of the server's own profile can be started. Its methods may
+// be called from any goroutine.
+type probe struct {
+	problem atomic.Pointer[error] // nil when there is none
+}
+
+// err is why the CLI is not ready, nil if it is.
+func (p *probe) err() error {
+	if problem := p.problem.Load(); problem != nil {
+		return *problem
+	}
+	return nil
+}
+
+func (p *probe) set(err error) {
+	if err == nil {
+		p.problem.Store(nil)
+		return
+	}
+	p.problem.Store(&err)
+}
+
+// run asks the CLI until it has answered once, or ctx ends. What becomes of it later, its
+// supervisor knows.
+func (p *probe) run(ctx context.Context, ask func(context.Context) error) {
+	for pause := minProbePause; ; pause = min(2*pause, maxProbePause) {
+		err := ask(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		if p.set(err); err == nil {
+			return
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		}
+	}
+}
+
+// askCLI pings a CLI process of the server's own profile, which starts it. One that would be
+// installed first is left alone until a call needs it.
+func (a *App) askCLI(ctx context.Context) error {
+	if s, ok := a.way.(*runtime.Spawner); ok {
+		if _, err := s.Locator.Find(ctx); err != nil {
+			if found := s.Diagnose(ctx); Grave(found) {
+				return fmt.Errorf("the copilot CLI cannot be started: %w", err)
+			}
+			return nil
+		}
+	}
+	if _, err := a.bridge.Ping(ctx, &bridgev1.PingRequest{}); err != nil {
+		return fmt.Errorf("the copilot CLI cannot be started: %w", err)
+	}
+	return nil
+}
