@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 
@@ -13,6 +14,7 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	"github.com/copilot-grpc/copilot-grpc/bridge/rpcconn"
 	"github.com/copilot-grpc/copilot-grpc/bridge/translate"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
@@ -182,6 +184,10 @@ func appendPosition(dst []byte, p journal.Position) []byte {
 	return protowire.AppendVarint(protowire.AppendTag(dst, fieldSeq, protowire.VarintType), p.Seq)
 }
 
+// maxRequestDepth is how deeply a message of a caller may be nested, the JSON text in its fields
+// included. What the bridge puts around it stays below rpcconn.CLIMaxDepth.
+const maxRequestDepth = 100
+
 // toJSON gives a caller's message the CLI's form. field is where the message is in the
 // request; json_extra may name neither a declared member nor one of forbidden.
 func (c *codec) toJSON(m proto.Message, field string, forbidden ...string) ([]byte, error) {
@@ -198,6 +204,7 @@ func (c *codec) toJSONAs(m proto.Message, field string, o translate.JSONOptions)
 	if err != nil {
 		return nil, fault.Wrap(err, fault.Internal, "compiling a message")
 	}
+	o.MaxDepth = maxRequestDepth
 	out, err := table.AppendJSON(nil, wire, o)
 	if err != nil {
 		return nil, badField(err, field)
@@ -218,6 +225,9 @@ func badField(err error, field string) error {
 		text := te.Kind.String()
 		if te.Detail != "" {
 			text += ": " + te.Detail
+		}
+		if te.Kind == translate.KindDepth {
+			text += fmt.Sprintf(": the CLI reads JSON of at most %d levels, %d of them a caller's", rpcconn.CLIMaxDepth, maxRequestDepth)
 		}
 		return fault.New(reason, "%s: %s", field, text).WithField(field)
 	}

@@ -76,6 +76,7 @@ func (b *Bridge) startRuntime(ctx context.Context, cfg runtime.Config) (*runtime
 	cfg.RPC.Request = bind.request
 	cfg.RPC.Arrive = arrive
 	cfg.RPC.Logger = b.log
+	cfg.RPC.MaxDepth = rpcconn.CLIMaxDepth
 	cfg.Prepare = runtime.Provide
 	cfg.MaxRSS = b.maxRSS(cfg.Profile.Tenant, cfg.MaxRSS)
 	rt, err := runtime.Start(ctx, cfg)

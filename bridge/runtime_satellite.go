@@ -21,7 +21,8 @@ func (bind *binding) Satellite(ctx context.Context, participant string, ask sess
 	}
 	prefix := bind.id + "-" + participant + "-"
 	return rt.Connect(ctx, rpcconn.Options{
-		Logger: bind.b.log,
+		MaxDepth: rpcconn.CLIMaxDepth,
+		Logger:   bind.b.log,
 		Request: func(ctx context.Context, r *rpcconn.Request) (json.RawMessage, error) {
 			return ask(ctx, prefix+r.ID, r.Method, r.Params)
 		},

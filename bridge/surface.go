@@ -75,6 +75,7 @@ func (b *Bridge) callCLI(ctx context.Context, c *cliCall, method protoreflect.Me
 	if c.exact { // the session is read from what comes out
 		limits = translate.JSONOptions{}
 	}
+	limits.MaxDepth = maxRequestDepth
 	text, err := in.AppendJSON(nil, request, limits)
 	if err != nil {
 		return nil, rename(badField(err, requestField), requestField+".", "")

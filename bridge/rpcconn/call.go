@@ -40,12 +40,12 @@ type outgoing struct {
 // are; nil leaves the member out. The error is an *Error if the peer answered
 // with one and a *CallError otherwise.
 func (c *Conn) Call(ctx context.Context, method string, params []byte, opts ...CallOption) (json.RawMessage, error) {
-	if params != nil && !isOneValue(params) {
-		return nil, &CallError{Method: method, Err: ErrInvalidJSON}
-	}
 	out := &outgoing{id: c.lastID.Add(1), over: make(chan struct{})}
 	for _, opt := range opts {
 		opt(out)
+	}
+	if err := c.checkBody(params); err != nil {
+		return nil, &CallError{Method: method, Err: err}
 	}
 	if err := c.acquire(ctx, out); err != nil {
 		return nil, &CallError{Method: method, Err: err}
@@ -65,6 +65,20 @@ func (c *Conn) Call(ctx context.Context, method string, params []byte, opts ...C
 		out.onQueued()
 	}
 	return c.await(ctx, method, out)
+}
+
+// checkBody refuses params or a result, unless nil, that are not one JSON value, or nested so deeply
+// that the peer does not read the message with it.
+func (c *Conn) checkBody(b []byte) error {
+	switch {
+	case b == nil:
+		return nil
+	case !isOneValue(b):
+		return ErrInvalidJSON
+	case c.opts.MaxDepth > 0 && nesting(b) >= c.opts.MaxDepth:
+		return ErrTooDeep
+	}
+	return nil
 }
 
 // await waits for the reply, the end of ctx, or the end of the connection. It is the reader
@@ -92,8 +106,8 @@ func (c *Conn) await(ctx context.Context, method string, out *outgoing) (json.Ra
 
 // Notify sends a notification: it returns when it is queued.
 func (c *Conn) Notify(ctx context.Context, method string, params []byte) error {
-	if params != nil && !isOneValue(params) {
-		return &CallError{Method: method, Err: ErrInvalidJSON}
+	if err := c.checkBody(params); err != nil {
+		return &CallError{Method: method, Err: err}
 	}
 	if ctx.Err() != nil {
 		return &CallError{Method: method, Err: endOf(ctx)}

@@ -54,6 +54,9 @@ var (
 	// ErrInvalidJSON is the error of params or a result that are not exactly
 	// one JSON value, and so could break out of the message around them.
 	ErrInvalidJSON = errors.New("not a single JSON value")
+	// ErrTooDeep is the error of params or a result that would make a message nested more deeply
+	// than Options.MaxDepth.
+	ErrTooDeep = errors.New("nested too deeply for the peer")
 	// ErrBadReply is the error of a call whose reply held neither a result
 	// nor a readable error.
 	ErrBadReply = errors.New("malformed reply")

@@ -11,6 +11,9 @@ import (
 const (
 	// DefaultMaxFrame is large enough for the history of a long session in one reply.
 	DefaultMaxFrame = 128 << 20
+	// CLIMaxDepth is how deeply messages to the CLI may be nested: 1.0.81 and 1.0.102 drop deeper
+	// ones without an answer.
+	CLIMaxDepth = 127
 	// DefaultMaxInFlight stays below the 256 at which CLI 1.0.81 refuses.
 	DefaultMaxInFlight = 192
 	// DefaultReservedInFlight is the share of them kept for priority calls.
@@ -65,6 +68,9 @@ type Options struct {
 
 	// MaxFrame is the largest frame accepted from the peer.
 	MaxFrame int
+	// MaxDepth is how many levels of objects and arrays a message to the peer may have, its own
+	// included; a deeper one is not sent. Zero sets no limit.
+	MaxDepth int
 	// MaxInFlight bounds the calls the peer is busy with, ReservedInFlight of
 	// which only calls made with Priority may use. A negative
 	// ReservedInFlight reserves none.

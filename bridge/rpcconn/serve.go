@@ -152,8 +152,10 @@ func (s *server) run(t *task) {
 		}
 	}()
 	result, err := s.conn.opts.Request(t.ctx, t.req)
-	if err == nil && result != nil && !isOneValue(result) {
-		err = fmt.Errorf("result: %w", ErrInvalidJSON)
+	if err == nil {
+		if bad := s.conn.checkBody(result); bad != nil {
+			err = fmt.Errorf("result: %w", bad)
+		}
 	}
 	var frame []byte
 	if err != nil {

@@ -104,6 +104,27 @@ func skipContainer(b []byte, i int) (int, bool) {
 	return 0, false
 }
 
+// nesting is how many levels of objects and arrays a value has that isOneValue has accepted.
+func nesting(b []byte) (levels int) {
+	depth := 0
+	for i := 0; i < len(b); i++ {
+		switch b[i] {
+		case '"':
+			end, ok := skipString(b, i)
+			if !ok {
+				return levels
+			}
+			i = end - 1
+		case '{', '[':
+			depth++
+			levels = max(levels, depth)
+		case '}', ']':
+			depth--
+		}
+	}
+	return levels
+}
+
 // isOneValue tells whether b is exactly one value.
 func isOneValue(b []byte) bool {
 	end, ok := skipValue(b, skipSpace(b, 0))

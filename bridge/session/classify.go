@@ -84,6 +84,8 @@ func Classify(err error, method string) error {
 		return fault.Wrap(err, fault.Cancelled, "the caller went away")
 	case errors.Is(err, rpcconn.ErrOutboundFull):
 		return fault.Wrap(err, fault.LimitExceeded, "the CLI does not read what it is sent")
+	case errors.Is(err, rpcconn.ErrTooDeep):
+		return fault.Wrap(err, fault.InvalidField, "%s: the CLI reads JSON of at most %d levels", method, rpcconn.CLIMaxDepth)
 	case errors.Is(err, rpcconn.ErrClosed):
 		return fault.Wrap(err, fault.RuntimeLost, "the runtime ended").With("method", method)
 	}

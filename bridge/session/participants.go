@@ -252,6 +252,10 @@ func (s *Session) Sync(ctx context.Context) error {
 	return s.sync(ctx, rt)
 }
 
+// toolsTimeout bounds the CLI's answer to a change of the tools: whatever else changes the session
+// waits behind it.
+const toolsTimeout = time.Minute
+
 // sync is Sync with the gate held. Tools alone are set as such, which does not disturb a
 // running turn; a changed switch takes a warm resume with everything.
 func (s *Session) sync(ctx context.Context, rt Runtime) error {
@@ -269,7 +273,9 @@ func (s *Session) sync(ctx context.Context, rt Runtime) error {
 	if string(tools) == string(told) {
 		return nil
 	}
-	if _, _, err := s.call(ctx, rt, "session.tools.set", Object{{"tools", tools}}); err != nil {
+	limited, cancel := context.WithTimeout(ctx, toolsTimeout)
+	defer cancel()
+	if _, _, err := s.call(limited, rt, "session.tools.set", Object{{"tools", tools}}); err != nil {
 		return err
 	}
 	s.mu.Lock()

@@ -48,12 +48,15 @@ func (d *decoder) run(t *Table, dst, wire []byte, o JSONOptions) ([]byte, error)
 	}
 	d.src, d.opts, d.limits = wire, o, t.limits
 	d.dst = slices.Grow(dst, len(wire)+len(wire)/4+16)
-	d.start, d.depth = len(dst), t.limits.MaxDepth
+	if o.MaxDepth > 0 {
+		d.limits.MaxDepth = min(d.limits.MaxDepth, o.MaxDepth)
+	}
+	d.start, d.depth = len(dst), d.limits.MaxDepth
 	err := d.message(t, 0, len(wire), true)
 	if d.again {
 		*d = decoder{
-			src: wire, dst: d.dst[:len(dst)], start: len(dst), depth: t.limits.MaxDepth,
-			limits: t.limits, opts: o, keys: d.keys[:0], careful: true,
+			src: wire, dst: d.dst[:len(dst)], start: len(dst), depth: d.limits.MaxDepth,
+			limits: d.limits, opts: o, keys: d.keys[:0], careful: true,
 		}
 		err = d.message(t, 0, len(wire), true)
 	}

@@ -229,7 +229,11 @@ func (x *extraInfo) addAbsent(t *Table, value []byte) bool {
 // checkText checks that text is one well-formed JSON value.
 func (d *decoder) checkText(text []byte) (Kind, int) {
 	start := space(text, 0)
-	end, k := valueEnd(text, start, d.limits.MaxDepth+1)
+	levels := d.limits.MaxDepth + 1
+	if d.opts.MaxDepth > 0 {
+		levels = d.depth + 1 // what json_extra holds is at the level of its message
+	}
+	end, k := valueEnd(text, start, levels)
 	switch k {
 	case 0:
 	case KindSyntax:

@@ -123,6 +123,9 @@ type JSONOptions struct {
 	// RejectUnknownFields refuses protobuf fields that a message does not declare.
 	// They are ignored otherwise.
 	RejectUnknownFields bool
+	// MaxDepth is how deeply the message and the JSON text in its fields may be nested, if that is
+	// less than Limits.MaxDepth. Zero is that.
+	MaxDepth int
 }
 
 // AppendJSON appends to dst the JSON form of a protobuf message in wire form
