@@ -58,6 +58,7 @@ type binding struct {
 	told chan struct{}
 
 	shells shells
+	guests guestCalls
 
 	// leaving says that the runtime is being replaced (mu), retiring that it has been asked to
 	// end; only tend changes them.
@@ -107,6 +108,13 @@ func (bind *binding) runtime() *runtime.Runtime {
 
 // Call makes a JSON-RPC call.
 func (bind *binding) Call(ctx context.Context, method string, params []byte, opts ...rpcconn.CallOption) (json.RawMessage, error) {
+	release, err := bind.guests.take(ctx, bind.profile.Tenant, method)
+	if err != nil {
+		return nil, err
+	}
+	if release != nil {
+		opts = append(slices.Clip(opts), rpcconn.OnFree(release))
+	}
 	result, err := bind.runtime().Conn().Call(ctx, method, params, opts...)
 	if err != nil && errors.Is(err, rpcconn.ErrClosed) {
 		if cause := bind.runtime().Err(); cause != nil {

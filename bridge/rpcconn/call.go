@@ -20,6 +20,7 @@ type outgoing struct {
 	priority bool
 	onReply  func()
 	onQueued func()
+	onFree   func()
 	slot     chan struct{} // where the slot it holds goes back to
 	// over is closed when the reply has been dealt with, after onReply; nil if none is expected.
 	over chan struct{}
@@ -40,14 +41,16 @@ type outgoing struct {
 // are; nil leaves the member out. The error is an *Error if the peer answered
 // with one and a *CallError otherwise.
 func (c *Conn) Call(ctx context.Context, method string, params []byte, opts ...CallOption) (json.RawMessage, error) {
-	out := &outgoing{id: c.lastID.Add(1), over: make(chan struct{})}
+	out := &outgoing{id: c.lastID.Add(1), over: make(chan struct{}), onFree: func() {}}
 	for _, opt := range opts {
 		opt(out)
 	}
 	if err := c.checkBody(params); err != nil {
+		out.onFree()
 		return nil, &CallError{Method: method, Err: err}
 	}
 	if err := c.acquire(ctx, out); err != nil {
+		out.onFree()
 		return nil, &CallError{Method: method, Err: err}
 	}
 	out.frame = requestFrame(out.id, method, params)
@@ -198,6 +201,7 @@ func (c *Conn) forgetLocked(out *outgoing) {
 		out.grace.Stop()
 	}
 	<-out.slot
+	out.onFree()
 }
 
 // abandon ends a call whose context has ended. The library forgets it at once;

@@ -232,6 +232,45 @@ func TestAbandonedSlotComesBack(t *testing.T) {
 	})
 }
 
+// OnFree tells when a call does not count any more: at its reply, when it is refused, and, of a call
+// that was given up, not before its slot is free.
+func TestOnFree(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c, p := start(t, Options{AbandonGrace: time.Minute})
+		freed := 0
+		count := OnFree(func() { freed++ })
+		done := call(t.Context(), c, "answered", `{}`, count)
+		id, _ := p.receiveCall()
+		p.answer(id, `{}`)
+		<-done
+		if freed != 1 {
+			t.Errorf("after the reply it was told %d times", freed)
+		}
+		if _, err := c.Call(t.Context(), "bad", []byte(`{`), count); err == nil || freed != 2 {
+			t.Errorf("after a refusal (%v) it was told %d times", err, freed)
+		}
+		over, cancel := context.WithCancel(t.Context())
+		cancel()
+		if _, err := c.Call(over, "late", []byte(`{}`), count); err == nil || freed != 3 {
+			t.Errorf("after a call without time (%v) it was told %d times", err, freed)
+		}
+		ctx, giveUp := context.WithCancel(t.Context())
+		done = call(ctx, c, "abandoned", `{}`, count)
+		p.receiveCall()
+		giveUp()
+		<-done
+		if freed != 3 {
+			t.Error("a call that was given up counts no more while the peer is busy with it")
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if freed != 4 {
+			t.Errorf("after the grace it was told %d times", freed)
+		}
+	})
+}
+
 func TestCancelWhileQueued(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

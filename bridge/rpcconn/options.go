@@ -147,6 +147,13 @@ func OnReply(f func()) CallOption {
 	return func(out *outgoing) { out.onReply = f }
 }
 
+// OnFree runs f, once, when the call does not count as in flight any more: when its reply has come,
+// or, of a call whose context ended before that, when its slot is given back. f also runs when the
+// call is refused, but not when the connection ends first. It must not block, nor use the Conn.
+func OnFree(f func()) CallOption {
+	return func(out *outgoing) { out.onFree = f }
+}
+
 // OnQueued runs f on the caller's goroutine when the request has its place among what is
 // sent: everything that is sent after it comes after it. f does not run when the request
 // is refused.

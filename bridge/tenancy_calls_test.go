@@ -1,0 +1,73 @@
+package bridge
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+	"github.com/copilot-grpc/copilot-grpc/internal/caller"
+	"github.com/copilot-grpc/copilot-grpc/internal/fakecli"
+)
+
+// The calls of tenants that a session is shared with leave room in the CLI for its owner's, also
+// those that were given up and that the CLI is still busy with.
+func TestGuestsLeaveRoomForTheOwner(t *testing.T) {
+	t.Parallel()
+	const method = "session.metadata.activity"
+	r := newRig(t, fakecli.Script{Faults: []fakecli.MethodFault{{Method: method, Fault: fakecli.Fault{Kind: fakecli.FaultHang}}}})
+	r.create("s")
+	s, err := r.open(t.Context(), "s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	as := func(tenant string, class caller.Class) context.Context {
+		return caller.With(t.Context(), caller.Caller{Tenant: tenant, Role: caller.Owner, Class: class})
+	}
+	for guest := range maxGuestCalls/maxGuestTenantCalls + 1 {
+		for n := range maxGuestTenantCalls + 1 {
+			ctx, cancel := context.WithCancel(as(fmt.Sprint("guest", guest), caller.Read))
+			before := r.cliCalls(method)
+			ended := make(chan error, 1)
+			go func() {
+				_, _, err := s.Do(ctx, method, nil)
+				ended <- err
+			}()
+			full := n == maxGuestTenantCalls || guest == maxGuestCalls/maxGuestTenantCalls
+			if full {
+				var err error
+				select {
+				case err = <-ended:
+				case <-time.After(20 * time.Second):
+				}
+				f, ok := asFault(err)
+				if !ok || f.Reason != fault.LimitExceeded || f.RetryAfter <= 0 {
+					t.Fatalf("call %d of guest %d: %v, want LIMIT_EXCEEDED and when to try again", n, guest, err)
+				}
+			} else {
+				eventually(t, "the call", func() bool { return r.cliCalls(method) > before })
+			}
+			cancel() // the CLI is still busy with it
+			if !full {
+				<-ended
+			}
+		}
+	}
+	for range 100 {
+		if _, err := r.GetSession(as(caller.HostTenant, caller.Read), &bridgev1.GetSessionRequest{SessionId: "s"}); err != nil {
+			t.Fatalf("the owner's call: %v", err)
+		}
+	}
+}
+
+// cliCalls is how often the CLI was called.
+func (r *rig) cliCalls(method string) (n int) {
+	for _, m := range r.cli.Log() {
+		if m.Type == method {
+			n++
+		}
+	}
+	return n
+}
